@@ -1,0 +1,3 @@
+//! What travels between processes.
+
+pub mod message;

@@ -1,0 +1,55 @@
+//! Every request and reply, and what each promises.
+//!
+//! One set of messages serves both kinds of connection: a process to its own node's server (Unix
+//! socket), and server to server (TCP). A process always speaks to its own server, which answers
+//! itself, asks others, or forwards. Messages are encoded by `postcard` (see [`crate::codec`]);
+//! bulk bytes never travel inside them but beside them, as the frame's payload or in an arena slot.
+//!
+//! Source of the protocol: `docs/design/001-coherence.md`.
+
+mod attr;
+mod node;
+mod peer;
+mod status;
+
+pub use attr::{
+    Attr, DirEntry, Entry, FileKind, Grants, MetaChange, Name, SetTime, TimeSpec, XattrMode,
+};
+pub use node::{
+    Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, NewNode, NodeReply,
+    NodeRequest, OpenKind, Opened, SlotRange,
+};
+pub use peer::{PeerReply, PeerRequest};
+pub use status::{AreaUse, PeerState, ServerStatus};
+
+use serde::{Deserialize, Serialize};
+
+/// Changes whenever an old server would misread a new message. Checked in the handshake.
+pub const PROTOCOL_VERSION: u16 = 1;
+
+/// Largest payload of one frame, and the size of an arena slot.
+pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+
+/// Largest encoded message, without payload.
+pub const BODY_BYTES_MAX: usize = 256 << 10;
+
+/// Why a request was refused: an errno of Linux, with a word for people.
+///
+/// Errnos are the one vocabulary that both the kernel above and the file system below speak;
+/// internal reasons (`Stale` epochs) are replies of their own and never end here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{} (errno {errno})", .why.as_deref().unwrap_or("refused"))]
+pub struct Refused {
+    pub errno: i32,
+    pub why: Option<String>,
+}
+
+impl Refused {
+    pub fn new(errno: i32) -> Self {
+        Self { errno, why: None }
+    }
+
+    pub fn because(errno: i32, why: impl Into<String>) -> Self {
+        Self { errno, why: Some(why.into()) }
+    }
+}

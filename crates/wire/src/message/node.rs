@@ -1,0 +1,296 @@
+//! Between a process and its own node's server, over the node's Unix socket.
+//!
+//! A process holds a few connections. Each carries one request at a time: the answer comes before
+//! the next request is sent, so a reply needs no demultiplexer and wakes exactly the thread that
+//! waits. One more connection, opened with [`ClientRole::Callback`], runs the other way: on it
+//! the server sends [`Callback`]s and the process answers.
+//!
+//! Every request is acknowledged only when its effect survives the death of any process
+//! (not of the machine: that is [`NodeRequest::Fsync`]).
+
+use hayase_layout::{ByteCount, InodeId, NodeId, StripePolicy};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    AreaUse, Attr, DirEntry, Entry, FileKind, Grants, MetaChange, Name, Refused, ServerStatus,
+    XattrMode,
+};
+
+/// What a connection is for; the first thing said on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClientRole {
+    /// Requests of a mount (holds grants, so it must have a callback connection) or of a library.
+    Requests,
+    /// The server asks, the process answers.
+    Callback,
+}
+
+/// Read and write, as an open needs them. Neither: `O_PATH`-like, never sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Access {
+    pub read: bool,
+    pub write: bool,
+}
+
+/// Bytes of one arena slot of the asking process: `slot` as numbered in its arena, from the slot's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotRange {
+    pub slot: u32,
+    pub len: u32,
+}
+
+/// How the node of the opener means to serve an open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OpenKind {
+    /// Through the kernel or a descriptor, straight to the part, when the part is on this node
+    /// (class L). The reply carries the part's descriptor where that is possible.
+    Local,
+    /// Through messages (class R).
+    Remote,
+    /// Through messages, and the only opener's kernel may cache although it writes
+    /// (`docs/design/001-coherence.md` 2.5: kernels without passthrough or mmap on direct files).
+    RemoteCachedWriter,
+}
+
+/// A new file of any kind. The name, owner and rights are what the kernel checked and computed
+/// (umask applied, set-gid of the parent followed).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewNode {
+    pub parent: InodeId,
+    pub name: Name,
+    pub kind: FileKind,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub rdev: u32,
+    /// Of a symbolic link.
+    pub target: Option<Vec<u8>>,
+    /// The parent's policy, as the asking node knows it: given to a new directory, obeyed for a new file.
+    pub policy: Option<StripePolicy>,
+    /// Refuse with `EEXIST` when the name exists; otherwise the existing file is returned (and opened).
+    pub exclusive: bool,
+    /// Open it in the same step.
+    pub open: Option<(Access, OpenKind)>,
+}
+
+/// The answer to [`NodeRequest::Open`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    pub attr: Attr,
+    /// CACHE and ATTR for this node from now on. CACHE for an open for writing only with
+    /// [`OpenKind::RemoteCachedWriter`].
+    pub grants: Grants,
+    /// Somebody may write: an open of class R without CACHE must be a direct one.
+    pub writing: bool,
+    /// This reply carries the descriptor of the part (read-write, to be registered or used).
+    pub descriptor: bool,
+}
+
+/// The answer to [`NodeRequest::Create`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Created {
+    pub entry: Entry,
+    /// False: the name was there already.
+    pub new: bool,
+    /// When an open was asked for.
+    pub opened: Option<Opened>,
+}
+
+/// What this process no longer holds open: transitions to zero of its opens of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Close {
+    pub ino: InodeId,
+    pub access: Access,
+}
+
+/// How a file is served and why, for `hayase explain`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explained {
+    pub attr: Attr,
+    /// The home's view: `idle`, `shared-read`, `writing`, with the reason when it lingers there.
+    pub state: String,
+    /// Nodes that have it open: (node, read, write, class).
+    pub opens: Vec<(NodeId, bool, bool, String)>,
+    /// Per part: server, bytes allocated.
+    pub parts: Vec<(u16, u64)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NodeRequest {
+    /// First on every connection. With `Requests` the frame carries the memfd of the arena (or
+    /// none: then no request with a slot may follow). `process` is the same random number on all
+    /// connections of one process; its opens end when its last connection does.
+    Hello {
+        version: u16,
+        role: ClientRole,
+        process: u64,
+        arena_slots: u32,
+        mount: bool,
+    },
+    /// `ENOENT`; grants NAME for 2 s.
+    Lookup {
+        parent: InodeId,
+        name: Name,
+    },
+    /// `ESTALE` when the inode is gone and this node does not have it open.
+    GetAttr {
+        ino: InodeId,
+    },
+    /// Recalls ATTR (and CACHE, when the size changes) of the other nodes before it answers.
+    SetAttr {
+        ino: InodeId,
+        change: MetaChange,
+    },
+    Create(NewNode),
+    Link {
+        ino: InodeId,
+        parent: InodeId,
+        name: Name,
+    },
+    /// `ENOTDIR`/`EISDIR` by `directory`; open files live on until their last close.
+    Remove {
+        parent: InodeId,
+        name: Name,
+        directory: bool,
+    },
+    Rename {
+        from: (InodeId, Name),
+        to: (InodeId, Name),
+        /// `RENAME_NOREPLACE`.
+        no_replace: bool,
+        /// `RENAME_EXCHANGE`: answered `EINVAL` in this version.
+        exchange: bool,
+    },
+    ReadLink {
+        ino: InodeId,
+    },
+    /// Entries after `cookie`, in cookie order, about `bytes` of names; empty at the end.
+    ReadDir {
+        dir: InodeId,
+        cookie: u64,
+        bytes: u32,
+        plus: bool,
+    },
+    /// This process now holds `ino` open this way (transitions from zero only). `truncate` is
+    /// `O_TRUNC`, done inside. Waits for recalls of other nodes' caches.
+    Open {
+        ino: InodeId,
+        access: Access,
+        kind: OpenKind,
+        truncate: bool,
+    },
+    /// Any number of transitions to zero.
+    Close(Vec<Close>),
+    /// At most a slot; short only at the end of the file. Bytes land at the slot's start.
+    Read {
+        ino: InodeId,
+        offset: u64,
+        into: SlotRange,
+    },
+    Write {
+        ino: InodeId,
+        offset: u64,
+        from: SlotRange,
+    },
+    /// Written at the end of the file, wherever that is by now; answers where.
+    Append {
+        ino: InodeId,
+        from: SlotRange,
+    },
+    /// Bits of fallocate(2); `EOPNOTSUPP` for what the layout can not do.
+    Allocate {
+        ino: InodeId,
+        mode: i32,
+        offset: u64,
+        len: u64,
+    },
+    /// `SEEK_DATA` (3) or `SEEK_HOLE` (4).
+    Seek {
+        ino: InodeId,
+        offset: u64,
+        whence: u8,
+    },
+    /// Inside the servers, without the bytes passing this process; answers how many.
+    CopyRange {
+        from: (InodeId, u64),
+        to: (InodeId, u64),
+        len: u64,
+    },
+    /// Parts, inode and the file's names, or a directory's entries: survive a power cut afterwards.
+    Fsync {
+        ino: InodeId,
+        data_only: bool,
+    },
+    GetXattr {
+        ino: InodeId,
+        name: Name,
+    },
+    SetXattr {
+        ino: InodeId,
+        name: Name,
+        value: Vec<u8>,
+        mode: XattrMode,
+    },
+    ListXattr {
+        ino: InodeId,
+    },
+    RemoveXattr {
+        ino: InodeId,
+        name: Name,
+    },
+    /// Bytes of the `shared` area over all living servers.
+    StatFs,
+    Explain {
+        ino: InodeId,
+    },
+    Status,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NodeReply {
+    Welcome {
+        node: NodeId,
+        nodes: u16,
+        slot: ByteCount,
+    },
+    Entry(Entry),
+    Attr {
+        attr: Attr,
+        grants: Grants,
+    },
+    Created(Box<Created>),
+    Done,
+    Target(Vec<u8>),
+    Entries(Vec<DirEntry>),
+    Opened(Box<Opened>),
+    /// Bytes read, written or copied.
+    Count(u32),
+    /// Where an append landed, what a seek found.
+    Offset(u64),
+    Value(Vec<u8>),
+    Names(Vec<Name>),
+    StatFs(AreaUse),
+    Explained(Box<Explained>),
+    Status(Box<ServerStatus>),
+    Refused(Refused),
+}
+
+/// What a server asks of a mount on its node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Callback {
+    /// Give back what is set: drop kernel caches, answer nothing from caches until granted anew,
+    /// close lingering opens. Answered when done; `still_open` tells whether this process keeps
+    /// the file open (a lingering open does not count and is closed by this answer).
+    Recall { ino: InodeId, bits: Grants },
+    /// Forget a name; answered when done, or after 20 ms when the kernel is busy in that directory.
+    InvalName { parent: InodeId, name: Name },
+    /// Are you there?
+    Ping,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CallbackReply {
+    Recalled { still_open: Access },
+    Forgotten,
+    Pong,
+}

@@ -1,0 +1,44 @@
+//! What a server tells of itself.
+
+use hayase_layout::{NodeId, ServerId};
+use serde::{Deserialize, Serialize};
+
+/// Room in an area, in bytes and inodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AreaUse {
+    pub total: u64,
+    pub free: u64,
+    /// Inodes; 0 and 0 when the area does not bound them.
+    pub inodes: u64,
+    pub inodes_free: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PeerState {
+    /// Never needed so far.
+    Unconnected,
+    Connected,
+    /// Did not answer within its deadline; tried again at the next request.
+    Unreachable,
+}
+
+/// For `hayase status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerStatus {
+    pub server: ServerId,
+    pub node: NodeId,
+    pub host: String,
+    /// Milliseconds since this incarnation began.
+    pub up_ms: u64,
+    pub start_id: u64,
+    pub shared: AreaUse,
+    /// `image` or `counted`.
+    pub limiter: String,
+    pub clients: u32,
+    pub files_open: u64,
+    pub requests: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    pub resident_bytes: u64,
+    pub peers: Vec<(ServerId, PeerState)>,
+}
