@@ -19,7 +19,7 @@ pub use node::{
     Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, NewNode, NodeReply,
     NodeRequest, OpenKind, Opened, SlotRange,
 };
-pub use peer::{PeerReply, PeerRequest};
+pub use peer::{Binding, PartRef, PeerReply, PeerRequest, Place, ShardEntry};
 pub use status::{AreaUse, PeerState, ServerStatus};
 
 use serde::{Deserialize, Serialize};

@@ -1,17 +1,221 @@
 //! Between servers.
+//!
+//! A request is sent on behalf of the sender's node: opens, grants and names looked up are booked
+//! for it. Every request may arrive twice (the sender repeats it under the same id after a broken
+//! connection); those that are not idempotent by themselves are answered from the reply cache.
 
+use hayase_layout::{InodeId, LocalOffset, StripePolicy};
 use serde::{Deserialize, Serialize};
 
-/// A request of one server to another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum PeerRequest {
-    /// Are you there?
-    Ping,
+use super::{
+    Access, AreaUse, Attr, Close, Entry, Explained, FileKind, Grants, MetaChange, Name, NewNode,
+    OpenKind, Opened, Refused, ServerStatus, TimeSpec, XattrMode,
+};
+
+/// One part of a file, as its layout counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PartRef {
+    /// The file.
+    pub ino: InodeId,
+    /// Of the layout that this part belongs to.
+    pub layout_epoch: u32,
+    /// Place in the layout's list; 0 of a `Whole` file.
+    pub index: u16,
 }
 
-/// Its answer.
+/// What an entry binds a name to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Binding {
+    /// The inode.
+    pub ino: InodeId,
+    /// Its kind, which never changes.
+    pub kind: FileKind,
+}
+
+/// One name in one directory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// The directory.
+    pub parent: InodeId,
+    /// The name in it.
+    pub name: Name,
+}
+
+/// One line of a shard's listing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardEntry {
+    /// Hash of the name, the order of the listing.
+    pub cookie: u64,
+    /// The name.
+    pub name: Name,
+    /// What it is bound to.
+    pub binding: Binding,
+}
+
+/// A request of one server to another; the comment names the role that answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PeerRequest {
+    /// Any: are you there?
+    Ping,
+
+    /// Shard: what is this name bound to? Books the name for the asking node for 2 s.
+    Lookup(Place),
+    /// Shard: bind a free name.
+    Insert { place: Place, binding: Binding },
+    /// Shard: unbind; tells the home of the inode, and the nodes that know the name.
+    Remove { place: Place, directory: bool },
+    /// Shard of the new name: the whole rename, as its coordinator.
+    Rename { from: Place, to: Place, no_replace: bool },
+    /// Shard of the old name: hold this name for operation `op` and tell its binding.
+    RenamePrepare { op: u64, place: Place },
+    /// Shard of the old name: unbind it (`commit`) or let it be, and release it.
+    RenameFinish { op: u64, place: Place, commit: bool },
+    /// Shard: entries after `cookie` in cookie order.
+    List { dir: InodeId, cookie: u64, bytes: u32 },
+    /// Shard: make its entries durable.
+    SyncNames,
+    /// Shard, from the home of the directory: if nothing is in it, accept no more (`Empty`).
+    DirFreeze { dir: InodeId },
+    /// Shard: accept entries again.
+    DirThaw { dir: InodeId },
+    /// Node: forget a name.
+    InvalName(Place),
+
+    /// Home of the directory: the asking server is going to hold entries of it.
+    DirGrant { dir: InodeId },
+    /// Home of the directory: which servers hold entries of it?
+    DirShards { dir: InodeId },
+    /// Home of the directory: entries changed then.
+    DirTouch(Vec<(InodeId, TimeSpec)>),
+    /// Home of the directory: what is it in?
+    DirParent { dir: InodeId },
+    /// Home of the directory: freeze all shards; removed when all are empty, else `ENOTEMPTY`.
+    DirRemove { dir: InodeId },
+    /// Server 0: one directory rename at a time in the whole job.
+    RenameLock { op: u64 },
+    /// Server 0: the next one, please.
+    RenameUnlock { op: u64 },
+
+    /// Home to be: make the inode (and part); named later by `Insert`.
+    CreateInode { node: NewNode, striped: Option<StripePolicy> },
+    /// Home: the name could not be bound; forget the inode.
+    DropInode { ino: InodeId },
+    /// Home: the name is bound.
+    InodeNamed { ino: InodeId },
+    /// Home.
+    GetAttr { ino: InodeId },
+    /// Home: several at once; `None` for those that are gone.
+    GetAttrMany(Vec<InodeId>),
+    /// Home.
+    SetAttr { ino: InodeId, change: MetaChange },
+    /// Home: one more name.
+    LinkInc { ino: InodeId, place: Place },
+    /// Home: one name less.
+    LinkDec { ino: InodeId, place: Place },
+    /// Home: a name moved.
+    Relink { ino: InodeId, from: Place, to: Place },
+    /// Home.
+    ReadLink { ino: InodeId },
+    /// Home: the asking node now has it open this way.
+    Open { ino: InodeId, access: Access, kind: OpenKind, truncate: bool },
+    /// Home: the asking node no longer has these open.
+    Close(Vec<Close>),
+    /// Node: give back.
+    Recall { ino: InodeId, bits: Grants },
+    /// Home.
+    GetXattr { ino: InodeId, name: Name },
+    /// Home.
+    SetXattr { ino: InodeId, name: Name, value: Vec<u8>, mode: XattrMode },
+    /// Home.
+    ListXattr { ino: InodeId },
+    /// Home.
+    RemoveXattr { ino: InodeId, name: Name },
+    /// Home: parts, inode and names durable.
+    Fsync { ino: InodeId, data_only: bool },
+    /// Home.
+    Explain { ino: InodeId },
+
+    /// Home of a striped file: it reaches at least to `end` now. `Stale` after a truncate.
+    Extend { ino: InodeId, end: u64, trunc_epoch: u32 },
+    /// Home of a striped file: how long is it?
+    SizeOf { ino: InodeId },
+    /// Home of a `Whole` file: the payload goes to its end.
+    Append { ino: InodeId },
+    /// Home of a striped file: keep the next `len` bytes at the end for the asking node.
+    AppendReserve { ino: InodeId, len: u32 },
+    /// Home of a striped file: the bytes of a reservation are in the parts.
+    AppendCommit { ino: InodeId, offset: u64, len: u32, trunc_epoch: u32 },
+    /// Home.
+    Allocate { ino: InodeId, mode: i32, offset: u64, len: u64 },
+    /// Home.
+    Seek { ino: InodeId, offset: u64, whence: u8 },
+
+    /// Part server: at most a payload; short at the end of the part.
+    Read { part: PartRef, offset: LocalOffset, len: u32 },
+    /// Part server: the payload. `Stale` when the part was truncated in a later epoch.
+    Write { part: PartRef, offset: LocalOffset, trunc_epoch: u32 },
+    /// Part server: cut or stretch; writes of earlier epochs are refused from now on.
+    PartTruncate { part: PartRef, len: u64, trunc_epoch: u32 },
+    /// Part server.
+    PartSync { part: PartRef, data_only: bool },
+    /// Part server.
+    PartRemove { part: PartRef },
+    /// Part server: units of 512 bytes that it occupies.
+    PartBlocks { part: PartRef },
+
+    /// Any.
+    StatFs,
+    /// Any.
+    Status,
+}
+
+/// The answer of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerReply {
     /// Here.
     Pong,
+    /// Nothing more to say.
+    Done,
+    /// The name's binding.
+    Bound(Binding),
+    /// It is bound already, to this.
+    Exists(Binding),
+    /// Entries, and whether the listing ends with them.
+    Listing { entries: Vec<ShardEntry>, end: bool },
+    /// Whether a directory's shard is empty (and now frozen).
+    Empty(bool),
+    /// Servers with entries of a directory.
+    Shards(Vec<u16>),
+    /// The directory above; `None` for the root.
+    Parent(Option<InodeId>),
+    /// Attributes, and what the asking node may keep.
+    Attr { attr: Attr, grants: Grants },
+    /// In the order asked.
+    Attrs(Vec<Option<Entry>>),
+    /// An open.
+    Opened(Box<Opened>),
+    /// What the node still has open.
+    Recalled { still_open: Access },
+    /// Of a symbolic link.
+    Target(Vec<u8>),
+    /// Of an xattr.
+    Value(Vec<u8>),
+    /// Of xattrs.
+    Names(Vec<Name>),
+    /// Bytes (or blocks) done.
+    Count(u64),
+    /// A place in the file, and the epoch in which it is one.
+    Offset { offset: u64, trunc_epoch: u32 },
+    /// Length of a striped file.
+    Size { size: u64, trunc_epoch: u32 },
+    /// The epoch has passed: ask the home again, repeat the whole call.
+    Stale,
+    /// Room.
+    StatFs(AreaUse),
+    /// For `hayase explain`.
+    Explained(Box<Explained>),
+    /// For `hayase status`.
+    Status(Box<ServerStatus>),
+    /// Not done, and why.
+    Refused(Refused),
 }
