@@ -1,1 +1,2 @@
-//! Not written yet.
+//! The daemon of one node: names, bytes, opens.
+mod home;

@@ -259,6 +259,15 @@ pub enum NodeReply {
         grants: Grants,
     },
     Created(Box<Created>),
+    /// Of [`NodeRequest::Remove`]: whose name it was (its cached attributes are old now).
+    Removed {
+        ino: InodeId,
+    },
+    /// Of [`NodeRequest::Rename`]: both inodes' cached attributes are old now.
+    Renamed {
+        moved: InodeId,
+        replaced: Option<InodeId>,
+    },
     Done,
     Target(Vec<u8>),
     Entries(Vec<DirEntry>),

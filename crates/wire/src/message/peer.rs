@@ -1,10 +1,11 @@
 //! Between servers.
 //!
 //! A request is sent on behalf of the sender's node: opens, grants and names looked up are booked
-//! for it. Every request may arrive twice (the sender repeats it under the same id after a broken
+//! for it; where a third server acts for a node, the request names that `requester`, whose own
+//! kernel already knows what it asked for and is not recalled. Every request may arrive twice (the sender repeats it under the same id after a broken
 //! connection); those that are not idempotent by themselves are answered from the reply cache.
 
-use hayase_layout::{InodeId, LocalOffset, StripePolicy};
+use hayase_layout::{InodeId, LocalOffset, NodeId, StripePolicy};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -69,7 +70,7 @@ pub enum PeerRequest {
     /// Shard of the old name: hold this name for operation `op` and tell its binding.
     RenamePrepare { op: u64, place: Place },
     /// Shard of the old name: unbind it (`commit`) or let it be, and release it.
-    RenameFinish { op: u64, place: Place, commit: bool },
+    RenameFinish { op: u64, place: Place, commit: bool, requester: NodeId },
     /// Shard: entries after `cookie` in cookie order.
     List { dir: InodeId, cookie: u64, bytes: u32 },
     /// Shard: make its entries durable.
@@ -109,11 +110,11 @@ pub enum PeerRequest {
     /// Home.
     SetAttr { ino: InodeId, change: MetaChange },
     /// Home: one more name.
-    LinkInc { ino: InodeId, place: Place },
+    LinkInc { ino: InodeId, place: Place, requester: NodeId },
     /// Home: one name less.
-    LinkDec { ino: InodeId, place: Place },
+    LinkDec { ino: InodeId, place: Place, requester: NodeId },
     /// Home: a name moved.
-    Relink { ino: InodeId, from: Place, to: Place },
+    Relink { ino: InodeId, from: Place, to: Place, requester: NodeId },
     /// Home.
     ReadLink { ino: InodeId },
     /// Home: the asking node now has it open this way.
@@ -178,6 +179,8 @@ pub enum PeerReply {
     Done,
     /// The name's binding.
     Bound(Binding),
+    /// What a rename moved, and what it replaced.
+    Renamed { moved: InodeId, replaced: Option<InodeId> },
     /// It is bound already, to this.
     Exists(Binding),
     /// Entries, and whether the listing ends with them.

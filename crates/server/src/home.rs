@@ -1,0 +1,380 @@
+//! The home of an inode: who has it open, who may cache it, and who must wait for whom.
+//!
+//! A pure state machine: [`Home::step`] takes an [`Event`] and returns [`Effect`]s; it does no I/O,
+//! reads no clock and knows no connection. The server's shell (`meta_service`) carries effects out
+//! and feeds what comes of them back in. A model checker can own it as it is.
+//!
+//! Invariants, checked by the tests below after every step:
+//! - H1: while a node may write (its open was answered), no *other* node holds CACHE or ATTR.
+//! - H2: CACHE is held next to an open for writing only by that writer, and only if it is the only
+//!   opener and asked for it ([`OpenKind::RemoteCachedWriter`]).
+//! - H3: while the part may still be written through a forgotten mapping (`unprobed`), only the home
+//!   node holds grants.
+//! - H4: every waiting operation waits for a recall or a probe that is under way.
+//!
+//! Source: `docs/design/001-coherence.md` sections 2 and 3.
+
+use std::collections::BTreeMap;
+
+use hayase_layout::NodeId;
+use hayase_wire::message::{Access, Grants, OpenKind};
+
+/// Names a waiting operation to the shell.
+pub(crate) type Ticket = u64;
+
+/// What one node has open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) access: Access,
+    /// Served by the kernel on the part itself: class L.
+    pub(crate) local: bool,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A node wants it open (transitions only, but repeating one is harmless).
+    Open { ticket: Ticket, node: NodeId, access: Access, kind: OpenKind },
+    /// A node no longer has it open this way.
+    Close { node: NodeId, access: Access },
+    /// A node is about to change attributes (`bits.attr`) or bytes (`bits.cache` too) by a call
+    /// without an open: others give back first.
+    Change { ticket: Ticket, node: NodeId, bits: Grants },
+    /// That call is over.
+    Changed { ticket: Ticket },
+    /// A node asks for attributes: what may it keep?
+    Attributes { ticket: Ticket, node: NodeId },
+    /// A node gave back.
+    Returned { node: NodeId, bits: Grants, still_open: Access },
+    /// A node's session is over: it holds nothing any more.
+    Gone { node: NodeId },
+    /// The answer to [`Effect::Probe`].
+    Probed { quiescent: bool },
+}
+
+/// What the shell must do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Ask a node to give back; feed [`Event::Returned`] (or [`Event::Gone`]).
+    Recall { node: NodeId, bits: Grants },
+    /// Find out whether anything still writes the part; feed [`Event::Probed`].
+    Probe,
+    /// The operation may go on; what its node holds from now on; whether somebody may write.
+    Proceed { ticket: Ticket, grants: Grants, writing: bool },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Want {
+    Open { access: Access, kind: OpenKind },
+    Change { bits: Grants },
+}
+
+/// An operation that waits, or (a change) that has gone on and is not over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Operation {
+    ticket: Ticket,
+    node: NodeId,
+    want: Want,
+}
+
+impl Operation {
+    /// Nobody else may get a grant while this one is here.
+    fn shuts_out(&self) -> bool {
+        match self.want {
+            Want::Open { access, .. } => access.write,
+            Want::Change { .. } => true,
+        }
+    }
+}
+
+/// One inode's state at its home.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    /// The node of the home server: the one whose kernel shares the part.
+    node: NodeId,
+    opens: BTreeMap<NodeId, Held>,
+    grants: BTreeMap<NodeId, Grants>,
+    recalls: BTreeMap<NodeId, Grants>,
+    waiting: Vec<Operation>,
+    changing: Vec<Operation>,
+    unprobed: bool,
+    probing: bool,
+}
+
+impl Home {
+    pub(crate) fn new(node: NodeId) -> Self {
+        Self {
+            node,
+            opens: BTreeMap::new(),
+            grants: BTreeMap::new(),
+            recalls: BTreeMap::new(),
+            waiting: Vec::new(),
+            changing: Vec::new(),
+            unprobed: false,
+            probing: false,
+        }
+    }
+
+    /// One event in, the effects that follow out, in the order in which they must begin.
+    pub(crate) fn step(&mut self, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match event {
+            Event::Open { ticket, node, access, kind } => {
+                self.waiting.push(Operation { ticket, node, want: Want::Open { access, kind } });
+            }
+            Event::Change { ticket, node, bits } => {
+                self.waiting.push(Operation { ticket, node, want: Want::Change { bits } });
+            }
+            Event::Changed { ticket } => self.changing.retain(|change| change.ticket != ticket),
+            Event::Attributes { ticket, node } => effects.push(self.grant_attributes(ticket, node)),
+            Event::Close { node, access } => self.close(node, access),
+            Event::Returned { node, bits, still_open } => self.returned(node, bits, still_open),
+            Event::Gone { node } => self.gone(node),
+            Event::Probed { quiescent } => self.probed(quiescent, &mut effects),
+        }
+        self.settle(&mut effects);
+        effects
+    }
+
+    /// Nothing is open, held, waiting or unknown: the shell may forget this state.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.opens.is_empty()
+            && self.grants.is_empty()
+            && self.recalls.is_empty()
+            && self.waiting.is_empty()
+            && self.changing.is_empty()
+            && !self.unprobed
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        !self.opens.is_empty()
+    }
+
+    pub(crate) fn is_open_on(&self, node: NodeId) -> bool {
+        self.opens.contains_key(&node)
+    }
+
+    pub(crate) fn opens(&self) -> impl Iterator<Item = (NodeId, Held)> + '_ {
+        self.opens.iter().map(|(node, held)| (*node, *held))
+    }
+
+    /// `idle`, `shared-read` or `writing`, and why when that is not obvious.
+    pub(crate) fn describe(&self) -> String {
+        if self.opens.values().any(|held| held.access.write) {
+            "writing".to_owned()
+        } else if self.unprobed {
+            "writing (a local writer closed it; not yet known whether a mapping still writes)"
+                .to_owned()
+        } else if self.opens.is_empty() && self.grants.is_empty() {
+            "idle".to_owned()
+        } else {
+            "shared-read".to_owned()
+        }
+    }
+
+    fn grant_attributes(&mut self, ticket: Ticket, node: NodeId) -> Effect {
+        let attr = self.may_keep_attributes(node);
+        if attr {
+            self.grants.entry(node).or_default().attr = true;
+        }
+        let cache = attr && self.grants.get(&node).is_some_and(|held| held.cache);
+        Effect::Proceed { ticket, grants: Grants { cache, attr }, writing: self.is_writing() }
+    }
+
+    fn close(&mut self, node: NodeId, access: Access) {
+        let Some(held) = self.opens.get_mut(&node) else { return };
+        if access.write && held.access.write && held.local {
+            self.unprobed = true;
+        }
+        held.access.read &= !access.read;
+        held.access.write &= !access.write;
+        if held.access == Access::default() {
+            self.opens.remove(&node);
+            self.drop_grants(node, Grants { cache: true, attr: false });
+        }
+    }
+
+    fn returned(&mut self, node: NodeId, bits: Grants, still_open: Access) {
+        self.drop_grants(node, bits);
+        if let Some(asked) = self.recalls.get_mut(&node) {
+            *asked = without(*asked, bits);
+            if *asked == Grants::NONE {
+                self.recalls.remove(&node);
+            }
+        }
+        let gone = self.opens.get(&node).map(|held| Access {
+            read: held.access.read && !still_open.read,
+            write: held.access.write && !still_open.write,
+        });
+        if let Some(gone) = gone {
+            self.close(node, gone);
+        }
+    }
+
+    fn gone(&mut self, node: NodeId) {
+        self.close(node, Access { read: true, write: true });
+        self.grants.remove(&node);
+        self.recalls.remove(&node);
+        self.changing.retain(|change| change.node != node);
+    }
+
+    fn probed(&mut self, quiescent: bool, effects: &mut Vec<Effect>) {
+        self.probing = false;
+        if quiescent {
+            self.unprobed = false;
+            return;
+        }
+        // Readers that waited for the answer go on without caching.
+        let waited: Vec<_> =
+            self.waiting.iter().filter(|operation| !operation.shuts_out()).copied().collect();
+        for operation in waited {
+            if self.conflicts(&operation).is_empty() {
+                self.waiting.retain(|waiting| waiting.ticket != operation.ticket);
+                effects.push(self.proceed(operation));
+            }
+        }
+    }
+
+    /// Lets every operation go on that can, and asks for what the others wait for.
+    fn settle(&mut self, effects: &mut Vec<Effect>) {
+        while let Some(at) = self.waiting.iter().position(|waiting| self.may_proceed(waiting)) {
+            let operation = self.waiting.remove(at);
+            effects.push(self.proceed(operation));
+        }
+        for at in 0..self.waiting.len() {
+            let operation = self.waiting[at];
+            for (node, bits) in self.conflicts(&operation) {
+                self.recall(node, bits, effects);
+            }
+            if self.waits_for_probe(&operation) && !self.probing {
+                self.probing = true;
+                effects.push(Effect::Probe);
+            }
+        }
+    }
+
+    fn recall(&mut self, node: NodeId, bits: Grants, effects: &mut Vec<Effect>) {
+        let asked = self.recalls.entry(node).or_default();
+        let missing = without(bits, *asked);
+        if missing != Grants::NONE {
+            *asked = union(*asked, missing);
+            effects.push(Effect::Recall { node, bits: missing });
+        }
+    }
+
+    fn may_proceed(&self, operation: &Operation) -> bool {
+        self.conflicts(operation).is_empty() && !self.waits_for_probe(operation)
+    }
+
+    /// What other nodes hold that this operation can not go on beside.
+    fn conflicts(&self, operation: &Operation) -> Vec<(NodeId, Grants)> {
+        let others = self.grants.iter().filter(|(node, _)| **node != operation.node);
+        match operation.want {
+            Want::Open { access, .. } if access.write => {
+                others.map(|(node, _)| (*node, Grants::ALL)).collect()
+            }
+            Want::Open { .. } => others
+                .filter(|(node, held)| held.cache && self.writes(**node))
+                .map(|(node, _)| (*node, Grants::ALL))
+                .collect(),
+            Want::Change { bits } => others
+                .filter(|(_, held)| (bits.attr && held.attr) || (bits.cache && held.cache))
+                .map(|(node, _)| (*node, bits))
+                .collect(),
+        }
+    }
+
+    /// A reader elsewhere would be told to cache, if only the part were known to be quiescent.
+    fn waits_for_probe(&self, operation: &Operation) -> bool {
+        matches!(operation.want, Want::Open { access, .. } if !access.write)
+            && self.unprobed
+            && operation.node != self.node
+            && !self.is_written()
+    }
+
+    fn proceed(&mut self, operation: Operation) -> Effect {
+        let Operation { ticket, node, want } = operation;
+        match want {
+            Want::Change { .. } => self.changing.push(operation),
+            Want::Open { access, kind } => self.open(node, access, kind),
+        }
+        let grants = self.grants.get(&node).copied().unwrap_or_default();
+        Effect::Proceed { ticket, grants, writing: self.is_writing() }
+    }
+
+    fn open(&mut self, node: NodeId, access: Access, kind: OpenKind) {
+        let held = self.opens.entry(node).or_default();
+        held.access.read |= access.read;
+        held.access.write |= access.write;
+        held.local = kind == OpenKind::Local;
+        let attr = self.may_keep_attributes(node);
+        let cache = attr
+            && !self.unprobed
+            && match (self.writes(node), kind) {
+                (false, _) => true,
+                (true, OpenKind::RemoteCachedWriter) => {
+                    self.opens.keys().all(|opener| *opener == node)
+                        && self.waiting.iter().all(|waiting| waiting.node == node)
+                }
+                (true, OpenKind::Local | OpenKind::Remote) => false,
+            };
+        let grants = Grants { cache, attr };
+        if grants == Grants::NONE {
+            self.grants.remove(&node);
+        } else {
+            self.grants.insert(node, grants);
+        }
+    }
+
+    fn may_keep_attributes(&self, node: NodeId) -> bool {
+        let recalled = self.recalls.contains_key(&node);
+        let written_elsewhere =
+            self.opens.iter().any(|(opener, held)| *opener != node && held.access.write);
+        let changed_elsewhere = self
+            .waiting
+            .iter()
+            .chain(&self.changing)
+            .any(|operation| operation.node != node && operation.shuts_out());
+        let settled = !self.unprobed || node == self.node;
+        // The writer whose kernel caches is the only one that may know the size.
+        let cached_writer = self
+            .grants
+            .iter()
+            .any(|(holder, held)| *holder != node && held.cache && self.writes(*holder));
+        !recalled && !written_elsewhere && !changed_elsewhere && settled && !cached_writer
+    }
+
+    fn writes(&self, node: NodeId) -> bool {
+        self.opens.get(&node).is_some_and(|held| held.access.write)
+    }
+
+    /// Some node has it open for writing.
+    fn is_written(&self) -> bool {
+        self.opens.values().any(|held| held.access.write)
+    }
+
+    /// Somebody may write now or soon: an open of class R without CACHE must be a direct one.
+    fn is_writing(&self) -> bool {
+        self.is_written() || self.unprobed || self.waiting.iter().any(Operation::shuts_out)
+    }
+
+    fn drop_grants(&mut self, node: NodeId, bits: Grants) {
+        if let Some(held) = self.grants.get_mut(&node) {
+            *held = without(*held, bits);
+            if *held == Grants::NONE {
+                self.grants.remove(&node);
+            }
+        }
+    }
+}
+
+fn without(held: Grants, bits: Grants) -> Grants {
+    Grants { cache: held.cache && !bits.cache, attr: held.attr && !bits.attr }
+}
+
+fn union(left: Grants, right: Grants) -> Grants {
+    Grants { cache: left.cache || right.cache, attr: left.attr || right.attr }
+}
+
+#[cfg(test)]
+mod tests;
