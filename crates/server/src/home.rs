@@ -126,7 +126,10 @@ impl Home {
                 self.waiting.push(Operation { ticket, node, want: Want::Change { bits } });
             }
             Event::Changed { ticket } => self.changing.retain(|change| change.ticket != ticket),
-            Event::Attributes { ticket, node } => effects.push(self.grant_attributes(ticket, node)),
+            Event::Attributes { ticket, node } => {
+                effects.push(self.grant_attributes(ticket, node));
+                self.probe_for_next_time(node, &mut effects);
+            }
             Event::Close { node, access } => self.close(node, access),
             Event::Returned { node, bits, still_open } => self.returned(node, bits, still_open),
             Event::Gone { node } => self.gone(node),
@@ -144,6 +147,7 @@ impl Home {
             && self.waiting.is_empty()
             && self.changing.is_empty()
             && !self.unprobed
+            && !self.probing
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -179,6 +183,21 @@ impl Home {
         }
         let cache = attr && self.grants.get(&node).is_some_and(|held| held.cache);
         Effect::Proceed { ticket, grants: Grants { cache, attr }, writing: self.is_writing() }
+    }
+
+    /// Nobody waits for this probe: it lets the next question be answered with a grant.
+    fn probe_for_next_time(&mut self, node: NodeId, effects: &mut Vec<Effect>) {
+        if self.unprobed && !self.probing && node != self.node && !self.is_written() {
+            self.probing = true;
+            effects.push(Effect::Probe);
+        }
+    }
+
+    /// Takes ATTR back from everybody without asking: they have stopped using it by themselves.
+    pub(crate) fn forget_attributes(&mut self) {
+        let bits = Grants { cache: false, attr: true };
+        self.grants.values_mut().for_each(|held| *held = without(*held, bits));
+        self.grants.retain(|_, held| *held != Grants::NONE);
     }
 
     fn close(&mut self, node: NodeId, access: Access) {

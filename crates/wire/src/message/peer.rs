@@ -5,7 +5,7 @@
 //! kernel already knows what it asked for and is not recalled. Every request may arrive twice (the sender repeats it under the same id after a broken
 //! connection); those that are not idempotent by themselves are answered from the reply cache.
 
-use hayase_layout::{InodeId, LocalOffset, NodeId, StripePolicy};
+use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -98,7 +98,7 @@ pub enum PeerRequest {
     RenameUnlock { op: u64 },
 
     /// Home to be: make the inode (and part); named later by `Insert`.
-    CreateInode { node: NewNode, striped: Option<StripePolicy> },
+    CreateInode { node: NewNode, layout: Layout },
     /// Home: the name could not be bound; forget the inode.
     DropInode { ino: InodeId },
     /// Home: the name is bound.

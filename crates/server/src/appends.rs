@@ -1,0 +1,133 @@
+//! Appends to striped files: the home deals out places at the end, and moves the size in their order.
+//!
+//! A reservation that is not committed within [`APPEND_HOLD`] becomes a hole, so that those behind
+//! it go on. In memory: a restarted home has forgotten them, their commits are `Stale` and repeated.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+
+use hayase_layout::InodeId;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::limits::APPEND_HOLD;
+
+#[derive(Clone, Copy, Debug)]
+struct Reservation {
+    end: u64,
+    made: Instant,
+    committed: bool,
+}
+
+/// Reservations of one inode, by where they begin.
+#[derive(Default)]
+struct Queue {
+    end: u64,
+    reserved: BTreeMap<u64, Reservation>,
+}
+
+/// All inodes with reservations.
+#[derive(Default)]
+pub(crate) struct Appends {
+    queues: RefCell<HashMap<InodeId, Queue>>,
+    moved: Notify,
+}
+
+impl Appends {
+    /// The next `len` bytes behind `size` and behind all reservations.
+    pub(crate) fn reserve(&self, ino: InodeId, size: u64, len: u64) -> u64 {
+        let mut queues = self.queues.borrow_mut();
+        let queue = queues.entry(ino).or_default();
+        let start = queue.end.max(size);
+        queue.end = start + len;
+        let made = Instant::now();
+        queue.reserved.insert(start, Reservation { end: queue.end, made, committed: false });
+        start
+    }
+
+    /// Marks a reservation as written; false when it is not known (any more).
+    pub(crate) fn commit(&self, ino: InodeId, start: u64) -> bool {
+        let mut queues = self.queues.borrow_mut();
+        let reserved = queues.get_mut(&ino).and_then(|queue| queue.reserved.get_mut(&start));
+        reserved.map(|reservation| reservation.committed = true).is_some()
+    }
+
+    /// Up to where everything is committed (or given up), if something has moved; wakes waiters.
+    pub(crate) fn settle(&self, ino: InodeId) -> Option<u64> {
+        let mut queues = self.queues.borrow_mut();
+        let queue = queues.get_mut(&ino)?;
+        let mut size = None;
+        while let Some(first) = queue.reserved.first_entry() {
+            let reservation = *first.get();
+            if !reservation.committed {
+                if reservation.made.elapsed() < APPEND_HOLD {
+                    break;
+                }
+                tracing::warn!(%ino, start = first.key(), "an append was never finished: a hole");
+            }
+            size = Some(reservation.end);
+            first.remove();
+        }
+        if queue.reserved.is_empty() {
+            queues.remove(&ino);
+        }
+        drop(queues);
+        if size.is_some() {
+            self.moved.notify_waiters();
+        }
+        size
+    }
+
+    /// Whether the reservation at `start` is still on its way.
+    pub(crate) fn is_pending(&self, ino: InodeId, start: u64) -> bool {
+        let queues = self.queues.borrow();
+        queues.get(&ino).is_some_and(|queue| queue.reserved.contains_key(&start))
+    }
+
+    /// A truncate: all reservations are void.
+    pub(crate) fn forget(&self, ino: InodeId) {
+        self.queues.borrow_mut().remove(&ino);
+        self.moved.notify_waiters();
+    }
+
+    /// Waits until something moves, or until the oldest reservation may be given up.
+    pub(crate) async fn wait(&self) {
+        let pause = APPEND_HOLD / 4;
+        let moved = self.moved.notified();
+        if tokio::time::timeout(pause, moved).await.is_err() {
+            tracing::debug!("an append waits for an earlier one");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INO: InodeId = InodeId(9);
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn size_moves_in_the_order_of_reservations() {
+        let appends = Appends::default();
+        let first = appends.reserve(INO, 100, 10);
+        let second = appends.reserve(INO, 100, 5);
+        assert_eq!((first, second), (100, 110));
+        assert!(appends.commit(INO, second));
+        assert_eq!(appends.settle(INO), None);
+        assert!(appends.is_pending(INO, second));
+        assert!(appends.commit(INO, first));
+        assert_eq!(appends.settle(INO), Some(115));
+        assert!(!appends.is_pending(INO, second));
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn a_dead_appender_becomes_a_hole() {
+        let appends = Appends::default();
+        appends.reserve(INO, 0, 10);
+        let second = appends.reserve(INO, 0, 10);
+        appends.commit(INO, second);
+        tokio::time::advance(APPEND_HOLD).await;
+        assert_eq!(appends.settle(INO), Some(20));
+        assert!(!appends.commit(INO, 0), "what was given up can not be committed");
+    }
+}

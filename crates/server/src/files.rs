@@ -1,0 +1,90 @@
+//! What this node knows of files that its processes read and write: layout and epochs.
+//!
+//! Learned from opens and attributes, refreshed when a part server calls it `Stale`. Never trusted
+//! for sizes: those are asked of the home.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, Layout};
+use hayase_wire::message::{Attr, PartRef, PeerReply, PeerRequest, Refused};
+
+use crate::node::{Node, unexpected};
+
+/// Files known at once; all are forgotten when there are more.
+const KNOWN_MAX: usize = 65_536;
+
+/// Where a file's bytes lie.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) layout: Rc<Layout>,
+    pub(crate) layout_epoch: u32,
+    pub(crate) trunc_epoch: u32,
+}
+
+impl Known {
+    pub(crate) fn part(&self, ino: InodeId, index: u16) -> PartRef {
+        PartRef { ino, layout_epoch: self.layout_epoch, index }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Files {
+    known: RefCell<HashMap<InodeId, Known>>,
+}
+
+impl Files {
+    pub(crate) fn learn(&self, attr: &Attr) {
+        let mut known = self.known.borrow_mut();
+        if let Some(file) = known.get_mut(&attr.ino)
+            && (file.layout_epoch, file.trunc_epoch) >= (attr.layout_epoch, attr.trunc_epoch)
+        {
+            return;
+        }
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        let file = Known {
+            layout: Rc::new(attr.layout.clone()),
+            layout_epoch: attr.layout_epoch,
+            trunc_epoch: attr.trunc_epoch,
+        };
+        known.insert(attr.ino, file);
+    }
+
+    pub(crate) fn forget(&self, ino: InodeId) {
+        self.known.borrow_mut().remove(&ino);
+    }
+
+    /// A later epoch of the same layout.
+    pub(crate) fn truncated(&self, ino: InodeId, trunc_epoch: u32) {
+        if let Some(file) = self.known.borrow_mut().get_mut(&ino) {
+            file.trunc_epoch = file.trunc_epoch.max(trunc_epoch);
+        }
+    }
+
+    fn get(&self, ino: InodeId) -> Option<Known> {
+        self.known.borrow().get(&ino).cloned()
+    }
+}
+
+impl Node {
+    /// Layout and epochs of a file, asked of its home when they are not known here.
+    pub(crate) async fn file(self: &Rc<Self>, ino: InodeId) -> Result<Known, Refused> {
+        if let Some(known) = self.files.get(ino) {
+            return Ok(known);
+        }
+        match self.ask(ino.home(), PeerRequest::GetAttr { ino }).await? {
+            PeerReply::Attr { attr, .. } => {
+                self.files.learn(&attr);
+                Ok(Known {
+                    layout: Rc::new(attr.layout),
+                    layout_epoch: attr.layout_epoch,
+                    trunc_epoch: attr.trunc_epoch,
+                })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The homes in memory: carries out what [`crate::home::Home`] decides.
+//!
+//! An inode that nobody has open and of which nobody holds anything has no entry here.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, NodeId, ServerId};
+use hayase_wire::message::{Access, Grants, OpenKind, PeerReply, PeerRequest};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::home::{Effect, Event, Held, Home, Ticket};
+use crate::limits::{ATTR_GRANT, HOMES_SWEEP_STEP, PROBE_PAUSE};
+use crate::node::Node;
+
+/// What an operation was given when it went on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    pub(crate) grants: Grants,
+    pub(crate) writing: bool,
+}
+
+struct Entry {
+    home: Home,
+    tickets: HashMap<Ticket, oneshot::Sender<Given>>,
+    granted: Instant,
+    probe_failed: Option<Instant>,
+}
+
+/// All inodes of this home that somebody has to do with.
+#[derive(Default)]
+pub(crate) struct Homes {
+    entries: RefCell<HashMap<InodeId, Entry>>,
+    next_ticket: std::cell::Cell<Ticket>,
+    sweep_at: std::cell::Cell<usize>,
+}
+
+impl Homes {
+    fn ticket(&self) -> Ticket {
+        self.next_ticket.set(self.next_ticket.get() + 1);
+        self.next_ticket.get()
+    }
+
+    /// Whether any node has it open.
+    pub(crate) fn is_open(&self, ino: InodeId) -> bool {
+        self.entries.borrow().get(&ino).is_some_and(|entry| entry.home.is_open())
+    }
+
+    pub(crate) fn is_open_on(&self, ino: InodeId, node: NodeId) -> bool {
+        self.entries.borrow().get(&ino).is_some_and(|entry| entry.home.is_open_on(node))
+    }
+
+    /// State and opens, for people.
+    pub(crate) fn describe(&self, ino: InodeId) -> (String, Vec<(NodeId, Held)>) {
+        let entries = self.entries.borrow();
+        match entries.get(&ino) {
+            Some(entry) => (entry.home.describe(), entry.home.opens().collect()),
+            None => ("idle".to_owned(), Vec::new()),
+        }
+    }
+
+    /// Inodes that somebody has open.
+    pub(crate) fn open_count(&self) -> usize {
+        self.entries.borrow().values().filter(|entry| entry.home.is_open()).count()
+    }
+
+    /// Every inode that `node` has open or holds something of.
+    pub(crate) fn held_by(&self, node: NodeId) -> Vec<InodeId> {
+        let entries = self.entries.borrow();
+        let held = entries.iter().filter(|(_, entry)| entry.home.is_open_on(node));
+        held.map(|(ino, _)| *ino).collect()
+    }
+}
+
+impl Node {
+    /// Books an open of `node`, after everybody else has given back what stands against it.
+    pub(crate) async fn home_open(
+        self: &Rc<Self>,
+        ino: InodeId,
+        node: NodeId,
+        access: Access,
+        kind: OpenKind,
+    ) -> Given {
+        let ticket = self.homes.ticket();
+        self.home_operation(ino, ticket, Event::Open { ticket, node, access, kind }).await
+    }
+
+    /// Lets `node` change attributes or bytes of a file by a call without an open: others have given
+    /// back when this returns, and get nothing again until the guard is dropped.
+    pub(crate) async fn home_change(
+        self: &Rc<Self>,
+        ino: InodeId,
+        node: NodeId,
+        bits: Grants,
+    ) -> ChangeGuard {
+        let ticket = self.homes.ticket();
+        self.home_operation(ino, ticket, Event::Change { ticket, node, bits }).await;
+        ChangeGuard { node: Rc::clone(self), ino, ticket }
+    }
+
+    /// What `node` may keep of attributes that it is about to be told.
+    pub(crate) fn home_attributes(self: &Rc<Self>, ino: InodeId, node: NodeId) -> Grants {
+        let ticket = self.homes.ticket();
+        match self.home_step(ino, ticket, Event::Attributes { ticket, node }, None) {
+            Some(given) => given.grants,
+            None => Grants::NONE,
+        }
+    }
+
+    pub(crate) fn home_event(self: &Rc<Self>, ino: InodeId, event: Event) {
+        self.home_step(ino, 0, event, None);
+    }
+
+    async fn home_operation(self: &Rc<Self>, ino: InodeId, ticket: Ticket, event: Event) -> Given {
+        let (sender, receiver) = oneshot::channel();
+        if let Some(given) = self.home_step(ino, ticket, event, Some(sender)) {
+            return given;
+        }
+        // The sender lives in the table until the operation goes on.
+        receiver.await.unwrap_or(Given { grants: Grants::NONE, writing: true })
+    }
+
+    /// Feeds one event and begins what follows; the answer when `ticket` went on at once.
+    fn home_step(
+        self: &Rc<Self>,
+        ino: InodeId,
+        ticket: Ticket,
+        event: Event,
+        wait: Option<oneshot::Sender<Given>>,
+    ) -> Option<Given> {
+        let mut entries = self.homes.entries.borrow_mut();
+        let entry = entries.entry(ino).or_insert_with(|| Entry {
+            home: Home::new(self.node),
+            tickets: HashMap::new(),
+            granted: Instant::now(),
+            probe_failed: None,
+        });
+        if let Some(wait) = wait {
+            entry.tickets.insert(ticket, wait);
+        }
+        let effects = entry.home.step(event);
+        let mut mine = None;
+        for effect in effects {
+            match effect {
+                Effect::Proceed { ticket: on, grants, writing } => {
+                    if grants.attr {
+                        entry.granted = Instant::now();
+                    }
+                    let given = Given { grants, writing };
+                    let waiter = entry.tickets.remove(&on);
+                    if on == ticket {
+                        mine = Some(given);
+                    } else if let Some(waiter) = waiter {
+                        // A waiter that gave up is no longer there; its open ends with its session.
+                        let _gone = waiter.send(given);
+                    }
+                }
+                Effect::Recall { node, bits } => self.begin_recall(ino, node, bits),
+                Effect::Probe => self.begin_probe(ino, entry.probe_failed),
+            }
+        }
+        if entry.home.is_idle() {
+            entries.remove(&ino);
+        }
+        drop(entries);
+        self.sweep_homes();
+        mine
+    }
+
+    fn begin_recall(self: &Rc<Self>, ino: InodeId, node: NodeId, bits: Grants) {
+        let this = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let asked = this.ask(ServerId(node.0), PeerRequest::Recall { ino, bits }).await;
+            let event = match asked {
+                Ok(PeerReply::Recalled { still_open }) => Event::Returned { node, bits, still_open },
+                other => {
+                    tracing::warn!(%ino, %node, ?other, "recall not answered: session is over");
+                    Event::Gone { node }
+                }
+            };
+            this.home_event(ino, event);
+            this.reap_if_orphan(ino).await;
+        });
+    }
+
+    fn begin_probe(self: &Rc<Self>, ino: InodeId, failed: Option<Instant>) {
+        let this = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let paused = failed.is_some_and(|at| at.elapsed() < PROBE_PAUSE);
+            let quiescent = !paused && this.probe_part(ino).await;
+            if !paused && let Some(entry) = this.homes.entries.borrow_mut().get_mut(&ino) {
+                entry.probe_failed = (!quiescent).then(Instant::now);
+            }
+            this.home_event(ino, Event::Probed { quiescent });
+        });
+    }
+
+    /// Forgets ATTR of inodes that nobody asked about for long, when the table has grown.
+    fn sweep_homes(self: &Rc<Self>) {
+        let len = self.homes.entries.borrow().len();
+        if len < self.homes.sweep_at.get().max(HOMES_SWEEP_STEP) {
+            return;
+        }
+        let mut entries = self.homes.entries.borrow_mut();
+        for entry in entries.values_mut() {
+            if entry.granted.elapsed() > ATTR_GRANT && entry.tickets.is_empty() {
+                entry.home.forget_attributes();
+            }
+        }
+        entries.retain(|_, entry| !entry.home.is_idle());
+        self.homes.sweep_at.set(entries.len() + HOMES_SWEEP_STEP);
+    }
+}
+
+/// A change under way; others get grants again when it is dropped.
+pub(crate) struct ChangeGuard {
+    node: Rc<Node>,
+    ino: InodeId,
+    ticket: Ticket,
+}
+
+impl Drop for ChangeGuard {
+    fn drop(&mut self) {
+        self.node.home_event(self.ino, Event::Changed { ticket: self.ticket });
+    }
+}

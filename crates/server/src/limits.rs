@@ -1,0 +1,72 @@
+//! Every bound of the server, in one table.
+
+use std::time::Duration;
+
+/// How long a request to another server may take before the caller gets `EIO`.
+pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(5);
+
+/// The same for a request that waits for recalls on third nodes.
+pub(crate) const OPEN_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The same for fsync, which waits for disks.
+pub(crate) const SYNC_DEADLINE: Duration = Duration::from_secs(60);
+
+/// A node that does not answer a recall for this long has lost its session.
+pub(crate) const RECALL_DEADLINE: Duration = Duration::from_secs(3);
+
+/// A removed name may be seen this much longer by a node whose kernel is busy in that directory.
+pub(crate) const INVAL_NAME_WAIT: Duration = Duration::from_millis(20);
+
+/// How long a node that looked a name up is told of its end.
+pub(crate) const NAME_GRANT: Duration = Duration::from_secs(2);
+
+/// ATTR is forgotten here after this long; the node stops using it after 30 s.
+pub(crate) const ATTR_GRANT: Duration = Duration::from_secs(35);
+
+/// Homes are swept for forgotten grants whenever this many more are in memory.
+pub(crate) const HOMES_SWEEP_STEP: usize = 4096;
+
+/// Names are swept likewise.
+pub(crate) const NAMES_SWEEP_STEP: usize = 4096;
+
+/// A part that something still wrote is not probed again before this has passed.
+pub(crate) const PROBE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Directory times travel to the directory's home in batches this far apart.
+pub(crate) const DIR_TOUCH_DELAY: Duration = Duration::from_millis(10);
+
+/// A rename's hold on a name at its old shard ends by itself after this.
+pub(crate) const RENAME_HOLD: Duration = Duration::from_secs(15);
+
+/// An append reservation that is not committed in time becomes a hole.
+pub(crate) const APPEND_HOLD: Duration = Duration::from_secs(5);
+
+/// Replies kept per server incarnation, to answer repeated requests.
+pub(crate) const REPLIES_KEPT: usize = 1024;
+
+/// Parts kept open at once.
+pub(crate) const PARTS_OPEN_MAX: usize = 4096;
+
+/// Transfer buffers of 1 MiB.
+pub(crate) const SLOTS: usize = 64;
+
+/// Small I/O up to this size is tried at once, without a thread of the pool.
+pub(crate) const INLINE_BYTES: usize = 64 << 10;
+
+/// Threads that wait for disks.
+pub(crate) const DISK_THREADS: usize = 16;
+
+/// Arena slots that one process may bring.
+pub(crate) const ARENA_SLOTS_MAX: u32 = 256;
+
+/// Connections of processes of this node.
+pub(crate) const CLIENT_CONNECTIONS_MAX: usize = 4096;
+
+/// Room in the area is asked from the file system at most this often.
+pub(crate) const USAGE_FRESH: Duration = Duration::from_millis(50);
+
+/// The other servers' room is asked at most this often.
+pub(crate) const PEER_USAGE_FRESH: Duration = Duration::from_secs(1);
+
+/// How often an I/O call is repeated after a truncate overtook it, before `EIO`.
+pub(crate) const STALE_RETRIES: usize = 1000;

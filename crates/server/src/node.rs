@@ -1,0 +1,179 @@
+//! The server's state, and how one role of it asks another, here or on another node.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hayase_layout::{InodeId, NodeId, ServerId};
+use hayase_store::{Area, Namespace, Parts};
+use hayase_wire::message::{Name, PeerReply, PeerRequest, Place, Refused, TimeSpec};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::appends::Appends;
+use crate::clients::Clients;
+use crate::directories::Directories;
+use crate::disk::Disk;
+use crate::homes::Homes;
+use crate::keyed_lock::KeyedLock;
+use crate::limits;
+use crate::files::Files;
+use crate::peer_service::rename::RenameHolds;
+use crate::peers::Peers;
+use crate::reply_cache::ReplyCache;
+use crate::usage::Usage;
+
+/// A boxed future on the server's one thread.
+pub(crate) type Local<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// Counters for `hayase status`.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) requests: Cell<u64>,
+    pub(crate) bytes_read: Cell<u64>,
+    pub(crate) bytes_written: Cell<u64>,
+}
+
+/// One server. Lives on one thread; nothing of it is borrowed across an `await`.
+pub(crate) struct Node {
+    pub(crate) me: ServerId,
+    pub(crate) node: NodeId,
+    pub(crate) servers: u16,
+    pub(crate) host: String,
+    pub(crate) start_id: u64,
+    pub(crate) started: std::time::Instant,
+    pub(crate) names: Namespace,
+    pub(crate) parts: Parts,
+    pub(crate) area: Box<dyn Area>,
+    pub(crate) disk: Disk,
+    pub(crate) homes: Homes,
+    pub(crate) clients: Clients,
+    pub(crate) peers: Peers,
+    pub(crate) replies: ReplyCache,
+    pub(crate) directories: Directories,
+    pub(crate) appends: Appends,
+    pub(crate) usage: Usage,
+    pub(crate) renames: RenameHolds,
+    /// What this node knows of files that its processes read and write.
+    pub(crate) files: Files,
+    pub(crate) counters: Counters,
+    /// Names in the middle of a rename or of a directory's removal.
+    pub(crate) name_locks: KeyedLock<Place>,
+    /// At the home: inodes whose size changes in several steps, directories being removed.
+    pub(crate) inode_locks: KeyedLock<InodeId>,
+    /// On the opener's node: opens and closes on their way to a home keep their order.
+    pub(crate) inode_locks_of_opens: KeyedLock<InodeId>,
+    /// Turns the first server of striped files.
+    pub(crate) turn: Cell<u64>,
+    /// Truncate epochs of striped parts here: writes of earlier ones are refused.
+    pub(crate) part_epochs: RefCell<HashMap<InodeId, u32>>,
+}
+
+impl Node {
+    /// Asks a server, this one included (nothing travels then). `EIO` when it does not answer.
+    pub(crate) fn ask(
+        self: &Rc<Self>,
+        to: ServerId,
+        request: PeerRequest,
+    ) -> Local<Result<PeerReply, Refused>> {
+        let this = Rc::clone(self);
+        if to == self.me {
+            return Box::pin(async move {
+                refusal(this.clone().serve_here(this.node, request, None).await.reply)
+            });
+        }
+        Box::pin(async move {
+            let deadline = deadline_of(&request);
+            let answer = this.peers.call(to, &request, None, None, deadline).await?;
+            refusal(answer.reply)
+        })
+    }
+
+    /// The server that decides about this name.
+    pub(crate) fn shard_of(&self, parent: InodeId, name: &[u8]) -> ServerId {
+        let mixed = hayase_store::ops::cookie(name) ^ parent.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // The upper bits: those below decide the place inside the shard.
+        ServerId(((u128::from(mixed) * u128::from(self.servers)) >> 64) as u16)
+    }
+
+    pub(crate) fn all_servers(&self) -> impl Iterator<Item = ServerId> + use<> {
+        (0..self.servers).map(ServerId)
+    }
+
+    /// The clock that the local file system stamps its files with, so that times compare.
+    #[expect(clippy::unused_self, reason = "the clock will be a parameter of the node")]
+    pub(crate) fn now(&self) -> TimeSpec {
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        TimeSpec { seconds: now.tv_sec, nanos: now.tv_nsec as u32 }
+    }
+}
+
+/// Turns a refusal into the error it is.
+pub(crate) fn refusal(reply: PeerReply) -> Result<PeerReply, Refused> {
+    match reply {
+        PeerReply::Refused(refused) => Err(refused),
+        other => Ok(other),
+    }
+}
+
+/// How long a request may take: those that wait for third parties get more.
+pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
+    match request {
+        PeerRequest::Open { .. }
+        | PeerRequest::SetAttr { .. }
+        | PeerRequest::Rename { .. }
+        | PeerRequest::Remove { .. }
+        | PeerRequest::LinkDec { .. }
+        | PeerRequest::LinkInc { .. }
+        | PeerRequest::Relink { .. }
+        | PeerRequest::RenamePrepare { .. }
+        | PeerRequest::RenameLock { .. }
+        | PeerRequest::DirRemove { .. }
+        | PeerRequest::AppendCommit { .. } => limits::OPEN_DEADLINE,
+        PeerRequest::Fsync { .. } | PeerRequest::PartSync { .. } | PeerRequest::SyncNames => {
+            limits::SYNC_DEADLINE
+        }
+        PeerRequest::Recall { .. } => limits::RECALL_DEADLINE,
+        PeerRequest::Write { .. } | PeerRequest::Read { .. } | PeerRequest::Append { .. } => {
+            limits::SYNC_DEADLINE
+        }
+        _ => limits::CALL_DEADLINE,
+    }
+}
+
+/// A reply of the wrong shape: a defect, told as `EIO` rather than by a panic.
+pub(crate) fn unexpected(reply: &PeerReply) -> Refused {
+    tracing::error!(?reply, "a server answered something else than was asked");
+    Refused::because(libc_errno::EIO, "a server answered something else than was asked")
+}
+
+/// Names that a path may hold; the kernel checks too, other clients may not.
+pub(crate) fn check_name(name: &Name) -> Result<(), Refused> {
+    match name.as_slice() {
+        [] | b"." | b".." => Err(Refused::new(libc_errno::EINVAL)),
+        name if name.len() > 255 => Err(Refused::new(libc_errno::ENAMETOOLONG)),
+        name if name.contains(&b'/') || name.contains(&0) => {
+            Err(Refused::new(libc_errno::EINVAL))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Errno values by their names.
+pub(crate) mod libc_errno {
+    use rustix::io::Errno;
+
+    macro_rules! errnos {
+        ($($name:ident = $errno:ident),* $(,)?) => {
+            $(pub(crate) const $name: i32 = Errno::$errno.raw_os_error();)*
+        };
+    }
+    errnos! {
+        EIO = IO, EINVAL = INVAL, ENAMETOOLONG = NAMETOOLONG, ENOENT = NOENT, EEXIST = EXIST,
+        ENOTDIR = NOTDIR, EISDIR = ISDIR, ENOTEMPTY = NOTEMPTY, ESTALE = STALE, ENOSPC = NOSPC,
+        EOPNOTSUPP = OPNOTSUPP, ENXIO = NXIO, EPROTO = PROTO, EBUSY = BUSY,
+        EMLINK = MLINK, EBADF = BADF, EFBIG = FBIG, EPERM = PERM,
+    }
+}

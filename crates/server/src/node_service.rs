@@ -1,0 +1,147 @@
+//! What a server does for the processes of its node.
+//!
+//! Rooms: [`names`], [`create`], [`open`], [`listing`], [`read_write`] with [`striped`] files.
+
+mod create;
+mod listing;
+mod names;
+mod open;
+mod read_write;
+mod striped;
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use hayase_layout::InodeId;
+use hayase_wire::message::{
+    AreaUse, NodeReply, NodeRequest, PeerReply, PeerRequest, Refused, SlotRange,
+};
+
+use crate::clients::Process;
+use crate::node::{Node, libc_errno, unexpected};
+
+/// A reply, and the descriptor of a part where one goes with it.
+pub(crate) struct NodeAnswer {
+    pub(crate) reply: NodeReply,
+    pub(crate) descriptor: Option<OwnedFd>,
+}
+
+impl From<NodeReply> for NodeAnswer {
+    fn from(reply: NodeReply) -> Self {
+        Self { reply, descriptor: None }
+    }
+}
+
+type Served = Result<NodeReply, Refused>;
+
+impl Node {
+    /// One request of a process. Never fails: a refusal is an answer.
+    pub(crate) async fn serve_process(
+        self: &Rc<Self>,
+        process: &Rc<Process>,
+        request: NodeRequest,
+    ) -> NodeAnswer {
+        self.counters.requests.set(self.counters.requests.get() + 1);
+        let answer = match request {
+            NodeRequest::Create(node) => self.create(process, node).await,
+            NodeRequest::Open { ino, access, kind, truncate } => {
+                self.open(process, ino, access, kind, truncate).await
+            }
+            other => self.serve_plain(process, other).await.map(NodeAnswer::from),
+        };
+        answer.unwrap_or_else(|refused| NodeReply::Refused(refused).into())
+    }
+
+    async fn serve_plain(self: &Rc<Self>, process: &Rc<Process>, request: NodeRequest) -> Served {
+        use NodeRequest as R;
+        match request {
+            R::Lookup { parent, name } => self.lookup(parent, name).await,
+            R::GetAttr { ino } => self.get_attributes(ino).await,
+            R::SetAttr { ino, change } => self.set_attributes(ino, change).await,
+            R::Link { ino, parent, name } => self.link(ino, parent, name).await,
+            R::Remove { parent, name, directory } => self.remove(parent, name, directory).await,
+            R::Rename { from, to, no_replace, exchange } => {
+                self.move_name(from, to, no_replace, exchange).await
+            }
+            R::ReadDir { dir, cookie, bytes, plus } => {
+                self.read_dir(dir, cookie, bytes, plus).await
+            }
+            R::Close(closes) => {
+                self.close_all(process, closes).await;
+                Ok(NodeReply::Done)
+            }
+            R::Read { ino, offset, into } => self.read(process, ino, offset, into).await,
+            R::Write { ino, offset, from } => self.write(process, ino, offset, from).await,
+            R::Append { ino, from } => self.append(process, ino, from).await,
+            R::CopyRange { from, to, len } => self.copy_range(from, to, len).await,
+            other => self.serve_home(other).await,
+        }
+    }
+
+    /// Requests that go to the inode's home as they are.
+    async fn serve_home(self: &Rc<Self>, request: NodeRequest) -> Served {
+        use {NodeRequest as N, PeerRequest as P};
+        match request {
+            N::ReadLink { ino } => self.at_home(ino, P::ReadLink { ino }).await,
+            N::Allocate { ino, mode, offset, len } => {
+                self.at_home(ino, P::Allocate { ino, mode, offset, len }).await
+            }
+            N::Seek { ino, offset, whence } => {
+                self.at_home(ino, P::Seek { ino, offset, whence }).await
+            }
+            N::Fsync { ino, data_only } => self.at_home(ino, P::Fsync { ino, data_only }).await,
+            N::GetXattr { ino, name } => self.at_home(ino, P::GetXattr { ino, name }).await,
+            N::SetXattr { ino, name, value, mode } => {
+                self.at_home(ino, P::SetXattr { ino, name, value, mode }).await
+            }
+            N::ListXattr { ino } => self.at_home(ino, P::ListXattr { ino }).await,
+            N::RemoveXattr { ino, name } => self.at_home(ino, P::RemoveXattr { ino, name }).await,
+            N::Explain { ino } => self.at_home(ino, P::Explain { ino }).await,
+            N::StatFs => Ok(NodeReply::StatFs(self.total_usage().await)),
+            N::Status => Ok(NodeReply::Status(Box::new(self.status()))),
+            N::Hello { .. } => Err(Refused::because(libc_errno::EPROTO, "said hello twice")),
+            other => {
+                tracing::error!(?other, "a request that nobody serves");
+                Err(Refused::new(libc_errno::EPROTO))
+            }
+        }
+    }
+
+    async fn at_home(self: &Rc<Self>, ino: InodeId, request: PeerRequest) -> Served {
+        Ok(match self.ask(ino.home(), request).await? {
+            PeerReply::Done => NodeReply::Done,
+            PeerReply::Target(target) => NodeReply::Target(target),
+            PeerReply::Value(value) => NodeReply::Value(value),
+            PeerReply::Names(names) => NodeReply::Names(names),
+            PeerReply::Offset { offset, .. } => NodeReply::Offset(offset),
+            PeerReply::Explained(explained) => NodeReply::Explained(explained),
+            other => return Err(unexpected(&other)),
+        })
+    }
+
+    /// `df`: the whole area, over all servers that answer.
+    async fn total_usage(self: &Rc<Self>) -> AreaUse {
+        let mut total = AreaUse::default();
+        for (_, usage) in self.usage_of_all().await {
+            total.total += usage.total;
+            total.free += usage.free;
+            total.inodes += usage.inodes;
+            total.inodes_free += usage.inodes_free;
+        }
+        total
+    }
+
+    /// The bytes of an arena slot that a request names.
+    pub(crate) fn slot(
+        process: &Process,
+        range: SlotRange,
+    ) -> Result<hayase_wire::arena::ArenaSlot, Refused> {
+        let arena = process.arena.borrow();
+        let arena = arena
+            .as_ref()
+            .ok_or_else(|| Refused::because(libc_errno::EBADF, "this process brought no arena"))?;
+        arena
+            .slot(range.slot, range.len)
+            .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))
+    }
+}

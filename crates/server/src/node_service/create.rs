@@ -1,0 +1,136 @@
+//! A new inode and its name.
+//!
+//! The inode is made first, at its home, with an intent that it has no name yet; binding the name is
+//! the commit point; then the intent goes. Where home and shard are this server, all of it is one
+//! transaction.
+
+use std::rc::Rc;
+
+use hayase_layout::placement::{ServerUse, Wish, place};
+use hayase_layout::{ByteCount, InodeId, Layout, ServerId};
+use hayase_wire::message::{
+    Binding, Created, Entry, FileKind, NewNode, NodeReply, PeerReply, PeerRequest, Place, Refused,
+};
+
+use super::NodeAnswer;
+use crate::clients::Process;
+use crate::node::{Node, check_name, libc_errno, unexpected};
+
+/// Room is asked of the other servers only when this server's own is nearly used up.
+const ROOMY_PERCENT: u64 = 20;
+
+enum Made {
+    New(Entry),
+    Existing(InodeId),
+}
+
+impl Node {
+    pub(super) async fn create(
+        self: &Rc<Self>,
+        process: &Rc<Process>,
+        node: NewNode,
+    ) -> Result<NodeAnswer, Refused> {
+        check_name(&node.name)?;
+        let (open, exclusive, parent) = (node.open, node.exclusive, node.parent);
+        let (entry, new) = match self.make(node).await? {
+            Made::New(entry) => (entry, true),
+            Made::Existing(_) if exclusive => return Err(Refused::new(libc_errno::EEXIST)),
+            Made::Existing(ino) => (self.entry(ino).await?, false),
+        };
+        if new {
+            self.directories.changed_here(parent, self.now());
+        }
+        let (opened, descriptor) = match open {
+            Some((access, kind)) if entry.attr.kind == FileKind::Regular => {
+                let ino = entry.attr.ino;
+                let (opened, descriptor) =
+                    self.open_for(process, ino, access, kind, false).await?;
+                (Some(opened), descriptor)
+            }
+            _ => (None, None),
+        };
+        let reply = NodeReply::Created(Box::new(Created { entry, new, opened }));
+        Ok(NodeAnswer { reply, descriptor })
+    }
+
+    async fn make(self: &Rc<Self>, node: NewNode) -> Result<Made, Refused> {
+        let (home, layout) = self.place_new(&node).await?;
+        let shard = self.shard_of(node.parent, &node.name);
+        let place = Place { parent: node.parent, name: node.name.clone() };
+        if home == self.me && shard == self.me {
+            return self.make_here(&node, layout, &place).await;
+        }
+        let request = PeerRequest::CreateInode { node, layout };
+        let (attr, grants) = match self.ask(home, request).await? {
+            PeerReply::Attr { attr, grants } => (attr, grants),
+            other => return Err(unexpected(&other)),
+        };
+        let (ino, binding) = (attr.ino, Binding { ino: attr.ino, kind: attr.kind });
+        let named = self.ask(shard, PeerRequest::Insert { place, binding }).await;
+        if let Ok(PeerReply::Done) = named {
+            // Nobody waits for the intent's end: a restart finds the name and drops it too.
+            tokio::task::spawn_local(self.ask(home, PeerRequest::InodeNamed { ino }));
+            return Ok(Made::New(self.received(attr, grants)));
+        }
+        self.ask(home, PeerRequest::DropInode { ino }).await?;
+        match named? {
+            PeerReply::Exists(binding) => Ok(Made::Existing(binding.ino)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Home and shard are this server: one transaction.
+    async fn make_here(
+        self: &Rc<Self>,
+        node: &NewNode,
+        layout: Layout,
+        place: &Place,
+    ) -> Result<Made, Refused> {
+        let _held = self.name_locks.lock(place.clone()).await;
+        self.hold_dir(place.parent).await?;
+        if let Some(existing) = self.bound(place)? {
+            return Ok(Made::Existing(existing.ino));
+        }
+        let inode = self.new_inode(node, layout)?;
+        self.store_inode(node, &inode, true)?;
+        self.directories.looked_up(place.clone(), self.node);
+        self.touch_dir(place.parent);
+        let grants = self.home_attributes(inode.ino, self.node);
+        Ok(Made::New(self.received(self.attr_of(&inode)?, grants)))
+    }
+
+    /// Which server is the home of a new inode, and how its bytes will lie.
+    async fn place_new(self: &Rc<Self>, node: &NewNode) -> Result<(ServerId, Layout), Refused> {
+        if node.kind != FileKind::Regular {
+            return Ok((self.me, Layout::None));
+        }
+        let here = self.usage_here();
+        let roomy = here.free.saturating_mul(100) > here.total.saturating_mul(ROOMY_PERCENT);
+        if node.policy.is_none() && roomy {
+            return Ok((self.me, Layout::Whole));
+        }
+        let table: Vec<_> = self
+            .usage_of_all()
+            .await
+            .into_iter()
+            .map(|(server, usage)| ServerUse {
+                server,
+                total: ByteCount(usage.total),
+                free: ByteCount(usage.free),
+            })
+            .collect();
+        let turn = self.turn.get();
+        self.turn.set(turn + 1);
+        let wish = Wish { local: Some(self.me), policy: node.policy, size: None, turn };
+        let decision = place(&wish, &table)
+            .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
+        match (decision.home(), decision.into_layout()) {
+            (Some(home), Some(layout)) => Ok((home, layout)),
+            _ => Err(Refused::because(
+                libc_errno::ENOSPC,
+                "no server has room for a new file: remove files, or start the job with a larger --shared",
+            )),
+        }
+    }
+}
+

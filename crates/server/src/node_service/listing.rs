@@ -1,0 +1,115 @@
+//! Listing a directory: every shard that holds entries is asked, and the answers merged by cookie.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, ServerId};
+use hayase_wire::message::{
+    DirEntry, Entry, NodeReply, PeerReply, PeerRequest, Refused, ShardEntry,
+};
+
+use super::Served;
+use crate::node::{Node, libc_errno, unexpected};
+
+/// Names of one reply take at most this much, whatever was asked.
+const BYTES_MAX: u32 = 64 << 10;
+
+impl Node {
+    pub(super) async fn read_dir(
+        self: &Rc<Self>,
+        dir: InodeId,
+        cookie: u64,
+        bytes: u32,
+        plus: bool,
+    ) -> Served {
+        let bytes = bytes.clamp(1, BYTES_MAX);
+        let shards = match self.ask(dir.home(), PeerRequest::DirShards { dir }).await {
+            Ok(PeerReply::Shards(shards)) => shards,
+            Ok(other) => return Err(unexpected(&other)),
+            // Removed while it was open: nothing is in it.
+            Err(refused) if refused.errno == libc_errno::ENOENT => Vec::new(),
+            Err(refused) => return Err(refused),
+        };
+        let merged = self.merge_shards(dir, cookie, bytes, &shards).await?;
+        let mut attributes = match plus {
+            true => self.attributes_of(&merged).await,
+            false => BTreeMap::new(),
+        };
+        let entries = merged.into_iter().map(|entry| DirEntry {
+            cookie: entry.cookie,
+            ino: entry.binding.ino,
+            kind: entry.binding.kind,
+            entry: attributes.remove(&entry.binding.ino),
+            name: entry.name,
+        });
+        Ok(NodeReply::Entries(entries.collect()))
+    }
+
+    async fn merge_shards(
+        self: &Rc<Self>,
+        dir: InodeId,
+        cookie: u64,
+        bytes: u32,
+        shards: &[u16],
+    ) -> Result<Vec<ShardEntry>, Refused> {
+        let request = PeerRequest::List { dir, cookie, bytes };
+        let asked: Vec<_> = shards
+            .iter()
+            .map(|shard| tokio::task::spawn_local(self.ask(ServerId(*shard), request.clone())))
+            .collect();
+        let mut merged = Vec::new();
+        // Beyond the last entry of a shard that has more, other shards' entries are not complete.
+        let mut horizon = u64::MAX;
+        for answer in asked {
+            match answer.await.map_err(|_| Refused::new(libc_errno::EIO))?? {
+                PeerReply::Listing { entries, end } => {
+                    if !end && let Some(last) = entries.last() {
+                        horizon = horizon.min(last.cookie);
+                    }
+                    merged.extend(entries);
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+        merged.retain(|entry| entry.cookie <= horizon);
+        merged.sort_by(|left, right| (left.cookie, &left.name).cmp(&(right.cookie, &right.name)));
+        let mut room = i64::from(bytes);
+        let mut kept = 0;
+        while kept < merged.len() {
+            let same_cookie = kept > 0 && merged[kept].cookie == merged[kept - 1].cookie;
+            if room <= 0 && !same_cookie {
+                break;
+            }
+            room -= merged[kept].name.len() as i64 + 24;
+            kept += 1;
+        }
+        merged.truncate(kept);
+        Ok(merged)
+    }
+
+    /// Attributes of listed inodes, one question per home; those that can not be had are left out.
+    async fn attributes_of(
+        self: &Rc<Self>,
+        entries: &[ShardEntry],
+    ) -> BTreeMap<InodeId, Entry> {
+        let mut by_home: BTreeMap<ServerId, Vec<InodeId>> = BTreeMap::new();
+        for entry in entries {
+            by_home.entry(entry.binding.ino.home()).or_default().push(entry.binding.ino);
+        }
+        let asked: Vec<_> = by_home
+            .into_iter()
+            .map(|(home, inos)| {
+                tokio::task::spawn_local(self.ask(home, PeerRequest::GetAttrMany(inos)))
+            })
+            .collect();
+        let mut found = BTreeMap::new();
+        for answer in asked {
+            if let Ok(Ok(PeerReply::Attrs(attrs))) = answer.await {
+                for Entry { attr, grants } in attrs.into_iter().flatten() {
+                    found.insert(attr.ino, self.received(attr, grants));
+                }
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,153 @@
+//! Names and attributes, for a process of this node: asks shard and home, and puts answers together.
+
+use std::rc::Rc;
+
+use hayase_layout::InodeId;
+use hayase_wire::message::{
+    Attr, Entry, FileKind, Grants, MetaChange, Name, NodeReply, PeerReply, PeerRequest, Place,
+    Refused,
+};
+
+use super::Served;
+use crate::node::{Node, check_name, libc_errno, unexpected};
+
+impl Node {
+    /// Attributes from the home, with what this node knows better.
+    pub(crate) async fn entry(self: &Rc<Self>, ino: InodeId) -> Result<Entry, Refused> {
+        match self.ask(ino.home(), PeerRequest::GetAttr { ino }).await? {
+            PeerReply::Attr { attr, grants } => Ok(self.received(attr, grants)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(crate) fn received(&self, mut attr: Attr, grants: Grants) -> Entry {
+        if attr.kind == FileKind::Directory
+            && let Some(at) = self.directories.change_here(attr.ino)
+            && at > attr.mtime
+        {
+            // The home has not been told yet; this node's own processes must not notice.
+            (attr.mtime, attr.ctime) = (at, attr.ctime.max(at));
+        }
+        if attr.kind == FileKind::Regular {
+            self.files.learn(&attr);
+        }
+        Entry { attr, grants }
+    }
+
+    pub(super) async fn lookup(self: &Rc<Self>, parent: InodeId, name: Name) -> Served {
+        if name.len() > 255 {
+            return Err(Refused::new(libc_errno::ENAMETOOLONG));
+        }
+        let shard = self.shard_of(parent, &name);
+        let place = Place { parent, name };
+        match self.ask(shard, PeerRequest::Lookup(place)).await? {
+            PeerReply::Bound(binding) => match self.entry(binding.ino).await {
+                Ok(entry) => Ok(NodeReply::Entry(entry)),
+                // Removed between the two questions.
+                Err(refused) if refused.errno == libc_errno::ESTALE => {
+                    Err(Refused::new(libc_errno::ENOENT))
+                }
+                Err(refused) => Err(refused),
+            },
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(super) async fn get_attributes(self: &Rc<Self>, ino: InodeId) -> Served {
+        let Entry { attr, grants } = self.entry(ino).await?;
+        Ok(NodeReply::Attr { attr, grants })
+    }
+
+    pub(super) async fn set_attributes(
+        self: &Rc<Self>,
+        ino: InodeId,
+        change: MetaChange,
+    ) -> Served {
+        if let Some(Some(policy)) = change.policy {
+            policy
+                .check(self.servers)
+                .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
+        }
+        match self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await? {
+            PeerReply::Attr { attr, grants } => {
+                let Entry { attr, grants } = self.received(attr, grants);
+                Ok(NodeReply::Attr { attr, grants })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(super) async fn link(
+        self: &Rc<Self>,
+        ino: InodeId,
+        parent: InodeId,
+        name: Name,
+    ) -> Served {
+        check_name(&name)?;
+        let place = Place { parent, name };
+        let requester = self.node;
+        let counted = PeerRequest::LinkInc { ino, place: place.clone(), requester };
+        let (attr, grants) = match self.ask(ino.home(), counted).await? {
+            PeerReply::Attr { attr, grants } => (attr, grants),
+            other => return Err(unexpected(&other)),
+        };
+        let binding = hayase_wire::message::Binding { ino, kind: attr.kind };
+        let insert = PeerRequest::Insert { place: place.clone(), binding };
+        let inserted = self.ask(self.shard_of(parent, &place.name), insert).await;
+        match inserted {
+            Ok(PeerReply::Done) => {
+                self.directories.changed_here(parent, self.now());
+                Ok(NodeReply::Entry(self.received(attr, grants)))
+            }
+            other => {
+                self.ask(ino.home(), PeerRequest::LinkDec { ino, place, requester }).await?;
+                match other? {
+                    PeerReply::Exists(_) => Err(Refused::new(libc_errno::EEXIST)),
+                    other => Err(unexpected(&other)),
+                }
+            }
+        }
+    }
+
+    pub(super) async fn remove(
+        self: &Rc<Self>,
+        parent: InodeId,
+        name: Name,
+        directory: bool,
+    ) -> Served {
+        let shard = self.shard_of(parent, &name);
+        let place = Place { parent, name };
+        match self.ask(shard, PeerRequest::Remove { place, directory }).await? {
+            PeerReply::Bound(binding) => {
+                self.directories.changed_here(parent, self.now());
+                Ok(NodeReply::Removed { ino: binding.ino })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(super) async fn move_name(
+        self: &Rc<Self>,
+        from: (InodeId, Name),
+        to: (InodeId, Name),
+        no_replace: bool,
+        exchange: bool,
+    ) -> Served {
+        if exchange {
+            return Err(Refused::because(libc_errno::EINVAL, "RENAME_EXCHANGE is not offered"));
+        }
+        let from = Place { parent: from.0, name: from.1 };
+        let to = Place { parent: to.0, name: to.1 };
+        let parents = (from.parent, to.parent);
+        let coordinator = self.shard_of(to.parent, &to.name);
+        match self.ask(coordinator, PeerRequest::Rename { from, to, no_replace }).await? {
+            PeerReply::Renamed { moved, replaced } => {
+                let now = self.now();
+                self.directories.changed_here(parents.0, now);
+                self.directories.changed_here(parents.1, now);
+                Ok(NodeReply::Renamed { moved, replaced })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+}

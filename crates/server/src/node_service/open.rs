@@ -1,0 +1,95 @@
+//! Opens and closes of this node's processes, added up for the homes.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, ServerId};
+use hayase_wire::message::{
+    Access, Close, NodeReply, OpenKind, Opened, PeerReply, PeerRequest, Refused,
+};
+
+use super::NodeAnswer;
+use crate::clients::Process;
+use crate::convert::part_refused;
+use crate::node::{Node, unexpected};
+use crate::peer_service::inode::whole_part;
+
+impl Node {
+    pub(super) async fn open(
+        self: &Rc<Self>,
+        process: &Rc<Process>,
+        ino: InodeId,
+        access: Access,
+        kind: OpenKind,
+        truncate: bool,
+    ) -> Result<NodeAnswer, Refused> {
+        let (opened, descriptor) = self.open_for(process, ino, access, kind, truncate).await?;
+        Ok(NodeAnswer { reply: NodeReply::Opened(Box::new(opened)), descriptor })
+    }
+
+    pub(super) async fn open_for(
+        self: &Rc<Self>,
+        process: &Rc<Process>,
+        ino: InodeId,
+        access: Access,
+        kind: OpenKind,
+        truncate: bool,
+    ) -> Result<(Opened, Option<OwnedFd>), Refused> {
+        // A close of this inode that is on its way to the home must not arrive after this open.
+        let _ordered = self.inode_locks_of_opens.lock(ino).await;
+        let request = PeerRequest::Open { ino, access, kind, truncate };
+        let mut opened = match self.ask(ino.home(), request).await? {
+            PeerReply::Opened(opened) => *opened,
+            other => return Err(unexpected(&other)),
+        };
+        self.clients.opened(process, ino, access);
+        self.files.learn(&opened.attr);
+        let descriptor = match opened.descriptor {
+            true => self.descriptor(&opened),
+            false => None,
+        };
+        opened.descriptor = descriptor.is_some();
+        if !process.mount {
+            opened.grants = hayase_wire::message::Grants::NONE;
+        }
+        Ok((opened, descriptor))
+    }
+
+    /// The part's descriptor; without one the open is served by messages.
+    fn descriptor(&self, opened: &Opened) -> Option<OwnedFd> {
+        let part = whole_part(opened.attr.ino, opened.attr.layout_epoch);
+        let descriptor = self.parts.get(part).and_then(|part| part.descriptor());
+        match descriptor.map_err(|error| part_refused(&error)) {
+            Ok(descriptor) => descriptor,
+            Err(refused) => {
+                tracing::warn!(%refused, "a part's descriptor could not be handed out");
+                None
+            }
+        }
+    }
+
+    /// Ends opens of a process; the homes hear of what the whole node no longer has open.
+    pub(crate) async fn close_all(self: &Rc<Self>, process: &Rc<Process>, closes: Vec<Close>) {
+        let mut by_home: BTreeMap<ServerId, Vec<Close>> = BTreeMap::new();
+        let mut ordered = Vec::new();
+        let mut sorted = closes;
+        sorted.sort_by_key(|close| close.ino);
+        for close in sorted {
+            if close.ino.home() != self.me {
+                ordered.push(self.inode_locks_of_opens.lock(close.ino).await);
+            }
+            let access = self.clients.closed(process, close);
+            if access != Access::default() {
+                let close = Close { ino: close.ino, access };
+                by_home.entry(close.ino.home()).or_default().push(close);
+            }
+        }
+        for (home, closes) in by_home {
+            if let Err(error) = self.ask(home, PeerRequest::Close(closes)).await {
+                tracing::warn!(%home, %error, "a home was not told of closes");
+            }
+        }
+        drop(ordered);
+    }
+}

@@ -1,0 +1,272 @@
+//! Bytes between a process's arena and the parts of a file, wherever they are.
+
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, Layout, LocalOffset};
+use hayase_wire::BoxBuffer;
+use hayase_wire::message::{NodeReply, PartRef, PeerReply, PeerRequest, Refused, SlotRange};
+
+use super::Served;
+use crate::clients::Process;
+use crate::convert::{part_id, part_refused};
+use crate::files::Known;
+use crate::limits::STALE_RETRIES;
+use crate::node::{Node, deadline_of, libc_errno, refusal, unexpected};
+
+/// One step of a copy inside the servers.
+const COPY_STEP: usize = hayase_wire::message::PAYLOAD_BYTES_MAX;
+
+/// A call that a truncate overtook is repeated as a whole.
+pub(super) enum Attempt<T> {
+    Done(T),
+    Stale,
+}
+
+impl Node {
+    pub(super) async fn read(
+        self: &Rc<Self>,
+        process: &Process,
+        ino: InodeId,
+        offset: u64,
+        into: SlotRange,
+    ) -> Served {
+        let target = || Self::slot(process, into).map(boxed);
+        let (_, read) = self.read_file(ino, offset, into.len as usize, target).await?;
+        Ok(NodeReply::Count(read as u32))
+    }
+
+    /// Reads into the first `len` bytes of a buffer that `target` makes; short only at the end of
+    /// the file.
+    async fn read_file(
+        self: &Rc<Self>,
+        ino: InodeId,
+        offset: u64,
+        len: usize,
+        target: impl Fn() -> Result<BoxBuffer, Refused>,
+    ) -> Result<(BoxBuffer, usize), Refused> {
+        for _ in 0..STALE_RETRIES {
+            let file = self.file(ino).await?;
+            let mut buffer = target()?;
+            let attempt = match &*file.layout {
+                Layout::Whole => {
+                    let (home, part) = (ino.home(), file.part(ino, 0));
+                    self.read_remote_or_here(home, part, LocalOffset(offset), len, buffer).await?
+                }
+                Layout::Striped { .. } => {
+                    let bytes = &mut (*buffer).as_mut()[..len];
+                    match self.read_striped(ino, &file, offset, bytes).await? {
+                        Attempt::Done(read) => Attempt::Done((buffer, read)),
+                        Attempt::Stale => Attempt::Stale,
+                    }
+                }
+                _ => return Err(Refused::new(libc_errno::EINVAL)),
+            };
+            match attempt {
+                Attempt::Done(done) => return Ok(done),
+                Attempt::Stale => self.files.forget(ino),
+            }
+        }
+        Err(overtaken())
+    }
+
+    /// Bytes of one part, from this server or another, into `buffer`, which comes back.
+    pub(super) async fn read_remote_or_here(
+        self: &Rc<Self>,
+        server: hayase_layout::ServerId,
+        part: PartRef,
+        offset: LocalOffset,
+        len: usize,
+        buffer: BoxBuffer,
+    ) -> Result<Attempt<(BoxBuffer, usize)>, Refused> {
+        if server == self.me && part.index == 0 && part.ino.home() == self.me {
+            let found = self.parts.get(part_id(part));
+            if let Ok(found) = found {
+                return self.read_into(found, offset, len, buffer).await.map(Attempt::Done);
+            }
+        }
+        let request = PeerRequest::Read { part, offset, len: len as u32 };
+        let served = if server == self.me {
+            let served = Rc::clone(self).serve_here(self.node, request, None).await;
+            // Bytes were read into a slot of the pool: one copy more, on the rare path.
+            return self.copied(served, buffer);
+        } else {
+            let deadline = deadline_of(&request);
+            self.peers.call(server, &request, None, Some(buffer), deadline).await?
+        };
+        match refusal(served.reply)? {
+            PeerReply::Count(0) => Ok(Attempt::Done((Box::new(Vec::new()), 0))),
+            PeerReply::Count(read) => match served.payload {
+                Some((buffer, len)) if len as u64 == read => Ok(Attempt::Done((buffer, len))),
+                _ => Err(Refused::because(libc_errno::EIO, "a read came without its bytes")),
+            },
+            PeerReply::Stale => Ok(Attempt::Stale),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn copied(
+        &self,
+        served: crate::peers::Served,
+        mut buffer: BoxBuffer,
+    ) -> Result<Attempt<(BoxBuffer, usize)>, Refused> {
+        match refusal(served.reply)? {
+            PeerReply::Stale => return Ok(Attempt::Stale),
+            PeerReply::Count(_) => {}
+            other => return Err(unexpected(&other)),
+        }
+        let Some((bytes, len)) = served.payload else { return Ok(Attempt::Done((buffer, 0))) };
+        (*buffer).as_mut()[..len].copy_from_slice(&(*bytes).as_ref()[..len]);
+        Ok(Attempt::Done((buffer, len)))
+    }
+
+    pub(super) async fn write(
+        self: &Rc<Self>,
+        process: &Process,
+        ino: InodeId,
+        offset: u64,
+        from: SlotRange,
+    ) -> Served {
+        let source = || Self::slot(process, from).map(boxed);
+        self.write_file(ino, offset, from.len as usize, source).await?;
+        Ok(NodeReply::Count(from.len))
+    }
+
+    /// Writes the first `len` bytes of a buffer that `source` makes, all of them or none is said.
+    async fn write_file(
+        self: &Rc<Self>,
+        ino: InodeId,
+        offset: u64,
+        len: usize,
+        source: impl Fn() -> Result<BoxBuffer, Refused>,
+    ) -> Result<(), Refused> {
+        if len == 0 {
+            return Ok(());
+        }
+        for _ in 0..STALE_RETRIES {
+            let file = self.file(ino).await?;
+            let buffer = source()?;
+            let attempt = match &*file.layout {
+                Layout::Whole => {
+                    let (home, part, bytes) = (ino.home(), file.part(ino, 0), (buffer, len));
+                    self.write_remote_or_here(home, part, LocalOffset(offset), &file, bytes).await
+                }
+                Layout::Striped { .. } => {
+                    self.write_striped(ino, &file, offset, &(*buffer).as_ref()[..len]).await
+                }
+                _ => Err(Refused::new(libc_errno::EINVAL)),
+            };
+            match attempt? {
+                Attempt::Done(()) => return Ok(()),
+                Attempt::Stale => self.files.forget(ino),
+            }
+        }
+        Err(overtaken())
+    }
+
+    pub(super) async fn write_remote_or_here(
+        self: &Rc<Self>,
+        server: hayase_layout::ServerId,
+        part: PartRef,
+        offset: LocalOffset,
+        file: &Known,
+        bytes: (BoxBuffer, usize),
+    ) -> Result<Attempt<()>, Refused> {
+        let request = PeerRequest::Write { part, offset, trunc_epoch: file.trunc_epoch };
+        let served = if server == self.me {
+            Rc::clone(self).serve_here(self.node, request, Some(bytes)).await
+        } else {
+            let deadline = deadline_of(&request);
+            self.peers.call(server, &request, Some(bytes), None, deadline).await?
+        };
+        match refusal(served.reply)? {
+            PeerReply::Count(_) => Ok(Attempt::Done(())),
+            PeerReply::Stale => Ok(Attempt::Stale),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(super) async fn append(
+        self: &Rc<Self>,
+        process: &Process,
+        ino: InodeId,
+        from: SlotRange,
+    ) -> Served {
+        let len = from.len as usize;
+        for _ in 0..STALE_RETRIES {
+            let buffer = boxed(Self::slot(process, from)?);
+            let file = self.file(ino).await?;
+            let attempt = match &*file.layout {
+                Layout::Whole => self.append_at_home(ino, (buffer, len)).await,
+                Layout::Striped { .. } => {
+                    self.append_striped(ino, &file, &(*buffer).as_ref()[..len]).await
+                }
+                _ => Err(Refused::new(libc_errno::EINVAL)),
+            };
+            match attempt? {
+                Attempt::Done(offset) => return Ok(NodeReply::Offset(offset)),
+                Attempt::Stale => self.files.forget(ino),
+            }
+        }
+        Err(overtaken())
+    }
+
+    async fn append_at_home(
+        self: &Rc<Self>,
+        ino: InodeId,
+        bytes: (BoxBuffer, usize),
+    ) -> Result<Attempt<u64>, Refused> {
+        let request = PeerRequest::Append { ino };
+        let served = if ino.home() == self.me {
+            Rc::clone(self).serve_here(self.node, request, Some(bytes)).await
+        } else {
+            let deadline = deadline_of(&request);
+            self.peers.call(ino.home(), &request, Some(bytes), None, deadline).await?
+        };
+        match refusal(served.reply)? {
+            PeerReply::Offset { offset, .. } => Ok(Attempt::Done(offset)),
+            PeerReply::Stale => Ok(Attempt::Stale),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Both parts here: the local file system copies (and may share blocks). Else through a buffer.
+    pub(super) async fn copy_range(
+        self: &Rc<Self>,
+        from: (InodeId, u64),
+        to: (InodeId, u64),
+        len: u64,
+    ) -> Served {
+        let (source, target) = (self.file(from.0).await?, self.file(to.0).await?);
+        let here = |ino: InodeId, file: &Known| {
+            ino.home() == self.me && *file.layout == Layout::Whole
+        };
+        if here(from.0, &source) && here(to.0, &target) {
+            let part = |ino, file: &Known| {
+                self.parts.get(part_id(file.part(ino, 0))).map_err(|error| part_refused(&error))
+            };
+            let (source, target) = (part(from.0, &source)?, part(to.0, &target)?);
+            let len = len.min(u64::from(u32::MAX >> 1));
+            let work = move || {
+                source
+                    .copy_range_to(LocalOffset(from.1), &target, LocalOffset(to.1), len)
+                    .map_err(|error| part_refused(&error))
+            };
+            let copied = self.disk.run(work).await?;
+            return Ok(NodeReply::Count(copied as u32));
+        }
+        let step = (len as usize).min(COPY_STEP);
+        let bounce = || Ok::<BoxBuffer, Refused>(Box::new(vec![0; step]));
+        let (bytes, read) = self.read_file(from.0, from.1, step, bounce).await?;
+        let copy = || Ok::<BoxBuffer, Refused>(Box::new((*bytes).as_ref()[..read].to_vec()));
+        self.write_file(to.0, to.1, read, copy).await?;
+        Ok(NodeReply::Count(read as u32))
+    }
+}
+
+fn boxed(slot: hayase_wire::arena::ArenaSlot) -> BoxBuffer {
+    Box::new(slot)
+}
+
+fn overtaken() -> Refused {
+    Refused::because(libc_errno::EIO, "truncates of this file overtook the call too often")
+}

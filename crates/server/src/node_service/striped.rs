@@ -1,0 +1,147 @@
+//! Striped files: one call becomes one request per server, all at once.
+//!
+//! A contiguous extent of the file is one contiguous extent of each part, so each server is asked
+//! once; pieces are gathered into a transfer buffer before and scattered out of it after.
+//! Source: paper 003 (LLIO), 3.1.3.
+
+use std::rc::Rc;
+
+use hayase_layout::{ByteCount, Extent, GlobalOffset, InodeId, Layout, PartPiece, StripeMap};
+use hayase_wire::BoxBuffer;
+use hayase_wire::message::{PeerReply, PeerRequest, Refused};
+
+use super::read_write::Attempt;
+use crate::files::Known;
+use crate::node::{Node, libc_errno, unexpected};
+use crate::peer_service::sizes::stripe_map;
+
+impl Node {
+    /// Bytes up to the end of the file; what no part holds is a hole.
+    pub(super) async fn read_striped(
+        self: &Rc<Self>,
+        ino: InodeId,
+        file: &Known,
+        offset: u64,
+        target: &mut [u8],
+    ) -> Result<Attempt<usize>, Refused> {
+        let map = map_of(file)?;
+        let extent = extent(offset, target.len())?;
+        let size = tokio::task::spawn_local(self.ask(ino.home(), PeerRequest::SizeOf { ino }));
+        let mut reads = Vec::new();
+        for piece in map.by_server(extent) {
+            let this = Rc::clone(self);
+            let part = file.part(ino, piece.part);
+            reads.push((piece, tokio::task::spawn_local(async move {
+                let slot = this.peers.slot().await;
+                let (start, len) = (piece.local.start(), piece.local.len().0 as usize);
+                this.read_remote_or_here(piece.server, part, start, len, slot).await
+            })));
+        }
+        let (size, epoch) = match size.await.map_err(|_| broken())?? {
+            PeerReply::Size { size, trunc_epoch } => (size, trunc_epoch),
+            other => return Err(unexpected(&other)),
+        };
+        target.fill(0);
+        for (piece, read) in reads {
+            match read.await.map_err(|_| broken())?? {
+                Attempt::Done((buffer, read)) => piece.scatter(&(*buffer).as_ref()[..read], target),
+                Attempt::Stale => return Ok(Attempt::Stale),
+            }
+        }
+        self.files.truncated(ino, epoch);
+        let end = size.clamp(offset, offset + target.len() as u64);
+        Ok(Attempt::Done((end - offset) as usize))
+    }
+
+    pub(super) async fn write_striped(
+        self: &Rc<Self>,
+        ino: InodeId,
+        file: &Known,
+        offset: u64,
+        source: &[u8],
+    ) -> Result<Attempt<()>, Refused> {
+        if let Attempt::Stale = self.write_pieces(ino, file, offset, source).await? {
+            return Ok(Attempt::Stale);
+        }
+        // The size last: nobody is told of bytes that are not there.
+        let (end, trunc_epoch) = (offset + source.len() as u64, file.trunc_epoch);
+        match self.ask(ino.home(), PeerRequest::Extend { ino, end, trunc_epoch }).await? {
+            PeerReply::Size { .. } => Ok(Attempt::Done(())),
+            PeerReply::Stale => Ok(Attempt::Stale),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn write_pieces(
+        self: &Rc<Self>,
+        ino: InodeId,
+        file: &Known,
+        offset: u64,
+        source: &[u8],
+    ) -> Result<Attempt<()>, Refused> {
+        let map = map_of(file)?;
+        let mut writes = Vec::new();
+        for piece in map.by_server(extent(offset, source.len())?) {
+            let bytes = self.gathered(&piece, source).await;
+            let (this, file) = (Rc::clone(self), file.clone());
+            let part = file.part(ino, piece.part);
+            writes.push(tokio::task::spawn_local(async move {
+                let start = piece.local.start();
+                this.write_remote_or_here(piece.server, part, start, &file, bytes).await
+            }));
+        }
+        let mut stale = false;
+        for write in writes {
+            stale |= matches!(write.await.map_err(|_| broken())??, Attempt::Stale);
+        }
+        Ok(if stale { Attempt::Stale } else { Attempt::Done(()) })
+    }
+
+    async fn gathered(&self, piece: &PartPiece, source: &[u8]) -> (BoxBuffer, usize) {
+        let mut slot = self.peers.slot().await;
+        let len = piece.local.len().0 as usize;
+        piece.gather(source, &mut (*slot).as_mut()[..len]);
+        (slot, len)
+    }
+
+    /// A place at the end, the bytes, and the news that they are there.
+    pub(super) async fn append_striped(
+        self: &Rc<Self>,
+        ino: InodeId,
+        file: &Known,
+        source: &[u8],
+    ) -> Result<Attempt<u64>, Refused> {
+        let len = source.len() as u32;
+        let reserve = PeerRequest::AppendReserve { ino, len };
+        let (offset, trunc_epoch) = match self.ask(ino.home(), reserve).await? {
+            PeerReply::Offset { offset, trunc_epoch } => (offset, trunc_epoch),
+            other => return Err(unexpected(&other)),
+        };
+        let file = Known { trunc_epoch, ..file.clone() };
+        if let Attempt::Stale = self.write_pieces(ino, &file, offset, source).await? {
+            return Ok(Attempt::Stale);
+        }
+        let commit = PeerRequest::AppendCommit { ino, offset, len, trunc_epoch };
+        match self.ask(ino.home(), commit).await? {
+            PeerReply::Count(_) => Ok(Attempt::Done(offset)),
+            PeerReply::Stale => Ok(Attempt::Stale),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn map_of(file: &Known) -> Result<StripeMap, Refused> {
+    match &*file.layout {
+        Layout::Striped { stripe, servers } => stripe_map(*stripe, servers),
+        _ => Err(Refused::new(libc_errno::EINVAL)),
+    }
+}
+
+fn extent(offset: u64, len: usize) -> Result<Extent, Refused> {
+    Extent::new(GlobalOffset(offset), ByteCount(len as u64))
+        .map_err(|error| Refused::because(libc_errno::EFBIG, error.to_string()))
+}
+
+fn broken() -> Refused {
+    Refused::because(libc_errno::EIO, "a part of the call was lost")
+}

@@ -1,0 +1,144 @@
+//! What a server does for another node, or for its own: one method per request.
+//!
+//! Rooms: [`shard`] names, [`rename`], [`directory`] homes of directories, [`inode`] attributes and
+//! links, [`opens`], [`sizes`] of striped files and appends, [`parts`] bytes.
+
+pub(crate) mod directory;
+pub(crate) mod inode;
+mod opens;
+mod parts;
+pub(crate) mod rename;
+mod shard;
+pub(crate) mod sizes;
+mod xattr;
+
+use std::rc::Rc;
+
+use hayase_layout::NodeId;
+use hayase_wire::BoxBuffer;
+use hayase_wire::message::{PeerReply, PeerRequest, Refused};
+
+use crate::node::{Local, Node, libc_errno};
+use crate::peers::Served;
+
+pub(crate) type Answer = Result<PeerReply, Refused>;
+
+impl Node {
+    /// Serves a request of `from`. Boxed: a role here may ask another role here.
+    pub(crate) fn serve_here(
+        self: Rc<Self>,
+        from: NodeId,
+        request: PeerRequest,
+        payload: Option<(BoxBuffer, usize)>,
+    ) -> Local<Served> {
+        Box::pin(async move {
+            match request {
+                PeerRequest::Read { part, offset, len } => self.read_part(part, offset, len).await,
+                PeerRequest::Write { part, offset, trunc_epoch } => match payload {
+                    Some(bytes) => self.write_part(part, offset, trunc_epoch, bytes).await.into(),
+                    None => no_payload(),
+                },
+                PeerRequest::Append { ino } => match payload {
+                    Some(bytes) => self.append_whole(ino, from, bytes).await.into(),
+                    None => no_payload(),
+                },
+                other => self.serve_names_and_inodes(from, other).await.into(),
+            }
+        })
+    }
+
+    async fn serve_names_and_inodes(self: Rc<Self>, from: NodeId, request: PeerRequest) -> Answer {
+        use PeerRequest as R;
+        match request {
+            R::Ping => Ok(PeerReply::Pong),
+            R::Lookup(place) => self.shard_lookup(from, place).await,
+            R::Insert { place, binding } => self.shard_insert(from, place, binding).await,
+            R::Remove { place, directory } => self.shard_remove(from, place, directory).await,
+            R::List { dir, cookie, bytes } => self.shard_list(dir, cookie, bytes),
+            R::SyncNames => self.sync_names().await,
+            R::DirFreeze { dir } => self.shard_freeze(dir).await,
+            R::DirThaw { dir } => self.shard_thaw(dir),
+            R::InvalName(place) => Ok(self.forget_name(place).await),
+            R::Rename { from: old, to, no_replace } => self.rename(from, old, to, no_replace).await,
+            R::RenamePrepare { op, place } => self.rename_prepare(op, place).await,
+            R::RenameFinish { op, place, commit, requester } => {
+                self.rename_finish(op, place, commit, requester).await
+            }
+            R::RenameLock { op } => Ok(self.rename_lock(op).await),
+            R::RenameUnlock { op } => Ok(self.rename_unlock(op)),
+            R::DirGrant { dir } => self.dir_grant(from, dir),
+            R::DirShards { dir } => self.dir_shards(dir),
+            R::DirTouch(touched) => self.dir_touch(&touched),
+            R::DirParent { dir } => self.dir_parent(dir),
+            R::DirRemove { dir } => self.dir_remove(dir).await,
+            other => self.serve_inodes(from, other).await,
+        }
+    }
+
+    async fn serve_inodes(self: Rc<Self>, from: NodeId, request: PeerRequest) -> Answer {
+        use PeerRequest as R;
+        match request {
+            R::CreateInode { node, layout } => self.create_inode(&node, layout, from),
+            R::DropInode { ino } => self.drop_inode(ino),
+            R::InodeNamed { ino } => self.inode_named(ino),
+            R::GetAttr { ino } => self.get_attr(from, ino),
+            R::GetAttrMany(inos) => Ok(self.get_attr_many(from, &inos)),
+            R::SetAttr { ino, change } => self.set_attr(from, ino, change).await,
+            R::LinkInc { ino, place, requester } => self.link_inc(ino, place, requester).await,
+            R::LinkDec { ino, place, requester } => self.link_dec(ino, place, requester).await,
+            R::Relink { ino, from: old, to, requester } => {
+                self.relink(ino, old, to, requester).await
+            }
+            R::ReadLink { ino } => self.read_link(ino),
+            R::Open { ino, access, kind, truncate } => {
+                self.open_inode(from, ino, access, kind, truncate).await
+            }
+            R::Close(closes) => self.close_inodes(from, closes).await,
+            R::Recall { ino, bits } => {
+                Ok(PeerReply::Recalled { still_open: self.recall_here(ino, bits).await })
+            }
+            R::GetXattr { ino, name } => self.get_xattr(ino, &name),
+            R::SetXattr { ino, name, value, mode } => {
+                self.set_xattr(from, ino, &name, &value, mode).await
+            }
+            R::ListXattr { ino } => self.list_xattr(ino),
+            R::RemoveXattr { ino, name } => self.remove_xattr(from, ino, &name).await,
+            R::Fsync { ino, data_only } => self.fsync(ino, data_only).await,
+            R::Explain { ino } => self.explain(ino).await,
+            other => self.serve_bytes(from, other).await,
+        }
+    }
+
+    async fn serve_bytes(self: Rc<Self>, from: NodeId, request: PeerRequest) -> Answer {
+        use PeerRequest as R;
+        match request {
+            R::Extend { ino, end, trunc_epoch } => self.extend(ino, end, trunc_epoch).await,
+            R::SizeOf { ino } => self.size_of(ino).await,
+            R::AppendReserve { ino, len } => self.append_reserve(ino, len).await,
+            R::AppendCommit { ino, offset, len, trunc_epoch } => {
+                self.append_commit(ino, offset, len, trunc_epoch).await
+            }
+            R::Allocate { ino, mode, offset, len } => {
+                self.allocate(from, ino, mode, offset, len).await
+            }
+            R::Seek { ino, offset, whence } => self.seek(ino, offset, whence).await,
+            R::PartTruncate { part, len, trunc_epoch } => {
+                self.truncate_part(part, len, trunc_epoch).await
+            }
+            R::PartSync { part, data_only } => self.sync_part(part, data_only).await,
+            R::PartRemove { part } => self.remove_part(part),
+            R::PartBlocks { part } => self.part_blocks(part),
+            R::StatFs => Ok(PeerReply::StatFs(self.usage_here())),
+            R::Status => Ok(PeerReply::Status(Box::new(self.status()))),
+            other => {
+                tracing::error!(?other, "a request without its payload, or one that nobody serves");
+                Err(Refused::new(libc_errno::EPROTO))
+            }
+        }
+    }
+}
+
+fn no_payload() -> Served {
+    let why = "the bytes of the request are missing";
+    PeerReply::Refused(Refused::because(libc_errno::EPROTO, why)).into()
+}

@@ -1,0 +1,144 @@
+//! Homes of directories: which servers hold entries, when they changed, and their removal.
+
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, NodeId, ServerId};
+use hayase_store::namespace::FileKind;
+use hayase_store::ops;
+use hayase_wire::message::{PeerReply, PeerRequest, Refused, TimeSpec};
+
+use super::Answer;
+use crate::convert::{meta_refused, stored_time};
+use crate::limits::DIR_TOUCH_DELAY;
+use crate::node::{Node, libc_errno, unexpected};
+
+impl Node {
+    /// A living directory of this home.
+    fn directory(&self, dir: InodeId) -> Result<hayase_store::namespace::Inode, Refused> {
+        let found = ops::get_inode(&self.names.begin(), dir);
+        match found.map_err(|error| meta_refused(&error))? {
+            Some(inode) if inode.kind != FileKind::Directory => {
+                Err(Refused::new(libc_errno::ENOTDIR))
+            }
+            Some(inode) if !inode.removed => Ok(inode),
+            _ => Err(Refused::new(libc_errno::ENOENT)),
+        }
+    }
+
+    /// `from` is going to hold entries; refused once the directory is being removed.
+    pub(super) fn dir_grant(&self, from: NodeId, dir: InodeId) -> Answer {
+        self.directory(dir)?;
+        if self.inode_locks.is_locked(&dir) {
+            return Err(Refused::new(libc_errno::ENOENT));
+        }
+        let mut txn = self.names.begin();
+        ops::add_dir_shard(&mut txn, dir, ServerId(from.0)).map_err(|error| meta_refused(&error))?;
+        txn.commit().map_err(|error| meta_refused(&error))?;
+        Ok(PeerReply::Done)
+    }
+
+    pub(super) fn dir_shards(&self, dir: InodeId) -> Answer {
+        self.directory(dir)?;
+        let shards = self.shards_of(dir)?;
+        Ok(PeerReply::Shards(shards.iter().map(|shard| shard.0).collect()))
+    }
+
+    fn shards_of(&self, dir: InodeId) -> Result<Vec<ServerId>, Refused> {
+        ops::dir_shards(&self.names.begin(), dir).map_err(|error| meta_refused(&error))
+    }
+
+    pub(super) fn dir_parent(&self, dir: InodeId) -> Answer {
+        Ok(PeerReply::Parent(self.directory(dir)?.parent.map(|(parent, _)| parent)))
+    }
+
+    pub(super) fn dir_touch(&self, touched: &[(InodeId, TimeSpec)]) -> Answer {
+        let mut txn = self.names.begin();
+        for (dir, at) in touched {
+            let found = ops::get_inode(&txn, *dir).map_err(|error| meta_refused(&error))?;
+            // Removed meanwhile: nobody will ask.
+            let Some(mut inode) = found else { continue };
+            let at = stored_time(*at);
+            if at > inode.mtime {
+                (inode.mtime, inode.ctime) = (at, at.max(inode.ctime));
+                ops::put_inode(&mut txn, &inode).map_err(|error| meta_refused(&error))?;
+            }
+        }
+        txn.commit().map_err(|error| meta_refused(&error))?;
+        Ok(PeerReply::Done)
+    }
+
+    /// Entries of `dir` changed here: tells its home, in batches when that is elsewhere.
+    pub(crate) fn touch_dir(self: &Rc<Self>, dir: InodeId) {
+        let now = self.now();
+        if dir.home() == self.me {
+            if let Err(error) = self.dir_touch(&[(dir, now)]) {
+                tracing::warn!(%dir, %error, "a directory's time could not be kept");
+            }
+            return;
+        }
+        if self.directories.touch(dir, now) {
+            let this = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(DIR_TOUCH_DELAY).await;
+                this.tell_touched().await;
+            });
+        }
+    }
+
+    async fn tell_touched(self: &Rc<Self>) {
+        let mut by_home: std::collections::BTreeMap<ServerId, Vec<_>> = Default::default();
+        for (dir, at) in self.directories.take_touched() {
+            by_home.entry(dir.home()).or_default().push((dir, at));
+        }
+        for (home, touched) in by_home {
+            if let Err(error) = self.ask(home, PeerRequest::DirTouch(touched)).await {
+                tracing::warn!(%home, %error, "times of directories were not told");
+            }
+        }
+    }
+
+    /// Removes an empty directory: freezes every shard, and thaws them whatever comes of it.
+    pub(super) async fn dir_remove(self: &Rc<Self>, dir: InodeId) -> Answer {
+        let _held = self.inode_locks.lock(dir).await;
+        self.directory(dir)?;
+        let shards = self.shards_of(dir)?;
+        let empty = self.freeze_shards(dir, &shards).await;
+        let removed = match empty {
+            Ok(true) => self.forget_directory(dir).await,
+            Ok(false) => Err(Refused::new(libc_errno::ENOTEMPTY)),
+            Err(error) => Err(error),
+        };
+        for shard in shards {
+            if let Err(error) = self.ask(shard, PeerRequest::DirThaw { dir }).await {
+                tracing::warn!(%dir, %shard, %error, "a shard was not told that a removal is over");
+            }
+        }
+        removed.map(|()| PeerReply::Done)
+    }
+
+    async fn freeze_shards(
+        self: &Rc<Self>,
+        dir: InodeId,
+        shards: &[ServerId],
+    ) -> Result<bool, Refused> {
+        for shard in shards {
+            match self.ask(*shard, PeerRequest::DirFreeze { dir }).await? {
+                PeerReply::Empty(true) => {}
+                PeerReply::Empty(false) => return Ok(false),
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Ok(true)
+    }
+
+    async fn forget_directory(self: &Rc<Self>, dir: InodeId) -> Result<(), Refused> {
+        let mut txn = self.names.begin();
+        let found = ops::get_inode(&txn, dir).map_err(|error| meta_refused(&error))?;
+        if let Some(mut inode) = found {
+            (inode.removed, inode.nlink, inode.ctime) = (true, 0, stored_time(self.now()));
+            ops::put_inode(&mut txn, &inode).map_err(|error| meta_refused(&error))?;
+            ops::clear_dir_shards(&mut txn, dir).map_err(|error| meta_refused(&error))?;
+        }
+        txn.commit().map_err(|error| meta_refused(&error))
+    }
+}

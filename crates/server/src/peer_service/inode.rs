@@ -1,0 +1,387 @@
+//! Homes of inodes: attributes, links, and their end.
+
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, Layout, NodeId};
+use hayase_store::namespace::{FileKind, Inode, Intent, IntentKind, Txn};
+use hayase_store::{PartError, PartId, SetTime as PartTime, ops};
+use hayase_wire::message::{
+    Attr, Entry, Grants, MetaChange, NewNode, PartRef, PeerReply, PeerRequest, Place, Refused,
+    SetTime,
+};
+
+use super::Answer;
+use crate::convert::{self, meta_refused, part_refused, stored_kind, stored_time};
+use crate::node::{Node, libc_errno};
+
+/// What a change of attributes alone takes back from others.
+pub(crate) const ATTR: Grants = Grants { cache: false, attr: true };
+
+/// Set-user-id and set-group-id.
+const S_ISUID: u32 = 0o4000;
+const S_ISGID: u32 = 0o2000;
+const S_IXGRP: u32 = 0o0010;
+
+/// The only part of a `Whole` file.
+pub(crate) fn whole_part(ino: InodeId, layout_epoch: u32) -> PartId {
+    PartId { ino, epoch: layout_epoch, index: 0 }
+}
+
+impl Node {
+    /// The record of an inode of this home; `ESTALE` when there is none (any more).
+    pub(crate) fn inode(&self, ino: InodeId) -> Result<Inode, Refused> {
+        let found = ops::get_inode(&self.names.begin(), ino);
+        let gone = || Refused::new(libc_errno::ESTALE);
+        found.map_err(|error| meta_refused(&error))?.ok_or_else(gone)
+    }
+
+    /// Changes the record in one transaction.
+    pub(crate) fn change_inode(
+        &self,
+        ino: InodeId,
+        change: impl FnOnce(&mut Inode),
+    ) -> Result<Inode, Refused> {
+        let mut txn = self.names.begin();
+        let found = ops::get_inode(&txn, ino).map_err(|error| meta_refused(&error))?;
+        let mut inode = found.ok_or_else(|| Refused::new(libc_errno::ESTALE))?;
+        change(&mut inode);
+        ops::put_inode(&mut txn, &inode).map_err(|error| meta_refused(&error))?;
+        txn.commit().map_err(|error| meta_refused(&error))?;
+        Ok(inode)
+    }
+
+    /// Attributes as they are now: of a `Whole` file its part is asked.
+    pub(crate) fn attr_of(&self, inode: &Inode) -> Result<Attr, Refused> {
+        let mut attr = convert::attr_of_record(inode);
+        if inode.layout == Layout::Whole {
+            let part = self.parts.get(whole_part(inode.ino, inode.layout_epoch));
+            let stat = part.and_then(|part| part.stat()).map_err(|error| part_refused(&error))?;
+            convert::add_part(&mut attr, &stat);
+        }
+        Ok(attr)
+    }
+
+    /// A living inode, or one that `from` still has open.
+    fn visible_inode(&self, from: NodeId, ino: InodeId) -> Result<Inode, Refused> {
+        let inode = self.inode(ino)?;
+        let dead = inode.nlink == 0 && inode.kind != FileKind::Directory;
+        if dead && !self.homes.is_open_on(ino, from) {
+            return Err(Refused::new(libc_errno::ESTALE));
+        }
+        Ok(inode)
+    }
+
+    pub(super) fn get_attr(self: &Rc<Self>, from: NodeId, ino: InodeId) -> Answer {
+        let inode = self.visible_inode(from, ino)?;
+        // The grant first: what is written after it is told.
+        let grants = self.home_attributes(ino, from);
+        Ok(PeerReply::Attr { attr: self.attr_of(&inode)?, grants })
+    }
+
+    pub(super) fn get_attr_many(self: &Rc<Self>, from: NodeId, inos: &[InodeId]) -> PeerReply {
+        let entries = inos.iter().map(|ino| match self.get_attr(from, *ino) {
+            Ok(PeerReply::Attr { attr, grants }) => Some(Entry { attr, grants }),
+            _ => None,
+        });
+        PeerReply::Attrs(entries.collect())
+    }
+
+    /// A new inode of this home, not named yet.
+    pub(crate) fn new_inode(
+        &self,
+        node: &NewNode,
+        layout: Layout,
+    ) -> Result<Inode, Refused> {
+        let ino = self.names.allocate().map_err(|error| meta_refused(&error))?;
+        let now = stored_time(self.now());
+        let kind = stored_kind(node.kind);
+        let target = node.target.clone();
+        Ok(Inode {
+            ino,
+            kind,
+            mode: node.mode & 0o7777,
+            uid: node.uid,
+            gid: node.gid,
+            rdev: node.rdev,
+            nlink: 1,
+            size: target.as_ref().map_or(0, |target| target.len() as u64),
+            atime: now,
+            mtime: now,
+            ctime: now,
+            crtime: now,
+            layout,
+            layout_epoch: 0,
+            trunc_epoch: 0,
+            target,
+            parent: (kind == FileKind::Directory).then(|| (node.parent, node.name.clone())),
+            policy: if kind == FileKind::Directory { node.policy } else { None },
+            removed: false,
+        })
+    }
+
+    /// Makes the inode, and its part when it has one here. `named`: its name is bound in the same
+    /// transaction; otherwise an intent remembers that it has none yet.
+    pub(crate) fn store_inode(&self, node: &NewNode, inode: &Inode, named: bool) -> Result<(), Refused> {
+        if inode.layout == Layout::Whole {
+            self.parts.create(whole_part(inode.ino, 0)).map_err(|error| part_refused(&error))?;
+        }
+        let mut txn = self.names.begin();
+        let stored = self.store_inode_in(&mut txn, node, inode, named).and_then(|()| {
+            txn.commit().map_err(|error| meta_refused(&error))
+        });
+        if stored.is_err() && inode.layout == Layout::Whole {
+            self.discard_part(whole_part(inode.ino, 0));
+        }
+        stored
+    }
+
+    fn store_inode_in(
+        &self,
+        txn: &mut Txn<'_>,
+        node: &NewNode,
+        inode: &Inode,
+        named: bool,
+    ) -> Result<(), Refused> {
+        let (parent, name) = (node.parent, node.name.clone());
+        let intent = (!named).then(|| Intent {
+            id: inode.ino.0,
+            what: IntentKind::Create { ino: inode.ino, parent, name },
+        });
+        let place = Some((node.parent, node.name.as_slice()));
+        ops::create(txn, inode, place, intent.as_ref()).map_err(|error| meta_refused(&error))?;
+        if named {
+            let record = hayase_store::namespace::EntryRecord { ino: inode.ino, kind: inode.kind };
+            let inserted = ops::insert(txn, node.parent, &node.name, record)
+                .map_err(|error| meta_refused(&error))?;
+            inserted.map_err(|_| Refused::new(libc_errno::EEXIST))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn create_inode(
+        self: &Rc<Self>,
+        node: &NewNode,
+        layout: Layout,
+        from: NodeId,
+    ) -> Answer {
+        let inode = self.new_inode(node, layout)?;
+        self.store_inode(node, &inode, false)?;
+        let attr = self.attr_of(&inode)?;
+        Ok(PeerReply::Attr { attr, grants: self.home_attributes(inode.ino, from) })
+    }
+
+    /// An inode whose name could not be bound.
+    pub(super) fn drop_inode(&self, ino: InodeId) -> Answer {
+        let Ok(inode) = self.inode(ino) else { return Ok(PeerReply::Done) };
+        if inode.layout == Layout::Whole {
+            self.discard_part(whole_part(ino, inode.layout_epoch));
+        }
+        let mut txn = self.names.begin();
+        ops::remove_inode(&mut txn, ino).map_err(|error| meta_refused(&error))?;
+        ops::drop_intent(&mut txn, ino.0).map_err(|error| meta_refused(&error))?;
+        txn.commit().map_err(|error| meta_refused(&error))?;
+        Ok(PeerReply::Done)
+    }
+
+    pub(super) fn inode_named(&self, ino: InodeId) -> Answer {
+        let mut txn = self.names.begin();
+        ops::drop_intent(&mut txn, ino.0).map_err(|error| meta_refused(&error))?;
+        txn.commit().map_err(|error| meta_refused(&error))?;
+        Ok(PeerReply::Done)
+    }
+
+    pub(crate) fn discard_part(&self, part: PartId) {
+        if let Err(error) = self.parts.remove(part) {
+            tracing::error!(%error, "a part that nobody needs could not be removed");
+        }
+    }
+
+    pub(super) async fn set_attr(
+        self: &Rc<Self>,
+        from: NodeId,
+        ino: InodeId,
+        change: MetaChange,
+    ) -> Answer {
+        let bits = if change.size.is_some() { Grants::ALL } else { ATTR };
+        let guard = self.home_change(ino, from, bits).await;
+        let inode = self.visible_inode(from, ino)?;
+        if let Some(size) = change.size {
+            self.truncate(&inode, size).await?;
+        }
+        if inode.layout == Layout::Whole && (change.atime.is_some() || change.mtime.is_some()) {
+            let part = self.parts.get(whole_part(ino, inode.layout_epoch));
+            let (atime, mtime) = (part_time(change.atime), part_time(change.mtime));
+            part.and_then(|part| part.set_times(atime, mtime))
+                .map_err(|error| part_refused(&error))?;
+        }
+        let now = self.now();
+        let inode = self.change_inode(ino, |inode| apply(inode, &change, now))?;
+        drop(guard);
+        let grants = self.home_attributes(ino, from);
+        Ok(PeerReply::Attr { attr: self.attr_of(&inode)?, grants })
+    }
+
+    pub(super) fn read_link(&self, ino: InodeId) -> Answer {
+        match self.inode(ino)?.target {
+            Some(target) => Ok(PeerReply::Target(target)),
+            None => Err(Refused::new(libc_errno::EINVAL)),
+        }
+    }
+
+    pub(super) async fn link_inc(
+        self: &Rc<Self>,
+        ino: InodeId,
+        place: Place,
+        requester: NodeId,
+    ) -> Answer {
+        let guard = self.home_change(ino, requester, ATTR).await;
+        let inode = self.inode(ino)?;
+        if inode.kind == FileKind::Directory {
+            return Err(Refused::new(libc_errno::EPERM));
+        }
+        if inode.nlink == 0 {
+            return Err(Refused::new(libc_errno::ENOENT));
+        }
+        let mut txn = self.names.begin();
+        let now = stored_time(self.now());
+        let inode = ops::link(&mut txn, ino, place.parent, &place.name, now)
+            .map_err(|error| meta_refused(&error))?;
+        txn.commit().map_err(|error| meta_refused(&error))?;
+        drop(guard);
+        let grants = self.home_attributes(ino, requester);
+        Ok(PeerReply::Attr { attr: self.attr_of(&inode)?, grants })
+    }
+
+    pub(super) async fn link_dec(
+        self: &Rc<Self>,
+        ino: InodeId,
+        place: Place,
+        requester: NodeId,
+    ) -> Answer {
+        let _change = self.home_change(ino, requester, ATTR).await;
+        self.unlink_in(self.names.begin(), ino, &place)?;
+        Ok(PeerReply::Done)
+    }
+
+    /// One link less, in the caller's transaction; without links and opens the inode ends here.
+    pub(crate) fn unlink_in(
+        self: &Rc<Self>,
+        mut txn: Txn<'_>,
+        ino: InodeId,
+        place: &Place,
+    ) -> Result<(), Refused> {
+        let now = stored_time(self.now());
+        let inode = ops::unlink(&mut txn, ino, place.parent, &place.name, now)
+            .map_err(|error| meta_refused(&error))?;
+        let ends = inode.nlink == 0 && !self.homes.is_open(ino);
+        if ends {
+            ops::remove_inode(&mut txn, ino).map_err(|error| meta_refused(&error))?;
+        }
+        txn.commit().map_err(|error| meta_refused(&error))?;
+        if ends {
+            self.remove_parts(&inode);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn relink(
+        self: &Rc<Self>,
+        ino: InodeId,
+        from: Place,
+        to: Place,
+        requester: NodeId,
+    ) -> Answer {
+        let _change = self.home_change(ino, requester, ATTR).await;
+        let mut txn = self.names.begin();
+        let now = stored_time(self.now());
+        let (old, new) = ((from.parent, from.name.as_slice()), (to.parent, to.name.as_slice()));
+        ops::relink(&mut txn, ino, old, new, now).map_err(|error| meta_refused(&error))?;
+        txn.commit().map_err(|error| meta_refused(&error))?;
+        Ok(PeerReply::Done)
+    }
+
+    /// Removes an inode that has no name and that nobody has open any more.
+    pub(crate) async fn reap_if_orphan(self: &Rc<Self>, ino: InodeId) {
+        if self.homes.is_open(ino) {
+            return;
+        }
+        let Ok(inode) = self.inode(ino) else { return };
+        if inode.nlink > 0 || inode.kind == FileKind::Directory {
+            return;
+        }
+        let mut txn = self.names.begin();
+        let removed = ops::remove_inode(&mut txn, ino).and_then(|()| txn.commit());
+        match removed {
+            Ok(()) => self.remove_parts(&inode),
+            Err(error) => tracing::error!(%ino, %error, "an orphan could not be removed"),
+        }
+    }
+
+    /// Gives the space of a removed inode back.
+    fn remove_parts(self: &Rc<Self>, inode: &Inode) {
+        match &inode.layout {
+            Layout::None => {}
+            Layout::Whole => self.discard_part(whole_part(inode.ino, inode.layout_epoch)),
+            Layout::Striped { servers, .. } => {
+                for (index, server) in servers.iter().enumerate() {
+                    let part = PartRef {
+                        ino: inode.ino,
+                        layout_epoch: inode.layout_epoch,
+                        index: index as u16,
+                    };
+                    tokio::task::spawn_local(self.ask(*server, PeerRequest::PartRemove { part }));
+                }
+            }
+            other => tracing::error!(?other, "a layout that no file here can have"),
+        }
+        self.usage_changed();
+    }
+}
+
+/// The rules of chmod, chown and utimensat for a record.
+fn apply(inode: &mut Inode, change: &MetaChange, now: hayase_wire::message::TimeSpec) {
+    if let Some(mode) = change.mode {
+        inode.mode = mode & 0o7777;
+    }
+    if change.uid.is_some() || change.gid.is_some() {
+        inode.uid = change.uid.unwrap_or(inode.uid);
+        inode.gid = change.gid.unwrap_or(inode.gid);
+        if inode.kind == FileKind::Regular && change.mode.is_none() {
+            clear_suid(inode);
+        }
+    }
+    if let Some(policy) = change.policy {
+        inode.policy = policy;
+    }
+    let set = |time| match time {
+        SetTime::Now => stored_time(now),
+        SetTime::To(time) => stored_time(time),
+    };
+    if let Some(time) = change.atime {
+        inode.atime = set(time);
+    }
+    if let Some(time) = change.mtime {
+        inode.mtime = set(time);
+    }
+    inode.ctime = stored_time(now);
+}
+
+/// Writing and chown take the right to run as the owner away.
+pub(crate) fn clear_suid(inode: &mut Inode) {
+    inode.mode &= !S_ISUID;
+    if inode.mode & S_IXGRP != 0 {
+        inode.mode &= !S_ISGID;
+    }
+}
+
+fn part_time(time: Option<SetTime>) -> Option<PartTime> {
+    time.map(|time| match time {
+        SetTime::Now => PartTime::Now,
+        SetTime::To(time) => PartTime::To(stored_time(time)),
+    })
+}
+
+/// Whether a part's error means that it is not there.
+pub(crate) fn is_missing(error: &PartError) -> bool {
+    matches!(error, PartError::Missing { .. })
+}

@@ -1,0 +1,129 @@
+//! Opens at their home, and what must be true before a part is called quiescent.
+
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, Layout, NodeId};
+use hayase_wire::message::{Access, Close, Explained, Grants, OpenKind, Opened, PeerReply, PeerRequest, PartRef, Refused};
+
+use super::Answer;
+use super::inode::{clear_suid, whole_part};
+use crate::home::Event;
+use crate::node::{Node, libc_errno};
+
+impl Node {
+    pub(super) async fn open_inode(
+        self: &Rc<Self>,
+        from: NodeId,
+        ino: InodeId,
+        access: Access,
+        kind: OpenKind,
+        truncate: bool,
+    ) -> Answer {
+        let inode = self.inode(ino)?;
+        if inode.nlink == 0 && !self.homes.is_open_on(ino, from) {
+            return Err(Refused::new(libc_errno::ESTALE));
+        }
+        // Only the part's own node can hand the part out.
+        let local = kind == OpenKind::Local
+            && self.is_this_node(from)
+            && inode.layout == Layout::Whole;
+        let kind = if kind == OpenKind::Local && !local { OpenKind::Remote } else { kind };
+        let given = self.home_open(ino, from, access, kind).await;
+        match self.after_open(ino, access, truncate).await {
+            Ok(attr) => Ok(PeerReply::Opened(Box::new(Opened {
+                attr,
+                grants: given.grants,
+                writing: given.writing,
+                descriptor: local,
+            }))),
+            Err(refused) => {
+                // Half an open is none, unless the node had it open before anyway.
+                if !self.is_this_node(from) || self.clients.open_here(ino) == Access::default() {
+                    self.home_event(ino, Event::Close { node: from, access });
+                }
+                Err(refused)
+            }
+        }
+    }
+
+    /// What an open for writing does to the file.
+    async fn after_open(
+        self: &Rc<Self>,
+        ino: InodeId,
+        access: Access,
+        truncate: bool,
+    ) -> Result<hayase_wire::message::Attr, Refused> {
+        let mut inode = self.inode(ino)?;
+        if truncate {
+            self.truncate(&inode, 0).await?;
+            inode = self.inode(ino)?;
+        }
+        let suid = inode.mode & 0o6000 != 0;
+        if access.write && suid {
+            inode = self.change_inode(ino, clear_suid)?;
+        }
+        self.attr_of(&inode)
+    }
+
+    pub(super) async fn close_inodes(self: &Rc<Self>, from: NodeId, closes: Vec<Close>) -> Answer {
+        for close in closes {
+            let event = Event::Close { node: from, access: close.access };
+            self.home_event(close.ino, event);
+            self.reap_if_orphan(close.ino).await;
+        }
+        Ok(PeerReply::Done)
+    }
+
+    /// Whether nothing on this node writes the part of a `Whole` file any more, mappings included.
+    pub(crate) async fn probe_part(self: &Rc<Self>, ino: InodeId) -> bool {
+        let Ok(inode) = self.inode(ino) else { return true };
+        if inode.layout != Layout::Whole {
+            return true;
+        }
+        // Descriptors that a mount keeps for the next open stand in the way of the lease.
+        let open = self.recall_here(ino, Grants::NONE).await;
+        if open.write {
+            return false;
+        }
+        let part = whole_part(ino, inode.layout_epoch);
+        let parts = self.parts.clone();
+        let probe = self.disk.run(move || {
+            let quiescent = parts.get(part).and_then(|part| part.is_quiescent());
+            quiescent.map_err(|error| crate::convert::part_refused(&error))
+        });
+        probe.await.unwrap_or(false)
+    }
+
+    pub(super) async fn explain(self: &Rc<Self>, ino: InodeId) -> Answer {
+        let inode = self.inode(ino)?;
+        let attr = self.attr_of(&inode)?;
+        let (state, opens) = self.homes.describe(ino);
+        let opens = opens
+            .into_iter()
+            .map(|(node, held)| {
+                let class = if held.local { "local" } else { "remote" };
+                (node, held.access.read, held.access.write, class.to_owned())
+            })
+            .collect();
+        let mut parts = Vec::new();
+        match &inode.layout {
+            Layout::Whole => parts.push((self.me.0, attr.blocks * 512)),
+            Layout::Striped { servers, .. } => {
+                for (index, server) in servers.iter().enumerate() {
+                    let part = PartRef {
+                        ino,
+                        layout_epoch: inode.layout_epoch,
+                        index: index as u16,
+                    };
+                    let blocks = match self.ask(*server, PeerRequest::PartBlocks { part }).await {
+                        Ok(PeerReply::Count(blocks)) => blocks,
+                        _ => 0,
+                    };
+                    parts.push((server.0, blocks * 512));
+                }
+            }
+            _ => {}
+        }
+        Ok(PeerReply::Explained(Box::new(Explained { attr, state, opens, parts })))
+    }
+}

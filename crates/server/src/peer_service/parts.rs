@@ -1,0 +1,201 @@
+//! Bytes of parts on this server.
+//!
+//! Small I/O is tried at once without waiting; what would wait, and everything larger, goes to a
+//! thread of the disk pool. Bytes move between the part and the transfer buffer, nowhere else.
+
+use std::rc::Rc;
+
+use hayase_layout::LocalOffset;
+use hayase_store::{Part, PartId};
+use hayase_wire::BoxBuffer;
+use hayase_wire::message::{PAYLOAD_BYTES_MAX, PartRef, PeerReply, Refused};
+
+use super::Answer;
+use super::inode::is_missing;
+use crate::convert::{part_id, part_refused};
+use crate::limits::INLINE_BYTES;
+use crate::node::Node;
+use crate::peers::Served;
+
+impl Node {
+    /// Bytes of a part into a buffer; short at the end of the part.
+    pub(crate) async fn read_into(
+        &self,
+        part: Part,
+        offset: LocalOffset,
+        len: usize,
+        mut buffer: BoxBuffer,
+    ) -> Result<(BoxBuffer, usize), Refused> {
+        let read = if len <= INLINE_BYTES {
+            part.read_nowait(offset, &mut (*buffer).as_mut()[..len]).ok()
+        } else {
+            None
+        };
+        let (buffer, read) = match read {
+            Some(read) => (buffer, read),
+            None => {
+                let work = move || {
+                    let bytes = &mut (*buffer).as_mut()[..len];
+                    let read = part.read_at(offset, bytes).map_err(|error| part_refused(&error))?;
+                    Ok((buffer, read))
+                };
+                self.disk.run(work).await?
+            }
+        };
+        self.counters.bytes_read.set(self.counters.bytes_read.get() + read as u64);
+        Ok((buffer, read))
+    }
+
+    /// All of a buffer's first `len` bytes into a part.
+    pub(crate) async fn write_from(
+        &self,
+        part: Part,
+        offset: LocalOffset,
+        (buffer, len): (BoxBuffer, usize),
+    ) -> Result<(), Refused> {
+        let written = len <= INLINE_BYTES
+            && part.write_nowait(offset, &(*buffer).as_ref()[..len]).is_ok();
+        if !written {
+            let work = move || {
+                let bytes = &(*buffer).as_ref()[..len];
+                part.write_at(offset, bytes).map_err(|error| part_refused(&error))
+            };
+            self.disk.run(work).await?;
+        }
+        self.counters.bytes_written.set(self.counters.bytes_written.get() + len as u64);
+        Ok(())
+    }
+
+    pub(super) async fn read_part(
+        self: &Rc<Self>,
+        part: PartRef,
+        offset: LocalOffset,
+        len: u32,
+    ) -> Served {
+        let len = (len as usize).min(PAYLOAD_BYTES_MAX);
+        let found = match self.existing_part(part) {
+            Ok(Some(found)) => found,
+            // Nothing was ever written to this part of a striped file.
+            Ok(None) => return PeerReply::Count(0).into(),
+            Err(refused) => return PeerReply::Refused(refused).into(),
+        };
+        let slot = self.peers.slot().await;
+        match self.read_into(found, offset, len, slot).await {
+            Ok((buffer, read)) => {
+                let reply = PeerReply::Count(read as u64);
+                Served { reply, payload: (read > 0).then_some((buffer, read)) }
+            }
+            Err(refused) => PeerReply::Refused(refused).into(),
+        }
+    }
+
+    pub(super) async fn write_part(
+        self: &Rc<Self>,
+        part: PartRef,
+        offset: LocalOffset,
+        trunc_epoch: u32,
+        bytes: (BoxBuffer, usize),
+    ) -> Answer {
+        if !self.is_current(part, trunc_epoch) {
+            return Ok(PeerReply::Stale);
+        }
+        let len = bytes.1;
+        let target = self.part_for_writing(part)?;
+        self.write_from(target, offset, bytes).await?;
+        // A truncate that overtook this write has cut it off: the caller repeats the whole call.
+        if !self.is_current(part, trunc_epoch) {
+            return Ok(PeerReply::Stale);
+        }
+        Ok(PeerReply::Count(len as u64))
+    }
+
+    fn is_current(&self, part: PartRef, trunc_epoch: u32) -> bool {
+        let epochs = self.part_epochs.borrow();
+        epochs.get(&part.ino).is_none_or(|current| trunc_epoch >= *current)
+    }
+
+    /// The part, `None` when a striped file has none here yet. A part that was here and is not any
+    /// more is an error, never zeros.
+    fn existing_part(&self, part: PartRef) -> Result<Option<Part>, Refused> {
+        let id = part_id(part);
+        match self.parts.get(id) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if is_missing(&error) && !self.is_noted(id)? => Ok(None),
+            Err(error) => Err(part_refused(&error)),
+        }
+    }
+
+    /// A part of a striped file is made when its first byte comes. That it exists is noted first.
+    fn part_for_writing(&self, part: PartRef) -> Result<Part, Refused> {
+        let id = part_id(part);
+        match self.parts.get(id) {
+            Err(error) if is_missing(&error) && !self.is_noted(id)? => {
+                self.note(id)?;
+                self.parts.create(id).map_err(|error| part_refused(&error))
+            }
+            other => other.map_err(|error| part_refused(&error)),
+        }
+    }
+
+    fn is_noted(&self, id: PartId) -> Result<bool, Refused> {
+        // The only part of a `Whole` file was made with the inode.
+        if id.ino.home() == self.me && self.inode(id.ino)?.layout == hayase_layout::Layout::Whole {
+            return Ok(true);
+        }
+        let noted = hayase_store::ops::has_part(&self.names.begin(), id);
+        noted.map_err(|error| crate::convert::meta_refused(&error))
+    }
+
+    fn note(&self, id: PartId) -> Result<(), Refused> {
+        let mut txn = self.names.begin();
+        hayase_store::ops::note_part(&mut txn, id);
+        txn.commit().map_err(|error| crate::convert::meta_refused(&error))
+    }
+
+    pub(super) async fn truncate_part(
+        self: &Rc<Self>,
+        part: PartRef,
+        len: u64,
+        trunc_epoch: u32,
+    ) -> Answer {
+        {
+            let mut epochs = self.part_epochs.borrow_mut();
+            let current = epochs.entry(part.ino).or_default();
+            *current = (*current).max(trunc_epoch);
+        }
+        let found = if len > 0 { Some(self.part_for_writing(part)?) } else { self.existing_part(part)? };
+        if let Some(found) = found {
+            let work = move || found.truncate(len).map_err(|error| part_refused(&error));
+            self.disk.run(work).await?;
+        }
+        self.usage_changed();
+        Ok(PeerReply::Done)
+    }
+
+    pub(super) async fn sync_part(self: &Rc<Self>, part: PartRef, data_only: bool) -> Answer {
+        if let Some(found) = self.existing_part(part)? {
+            let work = move || found.sync(data_only).map_err(|error| part_refused(&error));
+            self.disk.run(work).await?;
+        }
+        Ok(PeerReply::Done)
+    }
+
+    pub(super) fn remove_part(self: &Rc<Self>, part: PartRef) -> Answer {
+        let id = part_id(part);
+        self.discard_part(id);
+        self.part_epochs.borrow_mut().remove(&part.ino);
+        let mut txn = self.names.begin();
+        hayase_store::ops::forget_part(&mut txn, id);
+        txn.commit().map_err(|error| crate::convert::meta_refused(&error))?;
+        self.usage_changed();
+        Ok(PeerReply::Done)
+    }
+
+    pub(super) fn part_blocks(&self, part: PartRef) -> Answer {
+        let blocks = match self.existing_part(part)? {
+            Some(found) => found.stat().map_err(|error| part_refused(&error))?.blocks,
+            None => 0,
+        };
+        Ok(PeerReply::Count(blocks))
+    }
+}

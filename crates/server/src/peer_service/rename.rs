@@ -1,0 +1,279 @@
+//! Rename, coordinated by the shard of the new name.
+//!
+//! Both names are locked in the order of their keys, wherever they live, so two renames never wait
+//! for each other. The commit point is the one transaction that binds the new name (and with it
+//! unbinds a victim); removing the old name and counting links follow. A directory that changes
+//! its parent first takes the job's one rename lock at server 0, so the walk that looks for loops
+//! sees a tree that stands still.
+//! Source: `docs/design/001-coherence.md` 2.6.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, NodeId, ServerId};
+use hayase_store::ops;
+use hayase_wire::message::{Binding, FileKind, PeerReply, PeerRequest, Place, Refused};
+use tokio::task::AbortHandle;
+
+use super::Answer;
+use super::shard::record;
+use crate::convert::meta_refused;
+use crate::keyed_lock::KeyGuard;
+use crate::limits::RENAME_HOLD;
+use crate::node::{Node, check_name, libc_errno, unexpected};
+
+/// Server 0 serialises renames of directories between directories.
+const REFEREE: ServerId = ServerId(0);
+
+/// The job-wide lock's key at the referee: no directory has this number.
+const RENAMES: InodeId = InodeId(0);
+
+/// What this server holds for coordinators, until they finish or [`RENAME_HOLD`] has passed.
+#[derive(Default)]
+pub(crate) struct RenameHolds {
+    held: RefCell<HashMap<Hold, (Held, AbortHandle)>>,
+    operations: std::cell::Cell<u64>,
+}
+
+/// One operation may hold a name and the job's lock at the same server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Hold {
+    Name(u64),
+    Renames(u64),
+}
+
+#[expect(dead_code, reason = "guards are held for their drop")]
+enum Held {
+    Name(KeyGuard<Place>),
+    Renames(KeyGuard<InodeId>),
+}
+
+impl RenameHolds {
+    fn end(&self, key: Hold) -> bool {
+        let ended = self.held.borrow_mut().remove(&key);
+        ended.map(|(_, timer)| timer.abort()).is_some()
+    }
+}
+
+impl Node {
+    pub(super) async fn rename(
+        self: &Rc<Self>,
+        requester: NodeId,
+        from: Place,
+        to: Place,
+        no_replace: bool,
+    ) -> Answer {
+        check_name(&to.name)?;
+        let op = self.operation_id();
+        let moved = self.ask(self.shard_of(from.parent, &from.name), lookup(&from)).await?;
+        let PeerReply::Bound(moved) = moved else { return Err(unexpected(&moved)) };
+        let between = moved.kind == FileKind::Directory && from.parent != to.parent;
+        if between {
+            self.ask(REFEREE, PeerRequest::RenameLock { op }).await?;
+        }
+        let renamed = self.rename_held(op, requester, moved, from, to, no_replace).await;
+        if between
+            && let Err(error) = self.ask(REFEREE, PeerRequest::RenameUnlock { op }).await
+        {
+            tracing::warn!(%error, "the referee will end the rename's lock by itself");
+        }
+        renamed
+    }
+
+    /// With the job's rename lock held where that is needed.
+    async fn rename_held(
+        self: &Rc<Self>,
+        op: u64,
+        requester: NodeId,
+        expected: Binding,
+        from: Place,
+        to: Place,
+        no_replace: bool,
+    ) -> Answer {
+        let old_shard = self.shard_of(from.parent, &from.name);
+        let prepare = PeerRequest::RenamePrepare { op, place: from.clone() };
+        let same_name = from == to;
+        // In key order, whichever server has the lock.
+        let early = if !same_name && to < from {
+            Some(self.name_locks.lock(to.clone()).await)
+        } else {
+            None
+        };
+        let moved = match self.ask(old_shard, prepare).await? {
+            PeerReply::Bound(moved) => moved,
+            other => return Err(unexpected(&other)),
+        };
+        let late = match early {
+            Some(_) => early,
+            None if same_name => None,
+            None => Some(self.name_locks.lock(to.clone()).await),
+        };
+        let done = if moved.kind == expected.kind || from.parent == to.parent {
+            self.bind_new_name(op, moved, &from, &to, no_replace).await
+        } else {
+            // The name changed hands between the first look and the lock.
+            Err(Refused::new(libc_errno::EBUSY))
+        };
+        let commit = matches!(&done, Ok(Outcome::Moved { .. }));
+        let finish = PeerRequest::RenameFinish { op, place: from.clone(), commit, requester };
+        let finished = self.ask(old_shard, finish).await;
+        let reply = match done? {
+            Outcome::Nothing => PeerReply::Renamed { moved: moved.ino, replaced: None },
+            Outcome::Moved { victim } => {
+                finished?;
+                self.count_links(requester, moved, victim, &from, &to).await?;
+                self.touch_dir(to.parent);
+                self.inval_name(&to, requester).await;
+                self.directories.looked_up(to, requester);
+                PeerReply::Renamed { moved: moved.ino, replaced: victim.map(|victim| victim.ino) }
+            }
+        };
+        drop(late);
+        Ok(reply)
+    }
+
+    /// Checks everything that can forbid the rename, then binds the new name: the commit point.
+    async fn bind_new_name(
+        self: &Rc<Self>,
+        op: u64,
+        
+        moved: Binding,
+        from: &Place,
+        to: &Place,
+        no_replace: bool,
+    ) -> Result<Outcome, Refused> {
+        let directory = moved.kind == FileKind::Directory;
+        if directory && from.parent != to.parent {
+            self.refuse_loop(moved.ino, to.parent).await?;
+        }
+        let victim = self.bound(to)?;
+        if let Some(victim) = victim {
+            if no_replace {
+                return Err(Refused::new(libc_errno::EEXIST));
+            }
+            if victim.ino == moved.ino {
+                return Ok(Outcome::Nothing);
+            }
+            match (directory, victim.kind == FileKind::Directory) {
+                (true, false) => return Err(Refused::new(libc_errno::ENOTDIR)),
+                (false, true) => return Err(Refused::new(libc_errno::EISDIR)),
+                (true, true) => {
+                    let request = PeerRequest::DirRemove { dir: victim.ino };
+                    self.ask(victim.ino.home(), request).await?;
+                }
+                (false, false) => {}
+            }
+        }
+        self.hold_dir(to.parent).await?;
+        tracing::debug!(op, ino = %moved.ino, "rename commits");
+        let mut txn = self.names.begin();
+        ops::replace(&mut txn, to.parent, &to.name, record(moved))
+            .map_err(|error| meta_refused(&error))?;
+        txn.commit().map_err(|error| meta_refused(&error))?;
+        Ok(Outcome::Moved { victim })
+    }
+
+    /// `EINVAL` when `into` is `moved` or lies below it.
+    async fn refuse_loop(self: &Rc<Self>, moved: InodeId, into: InodeId) -> Result<(), Refused> {
+        let mut at = into;
+        loop {
+            if at == moved {
+                return Err(Refused::new(libc_errno::EINVAL));
+            }
+            match self.ask(at.home(), PeerRequest::DirParent { dir: at }).await? {
+                PeerReply::Parent(Some(parent)) => at = parent,
+                PeerReply::Parent(None) => return Ok(()),
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    async fn count_links(
+        self: &Rc<Self>,
+        requester: NodeId,
+        moved: Binding,
+        victim: Option<Binding>,
+        from: &Place,
+        to: &Place,
+    ) -> Result<(), Refused> {
+        if let Some(victim) = victim
+            && victim.kind != FileKind::Directory
+        {
+            let (ino, place) = (victim.ino, to.clone());
+            self.ask(ino.home(), PeerRequest::LinkDec { ino, place, requester }).await?;
+        }
+        let (ino, from, to) = (moved.ino, from.clone(), to.clone());
+        self.ask(ino.home(), PeerRequest::Relink { ino, from, to, requester }).await?;
+        Ok(())
+    }
+
+    /// At the old name's shard: holds the name until [`Self::rename_finish`], or for [`RENAME_HOLD`].
+    pub(super) async fn rename_prepare(self: &Rc<Self>, op: u64, place: Place) -> Answer {
+        let guard = self.name_locks.lock(place.clone()).await;
+        let Some(found) = self.bound(&place)? else {
+            return Err(Refused::new(libc_errno::ENOENT));
+        };
+        self.hold(Hold::Name(op), Held::Name(guard));
+        Ok(PeerReply::Bound(found))
+    }
+
+    pub(super) async fn rename_finish(
+        self: &Rc<Self>,
+        op: u64,
+        place: Place,
+        commit: bool,
+        requester: NodeId,
+    ) -> Answer {
+        if commit {
+            self.unbind(&place)?;
+            self.touch_dir(place.parent);
+        }
+        self.renames.end(Hold::Name(op));
+        if commit {
+            self.inval_name(&place, requester).await;
+        }
+        Ok(PeerReply::Done)
+    }
+
+    pub(super) async fn rename_lock(self: &Rc<Self>, op: u64) -> PeerReply {
+        let guard = self.inode_locks.lock(RENAMES).await;
+        self.hold(Hold::Renames(op), Held::Renames(guard));
+        PeerReply::Done
+    }
+
+    pub(super) fn rename_unlock(&self, op: u64) -> PeerReply {
+        self.renames.end(Hold::Renames(op));
+        PeerReply::Done
+    }
+
+    /// Unlike any other in the job: server, and this incarnation's count.
+    fn operation_id(&self) -> u64 {
+        let count = self.renames.operations.get() + 1;
+        self.renames.operations.set(count);
+        u64::from(self.me.0) << 47 | (self.start_id & 0x7fff) << 32 | count
+    }
+
+    /// A coordinator that never finishes holds a name for a while only.
+    fn hold(self: &Rc<Self>, key: Hold, held: Held) {
+        let this = Rc::clone(self);
+        let timer = tokio::task::spawn_local(async move {
+            tokio::time::sleep(RENAME_HOLD).await;
+            if this.renames.end(key) {
+                tracing::warn!(?key, "a rename did not finish in time: its name is free again");
+            }
+        });
+        self.renames.held.borrow_mut().insert(key, (held, timer.abort_handle()));
+    }
+}
+
+/// What became of a rename.
+enum Outcome {
+    /// Both names are links to the same file already.
+    Nothing,
+    Moved { victim: Option<Binding> },
+}
+
+fn lookup(place: &Place) -> PeerRequest {
+    PeerRequest::Lookup(place.clone())
+}

@@ -1,0 +1,230 @@
+//! Names: the shard of an entry decides what the name is bound to.
+//!
+//! An entry is inserted only while this server holds a grant of the directory's home, so a name
+//! never appears in a directory that is being removed.
+
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, NodeId, ServerId};
+use hayase_store::namespace::EntryRecord;
+use hayase_store::ops;
+use hayase_wire::message::{Binding, FileKind, PeerReply, PeerRequest, Place, Refused, ShardEntry};
+
+use super::Answer;
+use crate::convert::{kind, meta_refused, stored_kind};
+use crate::limits::INVAL_NAME_WAIT;
+use crate::node::{Node, check_name, libc_errno};
+
+/// A listing's reply holds at most this many entries, however short the names.
+const LIST_MAX: usize = 1024;
+
+pub(crate) fn record(binding: Binding) -> EntryRecord {
+    EntryRecord { ino: binding.ino, kind: stored_kind(binding.kind) }
+}
+
+pub(crate) fn binding(record: &EntryRecord) -> Binding {
+    Binding { ino: record.ino, kind: kind(record.kind) }
+}
+
+impl Node {
+    /// Waits for a rename that has this name in its hands.
+    pub(crate) async fn wait_for_name(&self, place: &Place) {
+        if self.name_locks.is_locked(place) {
+            drop(self.name_locks.lock(place.clone()).await);
+        }
+    }
+
+    pub(crate) fn bound(&self, place: &Place) -> Result<Option<Binding>, Refused> {
+        let txn = self.names.begin();
+        let found = ops::lookup(&txn, place.parent, &place.name);
+        Ok(found.map_err(|error| meta_refused(&error))?.as_ref().map(binding))
+    }
+
+    pub(super) async fn shard_lookup(self: &Rc<Self>, from: NodeId, place: Place) -> Answer {
+        self.wait_for_name(&place).await;
+        let Some(found) = self.bound(&place)? else {
+            return Err(Refused::new(libc_errno::ENOENT));
+        };
+        self.directories.looked_up(place, from);
+        Ok(PeerReply::Bound(found))
+    }
+
+    /// Makes sure that entries of `dir` may be inserted here. True until the next `await`.
+    pub(crate) async fn hold_dir(self: &Rc<Self>, dir: InodeId) -> Result<(), Refused> {
+        loop {
+            self.directories.wait_while_frozen(dir).await;
+            if self.directories.holds(dir) {
+                return Ok(());
+            }
+            let known = ops::has_dir_grant(&self.names.begin(), dir)
+                .map_err(|error| meta_refused(&error))?;
+            if known {
+                self.directories.hold(dir);
+                return Ok(());
+            }
+            let thaws = self.directories.thaws();
+            self.ask(dir.home(), PeerRequest::DirGrant { dir }).await?;
+            // A removal that came and went meanwhile took this grant along: ask again.
+            if thaws == self.directories.thaws() {
+                let mut txn = self.names.begin();
+                ops::grant_dir(&mut txn, dir).map_err(|error| meta_refused(&error))?;
+                txn.commit().map_err(|error| meta_refused(&error))?;
+                self.directories.hold(dir);
+            }
+        }
+    }
+
+    pub(super) async fn shard_insert(
+        self: &Rc<Self>,
+        from: NodeId,
+        place: Place,
+        binding: Binding,
+    ) -> Answer {
+        check_name(&place.name)?;
+        let _held = self.name_locks.lock(place.clone()).await;
+        self.hold_dir(place.parent).await?;
+        let mut txn = self.names.begin();
+        let inserted = ops::insert(&mut txn, place.parent, &place.name, record(binding))
+            .map_err(|error| meta_refused(&error))?;
+        if let Err(exists) = inserted {
+            return Ok(PeerReply::Exists(self::binding(&exists.0)));
+        }
+        txn.commit().map_err(|error| meta_refused(&error))?;
+        self.directories.looked_up(place.clone(), from);
+        self.touch_dir(place.parent);
+        Ok(PeerReply::Done)
+    }
+
+    pub(super) async fn shard_remove(
+        self: &Rc<Self>,
+        from: NodeId,
+        place: Place,
+        directory: bool,
+    ) -> Answer {
+        let held = self.name_locks.lock(place.clone()).await;
+        let Some(found) = self.bound(&place)? else {
+            return Err(Refused::new(libc_errno::ENOENT));
+        };
+        match (directory, found.kind == FileKind::Directory) {
+            (true, false) => return Err(Refused::new(libc_errno::ENOTDIR)),
+            (false, true) => return Err(Refused::new(libc_errno::EISDIR)),
+            _ => {}
+        }
+        if directory {
+            self.ask(found.ino.home(), PeerRequest::DirRemove { dir: found.ino }).await?;
+        }
+        if !directory && found.ino.home() == self.me {
+            self.remove_entry_and_link(&place, found.ino, from).await?;
+        } else {
+            self.unbind(&place)?;
+            if !directory {
+                let (ino, place) = (found.ino, place.clone());
+                let request = PeerRequest::LinkDec { ino, place, requester: from };
+                self.ask(ino.home(), request).await?;
+            }
+        }
+        drop(held);
+        self.touch_dir(place.parent);
+        self.inval_name(&place, from).await;
+        Ok(PeerReply::Bound(found))
+    }
+
+    /// Name and link of an inode whose home is here go in one transaction.
+    async fn remove_entry_and_link(
+        self: &Rc<Self>,
+        place: &Place,
+        ino: InodeId,
+        requester: NodeId,
+    ) -> Result<(), Refused> {
+        let _change = self.home_change(ino, requester, super::inode::ATTR).await;
+        let mut txn = self.names.begin();
+        ops::remove_entry(&mut txn, place.parent, &place.name)
+            .map_err(|error| meta_refused(&error))?;
+        self.unlink_in(txn, ino, place)
+    }
+
+    pub(crate) fn unbind(&self, place: &Place) -> Result<(), Refused> {
+        let mut txn = self.names.begin();
+        ops::remove_entry(&mut txn, place.parent, &place.name)
+            .map_err(|error| meta_refused(&error))?;
+        txn.commit().map_err(|error| meta_refused(&error))
+    }
+
+    /// Tells the nodes that looked a name up of its end, but not the one that ended it.
+    pub(crate) async fn inval_name(self: &Rc<Self>, place: &Place, requester: NodeId) {
+        let mut told = Vec::new();
+        for node in self.directories.forget_name(place) {
+            if node != requester {
+                let request = PeerRequest::InvalName(place.clone());
+                told.push(tokio::task::spawn_local(self.ask(ServerId(node.0), request)));
+            }
+        }
+        let all = async {
+            for answer in told {
+                if let Ok(Err(error)) = answer.await {
+                    tracing::debug!(%error, "a node was not told of a name's end");
+                }
+            }
+        };
+        // Unbounded waiting could deadlock two kernels that hold a directory each.
+        if tokio::time::timeout(INVAL_NAME_WAIT, all).await.is_err() {
+            tracing::debug!("a name may be seen up to a second longer on a busy node");
+        }
+    }
+
+    pub(super) async fn forget_name(self: &Rc<Self>, place: Place) -> PeerReply {
+        self.forget_name_here(place.parent, place.name).await;
+        PeerReply::Done
+    }
+
+    pub(super) fn shard_list(&self, dir: InodeId, cookie: u64, bytes: u32) -> Answer {
+        let txn = self.names.begin();
+        let mut entries = Vec::new();
+        let mut room = i64::from(bytes);
+        let mut end = false;
+        let mut after = cookie;
+        while room > 0 && entries.len() < LIST_MAX {
+            let page = ops::list(&txn, dir, after, 128).map_err(|error| meta_refused(&error))?;
+            end = page.is_empty();
+            let Some((last, _, _)) = page.last() else { break };
+            after = *last;
+            for (cookie, name, record) in page {
+                room -= name.len() as i64 + 24;
+                entries.push(ShardEntry { cookie, name, binding: binding(&record) });
+            }
+        }
+        Ok(PeerReply::Listing { entries, end })
+    }
+
+    pub(super) async fn sync_names(self: &Rc<Self>) -> Answer {
+        self.names_durable().await?;
+        Ok(PeerReply::Done)
+    }
+
+    /// Everything that the name space has acknowledged survives a power cut from here on.
+    pub(crate) async fn names_durable(&self) -> Result<(), Refused> {
+        let names = self.names.clone();
+        self.disk.run(move || names.sync().map_err(|error| meta_refused(&error))).await
+    }
+
+    pub(super) async fn shard_freeze(self: &Rc<Self>, dir: InodeId) -> Answer {
+        self.directories.freeze(dir);
+        let empty = ops::is_empty(&self.names.begin(), dir);
+        match empty.map_err(|error| meta_refused(&error)) {
+            Ok(true) => Ok(PeerReply::Empty(true)),
+            other => {
+                self.directories.thaw(dir);
+                other.map(PeerReply::Empty)
+            }
+        }
+    }
+
+    /// The removal is over, one way or the other: entries need a new grant of the home first.
+    pub(super) fn shard_thaw(&self, dir: InodeId) -> Answer {
+        let mut txn = self.names.begin();
+        ops::revoke_dir_grant(&mut txn, dir).map_err(|error| meta_refused(&error))?;
+        txn.commit().map_err(|error| meta_refused(&error))?;
+        self.directories.thaw(dir);
+        Ok(PeerReply::Done)
+    }
+}

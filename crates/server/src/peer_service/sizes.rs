@@ -1,0 +1,262 @@
+//! Sizes at their home: striped files, appends, truncate, and calls on the whole of a part.
+
+use std::rc::Rc;
+
+use hayase_layout::{ByteCount, InodeId, Layout, NodeId, StripeMap};
+use hayase_store::namespace::{FileKind, Inode};
+use hayase_store::{Part, Whence};
+use hayase_wire::BoxBuffer;
+use hayase_wire::message::{Grants, PartRef, PeerReply, PeerRequest, Place, Refused};
+
+use super::Answer;
+use super::inode::whole_part;
+use crate::convert::{part_refused, stored_time};
+use crate::node::{Node, libc_errno};
+
+/// `FALLOC_FL_KEEP_SIZE` of fallocate(2).
+const KEEP_SIZE: i32 = 1;
+
+impl Node {
+    /// The part of a `Whole` file of this home.
+    fn whole(&self, inode: &Inode) -> Result<Part, Refused> {
+        let part = self.parts.get(whole_part(inode.ino, inode.layout_epoch));
+        part.map_err(|error| part_refused(&error))
+    }
+
+    pub(super) async fn extend(
+        self: &Rc<Self>,
+        ino: InodeId,
+        end: u64,
+        trunc_epoch: u32,
+    ) -> Answer {
+        if self.inode_locks.is_locked(&ino) {
+            drop(self.inode_locks.lock(ino).await);
+        }
+        self.extend_to(ino, end, trunc_epoch)
+    }
+
+    fn extend_to(&self, ino: InodeId, end: u64, trunc_epoch: u32) -> Answer {
+        if self.inode(ino)?.trunc_epoch != trunc_epoch {
+            return Ok(PeerReply::Stale);
+        }
+        let now = stored_time(self.now());
+        let inode = self.change_inode(ino, |inode| {
+            inode.size = inode.size.max(end);
+            (inode.mtime, inode.ctime) = (now, now);
+        })?;
+        Ok(PeerReply::Size { size: inode.size, trunc_epoch })
+    }
+
+    /// Waits while a truncate is under way: the size before it must not be told after it.
+    pub(super) async fn size_of(self: &Rc<Self>, ino: InodeId) -> Answer {
+        if self.inode_locks.is_locked(&ino) {
+            drop(self.inode_locks.lock(ino).await);
+        }
+        let inode = self.inode(ino)?;
+        Ok(PeerReply::Size { size: inode.size, trunc_epoch: inode.trunc_epoch })
+    }
+
+    /// Cuts or stretches a file of this home. Others have given back their caches already.
+    pub(crate) async fn truncate(self: &Rc<Self>, inode: &Inode, size: u64) -> Result<(), Refused> {
+        match &inode.layout {
+            Layout::Whole => {
+                let part = self.whole(inode)?;
+                let work = move || part.truncate(size).map_err(|error| part_refused(&error));
+                self.disk.run(work).await?;
+                self.usage_changed();
+                Ok(())
+            }
+            Layout::Striped { .. } => self.truncate_striped(inode.ino, size).await,
+            _ if inode.kind == FileKind::Directory => Err(Refused::new(libc_errno::EISDIR)),
+            _ => Err(Refused::new(libc_errno::EINVAL)),
+        }
+    }
+
+    /// Epoch first, so that no write or extension of before counts after; then the parts; then the
+    /// size. Meanwhile nobody is told a size.
+    async fn truncate_striped(self: &Rc<Self>, ino: InodeId, size: u64) -> Result<(), Refused> {
+        let _held = self.inode_locks.lock(ino).await;
+        let inode = self.change_inode(ino, |inode| inode.trunc_epoch += 1)?;
+        self.appends.forget(ino);
+        let Layout::Striped { stripe, servers } = &inode.layout else {
+            return Err(Refused::new(libc_errno::ESTALE));
+        };
+        let map = stripe_map(*stripe, servers)?;
+        let mut cuts = Vec::new();
+        for (index, server) in servers.iter().enumerate() {
+            let index = index as u16;
+            let part = PartRef { ino, layout_epoch: inode.layout_epoch, index };
+            let len = map.part_len(index, ByteCount(size)).0;
+            let trunc_epoch = inode.trunc_epoch;
+            let request = PeerRequest::PartTruncate { part, len, trunc_epoch };
+            cuts.push(tokio::task::spawn_local(self.ask(*server, request)));
+        }
+        for cut in cuts {
+            cut.await.map_err(|_| Refused::new(libc_errno::EIO))??;
+        }
+        let now = stored_time(self.now());
+        self.change_inode(ino, |inode| {
+            inode.size = size;
+            (inode.mtime, inode.ctime) = (now, now);
+        })?;
+        Ok(())
+    }
+
+    /// The end of a `Whole` file is where its part ends, for local appenders too.
+    pub(super) async fn append_whole(
+        self: &Rc<Self>,
+        ino: InodeId,
+        _from: NodeId,
+        (buffer, len): (BoxBuffer, usize),
+    ) -> Answer {
+        let inode = self.inode(ino)?;
+        if inode.layout != Layout::Whole {
+            return Ok(PeerReply::Stale);
+        }
+        let part = self.whole(&inode)?;
+        let work = move || {
+            part.append(&(*buffer).as_ref()[..len]).map_err(|error| part_refused(&error))
+        };
+        let offset = self.disk.run(work).await?;
+        self.counters.bytes_written.set(self.counters.bytes_written.get() + len as u64);
+        Ok(PeerReply::Offset { offset: offset.0, trunc_epoch: inode.trunc_epoch })
+    }
+
+    pub(super) async fn append_reserve(self: &Rc<Self>, ino: InodeId, len: u32) -> Answer {
+        if self.inode_locks.is_locked(&ino) {
+            drop(self.inode_locks.lock(ino).await);
+        }
+        let inode = self.inode(ino)?;
+        let offset = self.appends.reserve(ino, inode.size, u64::from(len));
+        Ok(PeerReply::Offset { offset, trunc_epoch: inode.trunc_epoch })
+    }
+
+    pub(super) async fn append_commit(
+        self: &Rc<Self>,
+        ino: InodeId,
+        offset: u64,
+        len: u32,
+        trunc_epoch: u32,
+    ) -> Answer {
+        if !self.appends.commit(ino, offset) {
+            return Ok(PeerReply::Stale);
+        }
+        loop {
+            if let Some(size) = self.appends.settle(ino) {
+                let extended = self.extend_to(ino, size, trunc_epoch)?;
+                if extended == PeerReply::Stale {
+                    return Ok(extended);
+                }
+            }
+            if !self.appends.is_pending(ino, offset) {
+                return Ok(PeerReply::Count(u64::from(len)));
+            }
+            self.appends.wait().await;
+        }
+    }
+
+    pub(super) async fn allocate(
+        self: &Rc<Self>,
+        from: NodeId,
+        ino: InodeId,
+        mode: i32,
+        offset: u64,
+        len: u64,
+    ) -> Answer {
+        let _change = self.home_change(ino, from, Grants::ALL).await;
+        let inode = self.inode(ino)?;
+        match inode.layout {
+            Layout::Whole => {
+                let part = self.whole(&inode)?;
+                let work = move || {
+                    part.allocate(mode, offset, len).map_err(|error| part_refused(&error))
+                };
+                self.disk.run(work).await?;
+                self.usage_changed();
+                Ok(PeerReply::Done)
+            }
+            // Room of several servers can not be promised in one step (documented).
+            _ if mode & !KEEP_SIZE != 0 => Err(Refused::new(libc_errno::EOPNOTSUPP)),
+            _ => Err(Refused::new(libc_errno::EOPNOTSUPP)),
+        }
+    }
+
+    pub(super) async fn seek(self: &Rc<Self>, ino: InodeId, offset: u64, whence: u8) -> Answer {
+        let inode = self.inode(ino)?;
+        let whence = if whence == 3 { Whence::Data } else { Whence::Hole };
+        let found = match inode.layout {
+            Layout::Whole => {
+                let part = self.whole(&inode)?;
+                part.seek(offset, whence).map_err(|error| part_refused(&error))?
+            }
+            // One run of data, as POSIX allows for files that do not tell their holes.
+            _ if offset >= inode.size => None,
+            _ if whence == Whence::Data => Some(offset),
+            _ => Some(inode.size),
+        };
+        match found {
+            Some(offset) => Ok(PeerReply::Offset { offset, trunc_epoch: inode.trunc_epoch }),
+            None => Err(Refused::new(libc_errno::ENXIO)),
+        }
+    }
+
+    /// Parts first, then the inode, then the names that lead to it.
+    pub(super) async fn fsync(self: &Rc<Self>, ino: InodeId, data_only: bool) -> Answer {
+        let inode = self.inode(ino)?;
+        match &inode.layout {
+            Layout::Whole => {
+                let part = self.whole(&inode)?;
+                let work = move || part.sync(data_only).map_err(|error| part_refused(&error));
+                self.disk.run(work).await?;
+            }
+            Layout::Striped { servers, .. } => {
+                let mut syncs = Vec::new();
+                for (index, server) in servers.iter().enumerate() {
+                    let index = index as u16;
+                    let part = PartRef { ino, layout_epoch: inode.layout_epoch, index };
+                    let request = PeerRequest::PartSync { part, data_only };
+                    syncs.push(tokio::task::spawn_local(self.ask(*server, request)));
+                }
+                for sync in syncs {
+                    sync.await.map_err(|_| Refused::new(libc_errno::EIO))??;
+                }
+            }
+            _ => {}
+        }
+        self.names_durable().await?;
+        for shard in self.shards_with_names_of(&inode)? {
+            self.ask(shard, PeerRequest::SyncNames).await?;
+        }
+        Ok(PeerReply::Done)
+    }
+
+    /// Other servers that hold a name of this inode, or entries of this directory.
+    fn shards_with_names_of(
+        &self,
+        inode: &Inode,
+    ) -> Result<std::collections::BTreeSet<hayase_layout::ServerId>, Refused> {
+        let txn = self.names.begin();
+        let mut shards = std::collections::BTreeSet::new();
+        let refused = |error| crate::convert::meta_refused(&error);
+        if inode.kind == FileKind::Directory {
+            shards.extend(hayase_store::ops::dir_shards(&txn, inode.ino).map_err(refused)?);
+        }
+        for (parent, name) in
+            hayase_store::ops::back_pointers(&txn, inode.ino).map_err(refused)?
+        {
+            let place = Place { parent, name };
+            shards.insert(self.shard_of(place.parent, &place.name));
+        }
+        shards.remove(&self.me);
+        Ok(shards)
+    }
+}
+
+/// The arithmetic of a striped layout that was checked when the file was made.
+pub(crate) fn stripe_map(
+    stripe: ByteCount,
+    servers: &[hayase_layout::ServerId],
+) -> Result<StripeMap, Refused> {
+    StripeMap::new(stripe, servers.to_vec())
+        .map_err(|error| Refused::because(libc_errno::EIO, error.to_string()))
+}

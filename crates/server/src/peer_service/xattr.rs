@@ -1,0 +1,71 @@
+//! Extended attributes, at the home of their inode.
+
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, NodeId};
+use hayase_store::ops;
+use hayase_wire::message::{Name, PeerReply, XattrMode};
+
+use super::Answer;
+use super::inode::ATTR;
+use crate::convert::{meta_refused, stored_time};
+use crate::node::Node;
+
+impl Node {
+    pub(super) fn get_xattr(&self, ino: InodeId, name: &Name) -> Answer {
+        self.inode(ino)?;
+        let value = ops::get_xattr(&self.names.begin(), ino, name);
+        Ok(PeerReply::Value(value.map_err(|error| meta_refused_quietly(&error))?))
+    }
+
+    pub(super) async fn set_xattr(
+        self: &Rc<Self>,
+        from: NodeId,
+        ino: InodeId,
+        name: &Name,
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Answer {
+        let _change = self.home_change(ino, from, ATTR).await;
+        let mut inode = self.inode(ino)?;
+        let mut txn = self.names.begin();
+        let mode = match mode {
+            XattrMode::Set => ops::XattrMode::Set,
+            XattrMode::Create => ops::XattrMode::Create,
+            XattrMode::Replace => ops::XattrMode::Replace,
+        };
+        ops::set_xattr(&mut txn, ino, name, value, mode)
+            .map_err(|error| meta_refused_quietly(&error))?;
+        inode.ctime = stored_time(self.now());
+        ops::put_inode(&mut txn, &inode).map_err(|error| meta_refused(&error))?;
+        txn.commit().map_err(|error| meta_refused(&error))?;
+        Ok(PeerReply::Done)
+    }
+
+    pub(super) fn list_xattr(&self, ino: InodeId) -> Answer {
+        self.inode(ino)?;
+        let names = ops::list_xattr(&self.names.begin(), ino);
+        Ok(PeerReply::Names(names.map_err(|error| meta_refused(&error))?))
+    }
+
+    pub(super) async fn remove_xattr(
+        self: &Rc<Self>,
+        from: NodeId,
+        ino: InodeId,
+        name: &Name,
+    ) -> Answer {
+        let _change = self.home_change(ino, from, ATTR).await;
+        let mut inode = self.inode(ino)?;
+        let mut txn = self.names.begin();
+        ops::remove_xattr(&mut txn, ino, name).map_err(|error| meta_refused_quietly(&error))?;
+        inode.ctime = stored_time(self.now());
+        ops::put_inode(&mut txn, &inode).map_err(|error| meta_refused(&error))?;
+        txn.commit().map_err(|error| meta_refused(&error))?;
+        Ok(PeerReply::Done)
+    }
+}
+
+/// An xattr that is not there is no news for the log.
+fn meta_refused_quietly(error: &hayase_store::MetaError) -> hayase_wire::message::Refused {
+    hayase_wire::message::Refused::new(error.errno())
+}

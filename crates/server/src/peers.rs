@@ -1,0 +1,191 @@
+//! The other servers: calls to them, and their requests to this one.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hayase_layout::{NodeId, ServerId};
+use hayase_store::SlotPool;
+use hayase_wire::BoxBuffer;
+use hayase_wire::message::{PeerReply, PeerRequest, PeerState, Refused};
+use hayase_wire::rpc::{PeerIdentity, PeerLink, Response, Service};
+use tokio::sync::Notify;
+
+use crate::node::{Node, libc_errno};
+
+/// A reply and the bytes that came with it.
+pub(crate) struct Served {
+    pub(crate) reply: PeerReply,
+    pub(crate) payload: Option<(BoxBuffer, usize)>,
+}
+
+impl From<PeerReply> for Served {
+    fn from(reply: PeerReply) -> Self {
+        Self { reply, payload: None }
+    }
+}
+
+impl From<Result<PeerReply, Refused>> for Served {
+    fn from(result: Result<PeerReply, Refused>) -> Self {
+        result.unwrap_or_else(PeerReply::Refused).into()
+    }
+}
+
+/// Links to the other servers, made when first needed.
+pub(crate) struct Peers {
+    make: Box<dyn Fn(ServerId) -> Rc<PeerLink>>,
+    links: RefCell<HashMap<ServerId, Rc<PeerLink>>>,
+    pub(crate) slots: SlotPool,
+    slot_returned: Arc<Notify>,
+}
+
+impl Peers {
+    pub(crate) fn new(slots: SlotPool, make: Box<dyn Fn(ServerId) -> Rc<PeerLink>>) -> Self {
+        let slot_returned = Arc::new(Notify::new());
+        let notify = Arc::clone(&slot_returned);
+        slots.on_return(Box::new(move || notify.notify_one()));
+        Self { make, links: RefCell::default(), slots, slot_returned }
+    }
+
+    /// A transfer buffer; waits while all are in use.
+    pub(crate) async fn slot(&self) -> BoxBuffer {
+        loop {
+            if let Some(slot) = self.slots.try_take() {
+                // Another waiter may have been woken for this one's sake.
+                self.slot_returned.notify_one();
+                return Box::new(slot);
+            }
+            self.slot_returned.notified().await;
+        }
+    }
+
+    pub(crate) fn link(&self, to: ServerId) -> Rc<PeerLink> {
+        let mut links = self.links.borrow_mut();
+        Rc::clone(links.entry(to).or_insert_with(|| (self.make)(to)))
+    }
+
+    /// Sends a request and waits for its answer, at most until `deadline`.
+    pub(crate) async fn call(
+        &self,
+        to: ServerId,
+        request: &PeerRequest,
+        send: Option<(BoxBuffer, usize)>,
+        into: Option<BoxBuffer>,
+        deadline: Duration,
+    ) -> Result<Served, Refused> {
+        let body = hayase_wire::encode(request)
+            .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
+        let link = self.link(to);
+        match link.call(body, send, into, deadline).await {
+            Ok(answer) => match hayase_wire::decode(&answer.body) {
+                Ok(reply) => Ok(Served { reply, payload: answer.received }),
+                Err(error) => Err(Refused::because(libc_errno::EPROTO, error.to_string())),
+            },
+            Err(error) => {
+                tracing::warn!(%to, %error, "a server did not answer");
+                Err(Refused::because(libc_errno::EIO, error.to_string()))
+            }
+        }
+    }
+
+    /// For `hayase status`.
+    pub(crate) fn states(&self, me: ServerId, servers: u16) -> Vec<(ServerId, PeerState)> {
+        let links = self.links.borrow();
+        (0..servers)
+            .map(ServerId)
+            .filter(|server| *server != me)
+            .map(|server| {
+                let state = links.get(&server).map(|link| link.state());
+                (server, state.unwrap_or(PeerState::Unconnected))
+            })
+            .collect()
+    }
+}
+
+/// What other servers reach.
+pub(crate) struct PeerService(pub(crate) Rc<Node>);
+
+impl Service for PeerService {
+    async fn buffer(&self, _len: usize) -> BoxBuffer {
+        self.0.peers.slot().await
+    }
+
+    async fn serve(
+        self: Rc<Self>,
+        from: PeerIdentity,
+        request_id: u64,
+        body: Vec<u8>,
+        payload: Option<(BoxBuffer, usize)>,
+    ) -> Response {
+        let served = self.answer(from, request_id, &body, payload).await;
+        let body = hayase_wire::encode(&served.reply).unwrap_or_else(|error| {
+            tracing::error!(%error, "a reply could not be encoded");
+            Vec::new()
+        });
+        Response { body, payload: served.payload }
+    }
+}
+
+impl PeerService {
+    async fn answer(
+        &self,
+        from: PeerIdentity,
+        request_id: u64,
+        body: &[u8],
+        payload: Option<(BoxBuffer, usize)>,
+    ) -> Served {
+        let node = &self.0;
+        node.counters.requests.set(node.counters.requests.get() + 1);
+        let request: PeerRequest = match hayase_wire::decode(body) {
+            Ok(request) => request,
+            Err(error) => {
+                let refused = Refused::because(libc_errno::EPROTO, error.to_string());
+                return PeerReply::Refused(refused).into();
+            }
+        };
+        let asking = NodeId(from.server.0);
+        if !executes_once(&request) {
+            return Rc::clone(node).serve_here(asking, request, payload).await;
+        }
+        let work = async {
+            // The work outlives the connection that asked for it: half a rename helps nobody.
+            let task = Rc::clone(node).serve_here(asking, request, payload);
+            let done = tokio::task::spawn_local(task).await;
+            done.map_or_else(
+                |_| PeerReply::Refused(Refused::because(libc_errno::EIO, "the server panicked")),
+                |served| served.reply,
+            )
+        };
+        let sender = (from.server, from.start_id);
+        let reply = node.replies.once(sender, request_id, work).await;
+        let too_old = || Refused::because(libc_errno::EIO, "repeated too late to know the answer");
+        reply.unwrap_or_else(|| PeerReply::Refused(too_old())).into()
+    }
+}
+
+/// Requests that are not idempotent by themselves.
+fn executes_once(request: &PeerRequest) -> bool {
+    matches!(
+        request,
+        PeerRequest::Insert { .. }
+            | PeerRequest::Remove { .. }
+            | PeerRequest::Rename { .. }
+            | PeerRequest::RenamePrepare { .. }
+            | PeerRequest::RenameFinish { .. }
+            | PeerRequest::RenameLock { .. }
+            | PeerRequest::RenameUnlock { .. }
+            | PeerRequest::DirRemove { .. }
+            | PeerRequest::CreateInode { .. }
+            | PeerRequest::DropInode { .. }
+            | PeerRequest::LinkInc { .. }
+            | PeerRequest::LinkDec { .. }
+            | PeerRequest::Relink { .. }
+            | PeerRequest::SetXattr { .. }
+            | PeerRequest::RemoveXattr { .. }
+            | PeerRequest::Append { .. }
+            | PeerRequest::AppendReserve { .. }
+            | PeerRequest::AppendCommit { .. }
+    )
+}

@@ -1,0 +1,134 @@
+//! The node's socket: connections of this node's processes.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use hayase_wire::arena::Arena;
+use hayase_wire::message::{
+    ClientRole, NodeReply, NodeRequest, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION, Refused,
+};
+use hayase_wire::transport::unix::{NodeChannel, NodeListener};
+use hayase_layout::ByteCount;
+use tokio::sync::Semaphore;
+
+use crate::clients::Process;
+use crate::limits::{ARENA_SLOTS_MAX, CLIENT_CONNECTIONS_MAX};
+use crate::node::{Node, libc_errno};
+use crate::node_service::NodeAnswer;
+
+impl Node {
+    /// Accepts processes until the task is dropped.
+    pub(crate) async fn serve_socket(self: Rc<Self>, listener: NodeListener) {
+        let places = Rc::new(Semaphore::new(CLIENT_CONNECTIONS_MAX));
+        loop {
+            let Ok(place) = Rc::clone(&places).acquire_many(1).await.map(|permit| permit.forget())
+            else {
+                return;
+            };
+            let () = place;
+            match listener.accept().await {
+                Ok(channel) => {
+                    let (this, places) = (Rc::clone(&self), Rc::clone(&places));
+                    tokio::task::spawn_local(async move {
+                        this.serve_connection(channel).await;
+                        places.add_permits(1);
+                    });
+                }
+                Err(error) => {
+                    places.add_permits(1);
+                    tracing::warn!(%error, "a process could not be accepted");
+                    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                }
+            }
+        }
+    }
+
+    async fn serve_connection(self: &Rc<Self>, mut channel: NodeChannel) {
+        let (body, descriptor) = match channel.recv().await {
+            Ok(first) => first,
+            Err(error) => return tracing::debug!(%error, "a process left before it said hello"),
+        };
+        let hello = hayase_wire::decode::<NodeRequest>(&body);
+        let (process, role) = match hello.map(|hello| self.welcome(hello, descriptor)) {
+            Ok(Ok(welcomed)) => welcomed,
+            Ok(Err(refused)) => return refuse(&mut channel, refused).await,
+            Err(error) => {
+                let refused = Refused::because(libc_errno::EPROTO, error.to_string());
+                return refuse(&mut channel, refused).await;
+            }
+        };
+        let welcome = NodeReply::Welcome {
+            node: self.node,
+            nodes: self.servers,
+            slot: ByteCount(PAYLOAD_BYTES_MAX as u64),
+        };
+        if let Err(error) = say(&mut channel, welcome.into()).await {
+            return tracing::debug!(%error, "a process left before it was welcomed");
+        }
+        match role {
+            ClientRole::Callback => process.add_callback(channel).await,
+            ClientRole::Requests => {
+                process.connect();
+                self.serve_requests(&process, channel).await;
+                self.disconnected(&process).await;
+            }
+        }
+    }
+
+    fn welcome(
+        &self,
+        hello: NodeRequest,
+        arena: Option<OwnedFd>,
+    ) -> Result<(Rc<Process>, ClientRole), Refused> {
+        let NodeRequest::Hello { version, role, process, arena_slots, mount } = hello else {
+            return Err(Refused::because(libc_errno::EPROTO, "said something else than hello"));
+        };
+        if version != PROTOCOL_VERSION {
+            let why = format!("speaks protocol {version}, this server {PROTOCOL_VERSION}");
+            return Err(Refused::because(libc_errno::EPROTO, why));
+        }
+        if arena_slots > ARENA_SLOTS_MAX {
+            let why = format!("an arena of {arena_slots} slots; at most {ARENA_SLOTS_MAX}");
+            return Err(Refused::because(libc_errno::EINVAL, why));
+        }
+        let process = self.clients.process(process, mount);
+        if let Some(descriptor) = arena
+            && process.arena.borrow().is_none()
+        {
+            let arena = Arena::open(descriptor, arena_slots)
+                .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
+            *process.arena.borrow_mut() = Some(Rc::new(arena));
+        }
+        Ok((process, role))
+    }
+
+    async fn serve_requests(self: &Rc<Self>, process: &Rc<Process>, mut channel: NodeChannel) {
+        loop {
+            let Ok((body, _)) = channel.recv().await else { return };
+            let answer = match hayase_wire::decode::<NodeRequest>(&body) {
+                Ok(request) => self.serve_process(process, request).await,
+                Err(error) => {
+                    let refused = Refused::because(libc_errno::EPROTO, error.to_string());
+                    NodeReply::Refused(refused).into()
+                }
+            };
+            if let Err(error) = say(&mut channel, answer).await {
+                return tracing::debug!(%error, "a process left before its answer");
+            }
+        }
+    }
+}
+
+async fn refuse(channel: &mut NodeChannel, refused: Refused) {
+    tracing::warn!(%refused, "a process was turned away");
+    if let Err(error) = say(channel, NodeReply::Refused(refused).into()).await {
+        tracing::debug!(%error, "and did not wait to hear why");
+    }
+}
+
+async fn say(channel: &mut NodeChannel, answer: NodeAnswer) -> Result<(), String> {
+    use std::os::fd::AsFd;
+    let body = hayase_wire::encode(&answer.reply).map_err(|error| error.to_string())?;
+    let descriptor = answer.descriptor.as_ref().map(AsFd::as_fd);
+    channel.send(&body, descriptor).await.map_err(|error| error.to_string())
+}

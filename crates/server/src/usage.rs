@@ -1,0 +1,69 @@
+//! Room in the `shared` area, here and on the other servers.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use hayase_layout::ServerId;
+use hayase_wire::message::{AreaUse, PeerReply, PeerRequest};
+use tokio::time::Instant;
+
+use crate::convert;
+use crate::limits::{PEER_USAGE_FRESH, USAGE_FRESH};
+use crate::node::Node;
+
+/// What is known of everybody's room.
+#[derive(Default)]
+pub(crate) struct Usage {
+    here: Cell<Option<(Instant, AreaUse)>>,
+    all: RefCell<Option<(Instant, Vec<(ServerId, AreaUse)>)>>,
+}
+
+impl Node {
+    /// This server's room, at most [`USAGE_FRESH`] old.
+    pub(crate) fn usage_here(&self) -> AreaUse {
+        if let Some((at, known)) = self.usage.here.get()
+            && at.elapsed() < USAGE_FRESH
+        {
+            return known;
+        }
+        let known = match self.area.usage() {
+            Ok(usage) => convert::area_use(&usage),
+            Err(error) => {
+                tracing::error!(%error, "the area can not be asked for its room");
+                AreaUse::default()
+            }
+        };
+        self.usage.here.set(Some((Instant::now(), known)));
+        known
+    }
+
+    /// Every living server's room, at most [`PEER_USAGE_FRESH`] old.
+    pub(crate) async fn usage_of_all(self: &Rc<Self>) -> Vec<(ServerId, AreaUse)> {
+        if self.servers == 1 {
+            return vec![(self.me, self.usage_here())];
+        }
+        if let Some((at, known)) = &*self.usage.all.borrow()
+            && at.elapsed() < PEER_USAGE_FRESH
+        {
+            return known.clone();
+        }
+        let questions: Vec<_> = self
+            .all_servers()
+            .map(|server| (server, tokio::task::spawn_local(self.ask(server, PeerRequest::StatFs))))
+            .collect();
+        let mut known = Vec::new();
+        for (server, question) in questions {
+            if let Ok(Ok(PeerReply::StatFs(usage))) = question.await {
+                known.push((server, usage));
+            }
+        }
+        *self.usage.all.borrow_mut() = Some((Instant::now(), known.clone()));
+        known
+    }
+
+    /// A file was removed or filled: ask again next time.
+    pub(crate) fn usage_changed(&self) {
+        self.usage.here.set(None);
+        *self.usage.all.borrow_mut() = None;
+    }
+}
