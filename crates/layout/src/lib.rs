@@ -6,10 +6,29 @@
 
 #![forbid(unsafe_code)]
 
+pub mod extent;
 mod layout;
-mod policy;
+pub mod naive;
+mod pack;
+pub mod path;
+mod piece;
+pub mod placement;
+pub mod policy;
+pub mod record;
+pub mod stripe;
 pub mod units;
 
-pub use layout::Layout;
-pub use policy::StripePolicy;
-pub use units::{ByteCount, GlobalOffset, InodeId, LocalOffset, NodeId, Rank, ServerId};
+pub use extent::{Extent, ExtentList, LocalExtent, StreamExtent};
+pub use layout::{Layout, LayoutError, PartMap};
+pub use pack::Packed;
+pub use piece::{PartPiece, Piece};
+pub use placement::{Decision, ServerUse, Wish, place};
+pub use policy::{PolicyError, StripePolicy};
+pub use record::{Writer, WriterId};
+pub use stripe::{StripeError, StripeMap};
+pub use units::{
+    ByteCount, GlobalOffset, InodeId, LocalOffset, NodeId, Offset, Rank, ServerId, StreamOffset,
+};
+
+// Ranges of a caller's buffer are `usize`: a whole extent must fit in one.
+const _: () = assert!(usize::BITS == 64, "hayase needs 64-bit addresses");
