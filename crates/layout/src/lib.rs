@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod extent;
+pub mod index;
 mod layout;
 pub mod naive;
 mod pack;
@@ -22,6 +23,7 @@ pub mod units;
 pub mod view;
 
 pub use extent::{Extent, ExtentList, LocalExtent, StreamExtent};
+pub use index::{Found, Index, IndexError, WriterLog};
 pub use layout::{Layout, LayoutError, PartMap};
 pub use pack::Packed;
 pub use piece::{PartPiece, Piece};

@@ -2,7 +2,12 @@
 //!
 //! Here: a twin of every clever map. Not here: anything that a service may call; tests and benches only.
 
-use crate::{ByteCount, GlobalOffset, Layout, LocalOffset, Run, View};
+use std::collections::BTreeMap;
+
+use crate::{
+    ByteCount, GlobalOffset, Layout, LocalOffset, Record, Run, Selection, View,
+    index::{Cut, WriterLog},
+};
 
 /// Deals the first `bytes` bytes of a file over `width` parts like cards: for each its part and its place there.
 pub fn deal(stripe: ByteCount, width: u16, bytes: u64) -> Vec<(u16, LocalOffset)> {
@@ -55,4 +60,38 @@ pub fn view(view: &View, tiles: u64) -> Vec<GlobalOffset> {
     (0..tiles)
         .flat_map(|nth| tile.iter().map(move |byte| GlobalOffset(from(nth) + byte.0)))
         .collect()
+}
+
+/// Which byte of which part is at each offset of a recorded file, by writing all records again, the one
+/// that wins last.
+pub fn recorded(logs: &[WriterLog], cuts: &[Cut]) -> BTreeMap<GlobalOffset, (u16, LocalOffset)> {
+    let mut all: Vec<(u16, &WriterLog, &Record)> = Vec::new();
+    for (part, log) in (0..).zip(logs) {
+        let replaced = |nth: usize, record: &Record| {
+            log.records[nth + 1..].iter().any(|later| later.place <= record.place)
+        };
+        let kept = log.records.iter().enumerate().filter(|(nth, record)| !replaced(*nth, record));
+        all.extend(kept.map(|(_, record)| (part, log, record)));
+    }
+    // Stable: of one writer and epoch the later record stays behind the earlier one.
+    all.sort_by_key(|(_, log, record)| {
+        (record.epoch, std::cmp::Reverse((log.writer.rank, log.writer.id)))
+    });
+    let mut file = BTreeMap::new();
+    for (part, log, record) in all {
+        let bound = cuts.iter().filter(|cut| record.epoch < cut.epoch).map(|cut| cut.size.0).min();
+        let bytes = match &record.selection {
+            Selection::Run(one) => run(one),
+            Selection::View { view: id, window } => {
+                let declared = &log.views[id];
+                let bytes = view(declared, window.end().0 / declared.tile_len().0 + 1);
+                bytes[window.start().0 as usize..window.end().0 as usize].to_vec()
+            }
+        };
+        let places = (record.place.0..).map(LocalOffset);
+        let written = bytes.into_iter().zip(places);
+        let kept = written.filter(|(byte, _)| bound.is_none_or(|bound| byte.0 < bound));
+        file.extend(kept.map(|(byte, place)| (byte, (part, place))));
+    }
+    file
 }
