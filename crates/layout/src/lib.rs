@@ -6,10 +6,37 @@
 
 #![forbid(unsafe_code)]
 
+pub mod extent;
+pub mod index;
 mod layout;
-mod policy;
+pub mod naive;
+mod pack;
+pub mod path;
+mod piece;
+pub mod placement;
+pub mod policy;
+pub mod record;
+pub mod run;
+mod stream;
+pub mod stripe;
 pub mod units;
+pub mod view;
 
-pub use layout::Layout;
-pub use policy::StripePolicy;
-pub use units::{ByteCount, GlobalOffset, InodeId, LocalOffset, NodeId, Rank, ServerId};
+pub use extent::{Extent, ExtentList, LocalExtent, StreamExtent};
+pub use index::{Found, Index, IndexError, WriterLog};
+pub use layout::{Layout, LayoutError, PartMap};
+pub use pack::Packed;
+pub use piece::{PartPiece, Piece};
+pub use placement::{Decision, ServerUse, Wish, place};
+pub use policy::{PolicyError, StripePolicy};
+pub use record::{Epoch, Record, Recorder, Selection, ViewId, Write, Writer, WriterId};
+pub use run::{Level, Run, RunError};
+pub use stream::{Extents, StreamMap};
+pub use stripe::{StripeError, StripeMap};
+pub use units::{
+    ByteCount, GlobalOffset, InodeId, LocalOffset, NodeId, Offset, Rank, ServerId, StreamOffset,
+};
+pub use view::{View, ViewError};
+
+// Ranges of a caller's buffer are `usize`: a whole extent must fit in one.
+const _: () = assert!(usize::BITS == 64, "hayase needs 64-bit addresses");

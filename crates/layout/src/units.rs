@@ -1,11 +1,15 @@
 //! Units as types: what is counted can not be confused with what it is counted in.
 //!
-//! Here: byte counts, the two kinds of offsets, ranks, servers, nodes, inode numbers.
+//! Here: byte counts, the three kinds of offsets, ranks, servers, nodes, inode numbers.
 //! Not here: ranges ([`crate::extent`]), etypes of a file view (they come with MPI-IO).
 
-use std::fmt;
+use std::{fmt, hash::Hash, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// The last offset that a file may end at: what `off_t` can say. Every valid extent ends here or
+/// before, so its ends can be handed to the operating system as they are.
+pub const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// A number of bytes.
 #[derive(
@@ -14,25 +18,90 @@ use serde::{Deserialize, Serialize};
 pub struct ByteCount(pub u64);
 
 impl ByteCount {
+    /// Nothing.
     pub const ZERO: Self = Self(0);
 
     /// `n` KiB; panics when that is more than `u64` holds (a constant that is wrong).
     pub const fn kib(n: u64) -> Self {
-        Self(n * 1024)
+        Self::units(n, 1 << 10)
     }
 
     /// `n` MiB; panics as [`ByteCount::kib`] does.
     pub const fn mib(n: u64) -> Self {
-        Self(n * 1024 * 1024)
+        Self::units(n, 1 << 20)
     }
 
     /// `n` GiB; panics as [`ByteCount::kib`] does.
     pub const fn gib(n: u64) -> Self {
-        Self(n * 1024 * 1024 * 1024)
+        Self::units(n, 1 << 30)
     }
 
+    const fn units(n: u64, size: u64) -> Self {
+        Self(n.checked_mul(size).expect("a constant number of bytes fits in 64 bits"))
+    }
+
+    /// The plain number.
     pub const fn get(self) -> u64 {
         self.0
+    }
+
+    /// Whether there is nothing.
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// `None` when the sum is more than `u64` holds.
+    pub const fn checked_add(self, other: Self) -> Option<Self> {
+        match self.0.checked_add(other.0) {
+            Some(sum) => Some(Self(sum)),
+            None => None,
+        }
+    }
+
+    /// What is left after `other` is taken away; zero when nothing is.
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// The largest multiple of `step` that is not above this count; `step` is not zero.
+    pub const fn align_down(self, step: Self) -> Self {
+        Self(self.0 - self.0 % step.0)
+    }
+}
+
+/// Why a text is not a number of bytes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{text}` is not a size: write a whole number with no unit or with K, M, G, T, KiB, MiB, GiB or TiB"
+)]
+pub struct ByteCountError {
+    /// What was given.
+    pub text: String,
+}
+
+impl FromStr for ByteCount {
+    type Err = ByteCountError;
+
+    /// A whole number of bytes, or of binary units: `4096`, `64K`, `64KiB`, `1 MiB`, `10g`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let digits = text.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let shift = match text.trim()[digits.len()..].to_ascii_lowercase().as_str() {
+            "" | "b" => 0,
+            "k" | "kib" => 10,
+            "m" | "mib" => 20,
+            "g" | "gib" => 30,
+            "t" | "tib" => 40,
+            _ => 64,
+        };
+        let digits = digits.trim_end();
+        let number = match digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => digits.parse::<u64>().ok(),
+            false => None,
+        };
+        number
+            .and_then(|number| number.checked_mul(1u64.checked_shl(shift)?))
+            .map(Self)
+            .ok_or_else(|| ByteCountError { text: text.to_owned() })
     }
 }
 
@@ -54,17 +123,71 @@ impl fmt::Display for ByteCount {
     }
 }
 
-/// Byte position in a file, as every process sees it.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub struct GlobalOffset(pub u64);
+mod sealed {
+    pub trait Sealed {}
+}
 
-/// Byte position inside one part. Only a layout turns one kind into the other.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub struct LocalOffset(pub u64);
+/// A byte position of one kind. Kinds do not mix: each is counted from another beginning.
+pub trait Offset:
+    Copy + Ord + Hash + fmt::Debug + fmt::Display + Serialize + DeserializeOwned + sealed::Sealed
+{
+    /// The position `bytes` after the beginning.
+    fn at(bytes: u64) -> Self;
+
+    /// Bytes from the beginning to here.
+    fn get(self) -> u64;
+
+    /// `None` when that is beyond [`OFFSET_MAX`].
+    fn checked_add(self, bytes: ByteCount) -> Option<Self> {
+        self.get().checked_add(bytes.0).filter(|end| *end <= OFFSET_MAX).map(Self::at)
+    }
+
+    /// How far `later` is behind this; `None` when it is before.
+    fn distance_to(self, later: Self) -> Option<ByteCount> {
+        later.get().checked_sub(self.get()).map(ByteCount)
+    }
+}
+
+macro_rules! offset {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
+        pub struct $name(pub u64);
+
+        impl sealed::Sealed for $name {}
+
+        impl Offset for $name {
+            fn at(bytes: u64) -> Self {
+                Self(bytes)
+            }
+
+            fn get(self) -> u64 {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+    };
+}
+
+offset! {
+    /// Byte position in a file, as every process sees it.
+    GlobalOffset
+}
+offset! {
+    /// Byte position inside one part. Only a layout turns one kind into the other.
+    LocalOffset
+}
+offset! {
+    /// Byte position in a view stream: the dense sequence of bytes that a view selects, in order.
+    StreamOffset
+}
 
 /// One MPI process, as its communicator numbers it.
 #[derive(
@@ -123,6 +246,7 @@ impl InodeId {
         ServerId((self.0 >> Self::COUNTER_BITS) as u16)
     }
 
+    /// The number that its home gave it.
     pub const fn counter(self) -> u64 {
         self.0 & ((1 << Self::COUNTER_BITS) - 1)
     }
@@ -156,5 +280,24 @@ mod tests {
         check(1536, "1.5 KiB");
         check(1 << 20, "1 MiB");
         check(u64::MAX, "16777215.9 TiB");
+    }
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        let check = |text: &str, bytes: Option<u64>| {
+            assert_eq!(text.parse::<ByteCount>().ok(), bytes.map(ByteCount), "{text:?}");
+        };
+        check("0", Some(0));
+        check("4096", Some(4096));
+        check("64K", Some(64 << 10));
+        check(" 1 MiB ", Some(1 << 20));
+        check("10g", Some(10 << 30));
+        check("2TiB", Some(2 << 40));
+        check("18446744073709551615", Some(u64::MAX));
+        check("18446744073709551616", None); // one more than fits
+        check("16777216T", None);
+        for text in ["", " ", "M", "-1", "+1", "1.5M", "1 M B", "1MB", "1 2", "M1", "١"] {
+            check(text, None);
+        }
     }
 }

@@ -1,1 +1,20 @@
-//! Not written yet.
+//! What one node keeps on its storage: parts, names, area limits.
+//!
+//! Here: the key-value store and the name space in it, parts as plain files, the fixed pool of
+//! transfer buffers, the size limits of areas. Every call blocks; there is no async and no protocol.
+//! Not here: who may do what and when (`hayase_server`), where the bytes of a file lie
+//! (`hayase_layout`). The bytes on disk are drawn in `FORMAT.md`.
+
+pub mod area;
+pub mod device;
+pub mod meta;
+pub mod namespace;
+pub mod part;
+pub mod slots;
+
+//pub use area::{Area, AreaError, AreaUsage};
+pub use device::{Device, DeviceFile, PartStat, SetTime, Whence};
+pub use meta::{Batch, FjallStore, MemoryStore, MetaError, MetaStore};
+pub use namespace::{EntryRecord, FileKind, Inode, Namespace, NamespaceError, Time, Txn};
+pub use part::{Part, PartError, PartId, Parts};
+//pub use slots::{Slot, SlotPool};

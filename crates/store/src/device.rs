@@ -1,0 +1,154 @@
+//! Devices: what the files of parts lie on.
+//!
+//! Here: the traits. Rooms: [`pread`] on a directory, [`memory`] for tests, [`crash`] which forgets
+//! what was not synced, [`counted`] which holds a size limit, [`conformance`] which all pass.
+//! Not here: keeping files open ([`crate::part`]).
+//!
+//! The contract, in words: a file grows by writing behind its end, the gap reads as zeros. What
+//! `write_at` has returned is read by everybody. `sync` makes the file, its bytes and its name
+//! survive a power cut. A removed file lives until its last user lets go of it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::namespace::Time;
+use crate::part::{PartError, PartId};
+
+pub mod conformance;
+mod memory;
+mod pread;
+
+pub use self::memory::MemoryDevice;
+pub use self::pread::PreadDevice;
+
+/// A place for parts.
+pub trait Device: Send + Sync {
+    /// Makes an empty file; [`PartError::Exists`] when there is one.
+    fn create(&self, id: PartId) -> Result<Arc<dyn DeviceFile>, PartError>;
+
+    /// Opens a file; [`PartError::Missing`] when there is none.
+    fn open(&self, id: PartId) -> Result<Arc<dyn DeviceFile>, PartError>;
+
+    /// Removes a file; nothing happens when there is none.
+    fn remove(&self, id: PartId) -> Result<(), PartError>;
+
+    /// All files, in no order.
+    fn list(&self) -> Result<Vec<PartId>, PartError>;
+}
+
+/// The file of one part. All calls may be made from several threads at once.
+pub trait DeviceFile: Send + Sync {
+    /// Reads from `offset`; returns how many bytes there were, fewer than asked for only at the end.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, PartError>;
+
+    /// Writes all of `bytes` at `offset`.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), PartError>;
+
+    /// Writes all of `bytes` at the end and returns where that was. Exact beside other appenders, in
+    /// this process and in others that opened the file with `O_APPEND`.
+    fn append(&self, bytes: &[u8]) -> Result<u64, PartError>;
+
+    /// Cuts off or adds zeros.
+    fn truncate(&self, len: u64) -> Result<(), PartError>;
+
+    /// Makes the bytes written so far survive a power cut; with `data_only`, times need not.
+    fn sync(&self, data_only: bool) -> Result<(), PartError>;
+
+    /// Size and times. [`PartError::Missing`] when the file was unlinked behind our back.
+    fn stat(&self) -> Result<PartStat, PartError>;
+
+    /// Sets the times that are given.
+    fn set_times(&self, atime: Option<SetTime>, mtime: Option<SetTime>) -> Result<(), PartError>;
+
+    /// As fallocate(2); `mode` are its `FALLOC_FL_*` flags. `EOPNOTSUPP` where it can not be done.
+    fn allocate(&self, mode: i32, offset: u64, len: u64) -> Result<(), PartError>;
+
+    /// The next data or hole at or behind `offset`; `None` when there is none (`ENXIO`).
+    fn seek(&self, offset: u64, whence: Whence) -> Result<Option<u64>, PartError>;
+
+    /// Copies `len` bytes from `offset` to `target_offset` of `target`, inside the kernel where it
+    /// can; returns how many there were, fewer only at the end of this file.
+    fn copy_range_to(
+        &self,
+        offset: u64,
+        target: &dyn DeviceFile,
+        target_offset: u64,
+        len: u64,
+    ) -> Result<u64, PartError> {
+        copy_through_memory(self, offset, target, target_offset, len)
+    }
+
+    /// A descriptor of its own for another process, readable and writable, with its own position and
+    /// flags; `None` where there are no descriptors to give.
+    fn descriptor(&self) -> Result<Option<OwnedFd>, PartError>;
+
+    /// As `read_at`, if it takes no waiting; `None` when it would (or nobody can tell).
+    fn read_nowait(&self, buffer: &mut [u8], offset: u64) -> Result<Option<usize>, PartError>;
+
+    /// Writes, if it takes no waiting: how many bytes, maybe fewer than given; `None` when it would
+    /// wait (or nobody can tell).
+    fn write_nowait(&self, bytes: &[u8], offset: u64) -> Result<Option<usize>, PartError>;
+
+    /// Nobody but this device has the file open for writing or mapped so, in any process. The files
+    /// own descriptors are closed for that, and opened again by the next call that needs one. A
+    /// descriptor made by [`DeviceFile::descriptor`] counts as somebody.
+    fn is_quiescent(&self) -> Result<bool, PartError>;
+}
+
+/// What a part knows about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartStat {
+    /// Bytes.
+    pub size: u64,
+    /// Allocated, in units of 512 bytes.
+    pub blocks: u64,
+    /// Last read.
+    pub atime: Time,
+    /// Last write.
+    pub mtime: Time,
+    /// Last change of anything.
+    pub ctime: Time,
+}
+
+/// A time as utimensat(2) sets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The clock of the file system.
+    Now,
+    /// This.
+    To(Time),
+}
+
+/// What [`DeviceFile::seek`] looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whence {
+    /// Bytes that may have been written.
+    Data,
+    /// A gap, or the end of the file.
+    Hole,
+}
+
+/// Bytes that [`DeviceFile::copy_range_to`] moves at once where the kernel does not do it.
+const COPY_BYTES: usize = 256 * 1024;
+
+/// Copies by reading and writing.
+fn copy_through_memory<F: DeviceFile + ?Sized>(
+    source: &F,
+    offset: u64,
+    target: &dyn DeviceFile,
+    target_offset: u64,
+    len: u64,
+) -> Result<u64, PartError> {
+    let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(len).unwrap_or(COPY_BYTES))];
+    let mut done = 0;
+    while done < len {
+        let want = buffer.len().min(usize::try_from(len - done).unwrap_or(usize::MAX));
+        let got = source.read_at(&mut buffer[..want], offset + done)?;
+        if got == 0 {
+            break;
+        }
+        target.write_at(&buffer[..got], target_offset + done)?;
+        done += got as u64;
+    }
+    Ok(done)
+}

@@ -1,0 +1,224 @@
+//! The key-value store on storage: one `fjall` database with one keyspace.
+//!
+//! Here: opening, sizes, translating errors, keeping clear of a full disk.
+//! Not here: what keys mean ([`crate::namespace`]).
+//! Source: fjall 3.1. A commit there goes to the journal and, with `PersistMode::Buffer`, from the
+//! journal's buffer to the operating system before it is applied; that is what survives kill -9.
+//! Its one worker thread sleeps on a channel, so an idle store uses no CPU.
+//!
+//! Invariants: when the file system below is nearly full, commits are refused *before* fjall sees
+//! them, because a journal write that fails (or a failed flush in its worker) makes fjall refuse
+//! everything until the next start. Growing batches are refused earlier than shrinking ones, so
+//! files can still be removed from a full node.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use hayase_layout::ByteCount;
+
+use super::{Batch, MetaError, MetaStore, Pair};
+
+/// Blocks of tables read from storage that are kept in memory.
+pub const CACHE_BYTES: ByteCount = ByteCount::mib(16);
+/// Changes kept in memory before they become a table; up to four more wait to be written.
+pub const MEMTABLE_BYTES: ByteCount = ByteCount::mib(8);
+/// All journals together; fjall rotates them at 64 MB each.
+pub const JOURNALS_BYTES_MAX: ByteCount = ByteCount::mib(128);
+/// Below this much free space a batch that grows the store is refused.
+pub const FREE_MIN_TO_GROW: ByteCount = ByteCount::mib(64);
+/// Below this much free space every batch is refused.
+pub const FREE_MIN_TO_CHANGE: ByteCount = ByteCount::mib(32);
+
+/// Free space is looked at again after so many committed bytes.
+const FREE_CHECK_BYTES: u64 = 256 * 1024;
+/// Files of tables that are kept open.
+const TABLE_FILES_OPEN_MAX: usize = 64;
+
+/// Names and inodes on this node's storage.
+pub struct FjallStore {
+    path: PathBuf,
+    database: Database,
+    names: Keyspace,
+    /// Bytes committed since the free space was last looked at.
+    unchecked: AtomicU64,
+    /// Free space when it was last looked at.
+    free: AtomicU64,
+}
+
+impl FjallStore {
+    /// Opens the store in the directory `path`, making it if it is not there.
+    ///
+    /// Costs one read of the journal. Damaged files are an error, never a panic.
+    pub fn open(path: &Path) -> Result<Self, MetaError> {
+        // fjall panics on some damage (missing settings of a keyspace); that is data from disk.
+        let opened = catch_unwind(AssertUnwindSafe(|| Self::open_database(path)));
+        let (database, names) = match opened {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(error)) => return Err(translate("open", path, error)),
+            Err(_) => {
+                let detail = "its tables or settings could not be read".to_owned();
+                return Err(MetaError::Corrupt { path: path.to_owned(), detail });
+            }
+        };
+        let store = Self {
+            path: path.to_owned(),
+            database,
+            names,
+            unchecked: AtomicU64::new(0),
+            free: AtomicU64::new(0),
+        };
+        store.look_at_free_space()?;
+        Ok(store)
+    }
+
+    fn open_database(path: &Path) -> fjall::Result<(Database, Keyspace)> {
+        let database = Database::builder(path)
+            .cache_size(CACHE_BYTES.get())
+            .max_journaling_size(JOURNALS_BYTES_MAX.get())
+            .max_cached_files(Some(TABLE_FILES_OPEN_MAX))
+            .worker_threads(1)
+            .open()?;
+        let names = database.keyspace("names", || {
+            KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES.get())
+        })?;
+        Ok((database, names))
+    }
+
+    fn look_at_free_space(&self) -> Result<u64, MetaError> {
+        let stat = rustix::fs::statvfs(&self.path).map_err(|errno| MetaError::Io {
+            action: "ask for the free space of",
+            path: self.path.clone(),
+            source: errno.into(),
+        })?;
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        self.free.store(free, Ordering::Relaxed);
+        self.unchecked.store(0, Ordering::Relaxed);
+        Ok(free)
+    }
+
+    /// Refuses a batch for which the disk may be too full. Looks at the disk rarely while there is
+    /// plenty, and each time when there is not.
+    fn check_room(&self, batch: &Batch) -> Result<(), MetaError> {
+        let needed = if batch.grows() { FREE_MIN_TO_GROW } else { FREE_MIN_TO_CHANGE };
+        let unchecked = self.unchecked.load(Ordering::Relaxed);
+        let mut free = self.free.load(Ordering::Relaxed);
+        if unchecked >= FREE_CHECK_BYTES || free < 2 * FREE_MIN_TO_GROW.get() {
+            free = self.look_at_free_space()?;
+        }
+        if free >= needed.get() {
+            return Ok(());
+        }
+        Err(MetaError::NoRoom { path: self.path.clone(), free: ByteCount(free), needed })
+    }
+}
+
+impl MetaStore for FjallStore {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, MetaError> {
+        let value = self.names.get(key).map_err(|e| translate("read", &self.path, e))?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    fn scan(&self, prefix: &[u8], from: &[u8], limit: usize) -> Result<Vec<Pair>, MetaError> {
+        use fjall::Readable;
+        let start = from.max(prefix);
+        let mut pairs = Vec::new();
+        for guard in self.database.snapshot().range(&self.names, start..) {
+            if pairs.len() == limit {
+                break;
+            }
+            let (key, value) = guard.into_inner().map_err(|e| translate("read", &self.path, e))?;
+            if !key.starts_with(prefix) {
+                break;
+            }
+            pairs.push((key.to_vec(), value.to_vec()));
+        }
+        Ok(pairs)
+    }
+
+    fn commit(&self, batch: Batch) -> Result<(), MetaError> {
+        self.check_room(&batch)?;
+        let mut changes = self.database.batch();
+        let mut bytes = 0;
+        for (key, value) in batch.into_changes() {
+            bytes += key.len();
+            match value {
+                Some(value) => {
+                    bytes += value.len();
+                    changes.insert(&self.names, key, value);
+                }
+                None => changes.remove(&self.names, key),
+            }
+        }
+        changes
+            .durability(Some(PersistMode::Buffer))
+            .commit()
+            .map_err(|e| translate("change", &self.path, e))?;
+        self.unchecked.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), MetaError> {
+        self.database.persist(PersistMode::SyncData).map_err(|e| translate("sync", &self.path, e))
+    }
+}
+
+/// Says in our words what fjall says in its own.
+fn translate(action: &'static str, path: &Path, error: fjall::Error) -> MetaError {
+    let path = path.to_owned();
+    let corrupt = |detail: String| MetaError::Corrupt { path: path.clone(), detail };
+    match error {
+        fjall::Error::Locked => MetaError::Locked { path },
+        fjall::Error::Io(source) => io_error(action, path, source),
+        fjall::Error::Storage(fjall::LsmError::Io(source)) => io_error(action, path, source),
+        fjall::Error::Poisoned => MetaError::Io {
+            action,
+            path,
+            source: io::Error::other("an earlier write failed; restart the server"),
+        },
+        fjall::Error::JournalRecovery(reason) => corrupt(format!("its journal: {reason}")),
+        fjall::Error::InvalidVersion(_) => corrupt("its version mark is not ours".to_owned()),
+        other => corrupt(other.to_string()),
+    }
+}
+
+/// A file of the store that ends too early, or is not there, is damage; the rest is I/O.
+fn io_error(action: &'static str, path: PathBuf, source: io::Error) -> MetaError {
+    match source.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::NotFound | io::ErrorKind::InvalidData => {
+            MetaError::Corrupt { path, detail: format!("{action}: {source}") }
+        }
+        _ => MetaError::Io { action, path, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_the_suite() {
+        let dir = tempfile::tempdir().unwrap();
+        let count = std::cell::Cell::new(0);
+        super::super::conformance::run(&|| {
+            count.set(count.get() + 1);
+            Box::new(FjallStore::open(&dir.path().join(count.get().to_string())).unwrap())
+        });
+    }
+
+    #[test]
+    fn one_process_has_it_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let _first = FjallStore::open(dir.path()).unwrap();
+        let second = FjallStore::open(dir.path()).err().expect("a second open");
+        assert!(matches!(second, MetaError::Locked { .. }), "{second}");
+    }
+
+    #[test]
+    fn missing_storage_is_said() {
+        let error = FjallStore::open(Path::new("/proc/nothing/here")).err().expect("an error");
+        assert!(error.to_string().contains("/proc/nothing/here"), "{error}");
+    }
+}

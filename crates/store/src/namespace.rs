@@ -1,0 +1,187 @@
+//! Names and inodes of one server, kept in a [`MetaStore`].
+//!
+//! Here: opening a name space, inode numbers, transactions ([`Txn`]). Rooms: [`inode`] and
+//! [`entry`] are the records, [`keys`] their keys, [`ops`] one file for each operation.
+//! Not here: the protocol that decides which server does which operation (`hayase_server`); where
+//! a record survives what ([`crate::meta`]).
+//! Source: the table of authorities in the design of the coherence protocol: a server is *home* of
+//! inodes (records `i x b o s`) and *shard* of directory entries (records `e g`).
+//!
+//! Invariants:
+//! * an inode number is given out once: the block it is taken from was synced before;
+//! * at most one transaction is open at a time, so a transaction reads what it will change;
+//! * the cache of decoded inodes holds only what is committed.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::ThreadId;
+
+use hayase_layout::{InodeId, Layout, ServerId};
+
+use crate::meta::{Batch, MetaStore};
+
+mod cache;
+mod codec;
+pub mod entry;
+mod error;
+pub mod inode;
+pub mod keys;
+pub mod ops;
+mod txn;
+
+pub use self::entry::EntryRecord;
+pub use self::error::NamespaceError;
+pub use self::inode::{FileKind, Inode, Time};
+pub use self::txn::Txn;
+
+use self::cache::InodeCache;
+
+/// Inode numbers are reserved on storage in blocks of this many, one sync each; what is left of a
+/// block is skipped after a restart.
+pub const INODE_BLOCK: u64 = 16 * 1024;
+/// The number of the first inode after the root.
+const FIRST_COUNTER: u64 = 2;
+/// Version of all records below; a name space with another one is refused.
+const FORMAT: u8 = 1;
+
+/// The names and inodes that one server keeps.
+pub struct Namespace {
+    store: Arc<dyn MetaStore>,
+    server: ServerId,
+    numbers: Mutex<Numbers>,
+    /// Held by the open transaction.
+    state: Mutex<State>,
+    /// Who holds `state`: a second transaction on the same thread would wait for itself.
+    holder: Mutex<Option<ThreadId>>,
+}
+
+/// Inode counters `next..end` are reserved and not yet given out.
+struct Numbers {
+    next: u64,
+    end: u64,
+}
+
+/// What an open transaction has to itself.
+struct State {
+    inodes: InodeCache,
+}
+
+impl Namespace {
+    /// Opens the names of `server` in `store`. A new store of server 0 gets the root directory,
+    /// made `now`, mode 0755, owned by the user of this process.
+    ///
+    /// Fails when the store belongs to another server, or was written in another format.
+    pub fn open(
+        store: Arc<dyn MetaStore>,
+        server: ServerId,
+        now: Time,
+    ) -> Result<Self, NamespaceError> {
+        let identity = codec::encode(&Identity { format: FORMAT, server });
+        let key = keys::identity();
+        match store.get(&key)? {
+            None => {
+                let mut batch = Batch::new();
+                batch.put(key, identity);
+                if server == InodeId::ROOT.home() {
+                    let root = codec::encode(&root(now));
+                    batch.put(keys::inode(InodeId::ROOT), root);
+                }
+                store.commit(batch)?;
+                store.sync()?;
+            }
+            Some(found) if found == identity => {}
+            Some(found) => {
+                let found: Identity = codec::decode(&key, &found)?;
+                return Err(NamespaceError::Foreign { found: found.server, expected: server });
+            }
+        }
+        let next = match store.get(&keys::counter())? {
+            None => FIRST_COUNTER,
+            Some(bytes) => codec::decode(&keys::counter(), &bytes)?,
+        };
+        Ok(Self {
+            store,
+            server,
+            numbers: Mutex::new(Numbers { next, end: next }),
+            state: Mutex::new(State { inodes: InodeCache::new() }),
+            holder: Mutex::new(None),
+        })
+    }
+
+    /// The server whose names these are.
+    pub fn server(&self) -> ServerId {
+        self.server
+    }
+
+    /// A new inode number of this home, never given out before, also not before a power cut.
+    ///
+    /// Costs a commit and a sync once in [`INODE_BLOCK`] calls, else nothing.
+    pub fn allocate(&self) -> Result<InodeId, NamespaceError> {
+        let mut numbers = self.numbers.lock().expect("no holder of this lock panics");
+        if numbers.next == numbers.end {
+            let end = numbers.end + INODE_BLOCK;
+            let mut batch = Batch::new();
+            batch.put(keys::counter(), codec::encode(&end));
+            self.store.commit(batch)?;
+            self.store.sync()?;
+            numbers.end = end;
+        }
+        let ino =
+            InodeId::new(self.server, numbers.next).ok_or(NamespaceError::NumbersExhausted)?;
+        numbers.next += 1;
+        Ok(ino)
+    }
+
+    /// Starts a transaction; waits while another thread has one open.
+    ///
+    /// Panics when this thread has one open itself: keep none across an await.
+    pub fn begin(&self) -> Txn<'_> {
+        let me = std::thread::current().id();
+        let holder = *self.holder.lock().expect("no holder of this lock panics");
+        assert_ne!(holder, Some(me), "this thread has a transaction open already");
+        // A panic inside a transaction leaves the cache as committed: nothing to mistrust.
+        let state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *self.holder.lock().expect("no holder of this lock panics") = Some(me);
+        Txn::new(self, state)
+    }
+
+    /// Makes all transactions committed so far survive a power cut.
+    pub fn sync(&self) -> Result<(), NamespaceError> {
+        Ok(self.store.sync()?)
+    }
+
+    fn release(&self, state: MutexGuard<'_, State>) {
+        *self.holder.lock().expect("no holder of this lock panics") = None;
+        drop(state);
+    }
+}
+
+/// Whose names a store holds, and how they are written.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Identity {
+    format: u8,
+    server: ServerId,
+}
+
+fn root(now: Time) -> Inode {
+    Inode {
+        ino: InodeId::ROOT,
+        kind: FileKind::Directory,
+        mode: 0o755,
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        rdev: 0,
+        nlink: 1,
+        size: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        crtime: now,
+        layout: Layout::None,
+        layout_epoch: 0,
+        trunc_epoch: 0,
+        target: None,
+        parent: None,
+        policy: None,
+        removed: false,
+    }
+}

@@ -1,0 +1,75 @@
+//! Inodes: what is known about a file apart from its names and bytes.
+//!
+//! Here: the record as it is kept at the inode's home.
+//! Not here: size and times of a `Whole` file (its part knows them, [`crate::part`]); attributes
+//! as they travel (`hayase_wire`).
+
+use hayase_layout::{InodeId, Layout, StripePolicy};
+use serde::{Deserialize, Serialize};
+
+/// Seconds and nanoseconds since 1970; seconds may be negative.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Time {
+    /// Whole seconds.
+    pub seconds: i64,
+    /// Nanoseconds, below 10^9.
+    pub nanos: u32,
+}
+
+/// The seven kinds of `st_mode & S_IFMT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum FileKind {
+    Regular,
+    Directory,
+    Symlink,
+    Fifo,
+    Socket,
+    CharDevice,
+    BlockDevice,
+}
+
+/// One inode, as its home keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inode {
+    /// Its number.
+    pub ino: InodeId,
+    /// What it is; never changes.
+    pub kind: FileKind,
+    /// Permission bits, `0o7777` at most.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Of a device: which.
+    pub rdev: u32,
+    /// Names of a file; 1 for a directory.
+    pub nlink: u32,
+    /// Bytes, where no part knows better: `Striped` files and symbolic links.
+    pub size: u64,
+    /// Last read.
+    pub atime: Time,
+    /// Last change of the bytes or names in it.
+    pub mtime: Time,
+    /// Last change of this record.
+    pub ctime: Time,
+    /// When it was made.
+    pub crtime: Time,
+    /// Where its bytes lie.
+    pub layout: Layout,
+    /// Counts changes of `layout` and of its parts.
+    pub layout_epoch: u32,
+    /// Counts truncations of a file in several parts.
+    pub trunc_epoch: u32,
+    /// Of a symbolic link: where it points.
+    pub target: Option<Vec<u8>>,
+    /// Of a directory: the one that holds it and its name there; the root has none.
+    pub parent: Option<(InodeId, Vec<u8>)>,
+    /// Of a directory: how its new files are laid out.
+    pub policy: Option<StripePolicy>,
+    /// A directory that was removed: nothing may be made in it.
+    pub removed: bool,
+}

@@ -1,0 +1,174 @@
+//! Keys of the records: one letter, then fixed-size numbers in big endian, then a name.
+//!
+//! Here: making and parsing keys. Not here: the values (`FORMAT.md` draws both).
+//!
+//! The order matters: entries of a directory lie in cookie order, so a listing is one scan; all
+//! records of one kind about one inode lie side by side, so removing an inode is a few scans.
+
+use hayase_layout::{InodeId, ServerId};
+
+use super::entry::cookie;
+
+const BACK_POINTER: u8 = b'b';
+const ENTRY: u8 = b'e';
+const DIR_GRANT: u8 = b'g';
+const INODE: u8 = b'i';
+const META: u8 = b'm';
+const ORPHAN: u8 = b'o';
+const DIR_SHARD: u8 = b's';
+const INTENT: u8 = b't';
+const XATTR: u8 = b'x';
+
+fn key(kind: u8, number: u64, rest: &[&[u8]]) -> Vec<u8> {
+    let len = rest.iter().map(|bytes| bytes.len()).sum::<usize>();
+    let mut key = Vec::with_capacity(9 + len);
+    key.push(kind);
+    key.extend_from_slice(&number.to_be_bytes());
+    rest.iter().for_each(|bytes| key.extend_from_slice(bytes));
+    key
+}
+
+/// Whose names the store holds.
+pub(super) fn identity() -> Vec<u8> {
+    [&[META], &b"identity"[..]].concat()
+}
+
+/// The first inode counter that is not reserved.
+pub(super) fn counter() -> Vec<u8> {
+    [&[META], &b"counter"[..]].concat()
+}
+
+/// The inode record.
+pub(super) fn inode(ino: InodeId) -> Vec<u8> {
+    key(INODE, ino.0, &[])
+}
+
+/// All inode records.
+pub(super) fn inodes() -> Vec<u8> {
+    vec![INODE]
+}
+
+/// The entry of `name` in `parent`.
+pub(super) fn entry(parent: InodeId, name: &[u8]) -> Vec<u8> {
+    key(ENTRY, parent.0, &[&cookie(name).to_be_bytes(), name])
+}
+
+/// All entries of `parent`.
+pub(super) fn entries(parent: InodeId) -> Vec<u8> {
+    key(ENTRY, parent.0, &[])
+}
+
+/// All entries of `parent` with this cookie; also the first of those with at least this cookie.
+pub(super) fn entries_at(parent: InodeId, cookie: u64) -> Vec<u8> {
+    key(ENTRY, parent.0, &[&cookie.to_be_bytes()])
+}
+
+/// Cookie and name of an entry's key; `None` when it is none.
+pub(super) fn parse_entry(key: &[u8]) -> Option<(u64, &[u8])> {
+    let (cookie, name) = key.get(9..)?.split_at_checked(8)?;
+    Some((u64::from_be_bytes(cookie.try_into().ok()?), name))
+}
+
+/// `ino` has the name `name` in `parent`.
+pub(super) fn back_pointer(ino: InodeId, parent: InodeId, name: &[u8]) -> Vec<u8> {
+    key(BACK_POINTER, ino.0, &[&parent.0.to_be_bytes(), name])
+}
+
+/// All names of `ino`.
+pub(super) fn back_pointers(ino: InodeId) -> Vec<u8> {
+    key(BACK_POINTER, ino.0, &[])
+}
+
+/// Parent and name of a back pointer's key.
+pub(super) fn parse_back_pointer(key: &[u8]) -> Option<(InodeId, &[u8])> {
+    let (parent, name) = key.get(9..)?.split_at_checked(8)?;
+    Some((InodeId(u64::from_be_bytes(parent.try_into().ok()?)), name))
+}
+
+/// The extended attribute `name` of `ino`.
+pub(super) fn xattr(ino: InodeId, name: &[u8]) -> Vec<u8> {
+    key(XATTR, ino.0, &[name])
+}
+
+/// All extended attributes of `ino`.
+pub(super) fn xattrs(ino: InodeId) -> Vec<u8> {
+    key(XATTR, ino.0, &[])
+}
+
+/// Name of an extended attribute's key.
+pub(super) fn parse_xattr(key: &[u8]) -> Option<&[u8]> {
+    key.get(9..)
+}
+
+/// `ino` has no names any more.
+pub(super) fn orphan(ino: InodeId) -> Vec<u8> {
+    key(ORPHAN, ino.0, &[])
+}
+
+/// All inodes without names.
+pub(super) fn orphans() -> Vec<u8> {
+    vec![ORPHAN]
+}
+
+/// The number in a key that is a letter and a number: of an inode, an orphan, an intent.
+pub(super) fn parse_number(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.get(1..)?.try_into().ok()?))
+}
+
+/// An operation over several servers that is not finished.
+pub(super) fn intent(id: u64) -> Vec<u8> {
+    key(INTENT, id, &[])
+}
+
+/// All unfinished operations.
+pub(super) fn intents() -> Vec<u8> {
+    vec![INTENT]
+}
+
+/// This shard may hold entries of `dir`.
+pub(super) fn dir_grant(dir: InodeId) -> Vec<u8> {
+    key(DIR_GRANT, dir.0, &[])
+}
+
+/// `server` may hold entries of `dir`.
+pub(super) fn dir_shard(dir: InodeId, server: ServerId) -> Vec<u8> {
+    key(DIR_SHARD, dir.0, &[&server.0.to_be_bytes()])
+}
+
+/// All servers that may hold entries of `dir`.
+pub(super) fn dir_shards(dir: InodeId) -> Vec<u8> {
+    key(DIR_SHARD, dir.0, &[])
+}
+
+/// Server of a dir shard's key.
+pub(super) fn parse_dir_shard(key: &[u8]) -> Option<ServerId> {
+    Some(ServerId(u16::from_be_bytes(key.get(9..)?.try_into().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_parsed_back() {
+        let (ino, parent) = (InodeId(0x0102_0304_0506_0708), InodeId(9));
+        assert_eq!(parse_entry(&entry(ino, b"n")), Some((cookie(b"n"), &b"n"[..])));
+        assert_eq!(parse_back_pointer(&back_pointer(ino, parent, b"n")), Some((parent, &b"n"[..])));
+        assert_eq!(parse_xattr(&xattr(ino, b"user.a")), Some(&b"user.a"[..]));
+        assert_eq!(parse_number(&orphan(ino)), Some(ino.0));
+        assert_eq!(parse_dir_shard(&dir_shard(ino, ServerId(7))), Some(ServerId(7)));
+        assert_eq!(parse_entry(b"e123"), None);
+        assert_eq!(parse_number(b"i123"), None);
+    }
+
+    #[test]
+    fn entries_lie_in_cookie_order() {
+        let dir = InodeId(5);
+        let mut names: Vec<Vec<u8>> = (0..1000u32).map(|i| i.to_string().into_bytes()).collect();
+        names.sort_by_key(|name| entry(dir, name));
+        assert!(names.is_sorted_by_key(|name| cookie(name)));
+        let key = entry(dir, b"x");
+        assert!(key.starts_with(&entries(dir)) && key.starts_with(&entries_at(dir, cookie(b"x"))));
+        assert!(!entry(InodeId(6), b"x").starts_with(&entries(dir)));
+    }
+}

@@ -1,0 +1,85 @@
+//! The operations on names and inodes, one file each.
+//!
+//! Every operation is a function on an open [`Txn`](super::Txn); several make one transaction. They
+//! know nothing of permissions, opens or other servers: the caller has decided. Operations that a
+//! restarted server may have to do again (`link`, `unlink`, `relink`, `remove_*`, `drop_*`) change
+//! nothing the second time.
+
+mod create;
+mod dir_shards;
+mod intent;
+mod link;
+mod list;
+mod lookup;
+mod remove;
+mod rename;
+mod set_attr;
+mod unlink;
+mod xattr;
+
+pub use self::create::create;
+pub use self::dir_shards::{
+    add_dir_shard, clear_dir_shards, dir_shards, grant_dir, has_dir_grant, revoke_dir_grant,
+};
+pub use self::intent::{Intent, IntentKind, Place, drop_intent, intents, put_intent};
+pub use self::link::{LINKS_MAX, back_pointers, link};
+pub use self::list::{is_empty, list};
+pub use self::lookup::{insert, lookup};
+pub use self::remove::{orphans, remove_inode};
+pub use self::rename::{relink, replace};
+pub use self::set_attr::{get_inode, inodes, put_inode};
+pub use self::unlink::{remove_entry, unlink};
+pub use self::xattr::{
+    XATTR_NAME_MAX, XATTR_NAMES_BYTES_MAX, XATTR_VALUE_MAX, XattrMode, get_xattr, list_xattr,
+    remove_xattr, set_xattr,
+};
+
+pub use super::entry::cookie;
+
+use super::NamespaceError;
+
+/// An error for a key that can not be parsed.
+fn bad_key(key: &[u8]) -> NamespaceError {
+    NamespaceError::Corrupt {
+        key: key.escape_ascii().to_string(),
+        why: "its key has a wrong length",
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! What the unit tests of the operations share.
+
+    use std::sync::Arc;
+
+    use hayase_layout::{InodeId, Layout, ServerId};
+
+    use crate::meta::MemoryStore;
+    use crate::namespace::{FileKind, Inode, Namespace, Time};
+
+    pub(crate) fn at(seconds: i64) -> Time {
+        Time { seconds, nanos: 0 }
+    }
+
+    pub(crate) fn namespace() -> Namespace {
+        Namespace::open(Arc::new(MemoryStore::new()), ServerId(0), at(0)).unwrap()
+    }
+
+    pub(crate) fn file(ino: u64) -> Inode {
+        Inode {
+            ino: InodeId(ino),
+            kind: FileKind::Regular,
+            mode: 0o644,
+            layout: Layout::Whole,
+            ..crate::namespace::root(at(1))
+        }
+    }
+
+    pub(crate) fn dir(ino: u64, parent: u64, name: &[u8]) -> Inode {
+        Inode {
+            ino: InodeId(ino),
+            parent: Some((InodeId(parent), name.to_vec())),
+            ..crate::namespace::root(at(1))
+        }
+    }
+}

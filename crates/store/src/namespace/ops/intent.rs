@@ -1,0 +1,141 @@
+//! Intents: operations over several servers that a restarted server has to finish or undo.
+
+use hayase_layout::InodeId;
+use serde::{Deserialize, Serialize};
+
+use super::bad_key;
+use crate::namespace::{EntryRecord, NamespaceError, Time, Txn, codec, keys};
+
+/// An operation that is not finished.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// Chosen by the server; unique among its intents.
+    pub id: u64,
+    /// What is to be done.
+    pub what: IntentKind,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The directory.
+    pub parent: InodeId,
+    /// The name in it.
+    pub name: Vec<u8>,
+}
+
+/// What is to be done. On disk: add variants at the end, change none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IntentKind {
+    /// At a home: `ino` was made and its name may not have been inserted yet. Ask the shard of
+    /// `place`: when the name does not stand for `ino`, remove the inode.
+    Create {
+        /// The new inode.
+        ino: InodeId,
+        /// Its name.
+        place: Place,
+    },
+    /// At a home: `ino` counts the name `place` and the name may not have been inserted yet.
+    Link {
+        /// The inode.
+        ino: InodeId,
+        /// Its further name.
+        place: Place,
+    },
+    /// At a shard: the name was removed; the inode's home may still count it.
+    Remove {
+        /// What the name stood for.
+        entry: EntryRecord,
+        /// The name.
+        place: Place,
+        /// When.
+        time: Time,
+    },
+    /// At the shard of `to`, the coordinator: `to` stands for `entry` (the commit point); the old
+    /// name, the back pointer and the count of the victim may not have followed yet.
+    Rename {
+        /// What is moved.
+        entry: EntryRecord,
+        /// Its old name.
+        from: Place,
+        /// Its new name.
+        to: Place,
+        /// What `to` stood for before.
+        victim: Option<EntryRecord>,
+        /// When.
+        time: Time,
+    },
+    /// At the shard of `from`: a rename was prepared by the coordinator; ask it how it went.
+    Prepared {
+        /// What is moved.
+        entry: EntryRecord,
+        /// The name that is locked here.
+        from: Place,
+        /// Where it goes; its shard is the coordinator.
+        to: Place,
+    },
+}
+
+/// Records `intent`, in the place of one with the same id.
+pub fn put_intent(txn: &mut Txn<'_>, intent: &Intent) -> Result<(), NamespaceError> {
+    txn.put(keys::intent(intent.id), codec::encode(&intent.what));
+    Ok(())
+}
+
+/// The operation is finished, or undone.
+pub fn drop_intent(txn: &mut Txn<'_>, id: u64) -> Result<(), NamespaceError> {
+    if txn.get(&keys::intent(id))?.is_some() {
+        txn.delete(keys::intent(id));
+    }
+    Ok(())
+}
+
+/// All unfinished operations, ascending by id.
+pub fn intents(txn: &Txn<'_>) -> Result<Vec<Intent>, NamespaceError> {
+    let pairs = txn.scan(&keys::intents(), &[], usize::MAX)?;
+    pairs
+        .iter()
+        .map(|(key, value)| {
+            let id = keys::parse_number(key).ok_or_else(|| bad_key(key))?;
+            Ok(Intent { id, what: codec::decode(key, value)? })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{at, namespace};
+    use super::*;
+    use crate::namespace::FileKind;
+
+    #[test]
+    fn intents_are_kept_until_dropped() {
+        let namespace = namespace();
+        let place = |name: &[u8]| Place { parent: InodeId(1), name: name.to_vec() };
+        let entry = EntryRecord { ino: InodeId(7), kind: FileKind::Regular };
+        let kinds = [
+            IntentKind::Create { ino: InodeId(7), place: place(b"a") },
+            IntentKind::Link { ino: InodeId(7), place: place(b"b") },
+            IntentKind::Remove { entry, place: place(b"c"), time: at(4) },
+            IntentKind::Rename {
+                entry,
+                from: place(b"d"),
+                to: place(b"e"),
+                victim: Some(entry),
+                time: at(5),
+            },
+            IntentKind::Prepared { entry, from: place(b"d"), to: place(b"e") },
+        ];
+        let mut txn = namespace.begin();
+        for (id, what) in kinds.iter().cloned().enumerate() {
+            put_intent(&mut txn, &Intent { id: id as u64, what }).unwrap();
+        }
+        txn.commit().unwrap();
+        let mut txn = namespace.begin();
+        let found: Vec<_> = intents(&txn).unwrap().into_iter().map(|i| i.what).collect();
+        assert_eq!(found, kinds);
+        (0..4).for_each(|id| drop_intent(&mut txn, id).unwrap());
+        drop_intent(&mut txn, 77).unwrap();
+        assert_eq!(intents(&txn).unwrap(), [Intent { id: 4, what: kinds[4].clone() }]);
+    }
+}

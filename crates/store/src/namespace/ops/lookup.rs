@@ -1,0 +1,61 @@
+//! Lookup and insert: what a name stands for, and giving it a meaning.
+
+use hayase_layout::InodeId;
+
+use crate::namespace::{EntryRecord, NamespaceError, Txn, codec, keys};
+
+/// What `name` in `parent` stands for at this shard.
+pub fn lookup(
+    txn: &Txn<'_>,
+    parent: InodeId,
+    name: &[u8],
+) -> Result<Option<EntryRecord>, NamespaceError> {
+    let key = keys::entry(parent, name);
+    txn.get(&key)?.map(|bytes| codec::decode(&key, &bytes)).transpose()
+}
+
+/// Gives `name` in `parent` a meaning; [`NamespaceError::Exists`] when it has one.
+pub fn insert(
+    txn: &mut Txn<'_>,
+    parent: InodeId,
+    name: &[u8],
+    entry: EntryRecord,
+) -> Result<(), NamespaceError> {
+    let key = keys::entry(parent, name);
+    if let Some(bytes) = txn.get(&key)? {
+        return Err(NamespaceError::Exists {
+            parent,
+            name: String::from_utf8_lossy(name).into_owned(),
+            entry: codec::decode(&key, &bytes)?,
+        });
+    }
+    txn.put(key, codec::encode(&entry));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::namespace;
+    use super::*;
+    use crate::namespace::FileKind;
+
+    #[test]
+    fn a_name_is_given_once() {
+        let namespace = namespace();
+        let (first, second) = (
+            EntryRecord { ino: InodeId(7), kind: FileKind::Regular },
+            EntryRecord { ino: InodeId(8), kind: FileKind::Directory },
+        );
+        let mut txn = namespace.begin();
+        insert(&mut txn, InodeId(1), b"a", first).unwrap();
+        let taken = insert(&mut txn, InodeId(1), b"a", second);
+        assert!(matches!(taken, Err(NamespaceError::Exists { entry, .. }) if entry == first));
+        insert(&mut txn, InodeId(2), b"a", second).unwrap();
+        txn.commit().unwrap();
+        let mut txn = namespace.begin();
+        assert!(insert(&mut txn, InodeId(1), b"a", second).is_err(), "also when committed");
+        assert_eq!(lookup(&txn, InodeId(1), b"a").unwrap(), Some(first));
+        assert_eq!(lookup(&txn, InodeId(2), b"a").unwrap(), Some(second));
+        assert_eq!(lookup(&txn, InodeId(1), b"b").unwrap(), None);
+    }
+}

@@ -1,0 +1,77 @@
+//! Rename: a name takes another meaning at its shard, an inode another name at its home.
+
+use hayase_layout::InodeId;
+
+use super::link::require_inode;
+use crate::namespace::{EntryRecord, FileKind, Inode, NamespaceError, Time, Txn, codec, keys};
+
+/// Makes `name` in `parent` stand for `entry`; returns what it stood for.
+pub fn replace(
+    txn: &mut Txn<'_>,
+    parent: InodeId,
+    name: &[u8],
+    entry: EntryRecord,
+) -> Result<Option<EntryRecord>, NamespaceError> {
+    let key = keys::entry(parent, name);
+    let before = txn.get(&key)?.map(|bytes| codec::decode(&key, &bytes)).transpose()?;
+    txn.put(key, codec::encode(&entry));
+    Ok(before)
+}
+
+/// Moves a back pointer of `ino`, and the parent of a directory; returns the inode as it is now.
+/// Done before, it changes nothing.
+pub fn relink(
+    txn: &mut Txn<'_>,
+    ino: InodeId,
+    from: (InodeId, &[u8]),
+    to: (InodeId, &[u8]),
+    now: Time,
+) -> Result<Inode, NamespaceError> {
+    let mut inode = require_inode(txn, ino)?;
+    let old = keys::back_pointer(ino, from.0, from.1);
+    if from == to || txn.get(&old)?.is_none() {
+        return Ok(inode);
+    }
+    txn.delete(old);
+    txn.put(keys::back_pointer(ino, to.0, to.1), Vec::new());
+    if inode.kind == FileKind::Directory {
+        inode.parent = Some((to.0, to.1.to_vec()));
+    }
+    inode.ctime = now;
+    txn.set_inode(ino, Some(inode.clone()));
+    Ok(inode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{at, dir, namespace};
+    use super::super::{back_pointers, create, insert, lookup};
+    use super::*;
+
+    #[test]
+    fn a_directory_moves_once() {
+        let namespace = namespace();
+        let mut txn = namespace.begin();
+        create(&mut txn, &dir(7, 1, b"a"), Some((InodeId(1), b"a")), None).unwrap();
+        for _ in 0..2 {
+            let (from, to) = ((InodeId(1), &b"a"[..]), (InodeId(9), &b"b"[..]));
+            let inode = relink(&mut txn, InodeId(7), from, to, at(5)).unwrap();
+            assert_eq!(inode.parent, Some((InodeId(9), b"b".to_vec())));
+            assert_eq!(inode.ctime, at(5));
+        }
+        assert_eq!(back_pointers(&txn, InodeId(7)).unwrap(), [(InodeId(9), b"b".to_vec())]);
+        let missing = relink(&mut txn, InodeId(8), (InodeId(1), b"a"), (InodeId(1), b"b"), at(5));
+        assert!(matches!(missing, Err(NamespaceError::NoInode { ino: InodeId(8) })));
+    }
+
+    #[test]
+    fn a_replaced_name_tells_what_it_was() {
+        let namespace = namespace();
+        let mut txn = namespace.begin();
+        let entry = |ino| EntryRecord { ino: InodeId(ino), kind: FileKind::Regular };
+        assert_eq!(replace(&mut txn, InodeId(1), b"n", entry(5)).unwrap(), None);
+        assert_eq!(replace(&mut txn, InodeId(1), b"n", entry(6)).unwrap(), Some(entry(5)));
+        assert_eq!(lookup(&txn, InodeId(1), b"n").unwrap(), Some(entry(6)));
+        assert!(insert(&mut txn, InodeId(1), b"n", entry(7)).is_err());
+    }
+}

@@ -1,0 +1,132 @@
+//! Transactions: changes that become visible together or not at all.
+//!
+//! Here: reading through one's own changes, scanning, committing.
+//! Not here: what the records mean ([`super::ops`]).
+//!
+//! Invariants: `inodes` holds every inode changed here, and no key of an inode is in `batch` before
+//! the commit, so an inode is encoded once, however often it changes.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::MutexGuard;
+
+use hayase_layout::InodeId;
+
+use super::{Inode, Namespace, NamespaceError, State, codec, keys};
+use crate::meta::{Batch, Pair};
+
+/// An open transaction of a [`Namespace`]. It reads its own changes; dropped without
+/// [`Txn::commit`], nothing has happened.
+pub struct Txn<'a> {
+    namespace: &'a Namespace,
+    /// `None` only while being dropped.
+    state: Option<MutexGuard<'a, State>>,
+    batch: Batch,
+    inodes: HashMap<InodeId, Option<Inode>>,
+}
+
+impl<'a> Txn<'a> {
+    pub(super) fn new(namespace: &'a Namespace, state: MutexGuard<'a, State>) -> Self {
+        Self { namespace, state: Some(state), batch: Batch::new(), inodes: HashMap::new() }
+    }
+
+    /// Makes the changes, all of them in one batch; they survive kill -9 when this returns.
+    pub fn commit(mut self) -> Result<(), NamespaceError> {
+        let mut batch = std::mem::take(&mut self.batch);
+        for (ino, inode) in &self.inodes {
+            match inode {
+                Some(inode) => batch.put(keys::inode(*ino), codec::encode(inode)),
+                None => batch.delete(keys::inode(*ino)),
+            }
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.namespace.store.commit(batch)?;
+        let inodes = std::mem::take(&mut self.inodes);
+        let state = self.state();
+        for (ino, inode) in inodes {
+            match inode {
+                Some(inode) => state.inodes.put(inode),
+                None => state.inodes.remove(ino),
+            }
+        }
+        Ok(())
+    }
+
+    fn state(&mut self) -> &mut State {
+        self.state.as_mut().expect("held until the transaction is dropped")
+    }
+
+    pub(super) fn inode(&mut self, ino: InodeId) -> Result<Option<Inode>, NamespaceError> {
+        if let Some(changed) = self.inodes.get(&ino) {
+            return Ok(changed.clone());
+        }
+        if let Some(inode) = self.state().inodes.get(ino) {
+            return Ok(Some(inode.clone()));
+        }
+        let key = keys::inode(ino);
+        let Some(bytes) = self.namespace.store.get(&key)? else { return Ok(None) };
+        let inode: Inode = codec::decode(&key, &bytes)?;
+        self.state().inodes.put(inode.clone());
+        Ok(Some(inode))
+    }
+
+    pub(super) fn set_inode(&mut self, ino: InodeId, inode: Option<Inode>) {
+        self.inodes.insert(ino, inode);
+    }
+
+    /// The value of a key that is no inode's.
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, NamespaceError> {
+        match self.batch.changes().get(key) {
+            Some(changed) => Ok(changed.clone()),
+            None => Ok(self.namespace.store.get(key)?),
+        }
+    }
+
+    pub(super) fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.batch.put(key, value);
+    }
+
+    pub(super) fn delete(&mut self, key: Vec<u8>) {
+        self.batch.delete(key);
+    }
+
+    /// As [`crate::meta::MetaStore::scan`], with the changes of this transaction, but not for inodes.
+    pub(super) fn scan(
+        &self,
+        prefix: &[u8],
+        from: &[u8],
+        limit: usize,
+    ) -> Result<Vec<Pair>, NamespaceError> {
+        let start = Bound::Included(from.max(prefix).to_vec());
+        let changes: Vec<_> = self
+            .batch
+            .changes()
+            .range((start, Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .collect();
+        // Each change hides at most one stored pair, so this many are enough to fill the page.
+        let stored =
+            self.namespace.store.scan(prefix, from, limit.saturating_add(changes.len()))?;
+        if changes.is_empty() {
+            return Ok(stored);
+        }
+        let mut merged: std::collections::BTreeMap<_, _> = stored.into_iter().collect();
+        for (key, value) in changes {
+            match value {
+                Some(value) => merged.insert(key.clone(), value.clone()),
+                None => merged.remove(key),
+            };
+        }
+        Ok(merged.into_iter().take(limit).collect())
+    }
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        if let Some(state) = self.state.take() {
+            self.namespace.release(state);
+        }
+    }
+}

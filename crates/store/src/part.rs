@@ -1,0 +1,194 @@
+//! Parts: plain files that hold the bytes of files, kept open within a bound.
+//!
+//! Here: the names of parts, [`Parts`] with its open files, [`Part`] and its calls, errors.
+//! Rooms: [`quiescence`] asks the kernel whether anybody else may still write.
+//! Not here: the files themselves ([`crate::device`]); which part holds which byte
+//! (`hayase_layout`); who may have it open (`hayase_server`).
+//!
+//! Invariants: at most one [`Part`] file is open for one id at a time, so that appends and the
+//! quiescence probe see every descriptor of this process; at most `open_max` files are kept open
+//! that nobody uses.
+
+use std::fmt;
+use std::sync::Arc;
+
+use hayase_layout::InodeId;
+use serde::{Deserialize, Serialize};
+
+use crate::device::{Device, DeviceFile};
+
+mod error;
+mod open_parts;
+pub mod quiescence;
+
+pub use self::error::PartError;
+
+use self::open_parts::OpenParts;
+
+/// Which part: of which inode, since which change of its layout, the how manyeth of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PartId {
+    /// The inode.
+    pub ino: InodeId,
+    /// Its layout epoch.
+    pub epoch: u32,
+    /// 0 for a `Whole` file, the stripe's part for a `Striped` one.
+    pub index: u16,
+}
+
+impl PartId {
+    /// The part from its file name; `None` when it is none.
+    pub fn parse(name: &str) -> Option<Self> {
+        let mut fields = name.split('.');
+        let mut number = |digits: usize| {
+            let field = fields.next().filter(|field| field.len() == digits)?;
+            let lower = field.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+            u64::from_str_radix(field, 16).ok().filter(|_| lower)
+        };
+        let id = Self {
+            ino: InodeId(number(16)?),
+            epoch: u32::try_from(number(8)?).ok()?,
+            index: u16::try_from(number(4)?).ok()?,
+        };
+        fields.next().is_none().then_some(id)
+    }
+}
+
+impl fmt::Display for PartId {
+    /// The file name: `0000000000000007.00000000.0000`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}.{:08x}.{:04x}", self.ino.0, self.epoch, self.index)
+    }
+}
+
+/// The parts of one node's area.
+pub struct Parts {
+    device: Arc<dyn Device>,
+    open: OpenParts,
+}
+
+impl Parts {
+    /// The parts on `device`; up to `open_max` files stay open while nobody uses them.
+    pub fn open(device: Arc<dyn Device>, open_max: usize) -> Self {
+        Self { device, open: OpenParts::new(open_max) }
+    }
+
+    /// Makes an empty part; [`PartError::Exists`] when there is one.
+    pub fn create(&self, id: PartId) -> Result<Part, PartError> {
+        let file = self.device.create(id)?;
+        Ok(self.open.keep(id, Part { id, file }))
+    }
+
+    /// A part that is there.
+    pub fn get(&self, id: PartId) -> Result<Part, PartError> {
+        if let Some(part) = self.open.get(id) {
+            return Ok(part);
+        }
+        let file = self.device.open(id)?;
+        Ok(self.open.keep(id, Part { id, file }))
+    }
+
+    /// Removes a part; nothing happens when it is not there. Whoever has it open keeps its bytes.
+    pub fn remove(&self, id: PartId) -> Result<(), PartError> {
+        self.device.remove(id)?;
+        self.open.forget(id);
+        Ok(())
+    }
+
+    /// All parts, in no order; reads the directories.
+    pub fn list(&self) -> Result<Vec<PartId>, PartError> {
+        self.device.list()
+    }
+
+    /// How many parts are open now.
+    pub fn open_count(&self) -> usize {
+        self.open.count()
+    }
+}
+
+/// One open part. Clones share the file; its calls are those of [`DeviceFile`].
+#[derive(Clone)]
+pub struct Part {
+    id: PartId,
+    file: Arc<dyn DeviceFile>,
+}
+
+impl Part {
+    /// Which part.
+    pub fn id(&self) -> PartId {
+        self.id
+    }
+}
+
+impl std::ops::Deref for Part {
+    type Target = dyn DeviceFile;
+
+    fn deref(&self) -> &Self::Target {
+        self.file.as_ref()
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Part({})", self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::MemoryDevice;
+
+    fn id(ino: u64) -> PartId {
+        PartId { ino: InodeId(ino), epoch: 1, index: 2 }
+    }
+
+    #[test]
+    fn names_are_parsed_back() {
+        let part = PartId { ino: InodeId(0xab_0000_0000_0007), epoch: 0xff, index: 3 };
+        assert_eq!(part.to_string(), "00ab000000000007.000000ff.0003");
+        assert_eq!(PartId::parse(&part.to_string()), Some(part));
+        for bad in [
+            "",
+            "7.0.0",
+            "00ab000000000007.000000ff",
+            "00ab000000000007.000000ff.0003.0",
+            "00ab000000000007.000000FF.0003",
+            "00ab00000000000g.000000ff.0003",
+            "+0ab000000000007.000000ff.0003",
+        ] {
+            assert_eq!(PartId::parse(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn open_files_are_bounded_and_shared() {
+        let parts = Parts::open(Arc::new(MemoryDevice::new()), 4);
+        let held = parts.create(id(0)).unwrap();
+        held.write_at(b"held", 0).unwrap();
+        for ino in 1..100 {
+            parts.create(id(ino)).unwrap().write_at(&[ino as u8], 0).unwrap();
+            assert!(parts.open_count() <= 5, "{} are open", parts.open_count());
+        }
+        let again = parts.get(id(0)).unwrap();
+        assert!(Arc::ptr_eq(&held.file, &again.file), "one open file for one part");
+        let mut byte = [0];
+        assert_eq!(parts.get(id(7)).unwrap().read_at(&mut byte, 0).unwrap(), 1);
+        assert_eq!(byte, [7]);
+    }
+
+    #[test]
+    fn a_removed_part_is_missing_but_lives_for_its_holder() {
+        let parts = Parts::open(Arc::new(MemoryDevice::new()), 4);
+        let part = parts.create(id(1)).unwrap();
+        part.write_at(b"x", 0).unwrap();
+        parts.remove(id(1)).unwrap();
+        parts.remove(id(1)).unwrap();
+        assert!(matches!(parts.get(id(1)), Err(PartError::Missing { .. })));
+        let mut byte = [0];
+        assert_eq!(part.read_at(&mut byte, 0).unwrap(), 1);
+        assert!(parts.list().unwrap().is_empty());
+        parts.create(id(1)).unwrap();
+        assert!(matches!(parts.create(id(1)), Err(PartError::Exists { .. })));
+    }
+}
