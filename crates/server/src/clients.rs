@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId};
+use hayase_wire::NodeChannel;
 use hayase_wire::arena::Arena;
 use hayase_wire::message::{Access, Callback, CallbackReply, Close, Grants};
-use hayase_wire::transport::unix::NodeChannel;
 use tokio::sync::{Mutex, Semaphore};
 
 use crate::limits::RECALL_DEADLINE;
@@ -92,10 +92,7 @@ impl Clients {
         let Some(total) = totals.get_mut(&close.ino) else { return Access::default() };
         total.0 -= u32::from(ended.read);
         total.1 -= u32::from(ended.write);
-        let gone = Access {
-            read: ended.read && total.0 == 0,
-            write: ended.write && total.1 == 0,
-        };
+        let gone = Access { read: ended.read && total.0 == 0, write: ended.write && total.1 == 0 };
         if *total == (0, 0) {
             totals.remove(&close.ino);
         }
@@ -152,7 +149,8 @@ impl Node {
         }
         self.clients.processes.borrow_mut().remove(&process.id);
         process.idle.close();
-        let opens: Vec<_> = process.opens.borrow().iter().map(|(ino, held)| (*ino, *held)).collect();
+        let opens: Vec<_> =
+            process.opens.borrow().iter().map(|(ino, held)| (*ino, *held)).collect();
         let closes = opens.into_iter().map(|(ino, access)| Close { ino, access }).collect();
         self.close_all(process, closes).await;
     }
@@ -160,8 +158,8 @@ impl Node {
     /// As the node: gives back what its mounts hold; returns what the node still has open.
     pub(crate) async fn recall_here(self: &Rc<Self>, ino: InodeId, bits: Grants) -> Access {
         for mount in self.clients.mounts() {
-            let call = mount.call(&Callback::Recall { ino, bits });
-            match tokio::time::timeout(RECALL_DEADLINE, call).await {
+            let recall = Callback::Recall { ino, bits };
+            match tokio::time::timeout(RECALL_DEADLINE, mount.call(&recall)).await {
                 Ok(Some(CallbackReply::Recalled { still_open })) => {
                     let held = mount.opens.borrow().get(&ino).copied().unwrap_or_default();
                     let access = Access {

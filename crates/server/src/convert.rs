@@ -1,7 +1,7 @@
 //! Between the records of the store and the messages of the wire, which do not know each other.
 
 use hayase_store::namespace::{FileKind as StoredKind, Inode, Time};
-use hayase_store::{AreaUsage, MetaError, PartError, PartStat};
+use hayase_store::{AreaUsage, NamespaceError, PartError, PartStat};
 use hayase_wire::message::{AreaUse, Attr, FileKind, PartRef, Refused, TimeSpec};
 
 pub(crate) fn kind(stored: StoredKind) -> FileKind {
@@ -82,12 +82,12 @@ pub(crate) fn add_part(attr: &mut Attr, part: &PartStat) {
 }
 
 /// A part's error as the caller of the file system sees it; its errno is kept.
-pub(crate) fn part_refused(error: &PartError) -> Refused {
+pub(crate) fn part_refused(error: PartError) -> Refused {
     Refused::because(error.errno(), error.to_string())
 }
 
 /// The same for names.
-pub(crate) fn meta_refused(error: &MetaError) -> Refused {
+pub(crate) fn meta_refused(error: NamespaceError) -> Refused {
     tracing::error!(%error, "the name space could not be read or written");
     Refused::because(error.errno(), error.to_string())
 }

@@ -174,7 +174,9 @@ impl Node {
         tokio::task::spawn_local(async move {
             let asked = this.ask(ServerId(node.0), PeerRequest::Recall { ino, bits }).await;
             let event = match asked {
-                Ok(PeerReply::Recalled { still_open }) => Event::Returned { node, bits, still_open },
+                Ok(PeerReply::Recalled { still_open }) => {
+                    Event::Returned { node, bits, still_open }
+                }
                 other => {
                     tracing::warn!(%ino, %node, ?other, "recall not answered: session is over");
                     Event::Gone { node }

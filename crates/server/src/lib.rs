@@ -1,2 +1,37 @@
 //! The daemon of one node: names, bytes, opens.
+//!
+//! One thread runs everything that decides; threads of a pool wait for disks. Rooms:
+//! - [`home`]: who has an inode open and who may cache it, as a pure state machine; `homes` keeps
+//!   them and carries out what they decide.
+//! - `peer_service`: what is done for another server (or for this one in another role): shard of
+//!   names, home of inodes and directories, server of parts.
+//! - `node_service`: what is done for a process of this node: asks the roles above, wherever they
+//!   are, and puts their answers together.
+//! - `socket`, `peers`: the two ways in; `clients`: the processes of this node.
+//!
+//! Source: `docs/design/001-coherence.md`.
+
+mod appends;
+mod clients;
+mod convert;
+mod directories;
+mod disk;
+mod files;
 mod home;
+mod homes;
+mod keyed_lock;
+mod limits;
+mod node;
+mod node_service;
+mod peer_service;
+mod peers;
+mod recovery;
+mod reply_cache;
+mod serve;
+mod settings;
+mod socket;
+mod status;
+mod usage;
+
+pub use serve::{ServeError, serve};
+pub use settings::Settings;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
@@ -16,10 +17,10 @@ use crate::appends::Appends;
 use crate::clients::Clients;
 use crate::directories::Directories;
 use crate::disk::Disk;
+use crate::files::Files;
 use crate::homes::Homes;
 use crate::keyed_lock::KeyedLock;
 use crate::limits;
-use crate::files::Files;
 use crate::peer_service::rename::RenameHolds;
 use crate::peers::Peers;
 use crate::reply_cache::ReplyCache;
@@ -44,8 +45,8 @@ pub(crate) struct Node {
     pub(crate) host: String,
     pub(crate) start_id: u64,
     pub(crate) started: std::time::Instant,
-    pub(crate) names: Namespace,
-    pub(crate) parts: Parts,
+    pub(crate) names: Arc<Namespace>,
+    pub(crate) parts: Arc<Parts>,
     pub(crate) area: Box<dyn Area>,
     pub(crate) disk: Disk,
     pub(crate) homes: Homes,
@@ -154,9 +155,7 @@ pub(crate) fn check_name(name: &Name) -> Result<(), Refused> {
     match name.as_slice() {
         [] | b"." | b".." => Err(Refused::new(libc_errno::EINVAL)),
         name if name.len() > 255 => Err(Refused::new(libc_errno::ENAMETOOLONG)),
-        name if name.contains(&b'/') || name.contains(&0) => {
-            Err(Refused::new(libc_errno::EINVAL))
-        }
+        name if name.contains(&b'/') || name.contains(&0) => Err(Refused::new(libc_errno::EINVAL)),
         _ => Ok(()),
     }
 }
@@ -174,6 +173,6 @@ pub(crate) mod libc_errno {
         EIO = IO, EINVAL = INVAL, ENAMETOOLONG = NAMETOOLONG, ENOENT = NOENT, EEXIST = EXIST,
         ENOTDIR = NOTDIR, EISDIR = ISDIR, ENOTEMPTY = NOTEMPTY, ESTALE = STALE, ENOSPC = NOSPC,
         EOPNOTSUPP = OPNOTSUPP, ENXIO = NXIO, EPROTO = PROTO, EBUSY = BUSY,
-        EMLINK = MLINK, EBADF = BADF, EFBIG = FBIG, EPERM = PERM,
+        EMLINK = MLINK, EBADF = BADF, EFBIG = FBIG, ENODATA = NODATA, EPERM = PERM,
     }
 }

@@ -10,7 +10,7 @@ use hayase_layout::{NodeId, ServerId};
 use hayase_store::SlotPool;
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PeerReply, PeerRequest, PeerState, Refused};
-use hayase_wire::rpc::{PeerIdentity, PeerLink, Response, Service};
+use hayase_wire::{PeerIdentity, PeerLink, Response, Service};
 use tokio::sync::Notify;
 
 use crate::node::{Node, libc_errno};

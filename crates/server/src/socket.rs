@@ -3,12 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use hayase_layout::ByteCount;
 use hayase_wire::arena::Arena;
 use hayase_wire::message::{
     ClientRole, NodeReply, NodeRequest, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION, Refused,
 };
-use hayase_wire::transport::unix::{NodeChannel, NodeListener};
-use hayase_layout::ByteCount;
+use hayase_wire::{NodeChannel, NodeListener};
 use tokio::sync::Semaphore;
 
 use crate::clients::Process;

@@ -43,8 +43,7 @@ impl Node {
         let (opened, descriptor) = match open {
             Some((access, kind)) if entry.attr.kind == FileKind::Regular => {
                 let ino = entry.attr.ino;
-                let (opened, descriptor) =
-                    self.open_for(process, ino, access, kind, false).await?;
+                let (opened, descriptor) = self.open_for(process, ino, access, kind, false).await?;
                 (Some(opened), descriptor)
             }
             _ => (None, None),
@@ -133,4 +132,3 @@ impl Node {
         }
     }
 }
-

@@ -88,10 +88,7 @@ impl Node {
     }
 
     /// Attributes of listed inodes, one question per home; those that can not be had are left out.
-    async fn attributes_of(
-        self: &Rc<Self>,
-        entries: &[ShardEntry],
-    ) -> BTreeMap<InodeId, Entry> {
+    async fn attributes_of(self: &Rc<Self>, entries: &[ShardEntry]) -> BTreeMap<InodeId, Entry> {
         let mut by_home: BTreeMap<ServerId, Vec<InodeId>> = BTreeMap::new();
         for entry in entries {
             by_home.entry(entry.binding.ino.home()).or_default().push(entry.binding.ino);

@@ -77,12 +77,7 @@ impl Node {
         }
     }
 
-    pub(super) async fn link(
-        self: &Rc<Self>,
-        ino: InodeId,
-        parent: InodeId,
-        name: Name,
-    ) -> Served {
+    pub(super) async fn link(self: &Rc<Self>, ino: InodeId, parent: InodeId, name: Name) -> Served {
         check_name(&name)?;
         let place = Place { parent, name };
         let requester = self.node;

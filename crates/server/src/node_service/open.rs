@@ -60,7 +60,7 @@ impl Node {
     fn descriptor(&self, opened: &Opened) -> Option<OwnedFd> {
         let part = whole_part(opened.attr.ino, opened.attr.layout_epoch);
         let descriptor = self.parts.get(part).and_then(|part| part.descriptor());
-        match descriptor.map_err(|error| part_refused(&error)) {
+        match descriptor.map_err(part_refused) {
             Ok(descriptor) => descriptor,
             Err(refused) => {
                 tracing::warn!(%refused, "a part's descriptor could not be handed out");

@@ -237,20 +237,16 @@ impl Node {
         len: u64,
     ) -> Served {
         let (source, target) = (self.file(from.0).await?, self.file(to.0).await?);
-        let here = |ino: InodeId, file: &Known| {
-            ino.home() == self.me && *file.layout == Layout::Whole
-        };
+        let here =
+            |ino: InodeId, file: &Known| ino.home() == self.me && *file.layout == Layout::Whole;
         if here(from.0, &source) && here(to.0, &target) {
             let part = |ino, file: &Known| {
-                self.parts.get(part_id(file.part(ino, 0))).map_err(|error| part_refused(&error))
+                self.parts.get(part_id(file.part(ino, 0))).map_err(part_refused)
             };
             let (source, target) = (part(from.0, &source)?, part(to.0, &target)?);
             let len = len.min(u64::from(u32::MAX >> 1));
-            let work = move || {
-                source
-                    .copy_range_to(LocalOffset(from.1), &target, LocalOffset(to.1), len)
-                    .map_err(|error| part_refused(&error))
-            };
+            let work =
+                move || source.copy_range_to(from.1, &*target, to.1, len).map_err(part_refused);
             let copied = self.disk.run(work).await?;
             return Ok(NodeReply::Count(copied as u32));
         }

@@ -31,11 +31,14 @@ impl Node {
         for piece in map.by_server(extent) {
             let this = Rc::clone(self);
             let part = file.part(ino, piece.part);
-            reads.push((piece, tokio::task::spawn_local(async move {
-                let slot = this.peers.slot().await;
-                let (start, len) = (piece.local.start(), piece.local.len().0 as usize);
-                this.read_remote_or_here(piece.server, part, start, len, slot).await
-            })));
+            reads.push((
+                piece,
+                tokio::task::spawn_local(async move {
+                    let slot = this.peers.slot().await;
+                    let (start, len) = (piece.local.start(), piece.local.len().0 as usize);
+                    this.read_remote_or_here(piece.server, part, start, len, slot).await
+                }),
+            ));
         }
         let (size, epoch) = match size.await.map_err(|_| broken())?? {
             PeerReply::Size { size, trunc_epoch } => (size, trunc_epoch),

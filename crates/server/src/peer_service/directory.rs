@@ -16,7 +16,7 @@ impl Node {
     /// A living directory of this home.
     fn directory(&self, dir: InodeId) -> Result<hayase_store::namespace::Inode, Refused> {
         let found = ops::get_inode(&self.names.begin(), dir);
-        match found.map_err(|error| meta_refused(&error))? {
+        match found.map_err(meta_refused)? {
             Some(inode) if inode.kind != FileKind::Directory => {
                 Err(Refused::new(libc_errno::ENOTDIR))
             }
@@ -32,8 +32,8 @@ impl Node {
             return Err(Refused::new(libc_errno::ENOENT));
         }
         let mut txn = self.names.begin();
-        ops::add_dir_shard(&mut txn, dir, ServerId(from.0)).map_err(|error| meta_refused(&error))?;
-        txn.commit().map_err(|error| meta_refused(&error))?;
+        ops::add_dir_shard(&mut txn, dir, ServerId(from.0)).map_err(meta_refused)?;
+        txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
     }
 
@@ -44,7 +44,7 @@ impl Node {
     }
 
     fn shards_of(&self, dir: InodeId) -> Result<Vec<ServerId>, Refused> {
-        ops::dir_shards(&self.names.begin(), dir).map_err(|error| meta_refused(&error))
+        ops::dir_shards(&self.names.begin(), dir).map_err(meta_refused)
     }
 
     pub(super) fn dir_parent(&self, dir: InodeId) -> Answer {
@@ -54,16 +54,16 @@ impl Node {
     pub(super) fn dir_touch(&self, touched: &[(InodeId, TimeSpec)]) -> Answer {
         let mut txn = self.names.begin();
         for (dir, at) in touched {
-            let found = ops::get_inode(&txn, *dir).map_err(|error| meta_refused(&error))?;
+            let found = ops::get_inode(&txn, *dir).map_err(meta_refused)?;
             // Removed meanwhile: nobody will ask.
             let Some(mut inode) = found else { continue };
             let at = stored_time(*at);
             if at > inode.mtime {
                 (inode.mtime, inode.ctime) = (at, at.max(inode.ctime));
-                ops::put_inode(&mut txn, &inode).map_err(|error| meta_refused(&error))?;
+                ops::put_inode(&mut txn, &inode).map_err(meta_refused)?;
             }
         }
-        txn.commit().map_err(|error| meta_refused(&error))?;
+        txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
     }
 
@@ -133,12 +133,12 @@ impl Node {
 
     async fn forget_directory(self: &Rc<Self>, dir: InodeId) -> Result<(), Refused> {
         let mut txn = self.names.begin();
-        let found = ops::get_inode(&txn, dir).map_err(|error| meta_refused(&error))?;
+        let found = ops::get_inode(&txn, dir).map_err(meta_refused)?;
         if let Some(mut inode) = found {
             (inode.removed, inode.nlink, inode.ctime) = (true, 0, stored_time(self.now()));
-            ops::put_inode(&mut txn, &inode).map_err(|error| meta_refused(&error))?;
-            ops::clear_dir_shards(&mut txn, dir).map_err(|error| meta_refused(&error))?;
+            ops::put_inode(&mut txn, &inode).map_err(meta_refused)?;
+            ops::clear_dir_shards(&mut txn, dir).map_err(meta_refused)?;
         }
-        txn.commit().map_err(|error| meta_refused(&error))
+        txn.commit().map_err(meta_refused)
     }
 }

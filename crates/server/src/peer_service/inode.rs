@@ -32,7 +32,7 @@ impl Node {
     pub(crate) fn inode(&self, ino: InodeId) -> Result<Inode, Refused> {
         let found = ops::get_inode(&self.names.begin(), ino);
         let gone = || Refused::new(libc_errno::ESTALE);
-        found.map_err(|error| meta_refused(&error))?.ok_or_else(gone)
+        found.map_err(meta_refused)?.ok_or_else(gone)
     }
 
     /// Changes the record in one transaction.
@@ -42,11 +42,11 @@ impl Node {
         change: impl FnOnce(&mut Inode),
     ) -> Result<Inode, Refused> {
         let mut txn = self.names.begin();
-        let found = ops::get_inode(&txn, ino).map_err(|error| meta_refused(&error))?;
+        let found = ops::get_inode(&txn, ino).map_err(meta_refused)?;
         let mut inode = found.ok_or_else(|| Refused::new(libc_errno::ESTALE))?;
         change(&mut inode);
-        ops::put_inode(&mut txn, &inode).map_err(|error| meta_refused(&error))?;
-        txn.commit().map_err(|error| meta_refused(&error))?;
+        ops::put_inode(&mut txn, &inode).map_err(meta_refused)?;
+        txn.commit().map_err(meta_refused)?;
         Ok(inode)
     }
 
@@ -55,7 +55,7 @@ impl Node {
         let mut attr = convert::attr_of_record(inode);
         if inode.layout == Layout::Whole {
             let part = self.parts.get(whole_part(inode.ino, inode.layout_epoch));
-            let stat = part.and_then(|part| part.stat()).map_err(|error| part_refused(&error))?;
+            let stat = part.and_then(|part| part.stat()).map_err(part_refused)?;
             convert::add_part(&mut attr, &stat);
         }
         Ok(attr)
@@ -87,12 +87,8 @@ impl Node {
     }
 
     /// A new inode of this home, not named yet.
-    pub(crate) fn new_inode(
-        &self,
-        node: &NewNode,
-        layout: Layout,
-    ) -> Result<Inode, Refused> {
-        let ino = self.names.allocate().map_err(|error| meta_refused(&error))?;
+    pub(crate) fn new_inode(&self, node: &NewNode, layout: Layout) -> Result<Inode, Refused> {
+        let ino = self.names.allocate().map_err(meta_refused)?;
         let now = stored_time(self.now());
         let kind = stored_kind(node.kind);
         let target = node.target.clone();
@@ -121,14 +117,19 @@ impl Node {
 
     /// Makes the inode, and its part when it has one here. `named`: its name is bound in the same
     /// transaction; otherwise an intent remembers that it has none yet.
-    pub(crate) fn store_inode(&self, node: &NewNode, inode: &Inode, named: bool) -> Result<(), Refused> {
+    pub(crate) fn store_inode(
+        &self,
+        node: &NewNode,
+        inode: &Inode,
+        named: bool,
+    ) -> Result<(), Refused> {
         if inode.layout == Layout::Whole {
-            self.parts.create(whole_part(inode.ino, 0)).map_err(|error| part_refused(&error))?;
+            self.parts.create(whole_part(inode.ino, 0)).map_err(part_refused)?;
         }
         let mut txn = self.names.begin();
-        let stored = self.store_inode_in(&mut txn, node, inode, named).and_then(|()| {
-            txn.commit().map_err(|error| meta_refused(&error))
-        });
+        let stored = self
+            .store_inode_in(&mut txn, node, inode, named)
+            .and_then(|()| txn.commit().map_err(meta_refused));
         if stored.is_err() && inode.layout == Layout::Whole {
             self.discard_part(whole_part(inode.ino, 0));
         }
@@ -148,11 +149,11 @@ impl Node {
             what: IntentKind::Create { ino: inode.ino, parent, name },
         });
         let place = Some((node.parent, node.name.as_slice()));
-        ops::create(txn, inode, place, intent.as_ref()).map_err(|error| meta_refused(&error))?;
+        ops::create(txn, inode, place, intent.as_ref()).map_err(meta_refused)?;
         if named {
             let record = hayase_store::namespace::EntryRecord { ino: inode.ino, kind: inode.kind };
-            let inserted = ops::insert(txn, node.parent, &node.name, record)
-                .map_err(|error| meta_refused(&error))?;
+            let inserted =
+                ops::insert(txn, node.parent, &node.name, record).map_err(meta_refused)?;
             inserted.map_err(|_| Refused::new(libc_errno::EEXIST))?;
         }
         Ok(())
@@ -177,16 +178,16 @@ impl Node {
             self.discard_part(whole_part(ino, inode.layout_epoch));
         }
         let mut txn = self.names.begin();
-        ops::remove_inode(&mut txn, ino).map_err(|error| meta_refused(&error))?;
-        ops::drop_intent(&mut txn, ino.0).map_err(|error| meta_refused(&error))?;
-        txn.commit().map_err(|error| meta_refused(&error))?;
+        ops::remove_inode(&mut txn, ino).map_err(meta_refused)?;
+        ops::drop_intent(&mut txn, ino.0).map_err(meta_refused)?;
+        txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
     }
 
     pub(super) fn inode_named(&self, ino: InodeId) -> Answer {
         let mut txn = self.names.begin();
-        ops::drop_intent(&mut txn, ino.0).map_err(|error| meta_refused(&error))?;
-        txn.commit().map_err(|error| meta_refused(&error))?;
+        ops::drop_intent(&mut txn, ino.0).map_err(meta_refused)?;
+        txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
     }
 
@@ -211,8 +212,7 @@ impl Node {
         if inode.layout == Layout::Whole && (change.atime.is_some() || change.mtime.is_some()) {
             let part = self.parts.get(whole_part(ino, inode.layout_epoch));
             let (atime, mtime) = (part_time(change.atime), part_time(change.mtime));
-            part.and_then(|part| part.set_times(atime, mtime))
-                .map_err(|error| part_refused(&error))?;
+            part.and_then(|part| part.set_times(atime, mtime)).map_err(part_refused)?;
         }
         let now = self.now();
         let inode = self.change_inode(ino, |inode| apply(inode, &change, now))?;
@@ -244,9 +244,9 @@ impl Node {
         }
         let mut txn = self.names.begin();
         let now = stored_time(self.now());
-        let inode = ops::link(&mut txn, ino, place.parent, &place.name, now)
-            .map_err(|error| meta_refused(&error))?;
-        txn.commit().map_err(|error| meta_refused(&error))?;
+        let inode =
+            ops::link(&mut txn, ino, place.parent, &place.name, now).map_err(meta_refused)?;
+        txn.commit().map_err(meta_refused)?;
         drop(guard);
         let grants = self.home_attributes(ino, requester);
         Ok(PeerReply::Attr { attr: self.attr_of(&inode)?, grants })
@@ -271,13 +271,13 @@ impl Node {
         place: &Place,
     ) -> Result<(), Refused> {
         let now = stored_time(self.now());
-        let inode = ops::unlink(&mut txn, ino, place.parent, &place.name, now)
-            .map_err(|error| meta_refused(&error))?;
+        let inode =
+            ops::unlink(&mut txn, ino, place.parent, &place.name, now).map_err(meta_refused)?;
         let ends = inode.nlink == 0 && !self.homes.is_open(ino);
         if ends {
-            ops::remove_inode(&mut txn, ino).map_err(|error| meta_refused(&error))?;
+            ops::remove_inode(&mut txn, ino).map_err(meta_refused)?;
         }
-        txn.commit().map_err(|error| meta_refused(&error))?;
+        txn.commit().map_err(meta_refused)?;
         if ends {
             self.remove_parts(&inode);
         }
@@ -295,8 +295,8 @@ impl Node {
         let mut txn = self.names.begin();
         let now = stored_time(self.now());
         let (old, new) = ((from.parent, from.name.as_slice()), (to.parent, to.name.as_slice()));
-        ops::relink(&mut txn, ino, old, new, now).map_err(|error| meta_refused(&error))?;
-        txn.commit().map_err(|error| meta_refused(&error))?;
+        ops::relink(&mut txn, ino, old, new, now).map_err(meta_refused)?;
+        txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
     }
 

@@ -3,7 +3,9 @@
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, Layout, NodeId};
-use hayase_wire::message::{Access, Close, Explained, Grants, OpenKind, Opened, PeerReply, PeerRequest, PartRef, Refused};
+use hayase_wire::message::{
+    Access, Close, Explained, Grants, OpenKind, Opened, PartRef, PeerReply, PeerRequest, Refused,
+};
 
 use super::Answer;
 use super::inode::{clear_suid, whole_part};
@@ -24,9 +26,8 @@ impl Node {
             return Err(Refused::new(libc_errno::ESTALE));
         }
         // Only the part's own node can hand the part out.
-        let local = kind == OpenKind::Local
-            && self.is_this_node(from)
-            && inode.layout == Layout::Whole;
+        let local =
+            kind == OpenKind::Local && self.is_this_node(from) && inode.layout == Layout::Whole;
         let kind = if kind == OpenKind::Local && !local { OpenKind::Remote } else { kind };
         let given = self.home_open(ino, from, access, kind).await;
         match self.after_open(ino, access, truncate).await {
@@ -89,7 +90,7 @@ impl Node {
         let parts = self.parts.clone();
         let probe = self.disk.run(move || {
             let quiescent = parts.get(part).and_then(|part| part.is_quiescent());
-            quiescent.map_err(|error| crate::convert::part_refused(&error))
+            quiescent.map_err(crate::convert::part_refused)
         });
         probe.await.unwrap_or(false)
     }
@@ -110,11 +111,8 @@ impl Node {
             Layout::Whole => parts.push((self.me.0, attr.blocks * 512)),
             Layout::Striped { servers, .. } => {
                 for (index, server) in servers.iter().enumerate() {
-                    let part = PartRef {
-                        ino,
-                        layout_epoch: inode.layout_epoch,
-                        index: index as u16,
-                    };
+                    let part =
+                        PartRef { ino, layout_epoch: inode.layout_epoch, index: index as u16 };
                     let blocks = match self.ask(*server, PeerRequest::PartBlocks { part }).await {
                         Ok(PeerReply::Count(blocks)) => blocks,
                         _ => 0,

@@ -36,7 +36,7 @@ impl Node {
             None => {
                 let work = move || {
                     let bytes = &mut (*buffer).as_mut()[..len];
-                    let read = part.read_at(offset, bytes).map_err(|error| part_refused(&error))?;
+                    let read = part.read_at(offset, bytes).map_err(part_refused)?;
                     Ok((buffer, read))
                 };
                 self.disk.run(work).await?
@@ -53,12 +53,12 @@ impl Node {
         offset: LocalOffset,
         (buffer, len): (BoxBuffer, usize),
     ) -> Result<(), Refused> {
-        let written = len <= INLINE_BYTES
-            && part.write_nowait(offset, &(*buffer).as_ref()[..len]).is_ok();
+        let written =
+            len <= INLINE_BYTES && part.write_nowait(offset, &(*buffer).as_ref()[..len]).is_ok();
         if !written {
             let work = move || {
                 let bytes = &(*buffer).as_ref()[..len];
-                part.write_at(offset, bytes).map_err(|error| part_refused(&error))
+                part.write_at(offset, bytes).map_err(part_refused)
             };
             self.disk.run(work).await?;
         }
@@ -121,7 +121,7 @@ impl Node {
         match self.parts.get(id) {
             Ok(found) => Ok(Some(found)),
             Err(error) if is_missing(&error) && !self.is_noted(id)? => Ok(None),
-            Err(error) => Err(part_refused(&error)),
+            Err(error) => Err(part_refused(error)),
         }
     }
 
@@ -131,9 +131,9 @@ impl Node {
         match self.parts.get(id) {
             Err(error) if is_missing(&error) && !self.is_noted(id)? => {
                 self.note(id)?;
-                self.parts.create(id).map_err(|error| part_refused(&error))
+                self.parts.create(id).map_err(part_refused)
             }
-            other => other.map_err(|error| part_refused(&error)),
+            other => other.map_err(part_refused),
         }
     }
 
@@ -143,13 +143,13 @@ impl Node {
             return Ok(true);
         }
         let noted = hayase_store::ops::has_part(&self.names.begin(), id);
-        noted.map_err(|error| crate::convert::meta_refused(&error))
+        noted.map_err(crate::convert::meta_refused)
     }
 
     fn note(&self, id: PartId) -> Result<(), Refused> {
         let mut txn = self.names.begin();
         hayase_store::ops::note_part(&mut txn, id);
-        txn.commit().map_err(|error| crate::convert::meta_refused(&error))
+        txn.commit().map_err(crate::convert::meta_refused)
     }
 
     pub(super) async fn truncate_part(
@@ -163,9 +163,10 @@ impl Node {
             let current = epochs.entry(part.ino).or_default();
             *current = (*current).max(trunc_epoch);
         }
-        let found = if len > 0 { Some(self.part_for_writing(part)?) } else { self.existing_part(part)? };
+        let found =
+            if len > 0 { Some(self.part_for_writing(part)?) } else { self.existing_part(part)? };
         if let Some(found) = found {
-            let work = move || found.truncate(len).map_err(|error| part_refused(&error));
+            let work = move || found.truncate(len).map_err(part_refused);
             self.disk.run(work).await?;
         }
         self.usage_changed();
@@ -174,7 +175,7 @@ impl Node {
 
     pub(super) async fn sync_part(self: &Rc<Self>, part: PartRef, data_only: bool) -> Answer {
         if let Some(found) = self.existing_part(part)? {
-            let work = move || found.sync(data_only).map_err(|error| part_refused(&error));
+            let work = move || found.sync(data_only).map_err(part_refused);
             self.disk.run(work).await?;
         }
         Ok(PeerReply::Done)
@@ -186,14 +187,14 @@ impl Node {
         self.part_epochs.borrow_mut().remove(&part.ino);
         let mut txn = self.names.begin();
         hayase_store::ops::forget_part(&mut txn, id);
-        txn.commit().map_err(|error| crate::convert::meta_refused(&error))?;
+        txn.commit().map_err(crate::convert::meta_refused)?;
         self.usage_changed();
         Ok(PeerReply::Done)
     }
 
     pub(super) fn part_blocks(&self, part: PartRef) -> Answer {
         let blocks = match self.existing_part(part)? {
-            Some(found) => found.stat().map_err(|error| part_refused(&error))?.blocks,
+            Some(found) => found.stat().map_err(part_refused)?.blocks,
             None => 0,
         };
         Ok(PeerReply::Count(blocks))

@@ -73,9 +73,7 @@ impl Node {
             self.ask(REFEREE, PeerRequest::RenameLock { op }).await?;
         }
         let renamed = self.rename_held(op, requester, moved, from, to, no_replace).await;
-        if between
-            && let Err(error) = self.ask(REFEREE, PeerRequest::RenameUnlock { op }).await
-        {
+        if between && let Err(error) = self.ask(REFEREE, PeerRequest::RenameUnlock { op }).await {
             tracing::warn!(%error, "the referee will end the rename's lock by itself");
         }
         renamed
@@ -137,7 +135,7 @@ impl Node {
     async fn bind_new_name(
         self: &Rc<Self>,
         op: u64,
-        
+
         moved: Binding,
         from: &Place,
         to: &Place,
@@ -168,9 +166,8 @@ impl Node {
         self.hold_dir(to.parent).await?;
         tracing::debug!(op, ino = %moved.ino, "rename commits");
         let mut txn = self.names.begin();
-        ops::replace(&mut txn, to.parent, &to.name, record(moved))
-            .map_err(|error| meta_refused(&error))?;
-        txn.commit().map_err(|error| meta_refused(&error))?;
+        ops::replace(&mut txn, to.parent, &to.name, record(moved)).map_err(meta_refused)?;
+        txn.commit().map_err(meta_refused)?;
         Ok(Outcome::Moved { victim })
     }
 
@@ -271,7 +268,9 @@ impl Node {
 enum Outcome {
     /// Both names are links to the same file already.
     Nothing,
-    Moved { victim: Option<Binding> },
+    Moved {
+        victim: Option<Binding>,
+    },
 }
 
 fn lookup(place: &Place) -> PeerRequest {

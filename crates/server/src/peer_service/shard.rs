@@ -37,7 +37,7 @@ impl Node {
     pub(crate) fn bound(&self, place: &Place) -> Result<Option<Binding>, Refused> {
         let txn = self.names.begin();
         let found = ops::lookup(&txn, place.parent, &place.name);
-        Ok(found.map_err(|error| meta_refused(&error))?.as_ref().map(binding))
+        Ok(found.map_err(meta_refused)?.as_ref().map(binding))
     }
 
     pub(super) async fn shard_lookup(self: &Rc<Self>, from: NodeId, place: Place) -> Answer {
@@ -56,8 +56,7 @@ impl Node {
             if self.directories.holds(dir) {
                 return Ok(());
             }
-            let known = ops::has_dir_grant(&self.names.begin(), dir)
-                .map_err(|error| meta_refused(&error))?;
+            let known = ops::has_dir_grant(&self.names.begin(), dir).map_err(meta_refused)?;
             if known {
                 self.directories.hold(dir);
                 return Ok(());
@@ -67,8 +66,8 @@ impl Node {
             // A removal that came and went meanwhile took this grant along: ask again.
             if thaws == self.directories.thaws() {
                 let mut txn = self.names.begin();
-                ops::grant_dir(&mut txn, dir).map_err(|error| meta_refused(&error))?;
-                txn.commit().map_err(|error| meta_refused(&error))?;
+                ops::grant_dir(&mut txn, dir).map_err(meta_refused)?;
+                txn.commit().map_err(meta_refused)?;
                 self.directories.hold(dir);
             }
         }
@@ -85,11 +84,11 @@ impl Node {
         self.hold_dir(place.parent).await?;
         let mut txn = self.names.begin();
         let inserted = ops::insert(&mut txn, place.parent, &place.name, record(binding))
-            .map_err(|error| meta_refused(&error))?;
+            .map_err(meta_refused)?;
         if let Err(exists) = inserted {
             return Ok(PeerReply::Exists(self::binding(&exists.0)));
         }
-        txn.commit().map_err(|error| meta_refused(&error))?;
+        txn.commit().map_err(meta_refused)?;
         self.directories.looked_up(place.clone(), from);
         self.touch_dir(place.parent);
         Ok(PeerReply::Done)
@@ -138,16 +137,14 @@ impl Node {
     ) -> Result<(), Refused> {
         let _change = self.home_change(ino, requester, super::inode::ATTR).await;
         let mut txn = self.names.begin();
-        ops::remove_entry(&mut txn, place.parent, &place.name)
-            .map_err(|error| meta_refused(&error))?;
+        ops::remove_entry(&mut txn, place.parent, &place.name).map_err(meta_refused)?;
         self.unlink_in(txn, ino, place)
     }
 
     pub(crate) fn unbind(&self, place: &Place) -> Result<(), Refused> {
         let mut txn = self.names.begin();
-        ops::remove_entry(&mut txn, place.parent, &place.name)
-            .map_err(|error| meta_refused(&error))?;
-        txn.commit().map_err(|error| meta_refused(&error))
+        ops::remove_entry(&mut txn, place.parent, &place.name).map_err(meta_refused)?;
+        txn.commit().map_err(meta_refused)
     }
 
     /// Tells the nodes that looked a name up of its end, but not the one that ended it.
@@ -184,7 +181,7 @@ impl Node {
         let mut end = false;
         let mut after = cookie;
         while room > 0 && entries.len() < LIST_MAX {
-            let page = ops::list(&txn, dir, after, 128).map_err(|error| meta_refused(&error))?;
+            let page = ops::list(&txn, dir, after, 128).map_err(meta_refused)?;
             end = page.is_empty();
             let Some((last, _, _)) = page.last() else { break };
             after = *last;
@@ -204,13 +201,13 @@ impl Node {
     /// Everything that the name space has acknowledged survives a power cut from here on.
     pub(crate) async fn names_durable(&self) -> Result<(), Refused> {
         let names = self.names.clone();
-        self.disk.run(move || names.sync().map_err(|error| meta_refused(&error))).await
+        self.disk.run(move || names.sync().map_err(meta_refused)).await
     }
 
     pub(super) async fn shard_freeze(self: &Rc<Self>, dir: InodeId) -> Answer {
         self.directories.freeze(dir);
         let empty = ops::is_empty(&self.names.begin(), dir);
-        match empty.map_err(|error| meta_refused(&error)) {
+        match empty.map_err(meta_refused) {
             Ok(true) => Ok(PeerReply::Empty(true)),
             other => {
                 self.directories.thaw(dir);
@@ -222,8 +219,8 @@ impl Node {
     /// The removal is over, one way or the other: entries need a new grant of the home first.
     pub(super) fn shard_thaw(&self, dir: InodeId) -> Answer {
         let mut txn = self.names.begin();
-        ops::revoke_dir_grant(&mut txn, dir).map_err(|error| meta_refused(&error))?;
-        txn.commit().map_err(|error| meta_refused(&error))?;
+        ops::revoke_dir_grant(&mut txn, dir).map_err(meta_refused)?;
+        txn.commit().map_err(meta_refused)?;
         self.directories.thaw(dir);
         Ok(PeerReply::Done)
     }

@@ -20,7 +20,7 @@ impl Node {
     /// The part of a `Whole` file of this home.
     fn whole(&self, inode: &Inode) -> Result<Part, Refused> {
         let part = self.parts.get(whole_part(inode.ino, inode.layout_epoch));
-        part.map_err(|error| part_refused(&error))
+        part.map_err(part_refused)
     }
 
     pub(super) async fn extend(
@@ -61,7 +61,7 @@ impl Node {
         match &inode.layout {
             Layout::Whole => {
                 let part = self.whole(inode)?;
-                let work = move || part.truncate(size).map_err(|error| part_refused(&error));
+                let work = move || part.truncate(size).map_err(part_refused);
                 self.disk.run(work).await?;
                 self.usage_changed();
                 Ok(())
@@ -114,9 +114,7 @@ impl Node {
             return Ok(PeerReply::Stale);
         }
         let part = self.whole(&inode)?;
-        let work = move || {
-            part.append(&(*buffer).as_ref()[..len]).map_err(|error| part_refused(&error))
-        };
+        let work = move || part.append(&(*buffer).as_ref()[..len]).map_err(part_refused);
         let offset = self.disk.run(work).await?;
         self.counters.bytes_written.set(self.counters.bytes_written.get() + len as u64);
         Ok(PeerReply::Offset { offset: offset.0, trunc_epoch: inode.trunc_epoch })
@@ -168,9 +166,7 @@ impl Node {
         match inode.layout {
             Layout::Whole => {
                 let part = self.whole(&inode)?;
-                let work = move || {
-                    part.allocate(mode, offset, len).map_err(|error| part_refused(&error))
-                };
+                let work = move || part.allocate(mode, offset, len).map_err(part_refused);
                 self.disk.run(work).await?;
                 self.usage_changed();
                 Ok(PeerReply::Done)
@@ -187,7 +183,7 @@ impl Node {
         let found = match inode.layout {
             Layout::Whole => {
                 let part = self.whole(&inode)?;
-                part.seek(offset, whence).map_err(|error| part_refused(&error))?
+                part.seek(offset, whence).map_err(part_refused)?
             }
             // One run of data, as POSIX allows for files that do not tell their holes.
             _ if offset >= inode.size => None,
@@ -206,7 +202,7 @@ impl Node {
         match &inode.layout {
             Layout::Whole => {
                 let part = self.whole(&inode)?;
-                let work = move || part.sync(data_only).map_err(|error| part_refused(&error));
+                let work = move || part.sync(data_only).map_err(part_refused);
                 self.disk.run(work).await?;
             }
             Layout::Striped { servers, .. } => {
@@ -237,13 +233,11 @@ impl Node {
     ) -> Result<std::collections::BTreeSet<hayase_layout::ServerId>, Refused> {
         let txn = self.names.begin();
         let mut shards = std::collections::BTreeSet::new();
-        let refused = |error| crate::convert::meta_refused(&error);
+        let refused = crate::convert::meta_refused;
         if inode.kind == FileKind::Directory {
             shards.extend(hayase_store::ops::dir_shards(&txn, inode.ino).map_err(refused)?);
         }
-        for (parent, name) in
-            hayase_store::ops::back_pointers(&txn, inode.ino).map_err(refused)?
-        {
+        for (parent, name) in hayase_store::ops::back_pointers(&txn, inode.ino).map_err(refused)? {
             let place = Place { parent, name };
             shards.insert(self.shard_of(place.parent, &place.name));
         }

@@ -4,18 +4,21 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId};
 use hayase_store::ops;
-use hayase_wire::message::{Name, PeerReply, XattrMode};
+use hayase_wire::message::{Name, PeerReply, Refused, XattrMode};
 
 use super::Answer;
 use super::inode::ATTR;
 use crate::convert::{meta_refused, stored_time};
-use crate::node::Node;
+use crate::node::{Node, libc_errno};
 
 impl Node {
     pub(super) fn get_xattr(&self, ino: InodeId, name: &Name) -> Answer {
         self.inode(ino)?;
         let value = ops::get_xattr(&self.names.begin(), ino, name);
-        Ok(PeerReply::Value(value.map_err(|error| meta_refused_quietly(&error))?))
+        match value.map_err(meta_refused)? {
+            Some(value) => Ok(PeerReply::Value(value)),
+            None => Err(Refused::new(libc_errno::ENODATA)),
+        }
     }
 
     pub(super) async fn set_xattr(
@@ -34,18 +37,17 @@ impl Node {
             XattrMode::Create => ops::XattrMode::Create,
             XattrMode::Replace => ops::XattrMode::Replace,
         };
-        ops::set_xattr(&mut txn, ino, name, value, mode)
-            .map_err(|error| meta_refused_quietly(&error))?;
+        ops::set_xattr(&mut txn, ino, name, value, mode).map_err(meta_refused_quietly)?;
         inode.ctime = stored_time(self.now());
-        ops::put_inode(&mut txn, &inode).map_err(|error| meta_refused(&error))?;
-        txn.commit().map_err(|error| meta_refused(&error))?;
+        ops::put_inode(&mut txn, &inode).map_err(meta_refused)?;
+        txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
     }
 
     pub(super) fn list_xattr(&self, ino: InodeId) -> Answer {
         self.inode(ino)?;
         let names = ops::list_xattr(&self.names.begin(), ino);
-        Ok(PeerReply::Names(names.map_err(|error| meta_refused(&error))?))
+        Ok(PeerReply::Names(names.map_err(meta_refused)?))
     }
 
     pub(super) async fn remove_xattr(
@@ -57,15 +59,15 @@ impl Node {
         let _change = self.home_change(ino, from, ATTR).await;
         let mut inode = self.inode(ino)?;
         let mut txn = self.names.begin();
-        ops::remove_xattr(&mut txn, ino, name).map_err(|error| meta_refused_quietly(&error))?;
+        ops::remove_xattr(&mut txn, ino, name).map_err(meta_refused_quietly)?;
         inode.ctime = stored_time(self.now());
-        ops::put_inode(&mut txn, &inode).map_err(|error| meta_refused(&error))?;
-        txn.commit().map_err(|error| meta_refused(&error))?;
+        ops::put_inode(&mut txn, &inode).map_err(meta_refused)?;
+        txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
     }
 }
 
 /// An xattr that is not there is no news for the log.
-fn meta_refused_quietly(error: &hayase_store::MetaError) -> hayase_wire::message::Refused {
-    hayase_wire::message::Refused::new(error.errno())
+fn meta_refused_quietly(error: hayase_store::NamespaceError) -> Refused {
+    Refused::new(error.errno())
 }

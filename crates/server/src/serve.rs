@@ -1,0 +1,236 @@
+//! Starting, running and stopping one server.
+//!
+//! Order of a start: the stores are opened, the node's socket and the ports bound, the server made
+//! known, the members waited for; then it is ready. Everything runs on one thread.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hayase_layout::ServerId;
+use hayase_store::{
+    FjallStore, MetaError, Namespace, NamespaceError, PartError, Parts, SlotPool, Time,
+};
+use hayase_wire::message::PROTOCOL_VERSION;
+use hayase_wire::transport::{Address, Listener, TcpTransport, Transport};
+use hayase_wire::{
+    Connector, Credentials, Member, Members, MembersError, NodeError, NodeListener, PeerIdentity,
+    PeerLink, TransportError, members, serve_listener,
+};
+use tokio::task::LocalSet;
+
+use crate::keyed_lock::KeyedLock;
+use crate::limits::{PARTS_OPEN_MAX, SLOTS};
+use crate::node::{Counters, Node};
+use crate::peers::{PeerService, Peers};
+use crate::settings::Settings;
+
+/// Why a server could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The directories of the area could not be made.
+    #[error("make {} in the area", .path.display())]
+    Directory {
+        /// Which.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The parts can not be reached.
+    #[error("open the parts of server {server}")]
+    Parts {
+        /// Whose.
+        server: ServerId,
+        /// Why.
+        source: PartError,
+    },
+    /// The name space can not be opened.
+    #[error("open the name space of server {server}")]
+    Meta {
+        /// Whose.
+        server: ServerId,
+        /// Why.
+        source: MetaError,
+    },
+    /// The name space is not this server's, or not readable.
+    #[error("read the name space of server {server}")]
+    Names {
+        /// Whose.
+        server: ServerId,
+        /// Why.
+        source: NamespaceError,
+    },
+    /// The transfer buffers could not be had.
+    #[error("get {SLOTS} transfer buffers of 1 MiB")]
+    Slots {
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The node's socket could not be bound.
+    #[error("listen on the node's socket")]
+    Socket {
+        /// Why.
+        source: NodeError,
+    },
+    /// No address could be listened on.
+    #[error("listen on {address}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        source: TransportError,
+    },
+    /// The members did not meet.
+    #[error("meet the other servers of the job")]
+    Members {
+        /// Why.
+        source: MembersError,
+    },
+}
+
+/// Runs one server until `stop` is done. `ready` is called once every server of the job is known
+/// and this one answers.
+pub async fn serve(
+    settings: Settings,
+    ready: impl FnOnce(),
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    LocalSet::new().run_until(run(settings, ready, stop)).await
+}
+
+async fn run(
+    settings: Settings,
+    ready: impl FnOnce(),
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let socket =
+        NodeListener::bind(&settings.socket).map_err(|source| ServeError::Socket { source })?;
+    let (listeners, addresses) = listen(&settings).await?;
+    let stores = open_stores(&settings)?;
+    let members = meet(&settings, addresses).await?;
+    let credentials = credentials(&settings);
+    let node = node(settings, stores, &members)?;
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn_local(Rc::clone(&node).serve_socket(socket));
+    for listener in listeners {
+        let service = Rc::new(PeerService(Rc::clone(&node)));
+        tasks.spawn_local(serve_listener(listener, credentials.clone(), service));
+    }
+    node.recover().await;
+    ready();
+    tracing::info!(server = %node.me, servers = node.servers, "serving");
+    stop.await;
+    tracing::info!(server = %node.me, "stopping");
+    tasks.shutdown().await;
+    if let Err(error) = node.names.sync() {
+        tracing::error!(%error, "the name space could not be made durable at the end");
+    }
+    Ok(())
+}
+
+struct Stores {
+    names: Namespace,
+    parts: Parts,
+    slots: SlotPool,
+}
+
+fn open_stores(settings: &Settings) -> Result<Stores, ServeError> {
+    let (root, server) = (settings.area.root(), settings.server);
+    let meta = root.join("meta");
+    std::fs::create_dir_all(&meta)
+        .map_err(|source| ServeError::Directory { path: meta.clone(), source })?;
+    let device = settings.area.parts().map_err(|source| ServeError::Parts { server, source })?;
+    let store = FjallStore::open(&meta).map_err(|source| ServeError::Meta { server, source })?;
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    let now = Time { seconds: now.tv_sec, nanos: now.tv_nsec as u32 };
+    let names = Namespace::open(Arc::new(store), server, now)
+        .map_err(|source| ServeError::Names { server, source })?;
+    let slots = SlotPool::new(SLOTS).map_err(|source| ServeError::Slots { source })?;
+    Ok(Stores { names, parts: Parts::open(device, PARTS_OPEN_MAX), slots })
+}
+
+async fn listen(settings: &Settings) -> Result<(Vec<Box<dyn Listener>>, Vec<Address>), ServeError> {
+    let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
+    for ip in &settings.listen {
+        let address = SocketAddr::new(*ip, settings.port);
+        let listener = TcpTransport::new()
+            .listen(&Address::Tcp(address))
+            .await
+            .map_err(|source| ServeError::Listen { address, source })?;
+        addresses.push(listener.address());
+        listeners.push(listener);
+    }
+    Ok((listeners, addresses))
+}
+
+async fn meet(settings: &Settings, addresses: Vec<Address>) -> Result<Members, ServeError> {
+    let refused = |source| ServeError::Members { source };
+    let (job_dir, secret) = (&settings.job_dir, &settings.secret);
+    let member = Member {
+        server: settings.server,
+        host: settings.host.clone(),
+        addresses,
+        start_id: settings.start_id,
+        version: PROTOCOL_VERSION,
+    };
+    members::publish(job_dir, &member, secret).map_err(refused)?;
+    if settings.server == ServerId(0) {
+        return members::seal(job_dir, settings.servers, secret, settings.wait)
+            .await
+            .map_err(refused);
+    }
+    members::wait_sealed(job_dir, secret, settings.wait).await.map_err(refused)
+}
+
+fn credentials(settings: &Settings) -> Credentials {
+    Credentials {
+        secret: settings.secret.clone(),
+        me: PeerIdentity { server: settings.server, start_id: settings.start_id },
+        encrypt: settings.encrypt,
+    }
+}
+
+fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node>, ServeError> {
+    // A node simulated by a loopback address speaks from it, too.
+    let transport = match settings.listen.first() {
+        Some(ip) if ip.is_loopback() => TcpTransport::from_address(*ip),
+        _ => TcpTransport::new(),
+    };
+    let connector = Connector::new(Rc::new(transport), credentials(&settings));
+    let addresses: HashMap<ServerId, Vec<Address>> =
+        members.servers.iter().map(|member| (member.server, member.addresses.clone())).collect();
+    let make = move |to: ServerId| {
+        let addresses = addresses.get(&to).cloned().unwrap_or_default();
+        PeerLink::new(Rc::clone(&connector), to, addresses)
+    };
+    Ok(Rc::new(Node {
+        me: settings.server,
+        node: settings.node,
+        servers: settings.servers,
+        host: settings.host,
+        start_id: settings.start_id,
+        started: std::time::Instant::now(),
+        names: Arc::new(stores.names),
+        parts: Arc::new(stores.parts),
+        area: settings.area,
+        disk: crate::disk::Disk::new(),
+        homes: Default::default(),
+        clients: Default::default(),
+        peers: Peers::new(stores.slots, Box::new(make)),
+        replies: Default::default(),
+        directories: Default::default(),
+        appends: Default::default(),
+        usage: Default::default(),
+        renames: Default::default(),
+        files: Default::default(),
+        counters: Counters::default(),
+        name_locks: KeyedLock::new(),
+        inode_locks: KeyedLock::new(),
+        inode_locks_of_opens: KeyedLock::new(),
+        turn: Cell::new(0),
+        part_epochs: RefCell::default(),
+    }))
+}

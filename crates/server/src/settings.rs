@@ -1,0 +1,39 @@
+//! What a server is told at its start.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hayase_layout::{NodeId, ServerId};
+use hayase_store::Area;
+use hayase_wire::Secret;
+
+/// One server of one job.
+pub struct Settings {
+    /// Its number in the job.
+    pub server: ServerId,
+    /// The node that it serves.
+    pub node: NodeId,
+    /// Servers of the job.
+    pub servers: u16,
+    /// Its host, for people.
+    pub host: String,
+    /// The job's secret.
+    pub secret: Secret,
+    /// Differs each time the server is started.
+    pub start_id: u64,
+    /// The node's socket, in a directory that only the owner may enter.
+    pub socket: PathBuf,
+    /// Addresses to listen on, best first; ports are chosen by the kernel unless `port` is given.
+    pub listen: Vec<IpAddr>,
+    /// 0: any free port.
+    pub port: u16,
+    /// Where the members meet; seen by all nodes.
+    pub job_dir: PathBuf,
+    /// The node's share of `shared`: `parts/` and `meta/` are kept in its root.
+    pub area: Box<dyn Area>,
+    /// Encrypt what travels between servers, not only authenticate it.
+    pub encrypt: bool,
+    /// How long to wait for the other servers at the start.
+    pub wait: Duration,
+}
