@@ -1,7 +1,7 @@
 //! Extents: contiguous bytes, and sorted lists of them.
 //!
 //! Here: one half-open range of one kind of offset; lists that stay sorted, disjoint and coalesced.
-//! Not here: regular patterns of many extents ([`crate::run`]), where their bytes lie ([`crate::layout`]).
+//! Not here: regular patterns of many extents ([`crate::run`]), where their bytes lie ([`crate::Layout`]).
 
 use std::fmt;
 

@@ -3,8 +3,8 @@
 //! Here: building it, looking up an extent, which bytes a part holds.
 //! Not here: how records are made ([`crate::record`]), read from disk (`hayase_container`), or shown.
 //!
-//! - [`family`]: records of many writers that differ by a shift only are looked up as one.
-//! - [`resolve`]: where records overlap, the later epoch wins; in one epoch the lower rank at open, then
+//! - `family`: records of many writers that differ by a shift only are looked up as one.
+//! - `resolve`: where records overlap, the later epoch wins; in one epoch the lower rank at open, then
 //!   the lower writer id; of one writer the later record.
 //!
 //! Source: paper 001; boxes are found in an augmented sorted array (Cormen et al., interval trees).

@@ -2,7 +2,7 @@
 //!
 //! Here: the two forms that every map gives. One [`Piece`] is contiguous everywhere; one [`PartPiece`]
 //! is contiguous in its part and scattered in the buffer, so that a call is one request per part.
-//! Not here: the maps that make them ([`crate::stripe`], [`crate::layout`]).
+//! Not here: the maps that make them ([`crate::StripeMap`], [`crate::PartMap`]).
 
 use std::ops::Range;
 

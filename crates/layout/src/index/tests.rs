@@ -291,6 +291,33 @@ proptest! {
         prop_assert_eq!(index.locate(byte), file.get(&byte).copied());
     }
 
+    /// One pattern, many writers: families of several members, some of which overlap.
+    #[test]
+    fn families_agree_with_writing_again(
+        view in any_view(), shifts in prop::collection::vec(0..40u64, 1..9),
+        first in 0..20u64, len in 1..60u64, start in 0..200u64, looked in 0..60u64
+    ) {
+        let logs: Vec<_> = (0..).zip(&shifts).map(|(rank, shift)| {
+            let shifted = GlobalOffset(view.start().0 + shift);
+            let view = View::new(shifted, view.tile(), view.runs()).unwrap();
+            log(rank, rank, &[(0, through(0, first, len))], &[view])
+        }).collect();
+        let index = Index::new(&logs, &[]).unwrap();
+        let file = naive::recorded(&logs, &[]);
+        for found in index.lookup(extent(start, looked)) {
+            let bytes = (found.extent().start().0..found.extent().end().0).map(GlobalOffset);
+            for (byte, nth) in bytes.zip(0..) {
+                let place = match found {
+                    Found::Hole(_) => None,
+                    Found::Bytes(piece) => {
+                        Some((piece.part, LocalOffset(piece.local.start().0 + nth)))
+                    }
+                };
+                prop_assert_eq!(place, file.get(&byte).copied(), "byte {}", byte);
+            }
+        }
+    }
+
     #[test]
     fn backward_agrees_with_writing_again(log in any_log(1), start in 0..60u64, len in 0..60u64) {
         let index = Index::new(std::slice::from_ref(&log), &[]).unwrap();

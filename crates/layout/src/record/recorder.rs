@@ -220,6 +220,8 @@ mod tests {
     fn epochs_do_not_mix() {
         check(&[(0, at(0, 4)), (1, at(4, 4))], "0+4@0 4+4@4", "0 4");
         check(&[(0, at(0, 4)), (1, at(0, 4))], "0+4@0 0+4@4", "0 4"); // old bytes stay where they are
+        // Not afterwards either, when the last two are looked at again.
+        check(&[(0, at(0, 4)), (1, at(10, 4)), (1, at(99, 1))], "0+4@0 10+4@4 99+1@8", "0 4 8");
         check(&[(0, through(1, 0, 4)), (1, through(1, 4, 4))], "v1:0..4@0 v1:4..8@4", "0 4");
     }
 
@@ -258,9 +260,9 @@ mod tests {
                 let write = if is_regular { at(start / 6 * 6, 3) } else { at(start, len) };
                 let Write::At(extent) = write else { unreachable!() };
                 let place = recorder.place(write, Epoch(epoch)).0 as usize;
-                part.resize(part.len().max(place + extent.len().0 as usize), 0);
-                part[place..place + extent.len().0 as usize].fill(stamp);
-                file.extend((extent.start().0..extent.end().0).map(|byte| (byte, stamp)));
+                part.resize(part.len().max(place + extent.len().0 as usize), (0, 0));
+                part[place..place + extent.len().0 as usize].fill((stamp, epoch));
+                file.extend((extent.start().0..extent.end().0).map(|byte| (byte, (stamp, epoch))));
                 recorder.note(write, Epoch(epoch)).unwrap();
                 prop_assert_eq!(recorder.tail().0, part.len() as u64);
             }
@@ -276,7 +278,8 @@ mod tests {
             for record in recorder.records() {
                 let Selection::Run(run) = &record.selection else { unreachable!() };
                 prop_assert!(run.levels().len() <= 1);
-                let places = record.place.0 as usize..;
+                let places = record.place.0 as usize..record.end().unwrap().0 as usize;
+                prop_assert!(places.clone().all(|at| part[at].1 == record.epoch.0));
                 found.extend(naive::run(run).iter().zip(places).map(|(byte, at)| (byte.0, part[at])));
             }
             prop_assert_eq!(found, file);

@@ -101,6 +101,26 @@ mod tests {
     }
 
     #[test]
+    fn runs_join_where_one_run_says_both() {
+        let run = |start, count| {
+            let block = Run::contiguous(extent(start, 4)).unwrap();
+            block.repeat(count, ByteCount(10)).unwrap()
+        };
+        let check = |first: &Run, next: &Run, expected: Option<&str>| {
+            assert_eq!(first.join(next).map(|joined| joined.to_string()).as_deref(), expected);
+        };
+        check(&run(0, 2), &run(20, 1), Some("0+4x3/10"));
+        check(&run(0, 1), &run(10, 2), Some("0+4x3/10"));
+        check(&run(0, 1), &run(11, 2), None);
+        check(&run(0, 2), &run(20, 3), Some("0+4x5/10"));
+        check(&run(0, 2), &run(21, 3), None);
+        check(&run(0, 2), &run(20, 2), Some("0+4x4/10"));
+        check(&run(0, 2), &run(21, 2), Some("0+4x2/10x2/21"));
+        check(&run(0, 2), &run(14, 1), None); // it touches, but blocks are of one length
+        check(&run(20, 1), &run(0, 2), None);
+    }
+
+    #[test]
     fn a_block_of_an_array_folds_to_its_dimensions() {
         // 3 x 4 x 5 of an array of 10 x 10 x 10 elements of 8 bytes.
         let rows = (0..3).flat_map(|z| (0..4).map(move |y| extent((z * 100 + y * 10) * 8, 5 * 8)));
