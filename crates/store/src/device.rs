@@ -11,6 +11,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use hayase_layout::LocalOffset;
+
 use crate::namespace::Time;
 use crate::part::{PartError, PartId};
 
@@ -39,14 +41,14 @@ pub trait Device: Send + Sync {
 /// The file of one part. All calls may be made from several threads at once.
 pub trait DeviceFile: Send + Sync {
     /// Reads from `offset`; returns how many bytes there were, fewer than asked for only at the end.
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, PartError>;
+    fn read_at(&self, offset: LocalOffset, buffer: &mut [u8]) -> Result<usize, PartError>;
 
     /// Writes all of `bytes` at `offset`.
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), PartError>;
+    fn write_at(&self, offset: LocalOffset, bytes: &[u8]) -> Result<(), PartError>;
 
     /// Writes all of `bytes` at the end and returns where that was. Exact beside other appenders, in
     /// this process and in others that opened the file with `O_APPEND`.
-    fn append(&self, bytes: &[u8]) -> Result<u64, PartError>;
+    fn append(&self, bytes: &[u8]) -> Result<LocalOffset, PartError>;
 
     /// Cuts off or adds zeros.
     fn truncate(&self, len: u64) -> Result<(), PartError>;
@@ -82,12 +84,13 @@ pub trait DeviceFile: Send + Sync {
     /// flags; `None` where there are no descriptors to give.
     fn descriptor(&self) -> Result<Option<OwnedFd>, PartError>;
 
-    /// As `read_at`, if it takes no waiting; `None` when it would (or nobody can tell).
-    fn read_nowait(&self, buffer: &mut [u8], offset: u64) -> Result<Option<usize>, PartError>;
+    /// As `read_at`, all of it, if that takes no waiting; else [`PartError::WouldWait`], also where
+    /// nobody can tell.
+    fn read_nowait(&self, offset: LocalOffset, buffer: &mut [u8]) -> Result<usize, PartError>;
 
-    /// Writes, if it takes no waiting: how many bytes, maybe fewer than given; `None` when it would
-    /// wait (or nobody can tell).
-    fn write_nowait(&self, bytes: &[u8], offset: u64) -> Result<Option<usize>, PartError>;
+    /// As `write_at`, if that takes no waiting; else [`PartError::WouldWait`], also where nobody can
+    /// tell: some of the bytes may be written then, so write all of them again.
+    fn write_nowait(&self, offset: LocalOffset, bytes: &[u8]) -> Result<(), PartError>;
 
     /// Nobody but this device has the file open for writing or mapped so, in any process. The files
     /// own descriptors are closed for that, and opened again by the next call that needs one. A
@@ -143,11 +146,11 @@ fn copy_through_memory<F: DeviceFile + ?Sized>(
     let mut done = 0;
     while done < len {
         let want = buffer.len().min(usize::try_from(len - done).unwrap_or(usize::MAX));
-        let got = source.read_at(&mut buffer[..want], offset + done)?;
+        let got = source.read_at(LocalOffset(offset + done), &mut buffer[..want])?;
         if got == 0 {
             break;
         }
-        target.write_at(&buffer[..got], target_offset + done)?;
+        target.write_at(LocalOffset(target_offset + done), &buffer[..got])?;
         done += got as u64;
     }
     Ok(done)

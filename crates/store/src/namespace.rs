@@ -31,6 +31,7 @@ mod txn;
 pub use self::entry::EntryRecord;
 pub use self::error::NamespaceError;
 pub use self::inode::{FileKind, Inode, Time};
+pub use self::ops::{Intent, IntentKind};
 pub use self::txn::Txn;
 
 use self::cache::InodeCache;

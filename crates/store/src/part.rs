@@ -136,8 +136,14 @@ impl fmt::Debug for Part {
 
 #[cfg(test)]
 mod tests {
+    use hayase_layout::LocalOffset;
+
     use super::*;
     use crate::device::MemoryDevice;
+
+    fn at(offset: u64) -> LocalOffset {
+        LocalOffset(offset)
+    }
 
     fn id(ino: u64) -> PartId {
         PartId { ino: InodeId(ino), epoch: 1, index: 2 }
@@ -165,15 +171,15 @@ mod tests {
     fn open_files_are_bounded_and_shared() {
         let parts = Parts::open(Arc::new(MemoryDevice::new()), 4);
         let held = parts.create(id(0)).unwrap();
-        held.write_at(b"held", 0).unwrap();
+        held.write_at(at(0), b"held").unwrap();
         for ino in 1..100 {
-            parts.create(id(ino)).unwrap().write_at(&[ino as u8], 0).unwrap();
+            parts.create(id(ino)).unwrap().write_at(at(0), &[ino as u8]).unwrap();
             assert!(parts.open_count() <= 5, "{} are open", parts.open_count());
         }
         let again = parts.get(id(0)).unwrap();
         assert!(Arc::ptr_eq(&held.file, &again.file), "one open file for one part");
         let mut byte = [0];
-        assert_eq!(parts.get(id(7)).unwrap().read_at(&mut byte, 0).unwrap(), 1);
+        assert_eq!(parts.get(id(7)).unwrap().read_at(at(0), &mut byte).unwrap(), 1);
         assert_eq!(byte, [7]);
     }
 
@@ -181,12 +187,12 @@ mod tests {
     fn a_removed_part_is_missing_but_lives_for_its_holder() {
         let parts = Parts::open(Arc::new(MemoryDevice::new()), 4);
         let part = parts.create(id(1)).unwrap();
-        part.write_at(b"x", 0).unwrap();
+        part.write_at(at(0), b"x").unwrap();
         parts.remove(id(1)).unwrap();
         parts.remove(id(1)).unwrap();
         assert!(matches!(parts.get(id(1)), Err(PartError::Missing { .. })));
         let mut byte = [0];
-        assert_eq!(part.read_at(&mut byte, 0).unwrap(), 1);
+        assert_eq!(part.read_at(at(0), &mut byte).unwrap(), 1);
         assert!(parts.list().unwrap().is_empty());
         parts.create(id(1)).unwrap();
         assert!(matches!(parts.create(id(1)), Err(PartError::Exists { .. })));

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use hayase_layout::InodeId;
+use hayase_layout::{InodeId, LocalOffset};
 
 use super::{Device, DeviceFile, SetTime, Whence};
 use crate::namespace::Time;
@@ -30,9 +30,13 @@ fn id(ino: u64) -> PartId {
     PartId { ino: InodeId(ino), epoch: 3, index: 1 }
 }
 
+fn at(offset: u64) -> LocalOffset {
+    LocalOffset(offset)
+}
+
 fn all(file: &dyn DeviceFile) -> Vec<u8> {
     let mut bytes = vec![0xee; 4096];
-    let len = file.read_at(&mut bytes, 0).expect("read");
+    let len = file.read_at(at(0), &mut bytes).expect("read");
     assert!(len < 4096, "these files are small");
     bytes.truncate(len);
     bytes
@@ -40,7 +44,7 @@ fn all(file: &dyn DeviceFile) -> Vec<u8> {
 
 fn files_are_made_found_and_removed(device: &dyn Device) {
     assert!(matches!(device.open(id(1)), Err(PartError::Missing { .. })));
-    device.create(id(1)).expect("create").write_at(b"x", 0).expect("write");
+    device.create(id(1)).expect("create").write_at(at(0), b"x").expect("write");
     assert!(matches!(device.create(id(1)), Err(PartError::Exists { .. })));
     device.create(PartId { epoch: 4, ..id(1) }).expect("another epoch is another part");
     device.create(PartId { index: 2, ..id(1) }).expect("another index is another part");
@@ -57,26 +61,26 @@ fn files_are_made_found_and_removed(device: &dyn Device) {
 fn bytes_come_back(device: &dyn Device) {
     let file = device.create(id(1)).expect("create");
     assert_eq!(all(file.as_ref()), b"");
-    file.write_at(b"hello", 0).expect("write");
-    file.write_at(b"J", 0).expect("overwrite");
-    file.write_at(b"", 100).expect("write nothing");
+    file.write_at(at(0), b"hello").expect("write");
+    file.write_at(at(0), b"J").expect("overwrite");
+    file.write_at(at(100), b"").expect("write nothing");
     assert_eq!(all(file.as_ref()), b"Jello");
     let mut two = [0; 2];
-    assert_eq!(file.read_at(&mut two, 4).expect("read over the end"), 1);
-    assert_eq!(file.read_at(&mut two, 5).expect("read at the end"), 0);
-    assert_eq!(file.read_at(&mut two, 1 << 30).expect("read behind the end"), 0);
-    assert_eq!(file.read_at(&mut [], 0).expect("read nothing"), 0);
+    assert_eq!(file.read_at(at(4), &mut two).expect("read over the end"), 1);
+    assert_eq!(file.read_at(at(5), &mut two).expect("read at the end"), 0);
+    assert_eq!(file.read_at(at(1 << 30), &mut two).expect("read behind the end"), 0);
+    assert_eq!(file.read_at(at(0), &mut []).expect("read nothing"), 0);
     file.sync(false).expect("sync");
     file.sync(true).expect("sync data");
     let again = device.open(id(1)).expect("open");
     assert_eq!(all(again.as_ref()), b"Jello");
-    again.write_at(b"y", 0).expect("write");
+    again.write_at(at(0), b"y").expect("write");
     assert_eq!(all(file.as_ref()), b"yello", "both handles see one file");
 }
 
 fn files_grow_with_zeros(device: &dyn Device) {
     let file = device.create(id(1)).expect("create");
-    file.write_at(b"ab", 3).expect("write behind the end");
+    file.write_at(at(3), b"ab").expect("write behind the end");
     assert_eq!(all(file.as_ref()), b"\0\0\0ab");
     file.truncate(4).expect("cut");
     file.truncate(6).expect("grow");
@@ -87,19 +91,19 @@ fn files_grow_with_zeros(device: &dyn Device) {
 
 fn appends_tell_their_place(device: &dyn Device) {
     let file = device.create(id(1)).expect("create");
-    assert_eq!(file.append(b"").expect("append nothing"), 0);
-    assert_eq!(file.append(b"abc").expect("append"), 0);
-    assert_eq!(file.append(b"d").expect("append"), 3);
+    assert_eq!(file.append(b"").expect("append nothing"), at(0));
+    assert_eq!(file.append(b"abc").expect("append"), at(0));
+    assert_eq!(file.append(b"d").expect("append"), at(3));
     file.truncate(2).expect("cut");
-    assert_eq!(file.append(b"e").expect("append"), 2);
-    file.write_at(b"x", 9).expect("write");
-    assert_eq!(file.append(b"f").expect("append"), 10);
+    assert_eq!(file.append(b"e").expect("append"), at(2));
+    file.write_at(at(9), b"x").expect("write");
+    assert_eq!(file.append(b"f").expect("append"), at(10));
     assert_eq!(all(file.as_ref()), b"abe\0\0\0\0\0\0xf");
 }
 
 fn times_and_size_are_told(device: &dyn Device) {
     let file = device.create(id(1)).expect("create");
-    file.write_at(b"abc", 0).expect("write");
+    file.write_at(at(0), b"abc").expect("write");
     assert_eq!(file.stat().expect("stat").size, 3);
     let (early, late) =
         (Time { seconds: 5, nanos: 123_456_789 }, Time { seconds: 1 << 32, nanos: 1 });
@@ -111,7 +115,7 @@ fn times_and_size_are_told(device: &dyn Device) {
     assert_eq!(stat.atime, early, "None stays");
     assert!(stat.mtime != late && stat.mtime > early, "now is now: {:?}", stat.mtime);
     file.set_times(None, Some(SetTime::To(early))).expect("set one");
-    file.write_at(b"d", 0).expect("write");
+    file.write_at(at(0), b"d").expect("write");
     assert!(file.stat().expect("stat").mtime > early, "a write moves mtime");
 }
 
@@ -121,7 +125,7 @@ fn ranges_are_allocated_and_zeroed(device: &dyn Device) {
     assert_eq!(file.stat().expect("stat").size, 0, "a reservation does not grow the file");
     file.allocate(0, 0, 10).expect("grow");
     assert_eq!(file.stat().expect("stat").size, 10);
-    file.write_at(b"0123456789", 0).expect("write");
+    file.write_at(at(0), b"0123456789").expect("write");
     let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     file.allocate(punch, 2, 3).expect("punch");
     assert_eq!(all(file.as_ref()), b"01\0\0\x0056789");
@@ -136,7 +140,7 @@ fn data_and_holes_are_found(device: &dyn Device) {
     let seek = |offset, whence| file.seek(offset, whence).expect("seek");
     assert_eq!(seek(0, Whence::Data), None, "an empty file has neither");
     assert_eq!(seek(0, Whence::Hole), None);
-    file.write_at(b"abc", 0).expect("write");
+    file.write_at(at(0), b"abc").expect("write");
     assert_eq!(seek(1, Whence::Data), Some(1));
     assert_eq!(seek(1, Whence::Hole), Some(3), "there is a hole at the end");
     assert_eq!(seek(3, Whence::Hole), None);
@@ -145,7 +149,7 @@ fn data_and_holes_are_found(device: &dyn Device) {
 fn ranges_are_copied(device: &dyn Device) {
     let (source, target) =
         (device.create(id(1)).expect("create"), device.create(id(2)).expect("create"));
-    source.write_at(b"0123456789", 0).expect("write");
+    source.write_at(at(0), b"0123456789").expect("write");
     let copy =
         |offset, into, len| source.copy_range_to(offset, target.as_ref(), into, len).expect("copy");
     assert_eq!(copy(2, 1, 3), 3);
@@ -155,32 +159,33 @@ fn ranges_are_copied(device: &dyn Device) {
     assert_eq!(copy(50, 0, 5), 0);
     assert_eq!(copy(0, 0, 0), 0);
     let bytes: Vec<u8> = (0..700_000u32).map(|i| (i / 251) as u8).collect();
-    source.write_at(&bytes, 0).expect("write");
+    source.write_at(at(0), &bytes).expect("write");
     assert_eq!(copy(5, 0, 699_995), 699_995);
     let mut copied = vec![0; 699_995];
-    target.read_at(&mut copied, 0).expect("read");
+    target.read_at(at(0), &mut copied).expect("read");
     assert!(copied == bytes[5..], "a long copy is exact");
 }
 
 fn nowait_is_the_same_or_nothing(device: &dyn Device) {
     let file = device.create(id(1)).expect("create");
-    file.write_at(b"hello", 0).expect("write");
-    let mut bytes = [0; 5];
-    if let Some(len) = file.read_nowait(&mut bytes, 1).expect("read") {
-        assert_eq!(&bytes[..len], &b"ello"[..len]);
+    file.write_at(at(0), b"hello").expect("write");
+    let mut bytes = [0; 9];
+    match file.read_nowait(at(1), &mut bytes) {
+        Ok(len) => assert_eq!(&bytes[..len], b"ello", "all up to the end"),
+        Err(error) => assert!(matches!(error, PartError::WouldWait { .. }), "{error}"),
     }
-    if let Some(len) = file.write_nowait(b"J", 0).expect("write") {
-        assert_eq!(len, 1);
-        assert_eq!(all(file.as_ref()), b"Jello");
+    match file.write_nowait(at(0), b"J") {
+        Ok(()) => assert_eq!(all(file.as_ref()), b"Jello"),
+        Err(error) => assert!(matches!(error, PartError::WouldWait { .. }), "{error}"),
     }
 }
 
 fn a_removed_file_lives_for_its_holder(device: &dyn Device) {
     let file = device.create(id(1)).expect("create");
-    file.write_at(b"old", 0).expect("write");
+    file.write_at(at(0), b"old").expect("write");
     device.remove(id(1)).expect("remove");
     let new = device.create(id(1)).expect("create again");
-    file.write_at(b"O", 0).expect("write");
+    file.write_at(at(0), b"O").expect("write");
     assert_eq!(all(file.as_ref()), b"Old");
     assert_eq!(all(new.as_ref()), b"");
 }
@@ -202,12 +207,12 @@ fn agrees_with_a_vector(device: &dyn Device) {
             }
             1 => {
                 let bytes = vec![round as u8; len];
-                assert_eq!(file.append(&bytes).expect("append"), model.len() as u64);
+                assert_eq!(file.append(&bytes).expect("append"), at(model.len() as u64));
                 model.extend(bytes);
             }
             _ => {
                 let (offset, bytes) = (offset as usize, vec![round as u8; len]);
-                file.write_at(&bytes, offset as u64).expect("write");
+                file.write_at(at(offset as u64), &bytes).expect("write");
                 if len > 0 {
                     model.resize(model.len().max(offset + len), 0);
                     model[offset..offset + len].copy_from_slice(&bytes);

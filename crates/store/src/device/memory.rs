@@ -10,6 +10,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use hayase_layout::LocalOffset;
+
 use super::{Device, DeviceFile, PartStat, SetTime, Whence};
 use crate::namespace::Time;
 use crate::part::{PartError, PartId};
@@ -161,26 +163,26 @@ fn now() -> Time {
 
 // Every open is a handle of its own, as with real files.
 impl DeviceFile for Arc<MemoryFile> {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, PartError> {
+    fn read_at(&self, offset: LocalOffset, buffer: &mut [u8]) -> Result<usize, PartError> {
         let state = self.lock();
-        let offset = self.position("read", offset)?;
+        let offset = self.position("read", offset.0)?;
         let bytes = state.content.0.get(offset..).unwrap_or_default();
         let len = bytes.len().min(buffer.len());
         buffer[..len].copy_from_slice(&bytes[..len]);
         Ok(len)
     }
 
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), PartError> {
-        let offset = self.position("write", offset)?;
+    fn write_at(&self, offset: LocalOffset, bytes: &[u8]) -> Result<(), PartError> {
+        let offset = self.position("write", offset.0)?;
         self.changed().content.write(bytes, offset);
         Ok(())
     }
 
-    fn append(&self, bytes: &[u8]) -> Result<u64, PartError> {
+    fn append(&self, bytes: &[u8]) -> Result<LocalOffset, PartError> {
         let mut state = self.changed();
         let offset = state.content.0.len();
         state.content.write(bytes, offset);
-        Ok(offset as u64)
+        Ok(LocalOffset(offset as u64))
     }
 
     fn truncate(&self, len: u64) -> Result<(), PartError> {
@@ -232,13 +234,12 @@ impl DeviceFile for Arc<MemoryFile> {
         Ok(None)
     }
 
-    fn read_nowait(&self, buffer: &mut [u8], offset: u64) -> Result<Option<usize>, PartError> {
-        self.read_at(buffer, offset).map(Some)
+    fn read_nowait(&self, offset: LocalOffset, buffer: &mut [u8]) -> Result<usize, PartError> {
+        self.read_at(offset, buffer)
     }
 
-    fn write_nowait(&self, bytes: &[u8], offset: u64) -> Result<Option<usize>, PartError> {
-        self.write_at(bytes, offset)?;
-        Ok(Some(bytes.len()))
+    fn write_nowait(&self, offset: LocalOffset, bytes: &[u8]) -> Result<(), PartError> {
+        self.write_at(offset, bytes)
     }
 
     fn is_quiescent(&self) -> Result<bool, PartError> {

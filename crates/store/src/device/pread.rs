@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
+use hayase_layout::LocalOffset;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -228,10 +229,10 @@ impl PreadFile {
 }
 
 impl DeviceFile for PreadFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, PartError> {
+    fn read_at(&self, offset: LocalOffset, buffer: &mut [u8]) -> Result<usize, PartError> {
         let mut done = 0;
         while done < buffer.len() {
-            let at = offset + done as u64;
+            let at = offset.0 + done as u64;
             match self.with("read", |file| rustix::io::pread(file, &mut buffer[done..], at))? {
                 0 => break,
                 got => done += got,
@@ -240,10 +241,10 @@ impl DeviceFile for PreadFile {
         Ok(done)
     }
 
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), PartError> {
+    fn write_at(&self, offset: LocalOffset, bytes: &[u8]) -> Result<(), PartError> {
         let mut done = 0;
         while done < bytes.len() {
-            let at = offset + done as u64;
+            let at = offset.0 + done as u64;
             match self.with("write", |file| rustix::io::pwrite(file, &bytes[done..], at))? {
                 0 => return Err(self.fail("write", Errno::IO)),
                 put => done += put,
@@ -252,7 +253,7 @@ impl DeviceFile for PreadFile {
         Ok(())
     }
 
-    fn append(&self, bytes: &[u8]) -> Result<u64, PartError> {
+    fn append(&self, bytes: &[u8]) -> Result<LocalOffset, PartError> {
         // RWF_APPEND does not tell the place, so: a descriptor of its own, whose position nobody
         // else moves. The kernel holds the inode's lock from finding the end to writing there.
         let _alone = self.appending.lock().expect("no holder of this lock panics");
@@ -270,8 +271,8 @@ impl DeviceFile for PreadFile {
             done += put;
         }
         match start {
-            Some(start) => Ok(start),
-            None => Ok(self.stat()?.size),
+            Some(start) => Ok(LocalOffset(start)),
+            None => Ok(LocalOffset(self.stat()?.size)),
         }
     }
 
@@ -368,19 +369,34 @@ impl DeviceFile for PreadFile {
         Ok(Some(file))
     }
 
-    fn read_nowait(&self, buffer: &mut [u8], offset: u64) -> Result<Option<usize>, PartError> {
-        self.with("read", |file| {
-            let mut slices = [io::IoSliceMut::new(buffer)];
-            let result = rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT);
-            unless_waiting(result)
-        })
+    fn read_nowait(&self, offset: LocalOffset, buffer: &mut [u8]) -> Result<usize, PartError> {
+        // A short answer may be the end of the file or of what is in memory: only zero is the end.
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = offset.0 + done as u64;
+            let got = self.with("read", |file| {
+                let mut slices = [io::IoSliceMut::new(&mut buffer[done..])];
+                let result = rustix::io::preadv2(file, &mut slices, at, ReadWriteFlags::NOWAIT);
+                unless_waiting(result)
+            })?;
+            match got.ok_or(PartError::WouldWait { part: self.id })? {
+                0 => break,
+                got => done += got,
+            }
+        }
+        Ok(done)
     }
 
-    fn write_nowait(&self, bytes: &[u8], offset: u64) -> Result<Option<usize>, PartError> {
-        self.with("write", |file| {
+    fn write_nowait(&self, offset: LocalOffset, bytes: &[u8]) -> Result<(), PartError> {
+        let written = self.with("write", |file| {
             let slices = [io::IoSlice::new(bytes)];
-            unless_waiting(rustix::io::pwritev2(file, &slices, offset, ReadWriteFlags::NOWAIT))
-        })
+            let flags = ReadWriteFlags::NOWAIT;
+            unless_waiting(rustix::io::pwritev2(file, &slices, offset.0, flags))
+        })?;
+        match written {
+            Some(written) if written == bytes.len() => Ok(()),
+            _ => Err(PartError::WouldWait { part: self.id }),
+        }
     }
 
     fn is_quiescent(&self) -> Result<bool, PartError> {

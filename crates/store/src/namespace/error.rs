@@ -4,22 +4,11 @@
 
 use hayase_layout::{InodeId, ServerId};
 
-use super::EntryRecord;
 use crate::meta::MetaError;
 
 /// Why an operation on names could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
-    /// The name is taken.
-    #[error("insert {name:?} into directory {parent}: it exists")]
-    Exists {
-        /// The directory.
-        parent: InodeId,
-        /// The name, with bytes that are no UTF-8 replaced.
-        name: String,
-        /// What it stands for.
-        entry: EntryRecord,
-    },
     /// There is no such inode here.
     #[error("read inode {ino}: there is none")]
     NoInode {
@@ -108,7 +97,7 @@ impl NamespaceError {
     /// The errno that a system call answers.
     pub fn errno(&self) -> i32 {
         match self {
-            Self::Exists { .. } | Self::XattrExists { .. } => libc::EEXIST,
+            Self::XattrExists { .. } => libc::EEXIST,
             Self::NoInode { .. } => libc::ENOENT,
             Self::TooManyLinks { .. } => libc::EMLINK,
             Self::NoXattr { .. } => libc::ENODATA,

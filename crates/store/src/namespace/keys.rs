@@ -8,6 +8,7 @@
 use hayase_layout::{InodeId, ServerId};
 
 use super::entry::cookie;
+use crate::part::PartId;
 
 const BACK_POINTER: u8 = b'b';
 const ENTRY: u8 = b'e';
@@ -15,6 +16,7 @@ const DIR_GRANT: u8 = b'g';
 const INODE: u8 = b'i';
 const META: u8 = b'm';
 const ORPHAN: u8 = b'o';
+const PART_NOTE: u8 = b'p';
 const DIR_SHARD: u8 = b's';
 const INTENT: u8 = b't';
 const XATTR: u8 = b'x';
@@ -113,6 +115,27 @@ pub(super) fn orphans() -> Vec<u8> {
 /// The number in a key that is a letter and a number: of an inode, an orphan, an intent.
 pub(super) fn parse_number(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(1..)?.try_into().ok()?))
+}
+
+/// A part of a file with another home is here.
+pub(super) fn part_note(part: PartId) -> Vec<u8> {
+    key(PART_NOTE, part.ino.0, &[&part.epoch.to_be_bytes(), &part.index.to_be_bytes()])
+}
+
+/// All such parts.
+pub(super) fn part_notes() -> Vec<u8> {
+    vec![PART_NOTE]
+}
+
+/// The part of a part note's key.
+pub(super) fn parse_part_note(key: &[u8]) -> Option<PartId> {
+    let (ino, rest) = key.get(1..)?.split_at_checked(8)?;
+    let (epoch, index) = rest.split_at_checked(4)?;
+    Some(PartId {
+        ino: InodeId(u64::from_be_bytes(ino.try_into().ok()?)),
+        epoch: u32::from_be_bytes(epoch.try_into().ok()?),
+        index: u16::from_be_bytes(index.try_into().ok()?),
+    })
 }
 
 /// An operation over several servers that is not finished.

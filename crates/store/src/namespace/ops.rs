@@ -11,6 +11,7 @@ mod intent;
 mod link;
 mod list;
 mod lookup;
+mod part_note;
 mod remove;
 mod rename;
 mod set_attr;
@@ -21,10 +22,11 @@ pub use self::create::create;
 pub use self::dir_shards::{
     add_dir_shard, clear_dir_shards, dir_shards, grant_dir, has_dir_grant, revoke_dir_grant,
 };
-pub use self::intent::{Intent, IntentKind, Place, drop_intent, intents, put_intent};
+pub use self::intent::{Intent, IntentKind, drop_intent, intents, put_intent};
 pub use self::link::{LINKS_MAX, back_pointers, link};
 pub use self::list::{is_empty, list};
-pub use self::lookup::{insert, lookup};
+pub use self::lookup::{Exists, insert, lookup};
+pub use self::part_note::{forget_part, has_part, note_part, part_notes};
 pub use self::remove::{orphans, remove_inode};
 pub use self::rename::{relink, replace};
 pub use self::set_attr::{get_inode, inodes, put_inode};

@@ -6,6 +6,7 @@
 //! Invariants: `inodes` holds every inode changed here, and no key of an inode is in `batch` before
 //! the commit, so an inode is encoded once, however often it changes.
 
+use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::MutexGuard;
@@ -20,14 +21,19 @@ use crate::meta::{Batch, Pair};
 pub struct Txn<'a> {
     namespace: &'a Namespace,
     /// `None` only while being dropped.
-    state: Option<MutexGuard<'a, State>>,
+    state: Option<RefCell<MutexGuard<'a, State>>>,
     batch: Batch,
     inodes: HashMap<InodeId, Option<Inode>>,
 }
 
 impl<'a> Txn<'a> {
     pub(super) fn new(namespace: &'a Namespace, state: MutexGuard<'a, State>) -> Self {
-        Self { namespace, state: Some(state), batch: Batch::new(), inodes: HashMap::new() }
+        Self {
+            namespace,
+            state: Some(RefCell::new(state)),
+            batch: Batch::new(),
+            inodes: HashMap::new(),
+        }
     }
 
     /// Makes the changes, all of them in one batch; they survive kill -9 when this returns.
@@ -44,7 +50,7 @@ impl<'a> Txn<'a> {
         }
         self.namespace.store.commit(batch)?;
         let inodes = std::mem::take(&mut self.inodes);
-        let state = self.state();
+        let mut state = self.state();
         for (ino, inode) in inodes {
             match inode {
                 Some(inode) => state.inodes.put(inode),
@@ -54,11 +60,11 @@ impl<'a> Txn<'a> {
         Ok(())
     }
 
-    fn state(&mut self) -> &mut State {
-        self.state.as_mut().expect("held until the transaction is dropped")
+    fn state(&self) -> RefMut<'_, MutexGuard<'a, State>> {
+        self.state.as_ref().expect("held until the transaction is dropped").borrow_mut()
     }
 
-    pub(super) fn inode(&mut self, ino: InodeId) -> Result<Option<Inode>, NamespaceError> {
+    pub(super) fn inode(&self, ino: InodeId) -> Result<Option<Inode>, NamespaceError> {
         if let Some(changed) = self.inodes.get(&ino) {
             return Ok(changed.clone());
         }
@@ -126,7 +132,7 @@ impl<'a> Txn<'a> {
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
         if let Some(state) = self.state.take() {
-            self.namespace.release(state);
+            self.namespace.release(state.into_inner());
         }
     }
 }

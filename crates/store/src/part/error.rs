@@ -49,6 +49,12 @@ pub enum PartError {
         /// Its answer.
         source: io::Error,
     },
+    /// The call was to be made without waiting, and would have to.
+    #[error("use part {part} without waiting")]
+    WouldWait {
+        /// Which part.
+        part: PartId,
+    },
     /// The directory of all parts can not be used.
     #[error("{action} {}", .device.display())]
     Device {
@@ -80,6 +86,7 @@ impl PartError {
     pub fn errno(&self) -> i32 {
         match self {
             Self::Missing { .. } => libc::EIO,
+            Self::WouldWait { .. } => libc::EAGAIN,
             Self::Exists { .. } => libc::EEXIST,
             Self::NoRoom { .. } => libc::ENOSPC,
             Self::Io { source, .. } | Self::Device { source, .. } => {
@@ -98,7 +105,10 @@ impl PartError {
             Self::NoRoom { .. } => Some(
                 "remove files, or spread new ones over all nodes with `hayase layout set --stripe`",
             ),
-            Self::Exists { .. } | Self::Io { .. } | Self::Device { .. } => None,
+            Self::Exists { .. }
+            | Self::WouldWait { .. }
+            | Self::Io { .. }
+            | Self::Device { .. } => None,
         }
     }
 }

@@ -6,6 +6,10 @@ use hayase_layout::InodeId;
 
 use super::*;
 
+fn at(offset: u64) -> LocalOffset {
+    LocalOffset(offset)
+}
+
 fn id(ino: u64) -> PartId {
     PartId { ino: InodeId(ino), epoch: 0, index: 0 }
 }
@@ -27,12 +31,12 @@ fn passes_the_suite() {
 #[test]
 fn parts_outlive_the_device() {
     let dir = tempfile::tempdir().unwrap();
-    PreadDevice::open(dir.path()).unwrap().create(id(7)).unwrap().write_at(b"x", 0).unwrap();
+    PreadDevice::open(dir.path()).unwrap().create(id(7)).unwrap().write_at(at(0), b"x").unwrap();
     std::fs::write(dir.path().join("07/stranger"), b"").unwrap();
     let device = PreadDevice::open(dir.path()).unwrap();
     assert_eq!(device.list().unwrap(), [id(7)]);
     let mut byte = [0];
-    assert_eq!(device.open(id(7)).unwrap().read_at(&mut byte, 0).unwrap(), 1);
+    assert_eq!(device.open(id(7)).unwrap().read_at(at(0), &mut byte).unwrap(), 1);
 }
 
 #[test]
@@ -62,13 +66,13 @@ fn descriptors_are_independent_of_ours() {
     let dir = tempfile::tempdir().unwrap();
     let device = PreadDevice::open(dir.path()).unwrap();
     let file = device.create(id(7)).unwrap();
-    file.write_at(b"0123456789", 0).unwrap();
+    file.write_at(at(0), b"0123456789").unwrap();
     let given = file.descriptor().unwrap().unwrap();
     rustix::fs::fcntl_setfl(&given, OFlags::APPEND).unwrap();
     rustix::fs::seek(&given, rustix::fs::SeekFrom::Start(3)).unwrap();
-    file.write_at(b"x", 0).unwrap();
+    file.write_at(at(0), b"x").unwrap();
     assert_eq!(file.stat().unwrap().size, 10, "our write went where we said");
-    assert_eq!(file.append(b"y").unwrap(), 10);
+    assert_eq!(file.append(b"y").unwrap(), at(10));
 }
 
 #[test]
@@ -76,17 +80,17 @@ fn quiescence_sees_descriptors_and_the_part_works_on() {
     let dir = tempfile::tempdir().unwrap();
     let device = PreadDevice::open(dir.path()).unwrap();
     let file = device.create(id(7)).unwrap();
-    file.write_at(b"a", 0).unwrap();
+    file.write_at(at(0), b"a").unwrap();
     file.append(b"b").unwrap();
     assert!(file.is_quiescent().unwrap(), "our own descriptors do not count");
     let given = file.descriptor().unwrap().unwrap();
     assert!(!file.is_quiescent().unwrap());
     drop(given);
     assert!(file.is_quiescent().unwrap());
-    file.write_at(b"c", 2).unwrap();
-    assert_eq!(file.append(b"d").unwrap(), 3);
+    file.write_at(at(2), b"c").unwrap();
+    assert_eq!(file.append(b"d").unwrap(), at(3));
     let mut bytes = [0; 8];
-    assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 4);
+    assert_eq!(file.read_at(at(0), &mut bytes).unwrap(), 4);
     assert_eq!(&bytes[..4], b"abcd");
 }
 
@@ -101,7 +105,7 @@ fn io_goes_on_while_the_part_is_probed() {
                 let file = &file;
                 scope.spawn(move || {
                     for i in 0..2_000u64 {
-                        file.write_at(&[writer + 1], i * 2 + u64::from(writer)).unwrap();
+                        file.write_at(at(i * 2 + u64::from(writer)), &[writer + 1]).unwrap();
                     }
                 })
             })
@@ -111,7 +115,7 @@ fn io_goes_on_while_the_part_is_probed() {
         }
     });
     let mut bytes = vec![0; 4_000];
-    assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 4_000);
+    assert_eq!(file.read_at(at(0), &mut bytes).unwrap(), 4_000);
     assert!(bytes.chunks(2).all(|pair| pair == [1, 2]), "a write was lost");
 }
 
@@ -139,9 +143,9 @@ fn appends_are_exact_beside_a_local_appender() {
     });
     places.sort_unstable();
     let mut bytes = vec![0; 1_500 * RECORD + 1];
-    assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 1_500 * RECORD);
+    assert_eq!(file.read_at(at(0), &mut bytes).unwrap(), 1_500 * RECORD);
     for (place, writer) in places {
-        let record = &bytes[place as usize..][..RECORD];
+        let record = &bytes[place.0 as usize..][..RECORD];
         assert!(record.iter().all(|byte| *byte == writer), "not where append said");
     }
     let local = bytes.chunks(RECORD).filter(|record| record == &[9; RECORD]).count();

@@ -28,19 +28,19 @@ mod tests {
     use hayase_layout::InodeId;
 
     use super::super::testing::{file, namespace};
-    use super::super::{IntentKind, Place, back_pointers, get_inode, intents};
+    use super::super::{IntentKind, back_pointers, get_inode, intents};
     use super::*;
 
     #[test]
     fn a_created_inode_has_its_name_and_intent() {
         let namespace = namespace();
-        let place = Place { parent: InodeId(1), name: b"f".to_vec() };
-        let intent = Intent { id: 4, what: IntentKind::Create { ino: InodeId(7), place } };
+        let (ino, parent, name) = (InodeId(7), InodeId(1), b"f".to_vec());
+        let intent = Intent { id: 4, what: IntentKind::Create { ino, parent, name } };
         let mut txn = namespace.begin();
         create(&mut txn, &file(7), Some((InodeId(1), b"f")), Some(&intent)).unwrap();
         txn.commit().unwrap();
-        let mut txn = namespace.begin();
-        assert_eq!(get_inode(&mut txn, InodeId(7)).unwrap(), Some(file(7)));
+        let txn = namespace.begin();
+        assert_eq!(get_inode(&txn, InodeId(7)).unwrap(), Some(file(7)));
         assert_eq!(back_pointers(&txn, InodeId(7)).unwrap(), [(InodeId(1), b"f".to_vec())]);
         assert_eq!(intents(&txn).unwrap(), [intent]);
     }
@@ -49,8 +49,8 @@ mod tests {
     fn a_dropped_transaction_did_nothing() {
         let namespace = namespace();
         create(&mut namespace.begin(), &file(7), Some((InodeId(1), b"f")), None).unwrap();
-        let mut txn = namespace.begin();
-        assert_eq!(get_inode(&mut txn, InodeId(7)).unwrap(), None);
+        let txn = namespace.begin();
+        assert_eq!(get_inode(&txn, InodeId(7)).unwrap(), None);
         assert!(back_pointers(&txn, InodeId(7)).unwrap().is_empty());
     }
 }

@@ -9,8 +9,9 @@ use super::bad_key;
 use crate::namespace::{NamespaceError, Txn, keys};
 
 /// At a shard: entries of `dir` may be inserted here.
-pub fn grant_dir(txn: &mut Txn<'_>, dir: InodeId) {
+pub fn grant_dir(txn: &mut Txn<'_>, dir: InodeId) -> Result<(), NamespaceError> {
     txn.put(keys::dir_grant(dir), Vec::new());
+    Ok(())
 }
 
 /// At a shard: whether entries of `dir` may be inserted here.
@@ -19,13 +20,19 @@ pub fn has_dir_grant(txn: &Txn<'_>, dir: InodeId) -> Result<bool, NamespaceError
 }
 
 /// At a shard: no entry of `dir` may be inserted any more.
-pub fn revoke_dir_grant(txn: &mut Txn<'_>, dir: InodeId) {
+pub fn revoke_dir_grant(txn: &mut Txn<'_>, dir: InodeId) -> Result<(), NamespaceError> {
     txn.delete(keys::dir_grant(dir));
+    Ok(())
 }
 
 /// At the home of `dir`: `server` may hold entries of it.
-pub fn add_dir_shard(txn: &mut Txn<'_>, dir: InodeId, server: ServerId) {
+pub fn add_dir_shard(
+    txn: &mut Txn<'_>,
+    dir: InodeId,
+    server: ServerId,
+) -> Result<(), NamespaceError> {
     txn.put(keys::dir_shard(dir, server), Vec::new());
+    Ok(())
 }
 
 /// At the home of `dir`: all servers that may hold entries of it, ascending.
@@ -52,16 +59,16 @@ mod tests {
         let namespace = namespace();
         let dir = InodeId(5);
         let mut txn = namespace.begin();
-        grant_dir(&mut txn, dir);
+        grant_dir(&mut txn, dir).unwrap();
         for server in [300, 2, 2] {
-            add_dir_shard(&mut txn, dir, ServerId(server));
+            add_dir_shard(&mut txn, dir, ServerId(server)).unwrap();
         }
-        add_dir_shard(&mut txn, InodeId(6), ServerId(9));
+        add_dir_shard(&mut txn, InodeId(6), ServerId(9)).unwrap();
         txn.commit().unwrap();
         let mut txn = namespace.begin();
         assert!(has_dir_grant(&txn, dir).unwrap() && !has_dir_grant(&txn, InodeId(6)).unwrap());
         assert_eq!(dir_shards(&txn, dir).unwrap(), [ServerId(2), ServerId(300)]);
-        revoke_dir_grant(&mut txn, dir);
+        revoke_dir_grant(&mut txn, dir).unwrap();
         clear_dir_shards(&mut txn, dir).unwrap();
         assert!(!has_dir_grant(&txn, dir).unwrap());
         assert!(dir_shards(&txn, dir).unwrap().is_empty());

@@ -15,39 +15,36 @@ pub struct Intent {
     pub what: IntentKind,
 }
 
-/// A name in a directory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
-    /// The directory.
-    pub parent: InodeId,
-    /// The name in it.
-    pub name: Vec<u8>,
-}
-
 /// What is to be done. On disk: add variants at the end, change none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IntentKind {
     /// At a home: `ino` was made and its name may not have been inserted yet. Ask the shard of
-    /// `place`: when the name does not stand for `ino`, remove the inode.
+    /// the name: when it does not stand for `ino`, remove the inode.
     Create {
         /// The new inode.
         ino: InodeId,
+        /// The directory that its name is to be in.
+        parent: InodeId,
         /// Its name.
-        place: Place,
+        name: Vec<u8>,
     },
-    /// At a home: `ino` counts the name `place` and the name may not have been inserted yet.
+    /// At a home: `ino` counts a further name, which may not have been inserted yet.
     Link {
         /// The inode.
         ino: InodeId,
-        /// Its further name.
-        place: Place,
+        /// The directory that the name is to be in.
+        parent: InodeId,
+        /// The name.
+        name: Vec<u8>,
     },
     /// At a shard: the name was removed; the inode's home may still count it.
     Remove {
         /// What the name stood for.
         entry: EntryRecord,
+        /// The directory that it was in.
+        parent: InodeId,
         /// The name.
-        place: Place,
+        name: Vec<u8>,
         /// When.
         time: Time,
     },
@@ -56,10 +53,10 @@ pub enum IntentKind {
     Rename {
         /// What is moved.
         entry: EntryRecord,
-        /// Its old name.
-        from: Place,
-        /// Its new name.
-        to: Place,
+        /// Its old directory and name.
+        from: (InodeId, Vec<u8>),
+        /// Its new directory and name.
+        to: (InodeId, Vec<u8>),
         /// What `to` stood for before.
         victim: Option<EntryRecord>,
         /// When.
@@ -69,10 +66,10 @@ pub enum IntentKind {
     Prepared {
         /// What is moved.
         entry: EntryRecord,
-        /// The name that is locked here.
-        from: Place,
-        /// Where it goes; its shard is the coordinator.
-        to: Place,
+        /// The directory and name that are locked here.
+        from: (InodeId, Vec<u8>),
+        /// Where it goes; the shard of this name is the coordinator.
+        to: (InodeId, Vec<u8>),
     },
 }
 
@@ -111,12 +108,13 @@ mod tests {
     #[test]
     fn intents_are_kept_until_dropped() {
         let namespace = namespace();
-        let place = |name: &[u8]| Place { parent: InodeId(1), name: name.to_vec() };
+        let place = |name: &[u8]| (InodeId(1), name.to_vec());
+        let (ino, parent, name) = (InodeId(7), InodeId(1), b"a".to_vec());
         let entry = EntryRecord { ino: InodeId(7), kind: FileKind::Regular };
         let kinds = [
-            IntentKind::Create { ino: InodeId(7), place: place(b"a") },
-            IntentKind::Link { ino: InodeId(7), place: place(b"b") },
-            IntentKind::Remove { entry, place: place(b"c"), time: at(4) },
+            IntentKind::Create { ino, parent, name: name.clone() },
+            IntentKind::Link { ino, parent, name: name.clone() },
+            IntentKind::Remove { entry, parent, name, time: at(4) },
             IntentKind::Rename {
                 entry,
                 from: place(b"d"),

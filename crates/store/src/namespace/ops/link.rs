@@ -51,7 +51,7 @@ pub fn back_pointers(
 }
 
 /// The inode, or the error that there is none.
-pub(super) fn require_inode(txn: &mut Txn<'_>, ino: InodeId) -> Result<Inode, NamespaceError> {
+pub(super) fn require_inode(txn: &Txn<'_>, ino: InodeId) -> Result<Inode, NamespaceError> {
     txn.inode(ino)?.ok_or(NamespaceError::NoInode { ino })
 }
 
@@ -78,7 +78,7 @@ mod tests {
     fn the_number_of_names_is_bounded() {
         let namespace = namespace();
         let mut txn = namespace.begin();
-        put_inode(&mut txn, &Inode { nlink: LINKS_MAX, ..file(7) });
+        put_inode(&mut txn, &Inode { nlink: LINKS_MAX, ..file(7) }).unwrap();
         let full = link(&mut txn, InodeId(7), InodeId(2), b"b", at(5));
         assert!(matches!(full, Err(NamespaceError::TooManyLinks { .. })));
         assert!(matches!(

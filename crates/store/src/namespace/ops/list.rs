@@ -66,15 +66,15 @@ mod tests {
         let mut expected: Vec<Vec<u8>> = Vec::new();
         for i in 0..100u64 {
             let name = format!("file-{i}").into_bytes();
-            insert(&mut txn, InodeId(1), &name, entry(i)).unwrap();
-            insert(&mut txn, InodeId(2), &name, entry(i)).unwrap();
+            insert(&mut txn, InodeId(1), &name, entry(i)).unwrap().unwrap();
+            insert(&mut txn, InodeId(2), &name, entry(i)).unwrap().unwrap();
             expected.push(name);
         }
         txn.commit().unwrap();
         // Half committed, half in the transaction.
         let mut txn = namespace.begin();
         remove_entry(&mut txn, InodeId(1), b"file-7").unwrap();
-        insert(&mut txn, InodeId(1), b"new", entry(200)).unwrap();
+        insert(&mut txn, InodeId(1), b"new", entry(200)).unwrap().unwrap();
         expected.retain(|name| name != b"file-7");
         expected.push(b"new".to_vec());
         expected.sort_by_key(|name| super::super::cookie(name));
@@ -109,7 +109,7 @@ mod tests {
     fn empty_means_no_entry_of_this_directory() {
         let namespace = namespace();
         let mut txn = namespace.begin();
-        insert(&mut txn, InodeId(1), b"a", entry(3)).unwrap();
+        insert(&mut txn, InodeId(1), b"a", entry(3)).unwrap().unwrap();
         assert!(!is_empty(&txn, InodeId(1)).unwrap());
         assert!(is_empty(&txn, InodeId(2)).unwrap());
         txn.commit().unwrap();

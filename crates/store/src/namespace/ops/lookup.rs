@@ -14,23 +14,23 @@ pub fn lookup(
     txn.get(&key)?.map(|bytes| codec::decode(&key, &bytes)).transpose()
 }
 
-/// Gives `name` in `parent` a meaning; [`NamespaceError::Exists`] when it has one.
+/// The name is taken; by what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exists(pub EntryRecord);
+
+/// Gives `name` in `parent` a meaning, unless it has one.
 pub fn insert(
     txn: &mut Txn<'_>,
     parent: InodeId,
     name: &[u8],
     entry: EntryRecord,
-) -> Result<(), NamespaceError> {
+) -> Result<Result<(), Exists>, NamespaceError> {
     let key = keys::entry(parent, name);
     if let Some(bytes) = txn.get(&key)? {
-        return Err(NamespaceError::Exists {
-            parent,
-            name: String::from_utf8_lossy(name).into_owned(),
-            entry: codec::decode(&key, &bytes)?,
-        });
+        return Ok(Err(Exists(codec::decode(&key, &bytes)?)));
     }
     txn.put(key, codec::encode(&entry));
-    Ok(())
+    Ok(Ok(()))
 }
 
 #[cfg(test)]
@@ -47,13 +47,14 @@ mod tests {
             EntryRecord { ino: InodeId(8), kind: FileKind::Directory },
         );
         let mut txn = namespace.begin();
-        insert(&mut txn, InodeId(1), b"a", first).unwrap();
-        let taken = insert(&mut txn, InodeId(1), b"a", second);
-        assert!(matches!(taken, Err(NamespaceError::Exists { entry, .. }) if entry == first));
-        insert(&mut txn, InodeId(2), b"a", second).unwrap();
+        insert(&mut txn, InodeId(1), b"a", first).unwrap().unwrap();
+        let taken = insert(&mut txn, InodeId(1), b"a", second).unwrap();
+        assert_eq!(taken, Err(Exists(first)));
+        insert(&mut txn, InodeId(2), b"a", second).unwrap().unwrap();
         txn.commit().unwrap();
         let mut txn = namespace.begin();
-        assert!(insert(&mut txn, InodeId(1), b"a", second).is_err(), "also when committed");
+        let taken = insert(&mut txn, InodeId(1), b"a", second).unwrap();
+        assert_eq!(taken, Err(Exists(first)), "also when committed");
         assert_eq!(lookup(&txn, InodeId(1), b"a").unwrap(), Some(first));
         assert_eq!(lookup(&txn, InodeId(2), b"a").unwrap(), Some(second));
         assert_eq!(lookup(&txn, InodeId(1), b"b").unwrap(), None);

@@ -6,7 +6,8 @@ use super::{bad_key, clear_dir_shards};
 use crate::namespace::{NamespaceError, Txn, keys};
 
 /// Removes the record of `ino`, its extended attributes, back pointers, shards and orphan mark. Not
-/// its parts: remove them first, so that a crash between leaves an orphan and not a lost part.
+/// its parts: a part that a crash leaves behind is found by comparing [`crate::part::Parts::list`]
+/// with [`super::inodes`].
 pub fn remove_inode(txn: &mut Txn<'_>, ino: InodeId) -> Result<(), NamespaceError> {
     for prefix in [keys::xattrs(ino), keys::back_pointers(ino)] {
         for (key, _) in txn.scan(&prefix, &[], usize::MAX)? {
@@ -50,7 +51,7 @@ mod tests {
         create(&mut txn, &file(8), Some((InodeId(1), b"other")), None).unwrap();
         link(&mut txn, InodeId(7), InodeId(1), b"b", at(2)).unwrap();
         set_xattr(&mut txn, InodeId(7), b"user.a", b"1", XattrMode::Set).unwrap();
-        add_dir_shard(&mut txn, InodeId(7), ServerId(2));
+        add_dir_shard(&mut txn, InodeId(7), ServerId(2)).unwrap();
         unlink(&mut txn, InodeId(7), InodeId(1), b"a", at(3)).unwrap();
         unlink(&mut txn, InodeId(7), InodeId(1), b"b", at(3)).unwrap();
         assert_eq!(orphans(&txn, 10).unwrap(), [InodeId(7)]);
@@ -59,13 +60,13 @@ mod tests {
         remove_inode(&mut txn, InodeId(7)).unwrap();
         remove_inode(&mut txn, InodeId(7)).unwrap();
         txn.commit().unwrap();
-        let mut txn = namespace.begin();
-        assert_eq!(get_inode(&mut txn, InodeId(7)).unwrap(), None);
+        let txn = namespace.begin();
+        assert_eq!(get_inode(&txn, InodeId(7)).unwrap(), None);
         assert!(back_pointers(&txn, InodeId(7)).unwrap().is_empty());
         assert!(list_xattr(&txn, InodeId(7)).unwrap().is_empty());
         assert!(dir_shards(&txn, InodeId(7)).unwrap().is_empty());
         assert!(orphans(&txn, 10).unwrap().is_empty());
-        assert!(get_inode(&mut txn, InodeId(8)).unwrap().is_some());
+        assert!(get_inode(&txn, InodeId(8)).unwrap().is_some());
         assert_eq!(back_pointers(&txn, InodeId(8)).unwrap().len(), 1);
     }
 }

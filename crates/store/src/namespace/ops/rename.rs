@@ -72,6 +72,6 @@ mod tests {
         assert_eq!(replace(&mut txn, InodeId(1), b"n", entry(5)).unwrap(), None);
         assert_eq!(replace(&mut txn, InodeId(1), b"n", entry(6)).unwrap(), Some(entry(5)));
         assert_eq!(lookup(&txn, InodeId(1), b"n").unwrap(), Some(entry(6)));
-        assert!(insert(&mut txn, InodeId(1), b"n", entry(7)).is_err());
+        assert!(insert(&mut txn, InodeId(1), b"n", entry(7)).unwrap().is_err());
     }
 }

@@ -6,13 +6,14 @@ use super::bad_key;
 use crate::namespace::{Inode, NamespaceError, Txn, codec, keys};
 
 /// The inode `ino` of this home.
-pub fn get_inode(txn: &mut Txn<'_>, ino: InodeId) -> Result<Option<Inode>, NamespaceError> {
+pub fn get_inode(txn: &Txn<'_>, ino: InodeId) -> Result<Option<Inode>, NamespaceError> {
     txn.inode(ino)
 }
 
 /// Makes `inode` the record of its number.
-pub fn put_inode(txn: &mut Txn<'_>, inode: &Inode) {
+pub fn put_inode(txn: &mut Txn<'_>, inode: &Inode) -> Result<(), NamespaceError> {
     txn.set_inode(inode.ino, Some(inode.clone()));
+    Ok(())
 }
 
 /// Committed inodes of this home with numbers above `after`, ascending, `limit` at most; for
@@ -43,14 +44,14 @@ mod tests {
         let namespace = namespace();
         let mut txn = namespace.begin();
         for ino in [9, 5, 7] {
-            put_inode(&mut txn, &file(ino));
+            put_inode(&mut txn, &file(ino)).unwrap();
         }
-        put_inode(&mut txn, &Inode { mode: 0o600, ..file(7) });
-        assert_eq!(get_inode(&mut txn, InodeId(7)).unwrap().unwrap().mode, 0o600);
+        put_inode(&mut txn, &Inode { mode: 0o600, ..file(7) }).unwrap();
+        assert_eq!(get_inode(&txn, InodeId(7)).unwrap().unwrap().mode, 0o600);
         txn.commit().unwrap();
-        let mut txn = namespace.begin();
-        assert_eq!(get_inode(&mut txn, InodeId(7)).unwrap().unwrap().mode, 0o600);
-        assert_eq!(get_inode(&mut txn, InodeId(8)).unwrap(), None);
+        let txn = namespace.begin();
+        assert_eq!(get_inode(&txn, InodeId(7)).unwrap().unwrap().mode, 0o600);
+        assert_eq!(get_inode(&txn, InodeId(8)).unwrap(), None);
         let check = |after: Option<u64>, limit, expected: &[u64]| {
             let found = inodes(&txn, after.map(InodeId), limit).unwrap();
             assert_eq!(found.iter().map(|inode| inode.ino.0).collect::<Vec<_>>(), expected);

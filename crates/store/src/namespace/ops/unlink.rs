@@ -73,12 +73,12 @@ mod tests {
         let namespace = namespace();
         let mut txn = namespace.begin();
         let entry = EntryRecord { ino: InodeId(7), kind: FileKind::Fifo };
-        insert(&mut txn, InodeId(1), b"a", entry).unwrap();
+        insert(&mut txn, InodeId(1), b"a", entry).unwrap().unwrap();
         txn.commit().unwrap();
         let mut txn = namespace.begin();
         assert_eq!(remove_entry(&mut txn, InodeId(1), b"a").unwrap(), Some(entry));
         assert_eq!(remove_entry(&mut txn, InodeId(1), b"a").unwrap(), None);
         assert_eq!(lookup(&txn, InodeId(1), b"a").unwrap(), None);
-        insert(&mut txn, InodeId(1), b"a", entry).unwrap();
+        insert(&mut txn, InodeId(1), b"a", entry).unwrap().unwrap();
     }
 }

@@ -1,0 +1,110 @@
+//! The area as an XFS image: its size is exact, its errors are clear, nothing is left behind.
+
+use std::io::Write;
+use std::path::Path;
+
+use hayase_layout::{ByteCount, InodeId, LocalOffset};
+use hayase_store::{Area, AreaError, ImageArea, MountedArea, PartError, PartId, Parts};
+
+mod common;
+
+use common::{Mounted, skip};
+
+/// Loop devices whose file lies below `directory`.
+fn loops_of(directory: &Path) -> Vec<String> {
+    let output =
+        std::process::Command::new("losetup").args(["-l", "-n", "-O", "BACK-FILE"]).output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    let directory = directory.to_str().unwrap();
+    text.lines().filter(|line| line.contains(directory)).map(str::to_owned).collect()
+}
+
+#[test]
+fn what_was_asked_for_is_usable_and_nothing_is_left() {
+    if skip("what_was_asked_for_is_usable_and_nothing_is_left") {
+        return;
+    }
+    for size in [16, 300, 1000] {
+        let mut mounted = Mounted::new(ByteCount::mib(size));
+        let area = mounted.area.take().unwrap();
+        let usage = area.usage().unwrap();
+        assert!(usage.free >= size << 20, "{usage:?} of {size} MiB");
+        assert!(usage.free <= (size << 20) * 105 / 100 + (250 << 20), "far too large: {usage:?}");
+        assert!(usage.inodes_free > 1000);
+        let mut file = std::fs::File::create(mounted.root.join("file")).unwrap();
+        if size == 16 {
+            file.write_all(&vec![1; 16 << 20]).unwrap();
+        }
+        drop(file);
+        assert_eq!(loops_of(mounted.directory.path()).len(), 1);
+        area.unmount().unwrap();
+        assert!(loops_of(mounted.directory.path()).is_empty(), "the loop device is still there");
+        let again =
+            ImageArea::open(&mounted.directory.path().join("a.img"), &mounted.root).unwrap();
+        assert!(mounted.root.join("file").exists());
+        drop(again);
+        assert!(loops_of(mounted.directory.path()).is_empty(), "dropping unmounts too");
+    }
+}
+
+#[test]
+fn a_full_area_is_enospc_at_the_write() {
+    if skip("a_full_area_is_enospc_at_the_write") {
+        return;
+    }
+    let mounted = Mounted::new(ByteCount::mib(16));
+    let area = MountedArea::open(&mounted.root).unwrap();
+    let parts = Parts::open(area.parts().unwrap(), 8);
+    let id = PartId { ino: InodeId(7), epoch: 0, index: 0 };
+    let part = parts.create(id).unwrap();
+    let block = vec![1; 1 << 20];
+    let mut offset = 0;
+    let error = loop {
+        match part.write_at(LocalOffset(offset), &block) {
+            Ok(()) => offset += 1 << 20,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, PartError::NoRoom { .. }), "{error}");
+    assert_eq!(error.errno(), 28);
+    assert!(error.help().unwrap().contains("layout set"));
+    assert!(offset >= 16 << 20, "full after {offset} bytes");
+    part.write_at(LocalOffset(0), &block).unwrap();
+    parts.remove(id).unwrap();
+    drop(part);
+    assert!(area.usage().unwrap().free >= 15 << 20);
+}
+
+#[test]
+fn errors_are_clear_and_leave_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (image, root) = (directory.path().join("a.img"), directory.path().join("mnt"));
+    let check = |image: &Path, size, text: &str, help: &str| {
+        let error = ImageArea::create(image, &root, size).unwrap_err();
+        assert!(error.to_string().contains(text), "{error}");
+        assert!(error.help().unwrap().contains(help), "{:?}", error.help());
+    };
+    let missing = Path::new("/nonexistent/a.img");
+    check(missing, ByteCount::mib(100), "no such directory", "--storage");
+    check(&image, ByteCount::kib(1), "16 MiB is the least", "16 MiB or more");
+    check(&image, ByteCount(1 << 60), "are free", "smaller areas");
+    assert!(!image.exists());
+    std::fs::write(&image, b"somebody's").unwrap();
+    check(&image, ByteCount::mib(16), "it exists", "hayase down");
+    assert_eq!(std::fs::read(&image).unwrap(), b"somebody's", "it is not ours to remove");
+    let error = ImageArea::open(&directory.path().join("none.img"), &root).unwrap_err();
+    assert!(matches!(error, AreaError::Io { .. }), "{error}");
+}
+
+#[test]
+fn what_is_no_image_is_said() {
+    if skip("what_is_no_image_is_said") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let image = directory.path().join("a.img");
+    std::fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let error = ImageArea::open(&image, &directory.path().join("mnt")).unwrap_err();
+    assert_eq!(error.to_string(), format!("mount {}", image.display()));
+    assert!(loops_of(directory.path()).is_empty(), "the loop device is still there");
+}
