@@ -1,0 +1,38 @@
+//! Every time of this crate in one table.
+//!
+//! Here: how long things may take. Not here: sizes and counts ([`crate::limits`]); the deadline of
+//! a call comes from its caller.
+
+use std::time::Duration;
+
+/// From the first byte to the last of a handshake.
+pub const HANDSHAKE_WAIT: Duration = Duration::from_secs(2);
+
+/// For one address of a peer to accept.
+pub const CONNECT_WAIT: Duration = Duration::from_secs(1);
+
+/// First pause before a peer is tried again.
+pub const RECONNECT_WAIT_MIN: Duration = Duration::from_millis(20);
+
+/// Longest pause before a peer is tried again.
+pub const RECONNECT_WAIT_MAX: Duration = Duration::from_millis(200);
+
+/// Between two pings while calls are unanswered.
+pub const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// A peer that owes answers and says nothing for so long is dead.
+pub const SILENCE_MAX: Duration = Duration::from_secs(3);
+
+/// A peer that stops in the middle of a frame, sending or receiving, is dead after this.
+pub const STALL_MAX: Duration = Duration::from_secs(10);
+
+/// Keep-alive and user timeout of TCP: what finds a link that was cut while nobody called.
+pub const LINK_LOSS_WAIT: Duration = Duration::from_secs(10);
+
+/// Pause after `accept` failed (mostly: no descriptors left).
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Between two looks at a shared directory, first and longest.
+pub const MEMBERS_POLL_MIN: Duration = Duration::from_millis(2);
+/// See [`MEMBERS_POLL_MIN`].
+pub const MEMBERS_POLL_MAX: Duration = Duration::from_millis(100);

@@ -1,0 +1,291 @@
+//! The handshake: both sides prove that they know the job's secret and say who they are.
+//!
+//! Noise NNpsk0 (25519, ChaCha20-Poly1305, BLAKE2s) with the secret as pre-shared key, in two
+//! `Hello` frames, then one sealed `Ping` of the connector as proof that it holds the new keys (so
+//! a replayed first message gets nothing). Who does not know the secret gets no byte in answer.
+//! Source: Noise protocol framework, revision 34, sections 7.5 and 9.
+
+use serde::{Deserialize, Serialize};
+use snow::{Builder, HandshakeState};
+
+use hayase_layout::ServerId;
+
+use crate::codec::{self, CodecError};
+use crate::deadline::HANDSHAKE_WAIT;
+use crate::header::{FrameKind, Header, TAG_BYTES};
+use crate::limits::HELLO_BYTES_MAX;
+use crate::message::PROTOCOL_VERSION;
+use crate::secret::Secret;
+use crate::session::{
+    DirectionKeys, Opener, Sealer, SessionError, SessionReceiver, SessionSender, receive_body,
+};
+use crate::transport::{Connection, FrameReceiver, FrameSender, TransportError};
+
+const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+const PROLOGUE: &[u8] = b"hayase wire handshake 1";
+
+/// One incarnation of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PeerIdentity {
+    /// Which server.
+    pub server: ServerId,
+    /// Differs each time it is started.
+    pub start_id: u64,
+}
+
+/// What a server brings to every handshake.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    /// The job's.
+    pub secret: Secret,
+    /// Who we are.
+    pub me: PeerIdentity,
+    /// Encrypt bodies and payloads; happens when either side wants it.
+    pub encrypt: bool,
+}
+
+/// What a connection is for. Each kind has its own, so that small calls never wait behind bulk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Lane {
+    /// Calls without payload.
+    Small,
+    /// Calls with payload, either way.
+    Bulk,
+}
+
+/// Names a connection among all of a peer: a newer one takes the place of an older one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LinkId {
+    /// Random, one for each [`crate::PeerLink`].
+    pub link: u64,
+    /// Which of its connections.
+    pub lane: Lane,
+}
+
+/// Why a handshake failed.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// Closed without an answer: what a server does to those without its secret.
+    #[error("the peer closed the connection during the handshake")]
+    Closed,
+    /// The first message was made with another secret.
+    #[error("the peer does not know the secret of this job")]
+    WrongSecret,
+    /// Not in time.
+    #[error("the peer did not complete the handshake within {HANDSHAKE_WAIT:?}")]
+    Slow,
+    /// Another version of the messages.
+    #[error("the peer speaks protocol version {theirs}, this server {PROTOCOL_VERSION}")]
+    Version {
+        /// The peer's.
+        theirs: u16,
+    },
+    /// Somebody else of the same job.
+    #[error("server {found} answered where server {expected} was called")]
+    WrongServer {
+        /// Called.
+        expected: ServerId,
+        /// Answering.
+        found: ServerId,
+    },
+    /// The connection broke.
+    #[error("handshake")]
+    Transport(#[from] TransportError),
+    /// Not the frames of a handshake.
+    #[error("handshake")]
+    Frame(#[source] SessionError),
+    /// Genuine, but not an introduction.
+    #[error("handshake: what the peer said of itself is not understood")]
+    Introduction(#[from] CodecError),
+    /// The Noise engine refused.
+    #[error("handshake: {0}")]
+    Noise(#[from] snow::Error),
+}
+
+impl HandshakeError {
+    /// What the user can try next.
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::Closed | Self::WrongSecret => {
+                Some("all servers must read the secret of the same job directory")
+            }
+            Self::Version { .. } => Some("run the same version of hayase on all nodes"),
+            Self::WrongServer { .. } => {
+                Some("the list of members is of another job: look for servers left over")
+            }
+            _ => None,
+        }
+    }
+
+    /// Trying again can not help: the peer is there and does not fit.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::WrongSecret | Self::Version { .. } | Self::WrongServer { .. })
+    }
+}
+
+/// What each side says of itself, inside the Noise messages. Version first, for ever.
+#[derive(Serialize, Deserialize)]
+struct Introduction {
+    version: u16,
+    who: PeerIdentity,
+    encrypt: bool,
+    /// Of the connector only.
+    link: Option<LinkId>,
+}
+
+/// An authenticated connection.
+pub struct Session {
+    /// Towards the peer.
+    pub sender: SessionSender,
+    /// From the peer.
+    pub receiver: SessionReceiver,
+    /// Who it is.
+    pub peer: PeerIdentity,
+    /// Which of its connections this is.
+    pub link: LinkId,
+}
+
+/// The connecting side, towards server `to`.
+pub async fn connect(
+    connection: Connection,
+    credentials: &Credentials,
+    to: ServerId,
+    link: LinkId,
+) -> Result<Session, HandshakeError> {
+    let steps = async {
+        let Connection { mut sender, mut receiver, .. } = connection;
+        let mut noise = noise(credentials)?.build_initiator()?;
+        let mine = introduction(credentials, Some(link))?;
+        send_hello(&mut *sender, &mut noise, &mine).await?;
+        let theirs = receive_hello(&mut *receiver, &mut noise).await?;
+        if theirs.who.server != to {
+            return Err(HandshakeError::WrongServer { expected: to, found: theirs.who.server });
+        }
+        let encrypt = credentials.encrypt || theirs.encrypt;
+        let (ours, peers) = noise.dangerously_get_raw_split();
+        let mut session = session(sender, receiver, (&ours, &peers), encrypt, theirs.who, link);
+        session.sender.send(FrameKind::Ping, 0, &[], &[]).await.map_err(from_session)?;
+        Ok(session)
+    };
+    tokio::time::timeout(HANDSHAKE_WAIT, steps).await.map_err(|_| HandshakeError::Slow)?
+}
+
+/// The accepting side. Anyone may be at the other end.
+pub async fn accept(
+    connection: Connection,
+    credentials: &Credentials,
+) -> Result<Session, HandshakeError> {
+    let steps = async {
+        let Connection { mut sender, mut receiver, .. } = connection;
+        let mut noise = noise(credentials)?.build_responder()?;
+        let theirs = receive_hello(&mut *receiver, &mut noise).await;
+        if let Err(HandshakeError::Version { .. }) = theirs {
+            // It knows the secret: it may know our version, and closes by itself.
+            let mine = introduction(credentials, None)?;
+            send_hello(&mut *sender, &mut noise, &mine).await?;
+        }
+        let theirs = theirs?;
+        let link = theirs.link.ok_or(HandshakeError::Frame(SessionError::Protocol {
+            what: "a connector that does not name its link",
+        }))?;
+        let mine = introduction(credentials, None)?;
+        send_hello(&mut *sender, &mut noise, &mine).await?;
+        let encrypt = credentials.encrypt || theirs.encrypt;
+        let (peers, ours) = noise.dangerously_get_raw_split();
+        let mut session = session(sender, receiver, (&ours, &peers), encrypt, theirs.who, link);
+        match session.receiver.next().await.map_err(from_session)? {
+            Some(frame) if frame.kind == FrameKind::Ping => Ok(session),
+            Some(_) => Err(HandshakeError::Frame(SessionError::Protocol {
+                what: "a session that does not start with a ping",
+            })),
+            None => Err(HandshakeError::Closed),
+        }
+    };
+    tokio::time::timeout(HANDSHAKE_WAIT, steps).await.map_err(|_| HandshakeError::Slow)?
+}
+
+fn noise(credentials: &Credentials) -> Result<Builder<'_>, HandshakeError> {
+    let pattern = PATTERN.parse()?;
+    Ok(Builder::new(pattern).psk(0, credentials.secret.as_bytes())?.prologue(PROLOGUE)?)
+}
+
+fn introduction(
+    credentials: &Credentials,
+    link: Option<LinkId>,
+) -> Result<Vec<u8>, HandshakeError> {
+    Ok(codec::encode(&Introduction {
+        version: PROTOCOL_VERSION,
+        who: credentials.me,
+        encrypt: credentials.encrypt,
+        link,
+    })?)
+}
+
+fn session(
+    sender: Box<dyn FrameSender>,
+    receiver: Box<dyn FrameReceiver>,
+    (ours, peers): (&[u8; 32], &[u8; 32]),
+    encrypt: bool,
+    peer: PeerIdentity,
+    link: LinkId,
+) -> Session {
+    Session {
+        sender: SessionSender::new(sender, Sealer::new(DirectionKeys::derive(ours, encrypt))),
+        receiver: SessionReceiver::new(
+            receiver,
+            Opener::new(DirectionKeys::derive(peers, encrypt)),
+        ),
+        peer,
+        link,
+    }
+}
+
+async fn send_hello(
+    sender: &mut dyn FrameSender,
+    noise: &mut HandshakeState,
+    introduction: &[u8],
+) -> Result<(), HandshakeError> {
+    let mut body = [0; HELLO_BYTES_MAX];
+    let len = noise.write_message(introduction, &mut body)?;
+    let header = Header {
+        kind: FrameKind::Hello,
+        sealed: false,
+        body_len: len as u32,
+        payload_len: 0,
+        request_id: 0,
+        counter: 0,
+        payload_crc: 0,
+        tag: [0; TAG_BYTES],
+    };
+    Ok(sender.send(&header.to_bytes(), &body[..len], &[]).await?)
+}
+
+async fn receive_hello(
+    receiver: &mut dyn FrameReceiver,
+    noise: &mut HandshakeState,
+) -> Result<Introduction, HandshakeError> {
+    let bytes = receiver.header().await?.ok_or(HandshakeError::Closed)?;
+    let (header, body) = receive_body(receiver, &bytes).await.map_err(from_session)?;
+    if header.kind != FrameKind::Hello {
+        let what = "a frame before the handshake";
+        return Err(HandshakeError::Frame(SessionError::Protocol { what }));
+    }
+    let mut plain = [0; HELLO_BYTES_MAX];
+    let len = noise.read_message(&body, &mut plain).map_err(|error| match error {
+        snow::Error::Decrypt => HandshakeError::WrongSecret,
+        other => HandshakeError::Noise(other),
+    })?;
+    let (version, _) = postcard::take_from_bytes::<u16>(&plain[..len])
+        .map_err(|source| CodecError::Decode { bytes: len, source })?;
+    if version != PROTOCOL_VERSION {
+        return Err(HandshakeError::Version { theirs: version });
+    }
+    Ok(codec::decode(&plain[..len])?)
+}
+
+fn from_session(error: SessionError) -> HandshakeError {
+    match error {
+        SessionError::Transport(error) => HandshakeError::Transport(error),
+        error => HandshakeError::Frame(error),
+    }
+}

@@ -1,0 +1,39 @@
+//! Every bound of this crate in one table.
+//!
+//! Here: sizes and counts. Not here: times ([`crate::deadline`]).
+
+pub use crate::message::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+
+/// Longest body of a frame before the session is authenticated.
+pub const HELLO_BYTES_MAX: usize = 512;
+
+/// What one receive may take beyond a header: bodies mostly fit, and little payload has to be copied.
+pub const READ_AHEAD_BYTES: usize = 4096;
+
+/// Calls of one kind (with or without payload) that may be unanswered at one peer.
+pub const CREDITS_PER_PEER: usize = 16;
+
+/// Requests of one peer that a server works on at a time, over all its connections. More than
+/// both kinds of credit of a link, so that requests of a lost connection do not hold up its successor.
+pub const REQUESTS_PER_PEER_MAX: usize = 64;
+
+/// Connections that may be inside the handshake at one listener; more wait unaccepted.
+pub const HANDSHAKES_MAX: usize = 64;
+
+/// Authenticated connections of one listener; more are closed.
+pub const CONNECTIONS_MAX: usize = 8192;
+
+/// Addresses of one server.
+pub const ADDRESSES_MAX: usize = 16;
+
+/// Largest arena: 1024 slots, 1 GiB of address space.
+pub const ARENA_SLOTS_MAX: u32 = 1024;
+
+/// What a channel of the node's socket keeps allocated for receiving.
+pub const CHANNEL_BUFFER_BYTES: usize = 64 << 10;
+
+/// Processes waiting to be accepted at the node's socket.
+pub const NODE_BACKLOG: i32 = 128;
+
+/// Largest `members.json`: 65,536 servers with a few addresses each.
+pub const MEMBERS_BYTES_MAX: u64 = 64 << 20;

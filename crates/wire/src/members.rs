@@ -1,0 +1,353 @@
+//! Who is where: the servers of a job and their addresses, agreed on in its shared directory.
+//!
+//! Each server publishes `members.d/<server>.json`; server 0 waits for all, then seals the list as
+//! `members.json`, which everyone else reads. Files appear whole, by rename, and carry a code made
+//! with the job's secret. Not here: what becomes of a member that dies (it keeps its place).
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hayase_layout::ServerId;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::deadline::{MEMBERS_POLL_MAX, MEMBERS_POLL_MIN};
+use crate::limits::MEMBERS_BYTES_MAX;
+use crate::message::PROTOCOL_VERSION;
+use crate::secret::Secret;
+use crate::transport::Address;
+
+const CODE_CONTEXT: &str = "hayase wire v1: list of members";
+
+/// One server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Member {
+    /// Its number, from 0.
+    pub server: ServerId,
+    /// Its host, for people.
+    pub host: String,
+    /// Where it listens, best first.
+    pub addresses: Vec<Address>,
+    /// Of this incarnation.
+    pub start_id: u64,
+    /// Of its messages ([`PROTOCOL_VERSION`]).
+    pub version: u16,
+}
+
+/// All servers of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Members {
+    /// Grows with each change of the list.
+    pub epoch: u64,
+    /// Server `i` at place `i`.
+    pub servers: Vec<Member>,
+}
+
+/// Why the members could not be published, sealed or read.
+#[derive(Debug, thiserror::Error)]
+pub enum MembersError {
+    /// Not all came in time.
+    #[error(
+        "wait for the servers of the job: {} not there after {:?}", names(.missing), .waited
+    )]
+    Missing {
+        /// Who is not there.
+        missing: Vec<ServerId>,
+        /// The time they had.
+        waited: Duration,
+    },
+    /// Server 0 did not seal the list in time.
+    #[error("wait for {}: server 0 did not seal the list within {:?}", .path.display(), .waited)]
+    Unsealed {
+        /// The list.
+        path: PathBuf,
+        /// The time it had.
+        waited: Duration,
+    },
+    /// Two builds in one job.
+    #[error("server {server} speaks protocol version {theirs}, this server {PROTOCOL_VERSION}")]
+    Version {
+        /// Who.
+        server: ServerId,
+        /// Its version.
+        theirs: u16,
+    },
+    /// Not written with this job's secret, or changed since.
+    #[error("{} was not written with the secret of this job", .path.display())]
+    Forged {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// Not what belongs there.
+    #[error("{}: {what}", .path.display())]
+    Malformed {
+        /// Which file.
+        path: PathBuf,
+        /// How.
+        what: String,
+    },
+    /// The file could not be read.
+    #[error("read {}", .path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file could not be written.
+    #[error("write {}", .path.display())]
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn names(servers: &[ServerId]) -> String {
+    const SHOWN_MAX: usize = 16;
+    let shown: Vec<_> = servers.iter().take(SHOWN_MAX).map(ToString::to_string).collect();
+    let more = match servers.len().saturating_sub(SHOWN_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let word = if servers.len() == 1 { "server" } else { "servers" };
+    format!("{word} {}{more}", shown.join(", "))
+}
+
+impl MembersError {
+    /// What the user can try next.
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::Missing { .. } => {
+                Some("see their logs, `node-<i>/serve.log` in the job directory")
+            }
+            Self::Unsealed { .. } => Some("see the log of server 0, `node-0/serve.log`"),
+            Self::Version { .. } => Some("run the same version of hayase on all nodes"),
+            Self::Forged { .. } | Self::Malformed { .. } => {
+                Some("start the job with a fresh job directory")
+            }
+            Self::Read { .. } | Self::Write { .. } => None,
+        }
+    }
+}
+
+impl Members {
+    /// One of them.
+    pub fn get(&self, server: ServerId) -> Option<&Member> {
+        self.servers.get(usize::from(server.0))
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// A sealed list is never empty.
+    pub fn is_empty(&self) -> bool {
+        self.servers.is_empty()
+    }
+}
+
+/// Where the sealed list lies.
+pub fn sealed_path(job_dir: &Path) -> PathBuf {
+    job_dir.join("members.json")
+}
+
+fn published_path(job_dir: &Path, server: ServerId) -> PathBuf {
+    job_dir.join("members.d").join(format!("{server}.json"))
+}
+
+/// Tells the others about `member`; replaces what an older incarnation said.
+pub fn publish(job_dir: &Path, member: &Member, secret: &Secret) -> Result<(), MembersError> {
+    let path = published_path(job_dir, member.server);
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)
+            .map_err(|source| MembersError::Write { path: parent.to_owned(), source })?;
+    }
+    write_signed(&path, member, secret)
+}
+
+/// Waits until servers `0..servers` have published, then writes the list; the task of server 0.
+pub async fn seal(
+    job_dir: &Path,
+    servers: u16,
+    secret: &Secret,
+    wait: Duration,
+) -> Result<Members, MembersError> {
+    let mut found: Vec<Option<Member>> = vec![None; usize::from(servers)];
+    let mut patience = Patience::new(wait);
+    loop {
+        for (server, member) in (0..servers).map(ServerId).zip(&mut found) {
+            if member.is_none() {
+                *member = read_member(job_dir, server, secret)?;
+            }
+        }
+        if found.iter().all(Option::is_some) {
+            break;
+        }
+        if !patience.pause().await {
+            let missing = (0..servers).map(ServerId).zip(&found);
+            let missing = missing.filter(|(_, member)| member.is_none()).map(|(id, _)| id);
+            return Err(MembersError::Missing { missing: missing.collect(), waited: wait });
+        }
+    }
+    let members = Members { epoch: 1, servers: found.into_iter().flatten().collect() };
+    write_signed(&sealed_path(job_dir), &members, secret)?;
+    Ok(members)
+}
+
+/// The sealed list; `None` before it was sealed.
+pub fn read(job_dir: &Path, secret: &Secret) -> Result<Option<Members>, MembersError> {
+    let path = sealed_path(job_dir);
+    let Some(members) = read_signed::<Members>(&path, secret)? else {
+        return Ok(None);
+    };
+    let numbered = members.servers.iter().zip(0..=u16::MAX);
+    if members.is_empty() || numbered.clone().any(|(member, number)| member.server.0 != number) {
+        let what = "the servers are not numbered from 0".to_owned();
+        return Err(MembersError::Malformed { path, what });
+    }
+    for member in &members.servers {
+        check_version(member)?;
+    }
+    Ok(Some(members))
+}
+
+/// Waits for the sealed list.
+pub async fn wait_sealed(
+    job_dir: &Path,
+    secret: &Secret,
+    wait: Duration,
+) -> Result<Members, MembersError> {
+    let mut patience = Patience::new(wait);
+    loop {
+        if let Some(members) = read(job_dir, secret)? {
+            return Ok(members);
+        }
+        if !patience.pause().await {
+            return Err(MembersError::Unsealed { path: sealed_path(job_dir), waited: wait });
+        }
+    }
+}
+
+/// Looks again after growing pauses, until its time is over.
+struct Patience {
+    until: Instant,
+    pause: Duration,
+}
+
+impl Patience {
+    fn new(wait: Duration) -> Self {
+        Self { until: Instant::now() + wait, pause: MEMBERS_POLL_MIN }
+    }
+
+    /// False when there is no time left.
+    async fn pause(&mut self) -> bool {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        tokio::time::sleep(self.pause.min(left)).await;
+        self.pause = (self.pause * 2).min(MEMBERS_POLL_MAX);
+        true
+    }
+}
+
+fn read_member(
+    job_dir: &Path,
+    server: ServerId,
+    secret: &Secret,
+) -> Result<Option<Member>, MembersError> {
+    let path = published_path(job_dir, server);
+    let Some(member) = read_signed::<Member>(&path, secret)? else {
+        return Ok(None);
+    };
+    if member.server != server {
+        let what = format!("it is by server {}", member.server);
+        return Err(MembersError::Malformed { path, what });
+    }
+    check_version(&member)?;
+    Ok(Some(member))
+}
+
+fn check_version(member: &Member) -> Result<(), MembersError> {
+    if member.version == PROTOCOL_VERSION {
+        return Ok(());
+    }
+    Err(MembersError::Version { server: member.server, theirs: member.version })
+}
+
+/// A file: its content, and the code over the content's compact JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Signed<T> {
+    content: T,
+    code: String,
+}
+
+/// The code binds content to its kind of file by `name`, so that none can stand for another.
+fn code(
+    name: &Path,
+    content: &impl Serialize,
+    secret: &Secret,
+) -> serde_json::Result<blake3::Hash> {
+    let key = blake3::derive_key(CODE_CONTEXT, secret.as_bytes());
+    let name = name.file_name().unwrap_or_default();
+    let mut hasher = blake3::Hasher::new_keyed(&key);
+    hasher.update(name.as_encoded_bytes()).update(b"\0");
+    hasher.update(&serde_json::to_vec(content)?);
+    Ok(hasher.finalize())
+}
+
+fn write_signed<T: Serialize>(
+    path: &Path,
+    content: &T,
+    secret: &Secret,
+) -> Result<(), MembersError> {
+    let temporary = path.with_extension(format!("json.{}", std::process::id()));
+    let write = || -> io::Result<()> {
+        let code = code(path, content, secret)?.to_hex().to_string();
+        let mut text = serde_json::to_vec_pretty(&Signed { content, code })?;
+        text.push(b'\n');
+        let mut file = File::create(&temporary)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(|source| {
+        // Whatever it was, half a file must not stay.
+        let _ = fs::remove_file(&temporary);
+        MembersError::Write { path: path.to_owned(), source }
+    })
+}
+
+fn read_signed<T: Serialize + DeserializeOwned>(
+    path: &Path,
+    secret: &Secret,
+) -> Result<Option<T>, MembersError> {
+    let failed = |source| MembersError::Read { path: path.to_owned(), source };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(failed(source)),
+    };
+    let mut text = Vec::new();
+    file.take(MEMBERS_BYTES_MAX).read_to_end(&mut text).map_err(failed)?;
+    let malformed = |error: serde_json::Error| MembersError::Malformed {
+        path: path.to_owned(),
+        what: error.to_string(),
+    };
+    let signed: Signed<T> = serde_json::from_slice(&text).map_err(malformed)?;
+    let expected = code(path, &signed.content, secret).map_err(malformed)?;
+    // Compared by `blake3::Hash`, in constant time.
+    match blake3::Hash::from_hex(&signed.code) {
+        Ok(found) if found == expected => Ok(Some(signed.content)),
+        _ => Err(MembersError::Forged { path: path.to_owned() }),
+    }
+}

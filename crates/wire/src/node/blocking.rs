@@ -1,0 +1,189 @@
+//! A process's end of one connection to the server of its node; blocking.
+//!
+//! One `sendmsg` and one `recvmsg` for a call whose messages fit the kernel's buffer, and no
+//! allocation but the answer's body ([`BlockingChannel::call_ref`]: none).
+
+use std::io::{self, IoSlice};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::NodeError;
+use super::channel::send_failed;
+use super::frame::{Inbox, header, short_path};
+use crate::transport::descriptor;
+
+/// A connection to the server of this node, for one thread at a time.
+pub struct BlockingChannel {
+    stream: UnixStream,
+    inbox: Inbox,
+    /// For one answer; `None` waits without limit.
+    wait: Option<Duration>,
+    broken: bool,
+}
+
+/// Ends a channel from another thread.
+pub struct Closer(UnixStream);
+
+impl Closer {
+    /// Whoever waits on the channel returns with [`NodeError::Closed`].
+    pub fn close(&self) {
+        // Fails only when the other side closed first.
+        let _ = self.0.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+impl BlockingChannel {
+    /// Connects to the server that listens at `path`, within `timeout`; a socket that is not there
+    /// fails at once. Answers are waited for without limit until [`Self::set_wait`].
+    pub fn connect(path: &Path, timeout: Duration) -> Result<Self, NodeError> {
+        let connect = || -> io::Result<UnixStream> {
+            let (short, _directory) = short_path(path)?;
+            let flags = SocketFlags::CLOEXEC;
+            let socket =
+                rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            // A full backlog makes connect(2) wait as long as a send would.
+            sockopt::set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
+            let address = SocketAddrUnix::new(&short)?;
+            let until = Instant::now() + timeout;
+            loop {
+                match rustix::net::connect(&socket, &address) {
+                    Ok(()) => break,
+                    Err(rustix::io::Errno::INTR) if Instant::now() < until => {}
+                    Err(rustix::io::Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            sockopt::set_socket_timeout(&socket, Timeout::Send, None)?;
+            Ok(socket.into())
+        };
+        let stream =
+            connect().map_err(|source| NodeError::Connect { path: path.to_owned(), source })?;
+        Ok(Self { stream, inbox: Inbox::new(), wait: None, broken: false })
+    }
+
+    /// From now on a message that takes longer, either way, fails and breaks the channel.
+    pub fn set_wait(&mut self, wait: Option<Duration>) -> Result<(), NodeError> {
+        for timeout in [Timeout::Recv, Timeout::Send] {
+            sockopt::set_socket_timeout(&self.stream, timeout, wait).map_err(|error| {
+                NodeError::Io { action: "set the time to wait for answers", source: error.into() }
+            })?;
+        }
+        self.wait = wait;
+        Ok(())
+    }
+
+    /// Lets another thread end what this one waits for.
+    pub fn closer(&self) -> Result<Closer, NodeError> {
+        self.stream
+            .try_clone()
+            .map(Closer)
+            .map_err(|source| NodeError::Io { action: "copy a descriptor", source })
+    }
+
+    /// Asks and waits for the answer; `descriptor` goes along as a copy.
+    pub fn call(
+        &mut self,
+        body: &[u8],
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(Vec<u8>, Option<OwnedFd>), NodeError> {
+        self.call_ref(body, descriptor).map(|(body, descriptor)| (body.to_vec(), descriptor))
+    }
+
+    /// As [`Self::call`]; the answer's body lies in the channel until the next call.
+    pub fn call_ref(
+        &mut self,
+        body: &[u8],
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(&[u8], Option<OwnedFd>), NodeError> {
+        self.send(body, descriptor)?;
+        self.receive_ref()
+    }
+
+    /// The next message of the server, on a callback channel.
+    pub fn receive(&mut self) -> Result<(Vec<u8>, Option<OwnedFd>), NodeError> {
+        self.receive_ref().map(|(body, descriptor)| (body.to_vec(), descriptor))
+    }
+
+    /// The answer to what [`Self::receive`] gave.
+    pub fn reply(&mut self, body: &[u8]) -> Result<(), NodeError> {
+        self.send(body, None)
+    }
+
+    fn send(&mut self, body: &[u8], descriptor: Option<BorrowedFd<'_>>) -> Result<(), NodeError> {
+        let header = header(body.len(), descriptor.is_some())?;
+        if self.broken {
+            return Err(NodeError::Broken);
+        }
+        let sent = self.send_all(&header, body, descriptor);
+        self.broken = sent.is_err();
+        sent
+    }
+
+    fn send_all(
+        &self,
+        header: &[u8],
+        body: &[u8],
+        mut descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(), NodeError> {
+        let mut slices = [IoSlice::new(header), IoSlice::new(body)];
+        let mut left = &mut slices[..];
+        while !left.is_empty() {
+            match descriptor::send(&self.stream, left, descriptor) {
+                Ok(sent) => {
+                    // It went with the first byte.
+                    descriptor = None;
+                    IoSlice::advance_slices(&mut left, sent);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.timed_out(&error).unwrap_or(send_failed(error))),
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_ref(&mut self) -> Result<(&[u8], Option<OwnedFd>), NodeError> {
+        if self.broken {
+            return Err(NodeError::Broken);
+        }
+        self.inbox.shrink();
+        match self.receive_whole() {
+            Ok(len) => Ok(self.inbox.take(len)),
+            Err(error) => {
+                self.broken = true;
+                Err(error)
+            }
+        }
+    }
+
+    fn receive_whole(&mut self) -> Result<usize, NodeError> {
+        loop {
+            let (count, descriptor) = match descriptor::receive(&self.stream, self.inbox.room()) {
+                Ok(received) => received,
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted => continue,
+                    io::ErrorKind::ConnectionReset => (0, None),
+                    _ => {
+                        return Err(self.timed_out(&error).unwrap_or(NodeError::Io {
+                            action: "receive a message",
+                            source: error,
+                        }));
+                    }
+                },
+            };
+            self.inbox.add(count, descriptor)?;
+            if let Some(len) = self.inbox.complete()? {
+                return Ok(len);
+            }
+        }
+    }
+
+    fn timed_out(&self, error: &io::Error) -> Option<NodeError> {
+        let after = self.wait.filter(|_| error.kind() == io::ErrorKind::WouldBlock)?;
+        Some(NodeError::Timeout { after })
+    }
+}

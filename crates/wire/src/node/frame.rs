@@ -1,0 +1,215 @@
+//! Messages of the node's socket as bytes: 16 bytes of header, a body, perhaps a descriptor.
+//!
+//! Here: taking messages apart as they come in, free of any waiting, so that the async and the
+//! blocking channel share it; the way to sockets whose path is too long for the kernel.
+//! Drawn in `FORMAT.md`.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use super::NodeError;
+use crate::limits::{BODY_BYTES_MAX, CHANNEL_BUFFER_BYTES};
+
+pub(super) const HEADER_BYTES: usize = 16;
+const MAGIC: [u8; 4] = *b"HYND";
+const FLAG_DESCRIPTOR: u32 = 1;
+
+/// The header of a body of `len` bytes.
+pub(super) fn header(len: usize, descriptor: bool) -> Result<[u8; HEADER_BYTES], NodeError> {
+    if len > BODY_BYTES_MAX {
+        return Err(NodeError::TooLarge { bytes: len });
+    }
+    let mut bytes = [0; HEADER_BYTES];
+    bytes[0..4].copy_from_slice(&MAGIC);
+    bytes[4..8].copy_from_slice(&(len as u32).to_le_bytes());
+    bytes[8..12].copy_from_slice(&u32::from(descriptor).to_le_bytes());
+    Ok(bytes)
+}
+
+/// Length of the body, and whether a descriptor comes with it.
+fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<(usize, bool), NodeError> {
+    let u32_at = |at: usize| {
+        u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes are four bytes"))
+    };
+    if bytes[0..4] != MAGIC {
+        return Err(NodeError::Malformed { what: "it does not start as one" });
+    }
+    let (len, flags) = (u32_at(4) as usize, u32_at(8));
+    if flags & !FLAG_DESCRIPTOR != 0 || u32_at(12) != 0 {
+        return Err(NodeError::Malformed { what: "reserved bits are set" });
+    }
+    if len > BODY_BYTES_MAX {
+        return Err(NodeError::Malformed { what: "it announces more bytes than allowed" });
+    }
+    Ok((len, flags & FLAG_DESCRIPTOR != 0))
+}
+
+/// What came of a message so far.
+pub(super) struct Inbox {
+    buffer: Vec<u8>,
+    filled: usize,
+    descriptor: Option<OwnedFd>,
+}
+
+impl Inbox {
+    pub(super) fn new() -> Self {
+        Self { buffer: vec![0; CHANNEL_BUFFER_BYTES], filled: 0, descriptor: None }
+    }
+
+    /// Where the next bytes go: never empty while a message is incomplete.
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.filled..]
+    }
+
+    /// `count` bytes came into the room, 0 at the end of the stream, perhaps with a descriptor.
+    pub(super) fn add(
+        &mut self,
+        count: usize,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<(), NodeError> {
+        if count == 0 {
+            return Err(if self.filled == 0 {
+                NodeError::Closed
+            } else {
+                NodeError::Malformed { what: "it ends in the middle" }
+            });
+        }
+        self.filled += count;
+        if let Some(descriptor) = descriptor
+            && self.descriptor.replace(descriptor).is_some()
+        {
+            return Err(NodeError::Malformed { what: "it brings two descriptors" });
+        }
+        Ok(())
+    }
+
+    /// The length of the body once all of it is here; makes room for a long one.
+    pub(super) fn complete(&mut self) -> Result<Option<usize>, NodeError> {
+        let Some(bytes) = self.buffer[..self.filled].first_chunk() else {
+            return Ok(None);
+        };
+        let (len, descriptor) = parse(bytes)?;
+        let whole = HEADER_BYTES + len;
+        if self.filled < whole {
+            if self.buffer.len() < whole {
+                self.buffer.resize(whole, 0);
+            }
+            return Ok(None);
+        }
+        if self.filled > whole {
+            return Err(NodeError::Malformed { what: "another one follows before its answer" });
+        }
+        if descriptor != self.descriptor.is_some() {
+            return Err(NodeError::Malformed { what: "its descriptor is missing or unannounced" });
+        }
+        Ok(Some(len))
+    }
+
+    /// Takes the complete message of `len` bytes; its body stays readable until the next.
+    pub(super) fn take(&mut self, len: usize) -> (&[u8], Option<OwnedFd>) {
+        self.filled = 0;
+        (&self.buffer[HEADER_BYTES..HEADER_BYTES + len], self.descriptor.take())
+    }
+
+    /// Gives memory of a rare long message back.
+    pub(super) fn shrink(&mut self) {
+        if self.filled == 0 && self.buffer.len() > CHANNEL_BUFFER_BYTES {
+            self.buffer.truncate(CHANNEL_BUFFER_BYTES);
+            self.buffer.shrink_to_fit();
+        }
+    }
+}
+
+/// Longest path that fits into `sun_path` with its NUL.
+const SUN_PATH_MAX: usize = 107;
+
+/// A path for `bind` or `connect` that is short enough: the directory's descriptor stands for a
+/// long one, and must be kept open meanwhile.
+pub(super) fn short_path(path: &Path) -> io::Result<(PathBuf, Option<OwnedFd>)> {
+    if path.as_os_str().len() <= SUN_PATH_MAX {
+        return Ok((path.to_owned(), None));
+    }
+    let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+    let (parent, name) = (path.parent().ok_or_else(invalid)?, path.file_name());
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = rustix::fs::open(parent, flags, Mode::empty())?;
+    let short = PathBuf::from(format!("/proc/self/fd/{}", parent.as_fd().as_raw_fd()))
+        .join(name.ok_or_else(invalid)?);
+    Ok((short, Some(parent)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Feeds `bytes` in pieces of `step`; the message, when it becomes complete.
+    fn feed(bytes: &[u8], step: usize) -> Result<Option<Vec<u8>>, NodeError> {
+        let mut inbox = Inbox::new();
+        for piece in bytes.chunks(step) {
+            inbox.room()[..piece.len()].copy_from_slice(piece);
+            inbox.add(piece.len(), None)?;
+            if let Some(len) = inbox.complete()? {
+                return Ok(Some(inbox.take(len).0.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn message(body: &[u8]) -> Vec<u8> {
+        [&header(body.len(), false).unwrap()[..], body].concat()
+    }
+
+    #[test]
+    fn messages_come_together_from_any_pieces() {
+        let long = vec![3; BODY_BYTES_MAX];
+        for body in [&b""[..], b"x", b"a message", &long] {
+            for step in [1000, 4096, 60_000] {
+                assert_eq!(feed(&message(body), step).unwrap().unwrap(), body);
+            }
+        }
+        assert_eq!(
+            feed(&message(b"one byte at a time"), 1).unwrap().unwrap(),
+            b"one byte at a time"
+        );
+        assert!(feed(&message(b"cut")[..18], 5).unwrap().is_none());
+    }
+
+    #[test]
+    fn bad_messages_are_told_apart() {
+        let check = |at: usize, value: u8, expected: &str| {
+            let mut bytes = message(b"body");
+            bytes[at] = value;
+            assert_eq!(feed(&bytes, 64).unwrap_err().to_string(), expected);
+        };
+        check(0, b'X', "message of this node's socket: it does not start as one");
+        check(7, 1, "message of this node's socket: it announces more bytes than allowed");
+        check(8, 2, "message of this node's socket: reserved bits are set");
+        check(8, 1, "message of this node's socket: its descriptor is missing or unannounced");
+        check(4, 3, "message of this node's socket: another one follows before its answer");
+        assert!(matches!(header(BODY_BYTES_MAX + 1, false), Err(NodeError::TooLarge { .. })));
+        let mut inbox = Inbox::new();
+        assert!(matches!(inbox.add(0, None), Err(NodeError::Closed)));
+        inbox.add(1, None).unwrap();
+        assert!(matches!(inbox.add(0, None), Err(NodeError::Malformed { .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(
+            bytes in prop::collection::vec(any::<u8>(), 1..64), step in 1..64usize, magic: bool
+        ) {
+            let mut bytes = bytes;
+            if magic && bytes.len() >= 12 {
+                let len = usize::from(bytes[4]) % 64;
+                bytes[..12].copy_from_slice(&header(len, false).unwrap()[..12]);
+            }
+            if let Ok(Some(body)) = feed(&bytes, step) {
+                prop_assert_eq!(&message(&body)[..], &bytes[..HEADER_BYTES + body.len()]);
+            }
+        }
+    }
+}

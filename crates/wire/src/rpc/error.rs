@@ -1,0 +1,120 @@
+//! Why a call failed, with the buffers it had.
+
+use std::time::Duration;
+
+use hayase_layout::ServerId;
+
+use super::Returned;
+use crate::handshake::HandshakeError;
+use crate::session::SessionError;
+use crate::transport::TransportError;
+
+/// Why there is no connection to a server.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// None of its addresses answered.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// One answered, and would not talk to us.
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    /// The connection was lost.
+    #[error("connection lost")]
+    Lost(#[source] SessionError),
+    /// It was lost without a word.
+    #[error("connection closed by the peer")]
+    Closed,
+    /// It said nothing while calls waited.
+    #[error("the peer was silent for {:?}", .after)]
+    Silent {
+        /// How long.
+        after: Duration,
+    },
+    /// There is no address to try.
+    #[error("no address of the server is known")]
+    NoAddress,
+}
+
+/// Why a call has no answer. The request may have been carried out, unless `Refused`.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// No connection until the deadline.
+    #[error("call server {to}: not reached within {:?}", .waited)]
+    Unreachable {
+        /// Which server.
+        to: ServerId,
+        /// The whole deadline.
+        waited: Duration,
+        /// The last try; `None` when the first one did not end in time.
+        source: Option<std::rc::Rc<LinkError>>,
+        /// What was lent.
+        buffers: Returned,
+    },
+    /// Connected, and no answer until the deadline.
+    #[error("call server {to}: no answer within {:?}", .waited)]
+    Deadline {
+        /// Which server.
+        to: ServerId,
+        /// The whole deadline.
+        waited: Duration,
+        /// What was lent.
+        buffers: Returned,
+    },
+    /// The peer is there and does not fit; at once, since waiting can not help.
+    #[error("call server {to}: refused")]
+    Refused {
+        /// Which server.
+        to: ServerId,
+        /// Why.
+        source: std::rc::Rc<LinkError>,
+        /// What was lent.
+        buffers: Returned,
+    },
+    /// The request or its answer is not within the protocol.
+    #[error("call server {to}: {what}")]
+    Protocol {
+        /// Which server.
+        to: ServerId,
+        /// How.
+        what: &'static str,
+        /// What was lent.
+        buffers: Returned,
+    },
+}
+
+impl CallError {
+    /// The server that was called.
+    pub fn to(&self) -> ServerId {
+        match self {
+            Self::Unreachable { to, .. }
+            | Self::Deadline { to, .. }
+            | Self::Refused { to, .. }
+            | Self::Protocol { to, .. } => *to,
+        }
+    }
+
+    /// Takes what was lent: each buffer that no transport can touch any more. What is missing is
+    /// dropped when the transport lets go of it.
+    pub fn take_buffers(&mut self) -> Returned {
+        match self {
+            Self::Unreachable { buffers, .. }
+            | Self::Deadline { buffers, .. }
+            | Self::Refused { buffers, .. }
+            | Self::Protocol { buffers, .. } => std::mem::take(buffers),
+        }
+    }
+
+    /// What the user can try next.
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::Refused { source, .. } => match &**source {
+                LinkError::Handshake(error) => error.help(),
+                _ => None,
+            },
+            Self::Unreachable { .. } | Self::Deadline { .. } => {
+                Some("see `hayase status` and the log of that server")
+            }
+            Self::Protocol { .. } => None,
+        }
+    }
+}

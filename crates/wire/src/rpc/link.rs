@@ -1,0 +1,375 @@
+//! The caller's half: a link to one server.
+//!
+//! A link has two lanes, each a connection of its own: calls without payload never wait behind
+//! bulk, neither on the wire nor for a credit nor for the peer's slots. A lane connects when it is
+//! first needed, in the background, so that a caller who gives up costs the others nothing.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hayase_layout::ServerId;
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::call::{Call, Outcome};
+use super::line::Line;
+use super::{Answer, CallError, LinkError, Returned};
+use crate::buffer::BoxBuffer;
+use crate::deadline::{CONNECT_WAIT, RECONNECT_WAIT_MAX, RECONNECT_WAIT_MIN};
+use crate::handshake::{self, Credentials, HandshakeError, Lane as LaneKind, LinkId, PeerIdentity};
+use crate::limits::{ADDRESSES_MAX, BODY_BYTES_MAX, CREDITS_PER_PEER, PAYLOAD_BYTES_MAX};
+use crate::message::PeerState;
+use crate::transport::{Address, Transport};
+
+/// What all links of a server share: how to connect, as whom, and the request ids.
+pub struct Connector {
+    transport: Rc<dyn Transport>,
+    credentials: Credentials,
+    request_id_next: Cell<u64>,
+}
+
+impl Connector {
+    /// One for a whole server: request ids are unique only within it.
+    pub fn new(transport: Rc<dyn Transport>, credentials: Credentials) -> Rc<Self> {
+        Rc::new(Self { transport, credentials, request_id_next: Cell::new(1) })
+    }
+
+    fn next_request_id(&self) -> u64 {
+        let id = self.request_id_next.get();
+        self.request_id_next.set(id + 1);
+        id
+    }
+}
+
+/// A link to one server; to be used inside a `LocalSet`.
+pub struct PeerLink {
+    connector: Rc<Connector>,
+    to: ServerId,
+    link: u64,
+    addresses: RefCell<Vec<Address>>,
+    peer: Cell<Option<PeerIdentity>>,
+    small: Lane,
+    bulk: Lane,
+    me: Weak<Self>,
+}
+
+struct Lane {
+    kind: LaneKind,
+    credits: Arc<Semaphore>,
+    state: RefCell<LaneState>,
+    changed: Notify,
+    /// Why there is no connection; `None` before the first try.
+    error: RefCell<Option<Rc<LinkError>>>,
+}
+
+enum LaneState {
+    /// May be tried from then on.
+    Down {
+        retry_at: Instant,
+        wait: Duration,
+    },
+    Connecting {
+        wait: Duration,
+    },
+    Up {
+        line: Rc<Line>,
+        wait: Duration,
+    },
+}
+
+impl Lane {
+    fn new(kind: LaneKind) -> Self {
+        Self {
+            kind,
+            credits: Arc::new(Semaphore::new(CREDITS_PER_PEER)),
+            state: RefCell::new(LaneState::Down {
+                retry_at: Instant::now(),
+                wait: RECONNECT_WAIT_MIN,
+            }),
+            changed: Notify::new(),
+            error: RefCell::new(None),
+        }
+    }
+
+    /// No connection: the next try is due in `wait`.
+    fn set_down(&self, error: LinkError, wait: Duration) {
+        *self.error.borrow_mut() = Some(Rc::new(error));
+        *self.state.borrow_mut() =
+            LaneState::Down { retry_at: Instant::now() + wait, wait: longer(wait) };
+        self.changed.notify_waiters();
+    }
+
+    fn refusal(&self) -> Option<Rc<LinkError>> {
+        let error = self.error.borrow();
+        let error = error.as_ref()?;
+        matches!(&**error, LinkError::Handshake(refusal) if refusal.is_final())
+            .then(|| error.clone())
+    }
+}
+
+fn longer(wait: Duration) -> Duration {
+    (wait * 2).min(RECONNECT_WAIT_MAX)
+}
+
+impl PeerLink {
+    /// A link to server `to`, unconnected. The addresses are tried in their order.
+    pub fn new(connector: Rc<Connector>, to: ServerId, addresses: Vec<Address>) -> Rc<Self> {
+        let mut link = [0; 8];
+        // Without randomness the number still differs between links of one process.
+        let _ = SystemRandom::new().fill(&mut link);
+        let link = u64::from_le_bytes(link) ^ connector.next_request_id();
+        Rc::new_cyclic(|me| Self {
+            connector,
+            to,
+            link,
+            addresses: RefCell::new(addresses),
+            peer: Cell::new(None),
+            small: Lane::new(LaneKind::Small),
+            bulk: Lane::new(LaneKind::Bulk),
+            me: me.clone(),
+        })
+    }
+
+    /// The server at the other end.
+    pub fn to(&self) -> ServerId {
+        self.to
+    }
+
+    /// Its incarnation, as the last handshake told it.
+    pub fn peer(&self) -> Option<PeerIdentity> {
+        self.peer.get()
+    }
+
+    /// From now on it is to be found there; connections that live stay.
+    pub fn set_addresses(&self, addresses: Vec<Address>) {
+        *self.addresses.borrow_mut() = addresses;
+    }
+
+    /// What is known without asking.
+    pub fn state(&self) -> PeerState {
+        let lanes = [&self.small, &self.bulk];
+        let is_up = |lane: &&Lane| match &*lane.state.borrow() {
+            LaneState::Up { line, .. } => line.is_alive(),
+            _ => false,
+        };
+        if lanes.iter().any(is_up) {
+            PeerState::Connected
+        } else if lanes.iter().any(|lane| lane.error.borrow().is_some()) {
+            PeerState::Unreachable
+        } else {
+            PeerState::Unconnected
+        }
+    }
+
+    /// Asks the server, and waits for its answer until `deadline` from now.
+    ///
+    /// `send` is a buffer and how many bytes at its start are the payload; `into` takes the payload
+    /// of the answer, which must fit. Both come back with the answer or the error. Sent again with
+    /// the same id when the connection is lost. Dropping the future gives the call up: the request
+    /// may still be carried out, buffers are dropped as soon as the transport lets go of them.
+    pub async fn call(
+        &self,
+        body: Vec<u8>,
+        send: Option<(BoxBuffer, usize)>,
+        into: Option<BoxBuffer>,
+        deadline: Duration,
+    ) -> Result<Answer, CallError> {
+        let lane = if send.is_some() || into.is_some() { &self.bulk } else { &self.small };
+        let sent_len = send.as_ref().map_or(0, |(_, len)| *len);
+        let sent_room = send.as_ref().map_or(0, |(buffer, _)| buffer.as_ref().as_ref().len());
+        let too_long = body.len() > BODY_BYTES_MAX || sent_len > PAYLOAD_BYTES_MAX.min(sent_room);
+        let had_into = into.is_some();
+        let call = Rc::new(Call::new(self.connector.next_request_id(), body, send, into));
+        if too_long {
+            let what = "the request is longer than allowed";
+            return Err(CallError::Protocol { to: self.to, what, buffers: call.take_buffers() });
+        }
+        let given_up = GiveUp { call: &call };
+        let result = self.complete(lane, &call, deadline).await;
+        match result {
+            Ok((body, received)) => {
+                std::mem::forget(given_up);
+                let Returned { sent, into } = call.take_buffers();
+                debug_assert_eq!(into.is_some(), had_into, "an outcome waits for the buffers");
+                Ok(Answer { body, sent, received: into.map(|into| (into, received)) })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends `call` until it has an answer, and gives body and length of payload.
+    async fn complete(
+        &self,
+        lane: &Lane,
+        call: &Rc<Call>,
+        deadline: Duration,
+    ) -> Result<(Vec<u8>, usize), CallError> {
+        let (to, until) = (self.to, Instant::now() + deadline);
+        let late =
+            |call: &Call| CallError::Deadline { to, waited: deadline, buffers: call.abandon() };
+        match timeout_at(until, lane.credits.clone().acquire_owned()).await {
+            Ok(Ok(credit)) => *call.credit.borrow_mut() = Some(credit),
+            Ok(Err(_)) | Err(_) => return Err(late(call)),
+        }
+        loop {
+            let line = match timeout_at(until, self.line(lane)).await {
+                Ok(Ok(line)) => line,
+                Ok(Err(source)) => {
+                    return Err(CallError::Refused { to, source, buffers: call.abandon() });
+                }
+                Err(_) => {
+                    let source = lane.error.borrow().clone();
+                    let buffers = call.abandon();
+                    return Err(CallError::Unreachable { to, waited: deadline, source, buffers });
+                }
+            };
+            line.submit(call);
+            match timeout_at(until, call.outcome()).await {
+                Ok(Outcome::Answered { body, received }) => return Ok((body, received)),
+                Ok(Outcome::Lost) => {}
+                Ok(Outcome::Broken { what }) => {
+                    return Err(CallError::Protocol { to, what, buffers: call.take_buffers() });
+                }
+                Err(_) => return Err(late(call)),
+            }
+        }
+    }
+
+    /// A living connection of `lane`; waits for one without limit, unless the peer refuses us.
+    async fn line(&self, lane: &Lane) -> Result<Rc<Line>, Rc<LinkError>> {
+        let mut tried = false;
+        loop {
+            let changed = lane.changed.notified();
+            let due = match &*lane.state.borrow() {
+                LaneState::Up { line, .. } if line.is_alive() => return Ok(line.clone()),
+                // Its end has not been handled yet.
+                LaneState::Up { .. } | LaneState::Connecting { .. } => None,
+                LaneState::Down { retry_at, wait } => Some((*retry_at, *wait)),
+            };
+            match due {
+                None => changed.await,
+                Some(_) if tried && lane.refusal().is_some() => {
+                    return Err(lane.refusal().expect("just seen"));
+                }
+                Some((retry_at, _)) if retry_at > Instant::now() => sleep_until(retry_at).await,
+                Some((_, wait)) => self.start_connecting(lane, wait),
+            }
+            tried |= due.is_none();
+        }
+    }
+
+    /// Connects in the background; the lane tells when it is done.
+    fn start_connecting(&self, lane: &Lane, wait: Duration) {
+        *lane.state.borrow_mut() = LaneState::Connecting { wait };
+        let (me, kind) = (self.me.clone(), lane.kind);
+        let attempt = Attempt {
+            connector: self.connector.clone(),
+            to: self.to,
+            id: LinkId { link: self.link, lane: kind },
+            addresses: self.addresses.borrow().clone(),
+        };
+        tokio::task::spawn_local(async move {
+            let end = match attempt.connect().await {
+                Ok(session) => {
+                    let (line, run) = Line::start(session);
+                    let Some(link) = me.upgrade() else { return };
+                    link.set_up(kind, line);
+                    drop(link);
+                    run.await
+                }
+                Err(error) => error,
+            };
+            if let Some(link) = me.upgrade() {
+                link.set_down(kind, end);
+            }
+        });
+    }
+
+    fn lane(&self, kind: LaneKind) -> &Lane {
+        match kind {
+            LaneKind::Small => &self.small,
+            LaneKind::Bulk => &self.bulk,
+        }
+    }
+
+    fn set_up(&self, kind: LaneKind, line: Rc<Line>) {
+        let lane = self.lane(kind);
+        tracing::debug!(server = %self.to, ?kind, "connected");
+        self.peer.set(Some(line.peer));
+        let mut state = lane.state.borrow_mut();
+        let wait = match &*state {
+            LaneState::Connecting { wait } => *wait,
+            _ => RECONNECT_WAIT_MIN,
+        };
+        *state = LaneState::Up { line, wait };
+        lane.changed.notify_waiters();
+    }
+
+    fn set_down(&self, kind: LaneKind, error: LinkError) {
+        let lane = self.lane(kind);
+        tracing::debug!(server = %self.to, ?kind, %error, "not connected");
+        let wait = match &*lane.state.borrow() {
+            LaneState::Up { line, .. } if line.is_proven() => RECONNECT_WAIT_MIN,
+            LaneState::Up { wait, .. }
+            | LaneState::Connecting { wait }
+            | LaneState::Down { wait, .. } => *wait,
+        };
+        lane.set_down(error, wait);
+    }
+}
+
+impl Drop for PeerLink {
+    fn drop(&mut self) {
+        for lane in [&self.small, &self.bulk] {
+            if let LaneState::Up { line, .. } = &*lane.state.borrow() {
+                line.close();
+            }
+        }
+    }
+}
+
+/// One try of all addresses.
+struct Attempt {
+    connector: Rc<Connector>,
+    to: ServerId,
+    id: LinkId,
+    addresses: Vec<Address>,
+}
+
+impl Attempt {
+    async fn connect(&self) -> Result<handshake::Session, LinkError> {
+        let mut last = LinkError::NoAddress;
+        for address in self.addresses.iter().take(ADDRESSES_MAX) {
+            match self.connect_to(address).await {
+                Ok(session) => return Ok(session),
+                Err(LinkError::Handshake(error)) if error.is_final() => {
+                    return Err(LinkError::Handshake(error));
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn connect_to(&self, address: &Address) -> Result<handshake::Session, LinkError> {
+        let connecting = self.connector.transport.connect(address);
+        let connection = tokio::time::timeout(CONNECT_WAIT, connecting)
+            .await
+            .map_err(|_| LinkError::Handshake(HandshakeError::Slow))??;
+        Ok(handshake::connect(connection, &self.connector.credentials, self.to, self.id).await?)
+    }
+}
+
+/// Gives the call up when its future is dropped.
+struct GiveUp<'a> {
+    call: &'a Call,
+}
+
+impl Drop for GiveUp<'_> {
+    fn drop(&mut self) {
+        drop(self.call.abandon());
+    }
+}

@@ -1,0 +1,291 @@
+//! The answering half: connections, requests, back-pressure.
+//!
+//! A connection is read by one task; every request is a task of its own, so answers overtake each
+//! other. Bounded: requests per peer, connections, handshakes. While a connection's reader waits
+//! for a slot or a place it says so once a second, so that its peer does not take it for dead. A
+//! request that was begun is carried out also when its connection is lost.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::buffer::BoxBuffer;
+use crate::deadline::{ACCEPT_PAUSE, HEARTBEAT};
+use crate::handshake::{self, Credentials, LinkId, PeerIdentity, Session};
+use crate::header::FrameKind;
+use crate::limits::{BODY_BYTES_MAX, CONNECTIONS_MAX, HANDSHAKES_MAX, REQUESTS_PER_PEER_MAX};
+use crate::session::{Frame, SessionError, SessionReceiver, SessionSender};
+use crate::transport::Listener;
+
+/// What a server does with requests. Runs inside a `LocalSet`.
+pub trait Service: 'static {
+    /// A buffer of at least `len` bytes for a payload that is about to come. Waits while there is
+    /// none, which holds up the connection it is for, and no other.
+    fn buffer(&self, len: usize) -> impl Future<Output = BoxBuffer>;
+
+    /// Carries out one request. `payload` is a buffer from [`Service::buffer`] and how many bytes
+    /// at its start came. The same `request_id` of the same incarnation may come again, also while
+    /// the first is still being served.
+    fn serve(
+        self: Rc<Self>,
+        from: PeerIdentity,
+        request_id: u64,
+        body: Vec<u8>,
+        payload: Option<(BoxBuffer, usize)>,
+    ) -> impl Future<Output = Response>;
+}
+
+/// What a service answers.
+pub struct Response {
+    /// The encoded reply.
+    pub body: Vec<u8>,
+    /// A buffer and how many bytes at its start go with it; dropped when they are sent.
+    pub payload: Option<(BoxBuffer, usize)>,
+}
+
+impl Response {
+    /// A reply without payload.
+    pub fn new(body: Vec<u8>) -> Self {
+        Self { body, payload: None }
+    }
+}
+
+/// Answers the requests of one connection until it ends; says why it did.
+pub async fn serve_connection<S: Service>(
+    session: Session,
+    service: Rc<S>,
+) -> Result<(), SessionError> {
+    serve_bounded(session, service, Arc::new(Semaphore::new(REQUESTS_PER_PEER_MAX))).await
+}
+
+/// Takes connections and serves them, for ever; dropping the future closes them all.
+pub async fn serve_listener<S: Service>(
+    mut listener: Box<dyn Listener>,
+    credentials: Credentials,
+    service: Rc<S>,
+) {
+    let credentials = Rc::new(credentials);
+    let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+    let peers = Rc::new(Peers::default());
+    let mut connections = JoinSet::new();
+    loop {
+        let place = handshakes.clone().acquire_owned().await.expect("never closed");
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+        };
+        let connection = match accepted {
+            Ok(connection) => connection,
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "connection not accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let (credentials, service, peers) = (credentials.clone(), service.clone(), peers.clone());
+        connections.spawn_local(async move {
+            let peer = connection.peer.clone();
+            let session = match handshake::accept(connection, &credentials).await {
+                Ok(session) => session,
+                Err(error) => {
+                    tracing::warn!(%peer, error = %Chain(&error), "connection refused");
+                    return;
+                }
+            };
+            drop(place);
+            serve_peer(session, service, &peers).await;
+        });
+    }
+}
+
+/// Living connections of a listener.
+#[derive(Default)]
+struct Peers {
+    requests: RefCell<HashMap<PeerIdentity, Arc<Semaphore>>>,
+    connections: RefCell<HashMap<(PeerIdentity, LinkId), (u64, AbortHandle)>>,
+    serial_next: std::cell::Cell<u64>,
+}
+
+impl Peers {
+    /// The requests that all connections of a peer share; of an older incarnation nothing is kept.
+    fn requests(&self, peer: PeerIdentity) -> Arc<Semaphore> {
+        let mut requests = self.requests.borrow_mut();
+        requests.retain(|other, places| {
+            other.server != peer.server || *other == peer || Arc::strong_count(places) > 1
+        });
+        let new = || Arc::new(Semaphore::new(REQUESTS_PER_PEER_MAX));
+        requests.entry(peer).or_insert_with(new).clone()
+    }
+}
+
+async fn serve_peer<S: Service>(session: Session, service: Rc<S>, peers: &Rc<Peers>) {
+    let (peer, key) = (session.peer, (session.peer, session.link));
+    if peers.connections.borrow().len() >= CONNECTIONS_MAX {
+        tracing::warn!(server = %peer.server, "connection refused: {CONNECTIONS_MAX} are open");
+        return;
+    }
+    let serial = peers.serial_next.get();
+    peers.serial_next.set(serial + 1);
+    let requests = peers.requests(peer);
+    let task = tokio::task::spawn_local(serve_bounded(session, service, requests));
+    let abort = task.abort_handle();
+    let _end = AbortOnDrop(abort.clone());
+    // The peer made a new connection: it has given up the old one, which may be half open.
+    if let Some((_, old)) = peers.connections.borrow_mut().insert(key, (serial, abort)) {
+        old.abort();
+    }
+    tracing::debug!(server = %peer.server, lane = ?key.1.lane, "connected");
+    match task.await {
+        Ok(Ok(())) => tracing::debug!(server = %peer.server, "connection closed"),
+        Ok(Err(error)) => {
+            tracing::warn!(server = %peer.server, error = %Chain(&error), "connection lost");
+        }
+        Err(error) if error.is_cancelled() => {
+            tracing::debug!(server = %peer.server, "connection replaced");
+        }
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+    let mut connections = peers.connections.borrow_mut();
+    if connections.get(&key).is_some_and(|(other, _)| *other == serial) {
+        connections.remove(&key);
+    }
+}
+
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What is to be sent.
+enum Order {
+    Reply { id: u64, response: Response, _place: OwnedSemaphorePermit },
+    Pong,
+}
+
+async fn serve_bounded<S: Service>(
+    session: Session,
+    service: Rc<S>,
+    requests: Arc<Semaphore>,
+) -> Result<(), SessionError> {
+    let Session { mut sender, mut receiver, peer, .. } = session;
+    // Bounded by `requests`; pongs by the pings that are read, and one a second.
+    let (orders, mut queue) = mpsc::unbounded_channel();
+    let reading = Reading { peer, service, requests, orders };
+    tokio::select! {
+        end = reading.run(&mut receiver) => end,
+        end = send_orders(&mut sender, &mut queue) => end,
+    }
+}
+
+async fn send_orders(
+    sender: &mut SessionSender,
+    queue: &mut mpsc::UnboundedReceiver<Order>,
+) -> Result<(), SessionError> {
+    while let Some(order) = queue.recv().await {
+        match order {
+            Order::Pong => sender.send(FrameKind::Pong, 0, &[], &[]).await?,
+            Order::Reply { id, response, _place } => {
+                let Response { body, payload } = response;
+                let bytes = payload
+                    .as_ref()
+                    .map_or(&[][..], |(buffer, len)| &buffer.as_ref().as_ref()[..*len]);
+                sender.send(FrameKind::Reply, id, &body, bytes).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Reading<S> {
+    peer: PeerIdentity,
+    service: Rc<S>,
+    requests: Arc<Semaphore>,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+impl<S: Service> Reading<S> {
+    async fn run(&self, receiver: &mut SessionReceiver) -> Result<(), SessionError> {
+        while let Some(frame) = receiver.next().await? {
+            match frame.kind {
+                FrameKind::Ping => self.pong(),
+                FrameKind::Request => self.request(receiver, frame).await?,
+                FrameKind::Close => return Ok(()),
+                _ => {
+                    return Err(SessionError::Protocol {
+                        what: "an answer where requests are due",
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pong(&self) {
+        // Fails only when the connection is about to end.
+        let _ = self.orders.send(Order::Pong);
+    }
+
+    async fn request(
+        &self,
+        receiver: &mut SessionReceiver,
+        frame: Frame,
+    ) -> Result<(), SessionError> {
+        let place = self.patiently(self.requests.clone().acquire_owned()).await;
+        let place = place.expect("never closed");
+        let mut payload = None;
+        if frame.payload_len > 0 {
+            let mut buffer = self.patiently(self.service.buffer(frame.payload_len)).await;
+            receiver.payload(buffer.as_mut().as_mut()).await?;
+            payload = Some((buffer, frame.payload_len));
+        }
+        let serving = self.service.clone().serve(self.peer, frame.request_id, frame.body, payload);
+        let (orders, id) = (self.orders.clone(), frame.request_id);
+        let peer = self.peer.server;
+        tokio::task::spawn_local(async move {
+            let response = serving.await;
+            if response.body.len() > BODY_BYTES_MAX {
+                // A fault of ours; it must not cost the peer its connection as well.
+                tracing::error!(server = %peer, id, "an answer is too long to be sent");
+                return;
+            }
+            // When the connection is gone, so is who asked.
+            let _ = orders.send(Order::Reply { id, response, _place: place });
+        });
+        Ok(())
+    }
+
+    /// Waits, and tells the peer once a second that we are there.
+    async fn patiently<T>(&self, waiting: impl Future<Output = T>) -> T {
+        tokio::pin!(waiting);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut waiting => return done,
+                () = tokio::time::sleep(HEARTBEAT) => self.pong(),
+            }
+        }
+    }
+}
+
+/// An error with its sources, on one line.
+struct Chain<'a>(&'a dyn std::error::Error);
+
+impl std::fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = self.0.source();
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        Ok(())
+    }
+}

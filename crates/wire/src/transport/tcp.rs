@@ -1,0 +1,143 @@
+//! TCP: the transport that works everywhere.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use rustix::net::sockopt;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use super::stream::{StreamReceiver, StreamSender};
+use super::{Address, Connection, Listener, LocalFuture, Transport, TransportError};
+use crate::deadline::{CONNECT_WAIT, LINK_LOSS_WAIT};
+
+const BACKLOG: u32 = 1024;
+/// Probes before an idle link counts as lost; with the interval below they fill [`LINK_LOSS_WAIT`].
+const KEEPALIVE_PROBES: u32 = 4;
+
+/// Connects from any address, or from one (a node that is simulated by a loopback address).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcpTransport {
+    from: Option<IpAddr>,
+}
+
+impl TcpTransport {
+    /// Connections leave from the address that routing chooses.
+    pub const fn new() -> Self {
+        Self { from: None }
+    }
+
+    /// Connections leave from `from`.
+    pub const fn from_address(from: IpAddr) -> Self {
+        Self { from: Some(from) }
+    }
+
+    async fn stream(&self, to: SocketAddr) -> io::Result<TcpStream> {
+        let socket = socket_for(to)?;
+        if let Some(from) = self.from.filter(|from| from.is_ipv4() == to.is_ipv4()) {
+            socket.bind(SocketAddr::new(from, 0))?;
+        }
+        let stream = tokio::time::timeout(CONNECT_WAIT, socket.connect(to))
+            .await
+            .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        prepare(&stream)?;
+        Ok(stream)
+    }
+}
+
+fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
+    if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
+}
+
+/// Small frames leave at once; a link that is cut is noticed. Buffer sizes stay with the kernel,
+/// whose own tuning grows them to what the path needs.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    let interval = LINK_LOSS_WAIT / (KEEPALIVE_PROBES + 1);
+    sockopt::set_tcp_keepidle(stream, interval)?;
+    sockopt::set_tcp_keepintvl(stream, interval)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
+    sockopt::set_tcp_user_timeout(stream, LINK_LOSS_WAIT.as_millis() as u32)?;
+    Ok(())
+}
+
+fn connection(stream: TcpStream, peer: SocketAddr) -> Connection {
+    let (reader, writer) = stream.into_split();
+    Connection {
+        sender: Box::new(StreamSender::new(writer)),
+        receiver: Box::new(StreamReceiver::new(reader)),
+        peer: Address::Tcp(peer).to_string(),
+    }
+}
+
+impl Transport for TcpTransport {
+    fn listen<'a>(
+        &'a self,
+        at: &'a Address,
+    ) -> LocalFuture<'a, Result<Box<dyn Listener>, TransportError>> {
+        Box::pin(async move {
+            let Address::Tcp(address) = *at else {
+                return Err(TransportError::Foreign { at: at.clone() });
+            };
+            let listen = || -> io::Result<TcpListener> {
+                let socket = socket_for(address)?;
+                // A port whose last connections linger in TIME_WAIT is free; one that listens is not.
+                socket.set_reuseaddr(true)?;
+                socket.bind(address)?;
+                socket.listen(BACKLOG)
+            };
+            match listen() {
+                Ok(listener) => {
+                    let local = listener
+                        .local_addr()
+                        .map_err(|source| TransportError::Listen { at: at.clone(), source })?;
+                    Ok(Box::new(TcpFrameListener { listener, local }) as Box<dyn Listener>)
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    Err(TransportError::InUse { at: at.clone() })
+                }
+                Err(source) => Err(TransportError::Listen { at: at.clone(), source }),
+            }
+        })
+    }
+
+    fn connect<'a>(
+        &'a self,
+        to: &'a Address,
+    ) -> LocalFuture<'a, Result<Connection, TransportError>> {
+        Box::pin(async move {
+            let Address::Tcp(address) = *to else {
+                return Err(TransportError::Foreign { at: to.clone() });
+            };
+            let stream = self
+                .stream(address)
+                .await
+                .map_err(|source| TransportError::Connect { to: to.clone(), source })?;
+            Ok(connection(stream, address))
+        })
+    }
+}
+
+struct TcpFrameListener {
+    listener: TcpListener,
+    local: SocketAddr,
+}
+
+impl Listener for TcpFrameListener {
+    fn accept(&mut self) -> LocalFuture<'_, Result<Connection, TransportError>> {
+        Box::pin(async move {
+            let accept = async {
+                let (stream, peer) = self.listener.accept().await?;
+                prepare(&stream)?;
+                Ok((stream, peer))
+            };
+            let (stream, peer) =
+                accept.await.map_err(|source: io::Error| TransportError::Accept { source })?;
+            Ok(connection(stream, peer))
+        })
+    }
+
+    fn address(&self) -> Address {
+        Address::Tcp(self.local)
+    }
+}
