@@ -1,1 +1,25 @@
-//! Not written yet.
+//! The shared storage behind the burst buffer: objects by key, replaced whole, durable when it says so.
+//!
+//! [`Tier`] is the contract, [`conformance`] its proof: every version and every decorator passes the
+//! same suite. Versions here: [`Posix`] (a directory of any mounted file system) and [`Memory`].
+//! Not here: what is flushed and when (`hayase-server`), how trees are packed (`hayase-stage`).
+//! The API blocks; callers that may not block give it threads of their own.
+
+#![forbid(unsafe_code)]
+
+pub mod conformance;
+mod error;
+mod key;
+mod listing;
+mod memory;
+mod posix;
+mod tier;
+
+pub use error::{Action, TierError};
+pub use key::{COMPONENT_BYTES_MAX, KEY_BYTES_MAX, Key, KeyError, TEMPORARY_PREFIX};
+pub use listing::{Depth, Entry, EntryKind, LIST_ENTRIES_MAX, ListRequest, Page};
+pub use memory::Memory;
+pub use posix::Posix;
+pub use tier::{
+    Attributes, Capabilities, Location, ObjectMeta, Precondition, Reader, Tier, Upload,
+};

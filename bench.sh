@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Measures: ./bench.sh NAME [--quick] (NAME: foundation). Raw samples and conditions go to bench/out, the
+# page with the results to docs/.
+set -euo pipefail
+cd "$(dirname "$0")"
+. scripts/prepare.sh
+
+if [ $# -lt 1 ] || [ "$1" = -h ] || [ "$1" = --help ]; then
+  sed -n '2,3s/^# \{0,1\}//p' "$0"
+  exit 2
+fi
+[ -e bench/Cargo.toml ] || die "bench/ is not written yet"
+prepare_packages build || die "nothing can be built without these packages"
+prepare_packages run test || warn "some figures will be missing"
+prepare_cargo
+cargo build --locked --release -p hayase
+exec cargo run --locked --release -p hayase-bench -- "$@"

@@ -1,0 +1,122 @@
+//! Promises about one object: bytes, attributes, where they are.
+
+use std::io::{Read, Seek};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::{get, is_missing, key, pattern, put, read_all};
+use crate::{Attributes, Precondition, Tier, TierError};
+
+pub(super) fn absent(tier: &Arc<dyn Tier>) {
+    put(&**tier, &key("there/is"), b"one");
+    for name in ["nothing", "there/nothing", "nowhere/at/all"] {
+        let name = key(name);
+        assert!(is_missing(tier.stat(&name)));
+        assert!(is_missing(tier.open(&name)));
+        assert!(is_missing(tier.delete(&name)));
+        assert!(is_missing(tier.set_attributes(&name, Attributes::default())));
+        if tier.capabilities().rename {
+            assert!(is_missing(tier.rename(&name, &key("there/is"))));
+        }
+    }
+    assert_eq!(get(&**tier, &key("there/is")), b"one");
+}
+
+pub(super) fn round_trip(tier: &Arc<dyn Tier>) {
+    for (seed, size) in [0, 1, 4095, 4096, (1 << 20) + 3].into_iter().enumerate() {
+        let name = key(format!("dir/of-{size}"));
+        let bytes = pattern(seed as u8, size);
+        put(&**tier, &name, &bytes);
+        assert_eq!(tier.stat(&name).expect("stat").size.get(), size as u64);
+        assert!(get(&**tier, &name) == bytes, "{size} bytes differ");
+        let reader = tier.open(&name).expect("open");
+        for (offset, len) in [(0, 1), (size / 2, 17), (size.saturating_sub(5), 100)] {
+            let mut piece = vec![0xee; len];
+            let count = reader.read_at(offset as u64, &mut piece).expect("read a range");
+            let expected = &bytes[offset.min(size)..(offset + len).min(size)];
+            assert_eq!(count, expected.len(), "short before the end of {size} bytes");
+            assert_eq!(&piece[..count], expected);
+            assert!(piece[count..].iter().all(|&byte| byte == 0xee), "written behind the end");
+        }
+        for behind in [size as u64, size as u64 + 1, u64::MAX] {
+            assert_eq!(reader.read_at(behind, &mut [0; 8]).expect("read behind the end"), 0);
+        }
+    }
+}
+
+pub(super) fn any_order(tier: &Arc<dyn Tier>) {
+    let name = key("gaps");
+    let mut upload = tier.begin(&name, Attributes::default()).expect("begin");
+    let writes: [(u64, &[u8]); 5] =
+        [(10, b"tail"), (0, b"head"), (2, b"HE"), (300_000, b"far"), (5, b"")];
+    let mut expected = vec![0; 300_003];
+    for (offset, data) in writes {
+        upload.write_at(offset, data).expect("write");
+        expected[offset as usize..][..data.len()].copy_from_slice(data);
+    }
+    let meta = upload.commit(Precondition::Any).expect("commit");
+    assert_eq!(meta.size.get(), 300_003);
+    assert!(get(&**tier, &name) == expected, "bytes differ");
+}
+
+pub(super) fn attributes(tier: &Arc<dyn Tier>) {
+    let name = key("d/a");
+    let time = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let attributes = Attributes { mode: Some(0o640), mtime: Some(time(1_000_000_007)) };
+    let mut upload = tier.begin(&name, attributes).expect("begin");
+    upload.write_at(0, b"bytes").expect("write");
+    let committed = upload.commit(Precondition::Any).expect("commit");
+    assert_eq!(committed, tier.stat(&name).expect("stat"), "commit tells another story than stat");
+    assert_eq!(committed, tier.open(&name).expect("open").meta());
+    if !tier.capabilities().attributes {
+        return;
+    }
+    assert_eq!((committed.mode, committed.mtime), (0o640, time(1_000_000_007)));
+    let only = |mode, mtime| Attributes { mode, mtime };
+    tier.set_attributes(&name, only(Some(0o7604), None)).expect("set the mode");
+    let meta = tier.stat(&name).expect("stat");
+    assert_eq!(
+        (meta.mode, meta.mtime),
+        (0o604, time(1_000_000_007)),
+        "set-id bits are not carried"
+    );
+    tier.set_attributes(&name, only(None, Some(time(5)))).expect("set the time");
+    let meta = tier.stat(&name).expect("stat");
+    assert_eq!((meta.mode, meta.mtime, meta.size.get()), (0o604, time(5), 5));
+    assert_eq!(get(&**tier, &name), b"bytes");
+}
+
+pub(super) fn local_descriptor(tier: &Arc<dyn Tier>) {
+    let name = key("plain");
+    let bytes = pattern(9, 10_000);
+    put(&**tier, &name, &bytes);
+    let reader = tier.open(&name).expect("open");
+    assert_eq!(reader.local_descriptor().is_some(), tier.capabilities().local_descriptor);
+    if let Some(descriptor) = reader.local_descriptor() {
+        let mut file = std::fs::File::from(descriptor.expect("a descriptor"));
+        let mut seen = Vec::new();
+        file.rewind().expect("a plain file");
+        file.read_to_end(&mut seen).expect("read the descriptor");
+        assert!(seen == bytes, "the descriptor holds other bytes");
+    }
+    assert!(read_all(&*reader) == bytes, "reading moved under the descriptor's position");
+}
+
+pub(super) fn locations(tier: &Arc<dyn Tier>) {
+    let name = key("somewhere");
+    put(&**tier, &name, &pattern(1, 70_000));
+    match tier.locations(&name) {
+        Err(TierError::Unsupported { .. }) => assert!(!tier.capabilities().locations),
+        Err(error) => panic!("locations: {error}"),
+        Ok(locations) => {
+            assert!(tier.capabilities().locations);
+            let mut end = 0;
+            for location in locations {
+                assert_eq!(location.start, end, "a gap or an overlap");
+                assert!(!location.hosts.is_empty());
+                end += location.len.get();
+            }
+            assert_eq!(end, 70_000);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Promises about versions: replaced whole, never half seen, exactly one winner.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use super::{get, is_missing, key, list, names, pattern, put, read_all};
+use crate::{Attributes, Depth, Precondition, Tier, TierError};
+
+pub(super) fn invisible_before_commit(tier: &Arc<dyn Tier>) {
+    let name = key("d/new");
+    let mut upload = tier.begin(&name, Attributes::default()).expect("begin");
+    upload.write_at(0, &pattern(1, 100_000)).expect("write");
+    assert!(is_missing(tier.stat(&name)));
+    assert!(is_missing(tier.open(&name)));
+    assert_eq!(list(&**tier, "", Depth::All, 10), []);
+    assert_eq!(list(&**tier, "d/", Depth::One, 10), []);
+    let committed = upload.commit(Precondition::Any).expect("commit");
+    assert_eq!(committed.identity, tier.stat(&name).expect("stat").identity);
+    assert_eq!(names(&list(&**tier, "", Depth::All, 10)), ["d/new"]);
+}
+
+pub(super) fn dropped_upload(tier: &Arc<dyn Tier>) {
+    let (old, new) = (key("old"), key("new"));
+    put(&**tier, &old, b"former");
+    let before = tier.stat(&old).expect("stat");
+    for name in [&old, &new] {
+        let mut upload = tier.begin(name, Attributes::default()).expect("begin");
+        upload.write_at(0, b"never to be seen").expect("write");
+        drop(upload);
+    }
+    assert_eq!(get(&**tier, &old), b"former");
+    assert_eq!(tier.stat(&old).expect("stat"), before);
+    assert!(is_missing(tier.stat(&new)));
+    assert_eq!(names(&list(&**tier, "", Depth::All, 10)), ["old"]);
+}
+
+pub(super) fn open_version_stays(tier: &Arc<dyn Tier>) {
+    let name = key("v");
+    put(&**tier, &name, &pattern(1, 50_000));
+    let first = tier.open(&name).expect("open");
+    put(&**tier, &name, b"second");
+    assert!(read_all(&*first) == pattern(1, 50_000), "the first version changed under its reader");
+    assert_ne!(first.meta().identity, tier.stat(&name).expect("stat").identity);
+    let second = tier.open(&name).expect("open");
+    tier.delete(&name).expect("delete");
+    assert!(is_missing(tier.stat(&name)));
+    assert_eq!(read_all(&*second), b"second", "the second version went with its name");
+}
+
+pub(super) fn absent_once(tier: &Arc<dyn Tier>) {
+    let name = key("d/once");
+    for round in 0..20 {
+        let uploads = [b'a', b'b'].map(|letter| {
+            let mut upload = tier.begin(&name, Attributes::default()).expect("begin");
+            upload.write_at(0, &[letter; 9]).expect("write");
+            (letter, upload)
+        });
+        let threads = uploads.map(|(letter, upload)| {
+            thread::spawn(move || (letter, upload.commit(Precondition::Absent)))
+        });
+        let answers = threads.map(|thread| thread.join().expect("a thread that commits"));
+        let winners: Vec<u8> = answers
+            .iter()
+            .filter(|(_, answer)| answer.is_ok())
+            .map(|(letter, _)| *letter)
+            .collect();
+        assert_eq!(winners.len(), 1, "round {round}: {answers:?}");
+        let refused = |answer: &Result<_, _>| matches!(answer, Err(TierError::Exists { .. }));
+        assert!(answers.iter().any(|(_, answer)| refused(answer)), "round {round}: {answers:?}");
+        assert_eq!(get(&**tier, &name), [winners[0]; 9]);
+        assert_eq!(names(&list(&**tier, "", Depth::All, 10)), ["d/once"]);
+        tier.delete(&name).expect("delete");
+    }
+}
+
+pub(super) fn concurrent_replace(tier: &Arc<dyn Tier>) {
+    const SIZE: usize = 100_000;
+    let name = key("busy");
+    put(&**tier, &name, &vec![0; SIZE]);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (1..=2)
+            .map(|seed: u8| {
+                let (tier, name) = (&tier, &name);
+                scope.spawn(move || {
+                    for round in 0..25 {
+                        put(&***tier, name, &vec![seed * 100 + round; SIZE]);
+                    }
+                })
+            })
+            .collect();
+        let reader = scope.spawn(|| {
+            let mut seen = 0;
+            while !done.load(Ordering::Acquire) || seen == 0 {
+                let bytes = get(&**tier, &name);
+                assert_eq!(bytes.len(), SIZE);
+                assert!(bytes.iter().all(|&byte| byte == bytes[0]), "two versions in one read");
+                seen += 1;
+            }
+        });
+        for writer in writers {
+            writer.join().expect("a writer");
+        }
+        done.store(true, Ordering::Release);
+        reader.join().expect("the reader");
+    });
+    assert_eq!(names(&list(&**tier, "", Depth::All, 10)), ["busy"]);
+}
+
+pub(super) fn sweep(tier: &Arc<dyn Tier>) {
+    let name = key("d/kept");
+    put(&**tier, &name, b"kept");
+    let mut upload = tier.begin(&key("d/left"), Attributes::default()).expect("begin");
+    upload.write_at(0, b"left by a killed process").expect("write");
+    std::mem::forget(upload);
+    assert_eq!(names(&list(&**tier, "", Depth::All, 10)), ["d/kept"]);
+    assert_eq!(names(&list(&**tier, "d/", Depth::One, 10)), ["d/kept"]);
+    assert_eq!(tier.sweep(b"", SystemTime::UNIX_EPOCH).expect("sweep"), 0, "too young");
+    let later = SystemTime::now() + Duration::from_secs(60);
+    assert_eq!(tier.sweep(b"elsewhere/", later).expect("sweep"), 0);
+    let swept = tier.sweep(b"d/", later).expect("sweep");
+    assert!(swept <= 1, "{swept} swept of one");
+    assert_eq!(tier.sweep(b"", later).expect("sweep"), 0, "the first sweep left something");
+    assert_eq!(get(&**tier, &name), b"kept");
+}
+
+pub(super) fn rename(tier: &Arc<dyn Tier>) {
+    let (from, to) = (key("d/from"), key("e/f/to"));
+    put(&**tier, &from, b"moved");
+    if !tier.capabilities().rename {
+        assert!(matches!(tier.rename(&from, &to), Err(TierError::Unsupported { .. })));
+        assert_eq!(get(&**tier, &from), b"moved");
+        return;
+    }
+    tier.rename(&from, &to).expect("rename to a new directory");
+    assert!(is_missing(tier.stat(&from)));
+    assert_eq!(get(&**tier, &to), b"moved");
+    put(&**tier, &from, b"newer");
+    let replaced = tier.open(&to).expect("open");
+    tier.rename(&from, &to).expect("rename over an object");
+    assert_eq!(get(&**tier, &to), b"newer");
+    assert_eq!(read_all(&*replaced), b"moved");
+    tier.rename(&to, &to).expect("rename to itself");
+    assert_eq!(get(&**tier, &to), b"newer");
+    assert_eq!(names(&list(&**tier, "", Depth::All, 10)), ["e/f/to"]);
+}

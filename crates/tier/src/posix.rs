@@ -1,0 +1,290 @@
+//! A directory of any mounted file system (Lustre, GPFS, NFS, ext4, XFS) as a tier.
+//!
+//! Here: [`Posix`], one call after the other. Rooms: [`beneath`] (paths that can not leave the root),
+//! [`upload`] (temporary, fsync, rename, fsync), [`walk`] (ordered listings in bounded memory).
+//! An object is a regular file. Symbolic links are never followed below the root, wherever they
+//! point; a listing shows them as no objects.
+//! Unfinished uploads lie beside their target as `.hayase-partial-<random>`.
+
+mod beneath;
+mod upload;
+mod walk;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use hayase_layout::ByteCount;
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use self::beneath::Root;
+use crate::{
+    Action, Attributes, Capabilities, Key, ListRequest, ObjectMeta, Page, Reader, Tier, TierError,
+    Upload,
+};
+
+/// A mounted directory.
+#[derive(Debug)]
+pub struct Posix {
+    root: Root,
+}
+
+impl Posix {
+    /// Opens the directory at `path`, which stays open; later changes of `path` itself do not matter.
+    ///
+    /// # Errors
+    /// `Missing`, `NotObject` (no directory) or `Denied`; nothing is written.
+    pub fn attach(path: &Path) -> Result<Self, TierError> {
+        let shown = path.display().to_string();
+        let root = Root::attach(path).map_err(|errno| match errno {
+            Errno::NOTDIR => TierError::NotObject {
+                action: Action::Attach,
+                path: shown,
+                what: "it is no directory",
+            },
+            other => TierError::from_errno(Action::Attach, shown, other),
+        })?;
+        Ok(Self { root })
+    }
+
+    fn failed(&self, action: Action, key: &Key) -> impl Fn(Errno) -> TierError {
+        let path = self.root.shown(key.as_bytes());
+        move |errno| TierError::from_errno(action, path.clone(), errno)
+    }
+
+    /// The directory of `key`, and what stands under its name there now.
+    fn find(&self, action: Action, key: &Key) -> Result<(OwnedFd, Stat), TierError> {
+        let failed = self.failed(action, key);
+        let (parent, name) = key.split_last();
+        let directory = self.root.open_directory(parent).map_err(&failed)?;
+        let stat = fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(&failed)?;
+        self.require_object(action, key, &stat)?;
+        Ok((directory, stat))
+    }
+
+    fn require_object(&self, action: Action, key: &Key, stat: &Stat) -> Result<(), TierError> {
+        match no_object(FileType::from_raw_mode(stat.st_mode)) {
+            None => Ok(()),
+            Some(what) => {
+                Err(TierError::NotObject { action, path: self.root.shown(key.as_bytes()), what })
+            }
+        }
+    }
+}
+
+impl Tier for Posix {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            ranges: true,
+            rename: true,
+            local_descriptor: true,
+            locations: false,
+            tree: true,
+            attributes: true,
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!("directory {}", self.root.path().display())
+    }
+
+    fn list(&self, request: &ListRequest) -> Result<Page, TierError> {
+        walk::page(&self.root, request)
+    }
+
+    fn stat(&self, key: &Key) -> Result<ObjectMeta, TierError> {
+        self.find(Action::Stat, key).map(|(_, stat)| meta(&stat))
+    }
+
+    fn open(&self, key: &Key) -> Result<Box<dyn Reader>, TierError> {
+        let failed = self.failed(Action::Open, key);
+        let (parent, name) = key.split_last();
+        let directory = self.root.open_directory(parent).map_err(&failed)?;
+        // Not blocking, so that a pipe under this name is refused below instead of waited for.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = again(|| fs::openat(&directory, name, flags | OFlags::NOCTTY, Mode::empty()))
+            .map_err(&failed)?;
+        let stat = fs::fstat(&file).map_err(&failed)?;
+        self.require_object(Action::Open, key, &stat)?;
+        Ok(Box::new(PosixReader { file, meta: meta(&stat), path: self.root.shown(key.as_bytes()) }))
+    }
+
+    fn begin(&self, key: &Key, attributes: Attributes) -> Result<Box<dyn Upload>, TierError> {
+        upload::begin(&self.root, key, attributes)
+    }
+
+    fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError> {
+        let failed = self.failed(Action::SetAttributes, key);
+        let (directory, _) = self.find(Action::SetAttributes, key)?;
+        let (_, name) = key.split_last();
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = again(|| fs::openat(&directory, name, flags, Mode::empty())).map_err(&failed)?;
+        apply(&file, attributes).map_err(&failed)?;
+        again(|| fs::fsync(&file)).map_err(&failed)
+    }
+
+    fn delete(&self, key: &Key) -> Result<(), TierError> {
+        let failed = self.failed(Action::Delete, key);
+        let (directory, _) = self.find(Action::Delete, key)?;
+        fs::unlinkat(&directory, key.split_last().1, AtFlags::empty()).map_err(&failed)?;
+        beneath::sync_directory(&directory).map_err(&failed)
+    }
+
+    fn rename(&self, from: &Key, to: &Key) -> Result<(), TierError> {
+        let (source, moved) = self.find(Action::Rename, from)?;
+        if from == to {
+            return Ok(());
+        }
+        let failed = self.failed(Action::Rename, to);
+        let (parent, name) = to.split_last();
+        let target = self.root.make_directory(parent).map_err(&failed)?;
+        match fs::statat(&target, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(failed(errno)),
+            Ok(there) => {
+                self.require_object(Action::Rename, to, &there)?;
+                if (there.st_dev, there.st_ino) == (moved.st_dev, moved.st_ino) {
+                    // Two links of one file: rename(2) would do nothing and leave both.
+                    fs::unlinkat(&source, from.split_last().1, AtFlags::empty())
+                        .map_err(&failed)?;
+                    return beneath::sync_directory(&source).map_err(&failed);
+                }
+            }
+        }
+        fs::renameat(&source, from.split_last().1, &target, name).map_err(&failed)?;
+        beneath::sync_directory(&target).map_err(&failed)?;
+        beneath::sync_directory(&source).map_err(&failed)
+    }
+
+    fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {
+        walk::sweep(&self.root, prefix, before)
+    }
+}
+
+/// One file, kept open: a rename over its name does not touch it.
+struct PosixReader {
+    file: OwnedFd,
+    meta: ObjectMeta,
+    path: String,
+}
+
+impl Reader for PosixReader {
+    fn meta(&self) -> ObjectMeta {
+        self.meta
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = offset.saturating_add(done as u64);
+            // Behind the largest offset of the kernel there is nothing.
+            if i64::try_from(at).is_err() {
+                break;
+            }
+            match again(|| rustix::io::pread(&self.file, &mut buffer[done..], at)) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(errno) => {
+                    return Err(TierError::from_errno(Action::Read, self.path.clone(), errno));
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    fn local_descriptor(&self) -> Option<Result<OwnedFd, TierError>> {
+        Some(self.file.try_clone().map_err(|source| TierError::Io {
+            action: Action::Open,
+            path: self.path.clone(),
+            source,
+        }))
+    }
+}
+
+/// Repeats a call that a signal interrupted.
+fn again<T>(call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    rustix::io::retry_on_intr(call)
+}
+
+/// Mode and times; `None` stays. The file is not synced here.
+fn apply(file: impl AsFd, attributes: Attributes) -> rustix::io::Result<()> {
+    if let Some(mode) = attributes.mode {
+        fs::fchmod(&file, Mode::from_raw_mode(mode & 0o777))?;
+    }
+    if let Some(mtime) = attributes.mtime {
+        let keep = Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT };
+        fs::futimens(&file, &Timestamps { last_access: keep, last_modification: timespec(mtime) })?;
+    }
+    Ok(())
+}
+
+/// Why a file of this type is no object; `None` when it is one.
+fn no_object(kind: FileType) -> Option<&'static str> {
+    match kind {
+        FileType::RegularFile => None,
+        FileType::Directory => Some("it is a directory"),
+        FileType::Symlink => Some("it is a symbolic link, and links are not followed"),
+        FileType::Fifo => Some("it is a pipe"),
+        FileType::Socket => Some("it is a socket"),
+        FileType::CharacterDevice | FileType::BlockDevice => Some("it is a device"),
+        _ => Some("it is no regular file"),
+    }
+}
+
+fn meta(stat: &Stat) -> ObjectMeta {
+    let size = u64::try_from(stat.st_size).expect("the kernel gives no negative size");
+    let mut identity = Vec::with_capacity(40);
+    for word in [stat.st_dev, stat.st_ino, size] {
+        identity.extend_from_slice(&word.to_le_bytes());
+    }
+    identity.extend_from_slice(&stat.st_ctime.to_le_bytes());
+    identity.extend_from_slice(&stat.st_ctime_nsec.to_le_bytes());
+    ObjectMeta {
+        size: ByteCount(size),
+        mode: stat.st_mode & 0o777,
+        mtime: system_time(stat.st_mtime, stat.st_mtime_nsec),
+        identity: xxhash_rust::xxh3::xxh3_64(&identity),
+    }
+}
+
+fn system_time(seconds: i64, nanos: impl TryInto<u32>) -> SystemTime {
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let base = match seconds {
+        0.. => SystemTime::UNIX_EPOCH.checked_add(whole),
+        _ => SystemTime::UNIX_EPOCH.checked_sub(whole),
+    };
+    let nanos = Duration::from_nanos(u64::from(nanos.try_into().unwrap_or(0)));
+    base.and_then(|base| base.checked_add(nanos)).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+fn timespec(time: SystemTime) -> Timespec {
+    let (seconds, nanos) = match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_nanos()),
+        Err(error) => {
+            // Seconds round down, so that the nanoseconds count upwards as the kernel wants them.
+            let before = error.duration();
+            let seconds = i64::try_from(before.as_secs()).unwrap_or(i64::MAX);
+            match before.subsec_nanos() {
+                0 => (-seconds, 0),
+                nanos => (-seconds - 1, 1_000_000_000 - nanos),
+            }
+        }
+    };
+    Timespec { tv_sec: seconds, tv_nsec: nanos.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_survive_the_way_to_the_kernel_and_back() {
+        for (seconds, nanos) in
+            [(0_i64, 0_u32), (1_700_000_000, 5), (-1, 999_999_999), (-86_400, 0)]
+        {
+            let spec = timespec(system_time(seconds, nanos));
+            assert_eq!((spec.tv_sec, spec.tv_nsec), (seconds, i64::from(nanos)));
+        }
+    }
+}

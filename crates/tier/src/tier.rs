@@ -1,0 +1,196 @@
+//! The contract of shared storage: what a tier promises, in words that [`crate::conformance`] checks.
+//!
+//! Invariants every version keeps:
+//! 1. **A key names at most one version of one object.** Versions are replaced whole: whoever opens a
+//!    key gets one complete committed version, and goes on reading that one whatever is committed,
+//!    renamed or deleted meanwhile. Nobody ever sees half of an upload.
+//! 2. **Durable means durable.** When `commit`, `delete`, `rename` or `set_attributes` return `Ok`,
+//!    their effect survives a power cut of this machine and of the storage (bytes, name and the
+//!    directories made for it). On `Err` of `commit` the former version is still there, whole;
+//!    when the storage failed after the switch itself (`Unavailable`, `Io`), either version is.
+//! 3. **An upload that is dropped leaves nothing** that a listing shows; what a killed process leaves
+//!    is hidden too, and `sweep` removes it.
+//! 4. **Short answers mean the end.** `read_at` returns fewer bytes than asked only at the end of the
+//!    object. Interruptions and short writes below never reach the caller.
+//! 5. **What a tier can not do it refuses** with `Unsupported`, as its [`Capabilities`] said before.
+//!
+//! What is no object (directories, links, devices) is never followed, opened, replaced or removed.
+//! A change made to a file in place, behind the tier's back, is outside of this contract; compare
+//! [`ObjectMeta::identity`] before and after where that matters.
+//! Source: the shape of `object_store` (one contract, one suite, decorators).
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::time::SystemTime;
+
+use hayase_layout::ByteCount;
+
+use crate::{Action, Key, ListRequest, Page, TierError};
+
+/// What a tier can do beyond the contract's core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Reading a piece of an object costs about that piece, not the whole object.
+    pub ranges: bool,
+    /// [`Tier::rename`] works, is atomic and moves no bytes.
+    pub rename: bool,
+    /// [`Reader::local_descriptor`] gives a plain file descriptor.
+    pub local_descriptor: bool,
+    /// [`Tier::locations`] knows which hosts hold the bytes.
+    pub locations: bool,
+    /// Names form a tree: an object `a` and an object `a/b` exclude each other.
+    pub tree: bool,
+    /// [`Attributes`] are kept; otherwise they are accepted and [`ObjectMeta`] shows the tier's own.
+    pub attributes: bool,
+}
+
+/// What a writer may say about an object besides its bytes; `None` leaves it to the tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Permission bits, `0o777` at most (set-id bits are not carried to shared storage).
+    pub mode: Option<u32>,
+    /// Time of the last change of the bytes; kept at least to the second.
+    pub mtime: Option<SystemTime>,
+}
+
+/// What a tier tells about an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectMeta {
+    /// Its length.
+    pub size: ByteCount,
+    /// Permission bits.
+    pub mode: u32,
+    /// Time of the last change of the bytes.
+    pub mtime: SystemTime,
+    /// Changes whenever a version is committed, and on most changes behind the tier's back
+    /// (for a file: made of inode number, size and change time). Equal means unchanged bytes;
+    /// different may mean that only attributes changed.
+    pub identity: u64,
+}
+
+/// When a commit may take place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    /// Always; what is there is replaced.
+    Any,
+    /// Only where no object is: `Exists` otherwise. Decided in the same step as the switch, so
+    /// of two such commits exactly one succeeds.
+    Absent,
+}
+
+/// Bytes of an object that lie on certain hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// First byte.
+    pub start: u64,
+    /// How many.
+    pub len: ByteCount,
+    /// Hosts that hold a replica, as the tier names them.
+    pub hosts: Vec<String>,
+}
+
+/// Shared storage behind the burst buffer. See the module's invariants: they are the contract.
+pub trait Tier: Send + Sync + fmt::Debug {
+    /// Constant over the life of the value.
+    fn capabilities(&self) -> Capabilities;
+
+    /// For people: what and where it is.
+    fn describe(&self) -> String;
+
+    /// Names in bytewise order, a page at a time. A name present during the whole listing appears
+    /// exactly once; one that comes or goes meanwhile may appear or not. A prefix under which there is
+    /// nothing is an empty page, no error. With [`crate::Depth::One`] a tree shows directories also
+    /// when they hold no object.
+    fn list(&self, request: &ListRequest) -> Result<Page, TierError>;
+
+    /// Attributes of the version that an `open` would read now.
+    fn stat(&self, key: &Key) -> Result<ObjectMeta, TierError>;
+
+    /// One version, to be read at leisure.
+    fn open(&self, key: &Key) -> Result<Box<dyn Reader>, TierError>;
+
+    /// Begins a new version; the object is not visible before [`Upload::commit`]. In a tree the
+    /// directories of the key are made now, and stay.
+    fn begin(&self, key: &Key, attributes: Attributes) -> Result<Box<dyn Upload>, TierError>;
+
+    /// Changes attributes of the current version without touching its bytes.
+    fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError>;
+
+    /// Removes the object; `Missing` when there is none. Directories stay.
+    fn delete(&self, key: &Key) -> Result<(), TierError>;
+
+    /// Moves an object to another key, replacing what is there, in one step. `from == to` is done at once.
+    fn rename(&self, from: &Key, to: &Key) -> Result<(), TierError> {
+        let _ = to;
+        Err(TierError::Unsupported { action: Action::Rename, path: from.to_string() })
+    }
+
+    /// Where the bytes lie, in order, covering the whole object.
+    fn locations(&self, key: &Key) -> Result<Vec<Location>, TierError> {
+        Err(TierError::Unsupported { action: Action::Locate, path: key.to_string() })
+    }
+
+    /// Removes unfinished uploads below `prefix` (whole directories: empty, or ends with `/`) that
+    /// were last written before `before`; answers how many. Never touches an object.
+    fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError>;
+}
+
+/// One version of one object, open for reading. Reads need no order and may run on several threads.
+pub trait Reader: Send + Sync {
+    /// As they were at the open.
+    fn meta(&self) -> ObjectMeta;
+
+    /// Fills `buffer` from byte `offset` on; fewer bytes only at the end, 0 at or behind it.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError>;
+
+    /// A descriptor of a plain file that holds exactly these bytes, to be read only; `None` without
+    /// the capability.
+    fn local_descriptor(&self) -> Option<Result<OwnedFd, TierError>> {
+        None
+    }
+}
+
+/// A new version on its way. Dropping it abandons it.
+pub trait Upload: Send {
+    /// Puts all of `data` at `offset`; in any order, later bytes win, gaps read as zeros.
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), TierError>;
+
+    /// Makes the version durable, then visible in one step, then its name durable.
+    fn commit(self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError>;
+}
+
+impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+    fn list(&self, request: &ListRequest) -> Result<Page, TierError> {
+        (**self).list(request)
+    }
+    fn stat(&self, key: &Key) -> Result<ObjectMeta, TierError> {
+        (**self).stat(key)
+    }
+    fn open(&self, key: &Key) -> Result<Box<dyn Reader>, TierError> {
+        (**self).open(key)
+    }
+    fn begin(&self, key: &Key, attributes: Attributes) -> Result<Box<dyn Upload>, TierError> {
+        (**self).begin(key, attributes)
+    }
+    fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError> {
+        (**self).set_attributes(key, attributes)
+    }
+    fn delete(&self, key: &Key) -> Result<(), TierError> {
+        (**self).delete(key)
+    }
+    fn rename(&self, from: &Key, to: &Key) -> Result<(), TierError> {
+        (**self).rename(from, to)
+    }
+    fn locations(&self, key: &Key) -> Result<Vec<Location>, TierError> {
+        (**self).locations(key)
+    }
+    fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {
+        (**self).sweep(prefix, before)
+    }
+}

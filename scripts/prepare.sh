@@ -1,0 +1,126 @@
+# Shared by test.sh, demo.sh and bench.sh (sourced, not run): what they need is installed, once, when missing.
+#
+# Works on a fresh Debian 12 with bash, git and root (or sudo). Where something can not be had, the caller
+# is told, not stopped, unless nothing can be built without it.
+
+# The oldest compiler that the workspace takes (rust-toolchain.toml and Cargo.toml say the same).
+RUST_MINOR_MIN=95
+
+say() { printf '%s\n' "$*"; }
+warn() { printf '%s\n' "$*" >&2; }
+die() { warn "error: $*"; exit 1; }
+
+# Runs as root, or not at all.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    if [ -t 0 ]; then sudo "$@"; else sudo -n "$@"; fi
+  else
+    return 1
+  fi
+}
+
+# sbin is not in the PATH of ordinary users on Debian; mkfs.xfs, losetup and ip live there.
+export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+
+# What each group needs: "command-or-file package..." a line.
+packages_build='gcc gcc
+/usr/include/stdio.h libc6-dev
+make make
+curl curl
+/etc/ssl/certs/ca-certificates.crt ca-certificates'
+packages_run='mkfs.xfs xfsprogs
+fusermount3 fuse3
+ip iproute2
+unshare util-linux
+mount mount
+losetup mount
+ps procps
+setfattr attr'
+packages_test='fio fio
+mpiexec.mpich mpich
+mpich/mpi.h libmpich-dev'
+packages_fresh='debootstrap debootstrap'
+
+has() {
+  case $1 in
+    mpich/mpi.h) compgen -G '/usr/include/*/mpich/mpi.h' >/dev/null ;;
+    /*) [ -e "$1" ] ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
+
+# missing_packages GROUP...: names of the packages that are not there.
+missing_packages() {
+  local group table thing packages
+  for group in "$@"; do
+    table=packages_$group
+    while read -r thing packages; do
+      has "$thing" || printf '%s\n' $packages
+    done <<<"${!table}"
+  done | sort -u
+}
+
+# prepare_packages GROUP...: installs what is missing; 1 when some of it could not be had.
+prepare_packages() {
+  local missing
+  missing=$(missing_packages "$@" | tr '\n' ' ')
+  [ -n "$missing" ] || return 0
+  if ! command -v apt-get >/dev/null; then
+    warn "not installed, and no apt-get here: $missing"
+    return 1
+  fi
+  say "installing: $missing"
+  # shellcheck disable=SC2086 # a list of names
+  if ! { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update &&
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $missing; } \
+    >"${TMPDIR:-/tmp}/hayase-apt.$$" 2>&1; then
+    tail -n 5 "${TMPDIR:-/tmp}/hayase-apt.$$" >&2
+    rm -f "${TMPDIR:-/tmp}/hayase-apt.$$"
+    warn "could not install (root or sudo is needed): $missing"
+    return 1
+  fi
+  rm -f "${TMPDIR:-/tmp}/hayase-apt.$$"
+}
+
+# Is this cargo new enough? Asked inside the repository, so that rust-toolchain.toml has its say.
+cargo_is_new() {
+  local version
+  version=$(cargo --version 2>/dev/null) || return 1
+  version=${version#cargo 1.}
+  [ "${version%%.*}" -ge "$RUST_MINOR_MIN" ] 2>/dev/null
+}
+
+# A cargo in PATH: the one that is there, else rustup's, else one that rustup brings.
+prepare_cargo() {
+  local home=${CARGO_HOME:-$HOME/.cargo}
+  if ! command -v cargo >/dev/null && [ -x "$home/bin/cargo" ]; then PATH="$home/bin:$PATH"; fi
+  cargo_is_new && return 0
+  if ! command -v rustup >/dev/null; then
+    say "installing: rustup (https://rustup.rs), for cargo 1.$RUST_MINOR_MIN"
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+      sh -s -- -y -q --no-modify-path --profile minimal --default-toolchain none ||
+      die "no cargo 1.$RUST_MINOR_MIN, and rustup could not be installed"
+    PATH="$home/bin:$PATH"
+  fi
+  # Reads rust-toolchain.toml.
+  rustup toolchain install >/dev/null 2>&1 || rustup show active-toolchain >/dev/null || true
+  cargo_is_new || die "cargo 1.$RUST_MINOR_MIN or newer is needed; see rust-toolchain.toml"
+}
+
+# Why simulated nodes can not be shown here, one reason a line; nothing when they can.
+node_obstacles() {
+  [ "$(id -u)" = 0 ] || say "not root: no namespaces, no XFS images, no passthrough"
+  [ -e /dev/fuse ] || as_root modprobe fuse 2>/dev/null || true
+  [ -c /dev/fuse ] || { say "/dev/fuse is missing"; return; }
+  { : <>/dev/fuse; } 2>/dev/null || say "/dev/fuse may not be opened here"
+  if [ "$(id -u)" = 0 ]; then
+    unshare --net --mount --uts true 2>/dev/null || say "namespaces may not be made here (a plain container?)"
+    has mkfs.xfs || say "mkfs.xfs is missing"
+    has ip || say "ip is missing"
+  fi
+}
+
+# Where cargo puts what it builds.
+target_dir() { say "${CARGO_TARGET_DIR:-$PWD/target}"; }

@@ -1,0 +1,159 @@
+#!/usr/bin/env bash
+# Every test of the repository, one suite after the other; the last line tells how it went.
+#
+#   ./test.sh                 all suites that this machine can run
+#   ./test.sh --long          also both commands of the README in a fresh Debian 12 root
+#   ./test.sh --only SUITE    one suite (may be given again); ./test.sh --list names them
+#
+# Exit status: 0 when nothing failed. A skip is printed with its reason at the end; where this machine has
+# all that the tests need (root, /dev/fuse, namespaces) a skip is a failure.
+set -uo pipefail
+cd "$(dirname "$0")" || exit 1
+. scripts/prepare.sh
+
+usage() { sed -n '2,9s/^# \{0,1\}//p' "$0"; }
+
+suites=(scripts format clippy tidy unit)
+[ -e tests/e2e/Cargo.toml ] && suites+=(e2e e2e-6.1)
+[ -e tests/foreign/run.sh ] && suites+=(pjdfstest fsx fio)
+[ -e tests/mpi/run.sh ] && suites+=(mpi)
+
+only=()
+long=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --long) long=1 ;;
+    --only) shift; only+=("${1:?--only needs the name of a suite}") ;;
+    --list) printf '%s\n' "${suites[@]}" fresh-debian; exit 0 ;;
+    -h | --help) usage; exit 0 ;;
+    *) usage >&2; exit 2 ;;
+  esac
+  shift
+done
+[ -z "$long" ] || suites+=(fresh-debian)
+for name in ${only[@]+"${only[@]}"}; do
+  case " ${suites[*]} fresh-debian " in *" $name "*) ;; *) die "no suite $name; ./test.sh --list" ;; esac
+done
+[ ${#only[@]} = 0 ] || suites=("${only[@]}")
+
+logs=$(mktemp -d "${TMPDIR:-/tmp}/hayase-test.XXXXXX")
+# Ends the suite that is running, with time to clean up after itself.
+end_suite() {
+  local tries=100
+  kill -TERM -- "-$running" 2>/dev/null
+  while kill -0 "$running" 2>/dev/null && [ $((tries -= 1)) -gt 0 ]; do sleep 0.2; done
+  kill -KILL -- "-$running" 2>/dev/null
+}
+trap '[ -z "$running" ] || end_suite; rm -rf "$logs"' EXIT
+trap 'exit 130' INT TERM
+export RUSTFLAGS="${RUSTFLAGS:-}" CARGO_TERM_COLOR=never
+
+# --- the suites: each is a function that prints what happened and fails when something failed ---
+
+suite_scripts() {
+  local script failed=0
+  for script in *.sh .ci/run scripts/*.sh tests/*/*.sh; do
+    [ -e "$script" ] || continue
+    if bash -n "$script"; then echo "ok $script"; else echo "FAILED $script"; failed=1; fi
+  done
+  return $failed
+}
+suite_format() { cargo fmt --all --check && echo "ok format"; }
+suite_clippy() { cargo clippy --workspace --all-targets --locked -- -D warnings && echo "ok clippy"; }
+suite_tidy() { cargo test --locked -p hayase-tidy -- --show-output; }
+suite_unit() {
+  local without=(--exclude hayase-tidy)
+  [ ! -e tests/e2e/Cargo.toml ] || without+=(--exclude hayase-e2e)
+  cargo test --locked --workspace "${without[@]}" -- --show-output
+}
+suite_e2e() { build_for_e2e && cargo test --locked -p hayase-e2e --no-fail-fast; }
+suite_e2e-6.1() { build_for_e2e && HAYASE_E2E_PROFILE=6.1 cargo test --locked -p hayase-e2e --no-fail-fast; }
+build_for_e2e() { cargo build --locked -p hayase -p hayase-e2e --bins; }
+suite_pjdfstest() { tests/foreign/run.sh pjdfstest; }
+suite_fsx() { tests/foreign/run.sh fsx; }
+suite_fio() { tests/foreign/run.sh fio; }
+suite_mpi() { tests/mpi/run.sh; }
+suite_fresh-debian() { scripts/fresh-debian.sh; }
+
+# Longest that a suite may take, in seconds: a hang is a failure, not a wait.
+seconds_max() {
+  case $1 in
+    unit | e2e | e2e-6.1 | pjdfstest) echo 1800 ;;
+    fresh-debian) echo 7200 ;;
+    *) echo 900 ;;
+  esac
+}
+
+# --- counting: a suite's own closing line, else libtest's lines and `ok`, `FAILED`, `SKIP` lines ---
+
+# count LOG: "passed failed skipped"
+count() {
+  awk '
+    /^([a-z0-9.-]+: )?[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ {
+      sub(/^[a-z0-9.-]+: /, ""); closing = 1; cp = $1; cf = $3; cs = $5
+    }
+    /^test result: / { for (i = 2; i <= NF; i++) { if ($i ~ /^passed/) p += $(i-1); if ($i ~ /^failed/) f += $(i-1) } }
+    /^ok / { p++ }
+    /^FAILED / { f++ }
+    /^SKIP / { s++ }
+    END { if (closing) print cp+0, cf+0, cs+0; else print p+0, f+0, s+0 }' "$1"
+}
+
+passed=0 failed=0 skipped=0
+running=
+run_suite() {
+  local name=$1 log=$logs/$1 start=$SECONDS status=0 p f s seconds_max
+  seconds_max=$(seconds_max "$name")
+  # A process group of its own, so that a hang can be ended as a whole.
+  set -m
+  ("suite_$name") >"$log" 2>&1 </dev/null &
+  running=$!
+  set +m
+  while kill -0 "$running" 2>/dev/null; do
+    if [ $((SECONDS - start)) -ge "$seconds_max" ]; then
+      echo "FAILED $name: not done after $seconds_max s" >>"$log"
+      end_suite
+    fi
+    sleep 0.2
+  done
+  wait "$running" 2>/dev/null || status=$?
+  running=
+  read -r p f s < <(count "$log")
+  if [ "$status" != 0 ] && [ "$f" = 0 ]; then f=1; fi
+  if [ "$status" = 0 ] && [ $((p + f + s)) = 0 ]; then
+    echo "the suite ran nothing" >>"$log"
+    f=1
+  fi
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+  printf '%-12s %5d passed %3d failed %3d skipped %6d s\n' "$name" "$p" "$f" "$s" $((SECONDS - start))
+  if [ "$f" != 0 ]; then
+    say "--- $name, last lines:"
+    grep -E '^(FAILED|error|failures:|thread .* panicked|---- )' "$log" | head -n 30
+    tail -n 40 "$log" | sed 's/^/    /'
+    say "---"
+  fi
+}
+
+# --- now ---
+
+prepare_packages build || die "nothing can be built without these packages"
+prepare_packages run test || warn "some suites will be skipped"
+prepare_cargo
+obstacles=$(node_obstacles)
+say "$(cargo --version), Linux $(uname -r), $(nproc) cores"
+[ -z "$obstacles" ] || say "this machine can not run everything:" "$obstacles"
+for suite in "${suites[@]}"; do
+  run_suite "$suite"
+done
+
+skips=$(cat "$logs"/* | grep '^SKIP ' | sort -u)
+if [ -n "$skips" ]; then
+  say "" "$skips"
+  if [ -z "$obstacles" ] && [ "$skipped" -gt 0 ]; then
+    say "This machine has all that is needed: a skip is a failure here."
+    failed=$((failed + skipped))
+  fi
+fi
+say ""
+say "hayase: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

@@ -1,0 +1,20 @@
+//! Rules of the house, checked against the sources themselves; the rules are in `tests/`.
+//!
+//! Here: what a rule needs to look at the tree ([`Tree`], [`code`]). No dependencies, so that
+//! `cargo test -p hayase-tidy` takes seconds.
+
+mod code;
+mod manifest;
+mod tree;
+
+pub use code::{code_only, has_word};
+pub use manifest::{Section, path_dependencies};
+pub use tree::{Source, Tree};
+
+/// Fails with every finding, one a line.
+///
+/// # Panics
+/// When there is one.
+pub fn expect_none(rule: &str, findings: &[String]) {
+    assert!(findings.is_empty(), "{rule}:\n  {}", findings.join("\n  "));
+}
