@@ -5,7 +5,8 @@
 //! runner that gives each test its own directory and its actors.
 //! Not here: the tests (`tests/`, one file per group), suites written by others (`tests/foreign`).
 //!
-//! Environment: `HAYASE_E2E_BACKEND` = `hayase` (default) or `plain`; `HAYASE_E2E_PROFILE` = a
+//! Environment: `HAYASE_E2E_BACKEND` = `hayase` (default) or `plain` (then `HAYASE_E2E_PRIVATE` says
+//! that nobody else uses the file system of the directory); `HAYASE_E2E_PROFILE` = a
 //! `--kernel-profile`; `HAYASE_E2E_DIR` = where temporary trees go; `HAYASE_BIN` = the binary under
 //! test (default: beside the actor).
 #![deny(unsafe_code)]

@@ -38,6 +38,12 @@ struct Actor {
     dead: AtomicBool,
 }
 
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "node {}", self.0.index)
+    }
+}
+
 /// A call under way.
 pub struct Pending {
     node: u16,

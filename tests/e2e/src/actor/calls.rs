@@ -27,6 +27,10 @@ pub(super) fn make(table: &Table, command: Command) -> Outcome {
             Ok(Answer::Done)
         }
         Command::AsUser { uid, gid, command } => child::as_user(uid, gid, *command),
+        Command::After { micros, command } => {
+            std::thread::sleep(std::time::Duration::from_micros(micros));
+            make(table, *command)
+        }
         Command::Shell { script } => child::shell(&script),
         other => files::make(table, other)
             .or_else(|other| maps::make(table, *other))

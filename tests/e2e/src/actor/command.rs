@@ -251,6 +251,11 @@ pub enum Command {
         gid: u32,
         command: Box<Command>,
     },
+    /// The command, begun later.
+    After {
+        micros: u64,
+        command: Box<Command>,
+    },
     /// `sh -c`.
     Shell {
         script: String,

@@ -106,6 +106,8 @@ pub enum Loop {
     CreateInside {
         /// The directory.
         path: String,
+        /// What a number completes to a name.
+        name: String,
     },
     /// Writes `len` bytes at `offset` again and again and reads them back: no zero among them.
     WriteAcross {
@@ -157,7 +159,7 @@ pub(super) fn run(table: &Table, work: &Loop, until: &Until) -> Result<Report, S
         Loop::CreateUnlink { create, unlink } => names::create_unlink(&mut run, create, unlink),
         Loop::List { path, stable } => directories::list(&mut run, path, *stable),
         Loop::MakeRemove { path } => directories::make_remove(&mut run, path),
-        Loop::CreateInside { path } => directories::create_inside(&mut run, path),
+        Loop::CreateInside { path, name } => directories::create_inside(&mut run, path, name),
         Loop::WriteAcross { path, offset, len } => {
             stripes::write_across(&mut run, path, *offset, *len as usize)?;
         }

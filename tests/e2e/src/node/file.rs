@@ -10,6 +10,7 @@ use crate::expect::Refused;
 type Result<T> = std::result::Result<T, Refused>;
 
 /// An open file. Not closed by drop: the actor closes what a test left when the test is over.
+#[derive(Debug)]
 pub struct File {
     node: Node,
     id: u32,
@@ -180,6 +181,7 @@ impl File {
 }
 
 /// A mapped range; unmapped by the actor when the test is over.
+#[derive(Debug)]
 pub struct Map {
     node: Node,
     id: u32,

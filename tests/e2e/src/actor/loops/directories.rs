@@ -48,10 +48,10 @@ pub(super) fn make_remove(run: &mut Run<'_>, path: &str) {
     }
 }
 
-pub(super) fn create_inside(run: &mut Run<'_>, path: &str) {
+pub(super) fn create_inside(run: &mut Run<'_>, path: &str, name: &str) {
     let flags = errno::open_flags("w+creat+excl").expect("these are flags");
     while let Some(round) = run.next() {
-        let file = format!("{path}/f{round}");
+        let file = format!("{path}/{name}{round}");
         let made = rustix::fs::open(&file, flags, Mode::from_raw_mode(0o644)).map(drop);
         if run.count(made).is_none() {
             if !matches!(made, Err(Errno::NOENT | Errno::STALE)) {
