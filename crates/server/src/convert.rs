@@ -82,11 +82,13 @@ pub(crate) fn add_part(attr: &mut Attr, part: &PartStat) {
 }
 
 /// A part's error as the caller of the file system sees it; its errno is kept.
+#[expect(clippy::needless_pass_by_value, reason = "used as it is in `map_err`")]
 pub(crate) fn part_refused(error: PartError) -> Refused {
     Refused::because(error.errno(), error.to_string())
 }
 
 /// The same for names.
+#[expect(clippy::needless_pass_by_value, reason = "used as it is in `map_err`")]
 pub(crate) fn meta_refused(error: NamespaceError) -> Refused {
     tracing::error!(%error, "the name space could not be read or written");
     Refused::because(error.errno(), error.to_string())

@@ -65,13 +65,6 @@ impl Homes {
     pub(crate) fn open_count(&self) -> usize {
         self.entries.borrow().values().filter(|entry| entry.home.is_open()).count()
     }
-
-    /// Every inode that `node` has open or holds something of.
-    pub(crate) fn held_by(&self, node: NodeId) -> Vec<InodeId> {
-        let entries = self.entries.borrow();
-        let held = entries.iter().filter(|(_, entry)| entry.home.is_open_on(node));
-        held.map(|(ino, _)| *ino).collect()
-    }
 }
 
 impl Node {

@@ -11,6 +11,8 @@
 //!
 //! Source: `docs/design/001-coherence.md`.
 
+#![forbid(unsafe_code)]
+
 mod appends;
 mod clients;
 mod convert;

@@ -21,11 +21,8 @@ impl Node {
     pub(crate) async fn serve_socket(self: Rc<Self>, listener: NodeListener) {
         let places = Rc::new(Semaphore::new(CLIENT_CONNECTIONS_MAX));
         loop {
-            let Ok(place) = Rc::clone(&places).acquire_many(1).await.map(|permit| permit.forget())
-            else {
-                return;
-            };
-            let () = place;
+            let Ok(place) = places.acquire().await else { return };
+            place.forget();
             match listener.accept().await {
                 Ok(channel) => {
                     let (this, places) = (Rc::clone(&self), Rc::clone(&places));
@@ -49,7 +46,7 @@ impl Node {
             Err(error) => return tracing::debug!(%error, "a process left before it said hello"),
         };
         let hello = hayase_wire::decode::<NodeRequest>(&body);
-        let (process, role) = match hello.map(|hello| self.welcome(hello, descriptor)) {
+        let (process, role) = match hello.map(|hello| self.welcome(&hello, descriptor)) {
             Ok(Ok(welcomed)) => welcomed,
             Ok(Err(refused)) => return refuse(&mut channel, refused).await,
             Err(error) => {
@@ -77,10 +74,10 @@ impl Node {
 
     fn welcome(
         &self,
-        hello: NodeRequest,
+        hello: &NodeRequest,
         arena: Option<OwnedFd>,
     ) -> Result<(Rc<Process>, ClientRole), Refused> {
-        let NodeRequest::Hello { version, role, process, arena_slots, mount } = hello else {
+        let NodeRequest::Hello { version, role, process, arena_slots, mount } = *hello else {
             return Err(Refused::because(libc_errno::EPROTO, "said something else than hello"));
         };
         if version != PROTOCOL_VERSION {

@@ -11,11 +11,13 @@ use crate::convert;
 use crate::limits::{PEER_USAGE_FRESH, USAGE_FRESH};
 use crate::node::Node;
 
+type Table = Vec<(ServerId, AreaUse)>;
+
 /// What is known of everybody's room.
 #[derive(Default)]
 pub(crate) struct Usage {
     here: Cell<Option<(Instant, AreaUse)>>,
-    all: RefCell<Option<(Instant, Vec<(ServerId, AreaUse)>)>>,
+    all: RefCell<Option<(Instant, Table)>>,
 }
 
 impl Node {
@@ -38,7 +40,7 @@ impl Node {
     }
 
     /// Every living server's room, at most [`PEER_USAGE_FRESH`] old.
-    pub(crate) async fn usage_of_all(self: &Rc<Self>) -> Vec<(ServerId, AreaUse)> {
+    pub(crate) async fn usage_of_all(self: &Rc<Self>) -> Table {
         if self.servers == 1 {
             return vec![(self.me, self.usage_here())];
         }

@@ -19,6 +19,7 @@ pub mod handshake;
 pub mod header;
 pub mod limits;
 pub mod members;
+#[expect(missing_docs, reason = "fields that are called what they are; the rest says more")]
 pub mod message;
 pub mod node;
 pub mod rpc;

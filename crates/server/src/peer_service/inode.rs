@@ -144,7 +144,7 @@ impl Node {
         named: bool,
     ) -> Result<(), Refused> {
         let (parent, name) = (node.parent, node.name.clone());
-        let intent = (!named).then(|| Intent {
+        let intent = (!named).then_some(Intent {
             id: inode.ino.0,
             what: IntentKind::Create { ino: inode.ino, parent, name },
         });

@@ -68,6 +68,7 @@ impl Node {
 }
 
 /// An xattr that is not there is no news for the log.
+#[expect(clippy::needless_pass_by_value, reason = "used as it is in `map_err`")]
 fn meta_refused_quietly(error: hayase_store::NamespaceError) -> Refused {
     Refused::new(error.errno())
 }

@@ -1,0 +1,169 @@
+//! Loops that run at full speed inside an actor and count what happened.
+//!
+//! A loop ends after `count` rounds, after `seconds`, when its flag is raised or when the actor is
+//! reset, whichever comes first. Errors that belong to the race are counted by name; what must
+//! never be seen is a *violation*, told in words.
+
+mod append;
+mod directories;
+mod names;
+mod opens;
+mod run;
+mod stripes;
+mod versions;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::table::Table;
+pub use append::{RECORD_BYTES, record};
+use run::Run;
+pub use versions::{VERSIONS, version_len};
+
+/// When a loop ends.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Until {
+    /// Rounds.
+    pub count: u64,
+    /// A bound in time: fewer rounds than `count` is then no error here, but seen in the report.
+    pub seconds: f64,
+    /// The word of a [`super::Command::Raise`].
+    pub flag: Option<String>,
+}
+
+impl Until {
+    /// `count` rounds within `seconds`.
+    pub const fn rounds(count: u64, seconds: f64) -> Self {
+        Self { count, seconds, flag: None }
+    }
+
+    /// Until `flag` is raised, at most for `seconds`.
+    pub fn raised(flag: &str, seconds: f64) -> Self {
+        Self { count: u64::MAX, seconds, flag: Some(flag.to_owned()) }
+    }
+}
+
+/// What to do again and again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loop {
+    /// Appends [`record`]s of this writer, one write(2) each, through one descriptor.
+    Append {
+        /// The file.
+        path: String,
+        /// Tells writers apart.
+        writer: u8,
+    },
+    /// Opens and closes, dealt to threads.
+    Reopen {
+        /// The file.
+        path: String,
+        /// See `errno::open_flags`.
+        flags: String,
+        /// How many at once.
+        threads: u32,
+    },
+    /// Writes version after version to `temporary` and renames it over `path`.
+    Replace {
+        /// What is replaced.
+        path: String,
+        /// Where the new one is written.
+        temporary: String,
+    },
+    /// Opens and reads `path`: it must always be one whole version.
+    ReadVersions {
+        /// What is replaced meanwhile.
+        path: String,
+    },
+    /// Renames; that `from` is not there is counted, no violation.
+    Rename {
+        /// The old name.
+        from: String,
+        /// The new name.
+        to: String,
+    },
+    /// Creates `create<i>` and unlinks `unlink<i>` (which may not be there).
+    CreateUnlink {
+        /// A path that a number completes.
+        create: String,
+        /// A path that a number completes.
+        unlink: String,
+    },
+    /// Lists a directory: `stable` names that start with `s` are there, once each; others at most once.
+    List {
+        /// The directory.
+        path: String,
+        /// How many names start with `s`.
+        stable: u64,
+    },
+    /// mkdir and rmdir of one name.
+    MakeRemove {
+        /// The directory.
+        path: String,
+    },
+    /// Creates a file in a directory that comes and goes; once created it must be there.
+    CreateInside {
+        /// The directory.
+        path: String,
+        /// What a number completes to a name.
+        name: String,
+    },
+    /// Writes `len` bytes at `offset` again and again and reads them back: no zero among them.
+    WriteAcross {
+        /// A file that others truncate meanwhile.
+        path: String,
+        /// Where to write.
+        offset: u64,
+        /// How much.
+        len: u64,
+    },
+    /// Truncates to `size` again and again.
+    Truncate {
+        /// The file.
+        path: String,
+        /// In bytes.
+        size: u64,
+    },
+}
+
+/// What a loop counted.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Rounds.
+    pub rounds: u64,
+    /// Rounds without an error.
+    pub good: u64,
+    /// Errors by name.
+    pub errors: BTreeMap<String, u64>,
+    /// What must never happen: how often.
+    pub violations: u64,
+    /// The first few, in words.
+    pub examples: Vec<String>,
+    /// The slowest round.
+    pub slowest_us: u64,
+    /// The longest that the scheduler kept a sleeping thread of this process from running meanwhile.
+    pub unscheduled_us: u64,
+    /// All together.
+    pub millis: u64,
+}
+
+pub(super) fn run(table: &Table, work: &Loop, until: &Until) -> Result<Report, String> {
+    let mut run = Run::new(table, until.clone());
+    match work {
+        Loop::Append { path, writer } => append::append(&mut run, path, *writer)?,
+        Loop::Reopen { path, flags, threads } => opens::reopen(&mut run, path, flags, *threads)?,
+        Loop::Replace { path, temporary } => versions::replace(&mut run, path, temporary),
+        Loop::ReadVersions { path } => versions::read(&mut run, path),
+        Loop::Rename { from, to } => names::rename(&mut run, from, to),
+        Loop::CreateUnlink { create, unlink } => names::create_unlink(&mut run, create, unlink),
+        Loop::List { path, stable } => directories::list(&mut run, path, *stable),
+        Loop::MakeRemove { path } => directories::make_remove(&mut run, path),
+        Loop::CreateInside { path, name } => directories::create_inside(&mut run, path, name),
+        Loop::WriteAcross { path, offset, len } => {
+            stripes::write_across(&mut run, path, *offset, *len as usize)?;
+        }
+        Loop::Truncate { path, size } => stripes::truncate(&mut run, path, *size)?,
+    }
+    Ok(run.finish())
+}
