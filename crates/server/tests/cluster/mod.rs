@@ -1,0 +1,287 @@
+//! A job of a few servers in this process, on loopback and plain directories, and a process to ask them.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hayase_layout::{ByteCount, InodeId, NodeId, ServerId};
+use hayase_server::Settings;
+use hayase_store::area::CountedArea;
+use hayase_wire::message::{
+    Access, Attr, Callback, CallbackReply, ClientRole, Created, Entry, FileKind, NewNode,
+    NodeReply, NodeRequest, OpenKind, Opened, PROTOCOL_VERSION, Refused, SlotRange,
+};
+use hayase_wire::{Arena, BlockingChannel, Secret};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+pub(crate) const RW: Access = Access { read: true, write: true };
+pub(crate) const R: Access = Access { read: true, write: false };
+pub(crate) const W: Access = Access { read: false, write: true };
+
+/// Servers that stop when this is dropped.
+pub(crate) struct Cluster {
+    directory: TempDir,
+    servers: Vec<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+impl Cluster {
+    pub(crate) fn up(servers: u16) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut cluster = Self { directory, servers: Vec::new() };
+        cluster.start(servers);
+        cluster
+    }
+
+    fn start(&mut self, servers: u16) {
+        let secret = Secret::generate().expect("randomness");
+        let mut ready = Vec::new();
+        for server in 0..servers {
+            let (stop, stopped) = oneshot::channel();
+            let (tell, told) = std::sync::mpsc::channel();
+            let root = self.directory.path().to_owned();
+            let secret = secret.clone();
+            let thread = std::thread::spawn(move || {
+                run_server(&root, server, servers, secret, stopped, move || {
+                    tell.send(()).expect("somebody waits");
+                });
+            });
+            self.servers.push((stop, thread));
+            ready.push(told);
+        }
+        for told in ready {
+            told.recv_timeout(Duration::from_secs(20)).expect("the server is ready");
+        }
+    }
+
+    /// A process on the node of server `node`.
+    pub(crate) fn process(&self, node: u16) -> Process {
+        Process::connect(&self.directory.path().join(format!("{node}/server.sock")), false)
+    }
+
+    /// A process that holds grants and answers recalls, counting them.
+    pub(crate) fn mount(&self, node: u16) -> Process {
+        Process::connect(&self.directory.path().join(format!("{node}/server.sock")), true)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for (stop, thread) in self.servers.drain(..) {
+            let _already_over = stop.send(());
+            let _panicked = thread.join();
+        }
+    }
+}
+
+fn run_server(
+    root: &Path,
+    server: u16,
+    servers: u16,
+    secret: Secret,
+    stopped: oneshot::Receiver<()>,
+    ready: impl FnOnce(),
+) {
+    let home = root.join(server.to_string());
+    let area = home.join("area");
+    std::fs::create_dir_all(&area).expect("directories");
+    let area = CountedArea::open(&area, ByteCount::mib(256)).expect("an area");
+    let settings = Settings {
+        server: ServerId(server),
+        node: NodeId(server),
+        servers,
+        host: format!("n{server}"),
+        secret,
+        start_id: u64::from(server) + 100,
+        socket: home.join("server.sock"),
+        listen: vec!["127.0.0.1".parse().expect("an address")],
+        port: 0,
+        job_dir: root.to_owned(),
+        area: Box::new(area),
+        encrypt: false,
+        wait: Duration::from_secs(20),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let stop = async {
+        let _dropped_is_stop_too = stopped.await;
+    };
+    runtime
+        .expect("a runtime")
+        .block_on(hayase_server::serve(settings, ready, stop))
+        .expect("the server runs");
+}
+
+/// One process of a node, with a connection and an arena.
+pub(crate) struct Process {
+    channel: BlockingChannel,
+    arena: Arena,
+    pub(crate) recalls: std::sync::Arc<AtomicU64>,
+}
+
+static NEXT_PROCESS: AtomicU64 = AtomicU64::new(1);
+
+impl Process {
+    fn connect(socket: &Path, mount: bool) -> Self {
+        let process = NEXT_PROCESS.fetch_add(1, Ordering::Relaxed);
+        let arena = Arena::create(4).expect("an arena");
+        let hello = |role| NodeRequest::Hello {
+            version: PROTOCOL_VERSION,
+            role,
+            process,
+            arena_slots: 4,
+            mount,
+        };
+        let wait = Duration::from_secs(10);
+        let mut channel = BlockingChannel::connect(socket, wait).expect("a connection");
+        let body = hayase_wire::encode(&hello(ClientRole::Requests)).expect("encodes");
+        let (reply, _) = channel.call(&body, Some(arena.descriptor())).expect("a welcome");
+        let reply: NodeReply = hayase_wire::decode(&reply).expect("decodes");
+        assert!(matches!(reply, NodeReply::Welcome { .. }), "{reply:?}");
+        let recalls = std::sync::Arc::new(AtomicU64::new(0));
+        if mount {
+            let mut callback = BlockingChannel::connect(socket, wait).expect("a connection");
+            let body = hayase_wire::encode(&hello(ClientRole::Callback)).expect("encodes");
+            callback.call(&body, None).expect("a welcome");
+            callback.set_wait(None).expect("waits for ever");
+            let counted = std::sync::Arc::clone(&recalls);
+            std::thread::spawn(move || answer_callbacks(&mut callback, &counted));
+        }
+        Self { channel, arena, recalls }
+    }
+
+    pub(crate) fn ask(&mut self, request: &NodeRequest) -> Result<NodeReply, Refused> {
+        let body = hayase_wire::encode(request).expect("encodes");
+        let (reply, _) = self.channel.call(&body, None).expect("an answer");
+        match hayase_wire::decode(&reply).expect("decodes") {
+            NodeReply::Refused(refused) => Err(refused),
+            other => Ok(other),
+        }
+    }
+
+    pub(crate) fn create(&mut self, parent: InodeId, name: &str, kind: FileKind) -> Result<Attr, Refused> {
+        self.create_with(parent, name, kind, None, None)
+    }
+
+    pub(crate) fn create_with(
+        &mut self,
+        parent: InodeId,
+        name: &str,
+        kind: FileKind,
+        policy: Option<hayase_layout::StripePolicy>,
+        open: Option<(Access, OpenKind)>,
+    ) -> Result<Attr, Refused> {
+        let node = NewNode {
+            parent,
+            name: name.as_bytes().to_vec(),
+            kind,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            target: None,
+            policy,
+            exclusive: true,
+            open,
+        };
+        match self.ask(&NodeRequest::Create(node))? {
+            NodeReply::Created(created) => {
+                let Created { entry, .. } = *created;
+                Ok(entry.attr)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn lookup(&mut self, parent: InodeId, name: &str) -> Result<Entry, Refused> {
+        let name = name.as_bytes().to_vec();
+        match self.ask(&NodeRequest::Lookup { parent, name })? {
+            NodeReply::Entry(entry) => Ok(entry),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, parent: InodeId, name: &str, directory: bool) -> Result<(), Refused> {
+        let name = name.as_bytes().to_vec();
+        self.ask(&NodeRequest::Remove { parent, name, directory }).map(drop)
+    }
+
+    pub(crate) fn rename(&mut self, from: (InodeId, &str), to: (InodeId, &str)) -> Result<(), Refused> {
+        let from = (from.0, from.1.as_bytes().to_vec());
+        let to = (to.0, to.1.as_bytes().to_vec());
+        let request = NodeRequest::Rename { from, to, no_replace: false, exchange: false };
+        self.ask(&request).map(drop)
+    }
+
+    pub(crate) fn open(&mut self, ino: InodeId, access: Access) -> Result<Opened, Refused> {
+        let (kind, truncate) = (OpenKind::Remote, false);
+        match self.ask(&NodeRequest::Open { ino, access, kind, truncate })? {
+            NodeReply::Opened(opened) => Ok(*opened),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn write(&mut self, ino: InodeId, offset: u64, bytes: &[u8]) -> Result<(), Refused> {
+        let mut slot = self.arena.take();
+        slot.as_mut()[..bytes.len()].copy_from_slice(bytes);
+        let from = SlotRange { slot: slot.index(), len: bytes.len() as u32 };
+        self.ask(&NodeRequest::Write { ino, offset, from }).map(drop)
+    }
+
+    pub(crate) fn append(&mut self, ino: InodeId, bytes: &[u8]) -> Result<u64, Refused> {
+        let mut slot = self.arena.take();
+        slot.as_mut()[..bytes.len()].copy_from_slice(bytes);
+        let from = SlotRange { slot: slot.index(), len: bytes.len() as u32 };
+        match self.ask(&NodeRequest::Append { ino, from })? {
+            NodeReply::Offset(offset) => Ok(offset),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn read(&mut self, ino: InodeId, offset: u64, len: u32) -> Result<Vec<u8>, Refused> {
+        let slot = self.arena.take();
+        let into = SlotRange { slot: slot.index(), len };
+        match self.ask(&NodeRequest::Read { ino, offset, into })? {
+            NodeReply::Count(count) => Ok(slot.as_ref()[..count as usize].to_vec()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn attr(&mut self, ino: InodeId) -> Result<Attr, Refused> {
+        match self.ask(&NodeRequest::GetAttr { ino })? {
+            NodeReply::Attr { attr, .. } => Ok(attr),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn names(&mut self, dir: InodeId) -> Vec<String> {
+        let (mut names, mut cookie) = (Vec::new(), 0);
+        loop {
+            let request = NodeRequest::ReadDir { dir, cookie, bytes: 512, plus: false };
+            let NodeReply::Entries(entries) = self.ask(&request).expect("a listing") else {
+                panic!("not a listing");
+            };
+            let Some(last) = entries.last() else { return names };
+            cookie = last.cookie;
+            names.extend(entries.iter().map(|e| String::from_utf8_lossy(&e.name).into_owned()));
+        }
+    }
+}
+
+fn answer_callbacks(channel: &mut BlockingChannel, recalls: &AtomicU64) {
+    while let Ok((body, _)) = channel.receive() {
+        let reply = match hayase_wire::decode(&body).expect("decodes") {
+            Callback::Recall { .. } => {
+                recalls.fetch_add(1, Ordering::Relaxed);
+                // A plain process: what it has open it says it keeps.
+                CallbackReply::Recalled { still_open: RW }
+            }
+            Callback::InvalName { .. } => CallbackReply::Forgotten,
+            Callback::Ping => CallbackReply::Pong,
+        };
+        let body = hayase_wire::encode(&reply).expect("encodes");
+        if channel.reply(&body).is_err() {
+            return;
+        }
+    }
+}

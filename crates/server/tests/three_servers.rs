@@ -1,0 +1,234 @@
+//! Names, attributes and bytes over one and three servers, asked as a process of each node asks.
+
+mod cluster;
+
+use std::sync::atomic::Ordering;
+
+use cluster::{Cluster, R, RW, W};
+use hayase_layout::{ByteCount, InodeId, StripePolicy};
+use hayase_wire::message::{FileKind, MetaChange, NodeReply, NodeRequest};
+
+const ROOT: InodeId = InodeId::ROOT;
+const EEXIST: i32 = 17;
+const ENOENT: i32 = 2;
+const ENOTEMPTY: i32 = 39;
+const EINVAL: i32 = 22;
+const ESTALE: i32 = 116;
+
+fn errno<T: std::fmt::Debug>(result: Result<T, hayase_wire::message::Refused>) -> i32 {
+    result.expect_err("refused").errno
+}
+
+fn on_one_and_three(test: impl Fn(&Cluster, u16)) {
+    for servers in [1, 3] {
+        test(&Cluster::up(servers), servers);
+    }
+}
+
+#[test]
+fn files_made_on_one_node_are_seen_on_all() {
+    on_one_and_three(|cluster, servers| {
+        let mut made = Vec::new();
+        for node in 0..servers {
+            let mut process = cluster.process(node);
+            for i in 0..20 {
+                let name = format!("f{node}-{i}");
+                let attr = process.create(ROOT, &name, FileKind::Regular).expect("made");
+                assert_eq!(attr.ino.home().0, node, "made on its creator's node");
+                made.push((name, attr.ino));
+            }
+        }
+        for node in 0..servers {
+            let mut process = cluster.process(node);
+            for (name, ino) in &made {
+                assert_eq!(process.lookup(ROOT, name).expect("found").attr.ino, *ino);
+                assert_eq!(errno(process.create(ROOT, name, FileKind::Regular)), EEXIST);
+            }
+            assert_eq!(errno(process.lookup(ROOT, "missing")), ENOENT);
+            let mut names = process.names(ROOT);
+            names.sort();
+            let mut expected: Vec<_> = made.iter().map(|(name, _)| name.clone()).collect();
+            expected.sort();
+            assert_eq!(names, expected);
+        }
+    });
+}
+
+#[test]
+fn bytes_are_written_and_read_from_every_node() {
+    on_one_and_three(|cluster, servers| {
+        for policy in [None, Some(StripePolicy { stripe: ByteCount::kib(4), width: 0 })] {
+            let name = if policy.is_some() { "striped" } else { "whole" };
+            let mut maker = cluster.process(0);
+            let attr = maker.create_with(ROOT, name, FileKind::Regular, policy, None);
+            let ino = attr.expect("made").ino;
+            let block: Vec<u8> = (0..50_000u32).map(|i| (i % 251) as u8).collect();
+            for node in 0..servers {
+                let mut process = cluster.process(node);
+                process.open(ino, RW).expect("opened");
+                let offset = u64::from(node) * 50_000;
+                process.write(ino, offset, &block).expect("written");
+            }
+            for node in 0..servers {
+                let mut process = cluster.process(node);
+                process.open(ino, R).expect("opened");
+                for other in 0..servers {
+                    let offset = u64::from(other) * 50_000;
+                    assert_eq!(process.read(ino, offset, 50_000).expect("read"), block, "{name}");
+                }
+                let end = u64::from(servers) * 50_000;
+                assert_eq!(process.attr(ino).expect("attributes").size, end);
+                assert_eq!(process.read(ino, end - 10, 100).expect("read"), &block[49_990..]);
+                assert_eq!(process.read(ino, end + 10, 100).expect("read"), &[] as &[u8]);
+            }
+        }
+    });
+}
+
+#[test]
+fn appends_of_all_nodes_are_whole() {
+    on_one_and_three(|cluster, servers| {
+        for policy in [None, Some(StripePolicy { stripe: ByteCount::kib(4), width: 0 })] {
+            let name = if policy.is_some() { "striped" } else { "whole" };
+            let mut maker = cluster.process(0);
+            let attr = maker.create_with(ROOT, name, FileKind::Regular, policy, None);
+            let ino = attr.expect("made").ino;
+            std::thread::scope(|scope| {
+                for node in 0..servers {
+                    let mut process = cluster.process(node);
+                    scope.spawn(move || {
+                        process.open(ino, W).expect("opened");
+                        for _ in 0..50 {
+                            process.append(ino, &[b'a' + node as u8; 100]).expect("appended");
+                        }
+                    });
+                }
+            });
+            let size = maker.attr(ino).expect("attributes").size;
+            assert_eq!(size, u64::from(servers) * 50 * 100, "{name}");
+            let bytes = maker.read(ino, 0, size as u32).expect("read");
+            for record in bytes.chunks(100) {
+                assert!(record.iter().all(|byte| *byte == record[0]), "a torn record in {name}");
+            }
+        }
+    });
+}
+
+#[test]
+fn renames_move_names_and_replace() {
+    on_one_and_three(|cluster, servers| {
+        let mut process = cluster.process(servers - 1);
+        let dir = process.create(ROOT, "dir", FileKind::Directory).expect("made").ino;
+        for i in 0..20 {
+            let (old, new) = (format!("old{i}"), format!("new{i}"));
+            let ino = process.create(ROOT, &old, FileKind::Regular).expect("made").ino;
+            let victim = process.create(dir, &new, FileKind::Regular).expect("made").ino;
+            process.rename((ROOT, &old), (dir, &new)).expect("renamed");
+            assert_eq!(errno(process.lookup(ROOT, &old)), ENOENT);
+            assert_eq!(process.lookup(dir, &new).expect("found").attr.ino, ino);
+            assert_eq!(errno(process.attr(victim)), ESTALE);
+        }
+        let sub = process.create(dir, "sub", FileKind::Directory).expect("made").ino;
+        assert_eq!(errno(process.rename((ROOT, "dir"), (sub, "loop"))), EINVAL);
+        assert_eq!(errno(process.remove(ROOT, "dir", true)), ENOTEMPTY);
+        process.rename((dir, "sub"), (ROOT, "sub")).expect("moved up");
+        for i in 0..20 {
+            process.remove(dir, &format!("new{i}"), false).expect("removed");
+        }
+        process.remove(ROOT, "dir", true).expect("removed");
+        assert_eq!(errno(process.create(dir, "late", FileKind::Regular)), ENOENT);
+        assert_eq!(process.names(ROOT), ["sub"]);
+    });
+}
+
+#[test]
+fn crossing_renames_end_and_lose_nothing() {
+    let cluster = Cluster::up(3);
+    let mut process = cluster.process(0);
+    process.create(ROOT, "a", FileKind::Regular).expect("made");
+    std::thread::scope(|scope| {
+        for (node, from, to) in [(0, "a", "b"), (1, "b", "a"), (2, "b", "c"), (0, "c", "a")] {
+            let mut process = cluster.process(node);
+            scope.spawn(move || {
+                for _ in 0..200 {
+                    match process.rename((ROOT, from), (ROOT, to)) {
+                        Ok(()) => {}
+                        Err(refused) => assert_eq!(refused.errno, ENOENT, "{refused}"),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(process.names(ROOT).len(), 1);
+}
+
+#[test]
+fn hard_links_and_orphans() {
+    on_one_and_three(|cluster, servers| {
+        let mut first = cluster.process(0);
+        let mut last = cluster.process(servers - 1);
+        let ino = first.create(ROOT, "one", FileKind::Regular).expect("made").ino;
+        for i in 0..5 {
+            let name = format!("link{i}").into_bytes();
+            last.ask(&NodeRequest::Link { ino, parent: ROOT, name }).expect("linked");
+        }
+        assert_eq!(first.attr(ino).expect("attributes").nlink, 6);
+        last.open(ino, RW).expect("opened");
+        last.write(ino, 0, b"alive").expect("written");
+        for name in ["one", "link0", "link1", "link2", "link3", "link4"] {
+            first.remove(ROOT, name, false).expect("removed");
+        }
+        assert_eq!(last.attr(ino).expect("open here").nlink, 0);
+        assert_eq!(last.read(ino, 0, 10).expect("read"), b"alive");
+        if servers > 1 {
+            assert_eq!(errno(first.attr(ino)), ESTALE);
+        }
+        drop(last);
+        // The connection's end is its last close.
+        let gone = (0..200).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            first.attr(ino).is_err()
+        });
+        assert!(gone, "an orphan outlived its last close");
+    });
+}
+
+#[test]
+fn a_writer_recalls_the_caches_of_other_nodes() {
+    let cluster = Cluster::up(3);
+    let mut maker = cluster.process(0);
+    let ino = maker.create(ROOT, "f", FileKind::Regular).expect("made").ino;
+    let mut reader = cluster.mount(1);
+    let opened = reader.open(ino, R).expect("opened");
+    assert!(opened.grants.cache && opened.grants.attr && !opened.writing, "{opened:?}");
+    let mut writer = cluster.mount(2);
+    let opened = writer.open(ino, W).expect("opened");
+    assert!(!opened.grants.cache && opened.writing, "{opened:?}");
+    assert_eq!(reader.recalls.load(Ordering::Relaxed), 1);
+    let mut late = cluster.mount(0);
+    let opened = late.open(ino, R).expect("opened");
+    assert!(!opened.grants.cache && !opened.grants.attr && opened.writing, "{opened:?}");
+}
+
+#[test]
+fn truncates_cut_and_stretch() {
+    on_one_and_three(|cluster, servers| {
+        for policy in [None, Some(StripePolicy { stripe: ByteCount::kib(4), width: 0 })] {
+            let name = if policy.is_some() { "striped" } else { "whole" };
+            let mut maker = cluster.process(0);
+            let attr = maker.create_with(ROOT, name, FileKind::Regular, policy, None);
+            let ino = attr.expect("made").ino;
+            let mut other = cluster.process(servers - 1);
+            maker.write(ino, 0, &[7; 30_000]).expect("written");
+            for size in [10_000, 40_000, 0, 5] {
+                let change = MetaChange { size: Some(size), ..MetaChange::default() };
+                let reply = other.ask(&NodeRequest::SetAttr { ino, change }).expect("truncated");
+                let NodeReply::Attr { attr, .. } = reply else { panic!("{reply:?}") };
+                assert_eq!(attr.size, size);
+            }
+            assert_eq!(maker.read(ino, 0, 100).expect("read"), [0; 5], "old bytes came back");
+            maker.write(ino, 5, &[1; 10_000]).expect("written");
+            assert_eq!(other.attr(ino).expect("attributes").size, 10_005);
+        }
+    });
+}
