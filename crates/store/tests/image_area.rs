@@ -6,9 +6,9 @@ use std::path::Path;
 use hayase_layout::{ByteCount, InodeId, LocalOffset};
 use hayase_store::{Area, AreaError, ImageArea, MountedArea, PartError, PartId, Parts};
 
-mod common;
+mod mounted;
 
-use common::{Mounted, skip};
+use mounted::{Mounted, skip};
 
 /// Loop devices whose file lies below `directory`.
 fn loops_of(directory: &Path) -> Vec<String> {

@@ -180,7 +180,7 @@ fn every_promise_has_its_test() {
         findings.extend(missing.map(|name| format!("{at}: there is no test `{name}`")));
     }
     expect_none("each promise names a test that exists", &findings);
-    assert!(kept >= 2, "only {kept} tests are named: did the form of the page change?");
+    assert!(kept >= 40, "only {kept} tests are named: did the form of the page change?");
 }
 
 #[test]

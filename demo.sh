@@ -1,0 +1,163 @@
+#!/usr/bin/env bash
+# Shows a job on three nodes of this machine: a real MPI program, a real build, checksums on every node, what
+# stayed local, what went over the network, and the same work without Hayase beside it.
+#
+#   ./demo.sh [--ranks N] [--mib N]     ranks on each node (2), MiB written by each rank (32)
+#
+# Needs root for namespaces and images; where something is missing it says what it cannot show.
+set -uo pipefail
+cd "$(dirname "$0")" || exit 1
+. scripts/prepare.sh
+. scripts/job.sh
+
+ranks=2 mib=32
+while [ $# -gt 0 ]; do
+  case $1 in
+    --ranks) ranks=${2:?} && shift ;;
+    --mib) mib=${2:?} && shift ;;
+    -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  esac
+  shift
+done
+
+title() { printf '\n== %s\n' "$*"; }
+# must CMD...: the demo is over when this fails.
+must() { "$@" || die "this failed: $*"; }
+seconds() { date +%s.%N; }
+since() { awk -v a="$1" -v b="$(seconds)" 'BEGIN { printf "%.2f", b - a }'; }
+mib_of() { awk -v b="$1" 'BEGIN { printf "%.1f", b / 1048576 }'; }
+# rate TEXT LINE: the MiB/s in a line of `blocks`.
+rate() { sed -n "s,^$1 .*: \([0-9]*\) MiB/s\$,\1,p" <<<"$2"; }
+
+title "prepare"
+prepare_packages build || die "nothing can be built without these packages"
+prepare_packages run test || warn "something will be missing below"
+prepare_cargo
+say "$(cargo --version), Linux $(uname -r), $(nproc) cores"
+must cargo build --locked --release -p hayase
+hayase=$(target_dir)/release/hayase
+must cargo fetch --locked --manifest-path demo/source-tree/Cargo.toml
+sources=$(ls "${CARGO_HOME:-$HOME/.cargo}"/registry/cache/*/bzip2-sys-0.1.13*.crate 2>/dev/null | head -n 1)
+[ -n "$sources" ] || die "the sources of bzip2 did not arrive"
+
+title "hayase doctor"
+"$hayase" doctor || true
+
+obstacles=$(node_obstacles)
+if [ -n "$obstacles" ]; then
+  title "what this machine can not show"
+  say "$obstacles"
+  say "Three nodes need root, /dev/fuse and namespaces. Instead: the libraries, and where every byte would lie."
+  must cargo test --locked --release -q -p hayase-layout -p hayase-tier
+  say ""
+  say "demo: done without nodes"
+  exit 0
+fi
+has mpiexec.mpich && has mpich/mpi.h || die "MPICH is missing and could not be installed"
+
+title "three nodes"
+must job_up 3 --shared 1GiB --local 512MiB
+stands_for_shared_storage=$job_work/shared-storage
+mkdir "$stands_for_shared_storage" "$job_work/plain"
+for node in 0 1 2; do
+  printf 'node %s is %s: ' "$node" "$(on "$node" hostname)"
+  on "$node" df -h --output=size,avail,target "$job_shared" | tail -n 1
+done
+
+net_before=()
+# network_mark; network_since: what crossed the network since the mark, by node.
+network_mark() { for node in 0 1 2; do net_before[node]=$(received_bytes "$node"); done; }
+network_since() {
+  local node sum=0 now text=
+  for node in 0 1 2; do
+    now=$(($(received_bytes "$node") - net_before[node]))
+    sum=$((sum + now))
+    text+=" node $node $(mib_of "$now")"
+  done
+  network_sum=$sum
+  say "over the network: $(mib_of "$sum") MiB (received by$text)"
+}
+
+title "an MPI program: $((3 * ranks)) ranks on three nodes, each writes $mib MiB of one shared file"
+blocks=$job_work/blocks
+must mpicc.mpich -O2 -o "$blocks" demo/blocks.c
+total=$((3 * ranks * mib))
+must on 0 mkdir "$job_shared/whole" "$job_shared/striped"
+must on 0 "$hayase" layout set --stripe 1MiB --width 3 "$job_shared/striped"
+declare -A wrote read net
+for layout in whole striped; do
+  say "-- $layout file"
+  network_mark
+  out=$(mpi_run "$ranks" "$blocks" "$job_shared/$layout/blocks" "$mib") || { say "$out"; die "the MPI program failed"; }
+  say "$out"
+  network_since
+  say "local: $(awk -v t="$total" -v n="$network_sum" 'BEGIN { printf "%.1f", 2 * t - n / 1048576 }') MiB of $((2 * total)) MiB written and read"
+  wrote[$layout]=$(rate write+sync "$out") read[$layout]=$(rate read+verify "$out") net[$layout]=$(mib_of "$network_sum")
+done
+
+title "without us: the same program on a plain directory, all ranks on one node"
+out=$(on 0 mpiexec.mpich -launcher fork -hosts localhost -n $((3 * ranks)) "$blocks" "$job_local/blocks" "$mib") ||
+  { say "$out"; die "the MPI program failed on a plain directory"; }
+say "$out"
+wrote[plain]=$(rate write+sync "$out") read[plain]=$(rate read+verify "$out") net[plain]=0
+
+title "a source tree (bzip2 1.0.8): unpacked, built and tested by its own Makefile"
+# build NODE DIR: prints its seconds.
+build() {
+  local start
+  start=$(seconds)
+  on "$1" sh -c 'mkdir -p "$1" && cd "$1" && tar xzf "$2" --strip-components=1 && make -C bzip2-1.0.8 >make.log 2>&1 ||
+    { tail -n 20 make.log >&2; exit 1; }' sh "$2" "$sources" || return 1
+  since "$start"
+}
+network_mark
+in_shared=$(build 1 "$job_shared/tree") || die "the build in shared failed"
+network_since
+in_plain=$(build 1 "$job_local/tree") || die "the build in a plain directory failed"
+say "in shared, on node 1: $in_shared s; in a plain directory of node 1: $in_plain s"
+say "the program that node 1 built runs on node 2: $(on 2 "$job_shared/tree/bzip2-1.0.8/bzip2" --version 2>&1 </dev/null | head -n 1 | cut -c1-60)"
+
+title "the same bytes on every node"
+sums() { on "$1" sh -c 'cd "$1" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum' sh "$2" | cut -d' ' -f1; }
+want=$(sums 1 "$job_shared/tree")
+for node in 0 1 2; do
+  tree=$(sums "$node" "$job_shared/tree")
+  whole=$(on "$node" sha256sum "$job_shared/whole/blocks" | cut -c1-16)
+  striped=$(on "$node" sha256sum "$job_shared/striped/blocks" | cut -c1-16)
+  say "node $node: tree ${tree:0:16}  whole $whole  striped $striped"
+  [ "$tree" = "$want" ] || die "node $node sees another tree"
+  [ "$whole" = "$striped" ] || die "node $node sees two different files"
+done
+
+title "hayase status"
+must "$hayase" status
+title "hayase explain: how files are served, and why"
+for node in 0 1; do
+  say "-- on node $node"
+  must on "$node" "$hayase" explain "$job_shared/whole/blocks"
+done
+must on 0 "$hayase" explain "$job_shared/striped/blocks"
+
+title "copy the result to the directory that stands for shared storage"
+must on 2 cp -a "$job_shared/tree" "$job_shared/striped/blocks" "$stands_for_shared_storage/"
+[ "$(cd "$stands_for_shared_storage/tree" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -d' ' -f1)" = "$want" ] ||
+  die "the copy differs"
+[ "$(sha256sum "$stands_for_shared_storage/blocks" | cut -c1-16)" = "$striped" ] || die "the copied file differs"
+say "copied and verified: $(du -sh "$stands_for_shared_storage" | cut -f1)"
+
+title "take it down"
+start=$(seconds)
+must job_down
+say "down in $(since "$start") s; no mount is left"
+
+title "the numbers"
+printf '%-42s %12s %12s %14s\n' "" "write+sync" "read+verify" "network"
+row() { printf '%-42s %8s MiB/s %6s MiB/s %10s MiB\n' "$1" "${wrote[$2]}" "${read[$2]}" "${net[$2]}"; }
+row "MPI, three nodes, one whole file" whole
+row "MPI, three nodes, one striped file" striped
+row "MPI, one node, a plain directory" plain
+printf '%-42s %8s s\n' "unpack and build, shared" "$in_shared" "unpack and build, a plain directory" "$in_plain"
+say ""
+say "All three nodes share this machine's $(nproc) cores and one disk: the figures show what it costs, not how it scales."
+say "demo: done"
