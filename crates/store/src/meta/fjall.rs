@@ -1,6 +1,7 @@
 //! The key-value store on storage: one `fjall` database with one keyspace.
 //!
-//! Here: opening, sizes, translating errors, keeping clear of a full disk.
+//! Here: opening, sizes, translating errors, keeping clear of a full disk. Rooms: [`journal`] looks
+//! for damage that fjall would take for the torn end of a crash.
 //! Not here: what keys mean ([`crate::namespace`]).
 //! Source: fjall 3.1. A commit there goes to the journal and, with `PersistMode::Buffer`, from the
 //! journal's buffer to the operating system before it is applied; that is what survives kill -9.
@@ -20,6 +21,10 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use hayase_layout::ByteCount;
 
 use super::{Batch, MetaError, MetaStore, Pair};
+
+mod journal;
+#[cfg(test)]
+mod tests;
 
 /// Blocks of tables read from storage that are kept in memory.
 pub const CACHE_BYTES: ByteCount = ByteCount::mib(16);
@@ -53,6 +58,7 @@ impl FjallStore {
     ///
     /// Costs one read of the journal. Damaged files are an error, never a panic.
     pub fn open(path: &Path) -> Result<Self, MetaError> {
+        journal::check(path)?;
         // fjall panics on some damage (missing settings of a keyspace); that is data from disk.
         let opened = catch_unwind(AssertUnwindSafe(|| Self::open_database(path)));
         let (database, names) = match opened {
@@ -80,6 +86,7 @@ impl FjallStore {
             .max_journaling_size(JOURNALS_BYTES_MAX.get())
             .max_cached_files(Some(TABLE_FILES_OPEN_MAX))
             .worker_threads(1)
+            .journal_compression(fjall::CompressionType::None)
             .open()?;
         let names = database.keyspace("names", || {
             KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES.get())
@@ -191,34 +198,5 @@ fn io_error(action: &'static str, path: PathBuf, source: io::Error) -> MetaError
             MetaError::Corrupt { path, detail: format!("{action}: {source}") }
         }
         _ => MetaError::Io { action, path, source },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passes_the_suite() {
-        let dir = tempfile::tempdir().unwrap();
-        let count = std::cell::Cell::new(0);
-        super::super::conformance::run(&|| {
-            count.set(count.get() + 1);
-            Box::new(FjallStore::open(&dir.path().join(count.get().to_string())).unwrap())
-        });
-    }
-
-    #[test]
-    fn one_process_has_it_open() {
-        let dir = tempfile::tempdir().unwrap();
-        let _first = FjallStore::open(dir.path()).unwrap();
-        let second = FjallStore::open(dir.path()).err().expect("a second open");
-        assert!(matches!(second, MetaError::Locked { .. }), "{second}");
-    }
-
-    #[test]
-    fn missing_storage_is_said() {
-        let error = FjallStore::open(Path::new("/proc/nothing/here")).err().expect("an error");
-        assert!(error.to_string().contains("/proc/nothing/here"), "{error}");
     }
 }

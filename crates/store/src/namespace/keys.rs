@@ -92,7 +92,7 @@ pub(super) fn xattr(ino: InodeId, name: &[u8]) -> Vec<u8> {
     key(XATTR, ino.0, &[name])
 }
 
-/// All extended attributes of `ino`.
+/// All extended attributes of `ino`; also the mark that there are or were some.
 pub(super) fn xattrs(ino: InodeId) -> Vec<u8> {
     key(XATTR, ino.0, &[])
 }

@@ -27,10 +27,15 @@ fn no_images() -> Option<&'static str> {
 /// Says that `test` is skipped, when it is.
 pub(crate) fn skip(test: &str) -> bool {
     if let Some(reason) = no_images() {
-        eprintln!("SKIP {test}: {reason}");
+        skipped(test, reason);
         return true;
     }
     false
+}
+
+#[expect(clippy::print_stderr, reason = "a skip has to be seen")]
+fn skipped(test: &str, reason: &str) {
+    eprintln!("SKIP {test}: {reason}");
 }
 
 /// A directory with a mounted image in it; both go when it is dropped, also in a panic.

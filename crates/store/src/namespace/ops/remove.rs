@@ -3,18 +3,26 @@
 use hayase_layout::InodeId;
 
 use super::{bad_key, clear_dir_shards};
-use crate::namespace::{NamespaceError, Txn, keys};
+use crate::namespace::{FileKind, NamespaceError, Txn, keys};
 
 /// Removes the record of `ino`, its extended attributes, back pointers, shards and orphan mark. Not
 /// its parts: a part that a crash leaves behind is found by comparing [`crate::part::Parts::list`]
 /// with [`super::inodes`].
 pub fn remove_inode(txn: &mut Txn<'_>, ino: InodeId) -> Result<(), NamespaceError> {
-    for prefix in [keys::xattrs(ino), keys::back_pointers(ino)] {
+    let inode = txn.inode(ino)?;
+    // Scans cost more than all the rest, and most inodes have none of these.
+    let has_names = inode.as_ref().is_none_or(|inode| inode.nlink > 0);
+    let has_shards = inode.is_none_or(|inode| inode.kind == FileKind::Directory);
+    let has_xattrs = txn.get(&keys::xattrs(ino))?.is_some();
+    let kinds = [(has_names, keys::back_pointers(ino)), (has_xattrs, keys::xattrs(ino))];
+    for (_, prefix) in kinds.into_iter().filter(|(has, _)| *has) {
         for (key, _) in txn.scan(&prefix, &[], usize::MAX)? {
             txn.delete(key);
         }
     }
-    clear_dir_shards(txn, ino)?;
+    if has_shards {
+        clear_dir_shards(txn, ino)?;
+    }
     // The mark is looked for first: a batch should not grow by deletes of what is not there.
     if txn.get(&keys::orphan(ino))?.is_some() {
         txn.delete(keys::orphan(ino));

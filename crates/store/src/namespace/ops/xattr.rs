@@ -57,6 +57,10 @@ pub fn set_xattr(
             return Err(NamespaceError::XattrList { ino, max: XATTR_NAMES_BYTES_MAX });
         }
     }
+    // Marks that there are some, so that others need not scan for none.
+    if txn.get(&keys::xattrs(ino))?.is_none() {
+        txn.put(keys::xattrs(ino), Vec::new());
+    }
     txn.put(key, value.to_vec());
     Ok(())
 }
@@ -72,9 +76,13 @@ pub fn get_xattr(
 
 /// The names of all attributes of `ino`, ascending.
 pub fn list_xattr(txn: &Txn<'_>, ino: InodeId) -> Result<Vec<Vec<u8>>, NamespaceError> {
+    if txn.get(&keys::xattrs(ino))?.is_none() {
+        return Ok(Vec::new());
+    }
     let pairs = txn.scan(&keys::xattrs(ino), &[], usize::MAX)?;
     pairs
         .iter()
+        .filter(|(key, _)| *key != keys::xattrs(ino)) // the mark
         .map(|(key, _)| Ok(keys::parse_xattr(key).ok_or_else(|| bad_key(key))?.to_vec()))
         .collect()
 }

@@ -1,0 +1,231 @@
+//! What only the store on storage can show: it is there again, or says what is wrong.
+
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+
+use super::*;
+
+fn batch(key: &[u8], value: &[u8]) -> Batch {
+    let mut batch = Batch::new();
+    batch.put(key.to_vec(), value.to_vec());
+    batch
+}
+
+fn number(number: u32) -> Batch {
+    batch(&number.to_be_bytes(), &[b'v'; 100])
+}
+
+/// The keys `0..n`, when that is what the store holds.
+fn count(store: &FjallStore) -> u32 {
+    let pairs = store.scan(&[], &[], usize::MAX).unwrap();
+    for (expected, (key, value)) in pairs.iter().enumerate() {
+        assert_eq!(**key, (expected as u32).to_be_bytes(), "no prefix of what was committed");
+        assert_eq!(*value, [b'v'; 100]);
+    }
+    pairs.len() as u32
+}
+
+#[test]
+fn passes_the_suite() {
+    let dir = tempfile::tempdir().unwrap();
+    let count = std::cell::Cell::new(0);
+    super::super::conformance::run(&|| {
+        count.set(count.get() + 1);
+        Box::new(FjallStore::open(&dir.path().join(count.get().to_string())).unwrap())
+    });
+}
+
+#[test]
+fn one_process_has_it_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let _first = FjallStore::open(dir.path()).unwrap();
+    let second = FjallStore::open(dir.path()).err().expect("a second open");
+    assert!(matches!(second, MetaError::Locked { .. }), "{second}");
+    assert!(second.help().unwrap().contains("hayase down"));
+}
+
+#[test]
+fn missing_storage_is_said() {
+    let error = FjallStore::open(Path::new("/proc/nothing/here")).err().expect("an error");
+    assert!(error.to_string().contains("/proc/nothing/here"), "{error}");
+}
+
+/// Not a test of its own: [`what_was_committed_survives_kill_9`] runs it in a process to be killed.
+#[test]
+#[ignore = "the victim of another test"]
+#[expect(clippy::print_stdout, reason = "tells the other process what was committed")]
+fn victim() {
+    let Some(path) = std::env::var_os("HAYASE_TEST_VICTIM") else { return };
+    let store = FjallStore::open(Path::new(&path)).unwrap();
+    for i in 0..u32::MAX {
+        store.commit(number(i)).unwrap();
+        println!("committed {i}");
+    }
+}
+
+#[test]
+fn what_was_committed_survives_kill_9() {
+    use std::io::BufRead;
+    let dir = tempfile::tempdir().unwrap();
+    for kill_after in [1, 57, 20_000] {
+        let path = dir.path().join(kill_after.to_string());
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["meta::fjall::tests::victim", "--exact", "--ignored", "--nocapture"])
+            .env("HAYASE_TEST_VICTIM", &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = io::BufReader::new(child.stdout.take().unwrap()).lines();
+        let told = lines.map_while(Result::ok).filter(|line| line.starts_with("committed"));
+        let told = told.take(kill_after).count();
+        child.kill().unwrap(); // SIGKILL
+        child.wait().unwrap();
+        assert_eq!(told, kill_after);
+        let found = count(&FjallStore::open(&path).unwrap());
+        assert!(found >= kill_after as u32, "{found} of {kill_after} commits are left");
+    }
+}
+
+/// A closed store of `commits` commits, and its journal.
+fn written(directory: &Path, commits: u32) -> PathBuf {
+    let store = FjallStore::open(directory).unwrap();
+    (0..commits).for_each(|i| store.commit(number(i)).unwrap());
+    directory.join("0.jnl")
+}
+
+/// Bytes of the journal before the zeros.
+fn used(journal: &Path) -> u64 {
+    let mut bytes = Vec::new();
+    std::fs::File::open(journal).unwrap().take(HEAD_BYTES).read_to_end(&mut bytes).unwrap();
+    bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64 + 1
+}
+
+fn change_byte(file: &Path, at: u64) {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(file).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
+}
+
+#[test]
+fn one_changed_byte_in_the_journal_is_told() {
+    let dir = directory();
+    let (clean, copy) = (dir.path().join("clean"), dir.path().join("copy"));
+    let journal = written(&clean, 3);
+    for at in 0..used(&journal) {
+        copy_directory(&clean, &copy);
+        change_byte(&copy.join("0.jnl"), at);
+        match FjallStore::open(&copy) {
+            Err(MetaError::Corrupt { path, detail }) => {
+                assert_eq!((path, detail.contains("journal")), (copy.join("0.jnl"), true));
+            }
+            Err(error) => panic!("byte {at}: {error}"),
+            // The sequence number of a batch is under no checksum.
+            Ok(store) => assert_eq!(count(&store), 3, "byte {at}: commits were lost silently"),
+        }
+        std::fs::remove_dir_all(&copy).unwrap();
+    }
+}
+
+#[test]
+fn a_cut_journal_is_a_prefix() {
+    let dir = directory();
+    let (clean, copy) = (dir.path().join("clean"), dir.path().join("copy"));
+    let journal = written(&clean, 3);
+    let used = used(&journal);
+    let mut found = Vec::new();
+    for len in 0..=used {
+        copy_directory(&clean, &copy);
+        let file = std::fs::OpenOptions::new().write(true).open(copy.join("0.jnl")).unwrap();
+        file.set_len(len).unwrap();
+        let store = FjallStore::open(&copy).unwrap();
+        found.push(count(&store));
+        store.commit(number(*found.last().unwrap())).unwrap();
+        drop(store);
+        assert_eq!(count(&FjallStore::open(&copy).unwrap()), found.last().unwrap() + 1);
+        std::fs::remove_dir_all(&copy).unwrap();
+    }
+    assert!(found.is_sorted() && found[0] == 0 && *found.last().unwrap() == 3, "{found:?}");
+}
+
+#[test]
+fn a_hole_left_by_a_power_cut_is_a_prefix() {
+    let dir = directory();
+    let directory = dir.path().join("meta");
+    let journal = written(&directory, 2);
+    let before = used(&journal);
+    let store = FjallStore::open(&directory).unwrap();
+    store.commit(batch(b"large", &[b'x'; 3000].map(|byte| byte + 1).repeat(8))).unwrap();
+    store.commit(number(3)).unwrap();
+    drop(store);
+    // One page in the middle of the large batch did not reach the disk; what follows did.
+    let file = std::fs::OpenOptions::new().write(true).open(&journal).unwrap();
+    assert!(used(&journal) > 2 * PAGE_BYTES, "the batch is large enough to have a hole");
+    file.write_all_at(&[0; PAGE_BYTES as usize], before.next_multiple_of(PAGE_BYTES)).unwrap();
+    assert_eq!(count(&FjallStore::open(&directory).unwrap()), 2);
+}
+
+const PAGE_BYTES: u64 = 4096;
+
+#[test]
+fn damaged_tables_and_settings_are_told() {
+    let dir = directory();
+    let clean = dir.path().join("clean");
+    let store = FjallStore::open(&clean).unwrap();
+    (0..2_000).for_each(|i| store.commit(number(i)).unwrap());
+    store.names.rotate_memtable_and_wait().unwrap();
+    drop(store);
+    let mut damaged = 0;
+    for file in files(&clean) {
+        let len = std::fs::metadata(&file).unwrap().len();
+        if file.extension().is_some_and(|extension| extension == "jnl") || len == 0 {
+            continue;
+        }
+        for at in [0, len / 3, len / 2, len - 1] {
+            let copy = dir.path().join("copy");
+            copy_directory(&clean, &copy);
+            change_byte(&copy.join(file.strip_prefix(&clean).unwrap()), at);
+            let all = FjallStore::open(&copy).and_then(|store| store.scan(&[], &[], usize::MAX));
+            match all {
+                Ok(pairs) => assert_eq!(pairs.len(), 2_000, "{} byte {at}", file.display()),
+                Err(MetaError::Corrupt { .. }) => damaged += 1,
+                Err(error) => panic!("{} byte {at}: {error}", file.display()),
+            }
+            std::fs::remove_dir_all(&copy).unwrap();
+        }
+    }
+    assert!(damaged > 0, "no damage was ever noticed");
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => all.extend(files(&path)),
+            false => all.push(path),
+        }
+    }
+    all
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    for file in files(from) {
+        let target = to.join(file.strip_prefix(from).unwrap());
+        std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+        // Journals are 64 MiB of mostly nothing.
+        let (source, target) =
+            (std::fs::File::open(&file).unwrap(), std::fs::File::create(&target).unwrap());
+        io::copy(&mut (&source).take(HEAD_BYTES), &mut &target).unwrap();
+        target.set_len(source.metadata().unwrap().len()).unwrap();
+    }
+}
+
+/// More than these tests write to any file.
+const HEAD_BYTES: u64 = 1 << 20;
+
+/// Many stores are opened here, and each syncs a lot: in memory that costs nothing.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
