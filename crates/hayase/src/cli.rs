@@ -15,6 +15,10 @@ pub(crate) struct Cli {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
+    /// What MPICH's `-launcher ssh` puts before our own words; means nothing
+    #[arg(short = 'x', hide = true)]
+    _without_x11: bool,
+
     #[command(subcommand)]
     pub(crate) command: Command,
 }

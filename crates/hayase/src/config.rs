@@ -16,8 +16,6 @@ pub(crate) const HYDRA_ARGUMENTS: &str = "exec --launcher";
 pub(crate) struct Environment {
     /// `HAYASE_JOB`: the job that commands mean when `--job` is not given.
     pub(crate) job: Option<OsString>,
-    /// `HAYASE_NODE`: the node of that job on which this process runs.
-    pub(crate) node: Option<u16>,
     /// Where jobs of this user are registered: `HAYASE_RUNTIME_DIR`, else `/tmp/hayase-<uid>`.
     pub(crate) runtime: PathBuf,
     /// `TMPDIR`: the default storage.
@@ -45,7 +43,6 @@ impl Environment {
         let uid = geteuid().as_raw();
         Self {
             job: variable("HAYASE_JOB"),
-            node: variable("HAYASE_NODE").and_then(|v| v.to_str()?.parse().ok()),
             runtime: variable("HAYASE_RUNTIME_DIR")
                 .map_or_else(|| PathBuf::from(format!("/tmp/hayase-{uid}")), PathBuf::from),
             tmpdir: variable("TMPDIR").map(PathBuf::from),

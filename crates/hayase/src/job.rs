@@ -16,8 +16,8 @@ pub(crate) use error::JobError;
 pub(crate) use find::{Job, find};
 pub(crate) use leftovers::{clean, clean_dead, is_ours, remove_leftovers};
 pub(crate) use registry::Registry;
-pub(crate) use settings::{
-    JobId, JobIdError, KernelProfile, Kind, MmapShared, Names, SETTINGS_FORMAT, Settings,
-};
 #[cfg(test)]
 pub(crate) use settings::tests::sample as sample_settings;
+pub(crate) use settings::{
+    JobId, KernelProfile, Kind, MmapShared, Names, SETTINGS_FORMAT, Settings,
+};

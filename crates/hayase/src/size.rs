@@ -11,7 +11,9 @@ pub(crate) enum SizeError {
     #[error("`{0}` is no size; write a number and a unit, as in 300MiB, 1.5G or 2TiB")]
     NoNumber(String),
     /// Letters that are no unit.
-    #[error("`{unit}` is no unit; use K, M, G, T (or KiB ... TiB) for binary, KB ... TB for decimal")]
+    #[error(
+        "`{unit}` is no unit; use K, M, G, T (or KiB ... TiB) for binary, KB ... TB for decimal"
+    )]
     NoUnit {
         /// What stood after the number.
         unit: String,
@@ -43,7 +45,8 @@ pub(crate) fn parse(text: &str) -> Result<ByteCount, SizeError> {
         let digits: u128 = fraction.parse().map_err(|_| out_of_range())?;
         digits * factor / 10u128.pow(fraction.len() as u32)
     };
-    let bytes = whole.checked_mul(factor).and_then(|n| n.checked_add(part)).ok_or_else(out_of_range)?;
+    let bytes =
+        whole.checked_mul(factor).and_then(|n| n.checked_add(part)).ok_or_else(out_of_range)?;
     match u64::try_from(bytes) {
         Ok(bytes) if bytes > 0 => Ok(ByteCount(bytes)),
         _ => Err(out_of_range()),

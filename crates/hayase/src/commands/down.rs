@@ -42,8 +42,9 @@ pub(crate) fn run(
     let job = args.job.find(environment)?;
     let stopped = stop(&job, args.keep, output);
     let took_ms = begin.elapsed().as_millis() as u64;
+    let status = if stopped.is_complete { Status::Done } else { Status::Partly };
     output.show(&Down { job: &job.settings.job, took_ms, stopped })?;
-    Ok(Status::Done)
+    Ok(status)
 }
 
 impl Human for Down<'_> {

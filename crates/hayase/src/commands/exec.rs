@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use super::job_arg::JobArg;
 use crate::config::Environment;
 use crate::exit::Status;
+use crate::job::JobError;
 use crate::launch::enter::{exec, launcher_command};
 use crate::output::Output;
 
@@ -31,7 +32,12 @@ pub(crate) struct ExecArgs {
     #[arg(long, conflicts_with = "node")]
     launcher: bool,
     /// Program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
     command: Vec<OsString>,
 }
 
@@ -42,6 +48,9 @@ pub(crate) fn run(
     output: &Output,
 ) -> anyhow::Result<Status> {
     let job = args.job.find(environment)?;
+    if !job.is_alive() {
+        return Err(JobError::Dead { job: job.settings.job.to_string() }.into());
+    }
     let error = if args.launcher {
         let (node, text) = launcher_command(&args.command, &job)?;
         exec(&job, node, OsStr::new("/bin/sh"), &["-c".into(), text], environment)

@@ -212,13 +212,5 @@ fn row(node: &NodeStatus) -> Vec<String> {
         let up = server.peers.iter().filter(|peer| peer.state != "unreachable").count();
         format!("{up} of {}", server.peers.len())
     });
-    vec![
-        node.node.to_string(),
-        node.host.clone(),
-        node.address.clone(),
-        used,
-        open,
-        path,
-        peers,
-    ]
+    vec![node.node.to_string(), node.host.clone(), node.address.clone(), used, open, path, peers]
 }

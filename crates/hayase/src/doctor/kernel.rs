@@ -30,7 +30,12 @@ pub(super) fn version() -> Check {
             "no FUSE passthrough, and files that several nodes use can not be mapped shared",
             passthrough_todo,
         ),
-        _ => Check::fail("kernel", release, "older than anything that is tested", "use Linux 4.18 or newer"),
+        _ => Check::fail(
+            "kernel",
+            release,
+            "older than anything that is tested",
+            "use Linux 4.18 or newer",
+        ),
     }
 }
 

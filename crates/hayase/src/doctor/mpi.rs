@@ -11,7 +11,8 @@ pub(super) fn checks(environment: &Environment) -> Vec<Check> {
         return vec![Check::ok("MPI", "no mpiexec on the path; only needed for MPI programs")];
     };
     let told = Command::new(&mpiexec).arg("--version").output();
-    let text = told.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
+    let text =
+        told.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
     vec![Check::ok("MPI", format!("{} ({})", describe(&text), mpiexec.display()))]
 }
 

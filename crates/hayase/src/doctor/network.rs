@@ -4,7 +4,8 @@ use super::Check;
 use crate::config::Environment;
 use crate::launch::{namespaces, program};
 
-const LOOPBACK: &str = "simulated nodes are plain processes with loopback addresses (--no-namespaces)";
+const LOOPBACK: &str =
+    "simulated nodes are plain processes with loopback addresses (--no-namespaces)";
 
 pub(super) fn checks(environment: &Environment) -> Vec<Check> {
     if !environment.is_privileged {

@@ -6,7 +6,8 @@ use super::Check;
 use crate::config::Environment;
 use crate::launch::program;
 
-const COUNTED: &str = "areas are directories and sizes are counted: no passthrough limit, no true df";
+const COUNTED: &str =
+    "areas are directories and sizes are counted: no passthrough limit, no true df";
 
 pub(super) fn checks(environment: &Environment) -> Vec<Check> {
     if !environment.is_privileged {

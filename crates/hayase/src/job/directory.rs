@@ -76,6 +76,12 @@ impl JobDir {
         NodeDir(self.0.join(format!("node-{node}")))
     }
 
+    /// The same on every node: the node's own directory. An empty directory on which each simulated node
+    /// with namespaces sees its own; a link when the job has one node. Missing on loopback nodes.
+    pub(crate) fn own_node(&self) -> NodeDir {
+        NodeDir(self.0.join("self"))
+    }
+
     fn settings_file(&self) -> PathBuf {
         self.0.join("job.json")
     }
@@ -96,10 +102,8 @@ impl JobDir {
         let settings: Settings =
             serde_json::from_str(&text).map_err(|error| corrupt(error.to_string()))?;
         if settings.format != SETTINGS_FORMAT {
-            let why = format!(
-                "it has format {}, this program reads {SETTINGS_FORMAT}",
-                settings.format
-            );
+            let why =
+                format!("it has format {}, this program reads {SETTINGS_FORMAT}", settings.format);
             return Err(corrupt(why));
         }
         Ok(settings)

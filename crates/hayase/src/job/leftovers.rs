@@ -57,7 +57,9 @@ pub(crate) fn remove_leftovers(dir: &JobDir, settings: &Settings) {
             }
         }
     }
-    if is_ours(settings) {
+    // With `--keep` more than the mark is there, and the mark stays with it.
+    let entries = fs::read_dir(settings.job_storage()).map_or(0, Iterator::count);
+    if is_ours(settings) && entries == 1 {
         let _ = fs::remove_file(settings.storage_mark());
         let _ = fs::remove_dir(settings.job_storage());
     }

@@ -192,9 +192,7 @@ impl Settings {
     /// Host name of a node: `<job>-n<i>` when simulated.
     pub(crate) fn host(&self, node: u16) -> String {
         match self.kind {
-            Kind::ThisMachine => {
-                rustix::system::uname().nodename().to_string_lossy().into_owned()
-            }
+            Kind::ThisMachine => rustix::system::uname().nodename().to_string_lossy().into_owned(),
             Kind::Namespaces { .. } | Kind::Loopback { .. } => format!("{}-n{node}", self.job),
         }
     }

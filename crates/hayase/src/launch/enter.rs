@@ -101,7 +101,11 @@ pub(crate) fn exec(
     };
     if job.settings.has_namespaces() {
         if let Err(source) = namespaces::enter(&supervisor) {
-            return if supervisor.has_ended() { down() } else { EnterError::Enter { node, source } };
+            return if supervisor.has_ended() {
+                down()
+            } else {
+                EnterError::Enter { node, source }
+            };
         }
         // The same path may be another directory here, and a better one; or none, then it is `/`.
         if let Some(here) = here {

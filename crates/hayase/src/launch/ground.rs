@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::plan::{Plan, PlanError};
 use crate::config::Environment;
-use crate::job::{Job, JobDir, JobError, Registry, Settings, remove_leftovers, write_atomically};
+use crate::job::{
+    Job, JobDir, JobError, Kind, Registry, Settings, remove_leftovers, write_atomically,
+};
 
 /// Makes job directory, secret, storage and mount points. On failure nothing stays behind.
 pub(crate) fn prepare(plan: Plan, environment: &Environment) -> anyhow::Result<Job> {
@@ -52,6 +54,13 @@ fn fill(
         }
     }
     write_hosts(dir, settings)?;
+    let own = dir.own_node();
+    match settings.kind {
+        Kind::Namespaces { .. } => fs::create_dir(own.path()),
+        Kind::ThisMachine => std::os::unix::fs::symlink("node-0", own.path()),
+        Kind::Loopback { .. } => Ok(()),
+    }
+    .map_err(JobError::io("make", own.path()))?;
     dir.write_settings(settings)?;
     Ok(())
 }

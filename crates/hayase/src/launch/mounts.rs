@@ -28,7 +28,11 @@ pub(crate) fn is_mount_point(path: &Path) -> bool {
 
 /// Mount points at or below `place`, outermost and oldest first.
 pub(crate) fn mounted_below(place: &Path) -> Vec<PathBuf> {
-    all().into_iter().map(|mounted| mounted.point).filter(|point| point.starts_with(place)).collect()
+    all()
+        .into_iter()
+        .map(|mounted| mounted.point)
+        .filter(|point| point.starts_with(place))
+        .collect()
 }
 
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`
@@ -71,7 +75,8 @@ mod tests {
 
     #[test]
     fn lines_of_the_kernel_are_read() {
-        let line = b"36 35 98:0 /mnt1 /a\\040b rw,noatime master:1 shared:2 - fuse.hayase hayase rw";
+        let line =
+            b"36 35 98:0 /mnt1 /a\\040b rw,noatime master:1 shared:2 - fuse.hayase hayase rw";
         let mounted = parse(line).unwrap();
         assert_eq!(mounted.point, Path::new("/a b"));
         assert_eq!(mounted.fs_type, "fuse.hayase");

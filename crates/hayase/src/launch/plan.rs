@@ -136,7 +136,8 @@ pub(crate) struct Plan {
 pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<Plan> {
     let registry = Registry::new(&environment.runtime);
     let living = registry.jobs();
-    let mark = crate::job::random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mark: String =
+        crate::job::random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect();
     let job = choose_name(args, &registry)?;
     let nodes = args.nodes.unwrap_or(1);
     if !(1..=NODES_MAX).contains(&nodes) {

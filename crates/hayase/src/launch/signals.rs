@@ -96,11 +96,7 @@ impl Drop for Signals {
     fn drop(&mut self) {
         // SAFETY: `before` was filled in by pthread_sigmask.
         unsafe {
-            libc::pthread_sigmask(
-                libc::SIG_SETMASK,
-                &raw const self.before,
-                std::ptr::null_mut(),
-            );
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
         }
     }
 }

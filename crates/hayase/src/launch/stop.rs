@@ -25,6 +25,8 @@ pub(crate) struct Stopped {
     pub(crate) nodes: u16,
     /// What somebody should know: busy mounts, programs that were ended, daemons that were killed.
     pub(crate) notes: Vec<String>,
+    /// Every node did what it was asked to; otherwise its processes were ended by force.
+    pub(crate) is_complete: bool,
     /// Where the bytes of the areas were kept, when that was asked for.
     pub(crate) kept: Option<std::path::PathBuf>,
 }
@@ -32,7 +34,7 @@ pub(crate) struct Stopped {
 /// Takes every node down and removes what the job made. Works on a job that is half dead as well.
 pub(crate) fn stop(job: &Job, keep: bool, output: &Output) -> Stopped {
     let nodes = job.settings.nodes;
-    let mut stopped = Stopped { nodes, ..Stopped::default() };
+    let mut stopped = Stopped { nodes, is_complete: true, ..Stopped::default() };
     let progress = output.progress(2 * u64::from(nodes), "taking down");
     let supervisors: Vec<Option<Handle>> =
         (0..nodes).map(|node| job.supervisor(node).map(|(_, handle)| handle)).collect();
@@ -54,8 +56,8 @@ pub(crate) fn stop(job: &Job, keep: bool, output: &Output) -> Stopped {
                 Ok(Reply::Done { notes }) => {
                     stopped.notes.extend(notes.iter().map(|note| format!("node {node}: {note}")));
                 }
-                Ok(other) => stopped.notes.push(format!("node {node}: unexpected {other:?}")),
-                Err(error) => stopped.notes.push(format!("node {node}: {error:#}")),
+                Ok(other) => stopped.fails(node, &format!("unexpected answer {other:?}")),
+                Err(error) => stopped.fails(node, &format!("{error:#}")),
             }
             progress.step();
         }
@@ -63,7 +65,7 @@ pub(crate) fn stop(job: &Job, keep: bool, output: &Output) -> Stopped {
     for (node, handle) in supervisors.iter().enumerate() {
         let Some(handle) = handle else { continue };
         if !wait_ended(std::slice::from_ref(handle), LAST_BREATH) {
-            stopped.notes.push(format!("node {node}: its supervisor hung and was killed"));
+            stopped.fails(node, "its supervisor hung and was killed");
             handle.signal(Signal::KILL);
             wait_ended(std::slice::from_ref(handle), LAST_BREATH);
         }
@@ -74,4 +76,11 @@ pub(crate) fn stop(job: &Job, keep: bool, output: &Output) -> Stopped {
         clean(job);
     }
     stopped
+}
+
+impl Stopped {
+    fn fails(&mut self, node: usize, what: &str) {
+        self.is_complete = false;
+        self.notes.push(format!("node {node}: {what}"));
+    }
 }

@@ -80,7 +80,10 @@ mod tests {
     #[test]
     fn tables_are_aligned_without_trailing_spaces() {
         let mut page = Page::new(false);
-        page.table(&["a", "long"], vec![vec!["first".into(), "x".into()], vec!["b".into(), "".into()]]);
+        page.table(
+            &["a", "long"],
+            vec![vec!["first".into(), "x".into()], vec!["b".into(), "".into()]],
+        );
         assert_eq!(page.text(), "  a      long\n  first  x\n  b\n");
     }
 

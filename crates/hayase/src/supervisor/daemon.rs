@@ -110,8 +110,7 @@ impl Daemon {
         let has_ended =
             self.handle.as_ref().is_none_or(|h| wait_ended(std::slice::from_ref(h), patience));
         if has_ended {
-            self.ended =
-                Some(self.child.wait().map_or_else(|e| e.to_string(), |s| s.to_string()));
+            self.ended = Some(self.child.wait().map_or_else(|e| e.to_string(), |s| s.to_string()));
         }
         has_ended
     }

@@ -71,7 +71,9 @@ impl Events {
                 PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
                 PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN),
             ];
-            fds.extend(self.lifeline.iter().map(|l| PollFd::from_borrowed_fd(l.as_fd(), PollFlags::IN)));
+            fds.extend(
+                self.lifeline.iter().map(|l| PollFd::from_borrowed_fd(l.as_fd(), PollFlags::IN)),
+            );
             fds.extend(also.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
             let left = deadline.map(|at| timespec(at.saturating_duration_since(Instant::now())));
             match poll(&mut fds, left.as_ref()) {

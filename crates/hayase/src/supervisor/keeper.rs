@@ -5,7 +5,7 @@
 
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use rustix::process::Signal;
@@ -116,11 +116,7 @@ impl Keeper {
                 .context("make the node's namespaces")?;
             hub.connect(self.node, self.address(), &environment.path)?;
             self.hub = Some(hub);
-            let hosts = PathBuf::from("/etc/hosts");
-            if hosts.exists() {
-                rustix::mount::mount_bind(self.dir.hosts(), &hosts)
-                    .context("show the nodes in /etc/hosts")?;
-            }
+            self.show_files()?;
         }
         let own = self.settings.has_namespaces();
         self.node_dir().write_record(&SupervisorRecord {
@@ -132,6 +128,19 @@ impl Keeper {
             namespaces: if own { namespaces::names() } else { Vec::new() },
         })?;
         Ok(())
+    }
+
+    /// Files that differ between simulated nodes: the names of all nodes, and `self` in the job
+    /// directory, which is always the node's own `node-<i>`, whatever environment a program was given.
+    fn show_files(&self) -> anyhow::Result<()> {
+        let hosts = Path::new("/etc/hosts");
+        if hosts.exists() {
+            rustix::mount::mount_bind(self.dir.hosts(), hosts)
+                .context("show the nodes in /etc/hosts")?;
+        }
+        let own = self.dir.own_node();
+        rustix::mount::mount_bind(self.node_dir().path(), own.path())
+            .with_context(|| format!("show the node's directory as {}", own.path().display()))
     }
 
     /// Starts a daemon and waits until it serves.
@@ -213,11 +222,7 @@ impl Keeper {
         let of = |daemon: &Option<Daemon>| {
             daemon.as_ref().map_or(DaemonState::NotStarted, Daemon::state)
         };
-        NodeState {
-            ready: self.ready.clone(),
-            server: of(&self.server),
-            mount: of(&self.mount),
-        }
+        NodeState { ready: self.ready.clone(), server: of(&self.server), mount: of(&self.mount) }
     }
 
     fn describe(&self, mount: MountTold) -> Ready {

@@ -5,12 +5,14 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
 use crate::job::Settings;
 use crate::launch::enter::MARK_VARIABLE;
+use crate::launch::namespaces::mount_namespace;
 use crate::process::{Handle, ProcessId, all, ancestry, wait_ended};
 
 /// How long a program may take to end after SIGTERM.
@@ -51,7 +53,9 @@ pub(crate) fn end(settings: &Settings, node: u16, asker: Option<i32>) -> Vec<Str
     notes
 }
 
-/// Whether its environment carries the job's mark and this node's number.
+/// Whether its environment carries the job's mark, and it is on this node: in the node's mount
+/// namespace, or with the node's number, where nodes have none (launchers of MPI copy environments,
+/// so that the number alone may be another node's).
 fn belongs(process: ProcessId, settings: &Settings, node: u16) -> bool {
     let mut bytes = Vec::new();
     let read = File::open(process.proc().join("environ"))
@@ -59,7 +63,11 @@ fn belongs(process: ProcessId, settings: &Settings, node: u16) -> bool {
     let mark = format!("{MARK_VARIABLE}={}", settings.mark);
     let number = format!("HAYASE_NODE={node}");
     let has = |wanted: &str| bytes.split(|&b| b == 0).any(|entry| entry == wanted.as_bytes());
-    read.is_ok() && has(&mark) && has(&number)
+    let is_here = || {
+        settings.has_namespaces()
+            && mount_namespace(&process.proc()) == mount_namespace(Path::new("/proc/self"))
+    };
+    read.is_ok() && has(&mark) && (has(&number) || is_here())
 }
 
 fn name(process: ProcessId) -> String {

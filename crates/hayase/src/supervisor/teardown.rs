@@ -6,6 +6,8 @@
 use std::fs;
 use std::time::Duration;
 
+use rustix::mount::{UnmountFlags, unmount};
+
 use super::areas::{Hidden, hide, hide_local};
 use super::keeper::Keeper;
 use super::programs;
@@ -70,6 +72,9 @@ impl Keeper {
             && error.kind() != std::io::ErrorKind::NotFound
         {
             notes.push(format!("remove {}: {error}", storage.display()));
+        }
+        if self.settings.has_namespaces() {
+            let _ = unmount(self.dir.own_node().path(), UnmountFlags::DETACH);
         }
         let dir = self.node_dir();
         if let Err(error) = fs::remove_dir_all(dir.path()) {
