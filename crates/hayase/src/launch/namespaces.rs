@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::mount::{MountPropagationFlags, mount_change};
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount_change};
 use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
 
 use super::mounts;
@@ -32,6 +32,18 @@ pub(crate) fn leave(host: &str) -> io::Result<()> {
     make_private()?;
     rustix::system::sethostname(host.as_bytes())?;
     Ok(())
+}
+
+/// Shows the interfaces of this process's network in `/sys`, which otherwise keeps showing those of the
+/// machine: MPI libraries look for networks there. `scratch` is an empty directory.
+pub(crate) fn show_interfaces(scratch: &Path) -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount("sysfs", scratch, "sysfs", flags, None)?;
+    let bound = ["class/net", "devices/virtual/net"].iter().try_for_each(|part| {
+        Ok(rustix::mount::mount_bind(scratch.join(part), Path::new("/sys").join(part))?)
+    });
+    rustix::mount::unmount(scratch, UnmountFlags::DETACH)?;
+    bound
 }
 
 /// Gives only this thread a new, empty network; returns a handle on it.

@@ -139,6 +139,10 @@ impl Keeper {
                 .context("show the nodes in /etc/hosts")?;
         }
         let own = self.dir.own_node();
+        // Before `own` gets its content: until then it is empty.
+        if let Err(error) = namespaces::show_interfaces(own.path()) {
+            tracing::warn!("show the node's interfaces in /sys: {error}");
+        }
         rustix::mount::mount_bind(self.node_dir().path(), own.path())
             .with_context(|| format!("show the node's directory as {}", own.path().display()))
     }

@@ -13,6 +13,7 @@ pub(crate) fn serve_mount(
 ) -> anyhow::Result<()> {
     use std::os::fd::AsFd;
     let signals = Signals::block(&ENDING)?;
+    std::fs::create_dir_all(settings.shared_root(0))?;
     if settings.is_privileged {
         rustix::mount::mount_bind(settings.shared_root(0), settings.shared_mount(node))?;
     }
