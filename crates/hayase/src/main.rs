@@ -1,1 +1,38 @@
-fn main() {}
+//! The `hayase` command: everything a person types, and the only place where the parts are wired together.
+//!
+//! Here: reading arguments, choosing the verb, turning an error into words and an exit code.
+//! Rooms: [`commands`] (one verb, one file), [`job`] (the job directory and how a job is found),
+//! [`launch`] (starting and ending the nodes of a job), [`supervisor`] (the process that keeps one
+//! node), [`doctor`] (what this machine can do), [`output`] (the only code that prints),
+//! [`wiring`] (where the servers, the mounts and the areas of the other crates are plugged in).
+
+mod cli;
+mod commands;
+mod config;
+mod doctor;
+mod exit;
+mod job;
+mod launch;
+mod logging;
+mod output;
+mod process;
+mod size;
+mod supervisor;
+mod wiring;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let arguments = cli::Cli::parse();
+    let environment = config::Environment::read();
+    let output = output::Output::new(arguments.json, environment.no_color);
+    match commands::run(arguments.command, &environment, &output) {
+        Ok(status) => status.into(),
+        Err(error) => {
+            output.fail(&error);
+            exit::status_of(&error).into()
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The verbs, one file each, and the choice between them.
+
+use crate::cli::Command;
+use crate::config::Environment;
+use crate::exit::Status;
+use crate::output::Output;
+
+mod area_path;
+pub(crate) mod completions;
+pub(crate) mod doctor;
+pub(crate) mod down;
+pub(crate) mod exec;
+pub(crate) mod explain;
+pub(crate) mod job_arg;
+pub(crate) mod layout;
+pub(crate) mod man;
+pub(crate) mod node;
+pub(crate) mod run;
+pub(crate) mod serve;
+pub(crate) mod serve_mount;
+pub(crate) mod status;
+pub(crate) mod up;
+
+pub(crate) use area_path::AreaPathError;
+
+/// Does what was typed.
+pub(crate) fn run(
+    command: Command,
+    environment: &Environment,
+    output: &Output,
+) -> anyhow::Result<Status> {
+    match command {
+        Command::Up(args) => up::run(&args, environment, output),
+        Command::Down(args) => down::run(&args, environment, output),
+        Command::Run(args) => run::run(&args, environment, output),
+        Command::Exec(args) => exec::run(&args, environment, output),
+        Command::Status(args) => status::run(&args, environment, output),
+        Command::Explain(args) => explain::run(&args, environment, output),
+        Command::Layout(args) => layout::run(&args, environment, output),
+        Command::Doctor(args) => doctor::run(&args, environment, output),
+        Command::Serve(args) => serve::run(&args, environment, output),
+        Command::ServeMount(args) => serve_mount::run(&args, environment, output),
+        Command::Node(args) => node::run(&args, environment, output),
+        Command::Man(args) => man::run(&args),
+        Command::Completions(args) => completions::run(&args, output),
+    }
+}

@@ -1,0 +1,89 @@
+//! Why the virtual attributes of a path can not be had: it is in no area, or in one that is not seen here.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::config::Environment;
+use crate::job::Registry;
+
+/// A path that a verb about files can not use.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AreaPathError {
+    /// It lies below the mount of a job whose nodes have mounts of their own.
+    #[error("{} is in the shared area of job {job}, which only its nodes see", .path.display())]
+    OnNodesOnly {
+        /// The path.
+        path: PathBuf,
+        /// Whose.
+        job: String,
+        /// The verb that was typed, to be repeated there.
+        verb: &'static str,
+    },
+    /// Some other file system.
+    #[error("{} is in no shared area", .0.display())]
+    Elsewhere(PathBuf),
+    /// The mount refused.
+    #[error("{action} {}", .path.display())]
+    Refused {
+        /// Verb.
+        action: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl AreaPathError {
+    /// Finds out which it is.
+    pub(crate) fn new(
+        errno: Errno,
+        (verb, action): (&'static str, &'static str),
+        path: &Path,
+        environment: &Environment,
+    ) -> Self {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let is_foreign = matches!(errno, Errno::OPNOTSUPP | Errno::NODATA | Errno::NOENT);
+        if is_foreign && !is_hayase(&absolute) {
+            let jobs = Registry::new(&environment.runtime).jobs();
+            let owner = jobs.iter().find(|job| job.settings.node_of_path(&absolute).is_some());
+            if let Some(job) = owner.filter(|job| job.settings.has_namespaces()) {
+                let job = job.settings.job.to_string();
+                return Self::OnNodesOnly { path: path.to_owned(), job, verb };
+            }
+            if errno != Errno::NOENT {
+                return Self::Elsewhere(path.to_owned());
+            }
+        }
+        Self::Refused { action, path: path.to_owned(), source: errno.into() }
+    }
+
+    /// What the user can try next.
+    pub(crate) fn help(&self) -> Option<String> {
+        match self {
+            Self::OnNodesOnly { path, job, verb } => Some(format!(
+                "hayase exec --job {job} --node 0 -- hayase {verb} {}",
+                path.display()
+            )),
+            Self::Elsewhere(_) => {
+                Some("`hayase status` shows where the areas of a job are".to_owned())
+            }
+            Self::Refused { .. } => None,
+        }
+    }
+
+    /// The person named a path that can not be meant.
+    pub(crate) fn is_usage(&self) -> bool {
+        !matches!(self, Self::Refused { .. })
+    }
+}
+
+/// Whether `path` is seen here through a mount of ours.
+fn is_hayase(path: &Path) -> bool {
+    let mounts = crate::launch::mounts::all();
+    let over = mounts.iter().filter(|mounted| path.starts_with(&mounted.point));
+    over.max_by_key(|mounted| mounted.point.components().count())
+        .is_some_and(|mounted| mounted.fs_type.starts_with("fuse") && mounted.source == "hayase")
+}

@@ -1,0 +1,60 @@
+//! `hayase serve`: the server daemon.
+
+use std::path::PathBuf;
+
+use crate::config::Environment;
+use crate::exit::Status;
+use crate::job::{Job, JobDir};
+use crate::output::Output;
+use crate::supervisor::daemon::{depend_on, raise_open_files};
+use crate::supervisor::said::{DaemonSaid, Failure};
+
+/// Be the server of one node (started by `up`; in the foreground, logs to standard error)
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeArgs {
+    /// The job's directory
+    #[arg(long, value_name = "DIR")]
+    job_dir: PathBuf,
+    /// Which node of the job
+    #[arg(long, value_name = "I")]
+    node: u16,
+    /// End when this process does
+    #[arg(long, value_name = "PID", hide = true)]
+    parent: Option<i32>,
+}
+
+/// Serves until a signal ends it.
+pub(crate) fn run(
+    args: &ServeArgs,
+    environment: &Environment,
+    output: &Output,
+) -> anyhow::Result<Status> {
+    depend_on(args.parent)?;
+    crate::logging::start(&environment.log);
+    raise_open_files();
+    let serve = || {
+        let dir = JobDir::new(std::fs::canonicalize(&args.job_dir).unwrap_or(args.job_dir.clone()));
+        let job = Job { settings: dir.settings()?, dir };
+        let node = job.check_node(args.node)?;
+        let ready = || output.line(&DaemonSaid::Ready(None));
+        crate::wiring::serve::serve(&job.dir, &job.settings, node, ready)
+    };
+    report(serve(), args.parent.is_some(), output)
+}
+
+/// Tells the supervisor why a daemon ended; in the foreground the usual message is enough.
+pub(crate) fn report(
+    result: anyhow::Result<()>,
+    has_supervisor: bool,
+    output: &Output,
+) -> anyhow::Result<Status> {
+    match result {
+        Ok(()) => Ok(Status::Done),
+        Err(error) if has_supervisor => {
+            tracing::error!("{error:#}");
+            let _ = output.line(&DaemonSaid::Failed(Failure::new(&error, Vec::new())));
+            Ok(Status::Failed)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,44 @@
+//! `hayase serve-mount`: the daemon behind a mount of `shared`.
+
+use std::path::PathBuf;
+
+use super::serve::report;
+use crate::config::Environment;
+use crate::exit::Status;
+use crate::job::{Job, JobDir};
+use crate::output::Output;
+use crate::supervisor::daemon::{depend_on, raise_open_files};
+use crate::supervisor::said::DaemonSaid;
+
+/// Mount the shared area on one node (started by `up`; in the foreground, logs to standard error)
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeMountArgs {
+    /// The job's directory
+    #[arg(long, value_name = "DIR")]
+    job_dir: PathBuf,
+    /// Which node of the job
+    #[arg(long, value_name = "I")]
+    node: u16,
+    /// End when this process does
+    #[arg(long, value_name = "PID", hide = true)]
+    parent: Option<i32>,
+}
+
+/// Serves the mount until it is unmounted or a signal ends it.
+pub(crate) fn run(
+    args: &ServeMountArgs,
+    environment: &Environment,
+    output: &Output,
+) -> anyhow::Result<Status> {
+    depend_on(args.parent)?;
+    crate::logging::start(&environment.log);
+    raise_open_files();
+    let serve = || {
+        let dir = JobDir::new(std::fs::canonicalize(&args.job_dir).unwrap_or(args.job_dir.clone()));
+        let job = Job { settings: dir.settings()?, dir };
+        let node = job.check_node(args.node)?;
+        let ready = |told| output.line(&DaemonSaid::Ready(Some(told)));
+        crate::wiring::serve_mount::serve_mount(&job.dir, &job.settings, node, ready)
+    };
+    report(serve(), args.parent.is_some(), output)
+}

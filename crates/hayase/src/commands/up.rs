@@ -1,0 +1,160 @@
+//! `hayase up`.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use hayase_layout::ByteCount;
+use serde::Serialize;
+
+use crate::config::Environment;
+use crate::exit::Status;
+use crate::job::{Job, JobId, KernelProfile, MmapShared, Names, Registry, clean_dead};
+use crate::launch::signals::{ENDING, Signals};
+use crate::launch::{ground, plan, start};
+use crate::output::{Human, Output, Page};
+use crate::size;
+use crate::supervisor::said::Ready;
+
+/// Start a job's file system: servers, areas and mounts
+///
+/// Without --nodes this machine is the job's one node. With --nodes N the machine simulates N
+/// nodes: as root each has its own network, host name and mounts, at the same paths, seen with
+/// `hayase exec`; otherwise (or with --no-namespaces) each is a plain process with its own loopback
+/// address, and its areas are in DIR/node-<i>. At the end (`hayase down`) all areas are removed.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct UpArgs {
+    /// Name of the job: a-z, 0-9 and - [default: random]
+    #[arg(long, value_name = "ID")]
+    pub(crate) job: Option<JobId>,
+    /// Directory on the node's own disk [default: below $TMPDIR or /tmp]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) storage: Option<PathBuf>,
+    /// Simulate this many nodes on this machine
+    #[arg(long, value_name = "N")]
+    pub(crate) nodes: Option<u16>,
+    /// Size of each node's share of the shared area, as 300MiB or 1.5G [default: a tenth of the free space]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) shared: Option<ByteCount>,
+    /// Size of each node's local area [default: a tenth of the free space]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) local: Option<ByteCount>,
+    /// Where the areas appear: DIR/shared, DIR/local [default: below /tmp/hayase-<uid>]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) mount: Option<PathBuf>,
+    /// Directory of the job itself, seen by all nodes [default: below /tmp/hayase-<uid>]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) job_dir: Option<PathBuf>,
+    /// Deal new files out over the nodes in pieces of SIZE [default: each file on its creator's node]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) stripe: Option<ByteCount>,
+    /// Nodes that one striped file uses; 0 is all of them
+    #[arg(long, value_name = "N")]
+    pub(crate) width: Option<u16>,
+    /// Encrypt the data between nodes, not only the greeting and the headers
+    #[arg(long)]
+    pub(crate) encrypt: bool,
+    /// Use no feature that a Linux older than this lacks
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) kernel_profile: Option<KernelProfile>,
+    /// How long other nodes may remember names
+    #[arg(long, value_name = "HOW")]
+    pub(crate) names: Option<Names>,
+    /// Where a file may be mapped shared and writable
+    #[arg(long, value_name = "WHERE")]
+    pub(crate) mmap_shared: Option<MmapShared>,
+    /// Give up when not all nodes are up after this many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub(crate) timeout: u32,
+    /// Keep the areas in plain directories and count, where an image per area could be made
+    #[arg(long)]
+    pub(crate) no_image: bool,
+    /// Simulate nodes as plain processes even where namespaces could be made
+    #[arg(long, requires = "nodes")]
+    pub(crate) no_namespaces: bool,
+}
+
+/// What `up` tells.
+#[derive(Debug, Serialize)]
+struct Up<'a> {
+    job: &'a JobId,
+    job_dir: PathBuf,
+    kind: &'static str,
+    storage: PathBuf,
+    shared_bytes: u64,
+    local_bytes: u64,
+    took_ms: u64,
+    nodes: &'a [Ready],
+}
+
+/// Starts a job that outlives this command.
+pub(crate) fn run(
+    args: &UpArgs,
+    environment: &Environment,
+    output: &Output,
+) -> anyhow::Result<Status> {
+    let begin = Instant::now();
+    let signals = Signals::block(&ENDING)?;
+    let launched = launch(args, environment, &signals, output)?;
+    let nodes = launched.nodes.clone();
+    let job = launched.let_go();
+    show(&job, &nodes, begin, output)?;
+    Ok(Status::Done)
+}
+
+/// Plans, prepares and starts; also what `run` does first.
+pub(crate) fn launch(
+    args: &UpArgs,
+    environment: &Environment,
+    signals: &Signals,
+    output: &Output,
+) -> anyhow::Result<start::Launched> {
+    for dead in clean_dead(&Registry::new(&environment.runtime)) {
+        output.note(&format!("removed what job {dead} had left; its processes had ended"));
+    }
+    let plan = plan::plan(args, environment)?;
+    let job = ground::prepare(plan, environment)?;
+    start::start(job, environment, signals, output)
+}
+
+fn show(job: &Job, nodes: &[Ready], begin: Instant, output: &Output) -> anyhow::Result<()> {
+    let settings = &job.settings;
+    output.show(&Up {
+        job: &settings.job,
+        job_dir: job.dir.path().to_owned(),
+        kind: settings.kind.word(),
+        storage: settings.job_storage(),
+        shared_bytes: settings.shared.get(),
+        local_bytes: settings.local.get(),
+        took_ms: begin.elapsed().as_millis() as u64,
+        nodes,
+    })
+}
+
+impl Human for Up<'_> {
+    fn write(&self, page: &mut Page) {
+        let count = self.nodes.len();
+        let nodes = if count == 1 { "node" } else { "nodes" };
+        let seconds = self.took_ms as f64 / 1000.0;
+        page.title(&format!("job {}: {count} {nodes} up in {seconds:.2} s", self.job));
+        page.pair("job directory", &self.job_dir.display());
+        page.pair("storage", &self.storage.display());
+        let shared = ByteCount(self.shared_bytes);
+        page.pair("shared", &format!("{shared} on each node"));
+        page.pair("local", &format!("{} on each node", ByteCount(self.local_bytes)));
+        page.blank();
+        let row = |node: &Ready| {
+            let place = node.shared.parent().unwrap_or(&node.shared).display().to_string();
+            vec![node.node.to_string(), node.host.clone(), node.address.clone(), place]
+        };
+        page.table(&["node", "host", "address", "areas"], self.nodes.iter().map(row).collect());
+        page.blank();
+        if self.kind == "namespaces" {
+            page.line(&format!("hayase exec --job {} --node 0 -- CMD", self.job));
+        } else if let Some(node) = self.nodes.first() {
+            page.line(&format!("export HAYASE_JOB={}", self.job_dir.display()));
+            page.line(&format!("export HAYASE_SHARED={}", node.shared.display()));
+            page.line(&format!("export HAYASE_LOCAL={}", node.local.display()));
+        }
+        page.line(&format!("hayase down --job {}", self.job));
+    }
+}

@@ -1,0 +1,78 @@
+//! FUSE: the device, passthrough by a real try, the helper for users, request sizes.
+
+use std::fs::OpenOptions;
+
+use super::{Check, read};
+use crate::config::Environment;
+use crate::launch::program;
+
+/// Pages of one request for 1 MiB.
+const PAGES_WANTED: u64 = 256;
+
+pub(super) fn checks(environment: &Environment) -> Vec<Check> {
+    let mut checks = vec![device(), passthrough()];
+    if !environment.is_privileged {
+        checks.push(helper(environment));
+        checks.push(allow_other());
+    }
+    checks.push(request_size());
+    checks
+}
+
+fn device() -> Check {
+    match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+        Ok(_) => Check::ok("/dev/fuse", "can be opened"),
+        Err(error) => Check::fail(
+            "/dev/fuse",
+            error.to_string(),
+            "no mount of the shared area",
+            "load the module `fuse`; in a container pass the device in (--device /dev/fuse --cap-add SYS_ADMIN)",
+        ),
+    }
+}
+
+fn passthrough() -> Check {
+    match crate::wiring::passthrough::try_out() {
+        Ok(()) => Check::ok("passthrough", "a file was served by the kernel alone"),
+        Err(why) => Check::warn(
+            "passthrough",
+            why,
+            "local files go through the daemon: slower, and with its CPU time",
+            "Linux 6.9 or newer with CONFIG_FUSE_PASSTHROUGH, as root",
+        ),
+    }
+}
+
+fn helper(environment: &Environment) -> Check {
+    match program::find("fusermount3", &environment.path) {
+        Some(path) => Check::ok("fusermount3", path.display().to_string()),
+        None => Check::fail(
+            "fusermount3",
+            "not found",
+            "users can not mount",
+            "install the package fuse3",
+        ),
+    }
+}
+
+fn allow_other() -> Check {
+    let text = read("/etc/fuse.conf").unwrap_or_default();
+    if text.lines().any(|line| line.trim() == "user_allow_other") {
+        return Check::ok("user_allow_other", "set in /etc/fuse.conf");
+    }
+    Check::ok("user_allow_other", "not set: the areas are yours alone, which is all a job needs")
+}
+
+fn request_size() -> Check {
+    let name = "fs.fuse.max_pages_limit";
+    match read("/proc/sys/fs/fuse/max_pages_limit").and_then(|text| text.parse::<u64>().ok()) {
+        Some(pages) if pages >= PAGES_WANTED => Check::ok(name, format!("{pages} pages")),
+        Some(pages) => Check::warn(
+            name,
+            format!("{pages} pages"),
+            "remote files are read and written in small pieces",
+            "sysctl fs.fuse.max_pages_limit=256",
+        ),
+        None => Check::ok(name, "fixed in this kernel"),
+    }
+}

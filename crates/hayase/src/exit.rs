@@ -1,0 +1,80 @@
+//! Exit codes: the border between errors and the shell.
+//!
+//! 0 done, 1 failed, 2 wrong usage or settings, 3 partly done. `exec` and `run` pass on the status
+//! of the program they ran.
+
+use std::process::ExitCode;
+
+use crate::commands::AreaPathError;
+use crate::job::JobError;
+use crate::launch::{EnterError, NodeError, PlanError};
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// Done.
+    Done,
+    /// Failed.
+    Failed,
+    /// Wrong usage or settings: nothing was started.
+    Usage,
+    /// Partly done; what was left is listed.
+    Partly,
+    /// The status of the program that was run (128 + signal when a signal ended it).
+    Program(u8),
+}
+
+impl Status {
+    /// As the shell sees it.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Partly => 3,
+            Self::Program(code) => code,
+        }
+    }
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> Self {
+        ExitCode::from(status.code())
+    }
+}
+
+/// What one of our errors adds to its message.
+pub(crate) struct Advice {
+    /// What to try next.
+    pub(crate) help: Option<String>,
+    /// The person asked for something that can not be: exit code 2.
+    pub(crate) is_usage: bool,
+}
+
+/// The first advice in the chain of `error`: the one table of error types that carry help.
+pub(crate) fn advice(error: &anyhow::Error) -> Advice {
+    for cause in error.chain() {
+        let found = if let Some(e) = cause.downcast_ref::<JobError>() {
+            Some((e.help(), e.is_usage()))
+        } else if let Some(e) = cause.downcast_ref::<PlanError>() {
+            Some((e.help(), true))
+        } else if let Some(e) = cause.downcast_ref::<NodeError>() {
+            Some((e.help(), false))
+        } else if let Some(e) = cause.downcast_ref::<EnterError>() {
+            Some((e.help(), e.is_usage()))
+        } else if let Some(e) = cause.downcast_ref::<AreaPathError>() {
+            Some((e.help(), e.is_usage()))
+        } else {
+            crate::wiring::advice(cause).map(|help| (Some(help), false))
+        };
+        if let Some((help, is_usage)) = found {
+            return Advice { help, is_usage };
+        }
+    }
+    Advice { help: None, is_usage: false }
+}
+
+/// The exit code of a command that ended with `error`.
+pub(crate) fn status_of(error: &anyhow::Error) -> Status {
+    if advice(error).is_usage { Status::Usage } else { Status::Failed }
+}

@@ -1,0 +1,23 @@
+//! A job: its directory, its settings, and how a command finds it.
+//!
+//! Rooms: [`settings`] (`job.json`, and every path and name that follows from it), [`directory`]
+//! (what lies in the job directory), [`registry`] (the jobs of this user), [`find`] (which job a
+//! command means), [`leftovers`] (removing what a job leaves), [`error`].
+
+mod directory;
+mod error;
+mod find;
+mod leftovers;
+mod registry;
+mod settings;
+
+pub(crate) use directory::{JobDir, NodeDir, SupervisorRecord, random, write_atomically};
+pub(crate) use error::JobError;
+pub(crate) use find::{Job, find};
+pub(crate) use leftovers::{clean, clean_dead, is_ours, remove_leftovers};
+pub(crate) use registry::Registry;
+#[cfg(test)]
+pub(crate) use settings::tests::sample as sample_settings;
+pub(crate) use settings::{
+    JobId, KernelProfile, Kind, MmapShared, Names, SETTINGS_FORMAT, Settings,
+};

@@ -1,0 +1,260 @@
+//! What lies in a job directory. All nodes of a job see the same one.
+//!
+//! Here: names of the files, reading and writing those that belong to the binary: `job.json`,
+//! `secret`, `node-<i>/supervisor.json`. Not here: `members.d`, `members.json` (`hayase_wire`).
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{JobError, SETTINGS_FORMAT, Settings};
+use crate::process::ProcessId;
+
+/// Largest `job.json` that is read.
+const SETTINGS_BYTES_MAX: u64 = 64 << 10;
+
+/// Length of the job's secret.
+const SECRET_BYTES: usize = 32;
+
+/// A job directory, by its absolute path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JobDir(PathBuf);
+
+/// What a supervisor tells of itself: `node-<i>/supervisor.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SupervisorRecord {
+    /// Which node it keeps.
+    pub(crate) node: u16,
+    /// The process whose namespaces are the node's.
+    pub(crate) process: ProcessId,
+    /// The boot in which that process number means something.
+    pub(crate) boot_id: String,
+    /// Host name on the node.
+    pub(crate) host: String,
+    /// Its address.
+    pub(crate) address: String,
+    /// `net`, `mnt` and `uts` as the kernel names them, when they are the node's own.
+    pub(crate) namespaces: Vec<String>,
+}
+
+impl JobDir {
+    /// Takes the path as it is; whether a job lies there is seen by [`JobDir::settings`].
+    pub(crate) fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// Makes the directory and those of its nodes, readable by the owner only.
+    pub(crate) fn create(&self, nodes: u16) -> Result<(), JobError> {
+        let make = |path: &Path| {
+            fs::DirBuilder::new().mode(0o700).create(path).map_err(JobError::io("make", path))
+        };
+        make(&self.0)?;
+        make(&self.0.join("members.d"))?;
+        (0..nodes).try_for_each(|node| make(self.node(node).path()))
+    }
+
+    /// Its absolute path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Lines for `/etc/hosts` inside simulated nodes.
+    pub(crate) fn hosts(&self) -> PathBuf {
+        self.0.join("hosts")
+    }
+
+    /// Host names, one in a line, for launchers of MPI.
+    pub(crate) fn hostfile(&self) -> PathBuf {
+        self.0.join("hostfile")
+    }
+
+    /// What belongs to one node.
+    pub(crate) fn node(&self, node: u16) -> NodeDir {
+        NodeDir(self.0.join(format!("node-{node}")))
+    }
+
+    /// The same on every node: the node's own directory. An empty directory on which each simulated node
+    /// with namespaces sees its own; a link when the job has one node. Missing on loopback nodes.
+    pub(crate) fn own_node(&self) -> NodeDir {
+        NodeDir(self.0.join("self"))
+    }
+
+    fn settings_file(&self) -> PathBuf {
+        self.0.join("job.json")
+    }
+
+    fn secret_file(&self) -> PathBuf {
+        self.0.join("secret")
+    }
+
+    /// Reads `job.json`.
+    pub(crate) fn settings(&self) -> Result<Settings, JobError> {
+        let not_a_job = |_| JobError::NotAJob { path: self.0.clone(), from_environment: false };
+        let corrupt = |why| JobError::Corrupt { path: self.0.clone(), why };
+        let file = File::open(self.settings_file()).map_err(not_a_job)?;
+        let mut text = String::new();
+        file.take(SETTINGS_BYTES_MAX)
+            .read_to_string(&mut text)
+            .map_err(|error| corrupt(error.to_string()))?;
+        let settings: Settings =
+            serde_json::from_str(&text).map_err(|error| corrupt(error.to_string()))?;
+        if settings.format != SETTINGS_FORMAT {
+            let why =
+                format!("it has format {}, this program reads {SETTINGS_FORMAT}", settings.format);
+            return Err(corrupt(why));
+        }
+        Ok(settings)
+    }
+
+    /// Writes `job.json`.
+    pub(crate) fn write_settings(&self, settings: &Settings) -> Result<(), JobError> {
+        let text = serde_json::to_vec_pretty(settings).expect("settings are plain data");
+        write_atomically(&self.settings_file(), &text)
+    }
+
+    /// Draws the job's secret; it is never in an argument or in the environment.
+    pub(crate) fn write_secret(&self) -> Result<(), JobError> {
+        write_atomically(&self.secret_file(), &random::<SECRET_BYTES>()?)
+    }
+
+    /// The job's secret.
+    pub(crate) fn secret(&self) -> Result<[u8; SECRET_BYTES], JobError> {
+        let path = self.secret_file();
+        let mut secret = [0; SECRET_BYTES];
+        File::open(&path)
+            .and_then(|mut file| file.read_exact(&mut secret))
+            .map_err(JobError::io("read the job's secret", path))?;
+        Ok(secret)
+    }
+}
+
+/// Bytes that nobody can guess.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], JobError> {
+    let mut bytes = [0; N];
+    let path = "/dev/urandom";
+    File::open(path)
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(JobError::io("read", path))?;
+    Ok(bytes)
+}
+
+/// `node-<i>` in a job directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeDir(PathBuf);
+
+impl NodeDir {
+    /// The directory.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Where processes of the node reach its server.
+    pub(crate) fn server_socket(&self) -> PathBuf {
+        self.0.join("server.sock")
+    }
+
+    /// Where commands reach its supervisor.
+    pub(crate) fn control_socket(&self) -> PathBuf {
+        self.0.join("control.sock")
+    }
+
+    /// Log of `supervisor`, `serve` or `serve-mount`.
+    pub(crate) fn log(&self, of: &str) -> PathBuf {
+        self.0.join(format!("{of}.log"))
+    }
+
+    fn record_file(&self) -> PathBuf {
+        self.0.join("supervisor.json")
+    }
+
+    /// What the supervisor wrote when it began; `None` before that.
+    pub(crate) fn record(&self) -> Option<SupervisorRecord> {
+        serde_json::from_slice(&fs::read(self.record_file()).ok()?).ok()
+    }
+
+    /// Written once, by the supervisor.
+    pub(crate) fn write_record(&self, record: &SupervisorRecord) -> Result<(), JobError> {
+        let text = serde_json::to_vec_pretty(record).expect("a record is plain data");
+        write_atomically(&self.record_file(), &text)
+    }
+
+    /// The last `count` lines of a log, bounded also in bytes.
+    pub(crate) fn last_lines(&self, of: &str, count: usize) -> Vec<String> {
+        const TAIL_BYTES: u64 = 16 << 10;
+        let read = || -> io::Result<Vec<u8>> {
+            use std::io::{Seek, SeekFrom};
+            let mut file = File::open(self.log(of))?;
+            let len = file.metadata()?.len();
+            file.seek(SeekFrom::Start(len.saturating_sub(TAIL_BYTES)))?;
+            let mut bytes = Vec::new();
+            file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
+        let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines[lines.len().saturating_sub(count)..].to_vec()
+    }
+}
+
+/// Writes a file that is there whole or not at all, for the owner's eyes only.
+pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), JobError> {
+    let temporary = path.with_extension("new");
+    let write = || {
+        let mut options = fs::OpenOptions::new();
+        let mut file =
+            options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        file.write_all(bytes)?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(JobError::io("write", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::job::{Kind, settings::tests::sample};
+
+    #[test]
+    fn settings_and_secret_are_read_back_and_private() {
+        let top = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(top.path().join("j"));
+        dir.create(2).unwrap();
+        let settings = sample(Kind::ThisMachine, 1);
+        dir.write_settings(&settings).unwrap();
+        assert_eq!(dir.settings().unwrap(), settings);
+        dir.write_secret().unwrap();
+        assert_eq!(dir.secret().unwrap(), dir.secret().unwrap());
+        assert_ne!(dir.secret().unwrap(), [0; SECRET_BYTES]);
+        for path in [dir.settings_file(), dir.secret_file(), dir.path().to_owned()] {
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o077, 0, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_without_settings_is_no_job() {
+        let top = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(top.path());
+        assert!(matches!(dir.settings(), Err(JobError::NotAJob { .. })));
+        fs::write(top.path().join("job.json"), "{").unwrap();
+        assert!(matches!(dir.settings(), Err(JobError::Corrupt { .. })));
+        let mut settings = sample(Kind::ThisMachine, 1);
+        settings.format += 1;
+        dir.write_settings(&settings).unwrap();
+        assert!(dir.settings().unwrap_err().to_string().contains("has format 2"));
+    }
+
+    #[test]
+    fn the_end_of_a_log_is_shown() {
+        let top = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(top.path());
+        fs::create_dir(dir.node(0).path()).unwrap();
+        assert_eq!(dir.node(0).last_lines("serve", 5), Vec::<String>::new());
+        fs::write(dir.node(0).log("serve"), "a\nb\nc\n").unwrap();
+        assert_eq!(dir.node(0).last_lines("serve", 2), ["b", "c"]);
+    }
+}

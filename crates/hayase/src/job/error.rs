@@ -1,0 +1,122 @@
+//! What can be wrong with a job that a command means.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why there is no such job, or none that can be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JobError {
+    /// A path without `job.json`.
+    #[error("{} is no job: it has no readable job.json", .path.display())]
+    NotAJob {
+        /// What was named.
+        path: PathBuf,
+        /// It came from `HAYASE_JOB`.
+        from_environment: bool,
+    },
+    /// No entry of that name.
+    #[error("this user has no job named `{name}` here: it never started, or is already down")]
+    Unknown {
+        /// What was named.
+        name: String,
+    },
+    /// Nothing named and nothing there.
+    #[error("no job of this user is running here")]
+    NoneRunning,
+    /// Nothing named and too much there.
+    #[error("this user has several jobs here: {}", .names.join(", "))]
+    Several {
+        /// Which.
+        names: Vec<String>,
+    },
+    /// A job directory whose settings can not be read.
+    #[error("job.json in {} can not be used: {why}", .path.display())]
+    Corrupt {
+        /// The job directory.
+        path: PathBuf,
+        /// In words.
+        why: String,
+    },
+    /// All its supervisors are gone.
+    #[error("job {job} is not running any more: its processes have ended")]
+    Dead {
+        /// Which.
+        job: String,
+    },
+    /// The name is taken.
+    #[error("job {job} exists already in {}", .path.display())]
+    Exists {
+        /// Which.
+        job: String,
+        /// Where.
+        path: PathBuf,
+    },
+    /// A node number past the end.
+    #[error("job {job} has no node {node}: it has {nodes}, numbered from 0")]
+    NoSuchNode {
+        /// Which job.
+        job: String,
+        /// What was asked for.
+        node: u16,
+        /// How many there are.
+        nodes: u16,
+    },
+    /// The directory of this user's jobs can be written by somebody else.
+    #[error("{} is not a directory that only this user can enter", .path.display())]
+    UnsafeRuntime {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("{action} {}", .path.display())]
+    Io {
+        /// Verb.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl JobError {
+    /// Turns an I/O error into one that says what was tried.
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// What the user can try next.
+    pub(crate) fn help(&self) -> Option<String> {
+        Some(match self {
+            Self::NotAJob { from_environment: true, .. } => {
+                "HAYASE_JOB names it; unset it, or name a job with --job".to_owned()
+            }
+            Self::NotAJob { .. } => {
+                "name a job by its id or by its job directory; `hayase up` prints both".to_owned()
+            }
+            Self::Unknown { .. } => "`hayase status` without --job lists your jobs".to_owned(),
+            Self::NoneRunning => "start one with `hayase up` or `hayase run -- CMD`".to_owned(),
+            Self::Several { .. } => "choose one with --job, or export HAYASE_JOB".to_owned(),
+            Self::Corrupt { .. } => return None,
+            Self::Dead { job } => format!("remove what it left with `hayase down --job {job}`"),
+            Self::Exists { job, .. } => {
+                format!("take it down with `hayase down --job {job}`, or choose another --job")
+            }
+            Self::NoSuchNode { .. } => "`hayase status` lists the nodes".to_owned(),
+            Self::UnsafeRuntime { .. } => {
+                "remove it, or set HAYASE_RUNTIME_DIR to a directory of your own with mode 0700"
+                    .to_owned()
+            }
+            Self::Io { .. } => return None,
+        })
+    }
+
+    /// The person named something that is not there.
+    pub(crate) fn is_usage(&self) -> bool {
+        !matches!(self, Self::Io { .. } | Self::Corrupt { .. } | Self::Dead { .. })
+    }
+}

@@ -1,0 +1,166 @@
+//! Which job a command means: `--job`, else `HAYASE_JOB`, else this user's only job.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use super::{JobDir, JobError, JobId, Registry, Settings, SupervisorRecord};
+use crate::config::Environment;
+use crate::process::Handle;
+
+/// A job that was found: where it lies, and what it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    /// Its directory.
+    pub(crate) dir: JobDir,
+    /// Its settings.
+    pub(crate) settings: Settings,
+}
+
+/// Finds the job that `named` (an id, or the path of a job directory) or the environment means.
+pub(crate) fn find(named: Option<&OsString>, environment: &Environment) -> Result<Job, JobError> {
+    let registry = Registry::new(&environment.runtime);
+    if let Some(name) = named {
+        return by_name(name, &registry);
+    }
+    if let Some(name) = &environment.job {
+        return by_name(name, &registry).map_err(|error| match error {
+            JobError::NotAJob { path, .. } => JobError::NotAJob { path, from_environment: true },
+            other => other,
+        });
+    }
+    let mut jobs = registry.jobs();
+    let living: Vec<_> = jobs.iter().filter(|job| job.is_alive()).cloned().collect();
+    // One dead job among living ones is not what anybody means.
+    if !living.is_empty() {
+        jobs = living;
+    }
+    match jobs.len() {
+        0 => Err(JobError::NoneRunning),
+        1 => Ok(jobs.remove(0)),
+        _ => Err(JobError::Several {
+            names: jobs.iter().map(|job| job.settings.job.to_string()).collect(),
+        }),
+    }
+}
+
+fn by_name(name: &OsStr, registry: &Registry) -> Result<Job, JobError> {
+    let as_path = Path::new(name);
+    let id = name.to_str().and_then(|text| text.parse::<JobId>().ok());
+    let entry = id.as_ref().map(|id| registry.entry(id)).filter(|entry| entry.exists());
+    let path = match (entry, id) {
+        (Some(entry), _) => entry,
+        (None, Some(id)) if !as_path.exists() => {
+            return Err(JobError::Unknown { name: id.to_string() });
+        }
+        _ => as_path.to_owned(),
+    };
+    let no_job = || JobError::NotAJob { path: path.clone(), from_environment: false };
+    let dir = JobDir::new(std::fs::canonicalize(&path).map_err(|_| no_job())?);
+    let settings = dir.settings()?;
+    Ok(Job { dir, settings })
+}
+
+impl Job {
+    /// The supervisor of a node, when it still runs.
+    pub(crate) fn supervisor(&self, node: u16) -> Option<(SupervisorRecord, Handle)> {
+        let record = self.dir.node(node).record()?;
+        let same_boot = crate::process::boot_id().is_ok_and(|boot| boot == record.boot_id);
+        let handle = if same_boot { record.process.open() } else { None };
+        Some((record, handle?))
+    }
+
+    /// Whether any process of the job still runs: a supervisor, or the launcher before them.
+    pub(crate) fn is_alive(&self) -> bool {
+        let same_boot = crate::process::boot_id().is_ok_and(|boot| boot == self.settings.boot_id);
+        let nodes = 0..self.settings.nodes;
+        same_boot
+            && (self.settings.launcher.is_alive() || {
+                let mut living = nodes.filter(|&node| self.supervisor(node).is_some());
+                living.next().is_some()
+            })
+    }
+
+    /// Checks a node number that somebody typed.
+    pub(crate) fn check_node(&self, node: u16) -> Result<u16, JobError> {
+        if node < self.settings.nodes {
+            return Ok(node);
+        }
+        Err(JobError::NoSuchNode {
+            job: self.settings.job.to_string(),
+            node,
+            nodes: self.settings.nodes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Kind, settings::tests::sample};
+    use crate::process::ProcessId;
+
+    fn environment(runtime: &Path, job: Option<&str>) -> Environment {
+        let job = job.map(OsString::from);
+        Environment { job, runtime: runtime.to_owned(), ..Environment::read() }
+    }
+
+    fn make_job(runtime: &Path, name: &str, is_alive: bool) {
+        let mut settings = sample(Kind::ThisMachine, 1);
+        settings.job = name.parse().unwrap();
+        if !is_alive {
+            settings.launcher = ProcessId { start: 1, ..settings.launcher };
+        }
+        let dir = JobDir::new(runtime.join("jobs").join(name));
+        std::fs::create_dir_all(runtime.join("jobs")).unwrap();
+        dir.create(1).unwrap();
+        dir.write_settings(&settings).unwrap();
+    }
+
+    #[test]
+    fn the_named_job_wins_then_the_environment_then_the_only_one() {
+        let top = tempfile::tempdir().unwrap();
+        let runtime = top.path();
+        let found = |named: Option<&str>, job| {
+            let named = named.map(OsString::from);
+            find(named.as_ref(), &environment(runtime, job)).map(|j| j.settings.job.to_string())
+        };
+        assert!(matches!(found(None, None), Err(JobError::NoneRunning)));
+        make_job(runtime, "a", true);
+        assert_eq!(found(None, None).unwrap(), "a");
+        make_job(runtime, "b", true);
+        assert!(matches!(found(None, None), Err(JobError::Several { .. })));
+        assert_eq!(found(None, Some("b")).unwrap(), "b");
+        assert_eq!(found(Some("a"), Some("b")).unwrap(), "a");
+        let path = runtime.join("jobs/b");
+        assert_eq!(found(path.to_str(), None).unwrap(), "b");
+    }
+
+    #[test]
+    fn a_dead_job_is_not_the_only_one_meant() {
+        let top = tempfile::tempdir().unwrap();
+        make_job(top.path(), "dead", false);
+        let found = || find(None, &environment(top.path(), None)).unwrap().settings.job.to_string();
+        assert_eq!(found(), "dead");
+        make_job(top.path(), "living", true);
+        assert_eq!(found(), "living");
+    }
+
+    #[test]
+    fn what_is_no_job_is_refused_by_name() {
+        let top = tempfile::tempdir().unwrap();
+        let found = |named: &str, job: Option<&str>| {
+            let named = (!named.is_empty()).then(|| OsString::from(named));
+            find(named.as_ref(), &environment(top.path(), job)).unwrap_err()
+        };
+        assert!(matches!(found("nope", None), JobError::Unknown { .. }));
+        assert!(matches!(found("/no/such/path", None), JobError::NotAJob { .. }));
+        assert!(matches!(
+            found(top.path().to_str().unwrap(), None),
+            JobError::NotAJob { from_environment: false, .. }
+        ));
+        assert!(matches!(
+            found("", top.path().to_str()),
+            JobError::NotAJob { from_environment: true, .. }
+        ));
+    }
+}

@@ -1,0 +1,91 @@
+//! Removing what a job leaves: by id and mark, never by a name that could be somebody else's.
+//!
+//! Here: directories, mounts and loop devices of a job that has ended, however it ended.
+//! Not here: ending its processes (`supervisor::teardown`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{UnmountFlags, unmount};
+
+use super::{Job, JobDir, Registry, Settings};
+use crate::launch::mounts::mounted_below;
+
+/// Removes mounts and files of every dead job of this user; returns their names.
+///
+/// Only mounts that this mount namespace shows: those of a simulated node went with its namespace.
+pub(crate) fn clean_dead(registry: &Registry) -> Vec<String> {
+    let mut cleaned = Vec::new();
+    for job in registry.jobs().into_iter().filter(|job| !job.is_alive()) {
+        clean(&job);
+        cleaned.push(job.settings.job.to_string());
+    }
+    cleaned
+}
+
+/// Removes everything of a job whose processes have ended.
+pub(crate) fn clean(job: &Job) {
+    let settings = &job.settings;
+    for node in 0..settings.nodes {
+        for place in [settings.shared_mount(node), settings.local_mount(node)] {
+            detach_below(&place);
+        }
+    }
+    if is_ours(settings) {
+        detach_below(&settings.job_storage());
+        crate::wiring::areas::release_devices(&settings.job_storage());
+        let _ = fs::remove_dir_all(settings.job_storage());
+    }
+    for node in 0..settings.nodes {
+        let _ = fs::remove_dir_all(job.dir.node(node).path());
+    }
+    remove_leftovers(&job.dir, settings);
+}
+
+/// Removes what the nodes of a job share, once no node is left: the job directory, its entry in
+/// the registry, and the directories that `up` made, as far as they are empty.
+///
+/// Each node calls it after removing its own `node-<i>`; only the last one finds work.
+pub(crate) fn remove_leftovers(dir: &JobDir, settings: &Settings) {
+    if (0..settings.nodes).any(|node| dir.node(node).path().exists()) {
+        return;
+    }
+    for node in 0..settings.nodes {
+        for place in [settings.shared_mount(node), settings.local_mount(node)] {
+            if place.is_symlink() {
+                let _ = fs::remove_file(&place);
+            }
+        }
+    }
+    // With `--keep` more than the mark is there, and the mark stays with it.
+    let entries = fs::read_dir(settings.job_storage()).map_or(0, Iterator::count);
+    if is_ours(settings) && entries == 1 {
+        let _ = fs::remove_file(settings.storage_mark());
+        let _ = fs::remove_dir(settings.job_storage());
+    }
+    Registry::new(&settings.runtime).forget(&settings.job);
+    let _ = fs::remove_dir_all(dir.path());
+    for made in settings.made.iter().rev() {
+        let _ = fs::remove_dir(made);
+    }
+}
+
+/// Whether the storage still belongs to this very start of the job.
+pub(crate) fn is_ours(settings: &Settings) -> bool {
+    fs::read_to_string(settings.storage_mark()).is_ok_and(|mark| mark == settings.mark)
+}
+
+/// Detaches every mount at or below `place`, the deepest first.
+fn detach_below(place: &Path) {
+    let mut found: Vec<PathBuf> = mounted_below(place);
+    found.reverse();
+    for path in found {
+        if let Err(error) = unmount(&path, UnmountFlags::DETACH) {
+            tracing::warn!("detach {}: {error}", path.display());
+        }
+        // Without privilege only the helper of the FUSE package may do it.
+        if !rustix::process::geteuid().is_root() {
+            let _ = std::process::Command::new("fusermount3").arg("-uz").arg(&path).output();
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The jobs of this user on this machine: a directory with one entry per job.
+//!
+//! An entry is a job directory itself (the default place), or a symbolic link to one elsewhere.
+//! The directory lies below `/tmp`, so it is used only when it belongs to this user and nobody
+//! else can enter it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::{Job, JobDir, JobError, JobId};
+
+/// Entries that are looked at; more than anybody has jobs on a machine.
+const ENTRIES_MAX: usize = 4096;
+
+/// This user's jobs.
+#[derive(Clone, Debug)]
+pub(crate) struct Registry {
+    jobs: PathBuf,
+}
+
+impl Registry {
+    /// Below `runtime`, which need not exist yet.
+    pub(crate) fn new(runtime: &Path) -> Self {
+        Self { jobs: runtime.join("jobs") }
+    }
+
+    /// Makes the directory, and refuses one that somebody else could have prepared.
+    pub(crate) fn prepare(&self, uid: u32) -> Result<(), JobError> {
+        let runtime = self.jobs.parent().expect("it was joined");
+        for path in [runtime, &self.jobs] {
+            match fs::DirBuilder::new().mode(0o700).create(path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(JobError::io("make", path)(error));
+                }
+                _ => {}
+            }
+            let found = fs::symlink_metadata(path).map_err(JobError::io("look at", path))?;
+            if !found.is_dir() || found.uid() != uid || found.mode() & 0o077 != 0 {
+                return Err(JobError::UnsafeRuntime { path: path.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    /// The entry of a job, whether it exists or not.
+    pub(crate) fn entry(&self, job: &JobId) -> PathBuf {
+        self.jobs.join(job.as_str())
+    }
+
+    /// Registers a job whose directory lies elsewhere; nothing to do when it lies here.
+    pub(crate) fn add(&self, job: &JobId, dir: &JobDir) -> Result<(), JobError> {
+        let entry = self.entry(job);
+        if entry == dir.path() {
+            return Ok(());
+        }
+        std::os::unix::fs::symlink(dir.path(), &entry).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                JobError::Exists { job: job.to_string(), path: entry.clone() }
+            }
+            _ => JobError::io("register the job as", &entry)(error),
+        })
+    }
+
+    /// Removes a link; a job directory that lies here is removed as such.
+    pub(crate) fn forget(&self, job: &JobId) {
+        let entry = self.entry(job);
+        if entry.is_symlink() {
+            let _ = fs::remove_file(entry);
+        }
+    }
+
+    /// Every entry that leads to a readable job, by name. Links that lead nowhere are removed.
+    pub(crate) fn jobs(&self) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        for entry in fs::read_dir(&self.jobs).into_iter().flatten().flatten().take(ENTRIES_MAX) {
+            let path = entry.path();
+            let Ok(target) = fs::canonicalize(&path) else {
+                let _ = fs::remove_file(&path);
+                continue;
+            };
+            let dir = JobDir::new(target);
+            if let Ok(settings) = dir.settings() {
+                jobs.push(Job { dir, settings });
+            }
+        }
+        jobs.sort_by(|a, b| a.settings.job.cmp(&b.settings.job));
+        jobs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_others_can_enter_is_refused() {
+        let top = tempfile::tempdir().unwrap();
+        let uid = rustix::process::getuid().as_raw();
+        let runtime = top.path().join("r");
+        let registry = Registry::new(&runtime);
+        registry.prepare(uid).unwrap();
+        registry.prepare(uid).unwrap();
+        assert!(registry.prepare(uid + 1).is_err());
+        fs::set_permissions(&runtime, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(matches!(registry.prepare(uid), Err(JobError::UnsafeRuntime { .. })));
+    }
+
+    #[test]
+    fn a_link_to_nowhere_is_removed() {
+        let top = tempfile::tempdir().unwrap();
+        let registry = Registry::new(top.path());
+        fs::create_dir(&registry.jobs).unwrap();
+        let job: JobId = "gone".parse().unwrap();
+        registry.add(&job, &JobDir::new(top.path().join("nowhere"))).unwrap();
+        assert!(matches!(
+            registry.add(&job, &JobDir::new(top.path().join("other"))),
+            Err(JobError::Exists { .. })
+        ));
+        assert!(registry.jobs().is_empty());
+        assert!(!registry.entry(&job).is_symlink());
+    }
+}

@@ -1,0 +1,345 @@
+//! The settings of a job, as `up` decided them: `job.json`, read by every process of the job.
+//!
+//! Here: the record, and every path, name and address that follows from it.
+//! Not here: how they are chosen (`launch::plan`).
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use hayase_layout::{ByteCount, StripePolicy};
+use serde::{Deserialize, Serialize};
+
+use crate::process::ProcessId;
+
+/// Changes whenever an old binary would misread a new `job.json`.
+pub(crate) const SETTINGS_FORMAT: u32 = 1;
+
+/// Name of a job: 1 to 32 of `a-z0-9-`, beginning and ending with a letter or digit, so that it
+/// can stand in a host name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct JobId(String);
+
+/// A text that can not name a job.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` can not name a job: use 1 to 32 of a-z, 0-9 and -, with no - at the ends")]
+pub(crate) struct JobIdError(String);
+
+impl FromStr for JobId {
+    type Err = JobIdError;
+
+    fn from_str(text: &str) -> Result<Self, JobIdError> {
+        let fits = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+        let is_good = (1..=32).contains(&text.len())
+            && text.bytes().all(fits)
+            && !text.starts_with('-')
+            && !text.ends_with('-');
+        if is_good { Ok(Self(text.to_owned())) } else { Err(JobIdError(text.to_owned())) }
+    }
+}
+
+impl TryFrom<String> for JobId {
+    type Error = JobIdError;
+
+    fn try_from(text: String) -> Result<Self, JobIdError> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl JobId {
+    /// As text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// How the nodes of a job come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "is")]
+pub(crate) enum Kind {
+    /// This machine is the one node; its mounts are seen by everybody here.
+    ThisMachine,
+    /// Simulated nodes, each with its own network, mounts and host name.
+    Namespaces {
+        /// Node `i` has address `subnet + 1 + i`; a /24.
+        subnet: Ipv4Addr,
+    },
+    /// Simulated nodes as plain processes with a loopback address each.
+    Loopback {
+        /// Node `i` has address `subnet + 1 + i`; a /24 in 127/8.
+        subnet: Ipv4Addr,
+    },
+}
+
+impl Kind {
+    /// One word, for people and JSON.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::ThisMachine => "this-machine",
+            Self::Namespaces { .. } => "namespaces",
+            Self::Loopback { .. } => "loopback",
+        }
+    }
+}
+
+/// Whose abilities a mount pretends to have; masks features of newer kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+pub(crate) enum KernelProfile {
+    /// RHEL 8.
+    #[value(name = "4.18")]
+    #[serde(rename = "4.18")]
+    V4_18,
+    /// Debian 12.
+    #[value(name = "6.1")]
+    #[serde(rename = "6.1")]
+    V6_1,
+    /// With mmap of direct files.
+    #[value(name = "6.6")]
+    #[serde(rename = "6.6")]
+    V6_6,
+    /// With passthrough.
+    #[value(name = "6.9")]
+    #[serde(rename = "6.9")]
+    V6_9,
+}
+
+/// How long names may be cached on other nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Names {
+    /// Up to 1 s: a rename on another node is seen within it
+    #[default]
+    Cached,
+    /// Not at all: each path component asks the servers
+    Strict,
+}
+
+/// Where a file may be mapped shared and writable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum MmapShared {
+    /// On every node; whole pages are written back
+    #[default]
+    Everywhere,
+    /// Only on the node that holds the file
+    Home,
+}
+
+/// What `up` decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    /// [`SETTINGS_FORMAT`].
+    pub(crate) format: u32,
+    /// Its name.
+    pub(crate) job: JobId,
+    /// 32 hex digits made for this start; in the environment of every program started by
+    /// `exec` or `run`, and in the storage, so that both are known as this job's.
+    pub(crate) mark: String,
+    /// Boot of the machine that ran `up`.
+    pub(crate) boot_id: String,
+    /// The launcher, which counts as a living process of the job until the nodes have begun.
+    pub(crate) launcher: ProcessId,
+    /// Milliseconds since 1970.
+    pub(crate) created_ms: u64,
+    /// Owner.
+    pub(crate) uid: u32,
+    /// Group of the owner.
+    pub(crate) gid: u32,
+    /// Root that may mount and make loop devices.
+    pub(crate) is_privileged: bool,
+    /// How nodes come about.
+    pub(crate) kind: Kind,
+    /// How many.
+    pub(crate) nodes: u16,
+    /// Absolute; the job keeps its bytes below `storage/<job>`.
+    pub(crate) storage: PathBuf,
+    /// Absolute; the areas appear below it.
+    pub(crate) mount: PathBuf,
+    /// Directories that `up` made on the way to the mount points and the storage, deepest last;
+    /// `down` removes those that are empty.
+    pub(crate) made: Vec<PathBuf>,
+    /// Where this user's jobs are registered.
+    pub(crate) runtime: PathBuf,
+    /// Per node.
+    pub(crate) shared: ByteCount,
+    /// Per node.
+    pub(crate) local: ByteCount,
+    /// Areas are XFS images, else plain directories that are counted.
+    pub(crate) image: bool,
+    /// Layout of new files in `shared`; local-first without.
+    pub(crate) stripe: Option<StripePolicy>,
+    /// Payloads between nodes are encrypted.
+    pub(crate) encrypt: bool,
+    /// Features to hide.
+    pub(crate) kernel_profile: Option<KernelProfile>,
+    /// Names on other nodes.
+    pub(crate) names: Names,
+    /// Shared mappings.
+    pub(crate) mmap_shared: MmapShared,
+    /// How long the start of all nodes may take.
+    pub(crate) timeout_ms: u64,
+}
+
+impl Settings {
+    /// Host name of a node: `<job>-n<i>` when simulated.
+    pub(crate) fn host(&self, node: u16) -> String {
+        match self.kind {
+            Kind::ThisMachine => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            Kind::Namespaces { .. } | Kind::Loopback { .. } => format!("{}-n{node}", self.job),
+        }
+    }
+
+    /// The node that `host` names: `<job>-n<i>`, `n<i>` or its address.
+    pub(crate) fn node_of_host(&self, host: &str) -> Option<u16> {
+        (0..self.nodes).find(|&node| {
+            host == self.host(node)
+                || host == format!("n{node}")
+                || host == self.address(node).to_string()
+        })
+    }
+
+    /// Where a node's server listens.
+    pub(crate) fn address(&self, node: u16) -> Ipv4Addr {
+        match self.kind {
+            Kind::ThisMachine => Ipv4Addr::LOCALHOST,
+            Kind::Namespaces { subnet } | Kind::Loopback { subnet } => {
+                Ipv4Addr::from_bits(subnet.to_bits() + 1 + u32::from(node))
+            }
+        }
+    }
+
+    /// Everything this job keeps in its storage.
+    pub(crate) fn job_storage(&self) -> PathBuf {
+        self.storage.join(self.job.as_str())
+    }
+
+    /// Names the job that owns [`Settings::job_storage`]: holds its mark.
+    pub(crate) fn storage_mark(&self) -> PathBuf {
+        self.job_storage().join("mark")
+    }
+
+    /// One node's share of it.
+    pub(crate) fn node_storage(&self, node: u16) -> PathBuf {
+        self.job_storage().join(format!("node-{node}"))
+    }
+
+    /// Holds `parts/` and `meta/` of the node's server.
+    pub(crate) fn shared_root(&self, node: u16) -> PathBuf {
+        self.node_storage(node).join("shared")
+    }
+
+    /// What `local` shows.
+    pub(crate) fn local_root(&self, node: u16) -> PathBuf {
+        self.node_storage(node).join("local")
+    }
+
+    fn mounts(&self, node: u16) -> PathBuf {
+        match self.kind {
+            Kind::Loopback { .. } => self.mount.join(format!("node-{node}")),
+            Kind::ThisMachine | Kind::Namespaces { .. } => self.mount.clone(),
+        }
+    }
+
+    /// `$HAYASE_SHARED` on that node.
+    pub(crate) fn shared_mount(&self, node: u16) -> PathBuf {
+        self.mounts(node).join("shared")
+    }
+
+    /// `$HAYASE_LOCAL` on that node.
+    pub(crate) fn local_mount(&self, node: u16) -> PathBuf {
+        self.mounts(node).join("local")
+    }
+
+    /// Whether each node has namespaces of its own.
+    pub(crate) fn has_namespaces(&self) -> bool {
+        matches!(self.kind, Kind::Namespaces { .. })
+    }
+
+    /// The lowest node on which `path` lies in `shared` or `local`.
+    pub(crate) fn node_of_path(&self, path: &Path) -> Option<u16> {
+        (0..self.nodes).find(|&node| {
+            path.starts_with(self.shared_mount(node)) || path.starts_with(self.local_mount(node))
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Settings of a job that exists only in a test.
+    pub(crate) fn sample(kind: Kind, nodes: u16) -> Settings {
+        Settings {
+            format: SETTINGS_FORMAT,
+            job: "t1".parse().unwrap(),
+            mark: "00".repeat(16),
+            boot_id: crate::process::boot_id().unwrap(),
+            launcher: ProcessId::current().unwrap(),
+            created_ms: 0,
+            uid: 0,
+            gid: 0,
+            is_privileged: false,
+            kind,
+            nodes,
+            storage: "/s".into(),
+            mount: "/m".into(),
+            made: Vec::new(),
+            runtime: "/r".into(),
+            shared: ByteCount::mib(300),
+            local: ByteCount::mib(300),
+            image: false,
+            stripe: None,
+            encrypt: false,
+            kernel_profile: Some(KernelProfile::V6_1),
+            names: Names::Cached,
+            mmap_shared: MmapShared::Everywhere,
+            timeout_ms: 1000,
+        }
+    }
+
+    #[test]
+    fn job_names_fit_in_a_host_name() {
+        for good in ["a", "h4k2", "my-job-7", &"x".repeat(32)] {
+            assert!(good.parse::<JobId>().is_ok(), "{good}");
+        }
+        for bad in ["", "-a", "a-", "A", "a_b", "a/b", "..", &"x".repeat(33)] {
+            assert!(bad.parse::<JobId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn nodes_have_hosts_addresses_and_places() {
+        let spaces = sample(Kind::Namespaces { subnet: Ipv4Addr::new(10, 70, 3, 0) }, 3);
+        assert_eq!(spaces.host(2), "t1-n2");
+        assert_eq!(spaces.address(2), Ipv4Addr::new(10, 70, 3, 3));
+        assert_eq!(spaces.shared_mount(2), Path::new("/m/shared"));
+        assert_eq!(spaces.shared_root(2), Path::new("/s/t1/node-2/shared"));
+        for (host, node) in
+            [("t1-n1", Some(1)), ("n0", Some(0)), ("10.70.3.3", Some(2)), ("n3", None), ("x", None)]
+        {
+            assert_eq!(spaces.node_of_host(host), node, "{host}");
+        }
+        let plain = sample(Kind::Loopback { subnet: Ipv4Addr::new(127, 9, 9, 0) }, 2);
+        assert_eq!(plain.shared_mount(1), Path::new("/m/node-1/shared"));
+        assert_eq!(plain.node_of_path(Path::new("/m/node-1/local/x")), Some(1));
+        assert_eq!(plain.node_of_path(Path::new("/elsewhere")), None);
+    }
+
+    #[test]
+    fn settings_survive_their_file() {
+        for kind in [Kind::ThisMachine, Kind::Loopback { subnet: Ipv4Addr::new(127, 1, 2, 0) }] {
+            let settings = sample(kind, 1);
+            let text = serde_json::to_string(&settings).unwrap();
+            assert!(text.contains("\"6.1\""), "{text}");
+            assert_eq!(serde_json::from_str::<Settings>(&text).unwrap(), settings);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Starting, entering and ending the nodes of a job, from the side of the person who types.
+//!
+//! Rooms: [`plan`] (what was typed becomes the job's settings, checked), [`ground`] (directories of
+//! a job, made before and removed after), [`start`] (supervisors up, all or none), [`stop`],
+//! [`enter`] (running a program on a node), [`namespaces`] and [`network`] (what makes a simulated
+//! node), [`mounts`] (what is mounted where), [`signals`], [`lines`], [`program`] (finding `ip` and
+//! its like). What a node does by itself is in [`crate::supervisor`].
+
+pub(crate) mod enter;
+pub(crate) mod ground;
+pub(crate) mod lines;
+pub(crate) mod mounts;
+pub(crate) mod namespaces;
+pub(crate) mod network;
+pub(crate) mod plan;
+pub(crate) mod program;
+pub(crate) mod signals;
+pub(crate) mod start;
+pub(crate) mod stop;
+
+pub(crate) use enter::EnterError;
+pub(crate) use plan::PlanError;
+pub(crate) use start::NodeError;

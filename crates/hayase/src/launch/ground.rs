@@ -1,0 +1,109 @@
+//! The directories of a job, made before its nodes start; taken away again when they do not.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use super::plan::{Plan, PlanError};
+use crate::config::Environment;
+use crate::job::{
+    Job, JobDir, JobError, Kind, Registry, Settings, remove_leftovers, write_atomically,
+};
+
+/// Makes job directory, secret, storage and mount points. On failure nothing stays behind.
+pub(crate) fn prepare(plan: Plan, environment: &Environment) -> anyhow::Result<Job> {
+    let Plan { dir, mut settings, makes_storage } = plan;
+    let registry = Registry::new(&environment.runtime);
+    registry.prepare(environment.uid)?;
+    if let Some(parent) = dir.path().parent() {
+        fs::create_dir_all(parent).map_err(JobError::io("make", parent))?;
+    }
+    dir.create(settings.nodes)?;
+    match fill(&dir, &mut settings, makes_storage, &registry) {
+        Ok(()) => Ok(Job { dir, settings }),
+        Err(error) => {
+            for node in 0..settings.nodes {
+                let _ = fs::remove_dir_all(dir.node(node).path());
+            }
+            remove_leftovers(&dir, &settings);
+            Err(error)
+        }
+    }
+}
+
+fn fill(
+    dir: &JobDir,
+    settings: &mut Settings,
+    makes_storage: bool,
+    registry: &Registry,
+) -> anyhow::Result<()> {
+    dir.write_secret()?;
+    // Registered before anything else is made: whatever happens now, a later command finds it.
+    dir.write_settings(settings)?;
+    registry.add(&settings.job, dir)?;
+    if makes_storage {
+        make_all(&settings.storage, &mut settings.made)
+            .map_err(JobError::io("make storage", &settings.storage))?;
+    }
+    claim_storage(settings)?;
+    for node in 0..settings.nodes {
+        for place in [settings.shared_mount(node), settings.local_mount(node)] {
+            let made = make_all(&place, &mut settings.made);
+            made.map_err(|error| PlanError::MountPoint { path: place, why: error.to_string() })?;
+        }
+    }
+    write_hosts(dir, settings)?;
+    let own = dir.own_node();
+    match settings.kind {
+        Kind::Namespaces { .. } => fs::create_dir(own.path()),
+        Kind::ThisMachine => std::os::unix::fs::symlink("node-0", own.path()),
+        Kind::Loopback { .. } => Ok(()),
+    }
+    .map_err(JobError::io("make", own.path()))?;
+    dir.write_settings(settings)?;
+    Ok(())
+}
+
+/// Makes the job's place in the storage and leaves its mark there. Of two jobs of one name only
+/// one gets it, also when they start at the same moment.
+fn claim_storage(settings: &Settings) -> anyhow::Result<()> {
+    let place = settings.job_storage();
+    match fs::DirBuilder::new().mode(0o700).create(&place) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let path = settings.storage.clone();
+            return Err(PlanError::StorageTaken { path, job: settings.job.clone() }.into());
+        }
+        Err(error) => return Err(JobError::io("make", place)(error).into()),
+    }
+    write_atomically(&settings.storage_mark(), settings.mark.as_bytes())?;
+    Ok(())
+}
+
+/// As `mkdir -p`, and notes every directory that was missing.
+fn make_all(path: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
+    let missing: Vec<_> = path.ancestors().take_while(|place| !place.exists()).collect();
+    for place in missing.into_iter().rev() {
+        fs::DirBuilder::new().mode(0o700).create(place)?;
+        made.push(place.to_owned());
+    }
+    Ok(())
+}
+
+/// What simulated nodes see as `/etc/hosts`, and a list of hosts for launchers of MPI.
+fn write_hosts(dir: &JobDir, settings: &Settings) -> Result<(), JobError> {
+    let mut hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
+    if !hosts.contains("localhost") {
+        hosts.push_str("127.0.0.1 localhost\n");
+    }
+    let mut list = String::new();
+    hosts.push_str(&format!("# nodes of job {}\n", settings.job));
+    for node in 0..settings.nodes {
+        let (address, host) = (settings.address(node), settings.host(node));
+        hosts.push_str(&format!("{address} {host} n{node}\n"));
+        list.push_str(&format!("{host}\n"));
+    }
+    write_atomically(&dir.hosts(), hosts.as_bytes())?;
+    write_atomically(&dir.hostfile(), list.as_bytes())
+}

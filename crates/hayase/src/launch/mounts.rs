@@ -1,0 +1,94 @@
+//! What is mounted in this mount namespace: `/proc/self/mountinfo`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One line of it, as far as we need it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mounted {
+    /// Mount point.
+    pub(crate) point: PathBuf,
+    /// `xfs`, `fuse.hayase`, ...
+    pub(crate) fs_type: String,
+    /// Device, or whatever the file system calls its source.
+    pub(crate) source: OsString,
+}
+
+/// Everything that is mounted, in the order in which it was mounted.
+pub(crate) fn all() -> Vec<Mounted> {
+    let text = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    text.split(|&b| b == b'\n').filter_map(parse).collect()
+}
+
+/// Whether something is mounted exactly here.
+pub(crate) fn is_mount_point(path: &Path) -> bool {
+    all().iter().any(|mounted| mounted.point == path)
+}
+
+/// Mount points at or below `place`, outermost and oldest first.
+pub(crate) fn mounted_below(place: &Path) -> Vec<PathBuf> {
+    all()
+        .into_iter()
+        .map(|mounted| mounted.point)
+        .filter(|point| point.starts_with(place))
+        .collect()
+}
+
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`
+fn parse(line: &[u8]) -> Option<Mounted> {
+    let fields: Vec<_> = line.split(|&b| b == b' ').collect();
+    let dash = fields.iter().position(|&field| field == b"-")?;
+    Some(Mounted {
+        point: PathBuf::from(unescape(fields.get(4)?)),
+        fs_type: String::from_utf8_lossy(fields.get(dash + 1)?).into_owned(),
+        source: unescape(fields.get(dash + 2)?),
+    })
+}
+
+/// Space, tab, newline and backslash are written as three octal digits.
+fn unescape(field: &[u8]) -> OsString {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let octal = tail.get(..3).filter(|_| byte == b'\\').and_then(|digits| {
+            let text = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(text, 8).ok()
+        });
+        match octal {
+            Some(value) => {
+                out.push(value);
+                rest = &tail[3..];
+            }
+            None => {
+                out.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    OsString::from_vec(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_kernel_are_read() {
+        let line =
+            b"36 35 98:0 /mnt1 /a\\040b rw,noatime master:1 shared:2 - fuse.hayase hayase rw";
+        let mounted = parse(line).unwrap();
+        assert_eq!(mounted.point, Path::new("/a b"));
+        assert_eq!(mounted.fs_type, "fuse.hayase");
+        assert_eq!(mounted.source, "hayase");
+        assert_eq!(parse(b"rubbish"), None);
+        assert_eq!(unescape(b"a\\04"), "a\\04");
+    }
+
+    #[test]
+    fn this_machine_has_proc() {
+        assert!(is_mount_point(Path::new("/proc")));
+        assert!(!is_mount_point(Path::new("/proc/self")));
+        assert!(mounted_below(Path::new("/proc")).contains(&PathBuf::from("/proc")));
+    }
+}

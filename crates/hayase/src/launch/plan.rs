@@ -1,0 +1,345 @@
+//! From what was typed to what was meant: the settings of a new job, checked before anything starts.
+//!
+//! Here: defaults, limits, and every check that needs no change on disk. Not here: making the
+//! directories ([`super::ground`]).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use hayase_layout::{ByteCount, StripePolicy};
+use rustix::fs::Access;
+
+use super::{mounts, network};
+use crate::commands::up::UpArgs;
+use crate::config::Environment;
+use crate::job::{Job, JobDir, JobError, JobId, Kind, Registry, SETTINGS_FORMAT, Settings};
+use crate::process::{ProcessId, boot_id};
+
+/// Simulated nodes of one job: their addresses come from one /24.
+const NODES_MAX: u16 = 200;
+
+/// Smallest area that is an XFS image: `mkfs.xfs` makes none below it.
+const IMAGE_BYTES_MIN: ByteCount = ByteCount::mib(300);
+
+/// Smallest area that is counted.
+const COUNTED_BYTES_MIN: ByteCount = ByteCount::mib(16);
+
+/// An area takes one part in this many of the free space, unless a size is given.
+const FREE_SPACE_SHARE: u64 = 10;
+
+/// What a stripe must be a multiple of, and its largest value.
+const STRIPE_STEP: ByteCount = ByteCount::kib(4);
+const STRIPE_MAX: ByteCount = ByteCount::gib(1);
+
+/// Stripe when only `--width` is given.
+const STRIPE_DEFAULT: ByteCount = ByteCount::mib(1);
+
+/// Why no job can be started this way.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlanError {
+    /// The storage is not there, or nothing can be written there.
+    #[error("storage {}: {why}", .path.display())]
+    Storage {
+        /// The directory.
+        path: PathBuf,
+        /// In words.
+        why: String,
+    },
+    /// A job of this name has its bytes there.
+    #[error("storage {} already holds a job named {job}", .path.display())]
+    StorageTaken {
+        /// The directory.
+        path: PathBuf,
+        /// Which.
+        job: JobId,
+    },
+    /// The areas do not fit.
+    #[error("storage {} has {free} free, but the areas need {needed}", .path.display())]
+    StorageFull {
+        /// The directory.
+        path: PathBuf,
+        /// Now.
+        free: ByteCount,
+        /// For all nodes on this machine.
+        needed: ByteCount,
+    },
+    /// Below what an area can be.
+    #[error("--{area} {size} is too small: at least {least} are needed")]
+    TooSmall {
+        /// Which.
+        area: &'static str,
+        /// Asked for.
+        size: ByteCount,
+        /// Possible.
+        least: ByteCount,
+    },
+    /// The areas can not appear there.
+    #[error("mount point {}: {why}", .path.display())]
+    MountPoint {
+        /// The directory.
+        path: PathBuf,
+        /// In words.
+        why: String,
+    },
+    /// Too many or none.
+    #[error("--nodes {0}: a machine can simulate 1 to {NODES_MAX} nodes")]
+    Nodes(u16),
+    /// Not a multiple, too large.
+    #[error("--stripe {0}: must be a multiple of {STRIPE_STEP}, {STRIPE_MAX} at most")]
+    Stripe(ByteCount),
+    /// More servers than there are.
+    #[error("--width {width}: the job has {nodes} nodes")]
+    Width {
+        /// Asked for.
+        width: u16,
+        /// There.
+        nodes: u16,
+    },
+    /// The job directory exists.
+    #[error("job directory {} exists already", .0.display())]
+    JobDirExists(PathBuf),
+}
+
+impl PlanError {
+    /// What the user can try next.
+    pub(crate) fn help(&self) -> Option<String> {
+        let text = match self {
+            Self::Storage { .. } => "name an existing directory on this node's own disk: --storage",
+            Self::StorageTaken { job, .. } => {
+                return Some(format!(
+                    "take it down with `hayase down --job {job}`, or choose another --job or --storage"
+                ));
+            }
+            Self::StorageFull { .. } => "give smaller --shared and --local, or another --storage",
+            Self::TooSmall { .. } => "without images areas can be smaller: --no-image",
+            Self::MountPoint { .. } => "choose another --mount",
+            Self::Width { .. } => "--width 0 means all nodes",
+            Self::JobDirExists(_) => "choose another --job-dir, or remove it",
+            Self::Nodes(_) | Self::Stripe(_) => return None,
+        };
+        Some(text.to_owned())
+    }
+}
+
+/// A job that could be started.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Its directory, not made yet.
+    pub(crate) dir: JobDir,
+    /// Its settings; `made` is filled in by [`super::ground`].
+    pub(crate) settings: Settings,
+    /// The storage is our own default, to be made when missing.
+    pub(crate) makes_storage: bool,
+}
+
+/// Decides everything that was left open and checks everything that was not.
+pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<Plan> {
+    let registry = Registry::new(&environment.runtime);
+    let living = registry.jobs();
+    let mark: String =
+        crate::job::random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect();
+    let job = choose_name(args, &registry)?;
+    let nodes = args.nodes.unwrap_or(1);
+    if !(1..=NODES_MAX).contains(&nodes) {
+        return Err(PlanError::Nodes(nodes).into());
+    }
+    let kind = choose_kind(args, environment, &mark, &living);
+    let (storage, makes_storage) = choose_storage(args, environment)?;
+    let mount = match &args.mount {
+        Some(mount) => std::path::absolute(mount)?,
+        None => environment.runtime.join("mnt").join(job.as_str()),
+    };
+    let dir = match &args.job_dir {
+        Some(dir) => std::path::absolute(dir)?,
+        None => registry.entry(&job),
+    };
+    let image = environment.is_privileged && !args.no_image;
+    let (shared, local) = choose_sizes(args, &storage, nodes, image)?;
+    let settings = Settings {
+        format: SETTINGS_FORMAT,
+        job,
+        mark,
+        boot_id: boot_id()?,
+        launcher: ProcessId::current()?,
+        created_ms: now_ms(),
+        uid: environment.uid,
+        gid: environment.gid,
+        is_privileged: environment.is_privileged,
+        kind,
+        nodes,
+        storage,
+        mount,
+        made: Vec::new(),
+        runtime: environment.runtime.clone(),
+        shared,
+        local,
+        image,
+        stripe: choose_stripe(args, nodes)?,
+        encrypt: args.encrypt,
+        kernel_profile: args.kernel_profile,
+        names: args.names.unwrap_or_default(),
+        mmap_shared: args.mmap_shared.unwrap_or_default(),
+        timeout_ms: u64::from(args.timeout) * 1000,
+    };
+    check_places(&settings, &dir, &living)?;
+    Ok(Plan { dir: JobDir::new(dir), settings, makes_storage })
+}
+
+fn choose_name(args: &UpArgs, registry: &Registry) -> Result<JobId, JobError> {
+    if let Some(job) = &args.job {
+        let entry = registry.entry(job);
+        if entry.exists() {
+            return Err(JobError::Exists { job: job.to_string(), path: entry });
+        }
+        return Ok(job.clone());
+    }
+    // 32 letters and digits that can not be mistaken for one another.
+    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let name: String = crate::job::random::<5>()?
+        .iter()
+        .map(|byte| char::from(LETTERS[usize::from(byte % 32)]))
+        .collect();
+    Ok(format!("h{name}").parse().expect("made of letters and digits"))
+}
+
+fn choose_kind(args: &UpArgs, environment: &Environment, mark: &str, living: &[Job]) -> Kind {
+    let seed = u64::from_str_radix(&mark[..8], 16).expect("a mark is hex digits");
+    let taken: Vec<_> = living
+        .iter()
+        .filter_map(|job| match job.settings.kind {
+            Kind::Namespaces { subnet } | Kind::Loopback { subnet } => Some(subnet),
+            Kind::ThisMachine => None,
+        })
+        .collect();
+    match args.nodes {
+        None => Kind::ThisMachine,
+        Some(_) if environment.is_privileged && !args.no_namespaces => {
+            Kind::Namespaces { subnet: network::free_subnet(10, seed, &taken) }
+        }
+        Some(_) => Kind::Loopback { subnet: network::free_subnet(127, seed, &taken) },
+    }
+}
+
+/// The storage, and whether it is a default that may be made.
+fn choose_storage(args: &UpArgs, environment: &Environment) -> anyhow::Result<(PathBuf, bool)> {
+    let Some(given) = &args.storage else {
+        let storage = match &environment.tmpdir {
+            Some(tmpdir) => tmpdir.join(format!("hayase-{}-storage", environment.uid)),
+            None => environment.runtime.join("storage"),
+        };
+        return Ok((std::path::absolute(storage)?, true));
+    };
+    let wrong = |why: String| PlanError::Storage { path: given.clone(), why };
+    let found = std::fs::metadata(given).map_err(|error| wrong(reason(&error)))?;
+    if !found.is_dir() {
+        return Err(wrong("it is not a directory".to_owned()).into());
+    }
+    check_writable(given).map_err(|error| wrong(reason(&error)))?;
+    Ok((std::fs::canonicalize(given)?, false))
+}
+
+fn choose_sizes(
+    args: &UpArgs,
+    storage: &Path,
+    nodes: u16,
+    image: bool,
+) -> anyhow::Result<(ByteCount, ByteCount)> {
+    let least = if image { IMAGE_BYTES_MIN } else { COUNTED_BYTES_MIN };
+    let free = free_space(storage)?;
+    let share = free.get() / FREE_SPACE_SHARE / u64::from(nodes);
+    let default = ByteCount::mib((share >> 20).max(IMAGE_BYTES_MIN.get() >> 20));
+    let choose = |area, given: Option<ByteCount>| match given {
+        Some(size) if size < least => Err(PlanError::TooSmall { area, size, least }),
+        Some(size) => Ok(size),
+        None => Ok(default),
+    };
+    let (shared, local) = (choose("shared", args.shared)?, choose("local", args.local)?);
+    let needed = shared.get().saturating_add(local.get()).saturating_mul(u64::from(nodes));
+    if needed > free.get() {
+        let path = storage.to_owned();
+        return Err(PlanError::StorageFull { path, free, needed: ByteCount(needed) }.into());
+    }
+    Ok((shared, local))
+}
+
+fn choose_stripe(args: &UpArgs, nodes: u16) -> Result<Option<StripePolicy>, PlanError> {
+    if args.stripe.is_none() && args.width.is_none() {
+        return Ok(None);
+    }
+    let stripe = args.stripe.unwrap_or(STRIPE_DEFAULT);
+    check_stripe(stripe)?;
+    let width = args.width.unwrap_or(0);
+    if width > nodes {
+        return Err(PlanError::Width { width, nodes });
+    }
+    Ok(Some(StripePolicy { stripe, width }))
+}
+
+/// A multiple of 4 KiB, at most 1 GiB.
+pub(crate) fn check_stripe(stripe: ByteCount) -> Result<(), PlanError> {
+    if stripe.get().is_multiple_of(STRIPE_STEP.get()) && stripe <= STRIPE_MAX {
+        return Ok(());
+    }
+    Err(PlanError::Stripe(stripe))
+}
+
+/// What is there already and would be in the way.
+fn check_places(settings: &Settings, dir: &Path, living: &[Job]) -> anyhow::Result<()> {
+    if dir.exists() {
+        return Err(PlanError::JobDirExists(dir.to_owned()).into());
+    }
+    if settings.job_storage().exists() {
+        let path = settings.storage.clone();
+        return Err(PlanError::StorageTaken { path, job: settings.job.clone() }.into());
+    }
+    // Removing a directory detaches what other namespaces have mounted on it, so even jobs with
+    // namespaces of their own must not share mount points.
+    if let Some(other) = living.iter().find(|job| job.settings.mount == settings.mount) {
+        let why = format!("job {} has its areas there", other.settings.job);
+        return Err(PlanError::MountPoint { path: settings.mount.clone(), why }.into());
+    }
+    for node in 0..settings.nodes {
+        check_mount_point(&settings.shared_mount(node))?;
+        check_mount_point(&settings.local_mount(node))?;
+    }
+    Ok(())
+}
+
+/// A mount point must be an empty directory with nothing mounted on it, or not there yet.
+fn check_mount_point(path: &Path) -> Result<(), PlanError> {
+    let wrong = |why: String| Err(PlanError::MountPoint { path: path.to_owned(), why });
+    if mounts::is_mount_point(path) {
+        return wrong("something is mounted there already".to_owned());
+    }
+    match std::fs::read_dir(path) {
+        Ok(mut entries) => match entries.next() {
+            Some(_) => wrong("it is not empty, and mounting would hide what is in it".to_owned()),
+            None => check_writable(path).or_else(|error| wrong(reason(&error))),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => Ok(()),
+        Err(error) => wrong(reason(&error)),
+    }
+}
+
+fn check_writable(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK)?)
+}
+
+/// Free for this user, in the file system that holds (or will hold) `path`.
+fn free_space(path: &Path) -> io::Result<ByteCount> {
+    let there = path.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"));
+    let found = rustix::fs::statvfs(there)?;
+    Ok(ByteCount(found.f_bavail.saturating_mul(found.f_frsize)))
+}
+
+/// An I/O error in lower case and without its number.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    text.to_lowercase()
+}
+
+fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}

@@ -1,0 +1,287 @@
+//! Bringing up the nodes of a job: all of them, or none.
+//!
+//! One supervisor per node, all started at once. Its standard input is the *lifeline*: while the
+//! other end (here) is open, the node knows that somebody wants it. `keep` lets it live on its own; an
+//! end without it, also when this process is killed, makes it take everything down. Its standard
+//! output tells progress, one JSON object in a line ([`Said`]).
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::Signal;
+
+use super::lines::Lines;
+use super::network::Hub;
+use super::signals::{Received, Signals};
+use crate::config::Environment;
+use crate::job::Job;
+use crate::output::Output;
+use crate::process::timespec;
+use crate::supervisor::said::{Failure, Ready, Said};
+
+/// Lines of a log that are shown when a node does not come up.
+const LOG_LINES: usize = 12;
+
+/// How long supervisors may take to clear away after a failed start.
+const CLEARING_MAX: Duration = Duration::from_secs(10);
+
+/// Why the nodes did not come up.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NodeError {
+    /// One of them said so, or ended.
+    #[error("node {node} did not come up: {what}{}", quote(.tail))]
+    NotUp {
+        /// Which.
+        node: u16,
+        /// In words.
+        what: String,
+        /// What it knew to do about it.
+        help: Option<String>,
+        /// The last lines of its log.
+        tail: Vec<String>,
+    },
+    /// Not all were ready in time.
+    #[error("no answer from node {} within {} s{}", list(.nodes), .after.as_secs(), quote(.tail))]
+    Late {
+        /// Which.
+        nodes: Vec<u16>,
+        /// How long was waited.
+        after: Duration,
+        /// The last lines of the first one's log.
+        tail: Vec<String>,
+    },
+    /// Somebody wanted us to stop.
+    #[error("interrupted by {0:?} while the nodes came up; nothing was left behind")]
+    Interrupted(Signal),
+}
+
+impl NodeError {
+    /// What the user can try next.
+    pub(crate) fn help(&self) -> Option<String> {
+        match self {
+            Self::NotUp { help, .. } => {
+                help.clone().or(Some("`hayase doctor` checks what this machine can do".to_owned()))
+            }
+            Self::Late { .. } => Some("give more time with --timeout SECONDS".to_owned()),
+            Self::Interrupted(_) => None,
+        }
+    }
+}
+
+/// A log's end, below the message.
+fn quote(tail: &[String]) -> String {
+    if tail.is_empty() {
+        return String::new();
+    }
+    let lines: Vec<_> = tail.iter().map(|line| format!("    {line}")).collect();
+    format!("\n  the end of its log:\n{}", lines.join("\n"))
+}
+
+fn list(nodes: &[u16]) -> String {
+    nodes.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A job whose nodes are up and still depend on this process.
+#[derive(Debug)]
+pub(crate) struct Launched {
+    /// Which.
+    pub(crate) job: Job,
+    /// What each node said, in their order.
+    pub(crate) nodes: Vec<Ready>,
+    supervisors: Vec<Supervisor>,
+}
+
+#[derive(Debug)]
+struct Supervisor {
+    child: Child,
+    lifeline: Option<ChildStdin>,
+    lines: Lines,
+    ready: Option<Ready>,
+}
+
+/// Starts all nodes and waits until each is ready. On failure everything is taken down again.
+pub(crate) fn start(
+    job: Job,
+    environment: &Environment,
+    signals: &Signals,
+    output: &Output,
+) -> anyhow::Result<Launched> {
+    let mut launched = Launched { job, nodes: Vec::new(), supervisors: Vec::new() };
+    match launched.bring_up(environment, signals, output) {
+        Ok(()) => Ok(launched),
+        Err(error) => {
+            launched.abandon();
+            Err(error)
+        }
+    }
+}
+
+impl Launched {
+    fn bring_up(
+        &mut self,
+        environment: &Environment,
+        signals: &Signals,
+        output: &Output,
+    ) -> anyhow::Result<()> {
+        let settings = &self.job.settings;
+        let patience = Duration::from_millis(settings.timeout_ms);
+        let deadline = Instant::now() + patience;
+        let progress = output.progress(u64::from(settings.nodes), "starting nodes");
+        // Held until every supervisor has opened it for itself.
+        let hub = match settings.has_namespaces() {
+            true => Some(Hub::create(&environment.path)?),
+            false => None,
+        };
+        for node in 0..settings.nodes {
+            let hub = hub.as_ref().map(Hub::path);
+            self.supervisors.push(Supervisor::spawn(&self.job, node, hub, signals)?);
+        }
+        while self.supervisors.iter().any(|supervisor| supervisor.ready.is_none()) {
+            if !self.wait(signals, deadline)? {
+                return Err(self.late(patience).into());
+            }
+            progress.set(self.supervisors.iter().filter(|s| s.ready.is_some()).count() as u64);
+        }
+        self.nodes = self.supervisors.iter().filter_map(|s| s.ready.clone()).collect();
+        Ok(())
+    }
+
+    /// Waits for one event; false at the deadline.
+    fn wait(&mut self, signals: &Signals, deadline: Instant) -> anyhow::Result<bool> {
+        let left = timespec(deadline.saturating_duration_since(Instant::now()));
+        let mut fds = vec![PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
+        for supervisor in self.supervisors.iter().filter(|s| s.ready.is_none()) {
+            fds.push(PollFd::from_borrowed_fd(supervisor.lines.as_fd(), PollFlags::IN));
+        }
+        match poll(&mut fds, Some(&left)) {
+            Ok(0) => return Ok(false),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).context("wait for the nodes"),
+        }
+        drop(fds);
+        if let Some(Received { signal, .. }) = signals.next() {
+            return Err(NodeError::Interrupted(signal).into());
+        }
+        for node in 0..self.supervisors.len() {
+            self.listen(node)?;
+        }
+        Ok(true)
+    }
+
+    /// Takes what a supervisor has said.
+    fn listen(&mut self, node: usize) -> Result<(), NodeError> {
+        let supervisor = &mut self.supervisors[node];
+        if supervisor.ready.is_some() {
+            return Ok(());
+        }
+        let node = node as u16;
+        while let Some(line) = supervisor.lines.next() {
+            match serde_json::from_str(&line) {
+                Ok(Said::Ready(ready)) => {
+                    supervisor.ready = Some(ready);
+                    return Ok(());
+                }
+                Ok(Said::Failed(Failure { what, help, tail })) => {
+                    return Err(NodeError::NotUp { node, what, help, tail });
+                }
+                Err(_) => tracing::warn!("node {node} said: {line}"),
+            }
+        }
+        if supervisor.lines.is_at_end() {
+            let tail = self.job.dir.node(node).last_lines("supervisor", LOG_LINES);
+            let what = "its supervisor ended".to_owned();
+            return Err(NodeError::NotUp { node, what, help: None, tail });
+        }
+        Ok(())
+    }
+
+    fn late(&self, after: Duration) -> NodeError {
+        let waiting = |(node, s): (usize, &Supervisor)| s.ready.is_none().then_some(node as u16);
+        let nodes: Vec<_> = self.supervisors.iter().enumerate().filter_map(waiting).collect();
+        let first = self.job.dir.node(nodes.first().copied().unwrap_or(0));
+        let tail = ["serve-mount", "serve", "supervisor"]
+            .iter()
+            .map(|log| first.last_lines(log, LOG_LINES))
+            .find(|lines| !lines.is_empty())
+            .unwrap_or_default();
+        NodeError::Late { nodes, after, tail }
+    }
+
+    /// Lets the nodes live on their own.
+    pub(crate) fn let_go(mut self) -> Job {
+        for supervisor in &mut self.supervisors {
+            if let Some(mut lifeline) = supervisor.lifeline.take()
+                && let Err(error) = lifeline.write_all(b"keep\n")
+            {
+                tracing::warn!("let a node go: {error}");
+            }
+        }
+        self.job.clone()
+    }
+
+    /// Waits for the ends of the supervisors, which `stop` has asked for, so that none stays a zombie.
+    pub(crate) fn reap(&mut self) {
+        for supervisor in &mut self.supervisors {
+            let _ = supervisor.child.wait();
+        }
+    }
+
+    /// Cuts the lifelines and waits until the nodes have cleared away, or kills them.
+    fn abandon(&mut self) {
+        for supervisor in &mut self.supervisors {
+            supervisor.lifeline = None;
+        }
+        let deadline = Instant::now() + CLEARING_MAX;
+        for supervisor in &mut self.supervisors {
+            // Its output ends with it: no need to poll for the end of the process.
+            while !supervisor.lines.is_at_end()
+                && crate::process::wait_readable(supervisor.lines.as_fd(), deadline)
+            {
+                while supervisor.lines.next().is_some() {}
+            }
+            if !supervisor.lines.is_at_end() {
+                let _ = supervisor.child.kill();
+            }
+            let _ = supervisor.child.wait();
+        }
+        crate::job::clean(&self.job);
+    }
+}
+
+impl Supervisor {
+    fn spawn(
+        job: &Job,
+        node: u16,
+        hub: Option<PathBuf>,
+        signals: &Signals,
+    ) -> anyhow::Result<Self> {
+        let path = job.dir.node(node).log("supervisor");
+        let log = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| format!("open {}", path.display()))?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("hayase").arg("node").arg("--job-dir").arg(job.dir.path());
+        command.arg("--node").arg(node.to_string());
+        if let Some(hub) = hub {
+            command.arg("--hub").arg(hub);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).current_dir("/");
+        signals.unblock_in(&mut command);
+        let mut child = command.spawn().context("start a node's supervisor")?;
+        let lifeline = child.stdin.take();
+        let stdout = child.stdout.take().expect("stdout is a pipe");
+        let lines = Lines::new(OwnedFd::from(stdout)).context("listen to a node")?;
+        Ok(Self { child, lifeline, lines, ready: None })
+    }
+}

@@ -1,0 +1,86 @@
+//! Taking a job down: mounts on all nodes first, then servers, then what they stood on.
+//!
+//! Two rounds, each on all nodes at once: an unmount may still need the servers of other nodes.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde::Serialize;
+
+use crate::job::{Job, clean};
+use crate::output::Output;
+use crate::process::{Handle, wait_ended};
+use crate::supervisor::control::{Call, Reply, Request};
+
+/// How long a node may take for its mounts, and again for everything else.
+const ROUND_MAX: Duration = Duration::from_secs(30);
+
+/// How long a supervisor may take to end after it said that all is done.
+const LAST_BREATH: Duration = Duration::from_secs(5);
+
+/// What happened on the way.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Stopped {
+    /// Nodes that were taken down, or were down already.
+    pub(crate) nodes: u16,
+    /// What somebody should know: busy mounts, programs that were ended, daemons that were killed.
+    pub(crate) notes: Vec<String>,
+    /// Every node did what it was asked to; otherwise its processes were ended by force.
+    pub(crate) is_complete: bool,
+    /// Where the bytes of the areas were kept, when that was asked for.
+    pub(crate) kept: Option<std::path::PathBuf>,
+}
+
+/// Takes every node down and removes what the job made. Works on a job that is half dead as well.
+pub(crate) fn stop(job: &Job, keep: bool, output: &Output) -> Stopped {
+    let nodes = job.settings.nodes;
+    let mut stopped = Stopped { nodes, is_complete: true, ..Stopped::default() };
+    let progress = output.progress(2 * u64::from(nodes), "taking down");
+    let supervisors: Vec<Option<Handle>> =
+        (0..nodes).map(|node| job.supervisor(node).map(|(_, handle)| handle)).collect();
+    for (node, found) in supervisors.iter().enumerate() {
+        if found.is_none() {
+            stopped.notes.push(format!("node {node}: its supervisor had ended before"));
+        }
+    }
+    for request in [Request::Unmount, Request::Stop { keep }] {
+        let calls: Vec<_> = supervisors
+            .iter()
+            .enumerate()
+            .filter(|(_, found)| found.is_some())
+            .map(|(node, _)| (node, Call::send(&job.dir.node(node as u16), &request)))
+            .collect();
+        let deadline = Instant::now() + ROUND_MAX;
+        for (node, call) in calls {
+            match call.and_then(|call| call.reply(deadline)) {
+                Ok(Reply::Done { notes }) => {
+                    stopped.notes.extend(notes.iter().map(|note| format!("node {node}: {note}")));
+                }
+                Ok(other) => stopped.fails(node, &format!("unexpected answer {other:?}")),
+                Err(error) => stopped.fails(node, &format!("{error:#}")),
+            }
+            progress.step();
+        }
+    }
+    for (node, handle) in supervisors.iter().enumerate() {
+        let Some(handle) = handle else { continue };
+        if !wait_ended(std::slice::from_ref(handle), LAST_BREATH) {
+            stopped.fails(node, "its supervisor hung and was killed");
+            handle.signal(Signal::KILL);
+            wait_ended(std::slice::from_ref(handle), LAST_BREATH);
+        }
+    }
+    if keep {
+        stopped.kept = Some(job.settings.job_storage());
+    } else {
+        clean(job);
+    }
+    stopped
+}
+
+impl Stopped {
+    fn fails(&mut self, node: usize, what: &str) {
+        self.is_complete = false;
+        self.notes.push(format!("node {node}: {what}"));
+    }
+}

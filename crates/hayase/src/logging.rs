@@ -1,0 +1,22 @@
+//! Logs of the daemons: to standard error, which the supervisor points at a file of the job.
+//!
+//! Here: the subscriber. Not here: which file (`supervisor::children`).
+
+use tracing_subscriber::EnvFilter;
+
+/// Starts logging with `filter` (`HAYASE_LOG`); a filter that can not be read falls back to `info`
+/// and says so in the log.
+pub(crate) fn start(filter: &str) {
+    let (chosen, trouble) = match EnvFilter::try_new(filter) {
+        Ok(chosen) => (chosen, None),
+        Err(error) => (EnvFilter::new("info"), Some(error)),
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(chosen)
+        .with_ansi(false)
+        .with_writer(std::io::stderr)
+        .init();
+    if let Some(error) = trouble {
+        tracing::warn!("HAYASE_LOG={filter}: {error}; logging at info");
+    }
+}

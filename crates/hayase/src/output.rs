@@ -1,0 +1,76 @@
+//! What a person or a program gets to see: the only code that prints.
+//!
+//! Data goes to standard output, everything else to standard error. With `--json` data is one JSON
+//! document and errors are JSON as well. Meaning never depends on colour.
+//!
+//! Rooms: [`human`] (pages of text), [`json`], [`progress`] (only on a terminal), [`hint`] (errors
+//! with what to try next).
+
+mod hint;
+mod human;
+mod json;
+mod progress;
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+pub(crate) use human::{Human, Page};
+pub(crate) use progress::Progress;
+
+/// How this run talks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    json: bool,
+    has_colour: bool,
+    is_terminal: bool,
+}
+
+impl Output {
+    /// `no_color` is the environment's wish.
+    pub(crate) fn new(json: bool, no_color: bool) -> Self {
+        let is_terminal = io::stderr().is_terminal();
+        let has_colour = !no_color && !json && io::stdout().is_terminal();
+        Self { json, has_colour, is_terminal }
+    }
+
+    /// Prints a command's result.
+    pub(crate) fn show<T: Serialize + Human>(&self, result: &T) -> anyhow::Result<()> {
+        if self.json {
+            return self.raw(&json::document(result)?);
+        }
+        let mut page = Page::new(self.has_colour);
+        result.write(&mut page);
+        self.raw(page.text().as_bytes())
+    }
+
+    /// Prints one JSON object in one line, whatever was asked for: how daemons talk to supervisors.
+    pub(crate) fn line<T: Serialize>(&self, value: &T) -> anyhow::Result<()> {
+        self.raw(&json::line(value)?)
+    }
+
+    /// Prints bytes as they are. A reader who has seen enough is no error.
+    pub(crate) fn raw(&self, bytes: &[u8]) -> anyhow::Result<()> {
+        let mut stdout = io::stdout().lock();
+        match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Something to know beside the result.
+    pub(crate) fn note(&self, text: &str) {
+        let _ = writeln!(io::stderr(), "hayase: {text}");
+    }
+
+    /// Why the command failed, and what to try next.
+    pub(crate) fn fail(&self, error: &anyhow::Error) {
+        let text = if self.json { json::failure(error) } else { hint::failure(error) };
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+
+    /// A bar of `total` steps, on a terminal only.
+    pub(crate) fn progress(&self, total: u64, what: &'static str) -> Progress {
+        Progress::new(total, what, self.is_terminal && !self.json)
+    }
+}

@@ -1,0 +1,42 @@
+//! Errors for people: the chain of causes, then the first help in it.
+
+use crate::exit::advice;
+
+/// `hayase: what: why` and, in a line of its own, what to try.
+pub(crate) fn failure(error: &anyhow::Error) -> String {
+    let mut text = format!("hayase: {}", chain(error));
+    if let Some(help) = advice(error).help {
+        text.push_str(&format!("\n  try: {help}"));
+    }
+    text
+}
+
+/// The causes in one line; a cause that its predecessor has quoted already is left out.
+fn chain(error: &anyhow::Error) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        if !parts.iter().any(|part| part.contains(&text)) {
+            parts.push(text);
+        }
+    }
+    parts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::JobError;
+
+    #[test]
+    fn causes_come_once_and_help_last() {
+        let error = anyhow::Error::from(JobError::NoneRunning).context("outer");
+        assert_eq!(
+            failure(&error),
+            "hayase: outer: no job of this user is running here\n  \
+             try: start one with `hayase up` or `hayase run -- CMD`"
+        );
+        let error = anyhow::anyhow!("inner").context("outer: inner");
+        assert_eq!(failure(&error), "hayase: outer: inner");
+    }
+}

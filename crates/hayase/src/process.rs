@@ -1,0 +1,193 @@
+//! Processes of this machine, named so that a reused pid is never taken for the old process.
+//!
+//! Here: pid + start time, the boot's id, looking into `/proc`, waiting for ends by pidfd.
+//! Not here: signals that we receive ([`crate::launch::signals`]).
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+/// One process of this boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct ProcessId {
+    /// Its number, reused after its end.
+    pub(crate) pid: i32,
+    /// Clock ticks between boot and its start: field 22 of `/proc/PID/stat`.
+    pub(crate) start: u64,
+}
+
+impl ProcessId {
+    /// This process.
+    pub(crate) fn current() -> io::Result<Self> {
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        Self::of(pid).ok_or_else(|| io::Error::other("/proc does not show this process"))
+    }
+
+    /// The living process that has this number now; a zombie is dead.
+    pub(crate) fn of(pid: i32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (start, state) = parse_stat(&stat)?;
+        (!matches!(state, 'Z' | 'X')).then_some(Self { pid, start })
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn is_alive(self) -> bool {
+        Self::of(self.pid) == Some(self)
+    }
+
+    /// A handle that can not come to mean another process; `None` when it is gone.
+    pub(crate) fn open(self) -> Option<Handle> {
+        let pidfd = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
+        // The handle is taken first: if the start time still fits, it is the right process.
+        self.is_alive().then_some(Handle { id: self, pidfd })
+    }
+
+    /// Its directory in `/proc`.
+    pub(crate) fn proc(self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}", self.pid))
+    }
+}
+
+/// A process that was alive when it was opened.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    /// Which.
+    pub(crate) id: ProcessId,
+    /// Readable when it has ended.
+    pub(crate) pidfd: OwnedFd,
+}
+
+impl Handle {
+    /// Sends a signal; one that has ended is fine.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if let Err(error) = pidfd_send_signal(&self.pidfd, signal)
+            && error != rustix::io::Errno::SRCH
+        {
+            tracing::warn!("signal process {}: {error}", self.id.pid);
+        }
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        wait_ended(std::slice::from_ref(self), Duration::ZERO)
+    }
+}
+
+/// Waits until all have ended; false when `patience` was not enough.
+pub(crate) fn wait_ended(handles: &[Handle], patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    handles.iter().all(|handle| wait_readable(handle.pidfd.as_fd(), deadline))
+}
+
+/// Waits until `fd` is readable or hung up; false at the deadline.
+pub(crate) fn wait_readable(fd: std::os::fd::BorrowedFd<'_>, deadline: Instant) -> bool {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = timespec(left);
+        match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                tracing::warn!("poll: {error}");
+                return false;
+            }
+        }
+    }
+}
+
+/// As `poll` takes it; rounded up so that a wait never ends just before its deadline.
+pub(crate) fn timespec(duration: Duration) -> Timespec {
+    let duration = duration.min(Duration::from_secs(86_400)) + Duration::from_nanos(1);
+    Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: i64::from(duration.subsec_nanos()) }
+}
+
+/// Changes with each boot of the machine: pids and mounts of another boot mean nothing.
+pub(crate) fn boot_id() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+/// All processes that `/proc` shows now.
+pub(crate) fn all() -> impl Iterator<Item = ProcessId> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| ProcessId::of(entry.file_name().to_str()?.parse().ok()?))
+}
+
+/// `process` and its parents, up to the first process of the machine.
+pub(crate) fn ancestry(pid: i32) -> Vec<i32> {
+    // A bound, since the tree changes while it is walked.
+    const DEPTH_MAX: usize = 256;
+    let mut chain = vec![pid];
+    while let Some(&last) = chain.last() {
+        let stat = fs::read_to_string(format!("/proc/{last}/stat")).unwrap_or_default();
+        match parse_parent(&stat) {
+            Some(parent) if parent > 0 && chain.len() < DEPTH_MAX => chain.push(parent),
+            _ => break,
+        }
+    }
+    chain
+}
+
+/// Fields after the command's name, which may itself hold spaces and parentheses.
+fn fields(stat: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
+    Some(stat[stat.rfind(')')? + 1..].split_ascii_whitespace())
+}
+
+fn parse_stat(stat: &str) -> Option<(u64, char)> {
+    let mut fields = fields(stat)?;
+    let state = fields.next()?.chars().next()?;
+    // State is field 3, start time field 22.
+    Some((fields.nth(18)?.parse().ok()?, state))
+}
+
+fn parse_parent(stat: &str) -> Option<i32> {
+    fields(stat)?.nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_is_read_past_a_strange_name() {
+        let stat = "77 (a) b (c)) S 5 77 77 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 4242 1 2 3";
+        assert_eq!(parse_stat(stat), Some((4242, 'S')));
+        assert_eq!(parse_parent(stat), Some(5));
+        assert_eq!(parse_stat("rubbish"), None);
+    }
+
+    #[test]
+    fn a_reused_pid_is_another_process() {
+        let me = ProcessId::current().unwrap();
+        assert!(me.is_alive());
+        let other = ProcessId { start: me.start + 1, ..me };
+        assert!(!other.is_alive());
+        assert!(other.open().is_none());
+    }
+
+    #[test]
+    fn an_end_is_noticed_and_a_zombie_counts_as_ended() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let id = ProcessId::of(child.id() as i32).unwrap();
+        let handle = id.open().unwrap();
+        assert!(!handle.has_ended());
+        handle.signal(Signal::KILL);
+        assert!(wait_ended(std::slice::from_ref(&handle), Duration::from_secs(10)));
+        assert!(!id.is_alive());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn parents_are_followed_to_the_first_process() {
+        let me = ProcessId::current().unwrap().pid;
+        let chain = ancestry(me);
+        assert_eq!(chain[0], me);
+        assert!(chain.len() > 1);
+    }
+}

@@ -1,0 +1,102 @@
+//! Sizes as people write them: `300MiB`, `1.5G`, `2GB`.
+//!
+//! Here: text to [`ByteCount`]. Not here: the other way (its `Display`).
+
+use hayase_layout::ByteCount;
+
+/// Why a text is no size.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SizeError {
+    /// No digits in front.
+    #[error("`{0}` is no size; write a number and a unit, as in 300MiB, 1.5G or 2TiB")]
+    NoNumber(String),
+    /// Letters that are no unit.
+    #[error(
+        "`{unit}` is no unit; use K, M, G, T (or KiB ... TiB) for binary, KB ... TB for decimal"
+    )]
+    NoUnit {
+        /// What stood after the number.
+        unit: String,
+    },
+    /// More than 2^64 bytes, or less than one.
+    #[error("`{0}` is too large or rounds to nothing")]
+    OutOfRange(String),
+}
+
+/// Reads a number, whole or with a decimal point, and a unit. K, M, G, T and KiB ... TiB are powers
+/// of 1024, KB ... TB powers of 1000, none or B is bytes; case does not matter. Rounds down to a byte.
+pub(crate) fn parse(text: &str) -> Result<ByteCount, SizeError> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = (&text[..end], text[end..].trim());
+    let factor = factor(unit).ok_or_else(|| SizeError::NoUnit { unit: unit.to_owned() })?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
+        return Err(SizeError::NoNumber(text.to_owned()));
+    }
+    let out_of_range = || SizeError::OutOfRange(text.to_owned());
+    let whole: u128 =
+        if whole.is_empty() { 0 } else { whole.parse().map_err(|_| out_of_range())? };
+    // Digits past the 18th are below a byte even for TiB.
+    let fraction = &fraction[..fraction.len().min(18)];
+    let part = if fraction.is_empty() {
+        0
+    } else {
+        let digits: u128 = fraction.parse().map_err(|_| out_of_range())?;
+        digits * factor / 10u128.pow(fraction.len() as u32)
+    };
+    let bytes =
+        whole.checked_mul(factor).and_then(|n| n.checked_add(part)).ok_or_else(out_of_range)?;
+    match u64::try_from(bytes) {
+        Ok(bytes) if bytes > 0 => Ok(ByteCount(bytes)),
+        _ => Err(out_of_range()),
+    }
+}
+
+fn factor(unit: &str) -> Option<u128> {
+    let unit = unit.to_ascii_lowercase();
+    if unit.is_empty() || unit == "b" {
+        return Some(1);
+    }
+    let power = 1 + "kmgt".find(unit.chars().next()?)? as u32;
+    match &unit[1..] {
+        "" | "i" | "ib" => Some(1024u128.pow(power)),
+        "b" => Some(1000u128.pow(power)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, bytes: u64) {
+        assert_eq!(parse(text), Ok(ByteCount(bytes)), "{text}");
+    }
+
+    #[test]
+    fn numbers_with_units_are_sizes() {
+        check("300MiB", 300 << 20);
+        check("2GiB", 2 << 30);
+        check("1.5G", 3 << 29);
+        check("1.5g", 3 << 29);
+        check(".5k", 512);
+        check("4096", 4096);
+        check("7B", 7);
+        check("3.5TB", 3_500_000_000_000);
+        check(" 1 MiB ", 1 << 20);
+        check("1.0000000000000000000001K", 1024);
+    }
+
+    #[test]
+    fn everything_else_is_refused_by_name() {
+        let is = |text: &str, error| assert_eq!(parse(text), Err(error), "{text}");
+        is("MiB", SizeError::NoNumber("MiB".into()));
+        is("", SizeError::NoNumber(String::new()));
+        is("1.2.3M", SizeError::NoNumber("1.2.3M".into()));
+        is("-5M", SizeError::NoUnit { unit: "-5M".into() });
+        is("5 parsecs", SizeError::NoUnit { unit: "parsecs".into() });
+        is("0", SizeError::OutOfRange("0".into()));
+        is("99999999999T", SizeError::OutOfRange("99999999999T".into()));
+    }
+}

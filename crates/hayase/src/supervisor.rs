@@ -1,0 +1,23 @@
+//! The process that keeps one node of a job: `hayase node`, started by `up` and `run`.
+//!
+//! It makes the node (namespaces, network, areas), starts the two daemons, and takes all of it down
+//! again: on request, on a signal, or when its lifeline breaks. One thread, one wait for everything
+//! ([`events`]), no polling. Its death by force ends the daemons (parent-death signal) and, with the
+//! last process inside, the namespaces with their mounts.
+//!
+//! Rooms: [`keeper`] (what is up, in which order), [`teardown`] (the way back), [`areas`] (the
+//! node's areas as mounts), [`daemon`] (one child), [`holders`] (who keeps a mount busy),
+//! [`programs`] (programs of the job on this node), [`control`] (requests of commands), [`said`]
+//! (what it tells the launcher).
+
+mod areas;
+pub(crate) mod control;
+pub(crate) mod daemon;
+mod events;
+mod holders;
+mod keeper;
+mod programs;
+pub(crate) mod said;
+mod teardown;
+
+pub(crate) use keeper::run;

@@ -1,0 +1,110 @@
+//! The areas of a node as mounts: showing `local`, hiding both again.
+//!
+//! Not here: the images below them (`wiring::areas`), the FUSE mount itself (`serve-mount`).
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::mount::{UnmountFlags, unmount};
+
+use super::holders;
+use crate::job::Settings;
+use crate::launch::mounts::is_mount_point;
+
+/// An unmount that fails without a holder to be seen is tried again this often.
+const QUIET_RETRIES: u32 = 5;
+const QUIET_WAIT: Duration = Duration::from_millis(5);
+
+/// How a mount went away.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Hidden {
+    /// It was not there, or it is gone.
+    Gone,
+    /// It is out of sight; the kernel keeps it until those who hold it let go.
+    Detached(String),
+    /// It is still there.
+    Failed(String),
+}
+
+/// Shows the node's `local`: bound where we may mount, else a symbolic link.
+pub(crate) fn show_local(settings: &Settings, node: u16) -> anyhow::Result<()> {
+    let (root, mount) = (settings.local_root(node), settings.local_mount(node));
+    let failed = || format!("show the local area at {}", mount.display());
+    if settings.is_privileged {
+        return rustix::mount::mount_bind(&root, &mount).with_context(failed);
+    }
+    fs::remove_dir(&mount)
+        .and_then(|()| std::os::unix::fs::symlink(&root, &mount))
+        .with_context(failed)
+}
+
+/// Takes `local` out of sight.
+pub(crate) fn hide_local(settings: &Settings, node: u16) -> Hidden {
+    let mount = settings.local_mount(node);
+    if mount.is_symlink() {
+        return match fs::remove_file(&mount) {
+            Ok(()) => Hidden::Gone,
+            Err(error) => Hidden::Failed(format!("remove {}: {error}", mount.display())),
+        };
+    }
+    hide(&mount, settings.is_privileged)
+}
+
+/// Unmounts; what is busy is detached, and named together with who holds it.
+pub(crate) fn hide(mount: &Path, is_privileged: bool) -> Hidden {
+    for _ in 0..QUIET_RETRIES {
+        if !is_mount_point(mount) {
+            return Hidden::Gone;
+        }
+        match unmount_now(mount, is_privileged, false) {
+            Ok(()) => return Hidden::Gone,
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+            Err(error) => return Hidden::Failed(format!("unmount {}: {error}", mount.display())),
+        }
+        // A process that has just ended may still be letting go.
+        let holders = holders::of(mount);
+        if !holders.is_empty() {
+            return detach(mount, is_privileged, &holders);
+        }
+        std::thread::sleep(QUIET_WAIT);
+    }
+    detach(mount, is_privileged, &[])
+}
+
+fn detach(mount: &Path, is_privileged: bool, holders: &[holders::Holder]) -> Hidden {
+    let names: Vec<_> = holders
+        .iter()
+        .map(|holder| format!("{} ({}, {})", holder.process.pid, holder.command, holder.by))
+        .collect();
+    let who = if names.is_empty() { "somebody unseen".to_owned() } else { names.join(", ") };
+    match unmount_now(mount, is_privileged, true) {
+        Ok(()) => Hidden::Detached(format!(
+            "{} was held by {who}: detached, it ends when they let go",
+            mount.display()
+        )),
+        Err(error) => Hidden::Failed(format!(
+            "{} is held by {who} and can not be detached: {error}",
+            mount.display()
+        )),
+    }
+}
+
+fn unmount_now(mount: &Path, is_privileged: bool, lazily: bool) -> io::Result<()> {
+    if is_privileged {
+        let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+        return Ok(unmount(mount, flags | UnmountFlags::NOFOLLOW)?);
+    }
+    let option = if lazily { "-uz" } else { "-u" };
+    let ended = Command::new("fusermount3").arg(option).arg(mount).output()?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
+    let busy = text.contains("busy");
+    let kind = if busy { io::ErrorKind::ResourceBusy } else { io::ErrorKind::Other };
+    Err(io::Error::new(kind, text))
+}

@@ -1,0 +1,167 @@
+//! One daemon of a node: `serve` or `serve-mount`, a child of the supervisor.
+
+use std::fs::OpenOptions;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use rustix::process::Signal;
+
+use super::control::DaemonState;
+use super::said::{DaemonSaid, Failure, MountTold};
+use crate::job::JobDir;
+use crate::launch::lines::Lines;
+use crate::launch::signals::Signals;
+use crate::process::{Handle, ProcessId, wait_ended};
+
+/// Lines of its log that are shown when it does not start.
+pub(crate) const LOG_LINES: usize = 12;
+
+/// A child, running or not.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    /// `serve` or `serve-mount`.
+    name: &'static str,
+    child: Child,
+    handle: Option<Handle>,
+    /// What it says until it is ready.
+    pub(crate) lines: Lines,
+    ended: Option<String>,
+}
+
+impl Daemon {
+    /// Starts `hayase <name>` for one node. Call it from the thread that lives as long as the
+    /// supervisor: the child asks to be ended with its parent *thread*.
+    pub(crate) fn start(
+        name: &'static str,
+        dir: &JobDir,
+        node: u16,
+        signals: &Signals,
+    ) -> anyhow::Result<Self> {
+        let path = dir.node(node).log(name);
+        let log = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| format!("open {}", path.display()))?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("hayase").arg(name).arg("--job-dir").arg(dir.path());
+        command.arg("--node").arg(node.to_string());
+        command.arg("--parent").arg(std::process::id().to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        signals.unblock_in(&mut command);
+        let mut child = command.spawn().with_context(|| format!("start `hayase {name}`"))?;
+        let stdout = child.stdout.take().expect("stdout is a pipe");
+        let lines = Lines::new(OwnedFd::from(stdout)).context("listen to a daemon")?;
+        let handle = ProcessId::of(child.id() as i32).and_then(ProcessId::open);
+        Ok(Self { name, child, handle, lines, ended: None })
+    }
+
+    /// What it said, if anything: `Some` when it is ready; an error when it will not be.
+    pub(crate) fn poll_ready(
+        &mut self,
+        dir: &JobDir,
+        node: u16,
+    ) -> anyhow::Result<Option<Option<MountTold>>> {
+        while let Some(line) = self.lines.next() {
+            match serde_json::from_str(&line) {
+                Ok(DaemonSaid::Ready(told)) => return Ok(Some(told)),
+                Ok(DaemonSaid::Failed(failure)) => return Err(DaemonFailed(failure).into()),
+                Err(_) => tracing::warn!("{} said: {line}", self.name),
+            }
+        }
+        if self.lines.is_at_end() {
+            let tail = dir.node(node).last_lines(self.name, LOG_LINES);
+            let how = self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
+            self.ended = Some(how.clone());
+            let what = format!("`hayase {}` ended before it was ready: {how}", self.name);
+            return Err(DaemonFailed(Failure { what, help: None, tail }).into());
+        }
+        Ok(None)
+    }
+
+    /// Takes note of its end; `Some` when it is new.
+    pub(crate) fn reap(&mut self) -> Option<String> {
+        if self.ended.is_some() {
+            return None;
+        }
+        let status = self.child.try_wait().ok()??;
+        self.ended = Some(status.to_string());
+        Some(format!("`hayase {}` ended: {status}", self.name))
+    }
+
+    /// For `status`.
+    pub(crate) fn state(&self) -> DaemonState {
+        match &self.ended {
+            None => DaemonState::Runs(self.child.id()),
+            Some(how) => DaemonState::Ended(how.clone()),
+        }
+    }
+
+    /// Waits until it has ended by itself; false when `patience` was not enough.
+    pub(crate) fn wait(&mut self, patience: Duration) -> bool {
+        if self.ended.is_some() {
+            return true;
+        }
+        let has_ended =
+            self.handle.as_ref().is_none_or(|h| wait_ended(std::slice::from_ref(h), patience));
+        if has_ended {
+            self.ended = Some(self.child.wait().map_or_else(|e| e.to_string(), |s| s.to_string()));
+        }
+        has_ended
+    }
+
+    /// Asks it to end, then makes it. A note when that was necessary.
+    pub(crate) fn stop(&mut self, patience: Duration) -> Option<String> {
+        if self.ended.is_some() {
+            return None;
+        }
+        let begin = Instant::now();
+        if let Some(handle) = &self.handle {
+            handle.signal(Signal::TERM);
+        }
+        if self.wait(patience) {
+            return None;
+        }
+        let waited = begin.elapsed().as_millis();
+        if let Some(handle) = &self.handle {
+            handle.signal(Signal::KILL);
+        }
+        let gone = self.wait(Duration::from_secs(5));
+        let end = if gone { "was killed" } else { "does not even end by SIGKILL" };
+        Some(format!("`hayase {}` did not end within {waited} ms and {end}", self.name))
+    }
+}
+
+/// A daemon that told why it does not run.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.what)]
+pub(crate) struct DaemonFailed(pub(crate) Failure);
+
+/// What a daemon does first: it ends when the supervisor `parent` does, however that ends.
+pub(crate) fn depend_on(parent: Option<i32>) -> anyhow::Result<()> {
+    let Some(parent) = parent else { return Ok(()) };
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
+        .context("ask for a signal when the supervisor ends")?;
+    let now = rustix::process::getppid().ok_or_else(|| anyhow!("the supervisor has ended"))?;
+    if now.as_raw_nonzero().get() != parent {
+        bail!("the supervisor has ended");
+    }
+    Ok(())
+}
+
+/// Raises the limit of open files as far as it goes: every part that is in use keeps one.
+pub(crate) fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
+            tracing::warn!("raise the limit of open files: {error}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Bringing up one node, and keeping it until somebody or something ends it.
+//!
+//! Order: namespaces, network, areas, server, mount, `local`. [`super::teardown`] goes the same way
+//! back, from wherever the start has come to.
+
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use anyhow::Context;
+use rustix::process::Signal;
+
+use super::areas::show_local;
+use super::control::{Caller, DaemonState, NodeState, Reply, Request};
+use super::daemon::{Daemon, DaemonFailed, raise_open_files};
+use super::events::{Event, Events};
+use super::said::{Failure, MountTold, Ready, Said};
+use crate::config::Environment;
+use crate::exit::Status;
+use crate::job::{JobDir, NodeDir, Settings, SupervisorRecord};
+use crate::launch::namespaces;
+use crate::launch::network::Hub;
+use crate::output::Output;
+use crate::process::ProcessId;
+use crate::wiring::areas::NodeAreas;
+
+/// What is up of a node.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    pub(super) dir: JobDir,
+    pub(super) settings: Settings,
+    pub(super) node: u16,
+    events: Events,
+    /// Held so that the network in the middle lives as long as its nodes.
+    hub: Option<Hub>,
+    pub(super) areas: Option<NodeAreas>,
+    pub(super) server: Option<Daemon>,
+    pub(super) mount: Option<Daemon>,
+    pub(super) shows_local: bool,
+    pub(super) is_unmounted: bool,
+    ready: Option<Ready>,
+}
+
+/// Why a node is to end.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// A command asked; it waits for the answer.
+    Asked {
+        /// Who.
+        caller: Caller,
+        /// Whether the bytes of the areas stay.
+        keep: bool,
+    },
+    /// The launcher is gone.
+    LifelineBroken,
+    /// Somebody sent a signal.
+    Signal(Signal),
+    /// It did not come up.
+    Failed(anyhow::Error),
+}
+
+/// Keeps node `node` of the job in `dir`; returns when it is down again.
+pub(crate) fn run(
+    dir: JobDir,
+    node: u16,
+    hub: Option<&Path>,
+    environment: &Environment,
+    output: &Output,
+) -> anyhow::Result<Status> {
+    // A session of its own: signals of the terminal are for whoever started the job.
+    let _ = rustix::process::setsid();
+    raise_open_files();
+    let settings = dir.settings()?;
+    let events = Events::new(&dir.node(node))?;
+    let mut keeper = Keeper {
+        dir,
+        settings,
+        node,
+        events,
+        hub: None,
+        areas: None,
+        server: None,
+        mount: None,
+        shows_local: false,
+        is_unmounted: false,
+        ready: None,
+    };
+    let end = match keeper.bring_up(hub, environment) {
+        Ok(ready) => {
+            output.line(&Said::Ready(ready.clone()))?;
+            keeper.ready = Some(ready);
+            keeper.keep()
+        }
+        Err(end) => end,
+    };
+    Ok(keeper.end(end, output))
+}
+
+impl Keeper {
+    fn bring_up(&mut self, hub: Option<&Path>, environment: &Environment) -> Result<Ready, End> {
+        self.make_node(hub, environment).map_err(End::Failed)?;
+        tracing::info!(job = %self.settings.job, node = self.node, "areas");
+        self.areas = Some(NodeAreas::create(&self.settings, self.node).map_err(End::Failed)?);
+        self.start_daemon("serve")?;
+        let told = self.start_daemon("serve-mount")?.unwrap_or_default();
+        self.finish().map_err(End::Failed)?;
+        tracing::info!("ready");
+        Ok(self.describe(told))
+    }
+
+    /// Namespaces and network, then the record by which others find this process.
+    fn make_node(&mut self, hub: Option<&Path>, environment: &Environment) -> anyhow::Result<()> {
+        if self.settings.has_namespaces() {
+            let hub = Hub::open(hub.context("a node with namespaces needs --hub")?)?;
+            namespaces::leave(&self.settings.host(self.node))
+                .context("make the node's namespaces")?;
+            hub.connect(self.node, self.address(), &environment.path)?;
+            self.hub = Some(hub);
+            self.show_files()?;
+        }
+        let own = self.settings.has_namespaces();
+        self.node_dir().write_record(&SupervisorRecord {
+            node: self.node,
+            process: ProcessId::current()?,
+            boot_id: crate::process::boot_id()?,
+            host: self.settings.host(self.node),
+            address: self.address().to_string(),
+            namespaces: if own { namespaces::names() } else { Vec::new() },
+        })?;
+        Ok(())
+    }
+
+    /// Files that differ between simulated nodes: the names of all nodes, and `self` in the job
+    /// directory, which is always the node's own `node-<i>`, whatever environment a program was given.
+    fn show_files(&self) -> anyhow::Result<()> {
+        let hosts = Path::new("/etc/hosts");
+        if hosts.exists() {
+            rustix::mount::mount_bind(self.dir.hosts(), hosts)
+                .context("show the nodes in /etc/hosts")?;
+        }
+        let own = self.dir.own_node();
+        // Before `own` gets its content: until then it is empty.
+        if let Err(error) = namespaces::show_interfaces(own.path()) {
+            tracing::warn!("show the node's interfaces in /sys: {error}");
+        }
+        rustix::mount::mount_bind(self.node_dir().path(), own.path())
+            .with_context(|| format!("show the node's directory as {}", own.path().display()))
+    }
+
+    /// Starts a daemon and waits until it serves.
+    fn start_daemon(&mut self, name: &'static str) -> Result<Option<MountTold>, End> {
+        tracing::info!("starting {name}");
+        let mut daemon = Daemon::start(name, &self.dir, self.node, self.events.signals())
+            .map_err(End::Failed)?;
+        let result = loop {
+            match daemon.poll_ready(&self.dir, self.node) {
+                Ok(Some(told)) => break Ok(told),
+                Ok(None) => {}
+                Err(error) => break Err(End::Failed(error)),
+            }
+            match self.events.wait(Some(daemon.lines.as_fd()), None) {
+                Event::Readable | Event::Child | Event::Late => {}
+                event => {
+                    if let Some(end) = self.handle(event) {
+                        break Err(end);
+                    }
+                }
+            }
+        };
+        let place = if name == "serve" { &mut self.server } else { &mut self.mount };
+        *place = Some(daemon);
+        result
+    }
+
+    /// What needs the mount: the layout of the whole area, and `local` beside it.
+    fn finish(&mut self) -> anyhow::Result<()> {
+        if let (Some(stripe), 0) = (self.settings.stripe, self.node) {
+            let shared = self.settings.shared_mount(0);
+            crate::commands::layout::set(&shared, stripe)?;
+        }
+        show_local(&self.settings, self.node)?;
+        self.shows_local = true;
+        Ok(())
+    }
+
+    /// Waits for the end; answers questions meanwhile.
+    fn keep(&mut self) -> End {
+        loop {
+            let event = self.events.wait(None, None);
+            if let Some(end) = self.handle(event) {
+                return end;
+            }
+        }
+    }
+
+    /// Reacts to an event; `Some` when it is the end.
+    fn handle(&mut self, event: Event) -> Option<End> {
+        match event {
+            Event::Asked(caller, Request::Stop { keep }) => Some(End::Asked { caller, keep }),
+            Event::Asked(caller, Request::Status) => {
+                caller.answer(&Reply::Status(self.state()));
+                None
+            }
+            Event::Asked(caller, Request::Unmount) => {
+                let notes = self.unmount(caller.pid);
+                caller.answer(&Reply::Done { notes });
+                None
+            }
+            Event::LifelineBroken => Some(End::LifelineBroken),
+            Event::Signal(signal) => Some(End::Signal(signal)),
+            Event::Child => {
+                for daemon in [&mut self.server, &mut self.mount].into_iter().flatten() {
+                    if let Some(news) = daemon.reap()
+                        && !self.is_unmounted
+                    {
+                        tracing::error!("{news}");
+                    }
+                }
+                None
+            }
+            Event::Readable | Event::Late => None,
+        }
+    }
+
+    fn state(&self) -> NodeState {
+        let of = |daemon: &Option<Daemon>| {
+            daemon.as_ref().map_or(DaemonState::NotStarted, Daemon::state)
+        };
+        NodeState { ready: self.ready.clone(), server: of(&self.server), mount: of(&self.mount) }
+    }
+
+    fn describe(&self, mount: MountTold) -> Ready {
+        Ready {
+            node: self.node,
+            host: self.settings.host(self.node),
+            address: self.address().to_string(),
+            shared: self.settings.shared_mount(self.node),
+            local: self.settings.local_mount(self.node),
+            limiter: self.areas.as_ref().map_or("", NodeAreas::limiter).to_owned(),
+            mount,
+        }
+    }
+
+    pub(super) fn node_dir(&self) -> NodeDir {
+        self.dir.node(self.node)
+    }
+
+    fn address(&self) -> Ipv4Addr {
+        self.settings.address(self.node)
+    }
+
+    /// Takes everything down and says how it went.
+    fn end(mut self, end: End, output: &Output) -> Status {
+        match end {
+            End::Asked { caller, keep } => {
+                tracing::info!("asked to stop");
+                let notes = self.tear_down(keep, caller.pid);
+                caller.answer(&Reply::Done { notes });
+                Status::Done
+            }
+            End::LifelineBroken => {
+                tracing::warn!("the launcher is gone; taking the node down");
+                self.tear_down(false, None);
+                Status::Failed
+            }
+            End::Signal(signal) => {
+                tracing::warn!("{signal:?}; taking the node down");
+                self.tear_down(false, None);
+                Status::Failed
+            }
+            End::Failed(error) => {
+                tracing::error!("{error:#}");
+                let told = error.downcast_ref::<DaemonFailed>().map(|failed| failed.0.clone());
+                let failure = told.unwrap_or_else(|| Failure::new(&error, Vec::new()));
+                // Said first: the log that it quotes is about to go.
+                let _ = output.line(&Said::Failed(failure));
+                self.tear_down(false, None);
+                Status::Failed
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What supervisors and daemons tell whoever started them: one JSON object in a line.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// A line on standard output of `hayase node`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Said {
+    /// Everything is up.
+    Ready(Ready),
+    /// It will not come up; what was there is being taken down.
+    Failed(Failure),
+}
+
+/// A node that is up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ready {
+    /// Which.
+    pub(crate) node: u16,
+    /// Host name on it.
+    pub(crate) host: String,
+    /// Where its server listens.
+    pub(crate) address: String,
+    /// `$HAYASE_SHARED`.
+    pub(crate) shared: PathBuf,
+    /// `$HAYASE_LOCAL`.
+    pub(crate) local: PathBuf,
+    /// What keeps the areas to their sizes: `image` or `counted`.
+    pub(crate) limiter: String,
+    /// What the mount told when it was ready.
+    pub(crate) mount: MountTold,
+}
+
+/// A line on standard output of `serve` and `serve-mount`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum DaemonSaid {
+    /// It serves. Of a server there is nothing more to tell.
+    Ready(Option<MountTold>),
+    /// It does not.
+    Failed(Failure),
+}
+
+/// How a mount serves files whose bytes are on its node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MountTold {
+    /// `passthrough` or `fuse`.
+    pub(crate) path: String,
+    /// Why not the faster one; empty when it is.
+    pub(crate) why: String,
+}
+
+/// Why something did not come up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    /// The chain of errors in one line.
+    pub(crate) what: String,
+    /// What to try.
+    pub(crate) help: Option<String>,
+    /// The end of the log that tells more.
+    pub(crate) tail: Vec<String>,
+}
+
+impl Failure {
+    /// From an error, with its help.
+    pub(crate) fn new(error: &anyhow::Error, tail: Vec<String>) -> Self {
+        Self { what: format!("{error:#}"), help: crate::exit::advice(error).help, tail }
+    }
+}

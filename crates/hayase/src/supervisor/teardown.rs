@@ -1,0 +1,94 @@
+//! Taking one node down: programs, mounts, server, areas, files. Works from any point of the start.
+//!
+//! Every step is bounded in time and none is skipped because another failed; what did not go as it
+//! should becomes a note for the person who asked.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::mount::{UnmountFlags, unmount};
+
+use super::areas::{Hidden, hide, hide_local};
+use super::keeper::Keeper;
+use super::programs;
+use crate::job::{is_ours, remove_leftovers};
+
+/// How long `serve-mount` may take to end after its mount has gone.
+const MOUNT_PATIENCE: Duration = Duration::from_millis(1000);
+
+/// How long it may take when the mount was only detached: somebody still holds it.
+const DETACHED_PATIENCE: Duration = Duration::from_millis(200);
+
+/// How long the server may take to write down what it has and end.
+const SERVER_PATIENCE: Duration = Duration::from_millis(3000);
+
+impl Keeper {
+    /// Ends the programs of the job on this node and takes its areas out of sight. `asker` and its
+    /// parents are spared.
+    pub(super) fn unmount(&mut self, asker: Option<i32>) -> Vec<String> {
+        if self.is_unmounted {
+            return Vec::new();
+        }
+        self.is_unmounted = true;
+        let mut notes = programs::end(&self.settings, self.node, asker);
+        if self.shows_local {
+            note(&mut notes, &hide_local(&self.settings, self.node));
+        }
+        if let Some(daemon) = &mut self.mount {
+            let mount = self.settings.shared_mount(self.node);
+            let hidden = hide(&mount, self.settings.is_privileged);
+            note(&mut notes, &hidden);
+            let is_clean = hidden == Hidden::Gone;
+            let patience = if is_clean { MOUNT_PATIENCE } else { DETACHED_PATIENCE };
+            // It ends by itself with its mount; when it was only detached it has to be told.
+            let ended = is_clean && daemon.wait(patience);
+            if !ended {
+                notes.extend(daemon.stop(patience));
+            }
+            // Started, but ended before the kernel's side was gone.
+            if !is_clean {
+                note(&mut notes, &hide(&mount, self.settings.is_privileged));
+            }
+        }
+        for line in &notes {
+            tracing::warn!("{line}");
+        }
+        notes
+    }
+
+    /// Takes down whatever is up, and removes this node's files.
+    pub(super) fn tear_down(&mut self, keep: bool, asker: Option<i32>) -> Vec<String> {
+        let mut notes = self.unmount(asker);
+        if let Some(daemon) = &mut self.server {
+            notes.extend(daemon.stop(SERVER_PATIENCE));
+        }
+        if let Some(areas) = self.areas.take() {
+            notes.extend(areas.release(keep));
+        }
+        let storage = self.settings.node_storage(self.node);
+        if !keep
+            && is_ours(&self.settings)
+            && let Err(error) = fs::remove_dir_all(&storage)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            notes.push(format!("remove {}: {error}", storage.display()));
+        }
+        if self.settings.has_namespaces() {
+            let _ = unmount(self.dir.own_node().path(), UnmountFlags::DETACH);
+        }
+        let dir = self.node_dir();
+        if let Err(error) = fs::remove_dir_all(dir.path()) {
+            notes.push(format!("remove {}: {error}", dir.path().display()));
+        }
+        remove_leftovers(&self.dir, &self.settings);
+        tracing::info!("down");
+        notes
+    }
+}
+
+fn note(notes: &mut Vec<String>, hidden: &Hidden) {
+    match hidden {
+        Hidden::Gone => {}
+        Hidden::Detached(what) | Hidden::Failed(what) => notes.push(what.clone()),
+    }
+}
