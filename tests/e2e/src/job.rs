@@ -123,6 +123,19 @@ impl Job {
     pub fn command_on(&self, index: u16, arguments: &[&Path]) -> Process {
         match &self.cluster {
             Some(cluster) => cluster.exec(index, arguments),
+            None => self.command_on_plain(index, arguments),
+        }
+    }
+
+    /// A plain directory needs nothing; `HAYASE_E2E_PLAIN_EXEC` may put something between, to see the
+    /// tests fail on file systems that cache what they must not.
+    fn command_on_plain(&self, index: u16, arguments: &[&Path]) -> Process {
+        match std::env::var_os("HAYASE_E2E_PLAIN_EXEC") {
+            Some(program) => {
+                let mut process = Process::new(program);
+                process.arg(index.to_string()).arg(self.tree.path()).args(arguments);
+                process
+            }
             None => {
                 let mut process = Process::new(arguments[0]);
                 process.args(&arguments[1..]);

@@ -6,7 +6,8 @@
 //! Not here: the tests (`tests/`, one file per group), suites written by others (`tests/foreign`).
 //!
 //! Environment: `HAYASE_E2E_BACKEND` = `hayase` (default) or `plain` (then `HAYASE_E2E_PRIVATE` says
-//! that nobody else uses the file system of the directory); `HAYASE_E2E_PROFILE` = a
+//! that nobody else uses the file system of the directory, `HAYASE_E2E_PLAIN_EXEC` puts a program
+//! between a node and the directory); `HAYASE_E2E_PROFILE` = a
 //! `--kernel-profile`; `HAYASE_E2E_UP` = further options of `up`; `HAYASE_E2E_DIR` = where temporary
 //! trees go; `HAYASE_BIN` = the binary under test (default: beside the actor).
 #![deny(unsafe_code)]

@@ -69,21 +69,34 @@ impl Trial {
     /// # Errors
     /// What is left when `bound` is over.
     pub fn expect_nothing_left(&self, bound: Duration) -> Result<()> {
-        eventually(bound, || {
-            let processes = self.processes();
-            ensure!(processes.is_empty(), "processes are left: {}", processes.join("; "));
-            let mounts = mounts_below(self.tree.path())?;
-            ensure!(mounts.is_empty(), "mounts are left: {}", mounts.join(", "));
-            let devices = loop_devices_below(self.tree.path());
-            ensure!(devices.is_empty(), "loop devices are left: {}", devices.join(", "));
+        let check = || {
+            self.is_nothing_running()?;
             ensure!(!self.tree.job_dir().exists(), "the job directory is left");
             for name in ["storage", "mount"] {
                 let left = files_below(&self.tree.path().join(name));
                 ensure!(left.is_empty(), "in {name} are left: {}", left.join(", "));
             }
             Ok(())
-        })
-        .map(drop)
+        };
+        eventually(bound, check).map(drop)
+    }
+
+    /// The same without files, which the next `up` may remove.
+    ///
+    /// # Errors
+    /// What is left when `bound` is over.
+    pub fn expect_nothing_running(&self, bound: Duration) -> Result<()> {
+        eventually(bound, || self.is_nothing_running()).map(drop)
+    }
+
+    fn is_nothing_running(&self) -> Result<()> {
+        let processes = self.processes();
+        ensure!(processes.is_empty(), "processes are left: {}", processes.join("; "));
+        let mounts = mounts_below(self.tree.path())?;
+        ensure!(mounts.is_empty(), "mounts are left: {}", mounts.join(", "));
+        let devices = loop_devices_below(self.tree.path());
+        ensure!(devices.is_empty(), "loop devices are left: {}", devices.join(", "));
+        Ok(())
     }
 
     /// Ends the trial: the tree goes.
