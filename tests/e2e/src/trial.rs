@@ -51,17 +51,24 @@ impl Trial {
         Ok(run)
     }
 
-    /// Starts a program whose output nobody reads.
+    /// Starts a program that writes to [`Trial::said`].
     ///
     /// # Errors
     /// When it can not be started.
     pub fn spawn(&self, process: &mut Process) -> Result<Child> {
+        let path = self.tree.path().join("said");
+        let said = std::fs::File::options().create(true).append(true).open(path)?;
         process
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stdout(said.try_clone()?)
+            .stderr(said)
             .spawn()
             .with_context(|| format!("start {process:?}"))
+    }
+
+    /// What spawned programs have printed so far.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(self.tree.path().join("said")).unwrap_or_default()
     }
 
     /// Waits until no process, mount, loop device or file of a job in this tree is left.

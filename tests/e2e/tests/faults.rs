@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         .alone("fault_storage_too_small", storage_too_small)
         .alone("fault_mount_point_unusable", mount_point_unusable)
         .alone("fault_part_removed", part_removed)
+        .alone("fault_striped_part_removed", striped_part_removed)
         .alone("fault_store_corrupt", store_corrupt)
         .alone("fault_wrong_secret", wrong_secret)
         .alone("fault_garbage_at_a_server_port", garbage_at_a_server_port)
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
 
 /// How long it may take until a job without its launcher has cleared itself away.
 const CLEARED: Duration = Duration::from_secs(15);
-const COMMAND: Duration = Duration::from_secs(60);
+const COMMAND: Duration = Duration::from_secs(40);
 
 fn signal(pid: u32, signal: Signal) -> TestResult {
     let pid = Pid::from_raw(pid as i32).context("a process number")?;
@@ -48,17 +49,18 @@ fn launcher_killed_while_coming_up() -> TestResult {
         let trial = Trial::new()?;
         let mut up = trial.spawn(&mut trial.up(&JobOptions::three())?)?;
         std::thread::sleep(Duration::from_millis(millis));
-        let early = up.try_wait()?.is_none();
+        let ended = up.try_wait()?;
         up.kill()?;
         up.wait()?;
-        if early {
-            let left = trial.expect_nothing_running(CLEARED);
-            left.with_context(|| format!("killed after {millis} ms"))?;
-            trials.push(trial);
-        } else {
+        if let Some(status) = ended {
+            ensure!(status.success(), "up ended with {status}: {}", trial.said());
             note(&format!("up was done before {millis} ms"));
             stop_by_path(&trial)?;
             trial.end()?;
+        } else {
+            let left = trial.expect_nothing_running(CLEARED);
+            left.with_context(|| format!("killed after {millis} ms"))?;
+            trials.push(trial);
         }
     }
     let next = Trial::new()?;
@@ -84,7 +86,8 @@ fn up_interrupted() -> TestResult {
         let trial = Trial::new()?;
         let mut up = trial.spawn(&mut trial.up(&JobOptions::three())?)?;
         std::thread::sleep(Duration::from_millis(millis));
-        if up.try_wait()?.is_some() {
+        if let Some(status) = up.try_wait()? {
+            ensure!(status.success(), "up ended with {status}: {}", trial.said());
             note(&format!("up was done before {millis} ms"));
             stop_by_path(&trial)?;
             continue;
@@ -109,7 +112,7 @@ fn run_killed() -> TestResult {
         let script = format!(": > {} && sleep 300", started.display());
         let mut job = trial.spawn(&mut trial.run(&JobOptions::three(), &script)?)?;
         eventually(COMMAND, || {
-            ensure!(started.exists(), "the program has not started");
+            ensure!(started.exists(), "the program has not started: {}", trial.said());
             Ok(())
         })?;
         ensure!(trial.processes().len() >= 10, "daemons: {:?}", trial.processes());
@@ -367,70 +370,78 @@ fn mount_point_unusable() -> TestResult {
     Ok(())
 }
 
+/// A node may still know for this long that it had a file open.
+const LINGERING: Duration = Duration::from_secs(6);
+
+/// Removes the one part of `size` bytes that node 0 holds, behind the job's back.
+fn remove_part(job: &Job, size: u64) -> TestResult {
+    let cluster = job.cluster().context("a real job")?;
+    let parts = cluster.node_storage(0)?.join("shared/parts");
+    let find = format!("find {} -type f -size {size}c -print -delete", parts.display());
+    let removed = job.node(0)?.shell(&find)?.stdout;
+    ensure!(removed.lines().count() == 1, "parts of {size} bytes: {removed:?}");
+    std::thread::sleep(LINGERING);
+    Ok(())
+}
+
 /// A part is unlinked behind our back: EIO on it, never zeros, and everything else goes on.
 fn part_removed() -> TestResult {
     const LEN: u64 = 2 << 20;
     let job = Job::up(JobOptions::three())?;
-    let cluster = job.cluster().context("a real job")?;
     let (a, b) = (job.node(0)?, job.node(1)?);
-    let whole = format!("{}/whole", job.shared());
-    let dir = format!("{}/striped", job.shared());
-    let other = format!("{}/other", job.shared());
-    a.write_file(&whole, Data::pattern(1, LEN))?;
-    // Its part is the only one of this size on the node.
-    let parts = cluster.node_storage(0)?.join("shared/parts");
-    let remove = |size: u64| {
-        let find = format!("find {} -type f -size {size}c -print -delete", parts.display());
-        let removed = a.shell(&find)?.stdout;
-        ensure!(removed.lines().count() == 1, "parts of {size} bytes: {removed:?}");
-        Ok(())
-    };
-    remove(LEN)?;
+    let (lost, other) = (format!("{}/lost", job.shared()), format!("{}/other", job.shared()));
+    a.write_file(&lost, Data::pattern(1, LEN))?;
+    remove_part(&job, LEN)?;
     a.write_file(&other, Data::pattern(2, LEN))?;
+    for node in [&a, &b] {
+        let read = node.open(&lost, "r").and_then(|file| file.pread(0, LEN));
+        expect_errno(read, &["EIO"]).with_context(|| format!("on node {}", node.index()))?;
+        let reader = node.open(&other, "r")?;
+        reader.check(0, Data::pattern(2, LEN)).context("another file")?;
+        reader.close()?;
+    }
+    // What is lost can still be removed, and its name used again.
+    b.unlink(&lost).context("unlink what is lost")?;
+    b.write_file(&lost, Data::fill(4, 100))?;
+    ensure!(a.read_file(&lost)? == [4; 100], "a new file of the old name");
+    job.down()
+}
+
+/// One part of a striped file is gone: EIO on its ranges, the right bytes on the others.
+fn striped_part_removed() -> TestResult {
+    const UNIT: u64 = 64 << 10;
+    let job = Job::up(JobOptions::three())?;
+    let (a, b) = (job.node(0)?, job.node(1)?);
+    let dir = format!("{}/striped", job.shared());
     a.mkdir(&dir)?;
     job.stripe(&dir, "64KiB", 3)?;
-    let striped = format!("{dir}/file");
-    // 64 KiB on each server and 4 KiB more on the first one of the file.
-    let len = 3 * 65_536;
-    a.write_file(&striped, Data::pattern(3, len))?;
-    // A node may still know that it had the file open.
-    std::thread::sleep(Duration::from_secs(6));
-    for node in [&a, &b] {
-        let read = |path: &str| node.open(path, "r").and_then(|file| file.pread(0, LEN));
-        expect_errno(read(&whole), &["EIO"])
-            .with_context(|| format!("whole file on node {}", node.index()))?;
-        ensure!(node.read_file(&other)?.len() as u64 == LEN, "another file");
-    }
-    remove(65_536)?;
-    std::thread::sleep(Duration::from_secs(6));
+    let path = format!("{dir}/file");
+    // One unit on each server.
+    a.write_file(&path, Data::pattern(3, 3 * UNIT))?;
+    remove_part(&job, UNIT)?;
     for node in [&a, &b] {
         let mut lost = 0;
         for unit in 0..3 {
-            let read = |file: hayase_e2e::File| {
-                let found = file.pread(unit * 65_536, 65_536);
-                file.close()?;
-                found
-            };
-            match node.open(&striped, "r").and_then(read) {
+            let found = node.open(&path, "r").and_then(|file| {
+                let found = file.pread(unit * UNIT, UNIT);
+                file.close().and(found)
+            });
+            match found {
                 Err(refused) => {
                     ensure!(refused.errno == "EIO", "{refused}");
                     lost += 1;
                 }
                 Ok(found) => ensure!(
-                    Ok(found) == Data::pattern(3, 65_536).at(unit * 65_536),
+                    Ok(found) == Data::pattern(3, UNIT).at(unit * UNIT),
                     "unit {unit} on node {} is wrong",
                     node.index()
                 ),
             }
         }
         ensure!(lost >= 1, "node {}: nothing is lost", node.index());
+        note(&format!("node {}: {lost} of 3 units are refused", node.index()));
     }
-    // What is lost can still be removed, and the names used again.
-    for path in [&whole, &striped] {
-        b.unlink(path).with_context(|| format!("unlink {path}"))?;
-    }
-    b.write_file(&whole, Data::fill(4, 100))?;
-    ensure!(a.read_file(&whole)? == [4; 100], "a new file of the old name");
+    b.unlink(&path).context("unlink what is lost")?;
     job.down()
 }
 
