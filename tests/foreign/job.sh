@@ -49,7 +49,7 @@ finish() {
     if [ -n "$plain" ]; then
         [ -z "${shared:-}" ] || rm -rf "$shared"
     elif [ -d "$scratch/job" ]; then
-        timeout 60 "$hayase" down --discard --job "$scratch/job" > "$scratch/down.txt" 2>&1 || {
+        timeout 60 "$hayase" down --job "$scratch/job" > "$scratch/down.txt" 2>&1 || {
             echo "hayase down failed: $(cat "$scratch/down.txt")" >&2
             status=1
         }

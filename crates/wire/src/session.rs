@@ -14,8 +14,10 @@ use crate::header::{FrameKind, HEADER_BYTES, Header, HeaderError};
 use crate::limits::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::transport::{FrameReceiver, FrameSender, TransportError};
 
+mod checksum;
 mod seal;
 
+use checksum::Checksum;
 pub(crate) use seal::{DirectionKeys, Opener, Sealer};
 
 /// Receives into here what nobody wants any more.
@@ -162,16 +164,16 @@ impl SessionReceiver {
         let header = self.payload.take().expect("asked only for a payload that was announced");
         let into = &mut into[..header.payload_len as usize];
         let mut filled = 0;
-        let mut crc = 0;
+        let mut checksum = Checksum::new();
         while filled < into.len() {
             let count = within_stall(self.receiver.payload(&mut into[filled..])).await??;
             if !header.sealed {
                 // Now, while the bytes are still in the cache.
-                crc = crc32c::crc32c_append(crc, &into[filled..filled + count]);
+                checksum.update(&into[filled..filled + count]);
             }
             filled += count;
         }
-        self.opener.open_payload(&header, into, crc)
+        self.opener.open_payload(&header, into, checksum.value())
     }
 
     /// Takes the payload of the last frame to nowhere.

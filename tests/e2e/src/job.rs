@@ -8,11 +8,13 @@ mod hayase;
 mod tree;
 
 use std::cell::RefCell;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 
 use anyhow::{Context, Result, bail, ensure};
 
+pub use guard::Guard;
 pub use hayase::{Cluster, Daemons, binary, is_alive};
 pub use tree::{Tree, mounts_below};
 
@@ -52,6 +54,7 @@ impl JobOptions {
 
 /// A running job with an actor on each node.
 pub struct Job {
+    guard: Guard,
     tree: Tree,
     cluster: Option<Cluster>,
     options: JobOptions,
@@ -65,6 +68,7 @@ impl Job {
     /// When `hayase up` fails; with what it said.
     pub fn up(options: JobOptions) -> Result<Self> {
         let tree = Tree::new()?;
+        let guard = Guard::start(&tree)?;
         let cluster = match backend()? {
             Backend::Plain => {
                 std::fs::create_dir_all(tree.path().join("mount/shared"))
@@ -74,7 +78,7 @@ impl Job {
             Backend::Hayase => Some(Cluster::up(&tree, &options)?),
         };
         let actors = RefCell::new(vec![None; usize::from(options.nodes)]);
-        Ok(Self { tree, cluster, options, actors })
+        Ok(Self { guard, tree, cluster, options, actors })
     }
 
     /// How many nodes.
@@ -119,6 +123,19 @@ impl Job {
     pub fn command_on(&self, index: u16, arguments: &[&Path]) -> Process {
         match &self.cluster {
             Some(cluster) => cluster.exec(index, arguments),
+            None => self.command_on_plain(index, arguments),
+        }
+    }
+
+    /// A plain directory needs nothing; `HAYASE_E2E_PLAIN_EXEC` may put something between, to see the
+    /// tests fail on file systems that cache what they must not.
+    fn command_on_plain(&self, index: u16, arguments: &[&Path]) -> Process {
+        match std::env::var_os("HAYASE_E2E_PLAIN_EXEC") {
+            Some(program) => {
+                let mut process = Process::new(program);
+                process.arg(index.to_string()).arg(self.tree.path()).args(arguments);
+                process
+            }
             None => {
                 let mut process = Process::new(arguments[0]);
                 process.args(&arguments[1..]);
@@ -137,10 +154,16 @@ impl Job {
         self.cluster.is_none()
     }
 
-    /// Nobody else uses this file system, so its free space means something: a real job, or a plain
-    /// directory for which `HAYASE_E2E_PRIVATE` says so.
+    /// Nobody else uses this file system, so its free space means something and it may be filled:
+    /// a real job, or a plain directory on a mount of its own for which `HAYASE_E2E_PRIVATE` says so.
     pub fn owns_space(&self) -> bool {
-        !self.is_plain() || std::env::var_os("HAYASE_E2E_PRIVATE").is_some()
+        let device = |path: &Path| std::fs::metadata(path).map(|found| found.dev()).ok();
+        let is_mount = self
+            .tree
+            .path()
+            .parent()
+            .is_some_and(|dir| device(dir) != dir.parent().and_then(device));
+        !self.is_plain() || (std::env::var_os("HAYASE_E2E_PRIVATE").is_some() && is_mount)
     }
 
     /// Files on the node of their part are served by the kernel alone: native kernel, root.
@@ -191,7 +214,8 @@ impl Job {
         if let Some(mut cluster) = self.cluster.take() {
             cluster.down()?;
         }
-        self.tree.remove()
+        self.tree.remove()?;
+        self.guard.dismiss()
     }
 }
 
@@ -203,6 +227,7 @@ impl Drop for Job {
         {
             crate::suite::print(&format!("down: {error:#}"));
         }
+        // What is left then is the guard's, which acts when it is not dismissed.
     }
 }
 

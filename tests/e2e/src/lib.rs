@@ -6,9 +6,10 @@
 //! Not here: the tests (`tests/`, one file per group), suites written by others (`tests/foreign`).
 //!
 //! Environment: `HAYASE_E2E_BACKEND` = `hayase` (default) or `plain` (then `HAYASE_E2E_PRIVATE` says
-//! that nobody else uses the file system of the directory); `HAYASE_E2E_PROFILE` = a
-//! `--kernel-profile`; `HAYASE_E2E_DIR` = where temporary trees go; `HAYASE_BIN` = the binary under
-//! test (default: beside the actor).
+//! that nobody else uses the file system of the directory, `HAYASE_E2E_PLAIN_EXEC` puts a program
+//! between a node and the directory); `HAYASE_E2E_PROFILE` = a
+//! `--kernel-profile`; `HAYASE_E2E_UP` = further options of `up`; `HAYASE_E2E_DIR` = where temporary
+//! trees go; `HAYASE_BIN` = the binary under test (default: beside the actor).
 #![deny(unsafe_code)]
 
 pub mod actor;
@@ -19,6 +20,7 @@ pub mod process;
 pub mod random;
 pub mod scene;
 pub mod suite;
+pub mod trial;
 
 pub use actor::{Attr, Command, Data, Loop, MapKind, Report, Space, Until, Whence};
 pub use expect::{Refused, eventually, expect_errno};
@@ -26,6 +28,7 @@ pub use job::{Job, JobOptions};
 pub use node::{File, Map, Node};
 pub use scene::Scene;
 pub use suite::{Suite, note};
+pub use trial::Trial;
 
 /// What a test returns: the error says what was seen.
 pub type TestResult = anyhow::Result<()>;

@@ -8,26 +8,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::job::{Job, JobOptions, profile};
+use crate::job::{self, Backend, Job, JobOptions, profile};
 use crate::{Scene, TestResult};
-
-/// A test: seen from its stage.
-pub type Test = fn(&Scene<'_>) -> TestResult;
 
 /// Tests that share a job.
 pub struct Suite {
     name: &'static str,
     options: JobOptions,
-    tests: Vec<(&'static str, Needs, Test)>,
+    tests: Vec<(&'static str, Test)>,
 }
 
 /// What a test speaks of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Needs {
+#[derive(Clone, Copy)]
+enum Test {
     /// POSIX only: an ordinary directory must pass as well.
-    Posix,
+    Posix(fn(&Scene<'_>) -> TestResult),
     /// A real job.
-    Job,
+    Job(fn(&Scene<'_>) -> TestResult),
+    /// The binary: the test starts jobs of its own.
+    Alone(fn() -> TestResult),
 }
 
 impl Suite {
@@ -38,15 +37,22 @@ impl Suite {
 
     /// Adds a test that any POSIX file system passes.
     #[must_use]
-    pub fn posix(mut self, name: &'static str, test: Test) -> Self {
-        self.tests.push((name, Needs::Posix, test));
+    pub fn posix(mut self, name: &'static str, test: fn(&Scene<'_>) -> TestResult) -> Self {
+        self.tests.push((name, Test::Posix(test)));
         self
     }
 
     /// Adds a test that needs a real job.
     #[must_use]
-    pub fn job(mut self, name: &'static str, test: Test) -> Self {
-        self.tests.push((name, Needs::Job, test));
+    pub fn job(mut self, name: &'static str, test: fn(&Scene<'_>) -> TestResult) -> Self {
+        self.tests.push((name, Test::Job(test)));
+        self
+    }
+
+    /// Adds a test that starts jobs of its own.
+    #[must_use]
+    pub fn alone(mut self, name: &'static str, test: fn() -> TestResult) -> Self {
+        self.tests.push((name, Test::Alone(test)));
         self
     }
 
@@ -64,33 +70,49 @@ impl Suite {
         let profile = profile().unwrap_or_else(|| "native".into());
         print(&format!("\nrunning {} tests of {} ({profile})", tests.len(), self.name));
         let start = Instant::now();
-        let failed = match Job::up(self.options.clone()) {
+        let (alone, shared): (Vec<_>, Vec<_>) =
+            tests.iter().copied().partition(|(_, test)| matches!(test, Test::Alone(_)));
+        let failed = self.run_shared(&shared)
+            + alone.iter().filter(|(name, test)| !run_one(None, name, *test)).count();
+        let seconds = start.elapsed().as_secs_f64();
+        print(&format!("{}: {failed} failed of {}, {seconds:.1} s", self.name, tests.len()));
+        if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+
+    /// Tests that share a job; returns how many failed.
+    fn run_shared(&self, tests: &[&(&'static str, Test)]) -> usize {
+        if tests.is_empty() {
+            return 0;
+        }
+        let start = Instant::now();
+        match Job::up(self.options.clone()) {
             Ok(job) => {
                 print(&format!("job is up after {:.1} s", start.elapsed().as_secs_f64()));
-                let failed = tests.iter().filter(|test| !run_one(&job, test)).count();
-                failed + usize::from(!went_down(job))
+                let failed = tests.iter().filter(|(name, test)| !run_one(Some(&job), name, *test));
+                failed.count() + usize::from(!went_down(job))
             }
             Err(error) => {
                 print(&format!("FAILED {}: no job: {error:#}", self.name));
                 tests.len()
             }
-        };
-        let seconds = start.elapsed().as_secs_f64();
-        print(&format!("{}: {failed} failed of {}, {seconds:.1} s", self.name, tests.len()));
-        if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
     }
 }
 
-fn run_one(job: &Job, (name, needs, test): &(&'static str, Needs, Test)) -> bool {
-    if *needs == Needs::Job && job.is_plain() {
+fn run_one(job: Option<&Job>, name: &str, test: Test) -> bool {
+    let plain = job::backend().is_ok_and(|backend| backend == Backend::Plain);
+    if plain && !matches!(test, Test::Posix(_)) {
         print(&format!("SKIP {name}: speaks of hayase itself, and this is a plain directory"));
         return true;
     }
     let start = Instant::now();
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let scene = Scene::new(job, name)?;
-        test(&scene)?;
-        job.reset_actors()
+    let outcome = catch_unwind(AssertUnwindSafe(|| match (test, job) {
+        (Test::Alone(test), _) => test(),
+        (Test::Posix(test) | Test::Job(test), Some(job)) => {
+            test(&Scene::new(job, name)?)?;
+            job.reset_actors()
+        }
+        (Test::Posix(_) | Test::Job(_), None) => anyhow::bail!("there is no job"),
     }));
     let seconds = start.elapsed().as_secs_f64();
     let error = match outcome {
@@ -101,8 +123,11 @@ fn run_one(job: &Job, (name, needs, test): &(&'static str, Needs, Test)) -> bool
         Ok(Err(error)) => format!("{error:#}"),
         Err(panic) => format!("panic: {}", panic_text(&*panic)),
     };
-    print(&format!("FAILED {name} {seconds:.2} s: {error}\n{}", job.logs()));
-    job.restart_actors();
+    let logs = job.map(Job::logs).unwrap_or_default();
+    print(&format!("FAILED {name} {seconds:.2} s: {error}\n{logs}"));
+    if let Some(job) = job {
+        job.restart_actors();
+    }
     false
 }
 

@@ -156,6 +156,7 @@ fn open_with_truncate(scene: &Scene<'_>) -> TestResult {
         writer.pwrite(100, Data::fill(2, 100))?;
         for node in scene.nodes() {
             let bytes = node.read_file(&path)?;
+            ensure!(bytes.len() == 200, "round {round}: {} bytes", bytes.len());
             ensure!(bytes[..100] == [0; 100] && bytes[100..] == [2; 100], "round {round}");
         }
         writer.close()?;

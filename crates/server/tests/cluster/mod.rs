@@ -159,7 +159,12 @@ impl Process {
         }
     }
 
-    pub(crate) fn create(&mut self, parent: InodeId, name: &str, kind: FileKind) -> Result<Attr, Refused> {
+    pub(crate) fn create(
+        &mut self,
+        parent: InodeId,
+        name: &str,
+        kind: FileKind,
+    ) -> Result<Attr, Refused> {
         self.create_with(parent, name, kind, None, None)
     }
 
@@ -201,12 +206,21 @@ impl Process {
         }
     }
 
-    pub(crate) fn remove(&mut self, parent: InodeId, name: &str, directory: bool) -> Result<(), Refused> {
+    pub(crate) fn remove(
+        &mut self,
+        parent: InodeId,
+        name: &str,
+        directory: bool,
+    ) -> Result<(), Refused> {
         let name = name.as_bytes().to_vec();
         self.ask(&NodeRequest::Remove { parent, name, directory }).map(drop)
     }
 
-    pub(crate) fn rename(&mut self, from: (InodeId, &str), to: (InodeId, &str)) -> Result<(), Refused> {
+    pub(crate) fn rename(
+        &mut self,
+        from: (InodeId, &str),
+        to: (InodeId, &str),
+    ) -> Result<(), Refused> {
         let from = (from.0, from.1.as_bytes().to_vec());
         let to = (to.0, to.1.as_bytes().to_vec());
         let request = NodeRequest::Rename { from, to, no_replace: false, exchange: false };

@@ -7,7 +7,7 @@
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
 
-use super::SessionError;
+use super::{SessionError, checksum};
 use crate::header::{COVERED_BYTES, FrameKind, HEADER_BYTES, Header, TAG_BYTES};
 
 const CODE_CONTEXT: &str = "hayase wire v1: authentication of frames";
@@ -94,7 +94,7 @@ impl Sealer {
             tag: [0; TAG_BYTES],
         };
         let Some(cipher) = &self.keys.cipher else {
-            header.payload_crc = if payload.is_empty() { 0 } else { crc32c::crc32c(payload) };
+            header.payload_crc = if payload.is_empty() { 0 } else { checksum::of(payload) };
             let bytes = header.to_bytes();
             header.tag = self.keys.code(&bytes[..COVERED_BYTES], body);
             return Sealed { header: header.to_bytes(), body, payload };
@@ -243,7 +243,7 @@ mod tests {
         let header = Header::parse(&bytes)?;
         opener.open(&bytes, &header, &mut body)?;
         if !payload.is_empty() {
-            let crc = crc32c::crc32c(&payload);
+            let crc = checksum::of(&payload);
             opener.open_payload(&header, &mut payload, crc)?;
         }
         Ok((body, payload))

@@ -80,9 +80,19 @@ impl Data {
 
 /// The pattern `seed` from `offset` on. Every 8 bytes hold a mix of seed and place; none is zero.
 pub fn pattern_into(seed: u64, offset: u64, target: &mut [u8]) {
-    for (at, byte) in (offset..).zip(target.iter_mut()) {
+    let word = |at: u64| {
         let word = mix(seed ^ (at / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        *byte = word.to_le_bytes()[(at % 8) as usize].max(1);
+        word.to_le_bytes().map(|byte| byte.max(1))
+    };
+    // The rest of the first word, whole words, the beginning of the last one.
+    let head = target.len().min((offset.next_multiple_of(8) - offset) as usize);
+    let (first, rest) = target.split_at_mut(head);
+    let start = (offset % 8) as usize;
+    first.copy_from_slice(&word(offset)[start..start + head]);
+    let mut at = offset + head as u64;
+    for piece in rest.chunks_mut(8) {
+        piece.copy_from_slice(&word(at)[..piece.len()]);
+        at += 8;
     }
 }
 
@@ -149,6 +159,10 @@ mod tests {
         let whole = Data::pattern(7, 1000).at(0).unwrap();
         let tail = Data::pattern(7, 900).at(100).unwrap();
         assert_eq!(whole[100..], tail);
+        for (from, to) in [(0, 0), (1, 2), (3, 8), (7, 9), (8, 16), (5, 30), (993, 1000)] {
+            let part = Data::pattern(7, to - from).at(from).unwrap();
+            assert_eq!(whole[from as usize..to as usize], part, "{from}..{to}");
+        }
         assert!(!whole.contains(&0));
         assert_ne!(whole, Data::pattern(8, 1000).at(0).unwrap());
     }

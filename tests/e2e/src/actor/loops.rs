@@ -76,7 +76,7 @@ pub enum Loop {
         /// What is replaced meanwhile.
         path: String,
     },
-    /// Renames; that `from` is not there is counted, no violation.
+    /// Renames; that `from` is not there yet is counted as an error, and is no round.
     Rename {
         /// The old name.
         from: String,

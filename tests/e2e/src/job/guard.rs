@@ -1,4 +1,4 @@
-//! A process that stops a job when the test run that started it has died.
+//! A process that stops a job and removes its tree when the test run that started it has died.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -6,17 +6,27 @@ use std::process::{Child, Command as Process, Stdio};
 
 use anyhow::{Context, Result};
 
-/// Runs a command unless it is dismissed before this process ends.
-pub(super) struct Guard {
+use super::Tree;
+
+/// Clears a tree away unless it is dismissed before this process ends.
+pub struct Guard {
     child: Child,
 }
 
 impl Guard {
-    /// `command` is the program and its arguments.
-    pub(super) fn start(command: &[String]) -> Result<Self> {
+    /// Watches over `tree` and the job whose directory is in it.
+    ///
+    /// # Errors
+    /// When it can not be started.
+    pub fn start(tree: &Tree) -> Result<Self> {
+        // $1 the binary, $2 the job directory, $3 the tree. What is still mounted is not entered.
+        const CLEAR: &str =
+            "[ -d \"$2\" ] && \"$1\" down --job \"$2\"; rm -rf --one-file-system \"$3\"";
         let child = Process::new(super::built("hayase-actor")?)
-            .arg("--guard")
-            .args(command)
+            .args(["--guard", "sh", "-c", CLEAR, "sh"])
+            .arg(super::binary().unwrap_or_default())
+            .arg(tree.job_dir())
+            .arg(tree.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             // A Ctrl-C for the test run is not meant for it.
@@ -26,8 +36,16 @@ impl Guard {
         Ok(Self { child })
     }
 
-    /// The job is down.
-    pub(super) fn dismiss(&mut self) -> Result<()> {
+    /// Its process: it names the tree in its command line, but does not belong to the job.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The tree is cleared.
+    ///
+    /// # Errors
+    /// When the guard is gone.
+    pub fn dismiss(&mut self) -> Result<()> {
         if let Some(mut stdin) = self.child.stdin.take() {
             stdin.write_all(b"done\n").context("dismiss the guard")?;
         }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::guard::Guard;
 use super::{JobOptions, Tree};
 use crate::process::{self, Finished};
 
@@ -30,7 +29,7 @@ pub struct Cluster {
     binary: PathBuf,
     job_dir: PathBuf,
     nodes: u16,
-    guard: Option<Guard>,
+    is_up: bool,
     /// What `up --json` printed.
     said: serde_json::Value,
 }
@@ -53,14 +52,12 @@ impl Cluster {
     /// What `up` said.
     pub fn up(tree: &Tree, options: &JobOptions) -> Result<Self> {
         let binary = binary()?;
-        let job_dir = tree.path().join("job");
-        let down = ["down", "--discard", "--job", &*job_dir.to_string_lossy()].map(str::to_owned);
-        let guard = Guard::start(&[&[binary.to_string_lossy().into_owned()], &down[..]].concat())?;
+        let job_dir = tree.job_dir();
         let mut cluster = Self {
             binary,
             job_dir,
             nodes: options.nodes,
-            guard: Some(guard),
+            is_up: true,
             said: serde_json::Value::Null,
         };
         let mut up = Self::up_command(tree, options)?;
@@ -69,7 +66,7 @@ impl Cluster {
             Ok(said) => said,
             Err(error) => {
                 let logs = cluster.logs();
-                // The guard would do it too, but only when this process ends.
+                // What it says is of less use than why `up` failed.
                 let _ = cluster.down();
                 return Err(error.context(format!("hayase up\n{logs}")));
             }
@@ -84,19 +81,41 @@ impl Cluster {
     /// # Errors
     /// When the binary was not built, or a directory can not be made.
     pub fn up_command(tree: &Tree, options: &JobOptions) -> Result<Process> {
+        let mut up = Process::new(binary()?);
+        up.args(["up", "--json"]);
+        Self::add_options(&mut up, tree, options)?;
+        Ok(up)
+    }
+
+    /// The options that `up` and `run` share.
+    ///
+    /// # Errors
+    /// When a directory can not be made.
+    pub fn add_options(command: &mut Process, tree: &Tree, options: &JobOptions) -> Result<()> {
         let path = |name: &str| tree.path().join(name);
         for name in ["storage", "mount"] {
             std::fs::create_dir_all(path(name)).with_context(|| format!("make {name}"))?;
         }
-        let mut up = Process::new(binary()?);
-        up.arg("up").args(["--nodes", &options.nodes.to_string()]);
-        up.arg("--storage").arg(path("storage")).arg("--mount").arg(path("mount"));
-        up.args(["--shared", &options.shared, "--local", &options.local]);
-        up.arg("--job-dir").arg(path("job")).arg("--json").args(&options.extra);
+        command.args(["--nodes", &options.nodes.to_string()]);
+        command.arg("--storage").arg(path("storage")).arg("--mount").arg(path("mount"));
+        command.args(["--shared", &options.shared, "--local", &options.local]);
+        command.arg("--job-dir").arg(tree.job_dir()).args(&options.extra);
         if let Some(profile) = super::profile() {
-            up.args(["--kernel-profile", &profile]);
+            command.args(["--kernel-profile", &profile]);
         }
-        Ok(up)
+        if let Ok(more) = std::env::var("HAYASE_E2E_UP") {
+            command.args(more.split_whitespace());
+        }
+        Ok(())
+    }
+
+    /// Where node `index` keeps the job's bytes; on that node an XFS image may be mounted there.
+    ///
+    /// # Errors
+    /// When `up --json` does not tell the storage.
+    pub fn node_storage(&self, index: u16) -> Result<PathBuf> {
+        let storage = self.said["storage"].as_str().context("`up --json` tells no storage")?;
+        Ok(Path::new(storage).join(format!("node-{index}")))
     }
 
     /// What `up --json` printed.
@@ -155,10 +174,10 @@ impl Cluster {
     /// # Errors
     /// What `down` said, or what is left.
     pub fn down(&mut self) -> Result<()> {
-        let Some(mut guard) = self.guard.take() else { return Ok(()) };
-        let stopped = self.stop();
-        guard.dismiss()?;
-        stopped
+        if !std::mem::take(&mut self.is_up) {
+            return Ok(());
+        }
+        self.stop()
     }
 
     fn stop(&self) -> Result<()> {
@@ -166,7 +185,7 @@ impl Cluster {
             return Ok(());
         }
         let daemons = self.daemons();
-        self.run("down", &["--discard"])?.success().context("hayase down")?;
+        self.run("down", &[])?.success().context("hayase down")?;
         let left: Vec<u32> = daemons.all().filter(|pid| is_alive(*pid)).collect();
         ensure!(left.is_empty(), "processes are left after down: {left:?}");
         Ok(())

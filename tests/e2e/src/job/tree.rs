@@ -36,6 +36,11 @@ impl Tree {
         &self.path
     }
 
+    /// Where its job has its directory.
+    pub fn job_dir(&self) -> PathBuf {
+        self.path.join("job")
+    }
+
     /// The program to start on the nodes.
     pub fn actor(&self) -> PathBuf {
         self.path.join("hayase-actor")

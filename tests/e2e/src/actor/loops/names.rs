@@ -9,8 +9,14 @@ use crate::actor::errno;
 pub(super) fn rename(run: &mut Run<'_>, from: &str, to: &str) {
     while run.next().is_some() {
         let result = run.timed(|| rustix::fs::rename(from, to));
-        if run.count(result).is_none() && result != Err(Errno::NOENT) {
-            run.violation(format!("rename: {result:?}"));
+        match (run.count(result), result) {
+            (Some(()), _) => {}
+            // The other side has not brought it back yet: no round.
+            (None, Err(Errno::NOENT)) => {
+                run.take_back();
+                std::thread::yield_now();
+            }
+            (None, _) => run.violation(format!("rename: {result:?}")),
         }
     }
 }

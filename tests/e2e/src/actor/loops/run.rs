@@ -42,6 +42,11 @@ impl<'a> Run<'a> {
         Some(self.report.rounds - 1)
     }
 
+    /// The last round was none.
+    pub(super) const fn take_back(&mut self) {
+        self.report.rounds -= 1;
+    }
+
     /// A round that went well, or its errno counted.
     pub(super) fn count<T>(&mut self, result: Result<T, Errno>) -> Option<T> {
         match result {

@@ -1,0 +1,138 @@
+//! What the daemons of a job cost: nothing when idle, bounded memory under load.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use hayase_e2e::{Data, JobOptions, Scene, Suite, TestResult, note};
+
+fn main() -> ExitCode {
+    Suite::new("daemons", JobOptions::three())
+        .job("daemons_are_all_there", all_there)
+        .job("daemons_idle_cost_nothing", idle_cost_nothing)
+        .job("daemons_memory_is_bounded", memory_is_bounded)
+        .run()
+}
+
+/// A server and a mount for each node, kept by a supervisor.
+fn all_there(scene: &Scene<'_>) -> TestResult {
+    let daemons = scene.job.cluster().context("a real job")?.daemons();
+    for (what, found) in [
+        ("serve", &daemons.servers),
+        ("serve-mount", &daemons.mounts),
+        ("node", &daemons.supervisors),
+    ] {
+        ensure!(found.len() == 3, "{} processes of hayase {what}", found.len());
+    }
+    Ok(())
+}
+
+/// Ten seconds without requests: no processor time beyond a clock tick, few wake-ups.
+fn idle_cost_nothing(scene: &Scene<'_>) -> TestResult {
+    const SECONDS: u64 = 10;
+    // Everything has been used, then left alone for longer than an open lingers.
+    let path = scene.path("file");
+    scene.a.write_file(&path, Data::fill(1, 100_000))?;
+    for node in scene.nodes() {
+        node.read_file(&path)?;
+    }
+    std::thread::sleep(Duration::from_secs(7));
+    let pids: Vec<u32> = scene.job.cluster().context("a real job")?.daemons().all().collect();
+    let before = pids.iter().map(|pid| used(*pid)).collect::<anyhow::Result<Vec<_>>>()?;
+    std::thread::sleep(Duration::from_secs(SECONDS));
+    for (pid, before) in pids.iter().zip(before) {
+        let now = used(*pid)?;
+        let (ticks, wakes) = (now.ticks - before.ticks, now.wakes - before.wakes);
+        note(&format!("{}: {ticks} ticks of 10 ms, {wakes} wake-ups in {SECONDS} s", now.name));
+        ensure!(ticks <= 1, "{} used {ticks} ticks while idle", now.name);
+        // A heartbeat per second and peer, both ways, and a few timers.
+        ensure!(wakes <= SECONDS * 12, "{} woke {wakes} times while idle", now.name);
+    }
+    Ok(())
+}
+
+struct Used {
+    name: String,
+    /// Of user and system time.
+    ticks: u64,
+    /// Voluntary context switches of all threads.
+    wakes: u64,
+}
+
+fn used(pid: u32) -> anyhow::Result<Used> {
+    let read =
+        |path: String| std::fs::read_to_string(&path).with_context(|| format!("read {path}"));
+    let stat = read(format!("/proc/{pid}/stat"))?;
+    let fields: Vec<&str> = stat.rsplit_once(") ").context("odd stat")?.1.split(' ').collect();
+    let line = read(format!("/proc/{pid}/cmdline"))?;
+    let name = line.split('\0').nth(1).unwrap_or_default();
+    let mut wakes = 0;
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let status = read(format!("{}/status", thread?.path().display())).unwrap_or_default();
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches"));
+        let count = line.and_then(|line| line.split_whitespace().nth(1));
+        wakes += count.and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
+    }
+    let ticks = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
+    Ok(Used { name: format!("{name} {pid}"), ticks, wakes })
+}
+
+/// Large streams and many names, twice: the second time costs no more memory than the first.
+fn memory_is_bounded(scene: &Scene<'_>) -> TestResult {
+    /// Of a server: its slots (64 MiB), the name space's caches, and room for connections.
+    const SERVER_MIB_MAX: u64 = 256;
+    const GROWTH_MIB_MAX: u64 = 24;
+    let cluster = scene.job.cluster().context("a real job")?;
+    let peak = || -> anyhow::Result<Vec<u64>> {
+        let daemons = cluster.daemons();
+        daemons.servers.iter().chain(&daemons.mounts).map(|pid| resident_mib(*pid)).collect()
+    };
+    let start = peak()?;
+    load(scene, "one")?;
+    let first = peak()?;
+    load(scene, "two")?;
+    let second = peak()?;
+    note(&format!(
+        "MiB resident, servers then mounts: {start:?}, loaded {first:?}, again {second:?}"
+    ));
+    for (first, second) in first.iter().zip(&second) {
+        ensure!(*second <= SERVER_MIB_MAX, "{second} MiB resident");
+        ensure!(*second <= first + GROWTH_MIB_MAX, "grew from {first} to {second} MiB");
+    }
+    Ok(())
+}
+
+/// 192 MiB written and read on other nodes from several processes at once, and 6,000 names.
+fn load(scene: &Scene<'_>, name: &str) -> TestResult {
+    let dir = scene.path(name);
+    scene.a.mkdir(&dir)?;
+    let striped = scene.striped(&format!("{name}-striped"))?;
+    for target in [&dir, &striped] {
+        for file in 0..4 {
+            scene.a.write_file(&format!("{target}/f{file}"), Data::fill(0, 0))?;
+        }
+        let write = format!(
+            "cd {target} && for f in 0 1 2 3; do \
+             dd if=/dev/zero of=f$f bs=1M count=24 conv=notrunc status=none & done; wait"
+        );
+        scene.b.shell(&write)?;
+        scene.c.shell(&format!("cd {target} && cat f0 f1 f2 f3 | cmp -n 100663296 - /dev/zero"))?;
+    }
+    let names = "i=0; while [ $i -lt 2000 ]; do : > n$i; i=$((i+1)); done";
+    for node in scene.nodes() {
+        let own = format!("{dir}/names-{}", node.index());
+        node.shell(&format!("mkdir {own} && cd {own} && {names}"))?;
+    }
+    for node in [&scene.c, &scene.a] {
+        node.shell(&format!("ls -lR {dir} | wc -l"))?;
+    }
+    scene.b.shell(&format!("rm -r {dir} {striped}"))?;
+    Ok(())
+}
+
+fn resident_mib(pid: u32) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+    let kib = line.split_whitespace().nth(1).context("odd VmRSS")?;
+    Ok(kib.parse::<u64>()? / 1024)
+}
