@@ -66,7 +66,7 @@ impl Node {
             }
             R::RenameLock { op } => Ok(self.rename_lock(op).await),
             R::RenameUnlock { op } => Ok(self.rename_unlock(op)),
-            R::DirGrant { dir } => self.dir_grant(from, dir),
+            R::DirGrant { dir } => self.dir_grant(from, dir).await,
             R::DirShards { dir } => self.dir_shards(dir),
             R::DirTouch(touched) => self.dir_touch(&touched),
             R::DirParent { dir } => self.dir_parent(dir),

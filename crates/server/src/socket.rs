@@ -45,6 +45,12 @@ impl Node {
             Ok(first) => first,
             Err(error) => return tracing::debug!(%error, "a process left before it said hello"),
         };
+        let owner = rustix::process::geteuid().as_raw();
+        let uid = channel.peer_credentials().uid;
+        if uid != owner && uid != 0 {
+            let why = format!("user {uid} is not the owner of this job");
+            return refuse(&mut channel, Refused::because(libc_errno::EPERM, why)).await;
+        }
         let hello = hayase_wire::decode::<NodeRequest>(&body);
         let (process, role) = match hello.map(|hello| self.welcome(&hello, descriptor)) {
             Ok(Ok(welcomed)) => welcomed,

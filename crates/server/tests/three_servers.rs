@@ -13,6 +13,7 @@ const EEXIST: i32 = 17;
 const ENOENT: i32 = 2;
 const ENOTEMPTY: i32 = 39;
 const EINVAL: i32 = 22;
+const EBADF: i32 = 9;
 const ESTALE: i32 = 116;
 
 fn errno<T: std::fmt::Debug>(result: Result<T, hayase_wire::message::Refused>) -> i32 {
@@ -219,6 +220,8 @@ fn truncates_cut_and_stretch() {
             let attr = maker.create_with(ROOT, name, FileKind::Regular, policy, None);
             let ino = attr.expect("made").ino;
             let mut other = cluster.process(servers - 1);
+            assert_eq!(errno(maker.write(ino, 0, b"x")), EBADF, "written without an open");
+            maker.open(ino, RW).expect("opened");
             maker.write(ino, 0, &[7; 30_000]).expect("written");
             for size in [10_000, 40_000, 0, 5] {
                 let change = MetaChange { size: Some(size), ..MetaChange::default() };

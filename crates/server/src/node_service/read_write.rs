@@ -119,6 +119,15 @@ impl Node {
         Ok(Attempt::Done((buffer, len)))
     }
 
+    /// What nobody on this node has open for writing nobody here may write: the home has not made
+    /// others give back their caches.
+    fn check_writable(&self, ino: InodeId) -> Result<(), Refused> {
+        match self.clients.open_here(ino).write {
+            true => Ok(()),
+            false => Err(Refused::because(libc_errno::EBADF, "not open for writing on this node")),
+        }
+    }
+
     pub(super) async fn write(
         self: &Rc<Self>,
         process: &Process,
@@ -126,6 +135,7 @@ impl Node {
         offset: u64,
         from: SlotRange,
     ) -> Served {
+        self.check_writable(ino)?;
         let source = || Self::slot(process, from).map(boxed);
         self.write_file(ino, offset, from.len as usize, source).await?;
         Ok(NodeReply::Count(from.len))
@@ -191,6 +201,7 @@ impl Node {
         ino: InodeId,
         from: SlotRange,
     ) -> Served {
+        self.check_writable(ino)?;
         let len = from.len as usize;
         for _ in 0..STALE_RETRIES {
             let buffer = boxed(Self::slot(process, from)?);

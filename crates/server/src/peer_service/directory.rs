@@ -25,12 +25,12 @@ impl Node {
         }
     }
 
-    /// `from` is going to hold entries; refused once the directory is being removed.
-    pub(super) fn dir_grant(&self, from: NodeId, dir: InodeId) -> Answer {
-        self.directory(dir)?;
+    /// `from` is going to hold entries. Waits for a removal that is under way: it may fail.
+    pub(super) async fn dir_grant(&self, from: NodeId, dir: InodeId) -> Answer {
         if self.inode_locks.is_locked(&dir) {
-            return Err(Refused::new(libc_errno::ENOENT));
+            drop(self.inode_locks.lock(dir).await);
         }
+        self.directory(dir)?;
         let mut txn = self.names.begin();
         ops::add_dir_shard(&mut txn, dir, ServerId(from.0)).map_err(meta_refused)?;
         txn.commit().map_err(meta_refused)?;

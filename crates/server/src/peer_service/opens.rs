@@ -30,6 +30,11 @@ impl Node {
             kind == OpenKind::Local && self.is_this_node(from) && inode.layout == Layout::Whole;
         let kind = if kind == OpenKind::Local && !local { OpenKind::Remote } else { kind };
         let given = self.home_open(ino, from, access, kind).await;
+        // O_RDONLY with O_TRUNC changes bytes without an open for writing.
+        let _change = match truncate && !access.write {
+            true => Some(self.home_change(ino, from, Grants::ALL).await),
+            false => None,
+        };
         match self.after_open(ino, access, truncate).await {
             Ok(attr) => Ok(PeerReply::Opened(Box::new(Opened {
                 attr,
