@@ -7,7 +7,9 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 use hayase_layout::InodeId;
-use hayase_wire::message::Attr;
+use hayase_wire::message::{Attr, TimeSpec};
+
+use crate::limits::ATTR_LEASE;
 
 /// Attributes by inode, at most so many.
 #[derive(Debug)]
@@ -22,8 +24,9 @@ pub struct AttrCache {
 struct Cached {
     attr: Attr,
     until: Instant,
-    /// A directory whose entries this node changed: size and times are old, the rest holds.
-    outdated: bool,
+    /// A directory whose entries this node changed: until then its times are our estimate, and
+    /// after it only the rest holds.
+    touched: Option<Instant>,
     used: bool,
 }
 
@@ -35,7 +38,8 @@ impl AttrCache {
 
     /// All of it is true at `now`.
     pub fn get(&mut self, ino: InodeId, now: Instant) -> Option<&Attr> {
-        let cached = self.entries.get_mut(&ino).filter(|c| now < c.until && !c.outdated)?;
+        let is_true = |c: &&mut Cached| now < c.until && c.touched.is_none_or(|end| now < end);
+        let cached = self.entries.get_mut(&ino).filter(is_true)?;
         cached.used = true;
         Some(&cached.attr)
     }
@@ -47,13 +51,28 @@ impl AttrCache {
         Some(&cached.attr)
     }
 
-    /// Replaces what is known; it ends at `until`.
-    pub fn insert(&mut self, attr: Attr, until: Instant) {
+    /// Replaces what is known; it ends at `until`. Times that the home can not know yet stay.
+    pub fn insert(&mut self, mut attr: Attr, until: Instant, now: Instant) {
         let ino = attr.ino;
-        let cached = Cached { attr, until, outdated: false, used: false };
+        let known = self.entries.get(&ino);
+        let estimated = known.filter(|known| known.touched.is_some_and(|end| now < end));
+        let touched = estimated.and_then(|known| {
+            attr.mtime = attr.mtime.max(known.attr.mtime);
+            attr.ctime = attr.ctime.max(known.attr.ctime);
+            known.touched
+        });
+        let cached = Cached { attr, until, touched, used: false };
         if self.entries.insert(ino, cached).is_none() {
             self.order.push_back(ino);
             self.evict();
+        }
+    }
+
+    /// Inserts what was asked for at `asked`, and gives it back as it is kept.
+    pub fn keep(&mut self, attr: &mut Attr, asked: Instant) {
+        self.insert(attr.clone(), asked + ATTR_LEASE, asked);
+        if let Some(kept) = self.entries.get(&attr.ino) {
+            (attr.mtime, attr.ctime) = (kept.attr.mtime, kept.attr.ctime);
         }
     }
 
@@ -62,10 +81,13 @@ impl AttrCache {
         self.entries.remove(&ino);
     }
 
-    /// The entries of a directory changed: only what does not depend on them holds.
-    pub fn outdate(&mut self, ino: InodeId) {
+    /// This node changed the entries of a directory at `time`. The home learns of it a little
+    /// later (and by another clock), so until `end` our time stands for its times.
+    pub fn touch(&mut self, ino: InodeId, time: TimeSpec, end: Instant) {
         if let Some(cached) = self.entries.get_mut(&ino) {
-            cached.outdated = true;
+            cached.attr.mtime = cached.attr.mtime.max(time);
+            cached.attr.ctime = cached.attr.ctime.max(time);
+            cached.touched = Some(end);
         }
     }
 
@@ -110,6 +132,8 @@ mod tests {
     use super::*;
     use crate::testing::attr;
 
+    const LEASE: Duration = Duration::from_secs(25);
+
     fn check(cache: &mut AttrCache, now: Instant, all: bool, lasting: bool) {
         assert_eq!(cache.get(InodeId(7), now).is_some(), all);
         assert_eq!(cache.get_lasting(InodeId(7), now).is_some(), lasting);
@@ -118,19 +142,25 @@ mod tests {
     #[test]
     fn a_lease_ends() {
         let (mut cache, now) = (AttrCache::new(8), Instant::now());
-        cache.insert(attr(7), now + Duration::from_secs(25));
+        cache.insert(attr(7), now + LEASE, now);
         check(&mut cache, now, true, true);
-        check(&mut cache, now + Duration::from_secs(25), false, false);
+        check(&mut cache, now + LEASE, false, false);
     }
 
     #[test]
-    fn a_changed_directory_keeps_its_rights() {
+    fn a_changed_directory_has_our_times_for_a_while_and_keeps_its_rights() {
         let (mut cache, now) = (AttrCache::new(8), Instant::now());
-        cache.insert(attr(7), now + Duration::from_secs(25));
-        cache.outdate(InodeId(7));
-        check(&mut cache, now, false, true);
-        cache.insert(attr(7), now + Duration::from_secs(25));
-        check(&mut cache, now, true, true);
+        let second = Duration::from_secs(1);
+        let later = TimeSpec { seconds: attr(7).mtime.seconds + 5, nanos: 0 };
+        cache.insert(attr(7), now + LEASE, now);
+        cache.touch(InodeId(7), later, now + second);
+        assert_eq!(cache.get(InodeId(7), now).unwrap().mtime, later);
+        check(&mut cache, now + second, false, true);
+
+        cache.insert(attr(7), now + LEASE, now);
+        assert_eq!(cache.get(InodeId(7), now).unwrap().ctime, later, "the home knows it later");
+        cache.insert(attr(7), now + LEASE, now + second);
+        assert!(cache.get(InodeId(7), now + second).unwrap().ctime < later, "the home knows");
         cache.remove(InodeId(7));
         check(&mut cache, now, false, false);
     }
@@ -138,20 +168,19 @@ mod tests {
     #[test]
     fn what_was_used_is_evicted_later() {
         let (mut cache, now) = (AttrCache::new(2), Instant::now());
-        let until = now + Duration::from_secs(1);
-        cache.insert(attr(1), until);
-        cache.insert(attr(2), until);
+        cache.insert(attr(1), now + LEASE, now);
+        cache.insert(attr(2), now + LEASE, now);
         assert!(cache.get(InodeId(1), now).is_some());
-        cache.insert(attr(3), until);
+        cache.insert(attr(3), now + LEASE, now);
         let known: Vec<bool> = (1..=3).map(|ino| cache.get(InodeId(ino), now).is_some()).collect();
         assert_eq!(known, [true, false, true]);
     }
 
     #[test]
     fn coming_and_going_leaves_nothing_behind() {
-        let (mut cache, until) = (AttrCache::new(4), Instant::now());
+        let (mut cache, now) = (AttrCache::new(4), Instant::now());
         for round in 0..1000 {
-            cache.insert(attr(round % 3), until);
+            cache.insert(attr(round % 3), now, now);
             cache.remove(InodeId(round % 3));
         }
         assert!(cache.is_empty());

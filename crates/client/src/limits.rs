@@ -24,6 +24,10 @@ pub const ATTR_LEASE: Duration = Duration::from_secs(25);
 /// How long the kernel keeps granted attributes without asking.
 pub const ATTR_TTL: Duration = Duration::from_secs(1);
 
+/// After this node changed a directory's entries, its own clock tells the directory's times so
+/// long: the home hears of the change only with the next batch.
+pub const TOUCH_ESTIMATE: Duration = Duration::from_secs(1);
+
 /// Inodes whose attributes are kept.
 pub const ATTRIBUTES_MAX: usize = 131_072;
 

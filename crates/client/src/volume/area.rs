@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use hayase_layout::{InodeId, Layout};
 use hayase_wire::message::{
@@ -26,7 +26,7 @@ use hayase_wire::message::{
 
 use super::{Drops, FileOpen, Found, KernelCaches, Listed, LocalUse, OpenWish, Volume};
 use crate::grants::{Moments, Stamp};
-use crate::limits::{ATTR_LEASE, READ_LINGER, WRITE_LINGER};
+use crate::limits::{READ_LINGER, TOUCH_ESTIMATE, WRITE_LINGER};
 use crate::link::{Link, LinkError, Reply};
 use crate::open_file::{Class, Linger};
 use closer::Closer;
@@ -141,7 +141,7 @@ impl Area {
     }
 
     /// Attributes arrived: kept when granted and nothing happened since they were asked for.
-    fn learn(&self, asked: Asked, attr: &Attr, grants: Grants) -> Stamp {
+    fn learn(&self, asked: Asked, attr: &mut Attr, grants: Grants) -> Stamp {
         let mut shard = self.inodes.lock(attr.ino);
         if !shard.stamps.may_keep(attr.ino, asked.stamp) {
             return Stamp::NEVER;
@@ -150,22 +150,22 @@ impl Area {
             shard.attributes.remove(attr.ino);
             return Stamp::NEVER;
         }
-        shard.attributes.insert(attr.clone(), asked.at + ATTR_LEASE);
+        shard.attributes.keep(attr, asked.at);
         asked.stamp
     }
 
-    fn found(&self, asked: Asked, attr: Attr, grants: Grants) -> Found {
-        let stamp = self.learn(asked, &attr, grants);
+    fn found(&self, asked: Asked, mut attr: Attr, grants: Grants) -> Found {
+        let stamp = self.learn(asked, &mut attr, grants);
         Found { attr, stamp }
     }
 
     /// This node changed the inode, and these are its attributes after it.
-    fn learn_changed(&self, asked: Asked, attr: Attr, grants: Grants) -> Found {
+    fn learn_changed(&self, asked: Asked, mut attr: Attr, grants: Grants) -> Found {
         let mut shard = self.inodes.lock(attr.ino);
         let undisturbed = shard.stamps.may_keep(attr.ino, asked.stamp);
         let stamp = shard.stamps.stamp(attr.ino, &self.moments);
         if undisturbed && grants.attr {
-            shard.attributes.insert(attr.clone(), asked.at + ATTR_LEASE);
+            shard.attributes.keep(&mut attr, asked.at);
             Found { attr, stamp }
         } else {
             shard.attributes.remove(attr.ino);
@@ -184,7 +184,7 @@ impl Area {
     fn entries_changed(&self, dir: InodeId) {
         let mut shard = self.inodes.lock(dir);
         shard.stamps.stamp(dir, &self.moments);
-        shard.attributes.outdate(dir);
+        shard.attributes.touch(dir, wall_clock(), Instant::now() + TOUCH_ESTIMATE);
     }
 
     fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
@@ -243,6 +243,11 @@ impl Area {
         let (readers, writers) = node.open.handles();
         LocalUse { class: node.open.class(), readers, writers, cache: node.cache }
     }
+}
+
+fn wall_clock() -> TimeSpec {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    TimeSpec { seconds: since.as_secs().cast_signed(), nanos: since.subsec_nanos() }
 }
 
 /// Size, blocks and times as the part has them now. `None` when it can not be asked.

@@ -118,9 +118,9 @@ impl Area {
             NodeReply::Entries(entries) => entries,
             other => return Err(LinkError::unexpected("ReadDir", &other).into()),
         };
-        let listed = |entry: hayase_wire::message::DirEntry| {
-            let stamp = match &entry.entry {
-                Some(known) => self.learn(asked, &known.attr, known.grants),
+        let listed = |mut entry: hayase_wire::message::DirEntry| {
+            let stamp = match &mut entry.entry {
+                Some(known) => self.learn(asked, &mut known.attr, known.grants),
                 None => Stamp::NEVER,
             };
             Listed { entry, stamp }

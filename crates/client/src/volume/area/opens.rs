@@ -95,14 +95,14 @@ impl Area {
         };
         drop(shard);
         self.inodes.answered(ino);
-        let (open, opened, lost) = result?;
+        let (open, mut opened, lost) = result?;
         if lost {
             self.invalidate(ino, Drops::Pages);
         }
         if wish.truncate {
             self.learn_changed(asked, opened.attr, opened.grants);
         } else {
-            self.learn(asked, &opened.attr, opened.grants);
+            self.learn(asked, &mut opened.attr, opened.grants);
         }
         Ok(open)
     }
