@@ -15,10 +15,14 @@ pub mod grants;
 pub mod limits;
 pub mod link;
 pub mod open_file;
+pub mod program;
+pub mod session;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod volume;
 
 pub use link::{Callbacks, Link, LinkError, Reply};
+pub use program::Program;
+pub use session::Session;
 pub use volume::area::{AreaSettings, AreaVolume};
 pub use volume::{KernelCaches, Volume};

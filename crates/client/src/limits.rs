@@ -49,3 +49,12 @@ pub const LISTING_BYTES: u32 = 64 << 10;
 
 /// Before the callback connection is tried again.
 pub const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Connections on which recalls come: a name that is slow to forget holds up one of them.
+pub const CALLBACKS: usize = 4;
+
+/// For the server to accept a connection.
+pub const CONNECT_WAIT: Duration = Duration::from_secs(5);
+
+/// For an answer; longer than any deadline that the server keeps (an fsync: 60 s).
+pub const CALL_WAIT: Duration = Duration::from_secs(120);
