@@ -1,1 +1,26 @@
-//! Not written yet.
+//! The mounts: what the kernel asks of a [`hayase_client::Volume`], and what it may do without us.
+//!
+//! Here: FUSE requests and answers, passthrough, what kernels of other versions would offer,
+//! notifications. Not here: what is true about a file (`hayase_client` and the servers).
+//! Source: `docs/design/001-coherence.md` sections 2 and 3.
+
+#![deny(unsafe_code)]
+
+mod attributes;
+mod errno;
+mod filesystem;
+mod handles;
+mod inodes;
+pub mod limits;
+mod mount;
+mod notify;
+mod open_class;
+mod ops;
+mod passthrough;
+mod profile;
+mod replies;
+mod waiters;
+
+pub use mount::{MountError, MountSettings, Mounted, Unmounter, mount};
+pub use passthrough::PassthroughState;
+pub use profile::KernelProfile;

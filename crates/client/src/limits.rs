@@ -1,0 +1,60 @@
+//! Every bound and time of this crate in one table.
+
+use std::time::Duration;
+
+/// Connections of one process to its node's server.
+pub const CHANNELS_MAX: usize = 32;
+
+/// A read open is kept at the home so long after the last close, so that opening again is free.
+pub const READ_LINGER: Duration = Duration::from_secs(5);
+
+/// A write open is kept so long, so that closes travel together.
+pub const WRITE_LINGER: Duration = Duration::from_millis(20);
+
+/// Lingering opens of a process; beyond it they are closed at once.
+pub const LINGERING_MAX: usize = 65_536;
+
+/// Closes in one message.
+pub const CLOSE_BATCH_MAX: usize = 64;
+
+/// Attributes are trusted so long after they were asked for. The home's record lives 30 s, and
+/// the kernel may keep what it got at the last moment for [`ATTR_TTL`] more.
+pub const ATTR_LEASE: Duration = Duration::from_secs(25);
+
+/// How long the kernel keeps granted attributes without asking.
+pub const ATTR_TTL: Duration = Duration::from_secs(1);
+
+/// After this node changed a directory's entries, its own clock tells the directory's times so
+/// long: the home hears of the change only with the next batch.
+pub const TOUCH_ESTIMATE: Duration = Duration::from_secs(1);
+
+/// Inodes whose attributes are kept.
+pub const ATTRIBUTES_MAX: usize = 131_072;
+
+/// Pieces of the inode table, each under its own lock.
+pub const SHARDS: usize = 64;
+
+/// Recall stamps per shard: an answer in flight loses its grants when another inode of the same
+/// stamp is recalled, which costs time but is never wrong.
+pub const STAMPS_PER_SHARD: usize = 64;
+
+/// Mappings of a file that others may write are refreshed so often.
+pub const MAPPING_REFRESH: Duration = Duration::from_secs(1);
+
+/// A name's invalidation is acknowledged after this, done or not.
+pub const NAME_WAIT: Duration = Duration::from_millis(20);
+
+/// Bytes of names asked for at once when listing a directory.
+pub const LISTING_BYTES: u32 = 64 << 10;
+
+/// Before the callback connection is tried again.
+pub const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Connections on which recalls come: a name that is slow to forget holds up one of them.
+pub const CALLBACKS: usize = 4;
+
+/// For the server to accept a connection.
+pub const CONNECT_WAIT: Duration = Duration::from_secs(5);
+
+/// For an answer; longer than any deadline that the server keeps (an fsync: 60 s).
+pub const CALL_WAIT: Duration = Duration::from_secs(120);

@@ -1,0 +1,101 @@
+//! Requests and answers between this process and its node's server.
+//!
+//! Here: the trait that [`crate::session`] and the server of the tests implement.
+//! Not here: what is asked when ([`crate::volume::area`]).
+
+use std::os::fd::OwnedFd;
+use std::sync::Weak;
+
+use hayase_wire::message::{Callback, CallbackReply, NodeReply, NodeRequest, Refused, SlotRange};
+
+/// An answer that is not a refusal.
+#[derive(Debug)]
+pub struct Reply {
+    /// What the server says; never [`NodeReply::Refused`].
+    pub message: NodeReply,
+    /// The descriptor beside it.
+    pub descriptor: Option<OwnedFd>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The server said no.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The server can not be reached, or broke off.
+    #[error("talk to the node's server at {socket}")]
+    Lost {
+        /// Path of the socket.
+        socket: String,
+        /// What the socket said.
+        source: std::io::Error,
+    },
+    /// The server answered something else.
+    #[error("the server answered {request} with {found}")]
+    Unexpected {
+        /// What was asked.
+        request: &'static str,
+        /// What came.
+        found: String,
+    },
+}
+
+impl LinkError {
+    /// For a reply of the wrong kind.
+    pub fn unexpected(request: &'static str, found: &NodeReply) -> Self {
+        let mut found = format!("{found:?}");
+        found.truncate(found.char_indices().nth(80).map_or(found.len(), |(at, _)| at));
+        Self::Unexpected { request, found }
+    }
+}
+
+impl From<LinkError> for Refused {
+    /// What has no errno of its own is `EIO`, with the reason in words.
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Refused(refused) => refused,
+            LinkError::Lost { ref socket, ref source } => {
+                Self::because(libc::EIO, format!("{error} ({socket}): {source}"))
+            }
+            LinkError::Unexpected { .. } => Self::because(libc::EIO, error.to_string()),
+        }
+    }
+}
+
+/// A way to the node's server; blocking, from any number of threads.
+pub trait Link: Send + Sync + 'static {
+    /// One request without bulk bytes.
+    fn call(&self, request: &NodeRequest) -> Result<Reply, LinkError>;
+
+    /// Puts `data` (at most [`Link::slot_bytes`]) into a slot and sends the request that names it.
+    fn call_with(
+        &self,
+        data: &[u8],
+        request: &mut dyn FnMut(SlotRange) -> NodeRequest,
+    ) -> Result<Reply, LinkError>;
+
+    /// Sends a request that names a slot of `len` bytes (at most [`Link::slot_bytes`]); when the
+    /// answer is a [`NodeReply::Count`], `sink` sees so many bytes of the slot, once.
+    fn call_into(
+        &self,
+        len: u32,
+        request: &mut dyn FnMut(SlotRange) -> NodeRequest,
+        sink: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), LinkError>;
+
+    /// The most bytes that travel beside one request.
+    fn slot_bytes(&self) -> usize;
+
+    /// Begins to pass the server's own requests to `callbacks`, for as long as both live.
+    fn answer(&self, callbacks: Weak<dyn Callbacks>);
+}
+
+/// Who answers the server's requests.
+pub trait Callbacks: Send + Sync + 'static {
+    /// Runs on a thread of its own, one request at a time, and returns when it is done.
+    fn answer(&self, callback: Callback) -> CallbackReply;
+
+    /// The server no longer answers: whatever it granted is void.
+    fn lost(&self);
+}

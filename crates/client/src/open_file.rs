@@ -1,0 +1,370 @@
+//! One inode as this node has it open: which class, what the home counts, what lingers.
+//!
+//! The home counts per node whether it reads and whether it writes; only the first open and the
+//! last close of each kind are told to it. After the last close the home is told late
+//! ([`crate::limits::READ_LINGER`], [`crate::limits::WRITE_LINGER`]), so that opening again costs
+//! nothing and closes travel together.
+//!
+//! Here: the decisions, pure. Not here: messages and locks ([`crate::volume::area`]), which kind of
+//! open the kernel gets (`hayase_fuse::open_class`).
+//! Invariants: `class` does not change while a handle or a held open exists; at most one `Open` and
+//! one `Close` of an inode are on their way, never both.
+
+use std::time::{Duration, Instant};
+
+use hayase_wire::message::{Access, OpenKind};
+
+/// How all opens of an inode on one node are served, from the first open to the last release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// By the part itself, on this node (class L).
+    Local,
+    /// By messages (class R).
+    Remote,
+}
+
+/// What this process can do with the part of a file on its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serving {
+    /// Use its descriptor: passthrough of the kernel, or plain calls of a program.
+    Descriptor,
+    /// Only messages, but the kernel of the only opener may cache what it writes
+    /// (kernels without passthrough, or without mmap on direct files).
+    CachedWriter,
+    /// Only messages.
+    Messages,
+}
+
+/// How long closed opens are kept at the home.
+#[derive(Clone, Copy, Debug)]
+pub struct Linger {
+    /// Read opens.
+    pub read: Duration,
+    /// Write opens.
+    pub write: Duration,
+}
+
+/// What to do about an open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// The home counts it already.
+    Ready,
+    /// Another message about this inode is on its way.
+    Wait,
+    /// Tell the home.
+    Ask {
+        /// What the home does not count yet; nothing when it is only to truncate.
+        access: Access,
+        /// How it is going to be served.
+        kind: OpenKind,
+    },
+}
+
+/// One inode, as this node has it open.
+#[derive(Debug, Default)]
+pub struct OpenFile {
+    class: Option<Class>,
+    readers: u32,
+    writers: u32,
+    held: Access,
+    asking: Option<Access>,
+    closing: bool,
+    read_idle: Option<Instant>,
+    write_idle: Option<Instant>,
+}
+
+impl OpenFile {
+    /// How opens are served; `None` before the first answer.
+    pub fn class(&self) -> Option<Class> {
+        self.class
+    }
+
+    /// Open descriptors (reading, writing); one that does both counts in both.
+    pub fn handles(&self) -> (u32, u32) {
+        (self.readers, self.writers)
+    }
+
+    /// Whether a descriptor is open.
+    pub fn is_open(&self) -> bool {
+        self.readers + self.writers > 0
+    }
+
+    /// Whether nothing is open, held or on its way.
+    pub fn is_unused(&self) -> bool {
+        !self.is_open() && is_none(self.held) && self.asking.is_none() && !self.closing
+    }
+
+    /// What to do so that `access` may be answered. Changes nothing.
+    pub fn plan(&self, access: Access, truncate: bool, serving: Serving) -> Plan {
+        let missing = without(access, self.held);
+        if is_none(missing) && !truncate && self.class.is_some() {
+            return Plan::Ready;
+        }
+        if self.asking.is_some() || self.closing {
+            return Plan::Wait;
+        }
+        Plan::Ask { access: missing, kind: self.kind(access, serving) }
+    }
+
+    fn kind(&self, access: Access, serving: Serving) -> OpenKind {
+        match (self.class, serving) {
+            (Some(Class::Local), _) | (None, Serving::Descriptor) => OpenKind::Local,
+            (_, Serving::CachedWriter) if access.write => OpenKind::RemoteCachedWriter,
+            _ => OpenKind::Remote,
+        }
+    }
+
+    /// The question is sent.
+    pub fn ask(&mut self, access: Access) {
+        debug_assert!(self.asking.is_none() && !self.closing, "one message at a time");
+        self.asking = Some(access);
+    }
+
+    /// The home agreed, and this is how it is served if nothing was open before.
+    pub fn agreed(&mut self, class: Class) {
+        let asked = self.asking.take().unwrap_or_default();
+        self.held = with(self.held, asked);
+        self.class.get_or_insert(class);
+    }
+
+    /// The home said no, or nothing.
+    pub fn refused(&mut self) {
+        self.asking = None;
+        if self.is_unused() {
+            self.class = None;
+        }
+    }
+
+    /// The home counts a new file, made and opened in one step.
+    pub fn made(&mut self, access: Access, class: Class) {
+        self.held = with(self.held, access);
+        self.class.get_or_insert(class);
+    }
+
+    /// A descriptor is handed out.
+    pub fn add(&mut self, access: Access) {
+        if access.read {
+            self.readers += 1;
+            self.read_idle = None;
+        }
+        if access.write {
+            self.writers += 1;
+            self.write_idle = None;
+        }
+    }
+
+    /// A descriptor is released; what it was the last of begins to linger.
+    pub fn release(&mut self, access: Access, now: Instant) {
+        if access.read {
+            self.readers = self.readers.saturating_sub(1);
+            if self.readers == 0 {
+                self.read_idle = Some(now);
+            }
+        }
+        if access.write {
+            self.writers = self.writers.saturating_sub(1);
+            if self.writers == 0 {
+                self.write_idle = Some(now);
+            }
+        }
+    }
+
+    /// When [`OpenFile::close_due`] has something to do, as far as is known now.
+    pub fn due(&self, linger: Linger) -> Option<Instant> {
+        let read = self.read_idle.filter(|_| self.held.read).map(|idle| idle + linger.read);
+        let write = self.write_idle.filter(|_| self.held.write).map(|idle| idle + linger.write);
+        match (read, write) {
+            (Some(read), Some(write)) => Some(read.min(write)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// What has lingered long enough: tell the home (then [`OpenFile::closed`]) that it is over.
+    pub fn close_due(&mut self, now: Instant, linger: Linger) -> Option<Access> {
+        if self.asking.is_some() || self.closing {
+            return None;
+        }
+        let over = |idle: Option<Instant>, wait| idle.is_some_and(|idle| idle + wait <= now);
+        let ended = Access {
+            read: self.held.read && self.readers == 0 && over(self.read_idle, linger.read),
+            write: self.held.write && self.writers == 0 && over(self.write_idle, linger.write),
+        };
+        if is_none(ended) {
+            return None;
+        }
+        self.held = without(self.held, ended);
+        self.closing = true;
+        self.forget_class();
+        Some(ended)
+    }
+
+    /// The home knows of the close (or is gone).
+    pub fn closed(&mut self) {
+        self.closing = false;
+    }
+
+    /// What lingers is to be closed now: the inode has no names left.
+    pub fn hurry(&mut self) {
+        let long_ago = |idle: Instant| idle.checked_sub(crate::limits::READ_LINGER).unwrap_or(idle);
+        self.read_idle = self.read_idle.map(long_ago);
+        self.write_idle = self.write_idle.map(long_ago);
+    }
+
+    /// The home takes back: what lingers ends; tells what stays open or is being opened.
+    pub fn recall(&mut self) -> Access {
+        let open = Access { read: self.readers > 0, write: self.writers > 0 };
+        self.held =
+            Access { read: self.held.read && open.read, write: self.held.write && open.write };
+        if self.asking.is_none() {
+            self.forget_class();
+        }
+        with(open, self.asking.unwrap_or_default())
+    }
+
+    fn forget_class(&mut self) {
+        if !self.is_open() && is_none(self.held) {
+            self.class = None;
+        }
+    }
+}
+
+/// Both.
+pub fn with(one: Access, other: Access) -> Access {
+    Access { read: one.read || other.read, write: one.write || other.write }
+}
+
+/// What is in `one` and not in `other`.
+pub fn without(one: Access, other: Access) -> Access {
+    Access { read: one.read && !other.read, write: one.write && !other.write }
+}
+
+/// Neither reading nor writing.
+pub fn is_none(access: Access) -> bool {
+    !access.read && !access.write
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{READ_LINGER, WRITE_LINGER};
+
+    const NONE: Access = Access { read: false, write: false };
+    const READ: Access = Access { read: true, write: false };
+    const WRITE: Access = Access { read: false, write: true };
+    const BOTH: Access = Access { read: true, write: true };
+    const LINGER: Linger = Linger { read: READ_LINGER, write: WRITE_LINGER };
+
+    fn opened(access: Access, class: Class) -> OpenFile {
+        let mut file = OpenFile::default();
+        file.ask(access);
+        file.agreed(class);
+        file.add(access);
+        file
+    }
+
+    #[test]
+    fn only_what_the_home_does_not_count_is_asked() {
+        let check = |held: Access, class, access, truncate, serving, expected: Plan| {
+            let file = opened(held, class);
+            assert_eq!(file.plan(access, truncate, serving), expected, "{held:?} {access:?}");
+        };
+        let ask = |access, kind| Plan::Ask { access, kind };
+        use {Class::*, OpenKind as K, Serving::*};
+        check(READ, Local, READ, false, Descriptor, Plan::Ready);
+        check(BOTH, Local, WRITE, false, Descriptor, Plan::Ready);
+        check(READ, Local, BOTH, false, Descriptor, ask(WRITE, K::Local));
+        check(READ, Local, WRITE, false, Messages, ask(WRITE, K::Local)); // the class stays
+        check(READ, Remote, WRITE, false, Descriptor, ask(WRITE, K::Remote)); // never mixed
+        check(READ, Remote, BOTH, false, CachedWriter, ask(WRITE, K::RemoteCachedWriter));
+        check(WRITE, Remote, READ, false, CachedWriter, ask(READ, K::Remote));
+        check(BOTH, Local, WRITE, true, Descriptor, ask(NONE, K::Local)); // O_TRUNC always asks
+    }
+
+    #[test]
+    fn the_first_open_chooses_by_what_can_be_done() {
+        let check = |serving, access, kind| {
+            let plan = OpenFile::default().plan(access, false, serving);
+            assert_eq!(plan, Plan::Ask { access, kind });
+        };
+        check(Serving::Descriptor, READ, OpenKind::Local);
+        check(Serving::Messages, WRITE, OpenKind::Remote);
+        check(Serving::CachedWriter, READ, OpenKind::Remote);
+        check(Serving::CachedWriter, WRITE, OpenKind::RemoteCachedWriter);
+    }
+
+    #[test]
+    fn messages_about_one_inode_go_one_by_one() {
+        let mut file = OpenFile::default();
+        file.ask(READ);
+        assert_eq!(file.plan(READ, false, Serving::Descriptor), Plan::Wait);
+        file.agreed(Class::Local);
+        file.add(READ);
+        file.ask(WRITE);
+        assert_eq!(file.plan(READ, false, Serving::Descriptor), Plan::Ready);
+        assert_eq!(file.plan(WRITE, false, Serving::Descriptor), Plan::Wait);
+        file.refused();
+        assert_eq!(file.class(), Some(Class::Local));
+    }
+
+    #[test]
+    fn reads_linger_and_writes_are_closed_soon() {
+        let (mut file, now) = (opened(BOTH, Class::Local), Instant::now());
+        file.release(BOTH, now);
+        assert_eq!(file.due(LINGER), Some(now + WRITE_LINGER));
+        assert_eq!(file.close_due(now, LINGER), None);
+        assert_eq!(file.close_due(now + WRITE_LINGER, LINGER), Some(WRITE));
+        assert_eq!(file.plan(WRITE, false, Serving::Descriptor), Plan::Wait, "close on its way");
+        assert_eq!(file.plan(READ, false, Serving::Descriptor), Plan::Ready, "read lingers");
+        file.closed();
+        assert_eq!(file.due(LINGER), Some(now + READ_LINGER));
+        assert_eq!(file.close_due(now + READ_LINGER, LINGER), Some(READ));
+        assert!(!file.is_unused());
+        file.closed();
+        assert!(file.is_unused() && file.class().is_none());
+    }
+
+    #[test]
+    fn opening_again_ends_the_lingering() {
+        let (mut file, now) = (opened(READ, Class::Remote), Instant::now());
+        file.release(READ, now);
+        file.add(READ);
+        assert_eq!(file.due(LINGER), None);
+        assert_eq!(file.close_due(now + READ_LINGER, LINGER), None);
+        file.release(READ, now + READ_LINGER);
+        assert_eq!(file.due(LINGER), Some(now + READ_LINGER + READ_LINGER));
+    }
+
+    #[test]
+    fn a_recall_ends_what_lingers_and_tells_what_is_open_or_coming() {
+        let (mut file, now) = (opened(BOTH, Class::Local), Instant::now());
+        file.add(READ);
+        file.release(BOTH, now);
+        assert_eq!(file.recall(), READ, "the write open lingered");
+        file.release(READ, now);
+        assert_eq!(file.recall(), NONE);
+        assert!(file.is_unused() && file.class().is_none());
+
+        file.ask(WRITE);
+        assert_eq!(file.recall(), WRITE, "its answer may be on its way");
+    }
+
+    #[test]
+    fn no_close_overtakes_an_open() {
+        let (mut file, now) = (opened(READ, Class::Local), Instant::now());
+        file.release(READ, now);
+        file.ask(WRITE);
+        assert_eq!(file.close_due(now + READ_LINGER, LINGER), None);
+        file.agreed(Class::Local);
+        file.add(WRITE);
+        assert_eq!(file.close_due(now + READ_LINGER, LINGER), Some(READ));
+        assert_eq!(file.class(), Some(Class::Local));
+    }
+
+    #[test]
+    fn a_nameless_inode_does_not_linger() {
+        let (mut file, now) = (opened(READ, Class::Local), Instant::now());
+        file.release(READ, now);
+        file.hurry();
+        assert_eq!(file.close_due(now, LINGER), Some(READ));
+    }
+}

@@ -1,0 +1,195 @@
+//! A session against a real socket, behind which the server in memory answers.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use hayase_layout::InodeId;
+use hayase_wire::message::{CallbackReply, Grants};
+use hayase_wire::{NodeChannel, NodeListener};
+
+use super::*;
+use crate::testing::FakeServer;
+use crate::testing::server::Parts;
+use crate::volume::Volume;
+use crate::{AreaSettings, AreaVolume};
+
+/// Serves `connections` connections of `socket` on a thread, each to its end.
+fn serve(socket: PathBuf, server: Arc<FakeServer>) -> mpsc::Sender<()> {
+    let (stop, stopped) = mpsc::channel::<()>();
+    let (ready, is_ready) = mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let local = tokio::task::LocalSet::new();
+        local.block_on(&runtime, async move {
+            let listener = NodeListener::bind(&socket).unwrap();
+            ready.send(()).unwrap();
+            loop {
+                let accepted = tokio::time::timeout(Duration::from_millis(20), listener.accept());
+                if let Ok(channel) = accepted.await {
+                    let server = Arc::clone(&server);
+                    tokio::task::spawn_local(connection(channel.unwrap(), server));
+                }
+                if stopped.try_recv() != Err(mpsc::TryRecvError::Empty) {
+                    return;
+                }
+            }
+        });
+    });
+    is_ready.recv().unwrap();
+    stop
+}
+
+async fn connection(mut channel: NodeChannel, server: Arc<FakeServer>) {
+    let (hello, descriptor) = channel.recv().await.unwrap();
+    let hello: NodeRequest = hayase_wire::decode(&hello).unwrap();
+    let NodeRequest::Hello { role, arena_slots, .. } = hello else { panic!("{hello:?}") };
+    let welcome = server.call(&hello).unwrap().message;
+    channel.send(&hayase_wire::encode(&welcome).unwrap(), None).await.unwrap();
+    if role == ClientRole::Callback {
+        let recall = Callback::Recall { ino: InodeId(77), bits: Grants::ALL };
+        channel.send(&hayase_wire::encode(&recall).unwrap(), None).await.unwrap();
+        let (reply, _) = channel.recv().await.unwrap();
+        let reply: CallbackReply = hayase_wire::decode(&reply).unwrap();
+        assert!(matches!(reply, CallbackReply::Recalled { .. }));
+        // Answered: told to the test as a request of its own.
+        let _ = server.call(&NodeRequest::Status);
+        let _ = channel.recv().await;
+        return;
+    }
+    let arena = Arena::open(descriptor.expect("the arena comes with the hello"), arena_slots);
+    let arena = arena.unwrap();
+    while let Ok((body, _)) = channel.recv().await {
+        let request: NodeRequest = hayase_wire::decode(&body).unwrap();
+        let answer = match request {
+            NodeRequest::Write { from, .. } | NodeRequest::Append { from, .. } => {
+                let slot = arena.slot(from.slot, from.len).unwrap();
+                server.call_with(slot.as_ref(), &mut |_| request.clone())
+            }
+            NodeRequest::Read { into, .. } => {
+                let mut slot = arena.slot(into.slot, into.len).unwrap();
+                let mut count = 0;
+                let read = server.call_into(into.len, &mut |_| request.clone(), &mut |bytes| {
+                    slot.as_mut()[..bytes.len()].copy_from_slice(bytes);
+                    count = bytes.len() as u32;
+                });
+                read.map(|()| Reply { message: NodeReply::Count(count), descriptor: None })
+            }
+            request => server.call(&request),
+        };
+        let (message, descriptor) = match answer {
+            Ok(reply) => (reply.message, reply.descriptor),
+            Err(LinkError::Refused(refused)) => (NodeReply::Refused(refused), None),
+            Err(other) => panic!("{other}"),
+        };
+        let body = hayase_wire::encode(&message).unwrap();
+        let descriptor = descriptor.as_ref().map(std::os::fd::AsFd::as_fd);
+        channel.send(&body, descriptor).await.unwrap();
+    }
+}
+
+struct Fixture {
+    directory: tempfile::TempDir,
+    server: Arc<FakeServer>,
+    stop: Option<mpsc::Sender<()>>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let server = Arc::new(FakeServer::new(directory.path().to_owned(), Parts::Elsewhere));
+        let stop = serve(directory.path().join("socket"), Arc::clone(&server));
+        Self { directory, server, stop: Some(stop) }
+    }
+
+    fn session(&self, mount: bool) -> Session {
+        Session::connect(&self.directory.path().join("socket"), mount).unwrap()
+    }
+}
+
+fn new_file(name: &str) -> hayase_wire::message::NewNode {
+    hayase_wire::message::NewNode {
+        parent: InodeId::ROOT,
+        name: name.into(),
+        kind: hayase_wire::message::FileKind::Regular,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        target: None,
+        policy: None,
+        exclusive: true,
+        open: None,
+    }
+}
+
+#[test]
+fn many_threads_call_with_bytes() {
+    let fixture = Fixture::new();
+    let session = Arc::new(fixture.session(false));
+    let volume = Arc::new(AreaVolume::new(session.clone(), AreaSettings::program()).unwrap());
+    let threads: Vec<_> = (0..2 * CHANNELS_MAX)
+        .map(|thread| {
+            let volume = Arc::clone(&volume);
+            std::thread::spawn(move || {
+                let ino = volume.make(new_file(&format!("file-{thread}"))).unwrap().attr.ino;
+                let bytes = vec![thread as u8; 300_000];
+                assert_eq!(volume.write(ino, 5, &bytes).unwrap(), 300_000);
+                let mut found = Vec::new();
+                volume.read(ino, 5, 1 << 20, &mut |read| found.extend_from_slice(read)).unwrap();
+                assert!(found == bytes);
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert!(session.inner.lock().made <= CHANNELS_MAX);
+}
+
+#[test]
+fn recalls_are_answered_on_connections_of_their_own() {
+    let fixture = Fixture::new();
+    let session = Arc::new(fixture.session(true));
+    let volume = AreaVolume::new(session, AreaSettings::mount()).unwrap();
+    struct Nothing;
+    impl crate::KernelCaches for Nothing {
+        fn invalidate(&self, _: InodeId, _: crate::volume::Drops) {}
+        fn forget_name(&self, _: InodeId, _: &[u8], _: Duration) {}
+        fn release_descriptor(&self, _: InodeId) {}
+    }
+    volume.attach(Arc::new(Nothing));
+    let until = std::time::Instant::now() + Duration::from_secs(5);
+    while fixture.server.count("other") < CALLBACKS as u64 {
+        assert!(std::time::Instant::now() < until, "{}", fixture.server.count("other"));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_server_that_is_gone_is_an_error_and_its_successor_is_found() {
+    let mut fixture = Fixture::new();
+    let socket = fixture.directory.path().join("socket");
+    let session = fixture.session(false);
+    let ask = || session.call(&NodeRequest::StatFs).map(|reply| reply.message);
+    assert!(matches!(ask(), Ok(NodeReply::StatFs(_))));
+    drop(fixture.stop.take());
+    let until = std::time::Instant::now() + Duration::from_secs(5);
+    while ask().is_ok() {
+        assert!(std::time::Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let refused = hayase_wire::message::Refused::from(ask().unwrap_err());
+    assert_eq!(refused.errno, libc::EIO);
+    assert!(refused.why.unwrap().contains("socket"));
+    let _ = std::fs::remove_file(&socket);
+    fixture.stop = Some(serve(socket, Arc::clone(&fixture.server)));
+    assert!(matches!(ask(), Ok(NodeReply::StatFs(_))));
+}
+
+#[test]
+fn nobody_listens() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("nothing");
+    let error = Session::connect(&path, false).err().unwrap();
+    assert!(error.to_string().contains("nothing"), "{error}");
+}

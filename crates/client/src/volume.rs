@@ -1,0 +1,229 @@
+//! What can be mounted: files by inode number, with blocking calls from any number of threads.
+//!
+//! Here: the contract between a mount and what it shows. Not here: the areas of a job ([`area`]),
+//! FUSE (`hayase_fuse`).
+//!
+//! Errors are [`Refused`]: an errno that the kernel understands, and words for the log.
+
+pub mod area;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hayase_layout::InodeId;
+use hayase_wire::message::{
+    Access, AreaUse, Attr, DirEntry, Explained, MetaChange, Name, NewNode, Refused, XattrMode,
+};
+
+use crate::grants::Stamp;
+use crate::open_file::{Class, Serving};
+
+/// Attributes, and until what they may be kept.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// As they were at some moment during the call.
+    pub attr: Attr,
+    /// For [`Volume::may_keep`].
+    pub stamp: Stamp,
+}
+
+/// One line of a listing, as [`DirEntry`], with what may be kept of it.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The entry.
+    pub entry: DirEntry,
+    /// Of its attributes; [`Stamp::NEVER`] when it has none.
+    pub stamp: Stamp,
+}
+
+/// What an open asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenWish {
+    /// Read, write or both.
+    pub access: Access,
+    /// `O_TRUNC`.
+    pub truncate: bool,
+    /// What the asker can do with the part.
+    pub serving: Serving,
+    /// `O_APPEND` or `O_DIRECT`: not through pages, when it is served by messages.
+    pub uncached: bool,
+}
+
+/// An open file: give it back with [`Volume::release`].
+#[derive(Clone, Debug)]
+pub struct FileOpen {
+    /// By the part or by messages; the same for all opens of the inode until the last release.
+    pub class: Class,
+    /// Of the part, in class [`Class::Local`].
+    pub descriptor: Option<Arc<OwnedFd>>,
+    /// Class [`Class::Remote`]: the opener's kernel may cache pages of this open.
+    pub cache: bool,
+    /// Pages that the kernel has of this inode are as good as new.
+    pub keep_pages: bool,
+    /// Several parts: writes to different places need not wait for each other.
+    pub striped: bool,
+}
+
+/// How this node has a file open, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocalUse {
+    /// Class of the opens here.
+    pub class: Option<Class>,
+    /// Descriptors that read.
+    pub readers: u32,
+    /// Descriptors that write.
+    pub writers: u32,
+    /// CACHE is granted to this node.
+    pub cache: bool,
+}
+
+/// Files and directories that a mount can show.
+pub trait Volume: Send + Sync + 'static {
+    /// Who keeps caches above; called once, before anything is asked.
+    fn attach(&self, kernel: Arc<dyn KernelCaches>);
+
+    /// `ENOENT` when there is no such name. Never answered from a cache.
+    fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused>;
+
+    /// `ESTALE` when the inode is gone and not open here.
+    fn attributes(&self, ino: InodeId) -> Result<Found, Refused>;
+
+    /// Mode, owner, layout and policy of a directory; its size and times may be old.
+    fn lasting_attributes(&self, ino: InodeId) -> Result<Attr, Refused>;
+
+    /// Whether attributes of this stamp may still be handed to a cache. Ask it last, and hand
+    /// them over before the next [`KernelCaches::invalidate`] of the inode begins its work.
+    fn may_keep(&self, ino: InodeId, stamp: Stamp) -> bool;
+
+    /// The kernel has dropped the inode; so may the volume.
+    fn forgotten(&self, ino: InodeId);
+
+    /// chmod, chown, truncate, utimensat. May wait for other nodes.
+    fn set_attributes(&self, ino: InodeId, change: &MetaChange) -> Result<Found, Refused>;
+
+    /// A new name with a new inode, not opened. `EEXIST` when the name is taken.
+    fn make(&self, node: NewNode) -> Result<Found, Refused>;
+
+    /// A new regular file, opened. `EEXIST` when the name is taken.
+    fn create(&self, node: NewNode, wish: OpenWish) -> Result<(Found, FileOpen), Refused>;
+
+    /// A further name. May wait for other nodes.
+    fn link(&self, ino: InodeId, parent: InodeId, name: &[u8]) -> Result<Found, Refused>;
+
+    /// Takes a name away (`directory`: of an empty directory). May wait for other nodes.
+    fn remove(&self, parent: InodeId, name: &[u8], directory: bool) -> Result<(), Refused>;
+
+    /// `no_replace` and `exchange` as in renameat2(2). May wait for other nodes.
+    fn rename(
+        &self,
+        from: (InodeId, Name),
+        to: (InodeId, Name),
+        no_replace: bool,
+        exchange: bool,
+    ) -> Result<(), Refused>;
+
+    /// Target of a symbolic link.
+    fn read_link(&self, ino: InodeId) -> Result<Vec<u8>, Refused>;
+
+    /// Entries after `cookie` in cookie order, about `bytes` of names; empty at the end. Entries
+    /// of equal cookie come together. `plus` asks for attributes where they are at hand.
+    fn list(
+        &self,
+        dir: InodeId,
+        cookie: u64,
+        bytes: u32,
+        plus: bool,
+    ) -> Result<Vec<Listed>, Refused>;
+
+    /// May wait for other nodes.
+    fn open(&self, ino: InodeId, wish: OpenWish) -> Result<FileOpen, Refused>;
+
+    /// Ends an open that [`Volume::open`] or [`Volume::create`] gave for `access`. Never waits.
+    fn release(&self, ino: InodeId, access: Access);
+
+    /// At most [`Volume::transfer_bytes`]; short only at the end of the file. `sink` is called
+    /// once, when the bytes are there.
+    fn read(
+        &self,
+        ino: InodeId,
+        offset: u64,
+        len: u32,
+        sink: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Refused>;
+
+    /// Any length; the bytes written, all unless an error came after some.
+    fn write(&self, ino: InodeId, offset: u64, data: &[u8]) -> Result<u32, Refused>;
+
+    /// As [`Volume::write`] at the end of the file, wherever that is; at most
+    /// [`Volume::transfer_bytes`] stay together. May wait.
+    fn append(&self, ino: InodeId, data: &[u8]) -> Result<u32, Refused>;
+
+    /// Largest read, and largest append that stays together.
+    fn transfer_bytes(&self) -> usize;
+
+    /// fallocate(2).
+    fn allocate(&self, ino: InodeId, mode: i32, offset: u64, len: u64) -> Result<(), Refused>;
+
+    /// `SEEK_DATA` (3) or `SEEK_HOLE` (4).
+    fn seek(&self, ino: InodeId, offset: u64, whence: u8) -> Result<u64, Refused>;
+
+    /// copy_file_range(2): how many bytes were copied.
+    fn copy_range(
+        &self,
+        from: (InodeId, u64),
+        to: (InodeId, u64),
+        len: u64,
+    ) -> Result<u32, Refused>;
+
+    /// fsync(2), fdatasync(2); of directories too.
+    fn sync(&self, ino: InodeId, data_only: bool) -> Result<(), Refused>;
+
+    /// `ENODATA` when there is none.
+    fn xattr(&self, ino: InodeId, name: &[u8]) -> Result<Vec<u8>, Refused>;
+
+    /// `EEXIST`, `ENODATA` by `mode`.
+    fn set_xattr(
+        &self,
+        ino: InodeId,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<(), Refused>;
+
+    /// Names of xattrs.
+    fn list_xattrs(&self, ino: InodeId) -> Result<Vec<Name>, Refused>;
+
+    /// `ENODATA` when there is none.
+    fn remove_xattr(&self, ino: InodeId, name: &[u8]) -> Result<(), Refused>;
+
+    /// Room, for statfs(2).
+    fn usage(&self) -> Result<AreaUse, Refused>;
+
+    /// How a file is served, as its home and this node see it.
+    fn explain(&self, ino: InodeId) -> Result<(Explained, LocalUse), Refused>;
+}
+
+/// What an [`KernelCaches::invalidate`] drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drops {
+    /// Attributes only.
+    Attributes,
+    /// Pages and attributes.
+    Pages,
+}
+
+/// The caches above a volume, seen from it.
+pub trait KernelCaches: Send + Sync + 'static {
+    /// Returns when it is dropped, also from answers that were on their way when this began.
+    /// Never called with a lock of the volume held, nor by a call that the kernel waits for with
+    /// pages of this inode locked.
+    fn invalidate(&self, ino: InodeId, drops: Drops);
+
+    /// Returns when the name is dropped, or after `wait` while that still goes on.
+    fn forget_name(&self, parent: InodeId, name: &[u8], wait: Duration);
+
+    /// No open of class [`Class::Local`] is left, and none can begin before this returns. Called
+    /// under a lock: short, and calls nothing of the volume.
+    fn release_descriptor(&self, ino: InodeId);
+}

@@ -1,0 +1,452 @@
+//! An area of a job as a volume: every question goes to the node's own server, unless a grant or
+//! an open that the home already counts answers it here.
+//!
+//! Here: the shell around [`crate::grants`], [`crate::attributes`] and [`crate::open_file`].
+//! Invariants: no lock is held during a call to the server or to the caches above (except the
+//! short [`KernelCaches::release_descriptor`]); locks of two shards are never held together.
+
+mod closer;
+mod data;
+mod inodes;
+mod names;
+mod opens;
+mod recalls;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use hayase_layout::{InodeId, Layout};
+use hayase_wire::message::{
+    Access, AreaUse, Attr, Explained, Grants, MetaChange, Name, NewNode, NodeReply, NodeRequest,
+    Refused, TimeSpec, XattrMode,
+};
+
+use super::{Drops, FileOpen, Found, KernelCaches, Listed, LocalUse, OpenWish, Volume};
+use crate::grants::{Moments, Stamp};
+use crate::limits::{READ_LINGER, TOUCH_ESTIMATE, WRITE_LINGER};
+use crate::link::{Link, LinkError, Reply};
+use crate::open_file::{Class, Linger};
+use closer::Closer;
+use inodes::InodeTable;
+
+/// How an [`AreaVolume`] behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct AreaSettings {
+    /// How long closed opens are kept at the home. Only who answers recalls may let reads linger.
+    pub linger: Linger,
+    /// Keep descriptors of parts that can neither read nor write (passthrough needs no more, and
+    /// they do not look like writers to the lease probe of the part's server).
+    pub path_descriptors: bool,
+}
+
+impl AreaSettings {
+    /// For a mount.
+    pub fn mount() -> Self {
+        let linger = Linger { read: READ_LINGER, write: WRITE_LINGER };
+        Self { linger, path_descriptors: true }
+    }
+
+    /// For a program: it is granted nothing and recalled nothing.
+    pub fn program() -> Self {
+        let linger = Linger { read: WRITE_LINGER, write: WRITE_LINGER };
+        Self { linger, path_descriptors: false }
+    }
+}
+
+/// A [`Volume`] over a connection to the node's server.
+pub struct AreaVolume {
+    area: Arc<Area>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What calls, callbacks and background threads share.
+struct Area {
+    link: Arc<dyn Link>,
+    settings: AreaSettings,
+    moments: Moments,
+    inodes: InodeTable,
+    kernel: OnceLock<Arc<dyn KernelCaches>>,
+    closer: Closer,
+    /// Creates whose answer has not been booked: a recall may name their inode before.
+    creating: AtomicUsize,
+    /// Descriptors of class [`Class::Remote`].
+    remote_handles: AtomicUsize,
+}
+
+/// When something was asked.
+#[derive(Clone, Copy)]
+struct Asked {
+    stamp: Stamp,
+    at: Instant,
+}
+
+impl AreaVolume {
+    /// Starts two threads (closing, refreshing) that sleep while there is nothing to do.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn new(link: Arc<dyn Link>, settings: AreaSettings) -> std::io::Result<Self> {
+        let area = Arc::new(Area {
+            link,
+            settings,
+            moments: Moments::default(),
+            inodes: InodeTable::default(),
+            kernel: OnceLock::new(),
+            closer: Closer::default(),
+            creating: AtomicUsize::new(0),
+            remote_handles: AtomicUsize::new(0),
+        });
+        let mut volume = Self { area, threads: Vec::new() };
+        volume.spawn("hayase-close", Area::close_lingering)?;
+        volume.spawn("hayase-refresh", Area::refresh_mappings)?;
+        Ok(volume)
+    }
+
+    fn spawn(&mut self, name: &str, run: fn(&Area)) -> std::io::Result<()> {
+        let area = Arc::clone(&self.area);
+        let builder = std::thread::Builder::new().name(name.to_owned());
+        self.threads.push(builder.spawn(move || run(&area))?);
+        Ok(())
+    }
+}
+
+impl Drop for AreaVolume {
+    fn drop(&mut self) {
+        self.area.closer.stop();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a background thread of the volume panicked");
+            }
+        }
+    }
+}
+
+impl Area {
+    fn asked(&self) -> Asked {
+        Asked { stamp: self.moments.now(), at: Instant::now() }
+    }
+
+    fn call(&self, request: &NodeRequest) -> Result<Reply, Refused> {
+        Ok(self.link.call(request)?)
+    }
+
+    fn call_done(&self, name: &'static str, request: &NodeRequest) -> Result<(), Refused> {
+        match self.call(request)?.message {
+            NodeReply::Done => Ok(()),
+            other => Err(LinkError::unexpected(name, &other).into()),
+        }
+    }
+
+    /// Attributes arrived: kept when granted and nothing happened since they were asked for.
+    fn learn(&self, asked: Asked, attr: &mut Attr, grants: Grants) -> Stamp {
+        let mut shard = self.inodes.lock(attr.ino);
+        if !shard.stamps.may_keep(attr.ino, asked.stamp) {
+            return Stamp::NEVER;
+        }
+        if !grants.attr {
+            shard.attributes.remove(attr.ino);
+            return Stamp::NEVER;
+        }
+        shard.attributes.keep(attr, asked.at);
+        asked.stamp
+    }
+
+    fn found(&self, asked: Asked, mut attr: Attr, grants: Grants) -> Found {
+        let stamp = self.learn(asked, &mut attr, grants);
+        Found { attr, stamp }
+    }
+
+    /// This node changed the inode, and these are its attributes after it.
+    fn learn_changed(&self, asked: Asked, mut attr: Attr, grants: Grants) -> Found {
+        let mut shard = self.inodes.lock(attr.ino);
+        let undisturbed = shard.stamps.may_keep(attr.ino, asked.stamp);
+        let stamp = shard.stamps.stamp(attr.ino, &self.moments);
+        if undisturbed && grants.attr {
+            shard.attributes.keep(&mut attr, asked.at);
+            Found { attr, stamp }
+        } else {
+            shard.attributes.remove(attr.ino);
+            Found { attr, stamp: Stamp::NEVER }
+        }
+    }
+
+    /// This node changed the inode; what it looks like now must be asked.
+    fn changed(&self, ino: InodeId) {
+        let mut shard = self.inodes.lock(ino);
+        shard.stamps.stamp(ino, &self.moments);
+        shard.attributes.remove(ino);
+    }
+
+    /// This node changed what is in a directory.
+    fn entries_changed(&self, dir: InodeId) {
+        let mut shard = self.inodes.lock(dir);
+        shard.stamps.stamp(dir, &self.moments);
+        shard.attributes.touch(dir, wall_clock(), Instant::now() + TOUCH_ESTIMATE);
+    }
+
+    fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
+        if let Some(found) = self.remembered(ino) {
+            return Ok(found);
+        }
+        let asked = self.asked();
+        match self.call(&NodeRequest::GetAttr { ino })?.message {
+            NodeReply::Attr { attr, grants } => Ok(self.found(asked, attr, grants)),
+            other => Err(LinkError::unexpected("GetAttr", &other).into()),
+        }
+    }
+
+    /// Attributes from memory; what the kernel changes without us is read from the part.
+    fn remembered(&self, ino: InodeId) -> Option<Found> {
+        let (mut attr, stamp, part) = {
+            let mut shard = self.inodes.lock(ino);
+            let attr = shard.attributes.get(ino, Instant::now())?.clone();
+            let part = shard.nodes.get(&ino).and_then(|node| node.descriptor.clone());
+            (attr, self.moments.now(), part)
+        };
+        if let (Some(part), Layout::Whole) = (part, &attr.layout) {
+            overlay(&mut attr, &part)?;
+        }
+        Some(Found { attr, stamp })
+    }
+
+    fn set_attributes(&self, ino: InodeId, change: &MetaChange) -> Result<Found, Refused> {
+        if change.size.is_some() {
+            self.demote(ino);
+        }
+        let asked = self.asked();
+        match self.call(&NodeRequest::SetAttr { ino, change: *change })?.message {
+            NodeReply::Attr { attr, grants } => Ok(self.learn_changed(asked, attr, grants)),
+            other => Err(LinkError::unexpected("SetAttr", &other).into()),
+        }
+    }
+
+    /// CACHE ends on this node by its own deed; opens that cache revalidate from now on. Tells
+    /// whether there was something to end.
+    fn demote(&self, ino: InodeId) -> bool {
+        let mut shard = self.inodes.lock(ino);
+        let Some(node) = shard.nodes.get_mut(&ino) else { return false };
+        node.lose_cache()
+    }
+
+    fn invalidate(&self, ino: InodeId, drops: Drops) {
+        if let Some(kernel) = self.kernel.get() {
+            kernel.invalidate(ino, drops);
+        }
+    }
+
+    fn local_use(&self, ino: InodeId) -> LocalUse {
+        let shard = self.inodes.lock(ino);
+        let Some(node) = shard.nodes.get(&ino) else { return LocalUse::default() };
+        let (readers, writers) = node.open.handles();
+        LocalUse { class: node.open.class(), readers, writers, cache: node.cache }
+    }
+}
+
+fn wall_clock() -> TimeSpec {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    TimeSpec { seconds: since.as_secs().cast_signed(), nanos: since.subsec_nanos() }
+}
+
+/// Size, blocks and times as the part has them now. `None` when it can not be asked.
+fn overlay(attr: &mut Attr, part: &OwnedFd) -> Option<()> {
+    let stat = rustix::fs::fstat(part.as_fd()).ok()?;
+    let time = |seconds, nanos| TimeSpec { seconds, nanos: u32::try_from(nanos).unwrap_or(0) };
+    attr.size = u64::try_from(stat.st_size).ok()?;
+    attr.blocks = u64::try_from(stat.st_blocks).ok()?;
+    attr.atime = time(stat.st_atime, stat.st_atime_nsec);
+    attr.mtime = time(stat.st_mtime, stat.st_mtime_nsec);
+    attr.ctime = attr.ctime.max(time(stat.st_ctime, stat.st_ctime_nsec));
+    Some(())
+}
+
+impl Volume for AreaVolume {
+    fn attach(&self, kernel: Arc<dyn KernelCaches>) {
+        if self.area.kernel.set(kernel).is_ok() {
+            let area: Weak<Area> = Arc::downgrade(&self.area);
+            self.area.link.answer(area);
+        }
+    }
+
+    fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
+        self.area.lookup(parent, name)
+    }
+
+    fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
+        self.area.attributes(ino)
+    }
+
+    fn lasting_attributes(&self, ino: InodeId) -> Result<Attr, Refused> {
+        let known = {
+            let mut shard = self.area.inodes.lock(ino);
+            shard.attributes.get_lasting(ino, Instant::now()).cloned()
+        };
+        match known {
+            Some(attr) => Ok(attr),
+            None => Ok(self.area.attributes(ino)?.attr),
+        }
+    }
+
+    fn may_keep(&self, ino: InodeId, stamp: Stamp) -> bool {
+        stamp != Stamp::NEVER && self.area.inodes.lock(ino).stamps.may_keep(ino, stamp)
+    }
+
+    fn forgotten(&self, ino: InodeId) {
+        self.area.inodes.lock(ino).attributes.remove(ino);
+    }
+
+    fn set_attributes(&self, ino: InodeId, change: &MetaChange) -> Result<Found, Refused> {
+        self.area.set_attributes(ino, change)
+    }
+
+    fn make(&self, node: NewNode) -> Result<Found, Refused> {
+        self.area.make(node)
+    }
+
+    fn create(&self, node: NewNode, wish: OpenWish) -> Result<(Found, FileOpen), Refused> {
+        self.area.create(node, wish)
+    }
+
+    fn link(&self, ino: InodeId, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
+        self.area.link_name(ino, parent, name)
+    }
+
+    fn remove(&self, parent: InodeId, name: &[u8], directory: bool) -> Result<(), Refused> {
+        self.area.remove(parent, name, directory)
+    }
+
+    fn rename(
+        &self,
+        from: (InodeId, Name),
+        to: (InodeId, Name),
+        no_replace: bool,
+        exchange: bool,
+    ) -> Result<(), Refused> {
+        self.area.rename(from, to, no_replace, exchange)
+    }
+
+    fn read_link(&self, ino: InodeId) -> Result<Vec<u8>, Refused> {
+        match self.area.call(&NodeRequest::ReadLink { ino })?.message {
+            NodeReply::Target(target) => Ok(target),
+            other => Err(LinkError::unexpected("ReadLink", &other).into()),
+        }
+    }
+
+    fn list(
+        &self,
+        dir: InodeId,
+        cookie: u64,
+        bytes: u32,
+        plus: bool,
+    ) -> Result<Vec<Listed>, Refused> {
+        self.area.list(dir, cookie, bytes, plus)
+    }
+
+    fn open(&self, ino: InodeId, wish: OpenWish) -> Result<FileOpen, Refused> {
+        self.area.open(ino, wish)
+    }
+
+    fn release(&self, ino: InodeId, access: Access) {
+        self.area.release(ino, access);
+    }
+
+    fn read(
+        &self,
+        ino: InodeId,
+        offset: u64,
+        len: u32,
+        sink: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Refused> {
+        self.area.read(ino, offset, len, sink)
+    }
+
+    fn write(&self, ino: InodeId, offset: u64, data: &[u8]) -> Result<u32, Refused> {
+        self.area.write(ino, offset, data)
+    }
+
+    fn append(&self, ino: InodeId, data: &[u8]) -> Result<u32, Refused> {
+        self.area.append(ino, data)
+    }
+
+    fn transfer_bytes(&self) -> usize {
+        self.area.link.slot_bytes()
+    }
+
+    fn allocate(&self, ino: InodeId, mode: i32, offset: u64, len: u64) -> Result<(), Refused> {
+        let request = NodeRequest::Allocate { ino, mode, offset, len };
+        let result = self.area.call_done("Allocate", &request);
+        self.area.changed(ino);
+        result
+    }
+
+    fn seek(&self, ino: InodeId, offset: u64, whence: u8) -> Result<u64, Refused> {
+        match self.area.call(&NodeRequest::Seek { ino, offset, whence })?.message {
+            NodeReply::Offset(found) => Ok(found),
+            other => Err(LinkError::unexpected("Seek", &other).into()),
+        }
+    }
+
+    fn copy_range(
+        &self,
+        from: (InodeId, u64),
+        to: (InodeId, u64),
+        len: u64,
+    ) -> Result<u32, Refused> {
+        self.area.copy_range(from, to, len)
+    }
+
+    fn sync(&self, ino: InodeId, data_only: bool) -> Result<(), Refused> {
+        self.area.call_done("Fsync", &NodeRequest::Fsync { ino, data_only })
+    }
+
+    fn xattr(&self, ino: InodeId, name: &[u8]) -> Result<Vec<u8>, Refused> {
+        match self.area.call(&NodeRequest::GetXattr { ino, name: name.to_vec() })?.message {
+            NodeReply::Value(value) => Ok(value),
+            other => Err(LinkError::unexpected("GetXattr", &other).into()),
+        }
+    }
+
+    fn set_xattr(
+        &self,
+        ino: InodeId,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<(), Refused> {
+        let (name, value) = (name.to_vec(), value.to_vec());
+        let request = NodeRequest::SetXattr { ino, name, value, mode };
+        let result = self.area.call_done("SetXattr", &request);
+        self.area.changed(ino);
+        result
+    }
+
+    fn list_xattrs(&self, ino: InodeId) -> Result<Vec<Name>, Refused> {
+        match self.area.call(&NodeRequest::ListXattr { ino })?.message {
+            NodeReply::Names(names) => Ok(names),
+            other => Err(LinkError::unexpected("ListXattr", &other).into()),
+        }
+    }
+
+    fn remove_xattr(&self, ino: InodeId, name: &[u8]) -> Result<(), Refused> {
+        let request = NodeRequest::RemoveXattr { ino, name: name.to_vec() };
+        let result = self.area.call_done("RemoveXattr", &request);
+        self.area.changed(ino);
+        result
+    }
+
+    fn usage(&self) -> Result<AreaUse, Refused> {
+        match self.area.call(&NodeRequest::StatFs)?.message {
+            NodeReply::StatFs(usage) => Ok(usage),
+            other => Err(LinkError::unexpected("StatFs", &other).into()),
+        }
+    }
+
+    fn explain(&self, ino: InodeId) -> Result<(Explained, LocalUse), Refused> {
+        match self.area.call(&NodeRequest::Explain { ino })?.message {
+            NodeReply::Explained(explained) => Ok((*explained, self.area.local_use(ino))),
+            other => Err(LinkError::unexpected("Explain", &other).into()),
+        }
+    }
+}

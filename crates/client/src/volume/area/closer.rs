@@ -1,0 +1,183 @@
+//! What happens later: closes that travel together, mappings that are refreshed.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use hayase_layout::InodeId;
+use hayase_wire::message::{Close, NodeRequest};
+
+use super::{Area, Class, Drops};
+use crate::limits::{CLOSE_BATCH_MAX, LINGERING_MAX, MAPPING_REFRESH, WRITE_LINGER};
+
+/// The queue of both threads.
+#[derive(Debug, Default)]
+pub(super) struct Closer {
+    state: Mutex<State>,
+    sooner: Condvar,
+    remote: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    due: BinaryHeap<Reverse<(Instant, InodeId)>>,
+    /// The refresher sleeps until a remote open.
+    refresher_sleeps: bool,
+    stopped: bool,
+}
+
+impl Closer {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at `ino` at `due`, or at once when too much lingers; tells when.
+    pub(super) fn push(&self, due: Instant, ino: InodeId) -> Instant {
+        let mut state = self.lock();
+        let due = if state.due.len() < LINGERING_MAX { due } else { Instant::now() };
+        let is_first = state.due.peek().is_none_or(|Reverse((first, _))| due < *first);
+        state.due.push(Reverse((due, ino)));
+        if is_first {
+            self.sooner.notify_one();
+        }
+        due
+    }
+
+    pub(super) fn remote_opened(&self) {
+        let mut state = self.lock();
+        if std::mem::take(&mut state.refresher_sleeps) {
+            self.remote.notify_one();
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.lock().stopped = true;
+        self.sooner.notify_all();
+        self.remote.notify_all();
+    }
+
+    /// Sleeps until something is due; `None` when it is over.
+    fn next_due(&self) -> Option<Vec<(Instant, InodeId)>> {
+        let mut state = self.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            let now = Instant::now();
+            let mut ripe = Vec::new();
+            while ripe.len() < CLOSE_BATCH_MAX
+                && state.due.peek().is_some_and(|Reverse((due, _))| *due <= now)
+            {
+                ripe.extend(state.due.pop().map(|Reverse(entry)| entry));
+            }
+            if !ripe.is_empty() {
+                return Some(ripe);
+            }
+            state = match state.due.peek() {
+                Some(Reverse((due, _))) => {
+                    let wait = due.saturating_duration_since(now);
+                    let woken = self.sooner.wait_timeout(state, wait);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.sooner.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Sleeps a refresh interval, or until there is a remote open at all; false when it is over.
+    fn next_refresh(&self, has_remote: impl Fn() -> bool) -> bool {
+        let mut state = self.lock();
+        let until = Instant::now() + MAPPING_REFRESH;
+        loop {
+            if state.stopped {
+                return false;
+            }
+            let now = Instant::now();
+            let has_remote = has_remote();
+            if has_remote && now >= until {
+                return true;
+            }
+            state.refresher_sleeps = !has_remote;
+            state = if has_remote {
+                let woken = self.remote.wait_timeout(state, until - now);
+                woken.unwrap_or_else(PoisonError::into_inner).0
+            } else {
+                self.remote.wait(state).unwrap_or_else(PoisonError::into_inner)
+            };
+        }
+    }
+}
+
+impl Area {
+    /// Body of the closing thread.
+    pub(super) fn close_lingering(&self) {
+        while let Some(ripe) = self.closer.next_due() {
+            let now = Instant::now();
+            let closes: Vec<Close> =
+                ripe.into_iter().filter_map(|(due, ino)| self.begin_close(due, ino, now)).collect();
+            if closes.is_empty() {
+                continue;
+            }
+            let inos: Vec<InodeId> = closes.iter().map(|close| close.ino).collect();
+            if let Err(error) = self.link.call(&NodeRequest::Close(closes)) {
+                tracing::warn!(%error, "closes were not delivered");
+            }
+            for ino in inos {
+                self.end_close(ino);
+            }
+        }
+    }
+
+    fn begin_close(&self, due: Instant, ino: InodeId, now: Instant) -> Option<Close> {
+        let mut shard = self.inodes.lock(ino);
+        let node = shard.nodes.get_mut(&ino)?;
+        if node.queued != Some(due) {
+            return None; // An entry further on, or an earlier one, stands for it.
+        }
+        node.queued = None;
+        let access = node.open.close_due(now, self.settings.linger);
+        if access.is_none() {
+            if let Some(due) = node.open.due(self.settings.linger) {
+                // Not yet, or an open is on its way.
+                let due = if due <= now { now + WRITE_LINGER } else { due };
+                node.queued = Some(self.closer.push(due, ino));
+            }
+        }
+        self.release_if_unheld(&mut shard, ino);
+        access.map(|access| Close { ino, access })
+    }
+
+    fn end_close(&self, ino: InodeId) {
+        let mut shard = self.inodes.lock(ino);
+        if let Some(node) = shard.nodes.get_mut(&ino) {
+            node.open.closed();
+            if node.open.is_unused() {
+                shard.nodes.remove(&ino);
+            } else {
+                self.queue(&mut shard, ino);
+            }
+        }
+        drop(shard);
+        self.inodes.answered(ino);
+    }
+
+    /// Body of the refreshing thread: pages of mappings that nobody revalidates, because no read(2)
+    /// passes, live a second at most.
+    pub(super) fn refresh_mappings(&self) {
+        let has_remote = || self.remote_handles.load(Ordering::Relaxed) > 0;
+        while self.closer.next_refresh(has_remote) {
+            let mut stale = Vec::new();
+            self.inodes.for_each(|shard| {
+                let open = shard.nodes.iter().filter(|(_, node)| {
+                    node.open.is_open() && node.open.class() == Some(Class::Remote) && !node.cache
+                });
+                stale.extend(open.map(|(ino, _)| *ino));
+            });
+            for ino in stale {
+                self.invalidate(ino, Drops::Pages);
+            }
+        }
+    }
+}

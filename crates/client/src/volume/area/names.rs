@@ -1,0 +1,130 @@
+//! Names.
+
+use hayase_layout::InodeId;
+use hayase_wire::message::{Name, NewNode, NodeReply, NodeRequest, Refused};
+
+use super::{Area, Found, LinkError, Listed};
+use crate::grants::Stamp;
+
+impl Area {
+    pub(super) fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
+        let asked = self.asked();
+        match self.call(&NodeRequest::Lookup { parent, name: name.to_vec() })?.message {
+            NodeReply::Entry(entry) => Ok(self.found(asked, entry.attr, entry.grants)),
+            other => Err(LinkError::unexpected("Lookup", &other).into()),
+        }
+    }
+
+    pub(super) fn make(&self, mut node: NewNode) -> Result<Found, Refused> {
+        let parent = node.parent;
+        node.exclusive = true;
+        node.open = None;
+        let asked = self.asked();
+        let answer = self.call(&NodeRequest::Create(node));
+        self.entries_changed(parent);
+        match answer?.message {
+            NodeReply::Created(created) => {
+                Ok(self.found(asked, created.entry.attr, created.entry.grants))
+            }
+            other => Err(LinkError::unexpected("Create", &other).into()),
+        }
+    }
+
+    pub(super) fn link_name(
+        &self,
+        ino: InodeId,
+        parent: InodeId,
+        name: &[u8],
+    ) -> Result<Found, Refused> {
+        let asked = self.asked();
+        let answer = self.call(&NodeRequest::Link { ino, parent, name: name.to_vec() });
+        self.entries_changed(parent);
+        match answer.map(|reply| reply.message) {
+            Ok(NodeReply::Entry(entry)) => Ok(self.learn_changed(asked, entry.attr, entry.grants)),
+            Ok(NodeReply::Attr { attr, grants }) => Ok(self.learn_changed(asked, attr, grants)),
+            Ok(other) => {
+                self.changed(ino);
+                Err(LinkError::unexpected("Link", &other).into())
+            }
+            Err(refused) => {
+                self.changed(ino);
+                Err(refused)
+            }
+        }
+    }
+
+    pub(super) fn remove(
+        &self,
+        parent: InodeId,
+        name: &[u8],
+        directory: bool,
+    ) -> Result<(), Refused> {
+        let request = NodeRequest::Remove { parent, name: name.to_vec(), directory };
+        let answer = self.call(&request);
+        self.entries_changed(parent);
+        match answer?.message {
+            NodeReply::Removed { ino } => {
+                self.unnamed(ino);
+                Ok(())
+            }
+            other => Err(LinkError::unexpected("Remove", &other).into()),
+        }
+    }
+
+    pub(super) fn rename(
+        &self,
+        from: (InodeId, Name),
+        to: (InodeId, Name),
+        no_replace: bool,
+        exchange: bool,
+    ) -> Result<(), Refused> {
+        let (source, target) = (from.0, to.0);
+        let answer = self.call(&NodeRequest::Rename { from, to, no_replace, exchange });
+        self.entries_changed(source);
+        self.entries_changed(target);
+        match answer?.message {
+            NodeReply::Renamed { moved, replaced } => {
+                self.changed(moved);
+                if let Some(replaced) = replaced {
+                    self.unnamed(replaced);
+                }
+                Ok(())
+            }
+            other => Err(LinkError::unexpected("Rename", &other).into()),
+        }
+    }
+
+    /// An inode lost a name by this node's deed: what lingers of it must not keep its bytes.
+    fn unnamed(&self, ino: InodeId) {
+        let mut shard = self.inodes.lock(ino);
+        shard.stamps.stamp(ino, &self.moments);
+        shard.attributes.remove(ino);
+        if let Some(node) = shard.nodes.get_mut(&ino) {
+            node.open.hurry();
+        }
+        self.queue(&mut shard, ino);
+    }
+
+    pub(super) fn list(
+        &self,
+        dir: InodeId,
+        cookie: u64,
+        bytes: u32,
+        plus: bool,
+    ) -> Result<Vec<Listed>, Refused> {
+        let asked = self.asked();
+        let request = NodeRequest::ReadDir { dir, cookie, bytes, plus };
+        let entries = match self.call(&request)?.message {
+            NodeReply::Entries(entries) => entries,
+            other => return Err(LinkError::unexpected("ReadDir", &other).into()),
+        };
+        let listed = |mut entry: hayase_wire::message::DirEntry| {
+            let stamp = match &mut entry.entry {
+                Some(known) => self.learn(asked, &mut known.attr, known.grants),
+                None => Stamp::NEVER,
+            };
+            Listed { entry, stamp }
+        };
+        Ok(entries.into_iter().map(listed).collect())
+    }
+}

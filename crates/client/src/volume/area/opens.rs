@@ -1,0 +1,283 @@
+//! Opening, creating, releasing.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use hayase_layout::{InodeId, Layout};
+use hayase_wire::message::{
+    Access, Attr, Grants, MetaChange, NewNode, NodeReply, NodeRequest, OpenKind, Opened, Refused,
+};
+use rustix::fs::{CWD, Mode, OFlags};
+
+use super::inodes::{Node, Shard};
+use super::{Area, Asked, Class, Drops, FileOpen, Found, LinkError, OpenWish};
+use crate::open_file::{Plan, Serving, is_none};
+
+impl Area {
+    /// Decided under the inode's lock; a message only when the home does not count it yet.
+    pub(super) fn open(&self, ino: InodeId, wish: OpenWish) -> Result<FileOpen, Refused> {
+        let (access, kind) = {
+            let mut shard = self.inodes.lock(ino);
+            loop {
+                let node = shard.nodes.entry(ino).or_default();
+                match node.open.plan(wish.access, wish.truncate, serving(wish)) {
+                    Plan::Ready => return Ok(self.hand_out(node, wish)),
+                    Plan::Wait => shard = self.inodes.wait(ino, shard),
+                    Plan::Ask { access, kind } => {
+                        node.open.ask(access);
+                        break (access, kind);
+                    }
+                }
+            }
+        };
+        // Who opens for writing gives back by itself; the home recalls only the others.
+        let writes = (access.write || wish.truncate) && kind == OpenKind::Remote;
+        if writes && self.demote(ino) {
+            self.invalidate(ino, Drops::Pages);
+        }
+        let asked = self.asked();
+        let answer = self.ask_open(ino, access, kind, wish.truncate);
+        self.book_open(ino, wish, kind, asked, answer)
+    }
+
+    fn ask_open(
+        &self,
+        ino: InodeId,
+        access: Access,
+        kind: OpenKind,
+        truncate: bool,
+    ) -> Result<(Opened, Option<OwnedFd>), Refused> {
+        if is_none(access) {
+            // Held already, only to be truncated.
+            let change = MetaChange { size: Some(0), ..MetaChange::default() };
+            return match self.call(&NodeRequest::SetAttr { ino, change })?.message {
+                NodeReply::Attr { attr, grants } => {
+                    Ok((Opened { attr, grants, writing: true, descriptor: false }, None))
+                }
+                other => Err(LinkError::unexpected("SetAttr", &other).into()),
+            };
+        }
+        let reply = self.call(&NodeRequest::Open { ino, access, kind, truncate })?;
+        match reply.message {
+            NodeReply::Opened(opened) => Ok((*opened, reply.descriptor)),
+            other => Err(LinkError::unexpected("Open", &other).into()),
+        }
+    }
+
+    fn book_open(
+        &self,
+        ino: InodeId,
+        wish: OpenWish,
+        kind: OpenKind,
+        asked: Asked,
+        answer: Result<(Opened, Option<OwnedFd>), Refused>,
+    ) -> Result<FileOpen, Refused> {
+        let answer = answer.map(|(opened, part)| (opened, part.map(|part| self.keepable(part))));
+        let mut shard = self.inodes.lock(ino);
+        let keep = shard.stamps.may_keep(ino, asked.stamp);
+        let node = shard.nodes.entry(ino).or_default();
+        let result = match answer {
+            Ok((opened, part)) => {
+                let class = class_of(kind, part.is_some());
+                node.open.agreed(class);
+                let lost = settle_grants(node, &opened.attr, opened.grants, keep, part);
+                Ok((self.hand_out(node, wish), opened, lost))
+            }
+            Err(refused) => {
+                node.open.refused();
+                if node.open.is_unused() {
+                    shard.nodes.remove(&ino);
+                }
+                Err(refused)
+            }
+        };
+        drop(shard);
+        self.inodes.answered(ino);
+        let (open, mut opened, lost) = result?;
+        if lost {
+            self.invalidate(ino, Drops::Pages);
+        }
+        if wish.truncate {
+            self.learn_changed(asked, opened.attr, opened.grants);
+        } else {
+            self.learn(asked, &mut opened.attr, opened.grants);
+        }
+        Ok(open)
+    }
+
+    /// Counts a descriptor of the kernel (or program) and says how it is served.
+    fn hand_out(&self, node: &mut Node, wish: OpenWish) -> FileOpen {
+        node.open.add(wish.access);
+        let class = node.open.class().expect("an open that the home counts has a class");
+        match class {
+            Class::Local => node.written |= wish.access.write,
+            Class::Remote => {
+                self.remote_handles.fetch_add(1, Ordering::Relaxed);
+                self.closer.remote_opened();
+            }
+        }
+        let cache = class == Class::Remote && node.cache && !wish.uncached;
+        let keep_pages = cache && node.pages_valid;
+        // An open that may cache and keeps nothing begins with no pages at all.
+        node.pages_valid |= cache;
+        FileOpen {
+            class,
+            descriptor: node.descriptor.clone(),
+            cache,
+            keep_pages,
+            striped: node.striped,
+        }
+    }
+
+    /// One message: the inode, its name and its first open.
+    pub(super) fn create(
+        &self,
+        mut node: NewNode,
+        wish: OpenWish,
+    ) -> Result<(Found, FileOpen), Refused> {
+        let kind = match serving(wish) {
+            Serving::Descriptor => OpenKind::Local,
+            Serving::CachedWriter if wish.access.write => OpenKind::RemoteCachedWriter,
+            Serving::CachedWriter | Serving::Messages => OpenKind::Remote,
+        };
+        let parent = node.parent;
+        node.exclusive = true;
+        node.open = Some((wish.access, kind));
+        self.creating.fetch_add(1, Ordering::SeqCst);
+        let asked = self.asked();
+        let reply = self.call(&NodeRequest::Create(node));
+        let booked = reply.and_then(|reply| match reply.message {
+            NodeReply::Created(created) => match created.opened {
+                Some(opened) => Ok(self.book_created(asked, kind, wish, opened, reply.descriptor)),
+                None => Err(Refused::because(libc::EIO, "the server created but did not open")),
+            },
+            other => Err(LinkError::unexpected("Create", &other).into()),
+        });
+        self.creating.fetch_sub(1, Ordering::SeqCst);
+        self.entries_changed(parent);
+        booked
+    }
+
+    fn book_created(
+        &self,
+        asked: Asked,
+        kind: OpenKind,
+        wish: OpenWish,
+        opened: Opened,
+        part: Option<OwnedFd>,
+    ) -> (Found, FileOpen) {
+        let ino = opened.attr.ino;
+        let part = part.map(|part| self.keepable(part));
+        let open = {
+            let mut shard = self.inodes.lock(ino);
+            let keep = shard.stamps.may_keep(ino, asked.stamp);
+            let node = shard.nodes.entry(ino).or_default();
+            node.open.made(wish.access, class_of(kind, part.is_some()));
+            settle_grants(node, &opened.attr, opened.grants, keep, part);
+            self.hand_out(node, wish)
+        };
+        (self.found(asked, opened.attr, opened.grants), open)
+    }
+
+    /// The last release begins the lingering; nothing waits for the server.
+    pub(super) fn release(&self, ino: InodeId, access: Access) {
+        let mut shard = self.inodes.lock(ino);
+        let Some(node) = shard.nodes.get_mut(&ino) else { return };
+        node.open.release(access, Instant::now());
+        if node.open.class() == Some(Class::Remote) {
+            self.remote_handles.fetch_sub(1, Ordering::Relaxed);
+        }
+        if !node.open.is_open() {
+            self.release_if_unheld(&mut shard, ino);
+        }
+        self.queue(&mut shard, ino);
+    }
+
+    /// Has the closer look at an inode when something of it has lingered long enough.
+    pub(super) fn queue(&self, shard: &mut Shard, ino: InodeId) {
+        let Some(node) = shard.nodes.get_mut(&ino) else { return };
+        let Some(due) = node.open.due(self.settings.linger) else { return };
+        if node.queued.is_none_or(|queued| due < queued) {
+            node.queued = Some(self.closer.push(due, ino));
+        }
+    }
+
+    /// Drops what only opens need, and the inode itself when nothing is on its way either.
+    pub(super) fn release_if_unheld(&self, shard: &mut Shard, ino: InodeId) {
+        let Some(node) = shard.nodes.get_mut(&ino) else { return };
+        if node.open.class().is_some() {
+            return;
+        }
+        node.lose_cache();
+        if node.descriptor.take().is_some() {
+            if let Some(kernel) = self.kernel.get() {
+                kernel.release_descriptor(ino);
+            }
+        }
+        let written = std::mem::take(&mut node.written);
+        if node.open.is_unused() {
+            shard.nodes.remove(&ino);
+        }
+        if written {
+            shard.stamps.stamp(ino, &self.moments);
+            shard.attributes.remove(ino);
+        }
+    }
+
+    /// A descriptor that the probe of the part's server does not take for a writer.
+    fn keepable(&self, part: OwnedFd) -> Arc<OwnedFd> {
+        if !self.settings.path_descriptors {
+            return Arc::new(part);
+        }
+        let is_path =
+            rustix::fs::fcntl_getfl(part.as_fd()).is_ok_and(|flags| flags.contains(OFlags::PATH));
+        if is_path {
+            return Arc::new(part);
+        }
+        let number = std::os::fd::AsRawFd::as_raw_fd(&part);
+        let path = format!("/proc/self/fd/{number}");
+        match rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(path_only) => Arc::new(path_only),
+            Err(error) => {
+                tracing::debug!(%error, "keeping the part's descriptor as it came");
+                Arc::new(part)
+            }
+        }
+    }
+}
+
+/// What the asker can do for this open: bytes at the end or around the cache are never cached.
+fn serving(wish: OpenWish) -> Serving {
+    match wish.serving {
+        Serving::CachedWriter if wish.uncached => Serving::Messages,
+        serving => serving,
+    }
+}
+
+fn class_of(kind: OpenKind, has_descriptor: bool) -> Class {
+    if kind == OpenKind::Local && has_descriptor { Class::Local } else { Class::Remote }
+}
+
+/// Takes over what the home granted; tells whether pages cached here must go.
+fn settle_grants(
+    node: &mut Node,
+    attr: &Attr,
+    grants: Grants,
+    keep: bool,
+    part: Option<Arc<OwnedFd>>,
+) -> bool {
+    node.striped = matches!(attr.layout, Layout::Striped { .. });
+    if node.open.class() == Some(Class::Local) {
+        if node.descriptor.is_none() {
+            node.descriptor = part;
+        }
+        return false;
+    }
+    if grants.cache && keep {
+        node.cache = true;
+        return false;
+    }
+    node.lose_cache()
+}

@@ -1,0 +1,76 @@
+//! What the server asks of this node.
+
+use std::sync::atomic::Ordering;
+
+use hayase_layout::InodeId;
+use hayase_wire::message::{Access, Callback, CallbackReply, Grants};
+
+use super::{Area, Class, Drops};
+use crate::limits::NAME_WAIT;
+use crate::link::Callbacks;
+
+impl Callbacks for Area {
+    fn answer(&self, callback: Callback) -> CallbackReply {
+        match callback {
+            Callback::Recall { ino, bits } => {
+                CallbackReply::Recalled { still_open: self.recall(ino, bits) }
+            }
+            Callback::InvalName { parent, name } => {
+                if let Some(kernel) = self.kernel.get() {
+                    kernel.forget_name(parent, &name, NAME_WAIT);
+                }
+                CallbackReply::Forgotten
+            }
+            Callback::Ping => CallbackReply::Pong,
+        }
+    }
+
+    fn lost(&self) {
+        let mut known = Vec::new();
+        self.inodes.for_each(|shard| {
+            shard.stamps.stamp_all(&self.moments);
+            shard.attributes.clear();
+            for (ino, node) in &mut shard.nodes {
+                node.lose_cache();
+                known.push((*ino, drops(node.open.class(), true)));
+            }
+        });
+        for (ino, drops) in known {
+            self.invalidate(ino, drops);
+        }
+    }
+}
+
+impl Area {
+    /// First nothing is granted any more, then the kernel drops what it has, then this returns.
+    fn recall(&self, ino: InodeId, bits: Grants) -> Access {
+        let (still_open, class) = {
+            let mut shard = self.inodes.lock(ino);
+            shard.stamps.stamp(ino, &self.moments);
+            shard.attributes.remove(ino);
+            match shard.nodes.get_mut(&ino) {
+                Some(node) => {
+                    if bits.cache {
+                        node.lose_cache();
+                    }
+                    let class = node.open.class();
+                    let still_open = node.open.recall();
+                    self.release_if_unheld(&mut shard, ino);
+                    (still_open, class)
+                }
+                // Perhaps a file being created here, whose answer is on its way.
+                None if self.creating.load(Ordering::SeqCst) > 0 => {
+                    (Access { read: true, write: true }, None)
+                }
+                None => (Access::default(), None),
+            }
+        };
+        self.invalidate(ino, drops(class, bits.cache));
+        still_open
+    }
+}
+
+/// A file of class L has no pages of its own in the mount.
+fn drops(class: Option<Class>, pages: bool) -> Drops {
+    if pages && class != Some(Class::Local) { Drops::Pages } else { Drops::Attributes }
+}

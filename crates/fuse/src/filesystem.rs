@@ -1,0 +1,473 @@
+//! The library's trait, handed on to [`crate::ops`]. Requests that may wait for other nodes go
+//! through [`crate::waiters`]; reads, writes, attributes and releases never do, because recalls
+//! wait for them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use fuser::{
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek,
+    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use hayase_wire::message::{FileKind, MetaChange};
+
+use crate::attributes::{ino, kind_of_mode, set_time};
+use crate::limits::{BACKGROUND_MAX, NAME_BYTES_MAX};
+use crate::ops::Shared;
+use crate::ops::create::NewInode;
+use crate::ops::read_write::is_append;
+use crate::passthrough::PassthroughState;
+use crate::profile::KernelProfile;
+
+/// A mount, as the library sees it.
+pub(crate) struct Requests {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) profile: KernelProfile,
+}
+
+impl Requests {
+    /// Here or on another thread, but never on the last threads that serve reads.
+    fn may_wait(&self, job: impl FnOnce(&Shared) + Send + 'static) {
+        let shared = Arc::clone(&self.shared);
+        self.shared.waiters.run(move || job(&shared));
+    }
+
+    fn new_inode(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        kind: FileKind,
+        mode: u32,
+    ) -> NewInode {
+        NewInode {
+            parent: ino(parent),
+            name: name.as_bytes().to_vec(),
+            kind,
+            mode: mode & 0o7777,
+            uid: request.uid(),
+            gid: request.gid(),
+            rdev: 0,
+            target: None,
+        }
+    }
+}
+
+/// Answers `ENAMETOOLONG` and returns when the name is longer than any file system's.
+macro_rules! check_name {
+    ($reply:ident, $($name:expr),+) => {
+        if false $(|| $name.len() > NAME_BYTES_MAX)+ {
+            return $reply.error(Errno::ENAMETOOLONG);
+        }
+    };
+}
+
+impl Filesystem for Requests {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        let wanted = self.profile.wanted() & config.capabilities();
+        let unoffered = |_| std::io::Error::other("the kernel took back a capability");
+        config.add_capabilities(wanted).map_err(unoffered)?;
+        let bytes = u32::try_from(self.profile.request_bytes().get())
+            .expect("requests are at most a few MiB");
+        // A kernel that allows less names what it allows.
+        if let Err(nearest) = config.set_max_write(bytes) {
+            let _ = config.set_max_write(nearest);
+        }
+        if let Err(nearest) = config.set_max_readahead(bytes) {
+            let _ = config.set_max_readahead(nearest);
+        }
+        let _ = config.set_max_background(BACKGROUND_MAX);
+        if wanted.contains(InitFlags::FUSE_PASSTHROUGH) && config.set_max_stack_depth(1).is_ok() {
+            self.shared.kernel.backings.set_state(PassthroughState::Used);
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let name = name.to_owned();
+        self.may_wait(move |shared| shared.lookup(ino(parent), &name, reply));
+    }
+
+    fn forget(&self, _req: &Request, inode: INodeNo, lookups: u64) {
+        self.shared.forget(ino(inode), lookups);
+    }
+
+    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        self.shared.getattr(ino(inode), reply);
+    }
+
+    fn setattr(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let change = MetaChange {
+            mode: mode.map(|mode| mode & 0o7777),
+            uid,
+            gid,
+            size,
+            atime: atime.map(set_time),
+            mtime: mtime.map(set_time),
+            policy: None,
+        };
+        self.may_wait(move |shared| shared.setattr(ino(inode), &change, reply));
+    }
+
+    fn readlink(&self, _req: &Request, inode: INodeNo, reply: ReplyData) {
+        self.may_wait(move |shared| shared.readlink(ino(inode), reply));
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        check_name!(reply, name);
+        let Some(kind) = kind_of_mode(mode) else { return reply.error(Errno::EINVAL) };
+        let mut new = self.new_inode(request, parent, name, kind, mode & !umask);
+        new.rdev = rdev;
+        self.may_wait(move |shared| shared.make(new, reply));
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        check_name!(reply, name);
+        let new = self.new_inode(request, parent, name, FileKind::Directory, mode & !umask);
+        self.may_wait(move |shared| shared.make(new, reply));
+    }
+
+    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        check_name!(reply, name);
+        let name = name.as_bytes().to_vec();
+        self.may_wait(move |shared| shared.remove(ino(parent), &name, false, reply));
+    }
+
+    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        check_name!(reply, name);
+        let name = name.as_bytes().to_vec();
+        self.may_wait(move |shared| shared.remove(ino(parent), &name, true, reply));
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        check_name!(reply, name);
+        let mut new = self.new_inode(request, parent, name, FileKind::Symlink, 0o777);
+        new.target = Some(target.as_os_str().as_bytes().to_vec());
+        self.may_wait(move |shared| shared.make(new, reply));
+    }
+
+    fn rename(
+        &self,
+        _req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        check_name!(reply, name, new_name);
+        let from = (ino(parent), name.as_bytes().to_vec());
+        let to = (ino(new_parent), new_name.as_bytes().to_vec());
+        self.may_wait(move |shared| shared.rename(from, to, flags, reply));
+    }
+
+    fn link(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        parent: INodeNo,
+        name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        check_name!(reply, name);
+        let name = name.as_bytes().to_vec();
+        self.may_wait(move |shared| shared.link(ino(inode), ino(parent), &name, reply));
+    }
+
+    fn open(&self, _req: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.may_wait(move |shared| shared.open(ino(inode), flags, reply));
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.shared.read(ino(inode), offset, size, reply);
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        if is_append(flags, write_flags) {
+            // Not one that waits for another kernel: the open for writing has recalled them.
+            self.shared.append(ino(inode), data, reply);
+        } else {
+            self.shared.write(ino(inode), offset, data, reply);
+        }
+    }
+
+    /// Nothing is written later and no lock is held: nothing to do, and no message.
+    fn flush(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
+    }
+
+    fn release(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.shared.release(ino(inode), fh);
+        reply.ok();
+    }
+
+    fn fsync(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        _fh: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.may_wait(move |shared| shared.fsync(ino(inode), data_only, reply));
+    }
+
+    fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        reply.opened(self.shared.directories.open(), FopenFlags::empty());
+    }
+
+    fn readdir(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        reply: ReplyDirectory,
+    ) {
+        self.may_wait(move |shared| shared.readdir(ino(inode), fh, offset, reply));
+    }
+
+    fn readdirplus(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        reply: ReplyDirectoryPlus,
+    ) {
+        self.may_wait(move |shared| shared.readdirplus(ino(inode), fh, offset, reply));
+    }
+
+    fn releasedir(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.shared.directories.release(fh);
+        reply.ok();
+    }
+
+    fn fsyncdir(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        _fh: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.may_wait(move |shared| shared.fsync(ino(inode), data_only, reply));
+    }
+
+    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        self.may_wait(move |shared| shared.statfs(reply));
+    }
+
+    fn setxattr(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let (name, value) = (name.as_bytes().to_vec(), value.to_vec());
+        self.may_wait(move |shared| shared.setxattr(ino(inode), &name, &value, flags, reply));
+    }
+
+    fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let name = name.as_bytes().to_vec();
+        self.may_wait(move |shared| shared.getxattr(ino(inode), &name, size, reply));
+    }
+
+    fn listxattr(&self, _req: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
+        self.may_wait(move |shared| shared.listxattr(ino(inode), size, reply));
+    }
+
+    fn removexattr(&self, _req: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.as_bytes().to_vec();
+        self.may_wait(move |shared| shared.removexattr(ino(inode), &name, reply));
+    }
+
+    /// The kernel checks rights itself (`default_permissions`) and does not ask.
+    fn access(&self, _req: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        check_name!(reply, name);
+        let new = self.new_inode(request, parent, name, FileKind::Regular, mode & !umask);
+        self.may_wait(move |shared| shared.create(new, OpenFlags(flags), reply));
+    }
+
+    /// A lock that only this node would know of is worse than none.
+    fn getlk(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _lock_owner: LockOwner,
+        _start: u64,
+        _end: u64,
+        _typ: i32,
+        _pid: u32,
+        reply: ReplyLock,
+    ) {
+        reply.error(Errno::ENOLCK);
+    }
+
+    fn setlk(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _lock_owner: LockOwner,
+        _start: u64,
+        _end: u64,
+        _typ: i32,
+        _pid: u32,
+        _sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::ENOLCK);
+    }
+
+    fn fallocate(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        self.may_wait(move |shared| shared.fallocate(ino(inode), mode, offset, length, reply));
+    }
+
+    fn lseek(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        _fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        self.may_wait(move |shared| shared.lseek(ino(inode), offset, whence, reply));
+    }
+
+    fn copy_file_range(
+        &self,
+        _req: &Request,
+        ino_in: INodeNo,
+        _fh_in: FileHandle,
+        offset_in: u64,
+        ino_out: INodeNo,
+        _fh_out: FileHandle,
+        offset_out: u64,
+        len: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let (from, to) = ((ino(ino_in), offset_in), (ino(ino_out), offset_out));
+        self.may_wait(move |shared| shared.copy_file_range(from, to, len, reply));
+    }
+}

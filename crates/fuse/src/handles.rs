@@ -1,0 +1,84 @@
+//! File handles: what a number stands for that the kernel gives back.
+//!
+//! A file's handle is how it was opened, so it needs no table. A directory's is a place in one,
+//! for the rest of a listing that was fetched and not asked for yet.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use fuser::FileHandle;
+use hayase_client::volume::Listed;
+use hayase_wire::message::Access;
+
+/// Of a file: the access to give back at release.
+pub(crate) fn file_handle(access: Access) -> FileHandle {
+    FileHandle(u64::from(access.read) | u64::from(access.write) << 1)
+}
+
+/// What [`file_handle`] stands for.
+pub(crate) fn access_of(handle: FileHandle) -> Access {
+    Access { read: handle.0 & 1 != 0, write: handle.0 & 2 != 0 }
+}
+
+/// A listing in progress.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// Entries that follow `after`, fetched at `at`.
+    pub(crate) rest: VecDeque<Listed>,
+    pub(crate) after: u64,
+    pub(crate) plus: bool,
+    pub(crate) at: Option<Instant>,
+}
+
+/// Open directories.
+#[derive(Debug, Default)]
+pub(crate) struct Directories(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    open: HashMap<u64, Arc<Mutex<Listing>>>,
+    last: u64,
+}
+
+impl Directories {
+    pub(crate) fn open(&self) -> FileHandle {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.last += 1;
+        let number = table.last;
+        table.open.insert(number, Arc::default());
+        FileHandle(number)
+    }
+
+    pub(crate) fn get(&self, handle: FileHandle) -> Option<Arc<Mutex<Listing>>> {
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.open.get(&handle.0).cloned()
+    }
+
+    pub(crate) fn release(&self, handle: FileHandle) {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.open.remove(&handle.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_files_handle_says_how_it_was_opened() {
+        for (read, write) in [(false, false), (true, false), (false, true), (true, true)] {
+            let access = Access { read, write };
+            assert_eq!(access_of(file_handle(access)), access);
+        }
+    }
+
+    #[test]
+    fn directories_come_and_go() {
+        let directories = Directories::default();
+        let (one, other) = (directories.open(), directories.open());
+        assert_ne!(one, other);
+        directories.release(one);
+        assert!(directories.get(one).is_none() && directories.get(other).is_some());
+    }
+}

@@ -1,0 +1,48 @@
+//! Every bound and time of this crate in one table.
+
+use std::time::Duration;
+
+use hayase_layout::ByteCount;
+
+/// Threads that take requests from the kernel, unless the settings say otherwise.
+pub const THREADS: usize = 4;
+
+/// Most threads that take requests from the kernel.
+pub const THREADS_MAX: usize = 16;
+
+/// Further threads for requests that wait for other nodes. Together with [`THREADS_MAX`] they
+/// are fewer than the connections of a process, so that none waits for a connection.
+pub const WAITERS_MAX: usize = 14;
+
+/// Requests in line for those threads; the kernel has one per waiting process or thread.
+pub const WAITING_MAX: usize = 65_536;
+
+/// Threads that drop the kernel's inodes, and as many that drop its names.
+pub const NOTIFIERS: usize = 2;
+
+/// Names in line to be dropped; beyond it they live until their TTL ends.
+pub const NAMES_WAITING_MAX: usize = 4096;
+
+/// Read-ahead and releases that the kernel sends without waiting.
+pub const BACKGROUND_MAX: u16 = 64;
+
+/// Largest read and write of the kernel.
+pub const REQUEST_BYTES: ByteCount = ByteCount::mib(1);
+
+/// The same of kernels that know no larger ones.
+pub const SMALL_REQUEST_BYTES: ByteCount = ByteCount::kib(128);
+
+/// How long the kernel keeps a name.
+pub const NAME_TTL: Duration = Duration::from_secs(1);
+
+/// Longest name.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Longest target of a symbolic link.
+pub const TARGET_BYTES_MAX: usize = 4095;
+
+/// Names of a listing that were fetched at once and not asked for yet are as good as new so long.
+pub const LISTING_FRESH: Duration = Duration::from_millis(50);
+
+/// Pieces of each table, each under its own lock.
+pub const SHARDS: usize = 64;

@@ -1,0 +1,327 @@
+//! Mounting and unmounting.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fuser::{BackgroundSession, BackingId, Config, MountOption, Session, SessionACL};
+use hayase_client::Volume;
+use rustix::fs::MemfdFlags;
+use rustix::mount::UnmountFlags;
+
+use crate::filesystem::Requests;
+use crate::limits::{REQUEST_BYTES, SMALL_REQUEST_BYTES, THREADS, THREADS_MAX};
+use crate::notify::Kernel;
+use crate::ops::Shared;
+use crate::passthrough::PassthroughState;
+use crate::profile::KernelProfile;
+
+/// Between two looks at a mount that is busy.
+const BUSY_POLL: Duration = Duration::from_millis(10);
+
+/// How and where to mount.
+#[derive(Clone, Debug)]
+pub struct MountSettings {
+    /// An existing directory.
+    pub mount_point: PathBuf,
+    /// The first column of /proc/mounts.
+    pub name: String,
+    /// A kernel to be like.
+    pub kernel_profile: KernelProfile,
+    /// Other users than the mount's may use it (as root only).
+    pub allow_other: bool,
+    /// Device files work.
+    pub dev: bool,
+    /// Set-user-id and set-group-id programs work.
+    pub suid: bool,
+    /// Threads that take requests, 1 to 16.
+    pub threads: usize,
+}
+
+impl MountSettings {
+    /// For a directory; everything else as usual.
+    pub fn new(mount_point: PathBuf) -> Self {
+        Self {
+            mount_point,
+            name: "hayase".to_owned(),
+            kernel_profile: KernelProfile::Native,
+            allow_other: rustix::process::geteuid().is_root(),
+            dev: false,
+            suid: false,
+            threads: THREADS,
+        }
+    }
+
+    fn config(&self) -> Config {
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(self.name.clone()),
+            MountOption::Subtype("hayase".to_owned()),
+            MountOption::DefaultPermissions,
+        ];
+        if self.dev {
+            config.mount_options.push(MountOption::Dev);
+        }
+        if self.suid {
+            config.mount_options.push(MountOption::Suid);
+        }
+        if self.kernel_profile == KernelProfile::V4_18 {
+            let option = format!("max_read={}", SMALL_REQUEST_BYTES.get());
+            config.mount_options.push(MountOption::CUSTOM(option));
+        }
+        config.acl = if self.allow_other { SessionACL::All } else { SessionACL::Owner };
+        config.n_threads = Some(self.threads.clamp(1, THREADS_MAX));
+        config.clone_fd = true;
+        config
+    }
+}
+
+/// Why there is no mount.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The directory is not there, or no directory.
+    #[error("use {} as a mount point", .path.display())]
+    MountPoint {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: std::io::Error,
+    },
+    /// The kernel or fusermount3 refused.
+    #[error("mount a FUSE file system at {}", .path.display())]
+    Mount {
+        /// The directory.
+        path: PathBuf,
+        /// What they said.
+        source: std::io::Error,
+    },
+    /// No thread could be started.
+    #[error("start the threads of the mount at {}", .path.display())]
+    Threads {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The mount could not be taken away.
+    #[error("unmount {}", .path.display())]
+    Unmount {
+        /// The directory.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+}
+
+impl MountError {
+    /// What the user can try next.
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::MountPoint { .. } => Some("give an empty directory that exists and is yours"),
+            Self::Mount { .. } if !Path::new("/dev/fuse").exists() => {
+                Some("/dev/fuse is missing: load the kernel module `fuse`, or pass the device in")
+            }
+            Self::Mount { .. } => {
+                Some("without root the program fusermount3 must be installed and allowed to mount")
+            }
+            Self::Threads { .. } => Some("raise the limit of processes (`ulimit -u`)"),
+            Self::Unmount { .. } => None,
+        }
+    }
+}
+
+/// A mounted volume; unmounted when dropped.
+#[derive(Debug)]
+pub struct Mounted {
+    session: Option<BackgroundSession>,
+    shared: Arc<Shared>,
+    mount_point: PathBuf,
+}
+
+/// Unmounts from another thread.
+#[derive(Clone, Debug)]
+pub struct Unmounter {
+    mount_point: PathBuf,
+}
+
+/// Mounts `volume`; it answers from its own threads when this returns.
+///
+/// # Errors
+/// When the mount point is no directory or may not be mounted on.
+pub fn mount(volume: Arc<dyn Volume>, settings: &MountSettings) -> Result<Mounted, MountError> {
+    let path = || settings.mount_point.clone();
+    let metadata = std::fs::metadata(&settings.mount_point)
+        .map_err(|source| MountError::MountPoint { path: path(), source })?;
+    if !metadata.is_dir() {
+        let source = std::io::Error::from_raw_os_error(libc::ENOTDIR);
+        return Err(MountError::MountPoint { path: path(), source });
+    }
+    let config = settings.config();
+    let threads = config.n_threads.unwrap_or(THREADS);
+    let shared = Arc::new(Shared::new(Arc::clone(&volume), threads));
+    let requests = Requests { shared: Arc::clone(&shared), profile: settings.kernel_profile };
+    let session = Session::new(requests, &settings.mount_point, &config)
+        .map_err(|source| MountError::Mount { path: path(), source })?;
+    probe_passthrough(&session, &shared.kernel);
+    let started = shared.kernel.start(&session.notifier());
+    started.map_err(|source| MountError::Threads { path: path(), source })?;
+    volume.attach(Arc::clone(&shared.kernel) as Arc<dyn hayase_client::KernelCaches>);
+    let session = session.spawn().map_err(|source| MountError::Threads { path: path(), source })?;
+    raise_read_ahead(&settings.mount_point);
+    Ok(Mounted { session: Some(session), shared, mount_point: path() })
+}
+
+impl Mounted {
+    /// Whether files whose part is here are read and written by the kernel.
+    pub fn passthrough(&self) -> PassthroughState {
+        self.shared.kernel.backings.state()
+    }
+
+    /// For a signal handler's thread, while another waits.
+    pub fn unmounter(&self) -> Unmounter {
+        Unmounter { mount_point: self.mount_point.clone() }
+    }
+
+    /// Returns when the mount is gone, whoever took it away.
+    ///
+    /// # Errors
+    /// When the session ended for another reason.
+    pub fn wait(mut self) -> std::io::Result<()> {
+        match self.session.take() {
+            Some(session) => session.join(),
+            None => Ok(()),
+        }
+    }
+
+    /// Unmounts; while it is busy until `patience` ends, then hides it from new users and leaves
+    /// the rest to the kernel.
+    ///
+    /// # Errors
+    /// When the kernel refuses even that.
+    pub fn unmount(mut self, patience: Duration) -> Result<(), MountError> {
+        let result = self.unmounter().unmount(patience);
+        self.finish(patience);
+        result
+    }
+
+    /// Lets the session end if it can.
+    fn finish(&mut self, patience: Duration) {
+        let Some(session) = self.session.take() else { return };
+        let until = Instant::now() + patience;
+        while !session.guard.is_finished() && Instant::now() < until {
+            std::thread::sleep(BUSY_POLL);
+        }
+        if session.guard.is_finished() {
+            if let Err(error) = session.join() {
+                tracing::warn!(%error, "the FUSE session ended badly");
+            }
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.session.is_some() {
+            if let Err(error) = self.unmounter().unmount(Duration::ZERO) {
+                tracing::warn!(%error, "leave a mount behind");
+            }
+            self.finish(Duration::from_secs(1));
+        }
+        self.shared.waiters.stop();
+        self.shared.kernel.stop();
+    }
+}
+
+impl Unmounter {
+    /// As [`Mounted::unmount`].
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn unmount(&self, patience: Duration) -> Result<(), MountError> {
+        let until = Instant::now() + patience;
+        loop {
+            match rustix::mount::unmount(&self.mount_point, UnmountFlags::empty()) {
+                Ok(()) => return Ok(()),
+                Err(rustix::io::Errno::BUSY) if Instant::now() < until => {
+                    std::thread::sleep(BUSY_POLL);
+                }
+                Err(rustix::io::Errno::BUSY) => break,
+                // Gone already, by whomever.
+                Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => return Ok(()),
+                Err(rustix::io::Errno::PERM) => return self.fusermount(),
+                Err(error) => return Err(self.failed(error.into())),
+            }
+        }
+        rustix::mount::unmount(&self.mount_point, UnmountFlags::DETACH)
+            .map_err(|error| self.failed(error.into()))
+    }
+
+    /// Without privilege the set-user-id helper does it.
+    fn fusermount(&self) -> Result<(), MountError> {
+        let status = std::process::Command::new("fusermount3")
+            .args(["-u", "-q", "-z", "--"])
+            .arg(&self.mount_point)
+            .status()
+            .map_err(|source| self.failed(source))?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(self.failed(std::io::Error::other(format!("fusermount3: {status}"))))
+    }
+
+    fn failed(&self, source: std::io::Error) -> MountError {
+        MountError::Unmount { path: self.mount_point.clone(), source }
+    }
+}
+
+/// Registers a file of no importance, to know before the first open whether it is allowed. The
+/// registration lives as long as the mount.
+fn probe_passthrough(session: &Session<Requests>, kernel: &Kernel) {
+    if kernel.backings.state() != PassthroughState::Used {
+        return;
+    }
+    let registered = rustix::fs::memfd_create("hayase-probe", MemfdFlags::CLOEXEC)
+        .map_err(std::io::Error::from)
+        .and_then(|file| BackingId::create_raw(session.as_fd(), file));
+    if let Err(error) = registered {
+        let state = PassthroughState::of_error(&error);
+        tracing::info!(%error, "passthrough {}", state.describe());
+        kernel.backings.set_state(state);
+    }
+}
+
+/// The kernel reads ahead 128 KiB unless told otherwise; more is one round trip instead of eight.
+/// Not allowed without privilege, and not important.
+fn raise_read_ahead(mount_point: &Path) {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let Ok(mount_point) = mount_point.canonicalize_parent() else { return };
+    let device = mounts.lines().rev().find_map(|line| {
+        let mut fields = line.split(' ');
+        let (device, path) = (fields.nth(2)?, fields.nth(1)?);
+        (Path::new(path) == mount_point).then(|| device.to_owned())
+    });
+    if let Some(device) = device {
+        let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
+        if let Err(error) = std::fs::write(&path, format!("{}", REQUEST_BYTES.get() / 1024)) {
+            tracing::debug!(%error, path, "read-ahead stays as it is");
+        }
+    }
+}
+
+/// Resolves a mount point without asking what is mounted there.
+trait CanonicalParent {
+    fn canonicalize_parent(&self) -> std::io::Result<PathBuf>;
+}
+
+impl CanonicalParent for Path {
+    fn canonicalize_parent(&self) -> std::io::Result<PathBuf> {
+        match (self.parent(), self.file_name()) {
+            (Some(parent), Some(name)) if parent.as_os_str().is_empty() => {
+                Ok(std::env::current_dir()?.join(name))
+            }
+            (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
+            _ => self.canonicalize(),
+        }
+    }
+}

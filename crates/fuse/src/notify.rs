@@ -1,0 +1,172 @@
+//! Telling the kernel to drop what it keeps, on threads that serve no requests.
+//!
+//! Dropping pages waits for reads of them in flight; dropping a name waits for the lock of its
+//! directory, which a create in progress holds. So both have their own threads, and whoever waits
+//! for a name gives up after a while (the kernel drops it when the lock is free).
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use fuser::{INodeNo, Notifier};
+use hayase_client::volume::{Drops, KernelCaches};
+use hayase_layout::InodeId;
+
+use crate::inodes::Inodes;
+use crate::limits::{NAMES_WAITING_MAX, NOTIFIERS};
+use crate::passthrough::Backings;
+use crate::replies::Replies;
+
+/// The kernel's caches of one mount.
+pub(crate) struct Kernel {
+    pub(crate) inodes: Inodes,
+    pub(crate) replies: Replies,
+    pub(crate) backings: Backings,
+    notifier: OnceLock<Notifier>,
+    inode_jobs: Arc<Jobs>,
+    name_jobs: Arc<Jobs>,
+}
+
+#[derive(Default)]
+struct Jobs {
+    state: Mutex<JobsState>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct JobsState {
+    waiting: VecDeque<(Job, SyncSender<()>)>,
+    stopped: bool,
+}
+
+enum Job {
+    Inode { ino: INodeNo, drops: Drops },
+    Name { parent: INodeNo, name: OsString },
+}
+
+impl Kernel {
+    pub(crate) fn new() -> Self {
+        Self {
+            inodes: Inodes::default(),
+            replies: Replies::default(),
+            backings: Backings::new(),
+            notifier: OnceLock::new(),
+            inode_jobs: Arc::default(),
+            name_jobs: Arc::default(),
+        }
+    }
+
+    /// From now on there is a kernel to tell.
+    pub(crate) fn start(&self, notifier: &Notifier) -> std::io::Result<()> {
+        for (jobs, what) in [(&self.inode_jobs, "inode"), (&self.name_jobs, "name")] {
+            for number in 0..NOTIFIERS {
+                let (jobs, notifier) = (Arc::clone(jobs), notifier.clone());
+                let builder = std::thread::Builder::new().name(format!("hayase-{what}-{number}"));
+                builder.spawn(move || jobs.work(&notifier))?;
+            }
+        }
+        // Set once per mount; a second start would only repeat it.
+        let _ = self.notifier.set(notifier.clone());
+        Ok(())
+    }
+
+    /// Ends the threads.
+    pub(crate) fn stop(&self) {
+        self.inode_jobs.stop();
+        self.name_jobs.stop();
+    }
+
+    fn is_started(&self) -> bool {
+        self.notifier.get().is_some()
+    }
+}
+
+impl KernelCaches for Kernel {
+    fn invalidate(&self, ino: InodeId, drops: Drops) {
+        self.replies.let_pass(ino);
+        if !self.is_started() || !self.inodes.is_known(ino) {
+            return;
+        }
+        let job = Job::Inode { ino: INodeNo(ino.0), drops };
+        if let Some(done) = self.inode_jobs.submit(job, usize::MAX) {
+            // An error means that the threads are gone, and with them the mount.
+            let _ = done.recv();
+        }
+    }
+
+    fn forget_name(&self, parent: InodeId, name: &[u8], wait: Duration) {
+        if !self.is_started() || !self.inodes.is_known(parent) {
+            return;
+        }
+        let name = OsString::from_vec(name.to_vec());
+        let job = Job::Name { parent: INodeNo(parent.0), name };
+        if let Some(done) = self.name_jobs.submit(job, NAMES_WAITING_MAX) {
+            // Late is allowed: the kernel drops it when the directory's lock is free.
+            let _ = done.recv_timeout(wait);
+        }
+    }
+
+    fn release_descriptor(&self, ino: InodeId) {
+        self.backings.release(ino);
+    }
+}
+
+impl Jobs {
+    fn submit(&self, job: Job, waiting_max: usize) -> Option<Receiver<()>> {
+        let (done, finished) = sync_channel(1);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.stopped || state.waiting.len() >= waiting_max {
+            return None;
+        }
+        state.waiting.push_back((job, done));
+        drop(state);
+        self.more.notify_one();
+        Some(finished)
+    }
+
+    fn stop(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.stopped = true;
+        state.waiting.clear();
+        drop(state);
+        self.more.notify_all();
+    }
+
+    fn work(&self, notifier: &Notifier) {
+        loop {
+            let (job, done) = {
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                loop {
+                    if let Some(next) = state.waiting.pop_front() {
+                        break next;
+                    }
+                    if state.stopped {
+                        return;
+                    }
+                    state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+            };
+            job.run(notifier);
+            // Nobody waits any more: fine.
+            let _ = done.try_send(());
+        }
+    }
+}
+
+impl Job {
+    fn run(self, notifier: &Notifier) {
+        let result = match self {
+            // A negative offset means attributes only; length 0, to the end.
+            Self::Inode { ino, drops: Drops::Attributes } => notifier.inval_inode(ino, -1, 0),
+            Self::Inode { ino, drops: Drops::Pages } => notifier.inval_inode(ino, 0, 0),
+            Self::Name { parent, name } => notifier.inval_entry(parent, &name),
+        };
+        if let Err(error) = result {
+            // ENOTEMPTY: a directory that is still in use there; its TTL ends by itself.
+            tracing::debug!(%error, "the kernel did not drop");
+        }
+    }
+}

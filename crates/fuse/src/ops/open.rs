@@ -1,0 +1,31 @@
+//! Opening and releasing files.
+
+use fuser::{FileHandle, OpenFlags, ReplyOpen};
+use hayase_layout::InodeId;
+
+use super::Shared;
+use crate::errno::errno;
+use crate::handles::{access_of, file_handle};
+use crate::open_class::OpenClass;
+
+impl Shared {
+    pub(crate) fn open(&self, ino: InodeId, flags: OpenFlags, reply: ReplyOpen) {
+        let wish = self.wish(flags);
+        let open = match self.volume.open(ino, wish) {
+            Ok(open) => open,
+            Err(refused) => return reply.error(errno(&refused)),
+        };
+        let backing = self.backing(ino, &open, |part| reply.open_backing(part));
+        let class = OpenClass::of(&open, backing.is_some());
+        let handle = file_handle(wish.access);
+        match backing.filter(|_| class == OpenClass::Passthrough) {
+            Some(id) => reply.opened_passthrough(handle, class.flags(), &id),
+            None => reply.opened(handle, class.flags()),
+        }
+    }
+
+    /// Nothing waits for the server: the home is told later, with others.
+    pub(crate) fn release(&self, ino: InodeId, handle: FileHandle) {
+        self.volume.release(ino, access_of(handle));
+    }
+}

@@ -1,0 +1,237 @@
+//! Extended attributes: the file's own, and two of ours.
+//!
+//! `user.hayase.explain` (read only) tells as JSON how a file is served and why.
+//! `user.hayase.layout` reads, sets and removes how a directory's new files are laid out:
+//! `whole` or `striped:<bytes>:<width>`. Neither is listed, so copying tools leave them alone.
+
+use fuser::{ReplyEmpty, ReplyXattr};
+use hayase_client::open_file::Class;
+use hayase_client::volume::LocalUse;
+use hayase_layout::{ByteCount, InodeId, Layout, StripePolicy};
+use hayase_wire::message::{Attr, Explained, FileKind, MetaChange, Name, Refused, XattrMode};
+use serde_json::json;
+
+use super::Shared;
+use super::link::reply_empty;
+use crate::errno::errno;
+
+const EXPLAIN: &[u8] = b"user.hayase.explain";
+const LAYOUT: &[u8] = b"user.hayase.layout";
+
+impl Shared {
+    /// `size` 0 asks for the length.
+    pub(crate) fn getxattr(&self, ino: InodeId, name: &Name, size: u32, reply: ReplyXattr) {
+        let value = match name.as_slice() {
+            EXPLAIN => self.explain(ino),
+            LAYOUT => self.volume.attributes(ino).map(|found| layout_text(&found.attr).into()),
+            name if name.starts_with(b"system.") => Err(Refused::new(libc::EOPNOTSUPP)),
+            name => self.volume.xattr(ino, name),
+        };
+        match value {
+            Ok(value) => reply_sized(&value, size, reply),
+            Err(refused) => reply.error(errno(&refused)),
+        }
+    }
+
+    pub(crate) fn setxattr(
+        &self,
+        ino: InodeId,
+        name: &Name,
+        value: &[u8],
+        flags: i32,
+        reply: ReplyEmpty,
+    ) {
+        let result = match name.as_slice() {
+            EXPLAIN => Err(Refused::because(libc::EPERM, "user.hayase.explain is read only")),
+            LAYOUT => parse_layout(value).and_then(|policy| self.set_policy(ino, policy)),
+            name if name.starts_with(b"system.") => Err(Refused::new(libc::EOPNOTSUPP)),
+            name => {
+                xattr_mode(flags).and_then(|mode| self.volume.set_xattr(ino, name, value, mode))
+            }
+        };
+        reply_empty(result, reply);
+    }
+
+    pub(crate) fn listxattr(&self, ino: InodeId, size: u32, reply: ReplyXattr) {
+        match self.volume.list_xattrs(ino) {
+            Ok(names) => {
+                let mut list = Vec::new();
+                for name in names {
+                    list.extend_from_slice(&name);
+                    list.push(0);
+                }
+                reply_sized(&list, size, reply);
+            }
+            Err(refused) => reply.error(errno(&refused)),
+        }
+    }
+
+    pub(crate) fn removexattr(&self, ino: InodeId, name: &Name, reply: ReplyEmpty) {
+        let result = match name.as_slice() {
+            EXPLAIN => Err(Refused::because(libc::EPERM, "user.hayase.explain is read only")),
+            LAYOUT => self.set_policy(ino, None),
+            name if name.starts_with(b"system.") => Err(Refused::new(libc::EOPNOTSUPP)),
+            name => self.volume.remove_xattr(ino, name),
+        };
+        reply_empty(result, reply);
+    }
+
+    fn set_policy(&self, ino: InodeId, policy: Option<StripePolicy>) -> Result<(), Refused> {
+        let change = MetaChange { policy: Some(policy), ..MetaChange::default() };
+        self.volume.set_attributes(ino, &change).map(drop)
+    }
+
+    fn explain(&self, ino: InodeId) -> Result<Vec<u8>, Refused> {
+        let (explained, here) = self.volume.explain(ino)?;
+        let text = explain_json(&explained, here, self.kernel.backings.state().describe());
+        Ok(text.to_string().into_bytes())
+    }
+}
+
+fn explain_json(explained: &Explained, here: LocalUse, passthrough: &str) -> serde_json::Value {
+    let attr = &explained.attr;
+    let opens: Vec<_> = explained
+        .opens
+        .iter()
+        .map(|(node, read, write, class)| {
+            json!({"node": node.0, "read": read, "write": write, "class": class})
+        })
+        .collect();
+    let parts: Vec<_> = explained
+        .parts
+        .iter()
+        .map(|(server, bytes)| json!({"server": server, "bytes_allocated": bytes}))
+        .collect();
+    json!({
+        "ino": attr.ino.0,
+        "home": attr.ino.home().0,
+        "layout": layout_text(attr),
+        "size": attr.size,
+        "state": explained.state,
+        "opens": opens,
+        "parts": parts,
+        "here": {
+            "class": here.class.map(|class| match class {
+                Class::Local => "local",
+                Class::Remote => "remote",
+            }),
+            "why": why(attr, here, passthrough),
+            "readers": here.readers,
+            "writers": here.writers,
+            "cache": here.cache,
+            "passthrough": passthrough,
+        },
+    })
+}
+
+fn why(attr: &Attr, here: LocalUse, passthrough: &str) -> String {
+    match (here.class, &attr.layout) {
+        (None, _) => "not open on this node".to_owned(),
+        (Some(Class::Local), _) => format!("its part is on this node; passthrough {passthrough}"),
+        (Some(Class::Remote), Layout::Striped { .. }) => {
+            "its parts are on several nodes".to_owned()
+        }
+        (Some(Class::Remote), _) => format!(
+            "its part is on another node (home {}), or passthrough was not to be had when it was \
+             opened ({passthrough})",
+            attr.ino.home()
+        ),
+    }
+}
+
+/// Of a file: how it is laid out; of a directory: how its new files will be.
+fn layout_text(attr: &Attr) -> String {
+    match (&attr.layout, attr.policy) {
+        (Layout::Striped { stripe, servers }, _) => {
+            format!("striped:{}:{}", stripe.get(), servers.len())
+        }
+        (_, Some(policy)) if attr.kind == FileKind::Directory => {
+            format!("striped:{}:{}", policy.stripe.get(), policy.width)
+        }
+        _ => "whole".to_owned(),
+    }
+}
+
+fn parse_layout(value: &[u8]) -> Result<Option<StripePolicy>, Refused> {
+    let wrong = || {
+        let expected = "a layout is `whole` or `striped:<bytes>:<width>`";
+        Refused::because(libc::EINVAL, expected)
+    };
+    let text = std::str::from_utf8(value).map_err(|_| wrong())?;
+    if text == "whole" {
+        return Ok(None);
+    }
+    let numbers = text.strip_prefix("striped:").and_then(|rest| rest.split_once(':'));
+    let (stripe, width) = numbers.ok_or_else(wrong)?;
+    let stripe = ByteCount(stripe.parse().map_err(|_| wrong())?);
+    let width = width.parse().map_err(|_| wrong())?;
+    let allowed = ByteCount::kib(4)..=ByteCount::gib(1);
+    if !allowed.contains(&stripe) || stripe.get() % ByteCount::kib(4).get() != 0 {
+        return Err(Refused::because(
+            libc::EINVAL,
+            "a stripe is a multiple of 4 KiB, at most 1 GiB",
+        ));
+    }
+    Ok(Some(StripePolicy { stripe, width }))
+}
+
+fn xattr_mode(flags: i32) -> Result<XattrMode, Refused> {
+    match flags {
+        0 => Ok(XattrMode::Set),
+        libc::XATTR_CREATE => Ok(XattrMode::Create),
+        libc::XATTR_REPLACE => Ok(XattrMode::Replace),
+        _ => Err(Refused::new(libc::EINVAL)),
+    }
+}
+
+fn reply_sized(value: &[u8], size: u32, reply: ReplyXattr) {
+    match u32::try_from(value.len()) {
+        Ok(len) if size == 0 => reply.size(len),
+        Ok(len) if len <= size => reply.data(value),
+        _ => reply.error(fuser::Errno::ERANGE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_written_and_read() {
+        let check = |text: &str, policy: Option<(u64, u16)>| {
+            let parsed = parse_layout(text.as_bytes()).unwrap();
+            assert_eq!(parsed.map(|policy| (policy.stripe.get(), policy.width)), policy);
+        };
+        check("whole", None);
+        check("striped:1048576:8", Some((1 << 20, 8)));
+        check("striped:4096:0", Some((4096, 0)));
+        for wrong in ["", "striped", "striped:1", "striped:1:2", "striped:4097:2", "striped:0:1"] {
+            assert_eq!(parse_layout(wrong.as_bytes()).unwrap_err().errno, libc::EINVAL, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn explain_says_why() {
+        let mut attr = hayase_client::testing::attr(5);
+        let explained = |attr: &Attr| Explained {
+            attr: attr.clone(),
+            state: "writing".to_owned(),
+            opens: vec![(hayase_layout::NodeId(1), true, false, "direct".to_owned())],
+            parts: vec![(0, 4096)],
+        };
+        let open = LocalUse { class: Some(Class::Local), readers: 1, writers: 0, cache: false };
+        let json = explain_json(&explained(&attr), open, "used");
+        assert_eq!(json["here"]["class"], "local");
+        assert_eq!(json["here"]["why"], "its part is on this node; passthrough used");
+        assert_eq!(json["opens"][0]["node"], 1);
+        assert_eq!(json["layout"], "whole");
+        attr.layout = Layout::Striped {
+            stripe: ByteCount::mib(1),
+            servers: vec![hayase_layout::ServerId(0), hayase_layout::ServerId(1)],
+        };
+        let remote = LocalUse { class: Some(Class::Remote), ..open };
+        let json = explain_json(&explained(&attr), remote, "used");
+        assert_eq!(json["layout"], "striped:1048576:2");
+        assert_eq!(json["here"]["why"], "its parts are on several nodes");
+    }
+}
