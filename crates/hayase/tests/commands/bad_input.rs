@@ -25,7 +25,7 @@ fn jobs_that_are_not_there() {
     }
     check_snapshot("no-job.txt", &scene.plain(&told));
     let from_environment = scene.command(&["down"]).env("HAYASE_JOB", no_job).output().unwrap();
-    crate::support::done(from_environment).with(2).says(&["HAYASE_JOB names it"]);
+    crate::support::done(&from_environment).with(2).says(&["HAYASE_JOB names it"]);
     let jobs = scene.hayase(&["status", "--json"]).with(0).stdout;
     assert_eq!(jobs, "{\n  \"jobs\": []\n}\n");
 }

@@ -71,7 +71,7 @@ fn exec_passes_streams_status_directory_and_signals() {
     let mut cat = scene.command(&["exec", "--node", "1", "--", "cat"]);
     let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     cat.stdin.take().unwrap().write_all(b"through and back").unwrap();
-    assert_eq!(done(cat.wait_with_output().unwrap()).with(0).stdout, "through and back");
+    assert_eq!(done(&cat.wait_with_output().unwrap()).with(0).stdout, "through and back");
 
     let script = "trap 'exit 9' USR1; echo ready; while :; do sleep 0.01; done";
     let mut child = scene.command(&["exec", "--node", "1", "--", "sh", "-c", script]);
@@ -104,14 +104,14 @@ fn run_gives_the_status_of_its_program() {
     let Some(scene) = Scene::with_nodes("run_gives_the_status_of_its_program") else { return };
     let script = "hostname; test -d $HAYASE_SHARED -a -d $HAYASE_LOCAL && exit 5";
     let run = scene.start_command("run", &["--nodes", "2", "--job", "t", "--", "sh", "-c", script]);
-    let ran = done({ run }.output().unwrap()).with(5);
+    let ran = done(&{ run }.output().unwrap()).with(5);
     assert_eq!(ran.stdout, "t-n0\n");
     scene.check_nothing_left();
     let run = scene.start_command("run", &["--nodes", "2", "--", "sh", "-c", "kill -TERM $$"]);
-    done({ run }.output().unwrap()).with(128 + 15);
+    done(&{ run }.output().unwrap()).with(128 + 15);
     scene.check_nothing_left();
     let run = scene.start_command("run", &["--nodes", "2", "--", "no-such-program"]);
-    done({ run }.output().unwrap()).with(127);
+    done(&{ run }.output().unwrap()).with(127);
     scene.check_nothing_left();
 }
 
@@ -170,7 +170,7 @@ fn up_that_is_interrupted_says_so_and_leaves_nothing() {
     let up = up.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("a node begins", || !scene.jobs().is_empty(), String::new);
     kill_process(Pid::from_child(&up), Signal::INT).unwrap();
-    let ended = done(up.wait_with_output().unwrap());
+    let ended = done(&up.wait_with_output().unwrap());
     if ended.code != 0 {
         ended.with(1).says(&["interrupted"]);
         scene.check_nothing_left();
@@ -228,7 +228,7 @@ fn one_name_one_job_one_storage() {
     // Another registry (another user, say), the same storage.
     let mut other = scene.start_command("up", &["--nodes", "2", "--job", "t"]);
     other.env("HAYASE_RUNTIME_DIR", scene.path("other")).args(["--json"]);
-    let told = done(other.output().unwrap()).with(2);
+    let told = done(&other.output().unwrap()).with(2);
     assert!(told.stderr.contains("already holds a job named t"), "{told:#?}");
     // Another name, the same mount point.
     scene.up(&["--nodes", "2", "--job", "u"]).with(2).says(&["job t has its areas there"]);
@@ -290,7 +290,7 @@ fn a_node_that_does_not_come_up_is_named_with_its_reason() {
     // No program that makes the file system of an area.
     let mut up = scene.start_command("up", &["--nodes", "2"]);
     up.args(["--timeout", "0"]);
-    done(up.output().unwrap()).with(1).says(&["within 0 s", "--timeout"]);
+    done(&up.output().unwrap()).with(1).says(&["within 0 s", "--timeout"]);
     scene.check_nothing_left();
 }
 
@@ -342,7 +342,7 @@ fn mpi_runs_over_the_nodes_without_options() {
         mpiexec.args(["-n", "1", hayase, "exec", "--node", node, "--", "./ring"]);
     }
     mpiexec.current_dir(scene.path("")).env("HAYASE_RUNTIME_DIR", scene.path("run"));
-    let split = done(mpiexec.output().unwrap()).with(0);
+    let split = done(&mpiexec.output().unwrap()).with(0);
     assert_eq!(sorted(split.stdout), ["0/2 t-n0 1", "1/2 t-n1 1"]);
 }
 

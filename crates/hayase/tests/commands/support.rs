@@ -64,7 +64,7 @@ impl Scene {
     }
 
     pub(crate) fn hayase(&self, args: &[&str]) -> Done {
-        done(self.command(args).output().unwrap())
+        done(&self.command(args).output().unwrap())
     }
 
     /// `up` (or what `verb` says) with small areas in this place and more arguments.
@@ -83,7 +83,7 @@ impl Scene {
     }
 
     pub(crate) fn up(&self, more: &[&str]) -> Done {
-        done(self.start_command("up", more).output().unwrap())
+        done(&self.start_command("up", more).output().unwrap())
     }
 
     /// Names of the jobs that are registered.
@@ -146,7 +146,7 @@ impl Drop for Scene {
     }
 }
 
-pub(crate) fn done(output: Output) -> Done {
+pub(crate) fn done(output: &Output) -> Done {
     Done {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
