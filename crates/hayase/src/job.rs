@@ -14,7 +14,7 @@ mod settings;
 pub(crate) use directory::{JobDir, NodeDir, SupervisorRecord, random, write_atomically};
 pub(crate) use error::JobError;
 pub(crate) use find::{Job, find};
-pub(crate) use leftovers::{clean, clean_dead, is_ours, remove_leftovers};
+pub(crate) use leftovers::{clean, clean_dead, hide_others, is_ours, remove_leftovers};
 pub(crate) use registry::Registry;
 #[cfg(test)]
 pub(crate) use settings::tests::sample as sample_settings;

@@ -29,9 +29,12 @@ pub(crate) fn parse(text: &str) -> Result<ByteCount, SizeError> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = (&text[..end], text[end..].trim());
+    if !number.contains(|c: char| c.is_ascii_digit()) {
+        return Err(SizeError::NoNumber(text.to_owned()));
+    }
     let factor = factor(unit).ok_or_else(|| SizeError::NoUnit { unit: unit.to_owned() })?;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
+    if fraction.contains('.') {
         return Err(SizeError::NoNumber(text.to_owned()));
     }
     let out_of_range = || SizeError::OutOfRange(text.to_owned());
@@ -94,7 +97,7 @@ mod tests {
         is("MiB", SizeError::NoNumber("MiB".into()));
         is("", SizeError::NoNumber(String::new()));
         is("1.2.3M", SizeError::NoNumber("1.2.3M".into()));
-        is("-5M", SizeError::NoUnit { unit: "-5M".into() });
+        is("-5M", SizeError::NoNumber("-5M".into()));
         is("5 parsecs", SizeError::NoUnit { unit: "parsecs".into() });
         is("0", SizeError::OutOfRange("0".into()));
         is("99999999999T", SizeError::OutOfRange("99999999999T".into()));

@@ -1,7 +1,7 @@
 //! Where the other crates are plugged in: each meeting point in a file of its own.
 //!
 //! [`areas`] (`hayase_store`), [`serve`] (`hayase_server`), [`serve_mount`] (`hayase_client` and
-//! `hayase_fuse`), [`status`] (`hayase_wire`).
+//! `hayase_fuse`), [`status`] (`hayase_wire`), [`passthrough`] (`hayase_fuse`).
 
 pub(crate) mod areas;
 pub(crate) mod passthrough;
@@ -9,7 +9,29 @@ pub(crate) mod serve;
 pub(crate) mod serve_mount;
 pub(crate) mod status;
 
+use std::error::Error;
+
+use hayase_store::{AreaError, MetaError, NamespaceError, PartError};
+use hayase_wire::transport::TransportError;
+use hayase_wire::{HandshakeError, MembersError, NodeError, SecretError};
+
 /// The help that an error of another crate carries.
-pub(crate) fn advice(_cause: &(dyn std::error::Error + 'static)) -> Option<String> {
-    None
+pub(crate) fn advice(cause: &(dyn Error + 'static)) -> Option<String> {
+    fn of<E: Error + 'static>(
+        cause: &(dyn Error + 'static),
+        help: impl Fn(&E) -> Option<&'static str>,
+    ) -> Option<String> {
+        cause.downcast_ref::<E>().and_then(help).map(str::to_owned)
+    }
+    cause
+        .downcast_ref::<AreaError>()
+        .and_then(AreaError::help)
+        .or_else(|| of(cause, MetaError::help))
+        .or_else(|| of(cause, NamespaceError::help))
+        .or_else(|| of(cause, PartError::help))
+        .or_else(|| of(cause, MembersError::help))
+        .or_else(|| of(cause, HandshakeError::help))
+        .or_else(|| of(cause, TransportError::help))
+        .or_else(|| of(cause, SecretError::help))
+        .or_else(|| of(cause, NodeError::help))
 }

@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use hayase_wire::{Secret, SecretError};
 use serde::{Deserialize, Serialize};
 
 use super::{JobError, SETTINGS_FORMAT, Settings};
@@ -15,9 +16,6 @@ use crate::process::ProcessId;
 
 /// Largest `job.json` that is read.
 const SETTINGS_BYTES_MAX: u64 = 64 << 10;
-
-/// Length of the job's secret.
-const SECRET_BYTES: usize = 32;
 
 /// A job directory, by its absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +50,6 @@ impl JobDir {
             fs::DirBuilder::new().mode(0o700).create(path).map_err(JobError::io("make", path))
         };
         make(&self.0)?;
-        make(&self.0.join("members.d"))?;
         (0..nodes).try_for_each(|node| make(self.node(node).path()))
     }
 
@@ -116,18 +113,13 @@ impl JobDir {
     }
 
     /// Draws the job's secret; it is never in an argument or in the environment.
-    pub(crate) fn write_secret(&self) -> Result<(), JobError> {
-        write_atomically(&self.secret_file(), &random::<SECRET_BYTES>()?)
+    pub(crate) fn write_secret(&self) -> Result<(), SecretError> {
+        Secret::generate()?.write(&self.secret_file())
     }
 
     /// The job's secret.
-    pub(crate) fn secret(&self) -> Result<[u8; SECRET_BYTES], JobError> {
-        let path = self.secret_file();
-        let mut secret = [0; SECRET_BYTES];
-        File::open(&path)
-            .and_then(|mut file| file.read_exact(&mut secret))
-            .map_err(JobError::io("read the job's secret", path))?;
-        Ok(secret)
+    pub(crate) fn secret(&self) -> Result<Secret, SecretError> {
+        Secret::read(&self.secret_file())
     }
 }
 
@@ -228,8 +220,8 @@ mod tests {
         dir.write_settings(&settings).unwrap();
         assert_eq!(dir.settings().unwrap(), settings);
         dir.write_secret().unwrap();
-        assert_eq!(dir.secret().unwrap(), dir.secret().unwrap());
-        assert_ne!(dir.secret().unwrap(), [0; SECRET_BYTES]);
+        assert_eq!(dir.secret().unwrap().as_bytes(), dir.secret().unwrap().as_bytes());
+        assert!(dir.write_secret().is_err(), "a secret is never replaced");
         for path in [dir.settings_file(), dir.secret_file(), dir.path().to_owned()] {
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o077, 0, "{path:?}");
         }

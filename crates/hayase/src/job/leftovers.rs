@@ -23,6 +23,19 @@ pub(crate) fn clean_dead(registry: &Registry) -> Vec<String> {
     cleaned
 }
 
+/// Takes the mounts of other jobs out of this process's own mount namespace, which began as a copy of
+/// the machine's: kept here, they would stay busy after those jobs have ended.
+pub(crate) fn hide_others(ours: &Settings) {
+    let others = Registry::new(&ours.runtime).jobs().into_iter();
+    for Job { settings, .. } in others.filter(|job| job.settings.job != ours.job) {
+        for node in 0..settings.nodes {
+            detach_below(&settings.shared_mount(node));
+            detach_below(&settings.local_mount(node));
+        }
+        detach_below(&settings.job_storage());
+    }
+}
+
 /// Removes everything of a job whose processes have ended.
 pub(crate) fn clean(job: &Job) {
     let settings = &job.settings;

@@ -18,14 +18,13 @@ use crate::process::{ProcessId, boot_id};
 /// Simulated nodes of one job: their addresses come from one /24.
 const NODES_MAX: u16 = 200;
 
-/// Smallest area that is an XFS image: `mkfs.xfs` makes none below it.
-const IMAGE_BYTES_MIN: ByteCount = ByteCount::mib(300);
+/// Smallest area.
+const AREA_BYTES_MIN: ByteCount = ByteCount::mib(16);
 
-/// Smallest area that is counted.
-const COUNTED_BYTES_MIN: ByteCount = ByteCount::mib(16);
-
-/// An area takes one part in this many of the free space, unless a size is given.
+/// An area takes one part in this many of the free space, unless a size is given, but not less than
+/// the second number.
 const FREE_SPACE_SHARE: u64 = 10;
+const DEFAULT_BYTES_MIN: ByteCount = ByteCount::mib(300);
 
 /// What a stripe must be a multiple of, and its largest value.
 const STRIPE_STEP: ByteCount = ByteCount::kib(4);
@@ -111,11 +110,10 @@ impl PlanError {
                 ));
             }
             Self::StorageFull { .. } => "give smaller --shared and --local, or another --storage",
-            Self::TooSmall { .. } => "without images areas can be smaller: --no-image",
             Self::MountPoint { .. } => "choose another --mount",
             Self::Width { .. } => "--width 0 means all nodes",
             Self::JobDirExists(_) => "choose another --job-dir, or remove it",
-            Self::Nodes(_) | Self::Stripe(_) => return None,
+            Self::Nodes(_) | Self::Stripe(_) | Self::TooSmall { .. } => return None,
         };
         Some(text.to_owned())
     }
@@ -154,7 +152,7 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         None => registry.entry(&job),
     };
     let image = environment.is_privileged && !args.no_image;
-    let (shared, local) = choose_sizes(args, &storage, nodes, image)?;
+    let (shared, local) = choose_sizes(args, &storage, nodes)?;
     let settings = Settings {
         format: SETTINGS_FORMAT,
         job,
@@ -242,12 +240,11 @@ fn choose_sizes(
     args: &UpArgs,
     storage: &Path,
     nodes: u16,
-    image: bool,
 ) -> anyhow::Result<(ByteCount, ByteCount)> {
-    let least = if image { IMAGE_BYTES_MIN } else { COUNTED_BYTES_MIN };
+    let least = AREA_BYTES_MIN;
     let free = free_space(storage)?;
     let share = free.get() / FREE_SPACE_SHARE / u64::from(nodes);
-    let default = ByteCount::mib((share >> 20).max(IMAGE_BYTES_MIN.get() >> 20));
+    let default = ByteCount::mib((share >> 20).max(DEFAULT_BYTES_MIN.get() >> 20));
     let choose = |area, given: Option<ByteCount>| match given {
         Some(size) if size < least => Err(PlanError::TooSmall { area, size, least }),
         Some(size) => Ok(size),

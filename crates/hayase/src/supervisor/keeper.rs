@@ -114,6 +114,7 @@ impl Keeper {
             let hub = Hub::open(hub.context("a node with namespaces needs --hub")?)?;
             namespaces::leave(&self.settings.host(self.node))
                 .context("make the node's namespaces")?;
+            crate::job::hide_others(&self.settings);
             hub.connect(self.node, self.address(), &environment.path)?;
             self.hub = Some(hub);
             self.show_files()?;

@@ -63,7 +63,7 @@ impl Keeper {
             notes.extend(daemon.stop(SERVER_PATIENCE));
         }
         if let Some(areas) = self.areas.take() {
-            notes.extend(areas.release(keep));
+            notes.extend(areas.release());
         }
         let storage = self.settings.node_storage(self.node);
         if !keep

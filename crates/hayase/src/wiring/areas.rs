@@ -1,35 +1,88 @@
-//! The storage of a node's areas.
+//! The storage of a node's areas: images where we may mount, else plain directories.
+//!
+//! The supervisor makes the images, before the server opens what is in one of them and after it has
+//! ended; so the images outlive the server and their mounts go with the supervisor's namespace.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use hayase_layout::ByteCount;
+use hayase_store::{Area, AreaError, CountedArea, ImageArea, MountedArea};
 
 use crate::job::Settings;
 
 /// What was made for one node.
 #[derive(Debug)]
-pub(crate) struct NodeAreas {}
+pub(crate) struct NodeAreas {
+    /// None when the areas are plain directories.
+    images: Vec<ImageArea>,
+}
 
 impl NodeAreas {
-    /// Makes both areas of a node, each of its size.
+    /// Makes both areas of a node, each of its size; on failure neither stays.
     pub(crate) fn create(settings: &Settings, node: u16) -> anyhow::Result<Self> {
-        for root in [settings.shared_root(node), settings.local_root(node)] {
-            fs::create_dir_all(&root).with_context(|| format!("make {}", root.display()))?;
+        let storage = settings.node_storage(node);
+        fs::create_dir_all(&storage).with_context(|| format!("make {}", storage.display()))?;
+        let (shared, local) = (settings.shared_root(node), settings.local_root(node));
+        if !settings.image {
+            for root in [shared, local] {
+                fs::create_dir_all(&root).with_context(|| format!("make {}", root.display()))?;
+            }
+            return Ok(Self { images: Vec::new() });
         }
-        Ok(Self {})
+        // Both at once: making a file system waits for the disk more than for the processor.
+        let make = |root: PathBuf, size: ByteCount| {
+            ImageArea::create(&root.with_extension("img"), &root, size)
+        };
+        let (shared, local) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| make(local, settings.local));
+            (make(shared, settings.shared), other.join().expect("making an area does not panic"))
+        });
+        Ok(Self { images: vec![shared?, local?] })
     }
 
     /// What keeps the areas to their sizes.
     pub(crate) fn limiter(&self) -> &'static str {
-        "counted"
+        if self.images.is_empty() { "counted" } else { "image" }
     }
 
     /// Unmounts; notes say what did not work.
-    pub(crate) fn release(self, _keep: bool) -> Vec<String> {
-        Vec::new()
+    pub(crate) fn release(self) -> Vec<String> {
+        let unmounted = self.images.into_iter().map(ImageArea::unmount);
+        unmounted.filter_map(Result::err).map(|error| busy(&error)).collect()
     }
 }
 
-/// Frees devices whose images lie below `place`.
-pub(crate) fn release_devices(_place: &Path) {}
+fn busy(error: &AreaError) -> String {
+    let cause = std::error::Error::source(error).map(|e| format!(": {e}")).unwrap_or_default();
+    format!("{error}{cause}; detached, its space is free when whoever holds it lets go")
+}
+
+/// The area of `shared` as the node's server sees it.
+pub(crate) fn open_shared(settings: &Settings, node: u16) -> Result<Box<dyn Area>, AreaError> {
+    let root = settings.shared_root(node);
+    Ok(if settings.image {
+        Box::new(MountedArea::open(&root)?)
+    } else {
+        Box::new(CountedArea::open(&root, settings.shared)?)
+    })
+}
+
+/// Frees loop devices whose images lie below `place`: those of a job that died in a way that left
+/// its mounts. A device that is still mounted detaches itself when that ends.
+pub(crate) fn release_devices(place: &Path) {
+    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let Ok(image) = fs::read_to_string(entry.path().join("loop/backing_file")) else {
+            continue;
+        };
+        if !Path::new(image.trim_end()).starts_with(place) {
+            continue;
+        }
+        let device = Path::new("/dev").join(entry.file_name());
+        let search = OsStr::new("/usr/sbin:/sbin:/usr/bin:/bin");
+        let Some(losetup) = crate::launch::program::find("losetup", search) else { return };
+        let _ = std::process::Command::new(losetup).arg("--detach").arg(device).output();
+    }
+}

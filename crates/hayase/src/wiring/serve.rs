@@ -1,19 +1,54 @@
 //! The server of a node.
 
-use crate::job::{JobDir, Settings};
-use crate::launch::signals::{ENDING, Signals};
+use std::net::IpAddr;
+use std::time::Duration;
 
-/// Serves until a signal ends it; calls `ready` once.
+use anyhow::Context;
+use hayase_layout::{NodeId, ServerId};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::areas::open_shared;
+use crate::job::{JobDir, Settings, random};
+
+/// Serves until a signal ends it; calls `ready` once, when every server of the job is known.
 pub(crate) fn serve(
-    _dir: &JobDir,
-    _settings: &Settings,
-    _node: u16,
+    dir: &JobDir,
+    settings: &Settings,
+    node: u16,
     ready: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    use std::os::fd::AsFd;
-    let signals = Signals::block(&ENDING)?;
-    ready()?;
-    let forever = std::time::Instant::now() + std::time::Duration::from_secs(86_400);
-    crate::process::wait_readable(signals.as_fd(), forever);
-    Ok(())
+    let server = hayase_server::Settings {
+        server: ServerId(node),
+        node: NodeId(node),
+        servers: settings.nodes,
+        host: settings.host(node),
+        secret: dir.secret()?,
+        start_id: u64::from_le_bytes(random()?),
+        socket: dir.node(node).server_socket(),
+        listen: vec![IpAddr::V4(settings.address(node))],
+        port: 0,
+        job_dir: dir.path().to_owned(),
+        area: open_shared(settings, node)?,
+        encrypt: settings.encrypt,
+        wait: Duration::from_millis(settings.timeout_ms),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).context("wait for signals")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("wait for signals")?;
+        let stop = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        let ready = || {
+            // Whoever started us is gone; the end follows by itself.
+            if let Err(error) = ready() {
+                tracing::warn!("{error:#}");
+            }
+        };
+        hayase_server::serve(server, ready, stop).await?;
+        anyhow::Ok(())
+    })
 }

@@ -13,9 +13,9 @@ pub(crate) fn serve_mount(
 ) -> anyhow::Result<()> {
     use std::os::fd::AsFd;
     let signals = Signals::block(&ENDING)?;
-    std::fs::create_dir_all(settings.shared_root(0))?;
+    std::fs::create_dir_all(settings.local_root(node))?;
     if settings.is_privileged {
-        rustix::mount::mount_bind(settings.shared_root(0), settings.shared_mount(node))?;
+        rustix::mount::mount_bind(settings.local_root(node), settings.shared_mount(node))?;
     }
     ready(MountTold { path: "none".to_owned(), why: String::new() })?;
     let forever = std::time::Instant::now() + std::time::Duration::from_secs(86_400);

@@ -3,6 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::{Context, bail};
+use hayase_wire::message::{
+    ClientRole, NodeReply, NodeRequest, PROTOCOL_VERSION, PeerState, ServerStatus,
+};
+use hayase_wire::{BlockingChannel, decode, encode};
 use serde::Serialize;
 
 /// What a server tells, in words and plain numbers.
@@ -12,7 +17,7 @@ pub(crate) struct Served {
     pub(crate) server: u16,
     /// Milliseconds since it began.
     pub(crate) up_ms: u64,
-    /// Changes with each start of it.
+    /// Differs each time it is started.
     pub(crate) start_id: u64,
     /// Bytes of its share of `shared`.
     pub(crate) shared_total: u64,
@@ -50,6 +55,58 @@ pub(crate) struct Peer {
 }
 
 /// One question to the server behind `socket`.
-pub(crate) fn server_status(_socket: &Path, _patience: Duration) -> anyhow::Result<Served> {
-    anyhow::bail!("not wired yet")
+pub(crate) fn server_status(socket: &Path, patience: Duration) -> anyhow::Result<Served> {
+    let mut channel = BlockingChannel::connect(socket, patience)?;
+    channel.set_wait(Some(patience))?;
+    let hello = NodeRequest::Hello {
+        version: PROTOCOL_VERSION,
+        role: ClientRole::Requests,
+        process: u64::from_le_bytes(crate::job::random()?),
+        arena_slots: 0,
+        mount: false,
+    };
+    match ask(&mut channel, &hello)? {
+        NodeReply::Welcome { .. } => {}
+        other => bail!("greeted with {other:?}"),
+    }
+    match ask(&mut channel, &NodeRequest::Status)? {
+        NodeReply::Status(status) => Ok(Served::from(*status)),
+        NodeReply::Refused(refused) => Err(refused).context("ask for its status"),
+        other => bail!("answered with {other:?}"),
+    }
+}
+
+fn ask(channel: &mut BlockingChannel, request: &NodeRequest) -> anyhow::Result<NodeReply> {
+    let (reply, _) = channel.call(&encode(request)?, None)?;
+    Ok(decode(&reply)?)
+}
+
+impl From<ServerStatus> for Served {
+    fn from(status: ServerStatus) -> Self {
+        let peer = |(server, state): &(hayase_layout::ServerId, PeerState)| Peer {
+            server: server.0,
+            state: match state {
+                PeerState::Unconnected => "unconnected",
+                PeerState::Connected => "connected",
+                PeerState::Unreachable => "unreachable",
+            },
+        };
+        Self {
+            server: status.server.0,
+            up_ms: status.up_ms,
+            start_id: status.start_id,
+            shared_total: status.shared.total,
+            shared_free: status.shared.free,
+            inodes_total: status.shared.inodes,
+            inodes_free: status.shared.inodes_free,
+            limiter: status.limiter,
+            clients: status.clients,
+            files_open: status.files_open,
+            requests: status.requests,
+            bytes_read: status.bytes_read,
+            bytes_written: status.bytes_written,
+            resident_bytes: status.resident_bytes,
+            peers: status.peers.iter().map(peer).collect(),
+        }
+    }
 }

@@ -1,0 +1,355 @@
+//! Whole jobs of simulated nodes: up, used, down; and every way in which they can end early.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use crate::support::{PATIENCE, Scene, done, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn nodes_have_their_own_name_network_and_mounts_and_leave_nothing() {
+    let Some(scene) = Scene::with_nodes("nodes_have_their_own_name_network_and_mounts") else {
+        return;
+    };
+    let told = json(&scene.up(&["--nodes", "3", "--job", "t", "--json"]).with(0).stdout);
+    assert_eq!((&told["job"], &told["kind"]), (&"t".into(), &"namespaces".into()));
+    assert_eq!(told["nodes"].as_array().unwrap().len(), 3);
+    assert_eq!(told["nodes"][2]["host"], "t-n2");
+
+    let on = |node: &str, script: &str| {
+        scene.hayase(&["exec", "--node", node, "--", "sh", "-c", script]).with(0).stdout
+    };
+    assert_eq!(on("1", "hostname").trim(), "t-n1");
+    let address = on("2", "ip -4 -o address show dev eth0");
+    assert!(address.contains(told["nodes"][2]["address"].as_str().unwrap()), "{address}");
+    // The other nodes answer by name, and nothing else is there.
+    assert!(on("2", "getent hosts n0 t-n1").lines().count() == 2);
+    assert_eq!(on("0", "ip route show default"), "");
+    assert_eq!(on("0", "ls /sys/class/net").split_whitespace().collect::<Vec<_>>(), ["eth0", "lo"]);
+
+    // Mounts are the node's own, at the same path; the machine does not see them.
+    on("0", "echo zero > $HAYASE_LOCAL/who");
+    on("1", "echo one > $HAYASE_LOCAL/who");
+    assert_eq!(on("0", "cat $HAYASE_LOCAL/who"), "zero\n");
+    assert!(!scene.path("mount/local/who").exists());
+    assert_eq!(
+        on("0", "ls $HAYASE_JOB/self").lines().count(),
+        on("1", "ls $HAYASE_JOB/self").lines().count()
+    );
+    assert!(on("2", "cat $HAYASE_JOB/self/supervisor.json").contains("\"node\": 2"));
+
+    let status = json(&scene.hayase(&["status", "--json"]).with(0).stdout);
+    assert_eq!(status["jobs"][0]["state"], "up", "{status:#}");
+    scene.hayase(&["down"]).with(0);
+    scene.check_nothing_left();
+    scene.hayase(&["down", "--job", "t"]).with(2).says(&["already down"]);
+}
+
+#[test]
+fn exec_passes_streams_status_directory_and_signals() {
+    let Some(scene) = Scene::with_nodes("exec_passes_streams_status_directory_and_signals") else {
+        return;
+    };
+    scene.up(&["--nodes", "2", "--job", "t"]).with(0);
+    scene.hayase(&["exec", "--node", "1", "--", "sh", "-c", "exit 7"]).with(7);
+    scene.hayase(&["exec", "--", "no-such-program"]).with(127).says(&["no-such-program"]);
+    scene.hayase(&["exec", "--", "/etc/hosts"]).with(126);
+    scene.hayase(&["exec", "--node", "2", "--", "true"]).with(2).says(&["no node 2", "it has 2"]);
+    scene.hayase(&["exec", "--launcher", "elsewhere", "true"]).with(2).says(&["`elsewhere`"]);
+
+    let here = scene.hayase(&["exec", "--", "pwd"]).with(0).stdout;
+    assert_eq!(here.trim(), scene.path("").to_str().unwrap().trim_end_matches('/'));
+    let text =
+        scene.hayase(&["exec", "--launcher", "-x", "n1", "hostname;", "echo", "$HAYASE_NODE"]);
+    assert_eq!(text.with(0).stdout, "t-n1\n1\n");
+
+    let mut cat = scene.command(&["exec", "--node", "1", "--", "cat"]);
+    let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    cat.stdin.take().unwrap().write_all(b"through and back").unwrap();
+    assert_eq!(done(&cat.wait_with_output().unwrap()).with(0).stdout, "through and back");
+
+    let script = "trap 'exit 9' USR1; echo ready; while :; do sleep 0.01; done";
+    let mut child = scene.command(&["exec", "--node", "1", "--", "sh", "-c", script]);
+    let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
+    wait_line(&mut child);
+    kill_process(Pid::from_child(&child), Signal::USR1).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(9));
+}
+
+#[test]
+fn a_recycled_process_number_is_not_entered() {
+    let Some(scene) = Scene::with_nodes("a_recycled_process_number_is_not_entered") else { return };
+    scene.up(&["--nodes", "2", "--job", "t"]).with(0);
+    let path = scene.path("run/jobs/t/node-1/supervisor.json");
+    let kept = fs::read_to_string(&path).unwrap();
+    // As if the supervisor had ended and another process had its number now.
+    let mut record = json(&kept);
+    record["process"]["start"] = 1.into();
+    fs::write(&path, record.to_string()).unwrap();
+    scene
+        .hayase(&["exec", "--node", "1", "--", "true"])
+        .with(1)
+        .says(&["node 1 of job t is not up"]);
+    fs::write(&path, kept).unwrap();
+    scene.hayase(&["exec", "--node", "1", "--", "true"]).with(0);
+}
+
+#[test]
+fn run_gives_the_status_of_its_program() {
+    let Some(scene) = Scene::with_nodes("run_gives_the_status_of_its_program") else { return };
+    let script = "hostname; test -d $HAYASE_SHARED -a -d $HAYASE_LOCAL && exit 5";
+    let run = scene.start_command("run", &["--nodes", "2", "--job", "t", "--", "sh", "-c", script]);
+    let ran = done(&{ run }.output().unwrap()).with(5);
+    assert_eq!(ran.stdout, "t-n0\n");
+    scene.check_nothing_left();
+    let run = scene.start_command("run", &["--nodes", "2", "--", "sh", "-c", "kill -TERM $$"]);
+    done(&{ run }.output().unwrap()).with(128 + 15);
+    scene.check_nothing_left();
+    let run = scene.start_command("run", &["--nodes", "2", "--", "no-such-program"]);
+    done(&{ run }.output().unwrap()).with(127);
+    scene.check_nothing_left();
+}
+
+#[test]
+fn run_forwards_signals_and_takes_down_after_its_program() {
+    let Some(scene) = Scene::with_nodes("run_forwards_signals_and_takes_down") else { return };
+    let script = "trap 'echo caught; exit 4' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut run = scene.start_command("run", &["--nodes", "2", "--", "sh", "-c", script]);
+    let mut run = run.stdout(Stdio::piped()).spawn().unwrap();
+    wait_line(&mut run);
+    kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(4));
+    scene.check_nothing_left();
+}
+
+#[test]
+fn a_launcher_that_is_killed_leaves_nothing() {
+    let Some(scene) = Scene::with_nodes("a_launcher_that_is_killed_leaves_nothing") else { return };
+    // In the middle of `run`, with a program that does not want to end.
+    let script = "trap '' TERM INT HUP; echo ready; while :; do sleep 0.01; done";
+    let mut run = scene.start_command("run", &["--nodes", "3", "--", "sh", "-c", script]);
+    let mut run = run.stdout(Stdio::piped()).spawn().unwrap();
+    wait_line(&mut run);
+    run.kill().unwrap();
+    run.wait().unwrap();
+    scene.check_nothing_left();
+
+    // In the middle of `up`, at many moments.
+    for step in 0..8 {
+        let mut up = scene.start_command("up", &["--nodes", "3"]);
+        let mut up = up.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(step * 40));
+        up.kill().unwrap();
+        let ended = up.wait().unwrap();
+        if ended.success() {
+            // It was faster than the signal.
+            scene.hayase(&["down"]).with(0);
+        }
+        // What the launcher itself had made and no node knows of is removed by the next command.
+        for job in scene.jobs() {
+            wait_until(
+                "the nodes end",
+                || scene.processes().is_empty(),
+                || format!("{:?}", scene.processes()),
+            );
+            let _ = scene.hayase(&["down", "--job", &job]);
+        }
+        scene.check_nothing_left();
+    }
+}
+
+#[test]
+fn up_that_is_interrupted_says_so_and_leaves_nothing() {
+    let Some(scene) = Scene::with_nodes("up_that_is_interrupted_says_so") else { return };
+    let mut up = scene.start_command("up", &["--nodes", "3"]);
+    let up = up.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("a node begins", || !scene.jobs().is_empty(), String::new);
+    kill_process(Pid::from_child(&up), Signal::INT).unwrap();
+    let ended = done(&up.wait_with_output().unwrap());
+    if ended.code != 0 {
+        ended.with(1).says(&["interrupted"]);
+        scene.check_nothing_left();
+    }
+}
+
+#[test]
+fn a_supervisor_that_gets_a_signal_takes_its_node_down_and_down_the_rest() {
+    let Some(scene) = Scene::with_nodes("a_supervisor_that_gets_a_signal") else { return };
+    for signal in [Signal::TERM, Signal::KILL] {
+        scene.up(&["--nodes", "2", "--job", "t"]).with(0);
+        let record = fs::read_to_string(scene.path("run/jobs/t/node-1/supervisor.json")).unwrap();
+        let pid = json(&record)["process"]["pid"].as_i64().unwrap() as i32;
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        let of_node = || {
+            let all = scene.processes().into_iter();
+            all.filter(|(_, line)| line.contains("--node 1")).collect::<Vec<_>>()
+        };
+        wait_until("its daemons end", || of_node().is_empty(), || format!("{:?}", of_node()));
+        let status = json(&scene.hayase(&["status", "--json"]).with(0).stdout);
+        assert_eq!(status["jobs"][0]["state"], "damaged", "{status:#}");
+        let told = scene.hayase(&["down"]).with(0);
+        assert!(told.stdout.contains("node 1: its supervisor had ended"), "{told:#?}");
+        scene.check_nothing_left();
+    }
+}
+
+#[test]
+fn a_dead_job_is_seen_as_such_and_cleaned_by_the_next_up() {
+    let Some(scene) = Scene::with_nodes("a_dead_job_is_seen_as_such") else { return };
+    scene.up(&["--job", "dead"]).with(0);
+    let record = fs::read_to_string(scene.path("run/jobs/dead/node-0/supervisor.json")).unwrap();
+    let pid = json(&record)["process"]["pid"].as_i64().unwrap() as i32;
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    wait_until(
+        "its daemons end",
+        || scene.processes().is_empty(),
+        || format!("{:?}", scene.processes()),
+    );
+    let status = json(&scene.hayase(&["status", "--json"]).with(0).stdout);
+    assert_eq!(status["jobs"][0]["state"], "dead", "{status:#}");
+    scene.hayase(&["exec", "--", "true"]).with(1).says(&["not running any more", "hayase down"]);
+    scene.up(&["--job", "next"]).with(0).says(&["removed what job dead had left"]);
+    assert_eq!(scene.jobs(), ["next"]);
+}
+
+#[test]
+fn one_name_one_job_one_storage() {
+    let Some(scene) = Scene::with_nodes("one_name_one_job_one_storage") else { return };
+    scene.up(&["--nodes", "2", "--job", "t"]).with(0);
+    scene
+        .up(&["--nodes", "2", "--job", "t"])
+        .with(2)
+        .says(&["job t exists", "hayase down --job t"]);
+    // Another registry (another user, say), the same storage.
+    let mut other = scene.start_command("up", &["--nodes", "2", "--job", "t"]);
+    other.env("HAYASE_RUNTIME_DIR", scene.path("other")).args(["--json"]);
+    let told = done(&other.output().unwrap()).with(2);
+    assert!(told.stderr.contains("already holds a job named t"), "{told:#?}");
+    // Another name, the same mount point.
+    scene.up(&["--nodes", "2", "--job", "u"]).with(2).says(&["job t has its areas there"]);
+    let status = json(&scene.hayase(&["status", "--json"]).with(0).stdout);
+    assert_eq!(status["jobs"][0]["state"], "up", "the first job is as it was: {status:#}");
+    let _ = fs::remove_dir_all(scene.path("other"));
+}
+
+#[test]
+fn who_holds_a_mount_is_named_and_left_alone_unless_it_is_of_the_job() {
+    let Some(scene) = Scene::with_nodes("who_holds_a_mount_is_named") else { return };
+    scene.up(&["--job", "t"]).with(0);
+    let local = scene.path("mount/local");
+    let mut stranger =
+        std::process::Command::new("sleep").arg("60").current_dir(&local).spawn().unwrap();
+    let program = "cd $HAYASE_LOCAL; echo ready; exec sleep 60";
+    let mut ours = scene.command(&["exec", "--", "sh", "-c", program]);
+    let mut ours = ours.stdout(Stdio::piped()).spawn().unwrap();
+    wait_line(&mut ours);
+    let told = scene.hayase(&["down"]).with(0).stdout;
+    assert!(told.contains(&format!("ended programs of the job: {} (sleep)", ours.id())), "{told}");
+    assert!(told.contains(&format!("{} (sleep, cwd)", stranger.id())), "{told}");
+    assert!(stranger.try_wait().unwrap().is_none(), "a stranger was ended");
+    assert!(ours.wait().unwrap().code().is_none(), "by a signal");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
+#[test]
+fn down_keeps_the_storage_when_asked() {
+    let Some(scene) = Scene::with_nodes("down_keeps_the_storage_when_asked") else { return };
+    scene.up(&["--nodes", "2", "--job", "t"]).with(0);
+    let told = json(&scene.hayase(&["down", "--keep", "--json"]).with(0).stdout);
+    assert_eq!(told["kept"], scene.path("storage/t").to_str().unwrap());
+    assert!(scene.path("storage/t/node-1/shared.img").exists());
+    scene.up(&["--nodes", "2", "--job", "t"]).with(2).says(&["already holds a job named t"]);
+    fs::remove_dir_all(scene.path("storage/t")).unwrap();
+}
+
+#[test]
+fn nodes_without_namespaces_have_their_own_paths() {
+    let Some(scene) = Scene::with_nodes("nodes_without_namespaces_have_their_own_paths") else {
+        return;
+    };
+    let args = ["--nodes", "2", "--no-namespaces", "--no-image", "--job", "t", "--json"];
+    let told = json(&scene.up(&args).with(0).stdout);
+    assert_eq!(told["kind"], "loopback");
+    assert!(told["nodes"][1]["address"].as_str().unwrap().starts_with("127."));
+    let local = scene.path("mount/node-1/local");
+    assert_eq!(told["nodes"][1]["local"], local.to_str().unwrap());
+    let seen = scene.hayase(&["exec", "--node", "1", "--", "sh", "-c", "echo x > $HAYASE_LOCAL/f"]);
+    seen.with(0);
+    assert_eq!(fs::read_to_string(local.join("f")).unwrap(), "x\n");
+}
+
+#[test]
+fn a_node_that_does_not_come_up_is_named_with_its_reason() {
+    let Some(scene) = Scene::with_nodes("a_node_that_does_not_come_up_is_named") else { return };
+    // No program that makes the file system of an area.
+    let mut up = scene.start_command("up", &["--nodes", "2"]);
+    up.args(["--timeout", "0"]);
+    done(&up.output().unwrap()).with(1).says(&["within 0 s", "--timeout"]);
+    scene.check_nothing_left();
+}
+
+#[test]
+fn mpi_runs_over_the_nodes_without_options() {
+    let Some(scene) = Scene::with_nodes("mpi_runs_over_the_nodes_without_options") else { return };
+    let has = |program| std::process::Command::new(program).arg("--version").output().is_ok();
+    if !has("mpicc") || !has("mpiexec.hydra") {
+        println!("SKIP mpi_runs_over_the_nodes_without_options: needs MPICH");
+        return;
+    }
+    let source = r#"
+        #include <mpi.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        int main(int argc, char **argv) {
+            int rank, size, sum; char host[64];
+            MPI_Init(&argc, &argv);
+            MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+            MPI_Comm_size(MPI_COMM_WORLD, &size);
+            MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+            gethostname(host, sizeof host);
+            printf("%d/%d %s %d\n", rank, size, host, sum);
+            MPI_Finalize();
+        }"#;
+    fs::write(scene.path("ring.c"), source).unwrap();
+    let built = std::process::Command::new("mpicc")
+        .args(["-o", "ring", "ring.c"])
+        .current_dir(scene.path(""))
+        .status()
+        .unwrap();
+    assert!(built.success());
+    scene.up(&["--nodes", "3", "--job", "t"]).with(0);
+    let sorted = |text: String| {
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let whole = scene.hayase(&["exec", "--", "mpiexec.hydra", "-n", "3", "./ring"]).with(0);
+    assert_eq!(sorted(whole.stdout), ["0/3 t-n0 3", "1/3 t-n1 3", "2/3 t-n2 3"]);
+
+    // And with an mpiexec that knows nothing of nodes.
+    let hayase = env!("CARGO_BIN_EXE_hayase");
+    let mut mpiexec = std::process::Command::new("mpiexec.hydra");
+    for node in ["0", "1"] {
+        if node == "1" {
+            mpiexec.arg(":");
+        }
+        mpiexec.args(["-n", "1", hayase, "exec", "--node", node, "--", "./ring"]);
+    }
+    mpiexec.current_dir(scene.path("")).env("HAYASE_RUNTIME_DIR", scene.path("run"));
+    let split = done(&mpiexec.output().unwrap()).with(0);
+    assert_eq!(sorted(split.stdout), ["0/2 t-n0 1", "1/2 t-n1 1"]);
+}
+
+/// Waits for the first line of a child's standard output, which stays open.
+fn wait_line(child: &mut std::process::Child) {
+    let stdout = child.stdout.as_mut().expect("stdout is a pipe");
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n", "within {PATIENCE:?}");
+}
