@@ -79,10 +79,8 @@ impl Trial {
         let check = || {
             self.is_nothing_running()?;
             ensure!(!self.tree.job_dir().exists(), "the job directory is left");
-            for name in ["storage", "mount"] {
-                let left = files_below(&self.tree.path().join(name));
-                ensure!(left.is_empty(), "in {name} are left: {}", left.join(", "));
-            }
+            let left = [self.stored(), entries(&self.tree.path().join("mount"))].concat();
+            ensure!(left.is_empty(), "files are left: {}", left.join(", "));
             Ok(())
         };
         eventually(bound, check).map(drop)
@@ -104,6 +102,11 @@ impl Trial {
         let devices = loop_devices_below(self.tree.path());
         ensure!(devices.is_empty(), "loop devices are left: {}", devices.join(", "));
         Ok(())
+    }
+
+    /// What jobs have left in the storage.
+    pub fn stored(&self) -> Vec<String> {
+        entries(&self.tree.path().join("storage"))
     }
 
     /// Ends the trial: the tree goes.
@@ -148,7 +151,7 @@ fn loop_devices_below(path: &Path) -> Vec<String> {
         .collect()
 }
 
-fn files_below(dir: &Path) -> Vec<String> {
+fn entries(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.path().display().to_string()).collect()
 }

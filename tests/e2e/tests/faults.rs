@@ -42,7 +42,7 @@ fn signal(pid: u32, signal: Signal) -> TestResult {
 }
 
 /// kill -9 of `hayase up` at any moment leaves no mount, no process and no device. Where nobody was
-/// left to remove files, the next `up` of this user does it.
+/// left to remove the areas, the next `up` of this user does it; an empty directory may stay.
 fn launcher_killed_while_coming_up() -> TestResult {
     let mut trials = Vec::new();
     for millis in [10, 60, 150, 300, 600, 1000] {
@@ -68,7 +68,8 @@ fn launcher_killed_while_coming_up() -> TestResult {
     stop_by_path(&next)?;
     next.end()?;
     for trial in trials {
-        trial.expect_nothing_left(Duration::ZERO).context("after the next up")?;
+        let stored = trial.stored();
+        ensure!(stored.is_empty(), "after the next up is left: {}", stored.join(", "));
         trial.end()?;
     }
     Ok(())
@@ -109,7 +110,7 @@ fn run_killed() -> TestResult {
     for sent in [Signal::KILL, Signal::TERM, Signal::INT] {
         let trial = Trial::new()?;
         let started = trial.tree().path().join("started");
-        let script = format!(": > {} && sleep 300", started.display());
+        let script = format!(": > {} && exec sleep 300", started.display());
         let mut job = trial.spawn(&mut trial.run(&JobOptions::three(), &script)?)?;
         eventually(COMMAND, || {
             ensure!(started.exists(), "the program has not started: {}", trial.said());
