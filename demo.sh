@@ -35,8 +35,12 @@ prepare_packages build || die "nothing can be built without these packages"
 prepare_packages run test || warn "something will be missing below"
 prepare_cargo
 say "$(cargo --version), Linux $(uname -r), $(nproc) cores"
-must cargo build --locked --release -p hayase
-hayase=$(target_dir)/release/hayase
+if [ -n "${HAYASE_BIN:-}" ]; then
+  hayase=$HAYASE_BIN
+else
+  must cargo build --locked --release -p hayase
+  hayase=$(target_dir)/release/hayase
+fi
 must cargo fetch --locked --manifest-path demo/source-tree/Cargo.toml
 sources=$(ls "${CARGO_HOME:-$HOME/.cargo}"/registry/cache/*/bzip2-sys-0.1.13*.crate 2>/dev/null | head -n 1)
 [ -n "$sources" ] || die "the sources of bzip2 did not arrive"
@@ -90,9 +94,9 @@ for layout in whole striped; do
   say "-- $layout file"
   network_mark
   out=$(mpi_run "$ranks" "$blocks" "$job_shared/$layout/blocks" "$mib") || { say "$out"; die "the MPI program failed"; }
-  say "$out"
+  if [ $layout = whole ]; then say "$out"; else grep -v '^  rank' <<<"$out"; fi
   network_since
-  say "local: $(awk -v t="$total" -v n="$network_sum" 'BEGIN { printf "%.1f", 2 * t - n / 1048576 }') MiB of $((2 * total)) MiB written and read"
+  say "stayed on its node: $(awk -v t="$total" -v n="$network_sum" 'BEGIN { printf "%.1f", 2 * t - n / 1048576 }') MiB of $((2 * total)) MiB written and read"
   wrote[$layout]=$(rate write+sync "$out") read[$layout]=$(rate read+verify "$out") net[$layout]=$(mib_of "$network_sum")
 done
 

@@ -15,8 +15,8 @@ if ! has mpiexec.mpich || ! has mpich/mpi.h; then
   say "SKIP mpi: MPICH is not installed (mpich, libmpich-dev)"
   exit 0
 fi
-cargo build --locked -q -p hayase || exit 1
-hayase=$(target_dir)/debug/hayase
+hayase=${HAYASE_BIN:-$(target_dir)/debug/hayase}
+[ -x "$hayase" ] || die "$hayase is not there: cargo build -p hayase"
 
 failures=0
 # try NAME CMD...: one test.
