@@ -35,8 +35,12 @@ prepare_packages build || die "nothing can be built without these packages"
 prepare_packages run test || warn "something will be missing below"
 prepare_cargo
 say "$(cargo --version), Linux $(uname -r), $(nproc) cores"
-must cargo build --locked --release -p hayase
-hayase=$(target_dir)/release/hayase
+if [ -n "${HAYASE_BIN:-}" ]; then
+  hayase=$HAYASE_BIN
+else
+  must cargo build --locked --release -p hayase
+  hayase=$(target_dir)/release/hayase
+fi
 must cargo fetch --locked --manifest-path demo/source-tree/Cargo.toml
 sources=$(ls "${CARGO_HOME:-$HOME/.cargo}"/registry/cache/*/bzip2-sys-0.1.13*.crate 2>/dev/null | head -n 1)
 [ -n "$sources" ] || die "the sources of bzip2 did not arrive"
@@ -48,8 +52,10 @@ obstacles=$(node_obstacles)
 if [ -n "$obstacles" ]; then
   title "what this machine can not show"
   say "$obstacles"
-  say "Three nodes need root, /dev/fuse and namespaces. Instead: the libraries, and where every byte would lie."
-  must cargo test --locked --release -q -p hayase-layout -p hayase-tier
+fi
+if [ -n "$(fuse_obstacle)" ]; then
+  say "Nothing can be mounted here. Instead: the tests of the libraries that need no mount."
+  must cargo test --locked --release -q -p hayase-layout -p hayase-store -p hayase-tier
   say ""
   say "demo: done without nodes"
   exit 0
@@ -62,7 +68,7 @@ stands_for_shared_storage=$job_work/shared-storage
 mkdir "$stands_for_shared_storage" "$job_work/plain"
 for node in 0 1 2; do
   printf 'node %s is %s: ' "$node" "$(on "$node" hostname)"
-  on "$node" df -h --output=size,avail,target "$job_shared" | tail -n 1
+  on "$node" df -h --output=size,avail,target "$(area "$node" shared)" | tail -n 1
 done
 
 net_before=()
@@ -70,6 +76,7 @@ net_before=()
 network_mark() { for node in 0 1 2; do net_before[node]=$(received_bytes "$node"); done; }
 network_since() {
   local node sum=0 now text=
+  if [ -n "$one_network" ]; then say "over the network: not shown, these nodes share one"; network_sum=; return; fi
   for node in 0 1 2; do
     now=$(($(received_bytes "$node") - net_before[node]))
     sum=$((sum + now))
@@ -78,26 +85,29 @@ network_since() {
   network_sum=$sum
   say "over the network: $(mib_of "$sum") MiB (received by$text)"
 }
+one_network=
+[ ! -d "$job_work/mount/node-0" ] || one_network=1
 
 title "an MPI program: $((3 * ranks)) ranks on three nodes, each writes $mib MiB of one shared file"
 blocks=$job_work/blocks
 must mpicc.mpich -O2 -o "$blocks" demo/blocks.c
 total=$((3 * ranks * mib))
-must on 0 mkdir "$job_shared/whole" "$job_shared/striped"
-must on 0 "$hayase" layout set --stripe 1MiB --width 3 "$job_shared/striped"
+shared=$(area 0 shared)
+must on 0 mkdir "$shared/whole" "$shared/striped"
+must on 0 "$hayase" layout set --stripe 1MiB --width 3 "$shared/striped"
 declare -A wrote read net
 for layout in whole striped; do
   say "-- $layout file"
   network_mark
-  out=$(mpi_run "$ranks" "$blocks" "$job_shared/$layout/blocks" "$mib") || { say "$out"; die "the MPI program failed"; }
-  say "$out"
+  out=$(mpi_run "$ranks" "$blocks" "@shared/$layout/blocks" "$mib") || { say "$out"; die "the MPI program failed"; }
+  if [ $layout = whole ]; then say "$out"; else grep -v '^  rank' <<<"$out"; fi
   network_since
-  say "local: $(awk -v t="$total" -v n="$network_sum" 'BEGIN { printf "%.1f", 2 * t - n / 1048576 }') MiB of $((2 * total)) MiB written and read"
-  wrote[$layout]=$(rate write+sync "$out") read[$layout]=$(rate read+verify "$out") net[$layout]=$(mib_of "$network_sum")
+  [ -n "$one_network" ] || say "stayed on its node: $(awk -v t="$total" -v n="$network_sum" 'BEGIN { printf "%.1f", 2 * t - n / 1048576 }') MiB of $((2 * total)) MiB written and read"
+  wrote[$layout]=$(rate write+sync "$out") read[$layout]=$(rate read+verify "$out") net[$layout]=${network_sum:+$(mib_of "$network_sum")}
 done
 
 title "without us: the same program on a plain directory, all ranks on one node"
-out=$(on 0 mpiexec.mpich -launcher fork -hosts localhost -n $((3 * ranks)) "$blocks" "$job_local/blocks" "$mib") ||
+out=$(on 0 mpiexec.mpich -launcher fork -hosts localhost -n $((3 * ranks)) "$blocks" "$(area 0 local)/blocks" "$mib") ||
   { say "$out"; die "the MPI program failed on a plain directory"; }
 say "$out"
 wrote[plain]=$(rate write+sync "$out") read[plain]=$(rate read+verify "$out") net[plain]=0
@@ -112,19 +122,19 @@ build() {
   since "$start"
 }
 network_mark
-in_shared=$(build 1 "$job_shared/tree") || die "the build in shared failed"
+in_shared=$(build 1 "$(area 1 shared)/tree") || die "the build in shared failed"
 network_since
-in_plain=$(build 1 "$job_local/tree") || die "the build in a plain directory failed"
+in_plain=$(build 1 "$(area 1 local)/tree") || die "the build in a plain directory failed"
 say "in shared, on node 1: $in_shared s; in a plain directory of node 1: $in_plain s"
-say "the program that node 1 built runs on node 2: $(on 2 "$job_shared/tree/bzip2-1.0.8/bzip2" --version 2>&1 </dev/null | head -n 1 | cut -c1-60)"
+say "the program that node 1 built runs on node 2: $(on 2 "$(area 2 shared)/tree/bzip2-1.0.8/bzip2" --version 2>&1 </dev/null | head -n 1 | cut -c1-60)"
 
 title "the same bytes on every node"
 sums() { on "$1" sh -c 'cd "$1" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum' sh "$2" | cut -d' ' -f1; }
-want=$(sums 1 "$job_shared/tree")
+want=$(sums 1 "$(area 1 shared)/tree")
 for node in 0 1 2; do
-  tree=$(sums "$node" "$job_shared/tree")
-  whole=$(on "$node" sha256sum "$job_shared/whole/blocks" | cut -c1-16)
-  striped=$(on "$node" sha256sum "$job_shared/striped/blocks" | cut -c1-16)
+  tree=$(sums "$node" "$(area "$node" shared)/tree")
+  whole=$(on "$node" sha256sum "$(area "$node" shared)/whole/blocks" | cut -c1-16)
+  striped=$(on "$node" sha256sum "$(area "$node" shared)/striped/blocks" | cut -c1-16)
   say "node $node: tree ${tree:0:16}  whole $whole  striped $striped"
   [ "$tree" = "$want" ] || die "node $node sees another tree"
   [ "$whole" = "$striped" ] || die "node $node sees two different files"
@@ -135,12 +145,12 @@ must "$hayase" status
 title "hayase explain: how files are served, and why"
 for node in 0 1; do
   say "-- on node $node"
-  must on "$node" "$hayase" explain "$job_shared/whole/blocks"
+  must on "$node" "$hayase" explain "$(area "$node" shared)/whole/blocks"
 done
-must on 0 "$hayase" explain "$job_shared/striped/blocks"
+must on 0 "$hayase" explain "$shared/striped/blocks"
 
 title "copy the result to the directory that stands for shared storage"
-must on 2 cp -a "$job_shared/tree" "$job_shared/striped/blocks" "$stands_for_shared_storage/"
+must on 2 cp -a "$(area 2 shared)/tree" "$(area 2 shared)/striped/blocks" "$stands_for_shared_storage/"
 [ "$(cd "$stands_for_shared_storage/tree" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -d' ' -f1)" = "$want" ] ||
   die "the copy differs"
 [ "$(sha256sum "$stands_for_shared_storage/blocks" | cut -c1-16)" = "$striped" ] || die "the copied file differs"
@@ -153,7 +163,7 @@ say "down in $(since "$start") s; no mount is left"
 
 title "the numbers"
 printf '%-42s %12s %12s %14s\n' "" "write+sync" "read+verify" "network"
-row() { printf '%-42s %8s MiB/s %6s MiB/s %10s MiB\n' "$1" "${wrote[$2]}" "${read[$2]}" "${net[$2]}"; }
+row() { printf '%-42s %8s MiB/s %6s MiB/s %10s MiB\n' "$1" "${wrote[$2]}" "${read[$2]}" "${net[$2]:--}"; }
 row "MPI, three nodes, one whole file" whole
 row "MPI, three nodes, one striped file" striped
 row "MPI, one node, a plain directory" plain

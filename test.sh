@@ -152,7 +152,7 @@ prepare_packages build || die "nothing can be built without these packages"
 prepare_packages run test || warn "some suites will be skipped"
 prepare_cargo
 obstacles=$(node_obstacles)
-fuse_missing=$(grep -m 1 fuse <<<"$obstacles")
+fuse_missing=$(fuse_obstacle)
 say "$(cargo --version), Linux $(uname -r), $(nproc) cores"
 [ -z "$obstacles" ] || printf 'this machine can not run everything:\n%s\n' "$obstacles"
 for suite in "${suites[@]}"; do

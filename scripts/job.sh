@@ -1,7 +1,6 @@
 # A job of simulated nodes for scripts (sourced after prepare.sh): comes up, is used, and always goes away.
 #
-# $hayase must name the binary. job_up makes $job_work (everything of the job lies in it), $job_shared and
-# $job_local (the mount points, the same on each node).
+# $hayase must name the binary. job_up makes $job_work; everything of the job lies in it.
 
 job_work=
 
@@ -19,8 +18,6 @@ job_up() {
   # A registry of our own: other jobs of this user are none of our business.
   export HAYASE_RUNTIME_DIR=$job_work/run
   export HAYASE_JOB=$job_work/job
-  job_shared=$job_work/mount/shared
-  job_local=$job_work/mount/local
   env -u HAYASE_JOB "$hayase" up --nodes "$nodes" --storage "$job_work/storage" --mount "$job_work/mount" \
     --job-dir "$HAYASE_JOB" "$@"
 }
@@ -30,6 +27,11 @@ on() {
   local node=$1
   shift
   "$hayase" exec --node "$node" -- "$@"
+}
+
+# area NODE shared|local: where that node sees it. The same path on each node, unless nodes are plain processes.
+area() {
+  if [ -d "$job_work/mount/node-$1" ]; then say "$job_work/mount/node-$1/$2"; else say "$job_work/mount/$2"; fi
 }
 
 # job_down: ends the job; fails when something of it is left.
@@ -56,13 +58,15 @@ job_end() {
   exit "$status"
 }
 
-# mpi_run RANKS_PER_NODE PROGRAM ARG...: real MPICH, its ranks on three nodes.
+# mpi_run RANKS_PER_NODE PROGRAM ARG...: real MPICH, its ranks on three nodes; @shared in an ARG is the area.
 mpi_run() {
-  local ranks=$1
+  local ranks=$1 node words=()
   shift
-  mpiexec.mpich -n "$ranks" "$hayase" exec --node 0 -- "$@" \
-    : -n "$ranks" "$hayase" exec --node 1 -- "$@" \
-    : -n "$ranks" "$hayase" exec --node 2 -- "$@"
+  for node in 0 1 2; do
+    [ "$node" = 0 ] || words+=(:)
+    words+=(-n "$ranks" "$hayase" exec --node "$node" -- "${@//@shared/$(area "$node" shared)}")
+  done
+  mpiexec.mpich "${words[@]}"
 }
 
 # Bytes that a node has received from other nodes so far.

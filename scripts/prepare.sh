@@ -113,13 +113,19 @@ prepare_cargo() {
 node_obstacles() {
   [ "$(id -u)" = 0 ] || say "not root: no namespaces, no XFS images, no passthrough"
   [ -e /dev/fuse ] || as_root modprobe fuse 2>/dev/null || true
-  [ -c /dev/fuse ] || { say "/dev/fuse is missing"; return; }
-  { : <>/dev/fuse; } 2>/dev/null || say "/dev/fuse may not be opened here"
+  fuse_obstacle
   if [ "$(id -u)" = 0 ]; then
     unshare --net --mount --uts true 2>/dev/null || say "namespaces may not be made here (a plain container?)"
     has mkfs.xfs || say "mkfs.xfs is missing"
     has ip || say "ip is missing"
   fi
+}
+
+# Why nothing can be mounted here; nothing when it can.
+fuse_obstacle() {
+  if [ ! -c /dev/fuse ]; then say "/dev/fuse is missing"; return; fi
+  { : <>/dev/fuse; } 2>/dev/null || { say "/dev/fuse may not be opened here"; return; }
+  [ "$(id -u)" = 0 ] || has fusermount3 || say "fusermount3 is missing (package fuse3)"
 }
 
 # Where cargo puts what it builds.

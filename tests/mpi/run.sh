@@ -6,17 +6,17 @@ cd "$(dirname "$0")/../.." || exit 1
 . scripts/prepare.sh
 . scripts/job.sh
 
-obstacles=$(node_obstacles)
-if [ -n "$obstacles" ]; then
-  say "SKIP mpi: $(printf '%s' "$obstacles" | tr '\n' ';')"
+obstacle=$(fuse_obstacle)
+if [ -n "$obstacle" ]; then
+  say "SKIP mpi: $obstacle"
   exit 0
 fi
 if ! has mpiexec.mpich || ! has mpich/mpi.h; then
   say "SKIP mpi: MPICH is not installed (mpich, libmpich-dev)"
   exit 0
 fi
-cargo build --locked -q -p hayase || exit 1
-hayase=$(target_dir)/debug/hayase
+hayase=${HAYASE_BIN:-$(target_dir)/debug/hayase}
+[ -x "$hayase" ] || die "$hayase is not there: cargo build -p hayase"
 
 failures=0
 # try NAME CMD...: one test.
@@ -33,7 +33,8 @@ try() {
 job_up 3 --shared 512MiB --local 300MiB >/dev/null || { say "FAILED mpi: no job"; exit 1; }
 blocks=$job_work/blocks
 mpicc.mpich -O2 -Wall -Werror -o "$blocks" demo/blocks.c || exit 1
-on 0 mkdir "$job_shared/striped" && on 0 "$hayase" layout set --stripe 1MiB --width 3 "$job_shared/striped" >/dev/null ||
+shared=$(area 0 shared)
+on 0 mkdir "$shared/striped" && on 0 "$hayase" layout set --stripe 1MiB --width 3 "$shared/striped" >/dev/null ||
   { say "FAILED mpi: no striped directory"; exit 1; }
 
 # Not by MPI, not by this job: what the file must hold.
@@ -43,27 +44,28 @@ expected=$(expected)
 blocks_agree() {
   local file=$1 node
   shift
-  mpi_run 2 "$blocks" "$@" "$file" 8 || return 1
+  mpi_run 2 "$blocks" "$@" "@shared/$file" 8 || return 1
   for node in 0 1 2; do
-    [ "$(on "$node" sha256sum "$file" | cut -d' ' -f1)" = "${expected%% *}" ] || {
+    [ "$(on "$node" sha256sum "$(area "$node" shared)/$file" | cut -d' ' -f1)" = "${expected%% *}" ] || {
       say "node $node sees other bytes"
       return 1
     }
   done
 }
 wrong_byte_is_noticed() {
-  printf X | on 1 dd of="$job_shared/whole" bs=1 seek=5000000 conv=notrunc status=none || return 1
-  ! mpi_run 2 "$blocks" --verify-only "$job_shared/whole" 8
+  printf X | on 1 dd of="$(area 1 shared)/whole" bs=1 seek=5000000 conv=notrunc status=none || return 1
+  ! mpi_run 2 "$blocks" --verify-only @shared/whole 8
 }
 ranks_run_on_all_nodes() {
-  [ "$(mpi_run 1 hostname | sort -u | wc -l)" = 3 ]
+  # shellcheck disable=SC2016 # the node's own variable
+  [ "$(mpi_run 1 sh -c 'echo "$HAYASE_NODE"' | sort -u | tr '\n' ' ')" = "0 1 2 " ]
 }
 
 try ranks_run_on_all_nodes ranks_run_on_all_nodes
-try independent_blocks_of_a_whole_file blocks_agree "$job_shared/whole"
-try independent_blocks_of_a_striped_file blocks_agree "$job_shared/striped/independent"
-try collective_blocks_of_a_whole_file blocks_agree "$job_shared/collective" --collective
-try collective_blocks_of_a_striped_file blocks_agree "$job_shared/striped/collective" --collective
+try independent_blocks_of_a_whole_file blocks_agree whole
+try independent_blocks_of_a_striped_file blocks_agree striped/independent
+try collective_blocks_of_a_whole_file blocks_agree collective --collective
+try collective_blocks_of_a_striped_file blocks_agree striped/collective --collective
 try wrong_byte_is_noticed wrong_byte_is_noticed
 try down_leaves_nothing job_down
 [ "$failures" = 0 ]
