@@ -11,6 +11,7 @@ pub(crate) mod status;
 
 use std::error::Error;
 
+use hayase_fuse::MountError;
 use hayase_store::{AreaError, MetaError, NamespaceError, PartError};
 use hayase_wire::transport::TransportError;
 use hayase_wire::{HandshakeError, MembersError, NodeError, SecretError};
@@ -34,4 +35,5 @@ pub(crate) fn advice(cause: &(dyn Error + 'static)) -> Option<String> {
         .or_else(|| of(cause, TransportError::help))
         .or_else(|| of(cause, SecretError::help))
         .or_else(|| of(cause, NodeError::help))
+        .or_else(|| of(cause, MountError::help))
 }

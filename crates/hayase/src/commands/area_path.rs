@@ -21,6 +21,14 @@ pub(crate) enum AreaPathError {
         /// The verb that was typed, to be repeated there.
         verb: &'static str,
     },
+    /// It lies in a local area.
+    #[error("{} is in the local area of job {job}: plain files of one node, with nothing between", .path.display())]
+    Local {
+        /// The path.
+        path: PathBuf,
+        /// Whose.
+        job: String,
+    },
     /// Some other file system.
     #[error("{} is in no shared area", .0.display())]
     Elsewhere(PathBuf),
@@ -48,10 +56,17 @@ impl AreaPathError {
         let is_foreign = matches!(errno, Errno::OPNOTSUPP | Errno::NODATA | Errno::NOENT);
         if is_foreign && !is_hayase(&absolute) {
             let jobs = Registry::new(&environment.runtime).jobs();
-            let owner = jobs.iter().find(|job| job.settings.node_of_path(&absolute).is_some());
-            if let Some(job) = owner.filter(|job| job.settings.has_namespaces()) {
-                let job = job.settings.job.to_string();
-                return Self::OnNodesOnly { path: path.to_owned(), job, verb };
+            let owner = jobs.iter().find_map(|job| {
+                let node = job.settings.node_of_path(&absolute)?;
+                Some((job, absolute.starts_with(job.settings.local_mount(node))))
+            });
+            if let Some((job, is_local)) = owner {
+                let (path, job) = (absolute, job.settings.job.to_string());
+                return if is_local {
+                    Self::Local { path, job }
+                } else {
+                    Self::OnNodesOnly { path, job, verb }
+                };
             }
             if errno != Errno::NOENT {
                 return Self::Elsewhere(path.to_owned());
@@ -70,7 +85,7 @@ impl AreaPathError {
             Self::Elsewhere(_) => {
                 Some("`hayase status` shows where the areas of a job are".to_owned())
             }
-            Self::Refused { .. } => None,
+            Self::Local { .. } | Self::Refused { .. } => None,
         }
     }
 

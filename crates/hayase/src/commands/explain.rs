@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use hayase_layout::ByteCount;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -50,25 +51,42 @@ fn ask(path: &Path, environment: &Environment) -> anyhow::Result<Value> {
 
 impl Human for Explanation {
     fn write(&self, page: &mut Page) {
+        let told = &self.told;
         page.title(&self.path.display().to_string());
-        for (key, value) in self.told.as_object().into_iter().flatten() {
-            page.pair(&key.replace('_', " "), &plain(value));
+        page.pair(
+            "served here",
+            &format!("{}: {}", class(&told["here"]), plain(&told["here"]["why"])),
+        );
+        page.pair("kernel cache", if told["here"]["cache"] == true { &"yes" } else { &"no" });
+        page.pair("passthrough", &plain(&told["here"]["passthrough"]));
+        page.pair("layout", &plain(&told["layout"]));
+        page.pair("size", &ByteCount(told["size"].as_u64().unwrap_or(0)));
+        page.pair("home", &format!("server {}, inode {}", told["home"], told["ino"]));
+        page.pair("state", &plain(&told["state"]));
+        for open in told["opens"].as_array().into_iter().flatten() {
+            let how: Vec<_> =
+                ["read", "write"].into_iter().filter(|&way| open[way] == true).collect();
+            let (node, how) = (&open["node"], how.join(" and "));
+            page.pair("open", &format!("on node {node}, to {how}, {}", plain(&open["class"])));
+        }
+        for part in told["parts"].as_array().into_iter().flatten() {
+            let bytes = ByteCount(part["bytes_allocated"].as_u64().unwrap_or(0));
+            page.pair("part", &format!("on server {}, {bytes} allocated", part["server"]));
         }
     }
 }
 
-/// One value in one line, without the marks of JSON.
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join("; "),
-        Value::Object(fields) => {
-            let fields = fields.iter().map(|(key, value)| format!("{key} {}", plain(value)));
-            fields.collect::<Vec<_>>().join(", ")
-        }
-        Value::Null => "-".to_owned(),
-        other => other.to_string(),
+fn class(here: &Value) -> &'static str {
+    match here["class"].as_str() {
+        Some("local") => "by the kernel, from the part itself",
+        Some(_) => "through the servers",
+        None => "not open",
     }
+}
+
+/// A text without the marks of JSON.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -76,9 +94,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_shown_plainly() {
-        let value = serde_json::json!({"class": "local", "opens": [{"node": 1}, {"node": 2}]});
-        assert_eq!(plain(&value), "class local, opens node 1; node 2");
-        assert_eq!(plain(&Value::Null), "-");
+    fn the_answer_of_a_mount_is_told_in_words() {
+        let told = serde_json::json!({
+            "ino": 2, "home": 0, "layout": "whole", "size": 3, "state": "writing",
+            "opens": [{"node": 1, "read": true, "write": true, "class": "local"}],
+            "parts": [{"server": 0, "bytes_allocated": 4096}],
+            "here": {"class": "local", "why": "its part is on this node", "readers": 0,
+                     "writers": 1, "cache": false, "passthrough": "used"},
+        });
+        let mut page = Page::new(false);
+        Explanation { path: "f".into(), told }.write(&mut page);
+        for line in [
+            "served here     by the kernel, from the part itself: its part is on this node",
+            "open            on node 1, to read and write, local",
+            "part            on server 0, 4 KiB allocated",
+        ] {
+            assert!(page.text().contains(line), "{line}: {}", page.text());
+        }
     }
 }

@@ -1,24 +1,73 @@
-//! The mount of a node.
+//! The mount of a node: the shared area through a session with the node's server, shown by FUSE.
 
-use crate::job::{JobDir, Settings};
-use crate::launch::signals::{ENDING, Signals};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use hayase_client::{AreaSettings, AreaVolume, Session};
+use hayase_fuse::{KernelProfile, MountSettings, PassthroughState, Unmounter};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::job::{JobDir, KernelProfile as Asked, Settings};
 use crate::supervisor::said::MountTold;
+
+/// How long a busy mount is waited for when a signal ends us; then it is detached.
+const BUSY_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Mounts and serves until it is unmounted or a signal ends it; calls `ready` once.
 pub(crate) fn serve_mount(
-    _dir: &JobDir,
+    dir: &JobDir,
     settings: &Settings,
     node: u16,
     ready: impl FnOnce(MountTold) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    use std::os::fd::AsFd;
-    let signals = Signals::block(&ENDING)?;
-    std::fs::create_dir_all(settings.local_root(node))?;
-    if settings.is_privileged {
-        rustix::mount::mount_bind(settings.local_root(node), settings.shared_mount(node))?;
-    }
-    ready(MountTold { path: "none".to_owned(), why: String::new() })?;
-    let forever = std::time::Instant::now() + std::time::Duration::from_secs(86_400);
-    crate::process::wait_readable(signals.as_fd(), forever);
+    let session = Session::connect(&dir.node(node).server_socket(), true)?;
+    let volume = AreaVolume::new(Arc::new(session), AreaSettings::mount())
+        .context("start the threads of the mount")?;
+    let mut how = MountSettings::new(settings.shared_mount(node));
+    how.kernel_profile = profile(settings.kernel_profile);
+    let mounted = hayase_fuse::mount(Arc::new(volume), &how)?;
+    let told = match mounted.passthrough() {
+        PassthroughState::Used => MountTold { path: "passthrough".to_owned(), why: String::new() },
+        state => MountTold { path: "fuse".to_owned(), why: state.describe().to_owned() },
+    };
+    unmount_on_signal(mounted.unmounter())?;
+    ready(told)?;
+    mounted.wait().context("serve the mount")
+}
+
+/// Starts a thread that unmounts when somebody asks us to end, or when the supervisor has ended.
+fn unmount_on_signal(unmounter: Unmounter) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut terminate, mut interrupt) = {
+        let _inside = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
+    let wait = move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        });
+        tracing::info!("asked to end: unmounting");
+        if let Err(error) = unmounter.unmount(BUSY_PATIENCE) {
+            tracing::error!(%error, "the mount stays");
+        }
+    };
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(wait)
+        .context("start a thread for signals")?;
     Ok(())
+}
+
+fn profile(asked: Option<Asked>) -> KernelProfile {
+    match asked {
+        None => KernelProfile::Native,
+        Some(Asked::V4_18) => KernelProfile::V4_18,
+        Some(Asked::V6_1) => KernelProfile::V6_1,
+        Some(Asked::V6_6) => KernelProfile::V6_6,
+        Some(Asked::V6_9) => KernelProfile::V6_9,
+    }
 }
