@@ -1,8 +1,8 @@
 //! Devices: what the files of parts lie on.
 //!
-//! Here: the traits. Rooms: [`pread`] on a directory, [`memory`] for tests, [`crash`] which forgets
-//! what was not synced, [`counted`] which holds a size limit, [`conformance`] which all pass.
-//! Not here: keeping files open ([`crate::part`]).
+//! Here: the traits. Rooms: [`PreadDevice`] on a directory, [`MemoryDevice`] for tests, [`CrashDevice`]
+//! which forgets what was not synced, [`conformance`] which all pass.
+//! Not here: keeping files open ([`crate::part`]); a limit of bytes ([`crate::area::counted`]).
 //!
 //! The contract, in words: a file grows by writing behind its end, the gap reads as zeros. What
 //! `write_at` has returned is read by everybody. `sync` makes the file, its bytes and its name
@@ -17,9 +17,11 @@ use crate::namespace::Time;
 use crate::part::{PartError, PartId};
 
 pub mod conformance;
+mod crash;
 mod memory;
 mod pread;
 
+pub use self::crash::CrashDevice;
 pub use self::memory::MemoryDevice;
 pub use self::pread::PreadDevice;
 

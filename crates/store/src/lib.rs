@@ -13,7 +13,9 @@ pub mod part;
 pub mod slots;
 
 pub use area::{Area, AreaError, AreaUsage, CountedArea, ImageArea, MountedArea};
-pub use device::{Device, DeviceFile, MemoryDevice, PartStat, PreadDevice, SetTime, Whence};
+pub use device::{
+    CrashDevice, Device, DeviceFile, MemoryDevice, PartStat, PreadDevice, SetTime, Whence,
+};
 pub use meta::{Batch, FjallStore, MemoryStore, MetaError, MetaStore};
 pub use namespace::{EntryRecord, FileKind, Inode, Namespace, NamespaceError, Time, Txn, ops};
 pub use part::{Part, PartError, PartId, Parts};

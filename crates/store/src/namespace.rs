@@ -92,6 +92,9 @@ impl Namespace {
             Some(found) if found == identity => {}
             Some(found) => {
                 let found: Identity = codec::decode(&key, &found)?;
+                if found.format != FORMAT {
+                    return Err(NamespaceError::Format { found: found.format, expected: FORMAT });
+                }
                 return Err(NamespaceError::Foreign { found: found.server, expected: server });
             }
         }
@@ -184,5 +187,114 @@ fn root(now: Time) -> Inode {
         parent: None,
         policy: None,
         removed: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::ops::testing::at;
+    use super::*;
+    use crate::meta::{MemoryStore, MetaError};
+
+    #[test]
+    fn server_0_has_the_root_and_the_others_do_not() {
+        for (server, has_root) in [(0, true), (3, false)] {
+            let store = Arc::new(MemoryStore::new());
+            let names = Namespace::open(store.clone(), ServerId(server), at(7)).unwrap();
+            let root = ops::get_inode(&names.begin(), InodeId::ROOT).unwrap();
+            assert_eq!(root.is_some(), has_root);
+            assert!(
+                root.is_none_or(|root| root.kind == FileKind::Directory && root.ctime == at(7))
+            );
+            // Opened again, it is the same.
+            let names = Namespace::open(store, ServerId(server), at(8)).unwrap();
+            let root = ops::get_inode(&names.begin(), InodeId::ROOT).unwrap();
+            assert!(root.is_none_or(|root| root.ctime == at(7)));
+        }
+    }
+
+    #[test]
+    fn names_of_another_server_or_format_are_refused() {
+        let store = Arc::new(MemoryStore::new());
+        Namespace::open(store.clone(), ServerId(1), at(0)).unwrap();
+        let error = Namespace::open(store.clone(), ServerId(2), at(0)).err().unwrap();
+        assert_eq!(error.to_string(), "open the names of server 2: they belong to server 1");
+        assert!(error.help().is_some());
+        let mut batch = Batch::new();
+        let later = Identity { format: FORMAT + 1, server: ServerId(1) };
+        batch.put(keys::identity(), codec::encode(&later));
+        store.commit(batch).unwrap();
+        let error = Namespace::open(store.clone(), ServerId(1), at(0)).err().unwrap();
+        assert!(error.to_string().contains("format 2"), "{error}");
+        let mut batch = Batch::new();
+        batch.put(keys::identity(), b"junk".to_vec());
+        store.commit(batch).unwrap();
+        let error = Namespace::open(store, ServerId(1), at(0)).err().unwrap();
+        assert!(matches!(error, NamespaceError::Corrupt { .. }), "{error}");
+    }
+
+    #[test]
+    fn inode_numbers_are_given_once_whatever_happens() {
+        let mut store = Arc::new(MemoryStore::new());
+        let mut given = BTreeSet::new();
+        for round in 0..6 {
+            let names = Namespace::open(store.clone(), ServerId(5), at(0)).unwrap();
+            for _ in 0..3 * INODE_BLOCK / 2 {
+                let ino = names.allocate().unwrap();
+                assert_eq!(ino.home(), ServerId(5));
+                assert!(given.insert(ino), "{ino} was given before");
+            }
+            store = Arc::new(match round % 2 {
+                0 => store.after_power_cut(0),
+                _ => store.after_kill(),
+            });
+        }
+        assert!(
+            !given.contains(&InodeId::new(ServerId(5), 1).unwrap()),
+            "as the root's of server 0"
+        );
+    }
+
+    #[test]
+    fn a_store_that_fails_changes_nothing() {
+        let store = Arc::new(MemoryStore::new());
+        let names = Namespace::open(store.clone(), ServerId(0), at(0)).unwrap();
+        store.stop_after(0);
+        let mut txn = names.begin();
+        let root = ops::get_inode(&txn, InodeId::ROOT).unwrap().unwrap();
+        ops::put_inode(&mut txn, &Inode { mode: 0o700, ..root.clone() }).unwrap();
+        let error = txn.commit().unwrap_err();
+        assert!(matches!(error, NamespaceError::Store(MetaError::Stopped)));
+        assert_eq!(ops::get_inode(&names.begin(), InodeId::ROOT).unwrap(), Some(root));
+    }
+
+    #[test]
+    #[should_panic = "this thread has a transaction open already"]
+    fn a_second_transaction_on_one_thread_is_a_mistake() {
+        let names = Namespace::open(Arc::new(MemoryStore::new()), ServerId(0), at(0)).unwrap();
+        let _first = names.begin();
+        let _second = names.begin();
+    }
+
+    #[test]
+    fn transactions_of_threads_follow_each_other() {
+        let names = Namespace::open(Arc::new(MemoryStore::new()), ServerId(0), at(0)).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let mut txn = names.begin();
+                        let mut root = ops::get_inode(&txn, InodeId::ROOT).unwrap().unwrap();
+                        root.size += 1;
+                        ops::put_inode(&mut txn, &root).unwrap();
+                        txn.commit().unwrap();
+                    }
+                });
+            }
+        });
+        let root = ops::get_inode(&names.begin(), InodeId::ROOT).unwrap().unwrap();
+        assert_eq!(root.size, 2000, "no change is lost");
     }
 }

@@ -80,6 +80,14 @@ pub enum NamespaceError {
         /// Whose they should be.
         expected: ServerId,
     },
+    /// The store was written by another version of this program.
+    #[error("open the names: they are in format {found}, this program knows format {expected}")]
+    Format {
+        /// As they are.
+        found: u8,
+        /// As they should be.
+        expected: u8,
+    },
     /// A record is not what was written.
     #[error("the record {key} is damaged: {why}")]
     Corrupt {
@@ -104,7 +112,7 @@ impl NamespaceError {
             Self::XattrName { .. } => libc::ERANGE,
             Self::XattrValue { .. } => libc::E2BIG,
             Self::XattrList { .. } | Self::NumbersExhausted => libc::ENOSPC,
-            Self::Foreign { .. } | Self::Corrupt { .. } => libc::EIO,
+            Self::Foreign { .. } | Self::Format { .. } | Self::Corrupt { .. } => libc::EIO,
             Self::Store(error) => error.errno(),
         }
     }

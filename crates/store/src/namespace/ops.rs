@@ -11,6 +11,8 @@ mod intent;
 mod link;
 mod list;
 mod lookup;
+#[cfg(test)]
+mod model;
 mod part_note;
 mod remove;
 mod rename;
