@@ -37,14 +37,17 @@ fn what_was_asked_for_is_usable_and_nothing_is_left() {
             file.write_all(&vec![1; 16 << 20]).unwrap();
         }
         drop(file);
-        assert_eq!(loops_of(mounted.directory.path()).len(), 1);
+        assert_eq!(loops_of(mounted.root.parent().unwrap()).len(), 1);
         area.unmount().unwrap();
-        assert!(loops_of(mounted.directory.path()).is_empty(), "the loop device is still there");
+        assert!(
+            loops_of(mounted.root.parent().unwrap()).is_empty(),
+            "the loop device is still there"
+        );
         let again =
-            ImageArea::open(&mounted.directory.path().join("a.img"), &mounted.root).unwrap();
+            ImageArea::open(&mounted.root.parent().unwrap().join("a.img"), &mounted.root).unwrap();
         assert!(mounted.root.join("file").exists());
         drop(again);
-        assert!(loops_of(mounted.directory.path()).is_empty(), "dropping unmounts too");
+        assert!(loops_of(mounted.root.parent().unwrap()).is_empty(), "dropping unmounts too");
     }
 }
 
@@ -73,7 +76,12 @@ fn a_full_area_is_enospc_at_the_write() {
     part.write_at(LocalOffset(0), &block).unwrap();
     parts.remove(id).unwrap();
     drop(part);
-    assert!(area.usage().unwrap().free >= 15 << 20);
+    // XFS gives the blocks back in the background.
+    let start = std::time::Instant::now();
+    while area.usage().unwrap().free < 15 << 20 {
+        assert!(start.elapsed().as_secs() < 20, "the space does not come back");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }
 
 #[test]
@@ -108,4 +116,55 @@ fn what_is_no_image_is_said() {
     let error = ImageArea::open(&image, &directory.path().join("mnt")).unwrap_err();
     assert_eq!(error.to_string(), format!("mount {}", image.display()));
     assert!(loops_of(directory.path()).is_empty(), "the loop device is still there");
+}
+
+/// A disk with sectors of 4096 bytes and a file system on it.
+struct LargeSectors {
+    directory: tempfile::TempDir,
+    device: String,
+}
+
+impl LargeSectors {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = directory.path().join("disk.img");
+        std::fs::File::create(&disk).unwrap().set_len(700 << 20).unwrap();
+        let disk = disk.to_str().unwrap();
+        let device = run("losetup", &["--find", "--show", "--sector-size=4096", disk]);
+        let this = Self { directory, device: device.trim().to_owned() };
+        run("mkfs.xfs", &["-q", &this.device]);
+        std::fs::create_dir(this.root()).unwrap();
+        run("mount", &[&this.device, this.root().to_str().unwrap()]);
+        this
+    }
+
+    fn root(&self) -> std::path::PathBuf {
+        self.directory.path().join("mnt")
+    }
+}
+
+impl Drop for LargeSectors {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(self.root()).status();
+        let _ = std::process::Command::new("losetup").args(["-d", &self.device]).status();
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = std::process::Command::new(program).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn an_image_fits_storage_with_large_sectors() {
+    if skip("an_image_fits_storage_with_large_sectors") {
+        return;
+    }
+    let disk = LargeSectors::new();
+    let root = disk.directory.path().join("area");
+    let size = ByteCount::mib(300);
+    let area = ImageArea::create(&disk.root().join("a.img"), &root, size).unwrap();
+    assert!(area.usage().unwrap().free >= size.get());
+    area.unmount().unwrap();
 }

@@ -10,6 +10,7 @@
 //! become full under the mounted file system; the loop device is set to detach itself at unmount,
 //! so when the mount goes (with its namespace, too) nothing is left.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -212,11 +213,23 @@ fn make_image(image: &Path, size: ByteCount, bytes: ByteCount) -> Result<(), Are
         _ => fail("make the image", image, source),
     })?;
     reserve(&file, image, size, bytes)?;
-    let (log, feature) = (LOG_SIZE.as_ref(), "reflink=1".as_ref());
+    let sector = format!("size={}", sector_bytes(&file));
     // -K: discarding would give the reserved blocks back.
-    let options = ["-q".as_ref(), "-K".as_ref(), "-l".as_ref(), log, "-m".as_ref(), feature];
-    let arguments = [&options[..], &[image.as_os_str()]].concat();
+    let options = ["-q", "-K", "-l", LOG_SIZE, "-m", "reflink=1", "-s", &sector];
+    let mut arguments: Vec<&OsStr> = options.iter().map(OsStr::new).collect();
+    arguments.push(image.as_os_str());
     run("mkfs.xfs", "xfsprogs", image, &arguments).map(drop)
+}
+
+/// The unit of direct I/O below, which will be the sector of the loop device. A file system with
+/// smaller ones could not be mounted.
+fn sector_bytes(file: &File) -> u32 {
+    const SECTORS: std::ops::RangeInclusive<u32> = 512..=4096;
+    let (flags, mask) = (rustix::fs::AtFlags::EMPTY_PATH, rustix::fs::StatxFlags::DIOALIGN);
+    match rustix::fs::statx(file, "", flags, mask) {
+        Ok(stat) => stat.stx_dio_offset_align.clamp(*SECTORS.start(), *SECTORS.end()),
+        Err(_) => *SECTORS.start(), // a kernel that does not tell
+    }
 }
 
 /// Allocates all blocks of the image.
@@ -258,7 +271,7 @@ fn run(
     program: &'static str,
     package: &'static str,
     path: &Path,
-    arguments: &[&std::ffi::OsStr],
+    arguments: &[&OsStr],
 ) -> Result<String, AreaError> {
     let path = path.to_owned();
     // They live in sbin, which is not in everybody's path.

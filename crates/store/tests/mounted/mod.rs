@@ -42,7 +42,8 @@ fn skipped(test: &str, reason: &str) {
 pub(crate) struct Mounted {
     pub(crate) area: Option<ImageArea>,
     pub(crate) root: PathBuf,
-    pub(crate) directory: tempfile::TempDir,
+    /// Holds image and mount point, and removes them.
+    _directory: tempfile::TempDir,
 }
 
 impl Mounted {
@@ -50,7 +51,7 @@ impl Mounted {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().join("mnt");
         let area = ImageArea::create(&directory.path().join("a.img"), &root, size).unwrap();
-        Self { area: Some(area), root, directory }
+        Self { area: Some(area), root, _directory: directory }
     }
 }
 

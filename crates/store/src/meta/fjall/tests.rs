@@ -54,7 +54,6 @@ fn missing_storage_is_said() {
 /// Not a test of its own: [`what_was_committed_survives_kill_9`] runs it in a process to be killed.
 #[test]
 #[ignore = "the victim of another test"]
-#[expect(clippy::print_stdout, reason = "tells the other process what was committed")]
 fn victim() {
     let Some(path) = std::env::var_os("HAYASE_TEST_VICTIM") else { return };
     let store = FjallStore::open(Path::new(&path)).unwrap();

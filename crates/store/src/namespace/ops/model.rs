@@ -206,7 +206,10 @@ impl Model {
         let orphaned = self.inodes.iter().filter(|(_, (nlink, _))| *nlink == 0);
         let orphaned: Vec<_> = orphaned.map(|(ino, _)| InodeId(*ino)).collect();
         assert_eq!(orphans(txn, 100)?, orphaned);
-        DIRS.try_for_each(|dir| self.check_directory(txn, dir))
+        for dir in DIRS {
+            self.check_directory(txn, dir)?;
+        }
+        Ok(())
     }
 
     fn check_directory(&self, txn: &Txn<'_>, dir: u64) -> Result<(), NamespaceError> {
