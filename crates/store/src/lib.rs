@@ -18,5 +18,5 @@ pub use device::{
 };
 pub use meta::{Batch, FjallStore, MemoryStore, MetaError, MetaStore};
 pub use namespace::{EntryRecord, FileKind, Inode, Namespace, NamespaceError, Time, Txn, ops};
-pub use part::{Part, PartError, PartId, Parts};
+pub use part::{Part, PartError, PartId, Parts, Removal, RemovalError};
 pub use slots::{Slot, SlotPool};

@@ -1,7 +1,8 @@
 //! Parts: plain files that hold the bytes of files, kept open within a bound.
 //!
 //! Here: the names of parts, [`Parts`] with its open files, [`Part`] and its calls, errors.
-//! Rooms: [`quiescence`] asks the kernel whether anybody else may still write.
+//! Rooms: [`quiescence`] asks the kernel whether anybody else may still write; [`Removal`] removes
+//! parts when the end of their names is safe.
 //! Not here: the files themselves ([`crate::device`]); which part holds which byte
 //! (`hayase_layout`); who may have it open (`hayase_server`).
 //!
@@ -20,8 +21,10 @@ use crate::device::{Device, DeviceFile};
 mod error;
 mod open_parts;
 pub mod quiescence;
+mod removal;
 
 pub use self::error::PartError;
+pub use self::removal::{Removal, RemovalError};
 
 use self::open_parts::OpenParts;
 
