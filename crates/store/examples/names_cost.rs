@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use hayase_layout::{InodeId, Layout, ServerId};
 use hayase_store::namespace::ops;
 use hayase_store::{
-    EntryRecord, FileKind, FjallStore, Inode, MemoryStore, MetaStore, Namespace, PartId, Parts,
-    PreadDevice, Time,
+    EntryRecord, FileKind, FjallStore, Inode, MetaStore, Namespace, PartId, Parts, PreadDevice,
+    Time,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -26,8 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         directory.display()
     );
     let fjall: Arc<dyn MetaStore> = Arc::new(FjallStore::open(&directory.join("meta"))?);
-    names("memory", Arc::new(MemoryStore::new()), count)?;
-    names("fjall", fjall.clone(), count)?;
+    names(fjall.clone(), count)?;
     parts(&directory, count)?;
     let (cpu, start) = (cpu(), Instant::now());
     std::thread::sleep(Duration::from_secs(5));
@@ -42,11 +41,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn names(kind: &str, store: Arc<dyn MetaStore>, count: u64) -> Result<(), Box<dyn Error>> {
+fn names(store: Arc<dyn MetaStore>, count: u64) -> Result<(), Box<dyn Error>> {
     let now = Time { seconds: 1_700_000_000, nanos: 5 };
     let names = Namespace::open(store, ServerId(0), now)?;
     let mut inos = Vec::new();
-    measure(&format!("{kind}: create (inode, back pointer, entry)"), count, |i| {
+    measure("names: create (inode, back pointer, entry)", count, |i| {
         let ino = names.allocate()?;
         inos.push(ino);
         let mut txn = names.begin();
@@ -56,28 +55,28 @@ fn names(kind: &str, store: Arc<dyn MetaStore>, count: u64) -> Result<(), Box<dy
         ops::insert(&mut txn, InodeId::ROOT, &name, entry)?.map_err(|_| "exists")?;
         Ok(txn.commit()?)
     })?;
-    measure(&format!("{kind}: lookup"), count, |i| {
+    measure("names: lookup", count, |i| {
         ops::lookup(&names.begin(), InodeId::ROOT, &name(i * 7919 % count))?.ok_or("missing")?;
         Ok(())
     })?;
-    measure(&format!("{kind}: lookup of a name that is not there"), count, |i| {
+    measure("names: lookup of a name that is not there", count, |i| {
         ops::lookup(&names.begin(), InodeId::ROOT, &name(i + count))?;
         Ok(())
     })?;
-    measure(&format!("{kind}: inode, used lately"), count, |i| {
+    measure("names: inode, used lately", count, |i| {
         ops::get_inode(&names.begin(), inos[(i % 1000) as usize])?.ok_or("missing")?;
         Ok(())
     })?;
-    measure(&format!("{kind}: inode, any"), count, |i| {
+    measure("names: inode, any", count, |i| {
         ops::get_inode(&names.begin(), inos[(i * 7919 % count) as usize])?.ok_or("missing")?;
         Ok(())
     })?;
     let mut after = 0;
-    measure(&format!("{kind}: list, 1000 names"), count / 1000, |_| {
+    measure("names: list, 1000 names", count / 1000, |_| {
         after = ops::list(&names.begin(), InodeId::ROOT, after, 1000)?.last().map_or(0, |e| e.0);
         Ok(())
     })?;
-    measure(&format!("{kind}: unlink and remove"), count, |i| {
+    measure("names: unlink and remove", count, |i| {
         let (name, ino) = (name(i), inos[i as usize]);
         let mut txn = names.begin();
         ops::remove_entry(&mut txn, InodeId::ROOT, &name)?.ok_or("missing")?;
