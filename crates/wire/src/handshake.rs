@@ -438,7 +438,7 @@ mod tests {
         .await;
         assert!(near.is_ok() && far.is_ok());
         let (mut near, far) = MemoryTransport::new().pair();
-        for frame in recorded.borrow().iter() {
+        for frame in recorded.take() {
             near.sender.send(&frame.header, &frame.body, &frame.payload).await.unwrap();
         }
         let far = accept(far, &credentials(1, 9, false)).await;

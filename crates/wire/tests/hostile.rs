@@ -42,10 +42,13 @@ fn credentials(server: u16) -> Credentials {
     Credentials { secret: Secret::from_bytes([3; 32]), me, encrypt: false }
 }
 
+/// Request id, body, payload.
+type Seen = Vec<(u64, Vec<u8>, Vec<u8>)>;
+
 /// Keeps what it was asked, answers the same.
 #[derive(Default)]
 struct Keep {
-    seen: RefCell<Vec<(u64, Vec<u8>, Vec<u8>)>>,
+    seen: RefCell<Seen>,
 }
 
 impl Service for Keep {
@@ -156,7 +159,7 @@ fn survives(
     direction: Direction,
     kind: FrameKind,
     harm: impl Fn(MemoryFrame) -> Vec<MemoryFrame> + 'static,
-) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
+) -> Seen {
     let harmed = Rc::new(Cell::new(false));
     let seen = Rc::new(RefCell::new(Vec::new()));
     run(true, {
