@@ -351,3 +351,108 @@ fn read_signed<T: Serialize + DeserializeOwned>(
         _ => Err(MembersError::Forged { path: path.to_owned() }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: Secret = Secret::from_bytes([6; 32]);
+    const WAIT: Duration = Duration::from_secs(5);
+
+    fn member(server: u16) -> Member {
+        Member {
+            server: ServerId(server),
+            host: format!("node{server}"),
+            addresses: vec!["tcp:10.0.0.1:4000".parse().unwrap()],
+            start_id: 5 + u64::from(server),
+            version: PROTOCOL_VERSION,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_published_is_sealed_and_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = dir.path();
+        assert_eq!(read(job, &SECRET).unwrap(), None);
+        let publishing = async {
+            for server in [2, 0, 1] {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                publish(job, &member(server), &SECRET).unwrap();
+            }
+        };
+        let (sealed, read_by_all, ()) =
+            tokio::join!(seal(job, 3, &SECRET, WAIT), wait_sealed(job, &SECRET, WAIT), publishing);
+        let sealed = sealed.unwrap();
+        assert_eq!(sealed, read_by_all.unwrap());
+        assert_eq!(sealed.len(), 3);
+        assert_eq!(sealed.get(ServerId(1)), Some(&member(1)));
+        assert_eq!(sealed.get(ServerId(3)), None);
+        let files = fs::read_dir(job.join("members.d")).unwrap().count();
+        assert_eq!(files, 3, "no temporary file stays");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_missing_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        publish(dir.path(), &member(1), &SECRET).unwrap();
+        let error = seal(dir.path(), 4, &SECRET, WAIT).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "wait for the servers of the job: servers 0, 2, 3 not there after 5s"
+        );
+        assert!(error.help().is_some());
+        let error = wait_sealed(dir.path(), &SECRET, WAIT).await.unwrap_err();
+        assert!(matches!(error, MembersError::Unsealed { .. }));
+        assert_eq!(names(&[ServerId(7)]), "server 7");
+        let many: Vec<_> = (0..20).map(ServerId).collect();
+        assert!(names(&many).ends_with("14, 15 and 4 more"));
+    }
+
+    #[tokio::test]
+    async fn what_was_changed_or_made_by_others_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = dir.path();
+        publish(job, &member(0), &SECRET).unwrap();
+        seal(job, 1, &SECRET, WAIT).await.unwrap();
+        let other = Secret::from_bytes([7; 32]);
+        assert!(matches!(read(job, &other), Err(MembersError::Forged { .. })));
+        assert!(matches!(seal(job, 1, &other, WAIT).await, Err(MembersError::Forged { .. })));
+
+        let path = sealed_path(job);
+        let text = fs::read_to_string(&path).unwrap();
+        let check = |text: &str| {
+            fs::write(&path, text).unwrap();
+            read(job, &SECRET).unwrap_err()
+        };
+        let moved = text.replace("10.0.0.1", "10.6.6.6");
+        assert!(matches!(check(&moved), MembersError::Forged { .. }));
+        assert!(matches!(check(&text[..text.len() / 2]), MembersError::Malformed { .. }));
+        assert!(matches!(check(""), MembersError::Malformed { .. }));
+        let bad_address = text.replace("tcp:10.0.0.1:4000", "carrier pigeon");
+        let error = check(&bad_address).to_string();
+        assert!(error.contains("`carrier pigeon` is no address"), "{error}");
+        fs::write(&path, &text).unwrap();
+        assert!(read(job, &SECRET).unwrap().is_some());
+
+        // Genuine, but of somebody else.
+        fs::copy(published_path(job, ServerId(0)), published_path(job, ServerId(1))).unwrap();
+        let error = seal(job, 2, &SECRET, WAIT).await.unwrap_err();
+        assert!(matches!(error, MembersError::Forged { .. }), "bound to its name");
+    }
+
+    #[tokio::test]
+    async fn another_version_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        publish(dir.path(), &Member { version: 99, ..member(0) }, &SECRET).unwrap();
+        let error = seal(dir.path(), 1, &SECRET, WAIT).await.unwrap_err();
+        assert!(matches!(error, MembersError::Version { server: ServerId(0), theirs: 99 }));
+    }
+
+    #[test]
+    fn a_directory_that_can_not_be_written_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("members.d"), b"a file").unwrap();
+        let error = publish(dir.path(), &member(0), &SECRET).unwrap_err();
+        assert!(matches!(error, MembersError::Write { .. }));
+    }
+}

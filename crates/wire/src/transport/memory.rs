@@ -4,7 +4,7 @@
 //! or cut; without one, frames arrive as they were sent. Nothing here needs a clock or a socket.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ use super::{
 use crate::header::HEADER_BYTES;
 
 /// Frames that one direction holds before a sender waits.
-const FRAMES_MAX: usize = 64;
+const FRAMES_MAX: usize = 16;
 /// Connections that a listener holds before connecting fails.
 const CONNECTIONS_MAX: usize = 64;
 
@@ -85,7 +85,12 @@ impl MemoryTransport {
                 direction,
                 frames: Some(frames),
             }),
-            receiver: Box::new(MemoryReceiver { frames: received, body: None, payload: None }),
+            receiver: Box::new(MemoryReceiver {
+                frames: received,
+                body: None,
+                payload: Vec::new(),
+                taken: 0,
+            }),
             peer: format!("memory:{peer}"),
         };
         (
@@ -196,7 +201,9 @@ struct MemoryReceiver {
     frames: mpsc::Receiver<MemoryFrame>,
     /// Of the frame whose header was given out.
     body: Option<Vec<u8>>,
-    payload: Option<VecDeque<u8>>,
+    payload: Vec<u8>,
+    /// Of the payload.
+    taken: usize,
 }
 
 impl FrameReceiver for MemoryReceiver {
@@ -206,7 +213,7 @@ impl FrameReceiver for MemoryReceiver {
                 return Ok(None);
             };
             self.body = Some(frame.body);
-            self.payload = Some(frame.payload.into());
+            (self.payload, self.taken) = (frame.payload, 0);
             Ok(Some(frame.header))
         })
     }
@@ -228,14 +235,54 @@ impl FrameReceiver for MemoryReceiver {
         into: &'a mut [u8],
     ) -> LocalFuture<'a, Result<usize, TransportError>> {
         Box::pin(async move {
-            let payload = self.payload.as_mut().filter(|payload| !payload.is_empty());
-            let payload =
-                payload.ok_or(TransportError::Truncated { action: "receive a payload" })?;
-            let count = into.len().min(payload.len());
-            for (to, from) in into.iter_mut().zip(payload.drain(..count)) {
-                *to = from;
+            let left = &self.payload[self.taken..];
+            if left.is_empty() {
+                return Err(TransportError::Truncated { action: "receive a payload" });
             }
+            let count = into.len().min(left.len());
+            into[..count].copy_from_slice(&left[..count]);
+            self.taken += count;
             Ok(count)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::LocalSet;
+
+    use super::*;
+    use crate::transport::conformance;
+
+    #[tokio::test]
+    async fn it_conforms() {
+        let address = |name: &str| Address::Memory(name.into());
+        let transport = MemoryTransport::new();
+        let (here, nowhere) = (address("here"), address("nowhere"));
+        let suite = conformance::run(&transport, &here, &nowhere);
+        LocalSet::new().run_until(suite).await;
+    }
+
+    #[tokio::test]
+    async fn a_tap_changes_what_passes() {
+        let transport = MemoryTransport::new();
+        let (mut near, mut far) = transport.pair();
+        transport.set_tap(|direction, frame| match (direction, frame.body[0]) {
+            (Direction::Out, b'd') => Some(vec![]),
+            (Direction::Out, b't') => Some(vec![frame.clone(), frame]),
+            (Direction::Back, b'c') => None,
+            _ => Some(vec![frame]),
+        });
+        for body in [b"d", b"t", b"x"] {
+            near.sender.send(&[0; HEADER_BYTES], body, &[]).await.unwrap();
+        }
+        for expected in [b"t", b"t", b"x"] {
+            far.receiver.header().await.unwrap().unwrap();
+            let mut body = [0];
+            far.receiver.body(&mut body).await.unwrap();
+            assert_eq!(&body, expected);
+        }
+        assert!(far.sender.send(&[0; HEADER_BYTES], b"c", &[]).await.is_err());
+        assert!(near.receiver.header().await.unwrap().is_none(), "cut");
     }
 }

@@ -141,3 +141,39 @@ impl Listener for TcpFrameListener {
         Address::Tcp(self.local)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::LocalSet;
+
+    use super::*;
+    use crate::transport::conformance;
+
+    #[tokio::test]
+    async fn it_conforms() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let nowhere = Address::Tcp(free.local_addr().unwrap());
+        drop(free);
+        for (transport, at) in [
+            (TcpTransport::new(), "127.0.0.1:0"),
+            (TcpTransport::from_address("127.0.0.2".parse().unwrap()), "127.0.0.3:0"),
+        ] {
+            let at = Address::Tcp(at.parse().unwrap());
+            let suite = conformance::run(&transport, &at, &nowhere);
+            LocalSet::new().run_until(suite).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_leave_from_the_address_they_are_told() {
+        let from: IpAddr = "127.0.0.2".parse().unwrap();
+        let transport = TcpTransport::from_address(from);
+        let at = Address::Tcp("127.0.0.1:0".parse().unwrap());
+        let mut listener = transport.listen(&at).await.unwrap();
+        let address = listener.address();
+        let (near, far) = tokio::join!(transport.connect(&address), listener.accept());
+        near.unwrap();
+        let peer = far.unwrap().peer;
+        assert!(peer.starts_with("tcp:127.0.0.2:"), "{peer}");
+    }
+}

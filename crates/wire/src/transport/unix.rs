@@ -81,3 +81,20 @@ impl Listener for UnixFrameListener {
         Address::Unix(self.path.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::LocalSet;
+
+    use super::*;
+    use crate::transport::conformance;
+
+    #[tokio::test]
+    async fn it_conforms() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = Address::Unix(dir.path().join("here"));
+        let nowhere = Address::Unix(dir.path().join("nowhere"));
+        let suite = conformance::run(&UnixTransport, &at, &nowhere);
+        LocalSet::new().run_until(suite).await;
+    }
+}
