@@ -238,6 +238,9 @@ fn a_program_and_a_mount_see_each_other() {
         }
         drop(file);
         program.remove(&name).unwrap();
-        assert!(!nodes.path(0, &name).exists());
+        let until = Instant::now() + Duration::from_secs(2);
+        while nodes.path(0, &name).exists() {
+            assert!(Instant::now() < until, "a name lives a second longer at worst");
+        }
     }
 }

@@ -1,4 +1,7 @@
 //! Servers and mounts of a few nodes, gone when they are dropped, also by a panic.
+//!
+//! The areas are plain directories that say they keep their size by themselves and are nearly empty,
+//! so parts are made where their creator is, and the kernel serves them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,9 +10,9 @@ use std::time::Duration;
 
 use hayase_client::{AreaSettings, AreaVolume, Session};
 use hayase_fuse::{KernelProfile, MountSettings, Mounted, mount};
-use hayase_layout::{ByteCount, NodeId, ServerId};
+use hayase_layout::{NodeId, ServerId};
 use hayase_server::Settings;
-use hayase_store::CountedArea;
+use hayase_store::{Area, AreaError, AreaUsage, Device, MountedArea, PartError};
 use hayase_wire::Secret;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -96,7 +99,7 @@ impl Nodes {
             listen: vec!["127.0.0.1".parse().unwrap()],
             port: 0,
             job_dir,
-            area: Box::new(CountedArea::open(&home.join("area"), ByteCount::gib(1)).unwrap()),
+            area: Box::new(RoomyArea(MountedArea::open(&home.join("area")).unwrap())),
             encrypt: false,
             wait: Duration::from_secs(20),
         }
@@ -108,6 +111,27 @@ impl Nodes {
         let mut settings = MountSettings::new(self.path(node, ""));
         settings.kernel_profile = profile;
         mount(Arc::new(volume), &settings)
+    }
+}
+
+/// Never full, whatever the disk below is.
+struct RoomyArea(MountedArea);
+
+impl Area for RoomyArea {
+    fn root(&self) -> &Path {
+        self.0.root()
+    }
+
+    fn kind(&self) -> &'static str {
+        self.0.kind()
+    }
+
+    fn usage(&self) -> Result<AreaUsage, AreaError> {
+        Ok(AreaUsage { total: 1 << 40, free: 1 << 39, ..self.0.usage()? })
+    }
+
+    fn parts(&self) -> Result<Arc<dyn Device>, PartError> {
+        self.0.parts()
     }
 }
 
