@@ -159,14 +159,14 @@ pub fn mount(volume: Arc<dyn Volume>, settings: &MountSettings) -> Result<Mounte
     }
     let config = settings.config();
     let threads = config.n_threads.unwrap_or(THREADS);
-    let shared = Arc::new(Shared::new(Arc::clone(&volume), threads));
+    let shared = Arc::new(Shared::new(volume, threads));
     let requests = Requests { shared: Arc::clone(&shared), profile: settings.kernel_profile };
     let session = Session::new(requests, &settings.mount_point, &config)
         .map_err(|source| MountError::Mount { path: path(), source })?;
     probe_passthrough(&session, &shared.kernel);
     let started = shared.kernel.start(&session.notifier());
     started.map_err(|source| MountError::Threads { path: path(), source })?;
-    volume.attach(Arc::clone(&shared.kernel) as Arc<dyn hayase_client::KernelCaches>);
+    shared.volume.attach(Arc::clone(&shared.kernel) as Arc<dyn hayase_client::KernelCaches>);
     let session = session.spawn().map_err(|source| MountError::Threads { path: path(), source })?;
     raise_read_ahead(&settings.mount_point);
     Ok(Mounted { session: Some(session), shared, mount_point: path() })
@@ -212,10 +212,10 @@ impl Mounted {
         while !session.guard.is_finished() && Instant::now() < until {
             std::thread::sleep(BUSY_POLL);
         }
-        if session.guard.is_finished() {
-            if let Err(error) = session.join() {
-                tracing::warn!(%error, "the FUSE session ended badly");
-            }
+        if session.guard.is_finished()
+            && let Err(error) = session.join()
+        {
+            tracing::warn!(%error, "the FUSE session ended badly");
         }
     }
 }

@@ -58,10 +58,12 @@ impl PassthroughState {
     }
 }
 
+type Shard = Mutex<HashMap<InodeId, Arc<BackingId>>>;
+
 /// The registrations of a mount.
 #[derive(Debug)]
 pub(crate) struct Backings {
-    shards: Box<[Mutex<HashMap<InodeId, Arc<BackingId>>>]>,
+    shards: Box<[Shard]>,
     state: AtomicU8,
 }
 

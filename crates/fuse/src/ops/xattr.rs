@@ -166,7 +166,7 @@ fn parse_layout(value: &[u8]) -> Result<Option<StripePolicy>, Refused> {
     let stripe = ByteCount(stripe.parse().map_err(|_| wrong())?);
     let width = width.parse().map_err(|_| wrong())?;
     let allowed = ByteCount::kib(4)..=ByteCount::gib(1);
-    if !allowed.contains(&stripe) || stripe.get() % ByteCount::kib(4).get() != 0 {
+    if !allowed.contains(&stripe) || !stripe.get().is_multiple_of(ByteCount::kib(4).get()) {
         return Err(Refused::because(
             libc::EINVAL,
             "a stripe is a multiple of 4 KiB, at most 1 GiB",

@@ -138,12 +138,12 @@ impl Area {
         }
         node.queued = None;
         let access = node.open.close_due(now, self.settings.linger);
-        if access.is_none() {
-            if let Some(due) = node.open.due(self.settings.linger) {
-                // Not yet, or an open is on its way.
-                let due = if due <= now { now + WRITE_LINGER } else { due };
-                node.queued = Some(self.closer.push(due, ino));
-            }
+        if access.is_none()
+            && let Some(due) = node.open.due(self.settings.linger)
+        {
+            // Not yet, or an open is on its way.
+            let due = if due <= now { now + WRITE_LINGER } else { due };
+            node.queued = Some(self.closer.push(due, ino));
         }
         self.release_if_unheld(&mut shard, ino);
         access.map(|access| Close { ino, access })

@@ -211,10 +211,10 @@ impl Area {
             return;
         }
         node.lose_cache();
-        if node.descriptor.take().is_some() {
-            if let Some(kernel) = self.kernel.get() {
-                kernel.release_descriptor(ino);
-            }
+        if node.descriptor.take().is_some()
+            && let Some(kernel) = self.kernel.get()
+        {
+            kernel.release_descriptor(ino);
         }
         let written = std::mem::take(&mut node.written);
         if node.open.is_unused() {
