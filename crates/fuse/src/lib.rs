@@ -17,10 +17,12 @@ mod notify;
 mod open_class;
 mod ops;
 mod passthrough;
+mod probe;
 mod profile;
 mod replies;
 mod waiters;
 
 pub use mount::{MountError, MountSettings, Mounted, Unmounter, mount};
 pub use passthrough::PassthroughState;
+pub use probe::probe_passthrough;
 pub use profile::KernelProfile;

@@ -166,9 +166,12 @@ impl Human for JobStatus {
         page.pair("storage", &self.storage.display());
         page.pair("nodes", &format!("{} ({})", self.nodes.len(), self.kind));
         let limiter = self.limiter.as_deref().unwrap_or("unknown");
-        let each = |bytes| format!("{} on each node, {limiter}", ByteCount(bytes));
-        page.pair("shared", &each(self.shared_bytes));
-        page.pair("local", &each(self.local_bytes));
+        page.pair("shared", &format!("{} on each node, {limiter}", ByteCount(self.shared_bytes)));
+        match limiter {
+            "image" => page
+                .pair("local", &format!("{} on each node, {limiter}", ByteCount(self.local_bytes))),
+            _ => page.pair("local", &"a directory of the storage, as large as that"),
+        }
         page.blank();
         let head = ["node", "host", "address", "shared used", "files open", "path", "peers"];
         page.table(&head, self.nodes.iter().map(row).collect());

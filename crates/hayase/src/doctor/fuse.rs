@@ -1,8 +1,10 @@
 //! FUSE: the device, passthrough by a real try, the helper for users, request sizes.
 
 use std::fs::OpenOptions;
+use std::io;
+use std::path::PathBuf;
 
-use super::{Check, read};
+use super::{Check, Health, read};
 use crate::config::Environment;
 use crate::launch::program;
 
@@ -10,7 +12,10 @@ use crate::launch::program;
 const PAGES_WANTED: u64 = 256;
 
 pub(super) fn checks(environment: &Environment) -> Vec<Check> {
-    let mut checks = vec![device(), passthrough()];
+    let mut checks = vec![device(environment)];
+    if checks[0].health == Health::Ok {
+        checks.push(passthrough(environment));
+    }
     if !environment.is_privileged {
         checks.push(helper(environment));
         checks.push(allow_other());
@@ -19,21 +24,28 @@ pub(super) fn checks(environment: &Environment) -> Vec<Check> {
     checks
 }
 
-fn device() -> Check {
-    match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
-        Ok(_) => Check::ok("/dev/fuse", "can be opened"),
-        Err(error) => Check::fail(
-            "/dev/fuse",
-            error.to_string(),
-            "no mount of the shared area",
-            "load the module `fuse`; in a container pass the device in (--device /dev/fuse --cap-add SYS_ADMIN)",
-        ),
-    }
+fn device(environment: &Environment) -> Check {
+    let error = match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+        Ok(_) => return Check::ok("/dev/fuse", "can be opened"),
+        Err(error) => error,
+    };
+    let todo = match error.kind() {
+        io::ErrorKind::PermissionDenied if environment.uid != 0 => {
+            "let everybody open it, as udev does: chmod 666 /dev/fuse"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "allow the device to this container (--device /dev/fuse --cap-add SYS_ADMIN)"
+        }
+        _ => "modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN",
+    };
+    Check::fail("/dev/fuse", error.to_string(), "the shared area can not be mounted", todo)
 }
 
-fn passthrough() -> Check {
-    match crate::wiring::passthrough::try_out() {
-        Ok(()) => Check::ok("passthrough", "a file was served by the kernel alone"),
+fn passthrough(environment: &Environment) -> Check {
+    let place = environment.tmpdir.clone().unwrap_or_else(|| PathBuf::from("/tmp"));
+    let scratch = place.join(format!("hayase-doctor-{}", std::process::id()));
+    match crate::wiring::passthrough::try_out(environment.is_privileged, &scratch) {
+        Ok(()) => Check::ok("passthrough", "the kernel took a file to serve alone"),
         Err(why) => Check::warn(
             "passthrough",
             why,

@@ -46,6 +46,13 @@ pub(crate) fn show_interfaces(scratch: &Path) -> io::Result<()> {
     bound
 }
 
+/// Gives only this thread mounts of its own, which go with it.
+pub(crate) fn new_mounts() -> io::Result<()> {
+    // SAFETY: as above; NEWNS does not touch the table of descriptors.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
+    make_private()
+}
+
 /// Gives only this thread a new, empty network; returns a handle on it.
 pub(crate) fn new_network() -> io::Result<File> {
     // SAFETY: as above; NEWNET does not touch the table of descriptors.

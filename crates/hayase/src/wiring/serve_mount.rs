@@ -29,7 +29,10 @@ pub(crate) fn serve_mount(
     let mounted = hayase_fuse::mount(Arc::new(volume), &how)?;
     let told = match mounted.passthrough() {
         PassthroughState::Used => MountTold { path: "passthrough".to_owned(), why: String::new() },
-        state => MountTold { path: "fuse".to_owned(), why: state.describe().to_owned() },
+        state => MountTold {
+            path: "fuse".to_owned(),
+            why: state.describe().trim_start_matches("off: ").to_owned(),
+        },
     };
     unmount_on_signal(mounted.unmounter())?;
     ready(told)?;

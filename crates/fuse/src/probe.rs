@@ -1,0 +1,52 @@
+//! Whether files can be served by the kernel alone here: tried on an empty mount that lives a moment.
+//!
+//! Not here: the same question for a mount that stays ([`crate::Mounted::passthrough`]).
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fuser::{
+    BackingId, Config, Filesystem, InitFlags, KernelConfig, MountOption, Request, Session,
+};
+use rustix::fs::MemfdFlags;
+
+use crate::{MountError, PassthroughState};
+
+/// A file system without files.
+struct Nothing {
+    offered: Arc<AtomicBool>,
+}
+
+impl Filesystem for Nothing {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        let is_offered = config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
+            && config.set_max_stack_depth(1).is_ok();
+        self.offered.store(is_offered, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// Mounts nothing at `directory`, registers a file with the kernel, and unmounts again.
+///
+/// # Errors
+/// When nothing can be mounted there.
+pub fn probe_passthrough(directory: &Path) -> Result<PassthroughState, MountError> {
+    let failed = |source| MountError::Mount { path: directory.to_owned(), source };
+    let offered = Arc::new(AtomicBool::new(false));
+    let mut config = Config::default();
+    config.mount_options = vec![MountOption::FSName("hayase-probe".to_owned()), MountOption::RO];
+    let nothing = Nothing { offered: Arc::clone(&offered) };
+    let session = Session::new(nothing, directory, &config).map_err(failed)?;
+    if !offered.load(Ordering::SeqCst) {
+        return Ok(PassthroughState::NotOffered);
+    }
+    let registered = rustix::fs::memfd_create("hayase-probe", MemfdFlags::CLOEXEC)
+        .map_err(std::io::Error::from)
+        .and_then(|file| BackingId::create_raw(session.as_fd(), file));
+    Ok(match registered {
+        Ok(_) => PassthroughState::Used,
+        Err(error) => PassthroughState::of_error(&error),
+    })
+}
