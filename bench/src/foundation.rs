@@ -1,5 +1,6 @@
 //! The goals of the first usable version: one job on a few nodes.
 
+mod library;
 mod lifecycle;
 mod memory;
 mod metadata;
@@ -28,6 +29,7 @@ pub(crate) const GROUPS: &[Group] = &[
     Group { name: "metadata", title: "Names, one node", run: metadata::run_on_one_node },
     Group { name: "metadata3", title: "Names, three nodes", run: metadata::run_on_three_nodes },
     Group { name: "scaling", title: "Names from 1, 2 and 3 nodes", run: scaling::run },
+    Group { name: "library", title: "New files by the client library", run: library::run },
     Group { name: "lifecycle", title: "Start, rest and end", run: lifecycle::run },
     Group { name: "memory", title: "Memory under load", run: memory::run },
 ];

@@ -103,6 +103,11 @@ impl<'a> Job<'a> {
         self.tree.join("storage").join(self.name()).join(format!("node-{node}/shared"))
     }
 
+    /// Where the server of a node listens for programs of its node.
+    pub(crate) fn socket(&self, node: u16) -> PathBuf {
+        self.directory().join(format!("node-{node}/server.sock"))
+    }
+
     /// `hayase exec --node I -- PROGRAM`.
     pub(crate) fn on_node(&self, node: u16, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(self.bench.hayase());

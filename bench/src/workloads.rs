@@ -7,6 +7,7 @@
 
 pub(crate) mod block;
 pub(crate) mod evict;
+pub(crate) mod library;
 pub(crate) mod metadata;
 pub(crate) mod random;
 pub(crate) mod sequential;
@@ -35,6 +36,8 @@ pub(crate) enum Task {
     Random(random::Random),
     /// Names and inodes.
     Metadata(metadata::Metadata),
+    /// New files by the client library.
+    Library(library::Library),
     /// Give files to [`Task::TcpTransfer`], from a thread of its own until the worker ends.
     TcpServe {
         /// Where to listen.
@@ -92,6 +95,7 @@ fn perform(task: &Task) -> anyhow::Result<Answer> {
         Task::Sequential(work) => Answer::Measured(work.run()?),
         Task::Random(work) => Answer::Measured(work.run()?),
         Task::Metadata(work) => Answer::Measured(work.run()?),
+        Task::Library(work) => Answer::Measured(work.run()?),
         Task::TcpServe { address } => Answer::Listening { port: tcp_loop::serve(*address)? },
         Task::TcpTransfer(work) => Answer::Measured(work.run()?),
         Task::Evict { path } => {
