@@ -1,0 +1,35 @@
+//! The goals of the first usable version: one job on a few nodes.
+
+mod library;
+mod lifecycle;
+mod memory;
+mod metadata;
+mod minimal;
+mod passthrough;
+mod remote;
+mod scaling;
+mod striped;
+
+use crate::run::Group;
+
+/// What a reader of the page must know first.
+pub(crate) const INTRO: &str = "\
+Written by `./bench.sh foundation --write-docs`.
+All nodes are simulated on one machine, so they share its processors, its memory and one disk.
+Absolute figures are this machine's; the ratios are the result.
+A and B take turns in every round and figures are medians over rounds; \"A against A\" is the baseline's
+median ratio to itself in the same run, and no goal is judged when it is outside of 0.9 to 1.1.
+Raw samples are written to `bench/out/`.";
+
+/// In the order in which they run.
+pub(crate) const GROUPS: &[Group] = &[
+    Group { name: "passthrough", title: "Files on their own node", run: passthrough::run },
+    Group { name: "remote", title: "Files on another node", run: remote::run },
+    Group { name: "striped", title: "Striped files on disks of equal speed", run: striped::run },
+    Group { name: "metadata", title: "Names, one node", run: metadata::run_on_one_node },
+    Group { name: "metadata3", title: "Names, three nodes", run: metadata::run_on_three_nodes },
+    Group { name: "scaling", title: "Names from 1, 2 and 3 nodes", run: scaling::run },
+    Group { name: "library", title: "New files by the client library", run: library::run },
+    Group { name: "lifecycle", title: "Start, rest and end", run: lifecycle::run },
+    Group { name: "memory", title: "Memory under load", run: memory::run },
+];

@@ -1,0 +1,132 @@
+//! A server's memory while others keep it busy: it has a bound, and once warm it stays where it is.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use crate::bench::Bench;
+use crate::job::{Job, JobOptions};
+use crate::process_times::resident_bytes;
+use crate::report::Outcome;
+use crate::report::goal::{Goal, Wanted, number};
+use crate::report::table::Table;
+use crate::sample::{Measured, Sample};
+use crate::stats;
+use crate::worker::Worker;
+use crate::workloads::Task;
+use crate::workloads::metadata::{Metadata, Operation as Names};
+use crate::workloads::sequential::{Operation, Sequential};
+
+/// What a server may hold: 64 transfer slots of 1 MiB, the arenas of its processes (mapped, at most
+/// 32 slots for the mount), the key-value store's memory tables and caches, threads.
+const BOUND_MIB: f64 = 256.0;
+
+/// The last third of the load against the middle third.
+const GROWTH_MAX: f64 = 1.1;
+
+const MIB: f64 = 1_048_576.0;
+
+/// Node 1 loads the server of node 0 with large calls, new files and removals.
+pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
+    let job = Job::up(bench, &JobOptions::nodes(2))?;
+    let before: Vec<f64> =
+        job.nodes().iter().filter_map(|node| resident_bytes(node.server)).map(mebibytes).collect();
+    let readings = load(bench, &job)?;
+    job.down()?;
+    let third = readings.len() / 3;
+    let mut table = Table::new(
+        "Resident MiB of a server",
+        &["server", "at rest", "1st third", "2nd", "3rd", "most"],
+    );
+    let (mut most, mut growth) = (0.0_f64, 0.0_f64);
+    for (server, before) in before.iter().enumerate() {
+        let of = |range: std::ops::Range<usize>| {
+            let values: Vec<f64> = readings[range].iter().map(|all| all[server]).collect();
+            (stats::median(&values).unwrap_or(f64::NAN), values.iter().copied().fold(0.0, f64::max))
+        };
+        let (first, second, last) =
+            (of(0..third), of(third..2 * third), of(2 * third..readings.len()));
+        let largest = first.1.max(second.1).max(last.1);
+        most = most.max(largest);
+        growth = growth.max(last.0 / second.0);
+        let mut row = vec![format!("node {server}")];
+        row.extend([*before, first.0, second.0, last.0, largest].map(number));
+        table.row(row);
+    }
+    let name = "memory of a server under load, largest";
+    let goals = vec![
+        Goal::new(name, most, "MiB", Wanted::AtMost(BOUND_MIB)),
+        Goal::new(
+            "memory of a server, last third of the load over the middle one",
+            growth,
+            "",
+            Wanted::AtMost(GROWTH_MAX),
+        ),
+    ];
+    let notes = vec![format!(
+        "Programs of node 1 write and read a file of node 0 in 1 MiB calls and make and remove files, for {} s; \
+         resident memory (`VmRSS`) after every step.",
+        load_seconds(bench)
+    )];
+    Ok(Outcome { goals, tables: vec![table], notes, samples: samples(&readings) })
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / MIB
+}
+
+fn load_seconds(bench: &Bench) -> u64 {
+    bench.rounds(15, 60) as u64
+}
+
+/// Resident MiB of each server after each step.
+fn load(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Vec<Vec<f64>>> {
+    let mut home = job.worker(0)?;
+    let path = job.shared().join("bench");
+    home.perform(&Task::MakeDirectory { path: path.clone() })?;
+    let file = path.join("file");
+    let fill = Sequential::new(Operation::New, &file, 64);
+    home.measure(&Task::Sequential(Sequential { keep: true, ..fill }))?;
+    let mut clients: Vec<Worker> = (0..3).map(|_| job.worker(1)).collect::<Result<_, _>>()?;
+    let bulk = |operation| {
+        let work = Sequential::new(operation, &file, 64);
+        Task::Sequential(Sequential { milliseconds: 200, cold: true, ..work })
+    };
+    let names = |operation, prefix: &str| {
+        let (directory, prefix) = (path.clone(), prefix.to_owned());
+        Task::Metadata(Metadata { operation, directory, prefix, files: 300, milliseconds: 0 })
+    };
+    let until = Instant::now() + Duration::from_secs(load_seconds(bench));
+    let mut readings = Vec::new();
+    while Instant::now() < until {
+        let prefix = format!("file-{}-", readings.len());
+        clients[0].ask(&bulk(Operation::Read))?;
+        clients[1].ask(&bulk(Operation::Overwrite))?;
+        clients[2].ask(&names(Names::Create, &prefix))?;
+        clients[2].measured()?;
+        clients[2].measure(&names(Names::Unlink, &prefix))?;
+        clients[0].measured()?;
+        clients[1].measured()?;
+        let of = |node: &crate::job::NodeProcesses| {
+            resident_bytes(node.server).map(mebibytes).context("a server has ended")
+        };
+        readings.push(job.nodes().iter().map(of).collect::<Result<_, _>>()?);
+    }
+    Ok(readings)
+}
+
+/// One sample per reading: the amount is resident MiB.
+fn samples(readings: &[Vec<f64>]) -> Vec<Sample> {
+    let one = |(round, all): (usize, &Vec<f64>)| {
+        let sample = move |(server, resident): (usize, &f64)| Sample {
+            what: "resident MiB".to_owned(),
+            variant: format!("server {server}"),
+            round,
+            measured: Measured { amount: *resident, seconds: 0.0, own_cpu: 0.0 },
+            served_cpu: 0.0,
+            requests: None,
+        };
+        all.iter().enumerate().map(sample).collect::<Vec<_>>()
+    };
+    readings.iter().enumerate().flat_map(one).collect()
+}

@@ -1,0 +1,160 @@
+//! Names and inodes through the mount, against the least FUSE daemon with passthrough on the same
+//! image; stat(2) of what the kernel has cached, against the image itself.
+
+use std::path::PathBuf;
+
+use super::minimal::Minimal;
+use crate::bench::Bench;
+use crate::job::{Job, JobOptions};
+use crate::report::Outcome;
+use crate::report::goal::{Goal, Wanted, number};
+use crate::report::table::Table;
+use crate::rounds;
+use crate::sample::Samples;
+use crate::stats;
+use crate::worker::Worker;
+use crate::workloads::Task;
+use crate::workloads::metadata::{Metadata, Operation};
+
+const MINIMAL: [&str; 2] = ["minimal", "minimal again"];
+const NATIVE: [&str; 2] = ["native", "native again"];
+
+/// Name, operation, what it is measured against, what else is shown. In this order in a directory.
+const KINDS: [(&str, Operation, [&str; 2], [&str; 2]); 4] = [
+    ("create+close", Operation::Create, MINIMAL, ["mount", "native"]),
+    ("stat, cached", Operation::Stat, NATIVE, ["mount", "minimal"]),
+    ("open+close", Operation::Open, MINIMAL, ["mount", "native"]),
+    ("unlink", Operation::Unlink, MINIMAL, ["mount", "native"]),
+];
+
+/// One node: every name and inode is at home.
+pub(crate) fn run_on_one_node(bench: &Bench) -> anyhow::Result<Outcome> {
+    let wanted =
+        [("create+close", 0.5), ("open+close", 0.7), ("unlink", 0.5), ("stat, cached", 0.9)];
+    run(bench, 1, &wanted)
+}
+
+/// Three nodes: two of three names are elsewhere.
+pub(crate) fn run_on_three_nodes(bench: &Bench) -> anyhow::Result<Outcome> {
+    run(bench, 3, &[("create+close", 0.35), ("open+close", 0.35), ("unlink", 0.35)])
+}
+
+fn run(bench: &Bench, nodes: u16, wanted: &[(&str, f64)]) -> anyhow::Result<Outcome> {
+    let job = Job::up(bench, &JobOptions { shared: "500MiB", ..JobOptions::nodes(nodes) })?;
+    let samples = measure(bench, &job)?;
+    job.down()?;
+    let goal = |(what, wanted): &(&str, f64)| {
+        let kind = KINDS.iter().find(|(name, ..)| name == what);
+        let baseline = kind.map_or(MINIMAL, |(_, _, baseline, _)| *baseline);
+        let found = samples.compare(what, "mount", baseline);
+        let figure = stats::median(&found.ratios).unwrap_or(f64::NAN);
+        let against =
+            if baseline == NATIVE { "of native" } else { "of a minimal passthrough daemon" };
+        let count = if nodes == 1 { "one node" } else { "three nodes" };
+        let name = format!("{what}, {count}, {against}");
+        Goal::new(name, figure, "", Wanted::AtLeast(*wanted)).same_as(found.same)
+    };
+    let notes = vec![format!(
+        "One program on node 0 of {nodes}, {} files in one directory, one call after the other.\nThe minimal daemon: \
+         same `fuser`, two threads, a directory of the same XFS image, one `O_PATH` descriptor per inode, nothing \
+         written down.",
+        files(bench)
+    )];
+    let goals = wanted.iter().map(goal).collect();
+    Ok(Outcome { goals, tables: vec![table(&samples, nodes)], notes, samples: samples.0 })
+}
+
+fn files(bench: &Bench) -> u64 {
+    bench.rounds(400, 800) as u64
+}
+
+fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
+    let mut worker = job.worker(0)?;
+    let (source, native) = (job.image(0).join("bench-minimal"), job.image(0).join("bench-native"));
+    let shared = job.shared().join("bench");
+    let mut make = |path: PathBuf| worker.perform(&Task::MakeDirectory { path });
+    make(shared.clone())?;
+    for name in ["a", "b"] {
+        make(source.join(name))?;
+        make(native.join(name))?;
+    }
+    let minimal = Minimal::start(bench, job, &source)?;
+    let directory = |variant: &str| match variant {
+        "minimal" => minimal.path().join("a"),
+        "minimal again" => minimal.path().join("b"),
+        "native" => native.join("a"),
+        "native again" => native.join("b"),
+        _ => shared.clone(),
+    };
+    let mut served = job.daemons();
+    served.push(minimal.process());
+    let mut samples = Samples::default();
+    for round in 0..bench.rounds(7, 15) {
+        for (what, operation, baseline, others) in KINDS {
+            let mut order = rounds::order(round, baseline, &others);
+            // Every directory goes through all operations, also where nothing is compared.
+            let all = ["minimal", "minimal again", "native", "native again", "mount"];
+            order.extend(all.iter().filter(|name| !order.contains(*name)).collect::<Vec<_>>());
+            for variant in order {
+                let work = Metadata {
+                    operation,
+                    directory: directory(variant),
+                    prefix: format!("file-{round}-"),
+                    files: files(bench),
+                    milliseconds: bench.block_milliseconds(),
+                };
+                let task = Task::Metadata(work);
+                one(&mut samples, (what, variant, round), &served, &mut worker, &task)?;
+            }
+        }
+    }
+    Ok(samples)
+}
+
+fn one(
+    samples: &mut Samples,
+    place: (&str, &str, usize),
+    served: &[u32],
+    worker: &mut Worker,
+    task: &Task,
+) -> anyhow::Result<()> {
+    rounds::measure(samples, place, served, || worker.measure(task))
+}
+
+fn table(samples: &Samples, nodes: u16) -> Table {
+    let head = [
+        "1000 per second",
+        "native",
+        "minimal",
+        "mount",
+        "of minimal",
+        "of native",
+        "half between",
+        "A/A",
+        "our CPU us each",
+        "minimal's",
+    ];
+    let title = if nodes == 1 { "Names, one node" } else { "Names, three nodes" };
+    let mut table = Table::new(title, &head);
+    for (what, _, baseline, _) in KINDS {
+        let of = |pair| samples.compare(what, "mount", pair);
+        let found = of(baseline);
+        let (low, high) = stats::quartiles(&found.ratios).unwrap_or((f64::NAN, f64::NAN));
+        let figure = |values: &[f64]| number(stats::median(values).unwrap_or(f64::NAN));
+        let rate = |variant: &str| number(samples.rate(what, variant) / 1000.0);
+        let cpu = |variant| number(samples.cpu_per_amount(what, variant).1 * 1e6);
+        table.row(vec![
+            what.to_owned(),
+            rate("native"),
+            rate("minimal"),
+            rate("mount"),
+            figure(&of(MINIMAL).ratios),
+            figure(&of(NATIVE).ratios),
+            format!("{}-{}", number(low), number(high)),
+            figure(&found.same),
+            cpu("mount"),
+            cpu("minimal"),
+        ]);
+    }
+    table
+}

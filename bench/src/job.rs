@@ -1,0 +1,223 @@
+//! A job of the product, driven by its command line alone: `up`, `exec`, `status`, `down`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+use crate::bench::Bench;
+use crate::command::run;
+use crate::guard::{Thing, remove_tree};
+use crate::worker::Worker;
+
+/// More than any command should take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What `up` is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct JobOptions {
+    /// Simulated nodes.
+    pub(crate) nodes: u16,
+    /// Each node's share of `shared`.
+    pub(crate) shared: &'static str,
+    /// Masks features of newer kernels.
+    pub(crate) kernel_profile: Option<&'static str>,
+}
+
+impl JobOptions {
+    /// So many nodes, with enough room for any bench.
+    pub(crate) fn nodes(nodes: u16) -> Self {
+        Self { nodes, shared: "1200MiB", kernel_profile: None }
+    }
+}
+
+/// A running job; down when dropped.
+#[derive(Debug)]
+pub(crate) struct Job<'a> {
+    bench: &'a Bench,
+    tree: PathBuf,
+    nodes: Vec<NodeProcesses>,
+    /// From the start of `hayase up` to a file made through the mount of each node.
+    pub(crate) up_time: Duration,
+    is_up: bool,
+}
+
+/// The daemons of one node.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeProcesses {
+    /// `hayase serve`.
+    pub(crate) server: u32,
+    /// `hayase serve-mount`.
+    pub(crate) mount: u32,
+    /// IP address.
+    pub(crate) address: String,
+}
+
+impl<'a> Job<'a> {
+    /// `hayase up`, until the mounts are usable.
+    pub(crate) fn up(bench: &'a Bench, options: &JobOptions) -> anyhow::Result<Self> {
+        let name = bench.new_name();
+        let tree = bench.scratch().join(&name);
+        std::fs::create_dir_all(tree.join("storage")).context("make the job's storage")?;
+        let mut job = Self { bench, tree, nodes: Vec::new(), up_time: Duration::ZERO, is_up: true };
+        bench.guard().made(Thing::Job(job.directory()))?;
+        let mut up = Command::new(bench.hayase());
+        up.args(["up", "--json", "--job", &name, "--job-dir"]).arg(job.directory());
+        up.arg("--storage").arg(job.tree.join("storage"));
+        up.arg("--mount").arg(job.tree.join("mnt"));
+        up.args(["--nodes", &options.nodes.to_string()]);
+        up.args(["--shared", options.shared, "--local", "300MiB"]);
+        if let Some(profile) = options.kernel_profile {
+            up.args(["--kernel-profile", profile]);
+        }
+        let begin = Instant::now();
+        run(&mut up, PATIENCE)?.success("hayase up")?;
+        for node in 0..options.nodes {
+            let mut touch = job.on_node(node, "touch");
+            touch.arg(job.shared().join(format!("ready-{node}")));
+            run(&mut touch, PATIENCE)?.success("make a file through a new mount")?;
+        }
+        job.up_time = begin.elapsed();
+        job.nodes = job.find_processes()?;
+        Ok(job)
+    }
+
+    fn name(&self) -> &str {
+        self.tree.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.tree.join("job")
+    }
+
+    /// The shared area, on every node.
+    pub(crate) fn shared(&self) -> PathBuf {
+        self.tree.join("mnt/shared")
+    }
+
+    /// Where the server of a node keeps parts and names: the root of an XFS image, seen on the
+    /// node only. What lies beside those is measured as native.
+    pub(crate) fn image(&self, node: u16) -> PathBuf {
+        self.tree.join("storage").join(self.name()).join(format!("node-{node}/shared"))
+    }
+
+    /// Where the server of a node listens for programs of its node.
+    pub(crate) fn socket(&self, node: u16) -> PathBuf {
+        self.directory().join(format!("node-{node}/server.sock"))
+    }
+
+    /// `hayase exec --node I -- PROGRAM`.
+    pub(crate) fn on_node(&self, node: u16, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(self.bench.hayase());
+        command.arg("exec").arg("--job").arg(self.directory());
+        command.args(["--node", &node.to_string(), "--"]).arg(program);
+        command
+    }
+
+    /// A workload program on a node.
+    pub(crate) fn worker(&self, node: u16) -> anyhow::Result<Worker> {
+        let mut command = self.on_node(node, self.bench.program());
+        Worker::start(command.arg("worker"))
+    }
+
+    /// The daemons of each node.
+    pub(crate) fn nodes(&self) -> &[NodeProcesses] {
+        &self.nodes
+    }
+
+    /// All daemons of all nodes.
+    pub(crate) fn daemons(&self) -> Vec<u32> {
+        self.nodes.iter().flat_map(|node| [node.server, node.mount]).collect()
+    }
+
+    /// What the server of each node tells of itself.
+    pub(crate) fn server_status(&self) -> anyhow::Result<Vec<Value>> {
+        let status = self.status()?;
+        let nodes = status["nodes"].as_array().context("status lists no nodes")?;
+        ensure!(
+            nodes.iter().all(|node| node["server"].is_object()),
+            "a server does not answer: {status}"
+        );
+        Ok(nodes.iter().map(|node| node["server"].clone()).collect())
+    }
+
+    /// Requests that the servers have counted, all together.
+    pub(crate) fn requests(&self) -> anyhow::Result<u64> {
+        self.counter("requests")
+    }
+
+    /// A counter of the servers, all together.
+    pub(crate) fn counter(&self, name: &str) -> anyhow::Result<u64> {
+        let of = |server: &Value| {
+            server[name].as_u64().with_context(|| format!("a server tells no `{name}`"))
+        };
+        self.server_status()?.iter().map(of).sum()
+    }
+
+    fn status(&self) -> anyhow::Result<Value> {
+        let mut command = Command::new(self.bench.hayase());
+        command.args(["status", "--json", "--job"]).arg(self.directory());
+        let text = run(&mut command, PATIENCE)?.success("hayase status")?;
+        let all: Value = serde_json::from_str(&text).context("read what status says")?;
+        Ok(all["jobs"][0].clone())
+    }
+
+    fn find_processes(&self) -> anyhow::Result<Vec<NodeProcesses>> {
+        let status = self.status()?;
+        let nodes = status["nodes"].as_array().context("status lists no nodes")?;
+        let process = |node: &Value, daemon: &str| -> anyhow::Result<u32> {
+            let number = node["supervisor"][daemon]["runs"].as_u64();
+            let number = number.with_context(|| format!("status tells no process: {node}"))?;
+            Ok(u32::try_from(number)?)
+        };
+        let of = |node: &Value| {
+            Ok(NodeProcesses {
+                server: process(node, "server")?,
+                mount: process(node, "mount")?,
+                address: node["address"].as_str().context("a node has no address")?.to_owned(),
+            })
+        };
+        nodes.iter().map(of).collect()
+    }
+
+    /// `hayase down`, and how long it took.
+    pub(crate) fn down(mut self) -> anyhow::Result<Duration> {
+        self.take_down()
+    }
+
+    fn take_down(&mut self) -> anyhow::Result<Duration> {
+        if !std::mem::take(&mut self.is_up) {
+            return Ok(Duration::ZERO);
+        }
+        let mut took = Duration::ZERO;
+        if self.directory().exists() {
+            let mut command = Command::new(self.bench.hayase());
+            let ended = run(command.arg("down").arg("--job").arg(self.directory()), PATIENCE)?;
+            took = ended.took;
+            ended.success("hayase down")?;
+        }
+        let left = self.daemons().into_iter().filter(|&process| is_alive(process)).count();
+        ensure!(left == 0, "{left} daemons are left after `hayase down`");
+        remove_tree(&self.tree)?;
+        self.bench.guard().removed(Thing::Job(self.directory()))?;
+        Ok(took)
+    }
+}
+
+impl Drop for Job<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.take_down() {
+            self.bench.warn(&format!("job {}: {error:#}", self.name()));
+        }
+    }
+}
+
+/// A process that is there and is no zombie.
+fn is_alive(process: u32) -> bool {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("stat"));
+    let stat = stat.unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}

@@ -1,0 +1,83 @@
+//! `./bench.sh NAME`: measures the goals of Hayase and says which hold.
+//!
+//! A bench is a list of groups of measurements ([`foundation`]); a group brings up jobs with the
+//! product's own command line ([`job`]), lets workload programs run on their nodes ([`worker`],
+//! [`workloads`]), takes turns between what is measured and what it is measured against
+//! ([`rounds`]), and hands over tables, goals and raw samples ([`report`]).
+//! This program is also those workload programs, the yardstick of metadata ([`minimal_daemon`]), and
+//! the process that cleans up after a bench that was killed ([`guard`]).
+
+mod bench;
+mod command;
+mod disk_limit;
+mod foundation;
+mod guard;
+mod job;
+mod minimal_daemon;
+mod process_times;
+mod report;
+mod rounds;
+mod run;
+mod sample;
+mod stats;
+mod stopwatch;
+mod worker;
+mod workloads;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Measure the goals of Hayase; exit 0 only when all of them hold
+#[derive(Debug, clap::Parser)]
+#[command(name = "bench.sh")]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// A job's file system: local, remote and striped files, names, start and end
+    Foundation(run::RunArguments),
+    /// Do tasks from standard input
+    #[command(hide = true)]
+    Worker,
+    /// Show a directory with passthrough until standard input ends
+    #[command(hide = true)]
+    MinimalDaemon {
+        /// What is shown
+        source: PathBuf,
+        /// Where
+        mount_point: PathBuf,
+    },
+    /// Clean up when standard input ends
+    #[command(hide = true)]
+    Guard {
+        /// The product
+        hayase: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().verb {
+        Verb::Foundation(arguments) => {
+            run::run("foundation", foundation::INTRO, foundation::GROUPS, &arguments)
+        }
+        Verb::Worker => workloads::serve().map(|()| true),
+        Verb::MinimalDaemon { source, mount_point } => {
+            minimal_daemon::serve(&source, &mount_point).map(|()| true)
+        }
+        Verb::Guard { hayase } => guard::stand(&hayase).map(|()| true),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            use std::io::Write;
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What `/proc` knows of other processes: CPU time, wake-ups, memory.
+//!
+//! CPU time is the sum of `task/*/schedstat`, in nanoseconds: clock ticks of `stat` (10 ms) are too
+//! coarse for blocks of 100 ms. A thread that ends between two readings is not counted; the daemons
+//! keep theirs much longer than a block.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// CPU time of a set of processes at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CpuTimes {
+    by_thread: BTreeMap<u32, u64>,
+}
+
+impl CpuTimes {
+    /// Of all threads of `processes`; one that has ended has none.
+    pub(crate) fn of(processes: &[u32]) -> Self {
+        let mut by_thread = BTreeMap::new();
+        for process in processes {
+            for thread in threads(*process) {
+                let path = format!("/proc/{process}/task/{thread}/schedstat");
+                let text = fs::read_to_string(path).unwrap_or_default();
+                let ran = text.split(' ').next().and_then(|field| field.parse().ok());
+                by_thread.insert(thread, ran.unwrap_or(0));
+            }
+        }
+        Self { by_thread }
+    }
+
+    /// Seconds of CPU since `earlier`, of the threads that are there now.
+    pub(crate) fn since(&self, earlier: &Self) -> f64 {
+        let ran = self.by_thread.iter().map(|(thread, now)| {
+            now.saturating_sub(earlier.by_thread.get(thread).copied().unwrap_or(0))
+        });
+        ran.sum::<u64>() as f64 / 1e9
+    }
+}
+
+fn threads(process: u32) -> Vec<u32> {
+    let entries = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// How often the threads of a process went to sleep by themselves, since it began.
+pub(crate) fn wake_ups(process: u32) -> u64 {
+    let of_thread = |thread: &u32| {
+        field(&format!("/proc/{process}/task/{thread}/status"), "voluntary_ctxt_switches:")
+    };
+    threads(process).iter().filter_map(of_thread).sum()
+}
+
+/// Resident bytes of a process (`VmRSS`), files and shared memory included.
+pub(crate) fn resident_bytes(process: u32) -> Option<u64> {
+    Some(field(&format!("/proc/{process}/status"), "VmRSS:")? * 1024)
+}
+
+fn field(path: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// How long processes may go on with what they left for later.
+const SETTLE_MAX: Duration = Duration::from_millis(1000);
+
+/// A process that runs less than this in [`SETTLE_STEP`] is at rest.
+const REST: f64 = 100e-6;
+const SETTLE_STEP: Duration = Duration::from_millis(15);
+
+/// Waits until `processes` are at rest: what they put off belongs to the block that caused it.
+pub(crate) fn settle(processes: &[u32]) {
+    let until = Instant::now() + SETTLE_MAX;
+    let mut before = CpuTimes::of(processes);
+    while Instant::now() < until {
+        std::thread::sleep(SETTLE_STEP);
+        let now = CpuTimes::of(processes);
+        if now.since(&before) < REST {
+            return;
+        }
+        before = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_seen_and_rest_too() {
+        let me = [std::process::id()];
+        let before = CpuTimes::of(&me);
+        let begin = Instant::now();
+        let mut sum = 0_u64;
+        while begin.elapsed() < Duration::from_millis(50) {
+            sum = std::hint::black_box(sum + 1);
+        }
+        let spent = CpuTimes::of(&me).since(&before);
+        assert!(spent > 0.0 && spent < 60.0, "{spent}");
+        assert!(resident_bytes(me[0]).is_some_and(|bytes| bytes > 100_000));
+        assert!(wake_ups(me[0]) > 0 || spent > 0.0);
+        assert_eq!(CpuTimes::of(&[u32::MAX]).since(&CpuTimes::default()), 0.0);
+    }
+}

@@ -1,0 +1,78 @@
+//! What a run tells: tables while it goes, one line per goal at its end, raw samples, a page.
+//!
+//! Here: what a group of measurements hands over. Not here: measuring ([`crate::foundation`]).
+
+pub(crate) mod conditions;
+pub(crate) mod goal;
+pub(crate) mod output;
+pub(crate) mod page;
+pub(crate) mod raw;
+pub(crate) mod table;
+
+use crate::sample::Sample;
+use goal::{Goal, Verdict};
+use table::Table;
+
+/// What one group of measurements found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    /// Judged.
+    pub(crate) goals: Vec<Goal>,
+    /// For people.
+    pub(crate) tables: Vec<Table>,
+    /// Conditions, and whatever a reader of the tables must know.
+    pub(crate) notes: Vec<String>,
+    /// Raw.
+    pub(crate) samples: Vec<Sample>,
+}
+
+impl Outcome {
+    /// Something in the run was too uneven to be judged.
+    pub(crate) fn is_noisy(&self) -> bool {
+        self.goals.iter().any(|goal| goal.verdict() == Verdict::Noisy)
+    }
+
+    /// Takes the goals that were noisy from a repetition, and says so; tables of both stay.
+    pub(crate) fn repeated(mut self, again: Self) -> Self {
+        for goal in &mut self.goals {
+            let other = again.goals.iter().find(|other| other.what == goal.what);
+            if let (Verdict::Noisy, Some(other)) = (goal.verdict(), other) {
+                *goal = Goal { repeated: true, ..other.clone() };
+            }
+        }
+        let retitle = |mut table: Table| {
+            table.title += " (repeated, since the first time was too uneven)";
+            table
+        };
+        self.tables.extend(again.tables.into_iter().map(retitle));
+        for note in again.notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+        self.samples.extend(again.samples);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::goal::Wanted;
+    use super::*;
+
+    #[test]
+    fn only_noisy_goals_are_replaced() {
+        let goal = |what: &str, figure, same| {
+            Goal::new(what, figure, "", Wanted::AtLeast(1.0)).same_as(vec![same])
+        };
+        let first =
+            Outcome { goals: vec![goal("a", 0.5, 1.0), goal("b", 0.5, 1.3)], ..Outcome::default() };
+        assert!(first.is_noisy());
+        let again =
+            Outcome { goals: vec![goal("a", 2.0, 1.0), goal("b", 2.0, 1.0)], ..Outcome::default() };
+        let both = first.repeated(again);
+        let verdicts: Vec<_> = both.goals.iter().map(Goal::verdict).collect();
+        assert_eq!(verdicts, [Verdict::Short, Verdict::Holds]);
+        assert!(both.goals[1].repeated);
+    }
+}

@@ -1,0 +1,179 @@
+//! A goal: a figure, what was wanted, and whether the run was even enough to say.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::stats;
+
+/// A against A must lie in here, or the run proves nothing.
+const EVEN: std::ops::RangeInclusive<f64> = 0.9..=1.1;
+
+/// The bound of a goal.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Wanted {
+    /// The figure or more.
+    AtLeast(f64),
+    /// The figure or less.
+    AtMost(f64),
+}
+
+/// What came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Verdict {
+    /// Reached.
+    Holds,
+    /// Not reached.
+    Short,
+    /// A against A was not near 1: not judged.
+    Noisy,
+    /// There is no figure.
+    Failed,
+}
+
+/// One goal of an issue.
+#[derive(Clone, Debug)]
+pub(crate) struct Goal {
+    /// In words; unique in a run.
+    pub(crate) what: String,
+    /// What was found; NaN when nothing was.
+    pub(crate) figure: f64,
+    /// Of the figure; empty for ratios.
+    pub(crate) unit: &'static str,
+    /// The bound.
+    pub(crate) wanted: Wanted,
+    /// A against A, where there is an A to compare: ratios, one per round.
+    pub(crate) same: Option<Vec<f64>>,
+    /// Measured again, since the first time was noisy.
+    pub(crate) repeated: bool,
+    /// Why there is no figure.
+    pub(crate) trouble: Option<String>,
+}
+
+impl Goal {
+    /// Judged without a comparison of A with A.
+    pub(crate) fn new(
+        what: impl Into<String>,
+        figure: f64,
+        unit: &'static str,
+        wanted: Wanted,
+    ) -> Self {
+        Self { what: what.into(), figure, unit, wanted, same: None, repeated: false, trouble: None }
+    }
+
+    /// Judged only if these ratios of equals are near 1.
+    pub(crate) fn same_as(mut self, same: Vec<f64>) -> Self {
+        self.same = Some(same);
+        self
+    }
+
+    /// A goal that could not be measured.
+    pub(crate) fn failed(what: impl Into<String>, error: &anyhow::Error) -> Self {
+        let mut goal = Self::new(what, f64::NAN, "", Wanted::AtLeast(0.0));
+        goal.trouble = Some(format!("{error:#}"));
+        goal
+    }
+
+    /// Median of A against A.
+    pub(crate) fn same(&self) -> Option<f64> {
+        self.same.as_deref().and_then(stats::median)
+    }
+
+    /// Whether it is reached.
+    pub(crate) fn verdict(&self) -> Verdict {
+        if self.trouble.is_some() || !self.figure.is_finite() {
+            return Verdict::Failed;
+        }
+        if self.same.is_some() && !self.same().is_some_and(|same| EVEN.contains(&same)) {
+            return Verdict::Noisy;
+        }
+        let reached = match self.wanted {
+            Wanted::AtLeast(bound) => self.figure >= bound,
+            Wanted::AtMost(bound) => self.figure <= bound,
+        };
+        if reached { Verdict::Holds } else { Verdict::Short }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Holds => "holds",
+            Self::Short => "short",
+            Self::Noisy => "noisy",
+            Self::Failed => "short: not measured",
+        })
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtLeast(bound) => write!(f, "at least {}", number(*bound)),
+            Self::AtMost(bound) => write!(f, "at most {}", number(*bound)),
+        }
+    }
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = if self.unit.is_empty() { String::new() } else { format!(" {}", self.unit) };
+        write!(f, "goal: {}: {}{unit} ", self.what, number(self.figure))?;
+        write!(f, "(wanted: {}): {}", self.wanted, self.verdict())?;
+        if let Some(trouble) = &self.trouble {
+            write!(f, ": {trouble}")?;
+        }
+        if let Some(same) = self.same() {
+            write!(f, " [A/A {same:.2}]")?;
+        }
+        if self.repeated { f.write_str(" [repeated]") } else { Ok(()) }
+    }
+}
+
+/// Three digits that count, and no exponent.
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        _ if value.is_nan() => "-".to_owned(),
+        0.0 => "0".to_owned(),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.1 => format!("{value:.2}"),
+        size if size >= 0.01 => format!("{value:.3}"),
+        _ => format!("{value:.5}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_are_judged_when_equals_are_equal() {
+        let check = |figure, wanted, same: Option<Vec<f64>>, verdict| {
+            let mut goal = Goal::new("x", figure, "", wanted);
+            goal.same = same;
+            assert_eq!(goal.verdict(), verdict, "{goal}");
+        };
+        check(0.85, Wanted::AtLeast(0.85), None, Verdict::Holds);
+        check(0.84, Wanted::AtLeast(0.85), Some(vec![1.0, 9.0, 1.0]), Verdict::Short);
+        check(2.0, Wanted::AtMost(2.0), None, Verdict::Holds);
+        check(2.1, Wanted::AtMost(2.0), None, Verdict::Short);
+        check(9.0, Wanted::AtLeast(0.1), Some(vec![1.2, 1.2]), Verdict::Noisy);
+        check(9.0, Wanted::AtLeast(0.1), Some(vec![]), Verdict::Noisy);
+        check(f64::NAN, Wanted::AtLeast(0.1), None, Verdict::Failed);
+        check(f64::INFINITY, Wanted::AtLeast(0.1), None, Verdict::Failed);
+    }
+
+    #[test]
+    fn a_goal_is_one_line() {
+        let goal = Goal::new("up of 3 nodes", 1.234, "s", Wanted::AtMost(2.0)).same_as(vec![1.0]);
+        let line = "goal: up of 3 nodes: 1.23 s (wanted: at most 2.00): holds [A/A 1.00]";
+        assert_eq!(goal.to_string(), line);
+        let goal = Goal::failed("library", &anyhow::anyhow!("no job"));
+        assert!(goal.to_string().ends_with("short: not measured: no job"), "{goal}");
+        assert_eq!(number(15012.3), "15012");
+        assert_eq!(number(0.00123), "0.00123");
+    }
+}

@@ -1,0 +1,82 @@
+//! The page of a run in `docs/results/`: goals, conditions, tables, also where we lose.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use super::Outcome;
+use super::conditions::Conditions;
+use super::goal::number;
+
+/// Below the root of the sources.
+const DIRECTORY: &str = "docs/results";
+
+/// Writes the page; its path.
+pub(crate) fn write(
+    name: &str,
+    intro: &str,
+    conditions: &Conditions,
+    groups: &[(&str, Outcome)],
+) -> anyhow::Result<PathBuf> {
+    let path = Path::new(DIRECTORY).join(format!("{name}.md"));
+    std::fs::create_dir_all(DIRECTORY).with_context(|| format!("make {DIRECTORY}"))?;
+    std::fs::write(&path, text(name, intro, conditions, groups))
+        .with_context(|| format!("write {}", path.display()))?;
+    Ok(path)
+}
+
+fn text(name: &str, intro: &str, conditions: &Conditions, groups: &[(&str, Outcome)]) -> String {
+    let mut text = format!("# Results: {name}\n\n{intro}\n\n## Goals\n\n");
+    text += "| goal | figure | wanted | A against A | verdict |\n|---|---:|---:|---:|---|\n";
+    for goal in groups.iter().flat_map(|(_, outcome)| &outcome.goals) {
+        let same = goal.same().map_or_else(|| "-".to_owned(), |same| format!("{same:.2}"));
+        let again = if goal.repeated { " (second try)" } else { "" };
+        let _ = writeln!(
+            text,
+            "| {} | {} {} | {} | {same} | {}{again} |",
+            goal.what,
+            number(goal.figure),
+            goal.unit,
+            goal.wanted,
+            goal.verdict(),
+        );
+    }
+    text += "\n## Conditions\n\n";
+    for (name, value) in conditions.pairs() {
+        let _ = writeln!(text, "- {name}: {value}");
+    }
+    for (name, outcome) in groups {
+        let _ = writeln!(text, "\n## {name}\n");
+        for note in &outcome.notes {
+            let _ = writeln!(text, "{note}");
+        }
+        for table in &outcome.tables {
+            let _ = write!(text, "\n{}", table.to_markdown());
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::goal::{Goal, Wanted};
+    use super::super::table::Table;
+    use super::*;
+
+    #[test]
+    fn a_page_tells_what_falls_short() {
+        let goal = Goal::new("remote read", 0.4, "", Wanted::AtLeast(0.5)).same_as(vec![1.01]);
+        let outcome = Outcome {
+            goals: vec![goal],
+            tables: vec![Table::new("Remote", &["what"])],
+            notes: vec!["Blocks of 1 MiB.".to_owned()],
+            samples: Vec::new(),
+        };
+        let conditions = Conditions::now(Path::new("/tmp"));
+        let page = text("foundation", "Intro.", &conditions, &[("Remote files", outcome)]);
+        assert!(page.contains("| remote read | 0.40  | at least 0.50 | 1.01 | short |"), "{page}");
+        assert!(page.contains("## Remote files\n\nBlocks of 1 MiB.\n\n**Remote**"), "{page}");
+        assert!(page.contains("- kernel: Linux"), "{page}");
+    }
+}

@@ -1,0 +1,47 @@
+//! Everything that was measured, as JSON in `bench/out/`, so that nobody has to believe a median.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use super::Outcome;
+use super::conditions::Conditions;
+use super::goal::Goal;
+
+/// Below the root of the sources.
+const DIRECTORY: &str = "bench/out";
+
+/// Writes a run; the path of the file.
+pub(crate) fn write(
+    name: &str,
+    conditions: &Conditions,
+    groups: &[(&str, Outcome)],
+) -> anyhow::Result<PathBuf> {
+    let groups: Vec<Value> = groups.iter().map(|(name, outcome)| group(name, outcome)).collect();
+    let run = json!({ "bench": name, "conditions": conditions, "groups": groups });
+    let stamp: String = conditions.date.chars().filter(char::is_ascii_digit).collect();
+    let path = Path::new(DIRECTORY).join(format!("{name}-{stamp}-{}.json", std::process::id()));
+    std::fs::create_dir_all(DIRECTORY).with_context(|| format!("make {DIRECTORY}"))?;
+    std::fs::write(&path, serde_json::to_vec_pretty(&run)?)
+        .with_context(|| format!("write {}", path.display()))?;
+    Ok(path)
+}
+
+fn group(name: &str, outcome: &Outcome) -> Value {
+    let goals: Vec<Value> = outcome.goals.iter().map(goal).collect();
+    json!({ "name": name, "goals": goals, "notes": outcome.notes, "samples": outcome.samples })
+}
+
+fn goal(goal: &Goal) -> Value {
+    json!({
+        "what": goal.what,
+        "figure": goal.figure,
+        "unit": goal.unit,
+        "wanted": goal.wanted,
+        "a_against_a": goal.same,
+        "verdict": goal.verdict(),
+        "repeated": goal.repeated,
+        "trouble": goal.trouble,
+    })
+}

@@ -1,0 +1,77 @@
+//! Tables for people: columns of words and figures, as text and as Markdown.
+
+use std::fmt::Write;
+
+/// A title, a head and rows of the same width.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    /// Above it.
+    pub(crate) title: String,
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Without rows.
+    pub(crate) fn new(title: impl Into<String>, head: &[&str]) -> Self {
+        let head = head.iter().map(|&cell| cell.to_owned()).collect();
+        Self { title: title.into(), head, rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// Lined up in columns: the first to the left, figures to the right.
+    pub(crate) fn to_text(&self) -> String {
+        let rows = || std::iter::once(&self.head).chain(&self.rows);
+        let width = |column: usize| {
+            let cells = rows().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
+        let mut text = format!("{}\n", self.title);
+        for row in rows() {
+            let mut line = String::new();
+            for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+                let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
+                let (before, after) =
+                    if column == 0 { ("", padding.as_str()) } else { (padding.as_str(), "") };
+                let _ = write!(line, "  {before}{cell}{after}");
+            }
+            text += line.trim_end();
+            text.push('\n');
+        }
+        text
+    }
+
+    /// As a table of Markdown, under its title in bold.
+    pub(crate) fn to_markdown(&self) -> String {
+        let mut text = format!("**{}**\n\n", self.title);
+        let _ = writeln!(text, "| {} |", self.head.join(" | "));
+        let marks = (0..self.head.len()).map(|column| if column == 0 { "---" } else { "---:" });
+        let _ = writeln!(text, "|{}|", marks.collect::<Vec<_>>().join("|"));
+        for row in &self.rows {
+            let _ = writeln!(text, "| {} |", row.join(" | "));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new("Speed", &["what", "MiB/s"]);
+        table.row(vec!["read".to_owned(), "12345".to_owned()]);
+        table.row(vec!["a longer one".to_owned(), "7".to_owned()]);
+        let text = "Speed\n  what          MiB/s\n  read          12345\n  a longer one      7\n";
+        assert_eq!(table.to_text(), text);
+        let markdown = "**Speed**\n\n| what | MiB/s |\n|---|---:|\n| read | 12345 |\n\
+                        | a longer one | 7 |\n";
+        assert_eq!(table.to_markdown(), markdown);
+    }
+}

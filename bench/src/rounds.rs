@@ -1,0 +1,49 @@
+//! Taking turns: in every round each variant is measured once, directly after the others.
+//!
+//! A round begins and ends with the baseline, so that a machine that becomes slower meanwhile slows
+//! both sides, and the two tell how even the round was (A against A). The variants between them
+//! change their order from round to round.
+
+use crate::process_times::{CpuTimes, settle};
+use crate::sample::{Measured, Sample, Samples};
+
+/// The variants of one round in the order of time: `baseline[0]`, the others, `baseline[1]`.
+pub(crate) fn order<'a>(round: usize, baseline: [&'a str; 2], others: &[&'a str]) -> Vec<&'a str> {
+    let mut order = vec![baseline[0]];
+    let start = if others.is_empty() { 0 } else { round % others.len() };
+    order.extend(others.iter().cycle().skip(start).take(others.len()));
+    order.push(baseline[1]);
+    order
+}
+
+/// Runs a block, and counts the CPU time that the processes `served` spend on it until they rest.
+pub(crate) fn measure(
+    samples: &mut Samples,
+    (what, variant, round): (&str, &str, usize),
+    served: &[u32],
+    block: impl FnOnce() -> anyhow::Result<Measured>,
+) -> anyhow::Result<()> {
+    let before = CpuTimes::of(served);
+    let measured = block()?;
+    settle(served);
+    let served_cpu = CpuTimes::of(served).since(&before);
+    let (what, variant) = (what.to_owned(), variant.to_owned());
+    samples.0.push(Sample { what, variant, round, measured, served_cpu, requests: None });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_baseline_is_around_the_others() {
+        let check = |round, expected: &[&str]| {
+            assert_eq!(order(round, ["a", "z"], &["b", "c"]), expected);
+        };
+        check(0, &["a", "b", "c", "z"]);
+        check(1, &["a", "c", "b", "z"]);
+        check(2, &["a", "b", "c", "z"]);
+        assert_eq!(order(3, ["a", "z"], &[]), ["a", "z"]);
+    }
+}
