@@ -41,8 +41,9 @@ pub const STAMPS_PER_SHARD: usize = 64;
 /// Mappings of a file that others may write are refreshed so often.
 pub const MAPPING_REFRESH: Duration = Duration::from_secs(1);
 
-/// A name's invalidation is acknowledged after this, done or not.
-pub const NAME_WAIT: Duration = Duration::from_millis(20);
+/// A name's invalidation is acknowledged after this, done or not; at once in a directory in which
+/// the kernel is changing names itself.
+pub const NAME_WAIT: Duration = Duration::from_millis(50);
 
 /// Bytes of names asked for at once when listing a directory.
 pub const LISTING_BYTES: u32 = 64 << 10;

@@ -71,6 +71,8 @@ pub struct OpenFile {
     closing: bool,
     read_idle: Option<Instant>,
     write_idle: Option<Instant>,
+    /// Somebody else wants it, or it has no name left: nothing lingers any more.
+    brief: bool,
 }
 
 impl OpenFile {
@@ -167,6 +169,9 @@ impl OpenFile {
                 self.write_idle = Some(now);
             }
         }
+        if self.brief {
+            self.end_linger();
+        }
     }
 
     /// When [`OpenFile::close_due`] has something to do, as far as is known now.
@@ -203,8 +208,13 @@ impl OpenFile {
         self.closing = false;
     }
 
-    /// What lingers is to be closed now: the inode has no names left.
+    /// What lingers is to be closed now, and what is closed later at once: the inode has no names left.
     pub fn hurry(&mut self) {
+        self.brief = true;
+        self.end_linger();
+    }
+
+    fn end_linger(&mut self) {
         let long_ago = |idle: Instant| idle.checked_sub(crate::limits::READ_LINGER).unwrap_or(idle);
         self.read_idle = self.read_idle.map(long_ago);
         self.write_idle = self.write_idle.map(long_ago);
@@ -215,6 +225,7 @@ impl OpenFile {
         let open = Access { read: self.readers > 0, write: self.writers > 0 };
         self.held =
             Access { read: self.held.read && open.read, write: self.held.write && open.write };
+        self.brief = true;
         if self.asking.is_none() {
             self.forget_class();
         }
@@ -224,6 +235,7 @@ impl OpenFile {
     fn forget_class(&mut self) {
         if !self.is_open() && is_none(self.held) {
             self.class = None;
+            self.brief = false;
         }
     }
 }

@@ -149,7 +149,11 @@ impl Filesystem for Requests {
         let Some(kind) = kind_of_mode(mode) else { return reply.error(Errno::EINVAL) };
         let mut new = self.new_inode(request, parent, name, kind, mode & !umask);
         new.rdev = rdev;
-        self.may_wait(move |shared| shared.make(new, reply));
+        let busy = self.shared.kernel.busy.enter(new.parent);
+        self.may_wait(move |shared| {
+            let _busy = busy;
+            shared.make(new, reply);
+        });
     }
 
     fn mkdir(
@@ -163,19 +167,31 @@ impl Filesystem for Requests {
     ) {
         check_name!(reply, name);
         let new = self.new_inode(request, parent, name, FileKind::Directory, mode & !umask);
-        self.may_wait(move |shared| shared.make(new, reply));
+        let busy = self.shared.kernel.busy.enter(new.parent);
+        self.may_wait(move |shared| {
+            let _busy = busy;
+            shared.make(new, reply);
+        });
     }
 
     fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         check_name!(reply, name);
         let name = name.as_bytes().to_vec();
-        self.may_wait(move |shared| shared.remove(ino(parent), &name, false, reply));
+        let busy = self.shared.kernel.busy.enter(ino(parent));
+        self.may_wait(move |shared| {
+            let _busy = busy;
+            shared.remove(ino(parent), &name, false, reply);
+        });
     }
 
     fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         check_name!(reply, name);
         let name = name.as_bytes().to_vec();
-        self.may_wait(move |shared| shared.remove(ino(parent), &name, true, reply));
+        let busy = self.shared.kernel.busy.enter(ino(parent));
+        self.may_wait(move |shared| {
+            let _busy = busy;
+            shared.remove(ino(parent), &name, true, reply);
+        });
     }
 
     fn symlink(
@@ -189,7 +205,11 @@ impl Filesystem for Requests {
         check_name!(reply, name);
         let mut new = self.new_inode(request, parent, name, FileKind::Symlink, 0o777);
         new.target = Some(target.as_os_str().as_bytes().to_vec());
-        self.may_wait(move |shared| shared.make(new, reply));
+        let busy = self.shared.kernel.busy.enter(new.parent);
+        self.may_wait(move |shared| {
+            let _busy = busy;
+            shared.make(new, reply);
+        });
     }
 
     fn rename(
@@ -205,7 +225,12 @@ impl Filesystem for Requests {
         check_name!(reply, name, new_name);
         let from = (ino(parent), name.as_bytes().to_vec());
         let to = (ino(new_parent), new_name.as_bytes().to_vec());
-        self.may_wait(move |shared| shared.rename(from, to, flags, reply));
+        let directories = &self.shared.kernel.busy;
+        let busy = (directories.enter(from.0), directories.enter(to.0));
+        self.may_wait(move |shared| {
+            let _busy = busy;
+            shared.rename(from, to, flags, reply);
+        });
     }
 
     fn link(
@@ -218,7 +243,11 @@ impl Filesystem for Requests {
     ) {
         check_name!(reply, name);
         let name = name.as_bytes().to_vec();
-        self.may_wait(move |shared| shared.link(ino(inode), ino(parent), &name, reply));
+        let busy = self.shared.kernel.busy.enter(ino(parent));
+        self.may_wait(move |shared| {
+            let _busy = busy;
+            shared.link(ino(inode), ino(parent), &name, reply);
+        });
     }
 
     fn open(&self, _req: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -394,7 +423,11 @@ impl Filesystem for Requests {
     ) {
         check_name!(reply, name);
         let new = self.new_inode(request, parent, name, FileKind::Regular, mode & !umask);
-        self.may_wait(move |shared| shared.create(new, OpenFlags(flags), reply));
+        let busy = self.shared.kernel.busy.enter(new.parent);
+        self.may_wait(move |shared| {
+            let _busy = busy;
+            shared.create(new, OpenFlags(flags), reply);
+        });
     }
 
     /// A lock that only this node would know of is worse than none.

@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 mod attributes;
+mod busy;
 mod errno;
 mod filesystem;
 mod handles;

@@ -15,6 +15,7 @@ use fuser::{INodeNo, Notifier};
 use hayase_client::volume::{Drops, KernelCaches};
 use hayase_layout::InodeId;
 
+use crate::busy::BusyDirectories;
 use crate::inodes::Inodes;
 use crate::limits::{NAMES_WAITING_MAX, NOTIFIERS};
 use crate::passthrough::Backings;
@@ -25,6 +26,7 @@ pub(crate) struct Kernel {
     pub(crate) inodes: Inodes,
     pub(crate) replies: Replies,
     pub(crate) backings: Backings,
+    pub(crate) busy: BusyDirectories,
     notifier: OnceLock<Notifier>,
     inode_jobs: Arc<Jobs>,
     name_jobs: Arc<Jobs>,
@@ -53,6 +55,7 @@ impl Kernel {
             inodes: Inodes::default(),
             replies: Replies::default(),
             backings: Backings::new(),
+            busy: BusyDirectories::default(),
             notifier: OnceLock::new(),
             inode_jobs: Arc::default(),
             name_jobs: Arc::default(),
@@ -104,7 +107,10 @@ impl KernelCaches for Kernel {
         let name = OsString::from_vec(name.to_vec());
         let job = Job::Name { parent: INodeNo(parent.0), name };
         if let Some(done) = self.name_jobs.submit(job, NAMES_WAITING_MAX) {
-            // Late is allowed: the kernel drops it when the directory's lock is free.
+            if self.busy.is_busy(parent) {
+                return; // The kernel drops it when the directory's lock is free.
+            }
+            // Late is allowed: a request that we have not read yet may hold the lock.
             let _ = done.recv_timeout(wait);
         }
     }

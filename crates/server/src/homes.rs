@@ -52,6 +52,13 @@ impl Homes {
         self.entries.borrow().get(&ino).is_some_and(|entry| entry.home.is_open_on(node))
     }
 
+    /// The nodes that have it open.
+    pub(crate) fn open_on(&self, ino: InodeId) -> Vec<NodeId> {
+        let entries = self.entries.borrow();
+        let opens = entries.get(&ino).map(|entry| entry.home.opens().map(|(node, _)| node));
+        opens.map(Iterator::collect).unwrap_or_default()
+    }
+
     /// State and opens, for people.
     pub(crate) fn describe(&self, ino: InodeId) -> (String, Vec<(NodeId, Held)>) {
         let entries = self.entries.borrow();
@@ -162,7 +169,7 @@ impl Node {
         mine
     }
 
-    fn begin_recall(self: &Rc<Self>, ino: InodeId, node: NodeId, bits: Grants) {
+    pub(crate) fn begin_recall(self: &Rc<Self>, ino: InodeId, node: NodeId, bits: Grants) {
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let asked = this.ask(ServerId(node.0), PeerRequest::Recall { ino, bits }).await;

@@ -14,8 +14,12 @@ pub(crate) const SYNC_DEADLINE: Duration = Duration::from_secs(60);
 /// A node that does not answer a recall for this long has lost its session.
 pub(crate) const RECALL_DEADLINE: Duration = Duration::from_secs(3);
 
-/// A removed name may be seen this much longer by a node whose kernel is busy in that directory.
-pub(crate) const INVAL_NAME_WAIT: Duration = Duration::from_millis(20);
+/// A removed name is acknowledged by the nodes that know it within this, or left to its TTL of 1 s.
+/// Longer than a node takes to find out that its kernel is busy in that directory.
+pub(crate) const INVAL_NAME_WAIT: Duration = Duration::from_millis(80);
+
+/// A file that a rename replaced may still be opened by who looked its name up just before.
+pub(crate) const REPLACED_GRACE: Duration = Duration::from_millis(200);
 
 /// How long a node that looked a name up is told of its end.
 pub(crate) const NAME_GRANT: Duration = Duration::from_secs(2);

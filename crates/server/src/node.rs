@@ -68,6 +68,8 @@ pub(crate) struct Node {
     pub(crate) inode_locks_of_opens: KeyedLock<InodeId>,
     /// Turns the first server of striped files.
     pub(crate) turn: Cell<u64>,
+    /// Files that a rename replaced a moment ago.
+    pub(crate) replaced: RefCell<std::collections::HashSet<InodeId>>,
     /// Truncate epochs of striped parts here: writes of earlier ones are refused.
     pub(crate) part_epochs: RefCell<HashMap<InodeId, u32>>,
 }

@@ -81,11 +81,16 @@ impl Node {
             R::CreateInode { node, layout } => self.create_inode(&node, layout, from),
             R::DropInode { ino } => self.drop_inode(ino),
             R::InodeNamed { ino } => self.inode_named(ino),
-            R::GetAttr { ino } => self.get_attr(from, ino),
+            R::GetAttr { ino } => {
+                self.settled(ino).await;
+                self.get_attr(from, ino)
+            }
             R::GetAttrMany(inos) => Ok(self.get_attr_many(from, &inos)),
             R::SetAttr { ino, change } => self.set_attr(from, ino, change).await,
             R::LinkInc { ino, place, requester } => self.link_inc(ino, place, requester).await,
-            R::LinkDec { ino, place, requester } => self.link_dec(ino, place, requester).await,
+            R::LinkDec { ino, place, requester, replaced } => {
+                self.link_dec(ino, place, requester, replaced).await
+            }
             R::Relink { ino, from: old, to, requester } => {
                 self.relink(ino, old, to, requester).await
             }

@@ -8,9 +8,9 @@ use hayase_layout::ByteCount;
 use hayase_store::{Batch, FjallStore, MetaError, MetaStore};
 use rustix::fs::FallocateFlags;
 
-mod common;
+mod mounted;
 
-use common::{Mounted, skip};
+use mounted::{Mounted, skip};
 
 const VALUE_BYTES: usize = 60_000;
 

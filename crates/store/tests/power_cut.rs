@@ -19,9 +19,9 @@ use hayase_store::{
     Parts, Time,
 };
 
-mod common;
+mod mounted;
 
-use common::{Mounted, skip};
+use mounted::{Mounted, skip};
 
 const CUTS: u32 = 6;
 const FILE_BYTES: usize = 10_000;

@@ -95,7 +95,11 @@ impl Node {
                 Ok(NodeReply::Entry(self.received(attr, grants)))
             }
             other => {
-                self.ask(ino.home(), PeerRequest::LinkDec { ino, place, requester }).await?;
+                self.ask(
+                    ino.home(),
+                    PeerRequest::LinkDec { ino, place, requester, replaced: false },
+                )
+                .await?;
                 match other? {
                     PeerReply::Exists(_) => Err(Refused::new(libc_errno::EEXIST)),
                     other => Err(unexpected(&other)),

@@ -12,6 +12,7 @@ use hayase_wire::message::{
 
 use super::Answer;
 use crate::convert::{self, meta_refused, part_refused, stored_kind, stored_time};
+use crate::limits::REPLACED_GRACE;
 use crate::node::{Node, libc_errno};
 
 /// What a change of attributes alone takes back from others.
@@ -64,11 +65,17 @@ impl Node {
     /// A living inode, or one that `from` still has open.
     fn visible_inode(&self, from: NodeId, ino: InodeId) -> Result<Inode, Refused> {
         let inode = self.inode(ino)?;
-        let dead = inode.nlink == 0 && inode.kind != FileKind::Directory;
-        if dead && !self.homes.is_open_on(ino, from) {
-            return Err(Refused::new(libc_errno::ESTALE));
+        match inode.kind == FileKind::Directory || self.is_reachable(&inode, from) {
+            true => Ok(inode),
+            false => Err(Refused::new(libc_errno::ESTALE)),
         }
-        Ok(inode)
+    }
+
+    /// Whether `from` may still have to do with a file: it has a name, had one just now, or is open.
+    pub(super) fn is_reachable(&self, inode: &Inode, from: NodeId) -> bool {
+        inode.nlink > 0
+            || self.homes.is_open_on(inode.ino, from)
+            || self.replaced.borrow().contains(&inode.ino)
     }
 
     pub(super) fn get_attr(self: &Rc<Self>, from: NodeId, ino: InodeId) -> Answer {
@@ -79,9 +86,14 @@ impl Node {
     }
 
     pub(super) fn get_attr_many(self: &Rc<Self>, from: NodeId, inos: &[InodeId]) -> PeerReply {
-        let entries = inos.iter().map(|ino| match self.get_attr(from, *ino) {
-            Ok(PeerReply::Attr { attr, grants }) => Some(Entry { attr, grants }),
-            _ => None,
+        let entries = inos.iter().map(|ino| {
+            if self.inode_locks.is_locked(ino) {
+                return None; // In the middle of a truncate: asked for again by who needs it.
+            }
+            match self.get_attr(from, *ino) {
+                Ok(PeerReply::Attr { attr, grants }) => Some(Entry { attr, grants }),
+                _ => None,
+            }
         });
         PeerReply::Attrs(entries.collect())
     }
@@ -257,31 +269,64 @@ impl Node {
         ino: InodeId,
         place: Place,
         requester: NodeId,
+        replaced: bool,
     ) -> Answer {
         let _change = self.home_change(ino, requester, ATTR).await;
-        self.unlink_in(self.names.begin(), ino, &place)?;
+        self.unlink_in(self.names.begin(), ino, &place, requester, replaced)?;
         Ok(PeerReply::Done)
     }
 
     /// One link less, in the caller's transaction; without links and opens the inode ends here.
+    /// A file that was replaced ends [`REPLACED_GRACE`] later: an open by its name, looked up just
+    /// before, still finds the old version whole.
     pub(crate) fn unlink_in(
         self: &Rc<Self>,
         mut txn: Txn<'_>,
         ino: InodeId,
         place: &Place,
+        requester: NodeId,
+        replaced: bool,
     ) -> Result<(), Refused> {
         let now = stored_time(self.now());
         let inode =
             ops::unlink(&mut txn, ino, place.parent, &place.name, now).map_err(meta_refused)?;
-        let ends = inode.nlink == 0 && !self.homes.is_open(ino);
+        let ends = inode.nlink == 0 && !self.homes.is_open(ino) && !replaced;
         if ends {
             ops::remove_inode(&mut txn, ino).map_err(meta_refused)?;
         }
         txn.commit().map_err(meta_refused)?;
         if ends {
             self.remove_parts(&inode);
+        } else if inode.nlink == 0 {
+            self.end_soon(ino, requester, replaced);
         }
         Ok(())
+    }
+
+    /// An inode without a name that is open, or was replaced: what nodes keep of it only for the
+    /// next open is given back, then it ends with its last close.
+    fn end_soon(self: &Rc<Self>, ino: InodeId, requester: NodeId, replaced: bool) {
+        let nodes = self.homes.open_on(ino);
+        for node in nodes.into_iter().filter(|node| *node != requester) {
+            self.begin_recall(ino, node, Grants::NONE);
+        }
+        if replaced {
+            self.replaced.borrow_mut().insert(ino);
+            let this = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(REPLACED_GRACE).await;
+                this.replaced.borrow_mut().remove(&ino);
+                this.reap_if_orphan(ino).await;
+            });
+        }
+    }
+
+    /// Waits while the inode's size changes in several steps: what is told of it before the end
+    /// would be taken for the state after.
+    pub(crate) async fn settled(&self, ino: InodeId) {
+        while self.inode_locks.is_locked(&ino) {
+            drop(self.inode_locks.lock(ino).await);
+        }
     }
 
     pub(super) async fn relink(
@@ -302,7 +347,7 @@ impl Node {
 
     /// Removes an inode that has no name and that nobody has open any more.
     pub(crate) async fn reap_if_orphan(self: &Rc<Self>, ino: InodeId) {
-        if self.homes.is_open(ino) {
+        if self.homes.is_open(ino) || self.replaced.borrow().contains(&ino) {
             return;
         }
         let Ok(inode) = self.inode(ino) else { return };

@@ -22,7 +22,7 @@ impl Node {
         truncate: bool,
     ) -> Answer {
         let inode = self.inode(ino)?;
-        if inode.nlink == 0 && !self.homes.is_open_on(ino, from) {
+        if !self.is_reachable(&inode, from) {
             return Err(Refused::new(libc_errno::ESTALE));
         }
         // Only the part's own node can hand the part out.
@@ -59,6 +59,7 @@ impl Node {
         access: Access,
         truncate: bool,
     ) -> Result<hayase_wire::message::Attr, Refused> {
+        self.settled(ino).await;
         let mut inode = self.inode(ino)?;
         if truncate {
             self.truncate(&inode, 0).await?;

@@ -198,7 +198,8 @@ impl Node {
             && victim.kind != FileKind::Directory
         {
             let (ino, place) = (victim.ino, to.clone());
-            self.ask(ino.home(), PeerRequest::LinkDec { ino, place, requester }).await?;
+            self.ask(ino.home(), PeerRequest::LinkDec { ino, place, requester, replaced: true })
+                .await?;
         }
         let (ino, from, to) = (moved.ino, from.clone(), to.clone());
         self.ask(ino.home(), PeerRequest::Relink { ino, from, to, requester }).await?;

@@ -118,7 +118,7 @@ impl Node {
             self.unbind(&place)?;
             if !directory {
                 let (ino, place) = (found.ino, place.clone());
-                let request = PeerRequest::LinkDec { ino, place, requester: from };
+                let request = PeerRequest::LinkDec { ino, place, requester: from, replaced: false };
                 self.ask(ino.home(), request).await?;
             }
         }
@@ -138,7 +138,7 @@ impl Node {
         let _change = self.home_change(ino, requester, super::inode::ATTR).await;
         let mut txn = self.names.begin();
         ops::remove_entry(&mut txn, place.parent, &place.name).map_err(meta_refused)?;
-        self.unlink_in(txn, ino, place)
+        self.unlink_in(txn, ino, place, requester, false)
     }
 
     pub(crate) fn unbind(&self, place: &Place) -> Result<(), Refused> {

@@ -29,9 +29,7 @@ impl Node {
         end: u64,
         trunc_epoch: u32,
     ) -> Answer {
-        if self.inode_locks.is_locked(&ino) {
-            drop(self.inode_locks.lock(ino).await);
-        }
+        self.settled(ino).await;
         self.extend_to(ino, end, trunc_epoch)
     }
 
@@ -49,9 +47,7 @@ impl Node {
 
     /// Waits while a truncate is under way: the size before it must not be told after it.
     pub(super) async fn size_of(self: &Rc<Self>, ino: InodeId) -> Answer {
-        if self.inode_locks.is_locked(&ino) {
-            drop(self.inode_locks.lock(ino).await);
-        }
+        self.settled(ino).await;
         let inode = self.inode(ino)?;
         Ok(PeerReply::Size { size: inode.size, trunc_epoch: inode.trunc_epoch })
     }
@@ -121,9 +117,7 @@ impl Node {
     }
 
     pub(super) async fn append_reserve(self: &Rc<Self>, ino: InodeId, len: u32) -> Answer {
-        if self.inode_locks.is_locked(&ino) {
-            drop(self.inode_locks.lock(ino).await);
-        }
+        self.settled(ino).await;
         let inode = self.inode(ino)?;
         let offset = self.appends.reserve(ino, inode.size, u64::from(len));
         Ok(PeerReply::Offset { offset, trunc_epoch: inode.trunc_epoch })

@@ -111,8 +111,8 @@ pub enum PeerRequest {
     SetAttr { ino: InodeId, change: MetaChange },
     /// Home: one more name.
     LinkInc { ino: InodeId, place: Place, requester: NodeId },
-    /// Home: one name less.
-    LinkDec { ino: InodeId, place: Place, requester: NodeId },
+    /// Home: one name less. `replaced`: another file has the name now.
+    LinkDec { ino: InodeId, place: Place, requester: NodeId, replaced: bool },
     /// Home: a name moved.
     Relink { ino: InodeId, from: Place, to: Place, requester: NodeId },
     /// Home.
