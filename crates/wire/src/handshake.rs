@@ -117,9 +117,10 @@ impl HandshakeError {
         }
     }
 
-    /// Trying again can not help: the peer is there and does not fit.
+    /// Trying again can not help: the peer proved that it knows the secret, and does not fit. A
+    /// wrong secret proves nothing: anyone on the path can send a bad answer.
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::WrongSecret | Self::Version { .. } | Self::WrongServer { .. })
+        matches!(self, Self::Version { .. } | Self::WrongServer { .. })
     }
 }
 

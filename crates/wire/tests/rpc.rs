@@ -18,6 +18,7 @@ use hayase_wire::{
     Address, BoxBuffer, CallError, Connector, Credentials, PeerIdentity, PeerLink, Response,
     Secret, Service, serve_listener,
 };
+use proptest::prelude::*;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, LocalSet};
 
@@ -475,4 +476,93 @@ fn what_does_not_fit_is_an_error_of_that_call_alone() {
         pair.link.call(vec![0; 256 << 10], send(), into(), WAIT).await.unwrap();
         assert_eq!(pair.service.seen.borrow().values().filter(|times| **times > 1).count(), 0);
     });
+}
+
+/// What a faulty network does with a frame.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Pass,
+    Drop,
+    Repeat,
+    Cut,
+    Flip,
+}
+
+fn any_faults() -> impl Strategy<Value = Vec<Fault>> {
+    let fault = prop_oneof![
+        12 => Just(Fault::Pass),
+        1 => Just(Fault::Drop),
+        1 => Just(Fault::Repeat),
+        1 => Just(Fault::Cut),
+        1 => Just(Fault::Flip),
+    ];
+    prop::collection::vec(fault, 1..80)
+}
+
+/// Does each fault once, in turn, then lets all pass.
+fn faulty(faults: Vec<Fault>) -> MemoryTransport {
+    let transport = MemoryTransport::new();
+    let mut faults = faults.into_iter();
+    transport.set_tap(move |_, mut frame| match faults.next().unwrap_or(Fault::Pass) {
+        Fault::Pass => Some(vec![frame]),
+        Fault::Drop => Some(vec![]),
+        Fault::Repeat => Some(vec![frame.clone(), frame]),
+        Fault::Cut => None,
+        Fault::Flip => {
+            match (frame.payload.first_mut(), frame.body.first_mut()) {
+                (Some(byte), _) | (None, Some(byte)) => *byte ^= 4,
+                (None, None) => frame.header[20] ^= 4,
+            }
+            Some(vec![frame])
+        }
+    });
+    transport
+}
+
+/// One call with its number as body and, of every other number, as payload.
+async fn numbered_call(link: Rc<PeerLink>, number: u8, deadline: Duration) -> bool {
+    let begin = tokio::time::Instant::now();
+    let bulk = number.is_multiple_of(2);
+    let lent = || -> BoxBuffer { Box::new(vec![number; 500]) };
+    let (send, into) = (bulk.then(|| (lent(), 500)), bulk.then(lent));
+    let result = link.call(vec![number, 1], send, into, deadline).await;
+    assert!(begin.elapsed() <= deadline + Duration::from_millis(2), "{:?}", begin.elapsed());
+    match result {
+        Ok(answer) => {
+            assert_eq!(answer.body, [1, number]);
+            assert_eq!(answer.sent.is_some(), bulk);
+            if let Some((buffer, len)) = answer.received {
+                assert!((*buffer).as_ref()[..len] == [number + 1; 500]);
+            }
+            true
+        }
+        Err(CallError::Deadline { .. } | CallError::Unreachable { .. }) => false,
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_the_network_does_calls_end_in_time_and_answers_are_right(
+        faults in any_faults(), short_ms in 1..4000u64
+    ) {
+        run_paused(async {
+            let pair = start(Rc::new(faulty(faults)), memory()).await;
+            let calls = |numbers: std::ops::Range<u8>, deadline| -> Vec<_> {
+                numbers
+                    .map(|number| numbered_call(pair.link.clone(), number, deadline))
+                    .map(tokio::task::spawn_local)
+                    .collect()
+            };
+            for call in calls(0..40, Duration::from_millis(short_ms)) {
+                call.await.unwrap();
+            }
+            // The faults end: with time enough, everyone is answered.
+            for call in calls(100..140, Duration::from_secs(600)) {
+                assert!(call.await.unwrap());
+            }
+        });
+    }
 }
