@@ -25,6 +25,9 @@ fn main() -> ExitCode {
         .run()
 }
 
+/// A name that is gone may be seen so long: 1 s, and what a loaded machine adds.
+const NAME_BOUND: Duration = Duration::from_millis(1300);
+
 /// B unlinks what A and C have open.
 fn unlinked_files_live_on(scene: &Scene<'_>) -> TestResult {
     let striped = scene.striped("striped")?;
@@ -33,8 +36,9 @@ fn unlinked_files_live_on(scene: &Scene<'_>) -> TestResult {
         scene.a.write_file(&path, Data::fill(1, 100_000))?;
         let (first, second) = (scene.a.open(&path, "rw")?, scene.c.open(&path, "rw")?);
         scene.b.unlink(&path)?;
+        // When exactly the name is gone is test 25; here only that it goes.
         for node in scene.nodes() {
-            expect_errno(node.stat(&path), &["ENOENT"])?;
+            eventually(NAME_BOUND, || expect_errno(node.stat(&path), &["ENOENT"]))?;
         }
         for (round, (writer, reader)) in
             [(&first, &second), (&second, &first)].into_iter().cycle().take(20).enumerate()
@@ -175,12 +179,13 @@ fn renames_there_and_back(scene: &Scene<'_>) -> TestResult {
         let (there, back) = (there.wait()?, back.wait()?);
         for report in [&there, &back] {
             ensure!(report.violations == 0, "{report:?}");
-            ensure!(report.good >= ROUNDS / 40, "only {} renames in 8 s", report.good);
+            // Each takes up to 20 ms: both kernels are busy in the directory all the time.
+            ensure!(report.good >= 100, "only {} renames in 8 s", report.good);
         }
         ensure!(there.good.abs_diff(back.good) <= 1, "{} there, {} back", there.good, back.good);
         let moved = there.good + back.good;
         note(&format!("moved {moved} times in {} ms", there.millis.max(back.millis)));
-        eventually(Duration::from_millis(1200), || {
+        eventually(NAME_BOUND, || {
             for node in scene.nodes() {
                 let found = [&from, &to].map(|path| node.stat(path).is_ok());
                 ensure!(found[0] != found[1], "node {} sees {found:?}", node.index());
@@ -327,9 +332,7 @@ fn gone_after_a_hit(scene: &Scene<'_>) -> TestResult {
             if round % 2 == 0 {
                 expect_errno(node.open(&path, "r"), &["ENOENT"])?;
             }
-            let waited = eventually(Duration::from_millis(1200), || {
-                expect_errno(node.stat(&path), &["ENOENT"])
-            });
+            let waited = eventually(NAME_BOUND, || expect_errno(node.stat(&path), &["ENOENT"]));
             late += u32::from(!waited.with_context(|| format!("round {round}"))?.is_zero());
         }
     }

@@ -13,6 +13,7 @@ mod stripes;
 mod versions;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -96,6 +97,8 @@ pub enum Loop {
         path: String,
         /// How many names start with `s`.
         stable: u64,
+        /// Between listings.
+        pause_ms: u64,
     },
     /// mkdir and rmdir of one name.
     MakeRemove {
@@ -157,7 +160,9 @@ pub(super) fn run(table: &Table, work: &Loop, until: &Until) -> Result<Report, S
         Loop::ReadVersions { path } => versions::read(&mut run, path),
         Loop::Rename { from, to } => names::rename(&mut run, from, to),
         Loop::CreateUnlink { create, unlink } => names::create_unlink(&mut run, create, unlink),
-        Loop::List { path, stable } => directories::list(&mut run, path, *stable),
+        Loop::List { path, stable, pause_ms } => {
+            directories::list(&mut run, path, *stable, Duration::from_millis(*pause_ms));
+        }
         Loop::MakeRemove { path } => directories::make_remove(&mut run, path),
         Loop::CreateInside { path, name } => directories::create_inside(&mut run, path, name),
         Loop::WriteAcross { path, offset, len } => {

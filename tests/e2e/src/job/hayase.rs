@@ -199,12 +199,18 @@ impl Cluster {
             let logs = std::fs::read_dir(&dir).into_iter().flatten().flatten();
             for path in logs.map(|entry| entry.path()) {
                 if path.extension().is_some_and(|extension| extension == "log") {
-                    text += &format!("--- {}\n{}", path.display(), tail(&path));
+                    let tail = tail(&path);
+                    if !tail.is_empty() {
+                        text += &format!("--- {}\n{tail}", path.display());
+                    }
                 }
             }
         }
-        for pid in self.daemons().all() {
-            text += &format!("--- process {pid}: {}\n", state_of(pid));
+        let daemons = self.daemons();
+        for (what, pids) in [("serve", daemons.servers), ("serve-mount", daemons.mounts)] {
+            for pid in pids {
+                text += &format!("--- {what}: {}\n", state_of(pid));
+            }
         }
         text
     }
@@ -246,16 +252,22 @@ pub fn is_alive(pid: u32) -> bool {
     !matches!(state, None | Some('Z' | 'X'))
 }
 
+/// What it does at this moment: whether it runs or sleeps, and in which call of the kernel.
 fn state_of(pid: u32) -> String {
-    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
-    let stat = read("stat").unwrap_or_else(|error| error.to_string());
-    format!("{} {}", stat.chars().take(60).collect::<String>(), read("wchan").unwrap_or_default())
+    let read = |name: &str| {
+        let path = format!("/proc/{pid}/{name}");
+        std::fs::read_to_string(path).unwrap_or_else(|error| error.to_string())
+    };
+    let state =
+        read("stat").rsplit_once(") ").map_or('?', |(_, rest)| rest.chars().next().unwrap_or('?'));
+    format!("process {pid} {state} {}", read("wchan"))
 }
 
 fn tail(path: &Path) -> String {
     let text = std::fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().collect();
+    // The start of a daemon is the same each time and tells nothing about a failure.
+    let lines: Vec<&str> = text.lines().filter(|line| !line.contains(" INFO ")).collect();
     let start = lines.len().saturating_sub(LOG_LINES_MAX);
     lines[start..].iter().map(|line| format!("{line}\n")).collect()
 }

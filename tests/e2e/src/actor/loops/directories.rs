@@ -1,6 +1,7 @@
 //! Directories that are listed while they change, or that come and go.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -9,8 +10,9 @@ use super::Run;
 use crate::actor::calls;
 use crate::actor::errno;
 
-pub(super) fn list(run: &mut Run<'_>, path: &str, stable: u64) {
+pub(super) fn list(run: &mut Run<'_>, path: &str, stable: u64, pause: Duration) {
     while run.next().is_some() {
+        std::thread::sleep(pause);
         let entries = match run.timed(|| calls::list(path)) {
             Ok(entries) => entries,
             Err(error) => {
