@@ -28,6 +28,7 @@ use crate::profile::KernelProfile;
 pub(crate) struct Requests {
     pub(crate) shared: Arc<Shared>,
     pub(crate) profile: KernelProfile,
+    pub(crate) map_remote: bool,
 }
 
 impl Requests {
@@ -69,7 +70,10 @@ macro_rules! check_name {
 
 impl Filesystem for Requests {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        let wanted = self.profile.wanted() & config.capabilities();
+        let mut wanted = self.profile.wanted() & config.capabilities();
+        if !self.map_remote {
+            wanted.remove(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
+        }
         let unoffered = |_| std::io::Error::other("the kernel took back a capability");
         config.add_capabilities(wanted).map_err(unoffered)?;
         let bytes = u32::try_from(self.profile.request_bytes().get())

@@ -37,6 +37,11 @@ pub struct MountSettings {
     pub suid: bool,
     /// Threads that take requests, 1 to 16.
     pub threads: usize,
+    /// Names are looked up each time, so that a rename on another node is seen at once.
+    pub strict_names: bool,
+    /// Files that are not served by the kernel may be mapped shared and writable (whole pages are
+    /// written back); otherwise that is `ENODEV`.
+    pub map_remote: bool,
 }
 
 impl MountSettings {
@@ -50,6 +55,8 @@ impl MountSettings {
             dev: false,
             suid: false,
             threads: THREADS,
+            strict_names: false,
+            map_remote: true,
         }
     }
 
@@ -159,8 +166,12 @@ pub fn mount(volume: Arc<dyn Volume>, settings: &MountSettings) -> Result<Mounte
     }
     let config = settings.config();
     let threads = config.n_threads.unwrap_or(THREADS);
-    let shared = Arc::new(Shared::new(volume, threads));
-    let requests = Requests { shared: Arc::clone(&shared), profile: settings.kernel_profile };
+    let shared = Arc::new(Shared::new(volume, threads, settings.strict_names));
+    let requests = Requests {
+        shared: Arc::clone(&shared),
+        profile: settings.kernel_profile,
+        map_remote: settings.map_remote,
+    };
     let session = Session::new(requests, &settings.mount_point, &config)
         .map_err(|source| MountError::Mount { path: path(), source })?;
     probe_passthrough(&session, &shared.kernel);

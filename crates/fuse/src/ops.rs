@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) kernel: Arc<Kernel>,
     pub(crate) waiters: Waiters,
     pub(crate) directories: Directories,
+    /// How long the kernel keeps a name.
+    name_ttl: Duration,
 }
 
 impl std::fmt::Debug for Shared {
@@ -47,12 +49,13 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(volume: Arc<dyn Volume>, threads: usize) -> Self {
+    pub(crate) fn new(volume: Arc<dyn Volume>, threads: usize, strict_names: bool) -> Self {
         Self {
             volume,
             kernel: Arc::new(Kernel::new()),
             waiters: Waiters::new(threads),
             directories: Directories::default(),
+            name_ttl: if strict_names { Duration::ZERO } else { NAME_TTL },
         }
     }
 
@@ -81,13 +84,18 @@ impl Shared {
         if keep { ATTR_TTL } else { Duration::ZERO }
     }
 
+    /// The same where name and attributes have one TTL: the library has no other call.
+    fn shared_ttl(&self, found: &Found) -> Duration {
+        if self.name_ttl.is_zero() { Duration::ZERO } else { self.ttl(found) }
+    }
+
     /// Answers with a name found or made in `parent`.
     fn reply_entry(&self, parent: InodeId, found: &Found, reply: ReplyEntry) {
         let ino = found.attr.ino;
         self.kernel.inodes.remember(ino, parent);
         let _begun = self.kernel.replies.begin(ino);
         let attr = file_attr(&found.attr);
-        reply.entry_with_ttls(&self.ttl(found), &NAME_TTL, &attr, GENERATION);
+        reply.entry_with_ttls(&self.ttl(found), &self.name_ttl, &attr, GENERATION);
     }
 }
 

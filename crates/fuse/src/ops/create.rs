@@ -1,7 +1,6 @@
 //! New inodes: files (opened at once), directories, links, devices.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use fuser::{BackingId, OpenFlags, ReplyCreate, ReplyEntry};
 use hayase_client::open_file::Class;
@@ -69,8 +68,7 @@ impl Shared {
         let handle = file_handle(access);
         self.kernel.inodes.remember(ino, parent);
         let _begun = self.kernel.replies.begin(ino);
-        // One TTL for name and attributes: the library has no other call.
-        let ttl: Duration = self.ttl(found);
+        let ttl = self.shared_ttl(found);
         let attr = file_attr(&found.attr);
         match backing.filter(|_| class == OpenClass::Passthrough) {
             Some(id) => {

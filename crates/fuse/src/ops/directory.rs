@@ -78,7 +78,7 @@ impl Shared {
                 // Its home was not asked: the next request begins with it.
                 let Some(known) = &entry.entry else { break };
                 let found = Found { attr: known.attr.clone(), stamp: *stamp };
-                let ttl = if is_fresh { self.ttl(&found) } else { Duration::ZERO };
+                let ttl = if is_fresh { self.shared_ttl(&found) } else { Duration::ZERO };
                 let (attr, name) = (file_attr(&found.attr), as_os(&entry.name));
                 self.kernel.inodes.remember(entry.ino, dir);
                 if reply.add(attr.ino, entry.cookie, name, &ttl, &attr, GENERATION) {
