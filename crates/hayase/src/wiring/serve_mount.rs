@@ -8,7 +8,7 @@ use hayase_client::{AreaSettings, AreaVolume, Session};
 use hayase_fuse::{KernelProfile, MountSettings, PassthroughState, Unmounter};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::job::{JobDir, KernelProfile as Asked, Settings};
+use crate::job::{JobDir, KernelProfile as Asked, MmapShared, Names, Settings};
 use crate::supervisor::said::MountTold;
 
 /// How long a busy mount is waited for when a signal ends us; then it is detached.
@@ -26,6 +26,8 @@ pub(crate) fn serve_mount(
         .context("start the threads of the mount")?;
     let mut how = MountSettings::new(settings.shared_mount(node));
     how.kernel_profile = profile(settings.kernel_profile);
+    how.strict_names = settings.names == Names::Strict;
+    how.map_remote = settings.mmap_shared == MmapShared::Everywhere;
     let mounted = hayase_fuse::mount(Arc::new(volume), &how)?;
     let told = match mounted.passthrough() {
         PassthroughState::Used => MountTold { path: "passthrough".to_owned(), why: String::new() },

@@ -295,6 +295,63 @@ fn a_node_that_does_not_come_up_is_named_with_its_reason() {
 }
 
 #[test]
+fn strict_names_are_asked_for_each_time() {
+    let Some(scene) = Scene::with_nodes("strict_names_are_asked_for_each_time") else { return };
+    let requests_of_looks = |names: &str| {
+        scene.up(&["--nodes", "2", "--job", "t", "--names", names]).with(0);
+        scene.hayase(&["exec", "--", "sh", "-c", "echo > $HAYASE_SHARED/f"]).with(0);
+        let requests = || {
+            let status = json(&scene.hayase(&["status", "--json"]).with(0).stdout);
+            status["jobs"][0]["nodes"][1]["server"]["requests"].as_u64().unwrap()
+        };
+        let before = requests();
+        let script = "for i in $(seq 200); do test -e $HAYASE_SHARED/f; done";
+        scene.hayase(&["exec", "--node", "1", "--", "sh", "-c", script]).with(0);
+        let asked = requests() - before;
+        scene.hayase(&["down"]).with(0);
+        asked
+    };
+    let (cached, strict) = (requests_of_looks("cached"), requests_of_looks("strict"));
+    assert!(strict >= 200, "{strict}");
+    assert!(cached < 100, "{cached}");
+}
+
+#[test]
+fn shared_mappings_can_be_refused_off_the_home_node() {
+    let test = "shared_mappings_can_be_refused_off_the_home_node";
+    let Some(scene) = Scene::with_nodes(test) else { return };
+    let source = r#"
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        int main(int argc, char **argv) {
+            int fd = open(argv[1], O_RDWR);
+            char *p = mmap(0, 4, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+            puts(p == MAP_FAILED ? strerror(errno) : "mapped");
+            return 0;
+        }"#;
+    fs::write(scene.path("map.c"), source).unwrap();
+    let mut cc = std::process::Command::new("cc");
+    let built = cc.args(["-o", "map", "map.c"]).current_dir(scene.path("")).status();
+    if !built.is_ok_and(|status| status.success()) {
+        println!("SKIP {test}: needs a C compiler");
+        return;
+    }
+    for (option, expected) in [("everywhere", "mapped\n"), ("home", "No such device\n")] {
+        scene.up(&["--nodes", "2", "--job", "t", "--mmap-shared", option]).with(0);
+        let on = |node: &str, script: &str| {
+            scene.hayase(&["exec", "--node", node, "--", "sh", "-c", script]).with(0).stdout
+        };
+        on("0", "echo text > $HAYASE_SHARED/f");
+        assert_eq!(on("1", "./map $HAYASE_SHARED/f"), expected, "{option}");
+        assert_eq!(on("0", "./map $HAYASE_SHARED/f"), "mapped\n", "{option}");
+        scene.hayase(&["down"]).with(0);
+    }
+}
+
+#[test]
 fn mpi_runs_over_the_nodes_without_options() {
     let Some(scene) = Scene::with_nodes("mpi_runs_over_the_nodes_without_options") else { return };
     let has = |program| std::process::Command::new(program).arg("--version").output().is_ok();
