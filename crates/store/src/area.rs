@@ -22,6 +22,9 @@ pub use self::image::{ImageArea, MountedArea};
 /// The directory of parts below the root of an area.
 pub const PARTS_DIRECTORY: &str = "parts";
 
+/// The directory of names below the root of an area, and the extension of one beside it.
+pub const NAMES_DIRECTORY: &str = "meta";
+
 /// A directory with a hard size.
 pub trait Area: Send + Sync {
     /// The directory.
@@ -32,6 +35,14 @@ pub trait Area: Send + Sync {
 
     /// How much there is and how much is left.
     fn usage(&self) -> Result<AreaUsage, AreaError>;
+
+    /// The directory for the names of what is in this area ([`crate::meta::FjallStore::open`]).
+    ///
+    /// Beside an image, not in it: what users write fills an image to the last block, and without
+    /// room for a commit no file could be removed from it any more.
+    fn names(&self) -> PathBuf {
+        self.root().join(NAMES_DIRECTORY)
+    }
 
     /// The parts in this area. What writes through this device gets `ENOSPC` when the area is full.
     fn parts(&self) -> Result<Arc<dyn Device>, PartError>;

@@ -5,7 +5,9 @@ use std::io::Write;
 use std::path::Path;
 
 use hayase_layout::{ByteCount, InodeId, LocalOffset};
-use hayase_store::{Area, AreaError, ImageArea, MountedArea, PartError, PartId, Parts};
+use hayase_store::{
+    Area, AreaError, Batch, FjallStore, ImageArea, MetaStore, MountedArea, PartError, PartId, Parts,
+};
 
 mod mounted;
 
@@ -59,6 +61,7 @@ fn a_full_area_is_enospc_at_the_write() {
     let mounted = Mounted::new(ByteCount::mib(16));
     let area = MountedArea::open(&mounted.root).unwrap();
     let parts = Parts::open(area.parts().unwrap(), 8);
+    let names = FjallStore::open(&area.names()).unwrap();
     let id = PartId { ino: InodeId(7), epoch: 0, index: 0 };
     let part = parts.create(id).unwrap();
     let block = vec![1; 1 << 20];
@@ -74,6 +77,10 @@ fn a_full_area_is_enospc_at_the_write() {
     assert!(error.help().unwrap().contains("layout set"));
     assert!(offset >= 16 << 20, "full after {offset} bytes");
     part.write_at(LocalOffset(0), &block).unwrap();
+    let mut batch = Batch::new();
+    batch.delete(b"name".to_vec());
+    names.commit(batch).expect("names can be removed from a full area");
+    names.sync().unwrap();
     parts.remove(id).unwrap();
     drop(part);
     // XFS gives the blocks back in the background.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use hayase_layout::ByteCount;
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use super::{Area, AreaError, AreaUsage, PARTS_DIRECTORY};
+use super::{Area, AreaError, AreaUsage, NAMES_DIRECTORY, PARTS_DIRECTORY};
 use crate::device::{Device, PreadDevice};
 use crate::part::PartError;
 
@@ -150,6 +150,10 @@ impl Area for ImageArea {
         self.mounted.usage()
     }
 
+    fn names(&self) -> PathBuf {
+        self.mounted.names()
+    }
+
     fn parts(&self) -> Result<Arc<dyn Device>, PartError> {
         self.mounted.parts()
     }
@@ -188,6 +192,10 @@ impl Area for MountedArea {
             inodes: stat.f_files,
             inodes_free: stat.f_favail,
         })
+    }
+
+    fn names(&self) -> PathBuf {
+        self.root.with_extension(NAMES_DIRECTORY)
     }
 
     fn parts(&self) -> Result<Arc<dyn Device>, PartError> {

@@ -5,17 +5,22 @@
 //! Not here: what keys mean ([`crate::namespace`]).
 //! Source: fjall 3.1. A commit there goes to the journal and, with `PersistMode::Buffer`, from the
 //! journal's buffer to the operating system before it is applied; that is what survives kill -9.
-//! Its one worker thread sleeps on a channel, so an idle store uses no CPU.
+//! Its one worker thread sleeps on a channel, so an idle store uses no CPU. When its memtables become
+//! tables is decided here: left alone, fjall asks its worker at each commit above the limit, and
+//! once a thousand such messages wait behind a compaction, the one worker that there is waits for
+//! room in its own queue for ever, and memory grows without bound.
 //!
 //! Invariants: when the file system below is nearly full, commits are refused *before* fjall sees
 //! them, because a journal write that fails (or a failed flush in its worker) makes fjall refuse
 //! everything until the next start. Growing batches are refused earlier than shrinking ones, so
-//! files can still be removed from a full node.
+//! files can still be removed from a full node. Changes that are in no table yet are bounded by
+//! [`UNWRITTEN_BYTES_MAX`]: commits wait for the worker then.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use hayase_layout::ByteCount;
@@ -28,8 +33,11 @@ mod tests;
 
 /// Blocks of tables read from storage that are kept in memory.
 pub const CACHE_BYTES: ByteCount = ByteCount::mib(16);
-/// Changes kept in memory before they become a table; up to four more wait to be written.
+/// Changes kept in memory before the worker makes a table of them, as fjall counts them; its
+/// skip list takes about twice as much.
 pub const MEMTABLE_BYTES: ByteCount = ByteCount::mib(8);
+/// Changes that are in no table yet, also those that the worker is about to write.
+pub const UNWRITTEN_BYTES_MAX: ByteCount = ByteCount::mib(24);
 /// All journals together; fjall rotates them at 64 MB each.
 pub const JOURNALS_BYTES_MAX: ByteCount = ByteCount::mib(128);
 /// Below this much free space a batch that grows the store is refused.
@@ -39,6 +47,11 @@ pub const FREE_MIN_TO_CHANGE: ByteCount = ByteCount::mib(32);
 
 /// Free space is looked at again after so many committed bytes.
 const FREE_CHECK_BYTES: u64 = 256 * 1024;
+/// What fjall counts for a change besides its key and value.
+const CHANGE_BYTES: usize = 64;
+/// So long a commit waits for the worker; then the storage is taken for broken.
+const WORKER_WAIT_MAX: Duration = Duration::from_secs(10);
+const WORKER_WAIT_STEP: Duration = Duration::from_millis(1);
 /// Files of tables that are kept open.
 const TABLE_FILES_OPEN_MAX: usize = 64;
 
@@ -47,6 +60,8 @@ pub struct FjallStore {
     path: PathBuf,
     database: Database,
     names: Keyspace,
+    /// Bytes committed since the last memtable was handed to the worker.
+    in_memtable: AtomicU64,
     /// Bytes committed since the free space was last looked at.
     unchecked: AtomicU64,
     /// Free space when it was last looked at.
@@ -69,14 +84,17 @@ impl FjallStore {
                 return Err(MetaError::Corrupt { path: path.to_owned(), detail });
             }
         };
+        let in_memtable = AtomicU64::new(database.write_buffer_size());
         let store = Self {
             path: path.to_owned(),
             database,
             names,
+            in_memtable,
             unchecked: AtomicU64::new(0),
             free: AtomicU64::new(0),
         };
         store.look_at_free_space()?;
+        store.hand_over(0)?; // what the journal brought back may be a lot
         Ok(store)
     }
 
@@ -88,10 +106,38 @@ impl FjallStore {
             .worker_threads(1)
             .journal_compression(fjall::CompressionType::None)
             .open()?;
-        let names = database.keyspace("names", || {
-            KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES.get())
-        })?;
+        let names = database
+            .keyspace("names", || KeyspaceCreateOptions::default().max_memtable_size(u64::MAX))?;
         Ok((database, names))
+    }
+
+    /// Hands the memtable to the worker when it is full, now that `bytes` more are in it.
+    fn hand_over(&self, bytes: u64) -> Result<(), MetaError> {
+        let full = MEMTABLE_BYTES.get();
+        if self.in_memtable.fetch_add(bytes, Ordering::Relaxed) + bytes < full
+            || self.in_memtable.swap(0, Ordering::Relaxed) < full
+        {
+            return Ok(());
+        }
+        self.names.rotate_memtable().map_err(|e| translate("flush", &self.path, e))?;
+        Ok(())
+    }
+
+    /// Waits while the worker has too much to write.
+    fn wait_for_worker(&self) -> Result<(), MetaError> {
+        if self.database.write_buffer_size() < UNWRITTEN_BYTES_MAX.get() {
+            return Ok(());
+        }
+        let start = Instant::now();
+        while self.database.write_buffer_size() >= UNWRITTEN_BYTES_MAX.get() {
+            if start.elapsed() > WORKER_WAIT_MAX {
+                let source = io::Error::from_raw_os_error(libc::ETIMEDOUT);
+                return Err(MetaError::Io { action: "flush", path: self.path.clone(), source });
+            }
+            std::thread::sleep(WORKER_WAIT_STEP);
+        }
+        tracing::debug!(waited = ?start.elapsed(), "commits were faster than the storage");
+        Ok(())
     }
 
     fn look_at_free_space(&self) -> Result<u64, MetaError> {
@@ -147,10 +193,11 @@ impl MetaStore for FjallStore {
 
     fn commit(&self, batch: Batch) -> Result<(), MetaError> {
         self.check_room(&batch)?;
+        self.wait_for_worker()?;
         let mut changes = self.database.batch();
         let mut bytes = 0;
         for (key, value) in batch.into_changes() {
-            bytes += key.len();
+            bytes += key.len() + CHANGE_BYTES;
             match value {
                 Some(value) => {
                     bytes += value.len();
@@ -164,7 +211,7 @@ impl MetaStore for FjallStore {
             .commit()
             .map_err(|e| translate("change", &self.path, e))?;
         self.unchecked.fetch_add(bytes as u64, Ordering::Relaxed);
-        Ok(())
+        self.hand_over(bytes as u64)
     }
 
     fn sync(&self) -> Result<(), MetaError> {

@@ -86,6 +86,41 @@ fn what_was_committed_survives_kill_9() {
     }
 }
 
+#[test]
+fn what_is_in_no_table_yet_is_bounded() {
+    const VALUE_BYTES: usize = 20_000;
+    let dir = directory();
+    let store = FjallStore::open(dir.path()).unwrap();
+    let (writers, each) = (2u32, 2_500u32); // 100 MB
+    std::thread::scope(|scope| {
+        for writer in 0..writers {
+            let store = &store;
+            scope.spawn(move || {
+                for i in 0..each {
+                    let value = vec![i as u8; VALUE_BYTES];
+                    store
+                        .commit(batch(&[writer.to_be_bytes(), i.to_be_bytes()].concat(), &value))
+                        .unwrap();
+                    let unwritten = store.database.write_buffer_size();
+                    let slack = u64::from(writers) * (VALUE_BYTES as u64 + 100);
+                    assert!(unwritten < UNWRITTEN_BYTES_MAX.get() + slack, "{unwritten} bytes");
+                }
+            });
+        }
+    });
+    // The worker is alive: it writes what waits, though nothing comes any more.
+    let start = Instant::now();
+    while store.database.write_buffer_size() > 2 * MEMTABLE_BYTES.get() {
+        assert!(start.elapsed().as_secs() < 60, "the worker stands still");
+        std::thread::sleep(WORKER_WAIT_STEP);
+    }
+    assert_eq!(store.scan(&[], &[], usize::MAX).unwrap().len() as u32, writers * each);
+    drop(store);
+    let store = FjallStore::open(dir.path()).unwrap();
+    assert_eq!(store.scan(&[], &[], usize::MAX).unwrap().len() as u32, writers * each);
+    assert!(store.database.write_buffer_size() <= UNWRITTEN_BYTES_MAX.get());
+}
+
 /// A closed store of `commits` commits, and its journal.
 fn written(directory: &Path, commits: u32) -> PathBuf {
     let store = FjallStore::open(directory).unwrap();
