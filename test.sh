@@ -44,7 +44,7 @@ end_suite() {
 }
 trap '[ -z "$running" ] || end_suite; rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
-export RUSTFLAGS="${RUSTFLAGS:-}" CARGO_TERM_COLOR=never
+export CARGO_TERM_COLOR=never RUST_BACKTRACE=${HAYASE_BACKTRACE:-0}
 
 # --- the suites: each is a function that prints what happened and fails when something failed ---
 

@@ -5,9 +5,9 @@ pub(crate) mod create;
 mod directory;
 mod link;
 mod lookup;
-mod misc;
 mod open;
 pub(crate) mod read_write;
+mod space;
 mod xattr;
 
 use std::ffi::OsStr;
