@@ -27,6 +27,7 @@ use crate::limits::{PARTS_OPEN_MAX, SLOTS};
 use crate::node::{Counters, Node};
 use crate::peers::{PeerService, Peers};
 use crate::settings::Settings;
+use crate::usage::Usage;
 
 /// Why a server could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -206,6 +207,8 @@ fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node
         let addresses = addresses.get(&to).cloned().unwrap_or_default();
         PeerLink::new(Rc::clone(&connector), to, addresses)
     };
+    let is_empty = stores.parts.list().is_ok_and(|parts| parts.is_empty());
+    let usage = Usage::new(&*settings.area, is_empty);
     Ok(Rc::new(Node {
         me: settings.server,
         node: settings.node,
@@ -223,7 +226,7 @@ fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node
         replies: Default::default(),
         directories: Default::default(),
         appends: Default::default(),
-        usage: Default::default(),
+        usage,
         renames: Default::default(),
         files: Default::default(),
         counters: Counters::default(),

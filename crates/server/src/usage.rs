@@ -7,6 +7,8 @@ use hayase_layout::ServerId;
 use hayase_wire::message::{AreaUse, PeerReply, PeerRequest};
 use tokio::time::Instant;
 
+use hayase_store::Area;
+
 use crate::convert;
 use crate::limits::{PEER_USAGE_FRESH, USAGE_FRESH};
 use crate::node::Node;
@@ -18,6 +20,17 @@ type Table = Vec<(ServerId, AreaUse)>;
 pub(crate) struct Usage {
     here: Cell<Option<(Instant, AreaUse)>>,
     all: RefCell<Option<(Instant, Table)>>,
+    /// What the file system and our own records take of an empty area: never the user's.
+    overhead: u64,
+}
+
+impl Usage {
+    /// Of an area that holds no part yet, what is taken is overhead; `df` does not count it.
+    pub(crate) fn new(area: &dyn Area, is_empty: bool) -> Self {
+        let taken = area.usage().map(|usage| usage.total - usage.free.min(usage.total));
+        let overhead = if is_empty { taken.unwrap_or(0) } else { 0 };
+        Self { overhead, ..Self::default() }
+    }
 }
 
 impl Node {
@@ -29,7 +42,11 @@ impl Node {
             return known;
         }
         let known = match self.area.usage() {
-            Ok(usage) => convert::area_use(&usage),
+            Ok(usage) => {
+                let mut known = convert::area_use(&usage);
+                known.total = known.total.saturating_sub(self.usage.overhead).max(known.free);
+                known
+            }
             Err(error) => {
                 tracing::error!(%error, "the area can not be asked for its room");
                 AreaUse::default()

@@ -226,6 +226,8 @@ impl Node {
             let (atime, mtime) = (part_time(change.atime), part_time(change.mtime));
             part.and_then(|part| part.set_times(atime, mtime)).map_err(part_refused)?;
         }
+        // Another truncate's epoch must not be told before its parts are cut.
+        self.settled(ino).await;
         let now = self.now();
         let inode = self.change_inode(ino, |inode| apply(inode, &change, now))?;
         drop(guard);
@@ -247,6 +249,7 @@ impl Node {
         requester: NodeId,
     ) -> Answer {
         let guard = self.home_change(ino, requester, ATTR).await;
+        self.settled(ino).await;
         let inode = self.inode(ino)?;
         if inode.kind == FileKind::Directory {
             return Err(Refused::new(libc_errno::EPERM));

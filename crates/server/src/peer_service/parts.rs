@@ -161,7 +161,10 @@ impl Node {
         {
             let mut epochs = self.part_epochs.borrow_mut();
             let current = epochs.entry(part.ino).or_default();
-            *current = (*current).max(trunc_epoch);
+            if *current > trunc_epoch {
+                return Ok(PeerReply::Done); // Repeated late: a later truncate has been here.
+            }
+            *current = trunc_epoch;
         }
         let found =
             if len > 0 { Some(self.part_for_writing(part)?) } else { self.existing_part(part)? };
