@@ -325,9 +325,9 @@ impl Node {
     }
 
     /// Waits while the inode's size changes in several steps: what is told of it before the end
-    /// would be taken for the state after.
+    /// would be taken for the state after. True until the next `await`: a next holder has not run.
     pub(crate) async fn settled(&self, ino: InodeId) {
-        while self.inode_locks.is_locked(&ino) {
+        if self.inode_locks.is_locked(&ino) {
             drop(self.inode_locks.lock(ino).await);
         }
     }

@@ -122,12 +122,14 @@ impl Node {
                 finished?;
                 self.count_links(requester, moved, victim, &from, &to).await?;
                 self.touch_dir(to.parent);
+                // Before kernels are told: one of them may hold its directory for a lookup of this
+                // very name, and would wait for itself.
+                drop(late);
                 self.inval_name(&to, requester).await;
                 self.directories.looked_up(to, requester);
                 PeerReply::Renamed { moved: moved.ino, replaced: victim.map(|victim| victim.ino) }
             }
         };
-        drop(late);
         Ok(reply)
     }
 
