@@ -13,7 +13,7 @@ fn batch(key: &[u8], value: &[u8]) -> Batch {
 }
 
 fn number(number: u32) -> Batch {
-    batch(&number.to_be_bytes(), &[b'v'; 100])
+    batch(&number.to_be_bytes(), &[b'v'; 20])
 }
 
 /// The keys `0..n`, when that is what the store holds.
@@ -21,14 +21,14 @@ fn count(store: &FjallStore) -> u32 {
     let pairs = store.scan(&[], &[], usize::MAX).unwrap();
     for (expected, (key, value)) in pairs.iter().enumerate() {
         assert_eq!(**key, (expected as u32).to_be_bytes(), "no prefix of what was committed");
-        assert_eq!(*value, [b'v'; 100]);
+        assert_eq!(*value, [b'v'; 20]);
     }
     pairs.len() as u32
 }
 
 #[test]
 fn passes_the_suite() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = directory();
     let count = std::cell::Cell::new(0);
     super::super::conformance::run(&|| {
         count.set(count.get() + 1);
@@ -38,7 +38,7 @@ fn passes_the_suite() {
 
 #[test]
 fn one_process_has_it_open() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = directory();
     let _first = FjallStore::open(dir.path()).unwrap();
     let second = FjallStore::open(dir.path()).err().expect("a second open");
     assert!(matches!(second, MetaError::Locked { .. }), "{second}");
@@ -66,7 +66,7 @@ fn victim() {
 #[test]
 fn what_was_committed_survives_kill_9() {
     use std::io::BufRead;
-    let dir = tempfile::tempdir().unwrap();
+    let dir = directory();
     for kill_after in [1, 57, 20_000] {
         let path = dir.path().join(kill_after.to_string());
         let mut child = Command::new(std::env::current_exe().unwrap())
