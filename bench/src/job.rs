@@ -81,6 +81,9 @@ impl<'a> Job<'a> {
         }
         job.up_time = begin.elapsed();
         job.nodes = job.find_processes()?;
+        for daemon in job.daemons() {
+            bench.hurry(daemon)?;
+        }
         Ok(job)
     }
 
@@ -119,7 +122,9 @@ impl<'a> Job<'a> {
     /// A workload program on a node.
     pub(crate) fn worker(&self, node: u16) -> anyhow::Result<Worker> {
         let mut command = self.on_node(node, self.bench.program());
-        Worker::start(command.arg("worker"))
+        let worker = Worker::start(command.arg("worker"))?;
+        self.bench.hurry(worker.process())?;
+        Ok(worker)
     }
 
     /// The daemons of each node.

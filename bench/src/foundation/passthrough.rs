@@ -86,7 +86,7 @@ fn measure(
         worker.measure(&Task::Sequential(Sequential { keep: true, ..fill }))?;
     }
     let served = job.daemons();
-    for round in 0..bench.rounds(7, 15) {
+    for round in 0..bench.rounds(9, 15) {
         for (what, ..) in KINDS {
             for variant in rounds::order(round, NATIVE, &["mount"]) {
                 let task = task(what, path(variant), bench.block_milliseconds(), round);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
+use super::block::BLOCK_BYTES;
 use crate::sample::Measured;
 use crate::stopwatch::Stopwatch;
 
@@ -45,7 +46,7 @@ impl Random {
         while watch.elapsed() < Duration::from_millis(self.milliseconds) {
             let lap = Stopwatch::start();
             for _ in 0..CALLS {
-                let offset = next(&mut state) % places * CALL_BYTES as u64;
+                let offset = beside_the_stamps(next(&mut state) % places) * CALL_BYTES as u64;
                 if self.write {
                     file.write_all_at(&buffer, offset).with_context(at)?;
                 } else {
@@ -56,6 +57,12 @@ impl Random {
         }
         Ok(watch.measured())
     }
+}
+
+/// The first call of each MiB would overwrite its stamp ([`super::block`]): the next one instead.
+fn beside_the_stamps(place: u64) -> u64 {
+    const PLACES: u64 = (BLOCK_BYTES / CALL_BYTES) as u64;
+    if place.is_multiple_of(PLACES) { place + 1 } else { place }
 }
 
 /// xorshift64*: a few cycles a number.
@@ -81,6 +88,7 @@ mod tests {
         }
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(bytes.len(), 1 << 20, "nothing was written past the end");
+        assert_eq!(bytes[..CALL_BYTES], [0; CALL_BYTES], "the stamp stays");
         assert!(bytes.chunks(CALL_BYTES).filter(|chunk| chunk[0] == 0x5a).count() > 200);
     }
 }
