@@ -57,13 +57,6 @@ impl Files {
         self.known.borrow_mut().remove(&ino);
     }
 
-    /// A later epoch of the same layout.
-    pub(crate) fn truncated(&self, ino: InodeId, trunc_epoch: u32) {
-        if let Some(file) = self.known.borrow_mut().get_mut(&ino) {
-            file.trunc_epoch = file.trunc_epoch.max(trunc_epoch);
-        }
-    }
-
     fn get(&self, ino: InodeId) -> Option<Known> {
         self.known.borrow().get(&ino).cloned()
     }

@@ -26,7 +26,6 @@ impl Node {
     ) -> Result<Attempt<usize>, Refused> {
         let map = map_of(file)?;
         let extent = extent(offset, target.len())?;
-        let size = tokio::task::spawn_local(self.ask(ino.home(), PeerRequest::SizeOf { ino }));
         let mut reads = Vec::new();
         for piece in map.by_server(extent) {
             let this = Rc::clone(self);
@@ -40,10 +39,6 @@ impl Node {
                 }),
             ));
         }
-        let (size, epoch) = match size.await.map_err(|_| broken())?? {
-            PeerReply::Size { size, trunc_epoch } => (size, trunc_epoch),
-            other => return Err(unexpected(&other)),
-        };
         target.fill(0);
         for (piece, read) in reads {
             match read.await.map_err(|_| broken())?? {
@@ -51,7 +46,12 @@ impl Node {
                 Attempt::Stale => return Ok(Attempt::Stale),
             }
         }
-        self.files.truncated(ino, epoch);
+        // The size last, and in the epoch that was known first: no truncate came between the parts.
+        let size = match self.ask(ino.home(), PeerRequest::SizeOf { ino }).await? {
+            PeerReply::Size { size, trunc_epoch } if trunc_epoch == file.trunc_epoch => size,
+            PeerReply::Size { .. } => return Ok(Attempt::Stale),
+            other => return Err(unexpected(&other)),
+        };
         let end = size.clamp(offset, offset + target.len() as u64);
         Ok(Attempt::Done((end - offset) as usize))
     }
