@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
-use hayase_store::{Area, Namespace, Parts};
+use hayase_store::{Area, Namespace, Parts, Removal};
 use hayase_wire::message::{Name, PeerReply, PeerRequest, Place, Refused, TimeSpec};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -47,6 +47,8 @@ pub(crate) struct Node {
     pub(crate) started: std::time::Instant,
     pub(crate) names: Arc<Namespace>,
     pub(crate) parts: Arc<Parts>,
+    /// Parts on their way out: they go when the end of their names is durable.
+    pub(crate) removal: Arc<Removal>,
     pub(crate) area: Box<dyn Area>,
     pub(crate) disk: Disk,
     pub(crate) homes: Homes,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use hayase_layout::ServerId;
 use hayase_store::{
-    FjallStore, MetaError, Namespace, NamespaceError, PartError, Parts, SlotPool, Time,
+    FjallStore, MetaError, Namespace, NamespaceError, PartError, Parts, Removal, SlotPool, Time,
 };
 use hayase_wire::message::PROTOCOL_VERSION;
 use hayase_wire::transport::{Address, Listener, TcpTransport, Transport};
@@ -139,8 +139,7 @@ struct Stores {
 }
 
 fn open_stores(settings: &Settings) -> Result<Stores, ServeError> {
-    let (root, server) = (settings.area.root(), settings.server);
-    let meta = root.join("meta");
+    let (meta, server) = (settings.area.names(), settings.server);
     std::fs::create_dir_all(&meta)
         .map_err(|source| ServeError::Directory { path: meta.clone(), source })?;
     let device = settings.area.parts().map_err(|source| ServeError::Parts { server, source })?;
@@ -207,7 +206,8 @@ fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node
         let addresses = addresses.get(&to).cloned().unwrap_or_default();
         PeerLink::new(Rc::clone(&connector), to, addresses)
     };
-    let is_empty = stores.parts.list().is_ok_and(|parts| parts.is_empty());
+    let (names, parts) = (Arc::new(stores.names), Arc::new(stores.parts));
+    let is_empty = parts.list().is_ok_and(|parts| parts.is_empty());
     let usage = Usage::new(&*settings.area, is_empty);
     Ok(Rc::new(Node {
         me: settings.server,
@@ -216,8 +216,9 @@ fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node
         host: settings.host,
         start_id: settings.start_id,
         started: std::time::Instant::now(),
-        names: Arc::new(stores.names),
-        parts: Arc::new(stores.parts),
+        removal: Arc::new(Removal::new(Arc::clone(&names), Arc::clone(&parts))),
+        names,
+        parts,
         area: settings.area,
         disk: crate::disk::Disk::new(),
         homes: Default::default(),

@@ -38,7 +38,7 @@ fn df_is_true(scene: &Scene<'_>) -> TestResult {
     ensure!(shared.inodes > 0 && shared.inodes_free > 1000, "shared: inodes {shared:?}");
     let local = scene.a.space(&scene.job.local())?;
     ensure!(
-        (290 * MIB..=330 * MIB).contains(&local.total),
+        (300 * MIB..=380 * MIB).contains(&local.total),
         "local: {} bytes where 300 MiB were asked for",
         local.total
     );

@@ -463,7 +463,7 @@ fn store_corrupt() -> TestResult {
         ensure!(!is_alive(*server), "the server lives");
         Ok(())
     })?;
-    let meta = cluster.node_storage(0)?.join("shared/meta");
+    let meta = cluster.node_storage(0)?.join("shared.meta");
     // Every file of the store, from its first third on.
     let damage = format!(
         "for f in $(find {} -type f -size +0); do s=$(stat -c %s $f); \

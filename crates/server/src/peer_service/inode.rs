@@ -369,18 +369,49 @@ impl Node {
     fn remove_parts(self: &Rc<Self>, inode: &Inode) {
         match &inode.layout {
             Layout::None => {}
-            Layout::Whole => self.discard_part(whole_part(inode.ino, inode.layout_epoch)),
+            Layout::Whole => self.remove_later(whole_part(inode.ino, inode.layout_epoch)),
             Layout::Striped { servers, .. } => {
-                for (index, server) in servers.iter().enumerate() {
-                    let part = PartRef {
-                        ino: inode.ino,
-                        layout_epoch: inode.layout_epoch,
-                        index: index as u16,
-                    };
-                    tokio::task::spawn_local(self.ask(*server, PeerRequest::PartRemove { part }));
-                }
+                let (ino, layout_epoch) = (inode.ino, inode.layout_epoch);
+                let parts = servers
+                    .iter()
+                    .zip(0..)
+                    .map(|(server, index)| (*server, PartRef { ino, layout_epoch, index }));
+                let (this, parts) = (Rc::clone(self), parts.collect::<Vec<_>>());
+                tokio::task::spawn_local(async move { this.remove_striped(parts).await });
             }
             other => tracing::error!(?other, "a layout that no file here can have"),
+        }
+        self.usage_changed();
+    }
+}
+
+impl Node {
+    /// A power cut must not bring a name back without its bytes: names first, then the part.
+    fn remove_later(self: &Rc<Self>, part: PartId) {
+        if self.removal.push(part) {
+            let this = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                let removal = std::sync::Arc::clone(&this.removal);
+                let refused = |error: hayase_store::RemovalError| {
+                    Refused::because(libc_errno::EIO, error.to_string())
+                };
+                if let Err(error) = this.disk.run(move || removal.run().map_err(refused)).await {
+                    tracing::error!(%error, "parts that nobody needs could not be removed");
+                }
+                this.usage_changed();
+            });
+        }
+    }
+
+    async fn remove_striped(self: &Rc<Self>, parts: Vec<(hayase_layout::ServerId, PartRef)>) {
+        if let Err(error) = self.names_durable().await {
+            tracing::error!(%error, "parts stay until the next start");
+            return;
+        }
+        for (server, part) in parts {
+            if let Err(error) = self.ask(server, PeerRequest::PartRemove { part }).await {
+                tracing::warn!(%server, %error, "a part could not be removed");
+            }
         }
         self.usage_changed();
     }
