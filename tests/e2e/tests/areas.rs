@@ -29,40 +29,47 @@ const SHARE: u64 = 320 * MIB;
 fn df_is_true(scene: &Scene<'_>) -> TestResult {
     let shared = scene.a.space(scene.dir())?;
     let asked = 3 * SHARE;
+    // What is asked for is usable; the file system's own log and records come on top of it.
     ensure!(
-        (asked * 97 / 100..=asked * 110 / 100).contains(&shared.total),
-        "shared: {} bytes where {asked} were asked for",
-        shared.total
+        (asked * 97 / 100..=asked * 110 / 100).contains(&shared.available),
+        "shared: {} bytes available where {asked} were asked for",
+        shared.available
     );
-    ensure!(shared.free >= asked * 9 / 10, "shared: only {} free in an empty area", shared.free);
+    ensure!((asked..=asked * 5 / 4).contains(&shared.total), "shared: {} in all", shared.total);
     ensure!(shared.inodes > 0 && shared.inodes_free > 1000, "shared: inodes {shared:?}");
     let local = scene.a.space(&scene.job.local())?;
     ensure!(
-        (300 * MIB..=380 * MIB).contains(&local.total),
-        "local: {} bytes where 300 MiB were asked for",
-        local.total
+        (290 * MIB..=330 * MIB).contains(&local.available),
+        "local: {} bytes available where 300 MiB were asked for",
+        local.available
     );
     let len = 40 * MIB;
     for (node, name) in [(&scene.a, "a"), (&scene.b, "b")] {
         let path = scene.path(name);
-        let before = scene.c.space(scene.dir())?.free;
+        let before = free_now(&scene.c, scene)?;
         node.write_file(&path, Data::fill(1, len))?;
-        // The kernel keeps the answer of statfs nowhere; blocks past the end may be taken in advance.
-        eventually(Duration::from_secs(2), || {
-            let taken = before.saturating_sub(scene.c.space(scene.dir())?.free);
-            ensure!(taken >= len && taken <= len + 8 * MIB, "{taken} of {len} bytes taken");
-            Ok(())
-        })?;
+        // Blocks past the end may be taken in advance.
+        let taken = before.saturating_sub(free_now(&scene.c, scene)?);
+        ensure!(taken >= len && taken <= len + 8 * MIB, "{taken} of {len} bytes taken");
         let blocks = scene.c.stat(&path)?.blocks * 512;
         ensure!(blocks >= len && blocks <= len + 8 * MIB, "{blocks} bytes allocated of {len}");
         scene.c.unlink(&path)?;
-        eventually(Duration::from_secs(2), || {
-            let free = scene.a.space(scene.dir())?.free;
+        eventually(LINGERING, || {
+            let free = free_now(&scene.a, scene)?;
             ensure!(free + MIB >= before, "{free} free of {before} after the unlink");
             Ok(())
         })?;
     }
     Ok(())
+}
+
+/// An open that nobody uses any more may linger at its home for 5 s.
+const LINGERING: Duration = Duration::from_secs(8);
+
+/// Servers ask each other for their room once a second.
+fn free_now(node: &Node, scene: &Scene<'_>) -> anyhow::Result<u64> {
+    std::thread::sleep(Duration::from_millis(1200));
+    Ok(node.space(scene.dir())?.free)
 }
 
 /// A fills its share through the kernel alone.
@@ -86,6 +93,7 @@ fn fill(scene: &Scene<'_>, node: &Node, path: &str, room: u64) -> TestResult {
         note("others use this file system: it was not filled");
         return Ok(());
     }
+    wait_for_room(scene)?;
     let room = if scene.job.is_plain() { scene.a.space(scene.dir())?.available } else { room };
     // A plain directory is filled only where that hurts nobody.
     ensure!(room <= 4 << 30, "{room} bytes free: HAYASE_E2E_PRIVATE means a small file system");
@@ -114,12 +122,28 @@ fn fill(scene: &Scene<'_>, node: &Node, path: &str, room: u64) -> TestResult {
     file.close()?;
     node.unlink(path).context("unlink in a full area")?;
     let again = scene.path("again");
-    eventually(Duration::from_secs(5), || {
+    eventually(LINGERING, || {
         let result = node.write_file(&again, Data::fill(1, 32 * MIB));
         node.unlink(&again)?;
         Ok(result?)
     })
     .context("room after the unlink")?;
+    Ok(())
+}
+
+/// A full node's new files go elsewhere: what former tests removed must be free again.
+fn wait_for_room(scene: &Scene<'_>) -> TestResult {
+    if scene.job.is_plain() {
+        return Ok(());
+    }
+    let waited = eventually(Duration::from_secs(15), || {
+        let free = scene.a.space(scene.dir())?.available;
+        ensure!(free >= 3 * SHARE * 96 / 100, "only {free} are free before the test");
+        Ok(())
+    })?;
+    if !waited.is_zero() {
+        note(&format!("{:.1} s until removed files were free", waited.as_secs_f64()));
+    }
     Ok(())
 }
 
@@ -141,6 +165,7 @@ fn write_until_full(file: &File, at_most: u64) -> anyhow::Result<u64> {
 
 /// A's share is full: B and C write on, and A can still make and remove names.
 fn full_node_leaves_the_others_usable(scene: &Scene<'_>) -> TestResult {
+    wait_for_room(scene)?;
     let path = scene.path("file");
     let file = scene.a.open(&path, "rw+creat")?;
     write_until_full(&file, SHARE * 2)?;

@@ -85,7 +85,7 @@ fn stable_names_exactly_once(scene: &Scene<'_>) -> TestResult {
     scene.a.shell(&format!(
         "cd {dir} && i=0; while [ $i -lt {STABLE} ]; do : > s$i; i=$((i+1)); done"
     ))?;
-    let list = Loop::List { path: dir.clone(), stable: STABLE, pause_ms: 40 };
+    let list = Loop::List { path: dir.clone(), stable: STABLE, pause_ms: 150 };
     let listers: Vec<_> = scene
         .nodes()
         .into_iter()
@@ -94,12 +94,12 @@ fn stable_names_exactly_once(scene: &Scene<'_>) -> TestResult {
     let churn = Loop::CreateUnlink { create: format!("{dir}/t"), unlink: format!("{dir}/t") };
     let churned = scene.a.run_loop(churn, Until::rounds(10_000, 15.0))?;
     ensure!(churned.violations == 0, "{churned:?}");
-    ensure!(churned.rounds >= 300, "only {} creates", churned.rounds);
+    ensure!(churned.rounds >= 100, "only {} creates", churned.rounds);
     for (node, lister) in listers {
         node.call(Command::Raise { flag: "done".into() })?;
         let report = lister.wait()?;
         ensure!(report.violations == 0, "node {}: {report:?}", node.index());
-        ensure!(report.good >= 3, "node {}: only {} listings", node.index(), report.good);
+        ensure!(report.good >= 2, "node {}: only {} listings", node.index(), report.good);
         note(&format!(
             "node {}: {} listings during {} creates and unlinks",
             node.index(),

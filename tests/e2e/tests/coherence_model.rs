@@ -39,7 +39,7 @@ fn three_nodes(scene: &Scene<'_>) -> TestResult {
     operate(&scene.a, &scene.path("file"), &scene.nodes(), 464)
 }
 
-const OPERATIONS: u64 = 1500;
+const OPERATIONS: u64 = 1000;
 const SIZE_MAX: u64 = 400_000;
 const PAGE: u64 = 4096;
 const STORY_MAX: usize = 12;
@@ -288,9 +288,12 @@ impl Game<'_> {
         let whole = number % 40 == 39;
         for file in &self.files {
             let node = file.node();
-            let (size, end) = (file.attr()?.size, file.seek(Whence::End, 0)?);
+            let size = file.attr()?.size;
             ensure!(size == self.size(), "node {}: fstat says {size}", node.index());
-            ensure!(end == size, "node {}: SEEK_END {end}, the size {size}", node.index());
+            if number % 4 == 3 {
+                let end = file.seek(Whence::End, 0)?;
+                ensure!(end == size, "node {}: SEEK_END {end}, the size {size}", node.index());
+            }
             if whole {
                 file.check(0, self.expected(0, self.size()))?;
                 ensure!(node.stat(self.path)?.size == size, "stat on node {}", node.index());

@@ -95,11 +95,13 @@ fn space_comes_back(scene: &Scene<'_>) -> TestResult {
     first.close()?;
     last.check(0, Data::fill(1, 4096))?;
     last.close()?;
-    eventually(Duration::from_secs(3), || {
+    // An open that nobody uses any more may linger at its home for 5 s.
+    let waited = eventually(Duration::from_secs(8), || {
         let left = before.saturating_sub(free(&scene.b)?);
         ensure!(left < LEN / 10, "{left} bytes are still taken after the last close");
         Ok(())
     })?;
+    note(&format!("free {:.1} s after the last close", waited.as_secs_f64()));
     Ok(())
 }
 
@@ -180,7 +182,7 @@ fn renames_there_and_back(scene: &Scene<'_>) -> TestResult {
         for report in [&there, &back] {
             ensure!(report.violations == 0, "{report:?}");
             // Each takes up to 20 ms: both kernels are busy in the directory all the time.
-            ensure!(report.good >= 100, "only {} renames in 8 s", report.good);
+            ensure!(report.good >= 50, "only {} renames in 8 s", report.good);
         }
         ensure!(there.good.abs_diff(back.good) <= 1, "{} there, {} back", there.good, back.good);
         let moved = there.good + back.good;

@@ -34,6 +34,7 @@ fn pairs_of_opens(scene: &Scene<'_>) -> TestResult {
     for first in &ways {
         for second in &ways {
             open_together(scene, &[first, second])?;
+            scene.b.unlink(&scene.path("file"))?;
         }
     }
     Ok(())
@@ -46,12 +47,13 @@ fn triples_of_opens(scene: &Scene<'_>) -> TestResult {
             for third in &ways {
                 open_together(scene, &[first, second, third])?;
             }
+            scene.b.unlink(&scene.path("file"))?;
         }
     }
     Ok(())
 }
 
-/// Opens one new file in several ways, one after the other, uses each descriptor, closes all.
+/// Opens one file in several ways, one after the other, uses each descriptor, closes all.
 fn open_together(scene: &Scene<'_>, ways: &[&(&Node, &'static str)]) -> TestResult {
     let path = scene.path("file");
     scene.a.write_file(&path, Data::fill(b'x', BLOCKS))?;
@@ -69,7 +71,6 @@ fn open_together(scene: &Scene<'_>, ways: &[&(&Node, &'static str)]) -> TestResu
     for (file, _) in files {
         file.close()?;
     }
-    scene.b.unlink(&path)?;
     Ok(())
 }
 

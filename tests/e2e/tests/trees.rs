@@ -1,6 +1,7 @@
 //! What ordinary programs do in `shared`: trees, long names, links, xattrs, builds from all nodes.
 
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use hayase_e2e::{
@@ -30,15 +31,12 @@ fn ten_thousand_names(scene: &Scene<'_>) -> TestResult {
         let script = format!(
             "cd {dir} && i={from}; while [ $i -lt {to} ]; do : > name-$i || exit 1; i=$((i+1)); done"
         );
-        let bound = std::time::Duration::from_secs(60);
+        let bound = Duration::from_secs(60);
         node.begin_within(Command::Shell { script }, bound)
     };
     let begun = [make(&scene.a, 0, 3333), make(&scene.b, 3333, 6666), make(&scene.c, 6666, 10_000)];
     for pending in begun {
-        match pending.wait()? {
-            hayase_e2e::actor::Answer::Output(output) if output.code == Some(0) => {}
-            other => anyhow::bail!("{other:?}"),
-        }
+        expect_good(pending.wait()?)?;
     }
     let mut expected: Vec<String> = (0..10_000).map(|number| format!("name-{number}")).collect();
     expected.sort();
@@ -48,11 +46,26 @@ fn ten_thousand_names(scene: &Scene<'_>) -> TestResult {
         let inodes: std::collections::BTreeSet<u64> =
             node.list(&dir)?.into_iter().map(|entry| entry.ino).collect();
         ensure!(inodes.len() == 10_000, "{} inodes", inodes.len());
-        let counted = node.shell(&format!("ls -l {dir} | wc -l"))?.stdout;
+        let counted = long_shell(node, &format!("ls -l {dir} | wc -l"))?;
         ensure!(counted.trim() == "10001", "ls -l prints {} lines", counted.trim());
     }
-    scene.c.shell(&format!("rm -r {dir}"))?;
+    long_shell(&scene.c, &format!("rm -r {dir}"))?;
     expect_errno(scene.a.stat(&dir), &["ENOENT"])
+}
+
+/// A script that does something 10,000 times.
+fn long_shell(node: &Node, script: &str) -> anyhow::Result<String> {
+    let start = Instant::now();
+    let bound = Duration::from_secs(90);
+    let said =
+        expect_good(node.begin_within(Command::Shell { script: script.into() }, bound).wait()?)?;
+    let command = script.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    note(&format!(
+        "{command} took {:.1} s on node {}",
+        start.elapsed().as_secs_f64(),
+        node.index()
+    ));
+    Ok(said)
 }
 
 fn deep_paths_and_long_names(scene: &Scene<'_>) -> TestResult {
@@ -305,7 +318,7 @@ fn built_by_all_nodes(scene: &Scene<'_>) -> TestResult {
     scene.c.write_file(&format!("{dir}/Makefile"), Data::bytes(makefile.as_bytes()))?;
     let make = |node: &Node, goal: &str| {
         let script = format!("cd {dir} && make -j2 {goal} 2>&1");
-        let bound = std::time::Duration::from_secs(120);
+        let bound = Duration::from_secs(120);
         node.begin_within(Command::Shell { script }, bound)
     };
     let built = [make(&scene.a, "even"), make(&scene.b, "odd")];
