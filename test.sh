@@ -159,11 +159,21 @@ run_suite() {
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
   printf '%-12s %5d passed %3d failed %3d skipped %6d s\n' "$name" "$p" "$f" "$s" $((SECONDS - start))
   if [ "$f" != 0 ]; then
-    say "--- $name, last lines:"
-    grep -E '^(FAILED|error|failures:|thread .* panicked|---- )' "$log" | head -n 30
-    tail -n 40 "$log" | sed 's/^/    /'
+    say "--- $name"
+    failures_of "$log" | sed 's/^/    /'
     say "---"
   fi
+}
+
+# What failed and why: `FAILED` lines and compiler errors, what libtest kept of each failed test, the last lines.
+failures_of() {
+  grep -E -A 12 '^(FAILED|error)' "$1" | head -n 80
+  awk '
+    /^test .* FAILED$/ { failed[$2] = 1 }
+    /^---- .* stdout ----$/ { shown = ($2 in failed) ? 25 : 0 }
+    shown > 0 { print; shown-- }' "$1" | head -n 120
+  say "last lines:"
+  tail -n 12 "$1"
 }
 
 # --- now ---
