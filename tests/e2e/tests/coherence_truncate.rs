@@ -78,7 +78,7 @@ fn no_zeros_in_a_completed_write(scene: &Scene<'_>) -> TestResult {
         let (written, truncated) = (written?, truncate.wait()?);
         ensure!(written.violations == 0, "{name}: {written:?}");
         ensure!(truncated.violations == 0, "{name}: {truncated:?}");
-        ensure!(written.good >= 500, "{name}: only {} writes in 12 s", written.good);
+        ensure!(written.good >= 50, "{name}: only {} writes in 12 s", written.good);
         note(&format!("{} writes against {} truncates", written.good, truncated.good));
         // Undisturbed, the last state is one of the two orders.
         let file = scene.c.open(&path, "r")?;
