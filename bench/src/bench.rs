@@ -16,7 +16,7 @@ pub(crate) struct Bench {
     scratch: PathBuf,
     guard: Guard,
     quick: bool,
-    hurried: bool,
+    precedence: bool,
     names: Cell<u32>,
 }
 
@@ -26,7 +26,7 @@ impl Bench {
         hayase: Option<PathBuf>,
         storage: &Path,
         quick: bool,
-        hurried: bool,
+        precedence: bool,
     ) -> anyhow::Result<Self> {
         ensure!(rustix::process::geteuid().is_root(), "simulated nodes and images need root");
         let program = std::env::current_exe().context("find this program")?;
@@ -42,9 +42,7 @@ impl Bench {
             std::path::absolute(storage)?.join(format!("hayase-bench-{}", std::process::id()));
         guard.made(Thing::Tree(scratch.clone()))?;
         std::fs::create_dir(&scratch).with_context(|| format!("make {}", scratch.display()))?;
-        let bench = Self { hayase, program, scratch, guard, quick, hurried, names: Cell::new(0) };
-        bench.hurry(std::process::id())?;
-        Ok(bench)
+        Ok(Self { hayase, program, scratch, guard, quick, precedence, names: Cell::new(0) })
     }
 
     /// The product.
@@ -78,8 +76,8 @@ impl Bench {
     }
 
     /// Whether what is measured goes before other programs of the machine.
-    pub(crate) fn hurry(&self, process: u32) -> anyhow::Result<()> {
-        if self.hurried { crate::process_times::hurry(process) } else { Ok(()) }
+    pub(crate) fn give_precedence(&self, process: u32) -> anyhow::Result<()> {
+        if self.precedence { crate::precedence::give(process) } else { Ok(()) }
     }
 
     /// For a job; not used before.
@@ -97,10 +95,6 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        if self.hurried {
-            // The session outlives this process; it is as it was before, unless somebody else cared.
-            let _ = std::fs::write("/proc/self/autogroup", "0");
-        }
         match remove_tree(&self.scratch) {
             Ok(()) => drop(self.guard.removed(Thing::Tree(self.scratch.clone()))),
             Err(error) => self.warn(&format!("{error:#}")),

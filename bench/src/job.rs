@@ -82,7 +82,7 @@ impl<'a> Job<'a> {
         job.up_time = begin.elapsed();
         job.nodes = job.find_processes()?;
         for daemon in job.daemons() {
-            bench.hurry(daemon)?;
+            bench.give_precedence(daemon)?;
         }
         Ok(job)
     }
@@ -123,7 +123,7 @@ impl<'a> Job<'a> {
     pub(crate) fn worker(&self, node: u16) -> anyhow::Result<Worker> {
         let mut command = self.on_node(node, self.bench.program());
         let worker = Worker::start(command.arg("worker"))?;
-        self.bench.hurry(worker.process())?;
+        self.bench.give_precedence(worker.process())?;
         Ok(worker)
     }
 

@@ -14,6 +14,7 @@ mod foundation;
 mod guard;
 mod job;
 mod minimal_daemon;
+mod precedence;
 mod process_times;
 mod report;
 mod rounds;

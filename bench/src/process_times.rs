@@ -6,10 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
-
-use anyhow::Context;
 
 /// CPU time of a set of processes at one moment.
 #[derive(Clone, Debug, Default)]
@@ -46,20 +43,6 @@ fn threads(process: u32) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Puts a process before others of a machine that is not ours alone: nice -20, for its threads and
-/// for its session, where the kernel shares processors out by sessions (autogroup).
-pub(crate) fn hurry(process: u32) -> anyhow::Result<()> {
-    let autogroup = format!("/proc/{process}/autogroup");
-    if Path::new(&autogroup).exists() {
-        fs::write(&autogroup, "-20").with_context(|| format!("write {autogroup}"))?;
-    }
-    for thread in threads(process) {
-        let thread = i32::try_from(thread).ok().and_then(rustix::process::Pid::from_raw);
-        rustix::process::setpriority_process(thread, -20).context("set a priority")?;
-    }
-    Ok(())
-}
-
 /// How often the threads of a process went to sleep by themselves, since it began.
 pub(crate) fn wake_ups(process: u32) -> u64 {
     let of_thread = |thread: &u32| {
@@ -84,7 +67,7 @@ const SETTLE_MAX: Duration = Duration::from_millis(1000);
 
 /// A process that runs less than this in [`SETTLE_STEP`] is at rest.
 const REST: f64 = 100e-6;
-const SETTLE_STEP: Duration = Duration::from_millis(15);
+const SETTLE_STEP: Duration = Duration::from_millis(6);
 
 /// Waits until `processes` are at rest: what they put off belongs to the block that caused it.
 pub(crate) fn settle(processes: &[u32]) {

@@ -29,9 +29,9 @@ pub(crate) struct RunArguments {
     /// Write the page in docs/results
     #[arg(long)]
     write_docs: bool,
-    /// Let what is measured, A and B alike, go before other programs of a busy machine (nice -20)
+    /// Let what is measured, A and B alike, go before other programs of a busy machine (real-time)
     #[arg(long)]
-    hurry: bool,
+    precedence: bool,
     /// Only these groups of goals
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     only: Vec<String>,
@@ -56,7 +56,8 @@ pub(crate) fn run(
     }
     let storage = arguments.storage.clone().unwrap_or_else(std::env::temp_dir);
     let mut conditions = Conditions::now(&storage);
-    let bench = Bench::new(arguments.hayase.clone(), &storage, arguments.quick, arguments.hurry)?;
+    let bench =
+        Bench::new(arguments.hayase.clone(), &storage, arguments.quick, arguments.precedence)?;
     let wanted = |group: &&Group| {
         arguments.only.is_empty() || arguments.only.iter().any(|only| only == group.name)
     };

@@ -65,7 +65,7 @@ fn run(bench: &Bench, nodes: u16, wanted: &[(&str, f64)]) -> anyhow::Result<Outc
 }
 
 fn files(bench: &Bench) -> u64 {
-    bench.rounds(200, 400) as u64
+    bench.rounds(100, 200) as u64
 }
 
 fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
@@ -89,7 +89,7 @@ fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
     let mut served = job.daemons();
     served.push(minimal.process());
     let mut samples = Samples::default();
-    for round in 0..bench.rounds(13, 31) {
+    for round in 0..bench.rounds(25, 51) {
         for (what, operation, baseline, others) in KINDS {
             let mut order = rounds::order(round, baseline, &others);
             // Every directory goes through all operations, also where nothing is compared.
@@ -101,7 +101,7 @@ fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
                     directory: directory(variant),
                     prefix: format!("file-{round}-"),
                     files: files(bench),
-                    milliseconds: bench.block_milliseconds(),
+                    milliseconds: bench.block_milliseconds() / 4,
                 };
                 let task = Task::Metadata(work);
                 one(&mut samples, (what, variant, round), &served, &mut worker, &task)?;

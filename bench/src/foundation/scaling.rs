@@ -48,7 +48,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
 }
 
 fn files(bench: &Bench) -> u64 {
-    bench.rounds(200, 400) as u64
+    bench.rounds(150, 300) as u64
 }
 
 type Cost = fn(&Sample) -> f64;
@@ -72,7 +72,7 @@ fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
         worker.perform(&Task::MakeDirectory { path: directory(job, node) })?;
     }
     let mut samples = Samples::default();
-    for round in 0..bench.rounds(10, 20) {
+    for round in 0..bench.rounds(12, 24) {
         for step in 0..CLIENTS.len() {
             let clients = (round + step) % CLIENTS.len();
             for (what, operation) in KINDS {

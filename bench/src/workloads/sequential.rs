@@ -13,6 +13,9 @@ use super::block::{BLOCK_BYTES, Block};
 use crate::sample::Measured;
 use crate::stopwatch::Stopwatch;
 
+/// New files of one block of work: they take room until its end.
+const NEW_FILES_MAX: usize = 3;
+
 /// What is done to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -21,7 +24,7 @@ pub(crate) enum Operation {
     Read,
     /// Open it, then write over what is there; the open is not counted.
     Overwrite,
-    /// Create, write and close it, all of it counted.
+    /// Create, write and close it, all of it counted; again with further names.
     New,
 }
 
@@ -56,24 +59,21 @@ impl Sequential {
 
     /// Moves the bytes.
     pub(crate) fn run(&self) -> anyhow::Result<Measured> {
-        let at = || format!("{:?} of {}", self.operation, self.path.display());
-        let mut watch = Stopwatch::default();
         let mut block = Block::new();
-        loop {
-            match self.operation {
-                Operation::Read => self.read(&mut watch, &mut block),
-                Operation::Overwrite => self.overwrite(&mut watch, &mut block),
-                Operation::New => self.write_new(&mut watch, &mut block),
-            }
-            .with_context(at)?;
-            if watch.elapsed() >= Duration::from_millis(self.milliseconds) {
-                return Ok(watch.measured());
-            }
-        }
+        let measured = match self.operation {
+            Operation::Read => self.read(&mut block),
+            Operation::Overwrite => self.overwrite(&mut block),
+            Operation::New => self.write_new(&mut block),
+        };
+        measured.with_context(|| format!("{:?} of {}", self.operation, self.path.display()))
     }
 
     fn bytes(&self) -> f64 {
         (self.blocks * BLOCK_BYTES as u64) as f64
+    }
+
+    fn is_enough(&self, watch: &Stopwatch) -> bool {
+        watch.elapsed() >= Duration::from_millis(self.milliseconds)
     }
 
     fn options(&self) -> OpenOptions {
@@ -84,38 +84,60 @@ impl Sequential {
         options
     }
 
-    fn read(&self, watch: &mut Stopwatch, block: &mut Block) -> anyhow::Result<()> {
+    fn read(&self, block: &mut Block) -> anyhow::Result<Measured> {
         let file = self.options().read(true).open(&self.path)?;
-        if self.cold {
-            fadvise(&file, 0, None, Advice::DontNeed)?;
+        let mut watch = Stopwatch::default();
+        loop {
+            if self.cold {
+                fadvise(&file, 0, None, Advice::DontNeed)?;
+            }
+            let lap = Stopwatch::start();
+            for index in 0..self.blocks {
+                file.read_exact_at(block, index * BLOCK_BYTES as u64)?;
+                block.check(index)?;
+            }
+            watch.stop(&lap, self.bytes());
+            if self.is_enough(&watch) {
+                return Ok(watch.measured());
+            }
         }
-        let lap = Stopwatch::start();
-        for index in 0..self.blocks {
-            file.read_exact_at(block, index * BLOCK_BYTES as u64)?;
-            block.check(index)?;
-        }
-        watch.stop(&lap, self.bytes());
-        Ok(())
     }
 
-    fn overwrite(&self, watch: &mut Stopwatch, block: &mut Block) -> anyhow::Result<()> {
+    fn overwrite(&self, block: &mut Block) -> anyhow::Result<Measured> {
         let file = self.options().write(true).open(&self.path)?;
-        let lap = Stopwatch::start();
-        self.write(&file, block)?;
-        watch.stop(&lap, self.bytes());
-        Ok(())
+        let mut watch = Stopwatch::default();
+        loop {
+            let lap = Stopwatch::start();
+            self.write(&file, block)?;
+            watch.stop(&lap, self.bytes());
+            if self.is_enough(&watch) {
+                return Ok(watch.measured());
+            }
+        }
     }
 
-    fn write_new(&self, watch: &mut Stopwatch, block: &mut Block) -> anyhow::Result<()> {
-        let lap = Stopwatch::start();
-        let file = self.options().write(true).create_new(true).open(&self.path)?;
-        self.write(&file, block)?;
-        drop(file);
-        watch.stop(&lap, self.bytes());
-        if !self.keep {
-            std::fs::remove_file(&self.path)?;
+    /// Removes the files only at the end: nobody is busy with the last one while the next is timed.
+    fn write_new(&self, block: &mut Block) -> anyhow::Result<Measured> {
+        let mut watch = Stopwatch::default();
+        let mut made = Vec::new();
+        loop {
+            let mut path = self.path.clone();
+            if !made.is_empty() {
+                path.as_mut_os_string().push(format!(".{}", made.len()));
+            }
+            let lap = Stopwatch::start();
+            let file = self.options().write(true).create_new(true).open(&path)?;
+            self.write(&file, block)?;
+            drop(file);
+            watch.stop(&lap, self.bytes());
+            made.push(path);
+            if self.is_enough(&watch) || made.len() == NEW_FILES_MAX {
+                break;
+            }
         }
-        Ok(())
+        let removed = made.iter().filter(|_| !self.keep);
+        removed.map(std::fs::remove_file).collect::<Result<(), _>>()?;
+        Ok(watch.measured())
     }
 
     fn write(&self, file: &File, block: &mut Block) -> anyhow::Result<()> {
