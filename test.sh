@@ -91,7 +91,7 @@ never_here='^SKIP [0-9]+ tests of pjdfstest: '
 # Longest that a suite may take, in seconds: a hang is a failure, not a wait.
 seconds_max() {
   case $1 in
-    unit | e2e* | pjdfstest*) echo 1800 ;;
+    unit | e2e* | pjdfstest*) echo 3600 ;;
     fresh-debian) echo 7200 ;;
     *) echo 900 ;;
   esac
