@@ -82,7 +82,23 @@ impl Node {
         let inode = self.visible_inode(from, ino)?;
         // The grant first: what is written after it is told.
         let grants = self.home_attributes(ino, from);
-        Ok(PeerReply::Attr { attr: self.attr_of(&inode)?, grants })
+        match self.attr_of(&inode) {
+            Ok(attr) => Ok(PeerReply::Attr { attr, grants }),
+            // Opening it is an error, but its name must be removable: lookups go on.
+            Err(_) if self.is_lost(&inode) => {
+                let (attr, grants) = (convert::attr_of_record(&inode), Grants::NONE);
+                Ok(PeerReply::Attr { attr, grants })
+            }
+            Err(refused) => Err(refused),
+        }
+    }
+
+    /// Its part was removed behind our back, and nobody reads it: nobody can take what is told for
+    /// the end of the file.
+    fn is_lost(&self, inode: &Inode) -> bool {
+        let part = self.parts.get(whole_part(inode.ino, inode.layout_epoch));
+        let stat = part.and_then(|part| part.stat());
+        stat.is_err_and(|error| is_missing(&error)) && !self.homes.is_open(inode.ino)
     }
 
     pub(super) fn get_attr_many(self: &Rc<Self>, from: NodeId, inos: &[InodeId]) -> PeerReply {
