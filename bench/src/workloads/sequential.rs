@@ -135,8 +135,8 @@ impl Sequential {
                 break;
             }
         }
-        let removed = made.iter().filter(|_| !self.keep);
-        removed.map(std::fs::remove_file).collect::<Result<(), _>>()?;
+        let mut removed = made.iter().filter(|_| !self.keep);
+        removed.try_for_each(std::fs::remove_file)?;
         Ok(watch.measured())
     }
 
