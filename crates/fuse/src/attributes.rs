@@ -81,13 +81,11 @@ fn time_spec(time: SystemTime) -> TimeSpec {
         Ok(since) => {
             TimeSpec { seconds: since.as_secs().cast_signed(), nanos: since.subsec_nanos() }
         }
+        // fuser 0.18 takes the nanoseconds of a time before 1970 off instead of adding them: what it
+        // took off is what was asked for.
         Err(before) => {
             let before = before.duration();
-            let seconds = -before.as_secs().cast_signed();
-            match before.subsec_nanos() {
-                0 => TimeSpec { seconds, nanos: 0 },
-                nanos => TimeSpec { seconds: seconds - 1, nanos: 1_000_000_000 - nanos },
-            }
+            TimeSpec { seconds: -before.as_secs().cast_signed(), nanos: before.subsec_nanos() }
         }
     }
 }
@@ -96,11 +94,24 @@ fn time_spec(time: SystemTime) -> TimeSpec {
 mod tests {
     use super::*;
 
+    /// As fuser hands over what utimensat(2) was given.
+    fn handed_over(seconds: i64, nanos: u32) -> SystemTime {
+        let since = Duration::new(seconds.unsigned_abs(), nanos);
+        if seconds < 0 { UNIX_EPOCH - since } else { UNIX_EPOCH + since }
+    }
+
     #[test]
-    fn times_survive_the_way_there_and_back() {
-        for (seconds, nanos) in [(0, 0), (1, 999_999_999), (-1, 0), (-1, 1), (-86_400, 5)] {
-            let time = TimeSpec { seconds, nanos };
-            assert_eq!(time_spec(system_time(time)), time);
+    fn times_are_those_that_were_asked_for() {
+        for (seconds, nanos) in [(0, 0), (1, 999_999_999), (-1, 0), (-1, 1), (-6, 999_999_999)] {
+            let asked = TimeSpec { seconds, nanos };
+            assert_eq!(time_spec(handed_over(seconds, nanos)), asked);
+            // What is shown is the true time: whole seconds down, nanoseconds up.
+            let shown = UNIX_EPOCH - Duration::from_secs(10) + Duration::new(10, nanos);
+            let shown = match u64::try_from(seconds) {
+                Ok(seconds) => shown + Duration::from_secs(seconds),
+                Err(_) => shown - Duration::from_secs(seconds.unsigned_abs()),
+            };
+            assert_eq!(system_time(asked), shown);
         }
     }
 
