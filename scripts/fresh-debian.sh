@@ -39,8 +39,14 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 say "debootstrap: Debian 12 from $mirror"
-debootstrap --variant=minbase --include=git bookworm "$root" "$mirror" >"$work/debootstrap.log" 2>&1 ||
-  { tail -n 5 "$work/debootstrap.log"; die "debootstrap failed"; }
+# In two stages, so that dpkg learns in between that this root need not survive a power cut.
+bootstrap() {
+  debootstrap --variant=minbase --include=git --foreign bookworm "$root" "$mirror" &&
+    mkdir -p "$root/etc/dpkg/dpkg.cfg.d" &&
+    echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/unsafe-io" &&
+    chroot "$root" /debootstrap/debootstrap --second-stage
+}
+bootstrap >"$work/debootstrap.log" 2>&1 || { tail -n 5 "$work/debootstrap.log"; die "debootstrap failed"; }
 git clone -q --no-hardlinks . "$root/root/hayase" || die "the repository could not be cloned"
 [ -z "$(git status --porcelain)" ] || say "note: what is not committed is not tested here"
 mkdir "$root/opt/rust"
