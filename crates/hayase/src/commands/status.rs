@@ -173,7 +173,8 @@ impl Human for JobStatus {
             _ => page.pair("local", &"a directory of the storage, as large as that"),
         }
         page.blank();
-        let head = ["node", "host", "address", "shared used", "files open", "path", "peers"];
+        let head =
+            ["node", "host", "address", "shared used", "local used", "open", "path", "peers"];
         page.table(&head, self.nodes.iter().map(row).collect());
         for node in &self.nodes {
             if let Some(trouble) = &node.trouble {
@@ -206,14 +207,17 @@ fn row(node: &NodeStatus) -> Vec<String> {
     let told = node.supervisor.as_ref().and_then(|s| s.ready.as_ref());
     let path = told.map_or_else(dash, |ready| ready.mount.path.clone());
     let server = node.server.as_ref();
-    let used = server.map_or_else(dash, |server| {
-        let used = server.shared_total.saturating_sub(server.shared_free);
-        format!("{} of {}", ByteCount(used), ByteCount(server.shared_total))
-    });
+    let used_of = |total: u64, free: u64| {
+        format!("{} of {}", ByteCount(total.saturating_sub(free)), ByteCount(total))
+    };
+    let used = server.map_or_else(dash, |s| used_of(s.shared_total, s.shared_free));
+    let room = node.supervisor.as_ref().and_then(|state| state.local);
+    let local = room.map_or_else(dash, |room| used_of(room.total, room.free));
     let open = server.map_or_else(dash, |server| server.files_open.to_string());
     let peers = server.map_or_else(dash, |server| {
         let up = server.peers.iter().filter(|peer| peer.state != "unreachable").count();
         format!("{up} of {}", server.peers.len())
     });
-    vec![node.node.to_string(), node.host.clone(), node.address.clone(), used, open, path, peers]
+    let address = node.address.clone();
+    vec![node.node.to_string(), node.host.clone(), address, used, local, open, path, peers]
 }

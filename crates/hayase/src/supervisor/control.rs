@@ -65,6 +65,17 @@ pub(crate) struct NodeState {
     pub(crate) server: DaemonState,
     /// The same of `serve-mount`.
     pub(crate) mount: DaemonState,
+    /// Room in `local`; `None` where it is a directory without a limit of its own.
+    pub(crate) local: Option<Room>,
+}
+
+/// Room in an area, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Room {
+    /// Used and free.
+    pub(crate) total: u64,
+    /// Left to write.
+    pub(crate) free: u64,
 }
 
 /// One child of a supervisor.

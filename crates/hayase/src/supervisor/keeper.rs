@@ -227,7 +227,12 @@ impl Keeper {
         let of = |daemon: &Option<Daemon>| {
             daemon.as_ref().map_or(DaemonState::NotStarted, Daemon::state)
         };
-        NodeState { ready: self.ready.clone(), server: of(&self.server), mount: of(&self.mount) }
+        NodeState {
+            ready: self.ready.clone(),
+            server: of(&self.server),
+            mount: of(&self.mount),
+            local: self.areas.as_ref().and_then(NodeAreas::local_room),
+        }
     }
 
     fn describe(&self, mount: MountTold) -> Ready {

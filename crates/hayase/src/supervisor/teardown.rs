@@ -59,6 +59,10 @@ impl Keeper {
     /// Takes down whatever is up, and removes this node's files.
     pub(super) fn tear_down(&mut self, keep: bool, asker: Option<i32>) -> Vec<String> {
         let mut notes = self.unmount(asker);
+        // First, so that the server does not wait for the disk to take what is removed right after.
+        if let Some(areas) = self.areas.as_ref().filter(|_| !keep) {
+            areas.discard();
+        }
         if let Some(daemon) = &mut self.server {
             notes.extend(daemon.stop(SERVER_PATIENCE));
         }

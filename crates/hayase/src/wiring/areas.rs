@@ -12,11 +12,13 @@ use hayase_layout::ByteCount;
 use hayase_store::{Area, AreaError, CountedArea, ImageArea, MountedArea};
 
 use crate::job::Settings;
+use crate::supervisor::control::Room;
+use crate::supervisor::discard::discard;
 
 /// What was made for one node.
 #[derive(Debug)]
 pub(crate) struct NodeAreas {
-    /// None when the areas are plain directories.
+    /// Of `shared` and `local`; none when the areas are plain directories.
     images: Vec<ImageArea>,
 }
 
@@ -46,6 +48,21 @@ impl NodeAreas {
     /// What keeps the areas to their sizes.
     pub(crate) fn limiter(&self) -> &'static str {
         if self.images.is_empty() { "counted" } else { "image" }
+    }
+
+    /// Room in `local`, where it is an image.
+    pub(crate) fn local_room(&self) -> Option<Room> {
+        let usage = self.images.get(1)?.usage().ok()?;
+        Some(Room { total: usage.total, free: usage.free })
+    }
+
+    /// Gives up what is in the images: nothing of it is written down any more.
+    pub(crate) fn discard(&self) {
+        for image in &self.images {
+            if let Err(error) = discard(image.root()) {
+                tracing::warn!("discard {}: {error}", image.root().display());
+            }
+        }
     }
 
     /// Unmounts; notes say what did not work.
