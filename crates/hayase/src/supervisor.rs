@@ -6,7 +6,8 @@
 //! last process inside, the namespaces with their mounts.
 //!
 //! Rooms: [`keeper`] (what is up, in which order), [`teardown`] (the way back), [`areas`] (the
-//! node's areas as mounts), [`discard`] (not writing down what is removed), [`daemon`] (one child), [`holders`] (who keeps a mount busy),
+//! node's areas as mounts), [`discard`] (not writing down what is removed),
+//! [`daemon`] (one child), [`holders`] (who keeps a mount busy),
 //! [`programs`] (programs of the job on this node), [`control`] (requests of commands), [`said`]
 //! (what it tells the launcher).
 

@@ -117,7 +117,7 @@ fn look_at_node(job: &Job, node: u16) -> NodeStatus {
     let dir = job.dir.node(node);
     let deadline = Instant::now() + PATIENCE;
     match Call::send(&dir, &Request::Status).and_then(|call| call.reply(deadline)) {
-        Ok(Reply::Status(state)) => status.supervisor = Some(state),
+        Ok(Reply::Status(state)) => status.supervisor = Some(*state),
         Ok(other) => status.trouble = Some(format!("unexpected answer {other:?}")),
         Err(error) => status.trouble = Some(format!("{error:#}")),
     }

@@ -43,7 +43,7 @@ pub(crate) enum Request {
 #[serde(rename_all = "kebab-case", tag = "is")]
 pub(crate) enum Reply {
     /// Alive.
-    Status(NodeState),
+    Status(Box<NodeState>),
     /// Done, and what somebody should know.
     Done {
         /// Sentences.

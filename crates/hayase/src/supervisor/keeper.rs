@@ -199,7 +199,7 @@ impl Keeper {
         match event {
             Event::Asked(caller, Request::Stop { keep }) => Some(End::Asked { caller, keep }),
             Event::Asked(caller, Request::Status) => {
-                caller.answer(&Reply::Status(self.state()));
+                caller.answer(&Reply::Status(Box::new(self.state())));
                 None
             }
             Event::Asked(caller, Request::Unmount) => {
