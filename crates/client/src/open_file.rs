@@ -42,6 +42,8 @@ pub struct Linger {
     pub read: Duration,
     /// Write opens.
     pub write: Duration,
+    /// Both, of an inode that has no name left.
+    pub nameless: Duration,
 }
 
 /// What to do about an open.
@@ -71,8 +73,10 @@ pub struct OpenFile {
     closing: bool,
     read_idle: Option<Instant>,
     write_idle: Option<Instant>,
-    /// Somebody else wants it, or it has no name left: nothing lingers any more.
+    /// Somebody else wants it: nothing lingers any more.
     brief: bool,
+    /// It has no name left: nothing lingers longer than it takes to tell of many at once.
+    nameless: bool,
 }
 
 impl OpenFile {
@@ -137,10 +141,12 @@ impl OpenFile {
         }
     }
 
-    /// The home counts a new file, made and opened in one step.
-    pub fn made(&mut self, access: Access, class: Class) {
-        self.held = with(self.held, access);
+    /// The home counts a new file, made and opened in one step; what nobody here opens lingers.
+    pub fn made(&mut self, held: Access, class: Class, now: Instant) {
+        self.held = with(self.held, held);
         self.class.get_or_insert(class);
+        self.read_idle = (held.read && self.readers == 0).then_some(now);
+        self.write_idle = (held.write && self.writers == 0).then_some(now);
     }
 
     /// A descriptor is handed out.
@@ -169,13 +175,11 @@ impl OpenFile {
                 self.write_idle = Some(now);
             }
         }
-        if self.brief {
-            self.end_linger();
-        }
     }
 
     /// When [`OpenFile::close_due`] has something to do, as far as is known now.
     pub fn due(&self, linger: Linger) -> Option<Instant> {
+        let linger = self.at_most(linger);
         let read = self.read_idle.filter(|_| self.held.read).map(|idle| idle + linger.read);
         let write = self.write_idle.filter(|_| self.held.write).map(|idle| idle + linger.write);
         match (read, write) {
@@ -189,6 +193,7 @@ impl OpenFile {
         if self.asking.is_some() || self.closing {
             return None;
         }
+        let linger = self.at_most(linger);
         let over = |idle: Option<Instant>, wait| idle.is_some_and(|idle| idle + wait <= now);
         let ended = Access {
             read: self.held.read && self.readers == 0 && over(self.read_idle, linger.read),
@@ -203,21 +208,25 @@ impl OpenFile {
         Some(ended)
     }
 
+    fn at_most(&self, linger: Linger) -> Linger {
+        let Linger { read, write, nameless } = linger;
+        match (self.brief, self.nameless) {
+            (true, _) => Linger { read: Duration::ZERO, write: Duration::ZERO, nameless },
+            (false, true) => Linger { read: read.min(nameless), write: write.min(nameless), nameless },
+            (false, false) => linger,
+        }
+    }
+
     /// The home knows of the close (or is gone).
     pub fn closed(&mut self) {
         self.closing = false;
     }
 
-    /// What lingers is to be closed now, and what is closed later at once: the inode has no names left.
-    pub fn hurry(&mut self) {
-        self.brief = true;
-        self.end_linger();
-    }
-
-    fn end_linger(&mut self) {
-        let long_ago = |idle: Instant| idle.checked_sub(crate::limits::READ_LINGER).unwrap_or(idle);
-        self.read_idle = self.read_idle.map(long_ago);
-        self.write_idle = self.write_idle.map(long_ago);
+    /// The inode has no names left: what lingers is to be closed soon.
+    pub fn unnamed(&mut self, now: Instant) {
+        self.nameless = true;
+        self.read_idle = self.read_idle.map(|_| now);
+        self.write_idle = self.write_idle.map(|_| now);
     }
 
     /// The home takes back: what lingers ends; tells what stays open or is being opened.
@@ -236,6 +245,7 @@ impl OpenFile {
         if !self.is_open() && is_none(self.held) {
             self.class = None;
             self.brief = false;
+            self.nameless = false;
         }
     }
 }
@@ -258,13 +268,13 @@ pub fn is_none(access: Access) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{READ_LINGER, WRITE_LINGER};
+    use crate::limits::{NAMELESS_LINGER, READ_LINGER, WRITE_LINGER};
 
     const NONE: Access = Access { read: false, write: false };
     const READ: Access = Access { read: true, write: false };
     const WRITE: Access = Access { read: false, write: true };
     const BOTH: Access = Access { read: true, write: true };
-    const LINGER: Linger = Linger { read: READ_LINGER, write: WRITE_LINGER };
+    const LINGER: Linger = Linger { read: READ_LINGER, write: WRITE_LINGER, nameless: NAMELESS_LINGER };
 
     fn opened(access: Access, class: Class) -> OpenFile {
         let mut file = OpenFile::default();
@@ -373,10 +383,39 @@ mod tests {
     }
 
     #[test]
-    fn a_nameless_inode_does_not_linger() {
-        let (mut file, now) = (opened(READ, Class::Local), Instant::now());
-        file.release(READ, now);
-        file.hurry();
-        assert_eq!(file.close_due(now, LINGER), Some(READ));
+    fn a_nameless_inode_lingers_only_until_others_are_closed_too() {
+        let (mut file, now) = (opened(BOTH, Class::Local), Instant::now());
+        let earlier = now.checked_sub(NAMELESS_LINGER).unwrap();
+        file.release(READ, earlier);
+        file.unnamed(now);
+        assert_eq!(file.close_due(now, LINGER), None);
+        assert_eq!(file.due(LINGER), Some(now + NAMELESS_LINGER));
+        assert_eq!(file.close_due(now + NAMELESS_LINGER, LINGER), Some(READ));
+        file.closed();
+        file.release(WRITE, now);
+        assert_eq!(file.due(LINGER), Some(now + NAMELESS_LINGER), "what is closed later too");
+    }
+
+    #[test]
+    fn after_a_recall_nothing_lingers() {
+        let (mut file, now) = (opened(BOTH, Class::Local), Instant::now());
+        assert_eq!(file.recall(), BOTH);
+        file.release(BOTH, now);
+        assert_eq!(file.close_due(now, LINGER), Some(BOTH));
+    }
+
+    #[test]
+    fn what_a_new_file_is_held_for_lingers_until_it_is_used() {
+        let (mut file, now) = (OpenFile::default(), Instant::now());
+        file.made(BOTH, Class::Local, now);
+        file.add(WRITE);
+        assert_eq!(file.due(LINGER), Some(now + READ_LINGER));
+        assert_eq!(file.plan(READ, false, Serving::Descriptor), Plan::Ready);
+        file.release(WRITE, now);
+        assert_eq!(file.close_due(now + WRITE_LINGER, LINGER), Some(WRITE));
+        file.closed();
+        assert_eq!(file.close_due(now + READ_LINGER, LINGER), Some(READ));
+        file.closed();
+        assert!(file.is_unused());
     }
 }

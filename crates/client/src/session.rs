@@ -53,6 +53,8 @@ struct Pool {
     made: usize,
     /// Grows when connections failed: older ones are not taken back.
     generation: u64,
+    /// Threads that wait for one to come back; with none, nobody is woken (a system call).
+    waiting: usize,
 }
 
 struct Connection {
@@ -181,8 +183,7 @@ impl Inner {
         } else {
             pool.made -= 1;
         }
-        drop(pool);
-        self.returned.notify_one();
+        self.one_less(pool);
         result
     }
 
@@ -196,7 +197,9 @@ impl Inner {
                 pool.made += 1;
                 break pool.generation;
             }
+            pool.waiting += 1;
             pool = self.returned.wait(pool).unwrap_or_else(PoisonError::into_inner);
+            pool.waiting -= 1;
         };
         drop(pool);
         let made = self.hello(ClientRole::Requests);
@@ -205,10 +208,20 @@ impl Inner {
             Connection { channel, slot: self.arena.take(), generation }
         });
         if made.is_err() {
-            self.lock().made -= 1;
-            self.returned.notify_one();
+            let mut pool = self.lock();
+            pool.made -= 1;
+            self.one_less(pool);
         }
         made
+    }
+
+    /// A connection is idle, or may be made.
+    fn one_less(&self, pool: MutexGuard<'_, Pool>) {
+        let is_awaited = pool.waiting > 0;
+        drop(pool);
+        if is_awaited {
+            self.returned.notify_one();
+        }
     }
 
     /// Body of a callback thread: answers until the session or the answerer ends.

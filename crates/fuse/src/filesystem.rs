@@ -292,7 +292,7 @@ impl Filesystem for Requests {
         }
     }
 
-    /// Nothing is written later and no lock is held: nothing to do, and no message.
+    /// Nothing is written later and no lock is held. Said once, the kernel asks no more.
     fn flush(
         &self,
         _req: &Request,
@@ -301,7 +301,7 @@ impl Filesystem for Requests {
         _lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        reply.ok();
+        reply.error(Errno::ENOSYS);
     }
 
     fn release(

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::home::{Effect, Event, Held, Home, Ticket};
-use crate::limits::{ATTR_GRANT, HOMES_SWEEP_STEP, PROBE_PAUSE};
+use crate::limits::{ATTR_GRANT, HOMES_GRANTED_MAX, HOMES_SWEEP_STEP, PROBE_PAUSE};
 use crate::node::Node;
 
 /// What an operation was given when it went on.
@@ -59,6 +59,22 @@ impl Homes {
         opens.map(Iterator::collect).unwrap_or_default()
     }
 
+    /// The inode is no more: nobody has to be told of it.
+    pub(crate) fn ended(&self, ino: InodeId) {
+        let mut entries = self.entries.borrow_mut();
+        let Some(entry) = entries.get_mut(&ino) else { return };
+        entry.home.forget_attributes();
+        if entry.home.is_idle() {
+            entries.remove(&ino);
+        }
+    }
+
+    /// Whether one more inode may be granted something.
+    fn has_room_for(&self, ino: InodeId) -> bool {
+        let entries = self.entries.borrow();
+        entries.len() < HOMES_GRANTED_MAX || entries.contains_key(&ino)
+    }
+
     /// State and opens, for people.
     pub(crate) fn describe(&self, ino: InodeId) -> (String, Vec<(NodeId, Held)>) {
         let entries = self.entries.borrow();
@@ -102,6 +118,9 @@ impl Node {
 
     /// What `node` may keep of attributes that it is about to be told.
     pub(crate) fn home_attributes(self: &Rc<Self>, ino: InodeId, node: NodeId) -> Grants {
+        if !self.homes.has_room_for(ino) {
+            return Grants::NONE;
+        }
         let ticket = self.homes.ticket();
         match self.home_step(ino, ticket, Event::Attributes { ticket, node }, None) {
             Some(given) => given.grants,
@@ -183,7 +202,7 @@ impl Node {
                 }
             };
             this.home_event(ino, event);
-            this.reap_if_orphan(ino).await;
+            this.reap_orphans([ino]);
         });
     }
 

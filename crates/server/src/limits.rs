@@ -21,6 +21,12 @@ pub(crate) const INVAL_NAME_WAIT: Duration = Duration::from_millis(80);
 /// A file that a rename replaced may still be opened by who looked its name up just before.
 pub(crate) const REPLACED_GRACE: Duration = Duration::from_millis(200);
 
+/// Parts without a name wait this long for others, so that one sync of the names serves them all.
+pub(crate) const REMOVAL_DELAY: Duration = Duration::from_millis(10);
+
+/// Intents of creates that went well are dropped in batches this far apart.
+pub(crate) const INTENTS_DELAY: Duration = Duration::from_millis(10);
+
 /// How long a node that looked a name up is told of its end.
 pub(crate) const NAME_GRANT: Duration = Duration::from_secs(2);
 
@@ -29,6 +35,9 @@ pub(crate) const ATTR_GRANT: Duration = Duration::from_secs(35);
 
 /// Homes are swept for forgotten grants whenever this many more are in memory.
 pub(crate) const HOMES_SWEEP_STEP: usize = 4096;
+
+/// Beyond this many homes in memory nothing is granted of further inodes.
+pub(crate) const HOMES_GRANTED_MAX: usize = 65_536;
 
 /// Names are swept likewise.
 pub(crate) const NAMES_SWEEP_STEP: usize = 4096;

@@ -72,6 +72,8 @@ pub(crate) struct Node {
     pub(crate) turn: Cell<u64>,
     /// Files that a rename replaced a moment ago.
     pub(crate) replaced: RefCell<std::collections::HashSet<InodeId>>,
+    /// Inodes that have their name since a moment ago: their intents go together.
+    pub(crate) named: RefCell<Vec<InodeId>>,
     /// Truncate epochs of striped parts here: writes of earlier ones are refused.
     pub(crate) part_epochs: RefCell<HashMap<InodeId, u32>>,
 }

@@ -80,7 +80,10 @@ impl Node {
         match request {
             R::CreateInode { node, layout } => self.create_inode(&node, layout, from),
             R::DropInode { ino } => self.drop_inode(ino),
-            R::InodeNamed { ino } => self.inode_named(ino),
+            R::InodeNamed { ino } => {
+                self.inode_named(ino);
+                Ok(PeerReply::Done)
+            }
             R::GetAttr { ino } => {
                 self.settled(ino).await;
                 self.get_attr(from, ino)
@@ -98,7 +101,7 @@ impl Node {
             R::Open { ino, access, kind, truncate } => {
                 self.open_inode(from, ino, access, kind, truncate).await
             }
-            R::Close(closes) => self.close_inodes(from, closes).await,
+            R::Close(closes) => self.close_inodes(from, closes),
             R::Recall { ino, bits } => {
                 Ok(PeerReply::Recalled { still_open: self.recall_here(ino, bits).await })
             }

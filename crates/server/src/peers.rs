@@ -149,15 +149,9 @@ impl PeerService {
         if !executes_once(&request) {
             return Rc::clone(node).serve_here(asking, request, payload).await;
         }
-        let work = async {
-            // The work outlives the connection that asked for it: half a rename helps nobody.
-            let task = Rc::clone(node).serve_here(asking, request, payload);
-            let done = tokio::task::spawn_local(task).await;
-            done.map_or_else(
-                |_| PeerReply::Refused(Refused::because(libc_errno::EIO, "the server panicked")),
-                |served| served.reply,
-            )
-        };
+        // The work outlives the connection that asked for it, because this task does: half a rename
+        // helps nobody.
+        let work = async { Rc::clone(node).serve_here(asking, request, payload).await.reply };
         let sender = (from.server, from.start_id);
         let reply = node.replies.once(sender, request_id, work).await;
         let too_old = || Refused::because(libc_errno::EIO, "repeated too late to know the answer");

@@ -39,7 +39,7 @@ impl Node {
                 }
             };
             for ino in &orphans {
-                self.reap_if_orphan(*ino).await;
+                self.reap_orphans([*ino]);
             }
             if orphans.len() < PAGE {
                 return;

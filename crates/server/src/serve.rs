@@ -236,6 +236,7 @@ fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node
         inode_locks_of_opens: KeyedLock::new(),
         turn: Cell::new(0),
         replaced: RefCell::default(),
+        named: RefCell::default(),
         part_epochs: RefCell::default(),
     }))
 }

@@ -86,6 +86,11 @@ pub trait DeviceFile: Send + Sync {
     /// flags; `None` where there are no descriptors to give.
     fn descriptor(&self) -> Result<Option<OwnedFd>, PartError>;
 
+    /// A descriptor that can neither read nor write (`O_PATH`), for a process that only tells the
+    /// kernel which file it means; `None` where there are no descriptors to give. It keeps nobody
+    /// from being quiescent.
+    fn path_descriptor(&self) -> Result<Option<OwnedFd>, PartError>;
+
     /// As `read_at`, all of it, if that takes no waiting; else [`PartError::WouldWait`], also where
     /// nobody can tell.
     fn read_nowait(&self, offset: LocalOffset, buffer: &mut [u8]) -> Result<usize, PartError>;

@@ -26,7 +26,7 @@ use hayase_wire::message::{
 
 use super::{Drops, FileOpen, Found, KernelCaches, Listed, LocalUse, OpenWish, Volume};
 use crate::grants::{Moments, Stamp};
-use crate::limits::{READ_LINGER, TOUCH_ESTIMATE, WRITE_LINGER};
+use crate::limits::{NAMELESS_LINGER, READ_LINGER, TOUCH_ESTIMATE, WRITE_LINGER};
 use crate::link::{Link, LinkError, Reply};
 use crate::open_file::{Class, Linger};
 use closer::Closer;
@@ -37,22 +37,19 @@ use inodes::InodeTable;
 pub struct AreaSettings {
     /// How long closed opens are kept at the home. Only who answers recalls may let reads linger.
     pub linger: Linger,
-    /// Keep descriptors of parts that can neither read nor write (passthrough needs no more, and
-    /// they do not look like writers to the lease probe of the part's server).
-    pub path_descriptors: bool,
 }
 
 impl AreaSettings {
     /// For a mount.
     pub fn mount() -> Self {
-        let linger = Linger { read: READ_LINGER, write: WRITE_LINGER };
-        Self { linger, path_descriptors: true }
+        let linger = Linger { read: READ_LINGER, write: WRITE_LINGER, nameless: NAMELESS_LINGER };
+        Self { linger }
     }
 
     /// For a program: it is granted nothing and recalled nothing.
     pub fn program() -> Self {
-        let linger = Linger { read: WRITE_LINGER, write: WRITE_LINGER };
-        Self { linger, path_descriptors: false }
+        let linger = Linger { read: WRITE_LINGER, write: WRITE_LINGER, nameless: NAMELESS_LINGER };
+        Self { linger }
     }
 }
 

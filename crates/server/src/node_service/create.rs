@@ -14,6 +14,7 @@ use hayase_wire::message::{
 
 use super::NodeAnswer;
 use crate::clients::Process;
+use crate::convert;
 use crate::node::{Node, check_name, libc_errno, unexpected};
 
 /// Room is asked of the other servers only when this server's own is nearly used up.
@@ -32,7 +33,7 @@ impl Node {
     ) -> Result<NodeAnswer, Refused> {
         check_name(&node.name)?;
         let (open, exclusive, parent) = (node.open, node.exclusive, node.parent);
-        let (entry, new) = match self.make(node).await? {
+        let (mut entry, new) = match self.make(node).await? {
             Made::New(entry) => (entry, true),
             Made::Existing(_) if exclusive => return Err(Refused::new(libc_errno::EEXIST)),
             Made::Existing(ino) => (self.entry(ino).await?, false),
@@ -44,6 +45,7 @@ impl Node {
             Some((access, kind)) if entry.attr.kind == FileKind::Regular => {
                 let ino = entry.attr.ino;
                 let (opened, descriptor) = self.open_for(process, ino, access, kind, false).await?;
+                entry.attr = opened.attr.clone();
                 (Some(opened), descriptor)
             }
             _ => (None, None),
@@ -67,8 +69,12 @@ impl Node {
         let (ino, binding) = (attr.ino, Binding { ino: attr.ino, kind: attr.kind });
         let named = self.ask(shard, PeerRequest::Insert { place, binding }).await;
         if let Ok(PeerReply::Done) = named {
-            // Nobody waits for the intent's end: a restart finds the name and drops it too.
-            tokio::task::spawn_local(self.ask(home, PeerRequest::InodeNamed { ino }));
+            if home == self.me {
+                self.inode_named(ino);
+            } else {
+                // Nobody waits for the intent's end.
+                tokio::task::spawn_local(self.ask(home, PeerRequest::InodeNamed { ino }));
+            }
             return Ok(Made::New(self.received(attr, grants)));
         }
         self.ask(home, PeerRequest::DropInode { ino }).await?;
@@ -95,7 +101,12 @@ impl Node {
         self.directories.looked_up(place.clone(), self.node);
         self.touch_dir(place.parent);
         let grants = self.home_attributes(inode.ino, self.node);
-        Ok(Made::New(self.received(self.attr_of(&inode)?, grants)))
+        // A file that is opened in the same step is looked at then.
+        let attr = match node.open {
+            Some(_) if node.kind == FileKind::Regular => convert::attr_of_record(&inode),
+            _ => self.attr_of(&inode)?,
+        };
+        Ok(Made::New(self.received(attr, grants)))
     }
 
     /// Which server is the home of a new inode, and how its bytes will lie.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{
-    Attr, Entry, FileKind, Grants, MetaChange, Name, NodeReply, PeerReply, PeerRequest, Place,
+    Attr, Binding, Entry, FileKind, Grants, MetaChange, Name, NodeReply, PeerReply, PeerRequest, Place,
     Refused,
 };
 
@@ -86,7 +86,7 @@ impl Node {
             PeerReply::Attr { attr, grants } => (attr, grants),
             other => return Err(unexpected(&other)),
         };
-        let binding = hayase_wire::message::Binding { ino, kind: attr.kind };
+        let binding = Binding { ino, kind: attr.kind };
         let insert = PeerRequest::Insert { place: place.clone(), binding };
         let inserted = self.ask(self.shard_of(parent, &place.name), insert).await;
         match inserted {
@@ -116,13 +116,19 @@ impl Node {
     ) -> Served {
         let shard = self.shard_of(parent, &name);
         let place = Place { parent, name };
-        match self.ask(shard, PeerRequest::Remove { place, directory }).await? {
-            PeerReply::Bound(binding) => {
-                self.directories.changed_here(parent, self.now());
-                Ok(NodeReply::Removed { ino: binding.ino })
+        let remove = PeerRequest::Remove { place: place.clone(), directory };
+        let removed = match self.ask(shard, remove).await? {
+            PeerReply::Bound(binding) => binding.ino,
+            PeerReply::Unbound(Binding { ino, .. }) => {
+                let requester = self.node;
+                let unlink = PeerRequest::LinkDec { ino, place, requester, replaced: false };
+                self.ask(ino.home(), unlink).await?;
+                ino
             }
-            other => Err(unexpected(&other)),
-        }
+            other => return Err(unexpected(&other)),
+        };
+        self.directories.changed_here(parent, self.now());
+        Ok(NodeReply::Removed { ino: removed })
     }
 
     pub(super) async fn move_name(

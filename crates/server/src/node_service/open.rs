@@ -46,7 +46,7 @@ impl Node {
         self.clients.opened(process, ino, access);
         self.files.learn(&opened.attr);
         let descriptor = match opened.descriptor {
-            true => self.descriptor(&opened),
+            true => self.descriptor(process, &opened),
             false => None,
         };
         opened.descriptor = descriptor.is_some();
@@ -56,10 +56,14 @@ impl Node {
         Ok((opened, descriptor))
     }
 
-    /// The part's descriptor; without one the open is served by messages.
-    fn descriptor(&self, opened: &Opened) -> Option<OwnedFd> {
-        let part = whole_part(opened.attr.ino, opened.attr.layout_epoch);
-        let descriptor = self.parts.get(part).and_then(|part| part.descriptor());
+    /// The part's descriptor; without one the open is served by messages. A mount only names the
+    /// part to its kernel, and what it keeps for later opens must not look like a writer.
+    fn descriptor(&self, process: &Process, opened: &Opened) -> Option<OwnedFd> {
+        let part = self.parts.get(whole_part(opened.attr.ino, opened.attr.layout_epoch));
+        let descriptor = match process.mount {
+            true => part.and_then(|part| part.path_descriptor()),
+            false => part.and_then(|part| part.descriptor()),
+        };
         match descriptor.map_err(part_refused) {
             Ok(descriptor) => descriptor,
             Err(refused) => {

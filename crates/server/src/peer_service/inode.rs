@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, Layout, NodeId};
-use hayase_store::namespace::{FileKind, Inode, Intent, IntentKind, Txn};
+use hayase_store::namespace::{FileKind, Inode, Intent, IntentKind, NamespaceError, Txn};
 use hayase_store::{PartError, PartId, SetTime as PartTime, ops};
 use hayase_wire::message::{
     Attr, Entry, Grants, MetaChange, NewNode, PartRef, PeerReply, PeerRequest, Place, Refused,
@@ -12,7 +12,7 @@ use hayase_wire::message::{
 
 use super::Answer;
 use crate::convert::{self, meta_refused, part_refused, stored_kind, stored_time};
-use crate::limits::REPLACED_GRACE;
+use crate::limits::{INTENTS_DELAY, REMOVAL_DELAY, REPLACED_GRACE};
 use crate::node::{Node, libc_errno};
 
 /// What a change of attributes alone takes back from others.
@@ -212,11 +212,29 @@ impl Node {
         Ok(PeerReply::Done)
     }
 
-    pub(super) fn inode_named(&self, ino: InodeId) -> Answer {
+    /// Its name is bound. The intent that says otherwise goes a little later, with others: a restart
+    /// finds the name, and drops it too.
+    pub(crate) fn inode_named(self: &Rc<Self>, ino: InodeId) {
+        let mut named = self.named.borrow_mut();
+        named.push(ino);
+        if named.len() == 1 {
+            let this = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(INTENTS_DELAY).await;
+                let named = this.named.take();
+                if let Err(error) = this.drop_intents(&named) {
+                    tracing::warn!(%error, "intents of named inodes stay until the next start");
+                }
+            });
+        }
+    }
+
+    fn drop_intents(&self, named: &[InodeId]) -> Result<(), NamespaceError> {
         let mut txn = self.names.begin();
-        ops::drop_intent(&mut txn, ino.0).map_err(meta_refused)?;
-        txn.commit().map_err(meta_refused)?;
-        Ok(PeerReply::Done)
+        for ino in named {
+            ops::drop_intent(&mut txn, ino.0)?;
+        }
+        txn.commit()
     }
 
     pub(crate) fn discard_part(&self, part: PartId) {
@@ -315,7 +333,7 @@ impl Node {
         }
         txn.commit().map_err(meta_refused)?;
         if ends {
-            self.remove_parts(&inode);
+            self.ended(&inode);
         } else if inode.nlink == 0 {
             self.end_soon(ino, requester, replaced);
         }
@@ -335,7 +353,7 @@ impl Node {
             tokio::task::spawn_local(async move {
                 tokio::time::sleep(REPLACED_GRACE).await;
                 this.replaced.borrow_mut().remove(&ino);
-                this.reap_if_orphan(ino).await;
+                this.reap_orphans([ino]);
             });
         }
     }
@@ -364,21 +382,31 @@ impl Node {
         Ok(PeerReply::Done)
     }
 
-    /// Removes an inode that has no name and that nobody has open any more.
-    pub(crate) async fn reap_if_orphan(self: &Rc<Self>, ino: InodeId) {
-        if self.homes.is_open(ino) || self.replaced.borrow().contains(&ino) {
-            return;
-        }
-        let Ok(inode) = self.inode(ino) else { return };
-        if inode.nlink > 0 || inode.kind == FileKind::Directory {
-            return;
-        }
+    /// Removes those inodes that have no name and that nobody has open any more, all of them in one
+    /// transaction.
+    pub(crate) fn reap_orphans(self: &Rc<Self>, inos: impl IntoIterator<Item = InodeId>) {
+        let is_kept = |ino: &InodeId| {
+            self.homes.is_open(*ino) || self.replaced.borrow().contains(ino)
+        };
         let mut txn = self.names.begin();
-        let removed = ops::remove_inode(&mut txn, ino).and_then(|()| txn.commit());
-        match removed {
-            Ok(()) => self.remove_parts(&inode),
-            Err(error) => tracing::error!(%ino, %error, "an orphan could not be removed"),
+        let mut reaped = Vec::new();
+        for ino in inos.into_iter().filter(|ino| !is_kept(ino)) {
+            match reap_in(&mut txn, ino) {
+                Ok(inode) => reaped.extend(inode),
+                Err(error) => tracing::error!(%ino, %error, "an orphan could not be removed"),
+            }
         }
+        match txn.commit() {
+            Ok(()) => reaped.iter().for_each(|inode| self.ended(inode)),
+            Err(error) => tracing::error!(%error, "orphans could not be removed"),
+        }
+    }
+
+    /// The record of an inode is gone: so is what belongs to it.
+    fn ended(self: &Rc<Self>, inode: &Inode) {
+        self.homes.ended(inode.ino);
+        self.files.forget(inode.ino);
+        self.remove_parts(inode);
     }
 
     /// Gives the space of a removed inode back.
@@ -407,6 +435,8 @@ impl Node {
         if self.removal.push(part) {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
+                // One sync of the names serves all that are removed meanwhile.
+                tokio::time::sleep(REMOVAL_DELAY).await;
                 let removal = std::sync::Arc::clone(&this.removal);
                 let refused = |error: hayase_store::RemovalError| {
                     Refused::because(libc_errno::EIO, error.to_string())
@@ -431,6 +461,16 @@ impl Node {
         }
         self.usage_changed();
     }
+}
+
+/// The inode, removed in the caller's transaction if it is an orphan.
+fn reap_in(txn: &mut Txn<'_>, ino: InodeId) -> Result<Option<Inode>, NamespaceError> {
+    let orphan = ops::get_inode(txn, ino)?
+        .filter(|inode| inode.nlink == 0 && inode.kind != FileKind::Directory);
+    if orphan.is_some() {
+        ops::remove_inode(txn, ino)?;
+    }
+    Ok(orphan)
 }
 
 /// The rules of chmod, chown and utimensat for a record.

@@ -72,12 +72,12 @@ impl Node {
         self.attr_of(&inode)
     }
 
-    pub(super) async fn close_inodes(self: &Rc<Self>, from: NodeId, closes: Vec<Close>) -> Answer {
-        for close in closes {
+    pub(super) fn close_inodes(self: &Rc<Self>, from: NodeId, closes: Vec<Close>) -> Answer {
+        for close in &closes {
             let event = Event::Close { node: from, access: close.access };
             self.home_event(close.ino, event);
-            self.reap_if_orphan(close.ino).await;
         }
+        self.reap_orphans(closes.iter().map(|close| close.ino));
         Ok(PeerReply::Done)
     }
 

@@ -112,20 +112,16 @@ impl Node {
         if directory {
             self.ask(found.ino.home(), PeerRequest::DirRemove { dir: found.ino }).await?;
         }
-        if !directory && found.ino.home() == self.me {
-            self.remove_entry_and_link(&place, found.ino, from).await?;
-        } else {
+        let linked_elsewhere = !directory && found.ino.home() != self.me;
+        if directory || linked_elsewhere {
             self.unbind(&place)?;
-            if !directory {
-                let (ino, place) = (found.ino, place.clone());
-                let request = PeerRequest::LinkDec { ino, place, requester: from, replaced: false };
-                self.ask(ino.home(), request).await?;
-            }
+        } else {
+            self.remove_entry_and_link(&place, found.ino, from).await?;
         }
         drop(held);
         self.touch_dir(place.parent);
         self.inval_name(&place, from).await;
-        Ok(PeerReply::Bound(found))
+        Ok(if linked_elsewhere { PeerReply::Unbound(found) } else { PeerReply::Bound(found) })
     }
 
     /// Name and link of an inode whose home is here go in one transaction.

@@ -199,6 +199,10 @@ impl DeviceFile for CrashFile {
         self.inner.descriptor()
     }
 
+    fn path_descriptor(&self) -> Result<Option<OwnedFd>, PartError> {
+        self.inner.path_descriptor()
+    }
+
     fn read_nowait(&self, offset: LocalOffset, buffer: &mut [u8]) -> Result<usize, PartError> {
         self.inner.read_nowait(offset, buffer)
     }

@@ -234,6 +234,10 @@ impl DeviceFile for Arc<MemoryFile> {
         Ok(None)
     }
 
+    fn path_descriptor(&self) -> Result<Option<OwnedFd>, PartError> {
+        Ok(None)
+    }
+
     fn read_nowait(&self, offset: LocalOffset, buffer: &mut [u8]) -> Result<usize, PartError> {
         self.read_at(offset, buffer)
     }

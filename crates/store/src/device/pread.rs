@@ -369,6 +369,11 @@ impl DeviceFile for PreadFile {
         Ok(Some(file))
     }
 
+    fn path_descriptor(&self) -> Result<Option<OwnedFd>, PartError> {
+        let file = self.root.open(&self.path, OFlags::PATH).map_err(|e| self.fail("open", e))?;
+        Ok(Some(file))
+    }
+
     fn read_nowait(&self, offset: LocalOffset, buffer: &mut [u8]) -> Result<usize, PartError> {
         // A short answer may be the end of the file or of what is in memory: only zero is the end.
         let mut done = 0;

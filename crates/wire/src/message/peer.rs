@@ -63,7 +63,8 @@ pub enum PeerRequest {
     Lookup(Place),
     /// Shard: bind a free name.
     Insert { place: Place, binding: Binding },
-    /// Shard: unbind; tells the home of the inode, and the nodes that know the name.
+    /// Shard: unbind, and tell the nodes that know the name. `Bound`: a link of the inode is gone too;
+    /// `Unbound`: whoever asked takes it (`LinkDec`), so that no server waits for a third.
     Remove { place: Place, directory: bool },
     /// Shard of the new name: the whole rename, as its coordinator.
     Rename { from: Place, to: Place, no_replace: bool },
@@ -179,6 +180,8 @@ pub enum PeerReply {
     Done,
     /// The name's binding.
     Bound(Binding),
+    /// The name is not bound any more, its inode does not know yet.
+    Unbound(Binding),
     /// What a rename moved, and what it replaced.
     Renamed { moved: InodeId, replaced: Option<InodeId> },
     /// It is bound already, to this.

@@ -1,6 +1,6 @@
 //! A process's end of one connection to the server of its node; blocking.
 //!
-//! One `sendmsg` and one `recvmsg` for a call whose messages fit the kernel's buffer, and no
+//! One `sendmsg`, one `poll` and one `recvmsg` for a call whose messages fit the kernel's buffer, and no
 //! allocation but the answer's body ([`BlockingChannel::call_ref`]: none).
 
 use std::io::{self, IoSlice};
@@ -9,11 +9,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::NodeError;
-use super::channel::send_failed;
+use super::channel::{receive_failed, send_failed};
 use super::frame::{Inbox, header, short_path};
 use crate::transport::descriptor;
 
@@ -68,11 +69,9 @@ impl BlockingChannel {
 
     /// From now on a message that takes longer, either way, fails and breaks the channel.
     pub fn set_wait(&mut self, wait: Option<Duration>) -> Result<(), NodeError> {
-        for timeout in [Timeout::Recv, Timeout::Send] {
-            sockopt::set_socket_timeout(&self.stream, timeout, wait).map_err(|error| {
-                NodeError::Io { action: "set the time to wait for answers", source: error.into() }
-            })?;
-        }
+        sockopt::set_socket_timeout(&self.stream, Timeout::Send, wait).map_err(|error| {
+            NodeError::Io { action: "set the time to wait for answers", source: error.into() }
+        })?;
         self.wait = wait;
         Ok(())
     }
@@ -162,22 +161,38 @@ impl BlockingChannel {
 
     fn receive_whole(&mut self) -> Result<usize, NodeError> {
         loop {
+            self.wait_readable()?;
             let (count, descriptor) = match descriptor::receive(&self.stream, self.inbox.room()) {
                 Ok(received) => received,
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => continue,
                     io::ErrorKind::ConnectionReset => (0, None),
-                    _ => {
-                        return Err(self.timed_out(&error).unwrap_or(NodeError::Io {
-                            action: "receive a message",
-                            source: error,
-                        }));
-                    }
+                    _ => return Err(receive_failed(error)),
                 },
             };
             self.inbox.add(count, descriptor)?;
             if let Some(len) = self.inbox.complete()? {
                 return Ok(len);
+            }
+        }
+    }
+
+    /// Waits in `poll`, not in `recvmsg`: that one would be woken, for nothing, when the other side
+    /// takes our message (the kernel tells all who sleep on a Unix socket that it is writable).
+    fn wait_readable(&self) -> Result<(), NodeError> {
+        let wait = self.wait.map(|wait| Timespec {
+            tv_sec: wait.as_secs() as i64,
+            tv_nsec: i64::from(wait.subsec_nanos()),
+        });
+        loop {
+            match poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], wait.as_ref()) {
+                Ok(0) => {
+                    let after = self.wait.unwrap_or_default();
+                    return Err(NodeError::Timeout { after });
+                }
+                Ok(_) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(receive_failed(error.into())),
             }
         }
     }

@@ -2,11 +2,14 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net;
 
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 
 use super::frame::{Inbox, header};
+use super::watch::watch;
 use super::{NodeError, PeerCredentials};
 use crate::deadline::STALL_MAX;
 use crate::transport::descriptor;
@@ -14,7 +17,8 @@ use crate::transport::descriptor;
 /// One process at this server. One request at a time: `recv`, then `send`; on a callback channel
 /// the other way round.
 pub struct NodeChannel {
-    stream: UnixStream,
+    /// Watched for reading only.
+    stream: AsyncFd<net::UnixStream>,
     peer: PeerCredentials,
     inbox: Inbox,
     broken: bool,
@@ -25,6 +29,10 @@ impl NodeChannel {
         let peer = stream.peer_cred().map_err(|source| NodeError::Accept { source })?;
         let peer =
             PeerCredentials { uid: peer.uid(), gid: peer.gid(), pid: peer.pid().unwrap_or(0) };
+        let stream = stream
+            .into_std()
+            .and_then(|stream| watch(stream, Interest::READABLE))
+            .map_err(|source| NodeError::Accept { source })?;
         Ok(Self { stream, peer, inbox: Inbox::new(), broken: false })
     }
 
@@ -46,22 +54,28 @@ impl NodeChannel {
 
     async fn receive(&mut self) -> Result<(Vec<u8>, Option<OwnedFd>), NodeError> {
         self.inbox.shrink();
+        // Between two messages nothing is there to read: one question, one answer.
+        let mut drained = true;
         loop {
             // Asked first, since a dropped call may have left a whole message.
             if let Some(len) = self.inbox.complete()? {
                 let (body, descriptor) = self.inbox.take(len);
                 return Ok((body.to_vec(), descriptor));
             }
-            let (stream, inbox) = (&self.stream, &mut self.inbox);
-            let received = stream
-                .async_io(Interest::READABLE, || descriptor::receive(stream, inbox.room()))
-                .await;
-            let (count, descriptor) = match received {
-                Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => (0, None),
-                Err(source) => return Err(NodeError::Io { action: "receive a message", source }),
-            };
-            self.inbox.add(count, descriptor)?;
+            if std::mem::take(&mut drained) {
+                let ready = self.stream.readable().await;
+                // Cleared before it is read: what comes from now on is told again.
+                ready.map_err(receive_failed)?.clear_ready();
+            }
+            match descriptor::receive(self.stream.get_ref(), self.inbox.room()) {
+                Ok((count, descriptor)) => self.inbox.add(count, descriptor)?,
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => drained = true,
+                    io::ErrorKind::Interrupted => {}
+                    io::ErrorKind::ConnectionReset => self.inbox.add(0, None)?,
+                    _ => return Err(receive_failed(error)),
+                },
+            }
         }
     }
 
@@ -77,10 +91,7 @@ impl NodeChannel {
             return Err(NodeError::Broken);
         }
         self.broken = true;
-        let sending = self.send_all(&header, body, descriptor);
-        let sent = tokio::time::timeout(STALL_MAX, sending)
-            .await
-            .map_err(|_| NodeError::Timeout { after: STALL_MAX })?;
+        let sent = self.send_all(&header, body, descriptor).await;
         self.broken = sent.is_err();
         sent
     }
@@ -94,17 +105,35 @@ impl NodeChannel {
         let mut slices = [IoSlice::new(header), IoSlice::new(body)];
         let mut left = &mut slices[..];
         while !left.is_empty() {
-            let stream = &self.stream;
-            let sent = stream
-                .async_io(Interest::WRITABLE, || descriptor::send(stream, left, descriptor))
-                .await
-                .map_err(send_failed)?;
-            // It went with the first byte.
-            descriptor = None;
-            IoSlice::advance_slices(&mut left, sent);
+            match descriptor::send(self.stream.get_ref(), left, descriptor) {
+                Ok(sent) => {
+                    // It went with the first byte.
+                    descriptor = None;
+                    IoSlice::advance_slices(&mut left, sent);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::time::timeout(STALL_MAX, self.writable())
+                        .await
+                        .map_err(|_| NodeError::Timeout { after: STALL_MAX })?
+                        .map_err(send_failed)?;
+                }
+                Err(error) => return Err(send_failed(error)),
+            }
         }
         Ok(())
     }
+
+    /// Waits for room, which is rare, by a descriptor that is watched only now.
+    async fn writable(&self) -> io::Result<()> {
+        let copy = self.stream.get_ref().try_clone()?;
+        let copy = watch(copy, Interest::WRITABLE)?;
+        copy.writable().await.map(drop)
+    }
+}
+
+pub(super) fn receive_failed(source: io::Error) -> NodeError {
+    NodeError::Io { action: "receive a message", source }
 }
 
 pub(super) fn send_failed(source: io::Error) -> NodeError {

@@ -4,20 +4,22 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{Close, NodeRequest};
 
 use super::{Area, Class, Drops};
-use crate::limits::{CLOSE_BATCH_MAX, LINGERING_MAX, MAPPING_REFRESH, WRITE_LINGER};
+use crate::limits::{CLOSE_BATCH_MAX, CLOSE_BATCH_WAIT, LINGERING_MAX, MAPPING_REFRESH, WRITE_LINGER};
 
 /// The queue of both threads.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Closer {
     state: Mutex<State>,
     sooner: Condvar,
     remote: Condvar,
+    /// Looks happen at multiples of [`CLOSE_BATCH_WAIT`] from here.
+    began: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -28,21 +30,41 @@ struct State {
     stopped: bool,
 }
 
+impl Default for Closer {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            sooner: Condvar::new(),
+            remote: Condvar::new(),
+            began: Instant::now(),
+        }
+    }
+}
+
 impl Closer {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at `ino` at `due`, or at once when too much lingers; tells when.
+    /// Looks at `ino` at `due` or a little later, together with others; at once when that is now or
+    /// too much lingers. Tells when.
     pub(super) fn push(&self, due: Instant, ino: InodeId) -> Instant {
+        let now = Instant::now();
+        let due = if due > now { self.next_look(due) } else { due };
         let mut state = self.lock();
-        let due = if state.due.len() < LINGERING_MAX { due } else { Instant::now() };
+        let due = if state.due.len() < LINGERING_MAX { due } else { now };
         let is_first = state.due.peek().is_none_or(|Reverse((first, _))| due < *first);
         state.due.push(Reverse((due, ino)));
         if is_first {
             self.sooner.notify_one();
         }
         due
+    }
+
+    fn next_look(&self, due: Instant) -> Instant {
+        let step = CLOSE_BATCH_WAIT.as_nanos() as u64;
+        let since = due.saturating_duration_since(self.began).as_nanos() as u64;
+        self.began + Duration::from_nanos(since.next_multiple_of(step))
     }
 
     pub(super) fn remote_opened(&self) {
@@ -159,8 +181,7 @@ impl Area {
                 self.queue(&mut shard, ino);
             }
         }
-        drop(shard);
-        self.inodes.answered(ino);
+        self.inodes.answered(ino, shard);
     }
 
     /// Body of the refreshing thread: pages of mappings that nobody revalidates, because no read(2)

@@ -43,6 +43,8 @@ pub(super) struct Shard {
     pub(super) nodes: HashMap<InodeId, Node>,
     pub(super) attributes: AttrCache,
     pub(super) stamps: Stamps,
+    /// Threads in [`InodeTable::wait`].
+    waiting: usize,
 }
 
 #[derive(Debug)]
@@ -63,6 +65,7 @@ impl Default for InodeTable {
                 nodes: HashMap::new(),
                 attributes: AttrCache::new(ATTRIBUTES_MAX / SHARDS),
                 stamps: Stamps::default(),
+                waiting: 0,
             }),
             answered: Condvar::new(),
         };
@@ -84,13 +87,22 @@ impl InodeTable {
     pub(super) fn wait<'a>(
         &'a self,
         ino: InodeId,
-        guard: MutexGuard<'a, Shard>,
+        mut guard: MutexGuard<'a, Shard>,
     ) -> MutexGuard<'a, Shard> {
-        self.slot(ino).answered.wait(guard).unwrap_or_else(PoisonError::into_inner)
+        guard.waiting += 1;
+        let woken = self.slot(ino).answered.wait(guard);
+        let mut guard = woken.unwrap_or_else(PoisonError::into_inner);
+        guard.waiting -= 1;
+        guard
     }
 
-    pub(super) fn answered(&self, ino: InodeId) {
-        self.slot(ino).answered.notify_all();
+    /// Wakes who waits, which is a system call, and rarely anybody does.
+    pub(super) fn answered(&self, ino: InodeId, guard: MutexGuard<'_, Shard>) {
+        let is_awaited = guard.waiting > 0;
+        drop(guard);
+        if is_awaited {
+            self.slot(ino).answered.notify_all();
+        }
     }
 
     /// Every shard, locked one after the other.

@@ -1,5 +1,7 @@
 //! Names.
 
+use std::time::Instant;
+
 use hayase_layout::InodeId;
 use hayase_wire::message::{Name, NewNode, NodeReply, NodeRequest, Refused};
 
@@ -100,7 +102,7 @@ impl Area {
         shard.stamps.stamp(ino, &self.moments);
         shard.attributes.remove(ino);
         if let Some(node) = shard.nodes.get_mut(&ino) {
-            node.open.hurry();
+            node.open.unnamed(Instant::now());
         }
         self.queue(&mut shard, ino);
     }

@@ -1,6 +1,6 @@
 //! Opening, creating, releasing.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -9,7 +9,6 @@ use hayase_layout::{InodeId, Layout};
 use hayase_wire::message::{
     Access, Attr, Grants, MetaChange, NewNode, NodeReply, NodeRequest, OpenKind, Opened, Refused,
 };
-use rustix::fs::{CWD, Mode, OFlags};
 
 use super::inodes::{Node, Shard};
 use super::{Area, Asked, Class, Drops, FileOpen, Found, LinkError, OpenWish};
@@ -74,7 +73,7 @@ impl Area {
         asked: Asked,
         answer: Result<(Opened, Option<OwnedFd>), Refused>,
     ) -> Result<FileOpen, Refused> {
-        let answer = answer.map(|(opened, part)| (opened, part.map(|part| self.keepable(part))));
+        let answer = answer.map(|(opened, part)| (opened, part.map(Arc::new)));
         let mut shard = self.inodes.lock(ino);
         let keep = shard.stamps.may_keep(ino, asked.stamp);
         let node = shard.nodes.entry(ino).or_default();
@@ -93,8 +92,7 @@ impl Area {
                 Err(refused)
             }
         };
-        drop(shard);
-        self.inodes.answered(ino);
+        self.inodes.answered(ino, shard);
         let (open, mut opened, lost) = result?;
         if lost {
             self.invalidate(ino, Drops::Pages);
@@ -131,7 +129,8 @@ impl Area {
         }
     }
 
-    /// One message: the inode, its name and its first open.
+    /// One message: the inode, its name and its first open. What is written here is often read here
+    /// next, so a part on this node is held for reading too, as if it had been read and lingered.
     pub(super) fn create(
         &self,
         mut node: NewNode,
@@ -144,13 +143,17 @@ impl Area {
         };
         let parent = node.parent;
         node.exclusive = true;
-        node.open = Some((wish.access, kind));
+        let held = Access { read: wish.access.read || kind == OpenKind::Local, ..wish.access };
+        node.open = Some((held, kind));
         self.creating.fetch_add(1, Ordering::SeqCst);
         let asked = self.asked();
         let reply = self.call(&NodeRequest::Create(node));
         let booked = reply.and_then(|reply| match reply.message {
             NodeReply::Created(created) => match created.opened {
-                Some(opened) => Ok(self.book_created(asked, kind, wish, opened, reply.descriptor)),
+                Some(opened) => {
+                    let part = reply.descriptor.map(Arc::new);
+                    Ok(self.book_created(asked, (held, kind), wish, opened, part))
+                }
                 None => Err(Refused::because(libc::EIO, "the server created but did not open")),
             },
             other => Err(LinkError::unexpected("Create", &other).into()),
@@ -163,18 +166,17 @@ impl Area {
     fn book_created(
         &self,
         asked: Asked,
-        kind: OpenKind,
+        (held, kind): (Access, OpenKind),
         wish: OpenWish,
         opened: Opened,
-        part: Option<OwnedFd>,
+        part: Option<Arc<OwnedFd>>,
     ) -> (Found, FileOpen) {
         let ino = opened.attr.ino;
-        let part = part.map(|part| self.keepable(part));
         let open = {
             let mut shard = self.inodes.lock(ino);
             let keep = shard.stamps.may_keep(ino, asked.stamp);
             let node = shard.nodes.entry(ino).or_default();
-            node.open.made(wish.access, class_of(kind, part.is_some()));
+            node.open.made(held, class_of(kind, part.is_some()), Instant::now());
             settle_grants(node, &opened.attr, opened.grants, keep, part);
             self.hand_out(node, wish)
         };
@@ -223,27 +225,6 @@ impl Area {
         if written {
             shard.stamps.stamp(ino, &self.moments);
             shard.attributes.remove(ino);
-        }
-    }
-
-    /// A descriptor that the probe of the part's server does not take for a writer.
-    fn keepable(&self, part: OwnedFd) -> Arc<OwnedFd> {
-        if !self.settings.path_descriptors {
-            return Arc::new(part);
-        }
-        let is_path =
-            rustix::fs::fcntl_getfl(part.as_fd()).is_ok_and(|flags| flags.contains(OFlags::PATH));
-        if is_path {
-            return Arc::new(part);
-        }
-        let number = std::os::fd::AsRawFd::as_raw_fd(&part);
-        let path = format!("/proc/self/fd/{number}");
-        match rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(path_only) => Arc::new(path_only),
-            Err(error) => {
-                tracing::debug!(%error, "keeping the part's descriptor as it came");
-                Arc::new(part)
-            }
         }
     }
 }

@@ -243,6 +243,11 @@ impl DeviceFile for CountedFile {
         Ok(None)
     }
 
+    fn path_descriptor(&self) -> Result<Option<OwnedFd>, PartError> {
+        // The kernel would write past the count.
+        Ok(None)
+    }
+
     fn read_nowait(&self, offset: LocalOffset, buffer: &mut [u8]) -> Result<usize, PartError> {
         self.inner.read_nowait(offset, buffer)
     }
