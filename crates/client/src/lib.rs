@@ -14,6 +14,7 @@ pub mod attributes;
 pub mod grants;
 pub mod limits;
 pub mod link;
+mod made_names;
 pub mod open_file;
 pub mod program;
 pub mod session;

@@ -38,6 +38,9 @@ pub const TOUCH_ESTIMATE: Duration = Duration::from_secs(1);
 /// Inodes whose attributes are kept.
 pub const ATTRIBUTES_MAX: usize = 131_072;
 
+/// Names that this mount made in directories of its own, kept to know which are not there.
+pub const NAMES_MADE_MAX: usize = 65_536;
+
 /// Pieces of the inode table, each under its own lock.
 pub const SHARDS: usize = 64;
 

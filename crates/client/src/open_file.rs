@@ -212,7 +212,9 @@ impl OpenFile {
         let Linger { read, write, nameless } = linger;
         match (self.brief, self.nameless) {
             (true, _) => Linger { read: Duration::ZERO, write: Duration::ZERO, nameless },
-            (false, true) => Linger { read: read.min(nameless), write: write.min(nameless), nameless },
+            (false, true) => {
+                Linger { read: read.min(nameless), write: write.min(nameless), nameless }
+            }
             (false, false) => linger,
         }
     }
@@ -274,7 +276,8 @@ mod tests {
     const READ: Access = Access { read: true, write: false };
     const WRITE: Access = Access { read: false, write: true };
     const BOTH: Access = Access { read: true, write: true };
-    const LINGER: Linger = Linger { read: READ_LINGER, write: WRITE_LINGER, nameless: NAMELESS_LINGER };
+    const LINGER: Linger =
+        Linger { read: READ_LINGER, write: WRITE_LINGER, nameless: NAMELESS_LINGER };
 
     fn opened(access: Access, class: Class) -> OpenFile {
         let mut file = OpenFile::default();

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use hayase_layout::ByteCount;
 
-/// Threads that take requests from the kernel, unless the settings say otherwise.
-pub const THREADS: usize = 4;
+/// Threads that take requests from the kernel, unless the settings say otherwise: as many as cores,
+/// within these. With more of them, each request wakes another one, whose core is cold.
+pub const THREADS: std::ops::RangeInclusive<usize> = 2..=4;
 
 /// Most threads that take requests from the kernel.
 pub const THREADS_MAX: usize = 16;

@@ -54,7 +54,7 @@ impl MountSettings {
             allow_other: rustix::process::geteuid().is_root(),
             dev: false,
             suid: false,
-            threads: THREADS,
+            threads: default_threads(),
             strict_names: false,
             map_remote: true,
         }
@@ -82,6 +82,11 @@ impl MountSettings {
         config.clone_fd = true;
         config
     }
+}
+
+fn default_threads() -> usize {
+    let cores = std::thread::available_parallelism().map_or(*THREADS.start(), usize::from);
+    cores.clamp(*THREADS.start(), *THREADS.end())
 }
 
 /// Why there is no mount.
@@ -165,7 +170,7 @@ pub fn mount(volume: Arc<dyn Volume>, settings: &MountSettings) -> Result<Mounte
         return Err(MountError::MountPoint { path: path(), source });
     }
     let config = settings.config();
-    let threads = config.n_threads.unwrap_or(THREADS);
+    let threads = config.n_threads.unwrap_or_else(default_threads);
     let shared = Arc::new(Shared::new(volume, threads, settings.strict_names));
     let requests = Requests {
         shared: Arc::clone(&shared),

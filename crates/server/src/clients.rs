@@ -148,6 +148,7 @@ impl Node {
             return;
         }
         self.clients.processes.borrow_mut().remove(&process.id);
+        self.sole_makers.left(process.id);
         process.idle.close();
         let opens: Vec<_> =
             process.opens.borrow().iter().map(|(ino, held)| (*ino, *held)).collect();

@@ -32,6 +32,7 @@ mod reply_cache;
 mod serve;
 mod settings;
 mod socket;
+mod sole_makers;
 mod status;
 mod usage;
 

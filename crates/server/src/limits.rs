@@ -21,8 +21,9 @@ pub(crate) const INVAL_NAME_WAIT: Duration = Duration::from_millis(80);
 /// A file that a rename replaced may still be opened by who looked its name up just before.
 pub(crate) const REPLACED_GRACE: Duration = Duration::from_millis(200);
 
-/// Parts without a name wait this long for others, so that one sync of the names serves them all.
-pub(crate) const REMOVAL_DELAY: Duration = Duration::from_millis(10);
+/// Parts without a name wait this long for others, so that one sync of the names serves them all;
+/// where little room is left they do not wait.
+pub(crate) const REMOVAL_DELAY: Duration = Duration::from_millis(50);
 
 /// Intents of creates that went well are dropped in batches this far apart.
 pub(crate) const INTENTS_DELAY: Duration = Duration::from_millis(10);
@@ -38,6 +39,12 @@ pub(crate) const HOMES_SWEEP_STEP: usize = 4096;
 
 /// Beyond this many homes in memory nothing is granted of further inodes.
 pub(crate) const HOMES_GRANTED_MAX: usize = 65_536;
+
+/// Directories of this home of which a mount knows all names.
+pub(crate) const SOLE_MAKERS_MAX: usize = 65_536;
+
+/// Directories that a shard knows to be free for all.
+pub(crate) const FREE_FOR_ALL_MAX: usize = 65_536;
 
 /// Names are swept likewise.
 pub(crate) const NAMES_SWEEP_STEP: usize = 4096;

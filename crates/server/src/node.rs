@@ -24,6 +24,7 @@ use crate::limits;
 use crate::peer_service::rename::RenameHolds;
 use crate::peers::Peers;
 use crate::reply_cache::ReplyCache;
+use crate::sole_makers::SoleMakers;
 use crate::usage::Usage;
 
 /// A boxed future on the server's one thread.
@@ -55,6 +56,9 @@ pub(crate) struct Node {
     pub(crate) clients: Clients,
     pub(crate) peers: Peers,
     pub(crate) replies: ReplyCache,
+    pub(crate) sole_makers: SoleMakers,
+    /// Directories whose sole maker is being asked to give that up.
+    pub(crate) sole_maker_locks: KeyedLock<InodeId>,
     pub(crate) directories: Directories,
     pub(crate) appends: Appends,
     pub(crate) usage: Usage,
@@ -138,6 +142,7 @@ pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
         | PeerRequest::RenamePrepare { .. }
         | PeerRequest::RenameLock { .. }
         | PeerRequest::DirRemove { .. }
+        | PeerRequest::DirFree { .. }
         | PeerRequest::AppendCommit { .. } => limits::OPEN_DEADLINE,
         PeerRequest::Fsync { .. } | PeerRequest::PartSync { .. } | PeerRequest::SyncNames => {
             limits::SYNC_DEADLINE

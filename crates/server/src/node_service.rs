@@ -58,10 +58,10 @@ impl Node {
             R::Lookup { parent, name } => self.lookup(parent, name).await,
             R::GetAttr { ino } => self.get_attributes(ino).await,
             R::SetAttr { ino, change } => self.set_attributes(ino, change).await,
-            R::Link { ino, parent, name } => self.link(ino, parent, name).await,
+            R::Link { ino, parent, name } => self.link(process, ino, parent, name).await,
             R::Remove { parent, name, directory } => self.remove(parent, name, directory).await,
             R::Rename { from, to, no_replace, exchange } => {
-                self.move_name(from, to, no_replace, exchange).await
+                self.move_name(process, from, to, no_replace, exchange).await
             }
             R::ReadDir { dir, cookie, bytes, plus } => {
                 self.read_dir(dir, cookie, bytes, plus).await

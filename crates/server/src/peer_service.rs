@@ -67,6 +67,10 @@ impl Node {
             R::RenameLock { op } => Ok(self.rename_lock(op).await),
             R::RenameUnlock { op } => Ok(self.rename_unlock(op)),
             R::DirGrant { dir } => self.dir_grant(from, dir).await,
+            R::DirFree { dir } => {
+                self.end_sole_maker(dir, None).await;
+                Ok(PeerReply::Done)
+            }
             R::DirShards { dir } => self.dir_shards(dir),
             R::DirTouch(touched) => self.dir_touch(&touched),
             R::DirParent { dir } => self.dir_parent(dir),
@@ -101,7 +105,7 @@ impl Node {
             R::Open { ino, access, kind, truncate } => {
                 self.open_inode(from, ino, access, kind, truncate).await
             }
-            R::Close(closes) => self.close_inodes(from, closes),
+            R::Close(closes) => self.close_inodes(from, &closes),
             R::Recall { ino, bits } => {
                 Ok(PeerReply::Recalled { still_open: self.recall_here(ino, bits).await })
             }

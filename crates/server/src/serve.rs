@@ -225,6 +225,8 @@ fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node
         clients: Default::default(),
         peers: Peers::new(stores.slots, Box::new(make)),
         replies: Default::default(),
+        sole_makers: Default::default(),
+        sole_maker_locks: KeyedLock::new(),
         directories: Default::default(),
         appends: Default::default(),
         usage,

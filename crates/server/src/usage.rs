@@ -13,6 +13,10 @@ use crate::convert;
 use crate::limits::{PEER_USAGE_FRESH, USAGE_FRESH};
 use crate::node::Node;
 
+/// Below this share of free room the other servers are asked for theirs, and what is removed goes at
+/// once.
+const ROOMY_PERCENT: u64 = 20;
+
 type Table = Vec<(ServerId, AreaUse)>;
 
 /// What is known of everybody's room.
@@ -54,6 +58,12 @@ impl Node {
         };
         self.usage.here.set(Some((Instant::now(), known)));
         known
+    }
+
+    /// Whether so much is left here that nobody needs to be careful.
+    pub(crate) fn is_roomy(&self) -> bool {
+        let here = self.usage_here();
+        here.free.saturating_mul(100) > here.total.saturating_mul(ROOMY_PERCENT)
     }
 
     /// Every living server's room, at most [`PEER_USAGE_FRESH`] old.

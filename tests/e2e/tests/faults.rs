@@ -111,8 +111,7 @@ fn run_killed() -> TestResult {
         let trial = Trial::new()?;
         let started = trial.tree().path().join("started");
         // Who starts us in the background may have us ignore SIGINT, and children inherit that.
-        let script =
-            format!(": > {} && exec env --default-signal sleep 300", started.display());
+        let script = format!(": > {} && exec env --default-signal sleep 300", started.display());
         let mut job = trial.spawn(&mut trial.run(&JobOptions::three(), &script)?)?;
         eventually(COMMAND, || {
             ensure!(started.exists(), "the program has not started: {}", trial.said());

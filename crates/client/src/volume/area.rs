@@ -28,6 +28,7 @@ use super::{Drops, FileOpen, Found, KernelCaches, Listed, LocalUse, OpenWish, Vo
 use crate::grants::{Moments, Stamp};
 use crate::limits::{NAMELESS_LINGER, READ_LINGER, TOUCH_ESTIMATE, WRITE_LINGER};
 use crate::link::{Link, LinkError, Reply};
+use crate::made_names::MadeNames;
 use crate::open_file::{Class, Linger};
 use closer::Closer;
 use inodes::InodeTable;
@@ -65,6 +66,7 @@ struct Area {
     settings: AreaSettings,
     moments: Moments,
     inodes: InodeTable,
+    made: MadeNames,
     kernel: OnceLock<Arc<dyn KernelCaches>>,
     closer: Closer,
     /// Creates whose answer has not been booked: a recall may name their inode before.
@@ -91,6 +93,7 @@ impl AreaVolume {
             settings,
             moments: Moments::default(),
             inodes: InodeTable::default(),
+            made: MadeNames::default(),
             kernel: OnceLock::new(),
             closer: Closer::default(),
             creating: AtomicUsize::new(0),

@@ -17,9 +17,6 @@ use crate::clients::Process;
 use crate::convert;
 use crate::node::{Node, check_name, libc_errno, unexpected};
 
-/// Room is asked of the other servers only when this server's own is nearly used up.
-const ROOMY_PERCENT: u64 = 20;
-
 enum Made {
     New(Entry),
     Existing(InodeId),
@@ -32,6 +29,7 @@ impl Node {
         node: NewNode,
     ) -> Result<NodeAnswer, Refused> {
         check_name(&node.name)?;
+        self.end_sole_maker(node.parent, Some(process.id)).await;
         let (open, exclusive, parent) = (node.open, node.exclusive, node.parent);
         let (mut entry, new) = match self.make(node).await? {
             Made::New(entry) => (entry, true),
@@ -40,6 +38,8 @@ impl Node {
         };
         if new {
             self.directories.changed_here(parent, self.now());
+            entry.grants.cache =
+                entry.attr.kind == FileKind::Directory && self.grant_names(entry.attr.ino, process);
         }
         let (opened, descriptor) = match open {
             Some((access, kind)) if entry.attr.kind == FileKind::Regular => {
@@ -114,9 +114,7 @@ impl Node {
         if node.kind != FileKind::Regular {
             return Ok((self.me, Layout::None));
         }
-        let here = self.usage_here();
-        let roomy = here.free.saturating_mul(100) > here.total.saturating_mul(ROOMY_PERCENT);
-        if node.policy.is_none() && roomy {
+        if node.policy.is_none() && self.is_roomy() {
             return Ok((self.me, Layout::Whole));
         }
         let table: Vec<_> = self

@@ -4,11 +4,12 @@ use std::rc::Rc;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{
-    Attr, Binding, Entry, FileKind, Grants, MetaChange, Name, NodeReply, PeerReply, PeerRequest, Place,
-    Refused,
+    Attr, Binding, Entry, FileKind, Grants, MetaChange, Name, NodeReply, PeerReply, PeerRequest,
+    Place, Refused,
 };
 
 use super::Served;
+use crate::clients::Process;
 use crate::node::{Node, check_name, libc_errno, unexpected};
 
 impl Node {
@@ -77,8 +78,15 @@ impl Node {
         }
     }
 
-    pub(super) async fn link(self: &Rc<Self>, ino: InodeId, parent: InodeId, name: Name) -> Served {
+    pub(super) async fn link(
+        self: &Rc<Self>,
+        process: &Process,
+        ino: InodeId,
+        parent: InodeId,
+        name: Name,
+    ) -> Served {
         check_name(&name)?;
+        self.end_sole_maker(parent, Some(process.id)).await;
         let place = Place { parent, name };
         let requester = self.node;
         let counted = PeerRequest::LinkInc { ino, place: place.clone(), requester };
@@ -133,6 +141,7 @@ impl Node {
 
     pub(super) async fn move_name(
         self: &Rc<Self>,
+        process: &Process,
         from: (InodeId, Name),
         to: (InodeId, Name),
         no_replace: bool,
@@ -141,6 +150,7 @@ impl Node {
         if exchange {
             return Err(Refused::because(libc_errno::EINVAL, "RENAME_EXCHANGE is not offered"));
         }
+        self.end_sole_maker(to.0, Some(process.id)).await;
         let from = Place { parent: from.0, name: from.1 };
         let to = Place { parent: to.0, name: to.1 };
         let parents = (from.parent, to.parent);

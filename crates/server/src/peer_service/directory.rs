@@ -113,7 +113,10 @@ impl Node {
                 tracing::warn!(%dir, %shard, %error, "a shard was not told that a removal is over");
             }
         }
-        removed.map(|()| PeerReply::Done)
+        removed.map(|()| {
+            self.sole_makers.forget(dir);
+            PeerReply::Done
+        })
     }
 
     async fn freeze_shards(

@@ -385,9 +385,8 @@ impl Node {
     /// Removes those inodes that have no name and that nobody has open any more, all of them in one
     /// transaction.
     pub(crate) fn reap_orphans(self: &Rc<Self>, inos: impl IntoIterator<Item = InodeId>) {
-        let is_kept = |ino: &InodeId| {
-            self.homes.is_open(*ino) || self.replaced.borrow().contains(ino)
-        };
+        let is_kept =
+            |ino: &InodeId| self.homes.is_open(*ino) || self.replaced.borrow().contains(ino);
         let mut txn = self.names.begin();
         let mut reaped = Vec::new();
         for ino in inos.into_iter().filter(|ino| !is_kept(ino)) {
@@ -436,7 +435,9 @@ impl Node {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
                 // One sync of the names serves all that are removed meanwhile.
-                tokio::time::sleep(REMOVAL_DELAY).await;
+                if this.is_roomy() {
+                    tokio::time::sleep(REMOVAL_DELAY).await;
+                }
                 let removal = std::sync::Arc::clone(&this.removal);
                 let refused = |error: hayase_store::RemovalError| {
                     Refused::because(libc_errno::EIO, error.to_string())

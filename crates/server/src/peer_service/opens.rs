@@ -72,8 +72,8 @@ impl Node {
         self.attr_of(&inode)
     }
 
-    pub(super) fn close_inodes(self: &Rc<Self>, from: NodeId, closes: Vec<Close>) -> Answer {
-        for close in &closes {
+    pub(super) fn close_inodes(self: &Rc<Self>, from: NodeId, closes: &[Close]) -> Answer {
+        for close in closes {
             let event = Event::Close { node: from, access: close.access };
             self.home_event(close.ino, event);
         }

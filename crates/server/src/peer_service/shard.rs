@@ -80,6 +80,7 @@ impl Node {
         binding: Binding,
     ) -> Answer {
         check_name(&place.name)?;
+        self.may_make_names(place.parent, from).await?;
         let _held = self.name_locks.lock(place.clone()).await;
         self.hold_dir(place.parent).await?;
         let mut txn = self.names.begin();

@@ -85,6 +85,9 @@ pub enum PeerRequest {
 
     /// Home of the directory: the asking server is going to hold entries of it.
     DirGrant { dir: InodeId },
+    /// Home of the directory: somebody of another node is going to make a name in it, so no mount may
+    /// go on telling which names are not there.
+    DirFree { dir: InodeId },
     /// Home of the directory: which servers hold entries of it?
     DirShards { dir: InodeId },
     /// Home of the directory: entries changed then.

@@ -10,7 +10,9 @@ use hayase_layout::InodeId;
 use hayase_wire::message::{Close, NodeRequest};
 
 use super::{Area, Class, Drops};
-use crate::limits::{CLOSE_BATCH_MAX, CLOSE_BATCH_WAIT, LINGERING_MAX, MAPPING_REFRESH, WRITE_LINGER};
+use crate::limits::{
+    CLOSE_BATCH_MAX, CLOSE_BATCH_WAIT, LINGERING_MAX, MAPPING_REFRESH, WRITE_LINGER,
+};
 
 /// The queue of both threads.
 #[derive(Debug)]

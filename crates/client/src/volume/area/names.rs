@@ -3,13 +3,16 @@
 use std::time::Instant;
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{Name, NewNode, NodeReply, NodeRequest, Refused};
+use hayase_wire::message::{Entry, Grants, Name, NewNode, NodeReply, NodeRequest, Refused};
 
-use super::{Area, Found, LinkError, Listed};
+use super::{Area, Asked, Found, LinkError, Listed};
 use crate::grants::Stamp;
 
 impl Area {
     pub(super) fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
+        if self.made.lacks(parent, name) {
+            return Err(Refused::new(libc::ENOENT));
+        }
         let asked = self.asked();
         match self.call(&NodeRequest::Lookup { parent, name: name.to_vec() })?.message {
             NodeReply::Entry(entry) => Ok(self.found(asked, entry.attr, entry.grants)),
@@ -21,14 +24,25 @@ impl Area {
         let parent = node.parent;
         node.exclusive = true;
         node.open = None;
+        self.made.add(parent, &node.name);
         let asked = self.asked();
         let answer = self.call(&NodeRequest::Create(node));
         self.entries_changed(parent);
         match answer?.message {
             NodeReply::Created(created) => {
-                Ok(self.found(asked, created.entry.attr, created.entry.grants))
+                let Entry { attr, grants } = created.entry;
+                self.know_names(asked, attr.ino, grants);
+                Ok(self.found(asked, attr, grants))
             }
             other => Err(LinkError::unexpected("Create", &other).into()),
+        }
+    }
+
+    /// A new directory that this mount may know all names of, unless that was taken back meanwhile.
+    fn know_names(&self, asked: Asked, dir: InodeId, grants: Grants) {
+        let shard = self.inodes.lock(dir);
+        if grants.cache && shard.stamps.may_keep(dir, asked.stamp) {
+            self.made.begin(dir);
         }
     }
 
@@ -38,6 +52,7 @@ impl Area {
         parent: InodeId,
         name: &[u8],
     ) -> Result<Found, Refused> {
+        self.made.add(parent, name);
         let asked = self.asked();
         let answer = self.call(&NodeRequest::Link { ino, parent, name: name.to_vec() });
         self.entries_changed(parent);
@@ -66,6 +81,7 @@ impl Area {
         self.entries_changed(parent);
         match answer?.message {
             NodeReply::Removed { ino } => {
+                self.made.end(ino);
                 self.unnamed(ino);
                 Ok(())
             }
@@ -81,6 +97,7 @@ impl Area {
         exchange: bool,
     ) -> Result<(), Refused> {
         let (source, target) = (from.0, to.0);
+        self.made.add(to.0, &to.1);
         let answer = self.call(&NodeRequest::Rename { from, to, no_replace, exchange });
         self.entries_changed(source);
         self.entries_changed(target);

@@ -146,6 +146,7 @@ impl Area {
         let held = Access { read: wish.access.read || kind == OpenKind::Local, ..wish.access };
         node.open = Some((held, kind));
         self.creating.fetch_add(1, Ordering::SeqCst);
+        self.made.add(parent, &node.name);
         let asked = self.asked();
         let reply = self.call(&NodeRequest::Create(node));
         let booked = reply.and_then(|reply| match reply.message {

@@ -35,6 +35,8 @@ impl Callbacks for Area {
                 known.push((*ino, drops(node.open.class(), true)));
             }
         });
+        // After the stamps: what was asked before them begins nothing any more.
+        self.made.end_all();
         for (ino, drops) in known {
             self.invalidate(ino, drops);
         }
@@ -48,6 +50,9 @@ impl Area {
             let mut shard = self.inodes.lock(ino);
             shard.stamps.stamp(ino, &self.moments);
             shard.attributes.remove(ino);
+            if bits.cache {
+                self.made.end(ino);
+            }
             match shard.nodes.get_mut(&ino) {
                 Some(node) => {
                     if bits.cache {
