@@ -153,6 +153,9 @@ impl Node {
                 told.push(tokio::task::spawn_local(self.ask(ServerId(node.0), request)));
             }
         }
+        if told.is_empty() {
+            return;
+        }
         let all = async {
             for answer in told {
                 if let Ok(Err(error)) = answer.await {
