@@ -14,18 +14,24 @@ use crate::sample::Samples;
 use crate::stats;
 use crate::worker::Worker;
 use crate::workloads::Task;
+use crate::workloads::library::Library;
 use crate::workloads::metadata::{Metadata, Operation};
 
 const MINIMAL: [&str; 2] = ["minimal", "minimal again"];
 const NATIVE: [&str; 2] = ["native", "native again"];
 
 /// Name, operation, what it is measured against, what else is shown. In this order in a directory.
-const KINDS: [(&str, Operation, [&str; 2], [&str; 2]); 4] = [
+const KINDS: [(&str, Operation, [&str; 2], [&str; 2]); 5] = [
     ("create+close", Operation::Create, MINIMAL, ["mount", "native"]),
     ("stat, cached", Operation::Stat, NATIVE, ["mount", "minimal"]),
     ("open+close", Operation::Open, MINIMAL, ["mount", "native"]),
+    (FIRST_OPEN, Operation::Open, MINIMAL, ["mount", "native"]),
     ("unlink", Operation::Unlink, MINIMAL, ["mount", "native"]),
 ];
+
+/// Of files that the mount has never seen: programs made them by the client library. No goal: what the
+/// mount has made itself it may open without asking, and this shows the price of asking.
+const FIRST_OPEN: &str = "open+close, first";
 
 /// One node: every name and inode is at home.
 pub(crate) fn run_on_one_node(bench: &Bench) -> anyhow::Result<Outcome> {
@@ -55,7 +61,9 @@ fn run(bench: &Bench, nodes: u16, wanted: &[(&str, f64)]) -> anyhow::Result<Outc
         Goal::new(name, figure, "", Wanted::AtLeast(*wanted)).same_as(found.same)
     };
     let notes = vec![format!(
-        "One program on node 0 of {nodes}, {} files in one directory, one call after the other.\nThe minimal daemon: \
+        "One program on node 0 of {nodes}, {} files in one directory, one call after the other; opened are files that \
+         it has just made,\nand in the row \"{FIRST_OPEN}\" files that another program made by the client library: each \
+         is looked up and opened once.\nThe minimal daemon: \
          same `fuser`, two threads, a directory of the same XFS image, one `O_PATH` descriptor per inode, nothing \
          written down.",
         files(bench)
@@ -68,6 +76,10 @@ fn files(bench: &Bench) -> u64 {
     bench.rounds(100, 200) as u64
 }
 
+fn rounds(bench: &Bench) -> usize {
+    bench.rounds(25, 51)
+}
+
 fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
     let mut worker = job.worker(0)?;
     let (source, native) = (job.image(0).join("bench-minimal"), job.image(0).join("bench-native"));
@@ -78,6 +90,14 @@ fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
         make(source.join(name))?;
         make(native.join(name))?;
     }
+    let made = Library {
+        socket: job.socket(0),
+        directory: "bench-first".to_owned(),
+        threads: rounds(bench) as u64,
+        files: files(bench),
+        remove: false,
+    };
+    worker.measure(&Task::Library(made))?;
     let minimal = Minimal::start(bench, job, &source)?;
     let directory = |variant: &str| match variant {
         "minimal" => minimal.path().join("a"),
@@ -89,17 +109,23 @@ fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
     let mut served = job.daemons();
     served.push(minimal.process());
     let mut samples = Samples::default();
-    for round in 0..bench.rounds(25, 51) {
+    for round in 0..rounds(bench) {
         for (what, operation, baseline, others) in KINDS {
             let mut order = rounds::order(round, baseline, &others);
             // Every directory goes through all operations, also where nothing is compared.
             let all = ["minimal", "minimal again", "native", "native again", "mount"];
             order.extend(all.iter().filter(|name| !order.contains(*name)).collect::<Vec<_>>());
             for variant in order {
+                let (directory, prefix) = match (what, variant) {
+                    (FIRST_OPEN, "mount") => {
+                        (job.shared().join("bench-first"), format!("{round}-"))
+                    }
+                    _ => (directory(variant), format!("file-{round}-")),
+                };
                 let work = Metadata {
                     operation,
-                    directory: directory(variant),
-                    prefix: format!("file-{round}-"),
+                    directory,
+                    prefix,
                     files: files(bench),
                     milliseconds: bench.block_milliseconds() / 4,
                 };

@@ -40,7 +40,8 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
         }
     }
     let notes = vec![format!(
-        "Three servers; {} files per program and round, each program in its own directory.\nCPU is that of all \
+        "Three servers; {} files per program and round, each program in its own directory; opened are files that the \
+         next node made, each once.\nCPU is that of all \
          servers and mounts, messages are the requests that all servers counted.",
         files(bench)
     )];
@@ -71,8 +72,9 @@ fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
     for (node, worker) in (0..).zip(workers.iter_mut()) {
         worker.perform(&Task::MakeDirectory { path: directory(job, node) })?;
     }
+    make_files_to_open(bench, job, &mut workers)?;
     let mut samples = Samples::default();
-    for round in 0..bench.rounds(12, 24) {
+    for round in 0..rounds(bench) {
         for step in 0..CLIENTS.len() {
             let clients = (round + step) % CLIENTS.len();
             for (what, operation) in KINDS {
@@ -82,6 +84,38 @@ fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
         }
     }
     Ok(samples)
+}
+
+fn rounds(bench: &Bench) -> usize {
+    bench.rounds(12, 24)
+}
+
+/// What a node opens was made by the next one, and is opened once: a file that a node has open, or had
+/// a moment ago, is opened without a message.
+fn make_files_to_open(bench: &Bench, job: &Job<'_>, workers: &mut [Worker]) -> anyhow::Result<()> {
+    for node in 0..3 {
+        let maker = &mut workers[(node + 1) % 3];
+        let directory = directory_to_open(job, node as u16);
+        maker.perform(&Task::MakeDirectory { path: directory.clone() })?;
+        for place in CLIENTS.iter().flat_map(|clients| (0..rounds(bench)).map(|r| (*clients, r))) {
+            maker.measure(&Task::Metadata(Metadata {
+                operation: Operation::Create,
+                directory: directory.clone(),
+                prefix: prefix_to_open(place),
+                files: files(bench),
+                milliseconds: 0,
+            }))?;
+        }
+    }
+    Ok(())
+}
+
+fn directory_to_open(job: &Job<'_>, node: u16) -> std::path::PathBuf {
+    job.shared().join(format!("bench-open-{node}"))
+}
+
+fn prefix_to_open((clients, round): (&str, usize)) -> String {
+    format!("{}-{round}-", &clients[..1])
 }
 
 fn directory(job: &Job<'_>, node: u16) -> std::path::PathBuf {
@@ -104,10 +138,14 @@ fn one(
     settle(&served);
     let before = CpuTimes::of(&served);
     for (node, worker) in (0..).zip(workers.iter_mut()) {
+        let (directory, prefix) = match operation {
+            Operation::Open => (directory_to_open(job, node), prefix_to_open((variant, round))),
+            _ => (directory(job, node), "file-".to_owned()),
+        };
         worker.ask(&Task::Metadata(Metadata {
             operation,
-            directory: directory(job, node),
-            prefix: "file-".to_owned(),
+            directory,
+            prefix,
             files: files(bench),
             milliseconds: 0,
         }))?;

@@ -27,6 +27,10 @@ pub const NAMES_WAITING_MAX: usize = 4096;
 /// Read-ahead and releases that the kernel sends without waiting.
 pub const BACKGROUND_MAX: u16 = 64;
 
+/// What the kernel reads ahead of a program that reads a file from its start: several requests, so
+/// that one is on its way while another is copied.
+pub const READ_AHEAD_BYTES: ByteCount = ByteCount::mib(8);
+
 /// Largest read and write of the kernel.
 pub const REQUEST_BYTES: ByteCount = ByteCount::mib(1);
 

@@ -11,7 +11,7 @@ use rustix::fs::MemfdFlags;
 use rustix::mount::UnmountFlags;
 
 use crate::filesystem::Requests;
-use crate::limits::{REQUEST_BYTES, SMALL_REQUEST_BYTES, THREADS, THREADS_MAX};
+use crate::limits::{READ_AHEAD_BYTES, SMALL_REQUEST_BYTES, THREADS, THREADS_MAX};
 use crate::notify::Kernel;
 use crate::ops::Shared;
 use crate::passthrough::PassthroughState;
@@ -307,7 +307,7 @@ fn probe_passthrough(session: &Session<Requests>, kernel: &Kernel) {
     }
 }
 
-/// The kernel reads ahead 128 KiB unless told otherwise; more is one round trip instead of eight.
+/// The kernel reads ahead 128 KiB unless told otherwise, one small request after the other.
 /// Not allowed without privilege, and not important.
 fn raise_read_ahead(mount_point: &Path) {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -319,7 +319,7 @@ fn raise_read_ahead(mount_point: &Path) {
     });
     if let Some(device) = device {
         let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
-        if let Err(error) = std::fs::write(&path, format!("{}", REQUEST_BYTES.get() / 1024)) {
+        if let Err(error) = std::fs::write(&path, format!("{}", READ_AHEAD_BYTES.get() / 1024)) {
             tracing::debug!(%error, path, "read-ahead stays as it is");
         }
     }

@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         .posix("coherence_21_directories_into_each_other", directories_into_each_other)
         .posix("coherence_22_hard_links", hard_links)
         .posix("coherence_25_created_after_a_miss", created_after_a_miss)
+        .posix("coherence_25_created_in_a_new_directory", created_in_a_new_directory)
         .posix("coherence_25_gone_after_a_hit", gone_after_a_hit)
         .posix("coherence_27_rights_follow_at_once", rights_follow_at_once)
         .run()
@@ -308,6 +309,42 @@ fn created_after_a_miss(scene: &Scene<'_>) -> TestResult {
         for node in [&scene.c, &scene.b] {
             node.stat(&path).with_context(|| format!("round {round}"))?;
         }
+    }
+    Ok(())
+}
+
+/// The maker of a directory knows which names are not in it, until another node makes one there.
+fn created_in_a_new_directory(scene: &Scene<'_>) -> TestResult {
+    scene.a.write_file(&scene.path("source"), Data::fill(1, 1))?;
+    for round in 0..90 {
+        let nodes = scene.nodes();
+        let (maker, other) = (nodes[round % 3], nodes[(round + 1 + round / 45) % 3]);
+        let (dir, source) = (scene.path(&format!("dir-{round}")), scene.path("source"));
+        maker.mkdir(&dir)?;
+        let own = format!("{dir}/own");
+        expect_errno(maker.stat(&own), &["ENOENT"])?;
+        maker.write_file(&own, Data::fill(2, 10))?;
+        let path = format!("{dir}/new");
+        expect_errno(maker.stat(&path), &["ENOENT"])?;
+        match round % 5 {
+            0 => other.write_file(&path, Data::fill(1, 1))?,
+            1 => other.mkdir(&path)?,
+            2 => other.symlink("source", &path)?,
+            3 => other.link(&source, &path)?,
+            _ => other.rename(&own, &path)?,
+        }
+        for node in nodes {
+            node.stat(&path).with_context(|| format!("round {round}, node {}", node.index()))?;
+        }
+        // From now on both make names, and each sees those of the other.
+        for name in 0..4 {
+            let (one, two) = if name % 2 == 0 { (maker, other) } else { (other, maker) };
+            let path = format!("{dir}/{name}");
+            expect_errno(two.stat(&path), &["ENOENT"])?;
+            one.write_file(&path, Data::fill(3, 5))?;
+            ensure!(two.stat(&path)?.size == 5, "round {round}");
+        }
+        expect_errno(maker.rmdir(&dir), &["ENOTEMPTY", "EEXIST"])?;
     }
     Ok(())
 }

@@ -91,6 +91,7 @@ impl Node {
         layout: Layout,
         place: &Place,
     ) -> Result<Made, Refused> {
+        self.may_make_names(place.parent, self.node).await?;
         let _held = self.name_locks.lock(place.clone()).await;
         self.hold_dir(place.parent).await?;
         if let Some(existing) = self.bound(place)? {
