@@ -171,6 +171,11 @@ impl Job {
         !self.is_plain() && profile().is_none()
     }
 
+    /// Files that several nodes have open, one of them for writing, can be mapped: Linux 6.6.
+    pub fn maps_direct_files(&self) -> bool {
+        self.is_plain() || !matches!(profile().as_deref(), Some("4.18" | "6.1"))
+    }
+
     /// The path of `shared`, the same on each node.
     pub fn shared(&self) -> String {
         self.tree.path().join("mount/shared").display().to_string()

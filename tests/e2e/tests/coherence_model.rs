@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use anyhow::{Context, ensure};
 use hayase_e2e::actor::data::difference;
 use hayase_e2e::random::Random;
-use hayase_e2e::{Data, File, JobOptions, MapKind, Node, Scene, Suite, TestResult, Whence, note};
+use hayase_e2e::{
+    Data, File, JobOptions, Map, MapKind, Node, Scene, Suite, TestResult, Whence, note,
+};
 
 fn main() -> ExitCode {
     Suite::new("coherence_model", JobOptions::three())
@@ -22,21 +24,21 @@ fn main() -> ExitCode {
 
 /// A is the home, B another node.
 fn home_and_remote(scene: &Scene<'_>) -> TestResult {
-    operate(&scene.a, &scene.path("file"), &[&scene.a, &scene.b], 461)
+    operate(scene, &scene.a, &scene.path("file"), &[&scene.a, &scene.b], 461)
 }
 
 /// Neither node has the bytes.
 fn two_remotes(scene: &Scene<'_>) -> TestResult {
-    operate(&scene.c, &scene.path("file"), &[&scene.a, &scene.b], 462)
+    operate(scene, &scene.c, &scene.path("file"), &[&scene.a, &scene.b], 462)
 }
 
 fn striped(scene: &Scene<'_>) -> TestResult {
     let dir = scene.striped("striped")?;
-    operate(&scene.a, &format!("{dir}/file"), &[&scene.a, &scene.b], 463)
+    operate(scene, &scene.a, &format!("{dir}/file"), &[&scene.a, &scene.b], 463)
 }
 
 fn three_nodes(scene: &Scene<'_>) -> TestResult {
-    operate(&scene.a, &scene.path("file"), &scene.nodes(), 464)
+    operate(scene, &scene.a, &scene.path("file"), &scene.nodes(), 464)
 }
 
 const OPERATIONS: u64 = 1000;
@@ -49,7 +51,13 @@ const KEEP_SIZE: u32 = 1;
 const PUNCH: u32 = 2;
 const ZERO: u32 = 16;
 
-fn operate(creator: &Node, path: &str, nodes: &[&Node], seed: u64) -> TestResult {
+fn operate(
+    scene: &Scene<'_>,
+    creator: &Node,
+    path: &str,
+    nodes: &[&Node],
+    seed: u64,
+) -> TestResult {
     let seed =
         std::env::var("HAYASE_E2E_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(seed);
     creator.write_file(path, Data::fill(0, 0))?;
@@ -61,6 +69,7 @@ fn operate(creator: &Node, path: &str, nodes: &[&Node], seed: u64) -> TestResult
         random: Random::new(seed),
         story: VecDeque::new(),
         refused: 0,
+        maps_direct_files: scene.job.maps_direct_files(),
     };
     for number in 0..OPERATIONS {
         let turn = (number % nodes.len() as u64) as usize;
@@ -82,6 +91,7 @@ struct Game<'a> {
     random: Random,
     story: VecDeque<String>,
     refused: u32,
+    maps_direct_files: bool,
 }
 
 impl Game<'_> {
@@ -188,6 +198,23 @@ impl Game<'_> {
         Ok(())
     }
 
+    /// A mapping; none where the kernel has none of files that are open elsewhere.
+    fn map(
+        &mut self,
+        turn: usize,
+        base: u64,
+        len: u64,
+        kind: MapKind,
+    ) -> anyhow::Result<Option<Map>> {
+        match self.files[turn].map_at(base, len, kind) {
+            Err(refused) if refused.errno == "ENODEV" && !self.maps_direct_files => {
+                self.refused += 1;
+                Ok(None)
+            }
+            result => Ok(Some(result?)),
+        }
+    }
+
     fn map_read(&mut self, turn: usize) -> TestResult {
         if self.model.is_empty() {
             return Ok(());
@@ -196,7 +223,7 @@ impl Game<'_> {
         self.tell(turn, &format!("read {len} at {offset} of a mapping"));
         let base = offset - offset % PAGE;
         let kind = if self.random.below(2) == 0 { MapKind::SharedRead } else { MapKind::Private };
-        let map = self.files[turn].map_at(base, offset + len - base, kind)?;
+        let Some(map) = self.map(turn, base, offset + len - base, kind)? else { return Ok(()) };
         let (start, end) = (offset as usize, (offset + len) as usize);
         map.check(offset - base, &self.model[start..end])?;
         map.unmap()?;
@@ -210,7 +237,8 @@ impl Game<'_> {
         let (offset, len) = self.range(20_000);
         self.tell(turn, &format!("write {len} at {offset} of a mapping"));
         let base = offset - offset % PAGE;
-        let map = self.files[turn].map_at(base, offset + len - base, MapKind::SharedWrite)?;
+        let kind = MapKind::SharedWrite;
+        let Some(map) = self.map(turn, base, offset + len - base, kind)? else { return Ok(()) };
         let bytes = Data::pattern(seed, len).at(offset).map_err(anyhow::Error::msg)?;
         map.write(offset - base, Data::bytes(&bytes))?;
         map.sync()?;

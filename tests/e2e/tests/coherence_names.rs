@@ -329,7 +329,7 @@ fn created_in_a_new_directory(scene: &Scene<'_>) -> TestResult {
         match round % 5 {
             0 => other.write_file(&path, Data::fill(1, 1))?,
             1 => other.mkdir(&path)?,
-            2 => other.symlink("source", &path)?,
+            2 => other.symlink("own", &path)?,
             3 => other.link(&source, &path)?,
             _ => other.rename(&own, &path)?,
         }

@@ -66,8 +66,10 @@ fn no_zeros_in_a_completed_write(scene: &Scene<'_>) -> TestResult {
     const STRIPE: u64 = 64 << 10;
     const ROUNDS: u64 = 10_000;
     let dir = scene.striped("striped")?;
+    // A kernel that writes through its cache sends what is in the middle of a page on its own.
+    let (before, len) = if scene.job.maps_direct_files() { (3000, 6000) } else { (4096, 8192) };
     // The first two units lie on different servers; neither begins at the start of the file.
-    for (name, offset, len) in [("two", STRIPE - 3000, 6000), ("three", STRIPE / 2, 2 * STRIPE)] {
+    for (name, offset, len) in [("two", STRIPE - before, len), ("three", STRIPE / 2, 2 * STRIPE)] {
         let path = format!("{dir}/{name}");
         scene.a.write_file(&path, Data::fill(0, 0))?;
         let truncate = Loop::Truncate { path: path.clone(), size: 0 };

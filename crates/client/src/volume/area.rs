@@ -163,6 +163,13 @@ impl Area {
     fn learn_changed(&self, asked: Asked, mut attr: Attr, grants: Grants) -> Found {
         let mut shard = self.inodes.lock(attr.ino);
         let undisturbed = shard.stamps.may_keep(attr.ino, asked.stamp);
+        if undisturbed
+            && grants.cache
+            && let Some(node) = shard.nodes.get_mut(&attr.ino)
+        {
+            // Its own change took nothing from it: the home says that it still holds it.
+            node.cache |= node.open.class() == Some(Class::Remote);
+        }
         let stamp = shard.stamps.stamp(attr.ino, &self.moments);
         if undisturbed && grants.attr {
             shard.attributes.keep(&mut attr, asked.at);
