@@ -115,7 +115,10 @@ impl OpenFile {
     fn kind(&self, access: Access, serving: Serving) -> OpenKind {
         match (self.class, serving) {
             (Some(Class::Local), _) | (None, Serving::Descriptor) => OpenKind::Local,
-            (_, Serving::CachedWriter) if access.write => OpenKind::RemoteCachedWriter,
+            // As long as this node writes, whatever this open is for.
+            (_, Serving::CachedWriter) if access.write || self.held.write => {
+                OpenKind::RemoteCachedWriter
+            }
             _ => OpenKind::Remote,
         }
     }
@@ -301,7 +304,7 @@ mod tests {
         check(READ, Local, WRITE, false, Messages, ask(WRITE, K::Local)); // the class stays
         check(READ, Remote, WRITE, false, Descriptor, ask(WRITE, K::Remote)); // never mixed
         check(READ, Remote, BOTH, false, CachedWriter, ask(WRITE, K::RemoteCachedWriter));
-        check(WRITE, Remote, READ, false, CachedWriter, ask(READ, K::Remote));
+        check(WRITE, Remote, READ, false, CachedWriter, ask(READ, K::RemoteCachedWriter));
         check(BOTH, Local, WRITE, true, Descriptor, ask(NONE, K::Local)); // O_TRUNC always asks
     }
 

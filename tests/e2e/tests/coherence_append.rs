@@ -52,7 +52,7 @@ fn append_and_check(path: &str, nodes: &[&Node]) -> TestResult {
 /// How many records a loop wrote; it must have come far enough to mean something.
 fn appended(report: &Report) -> anyhow::Result<u64> {
     ensure!(report.violations == 0 && report.errors.is_empty(), "{report:?}");
-    ensure!(report.good >= RECORDS / 100, "only {} records in {SECONDS} s", report.good);
+    ensure!(report.good >= RECORDS / 10, "only {} records in {SECONDS} s", report.good);
     let rate = report.good * 1000 / report.millis.max(1);
     note(&format!("{} records, {rate}/s", report.good));
     Ok(report.good)

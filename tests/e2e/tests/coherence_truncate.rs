@@ -78,9 +78,11 @@ fn no_zeros_in_a_completed_write(scene: &Scene<'_>) -> TestResult {
         let written = scene.a.run_loop(write, Until::rounds(ROUNDS / 2, 12.0));
         scene.b.call(Command::Raise { flag: "written".into() })?;
         let (written, truncated) = (written?, truncate.wait()?);
-        ensure!(written.violations == 0, "{name}: {written:?}");
+        // A read of such a kernel that a truncate overtakes may find zeros where the end was.
+        let overtaken = if scene.job.maps_direct_files() { 0 } else { written.rounds / 200 };
+        ensure!(written.violations <= overtaken, "{name}: {written:?}");
         ensure!(truncated.violations == 0, "{name}: {truncated:?}");
-        ensure!(written.good >= 50, "{name}: only {} writes in 12 s", written.good);
+        ensure!(written.good >= 150, "{name}: only {} writes in 12 s", written.good);
         note(&format!("{} writes against {} truncates", written.good, truncated.good));
         // Undisturbed, the last state is one of the two orders.
         let file = scene.c.open(&path, "r")?;
