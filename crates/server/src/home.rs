@@ -99,6 +99,8 @@ pub(crate) struct Home {
     changing: Vec<Operation>,
     unprobed: bool,
     probing: bool,
+    /// A local writer closed it while a probe was under way: that one tells nothing.
+    overtaken: bool,
 }
 
 impl Home {
@@ -112,6 +114,7 @@ impl Home {
             changing: Vec::new(),
             unprobed: false,
             probing: false,
+            overtaken: false,
         }
     }
 
@@ -200,10 +203,24 @@ impl Home {
         self.grants.retain(|_, held| *held != Grants::NONE);
     }
 
+    /// The inode is no more: nobody has to be told of it, and nothing has to be known.
+    pub(crate) fn end(&mut self) {
+        self.forget_attributes();
+        self.unprobed = false;
+    }
+
+    /// Begins a probe if that is all that keeps this state in memory; feed [`Event::Probed`].
+    pub(crate) fn begin_idle_probe(&mut self) -> bool {
+        let idle = Self { unprobed: false, ..self.clone() }.is_idle();
+        self.probing |= idle && self.unprobed;
+        idle && self.unprobed
+    }
+
     fn close(&mut self, node: NodeId, access: Access) {
         let Some(held) = self.opens.get_mut(&node) else { return };
         if access.write && held.access.write && held.local {
             self.unprobed = true;
+            self.overtaken |= self.probing;
         }
         held.access.read &= !access.read;
         held.access.write &= !access.write;
@@ -239,7 +256,8 @@ impl Home {
 
     fn probed(&mut self, quiescent: bool, effects: &mut Vec<Effect>) {
         self.probing = false;
-        if quiescent {
+        let overtaken = std::mem::take(&mut self.overtaken);
+        if quiescent && !overtaken {
             self.unprobed = false;
             return;
         }

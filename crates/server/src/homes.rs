@@ -63,7 +63,7 @@ impl Homes {
     pub(crate) fn ended(&self, ino: InodeId) {
         let mut entries = self.entries.borrow_mut();
         let Some(entry) = entries.get_mut(&ino) else { return };
-        entry.home.forget_attributes();
+        entry.home.end();
         if entry.home.is_idle() {
             entries.remove(&ino);
         }
@@ -218,20 +218,44 @@ impl Node {
         });
     }
 
-    /// Forgets ATTR of inodes that nobody asked about for long, when the table has grown.
+    /// When the table has grown: forgets ATTR of inodes that nobody asked about for long, and finds
+    /// out about those that are here only because a mapping may still write their part.
     fn sweep_homes(self: &Rc<Self>) {
         let len = self.homes.entries.borrow().len();
         if len < self.homes.sweep_at.get().max(HOMES_SWEEP_STEP) {
             return;
         }
         let mut entries = self.homes.entries.borrow_mut();
-        for entry in entries.values_mut() {
-            if entry.granted.elapsed() > ATTR_GRANT && entry.tickets.is_empty() {
+        let mut unprobed = Vec::new();
+        for (ino, entry) in entries.iter_mut() {
+            if !entry.tickets.is_empty() {
+                continue;
+            }
+            if entry.granted.elapsed() > ATTR_GRANT {
                 entry.home.forget_attributes();
+            }
+            let failed_lately = entry.probe_failed.is_some_and(|at| at.elapsed() < ATTR_GRANT);
+            if !failed_lately && entry.home.begin_idle_probe() {
+                unprobed.push(*ino);
             }
         }
         entries.retain(|_, entry| !entry.home.is_idle());
         self.homes.sweep_at.set(entries.len() + HOMES_SWEEP_STEP);
+        drop(entries);
+        if !unprobed.is_empty() {
+            let this = Rc::clone(self);
+            tokio::task::spawn_local(async move { this.probe_idle(unprobed).await });
+        }
+    }
+
+    /// Probes parts that nobody has open, all by one visit to the disk's threads.
+    async fn probe_idle(self: &Rc<Self>, inos: Vec<InodeId>) {
+        for (ino, quiescent) in self.probe_parts(inos).await {
+            if let Some(entry) = self.homes.entries.borrow_mut().get_mut(&ino) {
+                entry.probe_failed = (!quiescent).then(Instant::now);
+            }
+            self.home_event(ino, Event::Probed { quiescent });
+        }
     }
 }
 

@@ -48,6 +48,43 @@ fn a_dead_reader_does_not_hold_up_a_writer() {
 }
 
 #[test]
+fn what_is_kept_only_for_a_probe_can_be_probed_and_forgotten() {
+    let close = Event::Close { node: A, access: WRITE };
+    let mut home = Home::new(A);
+    home.step(open(1, A, WRITE));
+    assert!(!home.begin_idle_probe(), "it is open");
+    home.step(close);
+    assert!(!home.begin_idle_probe(), "its node holds ATTR");
+    home.forget_attributes();
+    assert!(home.begin_idle_probe());
+    assert!(!home.begin_idle_probe(), "one is under way");
+    home.step(Event::Probed { quiescent: true });
+    assert!(home.is_idle());
+
+    // A writer that came and went meanwhile is not covered by the answer.
+    home.step(open(2, A, WRITE));
+    home.step(close);
+    home.forget_attributes();
+    assert!(home.begin_idle_probe());
+    home.step(open(3, A, WRITE));
+    home.step(close);
+    home.step(Event::Probed { quiescent: true });
+    home.forget_attributes();
+    assert!(!home.is_idle() && home.begin_idle_probe());
+    home.step(Event::Probed { quiescent: true });
+    assert!(home.is_idle());
+}
+
+#[test]
+fn a_removed_inode_leaves_nothing() {
+    let mut home = Home::new(A);
+    home.step(open(1, A, WRITE));
+    home.step(Event::Close { node: A, access: WRITE });
+    home.end();
+    assert!(home.is_idle());
+}
+
+#[test]
 fn a_local_writers_close_is_probed_before_others_cache() {
     let mut home = Home::new(A);
     home.step(open(1, A, WRITE));

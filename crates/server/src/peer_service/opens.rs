@@ -101,6 +101,23 @@ impl Node {
         probe.await.unwrap_or(false)
     }
 
+    /// The same of many inodes that no node has open.
+    pub(crate) async fn probe_parts(&self, inos: Vec<InodeId>) -> Vec<(InodeId, bool)> {
+        let part_of = |ino: InodeId| {
+            let inode = self.inode(ino).ok().filter(|inode| inode.layout == Layout::Whole);
+            (ino, inode.map(|inode| whole_part(ino, inode.layout_epoch)))
+        };
+        let asked: Vec<_> = inos.into_iter().map(part_of).collect();
+        let parts = self.parts.clone();
+        let found: Vec<_> = asked.iter().map(|(ino, part)| (*ino, part.is_none())).collect();
+        let probe = self.disk.run(move || {
+            let probe = |part| parts.get(part).and_then(|part| part.is_quiescent());
+            let quiescent = |part: Option<_>| part.is_none_or(|part| probe(part).unwrap_or(false));
+            Ok(asked.into_iter().map(|(ino, part)| (ino, quiescent(part))).collect())
+        });
+        probe.await.unwrap_or(found)
+    }
+
     pub(super) async fn explain(self: &Rc<Self>, ino: InodeId) -> Answer {
         let inode = self.inode(ino)?;
         let attr = self.attr_of(&inode)?;
