@@ -140,7 +140,8 @@ fn one(
     for (node, worker) in (0..).zip(workers.iter_mut()) {
         let (directory, prefix) = match operation {
             Operation::Open => (directory_to_open(job, node), prefix_to_open((variant, round))),
-            _ => (directory(job, node), "file-".to_owned()),
+            // Other names in each round: which server decides about a name is a matter of luck.
+            _ => (directory(job, node), format!("file-{round}-")),
         };
         worker.ask(&Task::Metadata(Metadata {
             operation,

@@ -70,8 +70,9 @@ pub(crate) const PARTS_OPEN_MAX: usize = 4096;
 /// Transfer buffers of 1 MiB.
 pub(crate) const SLOTS: usize = 64;
 
-/// Small I/O up to this size is tried at once, without a thread of the pool.
-pub(crate) const INLINE_BYTES: usize = 64 << 10;
+/// I/O up to this size is tried at once if it takes no waiting (`RWF_NOWAIT`): copying from or to the
+/// page cache takes less time than waking a thread for it.
+pub(crate) const INLINE_BYTES: usize = 1 << 20;
 
 /// Threads that wait for disks.
 pub(crate) const DISK_THREADS: usize = 16;

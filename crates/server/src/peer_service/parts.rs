@@ -1,6 +1,6 @@
 //! Bytes of parts on this server.
 //!
-//! Small I/O is tried at once without waiting; what would wait, and everything larger, goes to a
+//! I/O is tried at once where it takes no waiting; what would wait, and everything larger, goes to a
 //! thread of the disk pool. Bytes move between the part and the transfer buffer, nowhere else.
 
 use std::rc::Rc;
