@@ -154,14 +154,19 @@ pub(crate) fn depend_on(parent: Option<i32>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Raises the limit of open files as far as it goes: every part that is in use keeps one.
+/// Open files that a daemon asks for: a mount keeps one for each file on its node that is open or
+/// was a moment ago, a server one for each part that it uses.
+const OPEN_FILES_WANTED: u64 = 262_144;
+
+/// Raises the limit of open files: beyond the hard limit where we may, else as far as that goes.
 pub(crate) fn raise_open_files() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        limit.current = limit.maximum;
-        if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            tracing::warn!("raise the limit of open files: {error}");
-        }
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map(|hard| hard.max(OPEN_FILES_WANTED));
+    if setrlimit(Resource::Nofile, Rlimit { current: wanted, maximum: wanted }).is_ok() {
+        return;
+    }
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!("raise the limit of open files: {error}");
     }
 }

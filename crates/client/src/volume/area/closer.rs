@@ -22,6 +22,8 @@ pub(super) struct Closer {
     remote: Condvar,
     /// Looks happen at multiples of [`CLOSE_BATCH_WAIT`] from here.
     began: Instant,
+    /// What lingers may keep a descriptor: no more of them than a part of what the process may have.
+    lingering_max: usize,
 }
 
 #[derive(Debug, Default)]
@@ -39,8 +41,15 @@ impl Default for Closer {
             sooner: Condvar::new(),
             remote: Condvar::new(),
             began: Instant::now(),
+            lingering_max: descriptors_max()
+                .map_or(LINGERING_MAX, |max| LINGERING_MAX.min(max / 4)),
         }
     }
+}
+
+fn descriptors_max() -> Option<usize> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current.and_then(|max| usize::try_from(max).ok())
 }
 
 impl Closer {
@@ -54,7 +63,7 @@ impl Closer {
         let now = Instant::now();
         let due = if due > now { self.next_look(due) } else { due };
         let mut state = self.lock();
-        let due = if state.due.len() < LINGERING_MAX { due } else { now };
+        let due = if state.due.len() < self.lingering_max { due } else { now };
         let is_first = state.due.peek().is_none_or(|Reverse((first, _))| due < *first);
         state.due.push(Reverse((due, ino)));
         if is_first {
