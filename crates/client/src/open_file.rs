@@ -46,6 +46,12 @@ pub struct Linger {
     pub nameless: Duration,
 }
 
+impl Linger {
+    /// Not at all.
+    pub const NONE: Self =
+        Self { read: Duration::ZERO, write: Duration::ZERO, nameless: Duration::ZERO };
+}
+
 /// What to do about an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
@@ -214,7 +220,7 @@ impl OpenFile {
     fn at_most(&self, linger: Linger) -> Linger {
         let Linger { read, write, nameless } = linger;
         match (self.brief, self.nameless) {
-            (true, _) => Linger { read: Duration::ZERO, write: Duration::ZERO, nameless },
+            (true, _) => Linger::NONE,
             (false, true) => {
                 Linger { read: read.min(nameless), write: write.min(nameless), nameless }
             }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hayase_layout::InodeId;
 use hayase_wire::message::{Close, NodeRequest};
 
-use super::{Area, Class, Drops};
+use super::{Area, Class, Drops, Linger};
 use crate::limits::{
     CLOSE_BATCH_MAX, CLOSE_BATCH_WAIT, LINGERING_MAX, MAPPING_REFRESH, WRITE_LINGER,
 };
@@ -70,6 +70,11 @@ impl Closer {
             self.sooner.notify_one();
         }
         due
+    }
+
+    /// Too much lingers for anything more to do so.
+    fn is_crowded(&self) -> bool {
+        self.lock().due.len() >= self.lingering_max
     }
 
     fn next_look(&self, due: Instant) -> Instant {
@@ -170,7 +175,8 @@ impl Area {
             return None; // An entry further on, or an earlier one, stands for it.
         }
         node.queued = None;
-        let access = node.open.close_due(now, self.settings.linger);
+        let linger = if self.closer.is_crowded() { Linger::NONE } else { self.settings.linger };
+        let access = node.open.close_due(now, linger);
         if access.is_none()
             && let Some(due) = node.open.due(self.settings.linger)
         {
