@@ -203,7 +203,10 @@ fn a_create_costs_two_messages_and_a_close_none() {
     assert!(closes <= 1, "closes wait and travel together");
     mounted.server.hold_up(None);
     let ino = mounted.inode("file-9");
-    eventually("the home is told of the close", || mounted.server.opens(ino) == Access::default());
+    eventually("the home is told of the close", || !mounted.server.opens(ino).write);
+    let before = mounted.server.count_all();
+    File::open(mounted.path("file-9")).unwrap();
+    assert_eq!(mounted.server.count_all(), before, "what is made here is held for reading");
 }
 
 #[test]
@@ -440,7 +443,7 @@ fn attributes_are_answered_here_until_they_are_recalled() {
     let path = mounted.path("file");
     fs::write(&path, b"x").unwrap();
     let ino = mounted.inode("file");
-    eventually("closed", || mounted.server.opens(ino) == Access::default());
+    eventually("closed", || !mounted.server.opens(ino).write);
     thread::sleep(Duration::from_millis(1100)); // The root's times are no estimate any more.
     fs::metadata(&path).unwrap();
     let asked = mounted.count("GetAttr");
