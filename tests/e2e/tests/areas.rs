@@ -44,15 +44,19 @@ fn df_is_true(scene: &Scene<'_>) -> TestResult {
         local.available
     );
     let len = 40 * MIB;
+    // XFS takes space ahead of a file that grows in small steps, and keeps it while the part is open;
+    // it gives it back by itself before anybody gets ENOSPC. (`allocsize` would bound it, but then
+    // reads with O_DIRECT find delayed blocks after fallocate, and fail with EIO.)
+    let ahead = if scene.job.has_passthrough() { 8 * MIB } else { len };
     for (node, name) in [(&scene.a, "a"), (&scene.b, "b")] {
         let path = scene.path(name);
         let before = free_now(&scene.c, scene)?;
         node.write_file(&path, Data::fill(1, len))?;
         // Blocks past the end may be taken in advance.
         let taken = before.saturating_sub(free_now(&scene.c, scene)?);
-        ensure!(taken >= len && taken <= len + 8 * MIB, "{taken} of {len} bytes taken");
+        ensure!(taken >= len && taken <= len + ahead, "{taken} of {len} bytes taken");
         let blocks = scene.c.stat(&path)?.blocks * 512;
-        ensure!(blocks >= len && blocks <= len + 8 * MIB, "{blocks} bytes allocated of {len}");
+        ensure!(blocks >= len && blocks <= len + ahead, "{blocks} bytes allocated of {len}");
         scene.c.unlink(&path)?;
         eventually(LINGERING, || {
             let free = free_now(&scene.a, scene)?;

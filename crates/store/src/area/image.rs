@@ -10,7 +10,6 @@
 //! become full under the mounted file system; the loop device is set to detach itself at unmount,
 //! so when the mount goes (with its namespace, too) nothing is left.
 
-use std::ffi::CStr;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -40,10 +39,6 @@ const OVERHEAD_FRACTION: u64 = 100;
 const ATTEMPTS: u32 = 3;
 /// Left on the disk below beside the image.
 const STORAGE_SLACK: ByteCount = ByteCount::mib(8);
-
-/// Left to itself, XFS takes up to as much again past the end of a file that grows in small steps, and
-/// keeps it while the file is open, which parts are for long: `df` would count it (xfs(5)).
-const OPTIONS: &CStr = c"allocsize=1m";
 
 /// An area in an image that is mounted by us, and unmounted when this is dropped.
 #[derive(Debug)]
@@ -100,7 +95,7 @@ impl ImageArea {
             mount_point,
             "xfs",
             MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID,
-            Some(OPTIONS),
+            None,
         );
         // While mounted this only marks the device to detach itself later.
         let marked = run("losetup", "mount", image, &["--detach".as_ref(), device.as_ref()]);
