@@ -2,7 +2,7 @@
 //!
 //! Of such a directory, made by this mount and granted to it, every name that is there is in this
 //! list, so a name that is not in the list is not there: no question needs to be asked. Names that
-//! were removed or moved away stay in the list; they are asked about.
+//! were moved away stay in the list; they are asked about.
 //! Source: `docs/design/001-coherence.md` "Names".
 
 use std::collections::{HashMap, HashSet};
@@ -50,6 +50,16 @@ impl MadeNames {
         }
     }
 
+    /// This mount has removed a name. The kernel lets nobody make it again before this is said: both
+    /// hold the directory's lock.
+    pub(crate) fn remove(&self, dir: InodeId, name: &[u8]) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        if state.directories.get_mut(&dir).is_some_and(|names| names.remove(name)) {
+            state.names -= 1;
+        }
+    }
+
     /// Whether `name` is surely not in `dir`.
     pub(crate) fn lacks(&self, dir: InodeId, name: &[u8]) -> bool {
         self.lock().directories.get(&dir).is_some_and(|names| !names.contains(name))
@@ -85,6 +95,10 @@ mod tests {
         made.add(DIR, b"a");
         made.add(OTHER, b"b");
         assert!(!made.lacks(DIR, b"a") && made.lacks(DIR, b"b") && !made.lacks(OTHER, b"c"));
+        made.remove(DIR, b"a");
+        made.remove(OTHER, b"b");
+        assert!(made.lacks(DIR, b"a") && !made.lacks(OTHER, b"b"));
+        assert_eq!(made.lock().names, 0);
         made.end(DIR);
         assert!(!made.lacks(DIR, b"b"));
         made.begin(DIR);

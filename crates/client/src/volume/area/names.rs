@@ -81,6 +81,7 @@ impl Area {
         self.entries_changed(parent);
         match answer?.message {
             NodeReply::Removed { ino } => {
+                self.made.remove(parent, name);
                 self.made.end(ino);
                 self.unnamed(ino);
                 Ok(())
