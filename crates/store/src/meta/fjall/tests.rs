@@ -51,12 +51,13 @@ fn missing_storage_is_said() {
     assert!(error.to_string().contains("/proc/nothing/here"), "{error}");
 }
 
-/// Not a test of its own: [`what_was_committed_survives_kill_9`] runs it in a process to be killed.
-#[test]
-#[ignore = "the victim of another test"]
-fn victim() {
-    let Some(path) = std::env::var_os("HAYASE_TEST_VICTIM") else { return };
-    let store = FjallStore::open(Path::new(&path)).unwrap();
+/// Tells a process of [`what_was_committed_survives_kill_9`] that it is the one to be killed, and where
+/// its store is.
+const VICTIM: &str = "HAYASE_TEST_VICTIM";
+
+/// Commits and says so until it is killed.
+fn commit_for_ever(path: &Path) {
+    let store = FjallStore::open(path).unwrap();
     for i in 0..u32::MAX {
         store.commit(number(i)).unwrap();
         println!("committed {i}");
@@ -66,12 +67,16 @@ fn victim() {
 #[test]
 fn what_was_committed_survives_kill_9() {
     use std::io::BufRead;
+    if let Some(path) = std::env::var_os(VICTIM) {
+        return commit_for_ever(Path::new(&path));
+    }
     let dir = directory();
     for kill_after in [1, 57, 20_000] {
         let path = dir.path().join(kill_after.to_string());
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["meta::fjall::tests::victim", "--exact", "--ignored", "--nocapture"])
-            .env("HAYASE_TEST_VICTIM", &path)
+            .args(["meta::fjall::tests::what_was_committed_survives_kill_9"])
+            .args(["--exact", "--nocapture"])
+            .env(VICTIM, &path)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
