@@ -144,12 +144,16 @@ impl Home {
 
     /// Nothing is open, held, waiting or unknown: the shell may forget this state.
     pub(crate) fn is_idle(&self) -> bool {
+        self.holds_nothing() && !self.unprobed
+    }
+
+    /// Nothing is open, held, waiting or being found out.
+    fn holds_nothing(&self) -> bool {
         self.opens.is_empty()
             && self.grants.is_empty()
             && self.recalls.is_empty()
             && self.waiting.is_empty()
             && self.changing.is_empty()
-            && !self.unprobed
             && !self.probing
     }
 
@@ -211,9 +215,9 @@ impl Home {
 
     /// Begins a probe if that is all that keeps this state in memory; feed [`Event::Probed`].
     pub(crate) fn begin_idle_probe(&mut self) -> bool {
-        let idle = Self { unprobed: false, ..self.clone() }.is_idle();
-        self.probing |= idle && self.unprobed;
-        idle && self.unprobed
+        let begins = self.unprobed && self.holds_nothing();
+        self.probing |= begins;
+        begins
     }
 
     fn close(&mut self, node: NodeId, access: Access) {

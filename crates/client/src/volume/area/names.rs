@@ -40,8 +40,11 @@ impl Area {
 
     /// A new directory that this mount may know all names of, unless that was taken back meanwhile.
     fn know_names(&self, asked: Asked, dir: InodeId, grants: Grants) {
+        if !grants.cache {
+            return;
+        }
         let shard = self.inodes.lock(dir);
-        if grants.cache && shard.stamps.may_keep(dir, asked.stamp) {
+        if shard.stamps.may_keep(dir, asked.stamp) {
             self.made.begin(dir);
         }
     }
