@@ -309,12 +309,12 @@ impl Filesystem for Requests {
         _req: &Request,
         inode: INodeNo,
         fh: FileHandle,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.shared.release(ino(inode), fh);
+        self.shared.release(ino(inode), fh, flags);
         reply.ok();
     }
 

@@ -21,6 +21,7 @@ mod passthrough;
 mod probe;
 mod profile;
 mod replies;
+mod running;
 mod waiters;
 
 pub use mount::{MountError, MountSettings, Mounted, Unmounter, mount};

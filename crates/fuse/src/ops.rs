@@ -27,6 +27,7 @@ use crate::handles::Directories;
 use crate::limits::{NAME_BYTES_MAX, NAME_TTL};
 use crate::notify::Kernel;
 use crate::passthrough::PassthroughState;
+use crate::running::Running;
 use crate::waiters::Waiters;
 
 /// Inode numbers are never used twice, so one generation is enough.
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) kernel: Arc<Kernel>,
     pub(crate) waiters: Waiters,
     pub(crate) directories: Directories,
+    running: Running,
     /// How long the kernel keeps a name.
     name_ttl: Duration,
 }
@@ -55,6 +57,7 @@ impl Shared {
             kernel: Arc::new(Kernel::new()),
             waiters: Waiters::new(threads),
             directories: Directories::default(),
+            running: Running::default(),
             name_ttl: if strict_names { Duration::ZERO } else { NAME_TTL },
         }
     }

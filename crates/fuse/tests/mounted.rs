@@ -11,6 +11,7 @@ mod fixture;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -317,6 +318,33 @@ fn no_mix_of_opens_fails() {
                     }
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn a_running_program_is_not_emptied() {
+    for parts in [Parts::Here, Parts::Elsewhere] {
+        for profile in PROFILES {
+            let Some(mounted) = Fixture::new("a_running_program", parts, profile) else { return };
+            let path = mounted.path("program");
+            fs::copy("/bin/sleep", &path).unwrap();
+            let len = fs::metadata(&path).unwrap().len();
+            let empty = |access: i32| {
+                let mut options = OpenOptions::new();
+                options.read(access != libc::O_WRONLY).write(access != libc::O_RDONLY);
+                options.custom_flags(libc::O_TRUNC).open(&path)
+            };
+            let mut running = Command::new(&path).arg("60").spawn().unwrap();
+            for access in [libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR] {
+                assert_eq!(errno(empty(access)), libc::ETXTBSY, "{parts:?} {profile} {access}");
+            }
+            assert_eq!(fs::metadata(&path).unwrap().len(), len, "{parts:?} {profile}");
+            assert!(running.try_wait().unwrap().is_none(), "it still runs");
+            running.kill().unwrap();
+            running.wait().unwrap();
+            eventually("its end", || empty(libc::O_RDONLY).is_ok());
+            assert_eq!(fs::metadata(&path).unwrap().len(), 0);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Opening and releasing files.
 
-use fuser::{FileHandle, OpenFlags, ReplyOpen};
+use fuser::{Errno, FileHandle, OpenFlags, ReplyOpen};
 use hayase_layout::InodeId;
 
 use super::Shared;
@@ -10,11 +10,15 @@ use crate::open_class::OpenClass;
 
 impl Shared {
     pub(crate) fn open(&self, ino: InodeId, flags: OpenFlags, reply: ReplyOpen) {
+        if self.running.forbids(ino, flags) {
+            return reply.error(Errno::ETXTBSY);
+        }
         let wish = self.wish(flags);
         let open = match self.volume.open(ino, wish) {
             Ok(open) => open,
             Err(refused) => return reply.error(errno(&refused)),
         };
+        self.running.opened(ino, flags);
         let backing = self.backing(ino, &open, |part| reply.open_backing(part));
         let class = OpenClass::of(&open, backing.is_some());
         let handle = file_handle(wish.access);
@@ -25,7 +29,8 @@ impl Shared {
     }
 
     /// Nothing waits for the server: the home is told later, with others.
-    pub(crate) fn release(&self, ino: InodeId, handle: FileHandle) {
+    pub(crate) fn release(&self, ino: InodeId, handle: FileHandle, flags: OpenFlags) {
+        self.running.released(ino, flags);
         self.volume.release(ino, access_of(handle));
     }
 }
