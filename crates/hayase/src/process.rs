@@ -48,6 +48,12 @@ impl ProcessId {
         self.is_alive().then_some(Handle { id: self, pidfd })
     }
 
+    /// Whether its end has begun: it was killed, or is exiting, and may take a moment to be gone.
+    pub(crate) fn is_ending(self) -> bool {
+        let read = |file| fs::read_to_string(self.proc().join(file)).unwrap_or_default();
+        is_exiting(&read("stat")) || is_killed(&read("status"))
+    }
+
     /// Its directory in `/proc`.
     pub(crate) fn proc(self) -> PathBuf {
         PathBuf::from(format!("/proc/{}", self.pid))
@@ -150,6 +156,23 @@ fn parse_parent(stat: &str) -> Option<i32> {
     fields(stat)?.nth(1)?.parse().ok()
 }
 
+/// `PF_EXITING` of the kernel's task flags, field 9 of `/proc/PID/stat`.
+fn is_exiting(stat: &str) -> bool {
+    const PF_EXITING: u64 = 0x4;
+    let flags = fields(stat).and_then(|mut fields| fields.nth(6)?.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & PF_EXITING != 0)
+}
+
+/// Whether SIGKILL waits for the process, by `/proc/PID/status`.
+fn is_killed(status: &str) -> bool {
+    let masks = status.lines().filter_map(|line| {
+        let mask = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    });
+    let kill = 1 << (Signal::KILL.as_raw() - 1);
+    masks.fold(0, |all, mask| all | mask) & kill != 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +204,16 @@ mod tests {
         assert!(wait_ended(std::slice::from_ref(&handle), Duration::from_secs(10)));
         assert!(!id.is_alive());
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn an_end_that_has_begun_is_seen() {
+        assert!(!ProcessId::current().unwrap().is_ending());
+        assert!(is_exiting("77 (a) D 5 77 77 0 -1 4228100 1 0 0 0"));
+        assert!(!is_exiting("77 (a) S 5 77 77 0 -1 4194304 1 0 0 0"));
+        assert!(is_killed("Name:\ta\nSigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n"));
+        assert!(is_killed("SigPnd:\t0000000000000000\nShdPnd:\t0000000000000101\n"));
+        assert!(!is_killed("SigPnd:\t0000000000004000\nSigBlk:\t0000000000000100\n"));
     }
 
     #[test]

@@ -69,15 +69,19 @@ impl Job {
         Some((record, handle?))
     }
 
-    /// Whether any process of the job still runs: a supervisor, or the launcher before them.
+    /// The processes that make it a living job: supervisors, or the launcher before them.
+    pub(crate) fn living(&self) -> Vec<Handle> {
+        if !crate::process::boot_id().is_ok_and(|boot| boot == self.settings.boot_id) {
+            return Vec::new();
+        }
+        let supervisors =
+            (0..self.settings.nodes).filter_map(|node| Some(self.supervisor(node)?.1));
+        self.settings.launcher.open().into_iter().chain(supervisors).collect()
+    }
+
+    /// Whether any process of the job still runs.
     pub(crate) fn is_alive(&self) -> bool {
-        let same_boot = crate::process::boot_id().is_ok_and(|boot| boot == self.settings.boot_id);
-        let nodes = 0..self.settings.nodes;
-        same_boot
-            && (self.settings.launcher.is_alive() || {
-                let mut living = nodes.filter(|&node| self.supervisor(node).is_some());
-                living.next().is_some()
-            })
+        !self.living().is_empty()
     }
 
     /// Checks a node number that somebody typed.

@@ -5,22 +5,34 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::{Job, JobDir, Registry, Settings};
 use crate::launch::mounts::mounted_below;
+use crate::process::wait_ended;
+
+/// How long a process may take to be gone after it was killed: it may be inside a write to its disk.
+const END_MAX: Duration = Duration::from_secs(10);
 
 /// Removes mounts and files of every dead job of this user; returns their names.
 ///
+/// A job whose last processes are just being killed counts as dead, and is waited for.
 /// Only mounts that this mount namespace shows: those of a simulated node went with its namespace.
 pub(crate) fn clean_dead(registry: &Registry) -> Vec<String> {
     let mut cleaned = Vec::new();
-    for job in registry.jobs().into_iter().filter(|job| !job.is_alive()) {
+    for job in registry.jobs().into_iter().filter(has_ended) {
         clean(&job);
         cleaned.push(job.settings.job.to_string());
     }
     cleaned
+}
+
+/// Whether no process of `job` is left, or soon will be.
+fn has_ended(job: &Job) -> bool {
+    let living = job.living();
+    living.iter().all(|handle| handle.id.is_ending()) && wait_ended(&living, END_MAX)
 }
 
 /// Takes the mounts of other jobs out of this process's own mount namespace, which began as a copy of
