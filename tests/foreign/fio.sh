@@ -25,7 +25,7 @@ fio_one() {
     on_node "$home" truncate -s 32M "$file" || return 1
     before=$(on_node 0 stat -c %i "$file")
     local options=(--name=verify --filename="$file" --size=32m --rw=randwrite --bsrange=4k-128k
-        --blockalign=4k --verify=crc32c --verify_fatal=1 --fallocate=none --randseed=2)
+        --blockalign=4k --verify=crc32c --verify_fatal=1 --verify_state_save=0 --fallocate=none --randseed=2)
     if on_node 0 timeout 300 fio "${options[@]}" "$@" --do_verify=1 --end_fsync=1 > "$output" 2>&1 &&
         on_node 2 timeout 300 fio "${options[@]}" --ioengine=psync --verify_only=1 >> "$output" 2>&1; then
         after=$(on_node 0 stat -c %i "$file")
