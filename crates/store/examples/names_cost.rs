@@ -50,7 +50,7 @@ fn names(store: Arc<dyn MetaStore>, count: u64) -> Result<(), Box<dyn Error>> {
         inos.push(ino);
         let mut txn = names.begin();
         let name = name(i);
-        ops::create(&mut txn, &inode(ino, now), Some((InodeId::ROOT, &name)), None)?;
+        ops::create(&mut txn, &inode(ino, &name, now), None)?;
         let entry = EntryRecord { ino, kind: FileKind::Regular };
         ops::insert(&mut txn, InodeId::ROOT, &name, entry)?.map_err(|_| "exists")?;
         Ok(txn.commit()?)
@@ -79,9 +79,9 @@ fn names(store: Arc<dyn MetaStore>, count: u64) -> Result<(), Box<dyn Error>> {
     measure("names: unlink and remove", count, |i| {
         let (name, ino) = (name(i), inos[i as usize]);
         let mut txn = names.begin();
-        ops::remove_entry(&mut txn, InodeId::ROOT, &name)?.ok_or("missing")?;
-        ops::unlink(&mut txn, ino, InodeId::ROOT, &name, now)?;
-        ops::remove_inode(&mut txn, ino)?;
+        ops::lookup(&txn, InodeId::ROOT, &name)?.ok_or("missing")?;
+        ops::remove_entry(&mut txn, InodeId::ROOT, &name);
+        ops::unlink(&mut txn, ino, InodeId::ROOT, &name, now, ops::Nameless::Removed)?;
         Ok(txn.commit()?)
     })
 }
@@ -131,27 +131,12 @@ fn name(i: u64) -> Vec<u8> {
     format!("file-{i:08}.dat").into_bytes()
 }
 
-fn inode(ino: InodeId, now: Time) -> Inode {
+fn inode(ino: InodeId, name: &[u8], now: Time) -> Inode {
     Inode {
-        ino,
-        kind: FileKind::Regular,
         mode: 0o644,
-        uid: 1000,
-        gid: 1000,
-        rdev: 0,
-        nlink: 1,
-        size: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        crtime: now,
         layout: Layout::Whole,
-        layout_epoch: 0,
-        trunc_epoch: 0,
-        target: None,
-        parent: None,
-        policy: None,
-        removed: false,
+        name: Some((InodeId::ROOT, name.to_vec())),
+        ..Inode::new(ino, FileKind::Regular, now)
     }
 }
 

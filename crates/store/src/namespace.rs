@@ -15,7 +15,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
 
-use hayase_layout::{InodeId, Layout, ServerId};
+use hayase_layout::{InodeId, ServerId};
 
 use crate::meta::{Batch, MetaStore};
 
@@ -168,25 +168,10 @@ struct Identity {
 
 fn root(now: Time) -> Inode {
     Inode {
-        ino: InodeId::ROOT,
-        kind: FileKind::Directory,
         mode: 0o755,
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
-        rdev: 0,
-        nlink: 1,
-        size: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        crtime: now,
-        layout: Layout::None,
-        layout_epoch: 0,
-        trunc_epoch: 0,
-        target: None,
-        parent: None,
-        policy: None,
-        removed: false,
+        ..Inode::new(InodeId::ROOT, FileKind::Directory, now)
     }
 }
 

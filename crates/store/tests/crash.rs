@@ -49,28 +49,12 @@ fn part_id(ino: InodeId) -> PartId {
     PartId { ino, epoch: 0, index: 0 }
 }
 
-fn inode(ino: InodeId) -> Inode {
-    let now = Time { seconds: 1, nanos: 0 };
+fn inode(ino: InodeId, name: &[u8]) -> Inode {
     Inode {
-        ino,
-        kind: FileKind::Regular,
         mode: 0o600,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        nlink: 1,
-        size: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        crtime: now,
         layout: Layout::Whole,
-        layout_epoch: 0,
-        trunc_epoch: 0,
-        target: None,
-        parent: None,
-        policy: None,
-        removed: false,
+        name: Some((InodeId::ROOT, name.to_vec())),
+        ..Inode::new(ino, FileKind::Regular, Time { seconds: 1, nanos: 0 })
     }
 }
 
@@ -137,7 +121,7 @@ impl Run {
         let ino = self.names.allocate().unwrap();
         self.parts.create(part_id(ino)).unwrap();
         let (bytes, mut txn) = (bytes_of(name), self.names.begin());
-        ops::create(&mut txn, &inode(ino), Some((InodeId::ROOT, &bytes)), None).unwrap();
+        ops::create(&mut txn, &inode(ino, &bytes), None).unwrap();
         let entry = EntryRecord { ino, kind: FileKind::Regular };
         ops::insert(&mut txn, InodeId::ROOT, &bytes, entry).unwrap().unwrap();
         txn.commit().unwrap();
@@ -150,7 +134,8 @@ impl Run {
         let (old, new) = (bytes_of(from), bytes_of(to));
         let time = Time { seconds: 2, nanos: 0 };
         let mut txn = self.names.begin();
-        let entry = ops::remove_entry(&mut txn, InodeId::ROOT, &old).unwrap().unwrap();
+        let entry = ops::lookup(&txn, InodeId::ROOT, &old).unwrap().unwrap();
+        ops::remove_entry(&mut txn, InodeId::ROOT, &old);
         let victim = ops::replace(&mut txn, InodeId::ROOT, &new, entry).unwrap();
         ops::relink(&mut txn, ino, (InodeId::ROOT, &old), (InodeId::ROOT, &new), time).unwrap();
         if let Some(victim) = victim {
@@ -167,7 +152,7 @@ impl Run {
     fn unlink(&mut self, name: u8) {
         let Some(ino) = self.now.remove(&name) else { return };
         let mut txn = self.names.begin();
-        ops::remove_entry(&mut txn, InodeId::ROOT, &bytes_of(name)).unwrap();
+        ops::remove_entry(&mut txn, InodeId::ROOT, &bytes_of(name));
         ops::remove_inode(&mut txn, ino).unwrap();
         txn.commit().unwrap();
         let _ = self.removal.push(part_id(ino));

@@ -58,28 +58,14 @@ impl Store {
         let part = self.parts.create(part_id(ino)).unwrap();
         part.write_at(LocalOffset(0), &[file as u8; FILE_BYTES]).unwrap();
         let inode = Inode {
-            ino,
-            kind: FileKind::Regular,
             mode: 0o644,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            nlink: 1,
             size: file,
-            atime: now(file),
-            mtime: now(file),
-            ctime: now(file),
-            crtime: now(file),
             layout: Layout::Whole,
-            layout_epoch: 0,
-            trunc_epoch: 0,
-            target: None,
-            parent: None,
-            policy: None,
-            removed: false,
+            name: Some((InodeId::ROOT, name(file))),
+            ..Inode::new(ino, FileKind::Regular, now(file))
         };
         let mut txn = self.names.begin();
-        ops::create(&mut txn, &inode, Some((InodeId::ROOT, &name(file))), None).unwrap();
+        ops::create(&mut txn, &inode, None).unwrap();
         let entry = EntryRecord { ino, kind: FileKind::Regular };
         ops::insert(&mut txn, InodeId::ROOT, &name(file), entry).unwrap().unwrap();
         txn.commit().unwrap();
@@ -115,7 +101,7 @@ impl Store {
                 entry.unwrap_or_else(|| panic!("no prefix: name {file} of {count} is missing"));
             let inode = ops::get_inode(&txn, entry.ino).unwrap().expect("a name has an inode");
             assert_eq!(inode.size, file);
-            let names = ops::back_pointers(&txn, entry.ino).unwrap();
+            let names = ops::names_of(&txn, entry.ino).unwrap();
             assert_eq!(names, [(InodeId::ROOT, name(file))]);
             let part = self.parts.get(part_id(entry.ino)).unwrap();
             let mut bytes = vec![0; FILE_BYTES];

@@ -48,7 +48,7 @@ impl Node {
     }
 
     pub(super) fn dir_parent(&self, dir: InodeId) -> Answer {
-        Ok(PeerReply::Parent(self.directory(dir)?.parent.map(|(parent, _)| parent)))
+        Ok(PeerReply::Parent(self.directory(dir)?.name.map(|(parent, _)| parent)))
     }
 
     pub(super) fn dir_touch(&self, touched: &[(InodeId, TimeSpec)]) -> Answer {

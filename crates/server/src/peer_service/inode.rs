@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, Layout, NodeId};
 use hayase_store::namespace::{FileKind, Inode, Intent, IntentKind, NamespaceError, Txn};
+use hayase_store::ops::Nameless;
 use hayase_store::{PartError, PartId, SetTime as PartTime, ops};
 use hayase_wire::message::{
     Attr, Entry, Grants, MetaChange, NewNode, PartRef, PeerReply, PeerRequest, Place, Refused,
@@ -119,27 +120,17 @@ impl Node {
         let ino = self.names.allocate().map_err(meta_refused)?;
         let now = stored_time(self.now());
         let kind = stored_kind(node.kind);
-        let target = node.target.clone();
         Ok(Inode {
-            ino,
-            kind,
             mode: node.mode & 0o7777,
             uid: node.uid,
             gid: node.gid,
             rdev: node.rdev,
-            nlink: 1,
-            size: target.as_ref().map_or(0, |target| target.len() as u64),
-            atime: now,
-            mtime: now,
-            ctime: now,
-            crtime: now,
+            size: node.target.as_ref().map_or(0, |target| target.len() as u64),
             layout,
-            layout_epoch: 0,
-            trunc_epoch: 0,
-            target,
-            parent: (kind == FileKind::Directory).then(|| (node.parent, node.name.clone())),
+            target: node.target.clone(),
+            name: Some((node.parent, node.name.clone())),
             policy: if kind == FileKind::Directory { node.policy } else { None },
-            removed: false,
+            ..Inode::new(ino, kind, now)
         })
     }
 
@@ -176,8 +167,7 @@ impl Node {
             id: inode.ino.0,
             what: IntentKind::Create { ino: inode.ino, parent, name },
         });
-        let place = Some((node.parent, node.name.as_slice()));
-        ops::create(txn, inode, place, intent.as_ref()).map_err(meta_refused)?;
+        ops::create(txn, inode, intent.as_ref()).map_err(meta_refused)?;
         if named {
             let record = hayase_store::namespace::EntryRecord { ino: inode.ino, kind: inode.kind };
             let inserted =
@@ -325,17 +315,17 @@ impl Node {
         replaced: bool,
     ) -> Result<(), Refused> {
         let now = stored_time(self.now());
-        let inode =
-            ops::unlink(&mut txn, ino, place.parent, &place.name, now).map_err(meta_refused)?;
-        let ends = inode.nlink == 0 && !self.homes.is_open(ino) && !replaced;
-        if ends {
-            ops::remove_inode(&mut txn, ino).map_err(meta_refused)?;
-        }
+        let nameless = match replaced || self.homes.is_open(ino) {
+            true => Nameless::Orphan,
+            false => Nameless::Removed,
+        };
+        let inode = ops::unlink(&mut txn, ino, place.parent, &place.name, now, nameless)
+            .map_err(meta_refused)?;
         txn.commit().map_err(meta_refused)?;
-        if ends {
-            self.ended(&inode);
-        } else if inode.nlink == 0 {
-            self.end_soon(ino, requester, replaced);
+        match nameless {
+            _ if inode.nlink > 0 => {}
+            Nameless::Removed => self.ended(&inode),
+            Nameless::Orphan => self.end_soon(ino, requester, replaced),
         }
         Ok(())
     }

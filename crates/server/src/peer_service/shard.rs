@@ -134,13 +134,13 @@ impl Node {
     ) -> Result<(), Refused> {
         let _change = self.home_change(ino, requester, super::inode::ATTR).await;
         let mut txn = self.names.begin();
-        ops::remove_entry(&mut txn, place.parent, &place.name).map_err(meta_refused)?;
+        ops::remove_entry(&mut txn, place.parent, &place.name);
         self.unlink_in(txn, ino, place, requester, false)
     }
 
     pub(crate) fn unbind(&self, place: &Place) -> Result<(), Refused> {
         let mut txn = self.names.begin();
-        ops::remove_entry(&mut txn, place.parent, &place.name).map_err(meta_refused)?;
+        ops::remove_entry(&mut txn, place.parent, &place.name);
         txn.commit().map_err(meta_refused)
     }
 

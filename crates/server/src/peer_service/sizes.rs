@@ -231,7 +231,7 @@ impl Node {
         if inode.kind == FileKind::Directory {
             shards.extend(hayase_store::ops::dir_shards(&txn, inode.ino).map_err(refused)?);
         }
-        for (parent, name) in hayase_store::ops::back_pointers(&txn, inode.ino).map_err(refused)? {
+        for (parent, name) in hayase_store::ops::names_of(&txn, inode.ino).map_err(refused)? {
             let place = Place { parent, name };
             shards.insert(self.shard_of(place.parent, &place.name));
         }

@@ -30,16 +30,15 @@ impl Node {
         mode: XattrMode,
     ) -> Answer {
         let _change = self.home_change(ino, from, ATTR).await;
-        let mut inode = self.inode(ino)?;
+        self.inode(ino)?;
+        let now = stored_time(self.now());
         let mut txn = self.names.begin();
         let mode = match mode {
             XattrMode::Set => ops::XattrMode::Set,
             XattrMode::Create => ops::XattrMode::Create,
             XattrMode::Replace => ops::XattrMode::Replace,
         };
-        ops::set_xattr(&mut txn, ino, name, value, mode).map_err(meta_refused_quietly)?;
-        inode.ctime = stored_time(self.now());
-        ops::put_inode(&mut txn, &inode).map_err(meta_refused)?;
+        ops::set_xattr(&mut txn, ino, name, value, mode, now).map_err(meta_refused_quietly)?;
         txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
     }
@@ -57,11 +56,10 @@ impl Node {
         name: &Name,
     ) -> Answer {
         let _change = self.home_change(ino, from, ATTR).await;
-        let mut inode = self.inode(ino)?;
+        self.inode(ino)?;
+        let now = stored_time(self.now());
         let mut txn = self.names.begin();
-        ops::remove_xattr(&mut txn, ino, name).map_err(meta_refused_quietly)?;
-        inode.ctime = stored_time(self.now());
-        ops::put_inode(&mut txn, &inode).map_err(meta_refused)?;
+        ops::remove_xattr(&mut txn, ino, name, now).map_err(meta_refused_quietly)?;
         txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
     }

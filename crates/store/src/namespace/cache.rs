@@ -55,10 +55,10 @@ mod tests {
     use hayase_layout::InodeId;
 
     use super::*;
-    use crate::namespace::Time;
+    use crate::namespace::{FileKind, Time};
 
     fn inode(counter: u64) -> Inode {
-        Inode { ino: InodeId(counter), ..crate::namespace::root(Time::default()) }
+        Inode::new(InodeId(counter), FileKind::Regular, Time::default())
     }
 
     #[test]

@@ -66,10 +66,46 @@ pub struct Inode {
     pub trunc_epoch: u32,
     /// Of a symbolic link: where it points.
     pub target: Option<Vec<u8>>,
-    /// Of a directory: the one that holds it and its name there; the root has none.
-    pub parent: Option<(InodeId, Vec<u8>)>,
+    /// One of its names, and the directory that holds it. The root has none, nor has what was
+    /// unlinked; further names of a file are back pointers ([`super::ops::back_pointers`]).
+    pub name: Option<(InodeId, Vec<u8>)>,
     /// Of a directory: how its new files are laid out.
     pub policy: Option<StripePolicy>,
     /// A directory that was removed: nothing may be made in it.
     pub removed: bool,
+    /// It has extended attributes, or had some.
+    pub has_xattrs: bool,
+}
+
+impl Inode {
+    /// An empty inode of nobody's, made at `now`: one link, no name yet, no permissions.
+    pub fn new(ino: InodeId, kind: FileKind, now: Time) -> Self {
+        Self {
+            ino,
+            kind,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            nlink: 1,
+            size: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            crtime: now,
+            layout: Layout::None,
+            layout_epoch: 0,
+            trunc_epoch: 0,
+            target: None,
+            name: None,
+            policy: None,
+            removed: false,
+            has_xattrs: false,
+        }
+    }
+
+    /// Whether its own record has this name; back pointers may have others.
+    pub(super) fn is_named(&self, parent: InodeId, name: &[u8]) -> bool {
+        self.name.as_ref().is_some_and(|(dir, own)| *dir == parent && own == name)
+    }
 }

@@ -25,14 +25,14 @@ pub use self::dir_shards::{
     add_dir_shard, clear_dir_shards, dir_shards, grant_dir, has_dir_grant, revoke_dir_grant,
 };
 pub use self::intent::{Intent, IntentKind, drop_intent, intents, put_intent};
-pub use self::link::{LINKS_MAX, back_pointers, link};
+pub use self::link::{LINKS_MAX, link, names_of};
 pub use self::list::{is_empty, list};
 pub use self::lookup::{Exists, insert, lookup};
 pub use self::part_note::{forget_part, has_part, note_part, part_notes};
 pub use self::remove::{orphans, remove_inode};
 pub use self::rename::{relink, replace};
 pub use self::set_attr::{get_inode, inodes, put_inode};
-pub use self::unlink::{remove_entry, unlink};
+pub use self::unlink::{Nameless, remove_entry, unlink};
 pub use self::xattr::{
     XATTR_NAME_MAX, XATTR_NAMES_BYTES_MAX, XATTR_VALUE_MAX, XattrMode, get_xattr, list_xattr,
     remove_xattr, set_xattr,
@@ -69,21 +69,12 @@ pub(crate) mod testing {
         Namespace::open(Arc::new(MemoryStore::new()), ServerId(0), at(0)).unwrap()
     }
 
-    pub(crate) fn file(ino: u64) -> Inode {
+    pub(crate) fn file(ino: u64, dir: u64, name: &[u8]) -> Inode {
         Inode {
-            ino: InodeId(ino),
-            kind: FileKind::Regular,
             mode: 0o644,
             layout: Layout::Whole,
-            ..crate::namespace::root(at(1))
-        }
-    }
-
-    pub(crate) fn dir(ino: u64, parent: u64, name: &[u8]) -> Inode {
-        Inode {
-            ino: InodeId(ino),
-            parent: Some((InodeId(parent), name.to_vec())),
-            ..crate::namespace::root(at(1))
+            name: Some((InodeId(dir), name.to_vec())),
+            ..Inode::new(InodeId(ino), FileKind::Regular, at(1))
         }
     }
 }

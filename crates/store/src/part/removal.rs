@@ -98,7 +98,7 @@ mod tests {
         let removal = Removal::new(names.clone(), parts.clone());
         (1..=3).for_each(|ino| drop(parts.create(id(ino)).unwrap()));
         let mut txn = names.begin();
-        ops::put_inode(&mut txn, &testing::file(1)).unwrap();
+        ops::put_inode(&mut txn, &testing::file(1, 1, b"a")).unwrap();
         txn.commit().unwrap();
         assert!(removal.push(id(1)), "the first one wakes somebody");
         assert!(!removal.push(id(2)));

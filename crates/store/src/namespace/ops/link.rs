@@ -18,8 +18,7 @@ pub fn link(
     now: Time,
 ) -> Result<Inode, NamespaceError> {
     let mut inode = require_inode(txn, ino)?;
-    let pointer = keys::back_pointer(ino, parent, name);
-    if txn.get(&pointer)?.is_some() {
+    if has_name(txn, &inode, parent, name)? {
         return Ok(inode);
     }
     if inode.nlink >= LINKS_MAX {
@@ -28,19 +27,36 @@ pub fn link(
     if inode.nlink == 0 {
         txn.delete(keys::orphan(ino));
     }
-    txn.put(pointer, Vec::new());
+    match inode.name {
+        None => inode.name = Some((parent, name.to_vec())),
+        Some(_) => txn.put(keys::back_pointer(ino, parent, name), Vec::new()),
+    }
     inode.nlink += 1;
     inode.ctime = now;
     txn.set_inode(ino, Some(inode.clone()));
     Ok(inode)
 }
 
-/// All names of `ino`, as its home knows them: directory and name.
-pub fn back_pointers(
+/// All names of `ino`, as its home knows them: directory and name, ascending.
+/// One read, and a scan when it has more than one.
+pub fn names_of(txn: &Txn<'_>, ino: InodeId) -> Result<Vec<(InodeId, Vec<u8>)>, NamespaceError> {
+    let Some(inode) = txn.inode(ino)? else { return Ok(Vec::new()) };
+    let mut names = Vec::new();
+    if inode.nlink > 1 {
+        names = back_pointers(txn, ino, LINKS_MAX as usize)?;
+    }
+    names.extend(inode.name);
+    names.sort();
+    Ok(names)
+}
+
+/// The names of `ino` that are not in its own record, at most `limit`. Costs a scan.
+pub(super) fn back_pointers(
     txn: &Txn<'_>,
     ino: InodeId,
+    limit: usize,
 ) -> Result<Vec<(InodeId, Vec<u8>)>, NamespaceError> {
-    let pairs = txn.scan(&keys::back_pointers(ino), &[], LINKS_MAX as usize + 1)?;
+    let pairs = txn.scan(&keys::back_pointers(ino), &[], limit)?;
     pairs
         .iter()
         .map(|(key, _)| {
@@ -48,6 +64,17 @@ pub fn back_pointers(
             Ok((parent, name.to_vec()))
         })
         .collect()
+}
+
+/// Whether `inode` has this name; back pointers are read only when it has several.
+pub(super) fn has_name(
+    txn: &Txn<'_>,
+    inode: &Inode,
+    parent: InodeId,
+    name: &[u8],
+) -> Result<bool, NamespaceError> {
+    Ok(inode.is_named(parent, name)
+        || inode.nlink > 1 && txn.get(&keys::back_pointer(inode.ino, parent, name))?.is_some())
 }
 
 /// The inode, or the error that there is none.
@@ -65,12 +92,12 @@ mod tests {
     fn a_name_is_counted_once() {
         let namespace = namespace();
         let mut txn = namespace.begin();
-        create(&mut txn, &file(7), Some((InodeId(1), b"a")), None).unwrap();
+        create(&mut txn, &file(7, 1, b"a"), None).unwrap();
         for _ in 0..2 {
             let inode = link(&mut txn, InodeId(7), InodeId(2), b"b", at(5)).unwrap();
             assert_eq!((inode.nlink, inode.ctime), (2, at(5)));
         }
-        let names = back_pointers(&txn, InodeId(7)).unwrap();
+        let names = names_of(&txn, InodeId(7)).unwrap();
         assert_eq!(names, [(InodeId(1), b"a".to_vec()), (InodeId(2), b"b".to_vec())]);
     }
 
@@ -78,7 +105,7 @@ mod tests {
     fn the_number_of_names_is_bounded() {
         let namespace = namespace();
         let mut txn = namespace.begin();
-        put_inode(&mut txn, &Inode { nlink: LINKS_MAX, ..file(7) }).unwrap();
+        put_inode(&mut txn, &Inode { nlink: LINKS_MAX, ..file(7, 1, b"a") }).unwrap();
         let full = link(&mut txn, InodeId(7), InodeId(2), b"b", at(5));
         assert!(matches!(full, Err(NamespaceError::TooManyLinks { .. })));
         assert!(matches!(

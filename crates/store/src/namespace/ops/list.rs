@@ -73,7 +73,7 @@ mod tests {
         txn.commit().unwrap();
         // Half committed, half in the transaction.
         let mut txn = namespace.begin();
-        remove_entry(&mut txn, InodeId(1), b"file-7").unwrap();
+        remove_entry(&mut txn, InodeId(1), b"file-7");
         insert(&mut txn, InodeId(1), b"new", entry(200)).unwrap().unwrap();
         expected.retain(|name| name != b"file-7");
         expected.push(b"new".to_vec());
@@ -114,7 +114,7 @@ mod tests {
         assert!(is_empty(&txn, InodeId(2)).unwrap());
         txn.commit().unwrap();
         let mut txn = namespace.begin();
-        remove_entry(&mut txn, InodeId(1), b"a").unwrap();
+        remove_entry(&mut txn, InodeId(1), b"a");
         assert!(is_empty(&txn, InodeId(1)).unwrap());
     }
 }

@@ -33,7 +33,7 @@ struct Model {
 enum Op {
     Create { ino: u64, dir: u64, name: u8 },
     Link { ino: u64, dir: u64, name: u8 },
-    Unlink { ino: u64, dir: u64, name: u8 },
+    Unlink { ino: u64, dir: u64, name: u8, keep: bool },
     Relink { ino: u64, from: (u64, u8), to: (u64, u8) },
     RemoveInode { ino: u64 },
     Insert { dir: u64, name: u8, ino: u64 },
@@ -57,7 +57,12 @@ fn any_op() -> impl Strategy<Value = Op> {
     prop_oneof![
         (INOS, DIRS, name()).prop_map(|(ino, dir, name)| Op::Create { ino, dir, name }),
         (INOS, DIRS, name()).prop_map(|(ino, dir, name)| Op::Link { ino, dir, name }),
-        (INOS, DIRS, name()).prop_map(|(ino, dir, name)| Op::Unlink { ino, dir, name }),
+        (INOS, DIRS, name(), any::<bool>()).prop_map(|(ino, dir, name, keep)| Op::Unlink {
+            ino,
+            dir,
+            name,
+            keep
+        }),
         (INOS, (DIRS, name()), (DIRS, name())).prop_map(|(ino, from, to)| Op::Relink {
             ino,
             from,
@@ -100,7 +105,7 @@ impl Model {
             Op::Create { ino, dir, name } => {
                 let names = self.pointers.clone();
                 assert!(!names.iter().any(|(owner, ..)| *owner == ino), "nothing was left of it");
-                create(txn, &file(ino), Some((InodeId(dir), &bytes(name))), None)?;
+                create(txn, &file(ino, dir, &bytes(name)), None)?;
                 self.inodes.insert(ino, (1, 1));
                 self.pointers.insert((ino, dir, name));
             }
@@ -110,10 +115,14 @@ impl Model {
                     self.inodes.contains_key(&ino) && self.pointers.insert((ino, dir, name));
                 self.count(ino, if fresh { 1 } else { 0 }, clock, result);
             }
-            Op::Unlink { ino, dir, name } => {
-                let result = unlink(txn, InodeId(ino), InodeId(dir), &bytes(name), now);
+            Op::Unlink { ino, dir, name, keep } => {
+                let nameless = if keep { Nameless::Orphan } else { Nameless::Removed };
+                let result = unlink(txn, InodeId(ino), InodeId(dir), &bytes(name), now, nameless);
                 let gone = self.pointers.remove(&(ino, dir, name));
                 self.count(ino, if gone { -1 } else { 0 }, clock, result);
+                if !keep && self.inodes.get(&ino).is_some_and(|(nlink, _)| *nlink == 0) {
+                    self.forget(ino);
+                }
             }
             Op::Relink { ino, from, to } => {
                 let (old, new) = (bytes(from.1), bytes(to.1));
@@ -130,9 +139,7 @@ impl Model {
             }
             Op::RemoveInode { ino } => {
                 remove_inode(txn, InodeId(ino))?;
-                self.inodes.remove(&ino);
-                self.pointers.retain(|(owner, ..)| *owner != ino);
-                self.xattrs.retain(|(owner, _), _| *owner != ino);
+                self.forget(ino);
             }
             Op::Insert { dir, name, ino } => {
                 let inserted = insert(txn, InodeId(dir), &bytes(name), entry(ino))?;
@@ -145,20 +152,30 @@ impl Model {
                 assert_eq!(before, self.entries.insert((dir, name), ino).map(entry));
             }
             Op::RemoveEntry { dir, name } => {
-                let before = remove_entry(txn, InodeId(dir), &bytes(name))?;
-                assert_eq!(before, self.entries.remove(&(dir, name)).map(entry));
+                remove_entry(txn, InodeId(dir), &bytes(name));
+                self.entries.remove(&(dir, name));
             }
             Op::SetXattr { ino, name, value } if self.inodes.contains_key(&ino) => {
-                set_xattr(txn, InodeId(ino), &bytes(name), &[value], XattrMode::Set)?;
+                set_xattr(txn, InodeId(ino), &bytes(name), &[value], XattrMode::Set, now)?;
                 self.xattrs.insert((ino, name), value);
+                self.inodes.entry(ino).and_modify(|inode| inode.1 = clock);
             }
             Op::SetXattr { .. } => {}
             Op::RemoveXattr { ino, name } => {
-                let removed = remove_xattr(txn, InodeId(ino), &bytes(name)).is_ok();
+                let removed = remove_xattr(txn, InodeId(ino), &bytes(name), now).is_ok();
+                if removed {
+                    self.inodes.entry(ino).and_modify(|inode| inode.1 = clock);
+                }
                 assert_eq!(removed, self.xattrs.remove(&(ino, name)).is_some());
             }
         }
         Ok(())
+    }
+
+    fn forget(&mut self, ino: u64) {
+        self.inodes.remove(&ino);
+        self.pointers.retain(|(owner, ..)| *owner != ino);
+        self.xattrs.retain(|(owner, _), _| *owner != ino);
     }
 
     fn count(
@@ -187,7 +204,7 @@ impl Model {
             let inode = get_inode(txn, InodeId(ino))?;
             let known = inode.map(|inode| (inode.nlink, inode.ctime.seconds));
             assert_eq!(known, self.inodes.get(&ino).copied(), "inode {ino}");
-            let found: BTreeSet<_> = back_pointers(txn, InodeId(ino))?.into_iter().collect();
+            let found: BTreeSet<_> = names_of(txn, InodeId(ino))?.into_iter().collect();
             let names = self.pointers.iter().filter(|(owner, ..)| *owner == ino);
             let names: BTreeSet<_> =
                 names.map(|(_, dir, name)| (InodeId(*dir), bytes(*name))).collect();
@@ -198,7 +215,10 @@ impl Model {
                 .filter(|(owner, _)| *owner == ino)
                 .map(|(_, n)| bytes(*n))
                 .collect();
-            assert_eq!(list_xattr(txn, InodeId(ino))?, names, "attributes of inode {ino}");
+            match self.inodes.contains_key(&ino) {
+                true => assert_eq!(list_xattr(txn, InodeId(ino))?, names, "inode {ino}"),
+                false => assert!(list_xattr(txn, InodeId(ino)).is_err() && names.is_empty()),
+            }
         }
         for ((ino, name), value) in &self.xattrs {
             assert_eq!(get_xattr(txn, InodeId(*ino), &bytes(*name))?, Some(vec![*value]));

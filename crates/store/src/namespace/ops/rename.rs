@@ -2,8 +2,8 @@
 
 use hayase_layout::InodeId;
 
-use super::link::require_inode;
-use crate::namespace::{EntryRecord, FileKind, Inode, NamespaceError, Time, Txn, codec, keys};
+use super::link::{has_name, require_inode};
+use crate::namespace::{EntryRecord, Inode, NamespaceError, Time, Txn, codec, keys};
 
 /// Makes `name` in `parent` stand for `entry`; returns what it stood for.
 pub fn replace(
@@ -18,7 +18,7 @@ pub fn replace(
     Ok(before)
 }
 
-/// Moves a back pointer of `ino`, and the parent of a directory; returns the inode as it is now.
+/// Gives `ino` another name for one that it has; returns the inode as it is now.
 /// Done before, it changes nothing.
 pub fn relink(
     txn: &mut Txn<'_>,
@@ -28,14 +28,14 @@ pub fn relink(
     now: Time,
 ) -> Result<Inode, NamespaceError> {
     let mut inode = require_inode(txn, ino)?;
-    let old = keys::back_pointer(ino, from.0, from.1);
-    if from == to || txn.get(&old)?.is_none() {
+    if from == to || !has_name(txn, &inode, from.0, from.1)? {
         return Ok(inode);
     }
-    txn.delete(old);
-    txn.put(keys::back_pointer(ino, to.0, to.1), Vec::new());
-    if inode.kind == FileKind::Directory {
-        inode.parent = Some((to.0, to.1.to_vec()));
+    if inode.is_named(from.0, from.1) {
+        inode.name = Some((to.0, to.1.to_vec()));
+    } else {
+        txn.delete(keys::back_pointer(ino, from.0, from.1));
+        txn.put(keys::back_pointer(ino, to.0, to.1), Vec::new());
     }
     inode.ctime = now;
     txn.set_inode(ino, Some(inode.clone()));
@@ -44,22 +44,24 @@ pub fn relink(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{at, dir, namespace};
-    use super::super::{back_pointers, create, insert, lookup};
+    use super::super::testing::{at, file, namespace};
+    use super::super::{create, insert, lookup, names_of};
     use super::*;
+    use crate::namespace::FileKind;
 
     #[test]
     fn a_directory_moves_once() {
         let namespace = namespace();
         let mut txn = namespace.begin();
-        create(&mut txn, &dir(7, 1, b"a"), Some((InodeId(1), b"a")), None).unwrap();
+        let dir = Inode { kind: FileKind::Directory, ..file(7, 1, b"a") };
+        create(&mut txn, &dir, None).unwrap();
         for _ in 0..2 {
             let (from, to) = ((InodeId(1), &b"a"[..]), (InodeId(9), &b"b"[..]));
             let inode = relink(&mut txn, InodeId(7), from, to, at(5)).unwrap();
-            assert_eq!(inode.parent, Some((InodeId(9), b"b".to_vec())));
+            assert_eq!(inode.name, Some((InodeId(9), b"b".to_vec())));
             assert_eq!(inode.ctime, at(5));
         }
-        assert_eq!(back_pointers(&txn, InodeId(7)).unwrap(), [(InodeId(9), b"b".to_vec())]);
+        assert_eq!(names_of(&txn, InodeId(7)).unwrap(), [(InodeId(9), b"b".to_vec())]);
         let missing = relink(&mut txn, InodeId(8), (InodeId(1), b"a"), (InodeId(1), b"b"), at(5));
         assert!(matches!(missing, Err(NamespaceError::NoInode { ino: InodeId(8) })));
     }

@@ -44,9 +44,9 @@ mod tests {
         let namespace = namespace();
         let mut txn = namespace.begin();
         for ino in [9, 5, 7] {
-            put_inode(&mut txn, &file(ino)).unwrap();
+            put_inode(&mut txn, &file(ino, 1, b"a")).unwrap();
         }
-        put_inode(&mut txn, &Inode { mode: 0o600, ..file(7) }).unwrap();
+        put_inode(&mut txn, &Inode { mode: 0o600, ..file(7, 1, b"a") }).unwrap();
         assert_eq!(get_inode(&txn, InodeId(7)).unwrap().unwrap().mode, 0o600);
         txn.commit().unwrap();
         let txn = namespace.begin();
