@@ -53,7 +53,7 @@ pub(crate) struct Samples(pub(crate) Vec<Sample>);
 pub(crate) struct Comparison {
     /// One ratio per round.
     pub(crate) ratios: Vec<f64>,
-    /// A against A, one ratio per round.
+    /// A against A: of two rounds after each other, in which the two had changed places.
     pub(crate) same: Vec<f64>,
 }
 
@@ -83,7 +83,7 @@ impl Samples {
         let subject = self.rates(what, subject);
         Comparison {
             ratios: stats::ratios_in_between(&subject, &before, &after),
-            same: stats::ratios(&before, &after),
+            same: stats::of_neighbours(&stats::ratios(&before, &after)),
         }
     }
 
@@ -126,7 +126,7 @@ mod tests {
         }
         let found = samples.compare("read", "mount", ["native", "native again"]);
         assert_eq!(found.ratios, [1.0; 3]);
-        assert_eq!(found.same, [4.0; 3]);
+        assert_eq!(found.same, [4.0; 2]);
         assert_eq!(samples.rate("read", "mount"), 2.0);
         assert_eq!(samples.cpu_per_amount("read", "mount"), (0.125, 0.0625));
         assert_eq!(samples.served_share("read", "mount"), 0.125);

@@ -37,6 +37,11 @@ pub(crate) fn ratios(above: &[f64], below: &[f64]) -> Vec<f64> {
     above.iter().zip(below).map(|(above, below)| above / below).collect()
 }
 
+/// The geometric mean of each ratio and the next one: what the one gains by its place, the other loses.
+pub(crate) fn of_neighbours(ratios: &[f64]) -> Vec<f64> {
+    ratios.windows(2).map(|pair| (pair[0] * pair[1]).sqrt()).collect()
+}
+
 /// A against A where there is no baseline: each value against the next one, no value twice.
 pub(crate) fn consecutive(values: &[f64]) -> Vec<f64> {
     values.chunks_exact(2).map(|pair| pair[0] / pair[1]).collect()
@@ -70,6 +75,7 @@ mod tests {
         let found = ratios_in_between(&[4.0, 0.5], &[8.0, 1.0], &[2.0, 0.25]);
         assert_eq!(found, [1.0, 1.0]);
         assert_eq!(ratios(&[1.0, 3.0], &[2.0, 1.0]), [0.5, 3.0]);
+        assert_eq!(of_neighbours(&[0.5, 2.0, 8.0]), [1.0, 4.0]);
     }
 
     #[test]

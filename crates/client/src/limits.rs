@@ -13,7 +13,7 @@ pub const WRITE_LINGER: Duration = Duration::from_millis(20);
 
 /// Any open of an inode without a name is kept so long: its space comes back when the home knows, but
 /// whoever removes many files tells of many at once.
-pub const NAMELESS_LINGER: Duration = Duration::from_millis(5);
+pub const NAMELESS_LINGER: Duration = Duration::from_millis(10);
 
 /// Lingering opens of a process; beyond it they are closed at once.
 pub const LINGERING_MAX: usize = 65_536;
@@ -22,7 +22,7 @@ pub const LINGERING_MAX: usize = 65_536;
 pub const CLOSE_BATCH_MAX: usize = 64;
 
 /// What is due within this time is closed together, by one wake-up and one message.
-pub const CLOSE_BATCH_WAIT: Duration = Duration::from_millis(10);
+pub const CLOSE_BATCH_WAIT: Duration = Duration::from_millis(20);
 
 /// Attributes are trusted so long after they were asked for. The home's record lives 30 s, and
 /// the kernel may keep what it got at the last moment for [`ATTR_TTL`] more.

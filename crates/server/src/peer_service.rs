@@ -105,7 +105,7 @@ impl Node {
             R::Open { ino, access, kind, truncate } => {
                 self.open_inode(from, ino, access, kind, truncate).await
             }
-            R::Close(closes) => self.close_inodes(from, &closes),
+            R::Close(closes) => self.close_inodes(from, &closes).await,
             R::Recall { ino, bits } => {
                 Ok(PeerReply::Recalled { still_open: self.recall_here(ino, bits).await })
             }

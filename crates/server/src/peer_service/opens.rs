@@ -10,6 +10,7 @@ use hayase_wire::message::{
 use super::Answer;
 use super::inode::{clear_suid, whole_part};
 use crate::home::Event;
+use crate::limits::CLOSES_AT_ONCE;
 use crate::node::{Node, libc_errno};
 
 impl Node {
@@ -72,12 +73,16 @@ impl Node {
         self.attr_of(&inode)
     }
 
-    pub(super) fn close_inodes(self: &Rc<Self>, from: NodeId, closes: &[Close]) -> Answer {
-        for close in closes {
-            let event = Event::Close { node: from, access: close.access };
-            self.home_event(close.ino, event);
+    /// A few at a time: nobody waits for closes, but somebody may wait for this server.
+    pub(super) async fn close_inodes(self: &Rc<Self>, from: NodeId, closes: &[Close]) -> Answer {
+        for closes in closes.chunks(CLOSES_AT_ONCE) {
+            for close in closes {
+                let event = Event::Close { node: from, access: close.access };
+                self.home_event(close.ino, event);
+            }
+            self.reap_orphans(closes.iter().map(|close| close.ino));
+            tokio::task::yield_now().await;
         }
-        self.reap_orphans(closes.iter().map(|close| close.ino));
         Ok(PeerReply::Done)
     }
 
