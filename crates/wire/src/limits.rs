@@ -10,6 +10,13 @@ pub const HELLO_BYTES_MAX: usize = 512;
 /// What one receive may take beyond a header: bodies mostly fit, and little payload has to be copied.
 pub const READ_AHEAD_BYTES: usize = 4096;
 
+/// The most that TCP hands to a receiver at once.
+pub const SEGMENT_BYTES: usize = 64 << 10;
+
+/// A receiver of payload is woken when so much waits, or the rest: for each segment a wake-up would
+/// cost as much as its bytes.
+pub const LOW_WATER_BYTES: usize = 256 << 10;
+
 /// Calls of one kind (with or without payload) that may be unanswered at one peer.
 pub const CREDITS_PER_PEER: usize = 16;
 

@@ -25,6 +25,7 @@ use crate::header::HEADER_BYTES;
 
 pub mod conformance;
 pub(crate) mod descriptor;
+mod low_water;
 pub mod memory;
 mod stream;
 mod tcp;

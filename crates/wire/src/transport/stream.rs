@@ -2,6 +2,7 @@
 //!
 //! Receiving: one small read-ahead buffer takes a header with its body in one system call; of the
 //! payload only what came along with them is copied, all the rest is read where it belongs.
+//! While much payload is to come, the reader asks to be woken only when a good part of it is there.
 //! Sending: one vectored write for header, body and payload, again only when the socket was full.
 
 use std::future::poll_fn;
@@ -12,14 +13,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{FrameReceiver, FrameSender, LocalFuture, TransportError};
 use crate::header::HEADER_BYTES;
-use crate::limits::READ_AHEAD_BYTES;
+use crate::limits::{LOW_WATER_BYTES, READ_AHEAD_BYTES, SEGMENT_BYTES};
 
 pub(super) struct StreamSender<W> {
     writer: W,
 }
 
+/// The receiving half of a stream.
+pub(super) trait Reader: AsyncRead + Unpin + 'static {
+    /// Counts as readable when `bytes` wait, as far as the stream can do that.
+    fn readable_at(&self, bytes: usize) -> io::Result<()>;
+}
+
 pub(super) struct StreamReceiver<R> {
     reader: R,
+    /// What [`Reader::readable_at`] was told last.
+    low_water: usize,
     /// Read and not yet asked for: `ahead[start..end]`.
     ahead: Box<[u8]>,
     start: usize,
@@ -61,9 +70,20 @@ fn send_failed(source: io::Error) -> TransportError {
     TransportError::Io { action: "send a frame", source }
 }
 
-impl<R: AsyncRead + Unpin + 'static> StreamReceiver<R> {
+impl<R: Reader> StreamReceiver<R> {
     pub(super) fn new(reader: R) -> Self {
-        Self { reader, ahead: vec![0; READ_AHEAD_BYTES].into(), start: 0, end: 0 }
+        Self { reader, low_water: 1, ahead: vec![0; READ_AHEAD_BYTES].into(), start: 0, end: 0 }
+    }
+
+    /// Has the next wake-up wait for that much of the `left` bytes of a payload.
+    fn set_low_water(&mut self, left: usize) -> Result<(), TransportError> {
+        let bytes = if left < SEGMENT_BYTES { 1 } else { left.min(LOW_WATER_BYTES) };
+        if bytes != self.low_water {
+            let set = self.reader.readable_at(bytes);
+            set.map_err(|source| TransportError::Io { action: "receive a payload", source })?;
+            self.low_water = bytes;
+        }
+        Ok(())
     }
 
     /// One read into `ahead`, behind what is there; 0 at the end of the stream.
@@ -99,7 +119,7 @@ async fn read_some<R: AsyncRead + Unpin>(
     Ok(buffer.filled().len())
 }
 
-impl<R: AsyncRead + Unpin + 'static> FrameReceiver for StreamReceiver<R> {
+impl<R: Reader> FrameReceiver for StreamReceiver<R> {
     fn header(&mut self) -> LocalFuture<'_, Result<Option<[u8; HEADER_BYTES]>, TransportError>> {
         Box::pin(async move {
             while self.end - self.start < HEADER_BYTES {
@@ -149,7 +169,13 @@ impl<R: AsyncRead + Unpin + 'static> FrameReceiver for StreamReceiver<R> {
             if ahead > 0 {
                 return Ok(ahead);
             }
-            match read_some(&mut self.reader, into, ACTION).await? {
+            self.set_low_water(into.len())?;
+            let count = read_some(&mut self.reader, into, ACTION).await?;
+            if count == into.len() {
+                // What follows is a header.
+                self.set_low_water(1)?;
+            }
+            match count {
                 0 => Err(TransportError::Truncated { action: ACTION }),
                 count => Ok(count),
             }

@@ -2,11 +2,14 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 
 use rustix::net::sockopt;
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use super::stream::{StreamReceiver, StreamSender};
+use super::low_water::set_low_water;
+use super::stream::{Reader, StreamReceiver, StreamSender};
 use super::{Address, Connection, Listener, LocalFuture, Transport, TransportError};
 use crate::deadline::{CONNECT_WAIT, LINK_LOSS_WAIT};
 
@@ -67,6 +70,13 @@ fn connection(stream: TcpStream, peer: SocketAddr) -> Connection {
         sender: Box::new(StreamSender::new(writer)),
         receiver: Box::new(StreamReceiver::new(reader)),
         peer: Address::Tcp(peer).to_string(),
+    }
+}
+
+impl Reader for OwnedReadHalf {
+    fn readable_at(&self, bytes: usize) -> io::Result<()> {
+        let stream: &TcpStream = self.as_ref();
+        set_low_water(stream.as_fd(), bytes)
     }
 }
 

@@ -5,9 +5,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 
-use super::stream::{StreamReceiver, StreamSender};
+use super::stream::{Reader, StreamReceiver, StreamSender};
 use super::{Address, Connection, Listener, LocalFuture, Transport, TransportError};
 use crate::deadline::CONNECT_WAIT;
 
@@ -21,6 +22,13 @@ fn connection(stream: UnixStream, path: &Path) -> Connection {
         sender: Box::new(StreamSender::new(writer)),
         receiver: Box::new(StreamReceiver::new(reader)),
         peer: Address::Unix(path.to_owned()).to_string(),
+    }
+}
+
+impl Reader for OwnedReadHalf {
+    /// Unix sockets have no such mark.
+    fn readable_at(&self, _: usize) -> io::Result<()> {
+        Ok(())
     }
 }
 
