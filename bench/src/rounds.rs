@@ -21,7 +21,7 @@ pub(crate) fn order<'a>(round: usize, baseline: [&'a str; 2], others: &[&'a str]
 
 /// What our daemons put off is done after this: closes that travel together, parts that are removed.
 /// It must not fall into the next measurement, nor the memory be missing there that it frees.
-const PUT_OFF: Duration = Duration::from_millis(150);
+pub(crate) const PUT_OFF: Duration = Duration::from_millis(150);
 
 /// Runs a block, and counts the CPU time that the processes `served` spend on it until they rest.
 pub(crate) fn measure(

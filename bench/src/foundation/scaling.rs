@@ -1,11 +1,16 @@
 //! The same operations from 1, 2 and 3 nodes at once: what one operation costs must not grow.
 
+use std::time::Duration;
+
+use hayase_client::limits::READ_LINGER;
+
 use crate::bench::Bench;
 use crate::job::{Job, JobOptions};
 use crate::process_times::{CpuTimes, settle};
 use crate::report::Outcome;
 use crate::report::goal::{Goal, Wanted, number};
 use crate::report::table::Table;
+use crate::rounds::PUT_OFF;
 use crate::sample::{Measured, Sample, Samples};
 use crate::stats;
 use crate::worker::Worker;
@@ -74,12 +79,18 @@ fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
     }
     make_files_to_open(bench, job, &mut workers)?;
     let mut samples = Samples::default();
-    for round in 0..rounds(bench) {
-        for step in 0..CLIENTS.len() {
-            let clients = (round + step) % CLIENTS.len();
-            for (what, operation) in KINDS {
-                let place = (what, CLIENTS[clients], round);
-                samples.0.push(one(bench, job, &mut workers[..=clients], operation, place)?);
+    for (kinds, rounds, put_off) in [
+        (&[KINDS[0], KINDS[2]][..], rounds(bench), PUT_OFF),
+        (&[KINDS[1]][..], opening_rounds(bench), READ_LINGER + PUT_OFF),
+    ] {
+        for round in 0..rounds {
+            for step in 0..CLIENTS.len() {
+                let clients = (round + step) % CLIENTS.len();
+                for (what, operation) in kinds {
+                    let place = (*what, CLIENTS[clients], round);
+                    let workers = &mut workers[..=clients];
+                    samples.0.push(one(bench, job, workers, *operation, place, put_off)?);
+                }
             }
         }
     }
@@ -90,6 +101,11 @@ fn rounds(bench: &Bench) -> usize {
     bench.rounds(12, 24)
 }
 
+/// Fewer: each waits until what it opened is closed, which is part of its cost.
+fn opening_rounds(bench: &Bench) -> usize {
+    bench.rounds(5, 9)
+}
+
 /// What a node opens was made by the next one, and is opened once: a file that a node has open, or had
 /// a moment ago, is opened without a message.
 fn make_files_to_open(bench: &Bench, job: &Job<'_>, workers: &mut [Worker]) -> anyhow::Result<()> {
@@ -97,7 +113,9 @@ fn make_files_to_open(bench: &Bench, job: &Job<'_>, workers: &mut [Worker]) -> a
         let maker = &mut workers[(node + 1) % 3];
         let directory = directory_to_open(job, node as u16);
         maker.perform(&Task::MakeDirectory { path: directory.clone() })?;
-        for place in CLIENTS.iter().flat_map(|clients| (0..rounds(bench)).map(|r| (*clients, r))) {
+        for place in
+            CLIENTS.iter().flat_map(|clients| (0..opening_rounds(bench)).map(|r| (*clients, r)))
+        {
             maker.measure(&Task::Metadata(Metadata {
                 operation: Operation::Create,
                 directory: directory.clone(),
@@ -122,13 +140,14 @@ fn directory(job: &Job<'_>, node: u16) -> std::path::PathBuf {
     job.shared().join(format!("bench-{node}"))
 }
 
-/// All `workers` at once.
+/// All `workers` at once, with what the daemons put off.
 fn one(
     bench: &Bench,
     job: &Job<'_>,
     workers: &mut [Worker],
     operation: Operation,
     (what, variant, round): (&str, &str, usize),
+    put_off: Duration,
 ) -> anyhow::Result<Sample> {
     let served = job.daemons();
     // Asking is counted too.
@@ -158,6 +177,7 @@ fn one(
         total.seconds = total.seconds.max(measured.seconds);
         total.own_cpu += measured.own_cpu;
     }
+    std::thread::sleep(put_off);
     settle(&served);
     let served_cpu = CpuTimes::of(&served).since(&before);
     let requests = Some((job.requests()? - requests).saturating_sub(asking));

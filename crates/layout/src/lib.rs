@@ -17,6 +17,7 @@ pub mod placement;
 pub mod policy;
 pub mod record;
 pub mod run;
+pub mod shard;
 mod stream;
 pub mod stripe;
 pub mod units;

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hayase_layout::shard::name_shard;
 use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_store::{Area, Namespace, Parts, Removal};
 use hayase_wire::message::{Name, PeerReply, PeerRequest, Place, Refused, TimeSpec};
@@ -104,9 +105,7 @@ impl Node {
 
     /// The server that decides about this name.
     pub(crate) fn shard_of(&self, parent: InodeId, name: &[u8]) -> ServerId {
-        let mixed = hayase_store::ops::cookie(name) ^ parent.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // The upper bits: those below decide the place inside the shard.
-        ServerId(((u128::from(mixed) * u128::from(self.servers)) >> 64) as u16)
+        name_shard(parent, hayase_store::ops::cookie(name), self.servers)
     }
 
     pub(crate) fn all_servers(&self) -> impl Iterator<Item = ServerId> + use<> {
