@@ -12,7 +12,6 @@ use crate::report::table::Table;
 use crate::rounds;
 use crate::sample::Samples;
 use crate::stats;
-use crate::worker::Worker;
 use crate::workloads::Task;
 use crate::workloads::library::Library;
 use crate::workloads::metadata::{Metadata, Operation};
@@ -132,21 +131,13 @@ fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
                     milliseconds: bench.block_milliseconds() / 4,
                 };
                 let task = Task::Metadata(work);
-                one(&mut samples, (what, variant, round), &served, &mut worker, &task)?;
+                rounds::measure(&mut samples, (what, variant, round), &served, || {
+                    worker.measure(&task)
+                })?;
             }
         }
     }
     Ok(samples)
-}
-
-fn one(
-    samples: &mut Samples,
-    place: (&str, &str, usize),
-    served: &[u32],
-    worker: &mut Worker,
-    task: &Task,
-) -> anyhow::Result<()> {
-    rounds::measure(samples, place, served, || worker.measure(task))
 }
 
 fn table(samples: &Samples, nodes: u16) -> Table {

@@ -11,7 +11,6 @@ use crate::report::table::Table;
 use crate::rounds;
 use crate::sample::Samples;
 use crate::stats;
-use crate::worker::Worker;
 use crate::workloads::Task;
 use crate::workloads::random::Random;
 use crate::workloads::sequential::{Operation, Sequential};
@@ -90,24 +89,15 @@ fn measure(
         for (what, ..) in KINDS {
             for variant in rounds::order(round, NATIVE, &["mount"]) {
                 let task = task(what, path(variant), bench.block_milliseconds(), round);
-                let place = (what, name(variant), round);
-                one(samples, (place.0, &place.1, place.2), &served, &mut worker, &task)?;
+                let name = name(variant);
+                let place = (what, name.as_str(), round);
+                rounds::measure(samples, place, &served, || worker.measure(&task))?;
             }
         }
     }
     drop(worker);
     job.down()?;
     Ok(())
-}
-
-fn one(
-    samples: &mut Samples,
-    place: (&str, &str, usize),
-    served: &[u32],
-    worker: &mut Worker,
-    task: &Task,
-) -> anyhow::Result<()> {
-    rounds::measure(samples, place, served, || worker.measure(task))
 }
 
 fn task(what: &str, path: PathBuf, milliseconds: u64, round: usize) -> Task {

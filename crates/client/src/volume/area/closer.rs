@@ -219,3 +219,35 @@ impl Area {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_soon_after_each_other_is_looked_at_together() {
+        let closer = Closer { lingering_max: 100, ..Closer::default() };
+        let look = closer.next_look(Instant::now() + Duration::from_secs(1));
+        for before in [1, 2, CLOSE_BATCH_WAIT.as_nanos() as u64 - 1] {
+            assert_eq!(closer.push(look - Duration::from_nanos(before), InodeId(before)), look);
+        }
+        let next = closer.push(look + Duration::from_nanos(1), InodeId(7));
+        assert_eq!(next, look + CLOSE_BATCH_WAIT);
+        assert_eq!((look - closer.began).as_nanos() % CLOSE_BATCH_WAIT.as_nanos(), 0);
+    }
+
+    #[test]
+    fn beyond_the_bound_nothing_lingers() {
+        let closer = Closer { lingering_max: 2, ..Closer::default() };
+        let later = Instant::now() + Duration::from_secs(3600);
+        for ino in 1..=2 {
+            assert!(!closer.is_crowded());
+            assert!(closer.push(later, InodeId(ino)) >= later);
+        }
+        assert!(closer.is_crowded());
+        assert!(closer.push(later, InodeId(3)) <= Instant::now());
+        assert_eq!(closer.next_due().map(|ripe| ripe.len()), Some(1), "and only the one too many");
+        closer.stop();
+        assert_eq!(closer.next_due(), None);
+    }
+}
