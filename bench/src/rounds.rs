@@ -32,13 +32,15 @@ pub(crate) fn measure(
 ) -> anyhow::Result<()> {
     let before = CpuTimes::of(served);
     let measured = block()?;
+    let meanwhile_cpu = CpuTimes::of(served).since(&before);
     if variant.starts_with("mount") {
         std::thread::sleep(PUT_OFF);
     }
     settle(served);
     let served_cpu = CpuTimes::of(served).since(&before);
     let (what, variant) = (what.to_owned(), variant.to_owned());
-    samples.0.push(Sample { what, variant, round, measured, served_cpu, requests: None });
+    let requests = None;
+    samples.0.push(Sample { what, variant, round, measured, meanwhile_cpu, served_cpu, requests });
     Ok(())
 }
 

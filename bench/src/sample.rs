@@ -30,7 +30,9 @@ pub(crate) struct Sample {
     /// Of the program.
     #[serde(flatten)]
     pub(crate) measured: Measured,
-    /// CPU seconds of the processes that served it, until they came to rest.
+    /// CPU seconds of the processes that served it, while the program ran.
+    pub(crate) meanwhile_cpu: f64,
+    /// The same until they came to rest.
     pub(crate) served_cpu: f64,
     /// Requests that the servers counted, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,10 +96,10 @@ impl Samples {
         (sum(|sample| sample.measured.own_cpu) / amount, sum(|sample| sample.served_cpu) / amount)
     }
 
-    /// CPU of the serving processes as a share of the time that the work took.
+    /// CPU of the serving processes meanwhile, as a share of the time that the work took.
     pub(crate) fn served_share(&self, what: &str, variant: &str) -> f64 {
         let seconds: f64 = self.of(what, variant).map(|sample| sample.measured.seconds).sum();
-        self.of(what, variant).map(|sample| sample.served_cpu).sum::<f64>() / seconds
+        self.of(what, variant).map(|sample| sample.meanwhile_cpu).sum::<f64>() / seconds
     }
 }
 
@@ -111,6 +113,7 @@ mod tests {
             variant: variant.to_owned(),
             round,
             measured: Measured { amount, seconds: 2.0, own_cpu: 0.5 },
+            meanwhile_cpu: 0.5,
             served_cpu: 0.25,
             requests: None,
         }
@@ -129,7 +132,7 @@ mod tests {
         assert_eq!(found.same, [4.0; 2]);
         assert_eq!(samples.rate("read", "mount"), 2.0);
         assert_eq!(samples.cpu_per_amount("read", "mount"), (0.125, 0.0625));
-        assert_eq!(samples.served_share("read", "mount"), 0.125);
+        assert_eq!(samples.served_share("read", "mount"), 0.25);
         assert!(samples.rate("write", "mount").is_nan());
     }
 }

@@ -177,12 +177,13 @@ fn one(
         total.seconds = total.seconds.max(measured.seconds);
         total.own_cpu += measured.own_cpu;
     }
+    let meanwhile_cpu = CpuTimes::of(&served).since(&before);
     std::thread::sleep(put_off);
     settle(&served);
     let served_cpu = CpuTimes::of(&served).since(&before);
     let requests = Some((job.requests()? - requests).saturating_sub(asking));
     let (what, variant) = (what.to_owned(), variant.to_owned());
-    Ok(Sample { what, variant, round, measured: total, served_cpu, requests })
+    Ok(Sample { what, variant, round, measured: total, meanwhile_cpu, served_cpu, requests })
 }
 
 fn table(samples: &Samples) -> Table {
