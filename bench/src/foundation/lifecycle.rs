@@ -23,7 +23,7 @@ const REST_CPU_MS_MAX: f64 = 1.0;
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let (mut ups, mut downs, mut samples) = (Vec::new(), Vec::new(), Vec::new());
     let mut rest = Vec::new();
-    for round in 0..bench.rounds(6, 12) {
+    for round in 0..bench.rounds(12, 24) {
         let job = Job::up(bench, &JobOptions { shared: "500MiB", ..JobOptions::nodes(3) })?;
         ups.push(job.up_time.as_secs_f64());
         if round == 0 {
