@@ -177,6 +177,7 @@ pub trait FrameReceiver: 'static {
     fn body<'a>(&'a mut self, into: &'a mut [u8]) -> LocalFuture<'a, Result<(), TransportError>>;
 
     /// Fills the start of `into` with the next bytes of the payload, at least one; says how many.
+    /// `into` is no longer than what is left of the payload: a receiver may wait for all of it.
     fn payload<'a>(
         &'a mut self,
         into: &'a mut [u8],

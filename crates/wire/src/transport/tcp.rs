@@ -154,9 +154,14 @@ impl Listener for TcpFrameListener {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::time::Duration;
+
     use tokio::task::LocalSet;
 
     use super::*;
+    use crate::header::HEADER_BYTES;
+    use crate::limits::{LOW_WATER_BYTES, SEGMENT_BYTES};
     use crate::transport::conformance;
 
     #[tokio::test]
@@ -172,6 +177,37 @@ mod tests {
             let suite = conformance::run(&transport, &at, &nowhere);
             LocalSet::new().run_until(suite).await;
         }
+    }
+
+    #[tokio::test]
+    async fn a_payload_that_comes_in_pieces_is_taken_whole_and_so_is_what_follows() {
+        const PAYLOAD: usize = LOW_WATER_BYTES + SEGMENT_BYTES + 1;
+        let at = Address::Tcp("127.0.0.1:0".parse().unwrap());
+        let mut listener = TcpTransport::new().listen(&at).await.unwrap();
+        let Address::Tcp(address) = listener.address() else { unreachable!() };
+        let sender = std::thread::spawn(move || {
+            let mut stream = std::net::TcpStream::connect(address).unwrap();
+            stream.set_nodelay(true).unwrap();
+            // Each pause leaves less than the low-water mark, or the very last byte, outstanding.
+            for piece in [HEADER_BYTES, LOW_WATER_BYTES, SEGMENT_BYTES, 1, HEADER_BYTES] {
+                stream.write_all(&vec![7; piece]).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            stream // Stays open: an end would wake the receiver too.
+        });
+        let receive = async {
+            let mut receiver = listener.accept().await.unwrap().receiver;
+            let mut payload = vec![0; PAYLOAD];
+            assert_eq!(receiver.header().await.unwrap(), Some([7; HEADER_BYTES]));
+            let mut filled = 0;
+            while filled < PAYLOAD {
+                filled += receiver.payload(&mut payload[filled..]).await.unwrap();
+            }
+            assert!(payload.iter().all(|byte| *byte == 7));
+            assert_eq!(receiver.header().await.unwrap(), Some([7; HEADER_BYTES]));
+        };
+        tokio::time::timeout(Duration::from_secs(10), receive).await.expect("nothing hangs");
+        drop(sender.join().unwrap());
     }
 
     #[tokio::test]
