@@ -18,7 +18,8 @@ Written by `./bench.sh foundation --write-docs`.
 All nodes are simulated on one machine, so they share its processors, its memory and one disk.
 Absolute figures are this machine's; the ratios are the result.
 A and B take turns in every round and figures are medians over rounds; \"A against A\" is the baseline's
-median ratio to itself in the same run, and no goal is judged when it is outside of 0.9 to 1.1.
+median ratio to itself over two rounds in which its two runs changed places, and no goal is judged when it
+is outside of 0.9 to 1.1.
 Raw samples are written to `bench/out/`.";
 
 /// In the order in which they run.

@@ -2,7 +2,7 @@
 //!
 //! A round begins and ends with the baseline, so that a machine that becomes slower meanwhile slows
 //! both sides, and the two tell how even the round was (A against A). The two change places from
-//! round to round, so that no directory is always the first; so do the variants between them.
+//! round to round, so that neither always has the better one; so do the variants between them.
 
 use std::time::Duration;
 

@@ -7,8 +7,8 @@ use crate::{InodeId, ServerId};
 
 /// The server, of `servers` (at least one), that holds the entry whose name has this `hash` in `parent`.
 ///
-/// All bits count, so that a hash with an even half of them (a cookie of a listing has 63) spreads over
-/// all servers too. Two multiplications: the finalizer of `splitmix64` (Steele, Lea, Flood: Fast splittable
+/// All bits count, so that a hash that lacks some (a cookie of a listing has 63) spreads over all servers
+/// too. Two multiplications: the finalizer of `splitmix64` (Steele, Lea, Flood: Fast splittable
 /// pseudorandom number generators, OOPSLA 2014).
 pub fn name_shard(parent: InodeId, hash: u64, servers: u16) -> ServerId {
     let mut mixed = hash ^ parent.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);

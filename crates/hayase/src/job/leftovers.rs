@@ -29,7 +29,7 @@ pub(crate) fn clean_dead(registry: &Registry) -> Vec<String> {
     cleaned
 }
 
-/// Whether no process of `job` is left, or soon will be.
+/// Whether all processes of `job` have ended; waits for those that are ending.
 fn has_ended(job: &Job) -> bool {
     let living = job.living();
     living.iter().all(|handle| handle.id.is_ending()) && wait_ended(&living, END_MAX)
