@@ -9,9 +9,10 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, NodeId};
 use hayase_wire::NodeChannel;
 use hayase_wire::arena::Arena;
-use hayase_wire::message::{Access, Callback, CallbackReply, Close, Grants};
+use hayase_wire::message::{Access, Callback, CallbackReply, Close, Grants, Opening, StillOpen};
 use tokio::sync::{Mutex, Semaphore};
 
+use crate::booked::Booked;
 use crate::limits::RECALL_DEADLINE;
 use crate::node::Node;
 
@@ -22,7 +23,7 @@ pub(crate) struct Process {
     pub(crate) mount: bool,
     pub(crate) arena: RefCell<Option<Rc<Arena>>>,
     connections: Cell<usize>,
-    opens: RefCell<HashMap<InodeId, Access>>,
+    opens: RefCell<HashMap<InodeId, Booked>>,
     callbacks: Mutex<Vec<NodeChannel>>,
     idle: Semaphore,
 }
@@ -32,6 +33,36 @@ pub(crate) struct Process {
 pub(crate) struct Clients {
     processes: RefCell<HashMap<u64, Rc<Process>>>,
     totals: RefCell<HashMap<InodeId, (u32, u32)>>,
+    /// Opens that homes were asked for, ever.
+    asked: Cell<u64>,
+    /// Those that were not answered yet: one of an inode at a time.
+    on_their_way: RefCell<HashMap<InodeId, Access>>,
+}
+
+/// An open that its home is being asked for; nobody may think meanwhile that there is none.
+pub(crate) struct OnItsWay<'a> {
+    clients: &'a Clients,
+    ino: InodeId,
+    by_process: Opening,
+    number: u64,
+}
+
+impl OnItsWay<'_> {
+    /// As the home is asked: numbered by this node.
+    pub(crate) fn by_node(&self) -> Opening {
+        Opening { number: self.number, ..self.by_process }
+    }
+
+    /// The home agreed.
+    pub(crate) fn booked(self, process: &Process) {
+        self.clients.opened(process, self.ino, &self.by_process);
+    }
+}
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        self.clients.on_their_way.borrow_mut().remove(&self.ino);
+    }
 }
 
 impl Clients {
@@ -63,29 +94,38 @@ impl Clients {
         Access { read: readers > 0, write: writers > 0 }
     }
 
-    /// Books an open of a process.
-    pub(crate) fn opened(&self, process: &Process, ino: InodeId, access: Access) {
+    /// What this node tells a home that recalls: an open whose answer is on its way counts.
+    fn still_open(&self, ino: InodeId) -> StillOpen {
+        let here = self.open_here(ino);
+        let coming = self.on_their_way.borrow().get(&ino).copied().unwrap_or_default();
+        let access = Access { read: here.read || coming.read, write: here.write || coming.write };
+        StillOpen { access, as_of: self.asked.get() }
+    }
+
+    /// Begins to ask a home for an open; the caller holds the inode's lock of opens.
+    pub(crate) fn asks(&self, ino: InodeId, by_process: Opening) -> OnItsWay<'_> {
+        self.asked.set(self.asked.get() + 1);
+        self.on_their_way.borrow_mut().insert(ino, by_process.access);
+        OnItsWay { clients: self, ino, by_process, number: self.asked.get() }
+    }
+
+    fn opened(&self, process: &Process, ino: InodeId, open: &Opening) {
         let mut opens = process.opens.borrow_mut();
-        let held = opens.entry(ino).or_default();
+        let booked = opens.entry(ino).or_default();
+        let held = booked.access();
         let mut totals = self.totals.borrow_mut();
         let total = totals.entry(ino).or_default();
-        total.0 += u32::from(access.read && !held.read);
-        total.1 += u32::from(access.write && !held.write);
-        held.read |= access.read;
-        held.write |= access.write;
+        total.0 += u32::from(open.access.read && !held.read);
+        total.1 += u32::from(open.access.write && !held.write);
+        booked.book(open);
     }
 
     /// Books a close; returns what the whole node no longer has open.
     pub(crate) fn closed(&self, process: &Process, close: Close) -> Access {
         let mut opens = process.opens.borrow_mut();
-        let Some(held) = opens.get_mut(&close.ino) else { return Access::default() };
-        let ended = Access {
-            read: held.read && close.access.read,
-            write: held.write && close.access.write,
-        };
-        held.read &= !ended.read;
-        held.write &= !ended.write;
-        if *held == Access::default() {
+        let Some(booked) = opens.get_mut(&close.ino) else { return Access::default() };
+        let ended = booked.end(close.access);
+        if booked.is_empty() {
             opens.remove(&close.ino);
         }
         let mut totals = self.totals.borrow_mut();
@@ -151,29 +191,26 @@ impl Node {
         self.sole_makers.left(process.id);
         process.idle.close();
         let opens: Vec<_> =
-            process.opens.borrow().iter().map(|(ino, held)| (*ino, *held)).collect();
+            process.opens.borrow().iter().map(|(ino, held)| (*ino, held.access())).collect();
         let closes = opens.into_iter().map(|(ino, access)| Close { ino, access }).collect();
         self.close_all(process, closes).await;
     }
 
     /// As the node: gives back what its mounts hold; returns what the node still has open.
-    pub(crate) async fn recall_here(self: &Rc<Self>, ino: InodeId, bits: Grants) -> Access {
+    pub(crate) async fn recall_here(self: &Rc<Self>, ino: InodeId, bits: Grants) -> StillOpen {
         for mount in self.clients.mounts() {
             let recall = Callback::Recall { ino, bits };
             match tokio::time::timeout(RECALL_DEADLINE, mount.call(&recall)).await {
-                Ok(Some(CallbackReply::Recalled { still_open })) => {
-                    let held = mount.opens.borrow().get(&ino).copied().unwrap_or_default();
-                    let access = Access {
-                        read: held.read && !still_open.read,
-                        write: held.write && !still_open.write,
-                    };
+                Ok(Some(CallbackReply::Recalled(still_open))) => {
+                    let booked = mount.opens.borrow().get(&ino).copied().unwrap_or_default();
+                    let access = booked.ended_by(still_open);
                     self.clients.closed(&mount, Close { ino, access });
                 }
                 Ok(None) => tracing::debug!(%ino, "a mount that is gone was not asked"),
                 other => tracing::warn!(%ino, ?other, "a mount did not give back in time"),
             }
         }
-        self.clients.open_here(ino)
+        self.clients.still_open(ino)
     }
 
     /// As the node: makes its mounts forget a name.

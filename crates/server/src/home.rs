@@ -17,7 +17,9 @@
 use std::collections::BTreeMap;
 
 use hayase_layout::NodeId;
-use hayase_wire::message::{Access, Grants, OpenKind};
+use hayase_wire::message::{Access, Grants, OpenKind, Opening, StillOpen};
+
+use crate::booked::Booked;
 
 /// Names a waiting operation to the shell.
 pub(crate) type Ticket = u64;
@@ -25,16 +27,22 @@ pub(crate) type Ticket = u64;
 /// What one node has open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
-    pub(crate) access: Access,
+    pub(crate) booked: Booked,
     /// Served by the kernel on the part itself: class L.
     pub(crate) local: bool,
+}
+
+impl Held {
+    pub(crate) fn access(&self) -> Access {
+        self.booked.access()
+    }
 }
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A node wants it open (transitions only, but repeating one is harmless).
-    Open { ticket: Ticket, node: NodeId, access: Access, kind: OpenKind },
+    Open { ticket: Ticket, node: NodeId, open: Opening },
     /// A node no longer has it open this way.
     Close { node: NodeId, access: Access },
     /// A node is about to change attributes (`bits.attr`) or bytes (`bits.cache` too) by a call
@@ -45,7 +53,7 @@ pub(crate) enum Event {
     /// A node asks for attributes: what may it keep?
     Attributes { ticket: Ticket, node: NodeId },
     /// A node gave back.
-    Returned { node: NodeId, bits: Grants, still_open: Access },
+    Returned { node: NodeId, bits: Grants, still_open: StillOpen },
     /// A node's session is over: it holds nothing any more.
     Gone { node: NodeId },
     /// The answer to [`Effect::Probe`].
@@ -65,7 +73,7 @@ pub(crate) enum Effect {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Want {
-    Open { access: Access, kind: OpenKind },
+    Open(Opening),
     Change { bits: Grants },
 }
 
@@ -81,7 +89,7 @@ impl Operation {
     /// Nobody else may get a grant while this one is here.
     fn shuts_out(&self) -> bool {
         match self.want {
-            Want::Open { access, .. } => access.write,
+            Want::Open(open) => open.access.write,
             Want::Change { .. } => true,
         }
     }
@@ -122,8 +130,8 @@ impl Home {
     pub(crate) fn step(&mut self, event: Event) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
-            Event::Open { ticket, node, access, kind } => {
-                self.waiting.push(Operation { ticket, node, want: Want::Open { access, kind } });
+            Event::Open { ticket, node, open } => {
+                self.waiting.push(Operation { ticket, node, want: Want::Open(open) });
             }
             Event::Change { ticket, node, bits } => {
                 self.waiting.push(Operation { ticket, node, want: Want::Change { bits } });
@@ -171,7 +179,7 @@ impl Home {
 
     /// `idle`, `shared-read` or `writing`, and why when that is not obvious.
     pub(crate) fn describe(&self) -> String {
-        if self.opens.values().any(|held| held.access.write) {
+        if self.is_written() {
             "writing".to_owned()
         } else if self.unprobed {
             "writing (a local writer closed it; not yet known whether a mapping still writes)"
@@ -222,19 +230,18 @@ impl Home {
 
     fn close(&mut self, node: NodeId, access: Access) {
         let Some(held) = self.opens.get_mut(&node) else { return };
-        if access.write && held.access.write && held.local {
+        let ended = held.booked.end(access);
+        if ended.write && held.local {
             self.unprobed = true;
             self.overtaken |= self.probing;
         }
-        held.access.read &= !access.read;
-        held.access.write &= !access.write;
-        if held.access == Access::default() {
+        if held.booked.is_empty() {
             self.opens.remove(&node);
             self.drop_grants(node, Grants { cache: true, attr: false });
         }
     }
 
-    fn returned(&mut self, node: NodeId, bits: Grants, still_open: Access) {
+    fn returned(&mut self, node: NodeId, bits: Grants, still_open: StillOpen) {
         self.drop_grants(node, bits);
         if let Some(asked) = self.recalls.get_mut(&node) {
             *asked = without(*asked, bits);
@@ -242,12 +249,8 @@ impl Home {
                 self.recalls.remove(&node);
             }
         }
-        let gone = self.opens.get(&node).map(|held| Access {
-            read: held.access.read && !still_open.read,
-            write: held.access.write && !still_open.write,
-        });
-        if let Some(gone) = gone {
-            self.close(node, gone);
+        if let Some(held) = self.opens.get(&node) {
+            self.close(node, held.booked.ended_by(still_open));
         }
     }
 
@@ -311,10 +314,10 @@ impl Home {
     fn conflicts(&self, operation: &Operation) -> Vec<(NodeId, Grants)> {
         let others = self.grants.iter().filter(|(node, _)| **node != operation.node);
         match operation.want {
-            Want::Open { access, .. } if access.write => {
+            Want::Open(open) if open.access.write => {
                 others.map(|(node, _)| (*node, Grants::ALL)).collect()
             }
-            Want::Open { .. } => others
+            Want::Open(_) => others
                 .filter(|(node, held)| held.cache && self.writes(**node))
                 .map(|(node, _)| (*node, Grants::ALL))
                 .collect(),
@@ -327,7 +330,7 @@ impl Home {
 
     /// A reader elsewhere would be told to cache, if only the part were known to be quiescent.
     fn waits_for_probe(&self, operation: &Operation) -> bool {
-        matches!(operation.want, Want::Open { access, .. } if !access.write)
+        matches!(operation.want, Want::Open(open) if !open.access.write)
             && self.unprobed
             && operation.node != self.node
             && !self.is_written()
@@ -337,21 +340,20 @@ impl Home {
         let Operation { ticket, node, want } = operation;
         match want {
             Want::Change { .. } => self.changing.push(operation),
-            Want::Open { access, kind } => self.open(node, access, kind),
+            Want::Open(open) => self.open(node, &open),
         }
         let grants = self.grants.get(&node).copied().unwrap_or_default();
         Effect::Proceed { ticket, grants, writing: self.is_writing() }
     }
 
-    fn open(&mut self, node: NodeId, access: Access, kind: OpenKind) {
+    fn open(&mut self, node: NodeId, open: &Opening) {
         let held = self.opens.entry(node).or_default();
-        held.access.read |= access.read;
-        held.access.write |= access.write;
-        held.local = kind == OpenKind::Local;
+        held.booked.book(open);
+        held.local = open.kind == OpenKind::Local;
         let attr = self.may_keep_attributes(node);
         let cache = attr
             && !self.unprobed
-            && match (self.writes(node), kind) {
+            && match (self.writes(node), open.kind) {
                 (false, _) => true,
                 (true, OpenKind::RemoteCachedWriter) => {
                     self.opens.keys().all(|opener| *opener == node)
@@ -370,7 +372,7 @@ impl Home {
     fn may_keep_attributes(&self, node: NodeId) -> bool {
         let recalled = self.recalls.contains_key(&node);
         let written_elsewhere =
-            self.opens.iter().any(|(opener, held)| *opener != node && held.access.write);
+            self.opens.iter().any(|(opener, held)| *opener != node && held.access().write);
         let changed_elsewhere = self
             .waiting
             .iter()
@@ -386,12 +388,12 @@ impl Home {
     }
 
     fn writes(&self, node: NodeId) -> bool {
-        self.opens.get(&node).is_some_and(|held| held.access.write)
+        self.opens.get(&node).is_some_and(|held| held.access().write)
     }
 
     /// Some node has it open for writing.
     fn is_written(&self) -> bool {
-        self.opens.values().any(|held| held.access.write)
+        self.opens.values().any(|held| held.access().write)
     }
 
     /// Somebody may write now or soon: an open of class R without CACHE must be a direct one.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
-use hayase_wire::message::{Access, Grants, OpenKind, PeerReply, PeerRequest};
+use hayase_wire::message::{Access, Grants, Opening, PeerReply, PeerRequest};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -50,6 +50,13 @@ impl Homes {
 
     pub(crate) fn is_open_on(&self, ino: InodeId, node: NodeId) -> bool {
         self.entries.borrow().get(&ino).is_some_and(|entry| entry.home.is_open_on(node))
+    }
+
+    /// What a node has open of it.
+    pub(crate) fn held_by(&self, ino: InodeId, node: NodeId) -> Access {
+        let entries = self.entries.borrow();
+        let mut opens = entries.get(&ino).into_iter().flat_map(|entry| entry.home.opens());
+        opens.find(|(opener, _)| *opener == node).map(|(_, held)| held.access()).unwrap_or_default()
     }
 
     /// The nodes that have it open.
@@ -96,11 +103,10 @@ impl Node {
         self: &Rc<Self>,
         ino: InodeId,
         node: NodeId,
-        access: Access,
-        kind: OpenKind,
+        open: Opening,
     ) -> Given {
         let ticket = self.homes.ticket();
-        self.home_operation(ino, ticket, Event::Open { ticket, node, access, kind }).await
+        self.home_operation(ino, ticket, Event::Open { ticket, node, open }).await
     }
 
     /// Lets `node` change attributes or bytes of a file by a call without an open: others have given
@@ -193,9 +199,7 @@ impl Node {
         tokio::task::spawn_local(async move {
             let asked = this.ask(ServerId(node.0), PeerRequest::Recall { ino, bits }).await;
             let event = match asked {
-                Ok(PeerReply::Recalled { still_open }) => {
-                    Event::Returned { node, bits, still_open }
-                }
+                Ok(PeerReply::Recalled(still_open)) => Event::Returned { node, bits, still_open },
                 other => {
                     tracing::warn!(%ino, %node, ?other, "recall not answered: session is over");
                     Event::Gone { node }

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod appends;
+mod booked;
 mod clients;
 mod convert;
 mod directories;

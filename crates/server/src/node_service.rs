@@ -44,8 +44,8 @@ impl Node {
         self.counters.requests.set(self.counters.requests.get() + 1);
         let answer = match request {
             NodeRequest::Create(node) => self.create(process, node).await,
-            NodeRequest::Open { ino, access, kind, truncate } => {
-                self.open(process, ino, access, kind, truncate).await
+            NodeRequest::Open { ino, open, truncate } => {
+                self.open(process, ino, open, truncate).await
             }
             other => self.serve_plain(process, other).await.map(NodeAnswer::from),
         };

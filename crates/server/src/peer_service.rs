@@ -102,13 +102,9 @@ impl Node {
                 self.relink(ino, old, to, requester).await
             }
             R::ReadLink { ino } => self.read_link(ino),
-            R::Open { ino, access, kind, truncate } => {
-                self.open_inode(from, ino, access, kind, truncate).await
-            }
+            R::Open { ino, open, truncate } => self.open_inode(from, ino, open, truncate).await,
             R::Close(closes) => self.close_inodes(from, &closes).await,
-            R::Recall { ino, bits } => {
-                Ok(PeerReply::Recalled { still_open: self.recall_here(ino, bits).await })
-            }
+            R::Recall { ino, bits } => Ok(PeerReply::Recalled(self.recall_here(ino, bits).await)),
             R::GetXattr { ino, name } => self.get_xattr(ino, &name),
             R::SetXattr { ino, name, value, mode } => {
                 self.set_xattr(from, ino, &name, &value, mode).await

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use cluster::{Cluster, R, RW, W};
 use hayase_layout::{ByteCount, InodeId, StripePolicy};
-use hayase_wire::message::{FileKind, MetaChange, NodeReply, NodeRequest};
+use hayase_wire::message::{Access, FileKind, MetaChange, NodeReply, NodeRequest, StillOpen};
 
 const ROOT: InodeId = InodeId::ROOT;
 const EEXIST: i32 = 17;
@@ -61,7 +61,7 @@ fn bytes_are_written_and_read_from_every_node() {
         for policy in [None, Some(StripePolicy { stripe: ByteCount::kib(4), width: 0 })] {
             let name = if policy.is_some() { "striped" } else { "whole" };
             let mut maker = cluster.process(0);
-            let attr = maker.create_with(ROOT, name, FileKind::Regular, policy, None);
+            let attr = maker.create_with(ROOT, name, FileKind::Regular, policy);
             let ino = attr.expect("made").ino;
             let block: Vec<u8> = (0..50_000u32).map(|i| (i % 251) as u8).collect();
             for node in 0..servers {
@@ -92,7 +92,7 @@ fn appends_of_all_nodes_are_whole() {
         for policy in [None, Some(StripePolicy { stripe: ByteCount::kib(4), width: 0 })] {
             let name = if policy.is_some() { "striped" } else { "whole" };
             let mut maker = cluster.process(0);
-            let attr = maker.create_with(ROOT, name, FileKind::Regular, policy, None);
+            let attr = maker.create_with(ROOT, name, FileKind::Regular, policy);
             let ino = attr.expect("made").ino;
             std::thread::scope(|scope| {
                 for node in 0..servers {
@@ -217,12 +217,39 @@ fn a_writer_recalls_the_caches_of_other_nodes() {
 }
 
 #[test]
+fn an_open_that_crosses_a_recall_stays_open() {
+    let cluster = Cluster::up(3);
+    let (recalled, was_recalled) = std::sync::mpsc::channel();
+    let (reply, may_reply) = std::sync::mpsc::channel();
+    // Its only open was closed and is kept for the next one: given up when the recall comes.
+    let mut mount = cluster.mount_answering(1, move || {
+        recalled.send(()).expect("the test waits");
+        may_reply.recv().expect("the test goes on");
+        StillOpen { access: Access::default(), as_of: 1 }
+    });
+    for home in [0, 1] {
+        let mut maker = cluster.process(home);
+        let ino = maker.create(ROOT, &format!("f{home}"), FileKind::Regular).expect("made").ino;
+        mount.opens_asked = 0;
+        mount.open(ino, W).expect("opened");
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| cluster.mount(2).open(ino, W).map(drop));
+            was_recalled.recv().expect("the mount is recalled");
+            mount.open(ino, W).expect("opened again");
+            reply.send(()).expect("the mount waits");
+            writer.join().expect("no panic").expect("opened elsewhere");
+        });
+        mount.write(ino, 0, b"x").expect("what is open can be written");
+    }
+}
+
+#[test]
 fn truncates_cut_and_stretch() {
     on_one_and_three(|cluster, servers| {
         for policy in [None, Some(StripePolicy { stripe: ByteCount::kib(4), width: 0 })] {
             let name = if policy.is_some() { "striped" } else { "whole" };
             let mut maker = cluster.process(0);
-            let attr = maker.create_with(ROOT, name, FileKind::Regular, policy, None);
+            let attr = maker.create_with(ROOT, name, FileKind::Regular, policy);
             let ino = attr.expect("made").ino;
             let mut other = cluster.process(servers - 1);
             assert_eq!(errno(maker.write(ino, 0, b"x")), EBADF, "written without an open");

@@ -17,7 +17,7 @@ pub use attr::{
 };
 pub use node::{
     Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, NewNode, NodeReply,
-    NodeRequest, OpenKind, Opened, SlotRange,
+    NodeRequest, OpenKind, Opened, Opening, SlotRange, StillOpen,
 };
 pub use peer::{Binding, PartRef, PeerReply, PeerRequest, Place, ShardEntry};
 pub use status::{AreaUse, PeerState, ServerStatus};

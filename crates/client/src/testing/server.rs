@@ -15,8 +15,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use hayase_layout::{ByteCount, InodeId, Layout, NodeId};
 use hayase_wire::message::{
     Access, AreaUse, Attr, Callback, CallbackReply, Close, Created, Entry, Explained, FileKind,
-    Grants, NewNode, NodeReply, NodeRequest, OpenKind, Opened, Refused, SlotRange, TimeSpec,
-    XattrMode,
+    Grants, NewNode, NodeReply, NodeRequest, OpenKind, Opened, Opening, Refused, SlotRange,
+    StillOpen, TimeSpec, XattrMode,
 };
 
 use crate::link::{Callbacks, Link, LinkError, Reply};
@@ -144,7 +144,9 @@ impl FakeServer {
     /// Asks the process to give back, and books its answer.
     pub fn recall(&self, ino: InodeId, bits: Grants) -> Access {
         let answer = self.ask(Callback::Recall { ino, bits });
-        let Some(CallbackReply::Recalled { still_open }) = answer else { return Access::default() };
+        let Some(CallbackReply::Recalled(StillOpen { access: still_open, .. })) = answer else {
+            return Access::default();
+        };
         if let Some(inode) = self.lock().inodes.get_mut(&ino) {
             inode.opens.read &= still_open.read;
             inode.opens.write &= still_open.write;
@@ -225,8 +227,8 @@ impl State {
                 NodeReply::Welcome { node: NodeId(0), nodes: 1, slot: ByteCount::mib(1) }
             }
             NodeRequest::Create(node) => return self.create(node),
-            NodeRequest::Open { ino, access, kind, truncate } => {
-                return self.open(*ino, *access, *kind, *truncate);
+            NodeRequest::Open { ino, open, truncate } => {
+                return self.open(*ino, *open, *truncate);
             }
             NodeRequest::Close(closes) => self.close(closes),
             NodeRequest::Lookup { .. }
@@ -279,8 +281,8 @@ impl State {
         let entry = self.entry(ino)?;
         let mut created = Created { entry, new: true, opened: None };
         let mut descriptor = None;
-        if let Some((access, kind)) = node.open {
-            let reply = self.open(ino, access, kind, false)?;
+        if let Some(open) = node.open {
+            let reply = self.open(ino, open, false)?;
             if let NodeReply::Opened(opened) = reply.message {
                 created.opened = Some(*opened);
             }
@@ -292,8 +294,7 @@ impl State {
     fn open(
         &mut self,
         ino: InodeId,
-        access: Access,
-        kind: OpenKind,
+        Opening { access, kind, .. }: Opening,
         truncate: bool,
     ) -> Result<Reply, Refused> {
         let (here, granted) = (self.parts == Parts::Here, self.grants);

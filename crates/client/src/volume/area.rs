@@ -13,7 +13,7 @@ mod opens;
 mod recalls;
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -21,7 +21,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use hayase_layout::{InodeId, Layout};
 use hayase_wire::message::{
     Access, AreaUse, Attr, Explained, Grants, MetaChange, Name, NewNode, NodeReply, NodeRequest,
-    Refused, TimeSpec, XattrMode,
+    OpenKind, Opening, Refused, TimeSpec, XattrMode,
 };
 
 use super::{Drops, FileOpen, Found, KernelCaches, Listed, LocalUse, OpenWish, Volume};
@@ -69,6 +69,8 @@ struct Area {
     made: MadeNames,
     kernel: OnceLock<Arc<dyn KernelCaches>>,
     closer: Closer,
+    /// Opens that the server was asked for: the last one's number.
+    opens_asked: AtomicU64,
     /// Creates whose answer has not been booked: a recall may name their inode before.
     creating: AtomicUsize,
     /// Descriptors of class [`Class::Remote`].
@@ -96,6 +98,7 @@ impl AreaVolume {
             made: MadeNames::default(),
             kernel: OnceLock::new(),
             closer: Closer::default(),
+            opens_asked: AtomicU64::new(0),
             creating: AtomicUsize::new(0),
             remote_handles: AtomicUsize::new(0),
         });
@@ -127,6 +130,11 @@ impl Drop for AreaVolume {
 impl Area {
     fn asked(&self) -> Asked {
         Asked { stamp: self.moments.now(), at: Instant::now() }
+    }
+
+    /// Numbers an open; of an inode that is known, under its lock.
+    fn opening(&self, access: Access, kind: OpenKind) -> Opening {
+        Opening { access, kind, number: self.opens_asked.fetch_add(1, Ordering::SeqCst) + 1 }
     }
 
     fn call(&self, request: &NodeRequest) -> Result<Reply, Refused> {

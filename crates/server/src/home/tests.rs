@@ -13,7 +13,12 @@ const NONE: Access = Access { read: false, write: false };
 
 fn open(ticket: Ticket, node: NodeId, access: Access) -> Event {
     let kind = if node == A { OpenKind::Local } else { OpenKind::Remote };
-    Event::Open { ticket, node, access, kind }
+    Event::Open { ticket, node, open: Opening { access, kind, number: ticket } }
+}
+
+/// The answer to a recall that speaks of all opens so far.
+fn still(access: Access) -> StillOpen {
+    StillOpen { access, as_of: Ticket::MAX }
 }
 
 fn proceed(ticket: Ticket, cache: bool, attr: bool, writing: bool) -> Effect {
@@ -34,7 +39,7 @@ fn a_writer_waits_until_readers_gave_back() {
     assert_eq!(home.step(open(2, A, WRITE)), [Effect::Recall { node: B, bits: Grants::ALL }]);
     // Nothing is granted while the recall is under way, and reading goes on.
     assert_eq!(home.step(open(3, C, READ)), [proceed(3, false, false, true)]);
-    let returned = Event::Returned { node: B, bits: Grants::ALL, still_open: READ };
+    let returned = Event::Returned { node: B, bits: Grants::ALL, still_open: still(READ) };
     assert_eq!(home.step(returned), [proceed(2, false, true, true)]);
     assert!(home.is_open_on(B));
 }
@@ -93,7 +98,7 @@ fn a_local_writers_close_is_probed_before_others_cache() {
     assert_eq!(home.step(Event::Probed { quiescent: true }), [proceed(2, true, true, false)]);
     // A forgotten mapping: the reader goes on without caching.
     home.step(open(3, A, WRITE));
-    home.step(Event::Returned { node: B, bits: Grants::ALL, still_open: NONE });
+    home.step(Event::Returned { node: B, bits: Grants::ALL, still_open: still(NONE) });
     home.step(Event::Close { node: A, access: WRITE });
     assert_eq!(home.step(open(4, B, READ)), [Effect::Probe]);
     assert_eq!(home.step(Event::Probed { quiescent: false }), [proceed(4, false, false, true)]);
@@ -105,13 +110,12 @@ fn the_only_opener_may_cache_while_it_writes_if_its_kernel_needs_that() {
     let cached = |ticket, node| Event::Open {
         ticket,
         node,
-        access: WRITE,
-        kind: OpenKind::RemoteCachedWriter,
+        open: Opening { access: WRITE, kind: OpenKind::RemoteCachedWriter, number: ticket },
     };
     assert_eq!(home.step(cached(1, B)), [proceed(1, true, true, true)]);
     // A second node's open recalls and demotes it.
     assert_eq!(home.step(open(2, C, READ)), [Effect::Recall { node: B, bits: Grants::ALL }]);
-    let returned = Event::Returned { node: B, bits: Grants::ALL, still_open: WRITE };
+    let returned = Event::Returned { node: B, bits: Grants::ALL, still_open: still(WRITE) };
     assert_eq!(home.step(returned), [proceed(2, false, false, true)]);
 }
 
@@ -124,7 +128,7 @@ fn a_change_by_path_recalls_and_then_lets_others_back_in() {
         home.step(Event::Change { ticket: 2, node: C, bits }),
         [Effect::Recall { node: B, bits }]
     );
-    let returned = Event::Returned { node: B, bits, still_open: NONE };
+    let returned = Event::Returned { node: B, bits, still_open: still(NONE) };
     assert_eq!(home.step(returned), [proceed(2, false, false, false)]);
     assert_eq!(
         home.step(Event::Attributes { ticket: 3, node: B }),
@@ -139,11 +143,25 @@ fn a_change_by_path_recalls_and_then_lets_others_back_in() {
 }
 
 #[test]
+fn an_open_that_crosses_a_recall_stays_open() {
+    let mut home = Home::new(A);
+    home.step(open(1, B, WRITE));
+    // B's kernel closed it, B keeps it for the next open; A opens, and B opens again meanwhile.
+    assert_eq!(home.step(open(2, A, WRITE)), [Effect::Recall { node: B, bits: Grants::ALL }]);
+    home.step(open(3, B, WRITE));
+    let still_open = StillOpen { access: NONE, as_of: 1 };
+    home.step(Event::Returned { node: B, bits: Grants::ALL, still_open });
+    assert!(home.is_open_on(B));
+    home.step(Event::Close { node: B, access: WRITE });
+    assert!(!home.is_open_on(B));
+}
+
+#[test]
 fn closing_everything_makes_it_idle() {
     let mut home = Home::new(A);
     home.step(open(1, B, READ));
     home.step(Event::Close { node: B, access: READ });
-    home.step(Event::Returned { node: B, bits: Grants::ALL, still_open: NONE });
+    home.step(Event::Returned { node: B, bits: Grants::ALL, still_open: still(NONE) });
     assert!(home.is_idle(), "{home:?}");
 }
 
@@ -198,7 +216,8 @@ impl Shell {
                     (false, true) => OpenKind::RemoteCachedWriter,
                     (false, false) => OpenKind::Remote,
                 };
-                Event::Open { ticket, node, access: Access { read, write }, kind }
+                let access = Access { read, write };
+                Event::Open { ticket, node, open: Opening { access, kind, number: ticket } }
             }
             Step::Close(node, read, write) => {
                 Event::Close { node: NodeId(node), access: Access { read, write } }
@@ -220,10 +239,10 @@ impl Shell {
                 let (node, bits) = self.recalls.remove(at % self.recalls.len());
                 let held = home.opens().find(|(opener, _)| *opener == node);
                 let still_open = match held {
-                    Some((_, held)) if open => held.access,
+                    Some((_, held)) if open => held.access(),
                     _ => NONE,
                 };
-                Event::Returned { node, bits, still_open }
+                Event::Returned { node, bits, still_open: still(still_open) }
             }
             Step::AnswerProbe(quiescent) => {
                 if !std::mem::take(&mut self.probe) {
@@ -256,7 +275,7 @@ impl Shell {
 }
 
 fn check_invariants(home: &Home, shell: &Shell) {
-    for (writer, held) in home.opens().filter(|(_, held)| held.access.write) {
+    for (writer, held) in home.opens().filter(|(_, held)| held.access().write) {
         for (node, grants) in &home.grants {
             assert!(*node == writer, "H1: {node} holds {grants:?} while {writer} writes {held:?}");
         }

@@ -42,9 +42,9 @@ impl Node {
                 entry.attr.kind == FileKind::Directory && self.grant_names(entry.attr.ino, process);
         }
         let (opened, descriptor) = match open {
-            Some((access, kind)) if entry.attr.kind == FileKind::Regular => {
+            Some(open) if entry.attr.kind == FileKind::Regular => {
                 let ino = entry.attr.ino;
-                let (opened, descriptor) = self.open_for(process, ino, access, kind, false).await?;
+                let (opened, descriptor) = self.open_for(process, ino, open, false).await?;
                 entry.attr = opened.attr.clone();
                 (Some(opened), descriptor)
             }

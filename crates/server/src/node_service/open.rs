@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
 use hayase_wire::message::{
-    Access, Close, NodeReply, OpenKind, Opened, PeerReply, PeerRequest, Refused,
+    Access, Close, NodeReply, Opened, Opening, PeerReply, PeerRequest, Refused,
 };
 
 use super::NodeAnswer;
@@ -20,11 +20,10 @@ impl Node {
         self: &Rc<Self>,
         process: &Rc<Process>,
         ino: InodeId,
-        access: Access,
-        kind: OpenKind,
+        open: Opening,
         truncate: bool,
     ) -> Result<NodeAnswer, Refused> {
-        let (opened, descriptor) = self.open_for(process, ino, access, kind, truncate).await?;
+        let (opened, descriptor) = self.open_for(process, ino, open, truncate).await?;
         Ok(NodeAnswer { reply: NodeReply::Opened(Box::new(opened)), descriptor })
     }
 
@@ -32,18 +31,18 @@ impl Node {
         self: &Rc<Self>,
         process: &Rc<Process>,
         ino: InodeId,
-        access: Access,
-        kind: OpenKind,
+        open: Opening,
         truncate: bool,
     ) -> Result<(Opened, Option<OwnedFd>), Refused> {
         // A close of this inode that is on its way to the home must not arrive after this open.
         let _ordered = self.inode_locks_of_opens.lock(ino).await;
-        let request = PeerRequest::Open { ino, access, kind, truncate };
+        let on_its_way = self.clients.asks(ino, open);
+        let request = PeerRequest::Open { ino, open: on_its_way.by_node(), truncate };
         let mut opened = match self.ask(ino.home(), request).await? {
             PeerReply::Opened(opened) => *opened,
             other => return Err(unexpected(&other)),
         };
-        self.clients.opened(process, ino, access);
+        on_its_way.booked(process);
         self.files.learn(&opened.attr);
         let descriptor = match opened.descriptor {
             true => self.descriptor(process, &opened),
@@ -80,9 +79,7 @@ impl Node {
         let mut sorted = closes;
         sorted.sort_by_key(|close| close.ino);
         for close in sorted {
-            if close.ino.home() != self.me {
-                ordered.push(self.inode_locks_of_opens.lock(close.ino).await);
-            }
+            ordered.push(self.inode_locks_of_opens.lock(close.ino).await);
             let access = self.clients.closed(process, close);
             if access != Access::default() {
                 let close = Close { ino: close.ino, access };

@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, Layout, NodeId};
 use hayase_wire::message::{
-    Access, Close, Explained, Grants, OpenKind, Opened, PartRef, PeerReply, PeerRequest, Refused,
+    Access, Close, Explained, Grants, OpenKind, Opened, Opening, PartRef, PeerReply, PeerRequest,
+    Refused,
 };
 
 use super::Answer;
@@ -18,8 +19,7 @@ impl Node {
         self: &Rc<Self>,
         from: NodeId,
         ino: InodeId,
-        access: Access,
-        kind: OpenKind,
+        mut open: Opening,
         truncate: bool,
     ) -> Answer {
         let inode = self.inode(ino)?;
@@ -27,10 +27,15 @@ impl Node {
             return Err(Refused::new(libc_errno::ESTALE));
         }
         // Only the part's own node can hand the part out.
-        let local =
-            kind == OpenKind::Local && self.is_this_node(from) && inode.layout == Layout::Whole;
-        let kind = if kind == OpenKind::Local && !local { OpenKind::Remote } else { kind };
-        let given = self.home_open(ino, from, access, kind).await;
+        let local = open.kind == OpenKind::Local
+            && self.is_this_node(from)
+            && inode.layout == Layout::Whole;
+        if open.kind == OpenKind::Local && !local {
+            open.kind = OpenKind::Remote;
+        }
+        let access = open.access;
+        let before = self.homes.held_by(ino, from);
+        let given = self.home_open(ino, from, open).await;
         // O_RDONLY with O_TRUNC changes bytes without an open for writing.
         let _change = match truncate && !access.write {
             true => Some(self.home_change(ino, from, Grants::ALL).await),
@@ -44,10 +49,12 @@ impl Node {
                 descriptor: local,
             }))),
             Err(refused) => {
-                // Half an open is none, unless the node had it open before anyway.
-                if !self.is_this_node(from) || self.clients.open_here(ino) == Access::default() {
-                    self.home_event(ino, Event::Close { node: from, access });
-                }
+                // Half an open is none; what the node had open before, it still has.
+                let access = Access {
+                    read: access.read && !before.read,
+                    write: access.write && !before.write,
+                };
+                self.home_event(ino, Event::Close { node: from, access });
                 Err(refused)
             }
         }
@@ -93,8 +100,10 @@ impl Node {
             return true;
         }
         // Descriptors that a mount keeps for the next open stand in the way of the lease.
-        let open = self.recall_here(ino, Grants::NONE).await;
-        if open.write {
+        let still_open = self.recall_here(ino, Grants::NONE).await;
+        let (node, bits) = (self.node, Grants::NONE);
+        self.home_event(ino, Event::Returned { node, bits, still_open });
+        if still_open.access.write {
             return false;
         }
         let part = whole_part(ino, inode.layout_epoch);
@@ -131,7 +140,7 @@ impl Node {
             .into_iter()
             .map(|(node, held)| {
                 let class = if held.local { "local" } else { "remote" };
-                (node, held.access.read, held.access.write, class.to_owned())
+                (node, held.access().read, held.access().write, class.to_owned())
             })
             .collect();
         let mut parts = Vec::new();

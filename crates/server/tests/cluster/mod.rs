@@ -1,6 +1,6 @@
 //! A job of a few servers in this process, on loopback and plain directories, and a process to ask them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use hayase_server::Settings;
 use hayase_store::area::CountedArea;
 use hayase_wire::message::{
     Access, Attr, Callback, CallbackReply, ClientRole, Created, Entry, FileKind, NewNode,
-    NodeReply, NodeRequest, OpenKind, Opened, PROTOCOL_VERSION, Refused, SlotRange,
+    NodeReply, NodeRequest, OpenKind, Opened, Opening, PROTOCOL_VERSION, Refused, SlotRange,
+    StillOpen,
 };
 use hayase_wire::{Arena, BlockingChannel, Secret};
 use tempfile::TempDir;
@@ -57,12 +58,25 @@ impl Cluster {
 
     /// A process on the node of server `node`.
     pub(crate) fn process(&self, node: u16) -> Process {
-        Process::connect(&self.directory.path().join(format!("{node}/server.sock")), false)
+        Process::connect(&self.socket(node), None)
     }
 
-    /// A process that holds grants and answers recalls, counting them.
+    /// A process that holds grants and answers recalls, counting them: what it has open it keeps.
     pub(crate) fn mount(&self, node: u16) -> Process {
-        Process::connect(&self.directory.path().join(format!("{node}/server.sock")), true)
+        self.mount_answering(node, || StillOpen { access: RW, as_of: u64::MAX })
+    }
+
+    /// The same, with answers of the caller's.
+    pub(crate) fn mount_answering(
+        &self,
+        node: u16,
+        recalled: impl FnMut() -> StillOpen + Send + 'static,
+    ) -> Process {
+        Process::connect(&self.socket(node), Some(Box::new(recalled)))
+    }
+
+    fn socket(&self, node: u16) -> PathBuf {
+        self.directory.path().join(format!("{node}/server.sock"))
     }
 }
 
@@ -116,15 +130,20 @@ fn run_server(
 pub(crate) struct Process {
     channel: BlockingChannel,
     arena: Arena,
+    pub(crate) opens_asked: u64,
     pub(crate) recalls: std::sync::Arc<AtomicU64>,
 }
+
+/// What a mount answers to a recall.
+type Recalled = Box<dyn FnMut() -> StillOpen + Send>;
 
 static NEXT_PROCESS: AtomicU64 = AtomicU64::new(1);
 
 impl Process {
-    fn connect(socket: &Path, mount: bool) -> Self {
+    fn connect(socket: &Path, recalled: Option<Recalled>) -> Self {
         let process = NEXT_PROCESS.fetch_add(1, Ordering::Relaxed);
         let arena = Arena::create(4).expect("an arena");
+        let mount = recalled.is_some();
         let hello = |role| NodeRequest::Hello {
             version: PROTOCOL_VERSION,
             role,
@@ -139,15 +158,15 @@ impl Process {
         let reply: NodeReply = hayase_wire::decode(&reply).expect("decodes");
         assert!(matches!(reply, NodeReply::Welcome { .. }), "{reply:?}");
         let recalls = std::sync::Arc::new(AtomicU64::new(0));
-        if mount {
+        if let Some(recalled) = recalled {
             let mut callback = BlockingChannel::connect(socket, wait).expect("a connection");
             let body = hayase_wire::encode(&hello(ClientRole::Callback)).expect("encodes");
             callback.call(&body, None).expect("a welcome");
             callback.set_wait(None).expect("waits for ever");
             let counted = std::sync::Arc::clone(&recalls);
-            std::thread::spawn(move || answer_callbacks(&mut callback, &counted));
+            std::thread::spawn(move || answer_callbacks(&mut callback, recalled, &counted));
         }
-        Self { channel, arena, recalls }
+        Self { channel, arena, opens_asked: 0, recalls }
     }
 
     pub(crate) fn ask(&mut self, request: &NodeRequest) -> Result<NodeReply, Refused> {
@@ -165,7 +184,7 @@ impl Process {
         name: &str,
         kind: FileKind,
     ) -> Result<Attr, Refused> {
-        self.create_with(parent, name, kind, None, None)
+        self.create_with(parent, name, kind, None)
     }
 
     pub(crate) fn create_with(
@@ -174,7 +193,6 @@ impl Process {
         name: &str,
         kind: FileKind,
         policy: Option<hayase_layout::StripePolicy>,
-        open: Option<(Access, OpenKind)>,
     ) -> Result<Attr, Refused> {
         let node = NewNode {
             parent,
@@ -187,7 +205,7 @@ impl Process {
             target: None,
             policy,
             exclusive: true,
-            open,
+            open: None,
         };
         match self.ask(&NodeRequest::Create(node))? {
             NodeReply::Created(created) => {
@@ -228,8 +246,9 @@ impl Process {
     }
 
     pub(crate) fn open(&mut self, ino: InodeId, access: Access) -> Result<Opened, Refused> {
-        let (kind, truncate) = (OpenKind::Remote, false);
-        match self.ask(&NodeRequest::Open { ino, access, kind, truncate })? {
+        self.opens_asked += 1;
+        let open = Opening { access, kind: OpenKind::Remote, number: self.opens_asked };
+        match self.ask(&NodeRequest::Open { ino, open, truncate: false })? {
             NodeReply::Opened(opened) => Ok(*opened),
             other => panic!("{other:?}"),
         }
@@ -282,13 +301,12 @@ impl Process {
     }
 }
 
-fn answer_callbacks(channel: &mut BlockingChannel, recalls: &AtomicU64) {
+fn answer_callbacks(channel: &mut BlockingChannel, mut recalled: Recalled, recalls: &AtomicU64) {
     while let Ok((body, _)) = channel.receive() {
         let reply = match hayase_wire::decode(&body).expect("decodes") {
             Callback::Recall { .. } => {
                 recalls.fetch_add(1, Ordering::Relaxed);
-                // A plain process: what it has open it says it keeps.
-                CallbackReply::Recalled { still_open: RW }
+                CallbackReply::Recalled(recalled())
             }
             Callback::InvalName { .. } => CallbackReply::Forgotten,
             Callback::Ping => CallbackReply::Pong,

@@ -52,6 +52,23 @@ pub enum OpenKind {
     RemoteCachedWriter,
 }
 
+/// An open, as its asker books it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opening {
+    pub access: Access,
+    pub kind: OpenKind,
+    /// Among the opens of its asker, in the order in which they were asked for.
+    pub number: u64,
+}
+
+/// The answer to a recall. Opens travel beside it: what its sender asked for later than it looked
+/// ([`Opening::number`] above `as_of`) it does not speak of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StillOpen {
+    pub access: Access,
+    pub as_of: u64,
+}
+
 /// A new file of any kind. The name, owner and rights are what the kernel checked and computed
 /// (umask applied, set-gid of the parent followed).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +87,7 @@ pub struct NewNode {
     /// Refuse with `EEXIST` when the name exists; otherwise the existing file is returned (and opened).
     pub exclusive: bool,
     /// Open it in the same step.
-    pub open: Option<(Access, OpenKind)>,
+    pub open: Option<Opening>,
 }
 
 /// The answer to [`NodeRequest::Open`].
@@ -175,8 +192,7 @@ pub enum NodeRequest {
     /// `O_TRUNC`, done inside. Waits for recalls of other nodes' caches.
     Open {
         ino: InodeId,
-        access: Access,
-        kind: OpenKind,
+        open: Opening,
         truncate: bool,
     },
     /// Any number of transitions to zero.
@@ -288,8 +304,8 @@ pub enum NodeReply {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Callback {
     /// Give back what is set: drop kernel caches, answer nothing from caches until granted anew,
-    /// close lingering opens. Answered when done; `still_open` tells whether this process keeps
-    /// the file open (a lingering open does not count and is closed by this answer).
+    /// close lingering opens. Answered when done, with what this process keeps
+    /// open (a lingering open does not count and is closed by this answer).
     Recall { ino: InodeId, bits: Grants },
     /// Forget a name; answered when done, or after 20 ms when the kernel is busy in that directory.
     InvalName { parent: InodeId, name: Name },
@@ -299,7 +315,7 @@ pub enum Callback {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CallbackReply {
-    Recalled { still_open: Access },
+    Recalled(StillOpen),
     Forgotten,
     Pong,
 }

@@ -9,8 +9,8 @@ use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Access, AreaUse, Attr, Close, Entry, Explained, FileKind, Grants, MetaChange, Name, NewNode,
-    OpenKind, Opened, Refused, ServerStatus, TimeSpec, XattrMode,
+    AreaUse, Attr, Close, Entry, Explained, FileKind, Grants, MetaChange, Name, NewNode, Opened,
+    Opening, Refused, ServerStatus, StillOpen, TimeSpec, XattrMode,
 };
 
 /// One part of a file, as its layout counts them.
@@ -122,7 +122,7 @@ pub enum PeerRequest {
     /// Home.
     ReadLink { ino: InodeId },
     /// Home: the asking node now has it open this way.
-    Open { ino: InodeId, access: Access, kind: OpenKind, truncate: bool },
+    Open { ino: InodeId, open: Opening, truncate: bool },
     /// Home: the asking node no longer has these open.
     Close(Vec<Close>),
     /// Node: give back.
@@ -204,7 +204,7 @@ pub enum PeerReply {
     /// An open.
     Opened(Box<Opened>),
     /// What the node still has open.
-    Recalled { still_open: Access },
+    Recalled(StillOpen),
     /// Of a symbolic link.
     Target(Vec<u8>),
     /// Of an xattr.

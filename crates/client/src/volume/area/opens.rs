@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use hayase_layout::{InodeId, Layout};
 use hayase_wire::message::{
-    Access, Attr, Grants, MetaChange, NewNode, NodeReply, NodeRequest, OpenKind, Opened, Refused,
+    Access, Attr, Grants, MetaChange, NewNode, NodeReply, NodeRequest, OpenKind, Opened, Opening,
+    Refused,
 };
 
 use super::inodes::{Node, Shard};
@@ -17,7 +18,7 @@ use crate::open_file::{Plan, Serving, is_none};
 impl Area {
     /// Decided under the inode's lock; a message only when the home does not count it yet.
     pub(super) fn open(&self, ino: InodeId, wish: OpenWish) -> Result<FileOpen, Refused> {
-        let (access, kind) = {
+        let opening = {
             let mut shard = self.inodes.lock(ino);
             loop {
                 let node = shard.nodes.entry(ino).or_default();
@@ -26,29 +27,28 @@ impl Area {
                     Plan::Wait => shard = self.inodes.wait(ino, shard),
                     Plan::Ask { access, kind } => {
                         node.open.ask(access);
-                        break (access, kind);
+                        break self.opening(access, kind);
                     }
                 }
             }
         };
         // Who opens for writing gives back by itself; the home recalls only the others.
-        let writes = (access.write || wish.truncate) && kind == OpenKind::Remote;
+        let writes = (opening.access.write || wish.truncate) && opening.kind == OpenKind::Remote;
         if writes && self.demote(ino) {
             self.invalidate(ino, Drops::Pages);
         }
         let asked = self.asked();
-        let answer = self.ask_open(ino, access, kind, wish.truncate);
-        self.book_open(ino, wish, kind, asked, answer)
+        let answer = self.ask_open(ino, opening, wish.truncate);
+        self.book_open(ino, wish, opening.kind, asked, answer)
     }
 
     fn ask_open(
         &self,
         ino: InodeId,
-        access: Access,
-        kind: OpenKind,
+        open: Opening,
         truncate: bool,
     ) -> Result<(Opened, Option<OwnedFd>), Refused> {
-        if is_none(access) {
+        if is_none(open.access) {
             // Held already, only to be truncated.
             let change = MetaChange { size: Some(0), ..MetaChange::default() };
             return match self.call(&NodeRequest::SetAttr { ino, change })?.message {
@@ -58,7 +58,7 @@ impl Area {
                 other => Err(LinkError::unexpected("SetAttr", &other).into()),
             };
         }
-        let reply = self.call(&NodeRequest::Open { ino, access, kind, truncate })?;
+        let reply = self.call(&NodeRequest::Open { ino, open, truncate })?;
         match reply.message {
             NodeReply::Opened(opened) => Ok((*opened, reply.descriptor)),
             other => Err(LinkError::unexpected("Open", &other).into()),
@@ -144,7 +144,7 @@ impl Area {
         let parent = node.parent;
         node.exclusive = true;
         let held = Access { read: wish.access.read || kind == OpenKind::Local, ..wish.access };
-        node.open = Some((held, kind));
+        node.open = Some(self.opening(held, kind));
         self.creating.fetch_add(1, Ordering::SeqCst);
         self.made.add(parent, &node.name);
         let asked = self.asked();

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{Access, Callback, CallbackReply, Grants};
+use hayase_wire::message::{Access, Callback, CallbackReply, Grants, StillOpen};
 
 use super::{Area, Class, Drops};
 use crate::limits::NAME_WAIT;
@@ -12,9 +12,7 @@ use crate::link::Callbacks;
 impl Callbacks for Area {
     fn answer(&self, callback: Callback) -> CallbackReply {
         match callback {
-            Callback::Recall { ino, bits } => {
-                CallbackReply::Recalled { still_open: self.recall(ino, bits) }
-            }
+            Callback::Recall { ino, bits } => CallbackReply::Recalled(self.recall(ino, bits)),
             Callback::InvalName { parent, name } => {
                 if let Some(kernel) = self.kernel.get() {
                     kernel.forget_name(parent, &name, NAME_WAIT);
@@ -45,15 +43,17 @@ impl Callbacks for Area {
 
 impl Area {
     /// First nothing is granted any more, then the kernel drops what it has, then this returns.
-    fn recall(&self, ino: InodeId, bits: Grants) -> Access {
-        let (still_open, class) = {
+    fn recall(&self, ino: InodeId, bits: Grants) -> StillOpen {
+        let (access, as_of, class) = {
             let mut shard = self.inodes.lock(ino);
             shard.stamps.stamp(ino, &self.moments);
             shard.attributes.remove(ino);
             if bits.cache {
                 self.made.end(ino);
             }
-            match shard.nodes.get_mut(&ino) {
+            // Under the inode's lock: what it is asked for from now on has a higher number.
+            let as_of = self.opens_asked.load(Ordering::SeqCst);
+            let (access, class) = match shard.nodes.get_mut(&ino) {
                 Some(node) => {
                     if bits.cache {
                         node.lose_cache();
@@ -68,10 +68,11 @@ impl Area {
                     (Access { read: true, write: true }, None)
                 }
                 None => (Access::default(), None),
-            }
+            };
+            (access, as_of, class)
         };
         self.invalidate(ino, drops(class, bits.cache));
-        still_open
+        StillOpen { access, as_of }
     }
 }
 
