@@ -68,7 +68,21 @@ impl Node {
         if let Some(known) = self.files.get(ino) {
             return Ok(known);
         }
-        match self.ask(ino.home(), PeerRequest::GetAttr { ino }).await? {
+        self.learn_file(ino, PeerRequest::GetAttr { ino }).await
+    }
+
+    /// The same after a truncate overtook a call that begins anew now.
+    pub(crate) async fn file_anew(self: &Rc<Self>, ino: InodeId) -> Result<Known, Refused> {
+        self.files.forget(ino);
+        self.learn_file(ino, PeerRequest::Overtaken { ino }).await
+    }
+
+    async fn learn_file(
+        self: &Rc<Self>,
+        ino: InodeId,
+        request: PeerRequest,
+    ) -> Result<Known, Refused> {
+        match self.ask(ino.home(), request).await? {
             PeerReply::Attr { attr, .. } => {
                 self.files.learn(&attr);
                 Ok(Known {

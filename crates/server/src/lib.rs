@@ -35,6 +35,7 @@ mod settings;
 mod socket;
 mod sole_makers;
 mod status;
+mod turns;
 mod usage;
 
 pub use serve::{ServeError, serve};

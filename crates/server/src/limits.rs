@@ -92,5 +92,8 @@ pub(crate) const USAGE_FRESH: Duration = Duration::from_millis(50);
 /// The other servers' room is asked at most this often.
 pub(crate) const PEER_USAGE_FRESH: Duration = Duration::from_secs(1);
 
+/// How long a truncate lets calls go first that an earlier one overtook.
+pub(crate) const TURN_WAIT: Duration = Duration::from_millis(50);
+
 /// How often an I/O call is repeated after a truncate overtook it, before `EIO`.
 pub(crate) const STALE_RETRIES: usize = 1000;

@@ -26,6 +26,7 @@ use crate::peer_service::rename::RenameHolds;
 use crate::peers::Peers;
 use crate::reply_cache::ReplyCache;
 use crate::sole_makers::SoleMakers;
+use crate::turns::Turns;
 use crate::usage::Usage;
 
 /// A boxed future on the server's one thread.
@@ -62,6 +63,7 @@ pub(crate) struct Node {
     pub(crate) sole_maker_locks: KeyedLock<InodeId>,
     pub(crate) directories: Directories,
     pub(crate) appends: Appends,
+    pub(crate) turns: Turns,
     pub(crate) usage: Usage,
     pub(crate) renames: RenameHolds,
     /// What this node knows of files that its processes read and write.

@@ -92,6 +92,11 @@ impl Node {
                 self.settled(ino).await;
                 self.get_attr(from, ino)
             }
+            R::Overtaken { ino } => {
+                self.settled(ino).await;
+                self.turns.overtaken(ino);
+                self.get_attr(from, ino)
+            }
             R::GetAttrMany(inos) => Ok(self.get_attr_many(from, &inos)),
             R::SetAttr { ino, change } => self.set_attr(from, ino, change).await,
             R::LinkInc { ino, place, requester } => self.link_inc(ino, place, requester).await,

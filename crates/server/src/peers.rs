@@ -181,5 +181,9 @@ fn executes_once(request: &PeerRequest) -> bool {
             | PeerRequest::Append { .. }
             | PeerRequest::AppendReserve { .. }
             | PeerRequest::AppendCommit { .. }
+            | PeerRequest::SetAttr { .. }
+            | PeerRequest::Open { truncate: true, .. }
+            | PeerRequest::PartTruncate { .. }
+            | PeerRequest::Allocate { .. }
     )
 }

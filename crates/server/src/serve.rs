@@ -229,6 +229,7 @@ fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node
         sole_maker_locks: KeyedLock::new(),
         directories: Default::default(),
         appends: Default::default(),
+        turns: Default::default(),
         usage,
         renames: Default::default(),
         files: Default::default(),

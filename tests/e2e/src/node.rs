@@ -126,7 +126,7 @@ impl Node {
 
     /// Starts a loop; its own bound in time ends it.
     pub fn begin_loop(&self, work: Loop, until: Until) -> PendingLoop {
-        let bound = Duration::from_secs_f64(until.seconds.min(600.0)) + LOOP_GRACE;
+        let bound = Duration::from_secs_f64(until.seconds_max().min(600.0)) + LOOP_GRACE;
         PendingLoop(self.begin_within(Command::Loop { work, until }, bound))
     }
 

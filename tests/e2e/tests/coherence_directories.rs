@@ -24,7 +24,7 @@ fn no_file_in_a_removed_directory(scene: &Scene<'_>) -> TestResult {
         })
         .collect();
     let work = Loop::MakeRemove { path: path.clone() };
-    let removed = scene.a.run_loop(work, Until::rounds(3000, 8.0))?;
+    let removed = scene.a.run_loop(work, Until::rounds(3000, 8.0).at_least(300))?;
     let mut created = 0;
     for (node, creator) in creators {
         node.call(Command::Raise { flag: "removed".into() })?;
@@ -53,8 +53,9 @@ fn crosswise_names_do_not_stall(scene: &Scene<'_>) -> TestResult {
         create: format!("{dir}/{own}"),
         unlink: format!("{dir}/{other}"),
     };
-    let first = scene.a.begin_loop(work("a", "b"), Until::rounds(2000, 10.0));
-    let second = scene.b.begin_loop(work("b", "a"), Until::rounds(2000, 10.0));
+    let until = Until::rounds(2000, 10.0).at_least(100);
+    let first = scene.a.begin_loop(work("a", "b"), until.clone());
+    let second = scene.b.begin_loop(work("b", "a"), until);
     let reports: [Report; 2] = [first.wait()?, second.wait()?];
     for report in &reports {
         ensure!(report.violations == 0, "{report:?}");
@@ -89,10 +90,10 @@ fn stable_names_exactly_once(scene: &Scene<'_>) -> TestResult {
     let listers: Vec<_> = scene
         .nodes()
         .into_iter()
-        .map(|node| (node, node.begin_loop(list.clone(), Until::raised("done", 40.0))))
+        .map(|node| (node, node.begin_loop(list.clone(), Until::raised("done", 40.0).at_least(2))))
         .collect();
     let churn = Loop::CreateUnlink { create: format!("{dir}/t"), unlink: format!("{dir}/t") };
-    let churned = scene.a.run_loop(churn, Until::rounds(10_000, 15.0))?;
+    let churned = scene.a.run_loop(churn, Until::rounds(10_000, 15.0).at_least(100))?;
     ensure!(churned.violations == 0, "{churned:?}");
     ensure!(churned.rounds >= 100, "only {} creates", churned.rounds);
     for (node, lister) in listers {

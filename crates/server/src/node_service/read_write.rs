@@ -44,8 +44,8 @@ impl Node {
         len: usize,
         target: impl Fn() -> Result<BoxBuffer, Refused>,
     ) -> Result<(BoxBuffer, usize), Refused> {
+        let mut file = self.file(ino).await?;
         for _ in 0..STALE_RETRIES {
-            let file = self.file(ino).await?;
             let mut buffer = target()?;
             let attempt = match &*file.layout {
                 Layout::Whole => {
@@ -63,7 +63,7 @@ impl Node {
             };
             match attempt {
                 Attempt::Done(done) => return Ok(done),
-                Attempt::Stale => self.files.forget(ino),
+                Attempt::Stale => file = self.file_anew(ino).await?,
             }
         }
         Err(overtaken())
@@ -152,8 +152,8 @@ impl Node {
         if len == 0 {
             return Ok(());
         }
+        let mut file = self.file(ino).await?;
         for _ in 0..STALE_RETRIES {
-            let file = self.file(ino).await?;
             let buffer = source()?;
             let attempt = match &*file.layout {
                 Layout::Whole => {
@@ -167,7 +167,7 @@ impl Node {
             };
             match attempt? {
                 Attempt::Done(()) => return Ok(()),
-                Attempt::Stale => self.files.forget(ino),
+                Attempt::Stale => file = self.file_anew(ino).await?,
             }
         }
         Err(overtaken())
@@ -203,9 +203,9 @@ impl Node {
     ) -> Served {
         self.check_writable(ino)?;
         let len = from.len as usize;
+        let mut file = self.file(ino).await?;
         for _ in 0..STALE_RETRIES {
             let buffer = boxed(Self::slot(process, from)?);
-            let file = self.file(ino).await?;
             let attempt = match &*file.layout {
                 Layout::Whole => self.append_at_home(ino, (buffer, len)).await,
                 Layout::Striped { .. } => {
@@ -215,7 +215,7 @@ impl Node {
             };
             match attempt? {
                 Attempt::Done(offset) => return Ok(NodeReply::Offset(offset)),
-                Attempt::Stale => self.files.forget(ino),
+                Attempt::Stale => file = self.file_anew(ino).await?,
             }
         }
         Err(overtaken())

@@ -11,6 +11,7 @@ use hayase_wire::message::{Grants, PartRef, PeerReply, PeerRequest, Place, Refus
 use super::Answer;
 use super::inode::whole_part;
 use crate::convert::{part_refused, stored_time};
+use crate::keyed_lock::KeyGuard;
 use crate::node::{Node, libc_errno};
 
 /// `FALLOC_FL_KEEP_SIZE` of fallocate(2).
@@ -37,6 +38,7 @@ impl Node {
         if self.inode(ino)?.trunc_epoch != trunc_epoch {
             return Ok(PeerReply::Stale);
         }
+        self.turns.taken(ino);
         let now = stored_time(self.now());
         let inode = self.change_inode(ino, |inode| {
             inode.size = inode.size.max(end);
@@ -49,6 +51,7 @@ impl Node {
     pub(super) async fn size_of(self: &Rc<Self>, ino: InodeId) -> Answer {
         self.settled(ino).await;
         let inode = self.inode(ino)?;
+        self.turns.taken(ino);
         Ok(PeerReply::Size { size: inode.size, trunc_epoch: inode.trunc_epoch })
     }
 
@@ -71,7 +74,7 @@ impl Node {
     /// Epoch first, so that no write or extension of before counts after; then the parts; then the
     /// size. Meanwhile nobody is told a size.
     async fn truncate_striped(self: &Rc<Self>, ino: InodeId, size: u64) -> Result<(), Refused> {
-        let _held = self.inode_locks.lock(ino).await;
+        let _held = self.turn_to_truncate(ino).await;
         let inode = self.change_inode(ino, |inode| inode.trunc_epoch += 1)?;
         self.appends.forget(ino);
         let Layout::Striped { stripe, servers } = &inode.layout else {
@@ -96,6 +99,18 @@ impl Node {
             (inode.mtime, inode.ctime) = (now, now);
         })?;
         Ok(())
+    }
+
+    /// Holds the inode, after the calls that earlier truncates overtook.
+    async fn turn_to_truncate(&self, ino: InodeId) -> KeyGuard<InodeId> {
+        let held = self.inode_locks.lock(ino).await;
+        if !self.turns.is_owed(ino) {
+            return held;
+        }
+        // They wait while it is held.
+        drop(held);
+        self.turns.give_way(ino).await;
+        self.inode_locks.lock(ino).await
     }
 
     /// The end of a `Whole` file is where its part ends, for local appenders too.

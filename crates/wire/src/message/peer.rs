@@ -142,6 +142,9 @@ pub enum PeerRequest {
 
     /// Home of a striped file: it reaches at least to `end` now. `Stale` after a truncate.
     Extend { ino: InodeId, end: u64, trunc_epoch: u32 },
+    /// Home of a striped file: a truncate overtook a call, which begins anew. Answered as `GetAttr`;
+    /// the next truncate lets it through first.
+    Overtaken { ino: InodeId },
     /// Home of a striped file: how long is it?
     SizeOf { ino: InodeId },
     /// Home of a `Whole` file: the payload goes to its end.

@@ -1,7 +1,8 @@
 //! Loops that run at full speed inside an actor and count what happened.
 //!
 //! A loop ends after `count` rounds, after `seconds`, when its flag is raised or when the actor is
-//! reset, whichever comes first. Errors that belong to the race are counted by name; what must
+//! reset, whichever comes first; a slow machine has [`PATIENCE`] times as long for the least rounds
+//! that a test needs, so that time does not decide what passes. Errors that belong to the race are counted by name; what must
 //! never be seen is a *violation*, told in words.
 
 mod append;
@@ -22,26 +23,42 @@ pub use append::{RECORD_BYTES, record};
 use run::Run;
 pub use versions::{VERSIONS, version_len};
 
+/// See [`Until::at_least`].
+const PATIENCE: f64 = 8.0;
+
 /// When a loop ends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Until {
-    /// Rounds.
+    /// Rounds at most.
     pub count: u64,
-    /// A bound in time: fewer rounds than `count` is then no error here, but seen in the report.
+    /// Rounds that neither `seconds` nor the flag cut short.
+    pub least: u64,
+    /// A bound in time.
     pub seconds: f64,
     /// The word of a [`super::Command::Raise`].
     pub flag: Option<String>,
 }
 
 impl Until {
-    /// `count` rounds within `seconds`.
+    /// `count` rounds, or as many as `seconds` allow.
     pub const fn rounds(count: u64, seconds: f64) -> Self {
-        Self { count, seconds, flag: None }
+        Self { count, least: 0, seconds, flag: None }
     }
 
     /// Until `flag` is raised, at most for `seconds`.
     pub fn raised(flag: &str, seconds: f64) -> Self {
-        Self { count: u64::MAX, seconds, flag: Some(flag.to_owned()) }
+        Self { count: u64::MAX, least: 0, seconds, flag: Some(flag.to_owned()) }
+    }
+
+    /// But no fewer rounds than this, however long they take.
+    #[must_use]
+    pub fn at_least(self, least: u64) -> Self {
+        Self { least, ..self }
+    }
+
+    /// When the loop is over for certain, in seconds.
+    pub fn seconds_max(&self) -> f64 {
+        if self.least > 0 { self.seconds * PATIENCE } else { self.seconds }
     }
 }
 
@@ -120,6 +137,8 @@ pub enum Loop {
         offset: u64,
         /// How much.
         len: u64,
+        /// How the descriptor that reads is opened.
+        read_flags: String,
     },
     /// Truncates to `size` again and again.
     Truncate {
@@ -165,8 +184,8 @@ pub(super) fn run(table: &Table, work: &Loop, until: &Until) -> Result<Report, S
         }
         Loop::MakeRemove { path } => directories::make_remove(&mut run, path),
         Loop::CreateInside { path, name } => directories::create_inside(&mut run, path, name),
-        Loop::WriteAcross { path, offset, len } => {
-            stripes::write_across(&mut run, path, *offset, *len as usize)?;
+        Loop::WriteAcross { path, offset, len, read_flags } => {
+            stripes::write_across(&mut run, path, (*offset, *len as usize), read_flags)?;
         }
         Loop::Truncate { path, size } => stripes::truncate(&mut run, path, *size)?,
     }

@@ -31,10 +31,12 @@ impl<'a> Run<'a> {
     /// The number of the next round, or the end.
     pub(super) fn next(&mut self) -> Option<u64> {
         let raised = self.until.flag.as_ref().is_some_and(|flag| self.table.is_raised(flag));
+        let seconds = self.start.elapsed().as_secs_f64();
+        let may_end = self.report.rounds >= self.until.least;
         let over = self.report.rounds >= self.until.count
-            || raised
+            || (may_end && (raised || seconds >= self.until.seconds))
             || self.table.resets() != self.resets
-            || self.start.elapsed().as_secs_f64() >= self.until.seconds;
+            || seconds >= self.until.seconds_max();
         if over {
             return None;
         }
@@ -83,7 +85,8 @@ impl<'a> Run<'a> {
 
     /// For threads that share the work of one loop.
     pub(super) fn part(&self, count: u64) -> Self {
-        Self::new(self.table, Until { count, ..self.until.clone() })
+        let least = self.until.least.min(count);
+        Self::new(self.table, Until { count, least, ..self.until.clone() })
     }
 
     pub(super) fn join(&mut self, part: Report) {

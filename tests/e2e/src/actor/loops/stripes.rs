@@ -10,19 +10,21 @@ use crate::actor::errno;
 pub(super) fn write_across(
     run: &mut Run<'_>,
     path: &str,
-    offset: u64,
-    len: usize,
+    (offset, len): (u64, usize),
+    read_flags: &str,
 ) -> Result<(), String> {
-    let file =
-        rustix::fs::open(path, errno::open_flags("rw")?, Mode::empty()).map_err(errno::name)?;
+    let open = |flags| {
+        rustix::fs::open(path, errno::open_flags(flags)?, Mode::empty()).map_err(errno::name)
+    };
+    let (writer, reader) = (open("rw")?, open(read_flags)?);
     let (mut source, mut target) = (Buffer::new(len), Buffer::new(len));
     while let Some(round) = run.next() {
         source.bytes_mut().fill((round % 255 + 1) as u8);
-        let written = run.timed(|| rustix::io::pwrite(&file, source.bytes(), offset));
+        let written = run.timed(|| rustix::io::pwrite(&writer, source.bytes(), offset));
         if run.count(written).is_some_and(|count| count != len) || written.is_err() {
             run.violation(format!("round {round}: wrote {written:?} of {len}"));
         }
-        match read_back(&file, target.bytes_mut(), offset) {
+        match read_back(&reader, target.bytes_mut(), offset) {
             Err(error) => run.violation(format!("round {round}: read {}", errno::name(error))),
             // The truncate came between: then nothing, or a beginning, is there.
             Ok(count) => {
