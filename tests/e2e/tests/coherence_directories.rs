@@ -60,8 +60,9 @@ fn crosswise_names_do_not_stall(scene: &Scene<'_>) -> TestResult {
     for report in &reports {
         ensure!(report.violations == 0, "{report:?}");
         ensure!(report.rounds >= 100, "only {} rounds", report.rounds);
-        // What the scheduler of a loaded machine adds is measured beside the loop.
-        let bound = STALL_US + 2 * report.unscheduled_us;
+        // What the scheduler of a loaded machine adds is measured beside the loop; a call waits for
+        // two kernels, two mounts and two servers, some of them twice.
+        let bound = STALL_US + 16 * report.unscheduled_us;
         ensure!(report.slowest_us <= bound, "stalled for {} us: {report:?}", report.slowest_us);
         note(&format!("slowest of {}: {} us", report.rounds, report.slowest_us));
     }
