@@ -77,6 +77,9 @@ pub(crate) const SLOTS: usize = 64;
 /// page cache takes less time than waking a thread for it.
 pub(crate) const INLINE_BYTES: usize = 1 << 20;
 
+/// Bytes of a part of a striped file that begin their way to the disk together.
+pub(crate) const WRITEBACK_BYTES: u64 = 4 << 20;
+
 /// Threads that wait for disks.
 pub(crate) const DISK_THREADS: usize = 16;
 

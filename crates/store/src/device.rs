@@ -58,6 +58,12 @@ pub trait DeviceFile: Send + Sync {
     /// Makes the bytes written so far survive a power cut; with `data_only`, times need not.
     fn sync(&self, data_only: bool) -> Result<(), PartError>;
 
+    /// Begins to write `len` bytes from `offset` to the disk, so that a later [`DeviceFile::sync`]
+    /// finds less to do. Promises nothing.
+    fn begin_writeback(&self, _offset: LocalOffset, _len: u64) -> Result<(), PartError> {
+        Ok(())
+    }
+
     /// Size and times. [`PartError::Missing`] when the file was unlinked behind our back.
     fn stat(&self) -> Result<PartStat, PartError>;
 

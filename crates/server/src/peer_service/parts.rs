@@ -3,9 +3,10 @@
 //! I/O is tried at once where it takes no waiting; what would wait, and everything larger, goes to a
 //! thread of the disk pool. Bytes move between the part and the transfer buffer, nowhere else.
 
+use std::ops::Range;
 use std::rc::Rc;
 
-use hayase_layout::LocalOffset;
+use hayase_layout::{Layout, LocalOffset};
 use hayase_store::{Part, PartId};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PAYLOAD_BYTES_MAX, PartRef, PeerReply, Refused};
@@ -13,7 +14,7 @@ use hayase_wire::message::{PAYLOAD_BYTES_MAX, PartRef, PeerReply, Refused};
 use super::Answer;
 use super::inode::is_missing;
 use crate::convert::{part_id, part_refused};
-use crate::limits::INLINE_BYTES;
+use crate::limits::{INLINE_BYTES, WRITEBACK_BYTES};
 use crate::node::Node;
 use crate::peers::Served;
 
@@ -101,12 +102,39 @@ impl Node {
         }
         let len = bytes.1;
         let target = self.part_for_writing(part)?;
-        self.write_from(target, offset, bytes).await?;
+        self.write_from(target.clone(), offset, bytes).await?;
+        self.write_back(part, target, offset.0..offset.0 + len as u64);
         // A truncate that overtook this write has cut it off: the caller repeats the whole call.
         if !self.is_current(part, trunc_epoch) {
             return Ok(PeerReply::Stale);
         }
         Ok(PeerReply::Count(len as u64))
+    }
+
+    /// Each [`WRITEBACK_BYTES`] of a part of a striped file begin their way to the disk as soon as
+    /// they are written: such files are large, all their nodes write at once, and what waits until
+    /// the kernel or fsync(2) wants it makes them all wait at once.
+    fn write_back(self: &Rc<Self>, part: PartRef, target: Part, written: Range<u64>) {
+        let below = |offset: u64| offset - offset % WRITEBACK_BYTES;
+        let whole = below(written.start)..below(written.end);
+        if whole.is_empty() || !self.is_striped(part) {
+            return;
+        }
+        let this = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let (start, len) = (LocalOffset(whole.start), whole.end - whole.start);
+            let work = move || target.begin_writeback(start, len).map_err(part_refused);
+            if let Err(error) = this.disk.run(work).await {
+                tracing::debug!(%error, "writing back early");
+            }
+        });
+    }
+
+    fn is_striped(&self, part: PartRef) -> bool {
+        // The only part of a `Whole` file lies at its home.
+        part.index > 0
+            || part.ino.home() != self.me
+            || self.inode(part.ino).is_ok_and(|inode| inode.layout != Layout::Whole)
     }
 
     fn is_current(&self, part: PartRef, trunc_epoch: u32) -> bool {
@@ -139,7 +167,7 @@ impl Node {
 
     fn is_noted(&self, id: PartId) -> Result<bool, Refused> {
         // The only part of a `Whole` file was made with the inode.
-        if id.ino.home() == self.me && self.inode(id.ino)?.layout == hayase_layout::Layout::Whole {
+        if id.ino.home() == self.me && self.inode(id.ino)?.layout == Layout::Whole {
             return Ok(true);
         }
         let noted = hayase_store::ops::has_part(&self.names.begin(), id);

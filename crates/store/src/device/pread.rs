@@ -25,6 +25,7 @@ use crate::namespace::Time;
 use crate::part::{PartError, PartId, quiescence};
 
 mod name;
+mod writeback;
 
 use self::name::PartPath;
 
@@ -286,6 +287,10 @@ impl DeviceFile for PreadFile {
             false => rustix::fs::fsync(file),
         })?;
         self.sync_name()
+    }
+
+    fn begin_writeback(&self, offset: LocalOffset, len: u64) -> Result<(), PartError> {
+        self.with("write back", |file| writeback::begin(file.as_fd(), offset.0, len))
     }
 
     fn stat(&self) -> Result<PartStat, PartError> {

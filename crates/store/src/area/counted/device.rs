@@ -212,6 +212,10 @@ impl DeviceFile for CountedFile {
         self.inner.sync(data_only)
     }
 
+    fn begin_writeback(&self, offset: LocalOffset, len: u64) -> Result<(), PartError> {
+        self.inner.begin_writeback(offset, len)
+    }
+
     fn stat(&self) -> Result<PartStat, PartError> {
         self.inner.stat()
     }
