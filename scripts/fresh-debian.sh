@@ -69,6 +69,7 @@ fi
 in_root() {
   env -i ROOT="$root" TOOLCHAIN="$toolchain" PATH="$PATH" \
     unshare --mount --uts --ipc --pid --fork --kill-child --propagation private bash -euc '
+      mount --bind "$ROOT" "$ROOT" # namespaces can be made only where / is a mount
       mount -t proc proc "$ROOT/proc"
       mount -t sysfs sysfs "$ROOT/sys"
       mount --rbind /dev "$ROOT/dev"
