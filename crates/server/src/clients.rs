@@ -3,10 +3,10 @@
 //! The home of an inode knows nodes, not processes: this table adds a node's processes up.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use hayase_layout::{InodeId, NodeId};
+use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_wire::NodeChannel;
 use hayase_wire::arena::Arena;
 use hayase_wire::message::{Access, Callback, CallbackReply, Close, Grants, Opening, StillOpen};
@@ -24,6 +24,8 @@ pub(crate) struct Process {
     pub(crate) arena: RefCell<Option<Rc<Arena>>>,
     connections: Cell<usize>,
     opens: RefCell<HashMap<InodeId, Booked>>,
+    /// Homes that may know locks of it.
+    pub(crate) lock_homes: RefCell<BTreeSet<ServerId>>,
     callbacks: Mutex<Vec<NodeChannel>>,
     idle: Semaphore,
 }
@@ -76,11 +78,17 @@ impl Clients {
                 arena: RefCell::new(None),
                 connections: Cell::new(0),
                 opens: RefCell::default(),
+                lock_homes: RefCell::default(),
                 callbacks: Mutex::new(Vec::new()),
                 idle: Semaphore::new(0),
             })
         });
         Rc::clone(process)
+    }
+
+    /// The process with this number, if it is still there.
+    pub(crate) fn find(&self, id: u64) -> Option<Rc<Process>> {
+        self.processes.borrow().get(&id).cloned()
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -156,7 +164,7 @@ impl Process {
     }
 
     /// Asks the process; `None` when it can not be asked (any more).
-    async fn call(&self, callback: &Callback) -> Option<CallbackReply> {
+    pub(crate) async fn call(&self, callback: &Callback) -> Option<CallbackReply> {
         let permit = self.idle.acquire().await.ok()?;
         let mut channel = self.callbacks.lock().await.pop()?;
         let body = hayase_wire::encode(callback).ok()?;
@@ -190,6 +198,7 @@ impl Node {
         self.clients.processes.borrow_mut().remove(&process.id);
         self.sole_makers.left(process.id);
         process.idle.close();
+        self.release_locks(process).await;
         let opens: Vec<_> =
             process.opens.borrow().iter().map(|(ino, held)| (*ino, held.access())).collect();
         let closes = opens.into_iter().map(|(ino, access)| Close { ino, access }).collect();

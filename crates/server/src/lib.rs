@@ -24,6 +24,7 @@ mod home;
 mod homes;
 mod keyed_lock;
 mod limits;
+mod locks;
 mod node;
 mod node_service;
 mod peer_service;

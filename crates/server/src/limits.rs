@@ -80,6 +80,9 @@ pub(crate) const INLINE_BYTES: usize = 1 << 20;
 /// Bytes of a part of a striped file that begin their way to the disk together.
 pub(crate) const WRITEBACK_BYTES: u64 = 4 << 20;
 
+/// Ranges locked at one home; beyond it ENOLCK.
+pub(crate) const LOCKS_MAX: usize = 65_536;
+
 /// Threads that wait for disks.
 pub(crate) const DISK_THREADS: usize = 16;
 

@@ -22,6 +22,7 @@ use crate::files::Files;
 use crate::homes::Homes;
 use crate::keyed_lock::KeyedLock;
 use crate::limits;
+use crate::locks::Locks;
 use crate::peer_service::rename::RenameHolds;
 use crate::peers::Peers;
 use crate::reply_cache::ReplyCache;
@@ -64,6 +65,7 @@ pub(crate) struct Node {
     pub(crate) directories: Directories,
     pub(crate) appends: Appends,
     pub(crate) turns: Turns,
+    pub(crate) locks: RefCell<Locks>,
     pub(crate) usage: Usage,
     pub(crate) renames: RenameHolds,
     /// What this node knows of files that its processes read and write.
@@ -185,6 +187,6 @@ pub(crate) mod libc_errno {
         EIO = IO, EINVAL = INVAL, ENAMETOOLONG = NAMETOOLONG, ENOENT = NOENT, EEXIST = EXIST,
         ENOTDIR = NOTDIR, EISDIR = ISDIR, ENOTEMPTY = NOTEMPTY, ESTALE = STALE, ENOSPC = NOSPC,
         EOPNOTSUPP = OPNOTSUPP, ENXIO = NXIO, EPROTO = PROTO, EBUSY = BUSY,
-        EBADF = BADF, EFBIG = FBIG, ENODATA = NODATA, EPERM = PERM,
+        EBADF = BADF, EAGAIN = AGAIN, EDEADLK = DEADLK, ENOLCK = NOLCK, EFBIG = FBIG, ENODATA = NODATA, EPERM = PERM,
     }
 }

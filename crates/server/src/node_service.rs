@@ -4,6 +4,7 @@
 
 mod create;
 mod listing;
+mod locks;
 mod names;
 mod open;
 mod read_write;
@@ -70,6 +71,10 @@ impl Node {
                 self.close_all(process, closes).await;
                 Ok(NodeReply::Done)
             }
+            R::Lock { ino, lock, ticket } => self.lock(process, ino, lock, ticket).await,
+            R::Unlock { ino, owner, range } => self.unlock(process, ino, owner, range).await,
+            R::TestLock { ino, lock } => self.test_lock(process, ino, lock).await,
+            R::CancelLock { ino, ticket } => self.cancel_lock(process, ino, ticket).await,
             R::Read { ino, offset, into } => self.read(process, ino, offset, into).await,
             R::Write { ino, offset, from } => self.write(process, ino, offset, from).await,
             R::Append { ino, from } => self.append(process, ino, from).await,

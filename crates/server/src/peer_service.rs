@@ -5,6 +5,7 @@
 
 pub(crate) mod directory;
 pub(crate) mod inode;
+mod locks;
 mod opens;
 mod parts;
 pub(crate) mod rename;
@@ -18,8 +19,10 @@ use hayase_layout::NodeId;
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PeerReply, PeerRequest, Refused};
 
+use crate::locks::{LockOwner, Ticket};
 use crate::node::{Local, Node, libc_errno};
 use crate::peers::Served;
+use locks::wish_of;
 
 pub(crate) type Answer = Result<PeerReply, Refused>;
 
@@ -118,6 +121,31 @@ impl Node {
             R::RemoveXattr { ino, name } => self.remove_xattr(from, ino, &name).await,
             R::Fsync { ino, data_only } => self.fsync(ino, data_only).await,
             R::Explain { ino } => self.explain(ino).await,
+            other => self.serve_locks(from, other).await,
+        }
+    }
+
+    async fn serve_locks(self: Rc<Self>, from: NodeId, request: PeerRequest) -> Answer {
+        use PeerRequest as R;
+        let owner = |process, id| LockOwner { node: from, process, id };
+        match request {
+            R::Lock { ino, process, lock, ticket } => {
+                self.lock_here(ino, wish_of(from, process, lock), ticket)
+            }
+            R::Unlock { ino, process, owner: id, range } => {
+                Ok(self.unlock_here(ino, owner(process, id), range))
+            }
+            R::TestLock { ino, process, lock } => {
+                Ok(self.test_lock_here(ino, &wish_of(from, process, lock)))
+            }
+            R::CancelLock { ino, process, ticket: number } => {
+                Ok(self.cancel_lock_here(ino, Ticket { node: from, process, number }))
+            }
+            R::ReleaseLocks { process } => Ok(self.release_locks_here(from, process)),
+            R::LockGranted { process, ticket } => {
+                self.lock_granted(process, ticket).await;
+                Ok(PeerReply::Done)
+            }
             other => self.serve_bytes(from, other).await,
         }
     }

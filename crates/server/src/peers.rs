@@ -185,5 +185,9 @@ fn executes_once(request: &PeerRequest) -> bool {
             | PeerRequest::Open { truncate: true, .. }
             | PeerRequest::PartTruncate { .. }
             | PeerRequest::Allocate { .. }
+            | PeerRequest::Lock { .. }
+            | PeerRequest::Unlock { .. }
+            | PeerRequest::CancelLock { .. }
+            | PeerRequest::LockGranted { .. }
     )
 }

@@ -23,7 +23,8 @@ use hayase_wire::{
 use tokio::task::LocalSet;
 
 use crate::keyed_lock::KeyedLock;
-use crate::limits::{PARTS_OPEN_MAX, SLOTS};
+use crate::limits::{LOCKS_MAX, PARTS_OPEN_MAX, SLOTS};
+use crate::locks::Locks;
 use crate::node::{Counters, Node};
 use crate::peers::{PeerService, Peers};
 use crate::settings::Settings;
@@ -230,6 +231,7 @@ fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node
         directories: Default::default(),
         appends: Default::default(),
         turns: Default::default(),
+        locks: std::cell::RefCell::new(Locks::new(LOCKS_MAX)),
         usage,
         renames: Default::default(),
         files: Default::default(),

@@ -309,6 +309,7 @@ fn answer_callbacks(channel: &mut BlockingChannel, mut recalled: Recalled, recal
                 CallbackReply::Recalled(recalled())
             }
             Callback::InvalName { .. } => CallbackReply::Forgotten,
+            Callback::LockGranted { .. } => CallbackReply::Told,
             Callback::Ping => CallbackReply::Pong,
         };
         let body = hayase_wire::encode(&reply).expect("encodes");

@@ -12,8 +12,8 @@ use hayase_layout::{ByteCount, InodeId, NodeId, StripePolicy};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AreaUse, Attr, DirEntry, Entry, FileKind, Grants, MetaChange, Name, Refused, ServerStatus,
-    XattrMode,
+    AreaUse, Attr, DirEntry, Entry, FileKind, Grants, Lock, LockAnswer, LockHeld, LockRange,
+    MetaChange, Name, Refused, ServerStatus, XattrMode,
 };
 
 /// What a connection is for; the first thing said on it.
@@ -197,6 +197,29 @@ pub enum NodeRequest {
     },
     /// Any number of transitions to zero.
     Close(Vec<Close>),
+    /// A lock of bytes. With a ticket it waits where it must; the ticket is called
+    /// ([`Callback::LockGranted`]) when it is held. Asked twice with one ticket it waits once.
+    Lock {
+        ino: InodeId,
+        lock: Lock,
+        ticket: Option<u64>,
+    },
+    /// Ends what `owner` holds of `range`.
+    Unlock {
+        ino: InodeId,
+        owner: u64,
+        range: LockRange,
+    },
+    /// What stands against a lock, if anything does.
+    TestLock {
+        ino: InodeId,
+        lock: Lock,
+    },
+    /// A ticket is no longer wanted: `Cancelled`, unless it was granted before.
+    CancelLock {
+        ino: InodeId,
+        ticket: u64,
+    },
     /// At most a slot; short only at the end of the file. Bytes land at the slot's start.
     Read {
         ino: InodeId,
@@ -292,6 +315,10 @@ pub enum NodeReply {
     Count(u32),
     /// Where an append landed, what a seek found.
     Offset(u64),
+    Locked(LockAnswer),
+    LockHeld(Option<LockHeld>),
+    /// Of a lock that waited: it will not be granted any more.
+    Cancelled(bool),
     Value(Vec<u8>),
     Names(Vec<Name>),
     StatFs(AreaUse),
@@ -309,6 +336,8 @@ pub enum Callback {
     Recall { ino: InodeId, bits: Grants },
     /// Forget a name; answered when done, or after 20 ms when the kernel is busy in that directory.
     InvalName { parent: InodeId, name: Name },
+    /// The lock of this ticket is held now.
+    LockGranted { ticket: u64 },
     /// Are you there?
     Ping,
 }
@@ -317,5 +346,6 @@ pub enum Callback {
 pub enum CallbackReply {
     Recalled(StillOpen),
     Forgotten,
+    Told,
     Pong,
 }

@@ -9,8 +9,9 @@ use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AreaUse, Attr, Close, Entry, Explained, FileKind, Grants, MetaChange, Name, NewNode, Opened,
-    Opening, Refused, ServerStatus, StillOpen, TimeSpec, XattrMode,
+    AreaUse, Attr, Close, Entry, Explained, FileKind, Grants, Lock, LockAnswer, LockHeld,
+    LockRange, MetaChange, Name, NewNode, Opened, Opening, Refused, ServerStatus, StillOpen,
+    TimeSpec, XattrMode,
 };
 
 /// One part of a file, as its layout counts them.
@@ -125,6 +126,18 @@ pub enum PeerRequest {
     Open { ino: InodeId, open: Opening, truncate: bool },
     /// Home: the asking node no longer has these open.
     Close(Vec<Close>),
+    /// Home: as [`super::NodeRequest::Lock`], of a process of the asking node.
+    Lock { ino: InodeId, process: u64, lock: Lock, ticket: Option<u64> },
+    /// Home.
+    Unlock { ino: InodeId, process: u64, owner: u64, range: LockRange },
+    /// Home.
+    TestLock { ino: InodeId, process: u64, lock: Lock },
+    /// Home.
+    CancelLock { ino: InodeId, process: u64, ticket: u64 },
+    /// Home: a process of the asking node is gone; so is all that it holds and waits for.
+    ReleaseLocks { process: u64 },
+    /// Node: the lock of this ticket of a process is held now.
+    LockGranted { process: u64, ticket: u64 },
     /// Node: give back.
     Recall { ino: InodeId, bits: Grants },
     /// Home.
@@ -208,6 +221,12 @@ pub enum PeerReply {
     Opened(Box<Opened>),
     /// What the node still has open.
     Recalled(StillOpen),
+    /// Of a lock.
+    Locked(LockAnswer),
+    /// What stands against a lock.
+    LockHeld(Option<LockHeld>),
+    /// Of a lock that waited: it will not be granted any more.
+    Cancelled(bool),
     /// Of a symbolic link.
     Target(Vec<u8>),
     /// Of an xattr.

@@ -1,0 +1,94 @@
+//! Locks of this node's processes, on their way to the homes and back.
+
+use std::rc::Rc;
+
+use hayase_layout::InodeId;
+use hayase_wire::message::{
+    Callback, CallbackReply, Lock, LockHeld, LockRange, NodeReply, PeerReply, PeerRequest,
+};
+
+use super::Served;
+use crate::clients::Process;
+use crate::node::{Node, unexpected};
+
+impl Node {
+    pub(super) async fn lock(
+        self: &Rc<Self>,
+        process: &Process,
+        ino: InodeId,
+        lock: Lock,
+        ticket: Option<u64>,
+    ) -> Served {
+        process.lock_homes.borrow_mut().insert(ino.home());
+        let request = PeerRequest::Lock { ino, process: process.id, lock, ticket };
+        match self.ask(ino.home(), request).await? {
+            PeerReply::Locked(answer) => Ok(NodeReply::Locked(answer)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(super) async fn unlock(
+        self: &Rc<Self>,
+        process: &Process,
+        ino: InodeId,
+        owner: u64,
+        range: LockRange,
+    ) -> Served {
+        let request = PeerRequest::Unlock { ino, process: process.id, owner, range };
+        match self.ask(ino.home(), request).await? {
+            PeerReply::Done => Ok(NodeReply::Done),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(super) async fn test_lock(
+        self: &Rc<Self>,
+        process: &Process,
+        ino: InodeId,
+        lock: Lock,
+    ) -> Served {
+        let request = PeerRequest::TestLock { ino, process: process.id, lock };
+        match self.ask(ino.home(), request).await? {
+            PeerReply::LockHeld(held) => {
+                // A pid of another node means nothing here.
+                let pid = |held: &LockHeld| if held.node == self.node { held.pid } else { 0 };
+                Ok(NodeReply::LockHeld(held.map(|held| LockHeld { pid: pid(&held), ..held })))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(super) async fn cancel_lock(
+        self: &Rc<Self>,
+        process: &Process,
+        ino: InodeId,
+        ticket: u64,
+    ) -> Served {
+        let request = PeerRequest::CancelLock { ino, process: process.id, ticket };
+        match self.ask(ino.home(), request).await? {
+            PeerReply::Cancelled(waited) => Ok(NodeReply::Cancelled(waited)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Tells a process of this node that a lock it waits for is held. One that is gone has told,
+    /// or will tell, the homes so itself.
+    pub(crate) async fn lock_granted(self: &Rc<Self>, process: u64, ticket: u64) {
+        let Some(process) = self.clients.find(process) else { return };
+        match process.call(&Callback::LockGranted { ticket }).await {
+            Some(CallbackReply::Told) => {}
+            other => tracing::debug!(?other, "a process that is gone waits for no lock"),
+        }
+    }
+
+    /// A process is gone, and with it its locks.
+    pub(crate) async fn release_locks(self: &Rc<Self>, process: &Process) {
+        let homes = process.lock_homes.take();
+        for home in homes {
+            let request = PeerRequest::ReleaseLocks { process: process.id };
+            if let Err(error) = self.ask(home, request).await {
+                tracing::warn!(%home, %error, "a home was not told of a process that is gone");
+            }
+        }
+    }
+}
