@@ -18,6 +18,7 @@ mod made_names;
 pub mod open_file;
 pub mod program;
 pub mod session;
+mod signals;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod volume;

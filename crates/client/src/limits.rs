@@ -55,6 +55,12 @@ pub const MAPPING_REFRESH: Duration = Duration::from_secs(1);
 /// the kernel is changing names itself.
 pub const NAME_WAIT: Duration = Duration::from_millis(50);
 
+/// Processes of this node that may wait for locks at once; beyond it ENOLCK.
+pub const LOCK_WAITERS_MAX: usize = 65_536;
+
+/// Who waits for a lock is looked at so often: does a signal wait for it?
+pub const SIGNAL_LOOK: Duration = Duration::from_secs(1);
+
 /// Bytes of names asked for at once when listing a directory.
 pub const LISTING_BYTES: u32 = 64 << 10;
 

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{
-    Access, AreaUse, Attr, DirEntry, Explained, MetaChange, Name, NewNode, Refused, XattrMode,
+    Access, AreaUse, Attr, DirEntry, Explained, Lock, LockHeld, LockRange, MetaChange, Name,
+    NewNode, Refused, XattrMode,
 };
 
 use crate::grants::Stamp;
@@ -36,6 +37,9 @@ pub struct Listed {
     /// Of its attributes; [`Stamp::NEVER`] when it has none.
     pub stamp: Stamp,
 }
+
+/// Told what became of a lock.
+pub type LockTold = Box<dyn FnOnce(Result<(), Refused>) + Send>;
 
 /// What an open asks for.
 #[derive(Clone, Copy, Debug)]
@@ -161,6 +165,20 @@ pub trait Volume: Send + Sync + 'static {
 
     /// Largest read, and largest append that stays together.
     fn transfer_bytes(&self) -> usize;
+
+    /// fcntl(2) with `F_SETLK` and `F_SETLKW`, flock(2): `told` is called once, when the lock is
+    /// held or will not be, here or on another thread. Who waits ends with `EINTR` within a second
+    /// or so when a signal is pending for the thread `waiter`.
+    fn lock(&self, ino: InodeId, lock: Lock, waiter: Option<u32>, told: LockTold);
+
+    /// Gives up what `owner` holds of `range`. May wait for other nodes.
+    fn unlock(&self, ino: InodeId, owner: u64, range: LockRange) -> Result<(), Refused>;
+
+    /// `F_GETLK`: a lock in the way of this one. May wait for other nodes.
+    fn test_lock(&self, ino: InodeId, lock: Lock) -> Result<Option<LockHeld>, Refused>;
+
+    /// Whether `owner` may hold locks of this inode. Never waits.
+    fn may_hold_locks(&self, ino: InodeId, owner: u64) -> bool;
 
     /// fallocate(2).
     fn allocate(&self, ino: InodeId, mode: i32, offset: u64, len: u64) -> Result<(), Refused>;

@@ -10,9 +10,10 @@ use std::time::SystemTime;
 
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
-    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek,
-    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
+    ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 use hayase_wire::message::{FileKind, MetaChange};
 
@@ -20,6 +21,7 @@ use crate::attributes::{ino, kind_of_mode, set_time};
 use crate::limits::{BACKGROUND_MAX, NAME_BYTES_MAX};
 use crate::ops::Shared;
 use crate::ops::create::NewInode;
+use crate::ops::locks::LockWish;
 use crate::ops::read_write::is_append;
 use crate::passthrough::PassthroughState;
 use crate::profile::KernelProfile;
@@ -292,16 +294,20 @@ impl Filesystem for Requests {
         }
     }
 
-    /// Nothing is written later and no lock is held. Said once, the kernel asks no more.
+    /// Nothing is written later; the closer's locks end.
     fn flush(
         &self,
         _req: &Request,
-        _ino: INodeNo,
+        inode: INodeNo,
         _fh: FileHandle,
-        _lock_owner: LockOwner,
+        lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        reply.error(Errno::ENOSYS);
+        let ino = ino(inode);
+        if !self.shared.volume.may_hold_locks(ino, lock_owner.0) {
+            return reply.ok();
+        }
+        self.may_wait(move |shared| shared.unlock_all(ino, lock_owner, reply));
     }
 
     fn release(
@@ -310,12 +316,17 @@ impl Filesystem for Requests {
         inode: INodeNo,
         fh: FileHandle,
         flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        flock_owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
         self.shared.release(ino(inode), fh, flags);
-        reply.ok();
+        match flock_owner {
+            Some(owner) => {
+                self.may_wait(move |shared| shared.unlock_all(ino(inode), owner, reply));
+            }
+            None => reply.ok(),
+        }
     }
 
     fn fsync(
@@ -434,36 +445,53 @@ impl Filesystem for Requests {
         });
     }
 
-    /// A lock that only this node would know of is worse than none.
     fn getlk(
         &self,
         _req: &Request,
-        _ino: INodeNo,
+        inode: INodeNo,
         _fh: FileHandle,
-        _lock_owner: LockOwner,
-        _start: u64,
-        _end: u64,
-        _typ: i32,
-        _pid: u32,
+        lock_owner: LockOwner,
+        start: u64,
+        end: u64,
+        typ: i32,
+        pid: u32,
         reply: ReplyLock,
     ) {
-        reply.error(Errno::ENOLCK);
+        let wish = LockWish { owner: lock_owner, start, end, typ, pid };
+        self.may_wait(move |shared| shared.getlk(ino(inode), &wish, reply));
     }
 
     fn setlk(
         &self,
+        request: &Request,
+        inode: INodeNo,
+        fh: FileHandle,
+        lock_owner: LockOwner,
+        start: u64,
+        end: u64,
+        typ: i32,
+        pid: u32,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        let wish = LockWish { owner: lock_owner, start, end, typ, pid };
+        let waiter = sleep.then(|| request.pid());
+        self.may_wait(move |shared| shared.setlk(ino(inode), fh, &wish, waiter, reply));
+    }
+
+    /// Not a terminal, and nothing else that has controls.
+    fn ioctl(
+        &self,
         _req: &Request,
         _ino: INodeNo,
         _fh: FileHandle,
-        _lock_owner: LockOwner,
-        _start: u64,
-        _end: u64,
-        _typ: i32,
-        _pid: u32,
-        _sleep: bool,
-        reply: ReplyEmpty,
+        _flags: IoctlFlags,
+        _cmd: u32,
+        _in_data: &[u8],
+        _out_size: u32,
+        reply: ReplyIoctl,
     ) {
-        reply.error(Errno::ENOLCK);
+        reply.error(Errno::ENOTTY);
     }
 
     fn fallocate(

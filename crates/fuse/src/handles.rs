@@ -1,6 +1,6 @@
 //! File handles: what a number stands for that the kernel gives back.
 //!
-//! A file's handle is how it was opened, so it needs no table. A directory's is a place in one,
+//! A file's handle is a number of its own and how it was opened, so it needs no table. A directory's is a place in one,
 //! for the rest of a listing that was fetched and not asked for yet.
 
 use std::collections::{HashMap, VecDeque};
@@ -11,12 +11,18 @@ use fuser::FileHandle;
 use hayase_client::volume::Listed;
 use hayase_wire::message::Access;
 
-/// Of a file: the access to give back at release.
-pub(crate) fn file_handle(access: Access) -> FileHandle {
-    FileHandle(u64::from(access.read) | u64::from(access.write) << 1)
+/// Of a file: the access to give back at release; `untold`: its closes are not told.
+pub(crate) fn file_handle(number: u64, access: Access, untold: bool) -> FileHandle {
+    let how = u64::from(access.read) | u64::from(access.write) << 1 | u64::from(untold) << 2;
+    FileHandle(number << 3 | how)
 }
 
-/// What [`file_handle`] stands for.
+/// Whether the kernel does not tell of the closes of this file.
+pub(crate) fn is_untold(handle: FileHandle) -> bool {
+    handle.0 & 4 != 0
+}
+
+/// The access of a [`file_handle`].
 pub(crate) fn access_of(handle: FileHandle) -> Access {
     Access { read: handle.0 & 1 != 0, write: handle.0 & 2 != 0 }
 }
@@ -69,7 +75,10 @@ mod tests {
     fn a_files_handle_says_how_it_was_opened() {
         for (read, write) in [(false, false), (true, false), (false, true), (true, true)] {
             let access = Access { read, write };
-            assert_eq!(access_of(file_handle(access)), access);
+            for untold in [false, true] {
+                let handle = file_handle(12, access, untold);
+                assert_eq!((access_of(handle), is_untold(handle)), (access, untold));
+            }
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod attributes;
 mod busy;
+mod closes;
 mod errno;
 mod filesystem;
 mod handles;

@@ -245,6 +245,7 @@ impl Drop for Mounted {
             self.finish(Duration::from_secs(1));
         }
         self.shared.waiters.stop();
+        self.shared.closes.stop();
         self.shared.kernel.stop();
     }
 }

@@ -4,6 +4,7 @@ mod attr;
 pub(crate) mod create;
 mod directory;
 mod link;
+pub(crate) mod locks;
 mod lookup;
 mod open;
 pub(crate) mod read_write;
@@ -23,6 +24,7 @@ use hayase_layout::InodeId;
 use hayase_wire::message::{Access, Name, Refused};
 
 use crate::attributes::file_attr;
+use crate::closes::Closes;
 use crate::handles::Directories;
 use crate::limits::{NAME_BYTES_MAX, NAME_TTL};
 use crate::notify::Kernel;
@@ -40,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) waiters: Waiters,
     pub(crate) directories: Directories,
     running: Running,
+    pub(crate) closes: Arc<Closes>,
     /// How long the kernel keeps a name.
     name_ttl: Duration,
 }
@@ -58,6 +61,7 @@ impl Shared {
             waiters: Waiters::new(threads),
             directories: Directories::default(),
             running: Running::default(),
+            closes: Arc::default(),
             name_ttl: if strict_names { Duration::ZERO } else { NAME_TTL },
         }
     }

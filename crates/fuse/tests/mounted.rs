@@ -487,12 +487,37 @@ fn attributes_are_answered_here_until_they_are_recalled() {
 }
 
 #[test]
-fn locks_are_refused() {
+fn locks_end_with_closes() {
     let Some(mounted) = Fixture::native("locks", Parts::Here) else { return };
-    let file = File::create(mounted.path("file")).unwrap();
     let exclusive = rustix::fs::FlockOperation::NonBlockingLockExclusive;
-    assert_eq!(rustix::fs::flock(&file, exclusive), Err(rustix::io::Errno::NOLCK));
-    assert_eq!(rustix::fs::fcntl_lock(&file, exclusive), Err(rustix::io::Errno::NOLCK));
+    let create = |name: &str| File::create(mounted.path(name)).unwrap();
+
+    // Opened before anybody has locked anything: its close is not told, its release is.
+    let first = create("first");
+    let ino = mounted.inode("first");
+    rustix::fs::fcntl_lock(&first, exclusive).unwrap();
+    assert_eq!(mounted.server.locks(ino), 1);
+    drop(first);
+    eventually("released", || mounted.server.locks(ino) == 0);
+
+    // From now on a close is told before it returns, and ends the locks of the process.
+    let file = create("second");
+    let ino = mounted.inode("second");
+    let other = file.try_clone().unwrap();
+    rustix::fs::fcntl_lock(&file, exclusive).unwrap();
+    assert_eq!(mounted.server.locks(ino), 1);
+    drop(file);
+    assert_eq!(mounted.server.locks(ino), 0);
+
+    // A lock of the open file lives as long as that.
+    let file = other.try_clone().unwrap();
+    rustix::fs::flock(&file, exclusive).unwrap();
+    drop(file);
+    assert_eq!(mounted.server.locks(ino), 1);
+    let rival = File::options().write(true).open(mounted.path("second")).unwrap();
+    assert_eq!(rustix::fs::flock(&rival, exclusive), Err(rustix::io::Errno::AGAIN));
+    drop(other);
+    eventually("released", || mounted.server.locks(ino) == 0);
 }
 
 #[test]

@@ -15,8 +15,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use hayase_layout::{ByteCount, InodeId, Layout, NodeId};
 use hayase_wire::message::{
     Access, AreaUse, Attr, Callback, CallbackReply, Close, Created, Entry, Explained, FileKind,
-    Grants, NewNode, NodeReply, NodeRequest, OpenKind, Opened, Opening, Refused, SlotRange,
-    StillOpen, TimeSpec, XattrMode,
+    Grants, Lock, LockAnswer, LockHeld, NewNode, NodeReply, NodeRequest, OpenKind, Opened, Opening,
+    Refused, SlotRange, StillOpen, TimeSpec, XattrMode,
 };
 
 use crate::link::{Callbacks, Link, LinkError, Reply};
@@ -58,6 +58,8 @@ struct Inode {
     target: Vec<u8>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     opens: Access,
+    /// Held, of the whole file each: nobody waits here.
+    locks: Vec<Lock>,
     /// Another node has it open for writing.
     written_elsewhere: bool,
 }
@@ -165,6 +167,11 @@ impl FakeServer {
         self.lock().inodes.get(&ino).map(|inode| inode.opens).unwrap_or_default()
     }
 
+    /// How many owners hold a lock of an inode.
+    pub fn locks(&self, ino: InodeId) -> usize {
+        self.lock().inodes.get(&ino).map_or(0, |inode| inode.locks.len())
+    }
+
     /// The inode of a name in the root directory.
     pub fn inode_of(&self, name: &str) -> Option<InodeId> {
         self.lock().find(InodeId::ROOT, name.as_bytes()).ok()
@@ -241,6 +248,12 @@ impl State {
             | NodeRequest::SetXattr { .. }
             | NodeRequest::ListXattr { .. }
             | NodeRequest::RemoveXattr { .. } => self.serve_xattrs(request)?,
+            NodeRequest::Lock { ino, lock, .. } => self.lock_file(*ino, *lock)?,
+            NodeRequest::Unlock { ino, owner, .. } => {
+                self.inode(*ino)?.locks.retain(|held| held.owner != *owner);
+                NodeReply::Done
+            }
+            NodeRequest::TestLock { ino, lock } => self.test_lock(*ino, lock)?,
             NodeRequest::StatFs => {
                 let (total, free) = (1 << 30, 1 << 29);
                 NodeReply::StatFs(AreaUse { total, free, inodes: 0, inodes_free: 0 })
@@ -259,6 +272,25 @@ impl State {
 
     fn inode(&mut self, ino: InodeId) -> Result<&mut Inode, Refused> {
         self.inodes.get_mut(&ino).ok_or_else(|| Refused::new(libc::ESTALE))
+    }
+
+    fn lock_file(&mut self, ino: InodeId, lock: Lock) -> Result<NodeReply, Refused> {
+        let locks = &mut self.inode(ino)?.locks;
+        if locks.iter().any(|held| held.owner != lock.owner && held.kind.excludes(lock.kind)) {
+            return Err(Refused::new(libc::EAGAIN));
+        }
+        locks.retain(|held| held.owner != lock.owner);
+        locks.push(lock);
+        Ok(NodeReply::Locked(LockAnswer::Granted))
+    }
+
+    fn test_lock(&mut self, ino: InodeId, lock: &Lock) -> Result<NodeReply, Refused> {
+        let excludes = |held: &&Lock| held.owner != lock.owner && held.kind.excludes(lock.kind);
+        let held = self.inode(ino)?.locks.iter().find(excludes);
+        Ok(NodeReply::LockHeld(held.map(|held| {
+            let Lock { kind, range, pid, .. } = *held;
+            LockHeld { node: NodeId(0), kind, range, pid }
+        })))
     }
 
     fn entry(&mut self, ino: InodeId) -> Result<Entry, Refused> {
@@ -343,6 +375,7 @@ impl Inode {
             target: Vec::new(),
             xattrs: BTreeMap::new(),
             opens: Access::default(),
+            locks: Vec::new(),
             written_elsewhere: false,
         }
     }

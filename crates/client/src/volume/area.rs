@@ -8,6 +8,7 @@
 mod closer;
 mod data;
 mod inodes;
+mod locks;
 mod names;
 mod opens;
 mod recalls;
@@ -20,11 +21,11 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use hayase_layout::{InodeId, Layout};
 use hayase_wire::message::{
-    Access, AreaUse, Attr, Explained, Grants, MetaChange, Name, NewNode, NodeReply, NodeRequest,
-    OpenKind, Opening, Refused, TimeSpec, XattrMode,
+    Access, AreaUse, Attr, Explained, Grants, Lock, LockHeld, LockRange, MetaChange, Name, NewNode,
+    NodeReply, NodeRequest, OpenKind, Opening, Refused, TimeSpec, XattrMode,
 };
 
-use super::{Drops, FileOpen, Found, KernelCaches, Listed, LocalUse, OpenWish, Volume};
+use super::{Drops, FileOpen, Found, KernelCaches, Listed, LocalUse, LockTold, OpenWish, Volume};
 use crate::grants::{Moments, Stamp};
 use crate::limits::{NAMELESS_LINGER, READ_LINGER, TOUCH_ESTIMATE, WRITE_LINGER};
 use crate::link::{Link, LinkError, Reply};
@@ -32,6 +33,7 @@ use crate::made_names::MadeNames;
 use crate::open_file::{Class, Linger};
 use closer::Closer;
 use inodes::InodeTable;
+use locks::AreaLocks;
 
 /// How an [`AreaVolume`] behaves.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +71,7 @@ struct Area {
     made: MadeNames,
     kernel: OnceLock<Arc<dyn KernelCaches>>,
     closer: Closer,
+    locks: AreaLocks,
     /// Opens that the server was asked for: the last one's number.
     opens_asked: AtomicU64,
     /// Creates whose answer has not been booked: a recall may name their inode before.
@@ -85,7 +88,7 @@ struct Asked {
 }
 
 impl AreaVolume {
-    /// Starts two threads (closing, refreshing) that sleep while there is nothing to do.
+    /// Starts three threads (closing, refreshing, waiting for locks) that sleep while there is nothing to do.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -98,6 +101,7 @@ impl AreaVolume {
             made: MadeNames::default(),
             kernel: OnceLock::new(),
             closer: Closer::default(),
+            locks: AreaLocks::default(),
             opens_asked: AtomicU64::new(0),
             creating: AtomicUsize::new(0),
             remote_handles: AtomicUsize::new(0),
@@ -105,6 +109,7 @@ impl AreaVolume {
         let mut volume = Self { area, threads: Vec::new() };
         volume.spawn("hayase-close", Area::close_lingering)?;
         volume.spawn("hayase-refresh", Area::refresh_mappings)?;
+        volume.spawn("hayase-locks", Area::look_after_waiters)?;
         Ok(volume)
     }
 
@@ -119,6 +124,7 @@ impl AreaVolume {
 impl Drop for AreaVolume {
     fn drop(&mut self) {
         self.area.closer.stop();
+        self.area.locks.stop();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a background thread of the volume panicked");
@@ -387,6 +393,25 @@ impl Volume for AreaVolume {
 
     fn transfer_bytes(&self) -> usize {
         self.area.link.slot_bytes()
+    }
+
+    fn lock(&self, ino: InodeId, lock: Lock, waiter: Option<u32>, told: LockTold) {
+        self.area.lock(ino, lock, waiter, told);
+    }
+
+    fn unlock(&self, ino: InodeId, owner: u64, range: LockRange) -> Result<(), Refused> {
+        self.area.unlock(ino, owner, range)
+    }
+
+    fn test_lock(&self, ino: InodeId, lock: Lock) -> Result<Option<LockHeld>, Refused> {
+        match self.area.call(&NodeRequest::TestLock { ino, lock })?.message {
+            NodeReply::LockHeld(held) => Ok(held),
+            other => Err(LinkError::unexpected("TestLock", &other).into()),
+        }
+    }
+
+    fn may_hold_locks(&self, ino: InodeId, owner: u64) -> bool {
+        self.area.locks.may_hold(ino, owner)
     }
 
     fn allocate(&self, ino: InodeId, mode: i32, offset: u64, len: u64) -> Result<(), Refused> {

@@ -11,7 +11,6 @@ use hayase_wire::message::{Access, FileKind, Name, NewNode, Refused};
 use super::{GENERATION, Shared};
 use crate::attributes::file_attr;
 use crate::errno::errno;
-use crate::handles::file_handle;
 use crate::limits::TARGET_BYTES_MAX;
 use crate::open_class::OpenClass;
 
@@ -65,16 +64,17 @@ impl Shared {
         let ino = found.attr.ino;
         let backing = self.backing(ino, open, |part| reply.open_backing(part));
         let class = OpenClass::of(open, backing.is_some());
-        let handle = file_handle(access);
+        let (handle, closes) = self.closes.open(access);
+        let flags = class.flags() | closes;
         self.kernel.inodes.remember(ino, parent);
         let _begun = self.kernel.replies.begin(ino);
         let ttl = self.shared_ttl(found);
         let attr = file_attr(&found.attr);
         match backing.filter(|_| class == OpenClass::Passthrough) {
             Some(id) => {
-                reply.created_passthrough(&ttl, &attr, GENERATION, handle, class.flags(), &id);
+                reply.created_passthrough(&ttl, &attr, GENERATION, handle, flags, &id);
             }
-            None => reply.created(&ttl, &attr, GENERATION, handle, class.flags()),
+            None => reply.created(&ttl, &attr, GENERATION, handle, flags),
         }
     }
 

@@ -5,7 +5,7 @@ use hayase_layout::InodeId;
 
 use super::Shared;
 use crate::errno::errno;
-use crate::handles::{access_of, file_handle};
+use crate::handles::access_of;
 use crate::open_class::OpenClass;
 
 impl Shared {
@@ -21,16 +21,20 @@ impl Shared {
         self.running.opened(ino, flags);
         let backing = self.backing(ino, &open, |part| reply.open_backing(part));
         let class = OpenClass::of(&open, backing.is_some());
-        let handle = file_handle(wish.access);
+        let (handle, closes) = self.closes.open(wish.access);
+        let flags = class.flags() | closes;
         match backing.filter(|_| class == OpenClass::Passthrough) {
-            Some(id) => reply.opened_passthrough(handle, class.flags(), &id),
-            None => reply.opened(handle, class.flags()),
+            Some(id) => reply.opened_passthrough(handle, flags, &id),
+            None => reply.opened(handle, flags),
         }
     }
 
     /// Nothing waits for the server: the home is told later, with others.
     pub(crate) fn release(&self, ino: InodeId, handle: FileHandle, flags: OpenFlags) {
         self.running.released(ino, flags);
+        for holder in self.closes.released(handle) {
+            self.give_up_locks(holder.ino, holder.owner);
+        }
         self.volume.release(ino, access_of(handle));
     }
 }

@@ -19,6 +19,10 @@ impl Callbacks for Area {
                 }
                 CallbackReply::Forgotten
             }
+            Callback::LockGranted { ticket } => {
+                self.granted(ticket);
+                CallbackReply::Told
+            }
             Callback::Ping => CallbackReply::Pong,
         }
     }
@@ -33,6 +37,7 @@ impl Callbacks for Area {
                 known.push((*ino, drops(node.open.class(), true)));
             }
         });
+        self.locks.lost();
         // After the stamps: what was asked before them begins nothing any more.
         self.made.end_all();
         for (ino, drops) in known {
