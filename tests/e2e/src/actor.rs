@@ -16,7 +16,8 @@ mod serve;
 mod table;
 
 pub use command::{
-    Answer, Attr, Command, DirEntry, LockKind, MapKind, Output, Reply, Request, Space, Whence,
+    Answer, Attr, Command, DirEntry, LockAction, LockKind, MapKind, Output, Reply, Request, Space,
+    Whence,
 };
 pub use data::Data;
 pub use loops::{Loop, Report, Until};

@@ -17,7 +17,6 @@ fn main() -> ExitCode {
         .posix("area_enospc_striped", enospc_striped)
         .job("area_full_node_leaves_the_others_usable", full_node_leaves_the_others_usable)
         .job("area_local_is_private_and_native", local_is_private_and_native)
-        .job("area_locks_are_refused", locks_are_refused)
         .run()
 }
 
@@ -216,19 +215,6 @@ fn local_is_private_and_native(scene: &Scene<'_>) -> TestResult {
         file.lock(LockKind::Fcntl).context("fcntl lock on local")?;
         file.close()?;
         node.unlink(&path)?;
-    }
-    Ok(())
-}
-
-/// Until locks reach other nodes, none is given: never a success that means nothing.
-fn locks_are_refused(scene: &Scene<'_>) -> TestResult {
-    let path = scene.path("file");
-    scene.a.write_file(&path, Data::fill(1, 1))?;
-    for node in scene.nodes() {
-        let file = node.open(&path, "rw")?;
-        expect_errno(file.lock(LockKind::Flock), &["ENOLCK"])?;
-        expect_errno(file.lock(LockKind::Fcntl), &["ENOLCK"])?;
-        file.close()?;
     }
     Ok(())
 }

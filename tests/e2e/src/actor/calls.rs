@@ -9,6 +9,7 @@ use super::command::{Answer, Command};
 use super::errno;
 use super::loops;
 use super::table::Table;
+pub(super) use files::lock;
 pub(super) use names::list;
 
 /// What a call answers, or the name of its errno.

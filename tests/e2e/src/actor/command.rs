@@ -50,14 +50,26 @@ pub enum MapKind {
     Private,
 }
 
-/// A lock that does not wait.
+/// Which call locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LockKind {
     /// flock(2), exclusive.
     Flock,
-    /// fcntl(2) `F_SETLK`, exclusive, the whole file.
+    /// fcntl(2), exclusive, the whole file.
     Fcntl,
+}
+
+/// What it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LockAction {
+    /// Takes the lock or fails.
+    Try,
+    /// Takes the lock, whenever that is.
+    Wait,
+    /// Gives it up.
+    Unlock,
 }
 
 /// One POSIX call (or one loop of them). Files and maps are numbers that the actor gave out.
@@ -244,6 +256,7 @@ pub enum Command {
     Lock {
         file: u32,
         kind: LockKind,
+        action: LockAction,
     },
     /// The command, made by another user in a child process. A file it opens ends with the child.
     AsUser {

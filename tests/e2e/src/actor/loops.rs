@@ -7,6 +7,7 @@
 
 mod append;
 mod directories;
+mod locks;
 mod names;
 mod opens;
 mod run;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::command::LockKind;
 use super::table::Table;
 pub use append::{RECORD_BYTES, record};
 use run::Run;
@@ -140,6 +142,13 @@ pub enum Loop {
         /// How the descriptor that reads is opened.
         read_flags: String,
     },
+    /// Adds one to the number in a file, under a lock of it, through one descriptor.
+    CountUnderLock {
+        /// The file: eight bytes.
+        path: String,
+        /// Which lock.
+        kind: LockKind,
+    },
     /// Truncates to `size` again and again.
     Truncate {
         /// The file.
@@ -187,6 +196,7 @@ pub(super) fn run(table: &Table, work: &Loop, until: &Until) -> Result<Report, S
         Loop::WriteAcross { path, offset, len, read_flags } => {
             stripes::write_across(&mut run, path, (*offset, *len as usize), read_flags)?;
         }
+        Loop::CountUnderLock { path, kind } => locks::count(&mut run, path, *kind)?,
         Loop::Truncate { path, size } => stripes::truncate(&mut run, path, *size)?,
     }
     Ok(run.finish())

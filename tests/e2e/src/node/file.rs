@@ -2,9 +2,9 @@
 
 use anyhow::ensure;
 
-use super::Node;
+use super::{Node, Pending};
 use crate::actor::data::from_hex;
-use crate::actor::{Answer, Attr, Command, Data, LockKind, MapKind, Whence};
+use crate::actor::{Answer, Attr, Command, Data, LockAction, LockKind, MapKind, Whence};
 use crate::expect::Refused;
 
 type Result<T> = std::result::Result<T, Refused>;
@@ -150,7 +150,20 @@ impl File {
     /// # Errors
     /// The errno of flock(2) or fcntl(2).
     pub fn lock(&self, kind: LockKind) -> Result<()> {
-        self.node.done(Command::Lock { file: self.id, kind })
+        self.node.done(Command::Lock { file: self.id, kind, action: LockAction::Try })
+    }
+
+    /// A lock that waits.
+    pub fn begin_lock(&self, kind: LockKind) -> Pending {
+        self.node.begin(Command::Lock { file: self.id, kind, action: LockAction::Wait })
+    }
+
+    /// Gives up a lock.
+    ///
+    /// # Errors
+    /// The errno of flock(2) or fcntl(2).
+    pub fn unlock(&self, kind: LockKind) -> Result<()> {
+        self.node.done(Command::Lock { file: self.id, kind, action: LockAction::Unlock })
     }
 
     /// mmap(2) from the start of the file.

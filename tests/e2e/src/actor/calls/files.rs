@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::{Outcome, Tried, done};
 use crate::actor::buffer::Buffer;
-use crate::actor::command::{Answer, Attr, Command, LockKind, Whence};
+use crate::actor::command::{Answer, Attr, Command, LockAction, LockKind, Whence};
 use crate::actor::data::{Data, difference, to_hex};
 use crate::actor::errno;
 use crate::actor::table::Table;
@@ -48,7 +48,9 @@ pub(super) fn make(table: &Table, command: Command) -> Tried {
         Command::Sendfile { from, from_offset, to, len } => {
             sendfile(table, from, from_offset, to, len)
         }
-        Command::Lock { file, kind } => lock(table, file, kind),
+        Command::Lock { file, kind, action } => {
+            table.file(file).and_then(|fd| done(lock(&fd, kind, action)))
+        }
         other => return Err(Box::new(other)),
     })
 }
@@ -189,11 +191,19 @@ fn sendfile(table: &Table, from: u32, from_offset: u64, to: u32, len: u64) -> Ou
     Ok(Answer::Number(len - left))
 }
 
-fn lock(table: &Table, file: u32, kind: LockKind) -> Outcome {
-    let fd = table.file(file)?;
-    let operation = FlockOperation::NonBlockingLockExclusive;
-    done(match kind {
-        LockKind::Flock => rustix::fs::flock(&fd, operation),
-        LockKind::Fcntl => rustix::fs::fcntl_lock(&fd, operation),
-    })
+/// Takes or gives up a lock of the whole file.
+pub(in crate::actor) fn lock(
+    fd: impl AsFd,
+    kind: LockKind,
+    action: LockAction,
+) -> rustix::io::Result<()> {
+    let operation = match action {
+        LockAction::Try => FlockOperation::NonBlockingLockExclusive,
+        LockAction::Wait => FlockOperation::LockExclusive,
+        LockAction::Unlock => FlockOperation::Unlock,
+    };
+    match kind {
+        LockKind::Flock => rustix::fs::flock(fd, operation),
+        LockKind::Fcntl => rustix::fs::fcntl_lock(fd, operation),
+    }
 }
