@@ -64,7 +64,7 @@ impl BlockingChannel {
         };
         let stream =
             connect().map_err(|source| NodeError::Connect { path: path.to_owned(), source })?;
-        Ok(Self { stream, inbox: Inbox::new(), wait: None, broken: false })
+        Ok(Self { stream, inbox: Inbox::of_server(), wait: None, broken: false })
     }
 
     /// From now on a message that takes longer, either way, fails and breaks the channel.
@@ -149,7 +149,7 @@ impl BlockingChannel {
         if self.broken {
             return Err(NodeError::Broken);
         }
-        self.inbox.shrink();
+        self.inbox.begin();
         match self.receive_whole() {
             Ok(len) => Ok(self.inbox.take(len)),
             Err(error) => {
@@ -161,6 +161,9 @@ impl BlockingChannel {
 
     fn receive_whole(&mut self) -> Result<usize, NodeError> {
         loop {
+            if let Some(len) = self.inbox.complete()? {
+                return Ok(len);
+            }
             self.wait_readable()?;
             let (count, descriptor) = match descriptor::receive(&self.stream, self.inbox.room()) {
                 Ok(received) => received,
@@ -171,9 +174,6 @@ impl BlockingChannel {
                 },
             };
             self.inbox.add(count, descriptor)?;
-            if let Some(len) = self.inbox.complete()? {
-                return Ok(len);
-            }
         }
     }
 

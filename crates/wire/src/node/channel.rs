@@ -53,7 +53,7 @@ impl NodeChannel {
     }
 
     async fn receive(&mut self) -> Result<(Vec<u8>, Option<OwnedFd>), NodeError> {
-        self.inbox.shrink();
+        self.inbox.begin();
         // Between two messages nothing is there to read: one question, one answer.
         let mut drained = true;
         loop {

@@ -49,12 +49,23 @@ fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<(usize, bool), NodeError> {
 pub(super) struct Inbox {
     buffer: Vec<u8>,
     filled: usize,
+    /// Of the start of `buffer`: a message that was taken.
+    taken: usize,
     descriptor: Option<OwnedFd>,
+    /// The next message may come before this one was answered.
+    may_follow: bool,
 }
 
 impl Inbox {
+    /// For messages that are answered one by one.
     pub(super) fn new() -> Self {
-        Self { buffer: vec![0; CHANNEL_BUFFER_BYTES], filled: 0, descriptor: None }
+        let buffer = vec![0; CHANNEL_BUFFER_BYTES];
+        Self { buffer, filled: 0, taken: 0, descriptor: None, may_follow: false }
+    }
+
+    /// For messages of a server, whose first callback may be right behind its welcome.
+    pub(super) fn of_server() -> Self {
+        Self { may_follow: true, ..Self::new() }
     }
 
     /// Where the next bytes go: never empty while a message is incomplete.
@@ -97,7 +108,7 @@ impl Inbox {
             }
             return Ok(None);
         }
-        if self.filled > whole {
+        if self.filled > whole && !self.may_follow {
             return Err(NodeError::Malformed { what: "another one follows before its answer" });
         }
         if descriptor != self.descriptor.is_some() {
@@ -108,12 +119,15 @@ impl Inbox {
 
     /// Takes the complete message of `len` bytes; its body stays readable until the next.
     pub(super) fn take(&mut self, len: usize) -> (&[u8], Option<OwnedFd>) {
-        self.filled = 0;
+        self.taken = HEADER_BYTES + len;
         (&self.buffer[HEADER_BYTES..HEADER_BYTES + len], self.descriptor.take())
     }
 
-    /// Gives memory of a rare long message back.
-    pub(super) fn shrink(&mut self) {
+    /// Begins the next message, with what came of it behind the last; gives memory of a rare long
+    /// one back.
+    pub(super) fn begin(&mut self) {
+        self.buffer.copy_within(self.taken..self.filled, 0);
+        self.filled -= std::mem::take(&mut self.taken);
         if self.filled == 0 && self.buffer.len() > CHANNEL_BUFFER_BYTES {
             self.buffer.truncate(CHANNEL_BUFFER_BYTES);
             self.buffer.shrink_to_fit();
@@ -179,6 +193,30 @@ mod tests {
     }
 
     #[test]
+    fn what_a_server_sends_in_a_row_comes_one_by_one() {
+        let long = vec![5; CHANNEL_BUFFER_BYTES];
+        let bodies = [&b"welcome"[..], b"", b"a callback", &long, b"another"];
+        let bytes = bodies.iter().flat_map(|body| message(body)).collect::<Vec<_>>();
+        for step in [1, 20, 1000] {
+            let (mut inbox, mut pieces, mut found) = (Inbox::of_server(), &bytes[..], Vec::new());
+            while found.len() < bodies.len() {
+                inbox.begin();
+                while inbox.complete().unwrap().is_none() {
+                    let count = step.min(pieces.len()).min(inbox.room().len());
+                    inbox.room()[..count].copy_from_slice(&pieces[..count]);
+                    inbox.add(count, None).unwrap();
+                    pieces = &pieces[count..];
+                }
+                let len = inbox.complete().unwrap().unwrap();
+                found.push(inbox.take(len).0.to_vec());
+            }
+            assert_eq!(found, bodies);
+            inbox.begin();
+            assert!(matches!(inbox.add(0, None), Err(NodeError::Closed)));
+        }
+    }
+
+    #[test]
     fn bad_messages_are_told_apart() {
         let check = |at: usize, value: u8, expected: &str| {
             let mut bytes = message(b"body");
@@ -191,7 +229,7 @@ mod tests {
         check(8, 1, "message of this node's socket: its descriptor is missing or unannounced");
         check(4, 3, "message of this node's socket: another one follows before its answer");
         assert!(matches!(header(BODY_BYTES_MAX + 1, false), Err(NodeError::TooLarge { .. })));
-        let mut inbox = Inbox::new();
+        let mut inbox = Inbox::of_server();
         assert!(matches!(inbox.add(0, None), Err(NodeError::Closed)));
         inbox.add(1, None).unwrap();
         assert!(matches!(inbox.add(0, None), Err(NodeError::Malformed { .. })));
