@@ -100,20 +100,22 @@ impl File {
 
     /// The owners that `wish` waits for: holders, and those who wait for the same before it. Who
     /// holds something of this inode does not queue behind others, who may wait for just that.
-    fn obstacles(&self, wish: &Wish, before: usize) -> HashSet<LockOwner> {
+    fn obstacles(&self, wish: &Wish, before: usize) -> impl Iterator<Item = LockOwner> {
         let holders = self.held.iter().filter(|(owner, ranges)| {
             **owner != wish.owner && ranges.conflict(wish.range, wish.kind).is_some()
         });
-        let mut found: HashSet<_> = holders.map(|(owner, _)| *owner).collect();
-        if !self.held.contains_key(&wish.owner) {
-            let earlier = self.waiting[..before].iter().filter(|waiter| {
-                waiter.wish.owner != wish.owner
-                    && waiter.wish.range.overlaps(wish.range)
-                    && waiter.wish.kind.excludes(wish.kind)
-            });
-            found.extend(earlier.map(|waiter| waiter.wish.owner));
-        }
-        found
+        let before = if self.held.contains_key(&wish.owner) { 0 } else { before };
+        let earlier = self.waiting[..before].iter().map(|waiter| &waiter.wish).filter(|other| {
+            other.owner != wish.owner
+                && other.range.overlaps(wish.range)
+                && other.kind.excludes(wish.kind)
+        });
+        holders.map(|(owner, _)| *owner).chain(earlier.map(|other| other.owner))
+    }
+
+    /// The first obstacle is enough: of a thousand who wait, most wait for one holder.
+    fn must_wait(&self, wish: &Wish, before: usize) -> bool {
+        self.obstacles(wish, before).next().is_some()
     }
 
     fn hold(&mut self, wish: &Wish) -> isize {
@@ -139,7 +141,7 @@ impl File {
         let (mut granted, mut change, mut at) = (Vec::new(), 0, 0);
         while at < self.waiting.len() {
             let Waiter { ticket, wish } = self.waiting[at];
-            if self.obstacles(&wish, at).is_empty() {
+            if !self.must_wait(&wish, at) {
                 self.waiting.remove(at);
                 change += self.hold(&wish);
                 granted.push(ticket);
@@ -173,7 +175,7 @@ impl Locks {
         }
         let file = self.files.entry(ino).or_default();
         let blocked = match wait {
-            Some(_) => !file.obstacles(&wish, file.waiting.len()).is_empty(),
+            Some(_) => file.must_wait(&wish, file.waiting.len()),
             None => file.conflict(&wish).is_some(),
         };
         if !blocked {
@@ -273,8 +275,12 @@ impl Locks {
         }
     }
 
-    /// Whether `start` waits, over others, for itself.
+    /// Whether `start` waits, over others, for itself. Nobody waits for who holds nothing and asked
+    /// last.
     fn is_in_a_circle(&self, start: LockOwner) -> bool {
+        if !self.files.values().any(|file| file.held.contains_key(&start)) {
+            return false;
+        }
         let mut waits: HashMap<LockOwner, HashSet<LockOwner>> = HashMap::new();
         for file in self.files.values() {
             for (at, waiter) in file.waiting.iter().enumerate() {

@@ -125,6 +125,19 @@ fn all_of_a_node_goes_with_it() {
 }
 
 #[test]
+fn a_thousand_wait_for_one_lock() {
+    let mut locks = Locks::new(10_000);
+    for number in 0..1000 {
+        locks.lock(INO, wish(number, EXCLUSIVE, 0, 9), Some(ticket(number)));
+    }
+    for number in 0..999 {
+        let granted = locks.unlock(INO, owner(number), LockRange::ALL);
+        assert_eq!(granted, [ticket(number + 1)]);
+    }
+    assert_eq!(locks.held(), 1);
+}
+
+#[test]
 fn there_is_a_bound() {
     let mut locks = Locks::new(10);
     let granted = (0..20).filter(|at| {
@@ -207,8 +220,7 @@ fn check(locks: &Locks, naive: &Naive) {
     let waiting = locks.files.get(&INO).map_or(&[][..], |file| &file.waiting);
     assert_eq!(waiting.len(), naive.waits.iter().flatten().count());
     for (at, waiter) in waiting.iter().enumerate() {
-        let obstacles = locks.files[&INO].obstacles(&waiter.wish, at);
-        assert!(!obstacles.is_empty(), "{waiter:?} waits for nobody");
+        assert!(locks.files[&INO].must_wait(&waiter.wish, at), "{waiter:?} waits for nobody");
         assert!(!locks.is_in_a_circle(waiter.wish.owner), "a circle");
     }
 }
