@@ -3,10 +3,12 @@
 //! A process's locks on a file end when it closes any descriptor of it. The kernel tells of closes
 //! (FLUSH), one more round trip for each, unless the file was opened with `FOPEN_NOFLUSH`. So files
 //! are opened with that until the first lock on this node; from then on closes are told.
-//! Locks through a file that was opened before end with that open file, and when their process is
-//! seen to have fewer descriptors of the inode than it had: looked at each second, while there are any.
+//! Locks through a file that was opened before end with that open file; those of fcntl(2) also when
+//! their process is seen to have fewer descriptors of the inode than it had: looked at each second,
+//! while there are any. Which of the calls it was, the library does not say, but the thread that
+//! waits for the answer is still in it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,8 +28,8 @@ pub(crate) struct Holder {
     pub(crate) ino: InodeId,
     pub(crate) owner: LockOwner,
     pid: u32,
-    /// Of the inode, when last looked.
-    descriptors: usize,
+    /// Of the inode, when last looked; `None` when a close ends nothing (flock(2)).
+    descriptors: Option<usize>,
 }
 
 /// See the module.
@@ -67,7 +69,7 @@ impl Closes {
         self: &Arc<Self>,
         ino: InodeId,
         handle: FileHandle,
-        (owner, pid): (LockOwner, u32),
+        (owner, pid, thread): (LockOwner, u32, u32),
         released: impl Fn(&Holder) + Send + 'static,
     ) {
         let mut state = self.lock();
@@ -79,9 +81,9 @@ impl Closes {
         if holders.iter().any(|holder| holder.owner == owner) {
             return;
         }
-        let descriptors = descriptors_of(pid, ino);
+        let descriptors = is_in_fcntl(thread).then(|| descriptors_of(pid, ino));
         holders.push(Holder { ino, owner, pid, descriptors });
-        if !std::mem::replace(&mut state.watched, true) {
+        if descriptors.is_some() && !std::mem::replace(&mut state.watched, true) {
             let this = Arc::clone(self);
             let builder = std::thread::Builder::new().name("hayase-closes".into());
             if let Err(error) = builder.spawn(move || this.watch(&released)) {
@@ -109,11 +111,13 @@ impl Closes {
             let state = self.lock();
             let state = self.changed.wait_timeout_while(state, LOOK, |state| !state.stopped);
             let (mut state, _) = state.unwrap_or_else(PoisonError::into_inner);
-            if state.stopped || state.holders.is_empty() {
+            let is_watched = |holder: &Holder| holder.descriptors.is_some();
+            if state.stopped || !state.holders.values().flatten().any(is_watched) {
                 state.watched = false;
                 return;
             }
-            let closed = take_closed(&mut state.holders);
+            let count = |holder: &Holder| descriptors_of(holder.pid, holder.ino);
+            let closed = take_closed(&mut state.holders, count);
             drop(state);
             closed.iter().for_each(released);
         }
@@ -121,13 +125,17 @@ impl Closes {
 }
 
 /// Those who have closed a descriptor since they were looked at last.
-fn take_closed(holders: &mut HashMap<u64, Vec<Holder>>) -> Vec<Holder> {
+fn take_closed(
+    holders: &mut HashMap<u64, Vec<Holder>>,
+    descriptors: impl Fn(&Holder) -> usize,
+) -> Vec<Holder> {
     let mut closed = Vec::new();
     for holders in holders.values_mut() {
         holders.retain_mut(|holder| {
-            let now = descriptors_of(holder.pid, holder.ino);
-            let fewer = now < holder.descriptors;
-            holder.descriptors = now;
+            let Some(before) = holder.descriptors else { return true };
+            let now = descriptors(holder);
+            let fewer = now < before;
+            holder.descriptors = Some(now);
             if fewer {
                 closed.push(*holder);
             }
@@ -138,42 +146,56 @@ fn take_closed(holders: &mut HashMap<u64, Vec<Holder>>) -> Vec<Holder> {
     closed
 }
 
-/// How many descriptors of an inode a process has; 0 of one that is gone. Asks nothing of any file
-/// system but `/proc`. Source: proc_pid_fdinfo(5).
+/// Whether a thread, which waits for our answer, waits in fcntl(2). Nobody knows: then not, since a
+/// lock that lasts too long is better than one that ends too early. Source: proc_pid_syscall(5).
+fn is_in_fcntl(thread: u32) -> bool {
+    let syscall = std::fs::read_to_string(format!("/proc/{thread}/syscall"));
+    let number = syscall.ok().and_then(|text| text.split(' ').next()?.parse::<i64>().ok());
+    number == Some(libc::SYS_fcntl)
+}
+
+/// How many descriptors of an inode of a FUSE mount a process has; 0 of one that is gone. Asks
+/// nothing of any file system but `/proc`. Source: proc_pid_fdinfo(5).
 fn descriptors_of(pid: u32, ino: InodeId) -> usize {
+    descriptors_on(pid, ino, |kind| kind.starts_with("fuse"))
+}
+
+/// The same on mounts of file systems that `is_meant` picks by their kind.
+fn descriptors_on(pid: u32, ino: InodeId, is_meant: impl Fn(&str) -> bool) -> usize {
+    let Ok(mounts) = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")) else { return 0 };
     let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return 0 };
+    let mounts: HashSet<u64> =
+        mounts.lines().filter_map(mount_and_kind).filter(|m| is_meant(m.1)).map(|m| m.0).collect();
     let is_of = |info: &str| {
-        let line = info.lines().find_map(|line| line.strip_prefix("ino:"));
-        line.and_then(|number| number.trim().parse().ok()) == Some(ino.0)
+        let number = |name: &str| {
+            let line = info.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|number| number.trim().parse::<u64>().ok())
+        };
+        number("ino:") == Some(ino.0) && number("mnt_id:").is_some_and(|id| mounts.contains(&id))
     };
-    entries
-        .flatten()
-        .filter(|entry| std::fs::read_to_string(entry.path()).is_ok_and(|info| is_of(&info)))
-        .count()
+    let infos = entries.flatten().filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+    infos.filter(|info| is_of(info)).count()
+}
+
+/// Of a line of `/proc/PID/mountinfo`.
+fn mount_and_kind(line: &str) -> Option<(u64, &str)> {
+    let (mount, source) = line.split_once(" - ")?;
+    Some((mount.split(' ').next()?.parse().ok()?, source.split(' ').next()?))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-    use std::sync::mpsc;
-
     use super::*;
 
     const READ: Access = Access { read: true, write: false };
 
-    fn holder(closes: &Arc<Closes>, ino: InodeId) -> (FileHandle, mpsc::Receiver<Holder>) {
-        let (handle, flags) = closes.open(READ);
-        assert_eq!(flags, FopenFlags::FOPEN_NOFLUSH);
-        let (send, receive) = mpsc::channel();
-        let me = (LockOwner(7), std::process::id());
-        closes.locks(ino, handle, me, move |holder| send.send(*holder).unwrap());
-        (handle, receive)
-    }
-
     #[test]
     fn closes_are_told_from_the_first_lock_on() {
         let closes = Arc::new(Closes::default());
-        let (handle, _) = holder(&closes, InodeId(1));
+        let (handle, flags) = closes.open(READ);
+        assert_eq!(flags, FopenFlags::FOPEN_NOFLUSH);
+        let me = (LockOwner(7), std::process::id(), u32::MAX);
+        closes.locks(InodeId(1), handle, me, |_| panic!("nobody is looked at"));
         let (later, flags) = closes.open(READ);
         assert_eq!(flags, FopenFlags::empty());
         assert_ne!(handle, later);
@@ -181,21 +203,35 @@ mod tests {
         let released = closes.released(handle);
         assert!(matches!(released[..], [Holder { owner: LockOwner(7), .. }]));
         assert!(closes.released(handle).is_empty(), "once");
-        closes.stop();
     }
 
     #[test]
-    fn a_process_that_closes_a_descriptor_is_seen() {
+    fn who_closes_a_descriptor_is_seen_unless_it_was_flock() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let ino = InodeId(file.as_file().metadata().unwrap().ino());
+        let ino = InodeId(std::os::unix::fs::MetadataExt::ino(&file.as_file().metadata().unwrap()));
         let other = file.reopen().unwrap();
-        let closes = Arc::new(Closes::default());
-        let (handle, seen) = holder(&closes, ino);
-        assert!(seen.recv_timeout(LOOK + LOOK / 2).is_err(), "both are open");
+        let pid = std::process::id();
+        let on_all_mounts = |pid| descriptors_on(pid, ino, |_| true);
+        assert_eq!((on_all_mounts(pid), on_all_mounts(u32::MAX)), (2, 0));
+        assert_eq!(descriptors_of(pid, ino), 0, "on none of FUSE");
+        let holder = |owner, descriptors| Holder { ino, owner: LockOwner(owner), pid, descriptors };
+        let (fcntl, flock) = (holder(1, Some(2)), holder(2, None));
+        let mut holders = HashMap::from([(4, vec![fcntl, flock])]);
+        let mut closed = || -> Vec<u64> {
+            let closed = take_closed(&mut holders, |holder| on_all_mounts(holder.pid));
+            closed.iter().map(|holder| holder.owner.0).collect()
+        };
+        assert!(closed().is_empty());
         drop(other);
-        let holder = seen.recv_timeout(10 * LOOK).unwrap();
-        assert_eq!((holder.ino, holder.owner), (ino, LockOwner(7)));
-        assert!(closes.released(handle).is_empty());
-        closes.stop();
+        assert_eq!(closed(), [1]);
+        assert!(closed().is_empty());
+        assert_eq!(holders[&4], [flock]);
+    }
+
+    #[test]
+    fn a_thread_in_another_call_is_not_in_fcntl() {
+        let me = rustix::thread::gettid().as_raw_nonzero().get();
+        assert!(!is_in_fcntl(u32::try_from(me).unwrap()), "it reads");
+        assert!(!is_in_fcntl(u32::MAX));
     }
 }

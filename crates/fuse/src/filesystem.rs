@@ -475,7 +475,7 @@ impl Filesystem for Requests {
         reply: ReplyEmpty,
     ) {
         let wish = LockWish { owner: lock_owner, start, end, typ, pid };
-        let waiter = sleep.then(|| request.pid());
+        let waiter = (request.pid(), sleep);
         self.may_wait(move |shared| shared.setlk(ino(inode), fh, &wish, waiter, reply));
     }
 

@@ -49,7 +49,7 @@ impl Shared {
         ino: InodeId,
         handle: FileHandle,
         wish: &LockWish,
-        waiter: Option<u32>,
+        (thread, waits): (u32, bool),
         reply: ReplyEmpty,
     ) {
         let lock = match wish.lock() {
@@ -63,14 +63,14 @@ impl Shared {
             };
         };
         let volume = Arc::clone(&self.volume);
-        self.closes.locks(ino, handle, (wish.owner, wish.pid), move |holder| {
+        self.closes.locks(ino, handle, (wish.owner, wish.pid, thread), move |holder| {
             give_up(&*volume, holder.ino, holder.owner);
         });
         let told = move |result| match result {
             Ok(()) => reply.ok(),
             Err(refused) => reply.error(errno(&refused)),
         };
-        self.volume.lock(ino, lock, waiter, Box::new(told));
+        self.volume.lock(ino, lock, waits.then_some(thread), Box::new(told));
     }
 
     pub(crate) fn getlk(&self, ino: InodeId, wish: &LockWish, reply: ReplyLock) {
