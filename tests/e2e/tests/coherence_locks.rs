@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         .posix("coherence_28_ranges", ranges)
         .job("coherence_29_flock_and_fcntl_exclude_each_other", one_space)
         .posix("coherence_30_a_killed_waiter_is_gone", killed_waiter)
+        .posix("coherence_30_a_signal_ends_a_wait", interrupted_waiter)
         .posix("coherence_32_a_counter_under_a_lock_is_exact", counter)
         .posix("coherence_33_a_circle_is_refused", circle)
         .run()
@@ -193,6 +194,30 @@ fn killed_waiter(scene: &Scene<'_>) -> TestResult {
             other.close()?;
             holder.close()?;
         }
+    }
+    Ok(())
+}
+
+/// A program that handles a signal while it waits is told EINTR and goes on; it holds nothing.
+fn interrupted_waiter(scene: &Scene<'_>) -> TestResult {
+    let path = scene.path("file");
+    scene.a.write_file(&path, Data::fill(1, 10))?;
+    for node in [&scene.a, &scene.c] {
+        let holder = scene.b.open(&path, "rw")?;
+        holder.lock(Fcntl)?;
+        let script = format!(
+            "perl -MFcntl -MErrno=EINTR -e 'open F, q(+<), $ARGV[0] or die; \
+             $SIG{{ALRM}} = sub {{ }}; alarm 1; \
+             my $l = pack(q(s s x4 q q i x4), F_WRLCK, 0, 0, 0, 0); \
+             print fcntl(F, F_SETLKW, $l) ? q(held) : $! == EINTR ? q(EINTR) : $!' {path}"
+        );
+        let told = node.shell(&script)?.stdout;
+        ensure!(told == "EINTR", "node {} was told: {told}", node.index());
+        holder.unlock(Fcntl)?;
+        let other = scene.a.open(&path, "rw")?;
+        becomes_free(&other, Fcntl).context("who was interrupted holds it")?;
+        other.close()?;
+        holder.close()?;
     }
     Ok(())
 }
