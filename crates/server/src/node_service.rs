@@ -72,9 +72,15 @@ impl Node {
                 Ok(NodeReply::Done)
             }
             R::Lock { ino, lock, ticket } => self.lock(process, ino, lock, ticket).await,
-            R::Unlock { ino, owner, range } => self.unlock(process, ino, owner, range).await,
+            R::Unlock { ino, owner, range } => {
+                self.at_home(ino, PeerRequest::Unlock { ino, process: process.id, owner, range })
+                    .await
+            }
             R::TestLock { ino, lock } => self.test_lock(process, ino, lock).await,
-            R::CancelLock { ino, ticket } => self.cancel_lock(process, ino, ticket).await,
+            R::CancelLock { ino, ticket } => {
+                self.at_home(ino, PeerRequest::CancelLock { ino, process: process.id, ticket })
+                    .await
+            }
             R::Read { ino, offset, into } => self.read(process, ino, offset, into).await,
             R::Write { ino, offset, from } => self.write(process, ino, offset, from).await,
             R::Append { ino, from } => self.append(process, ino, from).await,
@@ -120,6 +126,8 @@ impl Node {
             PeerReply::Names(names) => NodeReply::Names(names),
             PeerReply::Offset { offset, .. } => NodeReply::Offset(offset),
             PeerReply::Explained(explained) => NodeReply::Explained(explained),
+            PeerReply::Locked(answer) => NodeReply::Locked(answer),
+            PeerReply::Cancelled(waited) => NodeReply::Cancelled(waited),
             other => return Err(unexpected(&other)),
         })
     }

@@ -88,7 +88,8 @@ struct Asked {
 }
 
 impl AreaVolume {
-    /// Starts three threads (closing, refreshing, waiting for locks) that sleep while there is nothing to do.
+    /// Starts three threads (closing, refreshing, waiting for locks) that sleep while there is
+    /// nothing to do.
     ///
     /// # Errors
     /// When no thread can be started.

@@ -1,5 +1,6 @@
 //! fcntl(2) and flock(2): one space of locks, since the library does not say which of the two it is.
-//!
+//! When a close ends locks: [`crate::closes`].
+
 use std::sync::Arc;
 
 use fuser::{Errno, FileHandle, LockOwner, ReplyEmpty, ReplyLock};

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{
-    Callback, CallbackReply, Lock, LockHeld, LockRange, NodeReply, PeerReply, PeerRequest,
+    Callback, CallbackReply, Lock, LockHeld, NodeReply, PeerReply, PeerRequest,
 };
 
 use super::Served;
@@ -20,25 +20,7 @@ impl Node {
         ticket: Option<u64>,
     ) -> Served {
         process.lock_homes.borrow_mut().insert(ino.home());
-        let request = PeerRequest::Lock { ino, process: process.id, lock, ticket };
-        match self.ask(ino.home(), request).await? {
-            PeerReply::Locked(answer) => Ok(NodeReply::Locked(answer)),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    pub(super) async fn unlock(
-        self: &Rc<Self>,
-        process: &Process,
-        ino: InodeId,
-        owner: u64,
-        range: LockRange,
-    ) -> Served {
-        let request = PeerRequest::Unlock { ino, process: process.id, owner, range };
-        match self.ask(ino.home(), request).await? {
-            PeerReply::Done => Ok(NodeReply::Done),
-            other => Err(unexpected(&other)),
-        }
+        self.at_home(ino, PeerRequest::Lock { ino, process: process.id, lock, ticket }).await
     }
 
     pub(super) async fn test_lock(
@@ -54,19 +36,6 @@ impl Node {
                 let pid = |held: &LockHeld| if held.node == self.node { held.pid } else { 0 };
                 Ok(NodeReply::LockHeld(held.map(|held| LockHeld { pid: pid(&held), ..held })))
             }
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    pub(super) async fn cancel_lock(
-        self: &Rc<Self>,
-        process: &Process,
-        ino: InodeId,
-        ticket: u64,
-    ) -> Served {
-        let request = PeerRequest::CancelLock { ino, process: process.id, ticket };
-        match self.ask(ino.home(), request).await? {
-            PeerReply::Cancelled(waited) => Ok(NodeReply::Cancelled(waited)),
             other => Err(unexpected(&other)),
         }
     }
