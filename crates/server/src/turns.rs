@@ -37,6 +37,13 @@ impl Turns {
         }
     }
 
+    /// The file is no more.
+    pub(crate) fn forget(&self, ino: InodeId) {
+        if self.owed.borrow_mut().remove(&ino).is_some() {
+            self.settled.notify_waiters();
+        }
+    }
+
     pub(crate) fn is_owed(&self, ino: InodeId) -> bool {
         self.owed.borrow().contains_key(&ino)
     }
@@ -53,7 +60,7 @@ impl Turns {
             }
         };
         if tokio::time::timeout(TURN_WAIT, all).await.is_err() {
-            self.owed.borrow_mut().remove(&ino);
+            self.forget(ino);
         }
     }
 }
@@ -95,5 +102,8 @@ mod tests {
         turns.give_way(INO).await;
         turns.give_way(INO).await;
         assert!(start.elapsed() < TURN_WAIT + Duration::from_millis(2));
+        turns.overtaken(INO);
+        turns.forget(INO);
+        assert!(!turns.is_owed(INO), "the file is no more");
     }
 }

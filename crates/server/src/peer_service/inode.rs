@@ -395,6 +395,7 @@ impl Node {
     fn ended(self: &Rc<Self>, inode: &Inode) {
         self.homes.ended(inode.ino);
         self.files.forget(inode.ino);
+        self.turns.forget(inode.ino);
         self.remove_parts(inode);
     }
 
