@@ -92,6 +92,9 @@ pub(crate) const ARENA_SLOTS_MAX: u32 = 256;
 /// Connections of processes of this node.
 pub(crate) const CLIENT_CONNECTIONS_MAX: usize = 4096;
 
+/// Requests of processes inside this one that wait to be looked at; more wait to be sent.
+pub(crate) const LOCAL_REQUESTS_MAX: usize = 256;
+
 /// Room in the area is asked from the file system at most this often.
 pub(crate) const USAGE_FRESH: Duration = Duration::from_millis(50);
 
