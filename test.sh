@@ -44,6 +44,8 @@ end_suite() {
 }
 trap '[ -z "$running" ] || end_suite; rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
+# The simulation's seeds: the same for a commit wherever it is tested.
+HAYASE_COMMIT=$(git rev-parse HEAD 2>/dev/null) && export HAYASE_COMMIT
 export CARGO_TERM_COLOR=never RUST_BACKTRACE=${HAYASE_BACKTRACE:-0}
 
 # --- the suites: each is a function that prints what happened and fails when something failed ---

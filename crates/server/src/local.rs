@@ -34,7 +34,7 @@ const CALLBACKS: usize = 4;
 enum Message {
     Join {
         id: u64,
-        arena: Rc<Arena>,
+        arena: Arena,
         mount: Option<Rc<AnswerCallback>>,
         joined: oneshot::Sender<Rc<Process>>,
     },
@@ -53,11 +53,15 @@ impl LocalServer {
         (Self { inbox }, serve(Rc::clone(node), messages))
     }
 
-    /// A process of this node with an arena of its own; with `mount` it holds grants.
+    /// A process of this node; with `mount` it holds grants. `arena` is the server's own mapping of
+    /// the process's slots ([`Arena::open`]).
+    ///
+    /// # Errors
+    /// When the server is gone, as for every request.
     pub async fn join(
         &self,
         id: u64,
-        arena: Rc<Arena>,
+        arena: Arena,
         mount: Option<Rc<AnswerCallback>>,
     ) -> Result<LocalProcess, ServerGone> {
         let (joined, process) = oneshot::channel();
@@ -79,11 +83,8 @@ impl LocalProcess {
     /// One request; any number may be under way. A refusal is a reply.
     pub async fn ask(&self, request: NodeRequest) -> Result<NodeReply, ServerGone> {
         let (answer, answered) = oneshot::channel();
-        let message = Message::Ask {
-            process: Rc::clone(&self.process),
-            request: Box::new(request),
-            answer,
-        };
+        let message =
+            Message::Ask { process: Rc::clone(&self.process), request: Box::new(request), answer };
         self.server.inbox.send(message).await.map_err(|_| ServerGone)?;
         answered.await.map_err(|_| ServerGone)
     }
@@ -99,7 +100,7 @@ async fn serve(node: Rc<Node>, mut messages: mpsc::Receiver<Message>) {
         match message {
             Message::Join { id, arena, mount, joined } => {
                 let process = node.clients.process(id, mount.is_some());
-                *process.arena.borrow_mut() = Some(arena);
+                *process.arena.borrow_mut() = Some(Rc::new(arena));
                 process.connect();
                 for answer in mount.iter().flat_map(|answer| [answer; CALLBACKS]) {
                     process.add_callback(Callee::Here(Rc::clone(answer))).await;
