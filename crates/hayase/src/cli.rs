@@ -34,6 +34,7 @@ pub(crate) enum Command {
     Explain(commands::explain::ExplainArgs),
     Layout(commands::layout::LayoutArgs),
     Doctor(commands::doctor::DoctorArgs),
+    Noise(commands::noise::NoiseArgs),
     Serve(commands::serve::ServeArgs),
     ServeMount(commands::serve_mount::ServeMountArgs),
     #[command(hide = true)]

@@ -15,6 +15,7 @@ pub(crate) mod job_arg;
 pub(crate) mod layout;
 pub(crate) mod man;
 pub(crate) mod node;
+pub(crate) mod noise;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod serve_mount;
@@ -38,6 +39,7 @@ pub(crate) fn run(
         Command::Explain(args) => explain::run(&args, environment, output),
         Command::Layout(args) => layout::run(&args, environment, output),
         Command::Doctor(args) => doctor::run(&args, environment, output),
+        Command::Noise(args) => noise::run(&args, output),
         Command::Serve(args) => serve::run(&args, environment, output),
         Command::ServeMount(args) => serve_mount::run(&args, environment, output),
         Command::Node(args) => node::run(&args, environment, output),
