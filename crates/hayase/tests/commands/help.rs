@@ -2,8 +2,19 @@
 
 use crate::support::{Scene, check_snapshot};
 
-const VERBS: [&str; 10] =
-    ["up", "down", "run", "exec", "status", "explain", "layout", "doctor", "serve", "serve-mount"];
+const VERBS: [&str; 11] = [
+    "up",
+    "down",
+    "run",
+    "exec",
+    "status",
+    "explain",
+    "layout",
+    "doctor",
+    "noise",
+    "serve",
+    "serve-mount",
+];
 
 #[test]
 fn help_is_what_it_was() {
