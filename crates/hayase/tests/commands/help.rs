@@ -2,7 +2,7 @@
 
 use crate::support::{Scene, check_snapshot};
 
-const VERBS: [&str; 11] = [
+const VERBS: &[&str] = &[
     "up",
     "down",
     "run",
@@ -10,10 +10,21 @@ const VERBS: [&str; 11] = [
     "status",
     "explain",
     "layout",
+    "container",
+    "mount",
     "doctor",
     "noise",
     "serve",
     "serve-mount",
+];
+
+/// Verbs of verbs.
+const DEEPER: &[(&str, &str)] = &[
+    ("container", "enable"),
+    ("container", "show"),
+    ("container", "check"),
+    ("container", "export"),
+    ("container", "compact"),
 ];
 
 #[test]
@@ -23,6 +34,10 @@ fn help_is_what_it_was() {
     for verb in VERBS {
         let told = scene.hayase(&[verb, "--help"]).with(0).stdout;
         check_snapshot(&format!("help-{verb}.txt"), &told);
+    }
+    for (verb, deeper) in DEEPER {
+        let told = scene.hayase(&[verb, deeper, "--help"]).with(0).stdout;
+        check_snapshot(&format!("help-{verb}-{deeper}.txt"), &told);
     }
 }
 
