@@ -84,6 +84,15 @@ pub enum TierError {
     /// The tier does not answer, or lost its state; the same call may succeed later.
     #[error("{action} {path}: the tier is out of reach")]
     Unavailable { action: Action, path: String, source: io::Error },
+    /// Another version stands there than the one that was meant, and the tier keeps no old ones.
+    #[error("{action} {path}: it was replaced meanwhile")]
+    Changed { action: Action, path: String },
+    /// The bytes that came are not those that were stored, also after asking again.
+    #[error("{action} {path}: {what}")]
+    Corrupt { action: Action, path: String, what: String },
+    /// Settings, credentials or the server's rules forbid it; asking again does not help.
+    #[error("{action} {path}: {what}")]
+    Refused { action: Action, path: String, what: String, help: &'static str },
     /// Anything else.
     #[error("{action} {path}")]
     Io { action: Action, path: String, source: io::Error },
@@ -136,6 +145,11 @@ impl TierError {
             Self::Unavailable { .. } => {
                 Some("look at the mount of the tier (`df`, `dmesg`), then try again")
             }
+            Self::Refused { help, .. } => Some(help),
+            Self::Changed { .. } => {
+                Some("somebody else writes here; open it again for the new version")
+            }
+            Self::Corrupt { .. } => Some("compare the object with its origin, and write it again"),
             Self::NotObject { .. } => Some("move what stands there away, or choose another name"),
             Self::Missing { .. }
             | Self::Exists { .. }
@@ -158,6 +172,9 @@ impl TierError {
             Self::Full { .. } => Errno::NOSPC,
             Self::Quota { .. } => Errno::DQUOT,
             Self::Unsupported { .. } => Errno::OPNOTSUPP,
+            Self::Changed { .. } => Errno::STALE,
+            Self::Corrupt { .. } => Errno::IO,
+            Self::Refused { .. } => Errno::ACCESS,
             Self::Denied { source, .. }
             | Self::Unavailable { source, .. }
             | Self::Io { source, .. } => {
