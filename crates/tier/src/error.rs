@@ -85,7 +85,7 @@ pub enum TierError {
     #[error("{action} {path}: the tier is out of reach")]
     Unavailable { action: Action, path: String, source: io::Error },
     /// Another version stands there than the one that was meant, and the tier keeps no old ones.
-    #[error("{action} {path}: it was replaced meanwhile")]
+    #[error("{action} {path}: it was replaced or removed meanwhile")]
     Changed { action: Action, path: String },
     /// The bytes that came are not those that were stored, also after asking again.
     #[error("{action} {path}: {what}")]
@@ -139,12 +139,12 @@ impl TierError {
             Self::Quota { .. } => Some(
                 "see your quota (`quota -s`, `lfs quota`), delete or ask for more; nothing was replaced",
             ),
-            Self::Denied { .. } => {
-                Some("look at the owner and mode of the directory and of its mount")
-            }
-            Self::Unavailable { .. } => {
-                Some("look at the mount of the tier (`df`, `dmesg`), then try again")
-            }
+            Self::Denied { .. } => Some(
+                "look at the owner and mode of the directory and of its mount, or at the rights of the bucket's user",
+            ),
+            Self::Unavailable { .. } => Some(
+                "look at the tier (its mount with `df` and `dmesg`, or its server), then try again",
+            ),
             Self::Refused { help, .. } => Some(help),
             Self::Changed { .. } => {
                 Some("somebody else writes here; open it again for the new version")
@@ -178,7 +178,9 @@ impl TierError {
             Self::Denied { source, .. }
             | Self::Unavailable { source, .. }
             | Self::Io { source, .. } => {
-                return source.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+                let denied = source.kind() == io::ErrorKind::PermissionDenied;
+                let usual = if denied { Errno::ACCESS } else { Errno::IO };
+                return source.raw_os_error().unwrap_or(usual.raw_os_error());
             }
         };
         errno.raw_os_error()

@@ -96,6 +96,17 @@ pub struct ObjectMeta {
     pub identity: u64,
 }
 
+/// How a tier fares, counted since it was attached; for those who choose how much to ask of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Requests sent, repeated ones included.
+    pub requests: u64,
+    /// Repeated because one failed on the way or in the server.
+    pub repeats: u64,
+    /// Repeated because the tier asked us to slow down.
+    pub throttled: u64,
+}
+
 /// When a commit may take place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
@@ -124,6 +135,11 @@ pub trait Tier: Send + Sync + fmt::Debug {
 
     /// For people: what and where it is.
     fn describe(&self) -> String;
+
+    /// Counters of a tier that is reached by requests; zeros elsewhere.
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
 
     /// Names in bytewise order, a page at a time. A name present during the whole listing appears
     /// exactly once; one that comes or goes meanwhile may appear or not. A prefix under which there is
@@ -214,7 +230,8 @@ pub trait Upload: Send {
     /// win, gaps read as zeros.
     fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), TierError>;
 
-    /// Makes the version durable, then visible in one step, then its name durable.
+    /// Makes the version durable, then visible in one step, then its name durable. Where attributes
+    /// are not kept the time in the answer is the tier's clock, some seconds from what `stat` tells.
     fn commit(self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError>;
 }
 
@@ -224,6 +241,9 @@ impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {
     }
     fn describe(&self) -> String {
         (**self).describe()
+    }
+    fn traffic(&self) -> Traffic {
+        (**self).traffic()
     }
     fn list(&self, request: &ListRequest) -> Result<Page, TierError> {
         (**self).list(request)
