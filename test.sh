@@ -15,7 +15,7 @@ cd "$(dirname "$0")" || exit 1
 usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 
 suites=(scripts format clippy tidy unit)
-suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1 mpi)
+suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1 mpi s3)
 
 only=()
 long=
@@ -103,6 +103,7 @@ suite_fsx-6.1() { job_suite fsx-6.1 tests/foreign/run.sh --profile 6.1 fsx; }
 suite_fio() { job_suite fio tests/foreign/run.sh fio; }
 suite_fio-6.1() { job_suite fio-6.1 tests/foreign/run.sh --profile 6.1 fio; }
 suite_mpi() { job_suite mpi tests/mpi/run.sh; }
+suite_s3() { tests/s3/run.sh; }
 # Many seeds that nobody has tried, and a long search in the decoders; what fails is printed.
 suite_sim-long() {
   local first=$((RANDOM * 32768 + RANDOM))

@@ -41,6 +41,12 @@ setfattr attr'
 packages_test='fio fio
 mpiexec.mpich mpich
 mpich/mpi.h libmpich-dev'
+packages_s3='ceph-mon ceph-mon
+ceph-mgr ceph-mgr
+ceph-osd ceph-osd
+ceph ceph-common
+radosgw radosgw
+radosgw-admin ceph-common'
 packages_fresh='debootstrap debootstrap'
 
 has() {

@@ -1,7 +1,8 @@
 //! The shared storage behind the burst buffer: objects by key, replaced whole, durable when it says so.
 //!
 //! [`Tier`] is the contract, [`conformance`] its proof: every version and every decorator passes the
-//! same suite. Versions here: [`Posix`] (a directory of any mounted file system) and [`Memory`].
+//! same suite. Versions here: [`Posix`] (a directory of any mounted file system), [`S3`] (a bucket)
+//! and [`Memory`].
 //! Not here: what is flushed and when (`hayase-server`), how trees are packed (`hayase-stage`).
 //! The API blocks; callers that may not block give it threads of their own.
 
@@ -13,6 +14,7 @@ mod key;
 mod listing;
 mod memory;
 mod posix;
+pub mod s3;
 mod tier;
 
 pub use error::{Action, TierError};
@@ -20,6 +22,7 @@ pub use key::{COMPONENT_BYTES_MAX, KEY_BYTES_MAX, Key, KeyError, TEMPORARY_PREFI
 pub use listing::{Depth, Entry, EntryKind, LIST_ENTRIES_MAX, ListRequest, Page};
 pub use memory::Memory;
 pub use posix::Posix;
+pub use s3::S3;
 pub use tier::{
-    Attributes, Capabilities, Location, ObjectMeta, Precondition, Reader, Tier, Upload,
+    Attributes, Capabilities, Location, ObjectMeta, Precondition, Reader, Tier, Traffic, Upload,
 };

@@ -60,14 +60,7 @@ impl Memory {
     }
 
     fn with(tree: bool) -> Self {
-        let capabilities = Capabilities {
-            ranges: true,
-            rename: tree,
-            local_descriptor: false,
-            locations: false,
-            tree,
-            attributes: true,
-        };
+        let capabilities = Capabilities { rename: tree, tree, ..Capabilities::CORE };
         Self { capabilities, state: Arc::default() }
     }
 

@@ -75,14 +75,7 @@ impl Posix {
 
 impl Tier for Posix {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            ranges: true,
-            rename: true,
-            local_descriptor: true,
-            locations: false,
-            tree: true,
-            attributes: true,
-        }
+        Capabilities { rename: true, local_descriptor: true, tree: true, ..Capabilities::CORE }
     }
 
     fn describe(&self) -> String {
