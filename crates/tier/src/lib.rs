@@ -14,6 +14,7 @@ mod listing;
 mod memory;
 mod posix;
 mod tier;
+mod tree;
 
 pub use error::{Action, TierError};
 pub use key::{COMPONENT_BYTES_MAX, KEY_BYTES_MAX, Key, KeyError, TEMPORARY_PREFIX};
@@ -23,3 +24,4 @@ pub use posix::Posix;
 pub use tier::{
     Attributes, Capabilities, Location, ObjectMeta, Precondition, Reader, Tier, Upload,
 };
+pub use tree::{DirectoryMeta, Tree};
