@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use super::{get, is_missing, key, list, names, put};
 use crate::{Attributes, Depth, EntryKind, Tier, TierError};
 
+#[expect(clippy::needless_pass_by_value, reason = "every caller has just made it")]
 fn refused<T: std::fmt::Debug>(answer: Result<T, TierError>) {
     assert!(matches!(answer, Err(TierError::NotObject { .. })), "{answer:?}");
 }
