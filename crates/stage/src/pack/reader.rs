@@ -90,6 +90,7 @@ impl PackReader {
     }
 
     /// The pack's own index, from its end: what a lost or unwritten index of the set is made of again.
+    /// Its one pack line is complete: the footer holds the checksum of all that is before it.
     pub fn own_index(&self) -> Result<Index, PackError> {
         let behind = (END_BYTES + FOOTER_BYTES) as u64;
         let Some(at) = self.len().checked_sub(behind) else {
@@ -113,9 +114,15 @@ impl PackReader {
         if checksum::of(&text) != crc {
             return Err(self.object.damaged("the checksum of its index is another"));
         }
-        let index = Index::read(text.as_slice(), &self.object.shown)?;
-        match index.packs[..] {
-            [own] if own.id == self.id => Ok(index),
+        let mut index = Index::read(text.as_slice(), &self.object.shown)?;
+        match &mut index.packs[..] {
+            [own] if own.id == self.id => {
+                let before = u32::from_le_bytes(footer[28..32].try_into().expect("4 bytes"));
+                footer.resize(FOOTER_BYTES + END_BYTES, 0);
+                own.crc32c = checksum::combine(before, checksum::of(&footer), behind);
+                own.bytes = self.len();
+                Ok(index)
+            }
             _ => Err(self.object.damaged("its index is that of another pack")),
         }
     }

@@ -212,9 +212,9 @@ impl PackWriter {
         footer.extend(self.position.to_le_bytes());
         footer.extend((text.len() as u64).to_le_bytes());
         footer.extend(checksum::of(&text).to_le_bytes());
-        footer.resize(FOOTER_BYTES, 0);
         self.put(&text)?;
         self.put(&vec![0; zeros])?;
+        footer.extend(self.checksum.value().to_le_bytes());
         self.put(&footer)?;
         self.put(&[0; END_BYTES])?;
         let line = PackLine { id: self.id, bytes: self.position, crc32c: self.checksum.value() };

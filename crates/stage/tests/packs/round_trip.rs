@@ -71,6 +71,7 @@ proptest! {
         }
         for (number, entries) in packs.iter().enumerate() {
             let own = set.pack(number as u32).unwrap().own_index().unwrap();
+            prop_assert_eq!(own.packs[0], set.index.packs[number]);
             let items: Vec<_> = own.rows.into_iter().map(|row| row.item).collect();
             prop_assert!(items.iter().eq(entries.iter().map(|(item, _)| item)));
         }
