@@ -15,13 +15,17 @@ pub(crate) mod job_arg;
 pub(crate) mod layout;
 pub(crate) mod man;
 pub(crate) mod node;
+pub(crate) mod pack;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod serve_mount;
+pub(crate) mod stage;
 pub(crate) mod status;
+mod transfer;
 pub(crate) mod up;
 
 pub(crate) use area_path::AreaPathError;
+pub(crate) use transfer::KeyError;
 
 /// Does what was typed.
 pub(crate) fn run(
@@ -37,6 +41,8 @@ pub(crate) fn run(
         Command::Status(args) => status::run(&args, environment, output),
         Command::Explain(args) => explain::run(&args, environment, output),
         Command::Layout(args) => layout::run(&args, environment, output),
+        Command::Stage(args) => stage::run(&args, output),
+        Command::Pack(args) => pack::run(&args, output),
         Command::Doctor(args) => doctor::run(&args, environment, output),
         Command::Serve(args) => serve::run(&args, environment, output),
         Command::ServeMount(args) => serve_mount::run(&args, environment, output),

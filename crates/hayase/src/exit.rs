@@ -5,9 +5,12 @@
 
 use std::process::ExitCode;
 
-use crate::commands::AreaPathError;
+use hayase_stage::pack::PackError;
+
+use crate::commands::{AreaPathError, KeyError};
 use crate::job::JobError;
 use crate::launch::{EnterError, NodeError, PlanError};
+use crate::wiring::places::PlaceError;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +67,12 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
             Some((e.help(), e.is_usage()))
         } else if let Some(e) = cause.downcast_ref::<AreaPathError>() {
             Some((e.help(), e.is_usage()))
+        } else if let Some(e) = cause.downcast_ref::<PlaceError>() {
+            Some((e.help(), true))
+        } else if let Some(e) = cause.downcast_ref::<KeyError>() {
+            Some((e.help(), true))
+        } else if let Some(e) = cause.downcast_ref::<PackError>() {
+            Some((e.help().map(str::to_owned), is_wrong_key_or_place(e)))
         } else {
             crate::wiring::advice(cause).map(|help| (Some(help), false))
         };
@@ -72,6 +81,18 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
         }
     }
     Advice { help: None, is_usage: false }
+}
+
+/// The person named the wrong key, or a place without packs.
+fn is_wrong_key_or_place(error: &PackError) -> bool {
+    matches!(
+        error,
+        PackError::NoPacks { .. }
+            | PackError::KeyMissing { .. }
+            | PackError::KeyUnexpected { .. }
+            | PackError::WrongKey { .. }
+            | PackError::KeyFormat(_)
+    )
 }
 
 /// The exit code of a command that ended with `error`.

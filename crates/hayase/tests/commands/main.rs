@@ -1,6 +1,6 @@
 //! The command as a person uses it: its help, its errors, and whole jobs.
 //!
-//! [`help`] and [`bad_input`] need nothing; [`jobs`] needs root and says `SKIP` without.
+//! [`help`], [`bad_input`], [`packs`] and [`stage`] need nothing; [`jobs`] needs root and says `SKIP` without.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "says which tests were skipped")]
@@ -8,4 +8,6 @@
 mod bad_input;
 mod help;
 mod jobs;
+mod packs;
+mod stage;
 mod support;

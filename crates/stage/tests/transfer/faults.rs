@@ -86,7 +86,11 @@ fn a_tier_that_comes_back_is_waited_for() {
     let calls = AtomicU32::new(0);
     // Out of reach at every fifth commit.
     let tier = Broken::new(Posix::attach(&trees.to).unwrap()).on_commit(move |key| {
-        if calls.fetch_add(1, Ordering::Relaxed) % 5 == 0 { Err(away(key)) } else { Ok(()) }
+        if calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(5) {
+            Err(away(key))
+        } else {
+            Ok(())
+        }
     });
     copy_all(&trees.from(), &of(tier), &Options::default());
     assert_same(&trees.from, &trees.to);
