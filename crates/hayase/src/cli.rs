@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Layout(commands::layout::LayoutArgs),
     Container(commands::container::ContainerArgs),
     Mount(commands::mount::MountArgs),
+    Stage(commands::stage::StageArgs),
+    Pack(commands::pack::PackArgs),
     Doctor(commands::doctor::DoctorArgs),
     Noise(commands::noise::NoiseArgs),
     Serve(commands::serve::ServeArgs),

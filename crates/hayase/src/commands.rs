@@ -18,14 +18,18 @@ pub(crate) mod man;
 pub(crate) mod mount;
 pub(crate) mod node;
 pub(crate) mod noise;
+pub(crate) mod pack;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod serve_mount;
+pub(crate) mod stage;
 pub(crate) mod status;
+mod transfer;
 pub(crate) mod up;
 
 pub(crate) use area_path::AreaPathError;
 pub(crate) use mount::MountPathError;
+pub(crate) use transfer::KeyError;
 
 /// Does what was typed.
 pub(crate) fn run(
@@ -43,6 +47,8 @@ pub(crate) fn run(
         Command::Layout(args) => layout::run(&args, environment, output),
         Command::Container(args) => container::run(&args, output),
         Command::Mount(args) => mount::run(&args, environment, output),
+        Command::Stage(args) => stage::run(&args, output),
+        Command::Pack(args) => pack::run(&args, output),
         Command::Doctor(args) => doctor::run(&args, environment, output),
         Command::Noise(args) => noise::run(&args, output),
         Command::Serve(args) => serve::run(&args, environment, output),

@@ -6,11 +6,13 @@
 use std::process::ExitCode;
 
 use hayase_container::ContainerError;
+use hayase_stage::pack::PackError;
 
-use crate::commands::{AreaPathError, MountPathError};
+use crate::commands::{AreaPathError, KeyError, MountPathError};
 use crate::job::JobError;
 use crate::launch::{EnterError, NodeError, PlanError};
 use crate::supervisor::daemon::DaemonFailed;
+use crate::wiring::places::PlaceError;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +75,12 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
             Some((e.0.help.clone(), false))
         } else if let Some(e) = cause.downcast_ref::<ContainerError>() {
             Some((e.help().map(str::to_owned), names_nothing(e)))
+        } else if let Some(e) = cause.downcast_ref::<PlaceError>() {
+            Some((e.help(), true))
+        } else if let Some(e) = cause.downcast_ref::<KeyError>() {
+            Some((e.help(), true))
+        } else if let Some(e) = cause.downcast_ref::<PackError>() {
+            Some((e.help().map(str::to_owned), is_wrong_key_or_place(e)))
         } else {
             crate::wiring::advice(cause).map(|help| (Some(help), false))
         };
@@ -87,6 +95,18 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
 fn names_nothing(error: &ContainerError) -> bool {
     use ContainerError::{Exists, Invalid, NotContainer, NotFound};
     matches!(error, NotFound { .. } | NotContainer { .. } | Exists { .. } | Invalid { .. })
+}
+
+/// The person named the wrong key, or a place without packs.
+fn is_wrong_key_or_place(error: &PackError) -> bool {
+    matches!(
+        error,
+        PackError::NoPacks { .. }
+            | PackError::KeyMissing { .. }
+            | PackError::KeyUnexpected { .. }
+            | PackError::WrongKey { .. }
+            | PackError::KeyFormat(_)
+    )
 }
 
 /// The exit code of a command that ended with `error`.

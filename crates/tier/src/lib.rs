@@ -16,6 +16,7 @@ mod memory;
 mod posix;
 pub mod s3;
 mod tier;
+mod tree;
 
 pub use error::{Action, TierError};
 pub use key::{COMPONENT_BYTES_MAX, KEY_BYTES_MAX, Key, KeyError, TEMPORARY_PREFIX};
@@ -26,3 +27,4 @@ pub use s3::S3;
 pub use tier::{
     Attributes, Capabilities, Location, ObjectMeta, Precondition, Reader, Tier, Traffic, Upload,
 };
+pub use tree::{DirectoryMeta, Tree};

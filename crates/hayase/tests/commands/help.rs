@@ -12,6 +12,8 @@ const VERBS: &[&str] = &[
     "layout",
     "container",
     "mount",
+    "stage",
+    "pack",
     "doctor",
     "noise",
     "serve",
@@ -25,6 +27,14 @@ const DEEPER: &[(&str, &str)] = &[
     ("container", "check"),
     ("container", "export"),
     ("container", "compact"),
+    ("stage", "in"),
+    ("stage", "out"),
+    ("stage", "verify"),
+    ("pack", "create"),
+    ("pack", "list"),
+    ("pack", "extract"),
+    ("pack", "verify"),
+    ("pack", "rekey"),
 ];
 
 #[test]
