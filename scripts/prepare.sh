@@ -41,6 +41,12 @@ setfattr attr'
 packages_test='fio fio
 mpiexec.mpich mpich
 mpich/mpi.h libmpich-dev'
+packages_launch='sshd openssh-server
+ssh openssh-client
+slurmctld slurmctld
+slurmd slurmd
+srun slurm-client
+munged munge'
 packages_fresh='debootstrap debootstrap'
 
 has() {
@@ -82,6 +88,24 @@ prepare_packages() {
     return 1
   fi
   rm -f "${TMPDIR:-/tmp}/hayase-apt.$$"
+}
+
+# prepare_daemon_packages GROUP...: the same for packages that bring daemons. None of them is started, now or at
+# the next boot: tests start their own, with their own configuration.
+prepare_daemon_packages() {
+  local new package policy=/usr/sbin/policy-rc.d made='' status=0
+  new=$(missing_packages "$@")
+  [ -n "$new" ] || return 0
+  if [ ! -e $policy ] && printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null; then
+    as_root chmod 755 $policy
+    made=1
+  fi
+  prepare_packages "$@" || status=1
+  [ -z "$made" ] || as_root rm -f $policy
+  if has systemctl; then
+    for package in $new; do as_root systemctl disable "${package/openssh-server/ssh}" >/dev/null 2>&1 || true; done
+  fi
+  return $status
 }
 
 # Is this cargo new enough? Asked inside the repository, so that rust-toolchain.toml has its say.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use crate::commands::AreaPathError;
 use crate::job::JobError;
-use crate::launch::{EnterError, NodeError, PlanError};
+use crate::launch::{EnterError, LaunchError, NodeError, PlanError};
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,8 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
         let found = if let Some(e) = cause.downcast_ref::<JobError>() {
             Some((e.help(), e.is_usage()))
         } else if let Some(e) = cause.downcast_ref::<PlanError>() {
+            Some((e.help(), true))
+        } else if let Some(e) = cause.downcast_ref::<LaunchError>() {
             Some((e.help(), true))
         } else if let Some(e) = cause.downcast_ref::<NodeError>() {
             Some((e.help(), false))

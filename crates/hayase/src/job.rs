@@ -14,10 +14,12 @@ mod settings;
 pub(crate) use directory::{JobDir, NodeDir, SupervisorRecord, random, write_atomically};
 pub(crate) use error::JobError;
 pub(crate) use find::{Job, find};
-pub(crate) use leftovers::{clean, clean_dead, hide_others, is_ours, remove_leftovers};
+pub(crate) use leftovers::{
+    clean, clean_dead, clean_node, hide_others, is_ours, remove_leftovers, remove_own_leftovers,
+};
 pub(crate) use registry::Registry;
 #[cfg(test)]
 pub(crate) use settings::tests::sample as sample_settings;
 pub(crate) use settings::{
-    JobId, KernelProfile, Kind, MmapShared, Names, SETTINGS_FORMAT, Settings,
+    JobId, KernelProfile, Kind, MmapShared, Names, Reach, SETTINGS_FORMAT, Settings, Way,
 };

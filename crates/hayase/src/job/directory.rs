@@ -15,7 +15,7 @@ use super::{JobError, SETTINGS_FORMAT, Settings};
 use crate::process::ProcessId;
 
 /// Largest `job.json` that is read.
-const SETTINGS_BYTES_MAX: u64 = 64 << 10;
+const SETTINGS_BYTES_MAX: u64 = 4 << 20;
 
 /// A job directory, by its absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,42 @@ impl JobDir {
         };
         make(&self.0)?;
         (0..nodes).try_for_each(|node| make(self.node(node).path()))
+    }
+
+    /// Makes the directory for the one node of this host, where the launcher's can not be seen.
+    pub(crate) fn create_private(&self, node: u16) -> Result<(), JobError> {
+        let own = self.node(node);
+        for path in [self.path(), own.path()] {
+            let made = fs::DirBuilder::new().mode(0o700).create(path);
+            made.map_err(JobError::io("make", path))?;
+        }
+        let link = self.own_node();
+        std::os::unix::fs::symlink(format!("node-{node}"), link.path())
+            .map_err(JobError::io("make", link.path()))?;
+        write_atomically(&self.private_mark(), b"")
+    }
+
+    /// Whether it is the copy of a job directory that this host can not see.
+    pub(crate) fn is_private(&self) -> bool {
+        self.private_mark().exists()
+    }
+
+    /// Notes that the nodes live without the launcher, on whatever hosts they are.
+    pub(crate) fn mark_kept(&self) -> Result<(), JobError> {
+        write_atomically(&self.kept_mark(), b"")
+    }
+
+    /// Whether they do.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.kept_mark().exists()
+    }
+
+    fn kept_mark(&self) -> PathBuf {
+        self.0.join("kept")
+    }
+
+    fn private_mark(&self) -> PathBuf {
+        self.0.join("private")
     }
 
     /// Its absolute path.
@@ -117,6 +153,11 @@ impl JobDir {
         Secret::generate()?.write(&self.secret_file())
     }
 
+    /// Keeps the secret that the launcher drew.
+    pub(crate) fn write_given_secret(&self, secret: &Secret) -> Result<(), SecretError> {
+        secret.write(&self.secret_file())
+    }
+
     /// The job's secret.
     pub(crate) fn secret(&self) -> Result<Secret, SecretError> {
         Secret::read(&self.secret_file())
@@ -171,6 +212,22 @@ impl NodeDir {
     pub(crate) fn write_record(&self, record: &SupervisorRecord) -> Result<(), JobError> {
         let text = serde_json::to_vec_pretty(record).expect("a record is plain data");
         write_atomically(&self.record_file(), &text)
+    }
+
+    fn made_file(&self) -> PathBuf {
+        self.0.join("made.json")
+    }
+
+    /// Directories, and the entry in the registry, that were made on this host for the node, deepest last.
+    pub(crate) fn made(&self) -> Vec<PathBuf> {
+        let read = fs::read(self.made_file()).ok();
+        read.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    }
+
+    /// Notes them.
+    pub(crate) fn write_made(&self, made: &[PathBuf]) -> Result<(), JobError> {
+        let text = serde_json::to_vec(made).expect("paths are plain data");
+        write_atomically(&self.made_file(), &text)
     }
 
     /// The last `count` lines of a log, bounded also in bytes.
