@@ -53,13 +53,17 @@ impl JobDir {
         (0..nodes).try_for_each(|node| make(self.node(node).path()))
     }
 
+    /// Makes the directory of a node in a job directory that its host shares with the launcher.
+    pub(crate) fn create_node(&self, node: u16) -> Result<(), JobError> {
+        let own = self.node(node);
+        let made = fs::DirBuilder::new().mode(0o700).create(own.path());
+        made.map_err(JobError::io("make", own.path()))
+    }
+
     /// Makes the directory for the one node of this host, where the launcher's can not be seen.
     pub(crate) fn create_private(&self, node: u16) -> Result<(), JobError> {
-        let own = self.node(node);
-        for path in [self.path(), own.path()] {
-            let made = fs::DirBuilder::new().mode(0o700).create(path);
-            made.map_err(JobError::io("make", path))?;
-        }
+        self.create(0)?;
+        self.create_node(node)?;
         let link = self.own_node();
         std::os::unix::fs::symlink(format!("node-{node}"), link.path())
             .map_err(JobError::io("make", link.path()))?;

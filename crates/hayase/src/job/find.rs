@@ -98,6 +98,16 @@ impl Job {
         crate::process::boot_id().is_ok_and(|boot| boot == self.settings.boot_id)
     }
 
+    /// Nodes that this host is, or was in this boot, whether their supervisors still run or not.
+    pub(crate) fn nodes_here(&self) -> Vec<u16> {
+        let boot = crate::process::boot_id().unwrap_or_default();
+        let is_here = |node: &u16| {
+            let record = self.dir.node(*node).record();
+            record.is_some_and(|record| record.boot_id == boot)
+        };
+        (0..self.settings.nodes).filter(is_here).collect()
+    }
+
     /// Nodes whose supervisor does not run on this host.
     pub(crate) fn nodes_elsewhere(&self) -> Vec<u16> {
         let nodes = 0..self.settings.nodes;

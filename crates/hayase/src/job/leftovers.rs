@@ -76,12 +76,8 @@ pub(crate) fn clean(job: &Job) {
 /// Removes what this host has of a job on several hosts: its own node if that is one of them, and the job
 /// directory, which may be the one of all. Other hosts have cleaned up themselves.
 fn clean_hosts(job: &Job) {
-    let boot = crate::process::boot_id().unwrap_or_default();
-    for node in 0..job.settings.nodes {
-        let record = job.dir.node(node).record();
-        if record.is_some_and(|record| record.boot_id == boot) {
-            clean_node(job, node);
-        }
+    for node in job.nodes_here() {
+        clean_node(job, node);
     }
     for node in 0..job.settings.nodes {
         let _ = fs::remove_dir_all(job.dir.node(node).path());

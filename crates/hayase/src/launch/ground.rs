@@ -24,7 +24,8 @@ pub(crate) fn prepare(plan: Plan, environment: &Environment) -> anyhow::Result<J
     if let Some(parent) = dir.path().parent() {
         fs::create_dir_all(parent).map_err(JobError::io("make", parent))?;
     }
-    dir.create(settings.nodes)?;
+    // Hosts make the directories of their nodes themselves, here or in a copy of their own.
+    dir.create(if settings.kind == Kind::Hosts { 0 } else { settings.nodes })?;
     match fill(&dir, &mut settings, &registry) {
         Ok(()) => Ok(Job { dir, settings }),
         Err(error) => {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde::Serialize;
 
-use super::tree::{Answer, Session, WAY_MAX};
+use super::tree::{Answer, Session, WAY_MAX, end_here};
 use crate::job::{Job, clean};
 use crate::output::Output;
 use crate::process::{Handle, wait_ended};
@@ -82,6 +82,30 @@ pub(crate) fn stop(job: &Job, keep: bool, output: &Output) -> Stopped {
     } else {
         clean(job);
     }
+    stopped
+}
+
+/// Ends and removes what this host has of a job on several hosts. The job directory of the launcher stays until
+/// `down` without `--here`, if other nodes may still be told by it.
+pub(crate) fn stop_here(job: &Job, keep: bool) -> Stopped {
+    let mut stopped = Stopped { is_complete: true, ..Stopped::default() };
+    for node in job.nodes_here() {
+        stopped.nodes += 1;
+        for request in [Request::Unmount, Request::Stop { keep }] {
+            match end_here(job, node, &request) {
+                Answer::Done { notes, was_dead } => {
+                    stopped.notes.extend(notes.iter().map(|note| format!("node {node}: {note}")));
+                    if was_dead && request == Request::Unmount {
+                        let what = format!("node {node}: its supervisor had ended before");
+                        stopped.notes.push(what);
+                    }
+                }
+                Answer::Failed { why } => stopped.fails(node.into(), &why),
+                Answer::Status(_) => {}
+            }
+        }
+    }
+    stopped.kept = keep.then(|| job.settings.job_storage());
     stopped
 }
 

@@ -33,11 +33,12 @@ pub(crate) fn answer(join: &Join, node: u16, request: &Request) -> Answer {
             Ok(value) => Answer::Status(value),
             Err(error) => Answer::Failed { why: error.to_string() },
         },
-        Request::Unmount | Request::Stop { .. } => end(&job, node, request),
+        Request::Unmount | Request::Stop { .. } => end_here(&job, node, request),
     }
 }
 
-fn end(job: &Job, node: u16, request: &Request) -> Answer {
+/// Asks the supervisor of this host's node to unmount or to stop, and cleans up after one that has ended.
+pub(crate) fn end_here(job: &Job, node: u16, request: &Request) -> Answer {
     let is_stop = matches!(request, Request::Stop { .. });
     let Some((_, handle)) = job.supervisor(node) else {
         if matches!(request, Request::Stop { keep: false }) {

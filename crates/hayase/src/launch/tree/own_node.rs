@@ -33,6 +33,8 @@ pub(crate) fn prepare(
     let is_private = !dir.settings().is_ok_and(|found| found.mark == settings.mark);
     if is_private {
         make_private(dir, node, start)?;
+    } else {
+        dir.create_node(node)?;
     }
     let made = fill(dir, node, settings, &registry);
     if made.is_err() {
