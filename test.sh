@@ -14,7 +14,7 @@ cd "$(dirname "$0")" || exit 1
 usage() { sed -n '2,9s/^# \{0,1\}//p' "$0"; }
 
 suites=(scripts format clippy tidy unit)
-suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1 mpi ssh slurm)
+suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1 mpi ssh slurm user)
 
 only=()
 long=
@@ -101,6 +101,7 @@ suite_fio-6.1() { job_suite fio-6.1 tests/foreign/run.sh --profile 6.1 fio; }
 suite_mpi() { job_suite mpi tests/mpi/run.sh; }
 suite_ssh() { job_suite ssh tests/launch/ssh.sh; }
 suite_slurm() { job_suite slurm tests/launch/slurm.sh; }
+suite_user() { job_suite user tests/launch/user.sh; }
 suite_fresh-debian() { scripts/fresh-debian.sh; }
 
 # Skips that nothing on this machine could turn into runs: calls that only other systems have.

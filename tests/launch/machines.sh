@@ -11,8 +11,11 @@ work=
 machine_names=()
 declare -A machine_pid=()
 
-# machines_up NAME...: makes them, with addresses 10.77.0.1 and up, known to each other by name.
+# machines_up [--prepare FUNCTION] NAME...: makes them, with addresses 10.77.0.1 and up, known to each other by name.
+# The function may put a script at $work/opt/first, which every machine runs before it hides the host's /root.
 machines_up() {
+  local prepare=true
+  if [ "$1" = --prepare ]; then prepare=$2 && shift 2; fi
   work=$(mktemp -d "${HAYASE_WORK_DIR:-/var/tmp}/hayase-machines.XXXXXX")
   trap 'machines_end $?' EXIT
   trap 'exit 130' INT
@@ -23,6 +26,7 @@ machines_up() {
   printf '127.0.0.1 localhost\n' >"$work/opt/hosts"
   local name number=0
   for name in "$@"; do printf '10.77.0.%s %s\n' $((number += 1)) "$name" >>"$work/opt/hosts"; done
+  $prepare
   # The network in the middle: a bridge in a namespace that lives as long as this process.
   unshare --net sleep infinity &
   hub=$!
@@ -69,6 +73,7 @@ machine_init='
   mount --bind "$work/opt" /opt
   mount --bind "$work/shared" /mnt
   mount --bind "$own/disk" /srv
+  [ ! -e /opt/first ] || . /opt/first
   mount --bind "$own/root" /root
   touch "$own/is_up"
   # Last: the work directory itself may lie below them.
