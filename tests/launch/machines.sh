@@ -37,6 +37,19 @@ machines_up() {
   for name in "$@"; do machine_up "$name" $((number += 1)) || return 1; done
 }
 
+# For --prepare: an ordinary user `someone` (4711) that only the machines know, and /dev/fuse as udev makes it.
+prepare_someone() {
+  { cat /etc/passwd; printf 'someone:x:4711:4711::/srv/someone:/bin/bash\n'; } >"$work/opt/passwd"
+  cat >"$work/opt/first" <<'HOOK'
+mkdir -p /run/devices /srv/someone
+chown 4711:4711 /srv/someone
+mount -t tmpfs -o mode=755 tmpfs /run/devices
+mknod -m 666 /run/devices/fuse c 10 229
+mount --bind /run/devices/fuse /dev/fuse
+mount --bind /opt/passwd /etc/passwd
+HOOK
+}
+
 # machine_up NAME NUMBER
 machine_up() {
   local name=$1 number=$2 outer inner
@@ -115,8 +128,9 @@ remains() {
         hayase\ * | */hayase\ *) echo "process ${process#/proc/} $(tr "\0" " " <$process/cmdline)" ;;
       esac
     done
-    cut -d" " -f5- /proc/self/mountinfo | grep -E "^/srv/|hayase-0"
-    find /srv /tmp/hayase-0/jobs /tmp/hayase-0/mnt /mnt -mindepth 1 \( -path /mnt/keep -prune -o -print \) 2>/dev/null'
+    cut -d" " -f5- /proc/self/mountinfo | grep -E "^/srv/|hayase-"
+    find /srv /tmp/hayase-*/jobs /tmp/hayase-*/mnt /tmp/hayase-areas-* /mnt -mindepth 1 \
+      \( \( -path /mnt/keep -o -path /srv/someone \) -prune -o -print \) 2>/dev/null'
 }
 
 # nothing_remains NAME...: waits for it, since processes of lost connections take a moment to notice.

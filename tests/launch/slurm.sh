@@ -34,10 +34,11 @@ try() {
 }
 
 nodes="n1 n2 n3"
-machines_up ctl $nodes || die "no machines"
+machines_up --prepare prepare_someone ctl $nodes || die "no machines"
 cp "$binary" "$work/opt/hayase"
 strip --strip-debug "$work/opt/hayase" 2>/dev/null
 mkdir "$work/opt/slurm" "$work/shared/keep"
+chmod 1777 "$work/shared/keep"
 cat >"$work/opt/slurm/slurm.conf" <<'CONFIG'
 ClusterName=test
 SlurmctldHost=ctl
@@ -65,6 +66,7 @@ KillWait=5
 SchedulerParameters=batch_sched_delay=0,sched_interval=1
 Prolog=/opt/slurm/prolog.sh
 Epilog=/opt/slurm/epilog.sh
+BurstBufferType=burst_buffer/lua
 NodeName=n[1-3] CPUs=2 State=UNKNOWN
 PartitionName=p Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
 CONFIG
@@ -81,7 +83,14 @@ for name in ctl $nodes; do
     chmod 755 /run/munge && exec munged --force --key-file=/run/munge/key --log-file=/run/munge/log \
       --pid-file=/run/munge/pid --seed-file=/run/munge/seed --socket=/run/munge/munge.socket.2' || die "no munged"
 done
-slurm ctl slurmctld -c || die "no slurmctld"
+# The burst buffer starts its jobs over ssh.
+ssh-keygen -q -t ed25519 -N '' -f "$work/opt/user_key"
+chown 4711 "$work/opt/user_key"
+ssh-keygen -q -t ed25519 -N '' -f "$work/opt/host_key"
+printf 'HostKey /opt/host_key\nAuthorizedKeysFile /opt/user_key.pub\nStrictModes no\nUsePAM no\nPidFile none\n' >"$work/opt/sshd_config"
+printf 'IdentityFile /opt/user_key\nStrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n' >"$work/opt/ssh_config"
+for name in $nodes; do at $name /usr/sbin/sshd -f /opt/sshd_config -E /root/sshd.log || die "no sshd"; done
+at ctl env SLURM_CONF=/opt/slurm/slurm.conf HAYASE_SSH='ssh -F /opt/ssh_config' slurmctld -c || die "no slurmctld"
 for name in $nodes; do slurm "$name" slurmd -c || die "no slurmd"; done
 tries=300
 until [ "$(slurm ctl sinfo -h -t idle -o %D 2>/dev/null)" = 3 ]; do
@@ -94,14 +103,15 @@ until [ "$(slurm ctl sinfo -h -t idle -o %D 2>/dev/null)" = 3 ]; do
   fi
 done
 
-# batch HOSTS SCRIPT OPTION...: runs a batch script on that many hosts, waits, and shows what it printed.
+batch_user=0
+# batch HOSTS SCRIPT OPTION...: runs a batch script that begins with $directive on that many hosts, waits, and shows what it printed.
 batch() {
   local hosts=$1 script=$2
   shift 2
   rm -f "$work/shared/keep/out"
-  printf '#!/bin/bash\nset -eu\nhayase() { /opt/hayase "$@"; }\nsizes="--storage /srv --shared 16M --local 16M"\n%s\n' "$script" >"$work/opt/script"
+  printf '#!/bin/bash\n%s\nset -eu\nhayase() { /opt/hayase "$@"; }\nsizes="--storage /srv --shared 16M --local 16M"\n%s\n' "${directive:-}" "$script" >"$work/opt/script"
   chmod 755 "$work/opt/script"
-  slurm ctl timeout 90 sbatch --wait -Q --nodes="$hosts" --ntasks-per-node=2 --output=/mnt/keep/out "$@" /opt/script
+  slurm ctl setpriv "--reuid=$batch_user" "--regid=$batch_user" --clear-groups timeout 90 sbatch --chdir=/ --wait -Q --nodes="$hosts" --ntasks-per-node=2 --output=/mnt/keep/out "$@" /opt/script
   local status=$?
   cat "$work/shared/keep/out"
   return $status
@@ -171,10 +181,25 @@ prolog_and_epilog_frame_a_job() {
   said '700 0 /srv/hayase-' && nothing_remains $nodes
 }
 
+# A job asks for the file system in its script, and finds it up; the script itself starts nothing.
+burst_buffer_frames_a_job() {
+  # Slurm gives root no burst buffer.
+  local batch_user=4711 directive='#BB_LUA hayase storage=/srv shared=16M local=16M'
+  batch 3 '
+    echo "areas at $HAYASE_SHARED"
+    srun --ntasks-per-node=1 --ntasks=3 sh -c "hostname >\$HAYASE_SHARED/\$(hostname); hostname >\$HAYASE_LOCAL/own"
+    srun --ntasks-per-node=1 --ntasks=3 sh -c "cat \$HAYASE_SHARED/* \$HAYASE_LOCAL/*" | sort | uniq -c' || { slurm ctl squeue -l; slurm ctl scontrol show job; at ctl tail -n 30 /run/slurmctld.log; return 1; }
+  said 'areas at /tmp/hayase-areas-' && said '      4 n1' && said '      4 n3' && nothing_remains $nodes || return 1
+  # What can not be read is refused at submission.
+  printf '#!/bin/sh\n#BB_LUA hayase shard=1G\n' >"$work/opt/script"
+  ! slurm ctl timeout 30 sbatch --nodes=1 /opt/script 2>"$work/refused"
+}
+
 try up_in_an_allocation
 try run_in_an_allocation
 try end_of_the_job_takes_all_down
 try host_that_can_not_come_up_is_named
 try launcher_can_be_chosen
 try prolog_and_epilog_frame_a_job
+try burst_buffer_frames_a_job
 [ "$failures" = 0 ]

@@ -225,6 +225,17 @@ half_dead_job_is_taken_down() {
   out=$(at a hayase down 2>&1)
   has_word "node 2 (c): its supervisor had ended before" && nothing_remains $all
 }
+# As inside of a job of PBS or PJM: the environment names a file, and nothing is typed.
+batch_systems_name_their_hosts() {
+  at a sh -c 'printf "b\nb\nc\nc\n" >/root/nodes; printf "10.77.0.4\n10.77.0.1\n" >/root/nodeinf'
+  at a env PBS_NODEFILE=/root/nodes hayase up --job j --ssh "$ssh" --storage /srv --shared 16M --local 16M || return 1
+  [ "$(for node in 0 1; do on $node hostname; done | tr '\n' ' ')" = "b c " ] && at a hayase down || return 1
+  out=$(at a env PJM_O_NODEINF=/root/nodeinf hayase run --ssh "$ssh" --storage /srv --shared 16M --local 16M -- hostname) || return 1
+  [ "$out" = d ] || return 1
+  out=$(at a env PBS_NODEFILE=/root/nodes hayase doctor)
+  has_word 'launcher: ssh (PBS_NODEFILE lists the hosts: 2 hosts, by ssh)' || return 1
+  fails at a env PBS_NODEFILE=/root/no-such hayase up && has_word 'read PBS_NODEFILE /root/no-such' && nothing_remains $all
+}
 # Last: it loses a machine. The lost one stood in the middle of the tree.
 lost_machine_is_told_and_the_others_are_ended() {
   up a,b,c,d --fanout 1 || return 1
@@ -239,6 +250,7 @@ lost_machine_is_told_and_the_others_are_ended() {
 try shared_job_directory
 try no_shared_directory
 try host_file_from_outside
+try batch_systems_name_their_hosts
 try dead_host_is_named
 try silent_host_is_named
 try missing_program_is_named

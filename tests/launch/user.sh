@@ -35,21 +35,14 @@ try() {
 
 toolchain=$(rustc --print sysroot)
 registry=${CARGO_HOME:-$HOME/.cargo}/registry
-# What the machines do before they hide /root: cargo for the demo, and /dev/fuse as udev makes it.
-first() {
-  cat <<HOOK
-mkdir -p /opt/rust /opt/cargo/registry /run/devices
+# Beside the user: cargo for the demo.
+prepare_machines() {
+  prepare_someone
+  cat >>"$work/opt/first" <<HOOK
+mkdir -p /opt/rust /opt/cargo/registry
 mount --bind "$toolchain" /opt/rust
 mount --bind "$registry" /opt/cargo/registry
-mount -t tmpfs -o mode=755 tmpfs /run/devices
-mknod -m 666 /run/devices/fuse c 10 229
-mount --bind /run/devices/fuse /dev/fuse
-mount --bind "$work/opt/passwd" /etc/passwd
 HOOK
-}
-prepare_machines() {
-  { cat /etc/passwd; printf 'someone:x:4711:4711::/srv/someone:/bin/bash\n'; } >"$work/opt/passwd"
-  first >"$work/opt/first"
   mkdir -p "$work/opt/cargo"
   chown 4711:4711 "$work/opt/cargo"
 }
@@ -65,7 +58,6 @@ as_user() {
     env -i -C /srv/someone PATH=/opt:/opt/rust/bin:/usr/bin:/bin HOME=/srv/someone USER=someone SHELL=/bin/bash LANG=C.UTF-8 \
     TMPDIR=/srv/someone CARGO_HOME=/opt/cargo RUSTUP_TOOLCHAIN= HAYASE_BIN=/opt/hayase HAYASE_WORK_DIR=/srv/someone "$@"
 }
-for name in a b; do at $name sh -c 'mkdir /srv/someone && chown 4711:4711 /srv/someone'; done
 has_word() { grep -qF -- "$1" "$work/said" || { say "not said: $1"; cat "$work/said"; return 1; }; }
 user_remains() {
   local name tries=100 left
