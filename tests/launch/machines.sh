@@ -124,9 +124,8 @@ machines_end() {
 remains() {
   at "$1" sh -c '
     for process in /proc/[0-9]*; do
-      case $(tr "\0" " " <$process/cmdline 2>/dev/null) in
-        hayase\ * | */hayase\ *) echo "process ${process#/proc/} $(tr "\0" " " <$process/cmdline)" ;;
-      esac
+      line=$({ tr "\0" " " <$process/cmdline; } 2>/dev/null)
+      case $line in hayase\ * | */hayase\ *) echo "process ${process#/proc/} $line" ;; esac
     done
     cut -d" " -f5- /proc/self/mountinfo | grep -E "^/srv/|hayase-"
     find /srv /tmp/hayase-*/jobs /tmp/hayase-*/mnt /tmp/hayase-areas-* /mnt -mindepth 1 \

@@ -215,7 +215,7 @@ run_gives_the_status_and_leaves_nothing() {
   until grep -q up "$work/ran" || [ $((tries -= 1)) = 0 ]; do sleep 0.1; done
   signal_launcher KILL
   wait $pid
-  nothing_remains b c d && at a hayase down --job r && nothing_remains a
+  nothing_remains $all
 }
 half_dead_job_is_taken_down() {
   up a,b,c,d --fanout 2 || return 1

@@ -11,7 +11,9 @@ mod leftovers;
 mod registry;
 mod settings;
 
-pub(crate) use directory::{JobDir, NodeDir, SupervisorRecord, random, write_atomically};
+pub(crate) use directory::{
+    JobDir, NodeDir, SupervisorRecord, last_lines, random, write_atomically,
+};
 pub(crate) use error::JobError;
 pub(crate) use find::{Job, find};
 pub(crate) use leftovers::{

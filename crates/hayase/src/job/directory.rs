@@ -236,20 +236,25 @@ impl NodeDir {
 
     /// The last `count` lines of a log, bounded also in bytes.
     pub(crate) fn last_lines(&self, of: &str, count: usize) -> Vec<String> {
-        const TAIL_BYTES: u64 = 16 << 10;
-        let read = || -> io::Result<Vec<u8>> {
-            use std::io::{Seek, SeekFrom};
-            let mut file = File::open(self.log(of))?;
-            let len = file.metadata()?.len();
-            file.seek(SeekFrom::Start(len.saturating_sub(TAIL_BYTES)))?;
-            let mut bytes = Vec::new();
-            file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-            Ok(bytes)
-        };
-        let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
-        let lines: Vec<_> = text.lines().map(str::to_owned).collect();
-        lines[lines.len().saturating_sub(count)..].to_vec()
+        last_lines(&self.log(of), count)
     }
+}
+
+/// The last `count` lines of a file, bounded also in bytes; none when it can not be read.
+pub(crate) fn last_lines(path: &Path, count: usize) -> Vec<String> {
+    const TAIL_BYTES: u64 = 16 << 10;
+    let read = || -> io::Result<Vec<u8>> {
+        use std::io::{Seek, SeekFrom};
+        let mut file = File::open(path)?;
+        let len = file.metadata()?.len();
+        file.seek(SeekFrom::Start(len.saturating_sub(TAIL_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
+    let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    lines[lines.len().saturating_sub(count)..].to_vec()
 }
 
 /// Writes a file that is there whole or not at all, for the owner's eyes only.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::lines::Lines;
 use super::network::Hub;
@@ -207,7 +207,7 @@ impl Launched {
         };
         for node in 0..settings.nodes {
             let hub = hub.as_ref().map(Hub::path);
-            self.supervisors.push(Supervisor::spawn(&self.job, node, hub, Some(signals))?);
+            self.supervisors.push(Supervisor::spawn(&self.job, node, hub, signals)?);
         }
         while self.supervisors.iter().any(|supervisor| supervisor.ready.is_none()) {
             if !self.wait(signals, deadline)? {
@@ -320,7 +320,7 @@ impl Supervisor {
         job: &Job,
         node: u16,
         hub: Option<PathBuf>,
-        signals: Option<&Signals>,
+        signals: &Signals,
     ) -> anyhow::Result<Self> {
         let path = job.dir.node(node).log("supervisor");
         let log = OpenOptions::new()
@@ -336,9 +336,7 @@ impl Supervisor {
             command.arg("--hub").arg(hub);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).current_dir("/");
-        if let Some(signals) = signals {
-            signals.unblock_in(&mut command);
-        }
+        signals.unblock_in(&mut command);
         let mut child = command.spawn().context("start a node's supervisor")?;
         let lifeline = child.stdin.take();
         let stdout = child.stdout.take().expect("stdout is a pipe");
@@ -378,6 +376,27 @@ impl Supervisor {
     /// Waits for its end.
     pub(crate) fn wait(&mut self) {
         let _ = self.child.wait();
+    }
+
+    /// Waits for its end; a signal that comes meanwhile is passed on to it.
+    pub(crate) fn outlast(&mut self, signals: &Signals) {
+        while !self.lines.is_at_end() {
+            let mut fds = [
+                PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.lines.as_fd(), PollFlags::IN),
+            ];
+            if let Err(error) = poll(&mut fds, None)
+                && error != rustix::io::Errno::INTR
+            {
+                tracing::warn!("poll: {error}");
+                break;
+            }
+            while self.lines.next().is_some() {}
+            if signals.next().is_some() {
+                let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            }
+        }
+        self.wait();
     }
 
     /// Cuts its lifeline and waits until the node has cleared away, or kills it.

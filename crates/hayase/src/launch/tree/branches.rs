@@ -71,7 +71,8 @@ impl Branches {
         let patience = self.patience();
         let command = relay_command(&self.join.way, &hosts, &self.join.binary, patience);
         let deadline = Instant::now() + patience;
-        match Link::start(command, nodes.clone(), heads, deadline, signals) {
+        let log = self.join.way.is_flat().then(|| self.join.job_dir.join("srun.log"));
+        match Link::start(command, nodes.clone(), heads, deadline, signals, log) {
             Ok(mut link) => {
                 let you = (!self.join.way.is_flat()).then(|| nodes[0].0);
                 let join = Join { nodes, you, ..self.join.clone() };

@@ -1,13 +1,17 @@
 //! One program that reaches other hosts for us: its standard streams, and who is expected behind it.
 
 use std::collections::{HashSet, VecDeque};
+use std::fs::OpenOptions;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use super::lines::{Decoder, encode};
 use super::message::{Down, NodeHost, Up};
 use super::outbox::Outbox;
+use crate::job::last_lines;
 use crate::launch::lines::Lines;
 use crate::launch::signals::Signals;
 
@@ -16,6 +20,15 @@ const TAIL_LINES: usize = 12;
 
 /// Who speaks on the way down: everybody listens, so it need not be told apart.
 const SENDER_ABOVE: u16 = 0;
+
+/// Where a program's standard error goes.
+#[derive(Debug)]
+enum Errors {
+    /// To us: the last lines are kept.
+    Here { lines: Lines, tail: VecDeque<String> },
+    /// To a file, for programs that live longer than we do.
+    File(PathBuf),
+}
 
 /// A running ssh, srun or local relay.
 #[derive(Debug)]
@@ -29,8 +42,7 @@ pub(crate) struct Link {
     child: Child,
     outbox: Outbox,
     lines: Lines,
-    errors: Lines,
-    tail: VecDeque<String>,
+    errors: Errors,
     decoder: Decoder,
     ended: Option<ExitStatus>,
 }
@@ -43,15 +55,26 @@ impl Link {
         heads: usize,
         deadline: Instant,
         signals: Option<&Signals>,
+        log: Option<PathBuf>,
     ) -> std::io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(log) = &log {
+            let mut options = OpenOptions::new();
+            command.stderr(options.append(true).create(true).mode(0o600).open(log)?);
+        }
         if let Some(signals) = signals {
             signals.unblock_in(&mut command);
         }
         let mut child = command.spawn()?;
         let stdin = child.stdin.take().expect("stdin is a pipe");
         let stdout = child.stdout.take().expect("stdout is a pipe");
-        let stderr = child.stderr.take().expect("stderr is a pipe");
+        let errors = match (child.stderr.take(), log) {
+            (None, log) => Errors::File(log.unwrap_or_default()),
+            (Some(stderr), _) => {
+                let lines = Lines::new(OwnedFd::from(stderr))?;
+                Errors::Here { lines, tail: VecDeque::new() }
+            }
+        };
         Ok(Self {
             nodes,
             heads,
@@ -59,9 +82,8 @@ impl Link {
             deadline,
             outbox: Outbox::new(OwnedFd::from(stdin))?,
             lines: Lines::new(OwnedFd::from(stdout))?,
-            errors: Lines::new(OwnedFd::from(stderr))?,
+            errors,
             child,
-            tail: VecDeque::new(),
             decoder: Decoder::default(),
             ended: None,
         })
@@ -80,11 +102,13 @@ impl Link {
     /// Takes what has come; notes who joined.
     pub(crate) fn take(&mut self) -> Vec<(u16, Up)> {
         self.outbox.flush();
-        while let Some(line) = self.errors.next() {
-            if self.tail.len() == TAIL_LINES {
-                self.tail.pop_front();
+        if let Errors::Here { lines, tail } = &mut self.errors {
+            while let Some(line) = lines.next() {
+                if tail.len() == TAIL_LINES {
+                    tail.pop_front();
+                }
+                tail.push_back(line);
             }
-            self.tail.push_back(line);
         }
         let mut taken = Vec::new();
         while let Some(line) = self.lines.next() {
@@ -119,17 +143,21 @@ impl Link {
 
     /// The last lines of its standard error.
     pub(crate) fn tail(&self) -> Vec<String> {
-        self.tail.iter().cloned().collect()
+        match &self.errors {
+            Errors::Here { tail, .. } => tail.iter().cloned().collect(),
+            Errors::File(path) => last_lines(path, TAIL_LINES),
+        }
     }
 
     /// What to wait for.
     pub(crate) fn readable(&self) -> Vec<BorrowedFd<'_>> {
         let mut fds = Vec::new();
-        for lines in [&self.lines, &self.errors] {
-            if !lines.is_at_end() {
-                fds.push(lines.as_fd());
-            }
-        }
+        let errors = match &self.errors {
+            Errors::Here { lines, .. } => Some(lines),
+            Errors::File(_) => None,
+        };
+        let open = std::iter::once(&self.lines).chain(errors).filter(|lines| !lines.is_at_end());
+        fds.extend(open.map(AsFd::as_fd));
         fds
     }
 

@@ -4,9 +4,7 @@
 //! messages both ways. When its standard input ends before `keep`, it takes down what it started. It never
 //! outlives its work, except in a step of Slurm, which ends every process with its task.
 
-use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -22,6 +20,7 @@ use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::{Job, JobDir, Way};
 use crate::launch::lines::Lines;
+use crate::launch::signals::{ENDING, Signals};
 use crate::launch::start::{CLEARING_MAX, Supervisor};
 use crate::output::Output;
 use crate::supervisor::said::{Failure, Said};
@@ -33,6 +32,7 @@ const FIRST_WORD_MAX: Duration = Duration::from_secs(30);
 struct Relay<'a> {
     join: Join,
     node: u16,
+    signals: Signals,
     branches: Branches,
     supervisor: Option<Supervisor>,
     board: Option<Board>,
@@ -45,6 +45,9 @@ struct Relay<'a> {
 
 /// Runs until its work is done.
 pub(crate) fn run(environment: &Environment, output: &Output) -> anyhow::Result<Status> {
+    // A batch system that ends its step tells everybody in it: the node is to be taken down in good order
+    // before this process, which stands for it, ends.
+    let signals = Signals::block(&ENDING)?;
     let stdin: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned()?;
     let mut stdin = Lines::new(stdin).context("read from the one who started this")?;
     let mut decoder = Decoder::default();
@@ -61,10 +64,11 @@ pub(crate) fn run(environment: &Environment, output: &Output) -> anyhow::Result<
         true => Vec::new(),
         false => join.nodes.iter().filter(|(other, _)| *other != node).cloned().collect(),
     };
-    let branches = Branches::open(Join { nodes: below, ..join.clone() }, None);
+    let branches = Branches::open(Join { nodes: below, ..join.clone() }, Some(&signals));
     let mut relay = Relay {
         join,
         node,
+        signals,
         branches,
         supervisor: None,
         board: None,
@@ -116,10 +120,11 @@ impl Relay<'_> {
                 }
             }
             self.turn()?;
-            if stdin.is_at_end() && self.waiting == 0 {
+            let is_over = stdin.is_at_end() && self.waiting == 0;
+            if is_over || self.signals.next().is_some() {
                 return Ok(self.end());
             }
-            let mut also = Vec::new();
+            let mut also = vec![self.signals.as_fd()];
             if !stdin.is_at_end() {
                 also.push(stdin.as_fd());
             }
@@ -177,7 +182,7 @@ impl Relay<'_> {
         self.tell(&Up::Ground { is_private })?;
         self.board = Some(Board::new(&dir, self.node, is_private));
         let job = Job { dir, settings: start.settings.clone() };
-        match Supervisor::spawn(&job, self.node, None, None) {
+        match Supervisor::spawn(&job, self.node, None, &self.signals) {
             Ok(supervisor) => self.supervisor = Some(supervisor),
             Err(error) => {
                 crate::job::clean_node(&job, self.node);
@@ -189,7 +194,7 @@ impl Relay<'_> {
 
     /// Carries up what has come from below, from the supervisor and from the node's server.
     fn turn(&mut self) -> anyhow::Result<()> {
-        self.branches.turn(None);
+        self.branches.turn(Some(&self.signals));
         while let Some((node, message)) = self.branches.next() {
             self.output.raw(&encode(node, &message))?;
         }
@@ -217,9 +222,7 @@ impl Relay<'_> {
             self.branches.finish(CLEARING_MAX);
             // Slurm ends what a task has left: the node lives as long as its task does.
             if let (Way::Slurm { .. }, Some(supervisor)) = (&self.join.way, &mut self.supervisor) {
-                let _ = std::io::stdout().flush();
-                let _ = std::env::set_current_dir(Path::new("/"));
-                supervisor.wait();
+                supervisor.outlast(&self.signals);
             }
             return Status::Done;
         }

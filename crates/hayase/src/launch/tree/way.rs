@@ -109,7 +109,7 @@ fn srun(job: &str, hosts: &[&str]) -> Command {
     command.arg(format!("--nodelist={}", hosts.join(",")));
     command.arg(format!("--nodes={0}", hosts.len())).arg(format!("--ntasks={}", hosts.len()));
     command.args(["--ntasks-per-node=1", "--overlap", "--mem=0", "--cpu-bind=none", "--mpi=none"]);
-    command.args(["--wait=0", "--kill-on-bad-exit=0", "--quiet", "--chdir=/"]);
+    command.args(["--wait=0", "--kill-on-bad-exit=0", "--no-kill", "--quiet", "--chdir=/"]);
     // What the job's script asked for its own steps is not meant for ours.
     for variable in [
         "SLURM_NTASKS_PER_NODE",
