@@ -62,8 +62,8 @@ SlurmdParameters=config_overrides
 MpiDefault=none
 SwitchType=switch/none
 ReturnToService=2
-KillWait=5
-SchedulerParameters=batch_sched_delay=0,sched_interval=1
+KillWait=30
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
 Prolog=/opt/slurm/prolog.sh
 Epilog=/opt/slurm/epilog.sh
 BurstBufferType=burst_buffer/lua

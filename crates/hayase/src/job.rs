@@ -17,7 +17,8 @@ pub(crate) use directory::{
 pub(crate) use error::JobError;
 pub(crate) use find::{Job, find};
 pub(crate) use leftovers::{
-    clean, clean_dead, clean_node, hide_others, is_ours, remove_leftovers, remove_own_leftovers,
+    clean, clean_dead, clean_node, clean_unstarted_node, hide_others, is_ours, remove_leftovers,
+    remove_own_leftovers,
 };
 pub(crate) use registry::Registry;
 #[cfg(test)]

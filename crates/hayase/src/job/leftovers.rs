@@ -104,6 +104,16 @@ pub(crate) fn clean_node(job: &Job, node: u16) {
     remove_own_leftovers(&job.dir, &settings, node);
 }
 
+/// Removes what was made for the node of this host before it came up. Mount points stay as they are: what
+/// is mounted there, or shown by a link, may have been the reason why it did not.
+pub(crate) fn clean_unstarted_node(job: &Job, node: u16) {
+    let mut settings = job.settings.clone();
+    let dir = job.dir.node(node);
+    settings.made = dir.made();
+    let _ = fs::remove_dir_all(dir.path());
+    remove_made(&job.dir, &settings);
+}
+
 /// Removes what the node of this host leaves on it, once its own directories are gone; and the job
 /// directory with the last node that it was for.
 pub(crate) fn remove_own_leftovers(dir: &JobDir, settings: &Settings, node: u16) {
@@ -112,6 +122,11 @@ pub(crate) fn remove_own_leftovers(dir: &JobDir, settings: &Settings, node: u16)
             let _ = fs::remove_file(&place);
         }
     }
+    remove_made(dir, settings);
+}
+
+/// Removes directories that were made for the node of this host, as far as nothing else is in them.
+fn remove_made(dir: &JobDir, settings: &Settings) {
     remove_storage(settings);
     for made in settings.made.iter().rev() {
         let _ = if made.is_symlink() { fs::remove_file(made) } else { fs::remove_dir(made) };

@@ -97,7 +97,7 @@ pub(crate) fn exec(
     environment: &Environment,
 ) -> EnterError {
     let here = std::env::current_dir().ok();
-    if let (Some(reach), [_, ..]) = (&job.settings.reach, job.nodes_elsewhere().as_slice())
+    if let Some(reach) = &job.settings.reach
         && job.supervisor(node).is_none()
     {
         return elsewhere(job, reach, node, program, arguments, here.as_deref());

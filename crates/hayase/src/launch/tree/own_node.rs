@@ -12,7 +12,7 @@ use hayase_wire::Secret;
 
 use super::message::Start;
 use crate::config::Environment;
-use crate::job::{Job, JobDir, JobError, Registry, Settings, clean_node};
+use crate::job::{Job, JobDir, JobError, Registry, Settings, clean_unstarted_node};
 use crate::launch::ground::{claim_storage, make_all};
 use crate::launch::plan::{PlanError, check_mount_point, check_room, check_storage};
 
@@ -38,7 +38,7 @@ pub(crate) fn prepare(
     }
     let made = fill(dir, node, settings, &registry);
     if made.is_err() {
-        clean_node(&Job { dir: dir.clone(), settings: settings.clone() }, node);
+        clean_unstarted_node(&Job { dir: dir.clone(), settings: settings.clone() }, node);
     }
     made.map(|()| is_private)
 }

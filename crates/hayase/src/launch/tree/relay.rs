@@ -185,7 +185,7 @@ impl Relay<'_> {
         match Supervisor::spawn(&job, self.node, None, &self.signals) {
             Ok(supervisor) => self.supervisor = Some(supervisor),
             Err(error) => {
-                crate::job::clean_node(&job, self.node);
+                crate::job::clean_unstarted_node(&job, self.node);
                 return Err(error);
             }
         }
