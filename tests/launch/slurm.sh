@@ -152,6 +152,16 @@ end_of_the_job_takes_all_down() {
   wait $pid
   nothing_remains $nodes
 }
+# Killed by force, on the host where `up` was typed and on another, a node leaves its files to the next `up` there.
+killed_nodes_are_cleared_by_the_next_job() {
+  batch 2 'hayase up $sizes; echo up; hayase exec --node 1 -- sh -c "kill -9 \$(pidof hayase)" & sleep 1; kill -9 $(pidof hayase)' || true
+  said up || return 1
+  [ -n "$(remains n1)" ] && [ -n "$(remains n2)" ] || { say "nothing was left to clear"; return 1; }
+  for name in n1 n2; do
+    at $name hayase up --job next --storage /srv --shared 16M --local 16M && at $name hayase down || return 1
+  done
+  nothing_remains n1 n2
+}
 # A host where the areas can not appear is named, and what had started is ended.
 host_that_can_not_come_up_is_named() {
   at n2 mkdir -p /srv/areas/shared/in-the-way
@@ -198,6 +208,7 @@ burst_buffer_frames_a_job() {
 try up_in_an_allocation
 try run_in_an_allocation
 try end_of_the_job_takes_all_down
+try killed_nodes_are_cleared_by_the_next_job
 try host_that_can_not_come_up_is_named
 try launcher_can_be_chosen
 try prolog_and_epilog_frame_a_job

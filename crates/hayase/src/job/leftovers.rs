@@ -22,11 +22,29 @@ const END_MAX: Duration = Duration::from_secs(10);
 /// Only mounts that this mount namespace shows: those of a simulated node went with its namespace.
 pub(crate) fn clean_dead(registry: &Registry) -> Vec<String> {
     let mut cleaned = Vec::new();
-    for job in registry.jobs().into_iter().filter(has_ended) {
-        clean(&job);
+    for job in registry.jobs() {
+        if has_ended(&job) {
+            clean(&job);
+        } else if !clean_killed_node(&job) {
+            continue;
+        }
         cleaned.push(job.settings.job.to_string());
     }
     cleaned
+}
+
+/// Removes what this host's node of a Slurm job left when it was killed: its allocation is over, and a
+/// host that it was on has no other word of that. True when there was something.
+fn clean_killed_node(job: &Job) -> bool {
+    let is_of_slurm = job.settings.reach.as_ref().is_some_and(|reach| reach.way.is_flat());
+    let mut found = false;
+    for node in job.nodes_here() {
+        if is_of_slurm && job.supervisor(node).is_none() {
+            clean_node(job, node);
+            found = true;
+        }
+    }
+    found
 }
 
 /// Whether all processes of `job` have ended; waits for those that are ending.
