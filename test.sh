@@ -15,7 +15,7 @@ cd "$(dirname "$0")" || exit 1
 usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 
 suites=(scripts format clippy tidy unit)
-suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1 mpi s3)
+suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1 mpi s3 ssh slurm user)
 
 only=()
 long=
@@ -104,6 +104,9 @@ suite_fio() { job_suite fio tests/foreign/run.sh fio; }
 suite_fio-6.1() { job_suite fio-6.1 tests/foreign/run.sh --profile 6.1 fio; }
 suite_mpi() { job_suite mpi tests/mpi/run.sh; }
 suite_s3() { tests/s3/run.sh; }
+suite_ssh() { job_suite ssh tests/launch/ssh.sh; }
+suite_slurm() { job_suite slurm tests/launch/slurm.sh; }
+suite_user() { job_suite user tests/launch/user.sh; }
 # Many seeds that nobody has tried, and a long search in the decoders; what fails is printed.
 suite_sim-long() {
   local first=$((RANDOM * 32768 + RANDOM))
@@ -188,6 +191,7 @@ failures_of() {
 
 prepare_packages build || die "nothing can be built without these packages"
 prepare_packages run test || warn "some suites will be skipped"
+[ "$(id -u)" != 0 ] || prepare_daemon_packages launch || warn "some suites will be skipped"
 prepare_cargo
 obstacles=$(node_obstacles)
 fuse_missing=$(fuse_obstacle)

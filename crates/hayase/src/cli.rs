@@ -26,7 +26,7 @@ pub(crate) struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Up(commands::up::UpArgs),
+    Up(Box<commands::up::UpArgs>),
     Down(commands::down::DownArgs),
     Run(Box<commands::run::RunArgs>),
     Exec(commands::exec::ExecArgs),
@@ -43,6 +43,8 @@ pub(crate) enum Command {
     ServeMount(commands::serve_mount::ServeMountArgs),
     #[command(hide = true)]
     Node(commands::node::NodeArgs),
+    #[command(hide = true)]
+    Relay(commands::relay::RelayArgs),
     #[command(hide = true)]
     Man(commands::man::ManArgs),
     #[command(hide = true)]

@@ -19,6 +19,7 @@ pub(crate) mod mount;
 pub(crate) mod node;
 pub(crate) mod noise;
 pub(crate) mod pack;
+pub(crate) mod relay;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod serve_mount;
@@ -54,6 +55,7 @@ pub(crate) fn run(
         Command::Serve(args) => serve::run(&args, environment, output),
         Command::ServeMount(args) => serve_mount::run(&args, environment, output),
         Command::Node(args) => node::run(&args, environment, output),
+        Command::Relay(args) => relay::run(&args, environment, output),
         Command::Man(args) => man::run(&args),
         Command::Completions(args) => completions::run(&args, output),
     }

@@ -164,9 +164,12 @@ fn every_promise_has_its_test() {
     let tree = Tree::here();
     let promises = tree.read("docs/SEMANTICS.md");
     let tests: Vec<Source> = sources(&tree).collect();
+    let scripts: Vec<Source> =
+        tree.ending(".sh").filter(|script| script.path.starts_with("tests/")).collect();
     let exists = |name: &str| {
         let (function, label) = (format!("fn {name}("), format!("\"{name}\""));
         tests.iter().any(|source| source.text.contains(&function) || source.text.contains(&label))
+            || scripts.iter().any(|script| is_tried_by(script, name))
     };
     let mut findings = Vec::new();
     let mut kept = 0;
@@ -187,6 +190,16 @@ fn every_promise_has_its_test() {
     }
     expect_none("each promise names a test that exists", &findings);
     assert!(kept >= 40, "only {kept} tests are named: did the form of the page change?");
+}
+
+/// Whether a script `ssh.sh` has a line `try dead_host_is_named` for the test `ssh_dead_host_is_named`.
+fn is_tried_by(script: &Source, name: &str) -> bool {
+    let file = script.path.rsplit('/').next().map_or("", stem);
+    let test = name.strip_prefix(file).and_then(|rest| rest.strip_prefix('_'));
+    test.is_some_and(|test| {
+        let (call, function) = (format!("try {test}"), format!("{test}() {{"));
+        script.text.lines().any(|line| line.trim() == call) && script.text.contains(&function)
+    })
 }
 
 #[test]
