@@ -180,8 +180,7 @@ impl ContainerFile {
         if others.snapshot.is_none() {
             others.refresh(&self.container)?;
         }
-        let snapshot = others.with_own(&writer);
-        let reader = Reader::with_parts(Arc::clone(&self.parts), &snapshot)?;
+        let reader = others.make_reader(Arc::clone(&self.parts), &writer)?;
         others.reader = Some((reader.clone(), writer.changes()));
         Ok(reader)
     }
@@ -404,6 +403,25 @@ impl Others {
     /// What is published, with the writer's own log in place of what it published.
     fn with_own(&self, writer: &Writer) -> Snapshot {
         let mut snapshot = self.snapshot.clone().unwrap_or_default();
+        if writer.has_files() {
+            snapshot.replace(writer.log());
+        }
+        self.add_sizes(&mut snapshot, writer);
+        snapshot
+    }
+
+    /// Reads that; without a copy of what others published.
+    fn make_reader(&self, parts: Arc<Parts>, writer: &Writer) -> Result<Reader, ContainerError> {
+        let own = writer.has_files().then(|| writer.log());
+        let published = self.snapshot.iter().flat_map(|snapshot| snapshot.logs().values());
+        let others = published.map(|published| &published.log);
+        let others = others.filter(|log| own.is_none() || log.writer.id != writer.id());
+        let mut sizes = self.snapshot.as_ref().map(Snapshot::sizes).unwrap_or_default();
+        self.add_sizes(&mut sizes, writer);
+        Reader::of_logs(parts, others.chain(&own), &sizes)
+    }
+
+    fn add_sizes(&self, snapshot: &mut Snapshot, writer: &Writer) {
         let (mut cuts, mut grows) = writer.sizes();
         for entry in &self.learned {
             match *entry {
@@ -412,10 +430,6 @@ impl Others {
                 _ => {}
             }
         }
-        if writer.has_files() {
-            snapshot.replace(writer.log());
-        }
         snapshot.resize(&cuts, &grows, writer.epoch());
-        snapshot
     }
 }
