@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use hayase_layout::{
     ByteCount, Extent, Found, GlobalOffset, Index, LocalExtent, StreamMap, StreamOffset, View,
-    Writer, WriterId, units::OFFSET_MAX,
+    Writer, WriterId, WriterLog, units::OFFSET_MAX,
 };
 
 use crate::limits::{PIECES_MAX, READ_BYTES_MAX, READ_GAP_MAX};
@@ -40,15 +40,18 @@ struct Wanted {
 impl Reader {
     /// What `snapshot` says. O(n log n) in the records; parts are opened when they are read.
     pub fn new(container: &Container, snapshot: &Snapshot) -> Result<Self, ContainerError> {
-        Self::with_parts(Arc::new(Parts::new(container.clone())), snapshot)
+        let logs = snapshot.logs().values().map(|published| &published.log);
+        Self::of_logs(Arc::new(Parts::new(container.clone())), logs, snapshot)
     }
 
-    pub(crate) fn with_parts(
+    /// What these logs say, with the changes of size of `sizes`.
+    pub(crate) fn of_logs<'a>(
         parts: Arc<Parts>,
-        snapshot: &Snapshot,
+        logs: impl Iterator<Item = &'a WriterLog>,
+        sizes: &Snapshot,
     ) -> Result<Self, ContainerError> {
-        let index = snapshot.index(parts.container().path())?;
-        let size = snapshot.size_with(index.size());
+        let index = sizes.index_of(logs, parts.container().path())?;
+        let size = sizes.size_with(index.size());
         Ok(Self { parts, index: Arc::new(index), size })
     }
 

@@ -83,9 +83,27 @@ impl Snapshot {
 
     /// Where every byte lies; part `i` is that of the `i`-th writer in [`Snapshot::logs`].
     pub(crate) fn index(&self, container: &Path) -> Result<Index, ContainerError> {
-        let logs: Vec<_> = self.logs.values().map(|published| published.log.clone()).collect();
-        Index::new(&logs, &self.cuts)
+        self.index_of(self.logs.values().map(|published| &published.log), container)
+    }
+
+    /// The same of other logs, with the changes of size of this snapshot.
+    pub(crate) fn index_of<'a>(
+        &self,
+        logs: impl Iterator<Item = &'a WriterLog>,
+        container: &Path,
+    ) -> Result<Index, ContainerError> {
+        Index::new(logs, &self.cuts)
             .map_err(|source| ContainerError::Contradiction { path: container.to_owned(), source })
+    }
+
+    /// Its changes of size, without the logs.
+    pub(crate) fn sizes(&self) -> Self {
+        Self {
+            cuts: self.cuts.clone(),
+            grows: self.grows.clone(),
+            latest: self.latest,
+            ..Self::default()
+        }
     }
 
     /// The file's length, given where the last byte ends.

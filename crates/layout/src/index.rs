@@ -146,20 +146,24 @@ struct Placed {
 }
 
 impl Index {
-    /// Part `i` is what `logs[i]` wrote. `cuts` in any order.
+    /// Part `i` is what the `i`-th of `logs` wrote. `cuts` in any order.
     ///
     /// O(n log n) in the records, whatever they select. Fails on what can not have been written.
-    pub fn new(logs: &[WriterLog], cuts: &[Cut]) -> Result<Self, IndexError> {
+    pub fn new<'a>(
+        logs: impl IntoIterator<Item = &'a WriterLog>,
+        cuts: &[Cut],
+    ) -> Result<Self, IndexError> {
+        let logs: Vec<_> = logs.into_iter().collect();
         if logs.len() > usize::from(u16::MAX) {
             return Err(IndexError::Writers { count: logs.len() });
         }
         if let Some(cut) = cuts.iter().find(|cut| cut.size.0 > OFFSET_MAX) {
             return Err(IndexError::Cut { size: cut.size });
         }
-        let standings = writer_standings(logs)?;
+        let standings = writer_standings(&logs)?;
         let mut members = Vec::new();
         let mut parts = Vec::with_capacity(logs.len());
-        for (part, log) in logs.iter().enumerate() {
+        for (part, log) in logs.iter().copied().enumerate() {
             let records = current_records(log);
             let mut placed = Vec::with_capacity(records.len());
             let mut end = LocalOffset(0);
@@ -183,9 +187,7 @@ impl Index {
             parts.push(placed);
         }
         let bounds = Bounds::new(cuts);
-        let mut same_view = SameView::default();
-        members.iter().for_each(|member| same_view.note(member, bounds.of(member.standing.epoch)));
-        same_view.settle();
+        let same_view = SameView::gather(&members, |epoch| bounds.of(epoch));
         let families = family::gather(members, |epoch| bounds.of(epoch));
         let written = families.iter().map(|family| family.reach().end().0).max();
         let size = ByteCount(written.unwrap_or(0).max(bounds.size));
@@ -311,7 +313,7 @@ fn too_far(log: &WriterLog, record: &Record) -> IndexError {
 }
 
 /// For each log how its writer stands against the others: 0 wins.
-fn writer_standings(logs: &[WriterLog]) -> Result<Vec<u16>, IndexError> {
+fn writer_standings(logs: &[&WriterLog]) -> Result<Vec<u16>, IndexError> {
     let mut order: Vec<_> = (0..logs.len()).collect();
     order.sort_unstable_by_key(|log| (logs[*log].writer.rank, logs[*log].writer.id));
     let mut standings = vec![0; logs.len()];

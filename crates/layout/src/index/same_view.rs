@@ -16,7 +16,8 @@ use super::{
     family::{Family, Member, Pattern},
 };
 use crate::{
-    Extent, GlobalOffset, LocalExtent, LocalOffset, StreamExtent, StreamMap, StreamOffset, View,
+    Epoch, Extent, GlobalOffset, LocalExtent, LocalOffset, StreamExtent, StreamMap, StreamOffset,
+    View,
 };
 
 /// Blocks of one tile that are looked at; a tile of more is not simple.
@@ -28,7 +29,9 @@ const COMPARED_MAX: usize = 1 << 22;
 /// Records through views, by view, in order of their windows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SameView {
-    views: HashMap<Arc<View>, Vec<Stretch>>,
+    views: HashMap<Arc<View>, usize>,
+    /// Of each view.
+    stretches: Vec<Vec<Stretch>>,
 }
 
 /// One record.
@@ -42,21 +45,32 @@ struct Stretch {
 }
 
 impl SameView {
-    /// Notes a record of which no cut took anything.
-    pub(super) fn note(&mut self, member: &Member, bound: GlobalOffset) {
-        let Pattern::View(view) = &member.pattern else { return };
-        let span = member.span();
-        if span.end() > bound {
-            return;
+    /// `bound` tells for an epoch where its bytes end.
+    pub(super) fn gather(members: &[Member], bound: impl Fn(Epoch) -> GlobalOffset) -> Self {
+        let mut gathered = Self::default();
+        // Most records of a writer share one view: its runs are hashed once.
+        let mut known: HashMap<*const View, usize> = HashMap::new();
+        for member in members {
+            let (Pattern::View(view), span) = (&member.pattern, member.span()) else { continue };
+            if span.end() > bound(member.standing.epoch) {
+                continue; // a cut took some of it
+            }
+            let slot = *known.entry(Arc::as_ptr(view)).or_insert_with(|| gathered.slot(view));
+            let Member { window, part, place, .. } = *member;
+            let stretch = Stretch { window, span, part, place, is_alone: OnceLock::new() };
+            gathered.stretches[slot].push(stretch);
         }
-        let Member { window, part, place, .. } = *member;
-        let stretch = Stretch { window, span, part, place, is_alone: OnceLock::new() };
-        self.views.entry(Arc::clone(view)).or_default().push(stretch);
+        gathered.stretches.iter_mut().for_each(|all| all.sort_by_key(|stretch| stretch.window));
+        gathered
     }
 
-    /// After the last one.
-    pub(super) fn settle(&mut self) {
-        self.views.values_mut().for_each(|all| all.sort_by_key(|stretch| stretch.window));
+    fn slot(&mut self, view: &Arc<View>) -> usize {
+        let next = self.stretches.len();
+        let slot = *self.views.entry(Arc::clone(view)).or_insert(next);
+        if slot == next {
+            self.stretches.push(Vec::new());
+        }
+        slot
     }
 
     /// Where the first bytes of `window` lie, as many as one record holds alone.
@@ -66,7 +80,8 @@ impl SameView {
         window: StreamExtent,
         families: &Boxes<Family>,
     ) -> Option<(u16, LocalExtent)> {
-        let (view, all) = self.views.get_key_value(view)?;
+        let (view, slot) = self.views.get_key_value(view)?;
+        let all = &self.stretches[*slot];
         let behind = all.partition_point(|stretch| stretch.window.start() <= window.start());
         let stretch = all[..behind].last()?;
         let both =
