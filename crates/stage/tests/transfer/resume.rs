@@ -10,7 +10,7 @@ const ALL: u64 = (FILES * BYTES) as u64;
 
 /// Copies with a target that is full after some commits, then without; counts what arrives each time.
 fn stopped_and_continued(options: &Options, commits: i64, arrived_per_commit: u64) {
-    let options = Options { streams: 1, ..options.clone() };
+    let options = Options { streams: Streams::Fixed(1), ..options.clone() };
     let trees = Trees::new(|top| fill(top, FILES, BYTES));
     let tier = Memory::flat();
     let full = of(Broken::new(tier.clone()).full_after(commits));
