@@ -70,5 +70,8 @@ pub const TRIES_MAX: u32 = 4;
 /// A file that changes under the reader is read anew so often.
 pub const CHANGED_TRIES_MAX: u32 = 3;
 
+/// An unfinished upload that was not written to for so long belongs to nobody.
+pub const UPLOAD_AGE: std::time::Duration = std::time::Duration::from_secs(3600);
+
 /// Failures that are kept to be listed; further ones are only counted.
 pub const FAILURES_LISTED_MAX: usize = 10_000;

@@ -249,7 +249,8 @@ struct Shared<'a> {
 /// summary and does not stop the others; a full, used-up or unreachable tier does.
 ///
 /// # Errors
-/// When nothing could be begun (a wrong key, no packs), or the new index could not be made.
+/// When nothing could be begun (a wrong key, no packs), or when another writer changed the packs
+/// meanwhile (`Conflict`).
 pub fn transfer(
     source: &Source,
     target: &Place,
@@ -283,10 +284,23 @@ pub fn transfer(
     shared.finish()?;
     let streams = shared.gate.streams();
     let mut outcome = shared.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut unwritten = None;
     if let Some(set) = set.as_mut().filter(|_| !options.is_dry_run) {
-        finish::commit(set, &mut outcome, random)?;
+        match finish::commit(set, &mut outcome, random) {
+            Err(error @ PackError::Tier(_)) => unwritten = Some(error),
+            other => other?,
+        }
     }
     let mut summary = outcome.summary;
+    if let Some(error) = unwritten {
+        // What was packed is there, and the next run takes it over.
+        let name = "the index of the packs".to_owned();
+        observer.failed(&name, &error);
+        Progress::add(&progress.failures, 1);
+        summary.failures_total += 1;
+        summary.is_stopped = true;
+        summary.failures.push(Failure { name, error });
+    }
     summary.streams = streams;
     summary.found = Progress::get(&progress.found);
     summary.bytes_moved = Progress::get(&progress.bytes_moved);

@@ -122,6 +122,7 @@ fn open(packs: &OsString, key: &KeyArgs) -> anyhow::Result<PackSet> {
 
 fn create(args: &CreateArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
     let source = Source::open(places::open(&args.source, Wish::Present)?, None)?;
+    places::check_apart(&args.source, &args.packs, &args.copy.selection.selection()?)?;
     let wish = if args.copy.is_dry_run() { Wish::Supposed } else { Wish::Made };
     let target = places::open(&args.packs, wish)?;
     let remembered = Remembered::of(source.place(), &target, environment);
@@ -145,6 +146,7 @@ fn extract(
     // Asks for packs, where a plain source would do as well.
     PackSet::open(&place, key.as_ref())?;
     let source = Source::open(place, key.as_ref())?;
+    places::check_apart(&args.packs, &args.target, &args.copy.selection.selection()?)?;
     let wish = if args.copy.is_dry_run() { Wish::Supposed } else { Wish::Made };
     let target = places::open(&args.target, wish)?;
     let remembered = Remembered::of(source.place(), &target, environment);

@@ -117,7 +117,8 @@ pub(crate) fn run(
     }
 }
 
-fn target(place: &OsString, copy: &CopyArgs) -> anyhow::Result<Place> {
+fn target(source: &OsString, place: &OsString, copy: &CopyArgs) -> anyhow::Result<Place> {
+    places::check_apart(source, place, &copy.selection.selection()?)?;
     let wish = if copy.is_dry_run() { Wish::Supposed } else { Wish::Made };
     Ok(places::open(place, wish)?)
 }
@@ -125,7 +126,7 @@ fn target(place: &OsString, copy: &CopyArgs) -> anyhow::Result<Place> {
 fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
     let source = places::open(&args.source, Wish::Present)?;
     let source = Source::open(source, args.key.key()?.as_ref())?;
-    let target = target(&args.target, &args.copy)?;
+    let target = target(&args.source, &args.target, &args.copy)?;
     let remembered = Remembered::of(source.place(), &target, environment);
     let options = args.copy.options(remembered.start())?;
     transfer::run(&source, &target, &options, &remembered, output)
@@ -133,7 +134,7 @@ fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow
 
 fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
     let source = Source::open(places::open(&args.source, Wish::Present)?, None)?;
-    let target = target(&args.target, &args.copy)?;
+    let target = target(&args.source, &args.target, &args.copy)?;
     let remembered = Remembered::of(source.place(), &target, environment);
     let mut options = args.copy.options(remembered.start())?;
     let bytes = match args.pack {

@@ -126,6 +126,11 @@ fn wrong_usage_is_told() {
     stage(&scene, &["out", "tree", "kept", "--zstd"]).with(2).says(&["--pack 16MiB"]);
     stage(&scene, &["in", "tree", "in", "--key-file", "key"]).with(2).says(&["not sealed"]);
     stage(&scene, &["in", "gone", "in"]).with(2).says(&["gone"]);
+    stage(&scene, &["out", "tree", "tree/sub/kept"])
+        .with(2)
+        .says(&["lies in the source", "--exclude"]);
+    assert!(!scene.path("tree/sub/kept").exists());
+    stage(&scene, &["out", "tree", "tree/kept", "--exclude", "/kept"]).with(0);
     stage(&scene, &["in", "tree", "in", "--max-delete", "3"]).with(2).says(&["--delete"]);
     stage(&scene, &["in", "tree", "in", "--streams", "0"]).with(2).says(&["1 to 64"]);
 }
