@@ -39,6 +39,8 @@ losetup mount
 ps procps
 setfattr attr'
 packages_test='fio fio
+python3 python3
+zstd zstd
 mpiexec.mpich mpich
 mpich/mpi.h libmpich-dev'
 packages_s3='ceph-mon ceph-mon

@@ -4,7 +4,7 @@
 //!
 //! Rooms: [`item`] (one name of a tree), [`pack`] (many small files in one object, drawn in `FORMAT.md`),
 //! [`source`] (a tree as a stream, loose or packed), [`select`] and [`compare`] (what is copied),
-//! [`plan`] (which files travel together), [`transfer`] (the copy itself), [`verify`] (two trees compared).
+//! [`plan`] (which files travel together), [`tuner`] (how many streams), [`transfer`] (the copy itself), [`verify`] (two trees compared).
 //!
 //! There is no manifest beside the data: what a target holds tells what is finished. A file is there
 //! whole or not at all, with the size and time of its source; a pack ends with its own index.
@@ -24,6 +24,7 @@ pub mod progress;
 pub mod select;
 pub mod source;
 pub mod transfer;
+pub mod tuner;
 pub mod verify;
 mod walk;
 
@@ -32,4 +33,4 @@ pub use item::{Item, Kind, Mtime};
 pub use place::Place;
 pub use progress::{Observer, Progress};
 pub use select::{PatternError, Selection};
-pub use transfer::{Options, PackOptions, Random, Summary, transfer};
+pub use transfer::{Options, PackOptions, Random, Streams, Summary, transfer};

@@ -46,8 +46,17 @@ pub const PARTS_BYTES_MIN: u64 = 16 << 20;
 /// One such part.
 pub const PART_BYTES: u64 = 8 << 20;
 
-/// Streams unless told otherwise: with [`BATCH_BYTES`] and [`PACK_BYTES`] this bounds memory.
-pub const STREAMS: usize = 8;
+/// Streams that a transfer begins with where nothing better is known.
+pub const STREAMS_START: usize = 4;
+
+/// Most streams that a transfer takes by itself.
+pub const STREAMS_AUTO_MAX: usize = 32;
+
+/// Threads that look at packs when they are verified.
+pub const VERIFY_THREADS: usize = 4;
+
+/// Bytes of data that all streams of a transfer hold together; a unit that is larger runs alone.
+pub const MEMORY_BYTES: u64 = 192 << 20;
 
 /// Most streams that may be asked for.
 pub const STREAMS_MAX: usize = 64;
@@ -60,6 +69,9 @@ pub const TRIES_MAX: u32 = 4;
 
 /// A file that changes under the reader is read anew so often.
 pub const CHANGED_TRIES_MAX: u32 = 3;
+
+/// An unfinished upload that was not written to for so long belongs to nobody.
+pub const UPLOAD_AGE: std::time::Duration = std::time::Duration::from_secs(3600);
 
 /// Failures that are kept to be listed; further ones are only counted.
 pub const FAILURES_LISTED_MAX: usize = 10_000;

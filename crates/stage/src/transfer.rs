@@ -1,18 +1,20 @@
 //! The copy itself: one thread plans, a bounded number of streams moves bytes, then the rest is set right.
 //!
-//! Rooms: [`planning`] (source against target, in order), [`streams`] (what each stream does),
+//! Rooms: [`planning`] (source against target, in order), [`gate`] (how many streams, how much memory),
+//! [`streams`] (what each stream does),
 //! [`bytes`] (reading a source so that a change is noticed), [`large`] (one file in parts),
 //! [`packing`] (items into packs), [`finish`] (directories, removals, the index).
 //!
 //! Invariants:
 //! 1. A file is at the target whole, checked and dated, or not at all: so a run that was killed at any
 //!    point is continued by running it again, and only what is missing moves.
-//! 2. Memory: at most `streams` units are worked on and [`UNITS_WAITING`] times as many wait, each
-//!    bounded by a pack, a batch or a part; beside that an index, where packs are read or written.
+//! 2. Memory: units that are worked on hold at most [`MEMORY_BYTES`](crate::limits::MEMORY_BYTES)
+//!    together, those that wait only names; beside that an index, where packs are read or written.
 //! 3. Nothing is removed before everything has arrived.
 
 mod bytes;
 mod finish;
+mod gate;
 mod large;
 mod packing;
 mod planning;
@@ -20,23 +22,26 @@ mod streams;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hayase_tier::TierError;
 use ring::rand::SecureRandom;
 
+use self::gate::Gate;
 use self::large::Large;
 use crate::bandwidth::Bandwidth;
 use crate::item::Item;
 use crate::limits::{
-    FAILURES_LISTED_MAX, PACK_BYTES, STREAMS, STREAMS_MAX, TRIES_MAX, UNITS_WAITING,
+    FAILURES_LISTED_MAX, PACK_BYTES, PART_BYTES, PIECE_BYTES, STREAMS_AUTO_MAX, STREAMS_MAX,
+    STREAMS_START, TRIES_MAX, UNITS_WAITING,
 };
 use crate::pack::writer::Compression;
 use crate::pack::{MasterKey, PackError, PackId, PackLine, PackSet, Row};
-use crate::plan::Work;
+use crate::plan::{Task, Work};
 use crate::source::Source;
+use crate::tuner::{EPOCH, Sample, Tuner};
 use crate::{Observer, Overwrite, Place, Progress, Selection};
 
 /// What a person may choose.
@@ -52,8 +57,8 @@ pub struct Options {
     pub delete_max: Option<u64>,
     /// Change nothing; tell the observer what would be done.
     pub is_dry_run: bool,
-    /// Streams at a time, 1 to [`STREAMS_MAX`].
-    pub streams: usize,
+    /// How many streams at a time.
+    pub streams: Streams,
     /// Bytes per second over all streams.
     pub bandwidth: Option<u64>,
     /// Make packs at the target.
@@ -68,9 +73,37 @@ impl Default for Options {
             delete: false,
             delete_max: None,
             is_dry_run: false,
-            streams: STREAMS,
+            streams: Streams::default(),
             bandwidth: None,
             packs: None,
+        }
+    }
+}
+
+/// How many streams a transfer uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// So many, 1 to [`STREAMS_MAX`].
+    Fixed(usize),
+    /// As many as are of use, found while it runs; begins with so many.
+    Auto {
+        /// What was best last time, or [`STREAMS_START`].
+        start: usize,
+    },
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self::Auto { start: STREAMS_START }
+    }
+}
+
+impl Streams {
+    /// At the begin, and at most.
+    fn range(self) -> (usize, usize) {
+        match self {
+            Self::Fixed(streams) => (streams.clamp(1, STREAMS_MAX), streams.clamp(1, STREAMS_MAX)),
+            Self::Auto { start } => (start.clamp(1, STREAMS_AUTO_MAX), STREAMS_AUTO_MAX),
         }
     }
 }
@@ -121,6 +154,8 @@ pub struct Summary {
     pub bytes_moved: u64,
     /// Packs written.
     pub packs: u64,
+    /// Streams at the end: a good begin for the next time.
+    pub streams: usize,
     /// What did not arrive; the first [`FAILURES_LISTED_MAX`].
     pub failures: Vec<Failure>,
     /// All of them.
@@ -140,6 +175,38 @@ impl Summary {
 enum Unit {
     Work(Work),
     Part(Arc<Large>, usize),
+}
+
+/// The queue, and how many were taken from it: each unit has its number.
+struct Units {
+    receiver: Receiver<Unit>,
+    taken: u64,
+}
+
+impl Units {
+    /// `None` when there will be no more.
+    fn take(&mut self) -> Option<(u64, Unit)> {
+        let unit = self.receiver.recv().ok()?;
+        let number = self.taken;
+        self.taken += 1;
+        Some((number, unit))
+    }
+}
+
+impl Unit {
+    /// Bytes of data that it holds while it is worked on, at most.
+    fn memory(&self) -> u64 {
+        const WRITER: u64 = 2 * PIECE_BYTES as u64;
+        let largest =
+            |tasks: &[Task]| tasks.iter().map(|task| task.item.bytes()).max().unwrap_or(0);
+        match self {
+            Self::Part(..) => PART_BYTES,
+            Self::Work(Work::Copy(tasks)) => streams::stretch_bytes(tasks) + largest(tasks),
+            // A file, and what zstd makes of it.
+            Self::Work(Work::Pack(tasks)) => 2 * largest(tasks) + WRITER,
+            Self::Work(Work::Solo(_) | Work::Loose(_) | Work::Parts(_)) => 2 * WRITER,
+        }
+    }
 }
 
 /// What streams and planning find out, together.
@@ -171,6 +238,7 @@ struct Shared<'a> {
     observer: &'a dyn Observer,
     random: &'a Random,
     bandwidth: Bandwidth,
+    gate: Gate,
     outcome: Mutex<Outcome>,
     stop: AtomicBool,
 }
@@ -181,7 +249,8 @@ struct Shared<'a> {
 /// summary and does not stop the others; a full, used-up or unreachable tier does.
 ///
 /// # Errors
-/// When nothing could be begun (a wrong key, no packs), or the new index could not be made.
+/// When nothing could be begun (a wrong key, no packs), or when another writer changed the packs
+/// meanwhile (`Conflict`).
 pub fn transfer(
     source: &Source,
     target: &Place,
@@ -207,16 +276,32 @@ pub fn transfer(
         observer,
         random,
         bandwidth: Bandwidth::new(options.bandwidth),
+        gate: Gate::new(options.streams.range().0),
         outcome: Mutex::default(),
         stop: AtomicBool::new(false),
     };
     shared.run()?;
     shared.finish()?;
+    let streams = shared.gate.streams();
     let mut outcome = shared.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut unwritten = None;
     if let Some(set) = set.as_mut().filter(|_| !options.is_dry_run) {
-        finish::commit(set, &mut outcome, random)?;
+        match finish::commit(set, &mut outcome, random) {
+            Err(error @ PackError::Tier(_)) => unwritten = Some(error),
+            other => other?,
+        }
     }
     let mut summary = outcome.summary;
+    if let Some(error) = unwritten {
+        // What was packed is there, and the next run takes it over.
+        let name = "the index of the packs".to_owned();
+        observer.failed(&name, &error);
+        Progress::add(&progress.failures, 1);
+        summary.failures_total += 1;
+        summary.is_stopped = true;
+        summary.failures.push(Failure { name, error });
+    }
+    summary.streams = streams;
     summary.found = Progress::get(&progress.found);
     summary.bytes_moved = Progress::get(&progress.bytes_moved);
     Ok(summary)
@@ -225,25 +310,36 @@ pub fn transfer(
 impl Shared<'_> {
     /// Plans on this thread while streams work.
     fn run(&self) -> Result<(), PackError> {
-        let streams = self.options.streams.clamp(1, STREAMS_MAX);
-        let (sender, receiver) = sync_channel(streams * UNITS_WAITING);
-        let receiver = Mutex::new(receiver);
+        let (start, streams_max) = self.options.streams.range();
+        let (sender, receiver) = sync_channel(streams_max * UNITS_WAITING);
+        let (receiver, done) = (Mutex::new(Units { receiver, taken: 0 }), channel::<()>());
         std::thread::scope(|scope| {
-            for _ in 0..streams {
-                scope.spawn(|| self.work(&receiver));
+            let streams: Vec<_> =
+                (0..streams_max).map(|_| scope.spawn(|| self.work(&receiver))).collect();
+            if let Streams::Auto { .. } = self.options.streams {
+                let tuner = Tuner::new(start, streams_max);
+                scope.spawn(|| self.tune(tuner, done.1));
             }
             let planned = self.plan(&sender);
             self.progress.is_planned.store(true, Ordering::Relaxed);
             drop(sender);
+            for stream in streams {
+                if let Err(panic) = stream.join() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
+            drop(done.0);
             planned
         })
     }
 
     /// One stream: takes units until there are no more.
-    fn work(&self, receiver: &Mutex<Receiver<Unit>>) {
+    fn work(&self, units: &Mutex<Units>) {
         loop {
-            let unit = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(unit) = unit else { return };
+            let _turn = self.gate.enter();
+            let taken = units.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let Some((number, unit)) = taken else { return };
+            let _held = self.gate.hold(number, unit.memory());
             if self.is_stopped() {
                 continue;
             }
@@ -257,7 +353,34 @@ impl Shared<'_> {
                     unreachable!("it was cut into parts when it was sent")
                 }
             }
+            self.gate.ended();
         }
+    }
+
+    /// Asks the tuner again and again how many streams there should be, until `done` is dropped.
+    #[expect(clippy::needless_pass_by_value, reason = "it lives as long as this thread")]
+    fn tune(&self, mut tuner: Tuner, done: Receiver<()>) {
+        let (mut begin, mut before) = (Instant::now(), self.seen());
+        while done.recv_timeout(EPOCH) == Err(RecvTimeoutError::Timeout) {
+            let now = self.seen();
+            let (ended, refused) = (now.1 - before.1, now.2 - before.2);
+            if !tuner.is_enough(begin.elapsed(), ended + refused) {
+                continue;
+            }
+            let seconds = begin.elapsed().as_secs_f64();
+            tuner.observe(Sample { seconds, bytes: now.0 - before.0, answered: ended, refused });
+            self.gate.set(tuner.streams());
+            (begin, before) = (Instant::now(), now);
+        }
+    }
+
+    /// Work done so far (bytes, and something for each item, which costs even when it is empty), items
+    /// and units that ended, calls that found nobody.
+    fn seen(&self) -> (u64, u64, u64) {
+        const ITEM_COST: u64 = 8192;
+        let items = Progress::get(&self.progress.items_done);
+        let work = Progress::get(&self.progress.bytes_moved) + items * ITEM_COST;
+        (work, items + self.gate.units(), self.gate.refusals())
     }
 
     fn send(&self, sender: &SyncSender<Unit>, work: Work) {
@@ -313,6 +436,7 @@ impl Shared<'_> {
                 Err(PackError::Tier(TierError::Unavailable { .. }))
                     if tries + 1 < TRIES_MAX && !self.is_stopped() =>
                 {
+                    self.gate.refused();
                     std::thread::sleep(Duration::from_millis(100 << tries));
                     tries += 1;
                 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::atomic::AtomicU64;
 
 use hayase_layout::ByteCount;
-use hayase_stage::limits::STREAMS;
+use hayase_stage::limits::VERIFY_THREADS;
 use hayase_stage::pack::writer::Compression;
 use hayase_stage::pack::{PackSet, Row, verify};
 use hayase_stage::source::Source;
@@ -12,7 +12,10 @@ use hayase_stage::{Kind, PackOptions};
 use ring::rand::SystemRandom;
 use serde::Serialize;
 
-use super::transfer::{self, CopyArgs, KeyArgs, NewKeyArgs, SelectionArgs, pack_size, zstd_level};
+use super::transfer::{
+    self, CopyArgs, KeyArgs, NewKeyArgs, Remembered, SelectionArgs, pack_size, zstd_level,
+};
+use crate::config::Environment;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 use crate::wiring::places::{self, Wish};
@@ -99,11 +102,15 @@ struct RekeyArgs {
 }
 
 /// Does what the verb says.
-pub(crate) fn run(args: &PackArgs, output: &Output) -> anyhow::Result<Status> {
+pub(crate) fn run(
+    args: &PackArgs,
+    environment: &Environment,
+    output: &Output,
+) -> anyhow::Result<Status> {
     match &args.verb {
-        Verb::Create(args) => create(args, output),
+        Verb::Create(args) => create(args, environment, output),
         Verb::List(args) => list(args, output),
-        Verb::Extract(args) => extract(args, output),
+        Verb::Extract(args) => extract(args, environment, output),
         Verb::Verify(args) => check(args, output),
         Verb::Rekey(args) => rekey(args),
     }
@@ -113,29 +120,38 @@ fn open(packs: &OsString, key: &KeyArgs) -> anyhow::Result<PackSet> {
     Ok(PackSet::open(&places::open(packs, Wish::Present)?, key.key()?.as_ref())?)
 }
 
-fn create(args: &CreateArgs, output: &Output) -> anyhow::Result<Status> {
+fn create(args: &CreateArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
     let source = Source::open(places::open(&args.source, Wish::Present)?, None)?;
+    places::check_apart(&args.source, &args.packs, &args.copy.selection.selection()?)?;
     let wish = if args.copy.is_dry_run() { Wish::Supposed } else { Wish::Made };
     let target = places::open(&args.packs, wish)?;
-    let mut options = args.copy.options()?;
+    let remembered = Remembered::of(source.place(), &target, environment);
+    let mut options = args.copy.options(remembered.start())?;
     options.packs = Some(PackOptions {
         bytes: args.size.get(),
         compression: args.zstd.map_or(Compression::None, Compression::Zstd),
         master: args.key.key()?,
         is_complete: true,
     });
-    transfer::run(&source, &target, &options, output)
+    transfer::run(&source, &target, &options, &remembered, output)
 }
 
-fn extract(args: &ExtractArgs, output: &Output) -> anyhow::Result<Status> {
+fn extract(
+    args: &ExtractArgs,
+    environment: &Environment,
+    output: &Output,
+) -> anyhow::Result<Status> {
     let place = places::open(&args.packs, Wish::Present)?;
     let key = args.key.key()?;
     // Asks for packs, where a plain source would do as well.
     PackSet::open(&place, key.as_ref())?;
     let source = Source::open(place, key.as_ref())?;
+    places::check_apart(&args.packs, &args.target, &args.copy.selection.selection()?)?;
     let wish = if args.copy.is_dry_run() { Wish::Supposed } else { Wish::Made };
     let target = places::open(&args.target, wish)?;
-    transfer::run(&source, &target, &args.copy.options()?, output)
+    let remembered = Remembered::of(source.place(), &target, environment);
+    let options = args.copy.options(remembered.start())?;
+    transfer::run(&source, &target, &options, &remembered, output)
 }
 
 fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Status> {
@@ -219,7 +235,8 @@ fn check(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
     progress.bytes_wanted.store(total, std::sync::atomic::Ordering::Relaxed);
     progress.is_planned.store(true, std::sync::atomic::Ordering::Relaxed);
     let seen: &AtomicU64 = &progress.bytes_moved;
-    let report = transfer::while_watched(&progress, output, || verify::verify(&set, STREAMS, seen));
+    let report =
+        transfer::while_watched(&progress, output, || verify::verify(&set, VERIFY_THREADS, seen));
     let told = Verified {
         entries: report.entries,
         packs: report.packs,

@@ -10,7 +10,10 @@ use hayase_stage::verify::{Comparison, compare};
 use hayase_stage::{PackOptions, Place, Progress};
 use serde::Serialize;
 
-use super::transfer::{self, CopyArgs, KeyArgs, KeyError, SelectionArgs, pack_size, zstd_level};
+use super::transfer::{
+    self, CopyArgs, KeyArgs, KeyError, Remembered, SelectionArgs, pack_size, zstd_level,
+};
+use crate::config::Environment;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 use crate::wiring::places::{self, Wish};
@@ -102,30 +105,38 @@ fn pack(text: &str) -> Result<Pack, String> {
 }
 
 /// Copies or compares.
-pub(crate) fn run(args: &StageArgs, output: &Output) -> anyhow::Result<Status> {
+pub(crate) fn run(
+    args: &StageArgs,
+    environment: &Environment,
+    output: &Output,
+) -> anyhow::Result<Status> {
     match &args.verb {
-        Verb::In(args) => stage_in(args, output),
-        Verb::Out(args) => stage_out(args, output),
+        Verb::In(args) => stage_in(args, environment, output),
+        Verb::Out(args) => stage_out(args, environment, output),
         Verb::Verify(args) => verify(args, output),
     }
 }
 
-fn target(place: &OsString, copy: &CopyArgs) -> anyhow::Result<Place> {
+fn target(source: &OsString, place: &OsString, copy: &CopyArgs) -> anyhow::Result<Place> {
+    places::check_apart(source, place, &copy.selection.selection()?)?;
     let wish = if copy.is_dry_run() { Wish::Supposed } else { Wish::Made };
     Ok(places::open(place, wish)?)
 }
 
-fn stage_in(args: &InArgs, output: &Output) -> anyhow::Result<Status> {
+fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
     let source = places::open(&args.source, Wish::Present)?;
     let source = Source::open(source, args.key.key()?.as_ref())?;
-    let options = args.copy.options()?;
-    transfer::run(&source, &target(&args.target, &args.copy)?, &options, output)
+    let target = target(&args.source, &args.target, &args.copy)?;
+    let remembered = Remembered::of(source.place(), &target, environment);
+    let options = args.copy.options(remembered.start())?;
+    transfer::run(&source, &target, &options, &remembered, output)
 }
 
-fn stage_out(args: &OutArgs, output: &Output) -> anyhow::Result<Status> {
+fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
     let source = Source::open(places::open(&args.source, Wish::Present)?, None)?;
-    let target = target(&args.target, &args.copy)?;
-    let mut options = args.copy.options()?;
+    let target = target(&args.source, &args.target, &args.copy)?;
+    let remembered = Remembered::of(source.place(), &target, environment);
+    let mut options = args.copy.options(remembered.start())?;
     let bytes = match args.pack {
         Pack::Size(bytes) => Some(bytes),
         Pack::Auto if target.tier.tree().is_none() => Some(PACK_BYTES),
@@ -141,7 +152,7 @@ fn stage_out(args: &OutArgs, output: &Output) -> anyhow::Result<Status> {
         master,
         is_complete: false,
     });
-    transfer::run(&source, &target, &options, output)
+    transfer::run(&source, &target, &options, &remembered, output)
 }
 
 fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {

@@ -9,8 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hayase_stage::Place;
-use hayase_tier::{Memory, Posix, TierError};
+use hayase_stage::{Place, Selection};
+use hayase_tier::{Key, Memory, Posix, TierError};
 
 /// What is wanted of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,9 @@ pub(crate) enum PlaceError {
     /// `scheme://` of something that no tier is.
     #[error("`{place}`: there is no storage of the kind `{scheme}`")]
     Scheme { place: String, scheme: String },
+    /// What is copied would be copied again, without end.
+    #[error("the target {} lies in the source {}", .target.display(), .source_path.display())]
+    Inside { target: PathBuf, source_path: PathBuf },
     /// The directory can not be opened.
     #[error(transparent)]
     Tier(#[from] TierError),
@@ -48,6 +51,9 @@ impl PlaceError {
                 Some("look at the name, or make it first".into())
             }
             Self::Tier(error) => error.help().map(str::to_owned),
+            Self::Inside { .. } => {
+                Some("choose another target, or leave it out with --exclude".into())
+            }
             Self::Make { .. } => Some("make the directories above it first".into()),
         }
     }
@@ -62,6 +68,32 @@ pub(crate) fn open(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
             place: place.to_string_lossy().into_owned(),
             scheme: scheme.to_owned(),
         }),
+    }
+}
+
+/// Fails when `target` is a directory below `source` that `selection` takes.
+pub(crate) fn check_apart(
+    source: &OsStr,
+    target: &OsStr,
+    selection: &Selection,
+) -> Result<(), PlaceError> {
+    if scheme(source).is_some() || scheme(target).is_some() {
+        return Ok(());
+    }
+    // What can not be resolved is told by whoever opens it.
+    let whole = |place: &OsStr| fs::canonicalize(place).ok();
+    let made = |place: &OsStr| {
+        let path = Path::new(place);
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = fs::canonicalize(parent.unwrap_or(Path::new("."))).ok()?;
+        Some(parent.join(path.file_name()?))
+    };
+    let Some(source_path) = whole(source) else { return Ok(()) };
+    let Some(target) = whole(target).or_else(|| made(target)) else { return Ok(()) };
+    let Ok(relative) = target.strip_prefix(&source_path) else { return Ok(()) };
+    match Key::new(relative.as_os_str().as_bytes()) {
+        Ok(name) if selection.takes(&name, true) => Err(PlaceError::Inside { target, source_path }),
+        _ => Ok(()),
     }
 }
 

@@ -100,6 +100,24 @@ fn a_dry_run_says_what_would_be_done() {
 }
 
 #[test]
+fn a_good_number_of_streams_is_remembered() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("tree")).unwrap();
+    for number in 0..40 {
+        fs::write(scene.path("tree").join(number.to_string()), vec![1; 100_000]).unwrap();
+    }
+    // Long enough that it tells something: 4 MB at 2 MB a second.
+    let told = end(&stage(&scene, &["in", "tree", "in", "--bandwidth", "2MB", "--json"]).with(0));
+    let kept = fs::read_to_string(scene.path("run/streams.json")).unwrap();
+    let expected = format!("{{\"directory tree -> directory in\":{}}}", told["streams"]);
+    assert_eq!(kept, expected);
+    // What can not be read is as if nothing was known.
+    fs::write(scene.path("run/streams.json"), "rubbish").unwrap();
+    stage(&scene, &["verify", "tree", "in"]).with(0);
+    stage(&scene, &["in", "tree", "in"]).with(0);
+}
+
+#[test]
 fn wrong_usage_is_told() {
     let scene = Scene::new();
     make_tree(&scene);
@@ -108,8 +126,13 @@ fn wrong_usage_is_told() {
     stage(&scene, &["out", "tree", "kept", "--zstd"]).with(2).says(&["--pack 16MiB"]);
     stage(&scene, &["in", "tree", "in", "--key-file", "key"]).with(2).says(&["not sealed"]);
     stage(&scene, &["in", "gone", "in"]).with(2).says(&["gone"]);
+    stage(&scene, &["out", "tree", "tree/sub/kept"])
+        .with(2)
+        .says(&["lies in the source", "--exclude"]);
+    assert!(!scene.path("tree/sub/kept").exists());
+    stage(&scene, &["out", "tree", "tree/kept", "--exclude", "/kept"]).with(0);
     stage(&scene, &["in", "tree", "in", "--max-delete", "3"]).with(2).says(&["--delete"]);
-    stage(&scene, &["in", "tree", "in", "--streams", "0"]).with(2).says(&["1..=64"]);
+    stage(&scene, &["in", "tree", "in", "--streams", "0"]).with(2).says(&["1 to 64"]);
 }
 
 /// Bytes of the files below a directory that a listing shows.

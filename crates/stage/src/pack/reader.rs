@@ -1,5 +1,7 @@
 //! Reading one pack: any entry by one ranged read, and the pack's own index from its end.
 
+use std::borrow::Cow;
+
 use super::index::{Index, PackId};
 use super::object::ObjectReader;
 use super::row::{Codec, Location, Row};
@@ -52,11 +54,11 @@ impl PackReader {
             .ok_or_else(|| self.object.damaged("it ends too early"))?;
         let mut bytes = Vec::new();
         self.read_range(at.offset, stored, &mut bytes)?;
-        self.check(row, bytes)
+        Ok(self.check(row, &bytes)?.into_owned())
     }
 
     /// Turns the stored bytes of an entry into the file's bytes, and checks them.
-    pub fn check(&self, row: &Row, stored: Vec<u8>) -> Result<Vec<u8>, PackError> {
+    pub fn check<'a>(&self, row: &Row, stored: &'a [u8]) -> Result<Cow<'a, [u8]>, PackError> {
         let wrong = |why| PackError::Entry {
             object: self.object.shown.clone(),
             name: row.item.name.to_string(),
@@ -64,12 +66,12 @@ impl PackReader {
         };
         let at = self.location(row)?;
         let bytes = match at.codec {
-            Codec::Raw => stored,
+            Codec::Raw => Cow::Borrowed(stored),
             Codec::Zstd => {
                 let len =
                     usize::try_from(row.item.bytes()).map_err(|_| wrong("it is too large"))?;
-                let bytes = zstd::bulk::decompress(&stored, len);
-                bytes.map_err(|_| wrong("zstd can not unpack it"))?
+                let bytes = zstd::bulk::decompress(stored, len);
+                Cow::Owned(bytes.map_err(|_| wrong("zstd can not unpack it"))?)
             }
         };
         if bytes.len() as u64 != row.item.bytes() {

@@ -162,7 +162,7 @@ fn check_entry(view: &View, row: &Row) -> Result<(), PackError> {
     if at.stored <= PIECE_BYTES as u64 || at.codec == super::Codec::Zstd {
         let stored = usize::try_from(at.stored).map_err(|_| wrong("it is too large"))?;
         view.read_range(at.offset, stored, &mut bytes)?;
-        return pack.check(row, bytes).map(drop);
+        return pack.check(row, &bytes).map(drop);
     }
     let (mut sum, mut offset, end) = (Checksum::new(), at.offset, at.offset + at.stored);
     while offset < end {

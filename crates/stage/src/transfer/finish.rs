@@ -10,13 +10,18 @@ use super::streams::attributes;
 use super::{Outcome, Shared};
 use crate::Place;
 use crate::item::{Item, Kind, Mtime};
-use crate::pack::{Index, PackError, PackId, PackSet};
+use crate::limits::UPLOAD_AGE;
+use crate::pack::{DIRECTORY, Index, PackError, PackId, PackSet};
 
 impl Shared<'_> {
-    /// Removals and directories; nothing of it when something is missing.
+    /// Removals (none when something is missing), and attributes of directories.
     pub(super) fn finish(&self) -> Result<(), PackError> {
         self.remove()?;
-        if self.options.is_dry_run || self.options.packs.is_some() {
+        if self.options.is_dry_run {
+            return Ok(());
+        }
+        self.sweep();
+        if self.options.packs.is_some() {
             return Ok(());
         }
         let mut directories = std::mem::take(&mut self.outcome().directories);
@@ -28,6 +33,15 @@ impl Shared<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Unfinished uploads that a killed run left, when they are old enough that nobody works on them.
+    fn sweep(&self) {
+        let packs = format!("{DIRECTORY}/");
+        let below = if self.options.packs.is_some() { packs.as_bytes() } else { b"" };
+        let before = SystemTime::now().checked_sub(UPLOAD_AGE).unwrap_or(SystemTime::UNIX_EPOCH);
+        // They are hidden from everybody: what can not be removed now is no failure of this transfer.
+        let _ = self.target.tier.sweep(&[self.target.prefix(), below].concat(), before);
     }
 
     fn date_directory(&self, directory: &Item) -> Result<(), PackError> {

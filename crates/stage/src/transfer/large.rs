@@ -1,7 +1,10 @@
 //! One large file, in parts that several streams read at the same time; the last one makes it durable.
+//!
+//! Parts are written in order, whatever the order in which they were read: some storage takes no other.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use hayase_tier::{Precondition, Upload};
 
@@ -28,8 +31,13 @@ pub(super) struct Large {
 struct Open {
     bytes: Bytes,
     item: Item,
-    upload: Mutex<Option<Box<dyn Upload>>>,
+    /// The part that is written next, and where to.
+    upload: Mutex<(usize, Option<Box<dyn Upload>>)>,
+    moved_on: Condvar,
 }
+
+/// How often a stream that waits for the part before its own looks whether that has failed.
+const LOOK: Duration = Duration::from_millis(50);
 
 impl Large {
     pub(super) fn new(task: Task) -> Self {
@@ -68,7 +76,7 @@ impl Shared<'_> {
             self.large_failed(large, error);
         }
         let is_last = large.waiting.fetch_sub(1, Ordering::AcqRel) == 1;
-        if is_last && !large.has_failed.load(Ordering::Relaxed) {
+        if is_last && !large.has_failed.load(Ordering::Relaxed) && !self.is_stopped() {
             match self.end_large(large, open) {
                 Ok(()) => self.copied(1),
                 Err(error) => self.large_failed(large, error),
@@ -94,7 +102,8 @@ impl Shared<'_> {
         }
         let key = self.target.key(item.name.as_bytes())?;
         let upload = self.target.tier.begin(&key, attributes(&item))?;
-        Ok(Open { bytes, item, upload: Mutex::new(Some(upload)) })
+        let upload = Mutex::new((0, Some(upload)));
+        Ok(Open { bytes, item, upload, moved_on: Condvar::new() })
     }
 
     fn move_part(&self, large: &Large, open: &Open, part: usize) -> Result<(), PackError> {
@@ -105,9 +114,20 @@ impl Shared<'_> {
         self.again(|| open.bytes.read(start, len, &mut data))?;
         self.moves(len);
         lock()[part].2 = Some(checksum::of(&data));
-        let mut upload = open.upload.lock().unwrap_or_else(PoisonError::into_inner);
-        let upload = upload.as_mut().expect("it is taken after the last part");
-        Ok(upload.write_at(start, &data)?)
+        let mut place = open.upload.lock().unwrap_or_else(PoisonError::into_inner);
+        while place.0 != part {
+            if large.has_failed.load(Ordering::Relaxed) || self.is_stopped() {
+                return Ok(());
+            }
+            let waited = open.moved_on.wait_timeout(place, LOOK);
+            place = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let (next, upload) = &mut *place;
+        upload.as_mut().expect("it is taken after the last part").write_at(start, &data)?;
+        *next += 1;
+        drop(place);
+        open.moved_on.notify_all();
+        Ok(())
     }
 
     fn end_large(&self, large: &Large, open: &Open) -> Result<(), PackError> {
@@ -117,7 +137,8 @@ impl Shared<'_> {
             checksum::combine(sum, part.expect("every part was read"), *len)
         });
         check_sum(&open.bytes, &open.item, sum)?;
-        let upload = open.upload.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut place = open.upload.lock().unwrap_or_else(PoisonError::into_inner);
+        let upload = place.1.take();
         upload.expect("nobody took it before").commit(Precondition::Any)?;
         Ok(())
     }

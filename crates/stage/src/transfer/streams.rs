@@ -1,5 +1,7 @@
 //! What a stream does with a batch: small files, directories, links and attributes, one after the other.
 
+use std::borrow::Cow;
+
 use hayase_tier::{Attributes, Precondition, TierError};
 
 use super::Shared;
@@ -125,6 +127,14 @@ impl Shared<'_> {
     }
 }
 
+/// Bytes of a pack from the first entry of a batch to its last.
+pub(super) fn stretch_bytes(tasks: &[Task]) -> u64 {
+    let mut places = tasks.iter().filter_map(location);
+    let Some(first) = places.next() else { return 0 };
+    let last = places.next_back().unwrap_or(first);
+    last.offset + last.stored - first.offset
+}
+
 fn location(task: &Task) -> Option<Location> {
     match &task.origin {
         Origin::Row(row) => row.location,
@@ -141,11 +151,11 @@ struct Stretch {
 
 impl Stretch {
     /// One entry of it, checked.
-    fn entry(&self, row: &Row) -> Result<Vec<u8>, PackError> {
+    fn entry(&self, row: &Row) -> Result<Cow<'_, [u8]>, PackError> {
         let at = row.location.expect("an entry lies in a pack");
         let start = usize::try_from(at.offset - self.start).unwrap_or(usize::MAX);
         let end = start.saturating_add(usize::try_from(at.stored).unwrap_or(usize::MAX));
         let stored = self.bytes.get(start..end).expect("the stretch was cut for its entries");
-        self.pack.check(row, stored.to_vec())
+        self.pack.check(row, stored)
     }
 }

@@ -2,6 +2,7 @@
 
 use hayase_stage::pack::{Compression, MasterKey, PackSet};
 use hayase_tier::Key;
+use proptest::prelude::*;
 
 use super::{check, directory, file, link, master, memory, objects, put, write};
 
@@ -143,4 +144,37 @@ fn a_missing_pack_is_told() {
     let damage = check(&set).damage;
     assert_eq!(damage.len(), 1);
     assert!(damage[0].to_string().contains("no such object"), "{}", damage[0]);
+}
+
+/// Bytes that look a little like an index: words of its lines in any order, and anything between.
+fn any_text() -> impl Strategy<Value = Vec<u8>> {
+    let words =
+        ["hayase-index 1\n", "p ", "f ", "d ", "l ", "e ", "\n", " ", "0 ", "- ", "raw ", "zstd "];
+    let more =
+        ["0644 ", "0.000000000 ", "00000000 ", "18446744073709551615 ", "a", "%2", "%2E", "../"];
+    let id = "000102030405060708090a0b0c0d0e0f ";
+    let words: Vec<&str> = words.into_iter().chain(more).chain([id]).collect();
+    let word = prop_oneof![
+        20 => prop::sample::select(words).prop_map(|word| word.as_bytes().to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 0..20),
+    ];
+    prop::collection::vec(word, 0..60).prop_map(|words| words.concat())
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_readers_panic(text in any_text(), tail in prop::collection::vec(any::<u8>(), 0..64)) {
+        use hayase_stage::pack::{Index, PackId, PackReader, Row};
+        // No hash fits by chance, so nothing of this is an index.
+        prop_assert!(Index::read(text.as_slice(), "any").is_err());
+        let _ = Row::read(&text);
+        // A pack of rubbish with the footer of a pack, whose numbers are rubbish too.
+        let place = memory();
+        let pack = [&text[..], b"HAYASEPK", &tail, &[0; 1056]].concat();
+        for cut in [0, tail.len() / 2, tail.len()] {
+            let key = Key::new(format!(".hayase-packs/pack-{}.tar", PackId([0; 16]))).unwrap();
+            put(&*place.tier, &key, &pack[..pack.len() - cut]);
+            prop_assert!(PackReader::open(&place, PackId([0; 16]), None).unwrap().own_index().is_err());
+        }
+    }
 }

@@ -100,7 +100,11 @@ fn a_tier_that_comes_back_is_waited_for() {
 fn a_tier_that_stays_away_ends_the_transfer() {
     let trees = Trees::new(|top| fill(top, 200, 100));
     let tier = Broken::new(Posix::attach(&trees.to).unwrap()).on_commit(|key| Err(away(key)));
-    let summary = copy(&trees.from(), &of(tier), &Options { streams: 2, ..Options::default() });
+    let summary = copy(
+        &trees.from(),
+        &of(tier),
+        &Options { streams: Streams::Fixed(2), ..Options::default() },
+    );
     assert!(summary.is_stopped, "{summary:?}");
     assert!(summary.failures_total < 20, "all 200 were tried: {summary:?}");
 }
@@ -127,7 +131,8 @@ fn a_link_in_a_set_leads_nothing_out_of_the_target() {
     let written = pack.finish().unwrap();
     let index = Index { packs: vec![written.line], rows: written.rows };
     set.commit(index, &random, std::time::SystemTime::now()).unwrap();
-    let summary = copy(&store, &trees.to(), &Options { streams: 1, ..Options::default() });
+    let summary =
+        copy(&store, &trees.to(), &Options { streams: Streams::Fixed(1), ..Options::default() });
     assert_eq!(summary.failures_total, 1, "{summary:?}");
     assert!(snapshot(&outside).is_empty(), "a file was written outside of the target");
 }

@@ -19,7 +19,7 @@ use hayase_stage::pack::writer::Compression;
 use hayase_stage::pack::{MasterKey, PackError};
 use hayase_stage::progress::Silent;
 use hayase_stage::source::Source;
-use hayase_stage::{Mtime, Options, PackOptions, Place, Progress, Summary, transfer};
+use hayase_stage::{Mtime, Options, PackOptions, Place, Progress, Streams, Summary, transfer};
 use hayase_tier::{Memory, Posix, Tier};
 use ring::rand::SystemRandom;
 

@@ -1,8 +1,8 @@
 //! Arguments of every command that copies trees.
 
 use hayase_layout::ByteCount;
-use hayase_stage::limits::{PACK_BYTES_RANGE, STREAMS, STREAMS_MAX};
-use hayase_stage::{Options, Overwrite, Selection};
+use hayase_stage::limits::{PACK_BYTES_RANGE, STREAMS_MAX};
+use hayase_stage::{Options, Overwrite, Selection, Streams};
 
 use crate::size;
 
@@ -64,9 +64,9 @@ pub(crate) struct CopyArgs {
     /// Change nothing; print what would be done
     #[arg(long)]
     dry_run: bool,
-    /// Streams at a time
-    #[arg(long, value_name = "N", default_value_t = STREAMS as u64, value_parser = clap::value_parser!(u64).range(1..=STREAMS_MAX as u64))]
-    streams: u64,
+    /// Streams at a time; `auto` finds out how many are of use
+    #[arg(long, value_name = "N", value_parser = streams, default_value = "auto")]
+    streams: StreamsArg,
     /// Bytes per second, over all streams
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     bandwidth: Option<ByteCount>,
@@ -77,7 +77,8 @@ impl CopyArgs {
         self.dry_run
     }
 
-    pub(crate) fn options(&self) -> anyhow::Result<Options> {
+    /// `start` is how many streams `auto` begins with.
+    pub(crate) fn options(&self, start: usize) -> anyhow::Result<Options> {
         let overwrite = match self.overwrite {
             OverwriteArg::Changed => Overwrite::Changed,
             OverwriteArg::Newer => Overwrite::Newer,
@@ -90,11 +91,29 @@ impl CopyArgs {
             delete: self.delete,
             delete_max: self.max_delete,
             is_dry_run: self.dry_run,
-            streams: self.streams as usize,
+            streams: match self.streams {
+                StreamsArg::Auto => Streams::Auto { start },
+                StreamsArg::Fixed(streams) => Streams::Fixed(streams),
+            },
             bandwidth: self.bandwidth.map(ByteCount::get),
             packs: None,
         })
     }
+}
+
+/// A number, or `auto`.
+#[derive(Clone, Copy, Debug)]
+enum StreamsArg {
+    Auto,
+    Fixed(usize),
+}
+
+fn streams(text: &str) -> Result<StreamsArg, String> {
+    if text == "auto" {
+        return Ok(StreamsArg::Auto);
+    }
+    let number = text.parse().ok().filter(|number| (1..=STREAMS_MAX).contains(number));
+    number.map(StreamsArg::Fixed).ok_or_else(|| format!("write auto, or 1 to {STREAMS_MAX}"))
 }
 
 /// A size that packs may have.

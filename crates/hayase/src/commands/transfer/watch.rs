@@ -9,10 +9,11 @@ use hayase_layout::ByteCount;
 use hayase_stage::compare::Step;
 use hayase_stage::pack::PackError;
 use hayase_stage::source::Source;
-use hayase_stage::{Item, Kind, Observer, Options, Place, Progress, Summary, transfer};
+use hayase_stage::{Item, Kind, Observer, Options, Place, Progress, Streams, Summary, transfer};
 use ring::rand::SystemRandom;
 use serde::Serialize;
 
+use super::Remembered;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 
@@ -22,6 +23,9 @@ const TICK: Duration = Duration::from_millis(200);
 /// How often an event tells the progress.
 const EVENT: Duration = Duration::from_secs(1);
 
+/// What a shorter transfer found out is not worth remembering.
+const WORTH: Duration = Duration::from_secs(1);
+
 /// Failures that a person gets to see; `--json` has all.
 const SHOWN_MAX: usize = 50;
 
@@ -30,6 +34,7 @@ pub(crate) fn run(
     source: &Source,
     target: &Place,
     options: &Options,
+    remembered: &Remembered,
     output: &Output,
 ) -> anyhow::Result<Status> {
     let (progress, begin) = (Progress::default(), Instant::now());
@@ -38,6 +43,10 @@ pub(crate) fn run(
     let summary = while_watched(&progress, output, || {
         transfer(source, target, options, &progress, &observer, &random)
     })?;
+    let was_tuned = matches!(options.streams, Streams::Auto { .. }) && begin.elapsed() > WORTH;
+    if was_tuned && summary.is_complete() && !options.is_dry_run {
+        remembered.keep(summary.streams);
+    }
     let status = if summary.is_complete() { Status::Done } else { Status::Partly };
     let end = End::of(summary, options.is_dry_run, begin.elapsed());
     if output.is_json() {
@@ -174,6 +183,8 @@ struct End {
     packs: u64,
     bytes_moved: u64,
     seconds: f64,
+    /// At the end.
+    streams: usize,
     failures_total: u64,
     /// Names and reasons.
     failures: Vec<(String, String)>,
@@ -194,6 +205,7 @@ impl End {
             spared: summary.spared,
             removed: summary.removed,
             packs: summary.packs,
+            streams: summary.streams,
             bytes_moved: summary.bytes_moved,
             seconds: elapsed.as_secs_f64(),
             failures_total: summary.failures_total,
@@ -209,7 +221,10 @@ impl Human for End {
         let copied = match self.is_dry_run {
             true => format!("{} items would be copied", self.copied),
             false => {
-                format!("{} items copied, {bytes} in {:.1} s ({rate}/s)", self.copied, self.seconds)
+                format!(
+                    "{} items copied, {bytes} in {:.1} s ({rate}/s, {} streams)",
+                    self.copied, self.seconds, self.streams
+                )
             }
         };
         page.line(&copied);
