@@ -129,7 +129,12 @@ fn small_objects(url: &str) -> Result<(), Failure> {
     let name = |n: usize| Key::new(format!("o{n}")).expect("a plain name");
     let tier = S3::attach(base.clone())?;
     for n in 0..OBJECTS {
-        tier.put(&name(n), Attributes::default(), &vec![n.to_le_bytes()[0]; SMALL], Precondition::Any)?;
+        tier.put(
+            &name(n),
+            Attributes::default(),
+            &vec![n.to_le_bytes()[0]; SMALL],
+            Precondition::Any,
+        )?;
     }
     for acknowledge_at_once in [false, true] {
         let tier = S3::attach(S3Settings { acknowledge_at_once, ..base.clone() })?;

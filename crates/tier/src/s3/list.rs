@@ -38,7 +38,7 @@ pub(super) fn page(client: &Client, request: &ListRequest) -> Result<Page, TierE
     let mut entries: Vec<Entry> = Vec::new();
     let mut last: Vec<u8> = Vec::new();
     loop {
-        let wanted = (limit - entries.len() + 1).min(KEYS_PER_PAGE);
+        let wanted = (limit - entries.len()).min(KEYS_PER_PAGE);
         let mut question = Request::new("GET", None)
             .query("list-type", "2")
             .query("encoding-type", "url")
@@ -58,7 +58,7 @@ pub(super) fn page(client: &Client, request: &ListRequest) -> Result<Page, TierE
                 return Err(failed(Fault::Corrupt("the server lists names out of order".into())));
             }
             let again = std::mem::replace(&mut last, listed.name.clone()) == listed.name;
-            let entry = entry(root, request, listed).filter(|_| !again);
+            let entry = entry(root, request, &listed).filter(|_| !again);
             let ahead = |entry: &Entry| request.after.as_ref().is_none_or(|a| entry.name > *a);
             let Some(entry) = entry.filter(ahead) else { continue };
             if entries.len() == limit {
@@ -68,6 +68,10 @@ pub(super) fn page(client: &Client, request: &ListRequest) -> Result<Page, TierE
         }
         match page.token {
             None => return Ok(Page { entries, next: None }),
+            // Whether there is more than the token's promise is asked with the next page.
+            Some(_) if entries.len() == limit => {
+                return Ok(Page { next: entries.last().map(|entry| entry.name.clone()), entries });
+            }
             Some(next) if token.as_ref() == Some(&next) => {
                 return Err(failed(Fault::Corrupt("the server's listing does not move on".into())));
             }
@@ -130,7 +134,7 @@ fn parse(root: &Element) -> Result<ServerPage, String> {
 }
 
 /// What a name is to a caller of the tier; `None` when it is not to be seen.
-fn entry(root: &[u8], request: &ListRequest, listed: Listed) -> Option<Entry> {
+fn entry(root: &[u8], request: &ListRequest, listed: &Listed) -> Option<Entry> {
     let name = listed.name.strip_prefix(root)?.to_vec();
     let hidden = name.split(|&byte| byte == b'/').any(|part| part.starts_with(TEMPORARY_PREFIX));
     // An empty object `dir/` stands for the directory, and the one asked for is not in itself.
@@ -156,7 +160,7 @@ mod tests {
 
     fn seen(root: &str, request: &ListRequest, name: &str, size: Option<u64>) -> String {
         let meta = size.map(|size| object::meta(size, None, None));
-        match entry(root.as_bytes(), request, Listed { name: name.into(), meta }) {
+        match entry(root.as_bytes(), request, &Listed { name: name.into(), meta }) {
             None => "-".into(),
             Some(Entry { name, kind: EntryKind::Object(_) }) => String::from_utf8(name).unwrap(),
             Some(Entry { name, kind: EntryKind::Directory }) => {
