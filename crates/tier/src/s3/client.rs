@@ -277,6 +277,9 @@ impl Client {
             let scope = Scope { time: &time, region, service: "s3" };
             headers.push(("authorization".into(), sign::authorization(&signable, scope, &keys)));
         }
+        if let Some((name, _)) = headers.iter().find(|(_, value)| value.contains(['\r', '\n'])) {
+            return Err(Fault::NoKeys(format!("what was given for `{name}` holds a line break")));
+        }
         let length: usize = request.body.iter().map(|piece| piece.len()).sum();
         if matches!(request.method, "PUT" | "POST") {
             headers.push(("content-length".into(), length.to_string()));

@@ -88,11 +88,11 @@ fn utf8(root: &[u8], prefix: &[u8]) -> Option<String> {
 /// Behind a directory's name comes what lies behind all that is in it; names that come again for
 /// another reason are left out by [`page`].
 fn start_after(root: &[u8], after: &[u8]) -> String {
-    let mut start = String::from_utf8_lossy(&[root, after].concat()).into_owned();
-    if start.ends_with('/') {
-        start.push(char::MAX);
-    }
-    start
+    let whole = [root, after].concat();
+    // Behind bytes that no name of the server holds the server can not begin, only before them.
+    let text = whole.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    let behind = if text.len() == whole.len() && text.ends_with('/') { "\u{10ffff}" } else { "" };
+    format!("{text}{behind}")
 }
 
 fn ask(client: &Client, question: &Request<'_>) -> Result<ServerPage, Fault> {
@@ -197,6 +197,7 @@ mod tests {
         assert_eq!(start_after(b"p/", b"a"), "p/a");
         let behind = start_after(b"p/", b"d/");
         assert!(behind.as_str() > "p/d/\u{10fffe}" && behind.as_str() < "p/d0");
+        assert_eq!(start_after(b"p/", b"d\x80/"), "p/d");
     }
 
     #[test]
