@@ -209,7 +209,7 @@ impl Client {
     /// False when a person named the region: then it is theirs to correct.
     fn adopt_region(&self, name: &str) -> bool {
         let mut region = self.region.write().unwrap_or_else(PoisonError::into_inner);
-        let adopt = self.settings.region.is_none() && *region != name;
+        let adopt = self.settings.region.is_none();
         if adopt {
             name.clone_into(&mut region);
         }
