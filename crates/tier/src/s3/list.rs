@@ -156,6 +156,8 @@ fn entry(root: &[u8], request: &ListRequest, listed: &Listed) -> Option<Entry> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn seen(root: &str, request: &ListRequest, name: &str, size: Option<u64>) -> String {
@@ -198,6 +200,28 @@ mod tests {
         let behind = start_after(b"p/", b"d/");
         assert!(behind.as_str() > "p/d/\u{10fffe}" && behind.as_str() < "p/d0");
         assert_eq!(start_after(b"p/", b"d\x80/"), "p/d");
+    }
+
+    proptest! {
+        #[test]
+        fn any_document_is_read_or_refused(
+            parts in prop::collection::vec(("[a-z]{1,3}|Contents|CommonPrefixes", any_field(), any_field()), 0..9),
+            top in prop::collection::vec(any_field(), 0..4),
+        ) {
+            let inner: String = parts.iter().map(|(name, a, b)| format!("<{name}>{a}{b}</{name}>")).collect();
+            let document = format!("<R>{}{inner}</R>", top.concat());
+            if let Ok(page) = parse(&Element::parse(document.as_bytes()).unwrap()) {
+                prop_assert!(page.names.is_sorted_by(|a, b| a.name <= b.name));
+            }
+        }
+    }
+
+    /// A field of a listing with a text that fits, or does not.
+    fn any_field() -> impl Strategy<Value = String> {
+        let name =
+            "Key|Size|Prefix|ETag|LastModified|IsTruncated|EncodingType|NextContinuationToken";
+        (name, "true|url|[0-9]{1,25}|%[0-9a-f]{0,2}|[a-z+/]{0,4}")
+            .prop_map(|(name, text)| format!("<{name}>{text}</{name}>"))
     }
 
     #[test]

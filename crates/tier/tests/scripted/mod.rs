@@ -41,7 +41,7 @@ pub(crate) enum Reply {
     /// Nothing, for so long.
     Silence(Duration),
     /// Bytes as they are.
-    Raw(&'static [u8]),
+    Raw(Vec<u8>),
 }
 
 /// An error document.
@@ -160,7 +160,7 @@ fn send(stream: &mut (impl Read + Write), request: &Request, reply: Reply) -> bo
             return false;
         }
         Reply::Raw(bytes) => {
-            let _ = stream.write_all(bytes);
+            let _ = stream.write_all(&bytes);
             return false;
         }
     };
