@@ -33,7 +33,12 @@ pub(crate) enum Command {
     Status(commands::status::StatusArgs),
     Explain(commands::explain::ExplainArgs),
     Layout(commands::layout::LayoutArgs),
+    Container(commands::container::ContainerArgs),
+    Mount(commands::mount::MountArgs),
+    Stage(commands::stage::StageArgs),
+    Pack(commands::pack::PackArgs),
     Doctor(commands::doctor::DoctorArgs),
+    Noise(commands::noise::NoiseArgs),
     Serve(commands::serve::ServeArgs),
     ServeMount(commands::serve_mount::ServeMountArgs),
     #[command(hide = true)]

@@ -14,6 +14,7 @@ use tokio::sync::{Mutex, Semaphore};
 
 use crate::booked::Booked;
 use crate::limits::RECALL_DEADLINE;
+use crate::local::AnswerCallback;
 use crate::node::Node;
 
 /// One process of this node.
@@ -26,8 +27,30 @@ pub(crate) struct Process {
     opens: RefCell<HashMap<InodeId, Booked>>,
     /// Homes that may know locks of it.
     pub(crate) lock_homes: RefCell<BTreeSet<ServerId>>,
-    callbacks: Mutex<Vec<NodeChannel>>,
+    callbacks: Mutex<Vec<Callee>>,
     idle: Semaphore,
+}
+
+/// A way to ask a process.
+pub(crate) enum Callee {
+    /// Its callback connection.
+    Socket(NodeChannel),
+    /// It is this very process.
+    Here(Rc<AnswerCallback>),
+}
+
+impl Callee {
+    async fn ask(&mut self, callback: &Callback) -> Option<CallbackReply> {
+        match self {
+            Self::Socket(channel) => {
+                let body = hayase_wire::encode(callback).ok()?;
+                channel.send(&body, None).await.ok()?;
+                let (body, _) = channel.recv().await.ok()?;
+                hayase_wire::decode::<CallbackReply>(&body).ok()
+            }
+            Self::Here(answer) => Some(answer(callback.clone()).await),
+        }
+    }
 }
 
 /// All processes of this node.
@@ -157,30 +180,23 @@ impl Process {
         self.connections.set(self.connections.get() + 1);
     }
 
-    /// One more channel on which this process answers.
-    pub(crate) async fn add_callback(&self, channel: NodeChannel) {
-        self.callbacks.lock().await.push(channel);
+    /// One more way on which this process answers.
+    pub(crate) async fn add_callback(&self, callee: Callee) {
+        self.callbacks.lock().await.push(callee);
         self.idle.add_permits(1);
     }
 
     /// Asks the process; `None` when it can not be asked (any more).
     pub(crate) async fn call(&self, callback: &Callback) -> Option<CallbackReply> {
         let permit = self.idle.acquire().await.ok()?;
-        let mut channel = self.callbacks.lock().await.pop()?;
-        let body = hayase_wire::encode(callback).ok()?;
-        let answer = async {
-            channel.send(&body, None).await.ok()?;
-            let (body, _) = channel.recv().await.ok()?;
-            hayase_wire::decode::<CallbackReply>(&body).ok()
-        }
-        .await;
-        match answer {
+        let mut callee = self.callbacks.lock().await.pop()?;
+        match callee.ask(callback).await {
             Some(reply) => {
-                self.callbacks.lock().await.push(channel);
+                self.callbacks.lock().await.push(callee);
                 Some(reply)
             }
             None => {
-                // The channel is out of step or gone: one permit less.
+                // The way is out of step or gone: one permit less.
                 permit.forget();
                 None
             }

@@ -1,29 +1,30 @@
 //! Starting, running and stopping one server.
 //!
-//! Order of a start: the stores are opened, the node's socket and the ports bound, the server made
+//! Order of a start: the node's socket and the ports are bound, the stores opened, the server made
 //! known, the members waited for; then it is ready. Everything runs on one thread.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use hayase_layout::ServerId;
 use hayase_store::{
-    FjallStore, MetaError, Namespace, NamespaceError, PartError, Parts, Removal, SlotPool, Time,
+    MetaError, Namespace, NamespaceError, PartError, Parts, Removal, SlotPool, Time,
 };
 use hayase_wire::message::PROTOCOL_VERSION;
-use hayase_wire::transport::{Address, Listener, TcpTransport, Transport};
+use hayase_wire::transport::{Address, Listener};
 use hayase_wire::{
     Connector, Credentials, Member, Members, MembersError, NodeError, NodeListener, PeerIdentity,
     PeerLink, TransportError, members, serve_listener,
 };
 use tokio::task::LocalSet;
 
+use crate::ground::Ground;
 use crate::keyed_lock::KeyedLock;
 use crate::limits::{LOCKS_MAX, PARTS_OPEN_MAX, SLOTS};
+use crate::local::LocalServer;
 use crate::locks::Locks;
 use crate::node::{Counters, Node};
 use crate::peers::{PeerService, Peers};
@@ -81,7 +82,7 @@ pub enum ServeError {
     #[error("listen on {address}")]
     Listen {
         /// Which.
-        address: SocketAddr,
+        address: Address,
         /// Why.
         source: TransportError,
     },
@@ -100,29 +101,44 @@ pub async fn serve(
     ready: impl FnOnce(),
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    LocalSet::new().run_until(run(settings, ready, stop)).await
+    let ground = Ground::of(&settings);
+    serve_on(ground, settings, |_| ready(), stop).await
+}
+
+/// The same on a ground of the caller's. `ready` gets the way in for what runs beside the server in
+/// this process. When the future is dropped, the server stops as if it were killed.
+pub async fn serve_on(
+    ground: Ground,
+    settings: Settings,
+    ready: impl FnOnce(LocalServer),
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    LocalSet::new().run_until(run(ground, settings, ready, stop)).await
 }
 
 async fn run(
+    ground: Ground,
     settings: Settings,
-    ready: impl FnOnce(),
+    ready: impl FnOnce(LocalServer),
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let socket =
         NodeListener::bind(&settings.socket).map_err(|source| ServeError::Socket { source })?;
-    let (listeners, addresses) = listen(&settings).await?;
-    let stores = open_stores(&settings)?;
+    let (listeners, addresses) = listen(&ground).await?;
+    let stores = open_stores(&ground, &settings)?;
     let members = meet(&settings, addresses).await?;
     let credentials = credentials(&settings);
-    let node = node(settings, stores, &members)?;
+    let node = node(ground, settings, stores, &members);
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn_local(Rc::clone(&node).serve_socket(socket));
     for listener in listeners {
         let service = Rc::new(PeerService(Rc::clone(&node)));
         tasks.spawn_local(serve_listener(listener, credentials.clone(), service));
     }
+    let (local, processes) = LocalServer::of(&node);
+    tasks.spawn_local(processes);
     node.recover().await;
-    ready();
+    ready(local);
     tracing::info!(server = %node.me, servers = node.servers, "serving");
     stop.await;
     tracing::info!(server = %node.me, "stopping");
@@ -139,28 +155,28 @@ struct Stores {
     slots: SlotPool,
 }
 
-fn open_stores(settings: &Settings) -> Result<Stores, ServeError> {
+fn open_stores(ground: &Ground, settings: &Settings) -> Result<Stores, ServeError> {
     let (meta, server) = (settings.area.names(), settings.server);
     std::fs::create_dir_all(&meta)
         .map_err(|source| ServeError::Directory { path: meta.clone(), source })?;
     let device = settings.area.parts().map_err(|source| ServeError::Parts { server, source })?;
-    let store = FjallStore::open(&meta).map_err(|source| ServeError::Meta { server, source })?;
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    let now = Time { seconds: now.tv_sec, nanos: now.tv_nsec as u32 };
-    let names = Namespace::open(Arc::new(store), server, now)
+    let store = (ground.names)(&meta).map_err(|source| ServeError::Meta { server, source })?;
+    let now = ground.clock.now();
+    let now = Time { seconds: now.seconds, nanos: now.nanos };
+    let names = Namespace::open(store, server, now)
         .map_err(|source| ServeError::Names { server, source })?;
     let slots = SlotPool::new(SLOTS).map_err(|source| ServeError::Slots { source })?;
     Ok(Stores { names, parts: Parts::open(device, PARTS_OPEN_MAX), slots })
 }
 
-async fn listen(settings: &Settings) -> Result<(Vec<Box<dyn Listener>>, Vec<Address>), ServeError> {
+async fn listen(ground: &Ground) -> Result<(Vec<Box<dyn Listener>>, Vec<Address>), ServeError> {
     let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
-    for ip in &settings.listen {
-        let address = SocketAddr::new(*ip, settings.port);
-        let listener = TcpTransport::new()
-            .listen(&Address::Tcp(address))
+    for address in &ground.listen {
+        let listener = ground
+            .transport
+            .listen(address)
             .await
-            .map_err(|source| ServeError::Listen { address, source })?;
+            .map_err(|source| ServeError::Listen { address: address.clone(), source })?;
         addresses.push(listener.address());
         listeners.push(listener);
     }
@@ -194,13 +210,8 @@ fn credentials(settings: &Settings) -> Credentials {
     }
 }
 
-fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node>, ServeError> {
-    // A node simulated by a loopback address speaks from it, too.
-    let transport = match settings.listen.first() {
-        Some(ip) if ip.is_loopback() => TcpTransport::from_address(*ip),
-        _ => TcpTransport::new(),
-    };
-    let connector = Connector::new(Rc::new(transport), credentials(&settings));
+fn node(ground: Ground, settings: Settings, stores: Stores, members: &Members) -> Rc<Node> {
+    let connector = Connector::new(ground.transport, credentials(&settings));
     let addresses: HashMap<ServerId, Vec<Address>> =
         members.servers.iter().map(|member| (member.server, member.addresses.clone())).collect();
     let make = move |to: ServerId| {
@@ -210,7 +221,7 @@ fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node
     let (names, parts) = (Arc::new(stores.names), Arc::new(stores.parts));
     let is_empty = parts.list().is_ok_and(|parts| parts.is_empty());
     let usage = Usage::new(&*settings.area, is_empty);
-    Ok(Rc::new(Node {
+    Rc::new(Node {
         me: settings.server,
         node: settings.node,
         servers: settings.servers,
@@ -221,7 +232,8 @@ fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node
         names,
         parts,
         area: settings.area,
-        disk: crate::disk::Disk::new(),
+        disk: ground.disk,
+        clock: ground.clock,
         homes: Default::default(),
         clients: Default::default(),
         peers: Peers::new(stores.slots, Box::new(make)),
@@ -243,5 +255,5 @@ fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node
         replaced: RefCell::default(),
         named: RefCell::default(),
         part_epochs: RefCell::default(),
-    }))
+    })
 }

@@ -8,6 +8,7 @@
 
 mod names;
 mod objects;
+mod tree;
 mod versions;
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::{Attributes, Depth, Entry, Key, ListRequest, Precondition, Reader, Ti
 /// One promise; it gets a tier without objects.
 type Case = fn(&Arc<dyn Tier>);
 
-const CASES: [(&str, Case); 21] = [
+const CASES: &[(&str, Case)] = &[
     ("absent objects are missing for every call", objects::absent),
     ("bytes come back, from any offset", objects::round_trip),
     ("writes in any order, later wins, gaps are zeros", objects::any_order),
@@ -39,6 +40,8 @@ const CASES: [(&str, Case); 21] = [
     ("a directory larger than a page", names::large_directory),
     ("strange names", names::strange),
     ("in a tree an object is no directory", names::tree),
+    ("directories are made, dated and removed", tree::directories),
+    ("links are kept and never followed", tree::links),
 ];
 
 /// Runs every case, each on a tier of its own from `fresh`.

@@ -34,6 +34,14 @@ pub enum Action {
     Sweep,
     /// Asking where the bytes lie.
     Locate,
+    /// Reading the attributes of a directory, or changing them.
+    Directory,
+    /// Making a directory.
+    MakeDirectory,
+    /// Reading a symbolic link.
+    ReadLink,
+    /// Making a symbolic link.
+    MakeLink,
 }
 
 impl fmt::Display for Action {
@@ -52,6 +60,10 @@ impl fmt::Display for Action {
             Self::Rename => "rename",
             Self::Sweep => "remove unfinished uploads in",
             Self::Locate => "locate",
+            Self::Directory => "use the directory",
+            Self::MakeDirectory => "make the directory",
+            Self::ReadLink => "read the link",
+            Self::MakeLink => "make the link",
         })
     }
 }
@@ -107,6 +119,7 @@ impl TierError {
             Errno::EXIST => Self::Exists { action, path },
             Errno::NOSPC => Self::Full { action, path },
             Errno::DQUOT => Self::Quota { action, path },
+            Errno::NOTEMPTY => Self::NotObject { action, path, what: "it is not empty" },
             Errno::ISDIR => Self::NotObject { action, path, what: "it is a directory" },
             Errno::NOTDIR => {
                 Self::NotObject { action, path, what: "a name on the way is no directory" }

@@ -5,9 +5,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::decorated_tree::decorate_tree;
 use crate::{
     Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, Precondition,
-    Reader, Tier, TierError, Traffic, Upload,
+    Reader, Tier, TierError, Traffic, Tree, Upload,
 };
 
 /// A moment at which a fault may be asked for.
@@ -90,6 +91,15 @@ impl<T: Tier> Flaky<T> {
         run(&*self.plan, action, path, call)
     }
 
+    fn around<R>(
+        &self,
+        action: Action,
+        key: &Key,
+        call: impl FnOnce() -> Result<R, TierError>,
+    ) -> Result<R, TierError> {
+        self.run(action, key, call)
+    }
+
     fn reader(&self, key: &Key, inner: Box<dyn Reader>) -> Box<dyn Reader> {
         Box::new(FlakyReader { inner, key: key.clone(), plan: Arc::clone(&self.plan) })
     }
@@ -111,6 +121,8 @@ fn run<R>(
         None => answer,
     }
 }
+
+decorate_tree!(Flaky);
 
 impl<T: Tier> Tier for Flaky<T> {
     fn capabilities(&self) -> Capabilities {
@@ -161,6 +173,9 @@ impl<T: Tier> Tier for Flaky<T> {
     }
     fn locations(&self, key: &Key) -> Result<Vec<Location>, TierError> {
         self.run(Action::Locate, key, || self.tier.locations(key))
+    }
+    fn tree(&self) -> Option<&dyn Tree> {
+        self.tier.tree().map(|_| self as &dyn Tree)
     }
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {
         let shown = String::from_utf8_lossy(prefix);

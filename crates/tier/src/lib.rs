@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+mod decorated_tree;
 mod error;
 pub mod flaky;
 mod key;
@@ -20,6 +21,7 @@ mod posix;
 pub mod s3;
 pub mod throttled;
 mod tier;
+mod tree;
 
 pub use error::{Action, TierError};
 pub use flaky::Flaky;
@@ -33,3 +35,4 @@ pub use throttled::Throttled;
 pub use tier::{
     Attributes, Capabilities, Location, ObjectMeta, Precondition, Reader, Tier, Traffic, Upload,
 };
+pub use tree::{DirectoryMeta, Tree};

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use crate::decorated_tree::decorate_tree;
 use crate::{
-    Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, Precondition, Reader,
-    Tier, TierError, Traffic, Upload,
+    Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, Precondition,
+    Reader, Tier, TierError, Traffic, Tree, Upload,
 };
 
 /// A tier of which at most so many calls run at once, those on its readers and uploads included.
@@ -53,10 +54,22 @@ impl<T: Tier> Limited<T> {
         Self { tier, turns: Arc::new(Turns { max, taken, freed: Condvar::new() }) }
     }
 
+    fn around<R>(
+        &self,
+        _: Action,
+        _: &Key,
+        call: impl FnOnce() -> Result<R, TierError>,
+    ) -> Result<R, TierError> {
+        let _turn = self.turns.take();
+        call()
+    }
+
     fn reader(&self, inner: Box<dyn Reader>) -> Box<dyn Reader> {
         Box::new(LimitedReader { inner, turns: Arc::clone(&self.turns) })
     }
 }
+
+decorate_tree!(Limited);
 
 impl<T: Tier> Tier for Limited<T> {
     fn capabilities(&self) -> Capabilities {
@@ -114,6 +127,9 @@ impl<T: Tier> Tier for Limited<T> {
     fn locations(&self, key: &Key) -> Result<Vec<Location>, TierError> {
         let _turn = self.turns.take();
         self.tier.locations(key)
+    }
+    fn tree(&self) -> Option<&dyn Tree> {
+        self.tier.tree().map(|_| self as &dyn Tree)
     }
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {
         let _turn = self.turns.take();

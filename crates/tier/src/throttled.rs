@@ -6,9 +6,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hayase_layout::ByteCount;
 
+use crate::decorated_tree::decorate_tree;
 use crate::{
-    Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, Precondition, Reader,
-    Tier, TierError, Traffic, Upload,
+    Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, Precondition,
+    Reader, Tier, TierError, Traffic, Tree, Upload,
 };
 
 /// How slow.
@@ -95,10 +96,22 @@ impl<T: Tier> Throttled<T> {
         Self { tier, meter: Arc::new(Meter { pace, clock, paid: Mutex::new(None) }) }
     }
 
+    fn around<R>(
+        &self,
+        _: Action,
+        _: &Key,
+        call: impl FnOnce() -> Result<R, TierError>,
+    ) -> Result<R, TierError> {
+        self.meter.call();
+        call()
+    }
+
     fn reader(&self, inner: Box<dyn Reader>) -> Box<dyn Reader> {
         Box::new(ThrottledReader { inner, meter: Arc::clone(&self.meter) })
     }
 }
+
+decorate_tree!(Throttled);
 
 impl<T: Tier> Tier for Throttled<T> {
     /// Not those that would let bytes pass by.
@@ -160,6 +173,9 @@ impl<T: Tier> Tier for Throttled<T> {
     fn locations(&self, key: &Key) -> Result<Vec<Location>, TierError> {
         self.meter.call();
         self.tier.locations(key)
+    }
+    fn tree(&self) -> Option<&dyn Tree> {
+        self.tier.tree().map(|_| self as &dyn Tree)
     }
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {
         self.meter.call();

@@ -26,7 +26,7 @@ use std::time::SystemTime;
 
 use hayase_layout::ByteCount;
 
-use crate::{Action, Key, ListRequest, Page, TierError};
+use crate::{Action, Key, ListRequest, Page, TierError, Tree};
 
 /// What a tier can do beyond the contract's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +198,11 @@ pub trait Tier: Send + Sync + fmt::Debug {
         Err(TierError::Unsupported { action: Action::Locate, path: key.to_string() })
     }
 
+    /// The directories and symbolic links beside the objects; `None` where names are flat.
+    fn tree(&self) -> Option<&dyn Tree> {
+        None
+    }
+
     /// Removes unfinished uploads below `prefix` (whole directories: empty, or ends with `/`) that
     /// were last written before `before`; answers how many. Never touches an object.
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError>;
@@ -280,6 +285,9 @@ impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {
     }
     fn locations(&self, key: &Key) -> Result<Vec<Location>, TierError> {
         (**self).locations(key)
+    }
+    fn tree(&self) -> Option<&dyn Tree> {
+        (**self).tree()
     }
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {
         (**self).sweep(prefix, before)
