@@ -47,6 +47,7 @@ encrypted() { # MODE NAME WORD: an object that was written so is stored so, as a
 closed() { [ "$(gateway_curl GET /data/seen/mine -o /dev/null -w '%{http_code}')" = 400 ]; }
 
 try conformance "$check" plain s3://data/plain
+sed -n 's/.*: Capabilities/this gateway: Capabilities/p' "$work/out"
 try sse_c_conformance "$check" customer-key s3://data/customer-key
 try sse_c_keeps_others_out "$check" customer-key s3://data/seen --keep mine
 try sse_c_foreign_reader_is_refused closed

@@ -76,7 +76,7 @@ impl Server {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let store = Arc::new(Store::new(&options.buckets));
-        let service = service(&store, options)?;
+        let service = service(&store, options, address.port())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name("s3-server".into()).spawn(move || {
@@ -120,13 +120,13 @@ impl Drop for Server {
     }
 }
 
-fn service(store: &Arc<Store>, options: &Options) -> anyhow::Result<S3Service> {
+fn service(store: &Arc<Store>, options: &Options, port: u16) -> anyhow::Result<S3Service> {
     let mut builder = S3ServiceBuilder::new(Service(Arc::clone(store)));
     if let Some((access, secret)) = &options.keys {
         builder.set_auth(SimpleAuth::from_single(access.clone(), secret.clone()));
     }
     if let Some(domain) = &options.domain {
-        builder.set_host(SingleDomain::new(domain)?);
+        builder.set_host(SingleDomain::new(&format!("{domain}:{port}"))?);
     }
     Ok(builder.build())
 }

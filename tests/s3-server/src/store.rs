@@ -48,7 +48,7 @@ pub(crate) struct Upload {
 /// One line of a listing.
 #[derive(Debug)]
 pub(crate) enum Listed {
-    Object(String, Object),
+    Object(String, Box<Object>),
     Prefix(String),
 }
 
@@ -129,7 +129,7 @@ impl Bucket {
                 lines.push(Listed::Prefix(common.to_owned()));
             } else {
                 from = Bound::Excluded(key.clone());
-                lines.push(Listed::Object(key.clone(), object.clone()));
+                lines.push(Listed::Object(key.clone(), Box::new(object.clone())));
             }
         }
         (lines, false)

@@ -23,9 +23,19 @@ pub(super) struct Sum {
 
 impl Sum {
     pub(super) fn of(kind: UploadChecksum, pieces: &[&[u8]]) -> Option<Self> {
+        Self::knowing(kind, pieces, None)
+    }
+
+    /// The same where the CRC32C is known already.
+    pub(super) fn knowing(
+        kind: UploadChecksum,
+        pieces: &[&[u8]],
+        crc: Option<u32>,
+    ) -> Option<Self> {
+        let crc = || crc.unwrap_or_else(|| crc32c(pieces));
         let (kind, base64) = match kind {
             UploadChecksum::Off => return None,
-            UploadChecksum::Crc32c => ("CRC32C", BASE64.encode(&crc32c(pieces).to_be_bytes())),
+            UploadChecksum::Crc32c => ("CRC32C", BASE64.encode(&crc().to_be_bytes())),
             UploadChecksum::Sha256 => ("SHA256", sha256(pieces)),
         };
         Some(Self { kind, base64 })
@@ -64,9 +74,8 @@ fn sha256(pieces: &[&[u8]]) -> String {
 }
 
 /// The value of [`OWN`].
-pub(super) fn own(pieces: &[&[u8]]) -> String {
-    let length: usize = pieces.iter().map(|piece| piece.len()).sum();
-    format!("{:08x}-{length}", crc32c(pieces))
+pub(super) fn own(crc: u32, length: u64) -> String {
+    format!("{crc:08x}-{length}")
 }
 
 /// Compares a whole object with every checksum that its answer carries.
@@ -76,18 +85,18 @@ pub(super) fn own(pieces: &[&[u8]]) -> String {
 pub(super) fn verify(head: &Head, bytes: &[u8]) -> Result<(), String> {
     let sent = |name: &str| head.get(name).filter(|value| !value.contains('-'));
     let differs = |name: &str| Err(format!("its {name} is not the one it was stored with"));
-    if let Some(expected) = sent("x-amz-checksum-crc32c")
-        && BASE64.encode(&crc32c(&[bytes]).to_be_bytes()) != expected
-    {
-        return differs("CRC32C");
+    let (told, ours) = (sent("x-amz-checksum-crc32c"), head.get(OWN));
+    if told.is_some() || ours.is_some() {
+        let crc = crc32c(&[bytes]);
+        if told.is_some_and(|told| told != BASE64.encode(&crc.to_be_bytes())) {
+            return differs("CRC32C");
+        }
+        if ours.is_some_and(|ours| ours != own(crc, bytes.len() as u64)) {
+            return differs("CRC32C in `hayase-crc32c`");
+        }
     }
-    if let Some(expected) = sent("x-amz-checksum-sha256")
-        && sha256(&[bytes]) != expected
-    {
-        return differs("SHA-256");
-    }
-    match head.get(OWN) {
-        Some(expected) if own(&[bytes]) != expected => differs("CRC32C in `hayase-crc32c`"),
+    match sent("x-amz-checksum-sha256") {
+        Some(told) if told != sha256(&[bytes]) => differs("SHA-256"),
         _ => Ok(()),
     }
 }
@@ -103,7 +112,7 @@ mod tests {
         let sum = Sum::of(UploadChecksum::Crc32c, &[&[0; 32]]).unwrap();
         assert_eq!(sum.header(), ("x-amz-checksum-crc32c".into(), "ipE2qg==".into()));
         assert_eq!(sum.element(), "<ChecksumCRC32C>ipE2qg==</ChecksumCRC32C>");
-        assert_eq!(own(&[b"ab", b"c"]), "364b3fb7-3");
+        assert_eq!(own(crc32c(&[b"ab", b"c"]), 3), "364b3fb7-3");
         assert_eq!(Sum::of(UploadChecksum::Off, &[]), None);
     }
 }

@@ -209,7 +209,7 @@ impl Client {
     /// False when a person named the region: then it is theirs to correct.
     fn adopt_region(&self, name: &str) -> bool {
         let mut region = self.region.write().unwrap_or_else(PoisonError::into_inner);
-        let adopt = self.settings.region.is_none() && *region != name;
+        let adopt = self.settings.region.is_none();
         if adopt {
             name.clone_into(&mut region);
         }
@@ -276,6 +276,9 @@ impl Client {
             };
             let scope = Scope { time: &time, region, service: "s3" };
             headers.push(("authorization".into(), sign::authorization(&signable, scope, &keys)));
+        }
+        if let Some((name, _)) = headers.iter().find(|(_, value)| value.contains(['\r', '\n'])) {
+            return Err(Fault::NoKeys(format!("what was given for `{name}` holds a line break")));
         }
         let length: usize = request.body.iter().map(|piece| piece.len()).sum();
         if matches!(request.method, "PUT" | "POST") {

@@ -38,7 +38,7 @@ pub(super) fn page(client: &Client, request: &ListRequest) -> Result<Page, TierE
     let mut entries: Vec<Entry> = Vec::new();
     let mut last: Vec<u8> = Vec::new();
     loop {
-        let wanted = (limit - entries.len() + 1).min(KEYS_PER_PAGE);
+        let wanted = (limit - entries.len()).min(KEYS_PER_PAGE);
         let mut question = Request::new("GET", None)
             .query("list-type", "2")
             .query("encoding-type", "url")
@@ -58,7 +58,7 @@ pub(super) fn page(client: &Client, request: &ListRequest) -> Result<Page, TierE
                 return Err(failed(Fault::Corrupt("the server lists names out of order".into())));
             }
             let again = std::mem::replace(&mut last, listed.name.clone()) == listed.name;
-            let entry = entry(root, request, listed).filter(|_| !again);
+            let entry = entry(root, request, &listed).filter(|_| !again);
             let ahead = |entry: &Entry| request.after.as_ref().is_none_or(|a| entry.name > *a);
             let Some(entry) = entry.filter(ahead) else { continue };
             if entries.len() == limit {
@@ -68,6 +68,10 @@ pub(super) fn page(client: &Client, request: &ListRequest) -> Result<Page, TierE
         }
         match page.token {
             None => return Ok(Page { entries, next: None }),
+            // Whether there is more than the token's promise is asked with the next page.
+            Some(_) if entries.len() == limit => {
+                return Ok(Page { next: entries.last().map(|entry| entry.name.clone()), entries });
+            }
             Some(next) if token.as_ref() == Some(&next) => {
                 return Err(failed(Fault::Corrupt("the server's listing does not move on".into())));
             }
@@ -84,11 +88,11 @@ fn utf8(root: &[u8], prefix: &[u8]) -> Option<String> {
 /// Behind a directory's name comes what lies behind all that is in it; names that come again for
 /// another reason are left out by [`page`].
 fn start_after(root: &[u8], after: &[u8]) -> String {
-    let mut start = String::from_utf8_lossy(&[root, after].concat()).into_owned();
-    if start.ends_with('/') {
-        start.push(char::MAX);
-    }
-    start
+    let whole = [root, after].concat();
+    // Behind bytes that no name of the server holds the server can not begin, only before them.
+    let text = whole.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    let behind = if text.len() == whole.len() && text.ends_with('/') { "\u{10ffff}" } else { "" };
+    format!("{text}{behind}")
 }
 
 fn ask(client: &Client, question: &Request<'_>) -> Result<ServerPage, Fault> {
@@ -130,7 +134,7 @@ fn parse(root: &Element) -> Result<ServerPage, String> {
 }
 
 /// What a name is to a caller of the tier; `None` when it is not to be seen.
-fn entry(root: &[u8], request: &ListRequest, listed: Listed) -> Option<Entry> {
+fn entry(root: &[u8], request: &ListRequest, listed: &Listed) -> Option<Entry> {
     let name = listed.name.strip_prefix(root)?.to_vec();
     let hidden = name.split(|&byte| byte == b'/').any(|part| part.starts_with(TEMPORARY_PREFIX));
     // An empty object `dir/` stands for the directory, and the one asked for is not in itself.
@@ -152,11 +156,13 @@ fn entry(root: &[u8], request: &ListRequest, listed: Listed) -> Option<Entry> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn seen(root: &str, request: &ListRequest, name: &str, size: Option<u64>) -> String {
         let meta = size.map(|size| object::meta(size, None, None));
-        match entry(root.as_bytes(), request, Listed { name: name.into(), meta }) {
+        match entry(root.as_bytes(), request, &Listed { name: name.into(), meta }) {
             None => "-".into(),
             Some(Entry { name, kind: EntryKind::Object(_) }) => String::from_utf8(name).unwrap(),
             Some(Entry { name, kind: EntryKind::Directory }) => {
@@ -193,6 +199,29 @@ mod tests {
         assert_eq!(start_after(b"p/", b"a"), "p/a");
         let behind = start_after(b"p/", b"d/");
         assert!(behind.as_str() > "p/d/\u{10fffe}" && behind.as_str() < "p/d0");
+        assert_eq!(start_after(b"p/", b"d\x80/"), "p/d");
+    }
+
+    proptest! {
+        #[test]
+        fn any_document_is_read_or_refused(
+            parts in prop::collection::vec(("[a-z]{1,3}|Contents|CommonPrefixes", any_field(), any_field()), 0..9),
+            top in prop::collection::vec(any_field(), 0..4),
+        ) {
+            let inner: String = parts.iter().map(|(name, a, b)| format!("<{name}>{a}{b}</{name}>")).collect();
+            let document = format!("<R>{}{inner}</R>", top.concat());
+            if let Ok(page) = parse(&Element::parse(document.as_bytes()).unwrap()) {
+                prop_assert!(page.names.is_sorted_by(|a, b| a.name <= b.name));
+            }
+        }
+    }
+
+    /// A field of a listing with a text that fits, or does not.
+    fn any_field() -> impl Strategy<Value = String> {
+        let name =
+            "Key|Size|Prefix|ETag|LastModified|IsTruncated|EncodingType|NextContinuationToken";
+        (name, "true|url|[0-9]{1,25}|%[0-9a-f]{0,2}|[a-z+/]{0,4}")
+            .prop_map(|(name, text)| format!("<{name}>{text}</{name}>"))
     }
 
     #[test]

@@ -45,10 +45,8 @@ pub(super) fn conditional(client: &Arc<Client>) -> Result<Conditional, Fault> {
 }
 
 fn try_both(client: &Arc<Client>, key: &str) -> Result<Conditional, Fault> {
-    if !obeys(put(client, key))?.is_some_and(|unmet| !unmet) {
-        return Ok(Conditional::Never);
-    }
-    if obeys(put(client, key))? != Some(true) {
+    let (first, second) = (obeys(put(client, key))?, obeys(put(client, key))?);
+    if (first, second) != (Some(false), Some(true)) {
         return Ok(Conditional::Never);
     }
     let joined = Multipart::begin(client, key, Attributes::default()).and_then(|mut multipart| {

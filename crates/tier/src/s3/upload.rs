@@ -113,12 +113,13 @@ fn put_single(
     absent: bool,
 ) -> Result<ObjectMeta, TierError> {
     let size = pieces.iter().map(|piece| piece.len() as u64).sum();
-    let token = client.token();
+    let (token, crc) = (client.token(), checksum::crc32c(pieces));
+    let sum = Sum::knowing(client.settings.checksum, pieces, Some(crc));
     let mut request = Request::new("PUT", Some(key))
         .headers(object_headers(client, attributes))
-        .header(checksum::OWN, checksum::own(pieces))
+        .header(checksum::OWN, checksum::own(crc, size))
         .body(pieces);
-    request.headers.extend(Sum::of(client.settings.checksum, pieces).map(|sum| sum.header()));
+    request.headers.extend(sum.map(|sum| sum.header()));
     if absent {
         request = request.header("if-none-match", "*").header(META_UPLOAD, token.clone());
     }

@@ -94,50 +94,51 @@ impl Pool {
         let bodiless = head.starts_with(b"HEAD ");
         let whole = ATTEMPT_MAX.max(patience) + Duration::from_secs(length as u64 / RATE_MIN);
         if let Some(connection) = self.idle(target) {
-            let answer = self.converse(connection, &pieces, bodiless, patience, whole);
+            let answer = converse(connection, &pieces, bodiless, patience, whole);
             match answer {
                 Err(error) if is_stale(&error) => {}
-                answer => return self.begun(answer?, slot, target),
+                answer => return begun(answer?, slot, target, patience),
             }
         }
         let connection = Connection::open(target, self.tls.as_ref(), self.manner)?;
-        let answer = self.converse(connection, &pieces, bodiless, patience, whole)?;
-        self.begun(answer, slot, target)
+        let answer = converse(connection, &pieces, bodiless, patience, whole)?;
+        begun(answer, slot, target, patience)
     }
+}
 
-    fn converse(
-        &self,
-        mut connection: Connection,
-        pieces: &[&[u8]],
-        bodiless: bool,
-        patience: Duration,
-        whole: Duration,
-    ) -> io::Result<(Connection, Head, Framing)> {
-        connection.allow(patience.max(self.manner.patience), whole)?;
-        let sent = connection.send(pieces);
-        match (sent, read_head(&mut connection, bodiless)) {
-            (Ok(()), Ok((head, framing))) => Ok((connection, head, framing)),
-            (Err(_), Ok((mut head, framing))) if head.status >= 300 => {
-                // The rest of the body never went: nothing more can be said on this connection.
-                head.keep = false;
-                Ok((connection, head, framing))
-            }
-            (Err(error), _) | (Ok(()), Err(error)) => Err(error),
+/// Sends, and reads until the head of the answer is there.
+fn converse(
+    mut connection: Connection,
+    pieces: &[&[u8]],
+    bodiless: bool,
+    patience: Duration,
+    whole: Duration,
+) -> io::Result<(Connection, Head, Framing)> {
+    connection.allow(patience, whole)?;
+    let sent = connection.send(pieces);
+    match (sent, read_head(&mut connection, bodiless)) {
+        (Ok(()), Ok((head, framing))) => Ok((connection, head, framing)),
+        (Err(_), Ok((mut head, framing))) if head.status >= 300 => {
+            // The rest of the body never went: nothing more can be said on this connection.
+            head.keep = false;
+            Ok((connection, head, framing))
         }
+        (Err(error), _) | (Ok(()), Err(error)) => Err(error),
     }
+}
 
-    fn begun<'a>(
-        &'a self,
-        (mut connection, head, framing): (Connection, Head, Framing),
-        slot: Slot<'a>,
-        target: &Target,
-    ) -> io::Result<Exchange<'a>> {
-        let length = if let Framing::Length(length) = framing { length } else { 0 };
-        let whole = ATTEMPT_MAX + Duration::from_secs(length / RATE_MIN);
-        connection.allow(self.manner.patience, whole)?;
-        let connection = Some(connection);
-        Ok(Exchange { connection, head, framing, target: target.clone(), slot })
-    }
+/// The head is there; the body has as much time as it is long.
+fn begun<'a>(
+    (mut connection, head, framing): (Connection, Head, Framing),
+    slot: Slot<'a>,
+    target: &Target,
+    patience: Duration,
+) -> io::Result<Exchange<'a>> {
+    let length = if let Framing::Length(length) = framing { length } else { 0 };
+    let whole = ATTEMPT_MAX.max(patience) + Duration::from_secs(length / RATE_MIN);
+    connection.allow(patience, whole)?;
+    let connection = Some(connection);
+    Ok(Exchange { connection, head, framing, target: target.clone(), slot })
 }
 
 /// What the end of an idle connection looks like to the one who writes on it.
