@@ -40,6 +40,11 @@ pub(crate) struct Environment {
     pub(crate) is_privileged: bool,
 }
 
+/// A variable of a client of object stores (`AWS_*`): which ones count, its library knows.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 impl Environment {
     /// Looks at the process; never fails: what is not there has a default.
     pub(crate) fn read() -> Self {

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hayase_stage::{Place, Selection};
-use hayase_tier::{Key, Memory, Posix, TierError};
+use hayase_tier::s3::{S3Settings, SettingsError};
+use hayase_tier::{Key, Memory, Posix, S3, TierError};
 
 /// What is wanted of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,9 @@ pub(crate) enum PlaceError {
     /// `scheme://` of something that no tier is.
     #[error("`{place}`: there is no storage of the kind `{scheme}`")]
     Scheme { place: String, scheme: String },
+    /// An S3 URL, or the environment beside it, that can not be meant.
+    #[error("`{place}`")]
+    S3 { place: String, source: SettingsError },
     /// What is copied would be copied again, without end.
     #[error("the target {} lies in the source {}", .target.display(), .source_path.display())]
     Inside { target: PathBuf, source_path: PathBuf },
@@ -44,9 +48,11 @@ impl PlaceError {
     /// What the person can try next.
     pub(crate) fn help(&self) -> Option<String> {
         match self {
-            Self::Scheme { .. } => {
-                Some("name a directory; one whose name has `://` as ./NAME".into())
-            }
+            Self::Scheme { .. } => Some(
+                "name a directory or s3://BUCKET/PREFIX; a directory whose name has `://` as ./NAME"
+                    .into(),
+            ),
+            Self::S3 { .. } => Some("see the guide `S3 endpoints and credentials`".into()),
             Self::Tier(TierError::Missing { .. }) => {
                 Some("look at the name, or make it first".into())
             }
@@ -64,6 +70,7 @@ pub(crate) fn open(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
     match scheme(place) {
         None => directory(Path::new(place), wish),
         Some(("file", path)) => directory(Path::new(&path), wish),
+        Some(("s3", _)) => bucket(&place.to_string_lossy()),
         Some((scheme, _)) => Err(PlaceError::Scheme {
             place: place.to_string_lossy().into_owned(),
             scheme: scheme.to_owned(),
@@ -105,6 +112,13 @@ fn scheme(place: &OsStr) -> Option<(&str, OsString)> {
     let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     let is_one = !scheme.is_empty() && scheme.chars().all(is_scheme);
     is_one.then(|| (scheme, OsStr::from_bytes(&bytes[at + 3..]).to_owned()))
+}
+
+/// A bucket, or what is below a prefix of it; nothing is made of it before the first object.
+fn bucket(url: &str) -> Result<Place, PlaceError> {
+    let settings = S3Settings::from_url(url, &crate::config::variable)
+        .map_err(|source| PlaceError::S3 { place: url.to_owned(), source })?;
+    Ok(Place::root(Arc::new(S3::attach(settings)?)))
 }
 
 fn directory(path: &Path, wish: Wish) -> Result<Place, PlaceError> {

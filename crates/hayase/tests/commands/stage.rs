@@ -4,6 +4,8 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use hayase_s3_server::{ACCESS_KEY, BUCKET, Options, SECRET_KEY, Server};
+
 use crate::packs::{check_same, make_tree};
 use crate::support::{Done, Scene, done};
 
@@ -37,6 +39,42 @@ fn a_tree_goes_out_and_comes_in() {
         assert_eq!(same, "204 names compared, 0 differences\n");
     }
     stage(&scene, &["verify", "packed", "kept", "--exact"]).with(0);
+}
+
+/// `hayase stage` with the keys of a server for tests.
+fn stage_s3(scene: &Scene, server: &Server, args: &[&str]) -> Done {
+    let mut command = scene.command(&[&["stage"], args].concat());
+    command.env("AWS_ENDPOINT_URL", server.endpoint());
+    command.env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+    command.env_remove("AWS_PROFILE");
+    done(&command.output().unwrap())
+}
+
+#[test]
+fn a_tree_goes_to_a_bucket_and_comes_back() {
+    let scene = Scene::new();
+    make_tree(&scene);
+    let server = Server::start(&Options::default()).unwrap();
+    for pack in ["64KiB", "auto"] {
+        let (url, back) = (format!("s3://{BUCKET}/kept/{pack}"), format!("back-{pack}"));
+        stage_s3(&scene, &server, &["out", "tree", &url, "--pack", pack]).with(0);
+        stage_s3(&scene, &server, &["in", &url, &back]).with(0);
+        check_same(&scene.path("tree"), &scene.path(&back));
+        let again = end(&stage_s3(&scene, &server, &["in", &url, &back, "--json"]).with(0));
+        assert_eq!(again["copied"], 0, "{pack}: {again}");
+    }
+    // A bucket has no links and no empty directories: what can not be kept is told.
+    let url = format!("s3://{BUCKET}/loose");
+    let told = stage_s3(&scene, &server, &["out", "tree", &url, "--pack", "none"]).with(3).stdout;
+    assert!(told.contains("2 did not arrive") && told.contains("with --pack it would"), "{told}");
+    stage_s3(&scene, &server, &["in", &url, "loose"]).with(0);
+    assert_eq!(
+        fs::read(scene.path("loose/sub/file-002")).unwrap(),
+        fs::read(scene.path("tree/sub/file-002")).unwrap()
+    );
+    let nowhere = stage_s3(&scene, &server, &["in", "s3://no-such-bucket/x", "in"]).with(1);
+    assert!(nowhere.stderr.contains("no-such-bucket"), "{nowhere:?}");
+    stage_s3(&scene, &server, &["in", "s3://A", "in"]).with(2).says(&["can be no bucket"]);
 }
 
 #[test]
