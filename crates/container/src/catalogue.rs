@@ -23,6 +23,8 @@ use crate::{Container, ContainerError, ContainerId, Snapshot};
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     indexes: BTreeMap<String, Loaded>,
+    /// Something was read that no refresh has told of: also when that one failed half way.
+    has_news: bool,
 }
 
 /// One index.
@@ -44,25 +46,26 @@ pub(crate) struct Vanished;
 impl Catalogue {
     /// Reads what was published since the last time; whether there was anything.
     pub(crate) fn refresh(&mut self, container: &Container) -> Result<bool, ContainerError> {
+        self.read_all(container)?;
+        Ok(std::mem::take(&mut self.has_news))
+    }
+
+    fn read_all(&mut self, container: &Container) -> Result<(), ContainerError> {
         let directory = container.directory();
-        let mut has_changed = false;
         let mut names = directory.names()?;
         for _ in 0..LIST_TRIES_MAX {
-            has_changed |= match self.load(directory, container.id(), &names)? {
-                Ok(changed) => changed,
-                Err(Vanished) => {
-                    names = directory.names()?;
-                    continue;
-                }
-            };
+            if let Err(Vanished) = self.load(directory, container.id(), &names)? {
+                names = directory.names()?;
+                continue;
+            }
             // A listing that was made while indexes were merged may have neither the old names nor the
             // new one. Then a part is without index; as it is while its writer has published nothing.
             if !self.has_uncovered_part(&names) {
-                return Ok(has_changed);
+                return Ok(());
             }
             let again = directory.names()?;
             if indexes(&again).eq(indexes(&names)) {
-                return Ok(has_changed);
+                return Ok(());
             }
             names = again;
         }
@@ -75,23 +78,24 @@ impl Catalogue {
         directory: &Directory,
         id: ContainerId,
         names: &[String],
-    ) -> Result<Result<bool, Vanished>, ContainerError> {
+    ) -> Result<Result<(), Vanished>, ContainerError> {
         if names.binary_search_by(|name| name.as_str().cmp(MARK)).is_err() {
             return Err(ContainerError::NotFound { path: directory.path().to_owned() });
         }
         let count = self.indexes.len();
         self.indexes.retain(|name, _| names.binary_search(name).is_ok());
-        let mut has_changed = self.indexes.len() != count;
+        self.has_news |= self.indexes.len() != count;
         for name in indexes(names) {
             let mut loaded = self.indexes.remove(name).unwrap_or_default();
             loaded.is_merged = matches!(names::kind(name), Kind::Merged(_));
+            // Where that fails, the index is read anew the next time.
             match loaded.read_on(directory, id, name)? {
-                Ok(changed) => has_changed |= changed,
+                Ok(has_news) => self.has_news |= has_news,
                 Err(Vanished) => return Ok(Err(Vanished)),
             }
             self.indexes.insert(name.to_owned(), loaded);
         }
-        Ok(Ok(has_changed))
+        Ok(Ok(()))
     }
 
     fn has_uncovered_part(&self, names: &[String]) -> bool {

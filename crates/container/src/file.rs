@@ -393,9 +393,10 @@ impl Others {
     fn refresh(&mut self, container: &Container) -> Result<bool, ContainerError> {
         let has_changed = self.catalogue.refresh(container)? || self.is_adopted;
         if has_changed || self.snapshot.is_none() {
+            // Where that fails there is nothing, rather than something old.
+            (self.snapshot, self.reader) = (None, None);
             self.snapshot = Some(self.catalogue.snapshot(container)?);
             self.is_adopted = false;
-            self.reader = None;
         }
         Ok(has_changed)
     }

@@ -99,3 +99,26 @@ fn newer_formats_are_refused_with_their_number() {
     assert!(matches!(error, ContainerError::NewerFormat { found: 2, known: 1, .. }), "{error:?}");
     assert!(error.help().unwrap().contains("version"));
 }
+
+/// A refresh that fails has read some indexes, and tells of them when it succeeds.
+#[test]
+fn a_refresh_that_failed_forgets_nothing() {
+    let top = tempfile::tempdir().unwrap();
+    let path = top.path().join("F");
+    let container = create(&path);
+    let reader = open(&container, 9, 0);
+    reader.refresh().unwrap();
+    for number in 1..3 {
+        let file = open(&container, number, 0);
+        file.write_at(GlobalOffset(u64::from(number) - 1), b"x").unwrap();
+        file.close(Durability::Durable).unwrap();
+    }
+    let second = path.join("n0-p2-o0.index");
+    let good = fs::read(&second).unwrap();
+    fs::write(&second, [&b"?"[..], &good[1..]].concat()).unwrap();
+    assert!(matches!(reader.refresh(), Err(ContainerError::Corrupt { .. })));
+    fs::write(&second, &good).unwrap();
+    assert!(reader.refresh().unwrap());
+    assert_eq!(super::read_all(&reader), b"xx");
+    assert!(!reader.refresh().unwrap());
+}

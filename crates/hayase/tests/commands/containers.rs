@@ -11,6 +11,8 @@ use hayase_layout::{
     ByteCount, Extent, GlobalOffset, NodeId, Rank, Run, StreamExtent, StreamOffset, View,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::support::{PATIENCE, Scene};
 
 /// Writers of a container, each with every `WRITERS`-th block.
@@ -167,7 +169,10 @@ fn what_is_wrong_with_a_container_is_said() {
 }
 
 /// A mount that is taken away when the test ends, however it does.
-struct Mount(PathBuf);
+struct Mount {
+    point: PathBuf,
+    daemon: Pid,
+}
 
 impl Mount {
     fn new(scene: &Scene, test: &str) -> Option<Self> {
@@ -177,20 +182,21 @@ impl Mount {
         }
         let point = scene.path("mount");
         let data = scene.path("data");
-        scene.hayase(&["mount", text(&data), text(&point)]).with(0);
-        Some(Self(point))
+        let told = scene.hayase(&["mount", text(&data), text(&point), "--json"]).with(0).stdout;
+        let daemon = json(&told)["process"].as_i64().unwrap();
+        Some(Self { point, daemon: Pid::from_raw(daemon as i32).unwrap() })
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.point.join(name)
     }
 
     fn unmount(&self) -> bool {
-        let umount = Command::new("umount").arg(&self.0).status();
+        let umount = Command::new("umount").arg(&self.point).status();
         umount.is_ok_and(|status| status.success())
             || Command::new("fusermount3")
                 .arg("-u")
-                .arg(&self.0)
+                .arg(&self.point)
                 .status()
                 .is_ok_and(|s| s.success())
     }
@@ -198,9 +204,12 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        if mounts.contains(text(&self.0)) {
-            self.unmount();
+        // It unmounts when that was not done. Where it was, it has ended, unless another mount namespace
+        // (of a job of another test) has a copy of the mount: then it ends now.
+        let line = fs::read(format!("/proc/{}/cmdline", self.daemon.as_raw_nonzero()));
+        let is_ours = |line: &Vec<u8>| String::from_utf8_lossy(line).contains(text(&self.point));
+        if line.as_ref().is_ok_and(is_ours) {
+            let _ = kill_process(self.daemon, Signal::TERM);
         }
     }
 }
@@ -218,7 +227,7 @@ fn a_mount_shows_containers_as_plain_files() {
     let Some(mount) = Mount::new(&scene, "a_mount_shows_containers_as_plain_files") else { return };
 
     let mut names: Vec<_> =
-        fs::read_dir(&mount.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        fs::read_dir(&mount.point).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort_unstable();
     assert_eq!(names, ["a.out", "below", "link", "plain"], "no marks");
     let out = scene.path("flat");
@@ -247,7 +256,7 @@ fn a_mount_shows_containers_as_plain_files() {
     }
     drop(file);
     assert!(mount.unmount());
-    assert_eq!(fs::read_dir(&mount.0).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&mount.point).unwrap().count(), 0);
 }
 
 #[test]
