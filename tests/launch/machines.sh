@@ -12,7 +12,8 @@ machine_names=()
 declare -A machine_pid=()
 
 # machines_up [--prepare FUNCTION] NAME...: makes them, with addresses 10.77.0.1 and up, known to each other by name.
-# The function may put a script at $work/opt/first, which every machine runs before it hides the host's /root.
+# The function may put a script at $work/opt/first, which every machine runs before it hides anything of the host;
+# $work and $own (the machine's own directory) are set there.
 machines_up() {
   local prepare=true
   if [ "$1" = --prepare ]; then prepare=$2 && shift 2; fi
@@ -41,12 +42,12 @@ machines_up() {
 prepare_someone() {
   { cat /etc/passwd; printf 'someone:x:4711:4711::/srv/someone:/bin/bash\n'; } >"$work/opt/passwd"
   cat >"$work/opt/first" <<'HOOK'
-mkdir -p /run/devices /srv/someone
-chown 4711:4711 /srv/someone
+mkdir -p /run/devices "$own/disk/someone"
+chown 4711:4711 "$own/disk/someone"
 mount -t tmpfs -o mode=755 tmpfs /run/devices
 mknod -m 666 /run/devices/fuse c 10 229
 mount --bind /run/devices/fuse /dev/fuse
-mount --bind /opt/passwd /etc/passwd
+mount --bind "$work/opt/passwd" /etc/passwd
 HOOK
 }
 
@@ -81,12 +82,12 @@ machine_init='
   hostname "$name"
   mount -t tmpfs -o mode=755 tmpfs /run
   mkdir /run/sshd /run/munge /run/lock
+  [ ! -e "$work/opt/first" ] || . "$work/opt/first"
   mount --bind "$own/boot_id" /proc/sys/kernel/random/boot_id
   mount --bind "$work/opt/hosts" /etc/hosts
-  mount --bind "$work/opt" /opt
+  mount --rbind "$work/opt" /opt
   mount --bind "$work/shared" /mnt
   mount --bind "$own/disk" /srv
-  [ ! -e /opt/first ] || . /opt/first
   mount --bind "$own/root" /root
   touch "$own/is_up"
   # Last: the work directory itself may lie below them.
@@ -99,7 +100,7 @@ machine_init='
 at() {
   local name=$1
   shift
-  nsenter -t "${machine_pid[$name]}" --mount --net --uts --ipc --pid --wd=/ \
+  nsenter -t "${machine_pid[$name]}" --mount --net --uts --ipc --pid --root --wd \
     env -i PATH=/opt:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root USER=root SHELL=/bin/bash LANG=C.UTF-8 "$@"
 }
 

@@ -142,16 +142,6 @@ run_in_an_allocation() {
       exit 5" || echo status $?'
   said 'n1' && said 'n2' && said 'status 5' && nothing_remains $nodes
 }
-# A job that ends without `down`, and one that is cancelled, leave nothing on their hosts.
-end_of_the_job_takes_all_down() {
-  batch 3 'hayase up $sizes; echo up' && said up && nothing_remains $nodes || return 1
-  batch 3 'hayase up $sizes; echo up; sleep 1000' &
-  local pid=$! tries=300
-  until grep -q '^up$' "$work/shared/keep/out" 2>/dev/null || [ $((tries -= 1)) = 0 ]; do sleep 0.1; done
-  slurm ctl scancel -u root
-  wait $pid
-  nothing_remains $nodes
-}
 # Killed by force, on the host where `up` was typed and on another, a node leaves its files to the next `up` there.
 killed_nodes_are_cleared_by_the_next_job() {
   batch 2 'hayase up $sizes; echo up; hayase exec --node 1 -- sh -c "kill -9 \$(pidof hayase)" & sleep 1; kill -9 $(pidof hayase)' || true
@@ -207,7 +197,6 @@ burst_buffer_frames_a_job() {
 
 try up_in_an_allocation
 try run_in_an_allocation
-try end_of_the_job_takes_all_down
 try killed_nodes_are_cleared_by_the_next_job
 try host_that_can_not_come_up_is_named
 try launcher_can_be_chosen

@@ -39,11 +39,10 @@ registry=${CARGO_HOME:-$HOME/.cargo}/registry
 prepare_machines() {
   prepare_someone
   cat >>"$work/opt/first" <<HOOK
-mkdir -p /opt/rust /opt/cargo/registry
-mount --bind "$toolchain" /opt/rust
-mount --bind "$registry" /opt/cargo/registry
+mount --bind "$toolchain" "$work/opt/rust"
+mount --bind "$registry" "$work/opt/cargo/registry"
 HOOK
-  mkdir -p "$work/opt/cargo"
+  mkdir -p "$work/opt/rust" "$work/opt/cargo/registry"
   chown 4711:4711 "$work/opt/cargo"
 }
 machines_up --prepare prepare_machines a b || die "no machines"
@@ -53,7 +52,7 @@ strip --strip-debug "$work/opt/hayase" 2>/dev/null
 as_user() {
   local name=$1
   shift
-  nsenter -t "${machine_pid[$name]}" --mount --net --uts --ipc --pid --wd=/ \
+  nsenter -t "${machine_pid[$name]}" --mount --net --uts --ipc --pid --root --wd \
     setpriv --reuid=4711 --regid=4711 --clear-groups --inh-caps=-all \
     env -i -C /srv/someone PATH=/opt:/opt/rust/bin:/usr/bin:/bin HOME=/srv/someone USER=someone SHELL=/bin/bash LANG=C.UTF-8 \
     TMPDIR=/srv/someone CARGO_HOME=/opt/cargo RUSTUP_TOOLCHAIN= HAYASE_BIN=/opt/hayase HAYASE_WORK_DIR=/srv/someone "$@"
