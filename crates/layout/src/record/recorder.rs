@@ -73,6 +73,11 @@ impl Recorder {
         self.tail
     }
 
+    /// What [`Recorder::publish`] would tell, without taking it for published.
+    pub fn pending(&self) -> &[Record] {
+        &self.records[self.published..]
+    }
+
     /// The records to append to what was published before. The first may replace some of those, as
     /// [`Record`] says.
     pub fn publish(&mut self) -> &[Record] {
