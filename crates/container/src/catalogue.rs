@@ -37,7 +37,7 @@ pub(crate) struct Loaded {
 }
 
 /// What changed meanwhile, so that the listing does not count any more.
-struct Vanished;
+pub(crate) struct Vanished;
 
 impl Catalogue {
     /// Reads what was published since the last time; whether there was anything.
@@ -125,8 +125,8 @@ impl Catalogue {
             .map(|(name, _)| name.as_str())
     }
 
-    /// Writers that this index tells of, and whether all of them closed.
-    pub(crate) fn writers(&self, name: &str) -> &Contents {
+    /// Of one index, by name.
+    pub(crate) fn contents(&self, name: &str) -> &Contents {
         &self.indexes[name].contents
     }
 
@@ -175,8 +175,22 @@ fn indexes(names: &[String]) -> impl Iterator<Item = &String> {
 }
 
 impl Loaded {
+    pub(crate) fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
+    /// Bytes of whole blocks, with the header.
+    pub(crate) fn read(&self) -> u64 {
+        self.read
+    }
+
+    /// Bytes behind them.
+    pub(crate) fn torn(&self) -> u64 {
+        self.torn
+    }
+
     /// Takes what was appended; whether that was anything.
-    fn read_on(
+    pub(crate) fn read_on(
         &mut self,
         directory: &Directory,
         id: ContainerId,

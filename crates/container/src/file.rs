@@ -67,6 +67,8 @@ struct Others {
     catalogue: Catalogue,
     /// `None` until it is needed.
     snapshot: Option<Snapshot>,
+    /// It was told by another process, and is not what the catalogue says.
+    is_adopted: bool,
     /// Cuts and grows that other processes of the group made and published.
     learned: Vec<Entry>,
     /// Made from all of it and from what this opening wrote.
@@ -286,14 +288,17 @@ impl ContainerFile {
         self.others().refresh(&self.container)
     }
 
-    /// Takes over what another process of the group knows, instead of [`ContainerFile::refresh`].
+    /// Takes over what another process of the group knows, until the next [`ContainerFile::refresh`],
+    /// which reads everything.
     pub fn adopt(&self, snapshot: Snapshot) {
         let mut others = self.others();
         others.snapshot = Some(snapshot);
+        others.is_adopted = true;
         others.reader = None;
     }
 
-    /// All that is known here, with what this opening wrote, published or not: for [`Snapshot::encode`].
+    /// All that is known here, with what this opening wrote: for [`Snapshot::encode`]. Publish before, or
+    /// others count on bytes that a kill takes away.
     pub fn snapshot(&self) -> Result<Snapshot, ContainerError> {
         let writer = self.writer();
         let mut others = self.others();
@@ -365,9 +370,10 @@ fn require_size(size: ByteCount) -> Result<(), ContainerError> {
 
 impl Others {
     fn refresh(&mut self, container: &Container) -> Result<bool, ContainerError> {
-        let has_changed = self.catalogue.refresh(container)?;
+        let has_changed = self.catalogue.refresh(container)? || self.is_adopted;
         if has_changed || self.snapshot.is_none() {
             self.snapshot = Some(self.catalogue.snapshot(container)?);
+            self.is_adopted = false;
             self.reader = None;
         }
         Ok(has_changed)

@@ -31,9 +31,12 @@
 #![forbid(unsafe_code)]
 
 mod catalogue;
+mod check;
+mod compact;
 mod container;
 mod directory;
 mod error;
+mod export;
 mod file;
 mod format;
 pub mod limits;
@@ -44,8 +47,11 @@ mod reader;
 mod snapshot;
 mod writer;
 
+pub use check::{Problem, Report, Severity, check};
+pub use compact::{Compacted, Finished};
 pub use container::{Container, Creation};
 pub use error::{ContainerError, WriteError};
+pub use export::{Exported, Replace, export};
 pub use file::{Access, ContainerFile};
 pub use mark::{
     CONTAINER_XATTR, ContainerId, DIRECTORY_XATTR, disable, enable, enabled_above, is_mark,

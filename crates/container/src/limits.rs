@@ -31,3 +31,12 @@ pub const LIST_TRIES_MAX: u32 = 64;
 
 /// The last epoch; a container that gets there can be exported, and written anew.
 pub const EPOCH_MAX: u64 = 1 << 62;
+
+/// Bytes of the file that an export looks at together: at first, and where pieces are small.
+pub const EXPORT_WINDOW_MIN: ByteCount = ByteCount::mib(4);
+
+/// The same where pieces are large: what it holds in memory.
+pub const EXPORT_WINDOW_MAX: ByteCount = ByteCount::mib(64);
+
+/// Pieces of this many bytes are copied by the kernel; a call for less costs more than it saves.
+pub const KERNEL_COPY_MIN: ByteCount = ByteCount::kib(256);

@@ -8,6 +8,7 @@
 //! sorted by part and place, neighbours and near neighbours are read with one call of up to
 //! [`READ_BYTES_MAX`], and copied to where they belong.
 
+use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -74,6 +75,10 @@ impl Reader {
         target: &mut [u8],
     ) -> Result<(), ContainerError> {
         self.parts.read(writer, local, target)
+    }
+
+    pub(crate) fn part_file(&self, writer: WriterId) -> Result<Arc<File>, ContainerError> {
+        self.parts.get(writer)
     }
 
     /// As pread(2): how many bytes, fewer than asked for only at the end of the file; holes are zeros.
@@ -144,7 +149,7 @@ impl Reader {
             match found {
                 Found::Hole(_) => target[buffer].fill(0),
                 Found::Bytes(piece) => {
-                    push_joined(wanted, Wanted { part: piece.part, local: piece.local, buffer })
+                    push_joined(wanted, Wanted { part: piece.part, local: piece.local, buffer });
                 }
             }
         }

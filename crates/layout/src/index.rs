@@ -4,6 +4,7 @@
 //! Not here: how records are made ([`crate::record`]), read from disk (`hayase_container`), or shown.
 //!
 //! - `family`: records of many writers that differ by a shift only are looked up as one.
+//! - `folded`: a log in as few records as say the same.
 //! - `resolve`: where records overlap, the later epoch wins; in one epoch the lower rank at open, then
 //!   the lower writer id; of one writer the later record.
 //!
@@ -18,6 +19,7 @@ use crate::{
 
 mod boxes;
 mod family;
+mod folded;
 mod resolve;
 
 use boxes::Boxes;

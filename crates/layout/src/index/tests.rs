@@ -182,6 +182,22 @@ fn regular_decompositions_are_one_family_per_row_of_writers() {
 }
 
 #[test]
+fn logs_fold_in_any_depth() {
+    // BT-IO simple: rows of a block of cells, plane by plane.
+    let writes: Vec<_> = (0..40 * 12 * 24)
+        .map(|nth| {
+            let (step, rest) = (nth / 288, nth % 288);
+            (0, at(step * 552_960 + rest / 12 * 23_040 + rest % 12 * 960, 480))
+        })
+        .collect();
+    let whole = log(1, 0, &writes, &[cyclic(0, 1, 2)]);
+    assert_eq!(whole.records.len(), 960);
+    let folded = whole.folded();
+    assert_eq!(folded.records.len(), 1);
+    assert!(folded.views.is_empty(), "no record names it");
+}
+
+#[test]
 fn pieces_are_the_longest_possible() {
     // A whole tile of one writer beside another's, through a view without gaps in the stream.
     let logs = [log(1, 0, &[(0, through(0, 0, 64))], &[cyclic(3, 8, 8)])];
@@ -315,6 +331,16 @@ proptest! {
                 };
                 prop_assert_eq!(place, file.get(&byte).copied(), "byte {}", byte);
             }
+        }
+    }
+
+    #[test]
+    fn folded_logs_say_the_same(logs in any_logs(), cuts in any_cuts()) {
+        let folded: Vec<_> = logs.iter().map(WriterLog::folded).collect();
+        prop_assert_eq!(naive::recorded(&folded, &cuts), naive::recorded(&logs, &cuts));
+        for (folded, log) in folded.iter().zip(&logs) {
+            prop_assert!(folded.records.len() <= log.records.len());
+            prop_assert_eq!(&folded.folded(), folded);
         }
     }
 
