@@ -72,11 +72,9 @@ pub(crate) enum Combiner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorClass {
     Access,
-    Amode,
     Arg,
     Count,
     FileExists,
-    FileInUse,
     Intern,
     Io,
     NoSpace,

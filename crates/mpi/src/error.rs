@@ -48,7 +48,8 @@ impl Error {
         Self { kind: Kind::Usual(class), what: what.into() }
     }
 
-    fn unusual(class: ErrorClass, what: impl Into<String>) -> Self {
+    /// Something that somebody must hear of.
+    pub(crate) fn unusual(class: ErrorClass, what: impl Into<String>) -> Self {
         Self { kind: Kind::Unusual(class), what: what.into() }
     }
 

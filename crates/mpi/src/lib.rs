@@ -7,7 +7,7 @@
 //! - `exports`: the symbols, from one table; `real`: the originals; `abi`: what differs between libraries.
 //! - `library`: what is asked of the MPI library, as safe calls; `pointers`: what programs hand over.
 //! - `datatype`, `memory`, `view`, `transfer`: types, memory, file views, and moving bytes between them.
-//! - `selection`: which files; `open_files`: those that are open; `shared_pointer`: their shared pointers.
+//! - `selection`: which files; `flat`: what becomes a flat file at its close; `open_files`: those that are open; `shared_pointer`: their shared pointers.
 //! - `calls`: what each call does; `error`: what it answers when it fails; `trace`: what people are told.
 //!
 //! **The handle** that a program gets is one of the MPI library's own, for the container's empty stub: its
@@ -23,6 +23,7 @@ mod calls;
 mod datatype;
 mod error;
 mod exports;
+mod flat;
 mod library;
 mod memory;
 mod open_files;

@@ -19,6 +19,7 @@ use crate::{
     abi::Handle,
     calls::split::Split,
     error::Error,
+    flat::Presence,
     library::Communicator,
     selection::{Consistency, Flatten},
     shared_pointer::SharedPointer,
@@ -40,6 +41,8 @@ pub(crate) struct OpenFile {
     /// Others may have published since we looked last.
     is_stale: AtomicBool,
     is_atomic: AtomicBool,
+    /// `None` when it is being closed.
+    presence: Mutex<Option<Presence>>,
     state: Mutex<State>,
 }
 
@@ -55,6 +58,7 @@ pub(crate) struct State {
 
 /// What an open file is made of.
 pub(crate) struct Parts {
+    pub(crate) presence: Presence,
     pub(crate) path: PathBuf,
     pub(crate) amode: c_int,
     pub(crate) comm: Communicator,
@@ -79,12 +83,18 @@ impl OpenFile {
             consistency: parts.consistency,
             is_stale: AtomicBool::new(true),
             is_atomic: AtomicBool::new(false),
+            presence: Mutex::new(Some(parts.presence)),
             state: Mutex::new(State { view, position: 0, split: None }),
         }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This process has the container open no more.
+    pub(crate) fn leave(&self) {
+        *self.presence.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// What is left to free.

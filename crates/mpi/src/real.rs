@@ -56,10 +56,18 @@ impl Found {
 }
 
 /// The handles of the predefined objects; `None` when the library does not export one.
+///
+/// Of an object the whole process has one address, which need not be the library's: a program that was
+/// linked with it has a copy of its own, and everybody uses that (copy relocation). So `RTLD_DEFAULT`
+/// is asked first.
 fn objects(scope: usize, from: &Objects<Predefined>) -> Option<Objects<Handle>> {
     let handle = |predefined| match predefined {
         Predefined::Number(number) => Some(Handle(number)),
-        Predefined::Symbol(name) => symbol_in(scope, &CString::new(name).ok()?).map(Handle),
+        Predefined::Symbol(name) => {
+            let name = CString::new(name).ok()?;
+            let global = symbol_in(libc::RTLD_DEFAULT as usize, &name);
+            global.or_else(|| symbol_in(scope, &name)).map(Handle)
+        }
     };
     Some(Objects {
         comm_null: handle(from.comm_null)?,

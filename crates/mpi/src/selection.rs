@@ -69,6 +69,8 @@ pub(crate) enum Decision {
     New {
         /// And this at its close.
         flatten: Flatten,
+        /// An empty file has the name, and makes room.
+        replaces_empty: bool,
     },
 }
 
@@ -110,7 +112,11 @@ impl Settings {
         if Container::is_at(path)? {
             return Ok(Decision::Existing);
         }
-        if !may_create || path.symlink_metadata().is_ok() {
+        // A file with bytes in it stays what it is. An empty one says nothing: programs make one to have a
+        // name (mkstemp), or are about to write it anew.
+        let found = path.symlink_metadata().ok();
+        let is_empty = |found: &std::fs::Metadata| found.is_file() && found.len() == 0;
+        if !may_create || found.as_ref().is_some_and(|found| !is_empty(found)) {
             return Ok(Decision::Pass);
         }
         let is_marked = match hayase_container::enabled_above(path) {
@@ -125,7 +131,8 @@ impl Settings {
         }
         let flatten = hint_flatten(info)?;
         let default = if is_marked { Flatten::Keep } else { Flatten::Close };
-        Ok(Decision::New { flatten: flatten.unwrap_or(default) })
+        let flatten = flatten.unwrap_or(default);
+        Ok(Decision::New { flatten, replaces_empty: found.is_some() })
     }
 
     /// For a file that is opened with these hints.

@@ -46,6 +46,8 @@ pub(crate) fn report() {
     if !is_on() {
         return;
     }
+    let library = crate::real::found().abi.map_or("an unknown MPI library", |abi| abi.name);
+    say(&format!("trace of calls to {library}: calls, and those served here"));
     for (nth, call) in Call::ALL.iter().enumerate() {
         let count = COUNTS[nth].load(Ordering::Relaxed);
         if count > 0 {

@@ -66,11 +66,9 @@ const COMBINERS: [(c_int, Combiner); 17] = [
 fn error_class(class: ErrorClass) -> c_int {
     match class {
         ErrorClass::Access => 20,
-        ErrorClass::Amode => 21,
         ErrorClass::Arg => 13,
         ErrorClass::Count => 2,
         ErrorClass::FileExists => 28,
-        ErrorClass::FileInUse => 29,
         ErrorClass::Intern => 17,
         ErrorClass::Io => 35,
         ErrorClass::NoSpace => 41,

@@ -72,11 +72,9 @@ const COMBINERS: [(c_int, Combiner); 20] = [
 fn error_class(class: ErrorClass) -> c_int {
     match class {
         ErrorClass::Access => 20,
-        ErrorClass::Amode => 21,
         ErrorClass::Arg => 12,
         ErrorClass::Count => 2,
         ErrorClass::FileExists => 25,
-        ErrorClass::FileInUse => 26,
         ErrorClass::Intern => 16,
         ErrorClass::Io => 32,
         ErrorClass::NoSpace => 36,

@@ -18,9 +18,10 @@ use hayase_layout::{Epoch, NodeId, Rank};
 
 use super::admin::on_rank_0;
 use crate::{
-    abi::{AmodeBits, Handle},
+    abi::{AmodeBits, ErrorClass, Handle},
     error::{Error, raise},
     exports::original,
+    flat::{Presence, flatten},
     library::{self, Communicator, communicator},
     open_files::{self, OpenFile, Parts},
     pointers::{Out, Text},
@@ -109,7 +110,9 @@ fn try_open(
         comm_copy.free()?;
         return Ok(Some(code));
     }
+    let presence = Presence::in_container(container.container().path());
     let file = OpenFile::new(Parts {
+        presence,
         path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
         amode,
         comm: comm_copy,
@@ -141,8 +144,14 @@ fn prepare(
         // The library fails as the program expects: the name is taken.
         Decision::Existing if is_exclusive => return Ok(None),
         Decision::Existing => (Creation::Never, hint_flatten(info)?.unwrap_or(Flatten::Keep)),
-        Decision::New { flatten } if is_exclusive => (Creation::Exclusive, flatten),
-        Decision::New { flatten } => (Creation::IfAbsent, flatten),
+        Decision::New { replaces_empty: true, .. } if is_exclusive => return Ok(None),
+        Decision::New { flatten, .. } if is_exclusive => (Creation::Exclusive, flatten),
+        Decision::New { flatten, replaces_empty } => {
+            if replaces_empty {
+                make_room(path)?;
+            }
+            (Creation::IfAbsent, flatten)
+        }
     };
     let container = Container::open(path, creation)?;
     let container = ContainerFile::open(container, access, identity(0), None)?;
@@ -153,6 +162,13 @@ fn prepare(
         consistency: settings.consistency(info)?,
     };
     Ok(Some((container, plan)))
+}
+
+/// Removes the empty file that has the name; the directory must allow it.
+fn make_room(path: &Path) -> Result<(), Error> {
+    std::fs::remove_file(path).map_err(|error| {
+        Error::unusual(ErrorClass::Access, format!("replace the empty file: {error}"))
+    })
 }
 
 fn tell_plan(comm: Handle, plan: Option<Plan>) -> Result<Option<Plan>, Error> {
@@ -269,6 +285,7 @@ pub(crate) fn close(fh: Out<Handle>) -> Option<c_int> {
 /// What was written is published, by all.
 fn close_container(file: &OpenFile) -> Result<(), Error> {
     let closed = file.container.close(Durability::Written);
+    file.leave();
     file.comm.barrier()?;
     Ok(closed?)
 }
@@ -283,15 +300,9 @@ fn end(file: &OpenFile) -> Result<(), Error> {
         return on_rank_0(file, || Ok(Container::delete(&file.path)?));
     }
     if file.flatten == Flatten::Close {
-        return on_rank_0(file, || flatten(&file.path));
+        return on_rank_0(file, || flatten(&file.path).map(|_| ()));
     }
     forgotten
-}
-
-/// The container becomes a flat file of the same name.
-fn flatten(path: &Path) -> Result<(), Error> {
-    let _ = path;
-    Ok(())
 }
 
 /// `None` passes the call on: the library says what is wrong with other paths.

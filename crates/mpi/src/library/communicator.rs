@@ -47,10 +47,6 @@ impl Communicator {
         self.rank
     }
 
-    pub(crate) fn size(&self) -> u32 {
-        self.size
-    }
-
     /// Collective.
     pub(crate) fn barrier(&self) -> Result<(), Error> {
         if self.size == 1 {
