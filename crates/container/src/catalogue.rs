@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::time::SystemTime;
 
 use rustix::fs::OFlags;
 
@@ -34,6 +35,7 @@ pub(crate) struct Loaded {
     /// Bytes behind them.
     torn: u64,
     is_merged: bool,
+    modified: Option<SystemTime>,
 }
 
 /// What changed meanwhile, so that the listing does not count any more.
@@ -109,6 +111,11 @@ impl Catalogue {
         let merged = self.indexes.iter().filter(|(_, loaded)| loaded.is_merged);
         let single = self.indexes.iter().filter(|(_, loaded)| !loaded.is_merged);
         merged.filter(|(_, loaded)| loaded.contents.is_complete).chain(single)
+    }
+
+    /// When an index was written last.
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        self.indexes.values().filter_map(|loaded| loaded.modified).max()
     }
 
     /// Names of the indexes that count.
@@ -203,7 +210,9 @@ impl Loaded {
             at,
             what: what.to_owned(),
         };
-        let len = match directory.len(name).map_err(failed)? {
+        let stat = directory.stat(name).map_err(failed)?;
+        self.modified = stat.map(|(_, modified)| modified);
+        let len = match stat.map(|(len, _)| len) {
             None => return Ok(Err(Vanished)),
             Some(len) if len < self.read => return Err(damaged(len, "it has become shorter")),
             Some(len) if len > INDEX_BYTES_MAX.get() => {

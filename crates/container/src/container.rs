@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hayase_layout::ByteCount;
 use rustix::fs::{self, CWD, OFlags, RenameFlags};
 use rustix::io::Errno;
 
@@ -29,6 +30,15 @@ pub enum Creation {
     IfAbsent,
     /// It must not exist (`MPI_MODE_EXCL`).
     Exclusive,
+}
+
+/// What a container takes on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of all indexes.
+    pub index_bytes: ByteCount,
+    /// Bytes of all parts.
+    pub part_bytes: ByteCount,
 }
 
 /// One N-1 file. Cheap to clone; holds one descriptor.
@@ -159,6 +169,22 @@ impl Container {
         let mut catalogue = Catalogue::default();
         catalogue.refresh(self)?;
         catalogue.snapshot(self)
+    }
+
+    /// What it takes on the disk: one listing, one stat for each file.
+    pub fn usage(&self) -> Result<Usage, ContainerError> {
+        let mut usage = Usage::default();
+        for name in self.directory.names()? {
+            let failed =
+                |source| ContainerError::io("look at", &self.directory.shown(&name), source);
+            let bytes = match names::kind(&name) {
+                Kind::Part(_) => &mut usage.part_bytes,
+                Kind::Index(_) | Kind::Merged(_) => &mut usage.index_bytes,
+                Kind::Mark | Kind::Stub | Kind::Foreign => continue,
+            };
+            bytes.0 += self.directory.len(&name).map_err(failed)?.unwrap_or(0);
+        }
+        Ok(usage)
     }
 
     pub(crate) fn directory(&self) -> &Directory {

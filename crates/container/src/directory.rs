@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -53,8 +54,19 @@ impl Directory {
 
     /// Length of a file in it; `None` when it is not there.
     pub(crate) fn len(&self, name: &str) -> io::Result<Option<u64>> {
+        Ok(self.stat(name)?.map(|(len, _)| len))
+    }
+
+    /// Length of a file in it, and when it was written last.
+    pub(crate) fn stat(&self, name: &str) -> io::Result<Option<(u64, SystemTime)>> {
         match retry(|| fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)) {
-            Ok(stat) => Ok(Some(u64::try_from(stat.st_size).unwrap_or(0))),
+            Ok(stat) => {
+                let len = u64::try_from(stat.st_size).unwrap_or(0);
+                // Times before 1970 are nobody's publications.
+                let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
+                let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+                Ok(Some((len, UNIX_EPOCH + Duration::new(seconds, nanos))))
+            }
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
@@ -142,7 +154,28 @@ pub(crate) fn hidden_name(name: &OsStr) -> OsString {
     OsString::from_vec([b".", kept, random.as_bytes()].concat())
 }
 
+/// Whether a name is that of something that is being made or removed: not to be shown to anybody.
+pub fn is_hidden_name(name: &str) -> bool {
+    let random = name.strip_prefix('.').and_then(|rest| rest.rsplit_once(".hayase-"));
+    random.is_some_and(|(_, hex)| hex.len() == 16 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
 /// Random enough to be alone: keys from the system, and a new state each time.
 pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_names_are_known_again() {
+        let hidden = hidden_name(OsStr::new("out.h5"));
+        assert!(is_hidden_name(hidden.to_str().unwrap()), "{hidden:?}");
+        assert!(hidden_name(OsStr::new(&"n".repeat(255))).len() <= 255);
+        for name in ["out.h5", ".out.h5", ".out.hayase-12", "x.hayase-0123456789abcdef", ""] {
+            assert!(!is_hidden_name(name), "{name}");
+        }
+    }
 }

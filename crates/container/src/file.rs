@@ -16,6 +16,7 @@
 //! wrote since the last time, it may leave steps 2 and 3 out.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use hayase_layout::index::Cut;
 use hayase_layout::{
@@ -286,6 +287,12 @@ impl ContainerFile {
     /// reads of what was appended.
     pub fn refresh(&self) -> Result<bool, ContainerError> {
         self.others().refresh(&self.container)
+    }
+
+    /// When somebody published last, as of the last refresh, by the clock of the file system; `None` when
+    /// nobody did.
+    pub fn modified(&self) -> Option<SystemTime> {
+        self.others().catalogue.modified()
     }
 
     /// Takes over what another process of the group knows, until the next [`ContainerFile::refresh`],

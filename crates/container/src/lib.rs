@@ -45,11 +45,13 @@ mod names;
 mod parts;
 mod reader;
 mod snapshot;
+mod walk;
 mod writer;
 
 pub use check::{Problem, Report, Severity, check};
 pub use compact::{Compacted, Finished};
-pub use container::{Container, Creation};
+pub use container::{Container, Creation, Usage};
+pub use directory::is_hidden_name;
 pub use error::{ContainerError, WriteError};
 pub use export::{Exported, Replace, export};
 pub use file::{Access, ContainerFile};
@@ -59,6 +61,7 @@ pub use mark::{
 pub use names::{DIRECTORY_MARK, MARK, STUB};
 pub use reader::Reader;
 pub use snapshot::{PublishedLog, Snapshot, Torn};
+pub use walk::containers_below;
 pub use writer::{Durability, Identity};
 
 /// Re-exported for callers: what a write selects.

@@ -141,6 +141,40 @@ impl Reader {
         Ok(filled)
     }
 
+    /// The first byte at `offset` or behind that was written; `None` when there is only a hole up to the
+    /// end (`SEEK_DATA`).
+    pub fn next_data(&self, offset: GlobalOffset) -> Option<GlobalOffset> {
+        self.next(offset, |found| matches!(found, Found::Bytes(_)))
+    }
+
+    /// The first byte at `offset` or behind that was not written, or the end of the file; `None` behind
+    /// that (`SEEK_HOLE`).
+    pub fn next_hole(&self, offset: GlobalOffset) -> Option<GlobalOffset> {
+        let hole = self.next(offset, |found| matches!(found, Found::Hole(_)));
+        hole.or((offset.0 < self.size.get()).then_some(GlobalOffset(self.size.get())))
+    }
+
+    /// In windows that grow while there is little in them: bounds the memory of a lookup.
+    fn next(
+        &self,
+        offset: GlobalOffset,
+        is_wanted: impl Fn(&Found) -> bool,
+    ) -> Option<GlobalOffset> {
+        let (mut at, mut window) = (offset.0, READ_BYTES_MAX.get());
+        while at < self.size.get() {
+            let end = at.saturating_add(window).min(self.size.get());
+            let extent = Extent::between(GlobalOffset(at), GlobalOffset(end)).ok()?;
+            let found = self.index.lookup(extent);
+            if let Some(found) = found.iter().find(|found| is_wanted(found)) {
+                return Some(found.extent().start());
+            }
+            let is_sparse = found.len() < PIECES_MAX / 4;
+            window = if is_sparse { window.saturating_mul(2) } else { READ_BYTES_MAX.get() };
+            at = end;
+        }
+        None
+    }
+
     /// Zeros holes at once, and notes what is to be read.
     fn look_up(&self, extent: Extent, at: usize, target: &mut [u8], wanted: &mut Vec<Wanted>) {
         for found in self.index.lookup(extent) {

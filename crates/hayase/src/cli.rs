@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Status(commands::status::StatusArgs),
     Explain(commands::explain::ExplainArgs),
     Layout(commands::layout::LayoutArgs),
+    Container(commands::container::ContainerArgs),
+    Mount(commands::mount::MountArgs),
     Doctor(commands::doctor::DoctorArgs),
     Serve(commands::serve::ServeArgs),
     ServeMount(commands::serve_mount::ServeMountArgs),

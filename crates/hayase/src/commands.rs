@@ -7,6 +7,7 @@ use crate::output::Output;
 
 mod area_path;
 pub(crate) mod completions;
+pub(crate) mod container;
 pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod exec;
@@ -14,6 +15,7 @@ pub(crate) mod explain;
 pub(crate) mod job_arg;
 pub(crate) mod layout;
 pub(crate) mod man;
+pub(crate) mod mount;
 pub(crate) mod node;
 pub(crate) mod run;
 pub(crate) mod serve;
@@ -22,6 +24,7 @@ pub(crate) mod status;
 pub(crate) mod up;
 
 pub(crate) use area_path::AreaPathError;
+pub(crate) use mount::MountPathError;
 
 /// Does what was typed.
 pub(crate) fn run(
@@ -37,6 +40,8 @@ pub(crate) fn run(
         Command::Status(args) => status::run(&args, environment, output),
         Command::Explain(args) => explain::run(&args, environment, output),
         Command::Layout(args) => layout::run(&args, environment, output),
+        Command::Container(args) => container::run(&args, output),
+        Command::Mount(args) => mount::run(&args, environment, output),
         Command::Doctor(args) => doctor::run(&args, environment, output),
         Command::Serve(args) => serve::run(&args, environment, output),
         Command::ServeMount(args) => serve_mount::run(&args, environment, output),

@@ -5,9 +5,12 @@
 
 use std::process::ExitCode;
 
-use crate::commands::AreaPathError;
+use hayase_container::ContainerError;
+
+use crate::commands::{AreaPathError, MountPathError};
 use crate::job::JobError;
 use crate::launch::{EnterError, NodeError, PlanError};
+use crate::supervisor::daemon::DaemonFailed;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +67,12 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
             Some((e.help(), e.is_usage()))
         } else if let Some(e) = cause.downcast_ref::<AreaPathError>() {
             Some((e.help(), e.is_usage()))
+        } else if let Some(e) = cause.downcast_ref::<MountPathError>() {
+            Some((e.help(), true))
+        } else if let Some(e) = cause.downcast_ref::<DaemonFailed>() {
+            Some((e.0.help.clone(), false))
+        } else if let Some(e) = cause.downcast_ref::<ContainerError>() {
+            Some((e.help().map(str::to_owned), names_nothing(e)))
         } else {
             crate::wiring::advice(cause).map(|help| (Some(help), false))
         };
@@ -72,6 +81,12 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
         }
     }
     Advice { help: None, is_usage: false }
+}
+
+/// The person named a path that can not be meant.
+fn names_nothing(error: &ContainerError) -> bool {
+    use ContainerError::{Exists, Invalid, NotContainer, NotFound};
+    matches!(error, NotFound { .. } | NotContainer { .. } | Exists { .. } | Invalid { .. })
 }
 
 /// The exit code of a command that ended with `error`.

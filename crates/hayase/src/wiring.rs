@@ -1,9 +1,10 @@
 //! Where the other crates are plugged in: each meeting point in a file of its own.
 //!
-//! [`areas`] (`hayase_store`), [`serve`] (`hayase_server`), [`serve_mount`] (`hayase_client` and
-//! `hayase_fuse`), [`status`] (`hayase_wire`), [`passthrough`] (`hayase_fuse`).
+//! [`areas`] (`hayase_store`), [`serve`] (`hayase_server`), [`serve_mount`] and [`mount_containers`]
+//! (`hayase_client` and `hayase_fuse`), [`status`] (`hayase_wire`), [`passthrough`] (`hayase_fuse`).
 
 pub(crate) mod areas;
+pub(crate) mod mount_containers;
 pub(crate) mod passthrough;
 pub(crate) mod serve;
 pub(crate) mod serve_mount;

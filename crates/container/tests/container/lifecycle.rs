@@ -291,6 +291,11 @@ fn exports_replace_only_when_told_and_keep_holes() {
     file.write_at(GlobalOffset(64 << 20), &block).unwrap();
     file.write_at(GlobalOffset(5), b"five").unwrap();
     let reader = file.reader().unwrap();
+    let hole = |at| reader.next_hole(GlobalOffset(at)).map(|at| at.0);
+    let data = |at| reader.next_data(GlobalOffset(at)).map(|at| at.0);
+    assert_eq!([data(0), data(6), data(9)], [Some(5), Some(6), Some(64 << 20)]);
+    assert_eq!([hole(0), hole(5), hole(64 << 20)], [Some(0), Some(9), Some(65 << 20)]);
+    assert_eq!([data(65 << 20), hole(65 << 20)], [None, None]);
     let target = top.path().join("flat");
     fs::write(&target, "mine").unwrap();
     let mut told = Vec::new();

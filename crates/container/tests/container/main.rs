@@ -1,5 +1,8 @@
 //! Containers as their users see them: against a naive model, cut at every byte, damaged, full disks.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stdout, reason = "says which tests were skipped")]
+
 mod crash;
 mod damage;
 mod disk_full;

@@ -16,7 +16,7 @@ use super::{create, cyclic, extent, identity, open, published, read_all, window}
 
 const OPENINGS: usize = 3;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     At {
         who: usize,

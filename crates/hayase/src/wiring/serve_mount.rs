@@ -42,7 +42,7 @@ pub(crate) fn serve_mount(
 }
 
 /// Starts a thread that unmounts when somebody asks us to end, or when the supervisor has ended.
-fn unmount_on_signal(unmounter: Unmounter) -> anyhow::Result<()> {
+pub(super) fn unmount_on_signal(unmounter: Unmounter) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut terminate, mut interrupt) = {
         let _inside = runtime.enter();

@@ -2,8 +2,23 @@
 
 use crate::support::{Scene, check_snapshot};
 
-const VERBS: [&str; 10] =
-    ["up", "down", "run", "exec", "status", "explain", "layout", "doctor", "serve", "serve-mount"];
+const VERBS: [&str; 12] = [
+    "up",
+    "down",
+    "run",
+    "exec",
+    "status",
+    "explain",
+    "layout",
+    "container",
+    "mount",
+    "doctor",
+    "serve",
+    "serve-mount",
+];
+
+/// Verbs of `container`.
+const CONTAINER_VERBS: [&str; 5] = ["enable", "show", "check", "export", "compact"];
 
 #[test]
 fn help_is_what_it_was() {
@@ -12,6 +27,10 @@ fn help_is_what_it_was() {
     for verb in VERBS {
         let told = scene.hayase(&[verb, "--help"]).with(0).stdout;
         check_snapshot(&format!("help-{verb}.txt"), &told);
+    }
+    for verb in CONTAINER_VERBS {
+        let told = scene.hayase(&["container", verb, "--help"]).with(0).stdout;
+        check_snapshot(&format!("help-container-{verb}.txt"), &told);
     }
 }
 
@@ -22,6 +41,9 @@ fn manual_pages_and_completions_know_every_verb() {
     scene.hayase(&["man", man.to_str().unwrap()]).with(0);
     for verb in VERBS {
         assert!(man.join(format!("hayase-{verb}.1")).exists(), "{verb}");
+    }
+    for verb in CONTAINER_VERBS {
+        assert!(man.join(format!("hayase-container-{verb}.1")).exists(), "{verb}");
     }
     for shell in ["bash", "zsh", "fish"] {
         let script = scene.hayase(&["completions", shell]).with(0).stdout;
