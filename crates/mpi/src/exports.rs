@@ -12,7 +12,11 @@
 
 #![expect(unsafe_code, reason = "functions that C programs call")]
 
-use std::{cell::Cell, ffi::c_int, panic::AssertUnwindSafe};
+use std::{
+    cell::Cell,
+    ffi::{CStr, c_int},
+    panic::AssertUnwindSafe,
+};
 
 use crate::{
     abi::{ErrorClass, Handle},
@@ -25,7 +29,7 @@ use crate::{
     memory::Memory,
     open_files,
     pointers::{Address, Count, DatarepOut, Out, Text},
-    real::{self, Original},
+    real::{self, Original, symbol_name},
     trace,
 };
 
@@ -139,20 +143,13 @@ macro_rules! calls {
                 /// `None` when the library does not have it.
                 pub(crate) fn $name($($arg: $ty),*) -> Option<c_int> {
                     static ORIGINAL: Original = Original::new();
-                    const NAME: &std::ffi::CStr =
-                        match std::ffi::CStr::from_bytes_with_nul(concat!("PMPI_", stringify!($name), "\0").as_bytes()) {
-                            Ok(name) => name,
-                            Err(_) => panic!("a name without zeros"),
-                        };
-                    let address = ORIGINAL.address(NAME);
-                    if address == 0 {
-                        return calls!(@instead $name($($arg),*) $(or $small)?);
+                    const NAME: &CStr = symbol_name(concat!("PMPI_", stringify!($name), "\0"));
+                    // SAFETY: the library's function of this name has these parameters: an integer or one pointer each.
+                    let function = unsafe { ORIGINAL.function::<extern "C" fn($($ty),*) -> c_int>(NAME) };
+                    match function {
+                        Some(function) => Some(function($($arg),*)),
+                        None => calls!(@instead $name($($arg),*) $(or $small)?),
                     }
-                    // SAFETY: the library's function of this name has these parameters: an integer or
-                    // one pointer each, wherever the handles are `int`s too.
-                    let function: extern "C" fn($($ty),*) -> c_int =
-                        unsafe { std::mem::transmute::<usize, _>(address) };
-                    Some(function($($arg),*))
                 }
             )*
 
@@ -192,20 +189,10 @@ macro_rules! calls {
     (@small $name:ident($($arg:ident: $ty:ty),*) or $small:ident) => {
         pub(super) fn $small($($arg: $ty),*) -> Option<c_int> {
             static ORIGINAL: Original = Original::new();
-            const NAME: &std::ffi::CStr =
-                match std::ffi::CStr::from_bytes_with_nul(concat!("PMPI_", stringify!($small), "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => panic!("a name without zeros"),
-                };
-            let address = ORIGINAL.address(NAME);
-            if address == 0 {
-                return None;
-            }
-            // SAFETY: the parameters are those of the library's function, but for a count that it has as
-            // `int`; its value fits in one, so the lower half of its register is that `int`.
-            let function: extern "C" fn($($ty),*) -> c_int =
-                unsafe { std::mem::transmute::<usize, _>(address) };
-            Some(function($($arg),*))
+            const NAME: &CStr = symbol_name(concat!("PMPI_", stringify!($small), "\0"));
+            // SAFETY: as above, but for a count that is an `int` there: the lower half of its register, which it fits in.
+            let function = unsafe { ORIGINAL.function::<extern "C" fn($($ty),*) -> c_int>(NAME) };
+            function.map(|function| function($($arg),*))
         }
     };
     (@pass $name:ident($($arg:ident),*)) => { None };

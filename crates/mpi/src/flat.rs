@@ -18,12 +18,15 @@ use crate::{abi::ErrorClass, error::Error, trace};
 /// This process has the container open, until it is dropped. Where locks are not possible nobody is seen,
 /// and nothing becomes flat.
 #[derive(Debug)]
-pub(crate) struct Presence(Option<File>);
+pub(crate) struct Presence {
+    /// Holds the lock; nothing else is done with it.
+    _mark: Option<File>,
+}
 
 impl Presence {
     pub(crate) fn in_container(container: &Path) -> Self {
         let mark = File::open(container.join(MARK)).ok();
-        Self(mark.filter(|mark| mark.lock_shared().is_ok()))
+        Self { _mark: mark.filter(|mark| mark.lock_shared().is_ok()) }
     }
 }
 

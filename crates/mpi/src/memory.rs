@@ -185,8 +185,7 @@ mod tests {
         for len in [1, 2, 3, 4, 8, 16, 17] {
             let mut memory: Vec<u8> = (0..=255).collect();
             let blocks = Datatype::bytes(len).unwrap().vector(4, 1, 40).unwrap();
-            let expected: Vec<u8> =
-                (0..4).flat_map(|nth| (nth * 40..nth * 40 + len as u8)).collect();
+            let expected: Vec<u8> = (0..4).flat_map(|nth| nth * 40..nth * 40 + len as u8).collect();
             let mut region = region(&mut memory, blocks);
             let mut packed = vec![0; expected.len()];
             region.gather(0..expected.len() as u64, &mut packed);

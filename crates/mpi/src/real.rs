@@ -92,8 +92,20 @@ impl Original {
         Self { address: AtomicUsize::new(Self::UNKNOWN) }
     }
 
+    /// The function; `None` when the library does not have it.
+    ///
+    /// # Safety
+    /// `F` is the type of a pointer to a function in C, and the library's function of this name can be
+    /// called so.
+    pub(crate) unsafe fn function<F: Copy>(&self, name: &CStr) -> Option<F> {
+        const { assert!(size_of::<F>() == size_of::<usize>()) };
+        let address = self.address(name);
+        // SAFETY: the caller says so.
+        (address != 0).then(|| unsafe { std::mem::transmute_copy(&address) })
+    }
+
     /// Its address; 0 when the library does not have it.
-    pub(crate) fn address(&self, name: &CStr) -> usize {
+    fn address(&self, name: &CStr) -> usize {
         match self.address.load(Ordering::Relaxed) {
             Self::UNKNOWN => {
                 let address = found().symbol(name).unwrap_or(0);
@@ -102,6 +114,14 @@ impl Original {
             }
             known => known,
         }
+    }
+}
+
+/// A name with its zero, as a constant.
+pub(crate) const fn symbol_name(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!("a name ends with its only zero"),
     }
 }
 

@@ -69,28 +69,28 @@ pub(super) fn store_ordered(file: &OpenFile, memory: Memory) -> Moved {
     in_order(file, memory, write_etypes)
 }
 
-type Transfer = fn(&OpenFile, u64, Region) -> Moved;
+type Transfer = fn(&OpenFile, u64, &mut Region) -> Moved;
 
-fn read_etypes(file: &OpenFile, etypes: u64, mut region: Region) -> Moved {
+fn read_etypes(file: &OpenFile, etypes: u64, region: &mut Region) -> Moved {
     let view = file.view();
-    transfer::read(file, &view, etypes.saturating_mul(view.etype_size), &mut region)
+    transfer::read(file, &view, etypes.saturating_mul(view.etype_size), region)
 }
 
-fn write_etypes(file: &OpenFile, etypes: u64, region: Region) -> Moved {
+fn write_etypes(file: &OpenFile, etypes: u64, region: &mut Region) -> Moved {
     let view = file.view();
     if let Err(error) = require_etypes(region.len(), view.etype_size) {
         return error.into();
     }
-    transfer::write(file, &view, etypes.saturating_mul(view.etype_size), &region)
+    transfer::write(file, &view, etypes.saturating_mul(view.etype_size), region)
 }
 
 /// The pointer advances by what is to be moved, before anything is.
 fn at_next(file: &OpenFile, memory: Memory, transfer: Transfer) -> Moved {
     Moved::of(|| {
-        let region = memory.region()?;
+        let mut region = memory.region()?;
         let etypes = region.len() / file.view().etype_size;
         let start = file.shared.fetch_add(etypes)?;
-        Ok(transfer(file, start, region))
+        Ok(transfer(file, start, &mut region))
     })
 }
 
@@ -112,6 +112,6 @@ fn in_order(file: &OpenFile, memory: Memory, transfer: Transfer) -> Moved {
             return Err(Error::unsupported("rank 0 could not move the shared pointer"));
         }
         let before: u64 = all[..file.comm.rank() as usize].iter().sum();
-        Ok(transfer(file, start + before, region?))
+        Ok(transfer(file, start + before, &mut region?))
     })
 }

@@ -3,10 +3,14 @@
 //! Here: one table. Not here: what is asked of them (the rooms beside this one).
 
 #![expect(unsafe_code, reason = "the library's functions")]
+#![expect(clippy::too_many_arguments, reason = "they are MPI's")]
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
-use crate::{abi::Handle, real::Original};
+use crate::{
+    abi::Handle,
+    real::{Original, symbol_name},
+};
 
 /// Called with a generalized request's state when it is waited for (MPI 4.1, section 13.2).
 pub(super) type QueryFunction = extern "C" fn(state: *mut c_void, status: *mut c_void) -> c_int;
@@ -30,20 +34,10 @@ macro_rules! functions {
             #[expect(non_snake_case, reason = "the names are MPI's")]
             pub(super) unsafe fn $name($($arg: $ty),*) -> Option<c_int> {
                 static ORIGINAL: Original = Original::new();
-                const NAME: &std::ffi::CStr =
-                    match std::ffi::CStr::from_bytes_with_nul(concat!("PMPI_", stringify!($name), "\0").as_bytes()) {
-                        Ok(name) => name,
-                        Err(_) => panic!("a name without zeros"),
-                    };
-                let address = ORIGINAL.address(NAME);
-                if address == 0 {
-                    return None;
-                }
-                // SAFETY: the library's function of this name has these parameters; handles that are
-                // `int`s in its header are the lower half of their registers.
-                let function: extern "C" fn($($ty),*) -> c_int =
-                    unsafe { std::mem::transmute::<usize, _>(address) };
-                Some(function($($arg),*))
+                const NAME: &CStr = symbol_name(concat!("PMPI_", stringify!($name), "\0"));
+                // SAFETY: the library's function of this name has these parameters; an `int` handle is half a register.
+                let function = unsafe { ORIGINAL.function::<extern "C" fn($($ty),*) -> c_int>(NAME) };
+                function.map(|function| function($($arg),*))
             }
         )*
     };

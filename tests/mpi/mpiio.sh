@@ -1,0 +1,163 @@
+#!/usr/bin/env bash
+# MPI-IO through containers in a plain directory, on each MPI that is installed: programs in C and Fortran must
+# leave the bytes that they leave without us, and mpi4py's own tests must fail no more than without us.
+# Prints `ok`, `FAILED` and `SKIP` lines.
+#
+#   tests/mpi/mpiio.sh [mpich|openmpi]...
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+. scripts/prepare.sh
+
+MPI4PY=4.1.2
+MPI4PY_SDIST_SHA256=56860286dc45f20e8821e93cb06669e30462348bf866f685553fa4b712d58d02
+SECONDS_MAX=180 # of one program
+
+target=$(realpath -m "$(target_dir)")
+library=$target/debug/libhayase_mpiio.so
+hayase=${HAYASE_BIN:-$target/debug/hayase}
+for built in "$library" "$hayase"; do
+  [ -e "$built" ] || die "$built is not there: cargo build -p hayase -p hayase-mpi"
+done
+work=$(mktemp -d "${TMPDIR:-/tmp}/hayase-mpiio.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/bin" "$work/plain" "$work/marked"
+"$hayase" container enable "$work/marked" >/dev/null || die "no marked directory"
+
+failures=0
+# try NAME CMD...: one test.
+try() {
+  local name=$1
+  shift
+  if "$@" >"$work/out" 2>&1; then say "ok mpiio_$name"; else
+    say "FAILED mpiio_$name"
+    tail -n 30 "$work/out"
+    failures=$((failures + 1))
+  fi
+}
+
+# run MPI RANKS stock|preloaded CMD...: the preload is for the ranks, not for the launcher. More ranks than cores: they
+# are told to yield.
+run() {
+  local mpi=$1 ranks=$2 how=$3
+  shift 3
+  local launch=(timeout "$SECONDS_MAX")
+  case $mpi in
+    mpich)
+      launch+=(mpiexec.mpich -n "$ranks" -genv MPIR_CVAR_POLLS_BEFORE_YIELD 1)
+      [ "$how" = stock ] || launch+=(-genv LD_PRELOAD "$library")
+      ;;
+    openmpi)
+      launch+=(mpiexec.openmpi --oversubscribe -n "$ranks" --mca mpi_yield_when_idle 1)
+      [ "$(id -u)" != 0 ] || launch+=(--allow-run-as-root)
+      [ "$how" = stock ] || launch+=(-x "LD_PRELOAD=$library")
+      ;;
+  esac
+  "${launch[@]}" "$@"
+}
+
+# The program's file, flat and from a container, is the same.
+agrees() {
+  local mpi=$1 ranks=$2 program=$3 name=$3-$2
+  run "$mpi" "$ranks" stock "$work/bin/$program" "$work/plain/$name" || { say "it fails without us"; return 1; }
+  run "$mpi" "$ranks" preloaded "$work/bin/$program" "$work/marked/$name" || return 1
+  [ -e "$work/marked/$name/.hayase-container" ] || { say "it is no container"; return 1; }
+  "$hayase" container check "$work/marked/$name" || return 1
+  "$hayase" container export "$work/marked/$name" "$work/plain/$name.exported" || return 1
+  cmp "$work/plain/$name" "$work/plain/$name.exported"
+}
+# A container that was made elsewhere than in a marked directory is a flat file when it is closed.
+flattens() {
+  local mpi=$1 file=$work/plain/flattened
+  HAYASE_MPIIO=on HAYASE_MPIIO_PATHS="$work/plain/flat*" HAYASE_MPIIO_TRACE=1 \
+    run "$mpi" 3 preloaded "$work/bin/columns_f08" "$file" >"$work/trace" 2>&1 || { cat "$work/trace"; return 1; }
+  [ -f "$file" ] && grep -q 'trace MPI_File_write_all 1 1$' "$work/trace" || { cat "$work/trace"; return 1; }
+  run "$mpi" 3 stock "$work/bin/columns_f08" "$work/plain/columns" && cmp "$file" "$work/plain/columns"
+}
+# Where nothing is marked, nothing is taken.
+passes_through() {
+  local mpi=$1 file=$work/plain/untouched
+  HAYASE_MPIIO_TRACE=1 run "$mpi" 2 preloaded "$work/bin/nested" "$file" >"$work/trace" 2>&1 || { cat "$work/trace"; return 1; }
+  [ -f "$file" ] && grep -q 'trace MPI_File_open [12] 0$' "$work/trace" || { cat "$work/trace"; return 1; }
+  run "$mpi" 2 stock "$work/bin/nested" "$work/plain/nested" && cmp "$file" "$work/plain/nested"
+}
+
+programs() {
+  local mpi=$1 first=()
+  # Where MPICH is the system's default MPI, Open MPI's Fortran wrappers find its libmpi.so before their own.
+  [ "$mpi" = mpich ] || first=(-L"$(mpicc.openmpi --showme:libdirs | cut -d' ' -f1)")
+  mpicc.$mpi -O1 -o "$work/bin/nested" tests/mpi/programs/nested.c &&
+    mpicc.$mpi -O1 -o "$work/bin/datatypes" tests/mpi/programs/datatypes.c &&
+    mpif90.$mpi "${first[@]}" -o "$work/bin/columns_f08" tests/mpi/programs/columns_f08.f90 &&
+    mpif77.$mpi "${first[@]}" -o "$work/bin/rows_mpif" tests/mpi/programs/rows_mpif.f
+}
+
+# One environment for all: the wheel of mpi4py serves both MPIs. Without a package index there is none.
+python=$target/mpi4py/venv/bin/python
+tests=$target/mpi4py/mpi4py-$MPI4PY/test
+prepare_mpi4py() {
+  [ -e "$tests/main.py" ] && "$python" -c 'import mpi4py' 2>/dev/null && return
+  rm -rf "$target/mpi4py"
+  mkdir -p "$target/mpi4py" || return
+  {
+    python3 -m venv "$target/mpi4py/venv" &&
+      timeout 200 "$python" -m pip install -q --only-binary :all: "mpi4py==$MPI4PY" &&
+      printf 'mpi4py==%s --hash=sha256:%s\n' "$MPI4PY" "$MPI4PY_SDIST_SHA256" >"$target/mpi4py/sdist.txt" &&
+      timeout 200 "$python" -m pip download -q --no-binary :all: --no-deps --require-hashes \
+        -d "$target/mpi4py" -r "$target/mpi4py/sdist.txt" &&
+      tar -xzf "$target/mpi4py/mpi4py-$MPI4PY.tar.gz" -C "$target/mpi4py"
+  } >"$work/pip" 2>&1
+}
+
+# python_tests MPI RANKS stock|preloaded: mpi4py's tests of files, which make them in $TMPDIR.
+python_tests() {
+  local mpi=$1 ranks=$2 how=$3 soname=$work/soname
+  mkdir -p "$soname"
+  # The wheel wants MPICH's own soname, which Debian does not give it.
+  ln -sf "$(ldconfig -p | sed -n 's/.*libmpich\.so\.12 .* => //p' | head -n 1)" "$soname/libmpi.so.12"
+  [ "$mpi" = mpich ] || soname=
+  (
+    cd "$tests" || exit 1
+    export TMPDIR=$work/marked MPI4PY_MPIABI=$mpi LD_LIBRARY_PATH=${soname:-${LD_LIBRARY_PATH:-}} HAYASE_MPIIO_TRACE=1
+    run "$mpi" "$ranks" "$how" "$python" main.py -v -i test_io -i test_file
+  )
+}
+failed_tests() { sed -n 's/^\(FAIL\|ERROR\): //p' "$1" | sort -u; }
+# What fails with us fails without us too; and the calls did come to us.
+python_agrees() {
+  local mpi=$1 ranks=$2 status=0 new
+  python_tests "$mpi" "$ranks" preloaded >"$work/preloaded" 2>&1 || status=$?
+  tail -n 30 "$work/preloaded"
+  grep -q 'trace MPI_File_open \([1-9][0-9]*\) \1$' "$work/preloaded" || { say "the calls did not come to us"; return 1; }
+  [ "$status" != 0 ] || return 0
+  python_tests "$mpi" "$ranks" stock >"$work/stock" 2>&1
+  [ -n "$(failed_tests "$work/preloaded")" ] || { say "it ended with $status"; return 1; }
+  new=$(comm -13 <(failed_tests "$work/stock") <(failed_tests "$work/preloaded"))
+  [ -z "$new" ] || { say "these pass without us:"; say "$new"; return 1; }
+}
+
+has_mpi() { has "mpiexec.$1" && has "mpicc.$1" && has "mpif90.$1"; }
+
+[ $# -gt 0 ] || set -- mpich openmpi
+prepare_mpi4py || say "SKIP mpiio_mpi4py: mpi4py $MPI4PY could not be had: $(tail -n 1 "$work/pip" 2>/dev/null)"
+for mpi; do
+  if ! has_mpi "$mpi"; then
+    say "SKIP mpiio_$mpi: not installed"
+    continue
+  fi
+  rm -rf "$work/plain" && mkdir "$work/plain"
+  rm -rf "${work:?}/marked/"*
+  try "${mpi}_programs_compile" programs "$mpi"
+  try "${mpi}_types_agree_with_MPI_Pack" run "$mpi" 1 preloaded "$work/bin/datatypes" "$work/marked/datatypes" 1 500
+  for ranks in 1 2 4; do
+    try "${mpi}_nested_subarrays_by_${ranks}_agree" agrees "$mpi" "$ranks" nested
+  done
+  try "${mpi}_fortran_f08_agrees" agrees "$mpi" 3 columns_f08
+  try "${mpi}_fortran_mpif_agrees" agrees "$mpi" 3 rows_mpif
+  try "${mpi}_flat_file_at_close" flattens "$mpi"
+  try "${mpi}_other_files_pass_through" passes_through "$mpi"
+  [ -x "$python" ] || continue
+  for ranks in 1 2 4; do
+    try "${mpi}_mpi4py_by_${ranks}" python_agrees "$mpi" "$ranks"
+  done
+done
+[ "$failures" = 0 ]
