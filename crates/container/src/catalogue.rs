@@ -210,25 +210,25 @@ impl Loaded {
             at,
             what: what.to_owned(),
         };
-        let stat = directory.stat(name).map_err(failed)?;
-        self.modified = stat.map(|(_, modified)| modified);
-        let len = match stat.map(|(len, _)| len) {
-            None => return Ok(Err(Vanished)),
-            Some(len) if len < self.read => return Err(damaged(len, "it has become shorter")),
-            Some(len) if len > INDEX_BYTES_MAX.get() => {
+        // Opened before its length is asked for: an open is what makes NFS look.
+        let file = match directory.open_file(name, OFlags::RDONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err(Vanished)),
+            file => file.map_err(failed)?,
+        };
+        let metadata = file.metadata().map_err(failed)?;
+        self.modified = metadata.modified().ok();
+        let len = match metadata.len() {
+            len if len < self.read => return Err(damaged(len, "it has become shorter")),
+            len if len > INDEX_BYTES_MAX.get() => {
                 let what = format!("an index has at most {INDEX_BYTES_MAX}");
                 return Err(ContainerError::Limit { path, what });
             }
-            Some(len) => len,
+            len => len,
         };
         if len == self.read && len > 0 {
             self.torn = 0;
             return Ok(Ok(false));
         }
-        let file = match directory.open_file(name, OFlags::RDONLY) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err(Vanished)),
-            file => file.map_err(failed)?,
-        };
         let bytes = read_from(&file, self.read, len).map_err(failed)?;
         let body = match self.read {
             0 => match check_header(&bytes, id) {

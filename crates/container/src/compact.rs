@@ -64,6 +64,9 @@ impl Container {
         let mut merged = Snapshot::default();
         chosen.iter().for_each(|name| merged.add(catalogue.contents(name)));
         merged.settle();
+        if finished == Finished::All {
+            merged.logs_mut().for_each(close);
+        }
 
         let mut told = Compacted {
             writers: merged.logs().len(),
@@ -181,6 +184,13 @@ fn chosen_indexes(catalogue: &Catalogue, finished: Finished) -> Vec<String> {
         is_merged || (is_finished(contents) && !contents.logs.is_empty())
     });
     chosen.map(str::to_owned).collect()
+}
+
+/// What was published is all that there will be.
+fn close(published: &mut PublishedLog) {
+    let ends = published.log.records.iter().filter_map(hayase_layout::Record::end);
+    let end = ends.map(|end| end.0).max().unwrap_or(0);
+    published.closed.get_or_insert(ByteCount(end));
 }
 
 /// Writers that closed and of whom the cuts leave no byte.

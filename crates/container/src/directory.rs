@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -54,19 +53,8 @@ impl Directory {
 
     /// Length of a file in it; `None` when it is not there.
     pub(crate) fn len(&self, name: &str) -> io::Result<Option<u64>> {
-        Ok(self.stat(name)?.map(|(len, _)| len))
-    }
-
-    /// Length of a file in it, and when it was written last.
-    pub(crate) fn stat(&self, name: &str) -> io::Result<Option<(u64, SystemTime)>> {
         match retry(|| fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)) {
-            Ok(stat) => {
-                let len = u64::try_from(stat.st_size).unwrap_or(0);
-                // Times before 1970 are nobody's publications.
-                let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
-                let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
-                Ok(Some((len, UNIX_EPOCH + Duration::new(seconds, nanos))))
-            }
+            Ok(stat) => Ok(Some(u64::try_from(stat.st_size).unwrap_or(0))),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno.into()),
         }

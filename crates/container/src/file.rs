@@ -26,6 +26,7 @@ use hayase_layout::{
 
 use crate::catalogue::Catalogue;
 use crate::format::Entry;
+use crate::limits::WRITERS_OPEN_MAX;
 use crate::parts::Parts;
 use crate::writer::Writer;
 use crate::{Container, ContainerError, Durability, Identity, Reader, Snapshot, WriteError};
@@ -80,7 +81,8 @@ impl ContainerFile {
     /// Opens `container`.
     ///
     /// `epoch`: what the group agreed on, so that one process alone looks at the indexes; `None` reads all
-    /// indexes and begins an epoch behind every one that was used. Opening makes no files.
+    /// indexes and begins an epoch behind every one that was used (and refuses to write a file that had
+    /// more than [`WRITERS_OPEN_MAX`] writers). Opening makes no files.
     pub fn open(
         container: Container,
         access: Access,
@@ -95,6 +97,7 @@ impl ContainerFile {
             Some(epoch) => epoch,
             None => {
                 file.refresh()?;
+                file.require_room_for_writers()?;
                 file.proposed_epoch()
             }
         };
@@ -227,8 +230,7 @@ impl ContainerFile {
         require_size(size)?;
         let mut writer = self.writer();
         self.require_later(&writer, epoch)?;
-        writer.resize(Entry::Cut { epoch, size })?;
-        writer.publish(Durability::Written)?;
+        writer.resize(&[Entry::Cut { epoch, size }], Durability::Written)?;
         writer.advance(epoch)
     }
 
@@ -251,8 +253,7 @@ impl ContainerFile {
         }
         let mut writer = self.writer();
         let epoch = writer.epoch();
-        writer.resize(Entry::Grow { epoch, size })?;
-        writer.publish(Durability::Written)
+        writer.resize(&[Entry::Grow { epoch, size }], Durability::Written)
     }
 
     /// Another process of the group has called [`ContainerFile::preallocate`] in this epoch.
@@ -273,7 +274,8 @@ impl ContainerFile {
     /// Makes others see what was written. Costs nothing when nothing was; otherwise one append of a few
     /// bytes for each changed record, and for [`Durability::Durable`] the syncs of part and index.
     ///
-    /// Does not begin an epoch. What fails can be tried again, unless the kernel lost bytes.
+    /// Does not begin an epoch. What fails can be tried again, unless the kernel lost bytes. Behind a close
+    /// there is nothing to publish.
     pub fn publish(&self, durability: Durability) -> Result<(), ContainerError> {
         self.writer().publish(durability)
     }
@@ -323,9 +325,10 @@ impl ContainerFile {
         self.advance(self.proposed_epoch())
     }
 
-    /// Publishes, and notes that this writer is done, so that its index may be merged with others.
+    /// Publishes, and notes that this writer is done, so that its index may be merged with others. What
+    /// was written can still be read, nothing further written. Closing again does nothing.
     ///
-    /// When it fails the opening is as before, so that the caller may try again.
+    /// When it fails it may be tried again.
     pub fn close(&self, durability: Durability) -> Result<(), ContainerError> {
         self.writer().close(durability)
     }
@@ -350,6 +353,16 @@ impl ContainerFile {
         }
         let what = format!("a change of size begins an epoch behind {}", writer.epoch().0);
         Err(ContainerError::Invalid { what })
+    }
+
+    /// Before it has more writers than can be read: parts have 16-bit numbers.
+    fn require_room_for_writers(&self) -> Result<(), ContainerError> {
+        let count = self.others().snapshot.as_ref().map_or(0, |known| known.logs().len());
+        if !self.access.may_write() || count <= WRITERS_OPEN_MAX {
+            return Ok(());
+        }
+        let what = format!("{count} writers have written it: make one part of them before more do");
+        Err(ContainerError::Limit { path: self.container.path().to_owned(), what })
     }
 
     fn require_read(&self) -> Result<(), ContainerError> {

@@ -6,10 +6,13 @@ use hayase_layout::ByteCount;
 pub const BLOCK_BYTES_MAX: ByteCount = ByteCount::mib(256);
 
 /// Most bytes of one index that are read: beyond that it is no index.
-pub const INDEX_BYTES_MAX: ByteCount = ByteCount::gib(16);
+pub const INDEX_BYTES_MAX: ByteCount = ByteCount::gib(1);
 
 /// Most writers of one container, compacted or not: parts are numbered in 16 bits.
 pub const WRITERS_MAX: usize = u16::MAX as usize;
+
+/// Writers of a container that may be opened for writing: the rest is for the group that opens it.
+pub const WRITERS_OPEN_MAX: usize = WRITERS_MAX * 3 / 4;
 
 /// Parts that a reader keeps open; beyond that the one opened first is closed.
 pub const PARTS_OPEN_MAX: usize = 512;

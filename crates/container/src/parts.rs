@@ -60,6 +60,12 @@ impl Parts {
         Ok(file)
     }
 
+    fn close(&self, writer: WriterId) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.files.remove(&writer);
+        open.order.retain(|other| *other != writer);
+    }
+
     /// Fills `target`, which is as long as `local`; `ShortPart` when the part is not so long.
     pub(crate) fn read(
         &self,
@@ -67,8 +73,15 @@ impl Parts {
         local: LocalExtent,
         target: &mut [u8],
     ) -> Result<(), ContainerError> {
-        let file = self.get(writer)?;
-        file.read_exact_at(target, local.start().0).map_err(|error| {
+        let mut file = self.get(writer)?;
+        let mut read = file.read_exact_at(target, local.start().0);
+        if matches!(&read, Err(error) if error.kind() == io::ErrorKind::UnexpectedEof) {
+            // It may have grown since it was opened: an open is what makes NFS look.
+            self.close(writer);
+            file = self.get(writer)?;
+            read = file.read_exact_at(target, local.start().0);
+        }
+        read.map_err(|error| {
             let path = self.container.directory().shown(&names::part(writer));
             match error.kind() {
                 io::ErrorKind::UnexpectedEof => {

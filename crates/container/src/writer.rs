@@ -45,7 +45,8 @@ pub struct Identity {
 /// What a publication survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// A kill: others see it at once (as close(2) without fsync(2)).
+    /// A kill. Others see it at once, on other nodes as far as the file system shows them what is written
+    /// and not synced: NFS does not before the writer closes.
     Written,
     /// A power cut (`MPI_File_sync`).
     Durable,
@@ -66,6 +67,12 @@ pub(crate) struct Writer {
     index: Option<IndexFile>,
     /// Written since the part was synced.
     is_part_dirty: bool,
+    /// There is a part of this name, open or closed.
+    has_part: bool,
+    /// Nothing can be written any more.
+    is_ended: bool,
+    /// The index says so.
+    is_closed: bool,
     /// Why nothing can be published any more.
     failure: Option<&'static str>,
     /// Raised by whatever changes what readers find.
@@ -108,6 +115,9 @@ impl Writer {
             part: None,
             index: None,
             is_part_dirty: false,
+            has_part: false,
+            is_ended: false,
+            is_closed: false,
             failure: None,
             changes: 0,
         }
@@ -133,7 +143,7 @@ impl Writer {
 
     /// Whether there is anything of it on disk.
     pub(crate) fn has_files(&self) -> bool {
-        self.part.is_some()
+        self.has_part
     }
 
     pub(crate) fn advance(&mut self, epoch: Epoch) -> Result<(), ContainerError> {
@@ -187,6 +197,7 @@ impl Writer {
 
     fn require_valid(&self, write: Write, data: &[u8]) -> Result<(), ContainerError> {
         let invalid = |what: &str| Err(ContainerError::Invalid { what: what.to_owned() });
+        self.require_open()?;
         if write.len().get() != data.len() as u64 {
             return invalid("the buffer is not as long as what is to be written");
         }
@@ -201,9 +212,16 @@ impl Writer {
         Ok(())
     }
 
+    fn require_open(&self) -> Result<(), ContainerError> {
+        match self.is_ended {
+            false => Ok(()),
+            true => Err(ContainerError::Invalid { what: "the file was closed".to_owned() }),
+        }
+    }
+
     /// Makes the part under a name that neither a part nor an index ever had.
     fn make_part(&mut self) -> Result<(), ContainerError> {
-        if self.part.is_some() {
+        if self.has_part {
             return Ok(());
         }
         let directory = self.container.directory();
@@ -214,6 +232,7 @@ impl Writer {
             match directory.open_file(&name, flags) {
                 Ok(file) => {
                     self.part = Some(file);
+                    self.has_part = true;
                     self.writer.id = id;
                     return Ok(());
                 }
@@ -238,6 +257,7 @@ impl Writer {
         if bytes.is_zero() {
             return Ok(());
         }
+        self.require_open()?;
         self.make_part()?;
         let part = self.part.as_ref().expect("made above");
         let at = self.recorder.tail().0;
@@ -251,17 +271,28 @@ impl Writer {
         }
     }
 
-    /// Notes a change of the file's size; published with what is published next.
-    pub(crate) fn resize(&mut self, entry: Entry) -> Result<(), ContainerError> {
+    /// Changes the file's size, and publishes that with whatever else there is. All or nothing.
+    pub(crate) fn resize(
+        &mut self,
+        entries: &[Entry],
+        durability: Durability,
+    ) -> Result<(), ContainerError> {
+        self.require_open()?;
         self.make_part()?;
-        self.sizes.push(entry);
+        let before = self.sizes.len();
+        self.sizes.extend_from_slice(entries);
         self.changes += 1;
-        Ok(())
+        let published = self.publish(durability);
+        if published.is_err() && self.sizes_published <= before {
+            self.sizes.truncate(before);
+            self.changes += 1;
+        }
+        published
     }
 
     /// Makes others see what was written. Nothing is lost when it fails: it can be tried again.
     pub(crate) fn publish(&mut self, durability: Durability) -> Result<(), ContainerError> {
-        if !self.has_files() {
+        if !self.has_files() || self.is_closed {
             return Ok(());
         }
         self.require_sound()?;
@@ -281,18 +312,26 @@ impl Writer {
 
     /// Publishes the rest, and that nothing follows.
     pub(crate) fn close(&mut self, durability: Durability) -> Result<(), ContainerError> {
-        if !self.has_files() {
+        if !self.has_files() || self.is_closed {
             return Ok(());
         }
+        self.is_ended = true;
+        if durability == Durability::Durable && self.is_part_dirty {
+            self.sync_part()?;
+        }
+        // Many file systems show other nodes what was written when it is closed: the part first.
+        self.part = None;
         self.publish(durability)?;
         if self.index.is_some() {
             let part_bytes = ByteCount(self.recorder.tail().0);
             self.append(vec![Entry::Closed { part_bytes }])?;
+            self.is_closed = true;
         }
-        match durability {
-            Durability::Written => Ok(()),
-            Durability::Durable => self.sync_index(),
+        if durability == Durability::Durable {
+            self.sync_index()?;
         }
+        self.index = None;
+        Ok(())
     }
 
     fn require_sound(&self) -> Result<(), ContainerError> {
@@ -306,13 +345,23 @@ impl Writer {
     }
 
     fn sync_part(&mut self) -> Result<(), ContainerError> {
-        let part = self.part.as_ref().expect("dirty parts exist");
+        let path = self.container.directory().shown(&names::part(self.id()));
+        let failed = |source| ContainerError::io("sync the part", &path, source);
+        let reopened;
+        let part = match &self.part {
+            Some(part) => part,
+            None => {
+                let name = names::part(self.id());
+                let opened = self.container.directory().open_file(&name, OFlags::RDONLY);
+                reopened = opened.map_err(failed)?;
+                &reopened
+            }
+        };
         if let Err(source) = part.sync_data() {
             // The kernel has dropped the bytes, and would answer the next fsync(2) with success.
             self.failure =
                 Some("an earlier sync failed: what was written since the one before is lost");
-            let path = self.container.directory().shown(&names::part(self.id()));
-            return Err(ContainerError::io("sync the part", &path, source));
+            return Err(failed(source));
         }
         self.is_part_dirty = false;
         Ok(())

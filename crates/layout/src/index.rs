@@ -5,6 +5,7 @@
 //!
 //! - `family`: records of many writers that differ by a shift only are looked up as one.
 //! - `folded`: a log in as few records as say the same.
+//! - `same_view`: reading with the view that wrote is one stretch of one part.
 //! - `resolve`: where records overlap, the later epoch wins; in one epoch the lower rank at open, then
 //!   the lower writer id; of one writer the later record.
 //!
@@ -21,10 +22,12 @@ mod boxes;
 mod family;
 mod folded;
 mod resolve;
+mod same_view;
 
 use boxes::Boxes;
 use family::{Family, Member, Pattern};
 use resolve::{Candidate, Standing};
+use same_view::SameView;
 
 /// All that one writer wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +133,7 @@ pub struct Index {
     families: Boxes<Family>,
     /// Of each part its records in order of place.
     parts: Vec<Vec<Placed>>,
+    same_view: SameView,
     size: ByteCount,
 }
 
@@ -179,12 +183,15 @@ impl Index {
             parts.push(placed);
         }
         let bounds = Bounds::new(cuts);
+        let mut same_view = SameView::default();
+        members.iter().for_each(|member| same_view.note(member, bounds.of(member.standing.epoch)));
+        same_view.settle();
         let families = family::gather(members, |epoch| bounds.of(epoch));
         let written = families.iter().map(|family| family.reach().end().0).max();
         let size = ByteCount(written.unwrap_or(0).max(bounds.size));
         let writers = logs.iter().map(|log| log.writer).collect();
         let families = Boxes::new(families, Family::reach);
-        Ok(Self { writers, families, parts, size })
+        Ok(Self { writers, families, parts, same_view, size })
     }
 
     /// Part `i` is what the `i`-th wrote.
@@ -205,6 +212,16 @@ impl Index {
         let mut candidates = Vec::new();
         self.families.for_each(extent, |family| family.candidates(extent, &mut candidates));
         resolve::resolve(extent, candidates, |part| self.writers[usize::from(part)].server)
+    }
+
+    /// Where the first bytes of a window of a view's stream lie, when they lie behind each other in one
+    /// part: as many as one record through an equal view holds that nobody else wrote to. `None` when
+    /// there is no such record, or it is not found out: then [`Index::lookup`] tells.
+    ///
+    /// O(runs of the view + log n), whatever the number of blocks. The first call for a record compares one
+    /// tile of it with one of each record that comes near.
+    pub fn stretch(&self, view: &View, window: StreamExtent) -> Option<(u16, LocalExtent)> {
+        self.same_view.find(view, window, &self.families)
     }
 
     /// Forward: the part that holds the byte at `offset`, and where in it. `None` in holes.

@@ -112,6 +112,23 @@ fn deleting_removes_the_container_and_nothing_else() {
 }
 
 #[test]
+fn what_is_closed_is_closed() {
+    let top = tempfile::tempdir().unwrap();
+    let path = top.path().join("F");
+    let file = open(&create(&path), 1, 0);
+    file.write_at(GlobalOffset(0), b"abc").unwrap();
+    file.close(Durability::Written).unwrap();
+    file.close(Durability::Durable).unwrap();
+    file.publish(Durability::Durable).unwrap();
+    assert!(file.write_at(GlobalOffset(3), b"d").is_err());
+    assert!(file.set_size(ByteCount(1), file.proposed_epoch()).is_err());
+    assert_eq!(read_all(&file), b"abc");
+    assert_eq!(published(&path), b"abc");
+    let snapshot = Container::open(&path, Creation::Never).unwrap().load().unwrap();
+    assert!(snapshot.logs().values().all(|log| log.closed == Some(ByteCount(3))));
+}
+
+#[test]
 fn a_container_that_is_renamed_while_it_is_open_goes_on() {
     let top = tempfile::tempdir().unwrap();
     let (path, moved) = (top.path().join("F"), top.path().join("G"));
