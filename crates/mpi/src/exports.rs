@@ -212,6 +212,8 @@ calls! {
         => world: opening::delete(filename, info);
     Finalize()
         => world: opening::finalize();
+    Abort(comm: Handle, code: c_int)
+        => world: opening::abort();
 
     // --- the file as a whole ---
     File_set_size(fh: Handle, size: i64)

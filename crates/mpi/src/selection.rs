@@ -106,7 +106,7 @@ impl Settings {
     ) -> Result<Decision, Error> {
         let hint = hint(info, c"hayase", mode_of)?;
         let mode = hint.unwrap_or(self.mode);
-        if mode == Mode::Off || path.as_os_str().is_empty() {
+        if mode == Mode::Off || path.as_os_str().is_empty() || names_a_driver(path) {
             return Ok(Decision::Pass);
         }
         if Container::is_at(path)? {
@@ -192,6 +192,13 @@ fn hint<T>(
     Ok(meant)
 }
 
+/// `ufs:name` and the like, by which ROMIO is told how to treat a file: the name is not all of it.
+fn names_a_driver(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    let prefix = bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+    prefix > 1 && bytes.get(prefix) == Some(&b':')
+}
+
 /// Whether all of the absolute path is what the pattern says: `*` for any bytes, `?` for one.
 fn is_match(pattern: &[u8], path: &Path) -> bool {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
@@ -226,6 +233,15 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_with_a_driver_are_left_to_the_library() {
+        for (path, expected) in
+            [("ufs:/a/b", true), ("nfs:b", true), ("/a/b:c", false), ("a b:c", false), ("", false)]
+        {
+            assert_eq!(names_a_driver(Path::new(path)), expected, "{path}");
+        }
+    }
 
     #[test]
     fn patterns_match_whole_paths() {

@@ -79,7 +79,9 @@ impl SharedPointer {
     pub(crate) fn lock(&self) -> Result<Locked<'_>, Error> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if file.is_none() {
+            // To lock it, reading is enough.
             let opened = File::options().read(true).write(true).open(&self.stub);
+            let opened = opened.or_else(|_| File::open(&self.stub));
             *file = Some(opened.map_err(|error| self.failed(&error))?);
         }
         let locked = Locked { file };

@@ -6,15 +6,16 @@
 //! A write is contiguous in the writer's part, whatever view and memory look like. Memory that is not one
 //! piece goes through a buffer of [`BUFFER_BYTES`].
 
-use hayase_container::Write;
+use hayase_container::{Access, Durability, Write};
 use hayase_layout::{
     ByteCount, Extent, GlobalOffset, StreamExtent, StreamOffset, units::OFFSET_MAX,
 };
 
 use crate::{
+    abi::ErrorClass,
     error::Error,
     library::types,
-    memory::Region,
+    memory::{Memory, Region},
     open_files::OpenFile,
     view::{Datarep, FileView, Map},
 };
@@ -64,9 +65,11 @@ fn try_write(
     written: &mut u64,
 ) -> Result<(), Error> {
     require_inside(view, stream, region.len())?;
+    if file.container.access() == Access::Read {
+        return Err(Error::usual(ErrorClass::ReadOnly, "a write to a file opened for reading"));
+    }
     if region.len() == 0 {
-        // The access is checked all the same.
-        return file.container.write_at(GlobalOffset(0), &[]).map_err(Error::from);
+        return Ok(());
     }
     let _locked = file.is_atomic().then(|| file.shared.lock()).transpose()?;
     // Behind all that others published: what is written later wins.
@@ -75,7 +78,7 @@ fn try_write(
     }
     let answer = write_region(file, view, stream, region, written);
     if file.is_immediate() {
-        file.container.publish(hayase_container::Durability::Written)?;
+        file.container.publish(Durability::Written)?;
     }
     answer
 }
@@ -88,7 +91,7 @@ fn write_region(
     written: &mut u64,
 ) -> Result<(), Error> {
     if view.datarep == Datarep::External32 {
-        let memory = region.memory();
+        let memory = require_external(region)?;
         let mut bytes = vec![0; region.len() as usize];
         types::pack_external(memory.address(), memory.count(), memory.datatype(), &mut bytes)?;
         return write_bytes(file, view, stream, &bytes, written);
@@ -159,8 +162,10 @@ fn try_read(
     region: &mut Region,
     moved: &mut u64,
 ) -> Result<(), Error> {
+    if file.container.access() == Access::Write {
+        return Err(Error::usual(ErrorClass::Access, "a read of a file opened for writing"));
+    }
     if region.len() == 0 {
-        file.container.read_at(GlobalOffset(0), &mut [])?;
         return Ok(());
     }
     let _locked = file.is_atomic().then(|| file.shared.lock()).transpose()?;
@@ -192,7 +197,7 @@ fn read_external(
     region: &Region,
     moved: &mut u64,
 ) -> Result<(), Error> {
-    let memory = region.memory();
+    let memory = require_external(region)?;
     let mut bytes = vec![0; region.len() as usize];
     let got = read_bytes(file, view, stream, &mut bytes)? as u64;
     // Whole elements: what comes behind them in memory is left alone.
@@ -227,6 +232,14 @@ fn read_bytes(
         }
         Map::Nothing => 0,
     })
+}
+
+/// Memory whose elements are as long in external32; what describes it.
+fn require_external(region: &Region) -> Result<Memory, Error> {
+    let memory = region.memory();
+    let count = u64::try_from(memory.count()).unwrap_or(0).max(1);
+    types::require_external_size(memory.datatype(), region.len() / count)?;
+    Ok(memory)
 }
 
 /// Whether all bytes to be written are bytes that files can have: nothing is written otherwise.

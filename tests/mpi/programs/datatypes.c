@@ -263,6 +263,24 @@ static MPI_File reopen(MPI_File fh, const char *name) {
   return fh;
 }
 
+/* Big-endian in the file, and elements that would be shorter there refused. */
+static void external32(MPI_File fh) {
+  int words[2] = {0x01020304, 0x05060708}, back[2] = {0, 0};
+  MPI_Status status;
+  MPI_File_set_view(fh, 0, MPI_INT, MPI_INT, "external32", MPI_INFO_NULL);
+  MPI_File_write_at(fh, 0, words, 2, MPI_INT, &status);
+  MPI_File_read_at(fh, 0, back, 2, MPI_INT, &status);
+  if (memcmp(words, back, sizeof words)) differ(0, "external32 read back");
+  MPI_File_set_view(fh, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL);
+  MPI_File_read_at(fh, 0, got, 8, MPI_BYTE, &status);
+  for (int i = 0; i < 8; i++)
+    if (got[i] != i + 1) differ(0, "external32 as bytes");
+  MPI_File_set_errhandler(fh, MPI_ERRORS_RETURN);
+  int class, code = MPI_File_set_view(fh, 0, MPI_BYTE, MPI_BYTE, "home-made", MPI_INFO_NULL);
+  MPI_Error_class(code, &class);
+  if (class != MPI_ERR_UNSUPPORTED_DATAREP) differ(0, "a representation that is not known");
+}
+
 /* A type that selects nothing moves nothing. */
 static void empty(MPI_File fh) {
   MPI_Datatype nothing;
@@ -304,6 +322,7 @@ int main(int argc, char **argv) {
     MPI_Type_free(&type);
   }
   empty(fh);
+  external32(fh);
   MPI_File_close(&fh);
   printf("%u types, %d differences\n", tried, failures);
   MPI_Finalize();

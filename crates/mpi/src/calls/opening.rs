@@ -18,7 +18,7 @@ use hayase_layout::{Epoch, NodeId, Rank};
 
 use super::admin::on_rank_0;
 use crate::{
-    abi::{AmodeBits, ErrorClass, Handle},
+    abi::{AmodeBits, Handle},
     error::{Error, raise},
     exports::original,
     flat::{Presence, flatten},
@@ -148,7 +148,8 @@ fn prepare(
         Decision::New { flatten, .. } if is_exclusive => (Creation::Exclusive, flatten),
         Decision::New { flatten, replaces_empty } => {
             if replaces_empty {
-                make_room(path)?;
+                // Another process may be faster: whatever is there then is looked at below.
+                let _ = std::fs::remove_file(path);
             }
             (Creation::IfAbsent, flatten)
         }
@@ -162,13 +163,6 @@ fn prepare(
         consistency: settings.consistency(info)?,
     };
     Ok(Some((container, plan)))
-}
-
-/// Removes the empty file that has the name; the directory must allow it.
-fn make_room(path: &Path) -> Result<(), Error> {
-    std::fs::remove_file(path).map_err(|error| {
-        Error::unusual(ErrorClass::Access, format!("replace the empty file: {error}"))
-    })
 }
 
 fn tell_plan(comm: Handle, plan: Option<Plan>) -> Result<Option<Plan>, Error> {
@@ -324,11 +318,21 @@ pub(crate) fn delete(filename: Text, _info: Handle) -> Option<c_int> {
 
 /// Files that a program forgot to close keep what was written. Always passed on.
 pub(crate) fn finalize() -> Option<c_int> {
+    publish_all();
+    trace::report();
+    None
+}
+
+/// A program that gives up leaves what it has written so far. Always passed on.
+pub(crate) fn abort() -> Option<c_int> {
+    publish_all();
+    None
+}
+
+fn publish_all() {
     for file in open_files::all() {
         if let Err(error) = file.container.publish(Durability::Written) {
             trace::say(&format!("{} was not closed: {error}", file.path.display()));
         }
     }
-    trace::report();
-    None
 }

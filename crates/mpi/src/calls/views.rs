@@ -36,8 +36,8 @@ pub(crate) fn set_view(
         return Err(Error::argument(what));
     }
     if datarep == Datarep::External32 {
-        require_same_sizes(etype, etype_size)?;
-        require_same_sizes(filetype, tile.datatype.size())?;
+        types::require_external_size(etype, etype_size)?;
+        types::require_external_size(filetype, tile.datatype.size())?;
     }
     let declare = |view: &hayase_layout::View| file.container.declare_view(view);
     let map = Map::new(displacement, &tile.datatype, declare)?;
@@ -48,16 +48,6 @@ pub(crate) fn set_view(
     state.view = view;
     state.position = 0;
     Ok(())
-}
-
-/// A container keeps the sizes of memory: elements that are shorter in external32 would leave gaps.
-fn require_same_sizes(datatype: Handle, size: u64) -> Result<(), Error> {
-    let external = types::external_size(datatype)?;
-    if external == size {
-        return Ok(());
-    }
-    let what = format!("external32 has {external} bytes for {size} of this datatype; use native");
-    Err(Error::usual(ErrorClass::UnsupportedDatarep, what))
 }
 
 pub(crate) fn get_view(

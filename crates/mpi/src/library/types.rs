@@ -14,7 +14,7 @@ use std::{
 
 use super::{abi, done, functions as mpi, objects};
 use crate::{
-    abi::{Combiner, Handle, HandleWidth},
+    abi::{Combiner, ErrorClass, Handle, HandleWidth},
     datatype::Parsed,
     error::Error,
     pointers::Address,
@@ -294,13 +294,17 @@ pub(crate) fn remember(datatype: Handle, parsed: &Arc<Parsed>) {
 /// What `MPI_Pack_external` is told.
 const EXTERNAL32: *const std::ffi::c_char = c"external32".as_ptr();
 
-/// Bytes of one type in external32.
-pub(crate) fn external_size(datatype: Handle) -> Result<u64, Error> {
+/// A container keeps the sizes of memory: elements that are shorter in external32 would leave gaps.
+pub(crate) fn require_external_size(datatype: Handle, bytes: u64) -> Result<(), Error> {
     let mut size = 0_isize;
     // SAFETY: a text that ends with a zero, and a variable of ours.
     let answer = unsafe { mpi::Pack_external_size(EXTERNAL32, 1, datatype, &raw mut size) };
     done(answer, "MPI_Pack_external_size")?;
-    u64::try_from(size).map_err(|_| Error::datatype("a datatype of negative size"))
+    if u64::try_from(size) == Ok(bytes) {
+        return Ok(());
+    }
+    let what = format!("external32 has {size} bytes for {bytes} of this datatype; use native");
+    Err(Error::usual(ErrorClass::UnsupportedDatarep, what))
 }
 
 /// The program's data in external32; `target` is as long as they are there.
