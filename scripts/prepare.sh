@@ -40,11 +40,16 @@ ps procps
 setfattr attr'
 packages_test='fio fio
 mpiexec.mpich mpich
-mpich/mpi.h libmpich-dev'
+mpich/mpi.h libmpich-dev
+mpiexec.openmpi openmpi-bin
+mpicc.openmpi libopenmpi-dev
+gfortran gfortran
+python3-venv python3-venv'
 packages_fresh='debootstrap debootstrap'
 
 has() {
   case $1 in
+    python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
     mpich/mpi.h) compgen -G '/usr/include/*/mpich/mpi.h' >/dev/null ;;
     /*) [ -e "$1" ] ;;
     *) command -v "$1" >/dev/null ;;
