@@ -160,11 +160,11 @@ impl Map {
 impl Scattered {
     fn new(displacement: i64, filetype: &Datatype, bounds: Range<i64>) -> Result<Self, Error> {
         let extent = filetype.extent();
-        // The last tile that ends inside of a file.
+        // Tiles that end inside of a file, but for the one at its very end.
         let room = (OFFSET_MAX as i64).checked_sub(displacement);
         let room = room.and_then(|room| room.checked_sub(bounds.end)).filter(|room| *room >= 0);
         let far = || Error::argument("a view that begins behind the end of every file");
-        let mut tiles = (room.ok_or_else(far)? / extent + 1) as u64;
+        let mut tiles = (room.ok_or_else(far)? / extent) as u64;
         // The stream has less than 63 bits too: overlapping tiles are longer than the file.
         tiles = tiles.min(OFFSET_MAX / filetype.size()).max(1);
         let tiled = filetype.contiguous(tiles)?;
