@@ -19,8 +19,9 @@ static TAKEN: [AtomicU64; Call::ALL.len()] = [const { AtomicU64::new(0) }; Call:
 
 /// One line to stderr, marked as ours.
 pub(crate) fn say(text: &str) {
-    // Where stderr is closed there is nobody to tell.
-    let _ = writeln!(std::io::stderr().lock(), "hayase mpiio: {text}");
+    // One write, so that lines of several processes stay whole. Where stderr is closed there is nobody to tell.
+    let line = format!("hayase mpiio: {text}\n");
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
 /// Whether calls are to be counted.
