@@ -1,7 +1,7 @@
 //! Compaction: many indexes become one, their records as few as say the same, dead parts go.
 //!
 //! Here: what `hayase container compact` does. Not here: folding (`hayase_layout`), moving bytes
-//! ([`crate::export`] makes a flat file of them).
+//! (`flatten.rs`; [`crate::export`] makes a flat file of them).
 //!
 //! The merged index is written under its final name and counts from its last block on; only then are the
 //! indexes removed that went into it, and nothing else. So a kill at any point, or two compactions at

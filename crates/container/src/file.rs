@@ -361,7 +361,9 @@ impl ContainerFile {
         if !self.access.may_write() || count <= WRITERS_OPEN_MAX {
             return Ok(());
         }
-        let what = format!("{count} writers have written it: make one part of them before more do");
+        let what = format!(
+            "{count} writers have written it: `hayase container compact --flatten` makes one of them"
+        );
         Err(ContainerError::Limit { path: self.container.path().to_owned(), what })
     }
 

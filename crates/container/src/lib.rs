@@ -38,6 +38,7 @@ mod directory;
 mod error;
 mod export;
 mod file;
+mod flatten;
 mod format;
 pub mod limits;
 mod mark;

@@ -72,6 +72,8 @@ pub(crate) struct Writer {
     /// Nothing can be written any more.
     is_ended: bool,
     /// The index says so.
+    is_told: bool,
+    /// And that was all.
     is_closed: bool,
     /// Why nothing can be published any more.
     failure: Option<&'static str>,
@@ -117,6 +119,7 @@ impl Writer {
             is_part_dirty: false,
             has_part: false,
             is_ended: false,
+            is_told: false,
             is_closed: false,
             failure: None,
             changes: 0,
@@ -139,6 +142,11 @@ impl Writer {
     /// Whether it has anything that others do not know of.
     pub(crate) fn has_unpublished(&self) -> bool {
         !self.recorder.pending().is_empty() || self.sizes_published < self.sizes.len()
+    }
+
+    /// Whether others may know of it.
+    pub(crate) fn has_published(&self) -> bool {
+        self.index.is_some()
     }
 
     /// Whether there is anything of it on disk.
@@ -219,7 +227,7 @@ impl Writer {
         }
     }
 
-    /// Makes the part under a name that neither a part nor an index ever had.
+    /// Makes the part under a name that no part has.
     fn make_part(&mut self) -> Result<(), ContainerError> {
         if self.has_part {
             return Ok(());
@@ -322,15 +330,19 @@ impl Writer {
         // Many file systems show other nodes what was written when it is closed: the part first.
         self.part = None;
         self.publish(durability)?;
-        if self.index.is_some() {
+        if self.index.is_none() {
+            // Nothing came of the first write: the part holds nothing.
+            self.container.directory().remove(&names::part(self.id()))?;
+        } else if !self.is_told {
             let part_bytes = ByteCount(self.recorder.tail().0);
             self.append(vec![Entry::Closed { part_bytes }])?;
-            self.is_closed = true;
+            self.is_told = true;
         }
         if durability == Durability::Durable {
             self.sync_index()?;
         }
         self.index = None;
+        self.is_closed = true;
         Ok(())
     }
 

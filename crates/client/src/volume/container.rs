@@ -301,3 +301,124 @@ fn read_plain(file: &File, offset: u64, buffer: &mut [u8]) -> Result<usize, Refu
     }
     Ok(filled)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    use hayase_container::{ContainerFile, Creation, Durability, Identity};
+    use hayase_layout::{NodeId, Rank};
+
+    use super::*;
+    use crate::open_file::Serving;
+
+    const READ: Access = Access { read: true, write: false };
+
+    fn container(path: &Path, bytes: &[u8]) {
+        let made = hayase_container::Container::open(path, Creation::Exclusive).unwrap();
+        let who = Identity { node: NodeId(0), process: 1, opening: 0, rank: Rank(0) };
+        let access = hayase_container::Access::ReadWrite;
+        let file = ContainerFile::open(made, access, who, None).unwrap();
+        file.write_at(GlobalOffset(0), bytes).unwrap();
+        file.close(Durability::Written).unwrap();
+    }
+
+    fn wish(access: Access) -> OpenWish {
+        OpenWish { access, truncate: false, serving: Serving::Descriptor, uncached: false }
+    }
+
+    fn read(volume: &ContainerVolume, ino: InodeId, offset: u64, len: u32) -> Vec<u8> {
+        let mut read = Vec::new();
+        volume.read(ino, offset, len, &mut |bytes| read.extend_from_slice(bytes)).unwrap();
+        read
+    }
+
+    #[test]
+    fn containers_are_files_and_the_rest_is_as_it_is() {
+        let top = tempfile::tempdir().unwrap();
+        container(&top.path().join("a"), b"0123456789");
+        fs::write(top.path().join("plain"), "as it is").unwrap();
+        fs::create_dir(top.path().join("below")).unwrap();
+        let volume = ContainerVolume::new(top.path()).unwrap();
+        let lookup = |name: &[u8]| volume.lookup(InodeId::ROOT, name).map(|found| found.attr);
+        let a = lookup(b"a").unwrap();
+        assert_eq!((a.kind, a.size, a.nlink), (FileKind::Regular, 10, 1));
+        assert_eq!(lookup(b"a").unwrap().ino, a.ino);
+        assert_eq!(volume.attributes(a.ino).unwrap().attr, a);
+        assert_eq!(lookup(b"below").unwrap().kind, FileKind::Directory);
+        assert_eq!(lookup(b"none").unwrap_err().errno, libc::ENOENT);
+        let plain = lookup(b"plain").unwrap();
+        for (ino, bytes) in [(a.ino, &b"0123456789"[..]), (plain.ino, b"as it is")] {
+            assert!(!volume.open(ino, wish(READ)).unwrap().keep_pages, "nothing was read before");
+            assert!(volume.open(ino, wish(READ)).unwrap().keep_pages, "nothing has changed");
+            assert_eq!(read(&volume, ino, 0, 100), bytes);
+            assert_eq!(read(&volume, ino, 7, 100), &bytes[7..]);
+            assert_eq!(read(&volume, ino, 70, 100), b"");
+            volume.release(ino, READ);
+            assert_eq!(read(&volume, ino, 0, 1), &bytes[..1], "open once more");
+            volume.release(ino, READ);
+        }
+        let id = volume.xattr(a.ino, b"user.hayase.container").unwrap();
+        assert_eq!((id.len(), volume.list_xattrs(plain.ino).unwrap().len()), (32, 0));
+        assert_eq!(volume.seek(a.ino, 3, SEEK_DATA).unwrap(), 3);
+        assert_eq!(volume.seek(a.ino, 3, SEEK_HOLE).unwrap(), 10);
+    }
+
+    #[test]
+    fn listings_continue_behind_their_cookies() {
+        let top = tempfile::tempdir().unwrap();
+        let mut expected = BTreeSet::new();
+        for nth in 0..40 {
+            let name = format!("file-{nth}");
+            match nth % 4 {
+                0 => container(&top.path().join(&name), b"x"),
+                _ => fs::write(top.path().join(&name), "x").unwrap(),
+            }
+            expected.insert(name.into_bytes());
+        }
+        hayase_container::enable(top.path()).unwrap();
+        fs::write(top.path().join("file-4/.hayase-container"), "damaged").unwrap();
+        let volume = ContainerVolume::new(top.path()).unwrap();
+        for plus in [false, true] {
+            let (mut found, mut cookie, mut without) = (BTreeSet::new(), 0, 0);
+            loop {
+                let part = volume.list(InodeId::ROOT, cookie, 50, plus).unwrap();
+                let Some(last) = part.last() else { break };
+                assert!(part.len() < 20, "about 50 bytes of names");
+                cookie = last.entry.cookie;
+                for Listed { entry, .. } in part {
+                    assert_eq!(entry.kind, FileKind::Regular);
+                    without += usize::from(entry.entry.is_none());
+                    assert!(found.insert(entry.name), "twice");
+                }
+            }
+            assert_eq!(found, expected);
+            assert_eq!(without, if plus { 1 } else { 40 }, "the damaged one is listed too");
+        }
+        let damaged = volume.lookup(InodeId::ROOT, b"file-4").unwrap_err();
+        assert_eq!(damaged.errno, libc::EIO);
+        assert!(damaged.why.unwrap().contains("damaged"));
+    }
+
+    #[test]
+    fn nothing_can_be_changed() {
+        let top = tempfile::tempdir().unwrap();
+        container(&top.path().join("a"), b"0123456789");
+        let volume = ContainerVolume::new(top.path()).unwrap();
+        let ino = volume.lookup(InodeId::ROOT, b"a").unwrap().attr.ino;
+        let write = Access { read: true, write: true };
+        let name = || b"a".to_vec();
+        let root = InodeId::ROOT;
+        for errno in [
+            volume.open(ino, wish(write)).map(|_| ()).unwrap_err().errno,
+            volume.write(ino, 0, b"x").map(|_| ()).unwrap_err().errno,
+            volume.remove(root, b"a", false).unwrap_err().errno,
+            volume.rename((root, name()), (root, b"b".to_vec()), false, false).unwrap_err().errno,
+            volume.allocate(ino, 0, 0, 1).unwrap_err().errno,
+            volume.set_attributes(ino, &MetaChange::default()).map(|_| ()).unwrap_err().errno,
+        ] {
+            assert_eq!(errno, libc::EROFS);
+        }
+    }
+}

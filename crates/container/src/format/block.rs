@@ -122,3 +122,62 @@ pub(crate) fn split_entries(entries: Vec<Entry>) -> Result<Vec<Vec<Entry>>, Entr
     }
     Ok(lists)
 }
+
+#[cfg(test)]
+mod tests {
+    use hayase_layout::Epoch;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn three_blocks() -> Vec<u8> {
+        let block = |number| draw_block(number, &[Entry::Latest(Epoch(number)), Entry::Complete]);
+        (0..3).flat_map(block).collect()
+    }
+
+    #[test]
+    fn whole_blocks_are_read_and_their_number_counts() {
+        let bytes = three_blocks();
+        let (entries, blocks, used, tail) = parse_blocks(&bytes, 0).unwrap();
+        assert_eq!((entries.len(), blocks, used, tail), (6, 3, bytes.len(), Tail::Clean));
+        // Blocks from elsewhere in the index are not what is expected here.
+        assert!(parse_blocks(&bytes[bytes.len() / 3..], 0).is_err());
+        let (entries, ..) = parse_blocks(&bytes[bytes.len() / 3..], 1).unwrap();
+        assert_eq!(entries.len(), 4);
+    }
+
+    #[test]
+    fn many_entries_become_several_blocks() {
+        let entries = vec![Entry::Complete; 5];
+        assert_eq!(split_entries(entries.clone()).unwrap(), [entries]);
+        assert_eq!(split_entries(Vec::new()).unwrap(), Vec::<Vec<Entry>>::new());
+    }
+
+    proptest! {
+        /// Whatever the bytes are, nothing panics, and what is read was written.
+        #[test]
+        fn changed_bytes_are_refused_or_torn(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            len in any::<prop::sample::Index>()
+        ) {
+            let good = three_blocks();
+            let mut bytes = good.clone();
+            for (at, value) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+            bytes.truncate(len.index(good.len() + 1));
+            if let Ok((entries, blocks, used, _)) = parse_blocks(&bytes, 0) {
+                prop_assert_eq!(&bytes[..used], &good[..used]);
+                prop_assert_eq!(entries.len() as u64, blocks * 2);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_torn(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let told = parse_blocks(&bytes, 0);
+            prop_assert!(told.is_ok_and(|(entries, ..)| entries.is_empty()));
+            let _ = crate::Snapshot::decode(&bytes); // refused or not: it comes back
+        }
+    }
+}

@@ -156,6 +156,9 @@ fn openings_do_what_they_were_opened_for() {
     ));
     reader.close(Durability::Durable).unwrap();
     writer.close(Durability::Durable).unwrap();
+    let nothing = of(Access::Write);
+    nothing.reserve(ByteCount(4096)).unwrap();
+    nothing.close(Durability::Durable).unwrap();
     let names: Vec<_> =
         fs::read_dir(container.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "who writes nothing makes no files: {names:?}");

@@ -123,6 +123,14 @@ fn containers_are_shown_exported_and_compacted() {
     assert!(told.contains("a.out: nothing to merge"), "{told}");
     scene.hayase(&[&export[..], &["--force"]].concat()).with(0);
     assert_eq!(fs::read(&out).unwrap(), expected(20));
+    let flatten = ["container", "compact", "--flatten", text(&path), "--json"];
+    let told = json(&scene.hayase(&flatten).with(0).stdout);
+    assert_eq!(
+        (&told["containers"][0]["writers"], &told["containers"][0]["parts_removed"]),
+        (&1.into(), &4.into())
+    );
+    scene.hayase(&[&export[..], &["--force"]].concat()).with(0);
+    assert_eq!(fs::read(&out).unwrap(), expected(20));
     let told = scene.hayase(&["container", "check", &data]).with(0).stdout;
     assert!(told.contains("2 of 2 containers are sound"), "{told}");
 }

@@ -147,8 +147,8 @@ impl Tree {
             true => {
                 self.remember(ino, path, seen.is_container);
                 // A container that can not be read is listed all the same, without attributes.
-                let attr = self.attr(ino, path, &seen).ok()?;
-                Some(Entry { attr, grants: Grants::NONE })
+                let attr = self.attr(ino, path, &seen).ok();
+                attr.map(|attr| Entry { attr, grants: Grants::NONE })
             }
         };
         Some(DirEntry { cookie, name, ino, kind, entry })

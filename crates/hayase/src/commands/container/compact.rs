@@ -1,10 +1,8 @@
 //! `hayase container compact`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use hayase_container::{
-    Compacted, Container, ContainerError, Creation, Finished, containers_below,
-};
+use hayase_container::{Compacted, Container, Creation, Finished, containers_below};
 use hayase_layout::ByteCount;
 use serde::Serialize;
 
@@ -13,7 +11,7 @@ use crate::output::{Human, Output, Page};
 
 /// Merge the indexes of containers, and remove parts of which nothing is left
 ///
-/// Opening a container of many writers reads one index afterwards. Bytes are not moved.
+/// Opening a container of many writers reads one index afterwards.
 /// Writers that have not closed are left alone.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompactArgs {
@@ -23,6 +21,11 @@ pub(crate) struct CompactArgs {
     /// Writers that have not closed too: nobody writes any more, they were killed
     #[arg(long)]
     all: bool,
+    /// Rewrite the bytes of all writers as one part, in the order of the file; implies --all
+    ///
+    /// Needs room for all bytes once more.
+    #[arg(long)]
+    flatten: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -48,7 +51,12 @@ pub(super) fn run(args: &CompactArgs, output: &Output) -> anyhow::Result<Status>
     let progress = output.progress(paths.len() as u64, "compacting");
     let mut told = Told { containers: Vec::new() };
     for path in paths {
-        told.containers.push(compact(&path, finished)?);
+        let container = Container::open(&path, Creation::Never)?;
+        let done = match args.flatten {
+            true => container.flatten(&mut |_| {})?,
+            false => container.compact(finished)?,
+        };
+        told.containers.push(ContainerTold::new(path, done));
         progress.step();
     }
     drop(progress);
@@ -56,19 +64,20 @@ pub(super) fn run(args: &CompactArgs, output: &Output) -> anyhow::Result<Status>
     Ok(Status::Done)
 }
 
-fn compact(path: &Path, finished: Finished) -> Result<ContainerTold, ContainerError> {
-    let done = Container::open(path, Creation::Never)?.compact(finished)?;
-    let Compacted { writers, open_writers, records_before, records_after, .. } = done;
-    Ok(ContainerTold {
-        path: path.to_owned(),
-        writers,
-        open_writers,
-        records_before,
-        records_after,
-        indexes_removed: done.indexes_removed,
-        parts_removed: done.parts_removed,
-        bytes_removed: done.bytes_removed.get(),
-    })
+impl ContainerTold {
+    fn new(path: PathBuf, done: Compacted) -> Self {
+        let Compacted { writers, open_writers, records_before, records_after, .. } = done;
+        Self {
+            path,
+            writers,
+            open_writers,
+            records_before,
+            records_after,
+            indexes_removed: done.indexes_removed,
+            parts_removed: done.parts_removed,
+            bytes_removed: done.bytes_removed.get(),
+        }
+    }
 }
 
 impl Human for Told {
