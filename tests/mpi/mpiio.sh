@@ -109,7 +109,8 @@ programs_c() {
   cc=$(tool "$1" mpicc)
   case $1 in mpich | openmpi) ;; *) rpath=(-Wl,-rpath,"$(dirname "$cc")/../lib") ;; esac
   "$cc" -O1 -o "$work/bin/nested" tests/mpi/programs/nested.c "${rpath[@]}" &&
-    "$cc" -O1 -o "$work/bin/datatypes" tests/mpi/programs/datatypes.c "${rpath[@]}"
+    "$cc" -O1 -o "$work/bin/datatypes" tests/mpi/programs/datatypes.c "${rpath[@]}" &&
+    "$cc" -O1 -o "$work/bin/semantics" tests/mpi/programs/semantics.c "${rpath[@]}"
 }
 programs_fortran() {
   local mpi=$1 first=()
@@ -181,6 +182,9 @@ for mpi; do
   rm -rf "${work:?}/marked/"*
   try "${mpi}_programs_compile" programs_c "$mpi"
   try "${mpi}_types_agree_with_MPI_Pack" run "$mpi" 1 preloaded "$work/bin/datatypes" "$work/marked/datatypes" 1 500
+  for ranks in 1 3; do
+    try "${mpi}_errors_modes_and_visibility_by_$ranks" run "$mpi" "$ranks" preloaded "$work/bin/semantics" "$work/plain/semantics"
+  done
   for ranks in 1 2 4; do
     try "${mpi}_nested_subarrays_by_${ranks}_agree" agrees "$mpi" "$ranks" nested
   done

@@ -40,6 +40,8 @@ pub(crate) struct OpenFile {
     consistency: Consistency,
     /// Others may have published since we looked last.
     is_stale: AtomicBool,
+    /// Others published since this process began its epoch.
+    is_overtaken: AtomicBool,
     is_atomic: AtomicBool,
     /// `None` when it is being closed.
     presence: Mutex<Option<Presence>>,
@@ -82,6 +84,7 @@ impl OpenFile {
             flatten: parts.flatten,
             consistency: parts.consistency,
             is_stale: AtomicBool::new(true),
+            is_overtaken: AtomicBool::new(true),
             is_atomic: AtomicBool::new(false),
             presence: Mutex::new(Some(parts.presence)),
             state: Mutex::new(State { view, position: 0, split: None }),
@@ -125,16 +128,30 @@ impl OpenFile {
         self.is_stale.store(true, Ordering::Release);
     }
 
-    /// Sees what others published, when they may have; whether there was anything.
-    pub(crate) fn refresh(&self) -> Result<bool, Error> {
+    /// Sees what others published, when they may have.
+    pub(crate) fn refresh(&self) -> Result<(), Error> {
         if !self.is_stale.swap(false, Ordering::AcqRel) && !self.is_immediate() {
-            return Ok(false);
+            return Ok(());
         }
-        let refreshed = self.container.refresh();
-        if refreshed.is_err() {
-            self.set_stale();
+        match self.container.refresh() {
+            Ok(has_changed) => {
+                self.is_overtaken.fetch_or(has_changed, Ordering::AcqRel);
+                Ok(())
+            }
+            Err(error) => {
+                self.set_stale();
+                Err(error.into())
+            }
         }
-        Ok(refreshed?)
+    }
+
+    /// Where calls are seen at once: what is written next wins over all that is published now.
+    pub(crate) fn overtake(&self) -> Result<(), Error> {
+        self.refresh()?;
+        if self.is_overtaken.swap(false, Ordering::AcqRel) {
+            self.container.advance(self.container.proposed_epoch())?;
+        }
+        Ok(())
     }
 
     /// Length of the file, as it is known here.

@@ -72,9 +72,8 @@ fn try_write(
         return Ok(());
     }
     let _locked = file.is_atomic().then(|| file.shared.lock()).transpose()?;
-    // Behind all that others published: what is written later wins.
-    if file.is_immediate() && file.refresh()? {
-        file.container.advance(file.container.proposed_epoch())?;
+    if file.is_immediate() {
+        file.overtake()?;
     }
     let answer = write_region(file, view, stream, region, written);
     if file.is_immediate() {

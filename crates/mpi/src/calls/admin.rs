@@ -72,19 +72,21 @@ pub(crate) fn get_amode(file: &OpenFile, amode: Out<c_int>) -> Result<(), Error>
     Ok(())
 }
 
-/// Collective: behind every epoch that anybody here knows. Everybody has published when it returns.
+/// Collective: behind every epoch that was published, by anybody. All have published when it returns.
 fn next_epoch(file: &OpenFile) -> Result<Epoch, Error> {
-    // Rank 0 looks for writers outside of the group.
+    let proposed = file.comm.gather(file.container.proposed_epoch().0)?;
+    let known = proposed.into_iter().max().unwrap_or(0);
+    // Rank 0 looks for writers outside of the group, now that everybody is here: what a process published
+    // before, by another handle, is seen.
     let refreshed = match file.comm.rank() {
         0 => file.container.refresh().map(|_| ()),
         _ => Ok(()),
     };
-    let proposed = file.comm.gather(file.container.proposed_epoch().0)?;
+    let [epoch] = file.comm.tell([known.max(file.container.proposed_epoch().0)])?;
     file.set_stale();
-    let epoch = Epoch(proposed.into_iter().max().unwrap_or(0));
-    file.container.advance(epoch)?;
+    file.container.advance(Epoch(epoch))?;
     refreshed?;
-    Ok(epoch)
+    Ok(Epoch(epoch))
 }
 
 /// Collective: all must say the same.
