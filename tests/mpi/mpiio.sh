@@ -164,6 +164,16 @@ python_agrees() {
   [ -z "$new" ] || { say "these pass without us:"; say "$new"; return 1; }
 }
 
+# Of a library that says no name that is known, every call passes through; it is said once.
+unknown_library_passes_through() {
+  gcc -shared -fPIC -DLIBRARY -o "$work/bin/libmpi_strange.so" tests/mpi/programs/strange.c &&
+    gcc -o "$work/bin/strange" tests/mpi/programs/strange.c -L"$work/bin" -lmpi_strange -Wl,-rpath,"$work/bin" &&
+    LD_PRELOAD=$library "$work/bin/strange" 2>"$work/said" || { cat "$work/said"; return 1; }
+  [ "$(grep -c 'every call passes through' "$work/said")" = 1 ] || { cat "$work/said"; return 1; }
+}
+# A preload reaches programs that know no MPI.
+other_programs_do_not_notice() { [ "$(LD_PRELOAD=$library sh -c 'echo "$(ls /)" | grep -c ^usr' 2>&1)" = 1 ]; }
+
 has_mpi() {
   case $1 in
     mpich | openmpi) has "mpiexec.$1" && has "mpicc.$1" && has "mpif90.$1" ;;
@@ -173,6 +183,8 @@ has_mpi() {
 
 [ $# -gt 0 ] || set -- mpich openmpi mpich5 mpi5abi openmpi5
 prepare_mpi4py || say "SKIP mpiio_mpi4py: mpi4py $MPI4PY could not be had: $(tail -n 1 "$work/pip" 2>/dev/null)"
+try unknown_library_passes_through unknown_library_passes_through
+try other_programs_do_not_notice other_programs_do_not_notice
 for mpi; do
   if ! has_mpi "$mpi"; then
     say "SKIP mpiio_$mpi: not installed: $(tail -n 1 "$work/pip" 2>/dev/null)"

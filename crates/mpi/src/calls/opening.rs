@@ -31,7 +31,7 @@ use crate::{
     trace,
 };
 
-/// What rank 0 tells, in five words.
+/// What rank 0 tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Plan {
     epoch: Epoch,
@@ -122,7 +122,11 @@ fn try_open(
         flatten: plan.flatten,
         consistency: plan.consistency,
     });
-    append(&file)?;
+    if let Err(error) = append(&file) {
+        // Closed by all that fail alike: the size can not be told, or the shared pointer not be moved.
+        original::File_close(Out::of(&mut handle));
+        return Err(error);
+    }
     open_files::insert(handle, file);
     fh.set(handle);
     Ok(Some(0))
@@ -247,9 +251,10 @@ fn append(file: &OpenFile) -> Result<(), Error> {
     if file.amode & library::abi()?.amode.append == 0 {
         return Ok(());
     }
+    on_rank_0(file, || file.shared.set(file.size()?))?;
     let end = file.size()?;
     file.state().position = end;
-    on_rank_0(file, || file.shared.set(end))
+    Ok(())
 }
 
 /// `None` passes the call on.
