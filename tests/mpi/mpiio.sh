@@ -33,7 +33,7 @@ try() {
   shift
   if "$@" >"$work/out" 2>&1; then say "ok mpiio_$name"; else
     say "FAILED mpiio_$name"
-    tail -n 30 "$work/out"
+    tail -n 60 "$work/out"
     failures=$((failures + 1))
   fi
 }
@@ -81,7 +81,10 @@ run() {
 # The program's file, flat and from a container, is the same.
 agrees() {
   local mpi=$1 ranks=$2 program=$3 name=$3-$2
-  run "$mpi" "$ranks" stock "$work/bin/$program" "$work/plain/$name" || { say "it fails without us"; return 1; }
+  # The yardstick is tried once more: on a machine full of work Open MPI 4.1 was seen to fail by itself.
+  run "$mpi" "$ranks" stock "$work/bin/$program" "$work/plain/$name" ||
+    { rm -f "$work/plain/$name"; run "$mpi" "$ranks" stock "$work/bin/$program" "$work/plain/$name"; } ||
+    { say "it fails without us"; return 1; }
   run "$mpi" "$ranks" preloaded "$work/bin/$program" "$work/marked/$name" || return 1
   [ -e "$work/marked/$name/.hayase-container" ] || { say "it is no container"; return 1; }
   "$hayase" container check "$work/marked/$name" || return 1
