@@ -42,7 +42,11 @@ packages_test='fio fio
 python3 python3
 zstd zstd
 mpiexec.mpich mpich
-mpich/mpi.h libmpich-dev'
+mpich/mpi.h libmpich-dev
+mpiexec.openmpi openmpi-bin
+mpicc.openmpi libopenmpi-dev
+gfortran gfortran
+python3-venv python3-venv'
 packages_s3='ceph-mon ceph-mon
 ceph-mgr ceph-mgr
 ceph-osd ceph-osd
@@ -59,6 +63,7 @@ packages_fresh='debootstrap debootstrap'
 
 has() {
   case $1 in
+    python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
     mpich/mpi.h) compgen -G '/usr/include/*/mpich/mpi.h' >/dev/null ;;
     /*) [ -e "$1" ] ;;
     *) command -v "$1" >/dev/null ;;

@@ -72,7 +72,7 @@ fn a_tree_goes_to_a_bucket_and_comes_back() {
         fs::read(scene.path("loose/sub/file-002")).unwrap(),
         fs::read(scene.path("tree/sub/file-002")).unwrap()
     );
-    let nowhere = stage_s3(&scene, &server, &["in", "s3://no-such-bucket/x", "in"]).with(1);
+    let nowhere = stage_s3(&scene, &server, &["in", "s3://no-such-bucket/x", "in"]).with(2);
     assert!(nowhere.stderr.contains("no-such-bucket"), "{nowhere:?}");
     stage_s3(&scene, &server, &["in", "s3://A", "in"]).with(2).says(&["can be no bucket"]);
 }
