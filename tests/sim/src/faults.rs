@@ -10,7 +10,7 @@ use crate::random::Random;
 const BETWEEN: Duration = Duration::from_millis(800);
 /// Silences that nobody declares dead, and longer ones.
 const SHORT: Duration = Duration::from_millis(800);
-const LONG: Duration = Duration::from_millis(2500);
+const LONG: Duration = Duration::from_millis(1500);
 
 /// Breaks connections and silences links until it is dropped. `harsh`: longer than servers wait.
 pub(crate) async fn trouble(job: Rc<Job>, harsh: bool, random: Random) {
