@@ -178,6 +178,8 @@ fn executes_once(request: &PeerRequest) -> bool {
             | PeerRequest::Relink { .. }
             | PeerRequest::SetXattr { .. }
             | PeerRequest::RemoveXattr { .. }
+            // The same bytes at the same place, but perhaps over what another has written since.
+            | PeerRequest::Write { .. }
             | PeerRequest::Append { .. }
             | PeerRequest::AppendReserve { .. }
             | PeerRequest::AppendCommit { .. }

@@ -11,7 +11,12 @@ use std::time::Instant;
 use hayase_sim::{Report, run};
 
 /// Seeds that found something, with what it was.
-const FOUND: [(u64, &str); 0] = [];
+const FOUND: [(u64, &str); 4] = [
+    (30, "an append to a striped file that was late to finish was made twice"),
+    (38, "a name that was being replaced was missing"),
+    (195, "a write that was sent again undid what others had written since"),
+    (5287, "the same in a striped file"),
+];
 
 const SEEDS: u64 = 40;
 
