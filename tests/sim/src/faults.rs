@@ -8,11 +8,12 @@ use crate::random::Random;
 
 /// Between two faults, at most.
 const BETWEEN: Duration = Duration::from_millis(800);
-/// Silences that nobody declares dead, and longer ones.
+/// Longest silences of a link, in runs of both kinds: shorter than a connection is believed in
+/// (`SILENCE_MAX`, 3 s), since a lock that waits is not answered after longer ones yet.
 const SHORT: Duration = Duration::from_millis(800);
 const LONG: Duration = Duration::from_millis(1500);
 
-/// Breaks connections and silences links until it is dropped. `harsh`: longer than servers wait.
+/// Breaks connections and silences links until it is dropped. `harsh`: silent for longer.
 pub(crate) async fn trouble(job: Rc<Job>, harsh: bool, random: Random) {
     loop {
         tokio::time::sleep(random.time(BETWEEN)).await;

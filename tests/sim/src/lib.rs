@@ -5,8 +5,9 @@
 //! processes. Rooms: `network` and `job` are the ground, `mount` stands for a node's kernel and
 //! FUSE daemon, `workload` is what programs do, `faults` what happens to them, `check` what must be
 //! true of what they saw.
-//! What is not here: kernels (passthrough, mappings), full disks, machines that die
-//! (`tests/e2e` does those with real ones).
+//! What is not here: kernels (passthrough, mappings) and full disks, which `tests/e2e` tries with real
+//! ones; servers and machines that die, and links that are silent for longer than a call may take:
+//! what comes after those is not written yet.
 
 #![forbid(unsafe_code)]
 

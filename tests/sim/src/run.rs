@@ -17,7 +17,7 @@ use crate::workload::registers::Registers;
 
 const SERVERS: u16 = 3;
 
-/// Runs in which links fall silent for longer than servers wait, in percent.
+/// Runs in which links fall silent for nearly as long as servers bear, in percent.
 const HARSH: u64 = 30;
 
 /// What a run was.
@@ -31,7 +31,7 @@ pub struct Report {
     pub trace: u64,
     /// Simulated milliseconds.
     pub milliseconds: u64,
-    /// Whether links were silent for longer than servers wait.
+    /// Whether links were silent for nearly as long as servers bear.
     pub harsh: bool,
 }
 
@@ -82,7 +82,7 @@ async fn job(seed: u64) -> (Report, Vec<String>) {
     let (trace, calls, unknown) = world.sums();
     let mut what = world.violations();
     if !harsh && unknown > 0 {
-        what.push(format!("{unknown} calls failed, though nothing was silent for long"));
+        what.push(format!("{unknown} calls failed, though links were silent only for moments"));
     }
     let milliseconds = began.elapsed().as_millis() as u64;
     (Report { calls, unknown, trace, milliseconds, harsh }, what)
