@@ -117,6 +117,11 @@ impl Clients {
         OnItsWay { clients: self, ino, by_process, number: self.asked.get() }
     }
 
+    /// The number of the last open that a home was asked for.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.get()
+    }
+
     fn opened(&self, process: &Process, ino: InodeId, open: &Opening) {
         let mut opens = process.opens.borrow_mut();
         let booked = opens.entry(ino).or_default();
@@ -132,7 +137,7 @@ impl Clients {
     pub(crate) fn closed(&self, process: &Process, close: Close) -> Access {
         let mut opens = process.opens.borrow_mut();
         let Some(booked) = opens.get_mut(&close.ino) else { return Access::default() };
-        let ended = booked.end(close.access);
+        let ended = booked.end(close.access, close.as_of);
         if booked.is_empty() {
             opens.remove(&close.ino);
         }
@@ -201,7 +206,8 @@ impl Node {
         self.release_locks(process).await;
         let opens: Vec<_> =
             process.opens.borrow().iter().map(|(ino, held)| (*ino, held.access())).collect();
-        let closes = opens.into_iter().map(|(ino, access)| Close { ino, access }).collect();
+        let all = |(ino, access)| Close { ino, access, as_of: u64::MAX };
+        let closes = opens.into_iter().map(all).collect();
         self.close_all(process, closes).await;
     }
 
@@ -213,7 +219,8 @@ impl Node {
                 Ok(Some(CallbackReply::Recalled(still_open))) => {
                     let booked = mount.opens.borrow().get(&ino).copied().unwrap_or_default();
                     let access = booked.ended_by(still_open);
-                    self.clients.closed(&mount, Close { ino, access });
+                    let as_of = still_open.as_of;
+                    self.clients.closed(&mount, Close { ino, access, as_of });
                 }
                 Ok(None) => tracing::debug!(%ino, "a mount that is gone was not asked"),
                 other => tracing::warn!(%ino, ?other, "a mount did not give back in time"),

@@ -43,8 +43,8 @@ impl Held {
 pub(crate) enum Event {
     /// A node wants it open (transitions only, but repeating one is harmless).
     Open { ticket: Ticket, node: NodeId, open: Opening },
-    /// A node no longer has it open this way.
-    Close { node: NodeId, access: Access },
+    /// A node no longer has it open this way; what it asked for after number `as_of` is not meant.
+    Close { node: NodeId, access: Access, as_of: u64 },
     /// A node is about to change attributes (`bits.attr`) or bytes (`bits.cache` too) by a call
     /// without an open: others give back first.
     Change { ticket: Ticket, node: NodeId, bits: Grants },
@@ -141,7 +141,7 @@ impl Home {
                 effects.push(self.grant_attributes(ticket, node));
                 self.probe_for_next_time(node, &mut effects);
             }
-            Event::Close { node, access } => self.close(node, access),
+            Event::Close { node, access, as_of } => self.close(node, access, as_of),
             Event::Returned { node, bits, still_open } => self.returned(node, bits, still_open),
             Event::Gone { node } => self.gone(node),
             Event::Probed { quiescent } => self.probed(quiescent, &mut effects),
@@ -228,9 +228,9 @@ impl Home {
         begins
     }
 
-    fn close(&mut self, node: NodeId, access: Access) {
+    fn close(&mut self, node: NodeId, access: Access, as_of: u64) {
         let Some(held) = self.opens.get_mut(&node) else { return };
-        let ended = held.booked.end(access);
+        let ended = held.booked.end(access, as_of);
         if ended.write && held.local {
             self.unprobed = true;
             self.overtaken |= self.probing;
@@ -250,12 +250,12 @@ impl Home {
             }
         }
         if let Some(held) = self.opens.get(&node) {
-            self.close(node, held.booked.ended_by(still_open));
+            self.close(node, held.booked.ended_by(still_open), still_open.as_of);
         }
     }
 
     fn gone(&mut self, node: NodeId) {
-        self.close(node, Access { read: true, write: true });
+        self.close(node, Access { read: true, write: true }, u64::MAX);
         self.grants.remove(&node);
         self.recalls.remove(&node);
         self.changing.retain(|change| change.node != node);

@@ -113,11 +113,14 @@ pub struct Created {
     pub opened: Option<Opened>,
 }
 
-/// What this process no longer holds open: transitions to zero of its opens of an inode.
+/// What this process no longer holds open: transitions to zero of its opens of an inode. As with
+/// [`StillOpen`], opens asked for later ([`Opening::number`] above `as_of`) are not meant: a close
+/// that arrives late, or twice, ends nothing that came after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Close {
     pub ino: InodeId,
     pub access: Access,
+    pub as_of: u64,
 }
 
 /// How a file is served and why, for `hayase explain`.
