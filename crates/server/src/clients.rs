@@ -3,18 +3,22 @@
 //! The home of an inode knows nodes, not processes: this table adds a node's processes up.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_wire::NodeChannel;
 use hayase_wire::arena::Arena;
-use hayase_wire::message::{Access, Callback, CallbackReply, Close, Grants, Opening, StillOpen};
-use tokio::sync::{Mutex, Semaphore};
+use hayase_wire::message::{
+    Access, Callback, CallbackReply, Close, Grants, HeldOpen, NodeRequest, Opening, PeerRequest,
+    StillOpen,
+};
+use tokio::sync::{Mutex, Notify, Semaphore};
 
 use crate::booked::Booked;
-use crate::limits::RECALL_DEADLINE;
+use crate::limits::{RECALL_DEADLINE, TELL_WAIT};
 use crate::node::Node;
+use crate::sessions::held_open;
 
 /// One process of this node.
 pub(crate) struct Process {
@@ -23,9 +27,16 @@ pub(crate) struct Process {
     pub(crate) mount: bool,
     pub(crate) arena: RefCell<Option<Rc<Arena>>>,
     connections: Cell<usize>,
+    /// It was here before, and has not said yet what it holds.
+    untold: Cell<bool>,
+    /// Inodes of which it held something that could not be given back: it may not go on as if it did.
+    pub(crate) lost: RefCell<HashSet<InodeId>>,
+    told: Notify,
     opens: RefCell<HashMap<InodeId, Booked>>,
     /// Homes that may know locks of it.
     pub(crate) lock_homes: RefCell<BTreeSet<ServerId>>,
+    /// Servers that may remember answers to it.
+    pub(crate) once_at: RefCell<BTreeSet<ServerId>>,
     callbacks: Mutex<Vec<NodeChannel>>,
     idle: Semaphore,
 }
@@ -69,7 +80,7 @@ impl Drop for OnItsWay<'_> {
 
 impl Clients {
     /// The process with this number, known from now on until its last connection ends.
-    pub(crate) fn process(&self, id: u64, mount: bool) -> Rc<Process> {
+    pub(crate) fn process(&self, id: u64, mount: bool, returning: bool) -> Rc<Process> {
         let mut processes = self.processes.borrow_mut();
         let process = processes.entry(id).or_insert_with(|| {
             Rc::new(Process {
@@ -77,8 +88,12 @@ impl Clients {
                 mount,
                 arena: RefCell::new(None),
                 connections: Cell::new(0),
+                untold: Cell::new(returning),
+                lost: RefCell::default(),
+                told: Notify::new(),
                 opens: RefCell::default(),
                 lock_homes: RefCell::default(),
+                once_at: RefCell::default(),
                 callbacks: Mutex::new(Vec::new()),
                 idle: Semaphore::new(0),
             })
@@ -122,6 +137,20 @@ impl Clients {
         self.asked.get()
     }
 
+    /// Numbers of opens grow over incarnations, too.
+    pub(crate) fn numbering_from(incarnation: u64) -> Self {
+        Self { asked: Cell::new(incarnation << 40), ..Self::default() }
+    }
+
+    /// What this node has open of inodes of one home.
+    pub(crate) fn held_at(&self, home: ServerId, number: u64) -> Vec<HeldOpen> {
+        let totals = self.totals.borrow();
+        let held = totals.iter().filter(|(ino, _)| ino.home() == home);
+        let access = |readers, writers| Access { read: readers > 0, write: writers > 0 };
+        held.map(|(ino, (readers, writers))| held_open(*ino, access(*readers, *writers), number))
+            .collect()
+    }
+
     fn opened(&self, process: &Process, ino: InodeId, open: &Opening) {
         let mut opens = process.opens.borrow_mut();
         let booked = opens.entry(ino).or_default();
@@ -140,6 +169,7 @@ impl Clients {
         let ended = booked.end(close.access, close.as_of);
         if booked.is_empty() {
             opens.remove(&close.ino);
+            process.lost.borrow_mut().remove(&close.ino);
         }
         let mut totals = self.totals.borrow_mut();
         let Some(total) = totals.get_mut(&close.ino) else { return Access::default() };
@@ -152,7 +182,7 @@ impl Clients {
         gone
     }
 
-    fn mounts(&self) -> Vec<Rc<Process>> {
+    pub(crate) fn mounts(&self) -> Vec<Rc<Process>> {
         self.processes.borrow().values().filter(|process| process.mount).cloned().collect()
     }
 }
@@ -162,14 +192,47 @@ impl Process {
         self.connections.set(self.connections.get() + 1);
     }
 
+    /// It has said what it holds.
+    pub(crate) fn has_told(&self) {
+        self.untold.set(false);
+        self.told.notify_waiters();
+    }
+
+    /// Waits until it has said what it holds, if the request depends on that. False when it does not.
+    pub(crate) async fn may_ask(&self, request: &NodeRequest) -> bool {
+        // Reads go on: giving pages back, which comes before telling, may wait for them.
+        if matches!(request, NodeRequest::Reclaim(_) | NodeRequest::Read { .. }) {
+            return true;
+        }
+        let told = async {
+            loop {
+                let told = self.told.notified();
+                if !self.untold.get() {
+                    return;
+                }
+                told.await;
+            }
+        };
+        tokio::time::timeout(TELL_WAIT, told).await.is_ok()
+    }
+
     /// One more channel on which this process answers.
     pub(crate) async fn add_callback(&self, channel: NodeChannel) {
         self.callbacks.lock().await.push(channel);
         self.idle.add_permits(1);
     }
 
-    /// Asks the process; `None` when it can not be asked (any more).
+    /// Asks the process, on another channel when one turns out to be dead; `None` when it is gone.
     pub(crate) async fn call(&self, callback: &Callback) -> Option<CallbackReply> {
+        loop {
+            let reply = self.call_once(callback).await;
+            if reply.is_some() || self.connections.get() == 0 {
+                return reply;
+            }
+        }
+    }
+
+    async fn call_once(&self, callback: &Callback) -> Option<CallbackReply> {
         let permit = self.idle.acquire().await.ok()?;
         let mut channel = self.callbacks.lock().await.pop()?;
         let body = hayase_wire::encode(callback).ok()?;
@@ -204,6 +267,11 @@ impl Node {
         self.sole_makers.left(process.id);
         process.idle.close();
         self.release_locks(process).await;
+        for server in process.once_at.take() {
+            // Nobody waits: what is not forgotten costs a little room.
+            let gone = PeerRequest::ProcessGone { process: process.id };
+            tokio::task::spawn_local(self.ask(server, gone));
+        }
         let opens: Vec<_> =
             process.opens.borrow().iter().map(|(ino, held)| (*ino, held.access())).collect();
         let all = |(ino, access)| Close { ino, access, as_of: u64::MAX };

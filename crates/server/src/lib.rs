@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod appends;
 mod booked;
 mod clients;
@@ -20,6 +21,7 @@ mod convert;
 mod directories;
 mod disk;
 mod files;
+mod grace;
 mod home;
 mod homes;
 mod keyed_lock;
@@ -32,6 +34,7 @@ mod peers;
 mod recovery;
 mod reply_cache;
 mod serve;
+mod sessions;
 mod settings;
 mod socket;
 mod sole_makers;

@@ -2,6 +2,13 @@
 
 use std::time::Duration;
 
+/// After a restart: how long those who hold something here have to say so, before others get it.
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
+
+/// A process that was connected before has this long to say what it holds; then it is served as if
+/// it held nothing.
+pub(crate) const TELL_WAIT: Duration = Duration::from_secs(5);
+
 /// How long a request to another server may take before the caller gets `EIO`.
 pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -20,6 +27,13 @@ pub(crate) const INVAL_NAME_WAIT: Duration = Duration::from_millis(80);
 
 /// A file that a rename replaced may still be opened by who looked its name up just before.
 pub(crate) const REPLACED_GRACE: Duration = Duration::from_millis(200);
+
+/// Whoever carries an operation over several servers out has finished, or given up, after this.
+pub(crate) const INTENT_AGE: Duration = Duration::from_secs(15);
+
+/// An operation that can not be finished, because a server does not answer, is tried again after
+/// this much more.
+pub(crate) const INTENT_RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// Parts without a name wait this long for others, so that one sync of the names serves them all;
 /// where little room is left they do not wait.

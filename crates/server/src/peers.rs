@@ -14,11 +14,18 @@ use hayase_wire::{PeerIdentity, PeerLink, Response, Service};
 use tokio::sync::Notify;
 
 use crate::node::{Node, libc_errno};
+use crate::sessions;
 
 /// A reply and the bytes that came with it.
 pub(crate) struct Served {
     pub(crate) reply: PeerReply,
     pub(crate) payload: Option<(BoxBuffer, usize)>,
+}
+
+/// An answer of another server, with what was sent to it.
+pub(crate) struct Called {
+    pub(crate) served: Served,
+    pub(crate) sent: Option<BoxBuffer>,
 }
 
 impl From<PeerReply> for Served {
@@ -74,13 +81,20 @@ impl Peers {
         send: Option<(BoxBuffer, usize)>,
         into: Option<BoxBuffer>,
         deadline: Duration,
-    ) -> Result<Served, Refused> {
+    ) -> Result<Called, Refused> {
         let body = hayase_wire::encode(request)
             .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
         let link = self.link(to);
-        match link.call(body, send, into, deadline).await {
+        let answer = match is_repeatable(request) {
+            true => link.call(body, send, into, deadline).await,
+            false => link.call_incarnation(body, send, into, deadline).await,
+        };
+        match answer {
             Ok(answer) => match hayase_wire::decode(&answer.body) {
-                Ok(reply) => Ok(Served { reply, payload: answer.received }),
+                Ok(reply) => {
+                    let served = Served { reply, payload: answer.received };
+                    Ok(Called { served, sent: answer.sent })
+                }
                 Err(error) => Err(Refused::because(libc_errno::EPROTO, error.to_string())),
             },
             Err(error) => {
@@ -146,6 +160,16 @@ impl PeerService {
             }
         };
         let asking = NodeId(from.server.0);
+        if sessions::needs_session(&request) && !node.sessions.has(from) {
+            return PeerReply::NoSession { start_id: node.start_id }.into();
+        }
+        let request = match request {
+            PeerRequest::Reclaim { holding, as_of } => {
+                return node.reclaim(from, *holding, as_of).await.into();
+            }
+            PeerRequest::Returned { addresses } => return node.returned(from, addresses).into(),
+            other => other,
+        };
         if !executes_once(&request) {
             return Rc::clone(node).serve_here(asking, request, payload).await;
         }
@@ -157,6 +181,11 @@ impl PeerService {
         let too_old = || Refused::because(libc_errno::EIO, "repeated too late to know the answer");
         reply.unwrap_or_else(|| PeerReply::Refused(too_old())).into()
     }
+}
+
+/// Whether another incarnation may be asked the same again: an append may be in the file already.
+fn is_repeatable(request: &PeerRequest) -> bool {
+    !matches!(request, PeerRequest::Append { .. } | PeerRequest::AppendCommit { .. })
 }
 
 /// Requests that are not idempotent by themselves.

@@ -22,11 +22,15 @@ use hayase_wire::{
 };
 use tokio::task::LocalSet;
 
+use crate::answers::Answers;
+use crate::clients::Clients;
+use crate::grace::Grace;
 use crate::keyed_lock::KeyedLock;
 use crate::limits::{LOCKS_MAX, PARTS_OPEN_MAX, SLOTS};
 use crate::locks::Locks;
 use crate::node::{Counters, Node};
 use crate::peers::{PeerService, Peers};
+use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::usage::Usage;
 
@@ -110,20 +114,25 @@ async fn run(
 ) -> Result<(), ServeError> {
     let socket =
         NodeListener::bind(&settings.socket).map_err(|source| ServeError::Socket { source })?;
-    let (listeners, addresses) = listen(&settings).await?;
     let stores = open_stores(&settings)?;
-    let members = meet(&settings, addresses).await?;
+    let incarnation = stores.incarnation;
+    let (listeners, addresses) = listen(&settings, incarnation).await?;
+    let members = meet(&settings, addresses.clone(), incarnation).await?;
     let credentials = credentials(&settings);
     let node = node(settings, stores, &members)?;
+    node.hold_prepared_names().await;
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn_local(Rc::clone(&node).serve_socket(socket));
     for listener in listeners {
         let service = Rc::new(PeerService(Rc::clone(&node)));
         tasks.spawn_local(serve_listener(listener, credentials.clone(), service));
     }
+    if incarnation > 1 {
+        node.ask_others_to_tell(addresses).await;
+    }
     node.recover().await;
     ready();
-    tracing::info!(server = %node.me, servers = node.servers, "serving");
+    tracing::info!(server = %node.me, servers = node.servers, incarnation, "serving");
     stop.await;
     tracing::info!(server = %node.me, "stopping");
     tasks.shutdown().await;
@@ -135,6 +144,8 @@ async fn run(
 
 struct Stores {
     names: Namespace,
+    incarnation: u64,
+    answers: Answers,
     parts: Parts,
     slots: SlotPool,
 }
@@ -149,25 +160,53 @@ fn open_stores(settings: &Settings) -> Result<Stores, ServeError> {
     let now = Time { seconds: now.tv_sec, nanos: now.tv_nsec as u32 };
     let names = Namespace::open(Arc::new(store), server, now)
         .map_err(|source| ServeError::Names { server, source })?;
+    let refused = |source| ServeError::Names { server, source };
+    let incarnation = names.begin_incarnation().map_err(refused)?;
+    let answers = Answers::load(&names).map_err(refused)?;
     let slots = SlotPool::new(SLOTS).map_err(|source| ServeError::Slots { source })?;
-    Ok(Stores { names, parts: Parts::open(device, PARTS_OPEN_MAX), slots })
+    Ok(Stores { names, incarnation, answers, parts: Parts::open(device, PARTS_OPEN_MAX), slots })
 }
 
-async fn listen(settings: &Settings) -> Result<(Vec<Box<dyn Listener>>, Vec<Address>), ServeError> {
+/// Where the server was before, if it is started anew and nobody took the place; else anywhere.
+async fn listen(
+    settings: &Settings,
+    incarnation: u64,
+) -> Result<(Vec<Box<dyn Listener>>, Vec<Address>), ServeError> {
+    let before = match incarnation {
+        1 => None,
+        _ => members::published(&settings.job_dir, settings.server, &settings.secret)
+            .map_err(|source| ServeError::Members { source })?,
+    };
+    let before = before.map(|member| member.addresses).unwrap_or_default();
     let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
     for ip in &settings.listen {
+        let former = before.iter().find(|address| match address {
+            Address::Tcp(address) => address.ip() == *ip,
+            _ => false,
+        });
+        let again = match former {
+            Some(former) => TcpTransport::new().listen(former).await.ok(),
+            None => None,
+        };
         let address = SocketAddr::new(*ip, settings.port);
-        let listener = TcpTransport::new()
-            .listen(&Address::Tcp(address))
-            .await
-            .map_err(|source| ServeError::Listen { address, source })?;
+        let listener = match again {
+            Some(listener) => listener,
+            None => TcpTransport::new()
+                .listen(&Address::Tcp(address))
+                .await
+                .map_err(|source| ServeError::Listen { address, source })?,
+        };
         addresses.push(listener.address());
         listeners.push(listener);
     }
     Ok((listeners, addresses))
 }
 
-async fn meet(settings: &Settings, addresses: Vec<Address>) -> Result<Members, ServeError> {
+async fn meet(
+    settings: &Settings,
+    addresses: Vec<Address>,
+    incarnation: u64,
+) -> Result<Members, ServeError> {
     let refused = |source| ServeError::Members { source };
     let (job_dir, secret) = (&settings.job_dir, &settings.secret);
     let member = Member {
@@ -178,6 +217,10 @@ async fn meet(settings: &Settings, addresses: Vec<Address>) -> Result<Members, S
         version: PROTOCOL_VERSION,
     };
     members::publish(job_dir, &member, secret).map_err(refused)?;
+    let sealed = members::read(job_dir, secret).map_err(refused)?;
+    if incarnation > 1 && sealed.is_some() {
+        return members::current(job_dir, settings.servers, secret).map_err(refused);
+    }
     if settings.server == ServerId(0) {
         return members::seal(job_dir, settings.servers, secret, settings.wait)
             .await
@@ -210,6 +253,8 @@ fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node
     let (names, parts) = (Arc::new(stores.names), Arc::new(stores.parts));
     let is_empty = parts.list().is_ok_and(|parts| parts.is_empty());
     let usage = Usage::new(&*settings.area, is_empty);
+    let others =
+        (0..settings.servers).map(ServerId).filter(|server| *server != settings.server).collect();
     Ok(Rc::new(Node {
         me: settings.server,
         node: settings.node,
@@ -223,9 +268,13 @@ fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node
         area: settings.area,
         disk: crate::disk::Disk::new(),
         homes: Default::default(),
-        clients: Default::default(),
+        clients: Clients::numbering_from(stores.incarnation),
         peers: Peers::new(stores.slots, Box::new(make)),
         replies: Default::default(),
+        answers: stores.answers,
+        sessions: Sessions::new(),
+        grace: Grace::new((stores.incarnation > 1).then_some(others)),
+        incarnation: stores.incarnation,
         sole_makers: Default::default(),
         sole_maker_locks: KeyedLock::new(),
         directories: Default::default(),

@@ -230,9 +230,12 @@ impl Link for FakeServer {
 impl State {
     fn serve(&mut self, request: &NodeRequest, bulk: Bulk<'_>) -> Result<Reply, Refused> {
         let message = match request {
-            NodeRequest::Hello { .. } => {
-                NodeReply::Welcome { node: NodeId(0), nodes: 1, slot: ByteCount::mib(1) }
-            }
+            NodeRequest::Hello { .. } => NodeReply::Welcome {
+                node: NodeId(0),
+                nodes: 1,
+                slot: ByteCount::mib(1),
+                start_id: 1,
+            },
             NodeRequest::Create(node) => return self.create(node),
             NodeRequest::Open { ino, open, truncate } => {
                 return self.open(*ino, *open, *truncate);

@@ -185,6 +185,12 @@ impl Human for JobStatus {
                     page.line(&format!("  node {}: {name} ended: {how}", node.node));
                 }
             }
+            for (name, times) in node.supervisor.iter().flat_map(restarts) {
+                page.line(&format!(
+                    "  node {}: {name} ended and was started again: {times}",
+                    node.node
+                ));
+            }
         }
         let slow = self.nodes.iter().filter_map(|node| {
             let told = &node.supervisor.as_ref()?.ready.as_ref()?.mount;
@@ -200,6 +206,12 @@ impl Human for JobStatus {
 
 fn daemons(state: &NodeState) -> [(&'static str, &DaemonState); 2] {
     [("serve", &state.server), ("serve-mount", &state.mount)]
+}
+
+/// Daemons that were started again, and how often.
+fn restarts(state: &NodeState) -> impl Iterator<Item = (&'static str, u32)> {
+    let all = [("serve", state.server_restarts), ("serve-mount", state.mount_restarts)];
+    all.into_iter().filter(|(_, times)| *times > 0)
 }
 
 fn row(node: &NodeStatus) -> Vec<String> {

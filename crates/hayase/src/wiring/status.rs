@@ -64,6 +64,7 @@ pub(crate) fn server_status(socket: &Path, patience: Duration) -> anyhow::Result
         process: u64::from_le_bytes(crate::job::random()?),
         arena_slots: 0,
         mount: false,
+        returning: false,
     };
     match ask(&mut channel, &hello)? {
         NodeReply::Welcome { .. } => {}

@@ -100,6 +100,10 @@ impl Node {
     /// Removes an empty directory: freezes every shard, and thaws them whatever comes of it.
     pub(super) async fn dir_remove(self: &Rc<Self>, dir: InodeId) -> Answer {
         let _held = self.inode_locks.lock(dir).await;
+        // Asked again by a shard that was started anew meanwhile.
+        if self.inode(dir).is_ok_and(|inode| inode.removed) {
+            return Ok(PeerReply::Done);
+        }
         self.directory(dir)?;
         let shards = self.shards_of(dir)?;
         let empty = self.freeze_shards(dir, &shards).await;

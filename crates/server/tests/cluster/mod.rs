@@ -150,6 +150,7 @@ impl Process {
             process,
             arena_slots: 4,
             mount,
+            returning: false,
         };
         let wait = Duration::from_secs(10);
         let mut channel = BlockingChannel::connect(socket, wait).expect("a connection");
@@ -309,7 +310,8 @@ fn answer_callbacks(channel: &mut BlockingChannel, mut recalled: Recalled, recal
                 CallbackReply::Recalled(recalled())
             }
             Callback::InvalName { .. } => CallbackReply::Forgotten,
-            Callback::LockGranted { .. } => CallbackReply::Told,
+            Callback::LockGranted { .. } | Callback::Lost { .. } => CallbackReply::Told,
+            Callback::HomeLost { .. } => CallbackReply::Holds { locks: Vec::new() },
             Callback::Ping => CallbackReply::Pong,
         };
         let body = hayase_wire::encode(&reply).expect("encodes");

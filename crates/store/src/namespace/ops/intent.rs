@@ -87,6 +87,12 @@ pub fn drop_intent(txn: &mut Txn<'_>, id: u64) -> Result<(), NamespaceError> {
     Ok(())
 }
 
+/// What is to be done of operation `id`, if it is not finished.
+pub fn intent(txn: &Txn<'_>, id: u64) -> Result<Option<IntentKind>, NamespaceError> {
+    let key = keys::intent(id);
+    txn.get(&key)?.map(|bytes| codec::decode(&key, &bytes)).transpose()
+}
+
 /// All unfinished operations, ascending by id.
 pub fn intents(txn: &Txn<'_>) -> Result<Vec<Intent>, NamespaceError> {
     let pairs = txn.scan(&keys::intents(), &[], usize::MAX)?;
