@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hayase_layout::NodeId;
 use hayase_wire::message::{
@@ -46,6 +46,8 @@ struct Inner {
     /// The same random number on all connections of this process.
     process: u64,
     mount: bool,
+    /// How long a server that ended is waited for.
+    patience: Duration,
     arena: Arena,
     pool: Mutex<Pool>,
     returned: Condvar,
@@ -92,12 +94,21 @@ impl Session {
     /// # Errors
     /// When nobody listens, or the server speaks another protocol.
     pub fn connect(socket: &Path, mount: bool) -> Result<Self, LinkError> {
+        Self::connect_patiently(socket, mount, RESTART_WAIT)
+    }
+
+    fn connect_patiently(
+        socket: &Path,
+        mount: bool,
+        patience: Duration,
+    ) -> Result<Self, LinkError> {
         let arena = Arena::create(CHANNELS_MAX as u32)
             .map_err(|error| lost(socket, std::io::Error::other(error)))?;
         let inner = Inner {
             socket: socket.to_owned(),
             process: RandomState::new().build_hasher().finish(),
             mount,
+            patience,
             arena,
             pool: Mutex::default(),
             returned: Condvar::new(),
@@ -216,7 +227,7 @@ impl Inner {
     }
 
     /// Runs `work` with a connection of its own; again with another one when the server ended
-    /// meanwhile, for at most [`RESTART_WAIT`].
+    /// meanwhile, as long as patience lasts.
     fn with_connection<T>(
         &self,
         mut work: impl FnMut(&mut Connection) -> Result<T, LinkError>,
@@ -228,7 +239,7 @@ impl Inner {
                 return result;
             }
             let now = Instant::now();
-            let until = *until.get_or_insert(now + RESTART_WAIT);
+            let until = *until.get_or_insert(now + self.patience);
             if now >= until || self.stopped.load(Ordering::SeqCst) {
                 return result;
             }

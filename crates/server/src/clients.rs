@@ -13,7 +13,7 @@ use hayase_wire::message::{
     Access, Callback, CallbackReply, Close, Grants, HeldOpen, NodeRequest, Opening, PeerRequest,
     StillOpen,
 };
-use tokio::sync::{Mutex, Notify, Semaphore};
+use tokio::sync::Notify;
 
 use crate::booked::Booked;
 use crate::limits::{RECALL_DEADLINE, TELL_WAIT};
@@ -37,8 +37,10 @@ pub(crate) struct Process {
     pub(crate) lock_homes: RefCell<BTreeSet<ServerId>>,
     /// Servers that may remember answers to it.
     pub(crate) once_at: RefCell<BTreeSet<ServerId>>,
-    callbacks: Mutex<Vec<NodeChannel>>,
-    idle: Semaphore,
+    callbacks: RefCell<Vec<NodeChannel>>,
+    channel_idle: Notify,
+    /// Its last connection has ended.
+    gone: Cell<bool>,
 }
 
 /// All processes of this node.
@@ -94,8 +96,9 @@ impl Clients {
                 opens: RefCell::default(),
                 lock_homes: RefCell::default(),
                 once_at: RefCell::default(),
-                callbacks: Mutex::new(Vec::new()),
-                idle: Semaphore::new(0),
+                callbacks: RefCell::default(),
+                channel_idle: Notify::new(),
+                gone: Cell::new(false),
             })
         });
         Rc::clone(process)
@@ -217,42 +220,39 @@ impl Process {
     }
 
     /// One more channel on which this process answers.
-    pub(crate) async fn add_callback(&self, channel: NodeChannel) {
-        self.callbacks.lock().await.push(channel);
-        self.idle.add_permits(1);
+    pub(crate) fn add_callback(&self, channel: NodeChannel) {
+        self.callbacks.borrow_mut().push(channel);
+        self.channel_idle.notify_one();
     }
 
     /// Asks the process, on another channel when one turns out to be dead; `None` when it is gone.
     pub(crate) async fn call(&self, callback: &Callback) -> Option<CallbackReply> {
         loop {
             let reply = self.call_once(callback).await;
-            if reply.is_some() || self.connections.get() == 0 {
+            if reply.is_some() || self.gone.get() {
                 return reply;
             }
         }
     }
 
+    /// A channel is with one caller or in the list: one whose caller gives up in the middle is out of
+    /// step, and ends with the call.
     async fn call_once(&self, callback: &Callback) -> Option<CallbackReply> {
-        let permit = self.idle.acquire().await.ok()?;
-        let mut channel = self.callbacks.lock().await.pop()?;
+        let mut channel = loop {
+            let returned = self.channel_idle.notified();
+            let idle = self.callbacks.borrow_mut().pop();
+            match idle {
+                Some(channel) => break channel,
+                None if self.gone.get() => return None,
+                None => returned.await,
+            }
+        };
         let body = hayase_wire::encode(callback).ok()?;
-        let answer = async {
-            channel.send(&body, None).await.ok()?;
-            let (body, _) = channel.recv().await.ok()?;
-            hayase_wire::decode::<CallbackReply>(&body).ok()
-        }
-        .await;
-        match answer {
-            Some(reply) => {
-                self.callbacks.lock().await.push(channel);
-                Some(reply)
-            }
-            None => {
-                // The channel is out of step or gone: one permit less.
-                permit.forget();
-                None
-            }
-        }
+        channel.send(&body, None).await.ok()?;
+        let (body, _) = channel.recv().await.ok()?;
+        let reply = hayase_wire::decode::<CallbackReply>(&body).ok()?;
+        self.add_callback(channel);
+        Some(reply)
     }
 }
 
@@ -265,7 +265,8 @@ impl Node {
         }
         self.clients.processes.borrow_mut().remove(&process.id);
         self.sole_makers.left(process.id);
-        process.idle.close();
+        process.gone.set(true);
+        process.channel_idle.notify_waiters();
         self.release_locks(process).await;
         for server in process.once_at.take() {
             // Nobody waits: what is not forgotten costs a little room.

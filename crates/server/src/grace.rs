@@ -98,6 +98,7 @@ pub(crate) fn is_served_in_grace(request: &PeerRequest) -> bool {
             | R::InvalName(_)
             | R::DirShards { .. }
             | R::DirParent { .. }
+            | R::DirName { .. }
             | R::DirTouch(_)
             | R::GetAttr { .. }
             | R::GetAttrMany(_)

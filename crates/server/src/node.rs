@@ -25,6 +25,7 @@ use crate::homes::Homes;
 use crate::keyed_lock::KeyedLock;
 use crate::limits;
 use crate::locks::Locks;
+use crate::membership::Membership;
 use crate::peer_service::rename::RenameHolds;
 use crate::peers::Peers;
 use crate::reply_cache::ReplyCache;
@@ -64,9 +65,11 @@ pub(crate) struct Node {
     pub(crate) replies: ReplyCache,
     pub(crate) answers: Answers,
     pub(crate) sessions: Sessions,
+    pub(crate) membership: Membership,
     pub(crate) grace: Grace,
     /// Starts of this server, this one included.
     pub(crate) incarnation: u64,
+    pub(crate) intent_age: Duration,
     pub(crate) sole_makers: SoleMakers,
     /// Directories whose sole maker is being asked to give that up.
     pub(crate) sole_maker_locks: KeyedLock<InodeId>,

@@ -130,6 +130,10 @@ impl Node {
             }
             N::Explain { ino } => self.at_home(ino, P::Explain { ino }).await,
             N::StatFs => Ok(NodeReply::StatFs(self.total_usage().await)),
+            N::LostFiles { max } => {
+                let (paths, total) = self.lost_files(max as usize).await?;
+                Ok(NodeReply::LostFiles { paths, total })
+            }
             N::Status => Ok(NodeReply::Status(Box::new(self.status()))),
             N::Hello { .. } => Err(Refused::because(libc_errno::EPROTO, "said hello twice")),
             other => {

@@ -62,6 +62,10 @@ impl Node {
             R::Insert { place, binding, once } => {
                 self.happen_once(once, self.shard_insert(from, place, binding, once)).await
             }
+            R::Answered { once } => {
+                let unknown = || Refused::new(libc_errno::ENODATA);
+                self.answered(Some(once))?.ok_or_else(unknown)
+            }
             R::Remove { place, directory, once } => {
                 self.happen_once(once, self.shard_remove(from, place, directory, once)).await
             }
@@ -92,6 +96,7 @@ impl Node {
             R::DirShards { dir } => self.dir_shards(dir),
             R::DirTouch(touched) => self.dir_touch(&touched),
             R::DirParent { dir } => self.dir_parent(dir),
+            R::DirName { dir } => self.dir_name(dir),
             R::DirRemove { dir } => self.dir_remove(dir).await,
             other => self.serve_inodes(from, other).await,
         }

@@ -12,7 +12,9 @@ use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PeerReply, PeerRequest, PeerState, Refused};
 use hayase_wire::{PeerIdentity, PeerLink, Response, Service};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
+use crate::limits::{LOOK, UNREACHABLE};
 use crate::node::{Node, libc_errno};
 use crate::sessions;
 
@@ -73,6 +75,19 @@ impl Peers {
         Rc::clone(links.entry(to).or_insert_with(|| (self.make)(to)))
     }
 
+    /// Returns when a server could not be connected to for [`UNREACHABLE`].
+    pub(crate) async fn until_unreachable(&self, to: ServerId) {
+        let mut since: Option<Instant> = None;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            match self.link(to).state() {
+                PeerState::Connected => since = None,
+                _ if since.get_or_insert_with(Instant::now).elapsed() >= UNREACHABLE => return,
+                _ => {}
+            }
+        }
+    }
+
     /// Sends a request and waits for its answer, at most until `deadline`.
     pub(crate) async fn call(
         &self,
@@ -97,10 +112,7 @@ impl Peers {
                 }
                 Err(error) => Err(Refused::because(libc_errno::EPROTO, error.to_string())),
             },
-            Err(error) => {
-                tracing::warn!(%to, %error, "a server did not answer");
-                Err(Refused::because(libc_errno::EIO, error.to_string()))
-            }
+            Err(error) => Err(Refused::because(libc_errno::EIO, error.to_string())),
         }
     }
 
@@ -160,12 +172,20 @@ impl PeerService {
             }
         };
         let asking = NodeId(from.server.0);
+        if node.refuses(from) {
+            return PeerReply::Dead.into();
+        }
         if sessions::needs_session(&request) && !node.sessions.has(from) {
             return PeerReply::NoSession { start_id: node.start_id }.into();
         }
         let request = match request {
             PeerRequest::Reclaim { holding, as_of } => {
                 return node.reclaim(from, *holding, as_of).await.into();
+            }
+            PeerRequest::Beat { took } => return node.beaten(from, took).into(),
+            PeerRequest::Members(members) => {
+                node.take(*members);
+                return PeerReply::Done.into();
             }
             PeerRequest::Returned { addresses } => return node.returned(from, addresses).into(),
             other => other,

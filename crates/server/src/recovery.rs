@@ -9,19 +9,19 @@
 //! |---|---|---|---|
 //! | Create | home | the inode may have no name | asking the shard: without its name it goes |
 //! | Link | home | a counted name may not be bound | asking the shard: unbound, it is not counted |
-//! | Remove | shard | a name is gone (a directory: is going), its inode may not know | `LinkDec`; a directory that is gone loses its name |
+//! | Remove | shard | a name is gone, its inode may not know | `LinkDec` |
+//! | RemoveDirectory | shard | a directory is being removed | asking its home: once it is gone, it loses its name |
 //! | Prepared | shard of the old name | it is held for a rename | asking the coordinator how it went |
 //! | Rename | shard of the new name | it is bound: the commit | unbinding the old name, counting links |
 
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
-use hayase_store::namespace::{EntryRecord, FileKind, Intent, IntentKind};
+use hayase_store::namespace::{EntryRecord, Intent, IntentKind};
 use hayase_store::ops;
-use hayase_wire::message::{Binding, PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::{Binding, OnceId, PeerReply, PeerRequest, Place, Refused};
 
 use crate::convert::meta_refused;
-use crate::limits::{INTENT_AGE, INTENT_RETRY_MAX};
 use crate::node::{Node, libc_errno, unexpected};
 use crate::peer_service::shard::binding;
 
@@ -82,14 +82,14 @@ impl Node {
         }
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            tokio::time::sleep(INTENT_AGE).await;
+            tokio::time::sleep(this.intent_age).await;
             for id in ids {
                 this.finish_intent(id).await;
             }
         });
     }
 
-    /// Finishes or undoes one operation if it is still there; tried again, at growing intervals,
+    /// Finishes or undoes one operation if it is still there; tried again, each time after twice that,
     /// while a server that is needed does not answer.
     pub(crate) async fn finish_intent(self: &Rc<Self>, id: u64) {
         match self.try_to_finish(id).await {
@@ -99,7 +99,7 @@ impl Node {
                 tracing::warn!(id, %error, "an unfinished operation can not be put right yet");
                 let this = Rc::clone(self);
                 tokio::task::spawn_local(async move {
-                    tokio::time::sleep(INTENT_RETRY_MAX).await;
+                    tokio::time::sleep(this.intent_age).await;
                     this.finish_later([id]);
                 });
             }
@@ -120,6 +120,10 @@ impl Node {
             }
             IntentKind::Remove { entry, parent, name, .. } => {
                 self.finish_remove(entry, Place { parent, name }).await?;
+            }
+            IntentKind::RemoveDirectory { entry, parent, name, once } => {
+                let once = once.map(|(process, slot, number)| OnceId { process, slot, number });
+                self.finish_remove_directory(entry, Place { parent, name }, once).await?;
             }
             IntentKind::Rename { entry, from, to, victim, .. } => {
                 let place = |(parent, name)| Place { parent, name };
@@ -170,21 +174,34 @@ impl Node {
     ) -> Result<(), Refused> {
         let ino = entry.ino;
         let _held = self.name_locks.lock(place.clone()).await;
-        let is_bound = self.bound(&place)?.is_some_and(|found| found.ino == ino);
-        if entry.kind != FileKind::Directory {
-            // Bound again, the link is the new name's.
-            return if is_bound { Ok(()) } else { self.take_link(ino, place, false).await };
+        // Bound again, the link is the new name's.
+        match self.bound(&place)?.is_some_and(|found| found.ino == ino) {
+            true => Ok(()),
+            false => self.take_link(ino, place, false).await,
         }
+    }
+
+    async fn finish_remove_directory(
+        self: &Rc<Self>,
+        entry: EntryRecord,
+        place: Place,
+        once: Option<OnceId>,
+    ) -> Result<(), Refused> {
+        let ino = entry.ino;
+        let _held = self.name_locks.lock(place.clone()).await;
         match self.ask(ino.home(), PeerRequest::DirParent { dir: ino }).await {
-            Ok(_) => Ok(()),
-            Err(refused) if is_gone(&refused) && is_bound => {
-                let mut txn = self.names.begin();
-                ops::remove_entry(&mut txn, place.parent, &place.name);
-                txn.commit().map_err(meta_refused)
-            }
-            Err(refused) if is_gone(&refused) => Ok(()),
-            Err(refused) => Err(refused),
+            Ok(_) => return Ok(()),
+            Err(refused) if is_gone(&refused) => {}
+            Err(refused) => return Err(refused),
         }
+        if self.bound(&place)?.is_none_or(|found| found.ino != ino) {
+            return Ok(());
+        }
+        let mut txn = self.names.begin();
+        ops::remove_entry(&mut txn, place.parent, &place.name);
+        // Whoever asked for it may ask again.
+        self.record(&mut txn, once, &PeerReply::Bound(binding(&entry)))?;
+        txn.commit().map_err(meta_refused)
     }
 
     async fn finish_rename(

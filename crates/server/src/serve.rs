@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use hayase_layout::ServerId;
 use hayase_store::{
-    FjallStore, MetaError, Namespace, NamespaceError, PartError, Parts, Removal, SlotPool, Time,
+    FjallStore, MetaError, MetaStore, Namespace, NamespaceError, PartError, Parts, Removal,
+    SlotPool, Time,
 };
 use hayase_wire::message::PROTOCOL_VERSION;
 use hayase_wire::transport::{Address, Listener, TcpTransport, Transport};
@@ -28,6 +29,7 @@ use crate::grace::Grace;
 use crate::keyed_lock::KeyedLock;
 use crate::limits::{LOCKS_MAX, PARTS_OPEN_MAX, SLOTS};
 use crate::locks::Locks;
+use crate::membership::Membership;
 use crate::node::{Counters, Node};
 use crate::peers::{PeerService, Peers};
 use crate::sessions::Sessions;
@@ -89,6 +91,12 @@ pub enum ServeError {
         /// Why.
         source: TransportError,
     },
+    /// Server 0 did not hear of this one for too long: what it held elsewhere was released.
+    #[error("server {server} was declared lost: it has to begin again")]
+    Lost {
+        /// Who.
+        server: ServerId,
+    },
     /// The members did not meet.
     #[error("meet the other servers of the job")]
     Members {
@@ -130,16 +138,21 @@ async fn run(
     if incarnation > 1 {
         node.ask_others_to_tell(addresses).await;
     }
+    tasks.spawn_local(Rc::clone(&node).keep_membership());
+    tasks.spawn_local(Rc::clone(&node).watch_homes());
     node.recover().await;
     ready();
     tracing::info!(server = %node.me, servers = node.servers, incarnation, "serving");
-    stop.await;
+    let end = tokio::select! {
+        () = stop => Ok(()),
+        () = node.membership.is_lost.notified() => Err(ServeError::Lost { server: node.me }),
+    };
     tracing::info!(server = %node.me, "stopping");
     tasks.shutdown().await;
     if let Err(error) = node.names.sync() {
         tracing::error!(%error, "the name space could not be made durable at the end");
     }
-    Ok(())
+    end
 }
 
 struct Stores {
@@ -155,10 +168,16 @@ fn open_stores(settings: &Settings) -> Result<Stores, ServeError> {
     std::fs::create_dir_all(&meta)
         .map_err(|source| ServeError::Directory { path: meta.clone(), source })?;
     let device = settings.area.parts().map_err(|source| ServeError::Parts { server, source })?;
-    let store = FjallStore::open(&meta).map_err(|source| ServeError::Meta { server, source })?;
+    let store: Arc<dyn MetaStore> = match &settings.names {
+        Some(store) => Arc::clone(store),
+        None => {
+            let opened = FjallStore::open(&meta);
+            Arc::new(opened.map_err(|source| ServeError::Meta { server, source })?)
+        }
+    };
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     let now = Time { seconds: now.tv_sec, nanos: now.tv_nsec as u32 };
-    let names = Namespace::open(Arc::new(store), server, now)
+    let names = Namespace::open(store, server, now)
         .map_err(|source| ServeError::Names { server, source })?;
     let refused = |source| ServeError::Names { server, source };
     let incarnation = names.begin_incarnation().map_err(refused)?;
@@ -255,6 +274,15 @@ fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node
     let usage = Usage::new(&*settings.area, is_empty);
     let others =
         (0..settings.servers).map(ServerId).filter(|server| *server != settings.server).collect();
+    let server = settings.server;
+    let kept = names.members().map_err(|source| ServeError::Names { server, source })?;
+    let kept = kept.and_then(|bytes| hayase_wire::decode(&bytes).ok()).unwrap_or_default();
+    // At a first start nobody is missed: each has its own time to come up.
+    let known = match stores.incarnation {
+        1 => Vec::new(),
+        _ => members.servers.iter().map(|member| (member.server, member.start_id)).collect(),
+    };
+    let membership = Membership::new(server, settings.servers, kept, &known);
     Ok(Rc::new(Node {
         me: settings.server,
         node: settings.node,
@@ -273,8 +301,10 @@ fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node
         replies: Default::default(),
         answers: stores.answers,
         sessions: Sessions::new(),
+        membership,
         grace: Grace::new((stores.incarnation > 1).then_some(others)),
         incarnation: stores.incarnation,
+        intent_age: settings.intent_age,
         sole_makers: Default::default(),
         sole_maker_locks: KeyedLock::new(),
         directories: Default::default(),

@@ -19,9 +19,10 @@ use tokio::time::Instant;
 
 use crate::home::Event;
 use crate::keyed_lock::KeyedLock;
-use crate::limits::CALL_DEADLINE;
+use crate::limits::{CALL_DEADLINE, HOME_IN_USE};
 use crate::locks::LockOwner;
-use crate::node::{Node, deadline_of, unexpected};
+use crate::membership::lost;
+use crate::node::{Node, deadline_of, libc_errno, unexpected};
 use crate::peers::Served;
 
 /// Both directions.
@@ -31,6 +32,9 @@ pub(crate) struct Sessions {
     /// Incarnations that were told what is held there.
     ours: RefCell<HashMap<ServerId, u64>>,
     telling: KeyedLock<ServerId>,
+    /// When each server was asked something, and when it answered, last.
+    asked: RefCell<HashMap<ServerId, Instant>>,
+    answered: RefCell<HashMap<ServerId, Instant>>,
     /// What was listed so far by who has not finished.
     listed: RefCell<HashMap<ServerId, Listed>>,
 }
@@ -47,8 +51,32 @@ impl Sessions {
             theirs: RefCell::default(),
             ours: RefCell::default(),
             telling: KeyedLock::new(),
+            asked: RefCell::default(),
+            answered: RefCell::default(),
             listed: RefCell::default(),
         }
+    }
+
+    /// A request is sent that may be granted something.
+    fn asks(&self, server: ServerId) {
+        self.asked.borrow_mut().insert(server, Instant::now());
+    }
+
+    pub(crate) fn heard(&self, server: ServerId) {
+        self.answered.borrow_mut().insert(server, Instant::now());
+    }
+
+    /// Homes that may have granted something that is still used, and since when they are silent.
+    pub(crate) fn in_use(&self) -> Vec<(ServerId, Instant)> {
+        let asked = self.asked.borrow();
+        let lately = asked.iter().filter(|(_, at)| at.elapsed() < HOME_IN_USE);
+        let answered = self.answered.borrow();
+        lately.filter_map(|(server, _)| Some((*server, *answered.get(server)?))).collect()
+    }
+
+    /// A node is lost: what its incarnation says does not count any more.
+    pub(crate) fn end(&self, server: ServerId) {
+        self.theirs.borrow_mut().remove(&server);
     }
 
     /// Whether this incarnation has told what it holds here.
@@ -66,6 +94,8 @@ pub(crate) fn needs_session(request: &PeerRequest) -> bool {
         R::Ping
             | R::Reclaim { .. }
             | R::Returned { .. }
+            | R::Beat { .. }
+            | R::Members(_)
             | R::ProcessGone { .. }
             | R::Read { .. }
             | R::SizeOf { .. }
@@ -84,14 +114,30 @@ impl Node {
         mut into: Option<BoxBuffer>,
     ) -> Result<Served, Refused> {
         let until = Instant::now() + deadline_of(request);
+        self.sessions.asks(to);
         loop {
             let sent = send.as_ref().map(|(_, len)| *len);
             let left = until.saturating_duration_since(Instant::now());
-            let called = self.peers.call(to, request, send, into, left).await?;
-            let PeerReply::NoSession { start_id } = called.served.reply else {
-                return Ok(called.served);
+            let called = tokio::select! {
+                called = self.peers.call(to, request, send, into, left) => {
+                    called.inspect_err(|error| tracing::warn!(%error, "no answer"))?
+                }
+                () = self.membership.until_lost(to) => return Err(lost(to)),
+                () = self.peers.until_unreachable(to) => {
+                    let why = format!("server {to} can not be reached");
+                    return Err(Refused::because(libc_errno::EIO, why));
+                }
             };
-            self.begin_session(to, start_id).await?;
+            self.sessions.heard(to);
+            match called.served.reply {
+                PeerReply::NoSession { start_id } => self.begin_session(to, start_id).await?,
+                PeerReply::Dead => {
+                    self.membership.is_lost.notify_one();
+                    let why = "this node was declared lost";
+                    return Err(Refused::because(libc_errno::EIO, why));
+                }
+                _ => return Ok(called.served),
+            }
             send = called.sent.zip(sent);
             into = called.served.payload.map(|(buffer, _)| buffer);
         }
@@ -139,6 +185,7 @@ impl Node {
         as_of: u64,
     ) -> PeerReply {
         let node = NodeId(from.server.0);
+        self.membership.tells_again(from.server);
         let mut lost = Vec::new();
         for held in &holding.opens {
             if !self.reclaim_open(node, *held).await {

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hayase_layout::{NodeId, ServerId};
-use hayase_store::Area;
+use hayase_store::{Area, MetaStore};
 use hayase_wire::Secret;
 
 /// One server of one job.
@@ -34,6 +35,16 @@ pub struct Settings {
     pub area: Box<dyn Area>,
     /// Encrypt what travels between servers, not only authenticate it.
     pub encrypt: bool,
+    /// Where names and inodes are kept; `None`: in the area. Tests bring one that they can stop.
+    pub names: Option<Arc<dyn MetaStore>>,
+    /// After this long an operation over several servers that is not finished is taken over by who
+    /// finds its intent ([`Settings::INTENT_AGE`]).
+    pub intent_age: Duration,
     /// How long to wait for the other servers at the start.
     pub wait: Duration,
+}
+
+impl Settings {
+    /// Whoever carries such an operation out has finished, or given up, after this.
+    pub const INTENT_AGE: Duration = crate::limits::INTENT_AGE;
 }

@@ -70,7 +70,7 @@ impl Node {
             return tracing::debug!(%error, "a process left before it was welcomed");
         }
         match role {
-            ClientRole::Callback => process.add_callback(channel).await,
+            ClientRole::Callback => process.add_callback(channel),
             ClientRole::Requests => {
                 process.connect();
                 self.serve_requests(&process, channel).await;

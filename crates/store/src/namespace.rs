@@ -149,6 +149,19 @@ impl Namespace {
         Ok(last + 1)
     }
 
+    /// Keeps what server 0 declared of lost nodes, as its caller writes it; survives a power cut.
+    pub fn keep_members(&self, bytes: Vec<u8>) -> Result<(), NamespaceError> {
+        let mut batch = Batch::new();
+        batch.put(keys::members(), bytes);
+        self.store.commit(batch)?;
+        Ok(self.store.sync()?)
+    }
+
+    /// What [`Namespace::keep_members`] kept last.
+    pub fn members(&self) -> Result<Option<Vec<u8>>, NamespaceError> {
+        Ok(self.store.get(&keys::members())?)
+    }
+
     /// Starts a transaction; waits while another thread has one open.
     ///
     /// Panics when this thread has one open itself: keep none across an await.

@@ -23,7 +23,7 @@ pub use node::{
     NodeRequest, OpenKind, Opened, Opening, SlotRange, StillOpen,
 };
 pub use peer::{Binding, PartRef, PeerReply, PeerRequest, Place, ShardEntry};
-pub use reclaim::{HeldLock, HeldOpen, Holding, OnceId};
+pub use reclaim::{HeldLock, HeldOpen, Holding, MembersNow, OnceId};
 pub use status::{AreaUse, PeerState, ServerStatus};
 
 use serde::{Deserialize, Serialize};

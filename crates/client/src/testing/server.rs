@@ -236,6 +236,7 @@ impl State {
                 slot: ByteCount::mib(1),
                 start_id: 1,
             },
+            NodeRequest::Once { request, .. } => return self.serve(request, bulk),
             NodeRequest::Create(node) => return self.create(node),
             NodeRequest::Open { ino, open, truncate } => {
                 return self.open(*ino, *open, *truncate);
@@ -394,6 +395,7 @@ fn refused(error: &std::io::Error) -> Refused {
 
 fn variant(request: &NodeRequest) -> &'static str {
     match request {
+        NodeRequest::Once { request, .. } => variant(request),
         NodeRequest::Hello { .. } => "Hello",
         NodeRequest::Lookup { .. } => "Lookup",
         NodeRequest::GetAttr { .. } => "GetAttr",

@@ -92,9 +92,10 @@ impl Node {
         // The same when it is asked again: the home knows that this name is ours.
         let op = once.map_or_else(|| self.operation_id(), link_operation);
         let counted = PeerRequest::LinkInc { ino, place: place.clone(), requester, op };
-        let (attr, grants) = match self.ask(ino.home(), counted).await? {
-            PeerReply::Attr { attr, grants } => (attr, grants),
-            other => return Err(unexpected(&other)),
+        let (attr, grants) = match self.ask(ino.home(), counted).await {
+            Ok(PeerReply::Attr { attr, grants }) => (attr, grants),
+            Ok(other) => return Err(unexpected(&other)),
+            Err(refused) => return self.linked_before(ino, &place, once, refused).await,
         };
         let binding = Binding { ino, kind: attr.kind };
         let insert = PeerRequest::Insert { place: place.clone(), binding, once };
@@ -117,6 +118,24 @@ impl Node {
                     other => Err(unexpected(&other)),
                 }
             }
+        }
+    }
+
+    /// The home counts the name already: because this very request happened before?
+    async fn linked_before(
+        self: &Rc<Self>,
+        ino: InodeId,
+        place: &Place,
+        once: Option<OnceId>,
+        refused: Refused,
+    ) -> Served {
+        let Some(once) = once.filter(|_| refused.errno == libc_errno::EEXIST) else {
+            return Err(refused);
+        };
+        let shard = self.shard_of(place.parent, &place.name);
+        match self.ask(shard, PeerRequest::Answered { once }).await {
+            Ok(PeerReply::Bound(_)) => Ok(NodeReply::Entry(self.entry(ino).await?)),
+            _ => Err(refused),
         }
     }
 

@@ -3,7 +3,10 @@
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
-use hayase_wire::message::{Callback, CallbackReply, HeldLock, HeldOpen, Holding, NodeReply};
+use hayase_wire::message::{
+    Callback, CallbackReply, HeldLock, HeldOpen, Holding, LockAnswer, NodeReply, PeerReply,
+    PeerRequest,
+};
 
 use super::Served;
 use crate::clients::Process;
@@ -26,8 +29,14 @@ impl Node {
         for held in holding.locks {
             process.lock_homes.borrow_mut().insert(held.ino.home());
             let held = HeldLock { process: process.id, ..held };
-            // Another home has not forgotten it; it is told with the session.
-            if held.ino.home() == self.me && !self.reclaim_lock(self.node, held) {
+            let kept = match held.ino.home() == self.me {
+                true => self.reclaim_lock(self.node, held),
+                // Another home has not forgotten it; with the session it is told so.
+                false if !self.grace.is_own_known() => true,
+                // Told without it, the home has released it.
+                false => self.wait_elsewhere_again(held),
+            };
+            if !kept {
                 lost.push(held.ino);
             }
         }
@@ -41,6 +50,24 @@ impl Node {
         Ok(NodeReply::Reclaimed { lost })
     }
 
+    /// Who waited waits again; false for what was held.
+    fn wait_elsewhere_again(self: &Rc<Self>, held: HeldLock) -> bool {
+        let HeldLock { ino, process, lock, ticket } = held;
+        let Some(number) = ticket else { return false };
+        let this = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let wait = PeerRequest::Lock { ino, process, lock, ticket };
+            match this.ask(ino.home(), wait).await {
+                Ok(PeerReply::Locked(LockAnswer::Granted)) => {
+                    this.lock_granted(process, number).await;
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%ino, %error, "who waited for a lock waits in vain"),
+            }
+        });
+        true
+    }
+
     async fn reclaim_open_here(self: &Rc<Self>, process: &Rc<Process>, held: HeldOpen) -> bool {
         let HeldOpen { ino, open } = held;
         let _ordered = self.inode_locks_of_opens.lock(ino).await;
@@ -52,8 +79,7 @@ impl Node {
             false if !self.grace.is_own_known() => true,
             false => {
                 let open = by_node.open;
-                let request =
-                    hayase_wire::message::PeerRequest::Open { ino, open, truncate: false };
+                let request = PeerRequest::Open { ino, open, truncate: false };
                 self.ask(ino.home(), request).await.is_ok()
             }
         };
@@ -78,6 +104,15 @@ impl Node {
             }
         }
         locks
+    }
+
+    /// A home is lost: who waits for a lock there waits in vain.
+    pub(crate) async fn tell_home_dead(&self, home: ServerId) {
+        for mount in self.clients.mounts() {
+            if mount.call(&Callback::HomeDead { home }).await.is_none() {
+                tracing::debug!("a mount that is gone waits for nothing");
+            }
+        }
     }
 
     /// Something that processes of this node held could not be given back.

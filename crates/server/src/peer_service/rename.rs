@@ -20,7 +20,7 @@ use hayase_wire::message::{Binding, FileKind, OnceId, PeerReply, PeerRequest, Pl
 use tokio::task::AbortHandle;
 
 use super::Answer;
-use super::shard::record;
+use super::shard::{record, removal_of_directory};
 use crate::convert::meta_refused;
 use crate::keyed_lock::KeyGuard;
 use crate::limits::RENAME_HOLD;
@@ -179,7 +179,8 @@ impl Node {
                 (true, false) => return Err(Refused::new(libc_errno::ENOTDIR)),
                 (false, true) => return Err(Refused::new(libc_errno::EISDIR)),
                 (true, true) => {
-                    self.intend(op, self.removal_of(to, victim))?;
+                    // Only its name: the rename has not happened yet.
+                    self.intend(op, removal_of_directory(to, victim, None))?;
                     let request = PeerRequest::DirRemove { dir: victim.ino };
                     if let Err(refused) = self.ask(victim.ino.home(), request).await {
                         self.finish_later([op]);

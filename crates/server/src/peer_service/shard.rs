@@ -28,6 +28,17 @@ pub(crate) fn binding(record: &EntryRecord) -> Binding {
     Binding { ino: record.ino, kind: kind(record.kind) }
 }
 
+/// The intent of a directory's removal.
+pub(crate) fn removal_of_directory(
+    place: &Place,
+    found: Binding,
+    once: Option<OnceId>,
+) -> IntentKind {
+    let once = once.map(|once| (once.process, once.slot, once.number));
+    let (parent, name) = (place.parent, place.name.clone());
+    IntentKind::RemoveDirectory { entry: record(found), parent, name, once }
+}
+
 impl Node {
     /// Waits for a rename that has this name in its hands.
     pub(crate) async fn wait_for_name(&self, place: &Place) {
@@ -138,7 +149,7 @@ impl Node {
         once: Option<OnceId>,
     ) -> Result<PeerReply, Refused> {
         let op = self.operation_id();
-        self.intend(op, self.removal_of(place, found))?;
+        self.intend(op, removal_of_directory(place, found, once))?;
         let removed = self.ask(found.ino.home(), PeerRequest::DirRemove { dir: found.ino }).await;
         if let Err(refused) = removed {
             if refused.errno == libc_errno::EIO {
@@ -176,8 +187,7 @@ impl Node {
         Ok(reply)
     }
 
-    /// The intent of a removal.
-    pub(crate) fn removal_of(&self, place: &Place, found: Binding) -> IntentKind {
+    fn removal_of(&self, place: &Place, found: Binding) -> IntentKind {
         let (parent, name) = (place.parent, place.name.clone());
         let time = crate::convert::stored_time(self.now());
         IntentKind::Remove { entry: record(found), parent, name, time }

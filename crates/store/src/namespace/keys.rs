@@ -47,6 +47,11 @@ pub(super) fn incarnation() -> Vec<u8> {
     [&[META], &b"incarnation"[..]].concat()
 }
 
+/// Which nodes are lost.
+pub(super) fn members() -> Vec<u8> {
+    [&[META], &b"members"[..]].concat()
+}
+
 /// The last answer of a slot.
 pub(super) fn answer(slot: AnswerSlot) -> Vec<u8> {
     key(ANSWER, slot.process, &[&slot.slot.to_be_bytes()])
@@ -84,6 +89,11 @@ pub(super) fn inodes() -> Vec<u8> {
 /// The entry of `name` in `parent`.
 pub(super) fn entry(parent: InodeId, name: &[u8]) -> Vec<u8> {
     key(ENTRY, parent.0, &[&cookie(name).to_be_bytes(), name])
+}
+
+/// All entries.
+pub(super) fn every_entry() -> Vec<u8> {
+    vec![ENTRY]
 }
 
 /// All entries of `parent`.

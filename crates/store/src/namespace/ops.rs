@@ -28,7 +28,7 @@ pub use self::dir_shards::{
 };
 pub use self::intent::{Intent, IntentKind, drop_intent, intent, intents, put_intent};
 pub use self::link::{LINKS_MAX, link, names_of};
-pub use self::list::{is_empty, list};
+pub use self::list::{AnyEntry, all_entries, is_empty, list};
 pub use self::lookup::{Exists, insert, lookup};
 pub use self::part_note::{forget_part, has_part, note_part, part_notes};
 pub use self::remove::{orphans, remove_inode};

@@ -297,6 +297,11 @@ pub enum NodeRequest {
         ino: InodeId,
     },
     Status,
+    /// Files that can not be reached because a node is lost, as far as this server knows their names:
+    /// at most `max` of them by path, and how many there are.
+    LostFiles {
+        max: u32,
+    },
 }
 
 impl NodeRequest {
@@ -359,6 +364,10 @@ pub enum NodeReply {
     StatFs(AreaUse),
     Explained(Box<Explained>),
     Status(Box<ServerStatus>),
+    LostFiles {
+        paths: Vec<Name>,
+        total: u64,
+    },
     Refused(Refused),
 }
 
@@ -377,6 +386,8 @@ pub enum Callback {
     /// void: keep nothing of its inodes that was not asked for after this. Answered with the locks
     /// held there.
     HomeLost { home: ServerId },
+    /// This server was declared lost: nobody gets a lock there any more.
+    HomeDead { home: ServerId },
     /// Something that was held of these inodes could not be given back.
     Lost { inodes: Vec<InodeId> },
     /// Are you there?

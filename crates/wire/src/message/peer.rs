@@ -12,8 +12,8 @@ use crate::transport::Address;
 
 use super::{
     AreaUse, Attr, Close, Entry, Explained, FileKind, Grants, Holding, Lock, LockAnswer, LockHeld,
-    LockRange, MetaChange, Name, NewNode, OnceId, Opened, Opening, Refused, ServerStatus,
-    StillOpen, TimeSpec, XattrMode,
+    LockRange, MembersNow, MetaChange, Name, NewNode, OnceId, Opened, Opening, Refused,
+    ServerStatus, StillOpen, TimeSpec, XattrMode,
 };
 
 /// One part of a file, as its layout counts them.
@@ -66,6 +66,10 @@ pub enum PeerRequest {
     Reclaim { holding: Box<Holding>, as_of: u64 },
     /// Any: the asking server was started anew, and is to be found there.
     Returned { addresses: Vec<Address> },
+    /// Server 0: the asking server lives, and has taken the epoch `took`. `Members`.
+    Beat { took: u64 },
+    /// Any, from server 0: who is lost.
+    Members(Box<MembersNow>),
     /// Any: a process of the asking node is gone; its requests are not repeated any more.
     ProcessGone { process: u64 },
 
@@ -73,6 +77,8 @@ pub enum PeerRequest {
     Lookup(Place),
     /// Shard: bind a free name.
     Insert { place: Place, binding: Binding, once: Option<OnceId> },
+    /// Shard: what was a request answered with that happened there once? `ENODATA` if it has not.
+    Answered { once: OnceId },
     /// Shard: unbind, and tell the nodes that know the name. `Bound`: a link of the inode is gone too;
     /// `Unbound`: whoever asked takes it (`LinkDec`), so that no server waits for a third.
     Remove { place: Place, directory: bool, once: Option<OnceId> },
@@ -108,6 +114,8 @@ pub enum PeerRequest {
     DirTouch(Vec<(InodeId, TimeSpec)>),
     /// Home of the directory: what is it in?
     DirParent { dir: InodeId },
+    /// Home of the directory: what is it called, and in what? For people.
+    DirName { dir: InodeId },
     /// Home of the directory: freeze all shards; removed when all are empty, else `ENOTEMPTY`.
     DirRemove { dir: InodeId },
     /// Server 0: one directory rename at a time in the whole job.
@@ -224,6 +232,10 @@ pub enum PeerReply {
     Pong,
     /// Not served: the asking node has not told this incarnation what it holds.
     NoSession { start_id: u64 },
+    /// Who is lost.
+    Members(Box<MembersNow>),
+    /// The asking incarnation was declared lost: nothing of it is served any more.
+    Dead,
     /// Inodes of which something could not be given back.
     Reclaimed { lost: Vec<InodeId> },
     /// Nothing more to say.
@@ -246,6 +258,8 @@ pub enum PeerReply {
     Shards(Vec<u16>),
     /// The directory above; `None` for the root.
     Parent(Option<InodeId>),
+    /// The name of a directory; `None` for the root.
+    Named(Option<Place>),
     /// Attributes, and what the asking node may keep.
     Attr { attr: Attr, grants: Grants },
     /// In the order asked.

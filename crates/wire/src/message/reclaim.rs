@@ -2,7 +2,7 @@
 //!
 //! A home keeps opens and locks in memory only: after a restart those who hold them tell it.
 
-use hayase_layout::InodeId;
+use hayase_layout::{InodeId, ServerId};
 use serde::{Deserialize, Serialize};
 
 use super::{Lock, Opening};
@@ -62,6 +62,29 @@ impl Holding {
 
     /// Items in one message: well below the longest body.
     pub const BATCH: usize = 2048;
+}
+
+/// Who is lost, as server 0 declared it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MembersNow {
+    /// Grows with each change.
+    pub epoch: u64,
+    /// Incarnations that were declared lost, and have not been followed by another.
+    pub lost: Vec<(ServerId, u64)>,
+    /// Every living server has taken this epoch.
+    pub released: u64,
+}
+
+impl MembersNow {
+    /// Whether this incarnation was declared lost.
+    pub fn is_lost(&self, server: ServerId, start_id: u64) -> bool {
+        self.lost.contains(&(server, start_id))
+    }
+
+    /// Whether a server was declared lost and no other incarnation of it is back.
+    pub fn is_server_lost(&self, server: ServerId) -> bool {
+        self.lost.iter().any(|(lost, _)| *lost == server)
+    }
 }
 
 #[cfg(test)]

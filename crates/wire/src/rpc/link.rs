@@ -171,6 +171,18 @@ impl PeerLink {
         }
     }
 
+    /// Whether something listens at one of its addresses: then its node lives, whatever it does.
+    pub async fn is_listened_to(&self) -> bool {
+        let addresses = self.addresses.borrow().clone();
+        for address in addresses.iter().take(ADDRESSES_MAX) {
+            let connecting = self.connector.transport.connect(address);
+            if matches!(tokio::time::timeout(CONNECT_WAIT, connecting).await, Ok(Ok(_))) {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Asks the server, and waits for its answer until `deadline` from now.
     ///
     /// `send` is a buffer and how many bytes at its start are the payload; `into` takes the payload

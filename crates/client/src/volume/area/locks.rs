@@ -84,6 +84,18 @@ impl AreaLocks {
         held.chain(waiting).collect()
     }
 
+    /// Nobody will ever grant these.
+    pub(super) fn end_waits(&self, is_meant: impl Fn(InodeId) -> bool) {
+        let tickets: Vec<u64> = {
+            let state = self.lock();
+            let meant = state.waiting.iter().filter(|(_, waiting)| is_meant(waiting.ino));
+            meant.map(|(ticket, _)| *ticket).collect()
+        };
+        for ticket in tickets {
+            self.tell(ticket, Err(Refused::because(libc::EIO, "the node of this file is lost")));
+        }
+    }
+
     fn book(&self, ino: InodeId, lock: &Lock) {
         let mut state = self.lock();
         let ranges = state.owners.entry((ino, lock.owner)).or_default();

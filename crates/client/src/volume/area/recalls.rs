@@ -31,6 +31,10 @@ impl Callbacks for Area {
                 let (_, locks) = self.held_where(|ino| ino.home() == home);
                 CallbackReply::Holds { locks }
             }
+            Callback::HomeDead { home } => {
+                self.locks.end_waits(|ino| ino.home() == home);
+                CallbackReply::Told
+            }
             Callback::Lost { inodes } => {
                 self.not_given_back(&inodes);
                 CallbackReply::Told
