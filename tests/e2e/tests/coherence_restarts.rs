@@ -149,6 +149,7 @@ fn fio_across_kills(job: &Job) -> TestResult {
     while kills < 2 || (kills < 4 && works.iter().any(|work| !work.is_finished())) {
         std::thread::sleep(Duration::from_millis(150));
         kill_and_wait(job, 0, Daemon::Server)?;
+        a.stat(&paths[0]).context("it serves again")?;
         kills += 1;
     }
     note(&format!("{kills} kills"));
