@@ -2,7 +2,8 @@
 # Every test of the repository, one suite after the other; the last line tells how it went.
 #
 #   ./test.sh                 all suites that this machine can run
-#   ./test.sh --long          also both commands of the README in a fresh Debian 12 root
+#   ./test.sh --long          also many simulations, long searches in decoders, and both commands of
+#                             the README in a fresh Debian 12 root
 #   ./test.sh --only SUITE    one suite (may be given again); ./test.sh --list names them
 #
 # Exit status: 0 when nothing failed. A skip is printed with its reason at the end; where this machine has
@@ -11,10 +12,11 @@ set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 . scripts/prepare.sh
 
-usage() { sed -n '2,9s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 
 suites=(scripts format clippy tidy unit)
-suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1 mpi)
+suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1)
+suites+=(mpi mpiio s3 ssh slurm user)
 
 only=()
 long=
@@ -22,15 +24,16 @@ while [ $# -gt 0 ]; do
   case $1 in
     --long) long=1 ;;
     --only) shift; only+=("${1:?--only needs the name of a suite}") ;;
-    --list) printf '%s\n' "${suites[@]}" fresh-debian; exit 0 ;;
+    --list) printf '%s\n' "${suites[@]}" sim-long fuzz-long fresh-debian; exit 0 ;;
     -h | --help) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
   esac
   shift
 done
-[ -z "$long" ] || suites+=(fresh-debian)
+long_suites=(sim-long fuzz-long fresh-debian)
+[ -z "$long" ] || suites+=("${long_suites[@]}")
 for name in ${only[@]+"${only[@]}"}; do
-  case " ${suites[*]} fresh-debian " in *" $name "*) ;; *) die "no suite $name; ./test.sh --list" ;; esac
+  case " ${suites[*]} ${long_suites[*]} " in *" $name "*) ;; *) die "no suite $name; ./test.sh --list" ;; esac
 done
 [ ${#only[@]} = 0 ] || suites=("${only[@]}")
 
@@ -44,6 +47,8 @@ end_suite() {
 }
 trap '[ -z "$running" ] || end_suite; rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
+# The simulation's seeds: the same for a commit wherever it is tested.
+HAYASE_COMMIT=$(git rev-parse HEAD 2>/dev/null) && export HAYASE_COMMIT
 export CARGO_TERM_COLOR=never RUST_BACKTRACE=${HAYASE_BACKTRACE:-0}
 
 # --- the suites: each is a function that prints what happened and fails when something failed ---
@@ -99,6 +104,18 @@ suite_fsx-6.1() { job_suite fsx-6.1 tests/foreign/run.sh --profile 6.1 fsx; }
 suite_fio() { job_suite fio tests/foreign/run.sh fio; }
 suite_fio-6.1() { job_suite fio-6.1 tests/foreign/run.sh --profile 6.1 fio; }
 suite_mpi() { job_suite mpi tests/mpi/run.sh; }
+# Needs no mount: containers lie in any directory.
+suite_mpiio() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/mpiio.sh; }
+suite_s3() { tests/s3/run.sh; }
+suite_ssh() { job_suite ssh tests/launch/ssh.sh; }
+suite_slurm() { job_suite slurm tests/launch/slurm.sh; }
+suite_user() { job_suite user tests/launch/user.sh; }
+# Many seeds that nobody has tried, and a long search in the decoders; what fails is printed.
+suite_sim-long() {
+  local first=$((RANDOM * 32768 + RANDOM))
+  HAYASE_SIM_FIRST=$first HAYASE_SIM_SEEDS=10000 cargo test --locked -p hayase-sim -- --show-output
+}
+suite_fuzz-long() { HAYASE_FUZZ_SECONDS=300 cargo test --locked -p hayase-fuzz -- --show-output; }
 suite_fresh-debian() { scripts/fresh-debian.sh; }
 
 # Skips that nothing on this machine could turn into runs: calls that only other systems have.
@@ -107,7 +124,8 @@ never_here='^SKIP [0-9]+ tests of pjdfstest: '
 # Longest that a suite may take, in seconds: a hang is a failure, not a wait.
 seconds_max() {
   case $1 in
-    unit | e2e*) echo 1500 ;;
+    unit | e2e* | mpiio | s3) echo 1500 ;;
+    *-long) echo 3600 ;;
     fresh-debian) echo 7200 ;;
     *) echo 420 ;;
   esac
@@ -176,6 +194,7 @@ failures_of() {
 
 prepare_packages build || die "nothing can be built without these packages"
 prepare_packages run test || warn "some suites will be skipped"
+[ "$(id -u)" != 0 ] || prepare_daemon_packages launch || warn "some suites will be skipped"
 prepare_cargo
 obstacles=$(node_obstacles)
 fuse_missing=$(fuse_obstacle)

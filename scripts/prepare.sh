@@ -39,12 +39,31 @@ losetup mount
 ps procps
 setfattr attr'
 packages_test='fio fio
+python3 python3
+zstd zstd
 mpiexec.mpich mpich
-mpich/mpi.h libmpich-dev'
+mpich/mpi.h libmpich-dev
+mpiexec.openmpi openmpi-bin
+mpicc.openmpi libopenmpi-dev
+gfortran gfortran
+python3-venv python3-venv'
+packages_s3='ceph-mon ceph-mon
+ceph-mgr ceph-mgr
+ceph-osd ceph-osd
+ceph ceph-common
+radosgw radosgw
+radosgw-admin ceph-common'
+packages_launch='sshd openssh-server
+ssh openssh-client
+slurmctld slurmctld
+slurmd slurmd
+srun slurm-client
+munged munge'
 packages_fresh='debootstrap debootstrap'
 
 has() {
   case $1 in
+    python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
     mpich/mpi.h) compgen -G '/usr/include/*/mpich/mpi.h' >/dev/null ;;
     /*) [ -e "$1" ] ;;
     *) command -v "$1" >/dev/null ;;
@@ -82,6 +101,24 @@ prepare_packages() {
     return 1
   fi
   rm -f "${TMPDIR:-/tmp}/hayase-apt.$$"
+}
+
+# prepare_daemon_packages GROUP...: the same for packages that bring daemons. None of them is started, now or at
+# the next boot: tests start their own, with their own configuration.
+prepare_daemon_packages() {
+  local new package policy=/usr/sbin/policy-rc.d made='' status=0
+  new=$(missing_packages "$@")
+  [ -n "$new" ] || return 0
+  if [ ! -e $policy ] && printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null; then
+    as_root chmod 755 $policy
+    made=1
+  fi
+  prepare_packages "$@" || status=1
+  [ -z "$made" ] || as_root rm -f $policy
+  if has systemctl; then
+    for package in $new; do as_root systemctl disable "${package/openssh-server/ssh}" >/dev/null 2>&1 || true; done
+  fi
+  return $status
 }
 
 # Is this cargo new enough? Asked inside the repository, so that rust-toolchain.toml has its say.

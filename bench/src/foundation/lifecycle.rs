@@ -13,8 +13,9 @@ use crate::stats;
 
 const SECONDS_MAX: f64 = 2.0;
 
-/// How long a job is left alone.
+/// How long a job is left alone, and how long before that it has had nothing to do.
 const REST: Duration = Duration::from_secs(10);
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Of one daemon in that time, in milliseconds: a tenth of what `ps` can see (one clock tick).
 const REST_CPU_MS_MAX: f64 = 1.0;
@@ -74,6 +75,7 @@ struct Idle {
 
 fn leave_alone(job: &Job<'_>) -> Vec<Idle> {
     settle(&job.daemons());
+    std::thread::sleep(QUIET);
     let daemons: Vec<(String, u32)> = (0..)
         .zip(job.nodes())
         .flat_map(|(node, daemons): (u16, _)| {
@@ -107,7 +109,10 @@ fn times(ups: &[f64], downs: &[f64]) -> Table {
 }
 
 fn table(rest: &[Idle]) -> Table {
-    let mut table = Table::new("Left alone for 10 s", &["daemon", "CPU ms", "wake-ups"]);
+    let mut table = Table::new(
+        "Left alone for 10 s, a second after its last call",
+        &["daemon", "CPU ms", "wake-ups"],
+    );
     for idle in rest {
         table.row(vec![idle.name.clone(), number(idle.cpu_ms), idle.wake_ups.to_string()]);
     }

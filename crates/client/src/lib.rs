@@ -27,4 +27,5 @@ pub use link::{Callbacks, Link, LinkError, Reply};
 pub use program::Program;
 pub use session::Session;
 pub use volume::area::{AreaSettings, AreaVolume};
+pub use volume::container::ContainerVolume;
 pub use volume::{KernelCaches, Volume};

@@ -81,3 +81,9 @@ pub const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
 /// For an answer; longer than any deadline that the server keeps (an fsync: 60 s).
 pub const CALL_WAIT: Duration = Duration::from_secs(120);
+
+/// What others published in a container that is mounted is looked for at most so often.
+pub const PUBLICATION_LOOK: Duration = Duration::from_millis(250);
+
+/// Containers of a mount whose index is kept while nobody has them open.
+pub const CONTAINERS_KEPT_MAX: usize = 256;

@@ -1,11 +1,12 @@
 //! What can be mounted: files by inode number, with blocking calls from any number of threads.
 //!
-//! Here: the contract between a mount and what it shows. Not here: the areas of a job ([`area`]),
-//! FUSE (`hayase_fuse`).
+//! Here: the contract between a mount and what it shows. Rooms: the areas of a job ([`area`]), a
+//! directory of containers ([`container`]). Not here: FUSE (`hayase_fuse`).
 //!
 //! Errors are [`Refused`]: an errno that the kernel understands, and words for the log.
 
 pub mod area;
+pub mod container;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -31,6 +31,8 @@ pub struct MountSettings {
     pub kernel_profile: KernelProfile,
     /// Other users than the mount's may use it (as root only).
     pub allow_other: bool,
+    /// Nothing can be changed through it.
+    pub read_only: bool,
     /// Device files work.
     pub dev: bool,
     /// Set-user-id and set-group-id programs work.
@@ -52,6 +54,7 @@ impl MountSettings {
             name: "hayase".to_owned(),
             kernel_profile: KernelProfile::Native,
             allow_other: rustix::process::geteuid().is_root(),
+            read_only: false,
             dev: false,
             suid: false,
             threads: default_threads(),
@@ -67,6 +70,9 @@ impl MountSettings {
             MountOption::Subtype("hayase".to_owned()),
             MountOption::DefaultPermissions,
         ];
+        if self.read_only {
+            config.mount_options.push(MountOption::RO);
+        }
         if self.dev {
             config.mount_options.push(MountOption::Dev);
         }

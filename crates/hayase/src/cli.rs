@@ -26,18 +26,25 @@ pub(crate) struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Up(commands::up::UpArgs),
+    Up(Box<commands::up::UpArgs>),
     Down(commands::down::DownArgs),
     Run(Box<commands::run::RunArgs>),
     Exec(commands::exec::ExecArgs),
     Status(commands::status::StatusArgs),
     Explain(commands::explain::ExplainArgs),
     Layout(commands::layout::LayoutArgs),
+    Container(commands::container::ContainerArgs),
+    Mount(commands::mount::MountArgs),
+    Stage(commands::stage::StageArgs),
+    Pack(commands::pack::PackArgs),
     Doctor(commands::doctor::DoctorArgs),
+    Noise(commands::noise::NoiseArgs),
     Serve(commands::serve::ServeArgs),
     ServeMount(commands::serve_mount::ServeMountArgs),
     #[command(hide = true)]
     Node(commands::node::NodeArgs),
+    #[command(hide = true)]
+    Relay(commands::relay::RelayArgs),
     #[command(hide = true)]
     Man(commands::man::ManArgs),
     #[command(hide = true)]

@@ -7,6 +7,7 @@ use crate::output::Output;
 
 mod area_path;
 pub(crate) mod completions;
+pub(crate) mod container;
 pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod exec;
@@ -14,14 +15,22 @@ pub(crate) mod explain;
 pub(crate) mod job_arg;
 pub(crate) mod layout;
 pub(crate) mod man;
+pub(crate) mod mount;
 pub(crate) mod node;
+pub(crate) mod noise;
+pub(crate) mod pack;
+pub(crate) mod relay;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod serve_mount;
+pub(crate) mod stage;
 pub(crate) mod status;
+mod transfer;
 pub(crate) mod up;
 
 pub(crate) use area_path::AreaPathError;
+pub(crate) use mount::MountPathError;
+pub(crate) use transfer::KeyError;
 
 /// Does what was typed.
 pub(crate) fn run(
@@ -37,10 +46,16 @@ pub(crate) fn run(
         Command::Status(args) => status::run(&args, environment, output),
         Command::Explain(args) => explain::run(&args, environment, output),
         Command::Layout(args) => layout::run(&args, environment, output),
+        Command::Container(args) => container::run(&args, output),
+        Command::Mount(args) => mount::run(&args, environment, output),
+        Command::Stage(args) => stage::run(&args, environment, output),
+        Command::Pack(args) => pack::run(&args, environment, output),
         Command::Doctor(args) => doctor::run(&args, environment, output),
+        Command::Noise(args) => noise::run(&args, output),
         Command::Serve(args) => serve::run(&args, environment, output),
         Command::ServeMount(args) => serve_mount::run(&args, environment, output),
         Command::Node(args) => node::run(&args, environment, output),
+        Command::Relay(args) => relay::run(&args, environment, output),
         Command::Man(args) => man::run(&args),
         Command::Completions(args) => completions::run(&args, output),
     }

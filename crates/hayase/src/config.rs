@@ -26,6 +26,10 @@ pub(crate) struct Environment {
     pub(crate) no_color: bool,
     /// A launcher of MPICH was already chosen (`HYDRA_*`): ours is not put in its place.
     pub(crate) has_hydra: bool,
+    /// What a batch system told of the allocation that we are in.
+    pub(crate) batch: Batch,
+    /// `SLURMD_NODENAME`: what Slurm calls this host, in a task of a step.
+    pub(crate) slurm_node: Option<String>,
     /// `PATH`, for programs that are looked for.
     pub(crate) path: OsString,
     /// Effective user.
@@ -34,6 +38,11 @@ pub(crate) struct Environment {
     pub(crate) gid: u32,
     /// Root with `CAP_SYS_ADMIN`: may mount, and make namespaces and loop devices.
     pub(crate) is_privileged: bool,
+}
+
+/// A variable of a client of object stores (`AWS_*`): which ones count, its library knows.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 impl Environment {
@@ -52,10 +61,35 @@ impl Environment {
                 && ["HYDRA_LAUNCHER", "HYDRA_LAUNCHER_EXEC", "HYDRA_HOST_FILE"]
                     .iter()
                     .any(|name| variable(name).is_some()),
+            batch: Batch::read(),
+            slurm_node: std::env::var("SLURMD_NODENAME").ok().filter(|name| !name.is_empty()),
             path: variable("PATH").unwrap_or_else(|| "/usr/sbin:/usr/bin:/sbin:/bin".into()),
             uid,
             gid: getegid().as_raw(),
             is_privileged: uid == 0 && has_sys_admin(),
+        }
+    }
+}
+
+/// The variables of batch systems that name the hosts of an allocation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Batch {
+    /// `SLURM_JOB_ID` and `SLURM_JOB_NODELIST`, the latter folded into ranges.
+    pub(crate) slurm: Option<(String, String)>,
+    /// `PBS_NODEFILE`: a line for each slot.
+    pub(crate) pbs: Option<PathBuf>,
+    /// `PJM_O_NODEINF`: a line for each node.
+    pub(crate) pjm: Option<PathBuf>,
+}
+
+impl Batch {
+    fn read() -> Self {
+        let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let file = |name| text(name).map(PathBuf::from);
+        Self {
+            slurm: text("SLURM_JOB_ID").zip(text("SLURM_JOB_NODELIST")),
+            pbs: file("PBS_NODEFILE"),
+            pjm: file("PJM_O_NODEINF"),
         }
     }
 }

@@ -1,11 +1,12 @@
 //! What this machine can do for a job, and what to do where it can not.
 //!
 //! Here: what a check is, and the list of all. Rooms: [`kernel`], [`fuse`], [`storage`],
-//! [`network`] (simulated nodes), [`limits`], [`mpi`]. A check looks, and tries only what leaves
+//! [`network`] (simulated nodes), [`launcher`], [`limits`], [`mpi`]. A check looks, and tries only what leaves
 //! nothing behind.
 
 mod fuse;
 mod kernel;
+mod launcher;
 mod limits;
 mod mpi;
 mod network;
@@ -72,6 +73,7 @@ pub(crate) fn examine(environment: &Environment) -> Vec<Check> {
     checks.extend(fuse::checks(environment));
     checks.extend(storage::checks(environment));
     checks.extend(network::checks(environment));
+    checks.extend(launcher::checks(environment));
     checks.extend(limits::checks());
     checks.extend(mpi::checks(environment));
     checks

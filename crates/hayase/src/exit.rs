@@ -5,9 +5,14 @@
 
 use std::process::ExitCode;
 
-use crate::commands::AreaPathError;
+use hayase_container::ContainerError;
+use hayase_stage::pack::PackError;
+
+use crate::commands::{AreaPathError, KeyError, MountPathError};
 use crate::job::JobError;
-use crate::launch::{EnterError, NodeError, PlanError};
+use crate::launch::{EnterError, LaunchError, NodeError, PlanError};
+use crate::supervisor::daemon::DaemonFailed;
+use crate::wiring::places::PlaceError;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +63,26 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
             Some((e.help(), e.is_usage()))
         } else if let Some(e) = cause.downcast_ref::<PlanError>() {
             Some((e.help(), true))
+        } else if let Some(e) = cause.downcast_ref::<LaunchError>() {
+            Some((e.help(), true))
         } else if let Some(e) = cause.downcast_ref::<NodeError>() {
             Some((e.help(), false))
         } else if let Some(e) = cause.downcast_ref::<EnterError>() {
             Some((e.help(), e.is_usage()))
         } else if let Some(e) = cause.downcast_ref::<AreaPathError>() {
             Some((e.help(), e.is_usage()))
+        } else if let Some(e) = cause.downcast_ref::<MountPathError>() {
+            Some((e.help(), true))
+        } else if let Some(e) = cause.downcast_ref::<DaemonFailed>() {
+            Some((e.0.help.clone(), false))
+        } else if let Some(e) = cause.downcast_ref::<ContainerError>() {
+            Some((e.help().map(str::to_owned), names_nothing(e)))
+        } else if let Some(e) = cause.downcast_ref::<PlaceError>() {
+            Some((e.help(), true))
+        } else if let Some(e) = cause.downcast_ref::<KeyError>() {
+            Some((e.help(), true))
+        } else if let Some(e) = cause.downcast_ref::<PackError>() {
+            Some((e.help().map(str::to_owned), is_wrong_key_or_place(e)))
         } else {
             crate::wiring::advice(cause).map(|help| (Some(help), false))
         };
@@ -72,6 +91,24 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
         }
     }
     Advice { help: None, is_usage: false }
+}
+
+/// The person named a path that can not be meant.
+fn names_nothing(error: &ContainerError) -> bool {
+    use ContainerError::{Exists, Invalid, NotContainer, NotFound};
+    matches!(error, NotFound { .. } | NotContainer { .. } | Exists { .. } | Invalid { .. })
+}
+
+/// The person named the wrong key, or a place without packs.
+fn is_wrong_key_or_place(error: &PackError) -> bool {
+    matches!(
+        error,
+        PackError::NoPacks { .. }
+            | PackError::KeyMissing { .. }
+            | PackError::KeyUnexpected { .. }
+            | PackError::WrongKey { .. }
+            | PackError::KeyFormat(_)
+    )
 }
 
 /// The exit code of a command that ended with `error`.

@@ -11,13 +11,18 @@ mod leftovers;
 mod registry;
 mod settings;
 
-pub(crate) use directory::{JobDir, NodeDir, SupervisorRecord, random, write_atomically};
+pub(crate) use directory::{
+    JobDir, NodeDir, SupervisorRecord, last_lines, random, write_atomically,
+};
 pub(crate) use error::JobError;
 pub(crate) use find::{Job, find};
-pub(crate) use leftovers::{clean, clean_dead, hide_others, is_ours, remove_leftovers};
+pub(crate) use leftovers::{
+    clean, clean_dead, clean_node, clean_unstarted_node, hide_others, is_ours, remove_leftovers,
+    remove_own_leftovers,
+};
 pub(crate) use registry::Registry;
 #[cfg(test)]
 pub(crate) use settings::tests::sample as sample_settings;
 pub(crate) use settings::{
-    JobId, KernelProfile, Kind, MmapShared, Names, SETTINGS_FORMAT, Settings,
+    JobId, KernelProfile, Kind, MmapShared, Names, Reach, SETTINGS_FORMAT, Settings, Way,
 };

@@ -2,12 +2,16 @@
 //!
 //! Rooms: [`plan`] (what was typed becomes the job's settings, checked), [`ground`] (directories of
 //! a job, made before and removed after), [`start`] (supervisors up, all or none), [`stop`],
-//! [`enter`] (running a program on a node), [`namespaces`] and [`network`] (what makes a simulated
+//! [`enter`] (running a program on a node), [`tree`] (nodes that are other hosts), [`hosts`] (lists of
+//! hosts), [`allocation`] (what a batch system gave us), [`addresses`], [`namespaces`] and [`network`] (what makes a simulated
 //! node), [`mounts`] (what is mounted where), [`signals`], [`lines`], [`program`] (finding `ip` and
 //! its like). What a node does by itself is in [`crate::supervisor`].
 
+pub(crate) mod addresses;
+pub(crate) mod allocation;
 pub(crate) mod enter;
 pub(crate) mod ground;
+pub(crate) mod hosts;
 pub(crate) mod lines;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
@@ -17,7 +21,10 @@ pub(crate) mod program;
 pub(crate) mod signals;
 pub(crate) mod start;
 pub(crate) mod stop;
+pub(crate) mod tree;
 
+pub(crate) use allocation::LaunchError;
 pub(crate) use enter::EnterError;
 pub(crate) use plan::PlanError;
 pub(crate) use start::NodeError;
+pub(crate) use tree::way::is_same_host;

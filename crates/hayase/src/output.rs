@@ -3,13 +3,14 @@
 //! Data goes to standard output, everything else to standard error. With `--json` data is one JSON
 //! document and errors are JSON as well. Meaning never depends on colour.
 //!
-//! Rooms: [`human`] (pages of text), [`json`], [`progress`] (only on a terminal), [`hint`] (errors
-//! with what to try next).
+//! Rooms: [`human`] (pages of text), [`json`], [`progress`] and [`transfer`] (only on a terminal),
+//! [`hint`] (errors with what to try next).
 
 mod hint;
 mod human;
 mod json;
 mod progress;
+mod transfer;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -17,6 +18,7 @@ use serde::Serialize;
 
 pub(crate) use human::{Human, Page};
 pub(crate) use progress::Progress;
+pub(crate) use transfer::TransferBar;
 
 /// How this run talks.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +69,16 @@ impl Output {
     pub(crate) fn fail(&self, error: &anyhow::Error) {
         let text = if self.json { json::failure(error) } else { hint::failure(error) };
         let _ = writeln!(io::stderr(), "{text}");
+    }
+
+    /// Results are printed as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// A bar of bytes, on a terminal only.
+    pub(crate) fn transfer(&self) -> TransferBar {
+        TransferBar::new(self.is_terminal && !self.json)
     }
 
     /// A bar of `total` steps, on a terminal only.

@@ -1,10 +1,13 @@
 //! Where the other crates are plugged in: each meeting point in a file of its own.
 //!
-//! [`areas`] (`hayase_store`), [`serve`] (`hayase_server`), [`serve_mount`] (`hayase_client` and
-//! `hayase_fuse`), [`status`] (`hayase_wire`), [`passthrough`] (`hayase_fuse`).
+//! [`areas`] (`hayase_store`), [`serve`] (`hayase_server`), [`serve_mount`] and [`mount_containers`]
+//! (`hayase_client` and `hayase_fuse`), [`status`] (`hayase_wire`), [`passthrough`] (`hayase_fuse`),
+//! [`places`] (`hayase_tier`).
 
 pub(crate) mod areas;
+pub(crate) mod mount_containers;
 pub(crate) mod passthrough;
+pub(crate) mod places;
 pub(crate) mod serve;
 pub(crate) mod serve_mount;
 pub(crate) mod status;
@@ -13,6 +16,7 @@ use std::error::Error;
 
 use hayase_fuse::MountError;
 use hayase_store::{AreaError, MetaError, NamespaceError, PartError};
+use hayase_tier::TierError;
 use hayase_wire::transport::TransportError;
 use hayase_wire::{HandshakeError, MembersError, NodeError, SecretError};
 
@@ -36,4 +40,5 @@ pub(crate) fn advice(cause: &(dyn Error + 'static)) -> Option<String> {
         .or_else(|| of(cause, SecretError::help))
         .or_else(|| of(cause, NodeError::help))
         .or_else(|| of(cause, MountError::help))
+        .or_else(|| of(cause, TierError::help))
 }

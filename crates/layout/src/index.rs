@@ -4,6 +4,8 @@
 //! Not here: how records are made ([`crate::record`]), read from disk (`hayase_container`), or shown.
 //!
 //! - `family`: records of many writers that differ by a shift only are looked up as one.
+//! - `folded`: a log in as few records as say the same.
+//! - `same_view`: reading with the view that wrote is one stretch of one part.
 //! - `resolve`: where records overlap, the later epoch wins; in one epoch the lower rank at open, then
 //!   the lower writer id; of one writer the later record.
 //!
@@ -18,11 +20,14 @@ use crate::{
 
 mod boxes;
 mod family;
+mod folded;
 mod resolve;
+mod same_view;
 
 use boxes::Boxes;
 use family::{Family, Member, Pattern};
 use resolve::{Candidate, Standing};
+use same_view::SameView;
 
 /// All that one writer wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +133,7 @@ pub struct Index {
     families: Boxes<Family>,
     /// Of each part its records in order of place.
     parts: Vec<Vec<Placed>>,
+    same_view: SameView,
     size: ByteCount,
 }
 
@@ -140,20 +146,24 @@ struct Placed {
 }
 
 impl Index {
-    /// Part `i` is what `logs[i]` wrote. `cuts` in any order.
+    /// Part `i` is what the `i`-th of `logs` wrote. `cuts` in any order.
     ///
     /// O(n log n) in the records, whatever they select. Fails on what can not have been written.
-    pub fn new(logs: &[WriterLog], cuts: &[Cut]) -> Result<Self, IndexError> {
+    pub fn new<'a>(
+        logs: impl IntoIterator<Item = &'a WriterLog>,
+        cuts: &[Cut],
+    ) -> Result<Self, IndexError> {
+        let logs: Vec<_> = logs.into_iter().collect();
         if logs.len() > usize::from(u16::MAX) {
             return Err(IndexError::Writers { count: logs.len() });
         }
         if let Some(cut) = cuts.iter().find(|cut| cut.size.0 > OFFSET_MAX) {
             return Err(IndexError::Cut { size: cut.size });
         }
-        let standings = writer_standings(logs)?;
+        let standings = writer_standings(&logs)?;
         let mut members = Vec::new();
         let mut parts = Vec::with_capacity(logs.len());
-        for (part, log) in logs.iter().enumerate() {
+        for (part, log) in logs.iter().copied().enumerate() {
             let records = current_records(log);
             let mut placed = Vec::with_capacity(records.len());
             let mut end = LocalOffset(0);
@@ -177,12 +187,13 @@ impl Index {
             parts.push(placed);
         }
         let bounds = Bounds::new(cuts);
+        let same_view = SameView::gather(&members, |epoch| bounds.of(epoch));
         let families = family::gather(members, |epoch| bounds.of(epoch));
         let written = families.iter().map(|family| family.reach().end().0).max();
         let size = ByteCount(written.unwrap_or(0).max(bounds.size));
         let writers = logs.iter().map(|log| log.writer).collect();
         let families = Boxes::new(families, Family::reach);
-        Ok(Self { writers, families, parts, size })
+        Ok(Self { writers, families, parts, same_view, size })
     }
 
     /// Part `i` is what the `i`-th wrote.
@@ -203,6 +214,16 @@ impl Index {
         let mut candidates = Vec::new();
         self.families.for_each(extent, |family| family.candidates(extent, &mut candidates));
         resolve::resolve(extent, candidates, |part| self.writers[usize::from(part)].server)
+    }
+
+    /// Where the first bytes of a window of a view's stream lie, when they lie behind each other in one
+    /// part: as many as one record through an equal view holds that nobody else wrote to. `None` when
+    /// there is no such record, or it is not found out: then [`Index::lookup`] tells.
+    ///
+    /// O(runs of the view + log n), whatever the number of blocks. The first call for a record compares one
+    /// tile of it with one of each record that comes near.
+    pub fn stretch(&self, view: &View, window: StreamExtent) -> Option<(u16, LocalExtent)> {
+        self.same_view.find(view, window, &self.families)
     }
 
     /// Forward: the part that holds the byte at `offset`, and where in it. `None` in holes.
@@ -292,7 +313,7 @@ fn too_far(log: &WriterLog, record: &Record) -> IndexError {
 }
 
 /// For each log how its writer stands against the others: 0 wins.
-fn writer_standings(logs: &[WriterLog]) -> Result<Vec<u16>, IndexError> {
+fn writer_standings(logs: &[&WriterLog]) -> Result<Vec<u16>, IndexError> {
     let mut order: Vec<_> = (0..logs.len()).collect();
     order.sort_unstable_by_key(|log| (logs[*log].writer.rank, logs[*log].writer.id));
     let mut standings = vec![0; logs.len()];

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod datatype;
 pub mod extent;
 pub mod index;
 mod layout;
@@ -23,6 +24,7 @@ pub mod stripe;
 pub mod units;
 pub mod view;
 
+pub use datatype::{Datatype, DatatypeError};
 pub use extent::{Extent, ExtentList, LocalExtent, StreamExtent};
 pub use index::{Found, Index, IndexError, WriterLog};
 pub use layout::{Layout, LayoutError, PartMap};

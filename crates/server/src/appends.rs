@@ -1,16 +1,18 @@
 //! Appends to striped files: the home deals out places at the end, and moves the size in their order.
 //!
 //! A reservation that is not committed within [`APPEND_HOLD`] becomes a hole, so that those behind
-//! it go on. In memory: a restarted home has forgotten them, their commits are `Stale` and repeated.
+//! it go on. A commit that comes later finds its bytes where it put them, since nobody else was
+//! given the place: it must not be repeated elsewhere.
+//! In memory: a restarted home has forgotten them, their commits are `Stale` and repeated.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use hayase_layout::InodeId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::limits::APPEND_HOLD;
+use crate::limits::{APPEND_HOLD, APPENDS_GIVEN_UP_MAX};
 
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
@@ -26,10 +28,23 @@ struct Queue {
     reserved: BTreeMap<u64, Reservation>,
 }
 
+/// What a commit finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// It is in the queue; its turn comes.
+    Reserved,
+    /// The size has gone past it already.
+    GivenUp,
+    /// Void, or made by another life of this home.
+    Nothing,
+}
+
 /// All inodes with reservations.
 #[derive(Default)]
 pub(crate) struct Appends {
     queues: RefCell<HashMap<InodeId, Queue>>,
+    /// The last [`APPENDS_GIVEN_UP_MAX`] that became holes.
+    given_up: RefCell<VecDeque<(InodeId, u64)>>,
     moved: Notify,
 }
 
@@ -45,11 +60,31 @@ impl Appends {
         start
     }
 
-    /// Marks a reservation as written; false when it is not known (any more).
-    pub(crate) fn commit(&self, ino: InodeId, start: u64) -> bool {
+    /// Marks a reservation as written.
+    pub(crate) fn commit(&self, ino: InodeId, start: u64) -> Found {
         let mut queues = self.queues.borrow_mut();
         let reserved = queues.get_mut(&ino).and_then(|queue| queue.reserved.get_mut(&start));
-        reserved.map(|reservation| reservation.committed = true).is_some()
+        if let Some(reservation) = reserved {
+            reservation.committed = true;
+            return Found::Reserved;
+        }
+        let mut given_up = self.given_up.borrow_mut();
+        match given_up.iter().position(|hole| *hole == (ino, start)) {
+            Some(at) => {
+                given_up.remove(at);
+                Found::GivenUp
+            }
+            None => Found::Nothing,
+        }
+    }
+
+    fn give_up(&self, ino: InodeId, start: u64) {
+        tracing::warn!(%ino, start, "an append is not finished in time: a hole until it is");
+        let mut given_up = self.given_up.borrow_mut();
+        if given_up.len() == APPENDS_GIVEN_UP_MAX {
+            given_up.pop_front();
+        }
+        given_up.push_back((ino, start));
     }
 
     /// Up to where everything is committed (or given up), if something has moved; wakes waiters.
@@ -63,7 +98,7 @@ impl Appends {
                 if reservation.made.elapsed() < APPEND_HOLD {
                     break;
                 }
-                tracing::warn!(%ino, start = first.key(), "an append was never finished: a hole");
+                self.give_up(ino, *first.key());
             }
             size = Some(reservation.end);
             first.remove();
@@ -87,6 +122,7 @@ impl Appends {
     /// A truncate: all reservations are void.
     pub(crate) fn forget(&self, ino: InodeId) {
         self.queues.borrow_mut().remove(&ino);
+        self.given_up.borrow_mut().retain(|(of, _)| *of != ino);
         self.moved.notify_waiters();
     }
 
@@ -112,10 +148,10 @@ mod tests {
         let first = appends.reserve(INO, 100, 10);
         let second = appends.reserve(INO, 100, 5);
         assert_eq!((first, second), (100, 110));
-        assert!(appends.commit(INO, second));
+        assert_eq!(appends.commit(INO, second), Found::Reserved);
         assert_eq!(appends.settle(INO), None);
         assert!(appends.is_pending(INO, second));
-        assert!(appends.commit(INO, first));
+        assert_eq!(appends.commit(INO, first), Found::Reserved);
         assert_eq!(appends.settle(INO), Some(115));
         assert!(!appends.is_pending(INO, second));
     }
@@ -128,6 +164,17 @@ mod tests {
         appends.commit(INO, second);
         tokio::time::advance(APPEND_HOLD).await;
         assert_eq!(appends.settle(INO), Some(20));
-        assert!(!appends.commit(INO, 0), "what was given up can not be committed");
+        assert_eq!(appends.commit(INO, 0), Found::GivenUp, "its bytes are where it put them");
+        assert_eq!(appends.commit(INO, 0), Found::Nothing);
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn a_truncate_voids_what_was_given_up() {
+        let appends = Appends::default();
+        appends.reserve(INO, 0, 10);
+        tokio::time::advance(APPEND_HOLD).await;
+        assert_eq!(appends.settle(INO), Some(10));
+        appends.forget(INO);
+        assert_eq!(appends.commit(INO, 0), Found::Nothing);
     }
 }

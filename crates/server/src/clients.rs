@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 
 use crate::booked::Booked;
 use crate::limits::{RECALL_DEADLINE, TELL_WAIT};
+use crate::local::AnswerCallback;
 use crate::node::Node;
 use crate::sessions::held_open;
 
@@ -37,10 +38,32 @@ pub(crate) struct Process {
     pub(crate) lock_homes: RefCell<BTreeSet<ServerId>>,
     /// Servers that may remember answers to it.
     pub(crate) once_at: RefCell<BTreeSet<ServerId>>,
-    callbacks: RefCell<Vec<NodeChannel>>,
-    channel_idle: Notify,
+    callbacks: RefCell<Vec<Callee>>,
+    callee_idle: Notify,
     /// Its last connection has ended.
     gone: Cell<bool>,
+}
+
+/// A way to ask a process.
+pub(crate) enum Callee {
+    /// Its callback connection.
+    Socket(NodeChannel),
+    /// It is this very process.
+    Here(Rc<AnswerCallback>),
+}
+
+impl Callee {
+    async fn ask(&mut self, callback: &Callback) -> Option<CallbackReply> {
+        match self {
+            Self::Socket(channel) => {
+                let body = hayase_wire::encode(callback).ok()?;
+                channel.send(&body, None).await.ok()?;
+                let (body, _) = channel.recv().await.ok()?;
+                hayase_wire::decode::<CallbackReply>(&body).ok()
+            }
+            Self::Here(answer) => Some(answer(callback.clone()).await),
+        }
+    }
 }
 
 /// All processes of this node.
@@ -97,7 +120,7 @@ impl Clients {
                 lock_homes: RefCell::default(),
                 once_at: RefCell::default(),
                 callbacks: RefCell::default(),
-                channel_idle: Notify::new(),
+                callee_idle: Notify::new(),
                 gone: Cell::new(false),
             })
         });
@@ -219,13 +242,13 @@ impl Process {
         tokio::time::timeout(TELL_WAIT, told).await.is_ok()
     }
 
-    /// One more channel on which this process answers.
-    pub(crate) fn add_callback(&self, channel: NodeChannel) {
-        self.callbacks.borrow_mut().push(channel);
-        self.channel_idle.notify_one();
+    /// One more way on which this process answers.
+    pub(crate) fn add_callback(&self, callee: Callee) {
+        self.callbacks.borrow_mut().push(callee);
+        self.callee_idle.notify_one();
     }
 
-    /// Asks the process, on another channel when one turns out to be dead; `None` when it is gone.
+    /// Asks the process, on another way when one turns out to be dead; `None` when it is gone.
     pub(crate) async fn call(&self, callback: &Callback) -> Option<CallbackReply> {
         loop {
             let reply = self.call_once(callback).await;
@@ -235,23 +258,20 @@ impl Process {
         }
     }
 
-    /// A channel is with one caller or in the list: one whose caller gives up in the middle is out of
+    /// A way is with one caller or in the list: one whose caller gives up in the middle is out of
     /// step, and ends with the call.
     async fn call_once(&self, callback: &Callback) -> Option<CallbackReply> {
-        let mut channel = loop {
-            let returned = self.channel_idle.notified();
+        let mut callee = loop {
+            let returned = self.callee_idle.notified();
             let idle = self.callbacks.borrow_mut().pop();
             match idle {
-                Some(channel) => break channel,
+                Some(callee) => break callee,
                 None if self.gone.get() => return None,
                 None => returned.await,
             }
         };
-        let body = hayase_wire::encode(callback).ok()?;
-        channel.send(&body, None).await.ok()?;
-        let (body, _) = channel.recv().await.ok()?;
-        let reply = hayase_wire::decode::<CallbackReply>(&body).ok()?;
-        self.add_callback(channel);
+        let reply = callee.ask(callback).await?;
+        self.add_callback(callee);
         Some(reply)
     }
 }
@@ -266,7 +286,7 @@ impl Node {
         self.clients.processes.borrow_mut().remove(&process.id);
         self.sole_makers.left(process.id);
         process.gone.set(true);
-        process.channel_idle.notify_waiters();
+        process.callee_idle.notify_waiters();
         self.release_locks(process).await;
         for server in process.once_at.take() {
             // Nobody waits: what is not forgotten costs a little room.

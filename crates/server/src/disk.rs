@@ -8,22 +8,26 @@ use tokio::sync::Semaphore;
 use crate::limits::DISK_THREADS;
 use crate::node::libc_errno::EIO;
 
-/// A bounded way to the runtime's blocking threads.
-pub(crate) struct Disk {
-    free: Arc<Semaphore>,
+/// Where work is done that waits for a disk.
+pub(crate) enum Disk {
+    /// On the runtime's blocking threads, at most so many at once.
+    Threads(Arc<Semaphore>),
+    /// At once: nothing here waits.
+    Here,
 }
 
 impl Disk {
-    pub(crate) fn new() -> Self {
-        Self { free: Arc::new(Semaphore::new(DISK_THREADS)) }
+    pub(crate) fn threads() -> Self {
+        Self::Threads(Arc::new(Semaphore::new(DISK_THREADS)))
     }
 
-    /// Runs `work` on a thread that may wait. At most [`DISK_THREADS`] run at once.
+    /// Runs `work` where it may wait. At most [`DISK_THREADS`] run at once.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Refused> + Send + 'static,
     ) -> Result<T, Refused> {
-        let permit = Arc::clone(&self.free).acquire_owned().await.expect("never closed");
+        let Self::Threads(free) = self else { return work() };
+        let permit = Arc::clone(free).acquire_owned().await.expect("never closed");
         let done = tokio::task::spawn_blocking(move || {
             let result = work();
             drop(permit);

@@ -7,7 +7,9 @@
 //!   names, home of inodes and directories, server of parts.
 //! - `node_service`: what is done for a process of this node: asks the roles above, wherever they
 //!   are, and puts their answers together.
-//! - `socket`, `peers`: the two ways in; `clients`: the processes of this node.
+//! - `socket`, `peers`: the two ways in; `clients`: the processes of this node; `local`: such a
+//!   process inside the server's own.
+//! - [`Ground`]: what a server stands on, so that a simulation can own it.
 //!
 //! Source: `docs/design/001-coherence.md`.
 
@@ -22,10 +24,12 @@ mod directories;
 mod disk;
 mod files;
 mod grace;
+mod ground;
 mod home;
 mod homes;
 mod keyed_lock;
 mod limits;
+mod local;
 mod locks;
 mod lost_files;
 mod membership;
@@ -45,5 +49,7 @@ mod status;
 mod turns;
 mod usage;
 
-pub use serve::{ServeError, serve};
+pub use ground::{Ground, OpenNames};
+pub use local::{AnswerCallback, LocalProcess, LocalServer, ServerGone};
+pub use serve::{ServeError, serve, serve_on};
 pub use settings::Settings;

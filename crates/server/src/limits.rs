@@ -104,6 +104,9 @@ pub(crate) const RENAME_HOLD: Duration = Duration::from_secs(15);
 /// An append reservation that is not committed in time becomes a hole.
 pub(crate) const APPEND_HOLD: Duration = Duration::from_secs(5);
 
+/// Appends that were not finished in that time and may still be: more are repeated when they are.
+pub(crate) const APPENDS_GIVEN_UP_MAX: usize = 4096;
+
 /// Replies kept per server incarnation, to answer repeated requests.
 pub(crate) const REPLIES_KEPT: usize = 1024;
 
@@ -132,6 +135,9 @@ pub(crate) const ARENA_SLOTS_MAX: u32 = 256;
 /// Connections of processes of this node.
 pub(crate) const CLIENT_CONNECTIONS_MAX: usize = 4096;
 
+/// Requests of processes inside this one that wait to be looked at; more wait to be sent.
+pub(crate) const LOCAL_REQUESTS_MAX: usize = 256;
+
 /// Room in the area is asked from the file system at most this often.
 pub(crate) const USAGE_FRESH: Duration = Duration::from_millis(50);
 
@@ -143,3 +149,6 @@ pub(crate) const TURN_WAIT: Duration = Duration::from_millis(50);
 
 /// How often an I/O call is repeated after a truncate overtook it, before `EIO`.
 pub(crate) const STALE_RETRIES: usize = 1000;
+
+/// A name that was replaced while its inode was asked for is looked up again, so often.
+pub(crate) const LOOKUP_RETRIES: usize = 16;

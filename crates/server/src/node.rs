@@ -12,7 +12,6 @@ use hayase_layout::shard::name_shard;
 use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_store::{Area, Namespace, Parts, Removal};
 use hayase_wire::message::{Name, PeerReply, PeerRequest, Place, Refused, TimeSpec};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::answers::Answers;
 use crate::appends::Appends;
@@ -21,6 +20,7 @@ use crate::directories::Directories;
 use crate::disk::Disk;
 use crate::files::Files;
 use crate::grace::Grace;
+use crate::ground::Clock;
 use crate::homes::Homes;
 use crate::keyed_lock::KeyedLock;
 use crate::limits;
@@ -59,6 +59,7 @@ pub(crate) struct Node {
     pub(crate) removal: Arc<Removal>,
     pub(crate) area: Box<dyn Area>,
     pub(crate) disk: Disk,
+    pub(crate) clock: Clock,
     pub(crate) homes: Homes,
     pub(crate) clients: Clients,
     pub(crate) peers: Peers,
@@ -130,10 +131,8 @@ impl Node {
     }
 
     /// The clock that the local file system stamps its files with, so that times compare.
-    #[expect(clippy::unused_self, reason = "the clock will be a parameter of the node")]
     pub(crate) fn now(&self) -> TimeSpec {
-        let now = clock_gettime(ClockId::RealtimeCoarse);
-        TimeSpec { seconds: now.tv_sec, nanos: now.tv_nsec as u32 }
+        self.clock.now()
     }
 }
 

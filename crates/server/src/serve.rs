@@ -1,22 +1,20 @@
 //! Starting, running and stopping one server.
 //!
-//! Order of a start: the stores are opened, the node's socket and the ports bound, the server made
+//! Order of a start: the node's socket and the ports are bound, the stores opened, the server made
 //! known, the members waited for; then it is ready. Everything runs on one thread.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use hayase_layout::ServerId;
 use hayase_store::{
-    FjallStore, MetaError, MetaStore, Namespace, NamespaceError, PartError, Parts, Removal,
-    SlotPool, Time,
+    MetaError, Namespace, NamespaceError, PartError, Parts, Removal, SlotPool, Time,
 };
 use hayase_wire::message::PROTOCOL_VERSION;
-use hayase_wire::transport::{Address, Listener, TcpTransport, Transport};
+use hayase_wire::transport::{Address, Listener};
 use hayase_wire::{
     Connector, Credentials, Member, Members, MembersError, NodeError, NodeListener, PeerIdentity,
     PeerLink, TransportError, members, serve_listener,
@@ -26,8 +24,10 @@ use tokio::task::LocalSet;
 use crate::answers::Answers;
 use crate::clients::Clients;
 use crate::grace::Grace;
+use crate::ground::Ground;
 use crate::keyed_lock::KeyedLock;
 use crate::limits::{LOCKS_MAX, PARTS_OPEN_MAX, SLOTS};
+use crate::local::LocalServer;
 use crate::locks::Locks;
 use crate::membership::Membership;
 use crate::node::{Counters, Node};
@@ -87,7 +87,7 @@ pub enum ServeError {
     #[error("listen on {address}")]
     Listen {
         /// Which.
-        address: SocketAddr,
+        address: Address,
         /// Why.
         source: TransportError,
     },
@@ -112,22 +112,35 @@ pub async fn serve(
     ready: impl FnOnce(),
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    LocalSet::new().run_until(run(settings, ready, stop)).await
+    let ground = Ground::of(&settings);
+    serve_on(ground, settings, |_| ready(), stop).await
+}
+
+/// The same on a ground of the caller's. `ready` gets the way in for what runs beside the server in
+/// this process. When the future is dropped, the server stops as if it were killed.
+pub async fn serve_on(
+    ground: Ground,
+    settings: Settings,
+    ready: impl FnOnce(LocalServer),
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    LocalSet::new().run_until(run(ground, settings, ready, stop)).await
 }
 
 async fn run(
+    ground: Ground,
     settings: Settings,
-    ready: impl FnOnce(),
+    ready: impl FnOnce(LocalServer),
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let socket =
         NodeListener::bind(&settings.socket).map_err(|source| ServeError::Socket { source })?;
-    let stores = open_stores(&settings)?;
+    let stores = open_stores(&ground, &settings)?;
     let incarnation = stores.incarnation;
-    let (listeners, addresses) = listen(&settings, incarnation).await?;
+    let (listeners, addresses) = listen(&ground, &settings, incarnation).await?;
     let members = meet(&settings, addresses.clone(), incarnation).await?;
     let credentials = credentials(&settings);
-    let node = node(settings, stores, &members)?;
+    let node = node(ground, settings, stores, &members)?;
     node.hold_prepared_names().await;
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn_local(Rc::clone(&node).serve_socket(socket));
@@ -135,13 +148,15 @@ async fn run(
         let service = Rc::new(PeerService(Rc::clone(&node)));
         tasks.spawn_local(serve_listener(listener, credentials.clone(), service));
     }
+    let (local, processes) = LocalServer::of(&node);
+    tasks.spawn_local(processes);
     if incarnation > 1 {
         node.ask_others_to_tell(addresses).await;
     }
     tasks.spawn_local(Rc::clone(&node).keep_membership());
     tasks.spawn_local(Rc::clone(&node).watch_homes());
     node.recover().await;
-    ready();
+    ready(local);
     tracing::info!(server = %node.me, servers = node.servers, incarnation, "serving");
     let end = tokio::select! {
         () = stop => Ok(()),
@@ -163,20 +178,14 @@ struct Stores {
     slots: SlotPool,
 }
 
-fn open_stores(settings: &Settings) -> Result<Stores, ServeError> {
+fn open_stores(ground: &Ground, settings: &Settings) -> Result<Stores, ServeError> {
     let (meta, server) = (settings.area.names(), settings.server);
     std::fs::create_dir_all(&meta)
         .map_err(|source| ServeError::Directory { path: meta.clone(), source })?;
     let device = settings.area.parts().map_err(|source| ServeError::Parts { server, source })?;
-    let store: Arc<dyn MetaStore> = match &settings.names {
-        Some(store) => Arc::clone(store),
-        None => {
-            let opened = FjallStore::open(&meta);
-            Arc::new(opened.map_err(|source| ServeError::Meta { server, source })?)
-        }
-    };
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    let now = Time { seconds: now.tv_sec, nanos: now.tv_nsec as u32 };
+    let store = (ground.names)(&meta).map_err(|source| ServeError::Meta { server, source })?;
+    let now = ground.clock.now();
+    let now = Time { seconds: now.seconds, nanos: now.nanos };
     let names = Namespace::open(store, server, now)
         .map_err(|source| ServeError::Names { server, source })?;
     let refused = |source| ServeError::Names { server, source };
@@ -186,8 +195,16 @@ fn open_stores(settings: &Settings) -> Result<Stores, ServeError> {
     Ok(Stores { names, incarnation, answers, parts: Parts::open(device, PARTS_OPEN_MAX), slots })
 }
 
+fn are_on_one_host(one: &Address, other: &Address) -> bool {
+    match (one, other) {
+        (Address::Tcp(one), Address::Tcp(other)) => one.ip() == other.ip(),
+        _ => one == other,
+    }
+}
+
 /// Where the server was before, if it is started anew and nobody took the place; else anywhere.
 async fn listen(
+    ground: &Ground,
     settings: &Settings,
     incarnation: u64,
 ) -> Result<(Vec<Box<dyn Listener>>, Vec<Address>), ServeError> {
@@ -198,22 +215,19 @@ async fn listen(
     };
     let before = before.map(|member| member.addresses).unwrap_or_default();
     let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
-    for ip in &settings.listen {
-        let former = before.iter().find(|address| match address {
-            Address::Tcp(address) => address.ip() == *ip,
-            _ => false,
-        });
+    for address in &ground.listen {
+        let former = before.iter().find(|former| are_on_one_host(former, address));
         let again = match former {
-            Some(former) => TcpTransport::new().listen(former).await.ok(),
+            Some(former) => ground.transport.listen(former).await.ok(),
             None => None,
         };
-        let address = SocketAddr::new(*ip, settings.port);
         let listener = match again {
             Some(listener) => listener,
-            None => TcpTransport::new()
-                .listen(&Address::Tcp(address))
+            None => ground
+                .transport
+                .listen(address)
                 .await
-                .map_err(|source| ServeError::Listen { address, source })?,
+                .map_err(|source| ServeError::Listen { address: address.clone(), source })?,
         };
         addresses.push(listener.address());
         listeners.push(listener);
@@ -256,13 +270,13 @@ fn credentials(settings: &Settings) -> Credentials {
     }
 }
 
-fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node>, ServeError> {
-    // A node simulated by a loopback address speaks from it, too.
-    let transport = match settings.listen.first() {
-        Some(ip) if ip.is_loopback() => TcpTransport::from_address(*ip),
-        _ => TcpTransport::new(),
-    };
-    let connector = Connector::new(Rc::new(transport), credentials(&settings));
+fn node(
+    ground: Ground,
+    settings: Settings,
+    stores: Stores,
+    members: &Members,
+) -> Result<Rc<Node>, ServeError> {
+    let connector = Connector::new(ground.transport, credentials(&settings));
     let addresses: HashMap<ServerId, Vec<Address>> =
         members.servers.iter().map(|member| (member.server, member.addresses.clone())).collect();
     let make = move |to: ServerId| {
@@ -294,7 +308,8 @@ fn node(settings: Settings, stores: Stores, members: &Members) -> Result<Rc<Node
         names,
         parts,
         area: settings.area,
-        disk: crate::disk::Disk::new(),
+        disk: ground.disk,
+        clock: ground.clock,
         homes: Default::default(),
         clients: Clients::numbering_from(stores.incarnation),
         peers: Peers::new(stores.slots, Box::new(make)),

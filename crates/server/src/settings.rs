@@ -2,11 +2,10 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hayase_layout::{NodeId, ServerId};
-use hayase_store::{Area, MetaStore};
+use hayase_store::Area;
 use hayase_wire::Secret;
 
 /// One server of one job.
@@ -35,8 +34,6 @@ pub struct Settings {
     pub area: Box<dyn Area>,
     /// Encrypt what travels between servers, not only authenticate it.
     pub encrypt: bool,
-    /// Where names and inodes are kept; `None`: in the area. Tests bring one that they can stop.
-    pub names: Option<Arc<dyn MetaStore>>,
     /// After this long an operation over several servers that is not finished is taken over by who
     /// finds its intent ([`Settings::INTENT_AGE`]).
     pub intent_age: Duration,

@@ -11,7 +11,7 @@ use hayase_wire::message::{
 use hayase_wire::{NodeChannel, NodeListener};
 use tokio::sync::Semaphore;
 
-use crate::clients::Process;
+use crate::clients::{Callee, Process};
 use crate::limits::{ARENA_SLOTS_MAX, CLIENT_CONNECTIONS_MAX};
 use crate::node::{Node, libc_errno};
 use crate::node_service::NodeAnswer;
@@ -70,7 +70,7 @@ impl Node {
             return tracing::debug!(%error, "a process left before it was welcomed");
         }
         match role {
-            ClientRole::Callback => process.add_callback(channel),
+            ClientRole::Callback => process.add_callback(Callee::Socket(channel)),
             ClientRole::Requests => {
                 process.connect();
                 self.serve_requests(&process, channel).await;

@@ -8,6 +8,7 @@
 
 mod names;
 mod objects;
+mod tree;
 mod versions;
 
 use std::sync::Arc;
@@ -17,17 +18,20 @@ use crate::{Attributes, Depth, Entry, Key, ListRequest, Precondition, Reader, Ti
 /// One promise; it gets a tier without objects.
 type Case = fn(&Arc<dyn Tier>);
 
-const CASES: [(&str, Case); 18] = [
+const CASES: &[(&str, Case)] = &[
     ("absent objects are missing for every call", objects::absent),
     ("bytes come back, from any offset", objects::round_trip),
     ("writes in any order, later wins, gaps are zeros", objects::any_order),
+    ("far behind the end is written or refused", objects::window),
     ("attributes are kept and changed alone", objects::attributes),
     ("a local descriptor holds the same bytes", objects::local_descriptor),
     ("locations cover the object or are refused", objects::locations),
     ("nothing is seen before commit", versions::invisible_before_commit),
     ("a dropped upload leaves the former version", versions::dropped_upload),
     ("an open version stays whole", versions::open_version_stays),
+    ("a listed version is opened, or told to be gone", versions::listed_version),
     ("of two commits where none was, one succeeds", versions::absent_once),
+    ("an object put at once is as one put in pieces", objects::put_at_once),
     ("readers and writers at once: one whole version", versions::concurrent_replace),
     ("sweep takes what was left, never an object", versions::sweep),
     ("rename moves and replaces, or is refused", versions::rename),
@@ -36,6 +40,8 @@ const CASES: [(&str, Case); 18] = [
     ("a directory larger than a page", names::large_directory),
     ("strange names", names::strange),
     ("in a tree an object is no directory", names::tree),
+    ("directories are made, dated and removed", tree::directories),
+    ("links are kept and never followed", tree::links),
 ];
 
 /// Runs every case, each on a tier of its own from `fresh`.

@@ -34,6 +34,14 @@ pub enum Action {
     Sweep,
     /// Asking where the bytes lie.
     Locate,
+    /// Reading the attributes of a directory, or changing them.
+    Directory,
+    /// Making a directory.
+    MakeDirectory,
+    /// Reading a symbolic link.
+    ReadLink,
+    /// Making a symbolic link.
+    MakeLink,
 }
 
 impl fmt::Display for Action {
@@ -52,6 +60,10 @@ impl fmt::Display for Action {
             Self::Rename => "rename",
             Self::Sweep => "remove unfinished uploads in",
             Self::Locate => "locate",
+            Self::Directory => "use the directory",
+            Self::MakeDirectory => "make the directory",
+            Self::ReadLink => "read the link",
+            Self::MakeLink => "make the link",
         })
     }
 }
@@ -84,6 +96,15 @@ pub enum TierError {
     /// The tier does not answer, or lost its state; the same call may succeed later.
     #[error("{action} {path}: the tier is out of reach")]
     Unavailable { action: Action, path: String, source: io::Error },
+    /// Another version stands there than the one that was meant, and the tier keeps no old ones.
+    #[error("{action} {path}: it was replaced or removed meanwhile")]
+    Changed { action: Action, path: String },
+    /// The bytes that came are not those that were stored, also after asking again.
+    #[error("{action} {path}: {what}")]
+    Corrupt { action: Action, path: String, what: String },
+    /// Settings, credentials or the server's rules forbid it; asking again does not help.
+    #[error("{action} {path}: {what}")]
+    Refused { action: Action, path: String, what: String, help: &'static str },
     /// Anything else.
     #[error("{action} {path}")]
     Io { action: Action, path: String, source: io::Error },
@@ -98,6 +119,7 @@ impl TierError {
             Errno::EXIST => Self::Exists { action, path },
             Errno::NOSPC => Self::Full { action, path },
             Errno::DQUOT => Self::Quota { action, path },
+            Errno::NOTEMPTY => Self::NotObject { action, path, what: "it is not empty" },
             Errno::ISDIR => Self::NotObject { action, path, what: "it is a directory" },
             Errno::NOTDIR => {
                 Self::NotObject { action, path, what: "a name on the way is no directory" }
@@ -130,12 +152,17 @@ impl TierError {
             Self::Quota { .. } => Some(
                 "see your quota (`quota -s`, `lfs quota`), delete or ask for more; nothing was replaced",
             ),
-            Self::Denied { .. } => {
-                Some("look at the owner and mode of the directory and of its mount")
+            Self::Denied { .. } => Some(
+                "look at the owner and mode of the directory and of its mount, or at the rights of the bucket's user",
+            ),
+            Self::Unavailable { .. } => Some(
+                "look at the tier (its mount with `df` and `dmesg`, or its server), then try again",
+            ),
+            Self::Refused { help, .. } => Some(help),
+            Self::Changed { .. } => {
+                Some("somebody else writes here; open it again for the new version")
             }
-            Self::Unavailable { .. } => {
-                Some("look at the mount of the tier (`df`, `dmesg`), then try again")
-            }
+            Self::Corrupt { .. } => Some("compare the object with its origin, and write it again"),
             Self::NotObject { .. } => Some("move what stands there away, or choose another name"),
             Self::Missing { .. }
             | Self::Exists { .. }
@@ -158,10 +185,15 @@ impl TierError {
             Self::Full { .. } => Errno::NOSPC,
             Self::Quota { .. } => Errno::DQUOT,
             Self::Unsupported { .. } => Errno::OPNOTSUPP,
+            Self::Changed { .. } => Errno::STALE,
+            Self::Corrupt { .. } => Errno::IO,
+            Self::Refused { .. } => Errno::ACCESS,
             Self::Denied { source, .. }
             | Self::Unavailable { source, .. }
             | Self::Io { source, .. } => {
-                return source.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+                let denied = source.kind() == io::ErrorKind::PermissionDenied;
+                let usual = if denied { Errno::ACCESS } else { Errno::IO };
+                return source.raw_os_error().unwrap_or(usual.raw_os_error());
             }
         };
         errno.raw_os_error()

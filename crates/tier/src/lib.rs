@@ -1,25 +1,38 @@
 //! The shared storage behind the burst buffer: objects by key, replaced whole, durable when it says so.
 //!
 //! [`Tier`] is the contract, [`conformance`] its proof: every version and every decorator passes the
-//! same suite. Versions here: [`Posix`] (a directory of any mounted file system) and [`Memory`].
+//! same suite. Versions here: [`Posix`] (a directory of any mounted file system), [`S3`] (a bucket)
+//! and [`Memory`]. Decorators: [`Limited`] (calls at once), [`Throttled`] (bandwidth, latency), [`Flaky`]
+//! (faults, for tests).
 //! Not here: what is flushed and when (`hayase-server`), how trees are packed (`hayase-stage`).
 //! The API blocks; callers that may not block give it threads of their own.
 
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+mod decorated_tree;
 mod error;
+pub mod flaky;
 mod key;
+mod limited;
 mod listing;
 mod memory;
 mod posix;
+pub mod s3;
+pub mod throttled;
 mod tier;
+mod tree;
 
 pub use error::{Action, TierError};
+pub use flaky::Flaky;
 pub use key::{COMPONENT_BYTES_MAX, KEY_BYTES_MAX, Key, KeyError, TEMPORARY_PREFIX};
+pub use limited::Limited;
 pub use listing::{Depth, Entry, EntryKind, LIST_ENTRIES_MAX, ListRequest, Page};
 pub use memory::Memory;
 pub use posix::Posix;
+pub use s3::S3;
+pub use throttled::Throttled;
 pub use tier::{
-    Attributes, Capabilities, Location, ObjectMeta, Precondition, Reader, Tier, Upload,
+    Attributes, Capabilities, Location, ObjectMeta, Precondition, Reader, Tier, Traffic, Upload,
 };
+pub use tree::{DirectoryMeta, Tree};

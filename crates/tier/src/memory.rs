@@ -1,14 +1,18 @@
 //! A tier in memory: the contract without a disk, for tests and as the model of the others.
+//!
+//! Room: [`tree`] (directories and links).
 
-use std::collections::{BTreeMap, BTreeSet};
+mod tree;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use hayase_layout::ByteCount;
 
 use crate::{
-    Action, Attributes, Capabilities, Depth, Entry, EntryKind, Key, ListRequest, ObjectMeta, Page,
-    Precondition, Reader, Tier, TierError, Upload,
+    Action, Attributes, Capabilities, Depth, DirectoryMeta, Entry, EntryKind, Key, ListRequest,
+    ObjectMeta, Page, Precondition, Reader, Tier, TierError, Tree, Upload,
 };
 
 /// Objects in memory; clones share them.
@@ -22,7 +26,9 @@ pub struct Memory {
 struct State {
     objects: BTreeMap<Key, Arc<Object>>,
     /// Of a tree: every directory that was made for an object, with the slash at its end.
-    directories: BTreeSet<Vec<u8>>,
+    directories: BTreeMap<Vec<u8>, DirectoryMeta>,
+    /// Of a tree: symbolic links and what they say.
+    links: BTreeMap<Key, Vec<u8>>,
     /// Counts versions; each gets its own number as identity.
     versions: u64,
 }
@@ -60,14 +66,7 @@ impl Memory {
     }
 
     fn with(tree: bool) -> Self {
-        let capabilities = Capabilities {
-            ranges: true,
-            rename: tree,
-            local_descriptor: false,
-            locations: false,
-            tree,
-            attributes: true,
-        };
+        let capabilities = Capabilities { rename: tree, tree, ..Capabilities::CORE };
         Self { capabilities, state: Arc::default() }
     }
 
@@ -93,17 +92,28 @@ impl State {
         if !tree {
             return None;
         }
-        if self.directories.contains(&[key.as_bytes(), b"/"].concat()) {
+        if self.directories.contains_key(&[key.as_bytes(), b"/"].concat()) {
             return refuse("it is a directory");
         }
+        if self.links.contains_key(key) {
+            return refuse("it is a symbolic link, and links are not followed");
+        }
         let blocked = key.ancestors().any(|ancestor| {
-            Key::new(ancestor).is_ok_and(|ancestor| self.objects.contains_key(&ancestor))
+            Key::new(ancestor).is_ok_and(|ancestor| self.is_no_directory(&ancestor))
         });
         if blocked { refuse("a name on the way is no directory") } else { None }
     }
 
+    /// Something stands under `key` that nothing can lie in.
+    fn is_no_directory(&self, key: &Key) -> bool {
+        self.objects.contains_key(key) || self.links.contains_key(key)
+    }
+
     fn make_directories(&mut self, key: &Key) {
-        self.directories.extend(key.ancestors().map(|ancestor| [ancestor, b"/"].concat()));
+        for ancestor in key.ancestors() {
+            let new = DirectoryMeta { mode: 0o755, mtime: SystemTime::now() };
+            self.directories.entry([ancestor, b"/"].concat()).or_insert(new);
+        }
     }
 
     fn next_version(&mut self) -> u64 {
@@ -126,10 +136,12 @@ impl Tier for Memory {
         let objects = state.objects.iter();
         let objects =
             objects.map(|(key, object)| (key.as_bytes(), EntryKind::Object(object.meta())));
-        let directories = state.directories.iter().filter(|_| request.depth == Depth::One);
+        let directories = state.directories.keys().filter(|_| request.depth == Depth::One);
         let directories = directories.map(|name| (name.as_slice(), EntryKind::Directory));
+        let links = state.links.keys();
+        let links = links.map(|key| (key.as_bytes(), EntryKind::Other("it is a symbolic link")));
         let mut found = BTreeMap::new();
-        for (name, kind) in objects.chain(directories) {
+        for (name, kind) in objects.chain(directories).chain(links) {
             let Some(rest) = name.strip_prefix(request.prefix.as_slice()) else { continue };
             let slash = rest.iter().position(|&byte| byte == b'/');
             match slash.filter(|_| request.depth == Depth::One) {
@@ -205,6 +217,10 @@ impl Tier for Memory {
             state.objects.insert(to.clone(), object);
         }
         Ok(())
+    }
+
+    fn tree(&self) -> Option<&dyn Tree> {
+        self.capabilities.tree.then_some(self)
     }
 
     fn sweep(&self, _prefix: &[u8], _before: SystemTime) -> Result<usize, TierError> {

@@ -1,12 +1,13 @@
 //! A directory of any mounted file system (Lustre, GPFS, NFS, ext4, XFS) as a tier.
 //!
 //! Here: [`Posix`], one call after the other. Rooms: [`beneath`] (paths that can not leave the root),
-//! [`upload`] (temporary, fsync, rename, fsync), [`walk`] (ordered listings in bounded memory).
+//! [`tree`] (directories and links), [`upload`] (temporary, fsync, rename, fsync), [`walk`] (ordered listings in bounded memory).
 //! An object is a regular file. Symbolic links are never followed below the root, wherever they
 //! point; a listing shows them as no objects.
 //! Unfinished uploads lie beside their target as `.hayase-partial-<random>`.
 
 mod beneath;
+mod tree;
 mod upload;
 mod walk;
 
@@ -21,7 +22,7 @@ use rustix::io::Errno;
 use self::beneath::Root;
 use crate::{
     Action, Attributes, Capabilities, Key, ListRequest, ObjectMeta, Page, Reader, Tier, TierError,
-    Upload,
+    Tree, Upload,
 };
 
 /// A mounted directory.
@@ -75,14 +76,7 @@ impl Posix {
 
 impl Tier for Posix {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            ranges: true,
-            rename: true,
-            local_descriptor: true,
-            locations: false,
-            tree: true,
-            attributes: true,
-        }
+        Capabilities { rename: true, local_descriptor: true, tree: true, ..Capabilities::CORE }
     }
 
     fn describe(&self) -> String {
@@ -155,6 +149,10 @@ impl Tier for Posix {
         fs::renameat(&source, from.split_last().1, &target, name).map_err(&failed)?;
         beneath::sync_directory(&target).map_err(&failed)?;
         beneath::sync_directory(&source).map_err(&failed)
+    }
+
+    fn tree(&self) -> Option<&dyn Tree> {
+        Some(self)
     }
 
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {

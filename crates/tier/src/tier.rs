@@ -3,7 +3,8 @@
 //! Invariants every version keeps:
 //! 1. **A key names at most one version of one object.** Versions are replaced whole: whoever opens a
 //!    key gets one complete committed version, and goes on reading that one whatever is committed,
-//!    renamed or deleted meanwhile. Nobody ever sees half of an upload.
+//!    renamed or deleted meanwhile (or learns that it is gone, see [`Capabilities::snapshots`]).
+//!    Nobody ever sees half of an upload, or bytes of two versions.
 //! 2. **Durable means durable.** When `commit`, `delete`, `rename` or `set_attributes` return `Ok`,
 //!    their effect survives a power cut of this machine and of the storage (bytes, name and the
 //!    directories made for it). On `Err` of `commit` the former version is still there, whole;
@@ -25,7 +26,7 @@ use std::time::SystemTime;
 
 use hayase_layout::ByteCount;
 
-use crate::{Action, Key, ListRequest, Page, TierError};
+use crate::{Action, Key, ListRequest, Page, TierError, Tree};
 
 /// What a tier can do beyond the contract's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +41,35 @@ pub struct Capabilities {
     pub locations: bool,
     /// Names form a tree: an object `a` and an object `a/b` exclude each other.
     pub tree: bool,
-    /// [`Attributes`] are kept; otherwise they are accepted and [`ObjectMeta`] shows the tier's own.
+    /// [`Attributes`] are what [`ObjectMeta`] shows. Otherwise it shows the tier's own, those given to
+    /// `begin` come back from [`Reader::attributes`], and `set_attributes` is `Unsupported`.
     pub attributes: bool,
+    /// An open version stays readable whatever replaces or deletes it. Otherwise a read that meets
+    /// another version fails with [`TierError::Changed`]; it never answers bytes of two versions.
+    pub snapshots: bool,
+    /// A key may hold any bytes. Otherwise one that is not UTF-8 is refused.
+    pub any_bytes: bool,
+    /// [`Upload::write_at`] takes any order. Otherwise a write must begin less than this behind the end
+    /// of what was written so far; one that reaches further back is `Unsupported`.
+    pub write_window: Option<ByteCount>,
+    /// Largest object that [`Precondition::Absent`] can be asked for; `None`: it never can.
+    pub absent_max: Option<ByteCount>,
+}
+
+impl Capabilities {
+    /// What a version with nothing but the core can do; the others are named where they are had.
+    pub const CORE: Self = Self {
+        ranges: true,
+        rename: false,
+        local_descriptor: false,
+        locations: false,
+        tree: false,
+        attributes: true,
+        snapshots: true,
+        any_bytes: true,
+        write_window: None,
+        absent_max: Some(ByteCount(u64::MAX)),
+    };
 }
 
 /// What a writer may say about an object besides its bytes; `None` leaves it to the tier.
@@ -62,10 +90,21 @@ pub struct ObjectMeta {
     pub mode: u32,
     /// Time of the last change of the bytes.
     pub mtime: SystemTime,
-    /// Changes whenever a version is committed, and on most changes behind the tier's back
-    /// (for a file: made of inode number, size and change time). Equal means unchanged bytes;
-    /// different may mean that only attributes changed.
+    /// Changes whenever other bytes are committed, and on most changes behind the tier's back
+    /// (for a file: made of inode number, size and change time; for an object: of entity tag, size and
+    /// time). Equal means unchanged bytes; different may mean that only attributes changed.
     pub identity: u64,
+}
+
+/// How a tier fares, counted since it was attached; for those who choose how much to ask of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Requests sent, repeated ones included.
+    pub requests: u64,
+    /// Repeated because one failed on the way or in the server.
+    pub repeats: u64,
+    /// Repeated because the tier asked us to slow down.
+    pub throttled: u64,
 }
 
 /// When a commit may take place.
@@ -97,6 +136,11 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// For people: what and where it is.
     fn describe(&self) -> String;
 
+    /// Counters of a tier that is reached by requests; zeros elsewhere.
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
+
     /// Names in bytewise order, a page at a time. A name present during the whole listing appears
     /// exactly once; one that comes or goes meanwhile may appear or not. A prefix under which there is
     /// nothing is an empty page, no error. With [`crate::Depth::One`] a tree shows directories also
@@ -108,6 +152,30 @@ pub trait Tier: Send + Sync + fmt::Debug {
 
     /// One version, to be read at leisure.
     fn open(&self, key: &Key) -> Result<Box<dyn Reader>, TierError>;
+
+    /// The version that a listing or `stat` told of, to be read at leisure: an `open` that need not ask
+    /// again. When another one is there by now, this call or the first read fails with
+    /// [`TierError::Changed`].
+    fn open_listed(&self, key: &Key, meta: ObjectMeta) -> Result<Box<dyn Reader>, TierError> {
+        let reader = self.open(key)?;
+        if reader.meta().identity == meta.identity {
+            return Ok(reader);
+        }
+        Err(TierError::Changed { action: Action::Open, path: key.to_string() })
+    }
+
+    /// One whole object from memory: `begin`, `write_at` and `commit` in one call, which may cost less.
+    fn put(
+        &self,
+        key: &Key,
+        attributes: Attributes,
+        data: &[u8],
+        precondition: Precondition,
+    ) -> Result<ObjectMeta, TierError> {
+        let mut upload = self.begin(key, attributes)?;
+        upload.write_at(0, data)?;
+        upload.commit(precondition)
+    }
 
     /// Begins a new version; the object is not visible before [`Upload::commit`]. In a tree the
     /// directories of the key are made now, and stay.
@@ -130,6 +198,11 @@ pub trait Tier: Send + Sync + fmt::Debug {
         Err(TierError::Unsupported { action: Action::Locate, path: key.to_string() })
     }
 
+    /// The directories and symbolic links beside the objects; `None` where names are flat.
+    fn tree(&self) -> Option<&dyn Tree> {
+        None
+    }
+
     /// Removes unfinished uploads below `prefix` (whole directories: empty, or ends with `/`) that
     /// were last written before `before`; answers how many. Never touches an object.
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError>;
@@ -139,6 +212,12 @@ pub trait Tier: Send + Sync + fmt::Debug {
 pub trait Reader: Send + Sync {
     /// As they were at the open.
     fn meta(&self) -> ObjectMeta;
+
+    /// What the writer said about the object, as far as the tier kept it. Costs at most one request.
+    fn attributes(&self) -> Result<Attributes, TierError> {
+        let ObjectMeta { mode, mtime, .. } = self.meta();
+        Ok(Attributes { mode: Some(mode), mtime: Some(mtime) })
+    }
 
     /// Fills `buffer` from byte `offset` on; fewer bytes only at the end, 0 at or behind it.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError>;
@@ -152,10 +231,12 @@ pub trait Reader: Send + Sync {
 
 /// A new version on its way. Dropping it abandons it.
 pub trait Upload: Send {
-    /// Puts all of `data` at `offset`; in any order, later bytes win, gaps read as zeros.
+    /// Puts all of `data` at `offset`; in any order (see [`Capabilities::write_window`]), later bytes
+    /// win, gaps read as zeros.
     fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), TierError>;
 
-    /// Makes the version durable, then visible in one step, then its name durable.
+    /// Makes the version durable, then visible in one step, then its name durable. Where attributes
+    /// are not kept the time in the answer is the tier's clock, some seconds from what `stat` tells.
     fn commit(self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError>;
 }
 
@@ -166,6 +247,9 @@ impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {
     fn describe(&self) -> String {
         (**self).describe()
     }
+    fn traffic(&self) -> Traffic {
+        (**self).traffic()
+    }
     fn list(&self, request: &ListRequest) -> Result<Page, TierError> {
         (**self).list(request)
     }
@@ -174,6 +258,18 @@ impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {
     }
     fn open(&self, key: &Key) -> Result<Box<dyn Reader>, TierError> {
         (**self).open(key)
+    }
+    fn open_listed(&self, key: &Key, meta: ObjectMeta) -> Result<Box<dyn Reader>, TierError> {
+        (**self).open_listed(key, meta)
+    }
+    fn put(
+        &self,
+        key: &Key,
+        attributes: Attributes,
+        data: &[u8],
+        precondition: Precondition,
+    ) -> Result<ObjectMeta, TierError> {
+        (**self).put(key, attributes, data, precondition)
     }
     fn begin(&self, key: &Key, attributes: Attributes) -> Result<Box<dyn Upload>, TierError> {
         (**self).begin(key, attributes)
@@ -189,6 +285,9 @@ impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {
     }
     fn locations(&self, key: &Key) -> Result<Vec<Location>, TierError> {
         (**self).locations(key)
+    }
+    fn tree(&self) -> Option<&dyn Tree> {
+        (**self).tree()
     }
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {
         (**self).sweep(prefix, before)

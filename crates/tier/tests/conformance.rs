@@ -1,10 +1,12 @@
 //! Every version of a tier passes the one suite.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use hayase_layout::ByteCount;
+use hayase_tier::throttled::Pace;
 use hayase_tier::{
-    Attributes, Capabilities, Key, ListRequest, Memory, ObjectMeta, Page, Posix, Precondition,
-    Reader, Tier, TierError, Upload, conformance,
+    Attributes, Capabilities, Flaky, Key, Limited, ListRequest, Memory, ObjectMeta, Page, Posix,
+    Precondition, Reader, Throttled, Tier, TierError, Upload, conformance,
 };
 
 #[test]
@@ -31,6 +33,30 @@ fn a_directory_is_a_tier() {
         let root = around.path().join(count.to_string());
         std::fs::create_dir(&root).unwrap();
         Posix::attach(&root).unwrap()
+    });
+}
+
+#[test]
+fn decorators_are_tiers() {
+    conformance::run(|| Limited::new(Memory::new(), 2));
+    conformance::run(|| Flaky::new(Memory::flat(), |_| None));
+    let bytes_per_second = Some(ByteCount::mib(4096));
+    let pace = Pace { bytes_per_second, latency: Duration::from_micros(20) };
+    conformance::run(|| Throttled::new(Memory::new(), pace));
+    conformance::run(|| Limited::new(Throttled::new(Flaky::new(Memory::new(), |_| None), pace), 1));
+}
+
+#[test]
+fn a_decorated_directory_is_a_tier() {
+    let around = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    conformance::run(|| {
+        count += 1;
+        let root = around.path().join(count.to_string());
+        std::fs::create_dir(&root).unwrap();
+        let posix = Posix::attach(&root).unwrap();
+        let pace = Pace { bytes_per_second: None, latency: Duration::ZERO };
+        Flaky::new(Throttled::new(Limited::new(posix, 3), pace), |_| None)
     });
 }
 

@@ -159,7 +159,8 @@ pub fn sealed_path(job_dir: &Path) -> PathBuf {
     job_dir.join("members.json")
 }
 
-fn published_path(job_dir: &Path, server: ServerId) -> PathBuf {
+/// Where a server says who it is.
+pub fn published_path(job_dir: &Path, server: ServerId) -> PathBuf {
     job_dir.join("members.d").join(format!("{server}.json"))
 }
 

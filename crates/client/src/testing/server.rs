@@ -49,6 +49,8 @@ struct State {
     counts: BTreeMap<&'static str, u64>,
     /// Requests of this kind wait until it is lifted.
     held_up: Option<&'static str>,
+    /// Requests of this kind are done, and their answers lost.
+    lost: Option<&'static str>,
 }
 
 struct Inode {
@@ -86,6 +88,7 @@ impl FakeServer {
             grants: Grants::ALL,
             counts: BTreeMap::new(),
             held_up: None,
+            lost: None,
         };
         Self {
             state: Mutex::new(state),
@@ -118,6 +121,11 @@ impl FakeServer {
     pub fn hold_up(&self, request: Option<&'static str>) {
         self.lock().held_up = request;
         self.unlocked.notify_all();
+    }
+
+    /// Answers to requests of this kind are lost from now on, though they are done.
+    pub fn lose_answers(&self, request: Option<&'static str>) {
+        self.lock().lost = request;
     }
 
     /// As another node's open for writing would: takes everything back, then lets it write.
@@ -184,7 +192,11 @@ impl FakeServer {
         while state.held_up == Some(name) {
             state = self.unlocked.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        Ok(state.serve(request, bulk)?)
+        let reply = state.serve(request, bulk)?;
+        match state.lost == Some(name) {
+            true => Err(Refused::because(libc::EIO, "no answer").into()),
+            false => Ok(reply),
+        }
     }
 }
 
@@ -411,6 +423,8 @@ fn variant(request: &NodeRequest) -> &'static str {
         NodeRequest::Write { .. } => "Write",
         NodeRequest::Append { .. } => "Append",
         NodeRequest::Fsync { .. } => "Fsync",
+        NodeRequest::Lock { .. } => "Lock",
+        NodeRequest::Unlock { .. } => "Unlock",
         _ => "other",
     }
 }

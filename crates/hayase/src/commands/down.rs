@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::job_arg::JobArg;
 use crate::config::Environment;
 use crate::exit::Status;
-use crate::job::JobId;
-use crate::launch::stop::{Stopped, stop};
+use crate::job::{JobId, Kind};
+use crate::launch::stop::{Stopped, stop, stop_here};
 use crate::output::{Human, Output, Page};
 
 /// End a job: its programs, mounts and servers, and remove its areas
@@ -22,6 +22,9 @@ pub(crate) struct DownArgs {
     /// Leave the areas' bytes in the storage
     #[arg(long)]
     keep: bool,
+    /// End only what the job has on this host, and reach no other: for epilogs of batch systems
+    #[arg(long)]
+    here: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -40,7 +43,11 @@ pub(crate) fn run(
 ) -> anyhow::Result<Status> {
     let begin = Instant::now();
     let job = args.job.find(environment)?;
-    let stopped = stop(&job, args.keep, output);
+    let stopped = if args.here && job.settings.kind == Kind::Hosts {
+        stop_here(&job, args.keep)
+    } else {
+        stop(&job, args.keep, output)
+    };
     let took_ms = begin.elapsed().as_millis() as u64;
     let status = if stopped.is_complete { Status::Done } else { Status::Partly };
     output.show(&Down { job: &job.settings.job, took_ms, stopped })?;

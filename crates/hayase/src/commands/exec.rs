@@ -31,6 +31,9 @@ pub(crate) struct ExecArgs {
     /// Be what a launcher of MPI takes for rsh or ssh: CMD is a host and the words of a shell command
     #[arg(long, conflicts_with = "node")]
     launcher: bool,
+    /// The node is this host, or it is not up: look no further
+    #[arg(long, hide = true)]
+    here: bool,
     /// Program and its arguments
     #[arg(
         required = true,
@@ -47,7 +50,10 @@ pub(crate) fn run(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
-    let job = args.job.find(environment)?;
+    let mut job = args.job.find(environment)?;
+    if args.here {
+        job.settings.reach = None;
+    }
     if !job.is_alive() {
         return Err(JobError::Dead { job: job.settings.job.to_string() }.into());
     }

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use hayase_layout::ByteCount;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::job_arg::JobArg;
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::{Job, JobId, Registry, Settings};
+use crate::launch::tree::{Answer, JOIN_PATIENCE, Session};
 use crate::output::{Human, Output, Page};
 use crate::supervisor::control::{Call, DaemonState, NodeState, Reply, Request};
 use crate::wiring::status::{Served, lost_files, server_status};
@@ -59,8 +60,9 @@ struct JobStatus {
     without_coordinator: Vec<u16>,
 }
 
-#[derive(Debug, Serialize)]
-struct NodeStatus {
+/// What is known of a node.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct NodeStatus {
     node: u16,
     host: String,
     address: String,
@@ -90,12 +92,18 @@ pub(crate) fn run(
 
 fn look_at(job: &Job) -> JobStatus {
     let settings = &job.settings;
+    let elsewhere = job.nodes_elsewhere();
+    let here: Vec<u16> = (0..settings.nodes).filter(|node| !elsewhere.contains(node)).collect();
     // All nodes at once: one that hangs does not make the others late.
-    let nodes: Vec<_> = std::thread::scope(|scope| {
+    let mut nodes: Vec<NodeStatus> = std::thread::scope(|scope| {
+        let far = scope.spawn(|| look_elsewhere(job, &elsewhere));
         let asked: Vec<_> =
-            (0..settings.nodes).map(|node| scope.spawn(move || look_at_node(job, node))).collect();
-        asked.into_iter().map(|node| node.join().expect("asking does not panic")).collect()
+            here.iter().map(|&node| scope.spawn(move || look_at_node(job, node))).collect();
+        let here = asked.into_iter().map(|node| node.join().expect("asking does not panic"));
+        let here: Vec<_> = here.collect();
+        here.into_iter().chain(far.join().expect("asking does not panic")).collect()
     });
+    nodes.sort_by_key(|node| node.node);
     let limiter = nodes.iter().find_map(|node: &NodeStatus| {
         Some(node.supervisor.as_ref()?.ready.as_ref()?.limiter.clone())
     });
@@ -144,18 +152,44 @@ fn lost_files_of(job: &Job, nodes: impl Iterator<Item = u16>) -> (Vec<String>, u
     (paths, total)
 }
 
-fn look_at_node(job: &Job, node: u16) -> NodeStatus {
-    let settings: &Settings = &job.settings;
-    let mut status = NodeStatus {
+/// Asks the other hosts.
+fn look_elsewhere(job: &Job, nodes: &[u16]) -> Vec<NodeStatus> {
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+    let answers = Session::open(job, nodes).ask(&Request::Status, JOIN_PATIENCE + 2 * PATIENCE);
+    let told = |(node, answer)| {
+        let mut status = unknown(&job.settings, node);
+        status.trouble = match answer {
+            Ok(Answer::Status(value)) => match serde_json::from_value(value) {
+                Ok(told) => return told,
+                Err(error) => Some(format!("its answer can not be read: {error}")),
+            },
+            Ok(Answer::Failed { why }) | Err(why) => Some(why),
+            Ok(other) => Some(format!("unexpected answer {other:?}")),
+        };
+        status
+    };
+    answers.into_iter().map(told).collect()
+}
+
+/// A node of which nothing is known but its place.
+fn unknown(settings: &Settings, node: u16) -> NodeStatus {
+    NodeStatus {
         node,
         host: settings.host(node),
-        address: settings.address(node).to_string(),
+        address: settings.address(node).map_or("-".to_owned(), |address| address.to_string()),
         shared: settings.shared_mount(node),
         local: settings.local_mount(node),
         supervisor: None,
         server: None,
         trouble: None,
-    };
+    }
+}
+
+/// Asks a node of this machine.
+pub(crate) fn look_at_node(job: &Job, node: u16) -> NodeStatus {
+    let mut status = unknown(&job.settings, node);
     if job.supervisor(node).is_none() {
         status.trouble = Some("its supervisor has ended".to_owned());
         return status;
@@ -163,7 +197,12 @@ fn look_at_node(job: &Job, node: u16) -> NodeStatus {
     let dir = job.dir.node(node);
     let deadline = Instant::now() + PATIENCE;
     match Call::send(&dir, &Request::Status).and_then(|call| call.reply(deadline)) {
-        Ok(Reply::Status(state)) => status.supervisor = Some(*state),
+        Ok(Reply::Status(state)) => {
+            if let Some(ready) = &state.ready {
+                status.address.clone_from(&ready.address);
+            }
+            status.supervisor = Some(*state);
+        }
         Ok(other) => status.trouble = Some(format!("unexpected answer {other:?}")),
         Err(error) => status.trouble = Some(format!("{error:#}")),
     }

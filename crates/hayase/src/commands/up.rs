@@ -9,7 +9,9 @@ use serde::Serialize;
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::{Job, JobId, KernelProfile, MmapShared, Names, Registry, clean_dead};
+use crate::launch::allocation::LauncherName;
 use crate::launch::signals::{ENDING, Signals};
+use crate::launch::tree::way::FANOUT_DEFAULT;
 use crate::launch::{ground, plan, start};
 use crate::output::{Human, Output, Page};
 use crate::size;
@@ -17,10 +19,11 @@ use crate::supervisor::said::Ready;
 
 /// Start a job's file system: servers, areas and mounts
 ///
-/// Without --nodes this machine is the job's one node. With --nodes N the machine simulates N
+/// Without any of these options this machine is the job's one node. With --nodes N the machine simulates N
 /// nodes: as root each has its own network, host name and mounts, at the same paths, seen with
 /// `hayase exec`; otherwise (or with --no-namespaces) each is a plain process with its own loopback
-/// address, and its areas are in DIR/node-<i>. At the end (`hayase down`) all areas are removed.
+/// address, and its areas are in DIR/node-<i>. With --hosts or --host-file each host is a node, and
+/// so is each host of a job of Slurm, PBS or PJM inside of which this is typed. At the end (`hayase down`) all areas are removed.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct UpArgs {
     /// Name of the job: a-z, 0-9 and - [default: random]
@@ -50,6 +53,25 @@ pub(crate) struct UpArgs {
     /// Nodes that one striped file uses; 0 is all of them
     #[arg(long, value_name = "N")]
     pub(crate) width: Option<u16>,
+    /// Run on these hosts, started over ssh, as a,b,n[01-04]
+    #[arg(long, value_name = "LIST", conflicts_with = "nodes")]
+    pub(crate) hosts: Option<String>,
+    /// The same from a file: a host in each line, as in machine files of MPI
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "hosts"])]
+    pub(crate) host_file: Option<PathBuf>,
+    /// What starts the nodes [default: --hosts, else the batch system whose job this is, else this machine]
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["nodes", "hosts", "host_file"])]
+    pub(crate) launcher: Option<LauncherName>,
+    /// Program that runs a command on a host, with options, in place of ssh
+    #[arg(long, value_name = "COMMAND", conflicts_with = "nodes")]
+    pub(crate) ssh: Option<String>,
+    /// Hosts that each host starts directly; the others are started by those
+    #[arg(long, value_name = "N", conflicts_with = "nodes", default_value_t = FANOUT_DEFAULT,
+          value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) fanout: u16,
+    /// Where this program lies on the other hosts [default: the same path as here]
+    #[arg(long, value_name = "PATH", conflicts_with = "nodes")]
+    pub(crate) remote_hayase: Option<PathBuf>,
     /// Encrypt the data between nodes, not only the greeting and the headers
     #[arg(long)]
     pub(crate) encrypt: bool,
@@ -96,8 +118,10 @@ pub(crate) fn run(
     let signals = Signals::block(&ENDING)?;
     let launched = launch(args, environment, &signals, output)?;
     let nodes = launched.nodes.clone();
-    let job = launched.let_go();
+    let job = launched.let_go(output);
     show(&job, &nodes, begin, output)?;
+    // One that came too late to stop the start: the job is up, and the status says so.
+    while signals.next().is_some() {}
     Ok(Status::Done)
 }
 

@@ -15,7 +15,7 @@ use super::{JobError, SETTINGS_FORMAT, Settings};
 use crate::process::ProcessId;
 
 /// Largest `job.json` that is read.
-const SETTINGS_BYTES_MAX: u64 = 64 << 10;
+const SETTINGS_BYTES_MAX: u64 = 4 << 20;
 
 /// A job directory, by its absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,46 @@ impl JobDir {
         };
         make(&self.0)?;
         (0..nodes).try_for_each(|node| make(self.node(node).path()))
+    }
+
+    /// Makes the directory of a node in a job directory that its host shares with the launcher.
+    pub(crate) fn create_node(&self, node: u16) -> Result<(), JobError> {
+        let own = self.node(node);
+        let made = fs::DirBuilder::new().mode(0o700).create(own.path());
+        made.map_err(JobError::io("make", own.path()))
+    }
+
+    /// Makes the directory for the one node of this host, where the launcher's can not be seen.
+    pub(crate) fn create_private(&self, node: u16) -> Result<(), JobError> {
+        self.create(0)?;
+        self.create_node(node)?;
+        let link = self.own_node();
+        std::os::unix::fs::symlink(format!("node-{node}"), link.path())
+            .map_err(JobError::io("make", link.path()))?;
+        write_atomically(&self.private_mark(), b"")
+    }
+
+    /// Whether it is the copy of a job directory that this host can not see.
+    pub(crate) fn is_private(&self) -> bool {
+        self.private_mark().exists()
+    }
+
+    /// Notes that the nodes live without the launcher, on whatever hosts they are.
+    pub(crate) fn mark_kept(&self) -> Result<(), JobError> {
+        write_atomically(&self.kept_mark(), b"")
+    }
+
+    /// Whether they do.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.kept_mark().exists()
+    }
+
+    fn kept_mark(&self) -> PathBuf {
+        self.0.join("kept")
+    }
+
+    fn private_mark(&self) -> PathBuf {
+        self.0.join("private")
     }
 
     /// Its absolute path.
@@ -117,6 +157,11 @@ impl JobDir {
         Secret::generate()?.write(&self.secret_file())
     }
 
+    /// Keeps the secret that the launcher drew.
+    pub(crate) fn write_given_secret(&self, secret: &Secret) -> Result<(), SecretError> {
+        secret.write(&self.secret_file())
+    }
+
     /// The job's secret.
     pub(crate) fn secret(&self) -> Result<Secret, SecretError> {
         Secret::read(&self.secret_file())
@@ -173,22 +218,43 @@ impl NodeDir {
         write_atomically(&self.record_file(), &text)
     }
 
+    fn made_file(&self) -> PathBuf {
+        self.0.join("made.json")
+    }
+
+    /// Directories, and the entry in the registry, that were made on this host for the node, deepest last.
+    pub(crate) fn made(&self) -> Vec<PathBuf> {
+        let read = fs::read(self.made_file()).ok();
+        read.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    }
+
+    /// Notes them.
+    pub(crate) fn write_made(&self, made: &[PathBuf]) -> Result<(), JobError> {
+        let text = serde_json::to_vec(made).expect("paths are plain data");
+        write_atomically(&self.made_file(), &text)
+    }
+
     /// The last `count` lines of a log, bounded also in bytes.
     pub(crate) fn last_lines(&self, of: &str, count: usize) -> Vec<String> {
-        const TAIL_BYTES: u64 = 16 << 10;
-        let read = || -> io::Result<Vec<u8>> {
-            use std::io::{Seek, SeekFrom};
-            let mut file = File::open(self.log(of))?;
-            let len = file.metadata()?.len();
-            file.seek(SeekFrom::Start(len.saturating_sub(TAIL_BYTES)))?;
-            let mut bytes = Vec::new();
-            file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-            Ok(bytes)
-        };
-        let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
-        let lines: Vec<_> = text.lines().map(str::to_owned).collect();
-        lines[lines.len().saturating_sub(count)..].to_vec()
+        last_lines(&self.log(of), count)
     }
+}
+
+/// The last `count` lines of a file, bounded also in bytes; none when it can not be read.
+pub(crate) fn last_lines(path: &Path, count: usize) -> Vec<String> {
+    const TAIL_BYTES: u64 = 16 << 10;
+    let read = || -> io::Result<Vec<u8>> {
+        use std::io::{Seek, SeekFrom};
+        let mut file = File::open(path)?;
+        let len = file.metadata()?.len();
+        file.seek(SeekFrom::Start(len.saturating_sub(TAIL_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
+    let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    lines[lines.len().saturating_sub(count)..].to_vec()
 }
 
 /// Writes a file that is there whole or not at all, for the owner's eyes only.

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use super::{JobDir, JobError, JobId, Registry, Settings, SupervisorRecord};
+use super::{JobDir, JobError, JobId, Kind, Registry, Settings, SupervisorRecord};
 use crate::config::Environment;
 use crate::process::Handle;
 
@@ -71,17 +71,50 @@ impl Job {
 
     /// The processes that make it a living job: supervisors, or the launcher before them.
     pub(crate) fn living(&self) -> Vec<Handle> {
-        if !crate::process::boot_id().is_ok_and(|boot| boot == self.settings.boot_id) {
-            return Vec::new();
-        }
+        // A supervisor's record tells its own boot.
         let supervisors =
             (0..self.settings.nodes).filter_map(|node| Some(self.supervisor(node)?.1));
-        self.settings.launcher.open().into_iter().chain(supervisors).collect()
+        let launcher = if self.is_of_this_boot() { self.settings.launcher.open() } else { None };
+        launcher.into_iter().chain(supervisors).collect()
     }
 
-    /// Whether any process of the job still runs.
+    /// Whether any process of the job still runs; of a job on other hosts only those can tell.
     pub(crate) fn is_alive(&self) -> bool {
-        !self.living().is_empty()
+        self.is_elsewhere() || !self.living().is_empty()
+    }
+
+    /// Its nodes are other hosts, and this directory is not just the copy of one of them: what runs
+    /// here says nothing about the job, unless its launcher ran here and ended before it let them go.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        let has_failed = || {
+            let launcher = self.settings.launcher;
+            self.is_of_this_boot() && !self.dir.is_kept() && !launcher.is_alive()
+        };
+        self.settings.kind == Kind::Hosts && !self.dir.is_private() && !has_failed()
+    }
+
+    /// Process numbers of its launcher mean something here.
+    fn is_of_this_boot(&self) -> bool {
+        crate::process::boot_id().is_ok_and(|boot| boot == self.settings.boot_id)
+    }
+
+    /// Nodes that this host is, or was in this boot, whether their supervisors still run or not.
+    pub(crate) fn nodes_here(&self) -> Vec<u16> {
+        let boot = crate::process::boot_id().unwrap_or_default();
+        let is_here = |node: &u16| {
+            let record = self.dir.node(*node).record();
+            record.is_some_and(|record| record.boot_id == boot)
+        };
+        (0..self.settings.nodes).filter(is_here).collect()
+    }
+
+    /// Nodes whose supervisor does not run on this host.
+    pub(crate) fn nodes_elsewhere(&self) -> Vec<u16> {
+        let nodes = 0..self.settings.nodes;
+        match self.settings.kind {
+            Kind::Hosts => nodes.filter(|node| self.supervisor(*node).is_none()).collect(),
+            _ => Vec::new(),
+        }
     }
 
     /// Checks a node number that somebody typed.
@@ -100,7 +133,7 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Kind, settings::tests::sample};
+    use crate::job::settings::tests::sample;
     use crate::process::ProcessId;
 
     fn environment(runtime: &Path, job: Option<&str>) -> Environment {

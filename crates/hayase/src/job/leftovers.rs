@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::mount::{UnmountFlags, unmount};
 
-use super::{Job, JobDir, Registry, Settings};
+use super::{Job, JobDir, Kind, Registry, Settings};
 use crate::launch::mounts::mounted_below;
 use crate::process::wait_ended;
 
@@ -22,15 +22,36 @@ const END_MAX: Duration = Duration::from_secs(10);
 /// Only mounts that this mount namespace shows: those of a simulated node went with its namespace.
 pub(crate) fn clean_dead(registry: &Registry) -> Vec<String> {
     let mut cleaned = Vec::new();
-    for job in registry.jobs().into_iter().filter(has_ended) {
-        clean(&job);
+    for job in registry.jobs() {
+        if has_ended(&job) {
+            clean(&job);
+        } else if !clean_killed_node(&job) {
+            continue;
+        }
         cleaned.push(job.settings.job.to_string());
     }
     cleaned
 }
 
+/// Removes what this host's node of a Slurm job left when it was killed: its allocation is over, and a
+/// host that it was on has no other word of that. True when there was something.
+fn clean_killed_node(job: &Job) -> bool {
+    let is_of_slurm = job.settings.reach.as_ref().is_some_and(|reach| reach.way.is_flat());
+    let mut found = false;
+    for node in job.nodes_here() {
+        if is_of_slurm && job.supervisor(node).is_none() {
+            clean_node(job, node);
+            found = true;
+        }
+    }
+    found
+}
+
 /// Whether all processes of `job` have ended; waits for those that are ending.
 fn has_ended(job: &Job) -> bool {
+    if job.is_elsewhere() {
+        return false;
+    }
     let living = job.living();
     living.iter().all(|handle| handle.id.is_ending()) && wait_ended(&living, END_MAX)
 }
@@ -51,6 +72,9 @@ pub(crate) fn hide_others(ours: &Settings) {
 /// Removes everything of a job whose processes have ended.
 pub(crate) fn clean(job: &Job) {
     let settings = &job.settings;
+    if settings.kind == Kind::Hosts {
+        return clean_hosts(job);
+    }
     for node in 0..settings.nodes {
         for place in [settings.shared_mount(node), settings.local_mount(node)] {
             detach_below(&place);
@@ -65,6 +89,80 @@ pub(crate) fn clean(job: &Job) {
         let _ = fs::remove_dir_all(job.dir.node(node).path());
     }
     remove_leftovers(&job.dir, settings);
+}
+
+/// Removes what this host has of a job on several hosts: its own node if that is one of them, and the job
+/// directory, which may be the one of all. Other hosts have cleaned up themselves.
+fn clean_hosts(job: &Job) {
+    for node in job.nodes_here() {
+        clean_node(job, node);
+    }
+    for node in 0..job.settings.nodes {
+        let _ = fs::remove_dir_all(job.dir.node(node).path());
+    }
+    Registry::new(&job.settings.runtime).forget(&job.settings.job);
+    let _ = fs::remove_dir_all(job.dir.path());
+}
+
+/// Removes everything of this host's own node, whose processes have ended.
+pub(crate) fn clean_node(job: &Job, node: u16) {
+    let mut settings = job.settings.clone();
+    let dir = job.dir.node(node);
+    settings.made = dir.made();
+    for place in [settings.shared_mount(node), settings.local_mount(node)] {
+        detach_below(&place);
+    }
+    if is_ours(&settings) {
+        let storage = settings.node_storage(node);
+        detach_below(&storage);
+        crate::wiring::areas::release_devices(&storage);
+        let _ = fs::remove_dir_all(storage);
+    }
+    let _ = fs::remove_dir_all(dir.path());
+    remove_own_leftovers(&job.dir, &settings, node);
+}
+
+/// Removes what was made for the node of this host before it came up. Mount points stay as they are: what
+/// is mounted there, or shown by a link, may have been the reason why it did not.
+pub(crate) fn clean_unstarted_node(job: &Job, node: u16) {
+    let mut settings = job.settings.clone();
+    let dir = job.dir.node(node);
+    settings.made = dir.made();
+    let _ = fs::remove_dir_all(dir.path());
+    remove_made(&job.dir, &settings);
+}
+
+/// Removes what the node of this host leaves on it, once its own directories are gone; and the job
+/// directory with the last node that it was for.
+pub(crate) fn remove_own_leftovers(dir: &JobDir, settings: &Settings, node: u16) {
+    for place in [settings.shared_mount(node), settings.local_mount(node)] {
+        if place.is_symlink() {
+            let _ = fs::remove_file(&place);
+        }
+    }
+    remove_made(dir, settings);
+}
+
+/// Removes directories that were made for the node of this host, as far as nothing else is in them.
+fn remove_made(dir: &JobDir, settings: &Settings) {
+    remove_storage(settings);
+    for made in settings.made.iter().rev() {
+        let _ = if made.is_symlink() { fs::remove_file(made) } else { fs::remove_dir(made) };
+    }
+    if !(0..settings.nodes).any(|node| dir.node(node).path().exists()) {
+        Registry::new(&settings.runtime).forget(&settings.job);
+        let _ = fs::remove_dir_all(dir.path());
+    }
+}
+
+/// Removes the job's place in the storage when nothing but its mark is left in it.
+fn remove_storage(settings: &Settings) {
+    // With `--keep` more than the mark is there, and the mark stays with it.
+    let entries = fs::read_dir(settings.job_storage()).map_or(0, Iterator::count);
+    if is_ours(settings) && entries == 1 {
+        let _ = fs::remove_file(settings.storage_mark());
+        let _ = fs::remove_dir(settings.job_storage());
+    }
 }
 
 /// Removes what the nodes of a job share, once no node is left: the job directory, its entry in
@@ -82,12 +180,7 @@ pub(crate) fn remove_leftovers(dir: &JobDir, settings: &Settings) {
             }
         }
     }
-    // With `--keep` more than the mark is there, and the mark stays with it.
-    let entries = fs::read_dir(settings.job_storage()).map_or(0, Iterator::count);
-    if is_ours(settings) && entries == 1 {
-        let _ = fs::remove_file(settings.storage_mark());
-        let _ = fs::remove_dir(settings.job_storage());
-    }
+    remove_storage(settings);
     Registry::new(&settings.runtime).forget(&settings.job);
     let _ = fs::remove_dir_all(dir.path());
     for made in settings.made.iter().rev() {

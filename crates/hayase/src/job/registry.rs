@@ -63,6 +63,18 @@ impl Registry {
         })
     }
 
+    /// Registers a job on the host of one of its nodes, where the launcher may have done so before; the link
+    /// that was made, if one was.
+    pub(crate) fn add_same(&self, job: &JobId, dir: &JobDir) -> Result<Option<PathBuf>, JobError> {
+        let entry = self.entry(job);
+        let same = || Some(fs::canonicalize(&entry).ok()? == fs::canonicalize(dir.path()).ok()?);
+        match self.add(job, dir) {
+            Ok(()) => Ok(entry.is_symlink().then_some(entry)),
+            Err(JobError::Exists { .. }) if same() == Some(true) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes a link; a job directory that lies here is removed as such.
     pub(crate) fn forget(&self, job: &JobId) {
         let entry = self.entry(job);

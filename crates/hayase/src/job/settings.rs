@@ -11,6 +11,7 @@ use std::str::FromStr;
 use hayase_layout::{ByteCount, StripePolicy};
 use serde::{Deserialize, Serialize};
 
+use crate::launch::is_same_host;
 use crate::process::ProcessId;
 
 /// Changes whenever an old binary would misread a new `job.json`.
@@ -77,6 +78,8 @@ pub(crate) enum Kind {
         /// Node `i` has address `subnet + 1 + i`; a /24 in 127/8.
         subnet: Ipv4Addr,
     },
+    /// Nodes that are hosts of their own: [`Settings::reach`] says which and how.
+    Hosts,
 }
 
 impl Kind {
@@ -86,7 +89,44 @@ impl Kind {
             Self::ThisMachine => "this-machine",
             Self::Namespaces { .. } => "namespaces",
             Self::Loopback { .. } => "loopback",
+            Self::Hosts => "hosts",
         }
+    }
+}
+
+/// How other hosts are reached, once and for all commands of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "by")]
+pub(crate) enum Way {
+    /// A program that takes a host and a command: ssh, or what takes its place.
+    Ssh {
+        /// Program and options, as words.
+        command: Vec<String>,
+    },
+    /// Steps of a Slurm job.
+    Slurm {
+        /// Its number.
+        job: String,
+    },
+}
+
+/// The hosts of a job whose nodes are machines of their own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reach {
+    /// Host of node `i` at place `i`, as the list named it.
+    pub(crate) hosts: Vec<String>,
+    /// How.
+    pub(crate) way: Way,
+    /// Hosts that one host starts directly.
+    pub(crate) fanout: u16,
+    /// Where this program lies on each host.
+    pub(crate) binary: PathBuf,
+}
+
+impl Default for Reach {
+    fn default() -> Self {
+        let way = Way::Ssh { command: vec!["ssh".to_owned()] };
+        Self { hosts: Vec::new(), way, fanout: 1, binary: PathBuf::new() }
     }
 }
 
@@ -159,8 +199,14 @@ pub(crate) struct Settings {
     pub(crate) kind: Kind,
     /// How many.
     pub(crate) nodes: u16,
+    /// Where they are and how they are reached, when they are hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reach: Option<Reach>,
     /// Absolute; the job keeps its bytes below `storage/<job>`.
     pub(crate) storage: PathBuf,
+    /// The storage is our own default, to be made when missing.
+    #[serde(default)]
+    pub(crate) makes_storage: bool,
     /// Absolute; the areas appear below it.
     pub(crate) mount: PathBuf,
     /// Directories that `up` made on the way to the mount points and the storage, deepest last;
@@ -189,30 +235,36 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Host name of a node: `<job>-n<i>` when simulated.
+    /// Host name of a node: `<job>-n<i>` when simulated, as it was listed when it is a host.
     pub(crate) fn host(&self, node: u16) -> String {
         match self.kind {
+            Kind::Hosts => {
+                let hosts = self.reach.as_ref().map(|reach| &reach.hosts);
+                hosts.and_then(|hosts| hosts.get(usize::from(node)).cloned()).unwrap_or_default()
+            }
             Kind::ThisMachine => rustix::system::uname().nodename().to_string_lossy().into_owned(),
             Kind::Namespaces { .. } | Kind::Loopback { .. } => format!("{}-n{node}", self.job),
         }
     }
 
-    /// The node that `host` names: `<job>-n<i>`, `n<i>` or its address.
+    /// The node that `host` names: `<job>-n<i>`, `n<i>` or its address; a host by its short or long name.
     pub(crate) fn node_of_host(&self, host: &str) -> Option<u16> {
         (0..self.nodes).find(|&node| {
             host == self.host(node)
-                || host == format!("n{node}")
-                || host == self.address(node).to_string()
+                || (self.kind == Kind::Hosts && is_same_host(host, &self.host(node)))
+                || (self.kind != Kind::Hosts && host == format!("n{node}"))
+                || self.address(node).is_some_and(|address| host == address.to_string())
         })
     }
 
-    /// Where a node's server listens.
-    pub(crate) fn address(&self, node: u16) -> Ipv4Addr {
+    /// Where a node's server listens; hosts find that out themselves.
+    pub(crate) fn address(&self, node: u16) -> Option<Ipv4Addr> {
         match self.kind {
-            Kind::ThisMachine => Ipv4Addr::LOCALHOST,
+            Kind::ThisMachine => Some(Ipv4Addr::LOCALHOST),
             Kind::Namespaces { subnet } | Kind::Loopback { subnet } => {
-                Ipv4Addr::from_bits(subnet.to_bits() + 1 + u32::from(node))
+                Some(Ipv4Addr::from_bits(subnet.to_bits() + 1 + u32::from(node)))
             }
+            Kind::Hosts => None,
         }
     }
 
@@ -244,7 +296,7 @@ impl Settings {
     fn mounts(&self, node: u16) -> PathBuf {
         match self.kind {
             Kind::Loopback { .. } => self.mount.join(format!("node-{node}")),
-            Kind::ThisMachine | Kind::Namespaces { .. } => self.mount.clone(),
+            Kind::ThisMachine | Kind::Namespaces { .. } | Kind::Hosts => self.mount.clone(),
         }
     }
 
@@ -289,7 +341,9 @@ pub(crate) mod tests {
             is_privileged: false,
             kind,
             nodes,
+            reach: None,
             storage: "/s".into(),
+            makes_storage: false,
             mount: "/m".into(),
             made: Vec::new(),
             runtime: "/r".into(),
@@ -319,7 +373,7 @@ pub(crate) mod tests {
     fn nodes_have_hosts_addresses_and_places() {
         let spaces = sample(Kind::Namespaces { subnet: Ipv4Addr::new(10, 70, 3, 0) }, 3);
         assert_eq!(spaces.host(2), "t1-n2");
-        assert_eq!(spaces.address(2), Ipv4Addr::new(10, 70, 3, 3));
+        assert_eq!(spaces.address(2), Some(Ipv4Addr::new(10, 70, 3, 3)));
         assert_eq!(spaces.shared_mount(2), Path::new("/m/shared"));
         assert_eq!(spaces.shared_root(2), Path::new("/s/t1/node-2/shared"));
         for (host, node) in
@@ -331,6 +385,14 @@ pub(crate) mod tests {
         assert_eq!(plain.shared_mount(1), Path::new("/m/node-1/shared"));
         assert_eq!(plain.node_of_path(Path::new("/m/node-1/local/x")), Some(1));
         assert_eq!(plain.node_of_path(Path::new("/elsewhere")), None);
+        let mut real = sample(Kind::Hosts, 2);
+        let way = Way::Ssh { command: vec!["ssh".into()] };
+        let hosts = vec!["a.example".into(), "b".into()];
+        real.reach = Some(Reach { hosts, way, fanout: 2, binary: "/h".into() });
+        assert_eq!((real.host(1).as_str(), real.address(1)), ("b", None));
+        for (host, node) in [("a", Some(0)), ("b.example", Some(1)), ("n1", None), ("", None)] {
+            assert_eq!(real.node_of_host(host), node, "{host}");
+        }
     }
 
     #[test]

@@ -6,11 +6,13 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use super::namespaces;
+use super::tree::way::exec_command;
 use crate::config::{Environment, HYDRA_ARGUMENTS};
-use crate::job::{Job, Kind};
+use crate::job::{Job, Kind, Reach};
 
 /// In the environment of every program that `exec` and `run` start: the job's mark, by which `down`
 /// knows the programs that it may end.
@@ -95,6 +97,11 @@ pub(crate) fn exec(
     environment: &Environment,
 ) -> EnterError {
     let here = std::env::current_dir().ok();
+    if let Some(reach) = &job.settings.reach
+        && job.supervisor(node).is_none()
+    {
+        return elsewhere(job, reach, node, program, arguments, here.as_deref());
+    }
     let down = || EnterError::NodeDown { job: job.settings.job.to_string(), node };
     let Some((_, supervisor)) = job.supervisor(node) else {
         return down();
@@ -116,6 +123,26 @@ pub(crate) fn exec(
     command.args(arguments).envs(variables(job, node, environment));
     let source = command.exec();
     EnterError::Program { program: program.to_owned(), source }
+}
+
+/// Becomes the program that runs `hayase exec` on the node's host.
+fn elsewhere(
+    job: &Job,
+    reach: &Reach,
+    node: u16,
+    program: &OsStr,
+    arguments: &[OsString],
+    here: Option<&Path>,
+) -> EnterError {
+    let number = OsString::from(node.to_string());
+    let dir = job.dir.path().as_os_str();
+    let mut words: Vec<OsString> = vec![reach.binary.clone().into(), "exec".into()];
+    words.extend(["--job".into(), dir.to_owned(), "--node".into(), number, "--here".into()]);
+    words.extend(["--".into(), program.to_owned()]);
+    words.extend(arguments.iter().cloned());
+    let mut command = exec_command(reach, node, &words, here);
+    let source = command.exec();
+    EnterError::Program { program: command.get_program().to_owned(), source }
 }
 
 /// What programs of the job find in their environment.

@@ -4,45 +4,54 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::plan::{Plan, PlanError};
 use crate::config::Environment;
 use crate::job::{
-    Job, JobDir, JobError, Kind, Registry, Settings, remove_leftovers, write_atomically,
+    Job, JobDir, JobError, Kind, Registry, Settings, is_ours, remove_leftovers, write_atomically,
 };
+
+/// How long a host may take between making the job's place in a storage and marking it.
+const CLAIM_MAX: Duration = Duration::from_secs(1);
+const CLAIM_PAUSE: Duration = Duration::from_millis(10);
 
 /// Makes job directory, secret, storage and mount points. On failure nothing stays behind.
 pub(crate) fn prepare(plan: Plan, environment: &Environment) -> anyhow::Result<Job> {
-    let Plan { dir, mut settings, makes_storage } = plan;
+    let Plan { dir, mut settings } = plan;
     let registry = Registry::new(&environment.runtime);
     registry.prepare(environment.uid)?;
     if let Some(parent) = dir.path().parent() {
         fs::create_dir_all(parent).map_err(JobError::io("make", parent))?;
     }
-    dir.create(settings.nodes)?;
-    match fill(&dir, &mut settings, makes_storage, &registry) {
+    // Hosts make the directories of their nodes themselves, here or in a copy of their own.
+    dir.create(if settings.kind == Kind::Hosts { 0 } else { settings.nodes })?;
+    match fill(&dir, &mut settings, &registry) {
         Ok(()) => Ok(Job { dir, settings }),
         Err(error) => {
             for node in 0..settings.nodes {
                 let _ = fs::remove_dir_all(dir.node(node).path());
             }
-            remove_leftovers(&dir, &settings);
+            if settings.kind == Kind::Hosts {
+                let job = Job { dir, settings };
+                crate::job::clean(&job);
+            } else {
+                remove_leftovers(&dir, &settings);
+            }
             Err(error)
         }
     }
 }
 
-fn fill(
-    dir: &JobDir,
-    settings: &mut Settings,
-    makes_storage: bool,
-    registry: &Registry,
-) -> anyhow::Result<()> {
+fn fill(dir: &JobDir, settings: &mut Settings, registry: &Registry) -> anyhow::Result<()> {
     dir.write_secret()?;
     // Registered before anything else is made: whatever happens now, a later command finds it.
     dir.write_settings(settings)?;
     registry.add(&settings.job, dir)?;
-    if makes_storage {
+    if settings.kind == Kind::Hosts {
+        return Ok(write_hosts(dir, settings)?);
+    }
+    if settings.makes_storage {
         make_all(&settings.storage, &mut settings.made)
             .map_err(JobError::io("make storage", &settings.storage))?;
     }
@@ -58,7 +67,7 @@ fn fill(
     match settings.kind {
         Kind::Namespaces { .. } => fs::create_dir(own.path()),
         Kind::ThisMachine => std::os::unix::fs::symlink("node-0", own.path()),
-        Kind::Loopback { .. } => Ok(()),
+        Kind::Loopback { .. } | Kind::Hosts => Ok(()),
     }
     .map_err(JobError::io("make", own.path()))?;
     dir.write_settings(settings)?;
@@ -66,12 +75,15 @@ fn fill(
 }
 
 /// Makes the job's place in the storage and leaves its mark there. Of two jobs of one name only
-/// one gets it, also when they start at the same moment.
-fn claim_storage(settings: &Settings) -> anyhow::Result<()> {
+/// one gets it, also when they start at the same moment. Hosts of one job may share a storage.
+pub(crate) fn claim_storage(settings: &Settings) -> anyhow::Result<()> {
     let place = settings.job_storage();
     match fs::DirBuilder::new().mode(0o700).create(&place) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            if settings.kind == Kind::Hosts && is_claimed(settings) {
+                return Ok(());
+            }
             let path = settings.storage.clone();
             return Err(PlanError::StorageTaken { path, job: settings.job.clone() }.into());
         }
@@ -81,8 +93,17 @@ fn claim_storage(settings: &Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether another host of this job has just made the place, whose mark may still be on its way.
+fn is_claimed(settings: &Settings) -> bool {
+    let deadline = Instant::now() + CLAIM_MAX;
+    while !settings.storage_mark().exists() && Instant::now() < deadline {
+        std::thread::sleep(CLAIM_PAUSE);
+    }
+    is_ours(settings)
+}
+
 /// As `mkdir -p`, and notes every directory that was missing.
-fn make_all(path: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
+pub(crate) fn make_all(path: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
     let missing: Vec<_> = path.ancestors().take_while(|place| !place.exists()).collect();
     for place in missing.into_iter().rev() {
         fs::DirBuilder::new().mode(0o700).create(place)?;
@@ -100,10 +121,14 @@ fn write_hosts(dir: &JobDir, settings: &Settings) -> Result<(), JobError> {
     let mut list = String::new();
     hosts.push_str(&format!("# nodes of job {}\n", settings.job));
     for node in 0..settings.nodes {
-        let (address, host) = (settings.address(node), settings.host(node));
-        hosts.push_str(&format!("{address} {host} n{node}\n"));
+        let host = settings.host(node);
         list.push_str(&format!("{host}\n"));
+        if let Some(address) = settings.address(node) {
+            hosts.push_str(&format!("{address} {host} n{node}\n"));
+        }
     }
-    write_atomically(&dir.hosts(), hosts.as_bytes())?;
+    if settings.kind != Kind::Hosts {
+        write_atomically(&dir.hosts(), hosts.as_bytes())?;
+    }
     write_atomically(&dir.hostfile(), list.as_bytes())
 }

@@ -6,13 +6,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use hayase_layout::{ByteCount, StripePolicy};
 use rustix::fs::Access;
 
+use super::allocation::{Choice, choose};
 use super::{mounts, network};
 use crate::commands::up::UpArgs;
 use crate::config::Environment;
-use crate::job::{Job, JobDir, JobError, JobId, Kind, Registry, SETTINGS_FORMAT, Settings};
+use crate::job::{Job, JobDir, JobError, JobId, Kind, Reach, Registry, SETTINGS_FORMAT, Settings};
 use crate::process::{ProcessId, boot_id};
 
 /// Simulated nodes of one job: their addresses come from one /24.
@@ -126,8 +128,6 @@ pub(crate) struct Plan {
     pub(crate) dir: JobDir,
     /// Its settings; `made` is filled in by [`super::ground`].
     pub(crate) settings: Settings,
-    /// The storage is our own default, to be made when missing.
-    pub(crate) makes_storage: bool,
 }
 
 /// Decides everything that was left open and checks everything that was not.
@@ -137,12 +137,13 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
     let mark: String =
         crate::job::random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect();
     let job = choose_name(args, &registry)?;
-    let nodes = args.nodes.unwrap_or(1);
-    if !(1..=NODES_MAX).contains(&nodes) {
-        return Err(PlanError::Nodes(nodes).into());
-    }
-    let kind = choose_kind(args, environment, &mark, &living);
-    let (storage, makes_storage) = choose_storage(args, environment)?;
+    let (reach, nodes) = choose_nodes(args, environment)?;
+    let kind = match reach {
+        Some(_) => Kind::Hosts,
+        None => choose_kind(args, environment, &mark, &living),
+    };
+    let is_here = reach.is_none();
+    let (storage, makes_storage) = choose_storage(args, environment, is_here)?;
     let mount = match &args.mount {
         Some(mount) => std::path::absolute(mount)?,
         None => environment.runtime.join("mnt").join(job.as_str()),
@@ -152,7 +153,7 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         None => registry.entry(&job),
     };
     let image = environment.is_privileged && !args.no_image;
-    let (shared, local) = choose_sizes(args, &storage, nodes)?;
+    let (shared, local) = choose_sizes(args, &storage, nodes, is_here)?;
     let settings = Settings {
         format: SETTINGS_FORMAT,
         job,
@@ -165,7 +166,9 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         is_privileged: environment.is_privileged,
         kind,
         nodes,
+        reach,
         storage,
+        makes_storage,
         mount,
         made: Vec::new(),
         runtime: environment.runtime.clone(),
@@ -180,7 +183,27 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         timeout_ms: u64::from(args.timeout) * 1000,
     };
     check_places(&settings, &dir, &living)?;
-    Ok(Plan { dir: JobDir::new(dir), settings, makes_storage })
+    Ok(Plan { dir: JobDir::new(dir), settings })
+}
+
+/// The hosts of the job, if it is not this machine alone, and how many nodes it has.
+fn choose_nodes(args: &UpArgs, environment: &Environment) -> anyhow::Result<(Option<Reach>, u16)> {
+    let (hosts, way) = match choose(args, environment)?.0 {
+        Choice::Hosts { hosts, way } => (hosts, way),
+        Choice::Local => {
+            let nodes = args.nodes.unwrap_or(1);
+            if !(1..=NODES_MAX).contains(&nodes) {
+                return Err(PlanError::Nodes(nodes).into());
+            }
+            return Ok((None, nodes));
+        }
+    };
+    let nodes = u16::try_from(hosts.len()).expect("lists of hosts are bounded");
+    let binary = match &args.remote_hayase {
+        Some(binary) => binary.clone(),
+        None => std::env::current_exe().context("where is this program")?,
+    };
+    Ok((Some(Reach { hosts, way, fanout: args.fanout.max(1), binary }), nodes))
 }
 
 fn choose_name(args: &UpArgs, registry: &Registry) -> Result<JobId, JobError> {
@@ -206,7 +229,7 @@ fn choose_kind(args: &UpArgs, environment: &Environment, mark: &str, living: &[J
         .iter()
         .filter_map(|job| match job.settings.kind {
             Kind::Namespaces { subnet } | Kind::Loopback { subnet } => Some(subnet),
-            Kind::ThisMachine => None,
+            Kind::ThisMachine | Kind::Hosts => None,
         })
         .collect();
     match args.nodes {
@@ -218,8 +241,12 @@ fn choose_kind(args: &UpArgs, environment: &Environment, mark: &str, living: &[J
     }
 }
 
-/// The storage, and whether it is a default that may be made.
-fn choose_storage(args: &UpArgs, environment: &Environment) -> anyhow::Result<(PathBuf, bool)> {
+/// The storage, and whether it is a default that may be made. Storage of other hosts is checked there.
+fn choose_storage(
+    args: &UpArgs,
+    environment: &Environment,
+    is_here: bool,
+) -> anyhow::Result<(PathBuf, bool)> {
     let Some(given) = &args.storage else {
         let storage = match &environment.tmpdir {
             Some(tmpdir) => tmpdir.join(format!("hayase-{}-storage", environment.uid)),
@@ -227,23 +254,33 @@ fn choose_storage(args: &UpArgs, environment: &Environment) -> anyhow::Result<(P
         };
         return Ok((std::path::absolute(storage)?, true));
     };
-    let wrong = |why: String| PlanError::Storage { path: given.clone(), why };
+    if !is_here {
+        return Ok((std::path::absolute(given)?, false));
+    }
+    check_storage(given)?;
+    Ok((std::fs::canonicalize(given)?, false))
+}
+
+/// A directory that this user can write.
+pub(crate) fn check_storage(given: &Path) -> Result<(), PlanError> {
+    let wrong = |why: String| PlanError::Storage { path: given.to_owned(), why };
     let found = std::fs::metadata(given).map_err(|error| wrong(reason(&error)))?;
     if !found.is_dir() {
-        return Err(wrong("it is not a directory".to_owned()).into());
+        return Err(wrong("it is not a directory".to_owned()));
     }
-    check_writable(given).map_err(|error| wrong(reason(&error)))?;
-    Ok((std::fs::canonicalize(given)?, false))
+    check_writable(given).map_err(|error| wrong(reason(&error)))
 }
 
 fn choose_sizes(
     args: &UpArgs,
     storage: &Path,
     nodes: u16,
+    is_here: bool,
 ) -> anyhow::Result<(ByteCount, ByteCount)> {
     let least = AREA_BYTES_MIN;
     let free = free_space(storage)?;
-    let share = free.get() / FREE_SPACE_SHARE / u64::from(nodes);
+    let nodes_here = if is_here { nodes } else { 1 };
+    let share = free.get() / FREE_SPACE_SHARE / u64::from(nodes_here);
     let default = ByteCount::mib((share >> 20).max(DEFAULT_BYTES_MIN.get() >> 20));
     let choose = |area, given: Option<ByteCount>| match given {
         Some(size) if size < least => Err(PlanError::TooSmall { area, size, least }),
@@ -251,12 +288,27 @@ fn choose_sizes(
         None => Ok(default),
     };
     let (shared, local) = (choose("shared", args.shared)?, choose("local", args.local)?);
+    // Other hosts look at their own disks.
+    if is_here {
+        check_room(storage, shared, local, nodes)?;
+    }
+    Ok((shared, local))
+}
+
+/// Room for the areas of `nodes` nodes.
+pub(crate) fn check_room(
+    storage: &Path,
+    shared: ByteCount,
+    local: ByteCount,
+    nodes: u16,
+) -> anyhow::Result<()> {
+    let free = free_space(storage)?;
     let needed = shared.get().saturating_add(local.get()).saturating_mul(u64::from(nodes));
     if needed > free.get() {
         let path = storage.to_owned();
         return Err(PlanError::StorageFull { path, free, needed: ByteCount(needed) }.into());
     }
-    Ok((shared, local))
+    Ok(())
 }
 
 fn choose_stripe(args: &UpArgs, nodes: u16) -> Result<Option<StripePolicy>, PlanError> {
@@ -285,6 +337,9 @@ fn check_places(settings: &Settings, dir: &Path, living: &[Job]) -> anyhow::Resu
     if dir.exists() {
         return Err(PlanError::JobDirExists(dir.to_owned()).into());
     }
+    if settings.kind == Kind::Hosts {
+        return Ok(());
+    }
     if settings.job_storage().exists() {
         let path = settings.storage.clone();
         return Err(PlanError::StorageTaken { path, job: settings.job.clone() }.into());
@@ -303,7 +358,7 @@ fn check_places(settings: &Settings, dir: &Path, living: &[Job]) -> anyhow::Resu
 }
 
 /// A mount point must be an empty directory with nothing mounted on it, or not there yet.
-fn check_mount_point(path: &Path) -> Result<(), PlanError> {
+pub(crate) fn check_mount_point(path: &Path) -> Result<(), PlanError> {
     let wrong = |why: String| Err(PlanError::MountPoint { path: path.to_owned(), why });
     if mounts::is_mount_point(path) {
         return wrong("something is mounted there already".to_owned());

@@ -1,4 +1,4 @@
-//! Bringing up the nodes of a job: all of them, or none.
+//! Bringing up the nodes of a job: all of them, or none. Nodes that are other hosts: [`super::tree`].
 //!
 //! One supervisor per node, all started at once. Its standard input is the *lifeline*: while the
 //! other end (here) is open, the node knows that somebody wants it. `keep` lets it live on its own; an
@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::lines::Lines;
 use super::network::Hub;
 use super::signals::{Received, Signals};
+use super::tree::Tree;
 use crate::config::Environment;
-use crate::job::Job;
+use crate::job::{Job, Kind, NodeDir};
 use crate::output::Output;
 use crate::process::timespec;
 use crate::supervisor::said::{Failure, Ready, Said};
@@ -31,7 +32,7 @@ use crate::supervisor::said::{Failure, Ready, Said};
 const LOG_LINES: usize = 12;
 
 /// How long supervisors may take to clear away after a failed start.
-const CLEARING_MAX: Duration = Duration::from_secs(10);
+pub(crate) const CLEARING_MAX: Duration = Duration::from_secs(10);
 
 /// Why the nodes did not come up.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +59,28 @@ pub(crate) enum NodeError {
         /// The last lines of the first one's log.
         tail: Vec<String>,
     },
+    /// Its host can not be reached.
+    #[error("node {node} did not come up: {host}: {what}{}", quote_stderr(.tail))]
+    NotReached {
+        /// Which.
+        node: u16,
+        /// Its host.
+        host: String,
+        /// In words.
+        what: String,
+        /// The last lines that ssh or srun printed.
+        tail: Vec<String>,
+    },
+    /// Not all hosts were ready in time.
+    #[error("no answer from {} within {} s{}", .hosts.join(", "), .after.as_secs(), unmade(.silent))]
+    LateHosts {
+        /// Which.
+        hosts: Vec<String>,
+        /// Those of them that have not even made their directories.
+        silent: Vec<String>,
+        /// How long was waited.
+        after: Duration,
+    },
     /// Somebody wanted us to stop.
     #[error("interrupted by {0:?} while the nodes came up; nothing was left behind")]
     Interrupted(Signal),
@@ -70,7 +93,10 @@ impl NodeError {
             Self::NotUp { help, .. } => {
                 help.clone().or(Some("`hayase doctor` checks what this machine can do".to_owned()))
             }
-            Self::Late { .. } => Some("give more time with --timeout SECONDS".to_owned()),
+            Self::Late { .. } | Self::LateHosts { .. } => {
+                Some("give more time with --timeout SECONDS".to_owned())
+            }
+            Self::NotReached { host, tail, .. } => Some(unreached_help(host, tail)),
             Self::Interrupted(_) => None,
         }
     }
@@ -78,11 +104,39 @@ impl NodeError {
 
 /// A log's end, below the message.
 fn quote(tail: &[String]) -> String {
+    quote_as("the end of its log", tail)
+}
+
+fn quote_stderr(tail: &[String]) -> String {
+    quote_as("the last that was printed there", tail)
+}
+
+fn quote_as(what: &str, tail: &[String]) -> String {
     if tail.is_empty() {
         return String::new();
     }
     let lines: Vec<_> = tail.iter().map(|line| format!("    {line}")).collect();
-    format!("\n  the end of its log:\n{}", lines.join("\n"))
+    format!("\n  {what}:\n{}", lines.join("\n"))
+}
+
+fn unmade(silent: &[String]) -> String {
+    if silent.is_empty() {
+        return String::new();
+    }
+    format!("; {} did not even make its directories", silent.join(", "))
+}
+
+fn unreached_help(host: &str, tail: &[String]) -> String {
+    let is_missing = |line: &String| line.contains("not found") || line.contains("No such file");
+    if tail.iter().any(is_missing) {
+        return "install hayase at the same path on every host, or name its place there with \
+                --remote-hayase PATH"
+            .to_owned();
+    }
+    format!(
+        "every host must reach the others without a password: try `ssh -o BatchMode=yes {host} true`; \
+         with --fanout 4096 only this host starts the others"
+    )
 }
 
 fn list(nodes: &[u16]) -> String {
@@ -96,14 +150,20 @@ pub(crate) struct Launched {
     pub(crate) job: Job,
     /// What each node said, in their order.
     pub(crate) nodes: Vec<Ready>,
+    /// Of nodes on this machine.
     supervisors: Vec<Supervisor>,
+    /// Of nodes that are other hosts.
+    tree: Option<Tree>,
 }
 
+/// A supervisor that this process started.
 #[derive(Debug)]
-struct Supervisor {
+pub(crate) struct Supervisor {
     child: Child,
     lifeline: Option<ChildStdin>,
-    lines: Lines,
+    /// What it says.
+    pub(crate) lines: Lines,
+    has_spoken: bool,
     ready: Option<Ready>,
 }
 
@@ -114,7 +174,7 @@ pub(crate) fn start(
     signals: &Signals,
     output: &Output,
 ) -> anyhow::Result<Launched> {
-    let mut launched = Launched { job, nodes: Vec::new(), supervisors: Vec::new() };
+    let mut launched = Launched { job, nodes: Vec::new(), supervisors: Vec::new(), tree: None };
     match launched.bring_up(environment, signals, output) {
         Ok(()) => Ok(launched),
         Err(error) => {
@@ -131,6 +191,11 @@ impl Launched {
         signals: &Signals,
         output: &Output,
     ) -> anyhow::Result<()> {
+        if self.job.settings.kind == Kind::Hosts {
+            let tree = self.tree.insert(Tree::open(&self.job, signals)?);
+            self.nodes = tree.bring_up(&self.job, signals, output)?;
+            return Ok(());
+        }
         let settings = &self.job.settings;
         let patience = Duration::from_millis(settings.timeout_ms);
         let deadline = Instant::now() + patience;
@@ -183,24 +248,16 @@ impl Launched {
             return Ok(());
         }
         let node = node as u16;
-        while let Some(line) = supervisor.lines.next() {
-            match serde_json::from_str(&line) {
-                Ok(Said::Ready(ready)) => {
-                    supervisor.ready = Some(ready);
-                    return Ok(());
-                }
-                Ok(Said::Failed(Failure { what, help, tail })) => {
-                    return Err(NodeError::NotUp { node, what, help, tail });
-                }
-                Err(_) => tracing::warn!("node {node} said: {line}"),
+        match supervisor.hear(&self.job.dir.node(node)) {
+            Some(Said::Ready(ready)) => {
+                supervisor.ready = Some(ready);
+                Ok(())
             }
+            Some(Said::Failed(Failure { what, help, tail })) => {
+                Err(NodeError::NotUp { node, what, help, tail })
+            }
+            None => Ok(()),
         }
-        if supervisor.lines.is_at_end() {
-            let tail = self.job.dir.node(node).last_lines("supervisor", LOG_LINES);
-            let what = "its supervisor ended".to_owned();
-            return Err(NodeError::NotUp { node, what, help: None, tail });
-        }
-        Ok(())
     }
 
     fn late(&self, after: Duration) -> NodeError {
@@ -216,12 +273,16 @@ impl Launched {
     }
 
     /// Lets the nodes live on their own.
-    pub(crate) fn let_go(mut self) -> Job {
+    pub(crate) fn let_go(mut self, output: &Output) -> Job {
         for supervisor in &mut self.supervisors {
-            if let Some(mut lifeline) = supervisor.lifeline.take()
-                && let Err(error) = lifeline.write_all(b"keep\n")
-            {
-                tracing::warn!("let a node go: {error}");
+            supervisor.let_go();
+        }
+        if let Some(tree) = self.tree.take() {
+            if let Err(error) = self.job.dir.mark_kept() {
+                tracing::warn!("{error}");
+            }
+            for host in tree.let_go(&self.job) {
+                output.note(&format!("{host} did not confirm that its node stays up"));
             }
         }
         self.job.clone()
@@ -230,7 +291,10 @@ impl Launched {
     /// Waits for the ends of the supervisors, which `stop` has asked for, so that none stays a zombie.
     pub(crate) fn reap(&mut self) {
         for supervisor in &mut self.supervisors {
-            let _ = supervisor.child.wait();
+            supervisor.wait();
+        }
+        if let Some(tree) = &mut self.tree {
+            tree.end();
         }
     }
 
@@ -239,25 +303,20 @@ impl Launched {
         for supervisor in &mut self.supervisors {
             supervisor.lifeline = None;
         }
+        if let Some(tree) = &mut self.tree {
+            tree.end();
+        }
         let deadline = Instant::now() + CLEARING_MAX;
         for supervisor in &mut self.supervisors {
-            // Its output ends with it: no need to poll for the end of the process.
-            while !supervisor.lines.is_at_end()
-                && crate::process::wait_readable(supervisor.lines.as_fd(), deadline)
-            {
-                while supervisor.lines.next().is_some() {}
-            }
-            if !supervisor.lines.is_at_end() {
-                let _ = supervisor.child.kill();
-            }
-            let _ = supervisor.child.wait();
+            supervisor.cut_and_wait(deadline);
         }
         crate::job::clean(&self.job);
     }
 }
 
 impl Supervisor {
-    fn spawn(
+    /// Starts the supervisor of a node of this machine. `signals` are those that this process blocks.
+    pub(crate) fn spawn(
         job: &Job,
         node: u16,
         hub: Option<PathBuf>,
@@ -282,6 +341,75 @@ impl Supervisor {
         let lifeline = child.stdin.take();
         let stdout = child.stdout.take().expect("stdout is a pipe");
         let lines = Lines::new(OwnedFd::from(stdout)).context("listen to a node")?;
-        Ok(Self { child, lifeline, lines, ready: None })
+        Ok(Self { child, lifeline, lines, has_spoken: false, ready: None })
+    }
+
+    /// What it has said, or that it ended without a word. `dir` is its node's.
+    pub(crate) fn hear(&mut self, dir: &NodeDir) -> Option<Said> {
+        while let Some(line) = self.lines.next() {
+            match serde_json::from_str(&line) {
+                Ok(said) => {
+                    self.has_spoken = true;
+                    return Some(said);
+                }
+                Err(_) => tracing::warn!("a supervisor said: {line}"),
+            }
+        }
+        if self.has_spoken || !self.lines.is_at_end() {
+            return None;
+        }
+        self.has_spoken = true;
+        let tail = dir.last_lines("supervisor", LOG_LINES);
+        let what = "its supervisor ended".to_owned();
+        Some(Said::Failed(Failure { what, help: None, tail }))
+    }
+
+    /// Lets the node live on its own.
+    pub(crate) fn let_go(&mut self) {
+        if let Some(mut lifeline) = self.lifeline.take()
+            && let Err(error) = lifeline.write_all(b"keep\n")
+        {
+            tracing::warn!("let a node go: {error}");
+        }
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) {
+        let _ = self.child.wait();
+    }
+
+    /// Waits for its end; a signal that comes meanwhile is passed on to it.
+    pub(crate) fn outlast(&mut self, signals: &Signals) {
+        while !self.lines.is_at_end() {
+            let mut fds = [
+                PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.lines.as_fd(), PollFlags::IN),
+            ];
+            if let Err(error) = poll(&mut fds, None)
+                && error != rustix::io::Errno::INTR
+            {
+                tracing::warn!("poll: {error}");
+                break;
+            }
+            while self.lines.next().is_some() {}
+            if signals.next().is_some() {
+                let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            }
+        }
+        self.wait();
+    }
+
+    /// Cuts its lifeline and waits until the node has cleared away, or kills it.
+    pub(crate) fn cut_and_wait(&mut self, deadline: Instant) {
+        self.lifeline = None;
+        // Its output ends with it: no need to poll for the end of the process.
+        while !self.lines.is_at_end() && crate::process::wait_readable(self.lines.as_fd(), deadline)
+        {
+            while self.lines.next().is_some() {}
+        }
+        if !self.lines.is_at_end() {
+            let _ = self.child.kill();
+        }
+        self.wait();
     }
 }

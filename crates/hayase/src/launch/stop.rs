@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde::Serialize;
 
+use super::tree::{Answer, Session, WAY_MAX, end_here};
 use crate::job::{Job, clean};
 use crate::output::Output;
 use crate::process::{Handle, wait_ended};
 use crate::supervisor::control::{Call, Reply, Request};
 
 /// How long a node may take for its mounts, and again for everything else.
-const ROUND_MAX: Duration = Duration::from_secs(30);
+pub(crate) const ROUND_MAX: Duration = Duration::from_secs(30);
 
 /// How long a supervisor may take to end after it said that all is done.
-const LAST_BREATH: Duration = Duration::from_secs(5);
+pub(crate) const LAST_BREATH: Duration = Duration::from_secs(5);
 
 /// What happened on the way.
 #[derive(Debug, Default, Serialize)]
@@ -38,8 +39,10 @@ pub(crate) fn stop(job: &Job, keep: bool, output: &Output) -> Stopped {
     let progress = output.progress(2 * u64::from(nodes), "taking down");
     let supervisors: Vec<Option<Handle>> =
         (0..nodes).map(|node| job.supervisor(node).map(|(_, handle)| handle)).collect();
+    let elsewhere = job.nodes_elsewhere();
+    let mut session = (!elsewhere.is_empty()).then(|| Session::open(job, &elsewhere));
     for (node, found) in supervisors.iter().enumerate() {
-        if found.is_none() {
+        if found.is_none() && session.is_none() {
             stopped.notes.push(format!("node {node}: its supervisor had ended before"));
         }
     }
@@ -50,6 +53,9 @@ pub(crate) fn stop(job: &Job, keep: bool, output: &Output) -> Stopped {
             .filter(|(_, found)| found.is_some())
             .map(|(node, _)| (node, Call::send(&job.dir.node(node as u16), &request)))
             .collect();
+        if let Some(session) = &mut session {
+            stopped.ask_elsewhere(session, job, &request);
+        }
         let deadline = Instant::now() + ROUND_MAX;
         for (node, call) in calls {
             match call.and_then(|call| call.reply(deadline)) {
@@ -70,6 +76,7 @@ pub(crate) fn stop(job: &Job, keep: bool, output: &Output) -> Stopped {
             wait_ended(std::slice::from_ref(handle), LAST_BREATH);
         }
     }
+    drop(session);
     if keep {
         stopped.kept = Some(job.settings.job_storage());
     } else {
@@ -78,7 +85,55 @@ pub(crate) fn stop(job: &Job, keep: bool, output: &Output) -> Stopped {
     stopped
 }
 
+/// Ends and removes what this host has of a job on several hosts. The job directory of the launcher stays until
+/// `down` without `--here`, if other nodes may still be told by it.
+pub(crate) fn stop_here(job: &Job, keep: bool) -> Stopped {
+    let mut stopped = Stopped { is_complete: true, ..Stopped::default() };
+    for node in job.nodes_here() {
+        stopped.nodes += 1;
+        for request in [Request::Unmount, Request::Stop { keep }] {
+            match end_here(job, node, &request) {
+                Answer::Done { notes, was_dead } => {
+                    stopped.notes.extend(notes.iter().map(|note| format!("node {node}: {note}")));
+                    if was_dead && request == Request::Unmount {
+                        let what = format!("node {node}: its supervisor had ended before");
+                        stopped.notes.push(what);
+                    }
+                }
+                Answer::Failed { why } => stopped.fails(node.into(), &why),
+                Answer::Status(_) => {}
+            }
+        }
+    }
+    stopped.kept = keep.then(|| job.settings.job_storage());
+    stopped
+}
+
 impl Stopped {
+    /// One round on other hosts; those of this host were asked before, and work meanwhile.
+    fn ask_elsewhere(&mut self, session: &mut Session, job: &Job, request: &Request) {
+        let is_last = matches!(request, Request::Stop { .. });
+        for (node, answer) in session.ask(request, ROUND_MAX + WAY_MAX) {
+            let host = job.settings.host(node);
+            match answer {
+                Ok(Answer::Done { notes, was_dead }) => {
+                    let notes = notes.iter().map(|note| format!("node {node} ({host}): {note}"));
+                    self.notes.extend(notes);
+                    if was_dead && !is_last {
+                        let what = format!("node {node} ({host}): its supervisor had ended before");
+                        self.notes.push(what);
+                    }
+                }
+                Ok(other) => {
+                    self.fails(node.into(), &format!("{host}: unexpected answer {other:?}"));
+                }
+                // Told once.
+                Err(why) if is_last => self.fails(node.into(), &format!("{host}: {why}")),
+                Err(_) => {}
+            }
+        }
+    }
+
     fn fails(&mut self, node: usize, what: &str) {
         self.is_complete = false;
         self.notes.push(format!("node {node}: {what}"));

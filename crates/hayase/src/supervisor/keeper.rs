@@ -3,7 +3,7 @@
 //! Order: namespaces, network, areas, server, mount, `local`. [`super::teardown`] goes the same way
 //! back, from wherever the start has come to.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,9 +19,9 @@ use super::restarts::{RESTARTS_MAX, Restarts};
 use super::said::{Failure, MountTold, Ready, Said};
 use crate::config::Environment;
 use crate::exit::Status;
-use crate::job::{JobDir, NodeDir, Settings, SupervisorRecord};
-use crate::launch::namespaces;
+use crate::job::{JobDir, Kind, NodeDir, Settings, SupervisorRecord};
 use crate::launch::network::Hub;
+use crate::launch::{addresses, namespaces};
 use crate::output::Output;
 use crate::process::ProcessId;
 use crate::wiring::areas::NodeAreas;
@@ -81,7 +81,10 @@ pub(crate) fn run(
     // A session of its own: signals of the terminal are for whoever started the job.
     let _ = rustix::process::setsid();
     raise_open_files();
-    let settings = dir.settings()?;
+    let mut settings = dir.settings()?;
+    if settings.kind == Kind::Hosts {
+        settings.made = dir.node(node).made();
+    }
     let events = Events::new(&dir.node(node))?;
     let mut keeper = Keeper {
         dir,
@@ -118,7 +121,7 @@ impl Keeper {
         let told = self.start_daemon(MOUNT)?.unwrap_or_default();
         self.finish().map_err(End::Failed)?;
         tracing::info!("ready");
-        Ok(self.describe(told))
+        self.describe(told).map_err(End::Failed)
     }
 
     /// Namespaces and network, then the record by which others find this process.
@@ -128,7 +131,9 @@ impl Keeper {
             namespaces::leave(&self.settings.host(self.node))
                 .context("make the node's namespaces")?;
             crate::job::hide_others(&self.settings);
-            hub.connect(self.node, self.address(), &environment.path)?;
+            let address =
+                self.settings.address(self.node).context("a simulated node has an address")?;
+            hub.connect(self.node, address, &environment.path)?;
             self.hub = Some(hub);
             self.show_files()?;
         }
@@ -138,7 +143,7 @@ impl Keeper {
             process: ProcessId::current()?,
             boot_id: crate::process::boot_id()?,
             host: self.settings.host(self.node),
-            address: self.address().to_string(),
+            address: self.address()?.to_string(),
             namespaces: if own { namespaces::names() } else { Vec::new() },
         })?;
         Ok(())
@@ -321,24 +326,26 @@ impl Keeper {
         }
     }
 
-    fn describe(&self, mount: MountTold) -> Ready {
-        Ready {
+    fn describe(&self, mount: MountTold) -> anyhow::Result<Ready> {
+        Ok(Ready {
             node: self.node,
             host: self.settings.host(self.node),
-            address: self.address().to_string(),
+            address: self.address()?.to_string(),
             shared: self.settings.shared_mount(self.node),
             local: self.settings.local_mount(self.node),
             limiter: self.areas.as_ref().map_or("", NodeAreas::limiter).to_owned(),
             mount,
-        }
+        })
     }
 
     pub(super) fn node_dir(&self) -> NodeDir {
         self.dir.node(self.node)
     }
 
-    fn address(&self) -> Ipv4Addr {
-        self.settings.address(self.node)
+    /// The best address of the node's server.
+    fn address(&self) -> anyhow::Result<IpAddr> {
+        let addresses = addresses::of(&self.settings, self.node)?;
+        addresses.first().copied().context("the node has no address")
     }
 
     /// Takes everything down and says how it went.

@@ -11,7 +11,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use super::areas::{Hidden, hide, hide_local};
 use super::keeper::Keeper;
 use super::programs;
-use crate::job::{is_ours, remove_leftovers};
+use crate::job::{Kind, is_ours, remove_leftovers, remove_own_leftovers};
 
 /// How long `serve-mount` may take to end after its mount has gone.
 const MOUNT_PATIENCE: Duration = Duration::from_millis(1000);
@@ -84,7 +84,11 @@ impl Keeper {
         if let Err(error) = fs::remove_dir_all(dir.path()) {
             notes.push(format!("remove {}: {error}", dir.path().display()));
         }
-        remove_leftovers(&self.dir, &self.settings);
+        if self.settings.kind == Kind::Hosts {
+            remove_own_leftovers(&self.dir, &self.settings, self.node);
+        } else {
+            remove_leftovers(&self.dir, &self.settings);
+        }
         tracing::info!("down");
         notes
     }

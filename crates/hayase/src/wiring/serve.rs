@@ -1,6 +1,5 @@
 //! The server of a node.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -9,6 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::areas::open_shared;
 use crate::job::{JobDir, Settings, random};
+use crate::launch::addresses;
 
 /// Serves until a signal ends it; calls `ready` once, when every server of the job is known.
 pub(crate) fn serve(
@@ -25,12 +25,11 @@ pub(crate) fn serve(
         secret: dir.secret()?,
         start_id: u64::from_le_bytes(random()?),
         socket: dir.node(node).server_socket(),
-        listen: vec![IpAddr::V4(settings.address(node))],
+        listen: addresses::of(settings, node)?,
         port: 0,
         job_dir: dir.path().to_owned(),
         area: open_shared(settings, node)?,
         encrypt: settings.encrypt,
-        names: None,
         intent_age: hayase_server::Settings::INTENT_AGE,
         wait: Duration::from_millis(settings.timeout_ms),
     };

@@ -36,13 +36,17 @@ pub(crate) fn serve_mount(
             why: state.describe().trim_start_matches("off: ").to_owned(),
         },
     };
-    unmount_on_signal(mounted.unmounter())?;
+    unmount_on_signal(mounted.unmounter(), || {})?;
     ready(told)?;
     mounted.wait().context("serve the mount")
 }
 
-/// Starts a thread that unmounts when somebody asks us to end, or when the supervisor has ended.
-fn unmount_on_signal(unmounter: Unmounter) -> anyhow::Result<()> {
+/// Starts a thread that unmounts when somebody asks us to end, or when the supervisor has ended, and
+/// then calls `unmounted`.
+pub(super) fn unmount_on_signal(
+    unmounter: Unmounter,
+    unmounted: impl FnOnce() + Send + 'static,
+) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut terminate, mut interrupt) = {
         let _inside = runtime.enter();
@@ -56,8 +60,9 @@ fn unmount_on_signal(unmounter: Unmounter) -> anyhow::Result<()> {
             }
         });
         tracing::info!("asked to end: unmounting");
-        if let Err(error) = unmounter.unmount(BUSY_PATIENCE) {
-            tracing::error!(%error, "the mount stays");
+        match unmounter.unmount(BUSY_PATIENCE) {
+            Ok(()) => unmounted(),
+            Err(error) => tracing::error!(%error, "the mount stays"),
         }
     };
     std::thread::Builder::new()

@@ -8,10 +8,10 @@ use hayase_wire::message::{
     ClientRole, NodeReply, NodeRequest, PROTOCOL_VERSION, PeerState, ServerStatus,
 };
 use hayase_wire::{BlockingChannel, decode, encode};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a server tells, in words and plain numbers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Served {
     /// Its place among the members.
     pub(crate) server: u16,
@@ -52,12 +52,12 @@ pub(crate) struct Served {
 }
 
 /// One server as another sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Peer {
     /// Which.
     pub(crate) server: u16,
     /// `unconnected`, `connected`, `unreachable`.
-    pub(crate) state: &'static str,
+    pub(crate) state: String,
 }
 
 /// One question to the server behind `socket`.
@@ -115,9 +115,9 @@ impl From<ServerStatus> for Served {
         let peer = |(server, state): &(hayase_layout::ServerId, PeerState)| Peer {
             server: server.0,
             state: match state {
-                PeerState::Unconnected => "unconnected",
-                PeerState::Connected => "connected",
-                PeerState::Unreachable => "unreachable",
+                PeerState::Unconnected => "unconnected".to_owned(),
+                PeerState::Connected => "connected".to_owned(),
+                PeerState::Unreachable => "unreachable".to_owned(),
             },
         };
         Self {

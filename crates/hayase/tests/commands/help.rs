@@ -2,8 +2,40 @@
 
 use crate::support::{Scene, check_snapshot};
 
-const VERBS: [&str; 10] =
-    ["up", "down", "run", "exec", "status", "explain", "layout", "doctor", "serve", "serve-mount"];
+const VERBS: &[&str] = &[
+    "up",
+    "down",
+    "run",
+    "exec",
+    "status",
+    "explain",
+    "layout",
+    "container",
+    "mount",
+    "stage",
+    "pack",
+    "doctor",
+    "noise",
+    "serve",
+    "serve-mount",
+];
+
+/// Verbs of verbs.
+const DEEPER: &[(&str, &str)] = &[
+    ("container", "enable"),
+    ("container", "show"),
+    ("container", "check"),
+    ("container", "export"),
+    ("container", "compact"),
+    ("stage", "in"),
+    ("stage", "out"),
+    ("stage", "verify"),
+    ("pack", "create"),
+    ("pack", "list"),
+    ("pack", "extract"),
+    ("pack", "verify"),
+    ("pack", "rekey"),
+];
 
 #[test]
 fn help_is_what_it_was() {
@@ -12,6 +44,10 @@ fn help_is_what_it_was() {
     for verb in VERBS {
         let told = scene.hayase(&[verb, "--help"]).with(0).stdout;
         check_snapshot(&format!("help-{verb}.txt"), &told);
+    }
+    for (verb, deeper) in DEEPER {
+        let told = scene.hayase(&[verb, deeper, "--help"]).with(0).stdout;
+        check_snapshot(&format!("help-{verb}-{deeper}.txt"), &told);
     }
 }
 

@@ -1,11 +1,15 @@
 //! The command as a person uses it: its help, its errors, and whole jobs.
 //!
-//! [`help`] and [`bad_input`] need nothing; [`jobs`] needs root and says `SKIP` without.
+//! [`help`], [`bad_input`], [`packs`], [`stage`] and most of [`containers`] need nothing; [`jobs`] needs
+//! root and mounts need FUSE: they say `SKIP` without.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "says which tests were skipped")]
 
 mod bad_input;
+mod containers;
 mod help;
 mod jobs;
+mod packs;
+mod stage;
 mod support;

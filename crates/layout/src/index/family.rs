@@ -20,7 +20,7 @@ pub(super) enum Pattern {
 }
 
 impl Pattern {
-    fn start(&self) -> GlobalOffset {
+    pub(super) fn start(&self) -> GlobalOffset {
         match self {
             Self::Run(run) => run.start(),
             Self::View(view) => view.start(),
@@ -90,7 +90,7 @@ impl Member {
     }
 
     /// From its first byte to its last.
-    fn span(&self) -> Extent {
+    pub(super) fn span(&self) -> Extent {
         let at = |offset| self.pattern.forward(StreamOffset(offset)).map(|offset| offset.0);
         let (first, last) = (at(self.window.start().0), at(self.window.end().0 - 1));
         let checked = "the window was checked against the pattern, and is not empty";
@@ -170,6 +170,21 @@ impl Family {
         let end = end.min(bound).0;
         let reach = Extent::within_valid(first.span().start().0.min(end), end);
         Self { pattern: first.pattern.clone(), window: first.window, siblings, reach }
+    }
+
+    /// Of the first member.
+    pub(super) fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+
+    /// Of each member.
+    pub(super) fn window(&self) -> StreamExtent {
+        self.window
+    }
+
+    /// How far each is shifted, its part, and its place there.
+    pub(super) fn members(&self) -> impl Iterator<Item = (u64, u16, LocalOffset)> + '_ {
+        self.siblings.iter().map(|sibling| (sibling.shift, sibling.part, sibling.place))
     }
 
     pub(super) fn reach(&self) -> Extent {

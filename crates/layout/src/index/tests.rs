@@ -182,6 +182,73 @@ fn regular_decompositions_are_one_family_per_row_of_writers() {
 }
 
 #[test]
+fn logs_fold_in_any_depth() {
+    // BT-IO simple: rows of a block of cells, plane by plane.
+    let writes: Vec<_> = (0..40 * 12 * 24)
+        .map(|nth| {
+            let (step, rest) = (nth / 288, nth % 288);
+            (0, at(step * 552_960 + rest / 12 * 23_040 + rest % 12 * 960, 480))
+        })
+        .collect();
+    let whole = log(1, 0, &writes, &[cyclic(0, 1, 2)]);
+    assert_eq!(whole.records.len(), 960);
+    let folded = whole.folded();
+    assert_eq!(folded.records.len(), 1);
+    assert!(folded.views.is_empty(), "no record names it");
+}
+
+#[test]
+fn who_reads_with_the_view_that_wrote_reads_one_stretch() {
+    let window = |start, len| StreamExtent::new(StreamOffset(start), ByteCount(len)).unwrap();
+    let of = |index: &Index, view: &View, start, len| {
+        let found = index.stretch(view, window(start, len));
+        found.map(|(part, local)| format!("{part}@{local}")).unwrap_or_default()
+    };
+    // Cyclic, 1000 writers.
+    let view = |rank: u32| cyclic(u64::from(rank) * 8, 8, 8000);
+    let cyclic_logs = |overlap: u64| -> Vec<_> {
+        let shift = |rank| if rank == 7 { overlap } else { 0 };
+        (0..1000)
+            .map(|rank| {
+                let view = cyclic(u64::from(rank) * 8 + shift(rank), 8, 8000);
+                log(rank, rank, &[(0, through(0, 0, 8000)), (1, through(0, 8000, 8000))], &[view])
+            })
+            .collect()
+    };
+    let index = Index::new(&cyclic_logs(0), &[]).unwrap();
+    assert_eq!(of(&index, &view(999), 8, 80), "999@8..88");
+    assert_eq!(of(&index, &view(3), 7990, 80), "3@7990..8000"); // to the end of a record
+    assert_eq!(of(&index, &view(3), 8000, 80), "3@8000..8080");
+    assert_eq!(of(&index, &view(3), 16_000, 1), ""); // nothing is there
+    assert_eq!(of(&index, &cyclic(1, 8, 8000), 0, 8), ""); // nobody wrote through that one
+    // One of them reaches into the next.
+    let index = Index::new(&cyclic_logs(1), &[]).unwrap();
+    assert_eq!(of(&index, &view(8), 0, 80), "");
+    assert_eq!(of(&index, &view(9), 0, 80), "9@0..80");
+    // Nested, as BT-IO: four quarters of a plane, of two runs each.
+    let quarter = |rank: u64| {
+        let row = |start| Run::new(GlobalOffset(start), ByteCount(40), &[]).unwrap();
+        let rows = |start| row(start).repeat(4, ByteCount(80)).unwrap();
+        let (x, y) = (rank % 2 * 40, rank / 2 * 320);
+        let (first, second) = (rows(x + y), rows(40 - x + 640 + (320 - y)));
+        View::new(GlobalOffset(64), ByteCount(1280), &[first, second]).unwrap()
+    };
+    let logs: Vec<_> = (0..4u32)
+        .map(|rank| log(rank, rank, &[(0, through(0, 0, 3200))], &[quarter(rank.into())]))
+        .collect();
+    let index = Index::new(&logs, &[]).unwrap();
+    assert!((0..4).all(|rank| of(&index, &quarter(rank), 0, 3200) == format!("{rank}@0..3200")));
+    // A header beside it leaves it alone, one that is in it does not.
+    for (start, len, expected) in [(0, 64, "1@0..9"), (60, 5, ""), (64 + 640, 1, "1@0..9")] {
+        let header = log(9, 0, &[(0, at(start, len))], &[]);
+        let index = Index::new(&[header, logs[0].clone()], &[]).unwrap();
+        assert_eq!(of(&index, &quarter(0), 0, 9), expected, "{start}");
+    }
+    let cut = Cut { epoch: Epoch(1), size: ByteCount(100) };
+    assert_eq!(of(&Index::new(&logs, &[cut]).unwrap(), &quarter(0), 0, 9), "");
+}
+
+#[test]
 fn pieces_are_the_longest_possible() {
     // A whole tile of one writer beside another's, through a view without gaps in the stream.
     let logs = [log(1, 0, &[(0, through(0, 0, 64))], &[cyclic(3, 8, 8)])];
@@ -315,6 +382,38 @@ proptest! {
                 };
                 prop_assert_eq!(place, file.get(&byte).copied(), "byte {}", byte);
             }
+        }
+    }
+
+    /// A stretch is what lookups say, byte by byte.
+    #[test]
+    fn stretches_agree_with_writing_again(
+        logs in any_logs(), cuts in any_cuts(), which in any::<prop::sample::Index>(),
+        start in 0..40u64, len in 1..60u64
+    ) {
+        let views: Vec<_> = logs.iter().flat_map(|log| log.views.values()).collect();
+        prop_assume!(!views.is_empty());
+        let view = views[which.index(views.len())];
+        let index = Index::new(&logs, &cuts).unwrap();
+        let file = naive::recorded(&logs, &cuts);
+        let window = view.window(StreamOffset(start), ByteCount(len));
+        if let Some((part, local)) = index.stretch(view, window) {
+            prop_assert!(!local.is_empty() && local.len() <= window.len());
+            for nth in 0..local.len().0 {
+                let byte = view.forward(StreamOffset(start + nth)).unwrap();
+                let place = (part, LocalOffset(local.start().0 + nth));
+                prop_assert_eq!(file.get(&byte).copied(), Some(place), "byte {}", byte);
+            }
+        }
+    }
+
+    #[test]
+    fn folded_logs_say_the_same(logs in any_logs(), cuts in any_cuts()) {
+        let folded: Vec<_> = logs.iter().map(WriterLog::folded).collect();
+        prop_assert_eq!(naive::recorded(&folded, &cuts), naive::recorded(&logs, &cuts));
+        for (folded, log) in folded.iter().zip(&logs) {
+            prop_assert!(folded.records.len() <= log.records.len());
+            prop_assert_eq!(&folded.folded(), folded);
         }
     }
 

@@ -7,7 +7,8 @@
 //! that is a further block at a constant stride makes it a run. One level of strides and no more, checked
 //! and never guessed ahead: deeper patterns are declared as views.
 //! Invariants: records follow each other in the part without gaps, up to `tail`; only the last two records
-//! ever change, and only within one epoch.
+//! ever change, and only within one epoch; bytes that are published are never written again, so that
+//! whatever stops the writer leaves what was published as it was.
 
 use super::{Epoch, Record, Selection, Write};
 use crate::{LocalOffset, Offset, Run, StreamMap, units::OFFSET_MAX};
@@ -30,6 +31,8 @@ pub struct Recorder {
     tail: LocalOffset,
     /// Records before this index are published as they are.
     published: usize,
+    /// Bytes of the part before this place are published.
+    published_tail: LocalOffset,
 }
 
 impl Recorder {
@@ -73,14 +76,20 @@ impl Recorder {
         self.tail
     }
 
+    /// What [`Recorder::publish`] would tell, without taking it for published.
+    pub fn pending(&self) -> &[Record] {
+        &self.records[self.published..]
+    }
+
     /// The records to append to what was published before. The first may replace some of those, as
     /// [`Record`] says.
     pub fn publish(&mut self) -> &[Record] {
         let first = std::mem::replace(&mut self.published, self.records.len());
+        self.published_tail = self.tail;
         &self.records[first..]
     }
 
-    /// Where `write` lies when all of it is in the last record already.
+    /// Where `write` lies when all of it is in the last record already, and not published.
     ///
     /// Only in the last one: an earlier one may be partly overwritten by a later one.
     fn place_inside_last(&self, write: Write, epoch: Epoch) -> Option<LocalOffset> {
@@ -98,7 +107,8 @@ impl Recorder {
                 None
             }
         }?;
-        (!write.is_empty()).then(|| LocalOffset(last.place.0 + inside))
+        let place = LocalOffset(last.place.0 + inside);
+        (!write.is_empty() && place >= self.published_tail).then_some(place)
     }
 
     /// Makes `write` part of the last record where that says the same bytes.
@@ -223,6 +233,23 @@ mod tests {
         // Not afterwards either, when the last two are looked at again.
         check(&[(0, at(0, 4)), (1, at(10, 4)), (1, at(99, 1))], "0+4@0 10+4@4 99+1@8", "0 4 8");
         check(&[(0, through(1, 0, 4)), (1, through(1, 4, 4))], "v1:0..4@0 v1:4..8@4", "0 4");
+    }
+
+    #[test]
+    fn published_bytes_are_not_written_again() {
+        let mut recorder = Recorder::new();
+        let mut note = |write| {
+            let place = recorder.place(write, Epoch(0));
+            recorder.note(write, Epoch(0)).unwrap();
+            (place.0, recorder.publish().len())
+        };
+        assert_eq!(note(at(0, 8)), (0, 1));
+        assert_eq!(note(at(4, 4)), (8, 1)); // elsewhere, by a record of its own
+        assert_eq!(note(at(8, 8)), (12, 1)); // an extension, told again with what it extends
+        assert_eq!(recorder.pending().len(), 0);
+        recorder.note(at(16, 8), Epoch(0)).unwrap();
+        assert_eq!(recorder.place(at(16, 4), Epoch(0)), LocalOffset(20)); // not published: in place
+        assert_eq!(recorder.place(at(12, 8), Epoch(0)), LocalOffset(28)); // some of it is
     }
 
     #[test]

@@ -10,6 +10,7 @@ use hayase_wire::message::{
 
 use super::Served;
 use crate::clients::Process;
+use crate::limits::LOOKUP_RETRIES;
 use crate::node::{Node, check_name, libc_errno, unexpected};
 
 impl Node {
@@ -41,17 +42,23 @@ impl Node {
         }
         let shard = self.shard_of(parent, &name);
         let place = Place { parent, name };
-        match self.ask(shard, PeerRequest::Lookup(place)).await? {
-            PeerReply::Bound(binding) => match self.entry(binding.ino).await {
-                Ok(entry) => Ok(NodeReply::Entry(entry)),
-                // Removed between the two questions.
-                Err(refused) if refused.errno == libc_errno::ESTALE => {
-                    Err(Refused::new(libc_errno::ENOENT))
-                }
-                Err(refused) => Err(refused),
-            },
-            other => Err(unexpected(&other)),
+        let mut gone = None;
+        for _ in 0..LOOKUP_RETRIES {
+            let bound = match self.ask(shard, PeerRequest::Lookup(place.clone())).await? {
+                PeerReply::Bound(binding) => binding.ino,
+                other => return Err(unexpected(&other)),
+            };
+            if gone == Some(bound) {
+                return Err(Refused::new(libc_errno::ENOENT));
+            }
+            match self.entry(bound).await {
+                Ok(entry) => return Ok(NodeReply::Entry(entry)),
+                // Removed between the two questions, or replaced: then the name is another's now.
+                Err(refused) if refused.errno == libc_errno::ESTALE => gone = Some(bound),
+                Err(refused) => return Err(refused),
+            }
         }
+        Err(Refused::new(libc_errno::ESTALE))
     }
 
     pub(super) async fn get_attributes(self: &Rc<Self>, ino: InodeId) -> Served {

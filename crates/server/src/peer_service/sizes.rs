@@ -10,6 +10,7 @@ use hayase_wire::message::{Grants, PartRef, PeerReply, PeerRequest, Place, Refus
 
 use super::Answer;
 use super::inode::whole_part;
+use crate::appends::Found;
 use crate::convert::{part_refused, stored_time};
 use crate::keyed_lock::KeyGuard;
 use crate::node::{Node, libc_errno};
@@ -145,8 +146,10 @@ impl Node {
         len: u32,
         trunc_epoch: u32,
     ) -> Answer {
-        if !self.appends.commit(ino, offset) {
-            return Ok(PeerReply::Stale);
+        match self.appends.commit(ino, offset) {
+            Found::Reserved => {}
+            Found::GivenUp => return Ok(PeerReply::Count(u64::from(len))),
+            Found::Nothing => return Ok(PeerReply::Stale),
         }
         loop {
             if let Some(size) = self.appends.settle(ino) {

@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hayase_layout::{ByteCount, InodeId, NodeId, ServerId};
-use hayase_server::Settings;
+use hayase_server::{Ground, Settings};
+use hayase_store::MemoryStore;
 use hayase_store::area::CountedArea;
-use hayase_store::{MemoryStore, MetaStore};
 use hayase_wire::message::{
     Access, Attr, Callback, CallbackReply, ClientRole, Created, Entry, FileKind, Holding, NewNode,
     NodeReply, NodeRequest, OpenKind, Opened, Opening, PROTOCOL_VERSION, Refused, SlotRange,
@@ -159,7 +159,6 @@ fn run_server(
     stopped: oneshot::Receiver<()>,
     ready: impl FnOnce(),
 ) {
-    let names = names.map(|names| names as Arc<dyn MetaStore>);
     let home = root.join(server.to_string());
     let area = home.join("area");
     std::fs::create_dir_all(&area).expect("directories");
@@ -177,7 +176,6 @@ fn run_server(
         job_dir: root.to_owned(),
         area: Box::new(area),
         encrypt: false,
-        names,
         intent_age: INTENT_AGE,
         wait: Duration::from_secs(20),
     };
@@ -185,9 +183,14 @@ fn run_server(
     let stop = async {
         let _dropped_is_stop_too = stopped.await;
     };
+    let ground = Ground::of(&settings);
+    let ground = match names {
+        Some(names) => ground.with_names(names),
+        None => ground,
+    };
     runtime
         .expect("a runtime")
-        .block_on(hayase_server::serve(settings, ready, stop))
+        .block_on(hayase_server::serve_on(ground, settings, |_| ready(), stop))
         .expect("the server runs");
 }
 

@@ -66,7 +66,14 @@ pub(super) fn strange(tier: &Arc<dyn Tier>) {
     let deep = "d/".repeat(60) + "end";
     let mut strange: Vec<&[u8]> =
         vec![b" ", b"-rf", b"a\nb", b"\xff\xfe", b"~", b"*?[x]", b"...", b"%2F", b"\\"];
-    strange.extend([long.as_bytes(), deep.as_bytes()]);
+    strange.extend([long.as_bytes(), deep.as_bytes(), "+ &<\u{6f22}\u{1f600}>\"'".as_bytes()]);
+    strange.extend([&b"a\rb\tc"[..], b"a?b=c&d#e", b"%", b"a%20b", b"a+b", b" lead", b"trail "]);
+    if !tier.capabilities().any_bytes {
+        let refused = tier.put(&key(b"\xff\xfe"), Attributes::default(), b"", Precondition::Any);
+        assert!(matches!(refused, Err(TierError::NotObject { .. })), "{refused:?}");
+        assert!(is_missing(tier.stat(&key(b"\xff\xfe"))));
+        strange.retain(|name| std::str::from_utf8(name).is_ok());
+    }
     for name in &strange {
         put(&**tier, &key(name), name);
     }
@@ -76,6 +83,9 @@ pub(super) fn strange(tier: &Arc<dyn Tier>) {
     strange.sort_unstable();
     let listed = list(&**tier, "", Depth::All, 3);
     assert_eq!(listed.iter().map(|entry| entry.name.as_slice()).collect::<Vec<_>>(), strange);
+    for name in &strange {
+        assert_eq!(list(&**tier, name, Depth::One, 99)[0].name, *name, "as a prefix");
+    }
     for name in strange {
         tier.delete(&key(name)).expect("delete");
     }

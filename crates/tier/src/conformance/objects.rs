@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::{get, is_missing, key, pattern, put, read_all};
-use crate::{Attributes, Precondition, Tier, TierError};
+use crate::{Attributes, ObjectMeta, Precondition, Tier, TierError};
 
 pub(super) fn absent(tier: &Arc<dyn Tier>) {
     put(&**tier, &key("there/is"), b"one");
@@ -66,9 +66,19 @@ pub(super) fn attributes(tier: &Arc<dyn Tier>) {
     let mut upload = tier.begin(&name, attributes).expect("begin");
     upload.write_at(0, b"bytes").expect("write");
     let committed = upload.commit(Precondition::Any).expect("commit");
-    assert_eq!(committed, tier.stat(&name).expect("stat"), "commit tells another story than stat");
-    assert_eq!(committed, tier.open(&name).expect("open").meta());
+    let meta = tier.stat(&name).expect("stat");
+    assert_eq!(
+        told(&**tier, committed),
+        told(&**tier, meta),
+        "commit tells another story than stat"
+    );
+    assert_eq!(meta, tier.open(&name).expect("open").meta());
+    let kept = tier.open(&name).expect("open").attributes().expect("attributes");
+    assert_eq!(kept, attributes, "what the writer said is forgotten");
     if !tier.capabilities().attributes {
+        let later = Attributes { mode: Some(0o600), mtime: None };
+        let refused = tier.set_attributes(&name, later);
+        assert!(matches!(refused, Err(TierError::Unsupported { .. })), "{refused:?}");
         return;
     }
     assert_eq!((committed.mode, committed.mtime), (0o640, time(1_000_000_007)));
@@ -84,6 +94,42 @@ pub(super) fn attributes(tier: &Arc<dyn Tier>) {
     let meta = tier.stat(&name).expect("stat");
     assert_eq!((meta.mode, meta.mtime, meta.size.get()), (0o604, time(5), 5));
     assert_eq!(get(&**tier, &name), b"bytes");
+}
+
+/// What commit and stat agree on: all, or all but the time of a tier that sets it itself.
+fn told(tier: &dyn Tier, meta: ObjectMeta) -> ObjectMeta {
+    let mtime = if tier.capabilities().attributes { meta.mtime } else { SystemTime::UNIX_EPOCH };
+    ObjectMeta { mtime, ..meta }
+}
+
+pub(super) fn put_at_once(tier: &Arc<dyn Tier>) {
+    let name = key("d/at-once");
+    for size in [0, 1, 70_000] {
+        let bytes = pattern(7, size);
+        let attributes = Attributes { mode: Some(0o600), mtime: None };
+        let meta = tier.put(&name, attributes, &bytes, Precondition::Any).expect("put");
+        assert_eq!(told(&**tier, meta), told(&**tier, tier.stat(&name).expect("stat")));
+        assert_eq!(tier.open(&name).expect("open").attributes().expect("kept").mode, Some(0o600));
+        assert!(get(&**tier, &name) == bytes, "{size} bytes differ");
+    }
+    if tier.capabilities().absent_max.is_some() {
+        let taken = tier.put(&name, Attributes::default(), b"new", Precondition::Absent);
+        assert!(matches!(taken, Err(TierError::Exists { .. })), "{taken:?}");
+    }
+    assert!(get(&**tier, &name) == pattern(7, 70_000));
+}
+
+pub(super) fn window(tier: &Arc<dyn Tier>) {
+    let Some(window) = tier.capabilities().write_window else { return };
+    let name = key("windowed");
+    let mut upload = tier.begin(&name, Attributes::default()).expect("begin");
+    let end = window.get() * 3;
+    upload.write_at(end, b"end").expect("a gap");
+    upload.write_at(end + 4 - window.get(), b"inside the window").expect("write");
+    let outside = upload.write_at(0, b"too far back");
+    assert!(matches!(outside, Err(TierError::Unsupported { .. })), "{outside:?}");
+    drop(upload);
+    assert!(is_missing(tier.stat(&name)));
 }
 
 pub(super) fn local_descriptor(tier: &Arc<dyn Tier>) {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use super::{get, is_missing, key, list, names, pattern, put, read_all};
-use crate::{Attributes, Depth, Precondition, Tier, TierError};
+use crate::{Attributes, Depth, EntryKind, Key, Precondition, Reader, Tier, TierError};
 
 pub(super) fn invisible_before_commit(tier: &Arc<dyn Tier>) {
     let name = key("d/new");
@@ -41,6 +41,10 @@ pub(super) fn open_version_stays(tier: &Arc<dyn Tier>) {
     put(&**tier, &name, &pattern(1, 50_000));
     let first = tier.open(&name).expect("open");
     put(&**tier, &name, b"second");
+    if !tier.capabilities().snapshots {
+        replaced_is_told(tier, &name, &*first);
+        return;
+    }
     assert!(read_all(&*first) == pattern(1, 50_000), "the first version changed under its reader");
     assert_ne!(first.meta().identity, tier.stat(&name).expect("stat").identity);
     let second = tier.open(&name).expect("open");
@@ -49,8 +53,45 @@ pub(super) fn open_version_stays(tier: &Arc<dyn Tier>) {
     assert_eq!(read_all(&*second), b"second", "the second version went with its name");
 }
 
+/// Without snapshots: the version that was open, or the news that it is gone; nothing else.
+fn replaced_is_told(tier: &Arc<dyn Tier>, name: &Key, first: &dyn Reader) {
+    let whole = pattern(1, 50_000);
+    for _ in 0..2 {
+        let mut bytes = vec![0; whole.len()];
+        match first.read_at(0, &mut bytes) {
+            Ok(count) => assert!(bytes[..count] == whole[..], "another version was delivered"),
+            Err(TierError::Changed { .. }) => {}
+            Err(error) => panic!("a replaced version: {error}"),
+        }
+        // The second time its name is gone too.
+        assert!(is_missing(tier.stat(name)) || tier.delete(name).is_ok());
+    }
+}
+
+pub(super) fn listed_version(tier: &Arc<dyn Tier>) {
+    let name = key("d/listed");
+    put(&**tier, &name, &pattern(3, 5_000));
+    let listed = list(&**tier, "d/", Depth::All, 10);
+    let EntryKind::Object(meta) = listed[0].kind else { panic!("{listed:?}") };
+    let reader = tier.open_listed(&name, meta).expect("open what was listed");
+    assert_eq!(reader.meta(), meta);
+    let mut piece = [0; 9];
+    assert_eq!(reader.read_at(4_995, &mut piece).expect("read its end"), 5);
+    assert_eq!(piece[..5], pattern(3, 5_000)[4_995..]);
+    assert!(read_all(&*reader) == pattern(3, 5_000));
+    put(&**tier, &name, b"other");
+    let stale = tier.open_listed(&name, meta).and_then(|reader| reader.read_at(0, &mut piece));
+    assert!(matches!(stale, Err(TierError::Changed { .. })), "{stale:?}");
+}
+
 pub(super) fn absent_once(tier: &Arc<dyn Tier>) {
     let name = key("d/once");
+    if tier.capabilities().absent_max.is_none() {
+        let answer = tier.put(&name, Attributes::default(), b"once", Precondition::Absent);
+        assert!(matches!(answer, Err(TierError::Unsupported { .. })), "{answer:?}");
+        assert!(is_missing(tier.stat(&name)));
+        return;
+    }
     for round in 0..20 {
         let uploads = [b'a', b'b'].map(|letter| {
             let mut upload = tier.begin(&name, Attributes::default()).expect("begin");
@@ -94,7 +135,7 @@ pub(super) fn concurrent_replace(tier: &Arc<dyn Tier>) {
         let reader = scope.spawn(|| {
             let mut seen = 0;
             while !done.load(Ordering::Acquire) || seen == 0 {
-                let bytes = get(&**tier, &name);
+                let Some(bytes) = get_unless_changed(&**tier, &name) else { continue };
                 assert_eq!(bytes.len(), SIZE);
                 assert!(bytes.iter().all(|&byte| byte == bytes[0]), "two versions in one read");
                 seen += 1;
@@ -107,6 +148,18 @@ pub(super) fn concurrent_replace(tier: &Arc<dyn Tier>) {
         reader.join().expect("the reader");
     });
     assert_eq!(names(&list(&**tier, "", Depth::All, 10)), ["busy"]);
+}
+
+/// A version as a whole; `None` when it was replaced between two requests and the tier said so.
+fn get_unless_changed(tier: &dyn Tier, name: &Key) -> Option<Vec<u8>> {
+    let reader = tier.open(name).expect("open");
+    let mut bytes = vec![0; usize::try_from(reader.meta().size.get()).expect("small") + 1];
+    match reader.read_at(0, &mut bytes) {
+        Ok(count) => bytes.truncate(count),
+        Err(TierError::Changed { .. }) if !tier.capabilities().snapshots => return None,
+        Err(error) => panic!("read: {error}"),
+    }
+    Some(bytes)
 }
 
 pub(super) fn sweep(tier: &Arc<dyn Tier>) {

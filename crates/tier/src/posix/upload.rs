@@ -41,12 +41,19 @@ fn create_temporary(
 ) -> rustix::io::Result<(Vec<u8>, OwnedFd)> {
     let mode = Mode::from_raw_mode(if attributes.mode.is_some() { 0o600 } else { 0o666 });
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    with_temporary_name(|name| again(|| fs::openat(directory, name, flags, mode)))
+}
+
+/// Calls `make` with a name that nobody has, again while it answers that the name is taken.
+pub(super) fn with_temporary_name<T>(
+    make: impl Fn(&[u8]) -> rustix::io::Result<T>,
+) -> rustix::io::Result<(Vec<u8>, T)> {
     for _ in 0..NAME_TRIES_MAX {
         let mut name = TEMPORARY_PREFIX.to_vec();
         name.extend_from_slice(format!("{:016x}", RandomState::new().hash_one(0)).as_bytes());
-        match again(|| fs::openat(directory, name.as_slice(), flags, mode)) {
+        match make(&name) {
             Err(Errno::EXIST) => {}
-            answer => return answer.map(|file| (name, file)),
+            answer => return answer.map(|made| (name, made)),
         }
     }
     Err(Errno::EXIST)

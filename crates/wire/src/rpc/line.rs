@@ -4,7 +4,7 @@
 //! line ends, each of them is told `Lost`, after everything it lent is back.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tokio::sync::{Notify, mpsc};
@@ -21,7 +21,7 @@ pub(super) struct Line {
     pub(super) peer: PeerIdentity,
     /// Bounded by the credits of the lane, plus pings, one a second.
     queue: mpsc::UnboundedSender<Order>,
-    pending: RefCell<HashMap<u64, Rc<Call>>>,
+    pending: RefCell<BTreeMap<u64, Rc<Call>>>,
     /// When the peer last gave a sign of life: a frame came, or took a payload of ours.
     heard: Cell<Instant>,
     /// A frame came since the line began.
@@ -43,7 +43,7 @@ impl Line {
         let line = Rc::new(Self {
             peer: session.peer,
             queue,
-            pending: RefCell::new(HashMap::new()),
+            pending: RefCell::new(BTreeMap::new()),
             heard: Cell::new(Instant::now()),
             proven: Cell::new(false),
             busy: Notify::new(),
@@ -95,9 +95,11 @@ async fn run(
     mut receiver: SessionReceiver,
     mut orders: mpsc::UnboundedReceiver<Order>,
 ) -> LinkError {
+    // Requests first: they are bounded by credits, answers follow from them.
     let end = tokio::select! {
-        end = receive(&line, &mut receiver) => end,
+        biased;
         end = send(&line, &mut sender, &mut orders) => end,
+        end = receive(&line, &mut receiver) => end,
         end = feel_pulse(&line) => end,
     };
     // The halves of the select are gone, and with them every guard.

@@ -76,8 +76,9 @@ pub async fn serve_listener<S: Service>(
     loop {
         let place = handshakes.clone().acquire_owned().await.expect("never closed");
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            biased;
             Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
         };
         let connection = match accepted {
             Ok(connection) => connection,
@@ -179,9 +180,11 @@ async fn serve_bounded<S: Service>(
     // Bounded by `requests`; pongs by the pings that are read, and one a second.
     let (orders, mut queue) = mpsc::unbounded_channel();
     let reading = Reading { peer, service, requests, orders };
+    // The answers first: they are bounded, what comes is not.
     tokio::select! {
-        end = reading.run(&mut receiver) => end,
+        biased;
         end = send_orders(&mut sender, &mut queue) => end,
+        end = reading.run(&mut receiver) => end,
     }
 }
 

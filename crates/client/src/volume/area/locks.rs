@@ -3,6 +3,10 @@
 //! A waiting process costs no thread here, only an entry; the server calls its ticket. While there
 //! are any, one thread looks each second whether a signal is pending for who waits: the kernel of a
 //! mount whose library does not know of interrupts lets nobody go before the answer.
+//!
+//! A wish whose answer was lost may wait at its home all the same. Who wished it is told so, and the
+//! wish stays in the table until the home has said what became of it: a lock that is granted to
+//! nobody would be held for ever.
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -39,7 +43,8 @@ struct Waiting {
     lock: Lock,
     /// The thread that waits.
     thread: u32,
-    told: LockTold,
+    /// `None` once it was told that nobody knows.
+    told: Option<LockTold>,
 }
 
 impl std::fmt::Debug for AreaLocks {
@@ -61,10 +66,25 @@ impl AreaLocks {
         self.lock().waiting.remove(&ticket)
     }
 
+    /// A wish that nobody waits for any more.
+    fn take_given_up(&self, ticket: u64) -> Option<Waiting> {
+        let mut state = self.lock();
+        let is_given_up = state.waiting.get(&ticket)?.told.is_none();
+        is_given_up.then(|| state.waiting.remove(&ticket)).flatten()
+    }
+
     /// Ends a wait, if it has not ended yet.
     fn tell(&self, ticket: u64, result: Result<(), Refused>) {
-        if let Some(waiting) = self.take(ticket) {
-            (waiting.told)(result);
+        if let Some(told) = self.take(ticket).and_then(|waiting| waiting.told) {
+            told(result);
+        }
+    }
+
+    /// Ends a wait whose wish may still be at its home.
+    fn give_up(&self, ticket: u64, refused: Refused) {
+        let told = self.lock().waiting.get_mut(&ticket).and_then(|waiting| waiting.told.take());
+        if let Some(told) = told {
+            told(Err(refused));
         }
     }
 
@@ -120,22 +140,25 @@ impl AreaLocks {
         }
         state.last_ticket += 1;
         let ticket = state.last_ticket;
-        state.waiting.insert(ticket, Waiting { ino, lock, thread, told });
+        state.waiting.insert(ticket, Waiting { ino, lock, thread, told: Some(told) });
         if state.waiting.len() == 1 {
             self.changed.notify_one();
         }
         Ok(ticket)
     }
 
-    /// Sleeps while nobody waits, then [`SIGNAL_LOOK`]; who waits, `None` when it is over.
-    fn next_look(&self) -> Option<Vec<(u64, InodeId, u32)>> {
+    /// Sleeps while nobody waits, then [`SIGNAL_LOOK`]; who waits (without a thread: who was told
+    /// that nobody knows), `None` when it is over.
+    fn next_look(&self) -> Option<Vec<(u64, InodeId, Option<u32>)>> {
         let mut state = self.lock();
         while state.waiting.is_empty() && !state.stopped {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         let state = self.changed.wait_timeout_while(state, SIGNAL_LOOK, |state| !state.stopped);
         let (state, _) = state.unwrap_or_else(PoisonError::into_inner);
-        let waiting = |(ticket, wait): (&u64, &Waiting)| (*ticket, wait.ino, wait.thread);
+        let waiting = |(ticket, wait): (&u64, &Waiting)| {
+            (*ticket, wait.ino, wait.told.is_some().then_some(wait.thread))
+        };
         (!state.stopped).then(|| state.waiting.iter().map(waiting).collect())
     }
 }
@@ -158,6 +181,7 @@ impl Area {
         match self.ask_lock(ino, lock, Some(ticket)) {
             Ok(LockAnswer::Waits) => {}
             Ok(LockAnswer::Granted) => self.granted(ticket),
+            Err(refused) if refused.errno == libc::EIO => self.locks.give_up(ticket, refused),
             Err(refused) => self.locks.tell(ticket, Err(refused)),
         }
     }
@@ -166,6 +190,7 @@ impl Area {
     /// would ever give up its lock.
     pub(super) fn granted(&self, ticket: u64) {
         let Some(Waiting { ino, lock, thread, told }) = self.locks.take(ticket) else { return };
+        let Some(told) = told else { return self.granted_to_nobody(ino, &lock) };
         if look_at(thread) != Waiter::Gone {
             self.locks.book(ino, &lock);
             return told(Ok(()));
@@ -174,6 +199,15 @@ impl Area {
             tracing::warn!(%ino, %error, "the lock of a killed process was not given up");
         }
         told(Err(Refused::new(libc::EINTR)));
+    }
+
+    /// Gives a lock back, unless its owner may hold others of the file and gives up all at once.
+    fn granted_to_nobody(&self, ino: InodeId, lock: &Lock) {
+        if !self.locks.may_hold(ino, lock.owner)
+            && let Err(error) = self.unlock(ino, lock.owner, lock.range)
+        {
+            tracing::warn!(%ino, %error, "a lock that nobody waits for was not given up");
+        }
     }
 
     fn ask_lock(
@@ -202,23 +236,85 @@ impl Area {
     pub(super) fn look_after_waiters(&self) {
         while let Some(waiting) = self.locks.next_look() {
             for (ticket, ino, thread) in waiting {
-                if look_at(thread) != Waiter::There {
+                if thread.is_none_or(|thread| look_at(thread) != Waiter::There) {
                     self.cancel(ino, ticket);
                 }
             }
         }
     }
 
-    /// Granted before it could be cancelled, it is held: the ticket is being called.
+    /// Granted before it could be cancelled, it is held: the ticket is being called, or was when
+    /// nobody knew.
     fn cancel(&self, ino: InodeId, ticket: u64) {
         let answer = self.call(&NodeRequest::CancelLock { ino, ticket });
         match answer.map(|reply| reply.message) {
             Ok(NodeReply::Cancelled(true)) => {
                 self.locks.tell(ticket, Err(Refused::new(libc::EINTR)));
             }
-            Ok(NodeReply::Cancelled(false)) => {}
+            Ok(NodeReply::Cancelled(false)) => {
+                if let Some(Waiting { ino, lock, .. }) = self.locks.take_given_up(ticket) {
+                    self.granted_to_nobody(ino, &lock);
+                }
+            }
             Ok(other) => tracing::error!(?other, "CancelLock answered by something else"),
-            Err(refused) => self.locks.tell(ticket, Err(refused)),
+            Err(refused) => self.locks.give_up(ticket, refused),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+
+    use hayase_wire::message::{FileKind, LockKind, NewNode};
+
+    use super::*;
+    use crate::testing::FakeServer;
+    use crate::testing::server::Parts;
+    use crate::volume::Volume;
+    use crate::{AreaSettings, AreaVolume, Link};
+
+    const OWNER: u64 = 7;
+
+    fn locked(volume: &AreaVolume, ino: InodeId) -> Result<(), Refused> {
+        let lock = Lock { owner: OWNER, kind: LockKind::Exclusive, range: LockRange::ALL, pid: 1 };
+        let (tell, told) = mpsc::channel();
+        let me = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        let told_once = move |result| tell.send(result).unwrap();
+        volume.lock(ino, lock, Some(me), Box::new(told_once));
+        told.recv().unwrap()
+    }
+
+    /// Found by the simulation: the home granted a wish after its asker had been told `EIO` and had
+    /// closed the file; the lock was held for ever.
+    #[test]
+    fn a_lock_granted_after_its_answer_was_lost_is_given_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let server = Arc::new(FakeServer::new(directory.path().to_owned(), Parts::Here));
+        let link: Arc<dyn Link> = Arc::clone(&server) as _;
+        let volume = AreaVolume::new(link, AreaSettings::mount()).unwrap();
+        let node = NewNode {
+            parent: InodeId::ROOT,
+            name: b"file".to_vec(),
+            kind: FileKind::Regular,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            target: None,
+            policy: None,
+            exclusive: true,
+            open: None,
+        };
+        server.call(&NodeRequest::Create(node)).unwrap();
+        let ino = server.inode_of("file").unwrap();
+
+        server.lose_answers(Some("Lock"));
+        assert_eq!(locked(&volume, ino).unwrap_err().errno, libc::EIO);
+        volume.unlock(ino, OWNER, LockRange::ALL).unwrap();
+        let unlocked = server.count("Unlock");
+        volume.area.granted(1);
+        assert_eq!(server.count("Unlock"), unlocked + 1, "nobody waits for it");
+        assert_eq!(server.locks(ino), 0);
     }
 }

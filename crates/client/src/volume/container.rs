@@ -1,0 +1,424 @@
+//! A directory of containers, shown as the plain files that they stand for; read-only.
+//!
+//! Here: the contract [`Volume`] for it. Rooms: [`tree`] (names, inode numbers, listings), [`shown`] (one
+//! container that is looked at, following what its writers publish).
+//! Not here: how a container is read (`hayase_container`), FUSE (`hayase_fuse`).
+//!
+//! Everything else in the directory is shown as it is, so that the mount is the directory as its programs
+//! mean it. Paper 001 calls this mpiio-gfarm2fs (section 6).
+//!
+//! What writers publish is seen within [`crate::limits::PUBLICATION_LOOK`] plus the time that the kernel keeps attributes:
+//! size and time of a file change with it, and then the kernel drops its pages of the file.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hayase_layout::{ByteCount, GlobalOffset, InodeId};
+use hayase_wire::message::{
+    Access, AreaUse, Attr, Explained, FileKind, Lock, LockHeld, LockRange, MetaChange, Name,
+    NewNode, Refused, XattrMode,
+};
+use rustix::fs::SeekFrom;
+
+use crate::grants::{Moments, Stamp};
+use crate::open_file::Class;
+use crate::volume::{FileOpen, Found, KernelCaches, Listed, LocalUse, LockTold, OpenWish, Volume};
+
+mod shown;
+mod tree;
+
+use shown::Shown;
+use tree::Tree;
+
+/// Most bytes of one read: the kernel's largest.
+const TRANSFER_BYTES: ByteCount = ByteCount::mib(1);
+
+const SEEK_DATA: u8 = 3;
+const SEEK_HOLE: u8 = 4;
+
+/// See the module.
+#[derive(Debug)]
+pub struct ContainerVolume {
+    tree: Tree,
+    /// Answers may be kept for a while: nothing is ever recalled.
+    stamp: Stamp,
+}
+
+/// What an inode is when it is opened.
+#[derive(Clone, Debug)]
+enum Opened {
+    Container(Arc<Shown>),
+    Plain(Arc<File>),
+}
+
+impl ContainerVolume {
+    /// The directory `root`, which must exist.
+    pub fn new(root: &Path) -> std::io::Result<Self> {
+        let root: PathBuf = root.canonicalize()?;
+        Ok(Self { tree: Tree::new(root)?, stamp: Moments::default().now() })
+    }
+
+    fn found(&self, attr: Attr) -> Found {
+        Found { attr, stamp: self.stamp }
+    }
+
+    fn opened(&self, ino: InodeId) -> Result<Opened, Refused> {
+        self.tree.opened(ino).ok_or_else(|| Refused::new(libc::EBADF))
+    }
+}
+
+fn read_only<T>() -> Result<T, Refused> {
+    Err(Refused::because(libc::EROFS, "a mount of containers is read-only"))
+}
+
+fn no_locks<T>() -> Result<T, Refused> {
+    Err(Refused::because(libc::EOPNOTSUPP, "a mount of containers has no locks"))
+}
+
+impl Volume for ContainerVolume {
+    fn attach(&self, _kernel: Arc<dyn KernelCaches>) {
+        // The kernel drops pages when size or time change: nothing else has to be told.
+    }
+
+    fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
+        Ok(self.found(self.tree.lookup(parent, name)?))
+    }
+
+    fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
+        Ok(self.found(self.tree.attributes(ino)?))
+    }
+
+    fn lasting_attributes(&self, ino: InodeId) -> Result<Attr, Refused> {
+        self.tree.attributes(ino)
+    }
+
+    fn may_keep(&self, _ino: InodeId, stamp: Stamp) -> bool {
+        stamp != Stamp::NEVER
+    }
+
+    fn forgotten(&self, ino: InodeId) {
+        self.tree.forget(ino);
+    }
+
+    fn set_attributes(&self, _ino: InodeId, _change: &MetaChange) -> Result<Found, Refused> {
+        read_only()
+    }
+
+    fn make(&self, _node: NewNode) -> Result<Found, Refused> {
+        read_only()
+    }
+
+    fn create(&self, _node: NewNode, _wish: OpenWish) -> Result<(Found, FileOpen), Refused> {
+        read_only()
+    }
+
+    fn link(&self, _ino: InodeId, _parent: InodeId, _name: &[u8]) -> Result<Found, Refused> {
+        read_only()
+    }
+
+    fn remove(&self, _parent: InodeId, _name: &[u8], _directory: bool) -> Result<(), Refused> {
+        read_only()
+    }
+
+    fn rename(
+        &self,
+        _from: (InodeId, Name),
+        _to: (InodeId, Name),
+        _no_replace: bool,
+        _exchange: bool,
+    ) -> Result<(), Refused> {
+        read_only()
+    }
+
+    fn read_link(&self, ino: InodeId) -> Result<Vec<u8>, Refused> {
+        self.tree.read_link(ino)
+    }
+
+    fn list(
+        &self,
+        dir: InodeId,
+        cookie: u64,
+        bytes: u32,
+        plus: bool,
+    ) -> Result<Vec<Listed>, Refused> {
+        let entries = self.tree.list(dir, cookie, bytes, plus)?;
+        Ok(entries.into_iter().map(|entry| Listed { entry, stamp: self.stamp }).collect())
+    }
+
+    fn open(&self, ino: InodeId, wish: OpenWish) -> Result<FileOpen, Refused> {
+        if wish.access.write || wish.truncate {
+            return read_only();
+        }
+        let keep_pages = self.tree.open(ino)?;
+        Ok(FileOpen {
+            class: Class::Remote,
+            descriptor: None,
+            cache: !wish.uncached,
+            keep_pages,
+            striped: true,
+        })
+    }
+
+    fn release(&self, ino: InodeId, _access: Access) {
+        self.tree.release(ino);
+    }
+
+    fn read(
+        &self,
+        ino: InodeId,
+        offset: u64,
+        len: u32,
+        sink: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Refused> {
+        let mut buffer = vec![0; (len as usize).min(self.transfer_bytes())];
+        let count = match self.opened(ino)? {
+            Opened::Container(shown) => shown.read(GlobalOffset(offset), &mut buffer)?,
+            Opened::Plain(file) => read_plain(&file, offset, &mut buffer)?,
+        };
+        sink(&buffer[..count]);
+        Ok(())
+    }
+
+    fn write(&self, _ino: InodeId, _offset: u64, _data: &[u8]) -> Result<u32, Refused> {
+        read_only()
+    }
+
+    fn append(&self, _ino: InodeId, _data: &[u8]) -> Result<u32, Refused> {
+        read_only()
+    }
+
+    fn transfer_bytes(&self) -> usize {
+        TRANSFER_BYTES.get() as usize
+    }
+
+    fn lock(&self, _ino: InodeId, _lock: Lock, _waiter: Option<u32>, told: LockTold) {
+        told(no_locks());
+    }
+
+    fn unlock(&self, _ino: InodeId, _owner: u64, _range: LockRange) -> Result<(), Refused> {
+        Ok(()) // nobody holds any
+    }
+
+    fn test_lock(&self, _ino: InodeId, _lock: Lock) -> Result<Option<LockHeld>, Refused> {
+        no_locks()
+    }
+
+    fn may_hold_locks(&self, _ino: InodeId, _owner: u64) -> bool {
+        false
+    }
+
+    fn allocate(&self, _ino: InodeId, _mode: i32, _offset: u64, _len: u64) -> Result<(), Refused> {
+        read_only()
+    }
+
+    fn seek(&self, ino: InodeId, offset: u64, whence: u8) -> Result<u64, Refused> {
+        let beyond = || Refused::new(libc::ENXIO);
+        let is_data = match whence {
+            SEEK_DATA => true,
+            SEEK_HOLE => false,
+            _ => return Err(Refused::new(libc::EINVAL)),
+        };
+        match self.opened(ino)? {
+            Opened::Container(shown) => {
+                shown.seek(GlobalOffset(offset), is_data).map(|at| at.0).ok_or_else(beyond)
+            }
+            Opened::Plain(file) => {
+                let to = if is_data { SeekFrom::Data(offset) } else { SeekFrom::Hole(offset) };
+                // The descriptor is shared, its position is not used: every read says where.
+                rustix::fs::seek(&*file, to).map_err(|errno| Refused::new(errno.raw_os_error()))
+            }
+        }
+    }
+
+    fn copy_range(
+        &self,
+        _from: (InodeId, u64),
+        _to: (InodeId, u64),
+        _len: u64,
+    ) -> Result<u32, Refused> {
+        read_only()
+    }
+
+    fn sync(&self, _ino: InodeId, _data_only: bool) -> Result<(), Refused> {
+        Ok(()) // nothing is written here
+    }
+
+    fn xattr(&self, ino: InodeId, name: &[u8]) -> Result<Vec<u8>, Refused> {
+        let id = self.tree.container_id(ino)?;
+        match id.filter(|_| name == hayase_container::CONTAINER_XATTR.as_bytes()) {
+            Some(id) => Ok(id.to_string().into_bytes()),
+            None => Err(Refused::new(libc::ENODATA)),
+        }
+    }
+
+    fn set_xattr(
+        &self,
+        _ino: InodeId,
+        _name: &[u8],
+        _value: &[u8],
+        _mode: XattrMode,
+    ) -> Result<(), Refused> {
+        read_only()
+    }
+
+    fn list_xattrs(&self, ino: InodeId) -> Result<Vec<Name>, Refused> {
+        let name = hayase_container::CONTAINER_XATTR.as_bytes().to_vec();
+        Ok(self.tree.container_id(ino)?.map(|_| name).into_iter().collect())
+    }
+
+    fn remove_xattr(&self, _ino: InodeId, _name: &[u8]) -> Result<(), Refused> {
+        read_only()
+    }
+
+    fn usage(&self) -> Result<AreaUse, Refused> {
+        self.tree.usage()
+    }
+
+    fn explain(&self, ino: InodeId) -> Result<(Explained, LocalUse), Refused> {
+        let attr = self.tree.attributes(ino)?;
+        let state = match (self.tree.container_id(ino)?, attr.kind) {
+            (Some(id), _) => format!("container {id}"),
+            (None, FileKind::Regular) => "plain file".to_owned(),
+            (None, _) => "as it is".to_owned(),
+        };
+        let explained = Explained { attr, state, opens: Vec::new(), parts: Vec::new() };
+        Ok((explained, LocalUse::default()))
+    }
+}
+
+/// As much as there is.
+fn read_plain(file: &File, offset: u64, buffer: &mut [u8]) -> Result<usize, Refused> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(tree::refused(&error)),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    use hayase_container::{ContainerFile, Creation, Durability, Identity};
+    use hayase_layout::{NodeId, Rank};
+
+    use super::*;
+    use crate::open_file::Serving;
+
+    const READ: Access = Access { read: true, write: false };
+
+    fn container(path: &Path, bytes: &[u8]) {
+        let made = hayase_container::Container::open(path, Creation::Exclusive).unwrap();
+        let who = Identity { node: NodeId(0), process: 1, opening: 0, rank: Rank(0) };
+        let access = hayase_container::Access::ReadWrite;
+        let file = ContainerFile::open(made, access, who, None).unwrap();
+        file.write_at(GlobalOffset(0), bytes).unwrap();
+        file.close(Durability::Written).unwrap();
+    }
+
+    fn wish(access: Access) -> OpenWish {
+        OpenWish { access, truncate: false, serving: Serving::Descriptor, uncached: false }
+    }
+
+    fn read(volume: &ContainerVolume, ino: InodeId, offset: u64, len: u32) -> Vec<u8> {
+        let mut read = Vec::new();
+        volume.read(ino, offset, len, &mut |bytes| read.extend_from_slice(bytes)).unwrap();
+        read
+    }
+
+    #[test]
+    fn containers_are_files_and_the_rest_is_as_it_is() {
+        let top = tempfile::tempdir().unwrap();
+        container(&top.path().join("a"), b"0123456789");
+        fs::write(top.path().join("plain"), "as it is").unwrap();
+        fs::create_dir(top.path().join("below")).unwrap();
+        let volume = ContainerVolume::new(top.path()).unwrap();
+        let lookup = |name: &[u8]| volume.lookup(InodeId::ROOT, name).map(|found| found.attr);
+        let a = lookup(b"a").unwrap();
+        assert_eq!((a.kind, a.size, a.nlink), (FileKind::Regular, 10, 1));
+        assert_eq!(lookup(b"a").unwrap().ino, a.ino);
+        assert_eq!(volume.attributes(a.ino).unwrap().attr, a);
+        assert_eq!(lookup(b"below").unwrap().kind, FileKind::Directory);
+        assert_eq!(lookup(b"none").unwrap_err().errno, libc::ENOENT);
+        let plain = lookup(b"plain").unwrap();
+        for (ino, bytes) in [(a.ino, &b"0123456789"[..]), (plain.ino, b"as it is")] {
+            assert!(!volume.open(ino, wish(READ)).unwrap().keep_pages, "nothing was read before");
+            assert!(volume.open(ino, wish(READ)).unwrap().keep_pages, "nothing has changed");
+            assert_eq!(read(&volume, ino, 0, 100), bytes);
+            assert_eq!(read(&volume, ino, 7, 100), &bytes[7..]);
+            assert_eq!(read(&volume, ino, 70, 100), b"");
+            volume.release(ino, READ);
+            assert_eq!(read(&volume, ino, 0, 1), &bytes[..1], "open once more");
+            volume.release(ino, READ);
+        }
+        let id = volume.xattr(a.ino, b"user.hayase.container").unwrap();
+        assert_eq!((id.len(), volume.list_xattrs(plain.ino).unwrap().len()), (32, 0));
+        assert_eq!(volume.seek(a.ino, 3, SEEK_DATA).unwrap(), 3);
+        assert_eq!(volume.seek(a.ino, 3, SEEK_HOLE).unwrap(), 10);
+    }
+
+    #[test]
+    fn listings_continue_behind_their_cookies() {
+        let top = tempfile::tempdir().unwrap();
+        let mut expected = BTreeSet::new();
+        for nth in 0..40 {
+            let name = format!("file-{nth}");
+            match nth % 4 {
+                0 => container(&top.path().join(&name), b"x"),
+                _ => fs::write(top.path().join(&name), "x").unwrap(),
+            }
+            expected.insert(name.into_bytes());
+        }
+        hayase_container::enable(top.path()).unwrap();
+        fs::write(top.path().join("file-4/.hayase-container"), "damaged").unwrap();
+        let volume = ContainerVolume::new(top.path()).unwrap();
+        for plus in [false, true] {
+            let (mut found, mut cookie, mut without) = (BTreeSet::new(), 0, 0);
+            loop {
+                let part = volume.list(InodeId::ROOT, cookie, 50, plus).unwrap();
+                let Some(last) = part.last() else { break };
+                assert!(part.len() < 20, "about 50 bytes of names");
+                cookie = last.entry.cookie;
+                for Listed { entry, .. } in part {
+                    assert_eq!(entry.kind, FileKind::Regular);
+                    without += usize::from(entry.entry.is_none());
+                    assert!(found.insert(entry.name), "twice");
+                }
+            }
+            assert_eq!(found, expected);
+            assert_eq!(without, if plus { 1 } else { 40 }, "the damaged one is listed too");
+        }
+        let damaged = volume.lookup(InodeId::ROOT, b"file-4").unwrap_err();
+        assert_eq!(damaged.errno, libc::EIO);
+        assert!(damaged.why.unwrap().contains("damaged"));
+    }
+
+    #[test]
+    fn nothing_can_be_changed() {
+        let top = tempfile::tempdir().unwrap();
+        container(&top.path().join("a"), b"0123456789");
+        let volume = ContainerVolume::new(top.path()).unwrap();
+        let ino = volume.lookup(InodeId::ROOT, b"a").unwrap().attr.ino;
+        let write = Access { read: true, write: true };
+        let name = || b"a".to_vec();
+        let root = InodeId::ROOT;
+        for errno in [
+            volume.open(ino, wish(write)).map(|_| ()).unwrap_err().errno,
+            volume.write(ino, 0, b"x").map(|_| ()).unwrap_err().errno,
+            volume.remove(root, b"a", false).unwrap_err().errno,
+            volume.rename((root, name()), (root, b"b".to_vec()), false, false).unwrap_err().errno,
+            volume.allocate(ino, 0, 0, 1).unwrap_err().errno,
+            volume.set_attributes(ino, &MetaChange::default()).map(|_| ()).unwrap_err().errno,
+        ] {
+            assert_eq!(errno, libc::EROFS);
+        }
+    }
+}

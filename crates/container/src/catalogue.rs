@@ -1,0 +1,281 @@
+//! The catalogue: the indexes of a container as far as they were read, so that a refresh reads only what
+//! was appended since.
+//!
+//! Several indexes may tell of one writer while a compaction is under way: they tell the same, and a
+//! complete merged index counts first. A merged index that is not complete does not count at all.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::SystemTime;
+
+use rustix::fs::OFlags;
+
+use crate::directory::Directory;
+use crate::format::{HEADER_BYTES, HeaderFault, Tail, VERSION, check_header, parse_blocks};
+use crate::limits::{INDEX_BYTES_MAX, LIST_TRIES_MAX, WRITERS_MAX};
+use crate::names::{self, Kind, MARK};
+use crate::snapshot::{Contents, Torn};
+use crate::{Container, ContainerError, ContainerId, Snapshot};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Catalogue {
+    indexes: BTreeMap<String, Loaded>,
+    /// Something was read that no refresh has told of: also when that one failed half way.
+    has_news: bool,
+}
+
+/// One index.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    contents: Contents,
+    blocks: u64,
+    /// Bytes of whole blocks, with the header.
+    read: u64,
+    /// Bytes behind them.
+    torn: u64,
+    is_merged: bool,
+    modified: Option<SystemTime>,
+}
+
+/// What changed meanwhile, so that the listing does not count any more.
+pub(crate) struct Vanished;
+
+impl Catalogue {
+    /// Reads what was published since the last time; whether there was anything.
+    pub(crate) fn refresh(&mut self, container: &Container) -> Result<bool, ContainerError> {
+        self.read_all(container)?;
+        Ok(std::mem::take(&mut self.has_news))
+    }
+
+    fn read_all(&mut self, container: &Container) -> Result<(), ContainerError> {
+        let directory = container.directory();
+        let mut names = directory.names()?;
+        for _ in 0..LIST_TRIES_MAX {
+            if let Err(Vanished) = self.load(directory, container.id(), &names)? {
+                names = directory.names()?;
+                continue;
+            }
+            // A listing that was made while indexes were merged may have neither the old names nor the
+            // new one. Then a part is without index; as it is while its writer has published nothing.
+            if !self.has_uncovered_part(&names) {
+                return Ok(());
+            }
+            let again = directory.names()?;
+            if indexes(&again).eq(indexes(&names)) {
+                return Ok(());
+            }
+            names = again;
+        }
+        let what = format!("its indexes were merged {LIST_TRIES_MAX} times while it was read");
+        Err(ContainerError::Limit { path: directory.path().to_owned(), what })
+    }
+
+    fn load(
+        &mut self,
+        directory: &Directory,
+        id: ContainerId,
+        names: &[String],
+    ) -> Result<Result<(), Vanished>, ContainerError> {
+        if names.binary_search_by(|name| name.as_str().cmp(MARK)).is_err() {
+            return Err(ContainerError::NotFound { path: directory.path().to_owned() });
+        }
+        let count = self.indexes.len();
+        self.indexes.retain(|name, _| names.binary_search(name).is_ok());
+        self.has_news |= self.indexes.len() != count;
+        for name in indexes(names) {
+            let mut loaded = self.indexes.remove(name).unwrap_or_default();
+            loaded.is_merged = matches!(names::kind(name), Kind::Merged(_));
+            // Where that fails, the index is read anew the next time.
+            match loaded.read_on(directory, id, name)? {
+                Ok(has_news) => self.has_news |= has_news,
+                Err(Vanished) => return Ok(Err(Vanished)),
+            }
+            self.indexes.insert(name.to_owned(), loaded);
+        }
+        Ok(Ok(()))
+    }
+
+    fn has_uncovered_part(&self, names: &[String]) -> bool {
+        let covered: std::collections::BTreeSet<_> = self
+            .counting()
+            .flat_map(|(_, loaded)| &loaded.contents.logs)
+            .map(|published| published.log.writer.id)
+            .collect();
+        names.iter().any(|name| match names::kind(name) {
+            Kind::Part(id) => !covered.contains(&id),
+            _ => false,
+        })
+    }
+
+    /// The indexes that count, merged ones first.
+    fn counting(&self) -> impl Iterator<Item = (&String, &Loaded)> {
+        let merged = self.indexes.iter().filter(|(_, loaded)| loaded.is_merged);
+        let single = self.indexes.iter().filter(|(_, loaded)| !loaded.is_merged);
+        merged.filter(|(_, loaded)| loaded.contents.is_complete).chain(single)
+    }
+
+    /// When an index was written last.
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        self.indexes.values().filter_map(|loaded| loaded.modified).max()
+    }
+
+    /// Names of the indexes that count.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.counting().map(|(name, _)| name.as_str())
+    }
+
+    /// Merged indexes that do not count: a compaction is under way, or was killed.
+    pub(crate) fn incomplete(&self) -> impl Iterator<Item = &str> {
+        let is_incomplete = |loaded: &Loaded| loaded.is_merged && !loaded.contents.is_complete;
+        self.indexes
+            .iter()
+            .filter(move |(_, loaded)| is_incomplete(loaded))
+            .map(|(name, _)| name.as_str())
+    }
+
+    /// Of one index, by name.
+    pub(crate) fn contents(&self, name: &str) -> &Contents {
+        &self.indexes[name].contents
+    }
+
+    /// All that was read.
+    pub(crate) fn snapshot(&self, container: &Container) -> Result<Snapshot, ContainerError> {
+        let mut snapshot = Snapshot::default();
+        for (name, loaded) in self.counting() {
+            snapshot.add(&loaded.contents);
+            if loaded.torn > 0 {
+                let path = container.directory().shown(name);
+                snapshot.add_torn(Torn { path, at: loaded.read, bytes: loaded.torn });
+            }
+        }
+        self.require_merged_were_covered(container, &snapshot)?;
+        snapshot.settle();
+        if snapshot.logs().len() > WRITERS_MAX {
+            let what = format!("more than {WRITERS_MAX} writers");
+            return Err(ContainerError::Limit { path: container.path().to_owned(), what });
+        }
+        Ok(snapshot)
+    }
+
+    /// While a compaction is under way, the indexes that it merges are still there. Where they are not, it
+    /// had ended, and the end of its index is damaged.
+    fn require_merged_were_covered(
+        &self,
+        container: &Container,
+        snapshot: &Snapshot,
+    ) -> Result<(), ContainerError> {
+        for name in self.incomplete() {
+            let loaded = &self.indexes[name];
+            let mut ids = loaded.contents.logs.iter().map(|published| published.log.writer.id);
+            if ids.any(|id| !snapshot.logs().contains_key(&id)) {
+                let what = "the end of this merged index is damaged or missing".to_owned();
+                let path = container.directory().shown(name);
+                return Err(ContainerError::Corrupt { path, at: loaded.read, what });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The names of indexes among these.
+fn indexes(names: &[String]) -> impl Iterator<Item = &String> {
+    names.iter().filter(|name| matches!(names::kind(name), Kind::Index(_) | Kind::Merged(_)))
+}
+
+impl Loaded {
+    pub(crate) fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
+    /// Bytes of whole blocks, with the header.
+    pub(crate) fn read(&self) -> u64 {
+        self.read
+    }
+
+    /// Bytes behind them.
+    pub(crate) fn torn(&self) -> u64 {
+        self.torn
+    }
+
+    /// Takes what was appended; whether that was anything.
+    pub(crate) fn read_on(
+        &mut self,
+        directory: &Directory,
+        id: ContainerId,
+        name: &str,
+    ) -> Result<Result<bool, Vanished>, ContainerError> {
+        let path = directory.shown(name);
+        let failed = |source| ContainerError::io("read the index", &path, source);
+        let damaged = |at, what: &str| ContainerError::Corrupt {
+            path: path.clone(),
+            at,
+            what: what.to_owned(),
+        };
+        // Opened before its length is asked for: an open is what makes NFS look.
+        let file = match directory.open_file(name, OFlags::RDONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err(Vanished)),
+            file => file.map_err(failed)?,
+        };
+        let metadata = file.metadata().map_err(failed)?;
+        self.modified = metadata.modified().ok();
+        let len = match metadata.len() {
+            len if len < self.read => return Err(damaged(len, "it has become shorter")),
+            len if len > INDEX_BYTES_MAX.get() => {
+                let what = format!("an index has at most {INDEX_BYTES_MAX}");
+                return Err(ContainerError::Limit { path, what });
+            }
+            len => len,
+        };
+        if len == self.read && len > 0 {
+            self.torn = 0;
+            return Ok(Ok(false));
+        }
+        let bytes = read_from(&file, self.read, len).map_err(failed)?;
+        let body = match self.read {
+            0 => match check_header(&bytes, id) {
+                Ok(()) => HEADER_BYTES,
+                Err(HeaderFault::Short) => {
+                    self.torn = bytes.len() as u64;
+                    return Ok(Ok(false));
+                }
+                Err(HeaderFault::Damaged(at, what)) => return Err(damaged(at, what)),
+                Err(HeaderFault::Newer(found)) => {
+                    return Err(ContainerError::NewerFormat { path, found, known: VERSION });
+                }
+            },
+            _ => 0,
+        };
+        let from = self.read + body as u64;
+        let (entries, blocks, used, tail) = parse_blocks(&bytes[body..], self.blocks)
+            .map_err(|damage| damaged(from + damage.at as u64, damage.what))?;
+        let has_changed = !entries.is_empty();
+        for entry in entries {
+            self.contents.take(entry).map_err(|what| damaged(from, what))?;
+        }
+        (self.blocks, self.read) = (blocks, from + used as u64);
+        self.torn = match tail {
+            Tail::Clean => 0,
+            Tail::Torn(bytes) => bytes,
+        };
+        Ok(Ok(has_changed))
+    }
+}
+
+/// At most to `end`; less when the file is shorter by now.
+fn read_from(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; (end - start) as usize];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], start + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}

@@ -1,0 +1,255 @@
+//! Checking a container: everything that is wrong with it, and where.
+//!
+//! Here: what `hayase container check` says. Reading stops at the first damage, this goes on behind it.
+//! Nothing is changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use hayase_layout::{ByteCount, Index, WriterId};
+
+use crate::catalogue::Loaded;
+use crate::names::{self, Kind};
+use crate::snapshot::{Contents, PublishedLog};
+use crate::{Container, ContainerError, ContainerId, Creation, Snapshot};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Worth knowing; no byte is missing.
+    Note,
+    /// Something was written that was never published: its writer is still at work, or was killed.
+    Unpublished,
+    /// Something that was published can not be read.
+    Damage,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Which file.
+    pub path: PathBuf,
+    /// Where in it, where that is one place.
+    pub at: Option<u64>,
+    /// In words.
+    pub what: String,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The container.
+    pub path: PathBuf,
+    /// Its id.
+    pub id: ContainerId,
+    /// Writers that published.
+    pub writers: usize,
+    /// Their records.
+    pub records: usize,
+    /// Length of the file; `None` when the indexes do not tell.
+    pub size: Option<ByteCount>,
+    /// Bytes of all indexes.
+    pub index_bytes: ByteCount,
+    /// Bytes of all parts.
+    pub part_bytes: ByteCount,
+    /// The worst first.
+    pub problems: Vec<Problem>,
+}
+
+impl Report {
+    /// Whether every byte that was published can be read.
+    pub fn is_sound(&self) -> bool {
+        self.problems.iter().all(|problem| problem.severity < Severity::Damage)
+    }
+}
+
+/// Looks at every block, checksum, record and part length of the container at `path`.
+///
+/// Fails only when there is no container, or it can not be looked at. A writer that is at work while it is
+/// checked shows as one that has not closed.
+pub fn check(path: &Path) -> Result<Report, ContainerError> {
+    let container = Container::open(path, Creation::Never)?;
+    let mut check = Check { container: &container, problems: Vec::new() };
+    let found = check.indexes()?;
+    let parts = check.parts()?;
+    check.incomplete(&found);
+    let snapshot = check.union(&found);
+    check.uncovered(&snapshot, &parts);
+    for published in snapshot.logs().values() {
+        check.log(published, &parts);
+    }
+    let size = match snapshot.size(path) {
+        Ok(size) => Some(size),
+        Err(error) => {
+            check.error(path.to_owned(), &error);
+            None
+        }
+    };
+    let mut problems = check.problems;
+    problems.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.path.cmp(&b.path)));
+    Ok(Report {
+        path: path.to_owned(),
+        id: container.id(),
+        writers: snapshot.logs().len(),
+        records: snapshot.record_count(),
+        size,
+        index_bytes: ByteCount(found.values().map(|index| index.bytes).sum()),
+        part_bytes: ByteCount(parts.values().sum()),
+        problems,
+    })
+}
+
+struct Check<'a> {
+    container: &'a Container,
+    problems: Vec<Problem>,
+}
+
+/// One index as far as it could be read.
+struct FoundIndex {
+    loaded: Loaded,
+    bytes: u64,
+    is_merged: bool,
+}
+
+impl FoundIndex {
+    fn counts(&self) -> bool {
+        !self.is_merged || self.loaded.contents().is_complete
+    }
+}
+
+impl Check<'_> {
+    fn add(&mut self, severity: Severity, name: &str, at: Option<u64>, what: impl Into<String>) {
+        let path = self.container.directory().shown(name);
+        self.problems.push(Problem { severity, path, at, what: what.into() });
+    }
+
+    /// An error is a finding: its own words, and those of what is behind it.
+    fn error(&mut self, path: PathBuf, error: &ContainerError) {
+        let (path, at, what) = match error {
+            ContainerError::Corrupt { path, at, what } => (path.clone(), Some(*at), what.clone()),
+            _ => {
+                let source = std::error::Error::source(error);
+                let source = source.map_or(String::new(), |source| format!(": {source}"));
+                (path, None, format!("{error}{source}"))
+            }
+        };
+        self.problems.push(Problem { severity: Severity::Damage, path, at, what });
+    }
+
+    fn indexes(&mut self) -> Result<BTreeMap<String, FoundIndex>, ContainerError> {
+        let directory = self.container.directory();
+        let mut found = BTreeMap::new();
+        for name in directory.names()? {
+            let is_merged = match names::kind(&name) {
+                Kind::Index(_) => false,
+                Kind::Merged(_) => true,
+                Kind::Foreign => {
+                    self.add(Severity::Note, &name, None, "not part of a container");
+                    continue;
+                }
+                Kind::Mark | Kind::Stub | Kind::Part(_) => continue,
+            };
+            let mut loaded = Loaded::default();
+            match loaded.read_on(directory, self.container.id(), &name) {
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) => continue, // merged with others meanwhile
+                Err(error) => self.error(directory.shown(&name), &error),
+            }
+            let bytes = directory.len(&name).ok().flatten().unwrap_or(0);
+            let torn = loaded.torn();
+            if torn > 0 {
+                let what = format!("{torn} bytes are no whole block: a publication was cut short");
+                self.add(Severity::Unpublished, &name, Some(bytes.saturating_sub(torn)), what);
+            }
+            found.insert(name, FoundIndex { loaded, bytes, is_merged });
+        }
+        Ok(found)
+    }
+
+    fn parts(&self) -> Result<BTreeMap<WriterId, u64>, ContainerError> {
+        let directory = self.container.directory();
+        let mut parts = BTreeMap::new();
+        for name in directory.names()? {
+            if let Kind::Part(id) = names::kind(&name) {
+                let len = directory.len(&name);
+                let len =
+                    len.map_err(|e| ContainerError::io("look at", &directory.shown(&name), e))?;
+                parts.extend(len.map(|len| (id, len)));
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Merged indexes that do not count must tell nothing that no other tells.
+    fn incomplete(&mut self, found: &BTreeMap<String, FoundIndex>) {
+        let told: BTreeSet<WriterId> = found
+            .values()
+            .filter(|index| index.counts())
+            .flat_map(|index| &index.loaded.contents().logs)
+            .map(|published| published.log.writer.id)
+            .collect();
+        for (name, index) in found.iter().filter(|(_, index)| !index.counts()) {
+            let mut ids = index.loaded.contents().logs.iter().map(|log| log.log.writer.id);
+            match ids.any(|id| !told.contains(&id)) {
+                true => {
+                    let what = "the end of this merged index is damaged or missing";
+                    self.add(Severity::Damage, name, Some(index.loaded.read()), what);
+                }
+                false => {
+                    let what = "not complete: a compaction is under way, or was killed";
+                    self.add(Severity::Note, name, None, what);
+                }
+            }
+        }
+    }
+
+    fn union(&self, found: &BTreeMap<String, FoundIndex>) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        let contents = |is_merged: bool| {
+            let of_kind = move |index: &&FoundIndex| index.is_merged == is_merged && index.counts();
+            found.values().filter(of_kind).map(|index| index.loaded.contents())
+        };
+        contents(true)
+            .chain(contents(false))
+            .for_each(|contents: &Contents| snapshot.add(contents));
+        snapshot.settle();
+        snapshot
+    }
+
+    fn uncovered(&mut self, snapshot: &Snapshot, parts: &BTreeMap<WriterId, u64>) {
+        for (id, len) in parts.iter().filter(|(id, _)| !snapshot.logs().contains_key(id)) {
+            let what = format!("no index tells of its {len} bytes: nothing of it was published");
+            self.add(Severity::Unpublished, &names::part(*id), None, what);
+        }
+    }
+
+    /// One writer: its records by themselves, and against its part.
+    fn log(&mut self, published: &PublishedLog, parts: &BTreeMap<WriterId, u64>) {
+        let id = published.log.writer.id;
+        let (part, index) = (names::part(id), names::index(id));
+        if let Err(source) = Index::new(std::slice::from_ref(&published.log), &[]) {
+            self.add(Severity::Damage, &index, None, source.to_string());
+        }
+        let ends = published.log.records.iter().filter_map(hayase_layout::Record::end);
+        let needed = ends.map(|end| end.0).max().unwrap_or(0);
+        let Some(len) = parts.get(&id).copied() else {
+            if needed > 0 {
+                self.add(Severity::Damage, &part, None, format!("missing: it has {needed} bytes"));
+            }
+            return;
+        };
+        if len < needed {
+            let what = format!("it ends there, and {needed} bytes of it were published");
+            self.add(Severity::Damage, &part, Some(len), what);
+        }
+        if published.closed.is_none() {
+            let what = match len.saturating_sub(needed) {
+                0 => "its writer has not closed: it is at work, or was killed".to_owned(),
+                more => format!("its writer has not closed, and {more} bytes are not published"),
+            };
+            self.add(Severity::Unpublished, &part, Some(needed), what);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Compaction: many indexes become one, their records as few as say the same, dead parts go.
+//!
+//! Here: what `hayase container compact` does. Not here: folding (`hayase_layout`), moving bytes
+//! (`flatten.rs`; [`crate::export`] makes a flat file of them).
+//!
+//! The merged index is written under its final name and counts from its last block on; only then are the
+//! indexes removed that went into it, and nothing else. So a kill at any point, or two compactions at
+//! once, leave each record in at least one index that counts.
+
+use std::fs::File;
+use std::io::{self, Write};
+
+use hayase_layout::{ByteCount, Selection, StreamMap, WriterId};
+use rustix::fs::OFlags;
+
+use crate::catalogue::Catalogue;
+use crate::format::block::split_entries;
+use crate::format::{Entry, draw_block, draw_header};
+use crate::limits::NAME_TRIES_MAX;
+use crate::names::{self, Kind};
+use crate::snapshot::{Contents, PublishedLog};
+use crate::{Container, ContainerError, Snapshot};
+
+/// Which writers a compaction may take for finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// Those that closed. Others may be writing meanwhile.
+    Closed,
+    /// All: the caller knows that nobody writes, so those that did not close were killed. A writer that is
+    /// alive after all finds its index gone, and says so.
+    All,
+}
+
+/// What a compaction did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Writers in the merged index.
+    pub writers: usize,
+    /// Writers whose index stays as it is: they have not closed.
+    pub open_writers: usize,
+    /// Records of those writers before.
+    pub records_before: usize,
+    /// And in the merged index.
+    pub records_after: usize,
+    /// Indexes removed.
+    pub indexes_removed: usize,
+    /// Parts removed: all that they held was cut off.
+    pub parts_removed: usize,
+    /// Bytes in these.
+    pub bytes_removed: ByteCount,
+}
+
+impl Container {
+    /// Merges the indexes of writers that are finished. Bytes are not moved.
+    ///
+    /// Durable when it returns. Readers that have the container open are not disturbed, unless they read
+    /// the file as it was before it was cut.
+    pub fn compact(&self, finished: Finished) -> Result<Compacted, ContainerError> {
+        let mut catalogue = Catalogue::default();
+        catalogue.refresh(self)?;
+        let snapshot = catalogue.snapshot(self)?;
+        snapshot.index(self.path())?; // fails where the indexes contradict each other
+        let chosen = chosen_indexes(&catalogue, finished);
+        let mut merged = Snapshot::default();
+        chosen.iter().for_each(|name| merged.add(catalogue.contents(name)));
+        merged.settle();
+        if finished == Finished::All {
+            merged.logs_mut().for_each(close);
+        }
+
+        let mut told = Compacted {
+            writers: merged.logs().len(),
+            open_writers: snapshot.logs().len() - merged.logs().len(),
+            records_before: merged.record_count(),
+            ..Compacted::default()
+        };
+        let dead = dead_writers(&merged, &snapshot);
+        merged.retain(|published| !dead.contains(&published.log.writer.id));
+        merged.logs_mut().for_each(|published| published.log = published.log.folded());
+        told.records_after = merged.record_count();
+        told.writers -= dead.len();
+        let is_one = matches!(&chosen[..], [name] if matches!(names::kind(name), Kind::Merged(_)));
+        if chosen.is_empty() || (is_one && dead.is_empty()) {
+            return Ok(told); // nothing to gain
+        }
+        self.write_merged(&merged)?;
+        for name in &chosen {
+            self.directory().remove(name)?;
+            told.indexes_removed += 1;
+        }
+        self.remove_parts(&dead, &mut told)?;
+        if finished == Finished::All {
+            // What compactions that were killed have left.
+            for name in catalogue.incomplete() {
+                self.directory().remove(name)?;
+            }
+        }
+        self.directory().sync()?;
+        Ok(told)
+    }
+
+    fn write_merged(&self, merged: &Snapshot) -> Result<(), ContainerError> {
+        let (name, mut file) = self.create_merged()?;
+        let path = self.directory().shown(&name);
+        let written = self.fill_merged(merged, &mut file, &path);
+        if written.is_err() {
+            self.directory().remove(&name)?; // incomplete: it never counted
+        }
+        written?;
+        self.directory().sync()
+    }
+
+    fn fill_merged(
+        &self,
+        merged: &Snapshot,
+        file: &mut File,
+        path: &std::path::Path,
+    ) -> Result<(), ContainerError> {
+        let failed = |source| ContainerError::io("write the merged index", path, source);
+        let too_large = |_| ContainerError::Limit {
+            path: path.to_owned(),
+            what: "a view has more pieces than a block of an index may hold".to_owned(),
+        };
+        file.write_all(&draw_header(self.id())).map_err(failed)?;
+        let mut number = 0;
+        for list in split_entries(merged.entries()).map_err(too_large)? {
+            file.write_all(&draw_block(number, &list)).map_err(failed)?;
+            number += 1;
+        }
+        // The rest is on the disk before the block that makes it count.
+        file.sync_data().map_err(failed)?;
+        file.write_all(&draw_block(number, &[Entry::Complete])).map_err(failed)?;
+        file.sync_all().map_err(failed)
+    }
+
+    fn create_merged(&self) -> Result<(String, File), ContainerError> {
+        let numbers =
+            self.directory().names()?.into_iter().filter_map(|name| match names::kind(&name) {
+                Kind::Merged(number) => Some(number),
+                _ => None,
+            });
+        let mut number = numbers.max().unwrap_or(0);
+        for _ in 0..NAME_TRIES_MAX {
+            number = number.wrapping_add(1);
+            let name = names::merged(number);
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+            match self.directory().open_file(&name, flags) {
+                Ok(file) => return Ok((name, file)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(source) => {
+                    let path = self.directory().shown(&name);
+                    return Err(ContainerError::io("create the merged index", &path, source));
+                }
+            }
+        }
+        let what = format!("{NAME_TRIES_MAX} names for a merged index are taken");
+        Err(ContainerError::Limit { path: self.path().to_owned(), what })
+    }
+
+    fn remove_parts(&self, dead: &[WriterId], told: &mut Compacted) -> Result<(), ContainerError> {
+        for writer in dead {
+            let name = names::part(*writer);
+            let len = self.directory().len(&name);
+            let len =
+                len.map_err(|e| ContainerError::io("look at", &self.directory().shown(&name), e))?;
+            self.directory().remove(&name)?;
+            told.parts_removed += usize::from(len.is_some());
+            told.bytes_removed.0 += len.unwrap_or(0);
+        }
+        Ok(())
+    }
+}
+
+/// Names of the indexes that go into the merged one: each of them as a whole.
+fn chosen_indexes(catalogue: &Catalogue, finished: Finished) -> Vec<String> {
+    let is_finished = |contents: &Contents| {
+        finished == Finished::All
+            || contents.logs.iter().all(|published| published.closed.is_some())
+    };
+    let chosen = catalogue.names().filter(|name| {
+        let contents = catalogue.contents(name);
+        // An index without a writer is being begun right now.
+        let is_merged = matches!(names::kind(name), Kind::Merged(_));
+        is_merged || (is_finished(contents) && !contents.logs.is_empty())
+    });
+    chosen.map(str::to_owned).collect()
+}
+
+/// What was published is all that there will be.
+fn close(published: &mut PublishedLog) {
+    let ends = published.log.records.iter().filter_map(hayase_layout::Record::end);
+    let end = ends.map(|end| end.0).max().unwrap_or(0);
+    published.closed.get_or_insert(ByteCount(end));
+}
+
+/// Writers that closed and of whom the cuts leave no byte.
+fn dead_writers(merged: &Snapshot, all: &Snapshot) -> Vec<WriterId> {
+    let is_dead = |published: &&PublishedLog| {
+        let log = &published.log;
+        published.closed.is_some()
+            && log.records.iter().all(|record| {
+                let bound = all.bound(record.epoch).get();
+                bound == 0 || first_byte(log, &record.selection).is_none_or(|first| first >= bound)
+            })
+    };
+    merged.logs().values().filter(is_dead).map(|published| published.log.writer.id).collect()
+}
+
+fn first_byte(log: &hayase_layout::WriterLog, selection: &Selection) -> Option<u64> {
+    match selection {
+        Selection::Run(run) => Some(run.start().0),
+        Selection::View { view, window } => {
+            log.views.get(view)?.forward(window.start()).map(|offset| offset.0)
+        }
+    }
+}

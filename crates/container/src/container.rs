@@ -1,0 +1,208 @@
+//! Containers: one N-1 file kept as a directory of parts and indexes.
+//!
+//! Here: making, finding and deleting one. Not here: its bytes ([`crate::ContainerFile`]).
+//!
+//! A container appears and disappears whole: it is made under a hidden name and renamed, and renamed
+//! before it is removed. What a kill in between leaves is such a hidden directory, and no container.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hayase_layout::ByteCount;
+use rustix::fs::{self, CWD, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use crate::catalogue::Catalogue;
+use crate::directory::{Directory, hidden_name, retry, split};
+use crate::names::{self, Kind, STUB};
+use crate::{ContainerError, ContainerId, Snapshot, mark};
+
+/// Listings until a container that is being deleted is empty.
+const REMOVE_TRIES_MAX: u32 = 16;
+
+/// What to do when the name is free, and when it is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Creation {
+    /// It must exist.
+    Never,
+    /// Made when it does not exist.
+    IfAbsent,
+    /// It must not exist (`MPI_MODE_EXCL`).
+    Exclusive,
+}
+
+/// What a container takes on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of all indexes.
+    pub index_bytes: ByteCount,
+    /// Bytes of all parts.
+    pub part_bytes: ByteCount,
+}
+
+/// One N-1 file. Cheap to clone; holds one descriptor.
+#[derive(Clone, Debug)]
+pub struct Container {
+    directory: Arc<Directory>,
+    id: ContainerId,
+}
+
+impl Container {
+    /// The container at `path`. Reads 64 bytes; parts and indexes are looked at when they are needed.
+    ///
+    /// Fails with `NotFound`, `Exists`, and `NotContainer` when something else has the name.
+    /// Atomic, also between nodes: of several callers that create exclusively one succeeds.
+    pub fn open(path: &Path, creation: Creation) -> Result<Self, ContainerError> {
+        if creation != Creation::Exclusive {
+            match Self::open_existing(path) {
+                Err(ContainerError::NotFound { .. }) if creation == Creation::IfAbsent => {}
+                answer => return answer,
+            }
+        }
+        match Self::create(path) {
+            // Somebody was faster.
+            Err(ContainerError::Exists { .. }) if creation == Creation::IfAbsent => {
+                Self::open_existing(path)
+            }
+            answer => answer,
+        }
+    }
+
+    fn open_existing(path: &Path) -> Result<Self, ContainerError> {
+        let directory = Directory::open(path)?;
+        let id = mark::read(&directory)?;
+        Ok(Self { directory: Arc::new(directory), id })
+    }
+
+    fn create(path: &Path) -> Result<Self, ContainerError> {
+        let (parent, name) = split(path)?;
+        let hidden = parent.join(hidden_name(name));
+        let made = std::fs::create_dir(&hidden)
+            .map_err(|source| ContainerError::io("create the container", path, source))
+            .and_then(|()| Self::furnish(&hidden))
+            .and_then(|id| {
+                rename_no_replace(&hidden, path)?;
+                Ok(Self { directory: Arc::new(Directory::open(path)?), id })
+            });
+        if made.is_err() {
+            // Only what was made above; nothing when it has its final name.
+            let _ = std::fs::remove_dir_all(&hidden);
+        }
+        made
+    }
+
+    fn furnish(hidden: &Path) -> Result<ContainerId, ContainerError> {
+        let directory = Directory::open(hidden)?;
+        let id = ContainerId::random();
+        mark::write(&directory, id)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let stub = directory.open_file(STUB, flags);
+        stub.map_err(|source| ContainerError::io("create", &directory.shown(STUB), source))?;
+        Ok(id)
+    }
+
+    /// Whether a container is at `path`; `false` when nothing or something else is.
+    ///
+    /// Fails on marks that are damaged or newer.
+    pub fn is_at(path: &Path) -> Result<bool, ContainerError> {
+        match Self::open_existing(path) {
+            Ok(_) => Ok(true),
+            Err(ContainerError::NotFound { .. } | ContainerError::NotContainer { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the container at `path` with all its parts (`MPI_File_delete`).
+    ///
+    /// The name is free at once. Who has it open goes on reading parts that it has open.
+    /// Fails before anything is touched when a file in it is not of a container.
+    pub fn delete(path: &Path) -> Result<(), ContainerError> {
+        let container = Self::open_existing(path)?;
+        container.require_own_files_only()?;
+        let (parent, name) = split(path)?;
+        let hidden = parent.join(hidden_name(name));
+        std::fs::rename(path, &hidden)
+            .map_err(|source| ContainerError::io("delete", path, source))?;
+        for _ in 0..REMOVE_TRIES_MAX {
+            // The mark last: whatever a kill leaves can be told and removed.
+            for name in container.directory.names()?.iter().filter(|name| *name != names::MARK) {
+                container.directory.remove(name)?;
+            }
+            container.directory.remove(names::MARK)?;
+            match std::fs::remove_dir(&hidden) {
+                // A writer made another part meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+                answer => return answer.map_err(|e| ContainerError::io("delete", &hidden, e)),
+            }
+        }
+        let what = "it is being written while it is deleted".to_owned();
+        Err(ContainerError::Limit { path: hidden, what })
+    }
+
+    fn require_own_files_only(&self) -> Result<(), ContainerError> {
+        let names = self.directory.names()?;
+        match names.into_iter().find(|name| names::kind(name) == Kind::Foreign) {
+            Some(name) => Err(ContainerError::Foreign { path: self.path().to_owned(), name }),
+            None => Ok(()),
+        }
+    }
+
+    /// What it was opened as.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// What it is called for ever.
+    pub fn id(&self) -> ContainerId {
+        self.id
+    }
+
+    /// An empty file in it: what an MPI library opens (without `CREATE`, `EXCL` and `DELETE_ON_CLOSE`)
+    /// to have a handle.
+    pub fn stub(&self) -> PathBuf {
+        self.directory.shown(STUB)
+    }
+
+    /// All that is published now. Reads every index, O(records).
+    pub fn load(&self) -> Result<Snapshot, ContainerError> {
+        let mut catalogue = Catalogue::default();
+        catalogue.refresh(self)?;
+        catalogue.snapshot(self)
+    }
+
+    /// What it takes on the disk: one listing, one stat for each file.
+    pub fn usage(&self) -> Result<Usage, ContainerError> {
+        let mut usage = Usage::default();
+        for name in self.directory.names()? {
+            let failed =
+                |source| ContainerError::io("look at", &self.directory.shown(&name), source);
+            let bytes = match names::kind(&name) {
+                Kind::Part(_) => &mut usage.part_bytes,
+                Kind::Index(_) | Kind::Merged(_) => &mut usage.index_bytes,
+                Kind::Mark | Kind::Stub | Kind::Foreign => continue,
+            };
+            bytes.0 += self.directory.len(&name).map_err(failed)?.unwrap_or(0);
+        }
+        Ok(usage)
+    }
+
+    pub(crate) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+}
+
+fn rename_no_replace(from: &Path, to: &Path) -> Result<(), ContainerError> {
+    let exists = || ContainerError::Exists { path: to.to_owned() };
+    let renamed = retry(|| fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE));
+    // File systems that can not refuse to replace: a directory then replaces an empty one only.
+    let renamed = match renamed {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => retry(|| fs::rename(from, to)),
+        answer => answer,
+    };
+    match renamed {
+        Ok(()) => Ok(()),
+        Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => Err(exists()),
+        Err(errno) => Err(ContainerError::io("create the container", to, errno.into())),
+    }
+}

@@ -1,0 +1,169 @@
+//! A directory that is kept open, and the files in it by name.
+//!
+//! Held by its descriptor: a container that is renamed while it is open goes on working.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::ContainerError;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    fd: OwnedFd,
+    /// What it was opened as; for people only.
+    path: PathBuf,
+}
+
+impl Directory {
+    /// `NotFound` when nothing is there, `NotContainer` when it is no directory.
+    pub(crate) fn open(path: &Path) -> Result<Self, ContainerError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let path = path.to_owned();
+        match retry(|| fs::open(&path, flags, Mode::empty())) {
+            Ok(fd) => Ok(Self { fd, path }),
+            Err(Errno::NOENT) => Err(ContainerError::NotFound { path }),
+            Err(Errno::NOTDIR) => Err(ContainerError::NotContainer { path }),
+            Err(errno) => Err(ContainerError::io("open the directory", &path, errno.into())),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Of a file in it; for people.
+    pub(crate) fn shown(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    pub(crate) fn open_file(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        let mode = Mode::from_raw_mode(0o666);
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        Ok(File::from(retry(|| fs::openat(&self.fd, name, flags, mode))?))
+    }
+
+    /// Length of a file in it; `None` when it is not there.
+    pub(crate) fn len(&self, name: &str) -> io::Result<Option<u64>> {
+        match retry(|| fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)) {
+            Ok(stat) => Ok(Some(u64::try_from(stat.st_size).unwrap_or(0))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// All names in it, sorted; without `.` and `..`. Names that are no UTF-8 with replacements.
+    pub(crate) fn names(&self) -> Result<Vec<String>, ContainerError> {
+        let failed =
+            |errno: Errno| ContainerError::io("list the directory", &self.path, errno.into());
+        let mut names = Vec::new();
+        for entry in fs::Dir::read_from(&self.fd).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(String::from_utf8_lossy(name).into_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// It is well when it is gone already.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), ContainerError> {
+        match retry(|| fs::unlinkat(&self.fd, name, AtFlags::empty())) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(ContainerError::io("remove", &self.shown(name), errno.into())),
+        }
+    }
+
+    /// Names in it are durable afterwards. File systems that sync no directories have no need to.
+    pub(crate) fn sync(&self) -> Result<(), ContainerError> {
+        sync_directory(&self.fd, &self.path)
+    }
+
+    /// Its own name is durable afterwards.
+    pub(crate) fn sync_name(&self) -> Result<(), ContainerError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = retry(|| fs::openat(&self.fd, "..", flags, Mode::empty()));
+        let parent = parent
+            .map_err(|errno| ContainerError::io("open the parent of", &self.path, errno.into()))?;
+        sync_directory(&parent, &self.path)
+    }
+
+    /// An extended attribute, where there are any: `false` where there are none.
+    pub(crate) fn set_xattr(&self, name: &str, value: &[u8]) -> bool {
+        fs::fsetxattr(&self.fd, name, value, fs::XattrFlags::empty()).is_ok()
+    }
+
+    pub(crate) fn remove_xattr(&self, name: &str) {
+        // It may never have been set, or be refused here: the mark is the file.
+        let _ = fs::fremovexattr(&self.fd, name);
+    }
+}
+
+fn sync_directory(fd: &OwnedFd, path: &Path) -> Result<(), ContainerError> {
+    match retry(|| fs::fsync(fd)) {
+        Ok(()) | Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+        Err(errno) => Err(ContainerError::io("sync the directory", path, errno.into())),
+    }
+}
+
+/// Again while a signal interrupts.
+pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// The directory that a path lies in, and its name there.
+pub(crate) fn split(path: &Path) -> Result<(&Path, &OsStr), ContainerError> {
+    let what = || format!("{} is no name for a file", path.display());
+    let name = path.file_name().ok_or_else(|| ContainerError::Invalid { what: what() })?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Ok((parent.unwrap_or(Path::new(".")), name))
+}
+
+/// A hidden name beside `name` that nobody has: 64 random bits.
+pub(crate) fn hidden_name(name: &OsStr) -> OsString {
+    // A name has at most 255 bytes.
+    let kept = &name.as_bytes()[..name.len().min(200)];
+    let random = format!(".hayase-{:016x}", random());
+    OsString::from_vec([b".", kept, random.as_bytes()].concat())
+}
+
+/// Whether a name is that of something that is being made or removed: not to be shown to anybody.
+pub fn is_hidden_name(name: &str) -> bool {
+    let random = name.strip_prefix('.').and_then(|rest| rest.rsplit_once(".hayase-"));
+    random.is_some_and(|(_, hex)| hex.len() == 16 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// Random enough to be alone: keys from the system, and a new state each time.
+pub(crate) fn random() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_names_are_known_again() {
+        let hidden = hidden_name(OsStr::new("out.h5"));
+        assert!(is_hidden_name(hidden.to_str().unwrap()), "{hidden:?}");
+        assert!(hidden_name(OsStr::new(&"n".repeat(255))).len() <= 255);
+        for name in ["out.h5", ".out.h5", ".out.hayase-12", "x.hayase-0123456789abcdef", ""] {
+            assert!(!is_hidden_name(name), "{name}");
+        }
+    }
+}

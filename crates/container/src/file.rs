@@ -1,0 +1,436 @@
+//! An open container: what one process does with it, from any number of threads.
+//!
+//! Here: reads that see what is published and all that this opening wrote; writes; size; epochs.
+//! Rooms: the writer's own log ([`crate::writer`]), reading ([`crate::Reader`]).
+//! Not here: communication. What is collective in MPI is split so that the caller can agree first.
+//!
+//! **Epochs** order what is written: later wins. A collective open, sync or set_size is, for each process:
+//!
+//! 1. `publish` (sync), so that nothing earlier is missing;
+//! 2. agree on the maximum over all of [`ContainerFile::proposed_epoch`]: one process of the group calls
+//!    [`ContainerFile::refresh`] before, so that writers outside of the group are counted;
+//! 3. [`ContainerFile::advance`] to it (or [`ContainerFile::set_size`], on one process, and
+//!    [`ContainerFile::learn_size`] on the others).
+//!
+//! A process alone calls [`ContainerFile::sync`], which does all three. Where a group knows that nobody
+//! wrote since the last time, it may leave steps 2 and 3 out.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use hayase_layout::index::Cut;
+use hayase_layout::{
+    ByteCount, Epoch, Extent, GlobalOffset, StreamOffset, View, ViewId, Write, WriterId,
+    units::OFFSET_MAX,
+};
+
+use crate::catalogue::Catalogue;
+use crate::format::Entry;
+use crate::limits::WRITERS_OPEN_MAX;
+use crate::parts::Parts;
+use crate::writer::Writer;
+use crate::{Container, ContainerError, Durability, Identity, Reader, Snapshot, WriteError};
+
+/// What an opening may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// `MPI_MODE_RDONLY`.
+    Read,
+    /// `MPI_MODE_WRONLY`.
+    Write,
+    /// `MPI_MODE_RDWR`.
+    ReadWrite,
+}
+
+impl Access {
+    fn may_read(self) -> bool {
+        self != Self::Write
+    }
+
+    fn may_write(self) -> bool {
+        self != Self::Read
+    }
+}
+
+/// See the module. Dropping it without [`ContainerFile::close`] publishes nothing further, as a kill.
+#[derive(Debug)]
+pub struct ContainerFile {
+    container: Container,
+    access: Access,
+    parts: Arc<Parts>,
+    writer: Mutex<Writer>,
+    /// Locked after `writer` where both are.
+    others: Mutex<Others>,
+}
+
+/// What is known of what is published.
+#[derive(Debug, Default)]
+struct Others {
+    catalogue: Catalogue,
+    /// `None` until it is needed.
+    snapshot: Option<Snapshot>,
+    /// It was told by another process, and is not what the catalogue says.
+    is_adopted: bool,
+    /// Cuts and grows that other processes of the group made and published.
+    learned: Vec<Entry>,
+    /// Made from all of it and from what this opening wrote.
+    reader: Option<(Reader, u64)>,
+}
+
+impl ContainerFile {
+    /// Opens `container`.
+    ///
+    /// `epoch`: what the group agreed on, so that one process alone looks at the indexes; `None` reads all
+    /// indexes and begins an epoch behind every one that was used (and refuses to write a file that had
+    /// more than [`WRITERS_OPEN_MAX`] writers). Opening makes no files.
+    pub fn open(
+        container: Container,
+        access: Access,
+        identity: Identity,
+        epoch: Option<Epoch>,
+    ) -> Result<Self, ContainerError> {
+        let parts = Arc::new(Parts::new(container.clone()));
+        let writer = Writer::new(container.clone(), identity, Epoch(0));
+        let (writer, others) = (Mutex::new(writer), Mutex::default());
+        let file = Self { container, access, parts, writer, others };
+        let epoch = match epoch {
+            Some(epoch) => epoch,
+            None => {
+                file.refresh()?;
+                file.require_room_for_writers()?;
+                file.proposed_epoch()
+            }
+        };
+        file.advance(epoch)?;
+        Ok(file)
+    }
+
+    /// Which container.
+    pub fn container(&self) -> &Container {
+        &self.container
+    }
+
+    /// What was asked for.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Who writes; its `opening` may change until the first write, see [`Identity`].
+    pub fn writer_id(&self) -> WriterId {
+        self.writer().id()
+    }
+
+    /// Of what is written now.
+    pub fn epoch(&self) -> Epoch {
+        self.writer().epoch()
+    }
+
+    /// Behind every epoch that is known here.
+    pub fn proposed_epoch(&self) -> Epoch {
+        let own = self.writer().epoch();
+        let others = self.others();
+        let latest = others.snapshot.as_ref().map_or(Epoch(0), Snapshot::latest);
+        Epoch(own.max(latest).0 + 1)
+    }
+
+    /// What is written from now on is of this epoch, or of a later one that was reached already.
+    pub fn advance(&self, epoch: Epoch) -> Result<(), ContainerError> {
+        self.writer().advance(epoch)
+    }
+
+    /// The number of a view, for [`Write::Through`]. Equal views have one number, so a repeated call costs
+    /// one hash of the view. Views that nothing is written through are not published.
+    pub fn declare_view(&self, view: &View) -> ViewId {
+        self.writer().declare(view)
+    }
+
+    /// Writes `data`, which is as long as `write` selects, contiguous and in the order of the selection.
+    ///
+    /// One pwrite(2) at the end of this writer's part (or in place, where the last record has these bytes
+    /// already). Visible to this opening at once, to others after they refresh behind a publication. Calls
+    /// of several threads follow each other. See [`WriteError`] for a full disk.
+    pub fn write(&self, write: Write, data: &[u8]) -> Result<(), WriteError> {
+        let allowed = self.require_write();
+        allowed.map_err(|source| WriteError { written: ByteCount::ZERO, source })?;
+        self.writer().write(write, data)
+    }
+
+    /// [`ContainerFile::write`] at an offset of the file.
+    pub fn write_at(&self, offset: GlobalOffset, data: &[u8]) -> Result<(), WriteError> {
+        let extent = Extent::new(offset, ByteCount(data.len() as u64));
+        let extent = extent.map_err(|error| WriteError {
+            written: ByteCount::ZERO,
+            source: ContainerError::Invalid { what: error.to_string() },
+        })?;
+        self.write(Write::At(extent), data)
+    }
+
+    /// The file as it is known here: published when [`ContainerFile::refresh`] was called last, and all
+    /// that this opening wrote. A `Reader` is such a moment; later writes are not in it.
+    ///
+    /// Cheap unless something changed; then O(n log n) in the records of all writers.
+    pub fn reader(&self) -> Result<Reader, ContainerError> {
+        let writer = self.writer();
+        let mut others = self.others();
+        if let Some((reader, changes)) = &others.reader
+            && *changes == writer.changes()
+        {
+            return Ok(reader.clone());
+        }
+        if others.snapshot.is_none() {
+            others.refresh(&self.container)?;
+        }
+        let reader = others.make_reader(Arc::clone(&self.parts), &writer)?;
+        others.reader = Some((reader.clone(), writer.changes()));
+        Ok(reader)
+    }
+
+    /// As [`Reader::read_at`].
+    pub fn read_at(
+        &self,
+        offset: GlobalOffset,
+        target: &mut [u8],
+    ) -> Result<usize, ContainerError> {
+        self.require_read()?;
+        self.reader()?.read_at(offset, target)
+    }
+
+    /// As [`Reader::read_through`].
+    pub fn read_through(
+        &self,
+        view: &View,
+        start: StreamOffset,
+        target: &mut [u8],
+    ) -> Result<usize, ContainerError> {
+        self.require_read()?;
+        self.reader()?.read_through(view, start, target)
+    }
+
+    /// As [`Reader::read_extents`].
+    pub fn read_extents(
+        &self,
+        extents: impl IntoIterator<Item = Extent>,
+        target: &mut [u8],
+    ) -> Result<usize, ContainerError> {
+        self.require_read()?;
+        self.reader()?.read_extents(extents, target)
+    }
+
+    /// Length of the file as it is known here.
+    pub fn size(&self) -> Result<ByteCount, ContainerError> {
+        Ok(self.reader()?.size())
+    }
+
+    /// Makes the file so long: what was written in epochs before `epoch` ends there. On one process of a
+    /// group; the others call [`ContainerFile::learn_size`]. Published at once (not durable before the
+    /// next durable publication); this opening advances to `epoch`.
+    pub fn set_size(&self, size: ByteCount, epoch: Epoch) -> Result<(), ContainerError> {
+        self.require_write()?;
+        require_size(size)?;
+        let mut writer = self.writer();
+        self.require_later(&writer, epoch)?;
+        writer.resize(&[Entry::Cut { epoch, size }], Durability::Written)?;
+        writer.advance(epoch)
+    }
+
+    /// Another process of the group has called [`ContainerFile::set_size`]: nothing is written.
+    pub fn learn_size(&self, size: ByteCount, epoch: Epoch) -> Result<(), ContainerError> {
+        require_size(size)?;
+        self.learn(Entry::Cut { epoch, size });
+        self.advance(epoch)
+    }
+
+    /// Makes the file at least so long (`MPI_File_preallocate`), on one process of a group; the others
+    /// call [`ContainerFile::learn_preallocated`]. Published as by [`ContainerFile::set_size`].
+    ///
+    /// No blocks are set aside: nobody knows yet who will write where. See [`ContainerFile::reserve`].
+    pub fn preallocate(&self, size: ByteCount) -> Result<(), ContainerError> {
+        self.require_write()?;
+        require_size(size)?;
+        if self.size()? >= size {
+            return Ok(());
+        }
+        let mut writer = self.writer();
+        let epoch = writer.epoch();
+        writer.resize(&[Entry::Grow { epoch, size }], Durability::Written)
+    }
+
+    /// Another process of the group has called [`ContainerFile::preallocate`] in this epoch.
+    pub fn learn_preallocated(&self, size: ByteCount) -> Result<(), ContainerError> {
+        require_size(size)?;
+        let epoch = self.epoch();
+        self.learn(Entry::Grow { epoch, size });
+        Ok(())
+    }
+
+    /// Sets blocks aside for the next `bytes` that this opening writes, where the file system can; a full
+    /// disk is told here. The file's length does not change.
+    pub fn reserve(&self, bytes: ByteCount) -> Result<(), ContainerError> {
+        self.require_write()?;
+        self.writer().reserve(bytes)
+    }
+
+    /// Makes others see what was written. Costs nothing when nothing was; otherwise one append of a few
+    /// bytes for each changed record, and for [`Durability::Durable`] the syncs of part and index.
+    ///
+    /// Does not begin an epoch. What fails can be tried again, unless the kernel lost bytes. Behind a close
+    /// there is nothing to publish.
+    pub fn publish(&self, durability: Durability) -> Result<(), ContainerError> {
+        self.writer().publish(durability)
+    }
+
+    /// Whether anything was written that is not published.
+    pub fn has_unpublished(&self) -> bool {
+        self.writer().has_unpublished()
+    }
+
+    /// Sees what others published; whether there was anything. One listing, one stat for each index, and
+    /// reads of what was appended.
+    pub fn refresh(&self) -> Result<bool, ContainerError> {
+        self.others().refresh(&self.container)
+    }
+
+    /// When somebody published last, as of the last refresh, by the clock of the file system; `None` when
+    /// nobody did.
+    pub fn modified(&self) -> Option<SystemTime> {
+        self.others().catalogue.modified()
+    }
+
+    /// Takes over what another process of the group knows, until the next [`ContainerFile::refresh`],
+    /// which reads everything.
+    pub fn adopt(&self, snapshot: Snapshot) {
+        let mut others = self.others();
+        others.snapshot = Some(snapshot);
+        others.is_adopted = true;
+        others.reader = None;
+    }
+
+    /// All that is known here, with what this opening wrote: for [`Snapshot::encode`]. Publish before, or
+    /// others count on bytes that a kill takes away.
+    pub fn snapshot(&self) -> Result<Snapshot, ContainerError> {
+        let writer = self.writer();
+        let mut others = self.others();
+        if others.snapshot.is_none() {
+            others.refresh(&self.container)?;
+        }
+        Ok(others.with_own(&writer))
+    }
+
+    /// Publishes, sees what others published, and begins an epoch behind all of it: `MPI_File_sync` of a
+    /// process that opened the file alone.
+    pub fn sync(&self, durability: Durability) -> Result<(), ContainerError> {
+        self.publish(durability)?;
+        self.refresh()?;
+        self.advance(self.proposed_epoch())
+    }
+
+    /// Publishes, and notes that this writer is done, so that its index may be merged with others. What
+    /// was written can still be read, nothing further written. Closing again does nothing.
+    ///
+    /// When it fails it may be tried again.
+    pub fn close(&self, durability: Durability) -> Result<(), ContainerError> {
+        self.writer().close(durability)
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn others(&self) -> MutexGuard<'_, Others> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn learn(&self, entry: Entry) {
+        let mut others = self.others();
+        others.learned.push(entry);
+        others.reader = None;
+    }
+
+    fn require_later(&self, writer: &Writer, epoch: Epoch) -> Result<(), ContainerError> {
+        if epoch > writer.epoch() {
+            return Ok(());
+        }
+        let what = format!("a change of size begins an epoch behind {}", writer.epoch().0);
+        Err(ContainerError::Invalid { what })
+    }
+
+    /// Before it has more writers than can be read: parts have 16-bit numbers.
+    fn require_room_for_writers(&self) -> Result<(), ContainerError> {
+        let count = self.others().snapshot.as_ref().map_or(0, |known| known.logs().len());
+        if !self.access.may_write() || count <= WRITERS_OPEN_MAX {
+            return Ok(());
+        }
+        let what = format!(
+            "{count} writers have written it: `hayase container compact --flatten` makes one of them"
+        );
+        Err(ContainerError::Limit { path: self.container.path().to_owned(), what })
+    }
+
+    fn require_read(&self) -> Result<(), ContainerError> {
+        self.require(self.access.may_read(), "reading")
+    }
+
+    fn require_write(&self) -> Result<(), ContainerError> {
+        self.require(self.access.may_write(), "writing")
+    }
+
+    fn require(&self, allowed: bool, wanted: &'static str) -> Result<(), ContainerError> {
+        match allowed {
+            true => Ok(()),
+            false => Err(ContainerError::Access { path: self.container.path().to_owned(), wanted }),
+        }
+    }
+}
+
+fn require_size(size: ByteCount) -> Result<(), ContainerError> {
+    match size.get() <= OFFSET_MAX {
+        true => Ok(()),
+        false => Err(ContainerError::Invalid { what: format!("a file can not have {size}") }),
+    }
+}
+
+impl Others {
+    fn refresh(&mut self, container: &Container) -> Result<bool, ContainerError> {
+        let has_changed = self.catalogue.refresh(container)? || self.is_adopted;
+        if has_changed || self.snapshot.is_none() {
+            // Where that fails there is nothing, rather than something old.
+            (self.snapshot, self.reader) = (None, None);
+            self.snapshot = Some(self.catalogue.snapshot(container)?);
+            self.is_adopted = false;
+        }
+        Ok(has_changed)
+    }
+
+    /// What is published, with the writer's own log in place of what it published.
+    fn with_own(&self, writer: &Writer) -> Snapshot {
+        let mut snapshot = self.snapshot.clone().unwrap_or_default();
+        if writer.has_files() {
+            snapshot.replace(writer.log());
+        }
+        self.add_sizes(&mut snapshot, writer);
+        snapshot
+    }
+
+    /// Reads that; without a copy of what others published.
+    fn make_reader(&self, parts: Arc<Parts>, writer: &Writer) -> Result<Reader, ContainerError> {
+        let own = writer.has_files().then(|| writer.log());
+        let published = self.snapshot.iter().flat_map(|snapshot| snapshot.logs().values());
+        let others = published.map(|published| &published.log);
+        let others = others.filter(|log| own.is_none() || log.writer.id != writer.id());
+        let mut sizes = self.snapshot.as_ref().map(Snapshot::sizes).unwrap_or_default();
+        self.add_sizes(&mut sizes, writer);
+        Reader::of_logs(parts, others.chain(&own), &sizes)
+    }
+
+    fn add_sizes(&self, snapshot: &mut Snapshot, writer: &Writer) {
+        let (mut cuts, mut grows) = writer.sizes();
+        for entry in &self.learned {
+            match *entry {
+                Entry::Cut { epoch, size } => cuts.push(Cut { epoch, size }),
+                Entry::Grow { epoch, size } => grows.push(Cut { epoch, size }),
+                _ => {}
+            }
+        }
+        snapshot.resize(&cuts, &grows, writer.epoch());
+    }
+}

@@ -1,0 +1,45 @@
+//! Every bound of this crate, in one table.
+
+use hayase_layout::ByteCount;
+
+/// Most bytes of one block of an index; more is published as several blocks.
+pub const BLOCK_BYTES_MAX: ByteCount = ByteCount::mib(256);
+
+/// Most bytes of one index that are read: beyond that it is no index.
+pub const INDEX_BYTES_MAX: ByteCount = ByteCount::gib(1);
+
+/// Most writers of one container, compacted or not: parts are numbered in 16 bits.
+pub const WRITERS_MAX: usize = u16::MAX as usize;
+
+/// Writers of a container that may be opened for writing: the rest is for the group that opens it.
+pub const WRITERS_OPEN_MAX: usize = WRITERS_MAX * 3 / 4;
+
+/// Parts that a reader keeps open; beyond that the one opened first is closed.
+pub const PARTS_OPEN_MAX: usize = 512;
+
+/// Names tried for a new part: another process that was given the same numbers may have taken some.
+pub const NAME_TRIES_MAX: u32 = 1024;
+
+/// Most bytes of one read from a part, and of the buffer that it may need.
+pub const READ_BYTES_MAX: ByteCount = ByteCount::mib(4);
+
+/// Bytes between two pieces of a part that are read along rather than skipped.
+pub const READ_GAP_MAX: ByteCount = ByteCount::kib(64);
+
+/// Pieces that one lookup may give before they are read: bounds the memory of a read.
+pub const PIECES_MAX: usize = 1 << 16;
+
+/// Listings of a container that is being compacted meanwhile, before giving up.
+pub const LIST_TRIES_MAX: u32 = 64;
+
+/// The last epoch; a container that gets there can be exported, and written anew.
+pub const EPOCH_MAX: u64 = 1 << 62;
+
+/// Bytes of the file that an export looks at together: at first, and where pieces are small.
+pub const EXPORT_WINDOW_MIN: ByteCount = ByteCount::mib(4);
+
+/// The same where pieces are large: what it holds in memory.
+pub const EXPORT_WINDOW_MAX: ByteCount = ByteCount::mib(64);
+
+/// Pieces of this many bytes are copied by the kernel; a call for less costs more than it saves.
+pub const KERNEL_COPY_MIN: ByteCount = ByteCount::kib(256);

@@ -1,0 +1,101 @@
+//! The names of the files in a container.
+//!
+//! ```text
+//! .hayase-container            the mark
+//! stub                         empty; what an MPI library opens to have a handle
+//! n3-p4711-o1.part             bytes that one writer wrote
+//! n3-p4711-o1.index            what it published about them
+//! merged-00000000000000a1.index   indexes of many writers, by compaction
+//! ```
+
+use hayase_layout::{NodeId, WriterId};
+
+/// The mark of a container.
+pub const MARK: &str = ".hayase-container";
+
+/// The mark of a directory in which new MPI-IO files become containers.
+pub const DIRECTORY_MARK: &str = ".hayase-containers";
+
+/// An empty file in each container.
+pub const STUB: &str = "stub";
+
+/// What a file in a container is, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Mark,
+    Stub,
+    Part(WriterId),
+    Index(WriterId),
+    /// By its number.
+    Merged(u64),
+    /// Not of a container.
+    Foreign,
+}
+
+pub(crate) fn part(id: WriterId) -> String {
+    format!("{}.part", stem(id))
+}
+
+pub(crate) fn index(id: WriterId) -> String {
+    format!("{}.index", stem(id))
+}
+
+pub(crate) fn merged(number: u64) -> String {
+    format!("merged-{number:016x}.index")
+}
+
+fn stem(id: WriterId) -> String {
+    format!("n{}-p{}-o{}", id.node, id.process, id.opening)
+}
+
+pub(crate) fn kind(name: &str) -> Kind {
+    match name {
+        MARK => return Kind::Mark,
+        STUB => return Kind::Stub,
+        _ => {}
+    }
+    let found = if let Some(stem) = name.strip_suffix(".part") {
+        writer(stem).map(Kind::Part)
+    } else if let Some(stem) = name.strip_suffix(".index") {
+        let number = stem.strip_prefix("merged-").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        number.map(Kind::Merged).or_else(|| writer(stem).map(Kind::Index))
+    } else {
+        None
+    };
+    // Only names as they are made here: `n03-p1-o1.part` is not the part of writer 3.
+    let made = match found {
+        Some(Kind::Part(id)) => part(id),
+        Some(Kind::Index(id)) => index(id),
+        Some(Kind::Merged(number)) => merged(number),
+        _ => return Kind::Foreign,
+    };
+    found.filter(|_| made == name).unwrap_or(Kind::Foreign)
+}
+
+fn writer(stem: &str) -> Option<WriterId> {
+    let mut fields = stem.split('-');
+    let node = fields.next()?.strip_prefix('n')?.parse().ok()?;
+    let process = fields.next()?.strip_prefix('p')?.parse().ok()?;
+    let opening = fields.next()?.strip_prefix('o')?.parse().ok()?;
+    fields.next().is_none().then_some(WriterId { node: NodeId(node), process, opening })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_made() {
+        let id = WriterId { node: NodeId(3), process: 4711, opening: 1 };
+        assert_eq!(part(id), "n3-p4711-o1.part");
+        assert_eq!(kind(&part(id)), Kind::Part(id));
+        assert_eq!(kind(&index(id)), Kind::Index(id));
+        assert_eq!(kind(&merged(161)), Kind::Merged(161));
+        assert_eq!(kind(MARK), Kind::Mark);
+        for foreign in
+            ["", "n3-p4711-o1", "n03-p1-o1.part", "n3-p1-o1-x.part", "merged-a1.index", "x.index"]
+        {
+            assert_eq!(kind(foreign), Kind::Foreign, "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A disk that is full in the middle: a small tmpfs (mounting one needs root).
+
+use std::path::Path;
+
+use hayase_container::{ContainerError, Durability, WriteError, check};
+use hayase_layout::{ByteCount, GlobalOffset};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
+
+use super::{create, open, published, read_all};
+
+const ROOM: u64 = 256 << 10;
+
+/// A tmpfs that is unmounted when the test ends, however it does.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn new(test: &str) -> Option<Self> {
+        let top = tempfile::tempdir().unwrap();
+        let options = c"size=256k";
+        match mount("tmpfs", top.path(), "tmpfs", MountFlags::empty(), Some(options)) {
+            Ok(()) => Some(Self(top)),
+            Err(errno) => {
+                println!("SKIP {test}: can not mount a tmpfs: {errno}");
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = unmount(self.0.path(), UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_with_the_bytes_that_were_written() {
+    let Some(disk) = SmallDisk::new("a_full_disk_is_told_with_the_bytes_that_were_written") else {
+        return;
+    };
+    let path = disk.path().join("F");
+    let container = create(&path);
+    let file = open(&container, 1, 0);
+    let data: Vec<u8> = (0..ROOM).map(|byte| (byte % 251) as u8).collect();
+    let WriteError { written, source } = file.write_at(GlobalOffset(0), &data).unwrap_err();
+    assert!(matches!(source, ContainerError::NoRoom { .. }), "{source:?}");
+    assert!(written > ByteCount::ZERO && written < ByteCount(ROOM), "{written}");
+    assert_eq!(file.size().unwrap(), written);
+    assert_eq!(read_all(&file), &data[..written.get() as usize]);
+
+    // There is no room for the index either; afterwards there is.
+    let error = file.publish(Durability::Durable).unwrap_err();
+    assert!(matches!(error, ContainerError::NoRoom { .. }), "{error:?}");
+    assert!(published(&path).is_empty());
+    assert!(check(&path).unwrap().is_sound());
+    assert!(file.has_unpublished());
+    // A change of size that fails has not happened.
+    let error = file.set_size(ByteCount(9), file.proposed_epoch()).unwrap_err();
+    assert!(matches!(error, ContainerError::NoRoom { .. }), "{error:?}");
+    assert_eq!(file.size().unwrap(), written);
+    // Room is made by somebody else: here the tmpfs grows.
+    mount_remount(disk.path(), MountFlags::empty(), c"size=512k").unwrap();
+    file.publish(Durability::Durable).unwrap();
+    file.close(Durability::Durable).unwrap();
+    assert!(check(&path).unwrap().is_sound());
+    assert_eq!(published(&path), &data[..written.get() as usize]);
+}
+
+#[test]
+fn a_publication_that_fails_leaves_the_ones_before() {
+    let Some(disk) = SmallDisk::new("a_publication_that_fails_leaves_the_ones_before") else {
+        return;
+    };
+    let path = disk.path().join("F");
+    let file = open(&create(&path), 1, 0);
+    let mut expected = Vec::new();
+    // Irregular on purpose: each write is a record, so the index grows with them.
+    let mut at = 0;
+    let failed = loop {
+        for nth in 0..64u64 {
+            file.write_at(GlobalOffset(at), &[7]).unwrap();
+            expected.resize(at as usize, 0);
+            expected.push(7);
+            at += 2 + nth * nth % 13;
+        }
+        match file.publish(Durability::Durable) {
+            Ok(()) => {
+                std::fs::write(disk.path().join("filler"), vec![0; (at * 24) as usize]).ok();
+            }
+            Err(error) => break error,
+        }
+        assert_eq!(published(&path), expected);
+    };
+    assert!(matches!(failed, ContainerError::NoRoom { .. }), "{failed:?}");
+    let before = published(&path);
+    assert!(before.len() < expected.len() && expected.starts_with(&before));
+    assert!(check(&path).unwrap().is_sound());
+    std::fs::remove_file(disk.path().join("filler")).unwrap();
+    file.publish(Durability::Durable).unwrap();
+    assert_eq!(published(&path), expected);
+}

@@ -1,0 +1,76 @@
+//! `hayase container export`.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use hayase_container::{Container, Creation, Reader, Replace, export};
+use hayase_layout::ByteCount;
+use serde::Serialize;
+
+use crate::exit::Status;
+use crate::output::{Human, Output, Page};
+
+/// Write a container as the flat file that it stands for
+///
+/// Holes stay holes; where the file system can share blocks between files, it does.
+/// OUT appears when all of it is on the disk.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportArgs {
+    /// The container
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The file to make
+    #[arg(value_name = "OUT")]
+    out: PathBuf,
+    /// Replace OUT when it exists
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Told {
+    container: PathBuf,
+    out: PathBuf,
+    size: u64,
+    bytes: u64,
+    kernel_bytes: u64,
+    seconds: f64,
+    /// Writers that have not closed: what they published is exported.
+    open_writers: usize,
+}
+
+pub(super) fn run(args: &ExportArgs, output: &Output) -> anyhow::Result<Status> {
+    let begin = Instant::now();
+    let container = Container::open(&args.file, Creation::Never)?;
+    let snapshot = container.load()?;
+    let reader = Reader::new(&container, &snapshot)?;
+    let replace = if args.force { Replace::Yes } else { Replace::Never };
+    let progress = output.progress(reader.size().get(), "exporting");
+    let done = export(&reader, &args.out, replace, &mut |at| progress.set(at.get()))?;
+    drop(progress);
+    output.show(&Told {
+        container: args.file.clone(),
+        out: args.out.clone(),
+        size: done.size.get(),
+        bytes: done.bytes.get(),
+        kernel_bytes: done.kernel_bytes.get(),
+        seconds: begin.elapsed().as_secs_f64(),
+        open_writers: snapshot.logs().values().filter(|log| log.closed.is_none()).count(),
+    })?;
+    Ok(Status::Done)
+}
+
+impl Human for Told {
+    fn write(&self, page: &mut Page) {
+        let (size, bytes) = (ByteCount(self.size), ByteCount(self.bytes));
+        let holes = ByteCount(self.size.saturating_sub(self.bytes));
+        let out = self.out.display();
+        page.line(&format!("{out}: {size} ({bytes} written, {holes} of holes)"));
+        if self.open_writers > 0 {
+            page.line(&format!(
+                "{} writers have not closed: what they published is in it",
+                self.open_writers
+            ));
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! `hayase noise`.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::Context;
+use rustix::thread::CpuSet;
+use serde::Serialize;
+
+use crate::exit::Status;
+use crate::noise::fwq::{self, Measured, SAMPLES_MAX, WORK_MAX};
+use crate::noise::plot;
+use crate::noise::slowdown::{Baseline, Noise, Program, examine};
+use crate::output::{Human, Output, Page};
+
+/// Measure how much programs on these processors are disturbed, and what that costs at scale
+///
+/// Does the same small piece of work again and again on each processor (Fixed Work Quantum) and
+/// tells how much longer it took now and then. With a command, measures once without it and once
+/// while it runs: put I/O there. The slowdown is Tsafrir's formula for a program of so many
+/// processes that meet after each phase, for the longest delay seen.
+#[derive(Debug, clap::Args)]
+pub(crate) struct NoiseArgs {
+    /// Processors to measure, as 0-3,8 [default: all that this process may use]
+    #[arg(long, value_name = "LIST", value_parser = processors)]
+    processors: Option<Processors>,
+
+    /// Size of a piece of work: 2^BITS steps
+    #[arg(long, short, value_name = "BITS", default_value_t = 18,
+          value_parser = clap::value_parser!(u8).range(1..=i64::from(WORK_MAX)))]
+    work: u8,
+
+    /// Pieces of work on each processor
+    #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 100_000,
+          value_parser = clap::value_parser!(u64).range(1..=SAMPLES_MAX))]
+    count: u64,
+
+    /// What counts as the work without noise
+    #[arg(long, value_enum, default_value = "least")]
+    baseline: Baseline,
+
+    /// Processes of the program whose slowdown is told
+    #[arg(long, value_name = "N", default_value_t = 100_000,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    processes: u64,
+
+    /// Milliseconds that it computes between two meetings
+    #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = milliseconds)]
+    phase: f64,
+
+    /// Draw the samples to FILE (SVG)
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+
+    /// A command that runs beside the second measurement; it is ended with it
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Told {
+    program: Program,
+    work: u8,
+    baseline: Baseline,
+    /// Without the command; one for each processor.
+    alone: Vec<Noise>,
+    /// With it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beside: Option<Vec<Noise>>,
+    command: Vec<String>,
+    /// How the command ended, when it did not run all the time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_early: Option<String>,
+}
+
+/// Measures, tells and draws.
+pub(crate) fn run(args: &NoiseArgs, output: &Output) -> anyhow::Result<Status> {
+    let processors = match &args.processors {
+        Some(Processors(list)) => list.clone(),
+        None => fwq::allowed().context("ask which processors may be used")?,
+    };
+    let alone = measure(args, &processors, output, "measure alone")?;
+    let (mut beside, mut ended_early) = (None, None);
+    if !args.command.is_empty() {
+        let mut command = Beside::start(&args.command)?;
+        beside = Some(measure(args, &processors, output, "measure beside the command")?);
+        ended_early = command.0.try_wait()?.map(|status| status.to_string());
+    }
+    if let Some(path) = &args.plot {
+        draw(path, &alone, beside.as_deref())?;
+    }
+    let program = Program { processes: args.processes, phase_seconds: args.phase / 1e3 };
+    let told =
+        |all: &[Measured]| all.iter().map(|one| examine(one, args.baseline, program)).collect();
+    output.show(&Told {
+        program,
+        work: args.work,
+        baseline: args.baseline,
+        alone: told(&alone),
+        beside: beside.as_deref().map(told),
+        command: args.command.clone(),
+        ended_early,
+    })?;
+    Ok(Status::Done)
+}
+
+fn measure(
+    args: &NoiseArgs,
+    processors: &[usize],
+    output: &Output,
+    what: &'static str,
+) -> anyhow::Result<Vec<Measured>> {
+    let progress = output.progress(100, what);
+    fwq::measure(processors, args.work, args.count as usize, &|percent| progress.set(percent))
+        .with_context(|| format!("measure on the processors {processors:?}"))
+}
+
+fn draw(path: &Path, alone: &[Measured], beside: Option<&[Measured]>) -> anyhow::Result<()> {
+    let mut panels = Vec::new();
+    for one in alone {
+        panels.push((format!("processor {}, alone", one.processor), one));
+    }
+    for one in beside.unwrap_or_default() {
+        panels.push((format!("processor {}, beside the command", one.processor), one));
+    }
+    let svg = plot::svg("The same work again and again", &panels);
+    std::fs::write(path, svg).with_context(|| format!("draw to {}", path.display()))
+}
+
+/// Numbers of processors, ascending, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Processors(Vec<usize>);
+
+/// `0-3,8`.
+fn processors(list: &str) -> Result<Processors, String> {
+    let number = |text: &str| text.trim().parse().ok().filter(|n: &usize| *n < CpuSet::MAX_CPU);
+    let mut found = Vec::new();
+    for range in list.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        match (number(first), number(last)) {
+            (Some(first), Some(last)) if first <= last => found.extend(first..=last),
+            _ => return Err(format!("`{range}` is no processor and no range of them, as 0-3")),
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(Processors(found))
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    let found = text.parse().ok().filter(|ms: &f64| *ms > 0.0 && ms.is_finite());
+    found.ok_or_else(|| "more than 0 milliseconds, as 0.5".to_owned())
+}
+
+/// The command, in a process group of its own, so that all of it ends.
+struct Beside(Child);
+
+impl Beside {
+    fn start(command: &[String]) -> anyhow::Result<Self> {
+        let child = Command::new(&command[0])
+            .args(&command[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("start {}", command[0]))?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let group = i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw);
+        if let Some(group) = group {
+            // Gone already: nothing to end.
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::TERM);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+impl Human for Told {
+    fn write(&self, page: &mut Page) {
+        table(page, "alone", &self.alone);
+        if let Some(beside) = &self.beside {
+            page.blank();
+            table(page, &format!("beside `{}`", self.command.join(" ")), beside);
+        }
+        if let Some(how) = &self.ended_early {
+            page.line(&format!("the command did not run to the end of it: {how}"));
+        }
+        page.blank();
+        page.line(&format!(
+            "slowdown: of {} processes that meet every {} ms, by the longest delay",
+            self.program.processes,
+            self.program.phase_seconds * 1e3,
+        ));
+    }
+}
+
+fn table(page: &mut Page, title: &str, noise: &[Noise]) {
+    page.title(title);
+    let head = [
+        "processor",
+        "samples",
+        "seconds",
+        "work us",
+        "noise rate",
+        "interruptions",
+        "median us",
+        "longest us",
+        "every s",
+        "slowdown",
+    ];
+    let rows = noise.iter().map(|noise| {
+        vec![
+            noise.processor.to_string(),
+            noise.samples.to_string(),
+            format!("{:.1}", noise.seconds),
+            format!("{:.1}", noise.work_us),
+            format!("{:.2e}", noise.rate),
+            noise.interruptions.to_string(),
+            format!("{:.1}", noise.median_us),
+            format!("{:.1}", noise.longest_us),
+            format!("{:.3}", noise.interval_seconds),
+            format!("{:.3}", noise.slowdown),
+        ]
+    });
+    page.table(&head, rows.collect());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors() {
+        assert_eq!(processors("0-2,8,1"), Ok(Processors(vec![0, 1, 2, 8])));
+        for wrong in ["", "a", "3-1", "1,,2", "-1", "99999"] {
+            assert!(processors(wrong).is_err(), "`{wrong}`");
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! `hayase pack`.
+
+use std::ffi::OsString;
+use std::sync::atomic::AtomicU64;
+
+use hayase_layout::ByteCount;
+use hayase_stage::limits::VERIFY_THREADS;
+use hayase_stage::pack::writer::Compression;
+use hayase_stage::pack::{PackSet, Row, verify};
+use hayase_stage::source::Source;
+use hayase_stage::{Kind, PackOptions};
+use ring::rand::SystemRandom;
+use serde::Serialize;
+
+use super::transfer::{
+    self, CopyArgs, KeyArgs, NewKeyArgs, Remembered, SelectionArgs, pack_size, zstd_level,
+};
+use crate::config::Environment;
+use crate::exit::Status;
+use crate::output::{Human, Output, Page};
+use crate::wiring::places::{self, Wish};
+
+/// Keep many small files in a few tars with an index
+///
+/// Any tar opens a pack; the format is described in crates/stage/FORMAT.md.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PackArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Pack a tree; packs that are there already get what is new in it
+    Create(CreateArgs),
+    /// List what packs hold
+    List(ListArgs),
+    /// Unpack
+    Extract(ExtractArgs),
+    /// Read every byte of packs and compare it with the index
+    Verify(VerifyArgs),
+    /// Seal packs by another key; no data is written anew
+    Rekey(RekeyArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct CreateArgs {
+    /// Directory or URL of the tree
+    source: OsString,
+    /// Directory or URL for the packs; made when it is missing
+    packs: OsString,
+    /// What each pack is filled to; larger files get packs of their own
+    #[arg(long, value_name = "SIZE", value_parser = pack_size, default_value = "16MiB")]
+    size: ByteCount,
+    /// Compress files one by one, where that makes them smaller
+    #[arg(long, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, default_missing_value = "3")]
+    zstd: Option<i32>,
+    #[command(flatten)]
+    copy: CopyArgs,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct ListArgs {
+    /// Directory or URL of the packs
+    packs: OsString,
+    #[command(flatten)]
+    selection: SelectionArgs,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct ExtractArgs {
+    /// Directory or URL of the packs
+    packs: OsString,
+    /// Directory or URL for the files; made when it is missing
+    target: OsString,
+    #[command(flatten)]
+    copy: CopyArgs,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct VerifyArgs {
+    /// Directory or URL of the packs
+    packs: OsString,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct RekeyArgs {
+    /// Directory or URL of the packs
+    packs: OsString,
+    #[command(flatten)]
+    key: KeyArgs,
+    #[command(flatten)]
+    new: NewKeyArgs,
+}
+
+/// Does what the verb says.
+pub(crate) fn run(
+    args: &PackArgs,
+    environment: &Environment,
+    output: &Output,
+) -> anyhow::Result<Status> {
+    match &args.verb {
+        Verb::Create(args) => create(args, environment, output),
+        Verb::List(args) => list(args, output),
+        Verb::Extract(args) => extract(args, environment, output),
+        Verb::Verify(args) => check(args, output),
+        Verb::Rekey(args) => rekey(args),
+    }
+}
+
+fn open(packs: &OsString, key: &KeyArgs) -> anyhow::Result<PackSet> {
+    Ok(PackSet::open(&places::open(packs, Wish::Present)?, key.key()?.as_ref())?)
+}
+
+fn create(args: &CreateArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
+    let source = Source::open(places::open(&args.source, Wish::Present)?, None)?;
+    places::check_apart(&args.source, &args.packs, &args.copy.selection.selection()?)?;
+    let wish = if args.copy.is_dry_run() { Wish::Supposed } else { Wish::Made };
+    let target = places::open(&args.packs, wish)?;
+    let remembered = Remembered::of(source.place(), &target, environment);
+    let mut options = args.copy.options(remembered.start())?;
+    options.packs = Some(PackOptions {
+        bytes: args.size.get(),
+        compression: args.zstd.map_or(Compression::None, Compression::Zstd),
+        master: args.key.key()?,
+        is_complete: true,
+    });
+    transfer::run(&source, &target, &options, &remembered, output)
+}
+
+fn extract(
+    args: &ExtractArgs,
+    environment: &Environment,
+    output: &Output,
+) -> anyhow::Result<Status> {
+    let place = places::open(&args.packs, Wish::Present)?;
+    let key = args.key.key()?;
+    // Asks for packs, where a plain source would do as well.
+    PackSet::open(&place, key.as_ref())?;
+    let source = Source::open(place, key.as_ref())?;
+    places::check_apart(&args.packs, &args.target, &args.copy.selection.selection()?)?;
+    let wish = if args.copy.is_dry_run() { Wish::Supposed } else { Wish::Made };
+    let target = places::open(&args.target, wish)?;
+    let remembered = Remembered::of(source.place(), &target, environment);
+    let options = args.copy.options(remembered.start())?;
+    transfer::run(&source, &target, &options, &remembered, output)
+}
+
+fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Status> {
+    let (set, selection) = (open(&args.packs, &args.key)?, args.selection.selection()?);
+    let taken = |row: &&Row| selection.takes(&row.item.name, row.item.is_directory());
+    let entries: Vec<Listed> =
+        set.index.rows.iter().filter(taken).map(|row| Listed::of(&set, row)).collect();
+    output.show(&Listing { packs: set.index.packs.len(), entries })?;
+    Ok(Status::Done)
+}
+
+#[derive(Serialize)]
+struct Listing {
+    packs: usize,
+    entries: Vec<Listed>,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    kind: &'static str,
+    bytes: u64,
+    mode: String,
+    /// Seconds since 1970, with nanoseconds.
+    mtime: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    /// Of a file's bytes.
+    crc32c: String,
+    /// `None` for an object beside the packs.
+    pack: Option<String>,
+    offset: Option<u64>,
+    stored: Option<u64>,
+}
+
+impl Listed {
+    fn of(set: &PackSet, row: &Row) -> Self {
+        let (kind, target) = match &row.item.kind {
+            Kind::File { .. } => ("file", None),
+            Kind::Directory => ("directory", None),
+            Kind::Link { target } => ("link", Some(target.escape_ascii().to_string())),
+        };
+        Self {
+            name: row.item.name.to_string(),
+            kind,
+            bytes: row.item.bytes(),
+            mode: format!("{:04o}", row.item.mode),
+            mtime: row.item.mtime.to_string(),
+            target,
+            crc32c: format!("{:08x}", row.crc32c),
+            pack: row.location.map(|at| set.index.packs[at.pack as usize].id.to_string()),
+            offset: row.location.map(|at| at.offset),
+            stored: row.location.map(|at| at.stored),
+        }
+    }
+}
+
+impl Human for Listing {
+    fn write(&self, page: &mut Page) {
+        for entry in &self.entries {
+            let kind = match entry.kind {
+                "directory" => 'd',
+                "link" => 'l',
+                _ => '-',
+            };
+            let arrow = entry.target.as_ref().map(|to| format!(" -> {to}")).unwrap_or_default();
+            let slash = if kind == 'd' { "/" } else { "" };
+            let (mode, bytes, name) = (&entry.mode, entry.bytes, &entry.name);
+            page.line(&format!("{kind}{mode} {bytes:>12} {name}{slash}{arrow}"));
+        }
+        page.line(&format!("{} entries in {} packs", self.entries.len(), self.packs));
+    }
+}
+
+fn check(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
+    let set = open(&args.packs, &args.key)?;
+    let progress = hayase_stage::Progress::default();
+    let total: u64 = set.index.packs.iter().map(|pack| pack.bytes).sum();
+    let loose = set.index.rows.iter().filter(|row| row.location.is_none());
+    let total = total + loose.map(|row| row.item.bytes()).sum::<u64>();
+    progress.bytes_wanted.store(total, std::sync::atomic::Ordering::Relaxed);
+    progress.is_planned.store(true, std::sync::atomic::Ordering::Relaxed);
+    let seen: &AtomicU64 = &progress.bytes_moved;
+    let report =
+        transfer::while_watched(&progress, output, || verify::verify(&set, VERIFY_THREADS, seen));
+    let told = Verified {
+        entries: report.entries,
+        packs: report.packs,
+        bytes: report.bytes,
+        damage: report.damage.iter().map(ToString::to_string).collect(),
+    };
+    let status = if told.damage.is_empty() { Status::Done } else { Status::Partly };
+    output.show(&told)?;
+    Ok(status)
+}
+
+#[derive(Serialize)]
+struct Verified {
+    entries: u64,
+    packs: u64,
+    bytes: u64,
+    damage: Vec<String>,
+}
+
+impl Human for Verified {
+    fn write(&self, page: &mut Page) {
+        for damage in &self.damage {
+            page.line(damage);
+        }
+        let (entries, packs, bytes) = (self.entries, self.packs, ByteCount(self.bytes));
+        let damage = match self.damage.len() {
+            0 => "all is well".to_owned(),
+            count => format!("{count} are damaged"),
+        };
+        page.line(&format!("{entries} entries in {packs} packs, {bytes} read: {damage}"));
+    }
+}
+
+fn rekey(args: &RekeyArgs) -> anyhow::Result<Status> {
+    let set = open(&args.packs, &args.key)?;
+    if let Some(new) = args.new.key()? {
+        set.rekey(&new, &SystemRandom::new())?;
+    }
+    Ok(Status::Done)
+}

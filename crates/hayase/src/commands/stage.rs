@@ -1,0 +1,206 @@
+//! `hayase stage`.
+
+use std::ffi::OsString;
+
+use hayase_layout::ByteCount;
+use hayase_stage::limits::PACK_BYTES;
+use hayase_stage::pack::writer::Compression;
+use hayase_stage::source::Source;
+use hayase_stage::verify::{Comparison, compare};
+use hayase_stage::{PackOptions, Place, Progress};
+use serde::Serialize;
+
+use super::transfer::{
+    self, CopyArgs, KeyArgs, KeyError, Remembered, SelectionArgs, pack_size, zstd_level,
+};
+use crate::config::Environment;
+use crate::exit::Status;
+use crate::output::{Human, Output, Page};
+use crate::wiring::places::{self, Wish};
+
+/// Copy whole trees between storage and the areas of a job, in packs where that is faster
+#[derive(Debug, clap::Args)]
+pub(crate) struct StageArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Copy a tree to where programs use it: plain files, also from packs
+    ///
+    /// What is there already, with the same size and time, is not copied again: a copy that was
+    /// interrupted is continued by the same command.
+    In(InArgs),
+    /// Copy a tree to where it is kept: as plain files, or in packs
+    ///
+    /// What is there already, with the same size and time, is not copied again: a copy that was
+    /// interrupted is continued by the same command.
+    Out(OutArgs),
+    /// Compare two trees byte by byte, packed or not
+    Verify(VerifyArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct InArgs {
+    /// Directory or URL of the tree; packs in it are unpacked
+    source: OsString,
+    /// Directory or URL for the copy; made when it is missing
+    target: OsString,
+    #[command(flatten)]
+    copy: CopyArgs,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct OutArgs {
+    /// Directory or URL of the tree
+    source: OsString,
+    /// Directory or URL for the copy; made when it is missing
+    target: OsString,
+    #[command(flatten)]
+    copy: CopyArgs,
+    /// Pack small files: SIZE of each pack (16MiB is good), `none`, or `auto`: for object stores only
+    #[arg(long, value_name = "SIZE", value_parser = pack, default_value = "auto")]
+    pack: Pack,
+    /// Compress packed files one by one, where that makes them smaller
+    #[arg(long, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, default_missing_value = "3")]
+    zstd: Option<i32>,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct VerifyArgs {
+    /// The tree as it should be
+    source: OsString,
+    /// The tree to be looked at
+    target: OsString,
+    #[command(flatten)]
+    selection: SelectionArgs,
+    /// Names that only the target has are differences too
+    #[arg(long)]
+    exact: bool,
+    /// Threads that read
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=64))]
+    threads: u64,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Pack {
+    Auto,
+    None,
+    Size(ByteCount),
+}
+
+fn pack(text: &str) -> Result<Pack, String> {
+    match text {
+        "auto" => Ok(Pack::Auto),
+        "none" => Ok(Pack::None),
+        size => pack_size(size).map(Pack::Size),
+    }
+}
+
+/// Copies or compares.
+pub(crate) fn run(
+    args: &StageArgs,
+    environment: &Environment,
+    output: &Output,
+) -> anyhow::Result<Status> {
+    match &args.verb {
+        Verb::In(args) => stage_in(args, environment, output),
+        Verb::Out(args) => stage_out(args, environment, output),
+        Verb::Verify(args) => verify(args, output),
+    }
+}
+
+fn target(source: &OsString, place: &OsString, copy: &CopyArgs) -> anyhow::Result<Place> {
+    places::check_apart(source, place, &copy.selection.selection()?)?;
+    let wish = if copy.is_dry_run() { Wish::Supposed } else { Wish::Made };
+    Ok(places::open(place, wish)?)
+}
+
+fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
+    let source = places::open(&args.source, Wish::Present)?;
+    let source = Source::open(source, args.key.key()?.as_ref())?;
+    let target = target(&args.source, &args.target, &args.copy)?;
+    let remembered = Remembered::of(source.place(), &target, environment);
+    let options = args.copy.options(remembered.start())?;
+    transfer::run(&source, &target, &options, &remembered, output)
+}
+
+fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
+    let source = Source::open(places::open(&args.source, Wish::Present)?, None)?;
+    let target = target(&args.source, &args.target, &args.copy)?;
+    let remembered = Remembered::of(source.place(), &target, environment);
+    let mut options = args.copy.options(remembered.start())?;
+    let bytes = match args.pack {
+        Pack::Size(bytes) => Some(bytes),
+        Pack::Auto if target.tier.tree().is_none() => Some(PACK_BYTES),
+        Pack::Auto | Pack::None => None,
+    };
+    let master = args.key.key()?;
+    if bytes.is_none() && (master.is_some() || args.zstd.is_some()) {
+        return Err(KeyError::NeedsPacks.into());
+    }
+    options.packs = bytes.map(|bytes| PackOptions {
+        bytes: bytes.get(),
+        compression: args.zstd.map_or(Compression::None, Compression::Zstd),
+        master,
+        is_complete: false,
+    });
+    transfer::run(&source, &target, &options, &remembered, output)
+}
+
+fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
+    let key = args.key.key()?;
+    let open = |place: &OsString| -> anyhow::Result<Source> {
+        let place = places::open(place, Wish::Present)?;
+        // The key belongs to whichever side is sealed.
+        match (Source::open(place.clone(), None), &key) {
+            (Err(hayase_stage::pack::PackError::KeyMissing { .. }), Some(key)) => {
+                Ok(Source::open(place, Some(key))?)
+            }
+            (answer, _) => Ok(answer?),
+        }
+    };
+    let (source, target) = (open(&args.source)?, open(&args.target)?);
+    let selection = args.selection.selection()?;
+    let progress = Progress::default();
+    let threads = args.threads as usize;
+    let found = transfer::while_watched(&progress, output, || {
+        compare(&source, &target, &selection, args.exact, threads, &progress)
+    });
+    let told = Compared::of(found);
+    let status = if told.differences.is_empty() { Status::Done } else { Status::Partly };
+    output.show(&told)?;
+    Ok(status)
+}
+
+#[derive(Serialize)]
+struct Compared {
+    names: u64,
+    /// Names and what differs.
+    differences: Vec<(String, String)>,
+}
+
+impl Compared {
+    fn of(found: Comparison) -> Self {
+        let differences = found.differences.into_iter();
+        let differences = differences.map(|difference| (difference.name, difference.what));
+        Self { names: found.names, differences: differences.collect() }
+    }
+}
+
+impl Human for Compared {
+    fn write(&self, page: &mut Page) {
+        for (name, what) in &self.differences {
+            page.line(&format!("{name} {what}"));
+        }
+        let (names, count) = (self.names, self.differences.len());
+        page.line(&format!("{names} names compared, {count} differences"));
+    }
+}

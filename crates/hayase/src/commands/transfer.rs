@@ -1,0 +1,15 @@
+//! What `stage` and `pack` have in common: choosing names, keys, and watching a transfer.
+//!
+//! Rooms: [`arguments`], [`keys`] (where a key comes from), [`remembered`] (how many streams were good),
+//! [`watch`] (progress, events, the summary).
+
+mod arguments;
+mod keys;
+mod remembered;
+mod watch;
+
+pub(super) use arguments::{CopyArgs, SelectionArgs, pack_size, zstd_level};
+pub(crate) use keys::KeyError;
+pub(super) use keys::{KeyArgs, NewKeyArgs};
+pub(super) use remembered::Remembered;
+pub(super) use watch::{run, while_watched};

@@ -1,0 +1,126 @@
+//! The key of a sealed set: from a file, a variable of the environment, or what a command prints.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use hayase_stage::pack::{MasterKey, PackError};
+
+/// More than any key has; what is longer is no key.
+const KEY_BYTES_MAX: u64 = 4096;
+
+/// A key that can not be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeyError {
+    /// The file can not be read.
+    #[error("read the key file {}", .path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    /// There is no such variable.
+    #[error("the variable {name} that should hold the key is not set")]
+    Variable { name: String },
+    /// The command can not be run, or said that it failed.
+    #[error("the key command `{command}` {how}")]
+    Command { command: String, how: String },
+    /// A key, or compression, where there will be no packs.
+    #[error("only packs are sealed or compressed, and this copy makes none")]
+    NeedsPacks,
+    /// What came is no key.
+    #[error("{0}")]
+    Format(PackError),
+}
+
+impl KeyError {
+    /// What the person can try next.
+    pub(crate) fn help(&self) -> Option<String> {
+        match self {
+            Self::Format(error) => error.help().map(str::to_owned),
+            Self::NeedsPacks => Some("add --pack 16MiB".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// Where a key comes from; one at most.
+#[derive(Debug, clap::Args)]
+#[group(id = "key", multiple = false)]
+pub(crate) struct KeyArgs {
+    /// File with the key of sealed packs: 64 hexadecimal digits, or 32 bytes
+    #[arg(long, value_name = "FILE", group = "key")]
+    key_file: Option<PathBuf>,
+    /// Variable of the environment that holds the key
+    #[arg(long, value_name = "NAME", group = "key")]
+    key_env: Option<String>,
+    /// Command of the shell that prints the key
+    #[arg(long, value_name = "COMMAND", group = "key")]
+    key_command: Option<String>,
+}
+
+impl KeyArgs {
+    /// `None` when no key was named.
+    pub(crate) fn key(&self) -> Result<Option<MasterKey>, KeyError> {
+        key(self.key_file.as_deref(), self.key_env.as_deref(), self.key_command.as_deref())
+    }
+}
+
+/// Where the next key comes from.
+#[derive(Debug, clap::Args)]
+#[group(id = "new-key", multiple = false, required = true)]
+pub(crate) struct NewKeyArgs {
+    /// File with the new key
+    #[arg(long, value_name = "FILE", group = "new-key")]
+    new_key_file: Option<PathBuf>,
+    /// Variable of the environment that holds the new key
+    #[arg(long, value_name = "NAME", group = "new-key")]
+    new_key_env: Option<String>,
+    /// Command of the shell that prints the new key
+    #[arg(long, value_name = "COMMAND", group = "new-key")]
+    new_key_command: Option<String>,
+}
+
+impl NewKeyArgs {
+    pub(crate) fn key(&self) -> Result<Option<MasterKey>, KeyError> {
+        key(
+            self.new_key_file.as_deref(),
+            self.new_key_env.as_deref(),
+            self.new_key_command.as_deref(),
+        )
+    }
+}
+
+fn key(
+    file: Option<&Path>,
+    variable: Option<&str>,
+    command: Option<&str>,
+) -> Result<Option<MasterKey>, KeyError> {
+    let given = match (file, variable, command) {
+        (Some(path), _, _) => read(path)?,
+        // Named by an argument, so it is read here and not with the rest of the environment.
+        (_, Some(name), _) => std::env::var_os(name)
+            .map(OsString::into_encoded_bytes)
+            .ok_or_else(|| KeyError::Variable { name: name.to_owned() })?,
+        (_, _, Some(command)) => printed_by(command)?,
+        (None, None, None) => return Ok(None),
+    };
+    MasterKey::parse(&given).map(Some).map_err(KeyError::Format)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
+    let failed = |source| KeyError::File { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(KEY_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+fn printed_by(command: &str) -> Result<Vec<u8>, KeyError> {
+    let failed = |how: String| KeyError::Command { command: command.to_owned(), how };
+    // It may ask the person: standard input and error are theirs.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).stdin(Stdio::inherit()).stderr(Stdio::inherit());
+    let output = shell.output().map_err(|error| failed(format!("can not be run: {error}")))?;
+    if !output.status.success() {
+        return Err(failed(format!("failed: {}", output.status)));
+    }
+    Ok(output.stdout)
+}

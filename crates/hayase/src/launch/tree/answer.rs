@@ -1,0 +1,62 @@
+//! Answering a question on the host of the node that it is for.
+
+use std::time::{Duration, Instant};
+
+use super::message::{Answer, Join};
+use crate::commands::status::look_at_node;
+use crate::job::{Job, JobDir, clean_node};
+use crate::launch::stop::{LAST_BREATH, ROUND_MAX};
+use crate::process::wait_ended;
+use crate::supervisor::control::{Call, Reply, Request};
+
+/// Added to what a node may take, for the way there and back.
+pub(crate) const WAY_MAX: Duration = Duration::from_secs(10);
+
+/// Asks this host's own supervisor, or does without when it has ended.
+pub(crate) fn answer(join: &Join, node: u16, request: &Request) -> Answer {
+    let dir = JobDir::new(&join.job_dir);
+    let settings = match dir.settings() {
+        Ok(settings) if settings.mark == join.mark => settings,
+        _ => {
+            let why = format!("it has no job {} any more", join.job);
+            return match request {
+                Request::Status => Answer::Failed { why },
+                Request::Unmount | Request::Stop { .. } => {
+                    Answer::Done { notes: Vec::new(), was_dead: true }
+                }
+            };
+        }
+    };
+    let job = Job { dir, settings };
+    match request {
+        Request::Status => match serde_json::to_value(look_at_node(&job, node)) {
+            Ok(value) => Answer::Status(value),
+            Err(error) => Answer::Failed { why: error.to_string() },
+        },
+        Request::Unmount | Request::Stop { .. } => end_here(&job, node, request),
+    }
+}
+
+/// Asks the supervisor of this host's node to unmount or to stop, and cleans up after one that has ended.
+pub(crate) fn end_here(job: &Job, node: u16, request: &Request) -> Answer {
+    let is_stop = matches!(request, Request::Stop { .. });
+    let Some((_, handle)) = job.supervisor(node) else {
+        if matches!(request, Request::Stop { keep: false }) {
+            clean_node(job, node);
+        }
+        return Answer::Done { notes: Vec::new(), was_dead: true };
+    };
+    let asked = Call::send(&job.dir.node(node), request);
+    let reply = asked.and_then(|call| call.reply(Instant::now() + ROUND_MAX));
+    if is_stop && !wait_ended(std::slice::from_ref(&handle), LAST_BREATH) {
+        handle.signal(rustix::process::Signal::KILL);
+        wait_ended(std::slice::from_ref(&handle), LAST_BREATH);
+        clean_node(job, node);
+        return Answer::Failed { why: "its supervisor hung and was killed".to_owned() };
+    }
+    match reply {
+        Ok(Reply::Done { notes }) => Answer::Done { notes, was_dead: false },
+        Ok(other) => Answer::Failed { why: format!("unexpected answer {other:?}") },
+        Err(error) => Answer::Failed { why: format!("{error:#}") },
+    }
+}

@@ -1,0 +1,39 @@
+//! A directory of containers, shown by FUSE as the plain files that they stand for.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use hayase_client::ContainerVolume;
+use hayase_fuse::MountSettings;
+
+use super::serve_mount::unmount_on_signal;
+
+/// For the session to end by itself after the mount is gone.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Mounts and serves until it is unmounted or a signal ends it; calls `ready` once.
+pub(crate) fn mount_containers(
+    dir: &Path,
+    mount_point: &Path,
+    ready: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let volume = ContainerVolume::new(dir)
+        .with_context(|| format!("read the directory {}", dir.display()))?;
+    let mut how = MountSettings::new(mount_point.to_owned());
+    how.name = "hayase-containers".to_owned();
+    how.read_only = true;
+    let mounted = hayase_fuse::mount(Arc::new(volume), &how)?;
+    unmount_on_signal(mounted.unmounter(), end_soon)?;
+    ready()?;
+    mounted.wait().context("serve the mount")
+}
+
+/// Mount namespaces that were made meanwhile have copies of the mount, and their owners do not know: the
+/// session would serve those until they end. Nothing is lost: nothing is ever written.
+fn end_soon() {
+    std::thread::sleep(END_PATIENCE);
+    tracing::info!("other mount namespaces still show the mount: ending all the same");
+    std::process::exit(0);
+}

@@ -1,0 +1,157 @@
+//! Places: what a person names as source or target of a copy becomes a directory of a tier.
+//!
+//! The only function that knows which tiers there are is [`open`]: a new one is one more arm in it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hayase_stage::{Place, Selection};
+use hayase_tier::s3::{S3Settings, SettingsError};
+use hayase_tier::{Key, Memory, Posix, S3, TierError};
+
+/// What is wanted of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// It is there.
+    Present,
+    /// It is there or is made; what lies above it is there.
+    Made,
+    /// It is there or looks as if it were, empty: for dry runs, which make nothing.
+    Supposed,
+}
+
+/// A place that can not be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlaceError {
+    /// `scheme://` of something that no tier is.
+    #[error("`{place}`: there is no storage of the kind `{scheme}`")]
+    Scheme { place: String, scheme: String },
+    /// An S3 URL, or the environment beside it, that can not be meant.
+    #[error("`{place}`")]
+    S3 { place: String, source: SettingsError },
+    /// What is copied would be copied again, without end.
+    #[error("the target {} lies in the source {}", .target.display(), .source_path.display())]
+    Inside { target: PathBuf, source_path: PathBuf },
+    /// The directory can not be opened.
+    #[error(transparent)]
+    Tier(#[from] TierError),
+    /// The directory can not be made.
+    #[error("make the directory {}", .path.display())]
+    Make { path: PathBuf, source: io::Error },
+}
+
+impl PlaceError {
+    /// What the person can try next.
+    pub(crate) fn help(&self) -> Option<String> {
+        match self {
+            Self::Scheme { .. } => Some(
+                "name a directory or s3://BUCKET/PREFIX; a directory whose name has `://` as ./NAME"
+                    .into(),
+            ),
+            Self::S3 { .. } => Some("see the guide `S3 endpoints and credentials`".into()),
+            Self::Tier(TierError::Missing { .. }) => {
+                Some("look at the name, or make it first".into())
+            }
+            Self::Tier(error) => error.help().map(str::to_owned),
+            Self::Inside { .. } => {
+                Some("choose another target, or leave it out with --exclude".into())
+            }
+            Self::Make { .. } => Some("make the directories above it first".into()),
+        }
+    }
+}
+
+/// The tier and directory that `place` names: a path, or a URL whose scheme chooses the tier.
+pub(crate) fn open(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
+    match scheme(place) {
+        None => directory(Path::new(place), wish),
+        Some(("file", path)) => directory(Path::new(&path), wish),
+        Some(("s3", _)) => bucket(&place.to_string_lossy()),
+        Some((scheme, _)) => Err(PlaceError::Scheme {
+            place: place.to_string_lossy().into_owned(),
+            scheme: scheme.to_owned(),
+        }),
+    }
+}
+
+/// Fails when `target` is a directory below `source` that `selection` takes.
+pub(crate) fn check_apart(
+    source: &OsStr,
+    target: &OsStr,
+    selection: &Selection,
+) -> Result<(), PlaceError> {
+    if scheme(source).is_some() || scheme(target).is_some() {
+        return Ok(());
+    }
+    // What can not be resolved is told by whoever opens it.
+    let whole = |place: &OsStr| fs::canonicalize(place).ok();
+    let made = |place: &OsStr| {
+        let path = Path::new(place);
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = fs::canonicalize(parent.unwrap_or(Path::new("."))).ok()?;
+        Some(parent.join(path.file_name()?))
+    };
+    let Some(source_path) = whole(source) else { return Ok(()) };
+    let Some(target) = whole(target).or_else(|| made(target)) else { return Ok(()) };
+    let Ok(relative) = target.strip_prefix(&source_path) else { return Ok(()) };
+    match Key::new(relative.as_os_str().as_bytes()) {
+        Ok(name) if selection.takes(&name, true) => Err(PlaceError::Inside { target, source_path }),
+        _ => Ok(()),
+    }
+}
+
+/// `scheme://rest`; a path with a slash before it is none.
+fn scheme(place: &OsStr) -> Option<(&str, OsString)> {
+    let bytes = place.as_bytes();
+    let at = bytes.windows(3).position(|window| window == b"://")?;
+    let scheme = std::str::from_utf8(&bytes[..at]).ok()?;
+    let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let is_one = !scheme.is_empty() && scheme.chars().all(is_scheme);
+    is_one.then(|| (scheme, OsStr::from_bytes(&bytes[at + 3..]).to_owned()))
+}
+
+/// A bucket, or what is below a prefix of it; nothing is made of it before the first object.
+fn bucket(url: &str) -> Result<Place, PlaceError> {
+    let settings = S3Settings::from_url(url, &crate::config::variable)
+        .map_err(|source| PlaceError::S3 { place: url.to_owned(), source })?;
+    Ok(Place::root(Arc::new(S3::attach(settings)?)))
+}
+
+fn directory(path: &Path, wish: Wish) -> Result<Place, PlaceError> {
+    match Posix::attach(path) {
+        Ok(tier) => Ok(Place::root(Arc::new(tier))),
+        Err(TierError::Missing { .. }) if wish == Wish::Supposed => {
+            Ok(Place::root(Arc::new(Memory::new())))
+        }
+        Err(TierError::Missing { .. }) if wish == Wish::Made => {
+            fs::create_dir(path)
+                .map_err(|source| PlaceError::Make { path: path.to_owned(), source })?;
+            Ok(Place::root(Arc::new(Posix::attach(path)?)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_is_letters_before_two_slashes() {
+        let check = |place: &str, expected: Option<(&str, &str)>| {
+            let found = scheme(OsStr::new(place));
+            let found = found.as_ref().map(|(scheme, rest)| (*scheme, rest.to_str().unwrap()));
+            assert_eq!(found, expected, "{place}");
+        };
+        check("s3://bucket/a", Some(("s3", "bucket/a")));
+        check("file:///tmp", Some(("file", "/tmp")));
+        check("/tmp/a", None);
+        check("./s3://x", None);
+        check("a:b", None);
+        check("://x", None);
+    }
+}

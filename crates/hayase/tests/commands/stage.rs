@@ -1,0 +1,246 @@
+//! `hayase stage`, also when it is killed.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use hayase_s3_server::{ACCESS_KEY, BUCKET, Options, SECRET_KEY, Server};
+
+use crate::packs::{check_same, make_tree};
+use crate::support::{Done, Scene, done};
+
+fn stage(scene: &Scene, args: &[&str]) -> Done {
+    scene.hayase(&[&["stage"], args].concat())
+}
+
+/// The last event of a run with `--json`.
+fn end(done: &Done) -> serde_json::Value {
+    let event: serde_json::Value =
+        serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(event["event"], "end", "{done:?}");
+    event
+}
+
+#[test]
+fn a_tree_goes_out_and_comes_in() {
+    let scene = Scene::new();
+    make_tree(&scene);
+    stage(&scene, &["out", "tree", "kept"]).with(0);
+    check_same(&scene.path("tree"), &scene.path("kept"));
+    stage(&scene, &["out", "tree", "packed", "--pack", "64KiB"]).with(0);
+    assert!(!scene.path("packed/sub").exists());
+    for (from, to) in [("kept", "in-1"), ("packed", "in-2")] {
+        let told = stage(&scene, &["in", from, to]).with(0).stdout;
+        assert!(told.starts_with("204 items copied, "), "{told}");
+        check_same(&scene.path("tree"), &scene.path(to));
+        let again = end(&stage(&scene, &["in", from, to, "--json"]).with(0));
+        assert_eq!((&again["copied"], &again["bytes_moved"]), (&0.into(), &0.into()));
+        let same = stage(&scene, &["verify", from, to, "--exact"]).with(0).stdout;
+        assert_eq!(same, "204 names compared, 0 differences\n");
+    }
+    stage(&scene, &["verify", "packed", "kept", "--exact"]).with(0);
+}
+
+/// `hayase stage` with the keys of a server for tests.
+fn stage_s3(scene: &Scene, server: &Server, args: &[&str]) -> Done {
+    let mut command = scene.command(&[&["stage"], args].concat());
+    command.env("AWS_ENDPOINT_URL", server.endpoint());
+    command.env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+    command.env_remove("AWS_PROFILE");
+    done(&command.output().unwrap())
+}
+
+#[test]
+fn a_tree_goes_to_a_bucket_and_comes_back() {
+    let scene = Scene::new();
+    make_tree(&scene);
+    let server = Server::start(&Options::default()).unwrap();
+    for pack in ["64KiB", "auto"] {
+        let (url, back) = (format!("s3://{BUCKET}/kept/{pack}"), format!("back-{pack}"));
+        stage_s3(&scene, &server, &["out", "tree", &url, "--pack", pack]).with(0);
+        stage_s3(&scene, &server, &["in", &url, &back]).with(0);
+        check_same(&scene.path("tree"), &scene.path(&back));
+        let again = end(&stage_s3(&scene, &server, &["in", &url, &back, "--json"]).with(0));
+        assert_eq!(again["copied"], 0, "{pack}: {again}");
+    }
+    // A bucket has no links and no empty directories: what can not be kept is told.
+    let url = format!("s3://{BUCKET}/loose");
+    let told = stage_s3(&scene, &server, &["out", "tree", &url, "--pack", "none"]).with(3).stdout;
+    assert!(told.contains("2 did not arrive") && told.contains("with --pack it would"), "{told}");
+    stage_s3(&scene, &server, &["in", &url, "loose"]).with(0);
+    assert_eq!(
+        fs::read(scene.path("loose/sub/file-002")).unwrap(),
+        fs::read(scene.path("tree/sub/file-002")).unwrap()
+    );
+    let nowhere = stage_s3(&scene, &server, &["in", "s3://no-such-bucket/x", "in"]).with(2);
+    assert!(nowhere.stderr.contains("no-such-bucket"), "{nowhere:?}");
+    stage_s3(&scene, &server, &["in", "s3://A", "in"]).with(2).says(&["can be no bucket"]);
+}
+
+#[test]
+fn differences_are_listed() {
+    let scene = Scene::new();
+    make_tree(&scene);
+    stage(&scene, &["in", "tree", "in"]).with(0);
+    fs::remove_file(scene.path("in/link")).unwrap();
+    let file = scene.path("in/sub/file-002");
+    let modified = fs::metadata(&file).unwrap().modified().unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[3] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    fs::File::open(&file).unwrap().set_modified(modified).unwrap();
+    fs::write(scene.path("in/more"), "").unwrap();
+    let told = stage(&scene, &["verify", "tree", "in", "--exact"]).with(3).stdout;
+    let lines = ["link is missing", "more is not in the source", "sub/file-002 has other bytes"];
+    assert_eq!(told.lines().take(3).collect::<Vec<_>>(), lines, "{told}");
+}
+
+#[test]
+fn what_did_not_arrive_is_listed_with_exit_code_3() {
+    let scene = Scene::new();
+    make_tree(&scene);
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(scene.path("tree/pipe"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    let told = stage(&scene, &["out", "tree", "kept", "--delete"]).with(3).stdout;
+    assert!(
+        told.contains("1 did not arrive:\n  pipe: ") && told.contains("it is a pipe"),
+        "{told}"
+    );
+    let told = stage(&scene, &["out", "tree", "kept", "--json"]).with(3);
+    assert!(told.stdout.contains(r#"{"event":"failed","name":"pipe""#), "{told:?}");
+    assert_eq!(end(&told)["failures_total"], 1);
+    stage(&scene, &["out", "tree", "kept", "--exclude", "pipe"]).with(0);
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_done() {
+    let scene = Scene::new();
+    make_tree(&scene);
+    let told =
+        stage(&scene, &["in", "tree", "in", "--dry-run", "--include", "file-19*"]).with(0).stdout;
+    assert!(told.starts_with("would copy sub/file-190\n"), "{told}");
+    assert!(told.ends_with("10 items would be copied\n"), "{told}");
+    assert!(!scene.path("in").exists());
+    fs::create_dir(scene.path("in")).unwrap();
+    fs::write(scene.path("in/old"), "").unwrap();
+    let told =
+        stage(&scene, &["in", "tree", "in", "--dry-run", "--delete", "--json"]).with(0).stdout;
+    assert!(
+        told.contains(r#"{"event":"would","action":"remove","name":"old","bytes":0}"#),
+        "{told}"
+    );
+    assert!(scene.path("in/old").exists());
+}
+
+#[test]
+fn a_good_number_of_streams_is_remembered() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("tree")).unwrap();
+    for number in 0..40 {
+        fs::write(scene.path("tree").join(number.to_string()), vec![1; 100_000]).unwrap();
+    }
+    // Long enough that it tells something: 4 MB at 2 MB a second.
+    let told = end(&stage(&scene, &["in", "tree", "in", "--bandwidth", "2MB", "--json"]).with(0));
+    let kept = fs::read_to_string(scene.path("run/streams.json")).unwrap();
+    let expected = format!("{{\"directory tree -> directory in\":{}}}", told["streams"]);
+    assert_eq!(kept, expected);
+    // What can not be read is as if nothing was known.
+    fs::write(scene.path("run/streams.json"), "rubbish").unwrap();
+    stage(&scene, &["verify", "tree", "in"]).with(0);
+    stage(&scene, &["in", "tree", "in"]).with(0);
+}
+
+#[test]
+fn wrong_usage_is_told() {
+    let scene = Scene::new();
+    make_tree(&scene);
+    fs::write(scene.path("key"), [9; 32]).unwrap();
+    stage(&scene, &["out", "tree", "kept", "--key-file", "key"]).with(2).says(&["--pack 16MiB"]);
+    stage(&scene, &["out", "tree", "kept", "--zstd"]).with(2).says(&["--pack 16MiB"]);
+    stage(&scene, &["in", "tree", "in", "--key-file", "key"]).with(2).says(&["not sealed"]);
+    stage(&scene, &["in", "gone", "in"]).with(2).says(&["gone"]);
+    stage(&scene, &["out", "tree", "tree/sub/kept"])
+        .with(2)
+        .says(&["lies in the source", "--exclude"]);
+    assert!(!scene.path("tree/sub/kept").exists());
+    stage(&scene, &["out", "tree", "tree/kept", "--exclude", "/kept"]).with(0);
+    stage(&scene, &["in", "tree", "in", "--max-delete", "3"]).with(2).says(&["--delete"]);
+    stage(&scene, &["in", "tree", "in", "--streams", "0"]).with(2).says(&["1 to 64"]);
+}
+
+/// Bytes of the files below a directory that a listing shows.
+fn bytes_in(directory: &std::path::Path) -> u64 {
+    let mut sum = 0;
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let meta = entry.metadata();
+        let is_unfinished = entry.file_name().to_string_lossy().starts_with(".hayase-partial-");
+        match meta {
+            Ok(meta) if meta.is_dir() => sum += bytes_in(&entry.path()),
+            Ok(meta) if meta.is_file() && !is_unfinished => sum += meta.len(),
+            _ => {}
+        }
+    }
+    sum
+}
+
+/// Kills a copy with SIGKILL when some of it has arrived, again and again, then lets it end.
+fn killed_and_continued(args: &[&str], target: &str, from: &str, out: &[&str]) {
+    const FILES: u64 = 400;
+    const BYTES: u64 = 20_000;
+    let scene = Scene::new();
+    fs::create_dir(scene.path("tree")).unwrap();
+    for number in 0..FILES {
+        let data: Vec<u8> = (0..BYTES).map(|at| (at * 7 + number * 13) as u8).collect();
+        fs::write(scene.path("tree").join(format!("{number:04}")), data).unwrap();
+    }
+    let mut slow = args.to_vec();
+    slow.extend(["--bandwidth", "8MB", "--streams", "2"]);
+    let mut arrived = 0;
+    for _ in 0..3 {
+        let mut command = scene.command(&slow);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while bytes_in(&scene.path(target)) < arrived + 700_000 {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before it could be killed");
+            assert!(Instant::now() < deadline, "nothing arrives");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        arrived = bytes_in(&scene.path(target));
+    }
+    let mut last = args.to_vec();
+    last.push("--json");
+    let told = end(&done(&scene.command(&last).output().unwrap()).with(0));
+    let moved = told["bytes_moved"].as_u64().unwrap();
+    // What arrived includes headers and indexes of packs: 6 % here.
+    let finished = arrived / 11 * 10;
+    assert!(moved <= FILES * BYTES - finished, "{moved} moved, {arrived} had arrived");
+    assert!(moved > 0 && told["kept"].as_u64().unwrap() > 0, "{told}");
+    let check = [&["stage", "in", from, "out"], out].concat();
+    done(&scene.command(&check).output().unwrap()).with(0);
+    check_same(&scene.path("tree"), &scene.path("out"));
+}
+
+#[test]
+fn a_copy_that_was_killed_is_continued() {
+    killed_and_continued(&["stage", "in", "tree", "kept"], "kept", "kept", &[]);
+}
+
+#[test]
+fn packing_that_was_killed_is_continued() {
+    let args = ["stage", "out", "tree", "kept", "--pack", "200KiB"];
+    killed_and_continued(&args, "kept", "kept", &[]);
+}
+
+#[test]
+fn sealing_that_was_killed_is_continued() {
+    let key = "printf %064d 7";
+    let args = ["stage", "out", "tree", "kept", "--pack", "200KiB", "--key-command", key];
+    killed_and_continued(&args, "kept", "kept", &["--key-command", key]);
+}

@@ -1,0 +1,343 @@
+//! Opening, closing and deleting; and the end of the program.
+//!
+//! All of it is collective: rank 0 decides whether the file is a container, makes it, and tells the others
+//! with one broadcast. Then all of them open its stub with the library, and that handle is the program's.
+//! Where nothing is taken the broadcast was all that was added, and the call is passed on.
+//! Source: MPI 4.1, sections 14.2.1 to 14.2.3.
+
+use std::{
+    ffi::{CString, c_int},
+    hash::{BuildHasher, RandomState},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use hayase_container::{Access, Container, ContainerFile, Creation, Durability, Identity};
+use hayase_layout::{Epoch, NodeId, Rank};
+
+use super::admin::on_rank_0;
+use crate::{
+    abi::{AmodeBits, Handle},
+    error::{Error, raise},
+    exports::original,
+    flat::{Presence, flatten},
+    library::{self, Communicator, communicator},
+    open_files::{self, OpenFile, Parts},
+    pointers::{Out, Text},
+    real,
+    selection::{Consistency, Decision, Flatten, Settings, hint_flatten},
+    shared_pointer::SharedPointer,
+    trace,
+};
+
+/// What rank 0 tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Plan {
+    epoch: Epoch,
+    /// Of the shared pointer.
+    key: u64,
+    flatten: Flatten,
+    consistency: Consistency,
+}
+
+/// `None` passes the call on.
+pub(crate) fn open(
+    comm: Handle,
+    filename: Text,
+    amode: c_int,
+    info: Handle,
+    fh: Out<Handle>,
+) -> Option<c_int> {
+    real::found().abi?;
+    if Settings::get().is_off() {
+        return None;
+    }
+    match try_open(comm, &filename.to_path(), amode, info, fh) {
+        Ok(answer) => answer,
+        Err(error) => Some(raise_on_none(&error)),
+    }
+}
+
+/// Through the handler that files have before they are open.
+fn raise_on_none(error: &Error) -> c_int {
+    match library::objects() {
+        Ok(objects) => raise(objects.file_null, error),
+        Err(_) => error.code(),
+    }
+}
+
+fn try_open(
+    comm: Handle,
+    path: &Path,
+    amode: c_int,
+    info: Handle,
+    fh: Out<Handle>,
+) -> Result<Option<c_int>, Error> {
+    if !communicator::is_usable(comm)? {
+        return Ok(None);
+    }
+    let rank = communicator::rank_on(comm)?;
+    let mut container = None;
+    let mut plan = None;
+    if rank == 0 {
+        // Whatever is wrong here, the library says it better, about the same path.
+        let prepared = prepare(path, amode, info).unwrap_or_else(|error| {
+            trace::say(&format!("{}: {error}", path.display()));
+            None
+        });
+        (container, plan) = prepared.unzip();
+    }
+    let Some(plan) = tell_plan(comm, plan)? else { return Ok(None) };
+    let access = access(amode)?.ok_or(Error::argument("processes say different access modes"))?;
+    let comm_copy = Communicator::copy_of(comm)?;
+    let container = match container {
+        Some(container) => Ok(container),
+        None => open_existing(path, access, plan, rank),
+    };
+    // All or none.
+    let failures = comm_copy.gather(u64::from(container.is_err()))?;
+    if failures.iter().any(|failed| *failed > 0) {
+        comm_copy.free()?;
+        container?;
+        return Err(Error::unsupported("another process could not open the container"));
+    }
+    let container = container?;
+    let stub = container.container().stub();
+    let mut handle = library::objects()?.file_null;
+    let code = open_stub(comm, &stub, amode, info, &mut handle)?;
+    if code != 0 {
+        comm_copy.free()?;
+        return Ok(Some(code));
+    }
+    let presence = Presence::in_container(container.container().path());
+    let file = OpenFile::new(Parts {
+        presence,
+        path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+        amode,
+        comm: comm_copy,
+        container,
+        shared: SharedPointer::new(&stub, plan.key),
+        delete_on_close: amode & library::abi()?.amode.delete_on_close != 0,
+        flatten: plan.flatten,
+        consistency: plan.consistency,
+    });
+    if let Err(error) = append(&file) {
+        // Closed by all that fail alike: the size can not be told, or the shared pointer not be moved.
+        original::File_close(Out::of(&mut handle));
+        return Err(error);
+    }
+    open_files::insert(handle, file);
+    fh.set(handle);
+    Ok(Some(0))
+}
+
+/// On rank 0: the container and the plan; `None` when the library is to open the path.
+fn prepare(
+    path: &Path,
+    amode: c_int,
+    info: Handle,
+) -> Result<Option<(ContainerFile, Plan)>, Error> {
+    let bits = library::abi()?.amode;
+    let Some(access) = access(amode)? else { return Ok(None) };
+    let settings = Settings::get();
+    let decision = settings.decide(path, info, amode & bits.create != 0)?;
+    let is_exclusive = amode & bits.excl != 0;
+    let (creation, flatten) = match decision {
+        Decision::Pass => return Ok(None),
+        // The library fails as the program expects: the name is taken.
+        Decision::Existing if is_exclusive => return Ok(None),
+        Decision::Existing => (Creation::Never, hint_flatten(info)?.unwrap_or(Flatten::Keep)),
+        Decision::New { replaces_empty: true, .. } if is_exclusive => return Ok(None),
+        Decision::New { flatten, .. } if is_exclusive => (Creation::Exclusive, flatten),
+        Decision::New { flatten, replaces_empty } => {
+            if replaces_empty {
+                // Another process may be faster: whatever is there then is looked at below.
+                let _ = std::fs::remove_file(path);
+            }
+            (Creation::IfAbsent, flatten)
+        }
+    };
+    let container = Container::open(path, creation)?;
+    let container = ContainerFile::open(container, access, identity(0), None)?;
+    let plan = Plan {
+        epoch: container.epoch(),
+        key: RandomState::new().hash_one(0),
+        flatten,
+        consistency: settings.consistency(info)?,
+    };
+    Ok(Some((container, plan)))
+}
+
+fn tell_plan(comm: Handle, plan: Option<Plan>) -> Result<Option<Plan>, Error> {
+    let words = match plan {
+        None => [0; 5],
+        Some(plan) => [
+            1,
+            plan.epoch.0,
+            plan.key,
+            u64::from(plan.flatten == Flatten::Close),
+            u64::from(plan.consistency == Consistency::Posix),
+        ],
+    };
+    let [is_taken, epoch, key, is_flat, is_posix] = communicator::tell_on(comm, words)?;
+    if is_taken == 0 {
+        return Ok(None);
+    }
+    Ok(Some(Plan {
+        epoch: Epoch(epoch),
+        key,
+        flatten: if is_flat == 1 { Flatten::Close } else { Flatten::Keep },
+        consistency: if is_posix == 1 { Consistency::Posix } else { Consistency::Mpi },
+    }))
+}
+
+fn open_existing(
+    path: &Path,
+    access: Access,
+    plan: Plan,
+    rank: u32,
+) -> Result<ContainerFile, Error> {
+    let container = Container::open(path, Creation::Never)?;
+    Ok(ContainerFile::open(container, access, identity(rank), Some(plan.epoch))?)
+}
+
+/// What the mode allows; `None` for modes that the library is to judge, or to serve.
+fn access(amode: c_int) -> Result<Option<Access>, Error> {
+    let AmodeBits { create, rdonly, wronly, rdwr, excl, sequential, .. } = library::abi()?.amode;
+    let has = |bit: c_int| amode & bit != 0;
+    Ok(match (has(rdonly), has(wronly), has(rdwr)) {
+        _ if has(sequential) => None,
+        (true, false, false) if !has(create) && !has(excl) => Some(Access::Read),
+        (false, true, false) => Some(Access::Write),
+        (false, false, true) => Some(Access::ReadWrite),
+        _ => None,
+    })
+}
+
+/// Who writes. Nodes are told apart by their names; where two have one number, the file system sees to it
+/// that no two writers have one part.
+fn identity(rank: u32) -> Identity {
+    static OPENINGS: AtomicU32 = AtomicU32::new(0);
+    let name = std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
+    let node =
+        name.iter().fold(0_u16, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
+    Identity {
+        node: NodeId(node),
+        process: std::process::id(),
+        opening: OPENINGS.fetch_add(1, Ordering::Relaxed),
+        rank: Rank(rank),
+    }
+}
+
+/// With the library, on the program's communicator: the handle that the program gets.
+fn open_stub(
+    comm: Handle,
+    stub: &Path,
+    amode: c_int,
+    info: Handle,
+    handle: &mut Handle,
+) -> Result<c_int, Error> {
+    let bits = library::abi()?.amode;
+    let amode = amode & (bits.rdonly | bits.wronly | bits.rdwr | bits.unique_open);
+    let name = CString::new(stub.as_os_str().as_bytes());
+    let name = name.map_err(|_| Error::argument("a path with a zero in it"))?;
+    let code = original::File_open(comm, Text::of(&name), amode, info, Out::of(handle));
+    code.ok_or(Error::missing("MPI_File_open"))
+}
+
+/// MPI_MODE_APPEND: all pointers begin at the end.
+fn append(file: &OpenFile) -> Result<(), Error> {
+    if file.amode & library::abi()?.amode.append == 0 {
+        return Ok(());
+    }
+    on_rank_0(file, || file.shared.set(file.size()?))?;
+    let end = file.size()?;
+    file.state().position = end;
+    Ok(())
+}
+
+/// `None` passes the call on.
+pub(crate) fn close(fh: Out<Handle>) -> Option<c_int> {
+    let handle = fh.get()?;
+    let file = open_files::find(handle)?;
+    let closed = close_container(&file);
+    if let Err(error) = &closed {
+        // While the handle has its error handler.
+        raise(handle, error);
+    }
+    open_files::remove(handle);
+    let code = original::File_close(fh).unwrap_or(0);
+    let ended = end(&file);
+    // Another thread may still be in a call on it, against MPI's word; then the copy stays.
+    if let Some(file) = std::sync::Arc::into_inner(file)
+        && let Err(error) = file.into_comm().free()
+    {
+        error.tell();
+    }
+    Some(match (closed, ended) {
+        (Err(error), _) | (_, Err(error)) => error.code(),
+        _ => code,
+    })
+}
+
+/// What was written is published, by all.
+fn close_container(file: &OpenFile) -> Result<(), Error> {
+    let closed = file.container.close(Durability::Written);
+    file.leave();
+    file.comm.barrier()?;
+    Ok(closed?)
+}
+
+/// When all have closed the stub: deletes it, or makes it flat.
+fn end(file: &OpenFile) -> Result<(), Error> {
+    let forgotten = match file.comm.rank() {
+        0 if file.container.access() != Access::Read => file.shared.forget(),
+        _ => Ok(()),
+    };
+    if file.delete_on_close {
+        return on_rank_0(file, || Ok(Container::delete(&file.path)?));
+    }
+    if file.flatten == Flatten::Close {
+        return on_rank_0(file, || flatten(&file.path).map(|_| ()));
+    }
+    forgotten
+}
+
+/// `None` passes the call on: the library says what is wrong with other paths.
+pub(crate) fn delete(filename: Text, _info: Handle) -> Option<c_int> {
+    real::found().abi?;
+    if Settings::get().is_off() {
+        return None;
+    }
+    let path: PathBuf = filename.to_path();
+    match Container::is_at(&path) {
+        Ok(false) => None,
+        Ok(true) => Some(match Container::delete(&path).map_err(Error::from) {
+            Ok(()) => 0,
+            Err(error) => raise_on_none(&error),
+        }),
+        Err(error) => Some(raise_on_none(&error.into())),
+    }
+}
+
+/// Files that a program forgot to close keep what was written. Always passed on.
+pub(crate) fn finalize() -> Option<c_int> {
+    publish_all();
+    trace::report();
+    None
+}
+
+/// A program that gives up leaves what it has written so far. Always passed on.
+pub(crate) fn abort() -> Option<c_int> {
+    publish_all();
+    None
+}
+
+fn publish_all() {
+    for file in open_files::all() {
+        if let Err(error) = file.container.publish(Durability::Written) {
+            trace::say(&format!("{} was not closed: {error}", file.path.display()));
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Split collective calls: the first half does the work, the second one tells the status.
+//!
+//! At most one is begun on a file at a time.
+//! Source: MPI 4.1, section 14.4.6.
+
+use super::{independent, shared};
+use crate::{
+    abi::ErrorClass, error::Error, library::requests::set_status, memory::Memory,
+    open_files::OpenFile, pointers::Address, transfer::Moved,
+};
+
+/// Which call has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Split {
+    ReadAtAll,
+    ReadAll,
+    ReadOrdered,
+    WriteAtAll,
+    WriteAll,
+    WriteOrdered,
+}
+
+pub(crate) fn read_at_all_begin(file: &OpenFile, offset: i64, memory: Memory) -> Result<(), Error> {
+    begin(file, Split::ReadAtAll, || independent::load_at(file, offset, memory))
+}
+
+pub(crate) fn write_at_all_begin(
+    file: &OpenFile,
+    offset: i64,
+    memory: Memory,
+) -> Result<(), Error> {
+    begin(file, Split::WriteAtAll, || independent::store_at(file, offset, memory))
+}
+
+pub(crate) fn read_all_begin(file: &OpenFile, memory: Memory) -> Result<(), Error> {
+    begin(file, Split::ReadAll, || independent::load(file, memory))
+}
+
+pub(crate) fn write_all_begin(file: &OpenFile, memory: Memory) -> Result<(), Error> {
+    begin(file, Split::WriteAll, || independent::store(file, memory))
+}
+
+pub(crate) fn read_ordered_begin(file: &OpenFile, memory: Memory) -> Result<(), Error> {
+    begin(file, Split::ReadOrdered, || shared::load_ordered(file, memory))
+}
+
+pub(crate) fn write_ordered_begin(file: &OpenFile, memory: Memory) -> Result<(), Error> {
+    begin(file, Split::WriteOrdered, || shared::store_ordered(file, memory))
+}
+
+/// The second half; the buffer is that of the first, which has let go of it.
+pub(crate) fn end(
+    file: &OpenFile,
+    split: Split,
+    _buffer: Address,
+    status: Address,
+) -> Result<(), Error> {
+    let begun = file.state().split.take_if(|(begun, _)| *begun == split);
+    match begun {
+        Some((_, bytes)) => set_status(status, bytes),
+        None => Err(Error::usual(ErrorClass::Io, format!("{split:?} has not begun"))),
+    }
+}
+
+fn begin(file: &OpenFile, split: Split, run: impl FnOnce() -> Moved) -> Result<(), Error> {
+    if let Some((begun, _)) = file.state().split {
+        let what = format!("{split:?} begins while {begun:?} has not ended");
+        return Err(Error::usual(ErrorClass::Io, what));
+    }
+    let moved = run();
+    file.state().split = Some((split, moved.bytes));
+    match moved.error {
+        None => Ok(()),
+        Some(error) => {
+            file.state().split = None;
+            Err(error)
+        }
+    }
+}

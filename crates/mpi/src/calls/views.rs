@@ -1,0 +1,86 @@
+//! The view: setting it, asking for it, and how long types are in the file.
+//!
+//! Setting a view is local but for MPI's word: nothing is exchanged. It parses the filetype, which the type
+//! itself remembers, and costs no more the second time.
+//! Source: MPI 4.1, sections 14.3 and 14.5.
+
+use std::sync::Arc;
+
+use crate::{
+    abi::{ErrorClass, Handle},
+    datatype::parsed,
+    error::Error,
+    library::types,
+    open_files::OpenFile,
+    pointers::{Address, DatarepOut, Out, Text},
+    view::{Datarep, FileView, Map},
+};
+
+pub(crate) fn set_view(
+    file: &OpenFile,
+    displacement: i64,
+    etype: Handle,
+    filetype: Handle,
+    datarep: Text,
+    _info: Handle,
+) -> Result<(), Error> {
+    if let Some((split, _)) = file.state().split {
+        return Err(Error::usual(ErrorClass::Io, format!("a view is set before {split:?} ended")));
+    }
+    let datarep = Datarep::of(datarep.bytes())?;
+    let (unit, tile) = (parsed(etype)?, parsed(filetype)?);
+    let etype_size = unit.datatype.size();
+    if etype_size == 0 || tile.datatype.size() % etype_size != 0 {
+        let what =
+            format!("a filetype of {} bytes and an etype of {etype_size}", tile.datatype.size());
+        return Err(Error::argument(what));
+    }
+    if datarep == Datarep::External32 {
+        types::require_external_size(etype, etype_size)?;
+        types::require_external_size(filetype, tile.datatype.size())?;
+    }
+    let declare = |view: &hayase_layout::View| file.container.declare_view(view);
+    let map = Map::new(displacement, &tile.datatype, declare)?;
+    let types = Some((types::hold(etype)?, types::hold(filetype)?));
+    let view = Arc::new(FileView { displacement, types, datarep, etype_size, map });
+    file.shared.begin_generation();
+    let mut state = file.state();
+    state.view = view;
+    state.position = 0;
+    Ok(())
+}
+
+pub(crate) fn get_view(
+    file: &OpenFile,
+    displacement: Out<i64>,
+    etype: Address,
+    filetype: Address,
+    datarep: DatarepOut,
+) -> Result<(), Error> {
+    let view = file.view();
+    match &view.types {
+        Some((unit, tile)) => {
+            types::give(unit, etype)?;
+            types::give(tile, filetype)?;
+        }
+        None => {
+            let byte = types::hold(crate::library::objects()?.byte)?;
+            types::give(&byte, etype)?;
+            types::give(&byte, filetype)?;
+        }
+    }
+    displacement.set(view.displacement);
+    datarep.set(view.datarep.name());
+    Ok(())
+}
+
+pub(crate) fn get_type_extent(
+    _file: &OpenFile,
+    datatype: Handle,
+    extent: Out<i64>,
+) -> Result<(), Error> {
+    // In every representation that a container takes, a type is as long as in memory.
+    types::require_type(datatype)?;
+    extent.set(types::extent(datatype)?.1);
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! The processes that opened a file together: a communicator of our own, for few small messages.
+//!
+//! A copy, so that nothing here can be mistaken for the program's messages, and so that the program
+//! may free its own while the file is open.
+
+#![expect(unsafe_code, reason = "the library's functions")]
+
+use std::ffi::c_int;
+
+use super::{done, functions as mpi, objects};
+use crate::{
+    abi::{Handle, HandleWidth},
+    error::Error,
+};
+
+/// See the module. Freed by [`Communicator::free`], which is collective; never by a drop.
+#[derive(Debug)]
+pub(crate) struct Communicator {
+    handle: Handle,
+    rank: u32,
+    size: u32,
+}
+
+impl Communicator {
+    /// A copy of the program's; collective. Not of an intercommunicator.
+    pub(crate) fn copy_of(comm: Handle) -> Result<Self, Error> {
+        let (mut rank, mut size): (c_int, c_int) = (0, 0);
+        let mut copy = 0_usize;
+        // SAFETY: three variables of ours; one that is an `int` fills the lower half of `copy`.
+        unsafe {
+            done(mpi::Comm_dup(comm, &raw mut copy), "MPI_Comm_dup")?;
+            done(mpi::Comm_rank(comm, &raw mut rank), "MPI_Comm_rank")?;
+            done(mpi::Comm_size(comm, &raw mut size), "MPI_Comm_size")?;
+        }
+        let number = |value| u32::try_from(value).map_err(|_| Error::internal("a negative rank"));
+        Ok(Self { handle: Handle(copy), rank: number(rank)?, size: number(size)? })
+    }
+
+    /// Collective.
+    pub(crate) fn free(self) -> Result<(), Error> {
+        let mut handle = self.handle.0;
+        // SAFETY: the handle was made by MPI_Comm_dup, and is used no more.
+        done(unsafe { mpi::Comm_free(&raw mut handle) }, "MPI_Comm_free")
+    }
+
+    pub(crate) fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Collective.
+    pub(crate) fn barrier(&self) -> Result<(), Error> {
+        if self.size == 1 {
+            return Ok(());
+        }
+        // SAFETY: no pointers.
+        done(unsafe { mpi::Barrier(self.handle) }, "MPI_Barrier")
+    }
+
+    /// What rank 0 says, on all; collective.
+    pub(crate) fn tell<const N: usize>(&self, words: [u64; N]) -> Result<[u64; N], Error> {
+        match self.size {
+            1 => Ok(words),
+            _ => tell_on(self.handle, words),
+        }
+    }
+
+    /// What each rank says, in order; collective.
+    pub(crate) fn gather(&self, word: u64) -> Result<Vec<u64>, Error> {
+        if self.size == 1 {
+            return Ok(vec![word]);
+        }
+        let mut words = vec![0_u64; self.size as usize];
+        let (source, target) = ((&raw const word).cast(), words.as_mut_ptr().cast());
+        // SAFETY: eight bytes from each process, and room for eight of each.
+        let answer = unsafe {
+            mpi::Allgather(source, 8, objects()?.byte, target, 8, objects()?.byte, self.handle)
+        };
+        done(answer, "MPI_Allgather")?;
+        Ok(words)
+    }
+}
+
+/// What rank 0 of a communicator says, on all; collective.
+pub(crate) fn tell_on<const N: usize>(
+    comm: Handle,
+    mut words: [u64; N],
+) -> Result<[u64; N], Error> {
+    let bytes = size_of_val(&words) as c_int; // N is a constant of the caller, small
+    // SAFETY: the buffer has so many bytes, and every pattern of bits is a value of it.
+    let answer = unsafe { mpi::Bcast((&raw mut words).cast(), bytes, objects()?.byte, 0, comm) };
+    done(answer, "MPI_Bcast")?;
+    Ok(words)
+}
+
+/// The caller's rank in the program's communicator.
+pub(crate) fn rank_on(comm: Handle) -> Result<u32, Error> {
+    let mut rank: c_int = 0;
+    // SAFETY: a variable of ours.
+    done(unsafe { mpi::Comm_rank(comm, &raw mut rank) }, "MPI_Comm_rank")?;
+    u32::try_from(rank).map_err(|_| Error::internal("a negative rank"))
+}
+
+/// Whether a file can be opened on it: not the null communicator, and no intercommunicator.
+pub(crate) fn is_usable(comm: Handle) -> Result<bool, Error> {
+    let abi = super::abi()?;
+    let is_zero_pointer = abi.handle_width == HandleWidth::Pointer && comm.0 == 0;
+    if is_zero_pointer || abi.handle(comm) == objects()?.comm_null {
+        return Ok(false);
+    }
+    let mut is_inter: c_int = 0;
+    // SAFETY: a variable of ours.
+    done(unsafe { mpi::Comm_test_inter(comm, &raw mut is_inter) }, "MPI_Comm_test_inter")?;
+    Ok(is_inter == 0)
+}

@@ -1,0 +1,114 @@
+//! What programs hand to MPI calls by address, as types.
+//!
+//! Here: texts, places for one result, addresses that are only passed on.
+//! Not here: the memory that is written to the file and read from it ([`crate::memory`]).
+//!
+//! Values of these types come from the arguments of an MPI call alone. MPI obliges the caller to give
+//! valid addresses; a null pointer is told apart, nothing else can be.
+
+#![expect(unsafe_code, reason = "what C programs hand over")]
+
+use std::{
+    ffi::{CStr, c_char},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+/// An address that is passed on: statuses, buffers, callbacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Address(pub(crate) usize);
+
+/// A `MPI_Count` argument of the calls that end with `_c`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Count(pub(crate) i64);
+
+impl From<Count> for i64 {
+    fn from(count: Count) -> Self {
+        count.0
+    }
+}
+
+/// A text that ends with a zero.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub(crate) struct Text(*const c_char);
+
+impl Text {
+    /// For a call of the library; `text` outlives it.
+    pub(crate) fn of(text: &CStr) -> Self {
+        Self(text.as_ptr())
+    }
+
+    /// Its bytes; none of a null pointer.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        if self.0.is_null() {
+            return b"";
+        }
+        // SAFETY: MPI obliges the caller to give a text that ends with a zero and lives during the call.
+        unsafe { CStr::from_ptr(self.0) }.to_bytes()
+    }
+
+    /// As the name of a file.
+    pub(crate) fn to_path(self) -> PathBuf {
+        Path::new(std::ffi::OsStr::from_bytes(self.bytes())).to_owned()
+    }
+}
+
+/// Where one result goes, or a value that is replaced.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct Out<T>(*mut T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Out<T> {}
+
+impl<T: Copy> Out<T> {
+    /// For a call of the library; `place` outlives it.
+    pub(crate) fn of(place: &mut T) -> Self {
+        Self(place)
+    }
+
+    /// Nothing happens at a null pointer.
+    pub(crate) fn set(self, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: MPI obliges the caller to give the address of such a variable.
+            unsafe { self.0.write_unaligned(value) };
+        }
+    }
+
+    /// `None` at a null pointer.
+    pub(crate) fn get(self) -> Option<T> {
+        // SAFETY: MPI obliges the caller to give the address of such a variable, with a value.
+        (!self.0.is_null()).then(|| unsafe { self.0.read_unaligned() })
+    }
+}
+
+/// `MPI_MAX_DATAREP_STRING` is 128 in every MPI.
+const DATAREP_BYTES_MAX: usize = 128;
+
+/// Where the name of a data representation goes.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub(crate) struct DatarepOut(*mut c_char);
+
+impl DatarepOut {
+    /// `name` is cut to what the caller has room for; nothing happens at a null pointer.
+    pub(crate) fn set(self, name: &str) {
+        if self.0.is_null() {
+            return;
+        }
+        let len = name.len().min(DATAREP_BYTES_MAX - 1);
+        // SAFETY: MPI obliges the caller to give room for MPI_MAX_DATAREP_STRING characters.
+        unsafe {
+            name.as_ptr().copy_to_nonoverlapping(self.0.cast(), len);
+            self.0.add(len).write(0);
+        }
+    }
+}

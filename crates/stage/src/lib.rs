@@ -1,0 +1,36 @@
+//! Whole trees between two tiers: packs of small files, plans, resume, verification.
+//!
+//! It sees only [`hayase_tier::Tier`]s; the binary hands it directories, stores and areas as such.
+//!
+//! Rooms: [`item`] (one name of a tree), [`pack`] (many small files in one object, drawn in `FORMAT.md`),
+//! [`source`] (a tree as a stream, loose or packed), [`select`] and [`compare`] (what is copied),
+//! [`plan`] (which files travel together), [`tuner`] (how many streams), [`transfer`] (the copy itself), [`verify`] (two trees compared).
+//!
+//! There is no manifest beside the data: what a target holds tells what is finished. A file is there
+//! whole or not at all, with the size and time of its source; a pack ends with its own index.
+//! The API blocks; it starts threads only where it says so.
+
+#![forbid(unsafe_code)]
+
+mod bandwidth;
+mod checksum;
+pub mod compare;
+pub mod item;
+pub mod limits;
+pub mod pack;
+mod place;
+pub mod plan;
+pub mod progress;
+pub mod select;
+pub mod source;
+pub mod transfer;
+pub mod tuner;
+pub mod verify;
+mod walk;
+
+pub use compare::Overwrite;
+pub use item::{Item, Kind, Mtime};
+pub use place::Place;
+pub use progress::{Observer, Progress};
+pub use select::{PatternError, Selection};
+pub use transfer::{Options, PackOptions, Random, Streams, Summary, transfer};

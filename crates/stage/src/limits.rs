@@ -1,0 +1,77 @@
+//! Every bound of staging, with its name and its reason.
+
+use hayase_layout::ByteCount;
+
+/// What a pack is filled to unless told otherwise: 95 % of the gain of packing at a quarter of the
+/// memory of 64 MiB, and a good grain for dealing packs out.
+pub const PACK_BYTES: ByteCount = ByteCount::mib(16);
+
+/// Smallest and largest pack that may be asked for.
+pub const PACK_BYTES_RANGE: std::ops::RangeInclusive<ByteCount> =
+    ByteCount::kib(64)..=ByteCount::mib(256);
+
+/// Most entries of one pack, however small they are: bounds what a worker keeps of one.
+pub const PACK_ENTRIES_MAX: usize = 65_536;
+
+/// Bytes of one read from a tier or one write to it.
+pub const PIECE_BYTES: usize = 1 << 20;
+
+/// Plain bytes of a sealed chunk: large enough that AES-GCM runs at full speed, small enough that a
+/// small entry costs little more than itself.
+pub const CHUNK_BYTES: usize = 1 << 16;
+
+/// Longest line of an index: a name and a link's target of 4095 bytes, each byte as `%XX`.
+pub const LINE_BYTES_MAX: usize = 32 * 1024;
+
+/// Largest entry that is compressed: it is unpacked in memory.
+pub const COMPRESSED_BYTES_MAX: u64 = 64 << 20;
+
+/// Largest index inside a pack; follows from [`PACK_ENTRIES_MAX`] and names of usual length.
+pub const PACK_INDEX_BYTES_MAX: u64 = 256 << 20;
+
+/// Names that a walk asks for at a time.
+pub const WALK_PAGE_NAMES: usize = 1000;
+
+/// Small files that one stream takes at a time: by number and by bytes.
+pub const BATCH_ITEMS_MAX: usize = 256;
+/// See [`BATCH_ITEMS_MAX`].
+pub const BATCH_BYTES: u64 = 8 << 20;
+
+/// Bytes between two wanted entries of a pack that are read along rather than asked around.
+pub const GAP_BYTES_MAX: u64 = 256 << 10;
+
+/// A file from this size on is moved in parts by several streams.
+pub const PARTS_BYTES_MIN: u64 = 16 << 20;
+
+/// One such part.
+pub const PART_BYTES: u64 = 8 << 20;
+
+/// Streams that a transfer begins with where nothing better is known.
+pub const STREAMS_START: usize = 4;
+
+/// Most streams that a transfer takes by itself.
+pub const STREAMS_AUTO_MAX: usize = 32;
+
+/// Threads that look at packs when they are verified.
+pub const VERIFY_THREADS: usize = 4;
+
+/// Bytes of data that all streams of a transfer hold together; a unit that is larger runs alone.
+pub const MEMORY_BYTES: u64 = 192 << 20;
+
+/// Most streams that may be asked for.
+pub const STREAMS_MAX: usize = 64;
+
+/// Units of work that wait for a stream, for each stream.
+pub const UNITS_WAITING: usize = 2;
+
+/// A call on a tier that is out of reach is tried so often.
+pub const TRIES_MAX: u32 = 4;
+
+/// A file that changes under the reader is read anew so often.
+pub const CHANGED_TRIES_MAX: u32 = 3;
+
+/// An unfinished upload that was not written to for so long belongs to nobody.
+pub const UPLOAD_AGE: std::time::Duration = std::time::Duration::from_secs(3600);
+
+/// Failures that are kept to be listed; further ones are only counted.
+pub const FAILURES_LISTED_MAX: usize = 10_000;

@@ -1,0 +1,81 @@
+//! What can be wrong with packs, told so that a caller can branch and a person can act.
+
+use hayase_tier::{KeyError, TierError};
+
+/// Why packs can not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are what each message is made of")]
+pub enum PackError {
+    /// The storage said so.
+    #[error(transparent)]
+    Tier(#[from] TierError),
+    /// The place holds no packs.
+    #[error("{place} holds no packs")]
+    NoPacks { place: String },
+    /// Bytes are not what was written: damage, truncation, or somebody's intent.
+    #[error("{object} is damaged: {why}")]
+    Damaged { object: String, why: String },
+    /// A line of an index says what can not be.
+    #[error("{object} is damaged: line {line}: {why}")]
+    Line { object: String, line: u64, why: &'static str },
+    /// An entry's bytes have another checksum than its row.
+    #[error("entry {name} in {object} is damaged: {why}")]
+    Entry { object: String, name: String, why: &'static str },
+    /// Written by a later version.
+    #[error("{object} has version {found} of the format; this program reads version 1")]
+    Version { object: String, found: u32 },
+    /// The set is sealed.
+    #[error("the packs in {place} are sealed, and no key was given")]
+    KeyMissing { place: String },
+    /// The set is not sealed.
+    #[error("a key was given, but the packs in {place} are not sealed")]
+    KeyUnexpected { place: String },
+    /// Another key.
+    #[error("this key does not open the packs in {place}: they want key {wanted}, this is {given}")]
+    WrongKey { place: String, wanted: String, given: String },
+    /// No key at all.
+    #[error("{0}")]
+    KeyFormat(&'static str),
+    /// The system gives no randomness.
+    #[error("the system gives no random numbers")]
+    Random,
+    /// The file was not what it was when staging began.
+    #[error("{name} changed while it was read")]
+    Changed { name: String },
+    /// Another process changed the set meanwhile.
+    #[error("somebody else changed the packs in {place} at the same time; nothing was replaced")]
+    Conflict { place: String },
+    /// A name of the tree and the place together are too long.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// zstd does not want to.
+    #[error("compress {name}")]
+    Compress { name: String, source: std::io::Error },
+}
+
+impl PackError {
+    /// What the user can try next.
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::Tier(error) => error.help(),
+            Self::NoPacks { .. } => Some(
+                "name the directory that `hayase pack create` or `hayase stage out --pack` wrote",
+            ),
+            Self::Damaged { .. } | Self::Line { .. } | Self::Entry { .. } => Some(
+                "`hayase pack verify` lists all damage; write the packs again from their source",
+            ),
+            Self::Version { .. } => Some("use a newer hayase"),
+            Self::KeyMissing { .. } | Self::WrongKey { .. } => {
+                Some("give the key with --key-file, --key-env or --key-command")
+            }
+            Self::KeyUnexpected { .. } => {
+                Some("leave the key out, or look whether the place is right")
+            }
+            Self::KeyFormat(_) => Some(
+                "make one with `openssl rand -hex 32 > KEYFILE`, and keep it: without it the data is lost",
+            ),
+            Self::Changed { .. } | Self::Conflict { .. } => Some("run the same command again"),
+            Self::Random | Self::Key(_) | Self::Compress { .. } => None,
+        }
+    }
+}

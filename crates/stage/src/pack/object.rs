@@ -1,0 +1,184 @@
+//! Objects of a set, read and written as a stream, sealed or not.
+//!
+//! Here: the one place that knows whether bytes pass through a seal. Not here: what they mean.
+
+use std::io;
+
+use hayase_tier::{Attributes, Key, ObjectMeta, Precondition, Reader, Upload};
+use ring::rand::SecureRandom;
+
+use super::seal::{HEADER_BYTES, Opener, Sealer};
+use super::{DataKey, PackError};
+use crate::Place;
+use crate::limits::{CHUNK_BYTES, PIECE_BYTES};
+
+/// Where the objects of a set lie, below its place. No file of a tree may have this name.
+pub const DIRECTORY: &str = ".hayase-packs";
+
+/// The key of object `name` with its extension.
+pub(super) fn key_of(place: &Place, name: &str) -> Result<Key, PackError> {
+    Ok(place.key(format!("{DIRECTORY}/{name}"))?)
+}
+
+/// `name` as it is stored: `.sealed` when there is a key, else what any program knows.
+pub(super) fn file_name(name: &str, extension: &str, key: Option<&DataKey>) -> String {
+    let extension = if key.is_some() { "sealed" } else { extension };
+    format!("{name}.{extension}")
+}
+
+/// A new object on its way; nothing is seen of it before `commit`.
+pub(super) struct ObjectWriter {
+    upload: Box<dyn Upload>,
+    written: u64,
+    /// What is ready to go out, in pieces of [`PIECE_BYTES`].
+    ready: Vec<u8>,
+    sealer: Option<Sealer>,
+}
+
+impl ObjectWriter {
+    pub(super) fn begin(
+        place: &Place,
+        name: &str,
+        extension: &str,
+        key: Option<&DataKey>,
+        random: &dyn SecureRandom,
+    ) -> Result<Self, PackError> {
+        let sealer = key.map(|key| Sealer::new(key, name, random)).transpose()?;
+        let object = key_of(place, &file_name(name, extension, key))?;
+        let upload = place.tier.begin(&object, Attributes::default())?;
+        let mut ready = Vec::with_capacity(PIECE_BYTES + 2 * CHUNK_BYTES);
+        if let Some(sealer) = &sealer {
+            ready.extend_from_slice(sealer.header());
+        }
+        Ok(Self { upload, written: 0, ready, sealer })
+    }
+
+    pub(super) fn write(&mut self, mut bytes: &[u8]) -> Result<(), PackError> {
+        while !bytes.is_empty() {
+            let (piece, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES));
+            match &mut self.sealer {
+                Some(sealer) => sealer.update(piece, &mut self.ready),
+                None => self.ready.extend_from_slice(piece),
+            }
+            bytes = rest;
+            if self.ready.len() >= PIECE_BYTES {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), PackError> {
+        self.upload.write_at(self.written, &self.ready)?;
+        self.written += self.ready.len() as u64;
+        self.ready.clear();
+        Ok(())
+    }
+
+    pub(super) fn commit(mut self, precondition: Precondition) -> Result<ObjectMeta, PackError> {
+        if let Some(sealer) = self.sealer.take() {
+            sealer.finish(&mut self.ready);
+        }
+        if !self.ready.is_empty() {
+            self.flush()?;
+        }
+        Ok(self.upload.commit(precondition)?)
+    }
+}
+
+/// An object, open for reading at any offset of its plain bytes.
+pub(super) struct ObjectReader {
+    reader: Box<dyn Reader>,
+    opener: Option<Opener>,
+    /// Named in errors.
+    pub(super) shown: String,
+}
+
+impl ObjectReader {
+    pub(super) fn open(
+        place: &Place,
+        name: &str,
+        extension: &str,
+        key: Option<&DataKey>,
+    ) -> Result<Self, PackError> {
+        let object = key_of(place, &file_name(name, extension, key))?;
+        let reader = place.tier.open(&object)?;
+        let shown = object.to_string();
+        let opener = match key {
+            None => None,
+            Some(key) => {
+                let mut header = [0; HEADER_BYTES];
+                let count = reader.read_at(0, &mut header)?;
+                let sealed = reader.meta().size.get();
+                Some(Opener::new(key, name, &header[..count], sealed, &shown)?)
+            }
+        };
+        Ok(Self { reader, opener, shown })
+    }
+
+    /// Plain bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.opener.as_ref().map_or_else(|| self.reader.meta().size.get(), Opener::len)
+    }
+
+    /// Bytes `offset..offset + len` into `out`, all of them. Reads as much more as chunks need.
+    pub(super) fn read_range(
+        &self,
+        offset: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), PackError> {
+        out.clear();
+        if offset.checked_add(len as u64).is_none_or(|end| end > self.len()) {
+            return Err(self.damaged("it ends too early"));
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        let Some(opener) = &self.opener else { return self.fill(offset, len, out) };
+        let (first, start, count) = opener.sealed_range(offset, len as u64);
+        let count = usize::try_from(count).map_err(|_| self.damaged("a range that is too long"))?;
+        self.fill(start, count, out)?;
+        opener.open(first, out)?;
+        let skip = usize::try_from(offset - first * CHUNK_BYTES as u64).expect("less than a chunk");
+        out.drain(..skip);
+        out.truncate(len);
+        Ok(())
+    }
+
+    fn fill(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), PackError> {
+        out.resize(len, 0);
+        if self.reader.read_at(offset, out)? != len {
+            return Err(self.damaged("it ends too early"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn damaged(&self, why: &str) -> PackError {
+        PackError::Damaged { object: self.shown.clone(), why: why.to_owned() }
+    }
+}
+
+/// Reads an object from its begin to its end, for what wants a stream.
+pub(super) struct ObjectStream {
+    object: ObjectReader,
+    offset: u64,
+    piece: Vec<u8>,
+}
+
+impl ObjectStream {
+    pub(super) fn new(object: ObjectReader) -> Self {
+        Self { object, offset: 0, piece: Vec::new() }
+    }
+}
+
+impl io::Read for ObjectStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let rest = self.object.len() - self.offset;
+        let count = buffer.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
+        self.object.read_range(self.offset, count, &mut self.piece).map_err(io::Error::other)?;
+        buffer[..count].copy_from_slice(&self.piece);
+        self.offset += count as u64;
+        Ok(count)
+    }
+}

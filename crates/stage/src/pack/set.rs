@@ -1,0 +1,302 @@
+//! A set: packs, their index and, when sealed, the wrapped key, in the directory `.hayase-packs` of a place.
+//!
+//! An index is never changed: the next generation is committed where none was, so that of two writers
+//! one succeeds and the other is told. Readers take the highest generation.
+
+use std::collections::HashSet;
+use std::io::BufReader;
+use std::time::{Duration, SystemTime};
+
+use hayase_tier::{Attributes, EntryKind, ListRequest, Precondition, TierError};
+use ring::rand::SecureRandom;
+
+use super::index::{Index, PackId};
+use super::object::{DIRECTORY, ObjectReader, ObjectStream, ObjectWriter, file_name, key_of};
+use super::writer::object_name;
+use super::{DataKey, MasterKey, PackError, PackReader};
+use crate::Place;
+use crate::limits::PIECE_BYTES;
+
+/// The object with the wrapped data key.
+const KEY_OBJECT: &str = "key.json";
+
+/// Longest key object.
+const KEY_OBJECT_BYTES_MAX: u64 = 4096;
+
+/// Readers look again so often when an index is replaced under them.
+const OPEN_TRIES_MAX: usize = 4;
+
+/// A pack that no index names is removed when it is older: younger ones may be another writer's.
+const LEFTOVER_AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// One set, as it was at some moment.
+#[derive(Debug)]
+pub struct PackSet {
+    place: Place,
+    key: Option<DataKey>,
+    /// 0 before the first index.
+    generation: u64,
+    /// Of that generation.
+    pub index: Index,
+}
+
+/// What lies in the directory of a set.
+#[derive(Default)]
+struct Found {
+    /// Highest first.
+    generations: Vec<(u64, bool)>,
+    packs: Vec<(PackId, bool, SystemTime)>,
+    has_key: bool,
+}
+
+fn index_name(generation: u64) -> String {
+    format!("index-{generation:016x}")
+}
+
+fn look(place: &Place) -> Result<Found, PackError> {
+    let prefix = [place.prefix(), DIRECTORY.as_bytes(), b"/"].concat();
+    let mut found = Found::default();
+    let mut request = ListRequest::one_level(prefix.clone());
+    loop {
+        let page = place.tier.list(&request)?;
+        for entry in page.entries {
+            let EntryKind::Object(meta) = entry.kind else { continue };
+            let name = &entry.name[prefix.len()..];
+            found.take(name, meta.mtime);
+        }
+        let Some(next) = page.next else { break };
+        request = request.continued(next);
+    }
+    found.generations.sort_unstable();
+    found.generations.reverse();
+    Ok(found)
+}
+
+impl Found {
+    fn take(&mut self, name: &[u8], mtime: SystemTime) {
+        let (stem, is_sealed) = match (name.strip_suffix(b".sealed"), name) {
+            (Some(stem), _) => (stem, true),
+            (None, b"key.json") => {
+                self.has_key = true;
+                return;
+            }
+            (None, name) => match name.strip_suffix(b".tar").or(name.strip_suffix(b".txt")) {
+                Some(stem) => (stem, false),
+                None => return,
+            },
+        };
+        if let Some(id) = stem.strip_prefix(b"pack-").and_then(PackId::parse) {
+            self.packs.push((id, is_sealed, mtime));
+        } else if let Some(digits) = stem.strip_prefix(b"index-").filter(|d| d.len() == 16) {
+            let number = std::str::from_utf8(digits).ok();
+            let number = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            self.generations.extend(number.map(|number| (number, is_sealed)));
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.generations.is_empty() && self.packs.is_empty() && !self.has_key
+    }
+}
+
+impl PackSet {
+    /// Is there a set, or the beginning of one?
+    pub fn is_in(place: &Place) -> Result<bool, PackError> {
+        Ok(!look(place)?.is_nothing())
+    }
+
+    /// Opens the set in `place` with its index.
+    ///
+    /// # Errors
+    /// `NoPacks`; `KeyMissing`, `KeyUnexpected`, `WrongKey`; and everything that an index can lack.
+    pub fn open(place: &Place, master: Option<&MasterKey>) -> Result<Self, PackError> {
+        match Self::look_and_read(place, master)? {
+            Some(set) if set.generation > 0 => Ok(set),
+            _ => Err(PackError::NoPacks { place: place.describe() }),
+        }
+    }
+
+    /// As [`PackSet::open`]; where there is none, begins one: sealed when there is a master key.
+    pub fn open_or_begin(
+        place: &Place,
+        master: Option<&MasterKey>,
+        random: &dyn SecureRandom,
+    ) -> Result<Self, PackError> {
+        if let Some(set) = Self::look_and_read(place, master)? {
+            return Ok(set);
+        }
+        if let Some(master) = master {
+            let text = DataKey::random(random)?.wrap(master, random)?;
+            match put(place, KEY_OBJECT, &text, Precondition::Absent) {
+                // Somebody else began the set just now; theirs is the key.
+                Ok(()) | Err(PackError::Tier(TierError::Exists { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let key = Self::read_key(place, master, master.is_some())?;
+        Ok(Self { place: place.clone(), key, generation: 0, index: Index::default() })
+    }
+
+    fn look_and_read(place: &Place, master: Option<&MasterKey>) -> Result<Option<Self>, PackError> {
+        let mut last = None;
+        for _ in 0..OPEN_TRIES_MAX {
+            let found = look(place)?;
+            if found.is_nothing() {
+                return Ok(None);
+            }
+            match Self::read(place, master, &found) {
+                // Replaced and removed since we looked.
+                Err(PackError::Tier(error @ TierError::Missing { .. })) => last = Some(error),
+                answer => return answer.map(Some),
+            }
+        }
+        Err(last.expect("the loop ran").into())
+    }
+
+    fn read(place: &Place, master: Option<&MasterKey>, found: &Found) -> Result<Self, PackError> {
+        let is_sealed = found.has_key
+            || found.generations.iter().any(|&(_, sealed)| sealed)
+            || found.packs.iter().any(|&(_, sealed, _)| sealed);
+        let key = Self::read_key(place, master, is_sealed)?;
+        let of_this_kind = |&&(_, sealed): &&(u64, bool)| sealed == key.is_some();
+        let generation =
+            found.generations.iter().find(of_this_kind).map_or(0, |&(number, _)| number);
+        let mut set = Self { place: place.clone(), key, generation, index: Index::default() };
+        if generation > 0 {
+            set.index = set.read_index()?;
+        }
+        Ok(set)
+    }
+
+    fn read_key(
+        place: &Place,
+        master: Option<&MasterKey>,
+        is_sealed: bool,
+    ) -> Result<Option<DataKey>, PackError> {
+        match (is_sealed, master) {
+            (false, None) => Ok(None),
+            (false, Some(_)) => Err(PackError::KeyUnexpected { place: place.describe() }),
+            (true, None) => Err(PackError::KeyMissing { place: place.describe() }),
+            (true, Some(master)) => {
+                let reader = place.tier.open(&key_of(place, KEY_OBJECT)?)?;
+                let len = reader.meta().size.get().min(KEY_OBJECT_BYTES_MAX) as usize;
+                let mut text = vec![0; len];
+                let count = reader.read_at(0, &mut text)?;
+                DataKey::unwrap(&text[..count], master, &place.describe()).map(Some)
+            }
+        }
+    }
+
+    fn read_index(&self) -> Result<Index, PackError> {
+        let name = index_name(self.generation);
+        let object = ObjectReader::open(&self.place, &name, "txt", self.key.as_ref())?;
+        let shown = object.shown.clone();
+        let end = object.len();
+        let mut source = BufReader::with_capacity(PIECE_BYTES, ObjectStream::new(object));
+        let index = Index::read(&mut source, &shown)?;
+        // The end line ends the object: what follows it was never written by us.
+        if !std::io::BufRead::fill_buf(&mut source).is_ok_and(<[u8]>::is_empty) {
+            let why = format!("it goes on behind its end line, to byte {end}");
+            return Err(PackError::Damaged { object: shown, why });
+        }
+        Ok(index)
+    }
+
+    /// Where it lies.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// `None` when it is not sealed.
+    pub fn key(&self) -> Option<&DataKey> {
+        self.key.as_ref()
+    }
+
+    /// Opens the pack that rows call `number`.
+    pub fn pack(&self, number: u32) -> Result<PackReader, PackError> {
+        PackReader::open(&self.place, self.index.packs[number as usize].id, self.key.as_ref())
+    }
+
+    /// Opens a pack by its name, whether the index names it or not.
+    pub fn pack_of(&self, id: PackId) -> Result<PackReader, PackError> {
+        PackReader::open(&self.place, id, self.key.as_ref())
+    }
+
+    /// Packs that the index does not name, of the kind (sealed or not) that this set is: what a writer
+    /// that was killed left, or another one is just writing. With the time of their commit.
+    pub fn unnamed_packs(&self) -> Result<Vec<(PackId, SystemTime)>, PackError> {
+        let named: HashSet<PackId> = self.index.packs.iter().map(|pack| pack.id).collect();
+        let found = look(&self.place)?.packs.into_iter();
+        let ours =
+            found.filter(|(id, sealed, _)| *sealed == self.key.is_some() && !named.contains(id));
+        Ok(ours.map(|(id, _, mtime)| (id, mtime)).collect())
+    }
+
+    /// Makes `index` the set's index, then removes what it no longer needs: former generations, packs
+    /// that it stopped naming, and unnamed packs older than a day by `now`.
+    ///
+    /// # Errors
+    /// `Conflict` when another writer was faster; then nothing changed.
+    pub fn commit(
+        &mut self,
+        index: Index,
+        random: &dyn SecureRandom,
+        now: SystemTime,
+    ) -> Result<(), PackError> {
+        let next = self.generation + 1;
+        let (name, key) = (index_name(next), self.key.as_ref());
+        let mut object = ObjectWriter::begin(&self.place, &name, "txt", key, random)?;
+        index.write(|piece| object.write(piece))?;
+        match object.commit(Precondition::Absent) {
+            Err(PackError::Tier(TierError::Exists { .. })) => {
+                return Err(PackError::Conflict { place: self.place.describe() });
+            }
+            other => other?,
+        };
+        let before: HashSet<PackId> = self.index.packs.iter().map(|pack| pack.id).collect();
+        (self.generation, self.index) = (next, index);
+        let oldest = now.checked_sub(LEFTOVER_AGE).unwrap_or(SystemTime::UNIX_EPOCH);
+        for (id, mtime) in self.unnamed_packs()? {
+            if before.contains(&id) || mtime < oldest {
+                self.remove(&file_name(&object_name(id), "tar", self.key.as_ref()))?;
+            }
+        }
+        for (generation, is_sealed) in look(&self.place)?.generations {
+            if generation < next && is_sealed == self.key.is_some() {
+                self.remove(&file_name(&index_name(generation), "txt", self.key.as_ref()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes an object of the set; somebody else may have done it.
+    fn remove(&self, name: &str) -> Result<(), PackError> {
+        match self.place.tier.delete(&key_of(&self.place, name)?) {
+            Ok(()) | Err(TierError::Missing { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Wraps the data key by another master key; no data is touched.
+    ///
+    /// # Errors
+    /// `KeyUnexpected` when the set is not sealed.
+    pub fn rekey(&self, master: &MasterKey, random: &dyn SecureRandom) -> Result<(), PackError> {
+        let Some(key) = &self.key else {
+            return Err(PackError::KeyUnexpected { place: self.place.describe() });
+        };
+        put(&self.place, KEY_OBJECT, &key.wrap(master, random)?, Precondition::Any)
+    }
+}
+
+fn put(
+    place: &Place,
+    name: &str,
+    bytes: &[u8],
+    precondition: Precondition,
+) -> Result<(), PackError> {
+    let mut upload = place.tier.begin(&key_of(place, name)?, Attributes::default())?;
+    upload.write_at(0, bytes)?;
+    upload.commit(precondition)?;
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! A tree to copy from, as a stream of items in order: loose objects, a set of packs, or both.
+
+use std::cmp::Ordering;
+
+use hayase_tier::Key;
+
+use crate::Place;
+use crate::item::Item;
+use crate::pack::{MasterKey, PackError, PackSet, Row};
+use crate::walk::{Met, Walk};
+
+/// Where the bytes of an item are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// An object, link or directory of its own.
+    Object,
+    /// An entry of the source's index: in a pack, or a loose object whose checksum is known.
+    Row(Row),
+}
+
+/// One step of the stream.
+#[derive(Debug)]
+pub enum Next {
+    /// A name that can be copied.
+    Item(Item, Origin),
+    /// A name that can not, and why.
+    Other(Vec<u8>, &'static str),
+    /// A directory that can not be read; the stream goes on behind it.
+    Unreadable(PackError),
+}
+
+/// A tree to copy from.
+#[derive(Debug)]
+pub struct Source {
+    place: Place,
+    set: Option<PackSet>,
+}
+
+impl Source {
+    /// Looks whether there are packs in `place`, and opens their index.
+    pub fn open(place: Place, master: Option<&MasterKey>) -> Result<Self, PackError> {
+        let set = match PackSet::open(&place, master) {
+            Ok(set) => Some(set),
+            Err(PackError::NoPacks { .. }) if master.is_some() => {
+                return Err(PackError::KeyUnexpected { place: place.describe() });
+            }
+            Err(PackError::NoPacks { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self { place, set })
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The packs, where there are some.
+    pub fn set(&self) -> Option<&PackSet> {
+        self.set.as_ref()
+    }
+
+    /// All of it, in the order of trees.
+    pub fn stream(&self) -> Stream<'_> {
+        let rows = self.set.as_ref().map_or(&[][..], |set| &set.index.rows);
+        Stream { walk: Walk::new(&self.place), met: None, rows: rows.iter() }
+    }
+}
+
+/// Merges the walk and the rows; where both have a name, the row counts.
+pub struct Stream<'a> {
+    walk: Walk<'a>,
+    /// Walked, and not yet answered.
+    met: Option<Item>,
+    rows: std::slice::Iter<'a, Row>,
+}
+
+impl Iterator for Stream<'_> {
+    type Item = Next;
+
+    fn next(&mut self) -> Option<Next> {
+        if self.met.is_none() {
+            match self.walk.next() {
+                Some(Ok(Met::Item(item))) => self.met = Some(item),
+                Some(Ok(Met::Other(name, why))) => return Some(Next::Other(name, why)),
+                Some(Err(error)) => return Some(Next::Unreadable(error.into())),
+                None => {}
+            }
+        }
+        let order = match (&self.met, self.rows.as_slice().first()) {
+            (None, None) => return None,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(item), Some(row)) => item.order(&row.item),
+        };
+        if order.is_lt() {
+            return self.met.take().map(|item| Next::Item(item, Origin::Object));
+        }
+        if order.is_eq() {
+            self.met = None;
+        }
+        let row = self.rows.next().expect("it was looked at");
+        Some(Next::Item(row.item.clone(), Origin::Row(row.clone())))
+    }
+}
+
+/// For reports: a name as a person can read it.
+pub fn shown(name: &[u8]) -> String {
+    Key::new(name).map_or_else(|_| name.escape_ascii().to_string(), |key| key.to_string())
+}

@@ -1,0 +1,457 @@
+//! The copy itself: one thread plans, a bounded number of streams moves bytes, then the rest is set right.
+//!
+//! Rooms: [`planning`] (source against target, in order), [`gate`] (how many streams, how much memory),
+//! [`streams`] (what each stream does),
+//! [`bytes`] (reading a source so that a change is noticed), [`large`] (one file in parts),
+//! [`packing`] (items into packs), [`finish`] (directories, removals, the index).
+//!
+//! Invariants:
+//! 1. A file is at the target whole, checked and dated, or not at all: so a run that was killed at any
+//!    point is continued by running it again, and only what is missing moves.
+//! 2. Memory: units that are worked on hold at most [`MEMORY_BYTES`](crate::limits::MEMORY_BYTES)
+//!    together, those that wait only names; beside that an index, where packs are read or written.
+//! 3. Nothing is removed before everything has arrived.
+
+mod bytes;
+mod finish;
+mod gate;
+mod large;
+mod packing;
+mod planning;
+mod streams;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hayase_tier::TierError;
+use ring::rand::SecureRandom;
+
+use self::gate::Gate;
+use self::large::Large;
+use crate::bandwidth::Bandwidth;
+use crate::item::Item;
+use crate::limits::{
+    FAILURES_LISTED_MAX, PACK_BYTES, PART_BYTES, PIECE_BYTES, STREAMS_AUTO_MAX, STREAMS_MAX,
+    STREAMS_START, TRIES_MAX, UNITS_WAITING,
+};
+use crate::pack::writer::Compression;
+use crate::pack::{MasterKey, PackError, PackId, PackLine, PackSet, Row};
+use crate::plan::{Task, Work};
+use crate::source::Source;
+use crate::tuner::{EPOCH, Sample, Tuner};
+use crate::{Observer, Overwrite, Place, Progress, Selection};
+
+/// What a person may choose.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which names take part.
+    pub selection: Selection,
+    /// When what is there is written over.
+    pub overwrite: Overwrite,
+    /// Remove what the source does not have; what is not selected stays.
+    pub delete: bool,
+    /// Remove nothing when it would be more than this.
+    pub delete_max: Option<u64>,
+    /// Change nothing; tell the observer what would be done.
+    pub is_dry_run: bool,
+    /// How many streams at a time.
+    pub streams: Streams,
+    /// Bytes per second over all streams.
+    pub bandwidth: Option<u64>,
+    /// Make packs at the target.
+    pub packs: Option<PackOptions>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            selection: Selection::all(),
+            overwrite: Overwrite::default(),
+            delete: false,
+            delete_max: None,
+            is_dry_run: false,
+            streams: Streams::default(),
+            bandwidth: None,
+            packs: None,
+        }
+    }
+}
+
+/// How many streams a transfer uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// So many, 1 to [`STREAMS_MAX`].
+    Fixed(usize),
+    /// As many as are of use, found while it runs; begins with so many.
+    Auto {
+        /// What was best last time, or [`STREAMS_START`].
+        start: usize,
+    },
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self::Auto { start: STREAMS_START }
+    }
+}
+
+impl Streams {
+    /// At the begin, and at most.
+    fn range(self) -> (usize, usize) {
+        match self {
+            Self::Fixed(streams) => (streams.clamp(1, STREAMS_MAX), streams.clamp(1, STREAMS_MAX)),
+            Self::Auto { start } => (start.clamp(1, STREAMS_AUTO_MAX), STREAMS_AUTO_MAX),
+        }
+    }
+}
+
+/// How packs are made.
+#[derive(Clone, Debug)]
+pub struct PackOptions {
+    /// What each is filled to.
+    pub bytes: u64,
+    /// Entry by entry.
+    pub compression: Compression,
+    /// Seal the set by a data key that this key wraps.
+    pub master: Option<MasterKey>,
+    /// Large files are packed as well (each alone), where otherwise they stay loose.
+    pub is_complete: bool,
+}
+
+impl Default for PackOptions {
+    fn default() -> Self {
+        let (bytes, compression) = (PACK_BYTES.get(), Compression::None);
+        Self { bytes, compression, master: None, is_complete: false }
+    }
+}
+
+/// One name that did not arrive, or could not be removed.
+#[derive(Debug)]
+pub struct Failure {
+    /// Relative to the tree.
+    pub name: String,
+    /// Why.
+    pub error: PackError,
+}
+
+/// How a transfer ended.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// Names of the source that were looked at, selected or not.
+    pub found: u64,
+    /// Items that were made or written over.
+    pub copied: u64,
+    /// Items that were there already.
+    pub kept: u64,
+    /// Items that differ, and that the rule of overwriting spared.
+    pub spared: u64,
+    /// Items removed at the target.
+    pub removed: u64,
+    /// Bytes of files that were moved.
+    pub bytes_moved: u64,
+    /// Packs written.
+    pub packs: u64,
+    /// Streams at the end: a good begin for the next time.
+    pub streams: usize,
+    /// What did not arrive; the first [`FAILURES_LISTED_MAX`].
+    pub failures: Vec<Failure>,
+    /// All of them.
+    pub failures_total: u64,
+    /// The transfer ended early, since going on had no sense.
+    pub is_stopped: bool,
+}
+
+impl Summary {
+    /// Everything that was asked for is at the target.
+    pub fn is_complete(&self) -> bool {
+        self.failures_total == 0 && !self.is_stopped
+    }
+}
+
+/// What a stream takes from the queue.
+enum Unit {
+    Work(Work),
+    Part(Arc<Large>, usize),
+}
+
+/// The queue, and how many were taken from it: each unit has its number.
+struct Units {
+    receiver: Receiver<Unit>,
+    taken: u64,
+}
+
+impl Units {
+    /// `None` when there will be no more.
+    fn take(&mut self) -> Option<(u64, Unit)> {
+        let unit = self.receiver.recv().ok()?;
+        let number = self.taken;
+        self.taken += 1;
+        Some((number, unit))
+    }
+}
+
+impl Unit {
+    /// Bytes of data that it holds while it is worked on, at most.
+    fn memory(&self) -> u64 {
+        const WRITER: u64 = 2 * PIECE_BYTES as u64;
+        let largest =
+            |tasks: &[Task]| tasks.iter().map(|task| task.item.bytes()).max().unwrap_or(0);
+        match self {
+            Self::Part(..) => PART_BYTES,
+            Self::Work(Work::Copy(tasks)) => streams::stretch_bytes(tasks) + largest(tasks),
+            // A file, and what zstd makes of it.
+            Self::Work(Work::Pack(tasks)) => 2 * largest(tasks) + WRITER,
+            Self::Work(Work::Solo(_) | Work::Loose(_) | Work::Parts(_)) => 2 * WRITER,
+        }
+    }
+}
+
+/// What streams and planning find out, together.
+#[derive(Default)]
+struct Outcome {
+    summary: Summary,
+    /// Of the new index, in no order; the pack's name where it has one. Of two of one name the later.
+    rows: Vec<(Option<PackId>, Row)>,
+    /// The same for entries of the present index that the source does not have.
+    former: Vec<(Option<PackId>, Row)>,
+    lines: HashMap<PackId, PackLine>,
+    /// Directories of the target that get their attributes at the end.
+    directories: Vec<Item>,
+    /// What the source does not have, in order.
+    removals: Vec<Item>,
+}
+
+/// Where random numbers come from, asked by all streams.
+pub type Random = dyn SecureRandom + Sync;
+
+/// What all threads of one transfer share.
+struct Shared<'a> {
+    source: &'a Source,
+    target: &'a Place,
+    /// The target's set, when packs are made.
+    set: Option<&'a PackSet>,
+    options: &'a Options,
+    progress: &'a Progress,
+    observer: &'a dyn Observer,
+    random: &'a Random,
+    bandwidth: Bandwidth,
+    gate: Gate,
+    outcome: Mutex<Outcome>,
+    stop: AtomicBool,
+}
+
+/// Copies what `source` has and `target` lacks.
+///
+/// Blocks until it is done; uses `options.streams` threads. What fails for one item is listed in the
+/// summary and does not stop the others; a full, used-up or unreachable tier does.
+///
+/// # Errors
+/// When nothing could be begun (a wrong key, no packs), or when another writer changed the packs
+/// meanwhile (`Conflict`).
+pub fn transfer(
+    source: &Source,
+    target: &Place,
+    options: &Options,
+    progress: &Progress,
+    observer: &dyn Observer,
+    random: &Random,
+) -> Result<Summary, PackError> {
+    let mut set = match &options.packs {
+        None => None,
+        Some(packs) if options.is_dry_run => match PackSet::open(target, packs.master.as_ref()) {
+            Err(PackError::NoPacks { .. }) => None,
+            other => Some(other?),
+        },
+        Some(packs) => Some(PackSet::open_or_begin(target, packs.master.as_ref(), random)?),
+    };
+    let shared = Shared {
+        source,
+        target,
+        set: set.as_ref(),
+        options,
+        progress,
+        observer,
+        random,
+        bandwidth: Bandwidth::new(options.bandwidth),
+        gate: Gate::new(options.streams.range().0),
+        outcome: Mutex::default(),
+        stop: AtomicBool::new(false),
+    };
+    shared.run()?;
+    shared.finish()?;
+    let streams = shared.gate.streams();
+    let mut outcome = shared.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut unwritten = None;
+    if let Some(set) = set.as_mut().filter(|_| !options.is_dry_run) {
+        match finish::commit(set, &mut outcome, random) {
+            Err(error @ PackError::Tier(_)) => unwritten = Some(error),
+            other => other?,
+        }
+    }
+    let mut summary = outcome.summary;
+    if let Some(error) = unwritten {
+        // What was packed is there, and the next run takes it over.
+        let name = "the index of the packs".to_owned();
+        observer.failed(&name, &error);
+        Progress::add(&progress.failures, 1);
+        summary.failures_total += 1;
+        summary.is_stopped = true;
+        summary.failures.push(Failure { name, error });
+    }
+    summary.streams = streams;
+    summary.found = Progress::get(&progress.found);
+    summary.bytes_moved = Progress::get(&progress.bytes_moved);
+    Ok(summary)
+}
+
+impl Shared<'_> {
+    /// Plans on this thread while streams work.
+    fn run(&self) -> Result<(), PackError> {
+        let (start, streams_max) = self.options.streams.range();
+        let (sender, receiver) = sync_channel(streams_max * UNITS_WAITING);
+        let (receiver, done) = (Mutex::new(Units { receiver, taken: 0 }), channel::<()>());
+        std::thread::scope(|scope| {
+            let streams: Vec<_> =
+                (0..streams_max).map(|_| scope.spawn(|| self.work(&receiver))).collect();
+            if let Streams::Auto { .. } = self.options.streams {
+                let tuner = Tuner::new(start, streams_max);
+                scope.spawn(|| self.tune(tuner, done.1));
+            }
+            let planned = self.plan(&sender);
+            self.progress.is_planned.store(true, Ordering::Relaxed);
+            drop(sender);
+            for stream in streams {
+                if let Err(panic) = stream.join() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
+            drop(done.0);
+            planned
+        })
+    }
+
+    /// One stream: takes units until there are no more.
+    fn work(&self, units: &Mutex<Units>) {
+        loop {
+            let _turn = self.gate.enter();
+            let taken = units.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let Some((number, unit)) = taken else { return };
+            let _held = self.gate.hold(number, unit.memory());
+            if self.is_stopped() {
+                continue;
+            }
+            match unit {
+                Unit::Part(large, part) => self.part(&large, part),
+                Unit::Work(Work::Copy(tasks)) => self.copy(tasks),
+                Unit::Work(Work::Pack(tasks)) => self.pack(&tasks),
+                Unit::Work(Work::Solo(task)) => self.solo(&task),
+                Unit::Work(Work::Loose(task)) => self.loose(&task),
+                Unit::Work(Work::Parts(_)) => {
+                    unreachable!("it was cut into parts when it was sent")
+                }
+            }
+            self.gate.ended();
+        }
+    }
+
+    /// Asks the tuner again and again how many streams there should be, until `done` is dropped.
+    #[expect(clippy::needless_pass_by_value, reason = "it lives as long as this thread")]
+    fn tune(&self, mut tuner: Tuner, done: Receiver<()>) {
+        let (mut begin, mut before) = (Instant::now(), self.seen());
+        while done.recv_timeout(EPOCH) == Err(RecvTimeoutError::Timeout) {
+            let now = self.seen();
+            let (ended, refused) = (now.1 - before.1, now.2 - before.2);
+            if !tuner.is_enough(begin.elapsed(), ended + refused) {
+                continue;
+            }
+            let seconds = begin.elapsed().as_secs_f64();
+            tuner.observe(Sample { seconds, bytes: now.0 - before.0, answered: ended, refused });
+            self.gate.set(tuner.streams());
+            (begin, before) = (Instant::now(), now);
+        }
+    }
+
+    /// Work done so far (bytes, and something for each item, which costs even when it is empty), items
+    /// and units that ended, calls that found nobody.
+    fn seen(&self) -> (u64, u64, u64) {
+        const ITEM_COST: u64 = 8192;
+        let items = Progress::get(&self.progress.items_done);
+        let work = Progress::get(&self.progress.bytes_moved) + items * ITEM_COST;
+        (work, items + self.gate.units(), self.gate.refusals())
+    }
+
+    fn send(&self, sender: &SyncSender<Unit>, work: Work) {
+        let put = |unit| {
+            // Streams live until the sender is dropped.
+            let _ = sender.send(unit);
+        };
+        match work {
+            Work::Parts(task) => {
+                let large = Arc::new(Large::new(task));
+                (0..large.parts()).for_each(|part| put(Unit::Part(Arc::clone(&large), part)));
+            }
+            other => put(Unit::Work(other)),
+        }
+    }
+
+    fn outcome(&self) -> MutexGuard<'_, Outcome> {
+        // Every change is one push or one addition.
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Items that arrived.
+    fn copied(&self, items: u64) {
+        self.outcome().summary.copied += items;
+        Progress::add(&self.progress.items_done, items);
+    }
+
+    /// One name that did not arrive; stops everything when others would fare the same.
+    fn failed(&self, name: &str, error: PackError) {
+        use TierError::{Full, Quota, Unavailable};
+        if let PackError::Tier(Full { .. } | Quota { .. } | Unavailable { .. }) = error {
+            self.stop.store(true, Ordering::Relaxed);
+            self.outcome().summary.is_stopped = true;
+        }
+        self.observer.failed(name, &error);
+        Progress::add(&self.progress.failures, 1);
+        let summary = &mut self.outcome().summary;
+        summary.failures_total += 1;
+        if summary.failures.len() < FAILURES_LISTED_MAX {
+            summary.failures.push(Failure { name: name.to_owned(), error });
+        }
+    }
+
+    /// Repeats a call while the tier is out of reach, with longer and longer pauses.
+    fn again<T>(&self, mut call: impl FnMut() -> Result<T, PackError>) -> Result<T, PackError> {
+        let mut tries = 0;
+        loop {
+            match call() {
+                Err(PackError::Tier(TierError::Unavailable { .. }))
+                    if tries + 1 < TRIES_MAX && !self.is_stopped() =>
+                {
+                    self.gate.refused();
+                    std::thread::sleep(Duration::from_millis(100 << tries));
+                    tries += 1;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Bytes that are about to move: waits for its turn on the line.
+    fn moves(&self, bytes: usize) {
+        self.bandwidth.wait(bytes);
+        Progress::add(&self.progress.bytes_moved, bytes as u64);
+    }
+
+    fn count(counter: &AtomicU64, by: u64) {
+        Progress::add(counter, by);
+    }
+}

@@ -1,0 +1,144 @@
+//! Reading files of the source, so that a change under the reader is noticed.
+
+use hayase_tier::{Key, ObjectMeta, Reader};
+
+use super::Shared;
+use crate::item::{Item, Kind};
+use crate::limits::CHANGED_TRIES_MAX;
+use crate::pack::{Codec, PackError, PackReader, Row};
+use crate::plan::Task;
+use crate::source::Origin;
+
+/// A file of the source, open.
+pub(super) enum Bytes {
+    /// An object of its own. With it the checksum, where an index has it.
+    Object { reader: Box<dyn Reader>, key: Key, crc32c: Option<u32> },
+    /// An entry, stored as it is.
+    Entry { pack: Box<PackReader>, row: Row },
+    /// An entry that was compressed, all of it.
+    Whole { data: Vec<u8>, row: Row },
+}
+
+impl Bytes {
+    pub(super) fn open(shared: &Shared<'_>, task: &Task) -> Result<Self, PackError> {
+        if let Origin::Row(row) = &task.origin
+            && let (Some(at), Some(set)) = (row.location, shared.source.set())
+        {
+            let (pack, row) = (set.pack(at.pack)?, row.clone());
+            return match at.codec {
+                Codec::Raw => Ok(Self::Entry { pack: Box::new(pack), row }),
+                Codec::Zstd => Ok(Self::Whole { data: pack.entry(&row)?, row }),
+            };
+        }
+        let crc32c = match &task.origin {
+            Origin::Row(row) => Some(row.crc32c),
+            Origin::Object => None,
+        };
+        let place = shared.source.place();
+        let key = place.key(task.item.name.as_bytes())?;
+        Ok(Self::Object { reader: place.tier.open(&key)?, key, crc32c })
+    }
+
+    /// What the file is now, which may be newer than the listing; of an entry what its row says.
+    pub(super) fn item(&self, listed: &Item) -> Item {
+        match self {
+            Self::Object { reader, crc32c: None, .. } => with_meta(listed, &reader.meta()),
+            _ => listed.clone(),
+        }
+    }
+
+    /// The checksum that the bytes must have.
+    pub(super) fn checksum(&self) -> Option<u32> {
+        match self {
+            Self::Object { crc32c, .. } => *crc32c,
+            Self::Entry { row, .. } | Self::Whole { row, .. } => Some(row.crc32c),
+        }
+    }
+
+    /// Bytes `offset..offset + len`, all of them.
+    pub(super) fn read(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), PackError> {
+        match self {
+            Self::Entry { pack, row } => {
+                let at = row.location.expect("an entry lies in a pack");
+                pack.read_range(at.offset + offset, len, out)
+            }
+            Self::Whole { data, .. } => {
+                out.clear();
+                // Its length was checked when it was unpacked.
+                let start = usize::try_from(offset).expect("it is in memory");
+                out.extend_from_slice(&data[start..start + len]);
+                Ok(())
+            }
+            Self::Object { reader, key, .. } => {
+                out.resize(len, 0);
+                match reader.read_at(offset, out)? == len {
+                    true => Ok(()),
+                    false => Err(PackError::Changed { name: key.to_string() }),
+                }
+            }
+        }
+    }
+
+    /// Fails when the file is no longer what was opened. Only a tree can be changed in place; a store
+    /// replaces objects whole, and asking it would cost a request for each.
+    pub(super) fn check_unchanged(&self, shared: &Shared<'_>) -> Result<(), PackError> {
+        let tier = &shared.source.place().tier;
+        let Self::Object { reader, key, .. } = self else { return Ok(()) };
+        if !tier.capabilities().tree || tier.stat(key)?.identity == reader.meta().identity {
+            return Ok(());
+        }
+        Err(PackError::Changed { name: key.to_string() })
+    }
+}
+
+fn with_meta(listed: &Item, meta: &ObjectMeta) -> Item {
+    Item {
+        name: listed.name.clone(),
+        kind: Kind::File { bytes: meta.size.get() },
+        mode: meta.mode & 0o777,
+        mtime: meta.mtime.into(),
+    }
+}
+
+impl Shared<'_> {
+    /// A whole object of at most `bytes_max`, as it was at one moment.
+    pub(super) fn read_object(
+        &self,
+        task: &Task,
+        bytes_max: u64,
+    ) -> Result<(Item, Vec<u8>), PackError> {
+        let mut tries = 0;
+        loop {
+            let read = self.again(|| {
+                let bytes = Bytes::open(self, task)?;
+                let item = bytes.item(&task.item);
+                let len = usize::try_from(item.bytes()).unwrap_or(usize::MAX);
+                if item.bytes() > bytes_max {
+                    return Err(PackError::Changed { name: item.name.to_string() });
+                }
+                let mut data = Vec::new();
+                bytes.read(0, len, &mut data)?;
+                bytes.check_unchanged(self)?;
+                check_sum(&bytes, &item, crate::checksum::of(&data))?;
+                Ok((item, data))
+            });
+            tries += 1;
+            match read {
+                Err(PackError::Changed { .. }) if tries < CHANGED_TRIES_MAX => {}
+                answer => return answer,
+            }
+        }
+    }
+}
+
+/// Fails when the bytes are not those that the source's index tells of.
+pub(super) fn check_sum(bytes: &Bytes, item: &Item, found: u32) -> Result<(), PackError> {
+    match bytes.checksum() {
+        Some(expected) if expected != found => Err(PackError::Entry {
+            object: "the source".to_owned(),
+            name: item.name.to_string(),
+            why: "its checksum is another",
+        }),
+        _ => Ok(()),
+    }
+}

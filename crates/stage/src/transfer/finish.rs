@@ -1,0 +1,205 @@
+//! When everything has arrived: what is too much goes, directories get their attributes, the index is made.
+
+use std::collections::{HashMap, HashSet};
+use std::time::SystemTime;
+
+use hayase_tier::{Attributes, Key, TierError};
+use ring::rand::SecureRandom;
+
+use super::streams::attributes;
+use super::{Outcome, Shared};
+use crate::Place;
+use crate::item::{Item, Kind, Mtime};
+use crate::limits::UPLOAD_AGE;
+use crate::pack::{DIRECTORY, Index, PackError, PackId, PackSet};
+
+impl Shared<'_> {
+    /// Removals (none when something is missing), and attributes of directories.
+    pub(super) fn finish(&self) -> Result<(), PackError> {
+        self.remove()?;
+        if self.options.is_dry_run {
+            return Ok(());
+        }
+        self.sweep();
+        if self.options.packs.is_some() {
+            return Ok(());
+        }
+        let mut directories = std::mem::take(&mut self.outcome().directories);
+        // The deepest first: setting one changes nothing above it, making names in it would.
+        directories.sort_by(|a, b| b.order(a));
+        for directory in directories {
+            if let Err(error) = self.date_directory(&directory) {
+                self.failed(&directory.name.to_string(), error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Unfinished uploads that a killed run left, when they are old enough that nobody works on them.
+    fn sweep(&self) {
+        let packs = format!("{DIRECTORY}/");
+        let below = if self.options.packs.is_some() { packs.as_bytes() } else { b"" };
+        let before = SystemTime::now().checked_sub(UPLOAD_AGE).unwrap_or(SystemTime::UNIX_EPOCH);
+        // They are hidden from everybody: what can not be removed now is no failure of this transfer.
+        let _ = self.target.tier.sweep(&[self.target.prefix(), below].concat(), before);
+    }
+
+    fn date_directory(&self, directory: &Item) -> Result<(), PackError> {
+        let Some(tree) = self.target.tier.tree() else { return Ok(()) };
+        let key = self.target.key(directory.name.as_bytes())?;
+        let there = tree.directory(&key)?;
+        let is_same = there.mode == directory.mode && Mtime::from(there.mtime) == directory.mtime;
+        if !is_same {
+            tree.set_directory(&key, attributes(directory))?;
+        }
+        Ok(())
+    }
+
+    /// Removes what the source does not have, the deepest first.
+    fn remove(&self) -> Result<(), PackError> {
+        let removals = std::mem::take(&mut self.outcome().removals);
+        let count = removals.len() as u64;
+        let is_complete = self.outcome().summary.is_complete();
+        if removals.is_empty() || !is_complete {
+            return Ok(());
+        }
+        if let Some(max) = self.options.delete_max.filter(|&max| count > max) {
+            let object = "the target".to_owned();
+            let why = format!("{count} names would be removed, and at most {max} may; none was");
+            self.failed("--max-delete", PackError::Damaged { object, why });
+            return Ok(());
+        }
+        if self.options.is_dry_run {
+            removals.iter().for_each(|item| self.observer.would_remove(item));
+            self.outcome().summary.removed = count;
+            return Ok(());
+        }
+        if self.options.packs.is_some() {
+            let gone: HashSet<&Key> = removals.iter().map(|item| &item.name).collect();
+            let mut outcome = self.outcome();
+            outcome.former.retain(|(_, row)| !gone.contains(&row.item.name));
+            outcome.summary.removed = count;
+            return Ok(());
+        }
+        for item in removals.iter().rev() {
+            match self.remove_one(item) {
+                Ok(true) => self.outcome().summary.removed += 1,
+                Ok(false) => {}
+                Err(error) => self.failed(&item.name.to_string(), error),
+            }
+        }
+        Ok(())
+    }
+
+    /// `false` for a directory that stays, since something that was not selected is in it.
+    fn remove_one(&self, item: &Item) -> Result<bool, PackError> {
+        let key = self.target.key(item.name.as_bytes())?;
+        let tier = &self.target.tier;
+        let removed = match (&item.kind, tier.tree()) {
+            (Kind::Link { .. }, Some(tree)) => tree.remove_link(&key),
+            (Kind::Directory, Some(tree)) => {
+                // A directory without the right to write keeps its names.
+                let writable = Attributes { mode: Some(item.mode | 0o700), mtime: None };
+                if item.mode & 0o700 != 0o700 {
+                    tree.set_directory(&key, writable)?;
+                }
+                match tree.remove_directory(&key) {
+                    Err(TierError::NotObject { .. }) => return Ok(false),
+                    other => other,
+                }
+            }
+            _ => tier.delete(&key),
+        };
+        match removed {
+            Ok(()) | Err(TierError::Missing { .. }) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Makes the next index of what was kept and what is new; then loose objects that it no longer has go.
+pub(super) fn commit(
+    set: &mut PackSet,
+    outcome: &mut Outcome,
+    random: &dyn SecureRandom,
+) -> Result<(), PackError> {
+    let index = index_of(outcome);
+    if index == set.index {
+        return Ok(());
+    }
+    let loose = |index: &Index| -> HashSet<Key> {
+        let rows = index.rows.iter().filter(|row| row.location.is_none());
+        rows.map(|row| row.item.name.clone()).collect()
+    };
+    let (before, after) = (loose(&set.index), loose(&index));
+    set.commit(index, random, SystemTime::now())?;
+    for name in before.difference(&after) {
+        remove_loose(set.place(), name)?;
+    }
+    Ok(())
+}
+
+fn remove_loose(place: &Place, name: &Key) -> Result<(), PackError> {
+    match place.tier.delete(&place.key(name.as_bytes())?) {
+        Ok(()) | Err(TierError::Missing { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// In order, each name once, packs by name.
+fn index_of(outcome: &mut Outcome) -> Index {
+    let mut rows = std::mem::take(&mut outcome.rows);
+    let mut former = std::mem::take(&mut outcome.former);
+    let way = Way::new(rows.iter().map(|(_, row)| &row.item));
+    former.retain(|(_, row)| !way.is_blocked_by(&row.item));
+    rows.append(&mut former);
+    rows.sort_by(|(_, a), (_, b)| a.item.order(&b.item));
+    rows.dedup_by(|later, first| {
+        let is_same = later.1.item.order(&first.1.item).is_eq();
+        if is_same {
+            std::mem::swap(later, first);
+        }
+        is_same
+    });
+    let mut ids: Vec<PackId> = rows.iter().filter_map(|(id, _)| *id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let numbers: HashMap<PackId, u32> = ids.iter().copied().zip(0..).collect();
+    let packs = ids.iter().map(|id| outcome.lines[id]).collect();
+    let rows = rows.into_iter().map(|(id, mut row)| {
+        if let (Some(at), Some(id)) = (&mut row.location, id) {
+            at.pack = numbers[&id];
+        }
+        row
+    });
+    Index { packs, rows: rows.collect() }
+}
+
+/// What the source has, so that nothing older stands in its way: a file where it has a directory, or
+/// the other way round.
+struct Way {
+    directories: HashSet<Vec<u8>>,
+    others: HashSet<Vec<u8>>,
+}
+
+impl Way {
+    fn new<'a>(items: impl Iterator<Item = &'a Item>) -> Self {
+        let mut way = Self { directories: HashSet::new(), others: HashSet::new() };
+        for item in items {
+            for ancestor in item.name.ancestors().filter(|name| !name.is_empty()) {
+                if !way.directories.contains(ancestor) {
+                    way.directories.insert(ancestor.to_vec());
+                }
+            }
+            let set = if item.is_directory() { &mut way.directories } else { &mut way.others };
+            set.insert(item.name.as_bytes().to_vec());
+        }
+        way
+    }
+
+    fn is_blocked_by(&self, former: &Item) -> bool {
+        let name = former.name.as_bytes();
+        let itself = if former.is_directory() { &self.others } else { &self.directories };
+        itself.contains(name) || former.name.ancestors().any(|above| self.others.contains(above))
+    }
+}

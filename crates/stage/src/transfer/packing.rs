@@ -1,0 +1,195 @@
+//! What a stream does to make packs: small files into one, a large file into one of its own or beside.
+
+use std::collections::HashSet;
+
+use hayase_tier::Precondition;
+
+use super::bytes::{Bytes, check_sum};
+use super::streams::attributes;
+use super::{PackOptions, Shared};
+use crate::checksum::Checksum;
+use crate::compare::{Rules, Step, decide};
+use crate::item::{Item, Kind};
+use crate::limits::PIECE_BYTES;
+use crate::pack::writer::Compression;
+use crate::pack::{PackError, PackWriter, Row, Written};
+use crate::plan::Task;
+use crate::source::Origin;
+
+impl Shared<'_> {
+    fn packs(&self) -> &PackOptions {
+        self.options.packs.as_ref().expect("packs are made only when asked for")
+    }
+
+    fn begin_pack(&self) -> Result<PackWriter, PackError> {
+        let key = self.set.and_then(|set| set.key());
+        self.again(|| PackWriter::begin(self.target, key, self.random))
+    }
+
+    fn written(&self, written: Written) {
+        let id = written.line.id;
+        let mut outcome = self.outcome();
+        outcome.lines.insert(id, written.line);
+        outcome.rows.extend(written.rows.into_iter().map(|row| (Some(id), row)));
+        outcome.summary.packs += 1;
+    }
+
+    /// Items become one pack. One that can not be read is left out of it; the others go on.
+    pub(super) fn pack(&self, tasks: &[Task]) {
+        let names: HashSet<&[u8]> = tasks.iter().map(|task| task.item.name.as_bytes()).collect();
+        let mut pack = match self.begin_pack() {
+            Ok(pack) => pack,
+            Err(error) => return self.all_failed(tasks, error),
+        };
+        let mut count = 0;
+        for task in tasks {
+            if self.is_stopped() {
+                return;
+            }
+            let (item, data) = match self.packed_bytes(task) {
+                Ok(read) => read,
+                Err(error) => {
+                    self.failed(&task.item.name.to_string(), error);
+                    continue;
+                }
+            };
+            self.moves(data.len());
+            // Two members of one name help nobody who opens it with tar.
+            let is_taken = names.contains([item.name.as_bytes(), b".zst"].concat().as_slice());
+            let compression = if is_taken { Compression::None } else { self.packs().compression };
+            if let Err(error) = pack.entry(&item, &data, compression) {
+                return self.all_failed(tasks, error);
+            }
+            count += 1;
+        }
+        if pack.is_empty() {
+            return;
+        }
+        match pack.finish() {
+            Ok(written) => {
+                self.written(written);
+                self.copied(count);
+            }
+            Err(error) => self.all_failed(tasks, error),
+        }
+    }
+
+    /// The pack they were to be in did not come to be.
+    fn all_failed(&self, tasks: &[Task], error: PackError) {
+        let also = error.to_string();
+        let mut error = Some(error);
+        for task in tasks {
+            let error = error.take().unwrap_or_else(|| PackError::Damaged {
+                object: "its pack".to_owned(),
+                why: format!("it was not written: {also}"),
+            });
+            self.failed(&task.item.name.to_string(), error);
+        }
+    }
+
+    fn packed_bytes(&self, task: &Task) -> Result<(Item, Vec<u8>), PackError> {
+        if !matches!(task.item.kind, Kind::File { .. }) {
+            return Ok((task.item.clone(), Vec::new()));
+        }
+        if let Origin::Row(row) = &task.origin
+            && let (Some(at), Some(set)) = (row.location, self.source.set())
+        {
+            let data = self.again(|| set.pack(at.pack)?.entry(row))?;
+            return Ok((task.item.clone(), data));
+        }
+        self.read_object(task, self.packs().bytes)
+    }
+
+    /// A large file becomes a pack of its own.
+    pub(super) fn solo(&self, task: &Task) {
+        let write = || -> Result<Written, PackError> {
+            let bytes = Bytes::open(self, task)?;
+            let item = bytes.item(&task.item);
+            let mut pack = self.begin_pack()?;
+            pack.begin_file(&item)?;
+            let sum = self.read_through(&bytes, &item, |_, piece| pack.push(piece))?;
+            pack.end_file()?;
+            bytes.check_unchanged(self)?;
+            check_sum(&bytes, &item, sum)?;
+            pack.finish()
+        };
+        match self.again(write) {
+            Ok(written) => {
+                self.written(written);
+                self.copied(1);
+            }
+            Err(error) => self.failed(&task.item.name.to_string(), error),
+        }
+    }
+
+    /// A large file becomes an object beside the packs, with a row in their index.
+    pub(super) fn loose(&self, task: &Task) {
+        match self.again(|| self.put_loose(task)) {
+            Ok((item, crc32c)) => {
+                self.outcome().rows.push((None, Row { item, crc32c, location: None }));
+                self.copied(1);
+            }
+            Err(error) => self.failed(&task.item.name.to_string(), error),
+        }
+    }
+
+    fn put_loose(&self, task: &Task) -> Result<(Item, u32), PackError> {
+        let bytes = Bytes::open(self, task)?;
+        let item = bytes.item(&task.item);
+        let key = self.target.key(item.name.as_bytes())?;
+        if self.is_there(&item) {
+            // A killed run brought it and told no index: only its checksum is missing.
+            let sum = self.sum_only(&bytes, &item)?;
+            return Ok((item, sum));
+        }
+        let mut upload = self.target.tier.begin(&key, attributes(&item))?;
+        let sum = self.read_through(&bytes, &item, |at, piece| Ok(upload.write_at(at, piece)?))?;
+        bytes.check_unchanged(self)?;
+        check_sum(&bytes, &item, sum)?;
+        upload.commit(Precondition::Any)?;
+        Ok((item, sum))
+    }
+
+    /// The target holds the file already, as far as its attributes tell.
+    fn is_there(&self, item: &Item) -> bool {
+        let Ok(key) = self.target.key(item.name.as_bytes()) else { return false };
+        let Ok(meta) = self.target.tier.stat(&key) else { return false };
+        let kind = Kind::File { bytes: meta.size.get() };
+        let there = Item { kind, mode: item.mode, mtime: meta.mtime.into(), ..item.clone() };
+        let keeps_attributes = self.target.tier.capabilities().attributes;
+        let rules = Rules { overwrite: self.options.overwrite, keeps_attributes };
+        decide(item, Some(&there), rules) == Step::Keep
+    }
+
+    /// Reads a file once, piece by piece; answers its checksum.
+    fn read_through(
+        &self,
+        bytes: &Bytes,
+        item: &Item,
+        mut take: impl FnMut(u64, &[u8]) -> Result<(), PackError>,
+    ) -> Result<u32, PackError> {
+        let (mut sum, mut piece, mut at) = (Checksum::new(), Vec::new(), 0);
+        while at < item.bytes() {
+            let len = (item.bytes() - at).min(PIECE_BYTES as u64) as usize;
+            bytes.read(at, len, &mut piece)?;
+            sum.update(&piece);
+            self.moves(len);
+            take(at, &piece)?;
+            at += len as u64;
+        }
+        Ok(sum.value())
+    }
+
+    /// As [`Shared::read_through`], for bytes that go nowhere.
+    fn sum_only(&self, bytes: &Bytes, item: &Item) -> Result<u32, PackError> {
+        let (mut sum, mut piece, mut at) = (Checksum::new(), Vec::new(), 0);
+        while at < item.bytes() {
+            let len = (item.bytes() - at).min(PIECE_BYTES as u64) as usize;
+            bytes.read(at, len, &mut piece)?;
+            sum.update(&piece);
+            at += len as u64;
+        }
+        check_sum(bytes, item, sum.value())?;
+        Ok(sum.value())
+    }
+}

@@ -1,0 +1,292 @@
+//! Source against target, name by name, in the order of trees: what is to be done, and what is too much.
+
+use std::collections::HashMap;
+use std::sync::mpsc::SyncSender;
+
+use hayase_tier::Key;
+
+use super::{Shared, Unit};
+use crate::Progress;
+use crate::compare::{Rules, Step, decide};
+use crate::item::{Item, Kind};
+use crate::pack::{PackError, PackId, Row};
+use crate::plan::{PackRules, Planner, Task};
+use crate::source::{Next, Origin, shown};
+use crate::walk::{Met, Walk};
+
+/// What the target has, in order: its names, or the rows of its index.
+enum Target<'a> {
+    Names { walk: Walk<'a>, met: Option<Item> },
+    Rows(std::slice::Iter<'a, Row>),
+}
+
+/// What came next at the target, up to some name of the source.
+enum There {
+    Before(Item, Option<Row>),
+    Same(Item, Option<Row>),
+    Behind,
+}
+
+impl Target<'_> {
+    /// The next name that is not behind `item`; every name when there is no item.
+    fn up_to(&mut self, item: Option<&Item>) -> Result<There, PackError> {
+        if let Self::Names { walk, met } = self {
+            while met.is_none() {
+                match walk.next() {
+                    None => return Ok(There::Behind),
+                    Some(Ok(Met::Item(found))) => *met = Some(found),
+                    // What can not be copied is not removed either.
+                    Some(Ok(Met::Other(..))) => {}
+                    Some(Err(error)) => return Err(error.into()),
+                }
+            }
+        }
+        let next = match self {
+            Self::Names { met, .. } => met.as_ref(),
+            Self::Rows(rows) => rows.as_slice().first().map(|row| &row.item),
+        };
+        let Some(next) = next else { return Ok(There::Behind) };
+        let order = item.map_or(std::cmp::Ordering::Less, |item| next.order(item));
+        if order.is_gt() {
+            return Ok(There::Behind);
+        }
+        let (found, row) = match self {
+            Self::Names { met, .. } => (met.take().expect("it was looked at"), None),
+            Self::Rows(rows) => {
+                let row = rows.next().expect("it was looked at").clone();
+                (row.item.clone(), Some(row))
+            }
+        };
+        Ok(if order.is_eq() { There::Same(found, row) } else { There::Before(found, row) })
+    }
+}
+
+/// The state of planning.
+struct Planning<'a, 'b> {
+    shared: &'a Shared<'b>,
+    sender: &'a SyncSender<Unit>,
+    target: Target<'a>,
+    planner: Planner,
+    rules: Rules,
+    /// Entries of packs that no index names: a killed run wrote them.
+    leftovers: HashMap<Key, (PackId, Row)>,
+    /// A directory that is empty, unless the next name lies in it; only for targets without directories.
+    empty: Option<Item>,
+    /// A part of the source could not be read: what is missing there is not known to be gone.
+    is_blind: bool,
+}
+
+impl Shared<'_> {
+    /// Walks source and target; sends units of work.
+    pub(super) fn plan(&self, sender: &SyncSender<Unit>) -> Result<(), PackError> {
+        let packs = self.options.packs.as_ref();
+        let rows = self.set.map_or(&[][..], |set| &set.index.rows);
+        let target = match packs {
+            Some(_) => Target::Rows(rows.iter()),
+            None => Target::Names { walk: Walk::new(self.target), met: None },
+        };
+        let rules = packs.map(|packs| PackRules {
+            bytes: packs.bytes,
+            is_complete: packs.is_complete || packs.master.is_some(),
+        });
+        let keeps_attributes = packs.is_some() || self.target.tier.capabilities().attributes;
+        let mut planning = Planning {
+            shared: self,
+            sender,
+            target,
+            planner: Planner::new(rules),
+            rules: Rules { overwrite: self.options.overwrite, keeps_attributes },
+            leftovers: self.leftovers()?,
+            empty: None,
+            is_blind: false,
+        };
+        planning.run()
+    }
+
+    fn leftovers(&self) -> Result<HashMap<Key, (PackId, Row)>, PackError> {
+        let mut found = HashMap::new();
+        let Some(set) = self.set else { return Ok(found) };
+        for (id, _) in set.unnamed_packs()? {
+            // One that can not be read is of no use, and no harm.
+            let Ok(own) = set.pack_of(id).and_then(|pack| pack.own_index()) else { continue };
+            self.outcome().lines.insert(id, own.packs[0]);
+            found.extend(own.rows.into_iter().map(|row| (row.item.name.clone(), (id, row))));
+        }
+        Ok(found)
+    }
+}
+
+impl Planning<'_, '_> {
+    fn run(&mut self) -> Result<(), PackError> {
+        let source = self.shared.source;
+        for next in source.stream() {
+            if self.shared.is_stopped() {
+                break;
+            }
+            Progress::add(&self.shared.progress.found, 1);
+            match next {
+                Next::Item(item, origin) => {
+                    if self.shared.options.selection.takes(&item.name, item.is_directory()) {
+                        self.take(item, origin)?;
+                    }
+                }
+                Next::Other(name, why) => self.leave_out(&name, why),
+                Next::Unreadable(error) => {
+                    self.is_blind = true;
+                    self.shared.failed("a directory", error);
+                }
+            }
+        }
+        self.flush_empty(None);
+        self.is_blind |= self.shared.is_stopped();
+        self.catch_up(None)?;
+        if let Some(work) = self.planner.finish() {
+            self.send(work);
+        }
+        if self.is_blind {
+            self.shared.outcome().removals.clear();
+        }
+        Ok(())
+    }
+
+    fn send(&self, work: crate::plan::Work) {
+        if !self.shared.options.is_dry_run {
+            self.shared.send(self.sender, work);
+        }
+    }
+
+    fn leave_out(&self, name: &[u8], why: &'static str) {
+        let is_selected =
+            Key::new(name).map_or(true, |name| self.shared.options.selection.takes(&name, false));
+        if is_selected {
+            let name = shown(name);
+            let error = PackError::Entry { object: "the source".into(), name: name.clone(), why };
+            self.shared.failed(&name, error);
+        }
+    }
+
+    /// Goes on in the target up to `item`, and answers what stands under its name.
+    fn catch_up(&mut self, item: Option<&Item>) -> Result<Option<(Item, Option<Row>)>, PackError> {
+        loop {
+            match self.target.up_to(item)? {
+                There::Behind => return Ok(None),
+                There::Same(found, row) => return Ok(Some((found, row))),
+                There::Before(found, row) => self.too_much(found, row),
+            }
+        }
+    }
+
+    /// The target has what the source does not.
+    fn too_much(&mut self, found: Item, row: Option<Row>) {
+        let options = self.shared.options;
+        let goes = options.delete
+            && !self.is_blind
+            && options.selection.takes(&found.name, found.is_directory());
+        if goes {
+            // Its row stays until removals are known to be allowed; then `finish` drops it.
+            self.shared.outcome().removals.push(found);
+        }
+        if let Some(row) = row {
+            let named = self.named(row);
+            self.shared.outcome().former.push(named);
+        }
+    }
+
+    /// An entry of the present index, by the name of its pack.
+    fn named(&self, row: Row) -> (Option<PackId>, Row) {
+        let set = self.shared.set.expect("rows come from a set");
+        let line = row.location.map(|at| set.index.packs[at.pack as usize]);
+        self.shared.outcome().lines.extend(line.map(|line| (line.id, line)));
+        (line.map(|line| line.id), row)
+    }
+
+    fn take(&mut self, item: Item, origin: Origin) -> Result<(), PackError> {
+        let there = self.catch_up(Some(&item))?;
+        self.flush_empty(Some(&item));
+        let is_packing = self.shared.options.packs.is_some();
+        let mut step = decide(&item, there.as_ref().map(|(found, _)| found), self.rules);
+        if is_packing {
+            // A member of a pack says mode and time too: it is written anew.
+            let found = there.as_ref().map(|(found, _)| found);
+            let differs = found.is_some_and(|found| item.is_directory() && *found != item);
+            if step == Step::Attributes || (step == Step::Keep && differs) {
+                step = Step::Copy;
+            }
+            let adopted = self.leftovers.remove(&item.name);
+            if step == Step::Copy
+                && let Some((id, row)) = adopted.filter(|(_, row)| row.item == item)
+            {
+                self.shared.outcome().rows.push((Some(id), row));
+                step = Step::Keep;
+            } else if let Some((_, Some(row))) = there {
+                // Also when it is written anew: what is written later counts, if it is written.
+                let named = self.named(row);
+                self.shared.outcome().rows.push(named);
+            }
+        } else if !self.can_hold(&item) {
+            return Ok(());
+        }
+        self.act(item, origin, step);
+        Ok(())
+    }
+
+    /// A store without a tree holds no links; of directories only those with something in them.
+    fn can_hold(&mut self, item: &Item) -> bool {
+        if self.shared.target.tier.tree().is_some() {
+            return true;
+        }
+        match item.kind {
+            Kind::File { .. } => true,
+            Kind::Directory => {
+                self.empty = Some(item.clone());
+                false
+            }
+            Kind::Link { .. } => {
+                let why = "the target keeps no links; with --pack it would";
+                self.leave_out(item.name.as_bytes(), why);
+                false
+            }
+        }
+    }
+
+    fn flush_empty(&mut self, next: Option<&Item>) {
+        let Some(directory) = self.empty.take() else { return };
+        let inside = [directory.name.as_bytes(), b"/"].concat();
+        if next.is_none_or(|next| !next.name.as_bytes().starts_with(&inside)) {
+            let why = "the target keeps no empty directories; with --pack it would";
+            self.leave_out(directory.name.as_bytes(), why);
+        }
+    }
+
+    fn act(&mut self, item: Item, origin: Origin, step: Step) {
+        let shared = self.shared;
+        let is_loose_directory = item.is_directory() && shared.options.packs.is_none();
+        if is_loose_directory && !shared.options.is_dry_run {
+            shared.outcome().directories.push(item.clone());
+        }
+        match step {
+            Step::Keep => {
+                shared.outcome().summary.kept += 1;
+                Progress::add(&shared.progress.items_kept, 1);
+                return;
+            }
+            Step::Spare => {
+                shared.outcome().summary.spared += 1;
+                return;
+            }
+            Step::Attributes | Step::Copy | Step::Replace => {}
+        }
+        Shared::count(&shared.progress.items_wanted, 1);
+        if step != Step::Attributes {
+            Shared::count(&shared.progress.bytes_wanted, item.bytes());
+        }
+        if shared.options.is_dry_run {
+            shared.observer.would(step, &item);
+            shared.outcome().summary.copied += 1;
+            return;
+        }
+        for work in self.planner.push(Task { item, origin, step }) {
+            self.send(work);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What a stream does with a batch: small files, directories, links and attributes, one after the other.
+
+use std::borrow::Cow;
+
+use hayase_tier::{Attributes, Precondition, TierError};
+
+use super::Shared;
+use crate::compare::Step;
+use crate::item::{Item, Kind};
+use crate::limits::PARTS_BYTES_MIN;
+use crate::pack::{Location, PackError, PackReader, Row};
+use crate::plan::Task;
+use crate::source::Origin;
+
+/// Mode and time, as the target may keep them.
+pub(super) fn attributes(item: &Item) -> Attributes {
+    Attributes { mode: Some(item.mode), mtime: Some(item.mtime.into()) }
+}
+
+impl Shared<'_> {
+    /// Items become items.
+    pub(super) fn copy(&self, tasks: Vec<Task>) {
+        let places: Vec<Location> = tasks.iter().filter_map(location).collect();
+        let stretch = match (places.first(), places.last()) {
+            (Some(first), Some(last)) => self.stretch(*first, *last),
+            _ => Ok(None),
+        };
+        for task in tasks {
+            if self.is_stopped() {
+                return;
+            }
+            let done = match (&stretch, location(&task)) {
+                // Asked for again, one by one: some of them may be whole.
+                (Err(_), Some(at)) => self.stretch(at, at).and_then(|one| self.entry(&task, &one)),
+                (Ok(stretch), Some(_)) => self.entry(&task, stretch),
+                _ => self.item(&task),
+            };
+            match done {
+                Ok(()) => self.copied(1),
+                Err(error) => self.failed(&task.item.name.to_string(), error),
+            }
+        }
+    }
+
+    /// The bytes of a pack from one entry to another, by one read.
+    fn stretch(&self, first: Location, last: Location) -> Result<Option<Stretch>, PackError> {
+        let set = self.source.set().expect("an entry lies in a set");
+        self.again(|| {
+            let pack = set.pack(first.pack)?;
+            let len =
+                usize::try_from(last.offset + last.stored - first.offset).unwrap_or(usize::MAX);
+            let mut bytes = Vec::new();
+            pack.read_range(first.offset, len, &mut bytes)?;
+            Ok(Some(Stretch { pack, start: first.offset, bytes }))
+        })
+    }
+
+    fn entry(&self, task: &Task, stretch: &Option<Stretch>) -> Result<(), PackError> {
+        let (Some(stretch), Origin::Row(row)) = (stretch, &task.origin) else {
+            unreachable!("only entries of packs have a stretch");
+        };
+        match task.item.kind {
+            Kind::File { .. } if task.step != Step::Attributes => {
+                let data = stretch.entry(row)?;
+                self.put(task, &task.item, &data)
+            }
+            _ => self.item(task),
+        }
+    }
+
+    /// Anything but the bytes of an entry.
+    fn item(&self, task: &Task) -> Result<(), PackError> {
+        let key = self.target.key(task.item.name.as_bytes())?;
+        let tier = &self.target.tier;
+        match &task.item.kind {
+            _ if task.step == Step::Attributes => {
+                self.again(|| match tier.set_attributes(&key, attributes(&task.item)) {
+                    Err(TierError::Unsupported { .. }) | Ok(()) => Ok(()),
+                    Err(error) => Err(error.into()),
+                })
+            }
+            Kind::File { .. } => {
+                let (item, data) = self.read_object(task, PARTS_BYTES_MIN)?;
+                self.put(task, &item, &data)
+            }
+            Kind::Directory => {
+                let tree = tier.tree().expect("a target without directories gets none");
+                self.again(|| Ok(tree.make_directory(&key)?))
+            }
+            Kind::Link { target } => {
+                let tree = tier.tree().expect("a target without links gets none");
+                if task.step == Step::Replace {
+                    self.remove_other(task)?;
+                }
+                self.again(|| Ok(tree.make_link(&key, target)?))
+            }
+        }
+    }
+
+    /// A file or link that stands where the other is to be.
+    pub(super) fn remove_other(&self, task: &Task) -> Result<(), PackError> {
+        let key = self.target.key(task.item.name.as_bytes())?;
+        let tier = &self.target.tier;
+        let removed = match (&task.item.kind, tier.tree()) {
+            (Kind::File { .. }, Some(tree)) => tree.remove_link(&key),
+            _ => tier.delete(&key),
+        };
+        match removed {
+            Ok(()) | Err(TierError::Missing { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes a whole file.
+    fn put(&self, task: &Task, item: &Item, data: &[u8]) -> Result<(), PackError> {
+        if task.step == Step::Replace {
+            self.remove_other(task)?;
+        }
+        let key = self.target.key(item.name.as_bytes())?;
+        self.moves(data.len());
+        self.again(|| {
+            let mut upload = self.target.tier.begin(&key, attributes(item))?;
+            upload.write_at(0, data)?;
+            upload.commit(Precondition::Any)?;
+            Ok(())
+        })
+    }
+}
+
+/// Bytes of a pack from the first entry of a batch to its last.
+pub(super) fn stretch_bytes(tasks: &[Task]) -> u64 {
+    let mut places = tasks.iter().filter_map(location);
+    let Some(first) = places.next() else { return 0 };
+    let last = places.next_back().unwrap_or(first);
+    last.offset + last.stored - first.offset
+}
+
+fn location(task: &Task) -> Option<Location> {
+    match &task.origin {
+        Origin::Row(row) => row.location,
+        Origin::Object => None,
+    }
+}
+
+/// Consecutive bytes of a pack.
+struct Stretch {
+    pack: PackReader,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Stretch {
+    /// One entry of it, checked.
+    fn entry(&self, row: &Row) -> Result<Cow<'_, [u8]>, PackError> {
+        let at = row.location.expect("an entry lies in a pack");
+        let start = usize::try_from(at.offset - self.start).unwrap_or(usize::MAX);
+        let end = start.saturating_add(usize::try_from(at.stored).unwrap_or(usize::MAX));
+        let stored = self.bytes.get(start..end).expect("the stretch was cut for its entries");
+        self.pack.check(row, stored)
+    }
+}

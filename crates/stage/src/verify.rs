@@ -1,0 +1,239 @@
+//! Two trees compared: does the target hold what the source has, byte for byte?
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::checksum::Checksum;
+use crate::item::{Item, Kind};
+use crate::limits::PIECE_BYTES;
+use crate::pack::{Codec, PackError};
+use crate::source::{Next, Origin, Source};
+use crate::{Progress, Selection};
+
+/// One name that is not the same on both sides.
+#[derive(Debug)]
+pub struct Difference {
+    /// Relative to the trees.
+    pub name: String,
+    /// What differs.
+    pub what: String,
+}
+
+/// What was compared, and what differs.
+#[derive(Debug, Default)]
+pub struct Comparison {
+    /// Names of the source.
+    pub names: u64,
+    /// In no order.
+    pub differences: Vec<Difference>,
+}
+
+/// Compares names, kinds, sizes, modes, times and bytes of what `selection` takes, on `threads` threads.
+///
+/// Where an index has the checksum of a side, that side is still read: what counts is what is there.
+/// More names at the target are told only with `is_exact`.
+pub fn compare(
+    source: &Source,
+    target: &Source,
+    selection: &Selection,
+    is_exact: bool,
+    threads: usize,
+    progress: &Progress,
+) -> Comparison {
+    let result = Mutex::new(Comparison::default());
+    let differ = |name: &str, what: String| {
+        let difference = Difference { name: name.to_owned(), what };
+        result
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .differences
+            .push(difference);
+    };
+    let names = AtomicU64::new(0);
+    let pairs = Mutex::new(Pairs::new(source, target, selection));
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let pair =
+                        pairs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
+                    match pair {
+                        None => return,
+                        Some(Pair::Wrong(name, what)) => differ(&name, what),
+                        Some(Pair::Missing(item)) => {
+                            differ(&item.name.to_string(), "is missing".into());
+                        }
+                        Some(Pair::More(item)) if is_exact => {
+                            differ(&item.name.to_string(), "is not in the source".into());
+                        }
+                        Some(Pair::More(_)) => {}
+                        Some(Pair::Both(ours, theirs)) => {
+                            names.fetch_add(1, Ordering::Relaxed);
+                            Progress::add(&progress.found, 1);
+                            let keeps = target.keeps_attributes(&theirs.1);
+                            if let Some(what) =
+                                differs(source, &ours, target, &theirs, keeps, progress)
+                            {
+                                differ(&ours.0.name.to_string(), what);
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let mut result = result.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    result.names = names.into_inner();
+    result.differences.sort_by(|a, b| a.name.cmp(&b.name));
+    result
+}
+
+type Side = (Item, Origin);
+
+enum Pair {
+    Both(Box<Side>, Box<Side>),
+    Missing(Item),
+    More(Item),
+    Wrong(String, String),
+}
+
+/// Both trees in step.
+struct Pairs<'a> {
+    source: std::iter::Peekable<crate::source::Stream<'a>>,
+    target: std::iter::Peekable<crate::source::Stream<'a>>,
+    selection: &'a Selection,
+}
+
+impl<'a> Pairs<'a> {
+    fn new(source: &'a Source, target: &'a Source, selection: &'a Selection) -> Self {
+        let (source, target) = (source.stream().peekable(), target.stream().peekable());
+        Self { source, target, selection }
+    }
+
+    fn next(&mut self) -> Option<Pair> {
+        let wrong = settle(&mut self.source, self.selection, true)
+            .or_else(|| settle(&mut self.target, self.selection, false));
+        if wrong.is_some() {
+            return wrong;
+        }
+        let order = match (self.source.peek(), self.target.peek()) {
+            (None, None) => return None,
+            (Some(_), None) => std::cmp::Ordering::Less,
+            (None, Some(_)) => std::cmp::Ordering::Greater,
+            (Some(Next::Item(ours, _)), Some(Next::Item(theirs, _))) => ours.order(theirs),
+            _ => unreachable!("everything else was settled above"),
+        };
+        let take = |next: Option<Next>| match next {
+            Some(Next::Item(item, origin)) => (item, origin),
+            _ => unreachable!("it was peeked at"),
+        };
+        Some(match order {
+            std::cmp::Ordering::Less => Pair::Missing(take(self.source.next()).0),
+            std::cmp::Ordering::Greater => Pair::More(take(self.target.next()).0),
+            std::cmp::Ordering::Equal => {
+                let (ours, theirs) = (take(self.source.next()), take(self.target.next()));
+                Pair::Both(Box::new(ours), Box::new(theirs))
+            }
+        })
+    }
+}
+
+/// Goes on to the next item that takes part; answers what can not be compared on the way there.
+fn settle(
+    stream: &mut std::iter::Peekable<crate::source::Stream<'_>>,
+    selection: &Selection,
+    is_source: bool,
+) -> Option<Pair> {
+    let side = if is_source { "source" } else { "target" };
+    loop {
+        match stream.peek()? {
+            Next::Item(item, _) if selection.takes(&item.name, item.is_directory()) => return None,
+            _ => {}
+        }
+        match stream.next()? {
+            Next::Unreadable(error) => {
+                return Some(Pair::Wrong(format!("a directory of the {side}"), error.to_string()));
+            }
+            Next::Other(name, why) if is_source => {
+                return Some(Pair::Wrong(crate::source::shown(&name), why.to_owned()));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Source {
+    fn keeps_attributes(&self, origin: &Origin) -> bool {
+        matches!(origin, Origin::Row(_)) || self.place().tier.capabilities().attributes
+    }
+}
+
+/// What differs between two items of one name.
+fn differs(
+    source: &Source,
+    ours: &Side,
+    target: &Source,
+    theirs: &Side,
+    keeps_attributes: bool,
+    progress: &Progress,
+) -> Option<String> {
+    let (a, b) = (&ours.0, &theirs.0);
+    match (&a.kind, &b.kind) {
+        (Kind::File { bytes: a }, Kind::File { bytes: b }) if a != b => {
+            return Some(format!("has {b} bytes instead of {a}"));
+        }
+        (Kind::Link { target: a }, Kind::Link { target: b }) if a != b => {
+            return Some(format!("leads to {} instead of {}", b.escape_ascii(), a.escape_ascii()));
+        }
+        (Kind::File { .. }, Kind::File { .. })
+        | (Kind::Link { .. }, Kind::Link { .. })
+        | (Kind::Directory, Kind::Directory) => {}
+        _ => return Some("is of another kind".to_owned()),
+    }
+    if let Kind::File { bytes } = a.kind {
+        let sums = sum(source, ours).and_then(|a| Ok((a, sum(target, theirs)?)));
+        match sums {
+            Ok((a, b)) if a == b => Progress::add(&progress.bytes_moved, bytes),
+            Ok(_) => return Some("has other bytes".to_owned()),
+            Err(error) => return Some(error.to_string()),
+        }
+    }
+    if keeps_attributes && a.mode != b.mode {
+        return Some(format!("has mode {:04o} instead of {:04o}", b.mode, a.mode));
+    }
+    if keeps_attributes && !a.mtime.agrees(b.mtime) {
+        return Some(format!("is dated {} instead of {}", b.mtime, a.mtime));
+    }
+    None
+}
+
+/// The checksum of the bytes that are there.
+fn sum(tree: &Source, side: &Side) -> Result<u32, PackError> {
+    let (item, origin) = side;
+    let (mut sum, mut piece, mut at) = (Checksum::new(), Vec::new(), 0);
+    if let (Origin::Row(row), Some(set)) = (origin, tree.set())
+        && let Some(place) = row.location
+    {
+        let pack = set.pack(place.pack)?;
+        if place.codec == Codec::Zstd || place.stored <= PIECE_BYTES as u64 {
+            return Ok(crate::checksum::of(&pack.entry(row)?));
+        }
+        while at < place.stored {
+            let len = (place.stored - at).min(PIECE_BYTES as u64) as usize;
+            pack.read_range(place.offset + at, len, &mut piece)?;
+            sum.update(&piece);
+            at += len as u64;
+        }
+        return Ok(sum.value());
+    }
+    let reader = tree.place().tier.open(&tree.place().key(item.name.as_bytes())?)?;
+    piece.resize(PIECE_BYTES, 0);
+    loop {
+        let count = reader.read_at(at, &mut piece)?;
+        sum.update(&piece[..count]);
+        at += count as u64;
+        if count < piece.len() {
+            return Ok(sum.value());
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Selection, overwriting, removal.
+
+use super::*;
+use hayase_stage::{Overwrite, Selection};
+
+fn list(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn names(top: &Path) -> Vec<String> {
+    snapshot(top).into_keys().map(|name| String::from_utf8(name).unwrap()).collect()
+}
+
+fn write(top: &Path, name: &str, text: &str) {
+    std::fs::create_dir_all(top.join(name).parent().unwrap()).unwrap();
+    std::fs::write(top.join(name), text).unwrap();
+}
+
+#[test]
+fn only_what_is_selected_is_copied() {
+    let trees = Trees::new(|top| {
+        for name in ["a.c", "a.o", "src/b.c", "src/b.o", "build/x.c"] {
+            write(top, name, name);
+        }
+    });
+    let selection = Selection::new(&list("*.c"), &list("build/")).unwrap();
+    copy_all(&trees.from(), &trees.to(), &Options { selection, ..Options::default() });
+    assert_eq!(names(&trees.to), ["a.c", "src", "src/b.c"]);
+}
+
+#[test]
+fn removal_spares_what_is_not_selected() {
+    for packed in [false, true] {
+        let trees = Trees::new(|top| write(top, "keep", "1"));
+        let base =
+            if packed { packs(64 << 10, Compression::None, None) } else { Options::default() };
+        let more = Trees::new(|top| {
+            for name in ["keep", "old/a", "old/deep/b", "old.tmp", "mine/x"] {
+                write(top, name, name);
+            }
+            std::os::unix::fs::symlink("keep", top.join("gone-link")).unwrap();
+        });
+        copy_all(&more.from(), &trees.to(), &base);
+        let exclude = Selection::new(&[], &list("mine/ *.tmp")).unwrap();
+        let options = Options { delete: true, selection: exclude, ..base.clone() };
+        let dry = Options { is_dry_run: true, ..options.clone() };
+        let before = names(&trees.to);
+        assert_eq!(copy_all(&trees.from(), &trees.to(), &dry).removed, 5);
+        assert_eq!(names(&trees.to), before, "a dry run changes nothing");
+        let guarded = Options { delete_max: Some(4), ..options.clone() };
+        let summary = copy(&trees.from(), &trees.to(), &guarded);
+        assert_eq!((summary.removed, summary.failures_total), (0, 1), "{summary:?}");
+        let summary = copy_all(&trees.from(), &trees.to(), &options);
+        assert_eq!(summary.removed, 5, "old, old/a, old/deep, old/deep/b, gone-link");
+        let shown = if packed {
+            let out = Trees::new(|_| ());
+            copy_all(&trees.to(), &out.to(), &Options::default());
+            names(&out.to)
+        } else {
+            names(&trees.to)
+        };
+        assert_eq!(shown, ["keep", "mine", "mine/x", "old.tmp"]);
+    }
+}
+
+#[test]
+fn nothing_is_removed_when_something_did_not_arrive() {
+    let trees = Trees::new(|top| write(top, "file", "1"));
+    std::process::Command::new("mkfifo").arg(trees.from.join("pipe")).status().unwrap();
+    write(&trees.to, "old", "2");
+    let summary = copy(&trees.from(), &trees.to(), &Options { delete: true, ..Options::default() });
+    assert_eq!((summary.failures_total, summary.removed), (1, 0));
+    assert!(summary.failures[0].error.to_string().contains("pipe"));
+    assert_eq!(names(&trees.to), ["file", "old"]);
+}
+
+#[test]
+fn rules_of_overwriting() {
+    use Overwrite::{Always, Changed, Never, Newer};
+    for (overwrite, text) in
+        [(Changed, "new"), (Newer, "theirs"), (Never, "theirs"), (Always, "new")]
+    {
+        let trees = Trees::new(|top| write(top, "file", "new"));
+        write(&trees.to, "file", "theirs");
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+        std::fs::File::open(trees.to.join("file")).unwrap().set_modified(later).unwrap();
+        copy_all(&trees.from(), &trees.to(), &Options { overwrite, ..Options::default() });
+        let read = std::fs::read_to_string(trees.to.join("file")).unwrap();
+        assert_eq!(read, text, "{overwrite:?}");
+    }
+}
+
+#[test]
+fn one_kind_becomes_another() {
+    let trees = Trees::new(|top| {
+        write(top, "was-link", "file");
+        std::os::unix::fs::symlink("was-link", top.join("was-file")).unwrap();
+        write(top, "was-directory", "file");
+        write(top, "was-file-2/inside", "file");
+    });
+    std::os::unix::fs::symlink("elsewhere", trees.to.join("was-link")).unwrap();
+    write(&trees.to, "was-file", "file");
+    write(&trees.to, "was-directory/inside", "file");
+    write(&trees.to, "was-file-2", "file");
+    let summary = copy(&trees.from(), &trees.to(), &Options::default());
+    // Links and files replace each other; a directory is never taken away for a file.
+    assert_eq!(std::fs::read_to_string(trees.to.join("was-link")).unwrap(), "file");
+    assert_eq!(std::fs::read_link(trees.to.join("was-file")).unwrap(), Path::new("was-link"));
+    let mut failed: Vec<_> = summary.failures.iter().map(|failure| failure.name.as_str()).collect();
+    failed.sort_unstable();
+    failed.dedup();
+    assert_eq!(failed, ["was-directory", "was-file-2", "was-file-2/inside"], "{summary:?}");
+    assert_eq!(std::fs::read_to_string(trees.to.join("was-directory/inside")).unwrap(), "file");
+}
+
+#[test]
+fn one_kind_becomes_another_in_packs() {
+    let (one, two) =
+        (Trees::new(|top| write(top, "a", "file")), Trees::new(|top| write(top, "a/b", "x")));
+    let options = packs(64 << 10, Compression::None, None);
+    let store = store();
+    for from in [&one, &two, &one] {
+        copy_all(&from.from(), &store, &options);
+        let out = Trees::new(|_| ());
+        copy_all(&store, &out.to(), &Options::default());
+        assert_same(&from.from, &out.to);
+    }
+}
+
+#[test]
+fn a_dry_run_of_packs_makes_nothing() {
+    let trees = Trees::new(fill_oddly);
+    let options = packs(64 << 10, Compression::None, Some(master()));
+    let summary = copy_all(&trees.from(), &trees.to(), &Options { is_dry_run: true, ..options });
+    assert!(summary.copied > 40);
+    assert!(names(&trees.to).is_empty());
+}
+
+#[test]
+fn attributes_alone_move_no_bytes() {
+    let trees = Trees::new(|top| write(top, "file", "text"));
+    copy_all(&trees.from(), &trees.to(), &Options::default());
+    let mode = std::fs::Permissions::from_mode(0o751);
+    std::fs::set_permissions(trees.from.join("file"), mode).unwrap();
+    let summary = copy_all(&trees.from(), &trees.to(), &Options::default());
+    assert_eq!((summary.copied, summary.bytes_moved), (1, 0));
+    assert_same(&trees.from, &trees.to);
+}

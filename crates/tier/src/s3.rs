@@ -1,0 +1,182 @@
+//! A bucket as a tier: objects of any S3 server, by requests that cost little CPU.
+//!
+//! A key of the tier is the object of the same name below the prefix. An object is replaced whole by the
+//! server, so the contract's versions come for free, but not its snapshots: a reader that meets a newer
+//! version says so ([`crate::TierError::Changed`], found by entity tag). What the writer says besides bytes travels as
+//! metadata (`x-amz-meta-hayase-*`) and comes back from [`crate::Reader::attributes`].
+//!
+//! Rooms: [`settings`] and [`credentials`] (what a person says), [`client`] (one request, signed and
+//! repeated), `http` (the wire), `sign`, `fault` (what went wrong and what to do), `list`, `reader`,
+//! `upload` and `multipart`, `checksum`, `probe` (what this server can do), `limits`.
+//! Not here: many small objects in one (packs), how many requests at once (`hayase-stage`).
+//! Source: Amazon S3 API reference; measured choices in `docs/design`.
+
+mod checksum;
+mod client;
+mod credentials;
+mod date;
+mod fault;
+mod http;
+mod limits;
+mod list;
+mod multipart;
+mod object;
+mod percent;
+mod probe;
+mod reader;
+mod settings;
+mod sign;
+mod upload;
+mod xml;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use hayase_layout::ByteCount;
+
+use self::client::{Client, Request};
+pub use self::credentials::{ContainerToken, CredentialSource, Credentials, Environment};
+use self::probe::Conditional;
+pub use self::settings::{
+    Addressing, ConditionalWrites, Encryption, PayloadSignature, S3Settings, SettingsError,
+    UploadChecksum,
+};
+use crate::{
+    Action, Attributes, Capabilities, Key, ListRequest, ObjectMeta, Page, Precondition, Reader,
+    Tier, TierError, Traffic, Upload,
+};
+
+/// A bucket, or what lies below a prefix of one.
+#[derive(Clone, Debug)]
+pub struct S3 {
+    client: Arc<Client>,
+    conditional: Conditional,
+}
+
+impl S3 {
+    /// Looks whether the bucket answers, and what the server can do.
+    ///
+    /// # Errors
+    /// `Refused` with the setting to correct (credentials, endpoint, bucket, region, TLS), `Denied`
+    /// when the bucket may not be read.
+    pub fn attach(settings: S3Settings) -> Result<Self, TierError> {
+        let client = Arc::new(Client::new(settings)?);
+        let at = client.settings.prefix.clone();
+        match client.knock() {
+            // Who may not list may still read what they know by name.
+            Err(fault) if fault.has_code("AccessDenied") => {}
+            answer => answer.map_err(|fault| client.failed(Action::Attach, &at, fault))?,
+        }
+        let conditional =
+            probe::conditional(&client).map_err(|f| client.failed(Action::Attach, &at, f))?;
+        Ok(Self { client, conditional })
+    }
+
+    /// The whole key of an object; those that S3 can not have are refused.
+    fn full(&self, action: Action, key: &Key) -> Result<String, TierError> {
+        object::full_key(&self.client.settings, key).map_err(|what| TierError::NotObject {
+            action,
+            path: format!(
+                "s3://{}/{}{key}",
+                self.client.settings.bucket, self.client.settings.prefix
+            ),
+            what,
+        })
+    }
+
+    /// The same where nothing is to be made: what can not be there is missing.
+    fn existing(&self, action: Action, key: &Key) -> Result<String, TierError> {
+        self.full(action, key).map_err(|error| match error {
+            TierError::NotObject { action, path, .. } => TierError::Missing { action, path },
+            other => other,
+        })
+    }
+}
+
+impl Tier for S3 {
+    fn capabilities(&self) -> Capabilities {
+        let part = self.client.settings.part_bytes;
+        Capabilities {
+            attributes: false,
+            snapshots: false,
+            any_bytes: false,
+            write_window: Some(part),
+            absent_max: match self.conditional {
+                Conditional::Never => None,
+                Conditional::Single => Some(part),
+                Conditional::Always => Some(ByteCount(u64::MAX)),
+            },
+            ..Capabilities::CORE
+        }
+    }
+
+    fn describe(&self) -> String {
+        let settings = &self.client.settings;
+        format!("s3://{}/{} at {}", settings.bucket, settings.prefix, self.client.endpoint())
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.client.traffic()
+    }
+
+    fn list(&self, request: &ListRequest) -> Result<Page, TierError> {
+        list::page(&self.client, request)
+    }
+
+    fn stat(&self, key: &Key) -> Result<ObjectMeta, TierError> {
+        let full = self.existing(Action::Stat, key)?;
+        object::head(&self.client, &full)
+            .map(|seen| seen.meta)
+            .map_err(|fault| self.client.failed(Action::Stat, &full, fault))
+    }
+
+    fn open(&self, key: &Key) -> Result<Box<dyn Reader>, TierError> {
+        let full = self.existing(Action::Open, key)?;
+        reader::open(&self.client, full)
+    }
+
+    fn open_listed(&self, key: &Key, meta: ObjectMeta) -> Result<Box<dyn Reader>, TierError> {
+        let full = self.existing(Action::Open, key)?;
+        Ok(reader::listed(&self.client, full, meta))
+    }
+
+    fn put(
+        &self,
+        key: &Key,
+        attributes: Attributes,
+        data: &[u8],
+        precondition: Precondition,
+    ) -> Result<ObjectMeta, TierError> {
+        let full = self.full(Action::Commit, key)?;
+        upload::put(&self.client, &full, attributes, data, (precondition, self.conditional))
+    }
+
+    fn begin(&self, key: &Key, attributes: Attributes) -> Result<Box<dyn Upload>, TierError> {
+        let full = self.full(Action::Begin, key)?;
+        Ok(upload::begin(&self.client, full, attributes, self.conditional))
+    }
+
+    fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError> {
+        self.stat(key)?;
+        if attributes == Attributes::default() {
+            return Ok(());
+        }
+        // Only a copy onto itself could do it, which changes the version under every reader.
+        let path =
+            format!("s3://{}/{}{key}", self.client.settings.bucket, self.client.settings.prefix);
+        Err(TierError::Unsupported { action: Action::SetAttributes, path })
+    }
+
+    fn delete(&self, key: &Key) -> Result<(), TierError> {
+        let full = self.existing(Action::Delete, key)?;
+        let failed = |fault| self.client.failed(Action::Delete, &full, fault);
+        // The server does not tell whether there was one.
+        object::head(&self.client, &full).map_err(failed)?;
+        let request = Request::new("DELETE", Some(&full));
+        self.client.call(&request, self.client.settings.attempts, |_| Ok(())).map_err(failed)
+    }
+
+    fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {
+        upload::sweep(&self.client, prefix, before)
+    }
+}

@@ -1,0 +1,265 @@
+//! Who we are: keys from the places where people keep them, renewed before they end.
+//!
+//! The order is that of the other S3 tools: variables, profile files, the container's service, the
+//! instance's service. Rooms: [`profile`] (the two files), [`service`] (the two services).
+//! Source: AWS SDKs and tools reference guide, "Standardized credential providers".
+
+mod profile;
+mod service;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+pub(super) use self::profile::Profile;
+use super::limits::RENEW_BEFORE;
+
+/// One set of keys.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// Names the owner; no secret.
+    pub access_key: String,
+    /// Signs; is never shown.
+    pub secret_key: String,
+    /// Goes with keys that end.
+    pub session_token: Option<String>,
+    /// When they end.
+    pub expires: Option<SystemTime>,
+}
+
+impl Credentials {
+    /// Keys without an end.
+    pub fn permanent(access_key: impl Into<String>, secret_key: impl Into<String>) -> Self {
+        let (access_key, secret_key) = (access_key.into(), secret_key.into());
+        Self { access_key, secret_key, session_token: None, expires: None }
+    }
+
+    fn is_fresh(&self, now: SystemTime) -> bool {
+        self.expires.is_none_or(|end| now + RENEW_BEFORE < end)
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Credentials({}, ..)", self.access_key)
+    }
+}
+
+/// Where keys come from.
+#[derive(Clone, Debug)]
+pub enum CredentialSource {
+    /// Requests are not signed.
+    Anonymous,
+    /// These.
+    Keys(Credentials),
+    /// The first place of the usual ones that has some.
+    Found(Environment),
+}
+
+/// The variables that say where keys are, read once at the start.
+#[derive(Clone, Default)]
+pub struct Environment {
+    /// `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`.
+    pub keys: Option<Credentials>,
+    /// `AWS_PROFILE`; without it `default`. A profile that is named is used before `keys`.
+    pub profile: Option<String>,
+    /// `AWS_SHARED_CREDENTIALS_FILE`, else `~/.aws/credentials`.
+    pub credentials_file: Option<PathBuf>,
+    /// `AWS_CONFIG_FILE`, else `~/.aws/config`.
+    pub config_file: Option<PathBuf>,
+    /// `AWS_CONTAINER_CREDENTIALS_FULL_URI`, or the relative one at the usual address.
+    pub container: Option<String>,
+    /// `AWS_CONTAINER_AUTHORIZATION_TOKEN`, or what stands in `.._TOKEN_FILE`.
+    pub container_token: Option<ContainerToken>,
+    /// `AWS_EC2_METADATA_SERVICE_ENDPOINT`; `None` with `AWS_EC2_METADATA_DISABLED=true`.
+    pub instance: Option<String>,
+}
+
+/// How we prove to a container's service who we are.
+#[derive(Clone)]
+pub enum ContainerToken {
+    /// As it is.
+    Text(String),
+    /// In a file that is read each time, since it is renewed.
+    File(PathBuf),
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment")
+            .field("keys", &self.keys)
+            .field("profile", &self.profile)
+            .finish_non_exhaustive()
+    }
+}
+
+const CONTAINER_HOST: &str = "http://169.254.170.2";
+const INSTANCE_HOST: &str = "http://169.254.169.254";
+
+impl Environment {
+    /// Asks `variable` for each name above; empty values count as not set.
+    pub fn read(variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        let said = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let home = said("HOME").map(|home| PathBuf::from(home).join(".aws"));
+        let file = |name: &str, usual: &str| {
+            said(name).map(PathBuf::from).or_else(|| home.as_ref().map(|home| home.join(usual)))
+        };
+        let keys = said("AWS_ACCESS_KEY_ID").zip(said("AWS_SECRET_ACCESS_KEY"));
+        let keys = keys.map(|(access_key, secret_key)| Credentials {
+            session_token: said("AWS_SESSION_TOKEN"),
+            ..Credentials::permanent(access_key, secret_key)
+        });
+        let relative = said("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+        let token_file = said("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+        let token_file = token_file.map(|path| ContainerToken::File(path.into()));
+        let token = said("AWS_CONTAINER_AUTHORIZATION_TOKEN").map(ContainerToken::Text);
+        let off = said("AWS_EC2_METADATA_DISABLED").is_some_and(|v| v.eq_ignore_ascii_case("true"));
+        let instance = said("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+        Self {
+            keys,
+            profile: said("AWS_PROFILE"),
+            credentials_file: file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
+            config_file: file("AWS_CONFIG_FILE", "config"),
+            container: relative
+                .map(|path| format!("{CONTAINER_HOST}{path}"))
+                .or_else(|| said("AWS_CONTAINER_CREDENTIALS_FULL_URI")),
+            container_token: token_file.or(token),
+            instance: (!off).then(|| instance.unwrap_or_else(|| INSTANCE_HOST.into())),
+        }
+    }
+
+    /// The first place that has keys; the explanation tells what each place said.
+    fn find(&self) -> Result<Credentials, String> {
+        if let (Some(keys), None) = (&self.keys, &self.profile) {
+            return Ok(keys.clone());
+        }
+        if let Some(keys) = Profile::load(self).credentials {
+            return Ok(keys);
+        }
+        if let Some(profile) = &self.profile {
+            return Err(format!("the profile `{profile}` has no keys in the profile files"));
+        }
+        let mut tried = vec!["no AWS_ACCESS_KEY_ID".to_owned(), "no keys in a profile".to_owned()];
+        if let Some(uri) = &self.container {
+            match service::from_container(uri, self.container_token.as_ref()) {
+                Ok(keys) => return Ok(keys),
+                Err(why) => tried.push(format!("the container's service at {uri}: {why}")),
+            }
+        }
+        if let Some(host) = &self.instance {
+            match service::from_instance(host) {
+                Ok(keys) => return Ok(keys),
+                Err(why) => tried.push(format!("the instance's service at {host}: {why}")),
+            }
+        }
+        Err(tried.join("; "))
+    }
+}
+
+/// A source with what it gave last.
+#[derive(Debug)]
+pub(super) struct Provider {
+    source: CredentialSource,
+    last: Mutex<Option<Credentials>>,
+}
+
+impl Provider {
+    pub(super) fn new(source: CredentialSource) -> Self {
+        Self { source, last: Mutex::new(None) }
+    }
+
+    /// Keys for a request that is signed now; `None` when requests are not signed.
+    ///
+    /// # Errors
+    /// An explanation of every place that had none.
+    pub(super) fn current(&self, now: SystemTime) -> Result<Option<Credentials>, String> {
+        let environment = match &self.source {
+            CredentialSource::Anonymous => return Ok(None),
+            CredentialSource::Keys(keys) => return Ok(Some(keys.clone())),
+            CredentialSource::Found(environment) => environment,
+        };
+        // Held while a service is asked, so that many threads ask once.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(keys) = last.as_ref().filter(|keys| keys.is_fresh(now)) {
+            return Ok(Some(keys.clone()));
+        }
+        match environment.find() {
+            Ok(keys) => {
+                *last = Some(keys.clone());
+                Ok(Some(keys))
+            }
+            // A service that stumbles in the last minutes of a lease is asked again next time.
+            Err(why) => match last.as_ref().filter(|keys| keys.expires.is_none_or(|end| now < end))
+            {
+                Some(keys) => Ok(Some(keys.clone())),
+                None => Err(why),
+            },
+        }
+    }
+
+    /// The server did not like `refused`: true when other keys are there by now.
+    pub(super) fn renew(&self, refused: &str) -> bool {
+        let CredentialSource::Found(environment) = &self.source else { return false };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_some_and(|keys| identity(keys) != refused) {
+            return true;
+        }
+        let Ok(keys) = environment.find() else { return false };
+        let changed = identity(&keys) != refused;
+        *last = Some(keys);
+        changed
+    }
+}
+
+/// Tells one set of keys from another.
+pub(super) fn identity(keys: &Credentials) -> String {
+    format!("{} {}", keys.access_key, keys.session_token.as_deref().unwrap_or(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(variables: &[(&str, &str)]) -> Environment {
+        Environment::read(&|name| {
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn variables_come_first_unless_a_profile_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("credentials");
+        std::fs::write(&file, "[p]\naws_access_key_id = FILE\naws_secret_access_key = s\n")
+            .unwrap();
+        let file = file.to_str().unwrap();
+        let variables = [
+            ("AWS_ACCESS_KEY_ID", "ENV"),
+            ("AWS_SECRET_ACCESS_KEY", "s"),
+            ("AWS_SESSION_TOKEN", "t"),
+            ("AWS_SHARED_CREDENTIALS_FILE", file),
+            ("AWS_PROFILE", "p"),
+        ];
+        let keys = environment(&variables[..4]).find().unwrap();
+        assert_eq!((keys.access_key.as_str(), keys.session_token.as_deref()), ("ENV", Some("t")));
+        assert_eq!(environment(&variables).find().unwrap().access_key, "FILE");
+        let missing = environment(&[("AWS_PROFILE", "no"), ("AWS_SHARED_CREDENTIALS_FILE", file)]);
+        assert!(missing.find().unwrap_err().contains("`no`"));
+    }
+
+    #[test]
+    fn nothing_found_says_where_was_looked() {
+        let why = environment(&[("AWS_EC2_METADATA_DISABLED", "true")]).find().unwrap_err();
+        assert!(why.contains("AWS_ACCESS_KEY_ID") && why.contains("profile"), "{why}");
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let keys = Credentials::permanent("AKID", "hidden");
+        let source =
+            CredentialSource::Found(Environment { keys: Some(keys), ..Environment::default() });
+        let shown = format!("{source:?}");
+        assert!(shown.contains("AKID") && !shown.contains("hidden"), "{shown}");
+    }
+}

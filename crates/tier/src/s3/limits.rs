@@ -1,0 +1,63 @@
+//! Every bound of the S3 client, with its reason.
+
+use std::time::Duration;
+
+/// Connections open at once, in use or waiting; a caller beyond it waits for one.
+pub(super) const CONNECTIONS_MAX: usize = 256;
+
+/// A connection that nobody used for this long is closed: servers drop theirs after 20 s to 60 s.
+pub(super) const IDLE_MAX: Duration = Duration::from_secs(15);
+
+/// Longest head of an answer.
+pub(super) const HEAD_BYTES_MAX: usize = 32 * 1024;
+
+/// Most header lines of an answer.
+pub(super) const HEADERS_MAX: usize = 100;
+
+/// Longest answer that is not an object's bytes: a page of 1000 keys of 1024 bytes, each escaped to three.
+pub(super) const DOCUMENT_BYTES_MAX: usize = 8 << 20;
+
+/// Deepest nesting of an XML answer.
+pub(super) const XML_DEPTH_MAX: usize = 16;
+
+/// An attempt may take this long, and a second for each [`RATE_MIN`] bytes, whatever trickles in.
+pub(super) const ATTEMPT_MAX: Duration = Duration::from_secs(60);
+
+/// Bytes per second below which a transfer counts as hanging.
+pub(super) const RATE_MIN: u64 = 128 * 1024;
+
+/// Joining the parts of a large object may take the server minutes.
+pub(super) const JOIN_PATIENCE: Duration = Duration::from_secs(600);
+
+/// First pause before another attempt; doubles each time.
+pub(super) const PAUSE_FIRST: Duration = Duration::from_millis(50);
+
+/// Longest pause, also when the server asks for more.
+pub(super) const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// Attempts of calls that only tidy up.
+pub(super) const TIDY_ATTEMPTS: u32 = 2;
+
+/// Credentials are fetched again when they end within this time.
+pub(super) const RENEW_BEFORE: Duration = Duration::from_secs(300);
+
+/// Time for the service of the node that hands out credentials; it is near or absent.
+pub(super) const METADATA_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Names of one page as servers give them.
+pub(super) const KEYS_PER_PAGE: usize = 1000;
+
+/// Longest key that S3 has, the prefix of the tier included.
+pub(super) const OBJECT_KEY_BYTES_MAX: usize = 1024;
+
+/// Smallest part but the last.
+pub(super) const PART_BYTES_MIN: u64 = 5 << 20;
+
+/// Largest part we make, since parts lie in memory.
+pub(super) const PART_BYTES_MAX: u64 = 512 << 20;
+
+/// Most parts of an object.
+pub(super) const PARTS_MAX: u32 = 10_000;
+
+/// After so many parts the next ones are twice as large, so that 10,000 are enough for 2.5 TiB.
+pub(super) const PARTS_PER_SIZE: u32 = 1000;

@@ -1,0 +1,306 @@
+//! An upload in parts: begun, sent by several threads, joined or given up; and what others left.
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::SystemTime;
+
+use super::checksum::{self, Sum};
+use super::client::{Client, Request};
+use super::fault::{Answer, Fault};
+use super::limits::{JOIN_PATIENCE, KEYS_PER_PAGE, PARTS_MAX, TIDY_ATTEMPTS};
+use super::object::META_UPLOAD;
+use super::upload::{committed, object_headers, part_bytes};
+use super::xml::{Element, escape};
+use super::{date, percent};
+use crate::{Action, Attributes, ObjectMeta, TierError};
+
+/// A part that the server has.
+#[derive(Debug)]
+struct Part {
+    number: u32,
+    etag: String,
+    sum: Option<Sum>,
+}
+
+type Sending = JoinHandle<(Result<Part, Fault>, Vec<u8>)>;
+
+/// Given up when dropped before it is done.
+pub(super) struct Multipart {
+    client: Arc<Client>,
+    key: String,
+    id: String,
+    token: String,
+    /// Parts given out so far.
+    count: u32,
+    sending: VecDeque<Sending>,
+    sent: Vec<Part>,
+    done: bool,
+}
+
+impl Multipart {
+    pub(super) fn begin(
+        client: &Arc<Client>,
+        key: &str,
+        attributes: Attributes,
+    ) -> Result<Self, Fault> {
+        let token = client.token();
+        let mut request = Request::new("POST", Some(key))
+            .query("uploads", "")
+            .headers(object_headers(client, attributes))
+            .header(META_UPLOAD, token.clone());
+        request.headers.extend(checksum::announcement(client.settings.checksum));
+        let id = client.call(&request, client.settings.attempts, |exchange| {
+            let root = document(&exchange.document().map_err(Fault::Transport)?)?;
+            root.text_of("UploadId").map(str::to_owned).ok_or(Fault::NotS3)
+        })?;
+        Ok(Self {
+            client: Arc::clone(client),
+            key: key.to_owned(),
+            id,
+            token,
+            count: 0,
+            sending: VecDeque::new(),
+            sent: Vec::new(),
+            done: false,
+        })
+    }
+
+    /// By which the object can be recognised.
+    pub(super) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// How many parts there are, sent or on their way.
+    pub(super) fn parts(&self) -> u32 {
+        self.count
+    }
+
+    fn next_number(&mut self) -> Result<u32, Fault> {
+        if self.count == PARTS_MAX {
+            return Err(Fault::Corrupt(
+                "the object needs more than 10,000 parts; ask for larger ones".into(),
+            ));
+        }
+        self.count += 1;
+        Ok(self.count)
+    }
+
+    /// Sends one part in the background, after waiting for an older one where `streams` are on their
+    /// way. Gives back a buffer that is free.
+    pub(super) fn send(&mut self, part: Vec<u8>) -> Result<Option<Vec<u8>>, Fault> {
+        let number = self.next_number()?;
+        let streams = self.client.settings.streams.max(1);
+        let spare = if self.sending.len() >= streams { self.reap()? } else { None };
+        let (client, key, id) = (Arc::clone(&self.client), self.key.clone(), self.id.clone());
+        let sending = thread::Builder::new()
+            .name("s3-part".into())
+            .spawn(move || {
+                let answer = send_part(&client, &key, &id, number, &part);
+                let mut spare = part;
+                spare.clear();
+                (answer, spare)
+            })
+            .map_err(Fault::Transport)?;
+        self.sending.push_back(sending);
+        Ok(spare)
+    }
+
+    /// Waits for the oldest part.
+    fn reap(&mut self) -> Result<Option<Vec<u8>>, Fault> {
+        let Some(oldest) = self.sending.pop_front() else { return Ok(None) };
+        let (answer, spare) = oldest.join().expect("a thread that sends a part does not panic");
+        self.sent.push(answer?);
+        Ok(Some(spare))
+    }
+
+    /// Sends an object from the caller's memory, and waits.
+    pub(super) fn send_all(&mut self, data: &[u8]) -> Result<(), Fault> {
+        let mut pieces = Vec::new();
+        let mut rest = data;
+        while !rest.is_empty() {
+            let number = self.next_number()?;
+            let (piece, later) =
+                rest.split_at(part_bytes(&self.client, number - 1).min(rest.len()));
+            pieces.push((number, piece));
+            rest = later;
+        }
+        let queue = Mutex::new(pieces.into_iter());
+        let done = Mutex::new((Vec::new(), None));
+        let lock = || done.lock().unwrap_or_else(PoisonError::into_inner);
+        let (client, key, id) = (&self.client, &self.key, &self.id);
+        thread::scope(|scope| {
+            for _ in 0..client.settings.streams.max(1) {
+                scope.spawn(|| {
+                    while lock().1.is_none() {
+                        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+                        let Some((number, piece)) = next else { break };
+                        match send_part(client, key, id, number, piece) {
+                            Ok(part) => lock().0.push(part),
+                            Err(fault) => drop(lock().1.get_or_insert(fault)),
+                        }
+                    }
+                });
+            }
+        });
+        let (sent, failure) = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.sent = sent;
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Joins the parts; `None` when the server names no version.
+    pub(super) fn complete(
+        &mut self,
+        size: u64,
+        absent: bool,
+    ) -> Result<Option<ObjectMeta>, Fault> {
+        while !self.sending.is_empty() {
+            self.reap()?;
+        }
+        self.sent.sort_by_key(|part| part.number);
+        let mut body = String::from(
+            "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">",
+        );
+        for Part { number, etag, sum } in &self.sent {
+            let sum = sum.as_ref().map(Sum::element).unwrap_or_default();
+            let etag = escape(etag);
+            write!(body, "<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag>{sum}</Part>")
+                .expect("a string takes all");
+        }
+        body.push_str("</CompleteMultipartUpload>");
+        let pieces = [body.as_bytes()];
+        let mut request = Request::new("POST", Some(&self.key))
+            .query("uploadId", self.id.clone())
+            .header("content-type", "application/xml")
+            .body(&pieces);
+        request.patience = JOIN_PATIENCE;
+        if absent {
+            request = request.header("if-none-match", "*");
+        }
+        self.client.call(&request, self.client.settings.attempts, |exchange| {
+            let date = exchange.head().get("date").map(str::to_owned);
+            // The server answers 200 before it is done, and tells in the document how it went.
+            let root = document(&exchange.document().map_err(Fault::Transport)?)?;
+            Ok(committed(root.text_of("ETag"), date.as_deref(), size))
+        })
+    }
+
+    /// The object is there: nothing is left to give up.
+    pub(super) fn done(&mut self) {
+        self.done = true;
+    }
+}
+
+impl Drop for Multipart {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        for sending in self.sending.drain(..) {
+            let _ = sending.join();
+        }
+        // What can not be given up now is left to `sweep`.
+        let _ = abort(&self.client, &self.key, &self.id);
+    }
+}
+
+fn abort(client: &Client, key: &str, id: &str) -> Result<(), Fault> {
+    let request = Request::new("DELETE", Some(key)).query("uploadId", id);
+    client.call(&request, TIDY_ATTEMPTS, |_| Ok(()))
+}
+
+fn document(bytes: &[u8]) -> Result<Element, Fault> {
+    let root = Element::parse(bytes)
+        .map_err(|why| Fault::Corrupt(format!("the server's answer can not be read: {why}")))?;
+    match Answer::of_element(&root) {
+        Some(answer) => Err(Fault::Answer(Box::new(answer))),
+        None => Ok(root),
+    }
+}
+
+fn send_part(
+    client: &Client,
+    key: &str,
+    id: &str,
+    number: u32,
+    bytes: &[u8],
+) -> Result<Part, Fault> {
+    let pieces = [bytes];
+    let sum = Sum::of(client.settings.checksum, &pieces);
+    let mut request = Request::new("PUT", Some(key))
+        .query("partNumber", number.to_string())
+        .query("uploadId", id)
+        .headers(client.encryption_headers(false))
+        .body(&pieces);
+    request.headers.extend(sum.as_ref().map(Sum::header));
+    client.call(&request, client.settings.attempts, |exchange| {
+        let head = exchange.head();
+        let etag = head.get("etag").ok_or(Fault::NotS3)?.to_owned();
+        // A server that returns the part's checksum says that it knows checksums; only then may the
+        // list of parts name them.
+        let known = sum.as_ref().filter(|sum| head.get(&sum.header().0).is_some());
+        Ok(Part { number, etag, sum: known.cloned() })
+    })
+}
+
+/// Gives up uploads below `prefix` that were begun before `before`.
+pub(super) fn sweep(
+    client: &Client,
+    prefix: &[u8],
+    before: SystemTime,
+) -> Result<usize, TierError> {
+    let prefix = [client.settings.prefix.as_bytes(), prefix].concat();
+    let Ok(prefix) = String::from_utf8(prefix) else { return Ok(0) };
+    let failed = |fault| client.failed(Action::Sweep, &prefix, fault);
+    let mut markers: Option<(String, String)> = None;
+    let mut swept = 0;
+    loop {
+        let page = uploads(client, &prefix, markers.as_ref()).map_err(failed)?;
+        for upload in page.all("Upload") {
+            let begun = upload.text_of("Initiated").and_then(date::parse_rfc3339);
+            let name = upload.text_of("Key").map(|key| name_of(&page, key));
+            let named = name.zip(upload.text_of("UploadId"));
+            if let (Some((key, id)), true) = (named, begun.is_some_and(|begun| begun < before)) {
+                match abort(client, &key, id) {
+                    Err(fault) if fault.has_code("NoSuchUpload") => {}
+                    answer => answer.map(|()| swept += 1).map_err(failed)?,
+                }
+            }
+        }
+        if page.text_of("IsTruncated") != Some("true") {
+            return Ok(swept);
+        }
+        let key = page.text_of("NextKeyMarker").map(|key| name_of(&page, key)).unwrap_or_default();
+        let next = (key, page.text_of("NextUploadIdMarker").unwrap_or_default().to_owned());
+        if markers.as_ref() == Some(&next) {
+            return Err(failed(Fault::Corrupt("the server's listing does not move on".into())));
+        }
+        markers = Some(next);
+    }
+}
+
+fn name_of(page: &Element, key: &str) -> String {
+    match page.text_of("EncodingType") {
+        Some("url") => String::from_utf8_lossy(&percent::decode(key)).into_owned(),
+        _ => key.to_owned(),
+    }
+}
+
+fn uploads(
+    client: &Client,
+    prefix: &str,
+    markers: Option<&(String, String)>,
+) -> Result<Element, Fault> {
+    let mut request = Request::new("GET", None)
+        .query("uploads", "")
+        .query("encoding-type", "url")
+        .query("max-uploads", KEYS_PER_PAGE.to_string())
+        .query("prefix", prefix);
+    if let Some((key, id)) = markers {
+        request = request.query("key-marker", key.clone()).query("upload-id-marker", id.clone());
+    }
+    client.call(&request, client.settings.attempts, |exchange| {
+        document(&exchange.document().map_err(Fault::Transport)?)
+    })
+}

@@ -1,0 +1,314 @@
+//! Writing one object: small ones in one request, large ones in parts while the caller goes on.
+//!
+//! Invariants:
+//! 1. Memory holds the last full part (`held`), the growing one (`current`) and those on their way, so
+//!    a write may reach back by one part: [`crate::Capabilities::write_window`].
+//! 2. Parts are sent in order of their numbers, at most `streams` at a time.
+//! 3. A commit that is told "it exists" or "no such upload" looks whether that was its own work, done by
+//!    an attempt whose answer was lost.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::checksum::{self, Sum};
+use super::client::{Client, Request};
+use super::fault::Fault;
+use super::limits::{PART_BYTES_MAX, PARTS_PER_SIZE};
+use super::multipart::Multipart;
+pub(super) use super::multipart::sweep;
+use super::object::{self, META_UPLOAD, Seen};
+use super::probe::Conditional;
+use crate::{Action, Attributes, ObjectMeta, Precondition, TierError, Upload};
+
+struct ObjectUpload {
+    client: Arc<Client>,
+    key: String,
+    attributes: Attributes,
+    conditional: Conditional,
+    /// Where `held`, or else `current`, begins in the object.
+    base: u64,
+    /// Empty, or one full part.
+    held: Vec<u8>,
+    current: Vec<u8>,
+    multipart: Option<Multipart>,
+    /// A part was lost: nothing more can become of this upload.
+    broken: bool,
+}
+
+pub(super) fn begin(
+    client: &Arc<Client>,
+    key: String,
+    attributes: Attributes,
+    conditional: Conditional,
+) -> Box<dyn Upload> {
+    Box::new(ObjectUpload {
+        client: Arc::clone(client),
+        key,
+        attributes,
+        conditional,
+        base: 0,
+        held: Vec::new(),
+        current: Vec::new(),
+        multipart: None,
+        broken: false,
+    })
+}
+
+/// Bytes of the part with this number, counted from 0.
+pub(super) fn part_bytes(client: &Client, number: u32) -> usize {
+    let doublings = (number / PARTS_PER_SIZE).min(16);
+    let first = client.settings.part_bytes.get();
+    usize::try_from((first << doublings).min(PART_BYTES_MAX.max(first))).unwrap_or(usize::MAX)
+}
+
+/// An object from memory: one request, or parts straight from the caller's memory.
+pub(super) fn put(
+    client: &Arc<Client>,
+    key: &str,
+    attributes: Attributes,
+    data: &[u8],
+    (precondition, conditional): (Precondition, Conditional),
+) -> Result<ObjectMeta, TierError> {
+    let single = data.len() <= part_bytes(client, 0) * 2;
+    require(client, key, precondition, conditional, single)?;
+    let failed = |fault| client.failed(Action::Commit, key, fault);
+    let absent = precondition == Precondition::Absent;
+    if single {
+        return put_single(client, key, attributes, &[data], absent);
+    }
+    let mut multipart = Multipart::begin(client, key, attributes).map_err(failed)?;
+    multipart.send_all(data).map_err(failed)?;
+    finish(multipart, data.len() as u64, client, key, absent)
+}
+
+/// Refuses a condition that this server does not know.
+fn require(
+    client: &Client,
+    key: &str,
+    precondition: Precondition,
+    conditional: Conditional,
+    single: bool,
+) -> Result<(), TierError> {
+    let fine = match (precondition, conditional) {
+        (Precondition::Any, _) | (Precondition::Absent, Conditional::Always) => true,
+        (Precondition::Absent, Conditional::Single) => single,
+        (Precondition::Absent, Conditional::Never) => false,
+    };
+    let path = format!("s3://{}/{key}", client.settings.bucket);
+    fine.then_some(()).ok_or(TierError::Unsupported { action: Action::Commit, path })
+}
+
+/// Headers of a new object, whichever way it is written.
+pub(super) fn object_headers(client: &Client, attributes: Attributes) -> Vec<(String, String)> {
+    let mut headers = client.encryption_headers(true);
+    headers.extend(object::attribute_headers(attributes));
+    headers
+}
+
+fn put_single(
+    client: &Client,
+    key: &str,
+    attributes: Attributes,
+    pieces: &[&[u8]],
+    absent: bool,
+) -> Result<ObjectMeta, TierError> {
+    let size = pieces.iter().map(|piece| piece.len() as u64).sum();
+    let (token, crc) = (client.token(), checksum::crc32c(pieces));
+    let sum = Sum::knowing(client.settings.checksum, pieces, Some(crc));
+    let mut request = Request::new("PUT", Some(key))
+        .headers(object_headers(client, attributes))
+        .header(checksum::OWN, checksum::own(crc, size))
+        .body(pieces);
+    request.headers.extend(sum.map(|sum| sum.header()));
+    if absent {
+        request = request.header("if-none-match", "*").header(META_UPLOAD, token.clone());
+    }
+    let answer = client.call(&request, client.settings.attempts, |exchange| {
+        Ok(committed(exchange.head().get("etag"), exchange.head().get("date"), size))
+    });
+    settle(client, key, answer, &token)
+}
+
+/// What a commit answers without asking again.
+pub(super) fn committed(etag: Option<&str>, date: Option<&str>, size: u64) -> Option<ObjectMeta> {
+    let now = date.and_then(super::date::parse_http).unwrap_or_else(SystemTime::now);
+    etag.map(|etag| object::meta(size, Some(now), Some(etag)))
+}
+
+/// Turns the answer to a commit into the truth: an attempt whose answer was lost may have done it.
+fn settle(
+    client: &Client,
+    key: &str,
+    answer: Result<Option<ObjectMeta>, Fault>,
+    token: &str,
+) -> Result<ObjectMeta, TierError> {
+    let failed = |fault| client.failed(Action::Commit, key, fault);
+    match answer {
+        Ok(Some(meta)) => Ok(meta),
+        // A server that names no version when it makes one.
+        Ok(None) => object::head(client, key).map(|seen| seen.meta).map_err(failed),
+        Err(fault) if fault.is_unmet() || fault.has_code("NoSuchUpload") => {
+            match object::head(client, key) {
+                Ok(Seen { meta, upload: Some(there), .. }) if there == token => Ok(meta),
+                Ok(_) if fault.is_unmet() => Err(TierError::Exists {
+                    action: Action::Commit,
+                    path: format!("s3://{}/{key}", client.settings.bucket),
+                }),
+                _ => Err(failed(fault)),
+            }
+        }
+        Err(fault) => Err(failed(fault)),
+    }
+}
+
+fn finish(
+    mut multipart: Multipart,
+    size: u64,
+    client: &Client,
+    key: &str,
+    absent: bool,
+) -> Result<ObjectMeta, TierError> {
+    let token = multipart.token().to_owned();
+    let answer = multipart.complete(size, absent);
+    let settled = settle(client, key, answer, &token);
+    if settled.is_ok() {
+        multipart.done();
+    }
+    settled
+}
+
+impl ObjectUpload {
+    fn failed(&self, action: Action, fault: Fault) -> TierError {
+        self.client.failed(action, &self.key, fault)
+    }
+
+    fn end(&self) -> u64 {
+        self.base + (self.held.len() + self.current.len()) as u64
+    }
+
+    /// How long the part in `current` may get.
+    fn current_max(&self) -> usize {
+        let sent = self.multipart.as_ref().map_or(0, Multipart::parts);
+        part_bytes(&self.client, sent + u32::from(!self.held.is_empty()))
+    }
+
+    /// Adds `len` bytes at the end, each piece by `put(current, how many)`.
+    fn append(
+        &mut self,
+        mut len: u64,
+        mut put: impl FnMut(&mut Vec<u8>, usize),
+    ) -> Result<(), Fault> {
+        while len > 0 {
+            let room = self.current_max() - self.current.len();
+            let count = usize::try_from(len).unwrap_or(usize::MAX).min(room);
+            if self.current.is_empty() && count == room {
+                self.current.reserve_exact(count);
+            }
+            put(&mut self.current, count);
+            len -= count as u64;
+            if count == room {
+                self.rotate()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `current` is full: it becomes the one that is held, and the one held before is sent.
+    fn rotate(&mut self) -> Result<(), Fault> {
+        let full = std::mem::take(&mut self.current);
+        let before = std::mem::replace(&mut self.held, full);
+        self.send(before)
+    }
+
+    fn send(&mut self, part: Vec<u8>) -> Result<(), Fault> {
+        if part.is_empty() {
+            return Ok(());
+        }
+        self.base += part.len() as u64;
+        let multipart = match &mut self.multipart {
+            Some(multipart) => multipart,
+            none => none.insert(Multipart::begin(&self.client, &self.key, self.attributes)?),
+        };
+        if let Some(spare) = multipart.send(part)? {
+            self.current = spare;
+        }
+        Ok(())
+    }
+
+    /// Overwrites bytes that are still here.
+    fn patch(&mut self, offset: u64, data: &[u8]) {
+        let at = usize::try_from(offset - self.base).expect("within two parts");
+        let in_held = self.held.len().saturating_sub(at).min(data.len());
+        if in_held > 0 {
+            self.held[at..at + in_held].copy_from_slice(&data[..in_held]);
+        }
+        let rest = &data[in_held..];
+        if !rest.is_empty() {
+            let at = at + in_held - self.held.len();
+            self.current[at..at + rest.len()].copy_from_slice(rest);
+        }
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), Fault> {
+        let gap = offset.saturating_sub(self.end());
+        self.append(gap, |part, count| part.resize(part.len() + count, 0))?;
+        let known = usize::try_from(self.end() - offset).unwrap_or(usize::MAX).min(data.len());
+        let (old, new) = data.split_at(known);
+        self.patch(offset, old);
+        let mut new = new;
+        self.append(new.len() as u64, |part, count| {
+            let (now, later) = new.split_at(count);
+            part.extend_from_slice(now);
+            new = later;
+        })
+    }
+}
+
+fn lost(action: Action, path: String) -> TierError {
+    let source = std::io::Error::other("a part of this upload could not be sent before");
+    TierError::Io { action, path, source }
+}
+
+impl Upload for ObjectUpload {
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), TierError> {
+        let path = || format!("s3://{}/{}", self.client.settings.bucket, self.key);
+        if data.is_empty() {
+            return Ok(());
+        }
+        let window = self.client.settings.part_bytes.get();
+        if self.broken {
+            return Err(lost(Action::Write, path()));
+        }
+        if offset < self.base || self.end().saturating_sub(offset) > window {
+            return Err(TierError::Unsupported { action: Action::Write, path: path() });
+        }
+        if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
+            return Err(TierError::Full { action: Action::Write, path: path() });
+        }
+        self.write(offset, data).map_err(|fault| {
+            self.broken = true;
+            self.failed(Action::Write, fault)
+        })
+    }
+
+    fn commit(mut self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError> {
+        let absent = precondition == Precondition::Absent;
+        let (client, key) = (Arc::clone(&self.client), std::mem::take(&mut self.key));
+        require(&client, &key, precondition, self.conditional, self.multipart.is_none())?;
+        if self.broken {
+            let path = format!("s3://{}/{key}", client.settings.bucket);
+            return Err(lost(Action::Commit, path));
+        }
+        if self.multipart.is_none() {
+            let pieces: [&[u8]; 2] = [&self.held, &self.current];
+            return put_single(&client, &key, self.attributes, &pieces, absent);
+        }
+        let size = self.end();
+        let failed = |fault| client.failed(Action::Commit, &key, fault);
+        let (held, current) = (std::mem::take(&mut self.held), std::mem::take(&mut self.current));
+        self.send(held).map_err(failed)?;
+        self.send(current).map_err(failed)?;
+        let multipart = self.multipart.take().expect("seen above");
+        finish(multipart, size, &client, &key, absent)
+    }
+}

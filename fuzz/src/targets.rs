@@ -1,0 +1,40 @@
+//! The decoders of what other programs wrote: networks, sockets, disks, users.
+
+mod layouts;
+mod messages;
+mod names;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::Target;
+
+/// All of them.
+pub const TARGETS: [Target; 9] = [
+    Target { name: "header", seeds: messages::headers, run: messages::header },
+    Target { name: "peer-request", seeds: messages::peer_requests, run: messages::peer_request },
+    Target { name: "peer-reply", seeds: messages::peer_replies, run: messages::peer_reply },
+    Target { name: "node-request", seeds: messages::node_requests, run: messages::node_request },
+    Target { name: "node-reply", seeds: messages::node_replies, run: messages::node_reply },
+    Target { name: "callback", seeds: messages::callbacks, run: messages::callback },
+    Target { name: "layout", seeds: layouts::layouts, run: layouts::layout },
+    Target { name: "view", seeds: layouts::views, run: layouts::view },
+    Target { name: "names", seeds: names::stores, run: names::store },
+];
+
+/// One number for anything that says what was done.
+fn way(what: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The way of a result: the kind of value, or the text of the error without its digits.
+fn way_of<T, E: std::fmt::Display>(result: Result<T, E>, kind: impl FnOnce(&T) -> u64) -> u64 {
+    match result {
+        Ok(value) => way((true, kind(&value))),
+        Err(error) => {
+            let text = error.to_string();
+            way((false, text.replace(|c: char| c.is_ascii_hexdigit(), "")))
+        }
+    }
+}

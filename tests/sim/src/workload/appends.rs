@@ -1,0 +1,99 @@
+//! Appends from all nodes to one file: each lands once, at a place of its own (I6, I12).
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use hayase_layout::{ByteCount, InodeId, StripePolicy};
+use hayase_wire::message::Access;
+
+use super::{World, pause};
+use crate::mount::{Mount, VALUE_BYTES};
+use crate::random::Random;
+
+const APPENDS: u64 = 8;
+
+/// Two files, one whole and one striped.
+pub(crate) struct Appends {
+    world: Rc<World>,
+    files: Vec<(InodeId, RefCell<Said>)>,
+}
+
+#[derive(Default)]
+struct Said {
+    /// Where answered appends landed: offset -> value.
+    landed: BTreeMap<u64, u64>,
+    unknown: BTreeSet<u64>,
+}
+
+impl Appends {
+    pub(crate) async fn new(world: &Rc<World>) -> Rc<Self> {
+        let striped = StripePolicy { stripe: ByteCount(4096), width: 0 };
+        let mut files = Vec::new();
+        for (name, policy) in [("log", None), ("striped-log", Some(striped))] {
+            let ino = world.mounts[1].create(name, policy).await.expect("nothing fails yet");
+            files.push((ino, RefCell::default()));
+        }
+        Rc::new(Self { world: Rc::clone(world), files })
+    }
+
+    /// One program on one node.
+    pub(crate) async fn run(self: Rc<Self>, mount: Rc<Mount>, random: Random) {
+        for _ in 0..APPENDS {
+            pause(&random).await;
+            let (ino, said) = random.pick(&self.files);
+            let access = Access { read: false, write: true };
+            let Ok(handle) = self.world.call("open", mount.open(*ino, access)).await else {
+                continue;
+            };
+            let value = self.world.new_value();
+            match self.world.call("append", mount.append(&handle, value)).await {
+                Ok(offset) => {
+                    if let Some(other) = said.borrow_mut().landed.insert(offset, value) {
+                        self.world.violated(format!("{other} and {value} both at {offset}"));
+                    }
+                }
+                Err(_) => drop(said.borrow_mut().unknown.insert(value)),
+            }
+            let _told_by_recall = self.world.call("close", mount.close(handle)).await;
+        }
+    }
+
+    /// Reads what the files hold, once nobody writes.
+    pub(crate) async fn check(&self, mount: &Mount) {
+        for (ino, said) in &self.files {
+            let access = Access { read: true, write: false };
+            let open = || mount.open(*ino, access);
+            let Some(handle) = self.world.insist("open", open).await else { return };
+            let said = said.take();
+            let places = (said.landed.len() + said.unknown.len() + 1) as u64;
+            let mut seen = BTreeMap::new();
+            for place in 0..places {
+                let offset = place * VALUE_BYTES as u64;
+                let Some(value) = self.world.insist("read", || mount.read(&handle, offset)).await
+                else {
+                    return;
+                };
+                self.look(&said, offset, value, &mut seen);
+            }
+            for (offset, value) in &said.landed {
+                if seen.get(value) != Some(offset) {
+                    self.world.violated(format!("the append {value} is not at {offset}"));
+                }
+            }
+        }
+    }
+
+    fn look(&self, said: &Said, offset: u64, value: u64, seen: &mut BTreeMap<u64, u64>) {
+        if value == 0 {
+            return;
+        }
+        let is_known = said.unknown.contains(&value) || said.landed.get(&offset) == Some(&value);
+        if !is_known {
+            self.world.violated(format!("nobody appended {value} at {offset}"));
+        }
+        if let Some(before) = seen.insert(value, offset) {
+            self.world.violated(format!("the append {value} is at {before} and at {offset}"));
+        }
+    }
+}
