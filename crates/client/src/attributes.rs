@@ -91,6 +91,11 @@ impl AttrCache {
         }
     }
 
+    /// Forgets all but those.
+    pub fn retain(&mut self, stays: impl Fn(InodeId) -> bool) {
+        self.entries.retain(|ino, _| stays(*ino));
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.entries.clear();

@@ -64,8 +64,14 @@ pub const SIGNAL_LOOK: Duration = Duration::from_secs(1);
 /// Bytes of names asked for at once when listing a directory.
 pub const LISTING_BYTES: u32 = 64 << 10;
 
+/// A server that ended is waited for so long: it is started anew. Then calls end with EIO.
+pub const RESTART_WAIT: Duration = Duration::from_secs(15);
+
+/// Before a connection to a server that ended is tried again.
+pub const RESTART_PAUSE: Duration = Duration::from_millis(20);
+
 /// Before the callback connection is tried again.
-pub const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+pub const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Connections on which recalls come: a name that is slow to forget holds up one of them.
 pub const CALLBACKS: usize = 4;

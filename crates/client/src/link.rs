@@ -6,7 +6,10 @@
 use std::os::fd::OwnedFd;
 use std::sync::Weak;
 
-use hayase_wire::message::{Callback, CallbackReply, NodeReply, NodeRequest, Refused, SlotRange};
+use hayase_layout::InodeId;
+use hayase_wire::message::{
+    Callback, CallbackReply, HeldLock, HeldOpen, NodeReply, NodeRequest, Refused, SlotRange,
+};
 
 /// An answer that is not a refusal.
 #[derive(Debug)]
@@ -87,6 +90,9 @@ pub trait Link: Send + Sync + 'static {
     /// The most bytes that travel beside one request.
     fn slot_bytes(&self) -> usize;
 
+    /// Who says what this process holds when the server was started anew.
+    fn held_by(&self, _holder: Weak<dyn Callbacks>) {}
+
     /// Begins to pass the server's own requests to `callbacks`, for as long as both live.
     fn answer(&self, callbacks: Weak<dyn Callbacks>);
 }
@@ -96,6 +102,13 @@ pub trait Callbacks: Send + Sync + 'static {
     /// Runs on a thread of its own, one request at a time, and returns when it is done.
     fn answer(&self, callback: Callback) -> CallbackReply;
 
-    /// The server no longer answers: whatever it granted is void.
+    /// The server no longer answers: whatever it granted is void. Returns when nothing of it is used
+    /// any more.
     fn lost(&self);
+
+    /// All opens and locks, as the server is to be told them.
+    fn held(&self) -> (Vec<HeldOpen>, Vec<HeldLock>);
+
+    /// Something that was held of these inodes could not be given back.
+    fn not_given_back(&self, inodes: &[InodeId]);
 }

@@ -96,6 +96,11 @@ impl OpenFile {
         (self.readers, self.writers)
     }
 
+    /// What the home counts.
+    pub fn held(&self) -> Access {
+        self.held
+    }
+
     /// Whether a descriptor is open.
     pub fn is_open(&self) -> bool {
         self.readers + self.writers > 0

@@ -4,25 +4,33 @@
 //! it. Connections are made when they are needed and kept; each owns one slot of the process's
 //! arena. A few more run the other way and carry the server's requests.
 //!
+//! A server that ended is waited for, because its supervisor starts it anew: calls are sent again.
+//! Those that must happen once carry a name by which the servers know them again. Before a server
+//! that was started anew serves this process it is told what the process holds.
+//!
 //! Invariants: a connection is in the pool or at one thread; one that failed is dropped, and with
-//! it those in the pool, because they lead to the same server.
+//! it those in the pool, because they lead to the same server; a call is in one slot of its own.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use hayase_layout::NodeId;
 use hayase_wire::message::{
-    Callback, ClientRole, NodeReply, NodeRequest, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION, SlotRange,
+    Callback, ClientRole, Holding, NodeReply, NodeRequest, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION,
+    Refused, SlotRange,
 };
 use hayase_wire::node::Closer;
 use hayase_wire::{Arena, BlockingChannel, NodeError, Slot};
 
-use crate::limits::{CALL_WAIT, CALLBACKS, CHANNELS_MAX, CONNECT_WAIT, RECONNECT_PAUSE};
+use crate::limits::{
+    CALL_WAIT, CALLBACKS, CHANNELS_MAX, CONNECT_WAIT, RECONNECT_PAUSE, RESTART_PAUSE, RESTART_WAIT,
+};
 use crate::link::{Callbacks, Link, LinkError, Reply};
 
 /// A way to the server of this node, by its socket.
@@ -38,12 +46,26 @@ struct Inner {
     /// The same random number on all connections of this process.
     process: u64,
     mount: bool,
+    /// How long a server that ended is waited for.
+    patience: Duration,
     arena: Arena,
     pool: Mutex<Pool>,
     returned: Condvar,
     stopped: AtomicBool,
+    /// The incarnation of the server that knows what this process holds.
+    met: Mutex<Option<u64>>,
+    /// Who knows what this process holds.
+    holder: OnceLock<Weak<dyn Callbacks>>,
+    turns: Mutex<Turns>,
     /// Of the callback connections, to end them.
     closers: Mutex<Vec<Closer>>,
+}
+
+/// Slots of requests that happen once: who has one free, with the number of its last request.
+#[derive(Default)]
+struct Turns {
+    free: Vec<(u32, u64)>,
+    made: u32,
 }
 
 #[derive(Default)]
@@ -61,6 +83,8 @@ struct Connection {
     channel: BlockingChannel,
     slot: Slot,
     generation: u64,
+    /// Of the server.
+    start_id: u64,
 }
 
 impl Session {
@@ -70,25 +94,38 @@ impl Session {
     /// # Errors
     /// When nobody listens, or the server speaks another protocol.
     pub fn connect(socket: &Path, mount: bool) -> Result<Self, LinkError> {
+        Self::connect_patiently(socket, mount, RESTART_WAIT)
+    }
+
+    fn connect_patiently(
+        socket: &Path,
+        mount: bool,
+        patience: Duration,
+    ) -> Result<Self, LinkError> {
         let arena = Arena::create(CHANNELS_MAX as u32)
             .map_err(|error| lost(socket, std::io::Error::other(error)))?;
         let inner = Inner {
             socket: socket.to_owned(),
             process: RandomState::new().build_hasher().finish(),
             mount,
+            patience,
             arena,
             pool: Mutex::default(),
             returned: Condvar::new(),
+            met: Mutex::default(),
+            holder: OnceLock::new(),
+            turns: Mutex::default(),
             stopped: AtomicBool::new(false),
             closers: Mutex::default(),
         };
         let (channel, welcome) = inner.hello(ClientRole::Requests)?;
-        let NodeReply::Welcome { node, nodes, .. } = welcome else {
+        let NodeReply::Welcome { node, nodes, start_id, .. } = welcome else {
             return Err(LinkError::unexpected("Hello", &welcome));
         };
+        *inner.met() = Some(start_id);
         let slot = inner.arena.take();
         let mut pool = inner.lock();
-        pool.idle.push(Connection { channel, slot, generation: 0 });
+        pool.idle.push(Connection { channel, slot, generation: 0, start_id });
         pool.made = 1;
         drop(pool);
         Ok(Self { inner: Arc::new(inner), callbacks: Mutex::default(), node, nodes })
@@ -138,6 +175,7 @@ impl Inner {
             process: self.process,
             arena_slots: self.arena.slots(),
             mount: self.mount,
+            returning: self.met().is_some(),
         };
         let arena = (role == ClientRole::Requests).then(|| self.arena.descriptor());
         let reply = self.exchange(&mut channel, &hello, arena)?;
@@ -163,8 +201,54 @@ impl Inner {
         lost(&self.socket, std::io::Error::other(error))
     }
 
-    /// Runs `work` with a connection of its own; waits while all are in use.
+    fn met(&self) -> MutexGuard<'_, Option<u64>> {
+        self.met.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells a server that was started anew what this process holds, on a connection to it.
+    fn tell(&self, channel: &mut BlockingChannel, start_id: u64) -> Result<(), LinkError> {
+        // Held meanwhile: one thread tells.
+        let mut met = self.met();
+        if *met == Some(start_id) {
+            return Ok(());
+        }
+        let Some(holder) = self.holder.get().and_then(Weak::upgrade) else { return Ok(()) };
+        let (opens, locks) = holder.held();
+        tracing::info!(opens = opens.len(), locks = locks.len(), "the server was started anew");
+        for holding in Holding::in_batches(&opens, &locks) {
+            let request = NodeRequest::Reclaim(Box::new(holding));
+            match self.exchange(channel, &request, None)?.message {
+                NodeReply::Reclaimed { lost } => holder.not_given_back(&lost),
+                other => return Err(LinkError::unexpected("Reclaim", &other)),
+            }
+        }
+        *met = Some(start_id);
+        Ok(())
+    }
+
+    /// Runs `work` with a connection of its own; again with another one when the server ended
+    /// meanwhile, as long as patience lasts.
     fn with_connection<T>(
+        &self,
+        mut work: impl FnMut(&mut Connection) -> Result<T, LinkError>,
+    ) -> Result<T, LinkError> {
+        let mut until = None;
+        loop {
+            let result = self.with_connection_once(&mut work);
+            if !matches!(result, Err(LinkError::Lost { .. })) {
+                return result;
+            }
+            let now = Instant::now();
+            let until = *until.get_or_insert(now + self.patience);
+            if now >= until || self.stopped.load(Ordering::SeqCst) {
+                return result;
+            }
+            std::thread::sleep(RESTART_PAUSE);
+        }
+    }
+
+    /// Runs `work` with a connection of its own; waits while all are in use.
+    fn with_connection_once<T>(
         &self,
         work: impl FnOnce(&mut Connection) -> Result<T, LinkError>,
     ) -> Result<T, LinkError> {
@@ -203,9 +287,16 @@ impl Inner {
         };
         drop(pool);
         let made = self.hello(ClientRole::Requests);
-        let made = made.map(|(channel, _)| {
+        let made = made.and_then(|(mut channel, welcome)| {
+            let NodeReply::Welcome { start_id, .. } = welcome else {
+                return Err(LinkError::unexpected("Hello", &welcome));
+            };
+            // A mount tells from the thread that makes its kernel give back first.
+            if !self.mount {
+                self.tell(&mut channel, start_id)?;
+            }
             // As many slots as connections, and each connection holds one.
-            Connection { channel, slot: self.arena.take(), generation }
+            Ok(Connection { channel, slot: self.arena.take(), generation, start_id })
         });
         if made.is_err() {
             let mut pool = self.lock();
@@ -241,12 +332,53 @@ impl Inner {
                 answerer.lost();
             }
             std::thread::sleep(RECONNECT_PAUSE);
-            channel = self.callback_channel().ok();
+            channel = match self.callback_channel() {
+                Ok((channel, start_id)) => match self.meet_again(start_id) {
+                    Ok(()) => Some(channel),
+                    Err(error) => {
+                        tracing::warn!(%error, "the server was not told what is held");
+                        None
+                    }
+                },
+                Err(_) => None,
+            };
         }
     }
 
-    fn callback_channel(&self) -> Result<BlockingChannel, LinkError> {
-        let (mut channel, _) = self.hello(ClientRole::Callback)?;
+    /// After the kernel has given back: tells the server, if it is another one than before.
+    fn meet_again(&self, start_id: u64) -> Result<(), LinkError> {
+        // On a connection that stays: with the last one the server takes the process for gone.
+        let tell = |connection: &mut Connection| {
+            if connection.start_id != start_id {
+                return Err(self.lost(NodeError::Closed));
+            }
+            self.tell(&mut connection.channel, start_id)
+        };
+        // The first may lead to the server before, and takes others like it along; if the second does
+        // not lead to this one, it has ended already.
+        self.with_connection_once(tell).or_else(|_| self.with_connection_once(tell))
+    }
+
+    /// A slot for a request that happens once, and its number there.
+    fn take_turn(&self) -> (u32, u64) {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let (slot, last) = turns.free.pop().unwrap_or_else(|| {
+            turns.made += 1;
+            (turns.made - 1, 0)
+        });
+        (slot, last + 1)
+    }
+
+    fn end_turn(&self, turn: (u32, u64)) {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner).free.push(turn);
+    }
+
+    /// A connection on which the server asks, and which incarnation that is.
+    fn callback_channel(&self) -> Result<(BlockingChannel, u64), LinkError> {
+        let (mut channel, welcome) = self.hello(ClientRole::Callback)?;
+        let NodeReply::Welcome { start_id, .. } = welcome else {
+            return Err(LinkError::unexpected("Hello", &welcome));
+        };
         channel.set_wait(None).map_err(|e| self.lost(e))?;
         let closer = channel.closer().map_err(|e| self.lost(e))?;
         let mut closers = self.closers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -258,7 +390,7 @@ impl Inner {
         if self.stopped.load(Ordering::SeqCst) {
             return Err(self.lost(NodeError::Closed));
         }
-        Ok(channel)
+        Ok((channel, start_id))
     }
 
     fn answer_all(
@@ -293,9 +425,19 @@ fn lost(socket: &Path, source: std::io::Error) -> LinkError {
 
 impl Link for Session {
     fn call(&self, request: &NodeRequest) -> Result<Reply, LinkError> {
-        self.inner.with_connection(|connection| {
-            self.inner.exchange(&mut connection.channel, request, None)
-        })
+        let exchange = |request: &NodeRequest| {
+            self.inner.with_connection(|connection| {
+                self.inner.exchange(&mut connection.channel, request, None)
+            })
+        };
+        if !request.happens_once() {
+            return exchange(request);
+        }
+        let turn @ (slot, number) = self.inner.take_turn();
+        let request = Box::new(request.clone());
+        let result = exchange(&NodeRequest::Once { slot, number, request });
+        self.inner.end_turn(turn);
+        result
     }
 
     fn call_with(
@@ -303,10 +445,19 @@ impl Link for Session {
         data: &[u8],
         request: &mut dyn FnMut(SlotRange) -> NodeRequest,
     ) -> Result<Reply, LinkError> {
+        // Bytes that may be at the end of the file already are not sent twice.
+        let mut is_append = false;
+        let mut sent = false;
         self.inner.with_connection(|connection| {
+            if is_append && sent {
+                return Err(Refused::because(libc::EIO, "the server ended during an append").into());
+            }
             connection.slot.as_mut()[..data.len()].copy_from_slice(data);
             let range = SlotRange { slot: connection.slot.index(), len: data.len() as u32 };
-            self.inner.exchange(&mut connection.channel, &request(range), None)
+            let request = request(range);
+            is_append = matches!(request, NodeRequest::Append { .. });
+            sent = true;
+            self.inner.exchange(&mut connection.channel, &request, None)
         })
     }
 
@@ -333,12 +484,17 @@ impl Link for Session {
         PAYLOAD_BYTES_MAX
     }
 
+    fn held_by(&self, holder: Weak<dyn Callbacks>) {
+        // The first stays: there is one volume over a session.
+        let _ = self.inner.holder.set(holder);
+    }
+
     fn answer(&self, callbacks: Weak<dyn Callbacks>) {
         let mut threads = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
         for number in 0..CALLBACKS {
             // The first connections are made here: nothing is granted before recalls can come.
             let channel = match self.inner.callback_channel() {
-                Ok(channel) => Some(channel),
+                Ok((channel, _)) => Some(channel),
                 Err(error) => {
                     tracing::warn!(%error, "no callback connection yet");
                     None

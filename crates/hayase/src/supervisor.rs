@@ -7,7 +7,7 @@
 //!
 //! Rooms: [`keeper`] (what is up, in which order), [`teardown`] (the way back), [`areas`] (the
 //! node's areas as mounts), [`discard`] (not writing down what is removed),
-//! [`daemon`] (one child), [`holders`] (who keeps a mount busy),
+//! [`daemon`] (one child), [`restarts`] (when one that ended is started again), [`holders`] (who keeps a mount busy),
 //! [`programs`] (programs of the job on this node), [`control`] (requests of commands), [`said`]
 //! (what it tells the launcher).
 
@@ -19,6 +19,7 @@ mod events;
 mod holders;
 mod keeper;
 mod programs;
+mod restarts;
 pub(crate) mod said;
 mod teardown;
 

@@ -31,12 +31,12 @@ impl Booked {
         }
     }
 
-    /// Returns what there was to end.
-    pub(crate) fn end(&mut self, access: Access) -> Access {
-        Access {
-            read: access.read && self.read.take().is_some(),
-            write: access.write && self.write.take().is_some(),
-        }
+    /// Ends what was asked for up to number `as_of`; returns what there was to end.
+    pub(crate) fn end(&mut self, access: Access, as_of: u64) -> Access {
+        let end = |booked: &mut Option<u64>, ends: bool| {
+            ends && booked.take_if(|number| *number <= as_of).is_some()
+        };
+        Access { read: end(&mut self.read, access.read), write: end(&mut self.write, access.write) }
     }
 
     /// What the answer to a recall says is no longer open.
@@ -55,7 +55,8 @@ impl Booked {
 mod tests {
     use std::collections::VecDeque;
 
-    use hayase_wire::message::OpenKind;
+    use hayase_layout::InodeId;
+    use hayase_wire::message::{Close, OpenKind};
     use proptest::prelude::*;
 
     use super::*;
@@ -89,8 +90,8 @@ mod tests {
     #[test]
     fn what_ended_is_told_once() {
         let mut booked = booked(&[(READ, 1)]);
-        assert_eq!(booked.end(BOTH), READ);
-        assert_eq!(booked.end(BOTH), NONE);
+        assert_eq!(booked.end(BOTH, 1), READ);
+        assert_eq!(booked.end(BOTH, 1), NONE);
         assert!(booked.is_empty());
     }
 
@@ -106,6 +107,8 @@ mod tests {
         Deliver,
         /// The oldest answer to a recall arrives.
         DeliverReturned,
+        /// A close that arrived before arrives once more.
+        Again,
     }
 
     fn any_step() -> impl Strategy<Value = Step> {
@@ -117,13 +120,22 @@ mod tests {
             2 => access().prop_map(Step::Recall),
             4 => Just(Step::Deliver),
             2 => Just(Step::DeliverReturned),
+            1 => Just(Step::Again),
         ]
+    }
+
+    #[test]
+    fn a_late_close_ends_nothing_that_was_opened_after_it() {
+        let mut booked = booked(&[(READ, 1), (BOTH, 3)]);
+        assert_eq!(booked.end(BOTH, 2), NONE);
+        assert_eq!(booked.end(READ, 3), READ);
+        assert_eq!(booked.access(), Access { read: false, write: true });
     }
 
     #[derive(Clone, Copy, Debug)]
     enum Message {
         Open(Opening),
-        Close(Access),
+        Close(Close),
     }
 
     /// An opener and its book-keeper, with two connections between them.
@@ -134,6 +146,7 @@ mod tests {
         question: Option<Message>,
         answer: Option<Message>,
         returned: VecDeque<StillOpen>,
+        closed: Option<Close>,
         book: Booked,
     }
 
@@ -148,7 +161,8 @@ mod tests {
                 }
                 Step::Close(access) if !is_asking => {
                     self.give_up(access);
-                    self.question = Some(Message::Close(access));
+                    let close = Close { ino: InodeId::ROOT, access, as_of: self.asked };
+                    self.question = Some(Message::Close(close));
                 }
                 Step::Ask(_) | Step::Close(_) => {}
                 Step::Recall(lingering) => {
@@ -163,10 +177,16 @@ mod tests {
                 Step::Deliver => self.deliver(),
                 Step::DeliverReturned => {
                     if let Some(answer) = self.returned.pop_front() {
-                        self.book.end(self.book.ended_by(answer));
+                        self.book.end(self.book.ended_by(answer), answer.as_of);
                     }
                 }
+                Step::Again => self.closed.into_iter().for_each(|close| self.book_close(close)),
             }
+        }
+
+        fn book_close(&mut self, close: Close) {
+            self.book.end(close.access, close.as_of);
+            self.closed = Some(close);
         }
 
         fn give_up(&mut self, access: Access) {
@@ -178,7 +198,7 @@ mod tests {
             if let Some(question) = self.question.take() {
                 match question {
                     Message::Open(open) => self.book.book(&open),
-                    Message::Close(access) => drop(self.book.end(access)),
+                    Message::Close(close) => self.book_close(close),
                 }
                 self.answer = Some(question);
             } else if let Some(Message::Open(open)) = self.answer.take() {

@@ -3,19 +3,23 @@
 //! The home of an inode knows nodes, not processes: this table adds a node's processes up.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_wire::NodeChannel;
 use hayase_wire::arena::Arena;
-use hayase_wire::message::{Access, Callback, CallbackReply, Close, Grants, Opening, StillOpen};
-use tokio::sync::{Mutex, Semaphore};
+use hayase_wire::message::{
+    Access, Callback, CallbackReply, Close, Grants, HeldOpen, NodeRequest, Opening, PeerRequest,
+    StillOpen,
+};
+use tokio::sync::Notify;
 
 use crate::booked::Booked;
-use crate::limits::RECALL_DEADLINE;
+use crate::limits::{RECALL_DEADLINE, TELL_WAIT};
 use crate::local::AnswerCallback;
 use crate::node::Node;
+use crate::sessions::held_open;
 
 /// One process of this node.
 pub(crate) struct Process {
@@ -24,11 +28,20 @@ pub(crate) struct Process {
     pub(crate) mount: bool,
     pub(crate) arena: RefCell<Option<Rc<Arena>>>,
     connections: Cell<usize>,
+    /// It was here before, and has not said yet what it holds.
+    untold: Cell<bool>,
+    /// Inodes of which it held something that could not be given back: it may not go on as if it did.
+    pub(crate) lost: RefCell<HashSet<InodeId>>,
+    told: Notify,
     opens: RefCell<HashMap<InodeId, Booked>>,
     /// Homes that may know locks of it.
     pub(crate) lock_homes: RefCell<BTreeSet<ServerId>>,
-    callbacks: Mutex<Vec<Callee>>,
-    idle: Semaphore,
+    /// Servers that may remember answers to it.
+    pub(crate) once_at: RefCell<BTreeSet<ServerId>>,
+    callbacks: RefCell<Vec<Callee>>,
+    callee_idle: Notify,
+    /// Its last connection has ended.
+    gone: Cell<bool>,
 }
 
 /// A way to ask a process.
@@ -92,7 +105,7 @@ impl Drop for OnItsWay<'_> {
 
 impl Clients {
     /// The process with this number, known from now on until its last connection ends.
-    pub(crate) fn process(&self, id: u64, mount: bool) -> Rc<Process> {
+    pub(crate) fn process(&self, id: u64, mount: bool, returning: bool) -> Rc<Process> {
         let mut processes = self.processes.borrow_mut();
         let process = processes.entry(id).or_insert_with(|| {
             Rc::new(Process {
@@ -100,10 +113,15 @@ impl Clients {
                 mount,
                 arena: RefCell::new(None),
                 connections: Cell::new(0),
+                untold: Cell::new(returning),
+                lost: RefCell::default(),
+                told: Notify::new(),
                 opens: RefCell::default(),
                 lock_homes: RefCell::default(),
-                callbacks: Mutex::new(Vec::new()),
-                idle: Semaphore::new(0),
+                once_at: RefCell::default(),
+                callbacks: RefCell::default(),
+                callee_idle: Notify::new(),
+                gone: Cell::new(false),
             })
         });
         Rc::clone(process)
@@ -140,6 +158,25 @@ impl Clients {
         OnItsWay { clients: self, ino, by_process, number: self.asked.get() }
     }
 
+    /// The number of the last open that a home was asked for.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.get()
+    }
+
+    /// Numbers of opens grow over incarnations, too.
+    pub(crate) fn numbering_from(incarnation: u64) -> Self {
+        Self { asked: Cell::new(incarnation << 40), ..Self::default() }
+    }
+
+    /// What this node has open of inodes of one home.
+    pub(crate) fn held_at(&self, home: ServerId, number: u64) -> Vec<HeldOpen> {
+        let totals = self.totals.borrow();
+        let held = totals.iter().filter(|(ino, _)| ino.home() == home);
+        let access = |readers, writers| Access { read: readers > 0, write: writers > 0 };
+        held.map(|(ino, (readers, writers))| held_open(*ino, access(*readers, *writers), number))
+            .collect()
+    }
+
     fn opened(&self, process: &Process, ino: InodeId, open: &Opening) {
         let mut opens = process.opens.borrow_mut();
         let booked = opens.entry(ino).or_default();
@@ -155,9 +192,10 @@ impl Clients {
     pub(crate) fn closed(&self, process: &Process, close: Close) -> Access {
         let mut opens = process.opens.borrow_mut();
         let Some(booked) = opens.get_mut(&close.ino) else { return Access::default() };
-        let ended = booked.end(close.access);
+        let ended = booked.end(close.access, close.as_of);
         if booked.is_empty() {
             opens.remove(&close.ino);
+            process.lost.borrow_mut().remove(&close.ino);
         }
         let mut totals = self.totals.borrow_mut();
         let Some(total) = totals.get_mut(&close.ino) else { return Access::default() };
@@ -170,7 +208,7 @@ impl Clients {
         gone
     }
 
-    fn mounts(&self) -> Vec<Rc<Process>> {
+    pub(crate) fn mounts(&self) -> Vec<Rc<Process>> {
         self.processes.borrow().values().filter(|process| process.mount).cloned().collect()
     }
 }
@@ -180,27 +218,61 @@ impl Process {
         self.connections.set(self.connections.get() + 1);
     }
 
-    /// One more way on which this process answers.
-    pub(crate) async fn add_callback(&self, callee: Callee) {
-        self.callbacks.lock().await.push(callee);
-        self.idle.add_permits(1);
+    /// It has said what it holds.
+    pub(crate) fn has_told(&self) {
+        self.untold.set(false);
+        self.told.notify_waiters();
     }
 
-    /// Asks the process; `None` when it can not be asked (any more).
-    pub(crate) async fn call(&self, callback: &Callback) -> Option<CallbackReply> {
-        let permit = self.idle.acquire().await.ok()?;
-        let mut callee = self.callbacks.lock().await.pop()?;
-        match callee.ask(callback).await {
-            Some(reply) => {
-                self.callbacks.lock().await.push(callee);
-                Some(reply)
+    /// Waits until it has said what it holds, if the request depends on that. False when it does not.
+    pub(crate) async fn may_ask(&self, request: &NodeRequest) -> bool {
+        // Reads go on: giving pages back, which comes before telling, may wait for them.
+        if matches!(request, NodeRequest::Reclaim(_) | NodeRequest::Read { .. }) {
+            return true;
+        }
+        let told = async {
+            loop {
+                let told = self.told.notified();
+                if !self.untold.get() {
+                    return;
+                }
+                told.await;
             }
-            None => {
-                // The way is out of step or gone: one permit less.
-                permit.forget();
-                None
+        };
+        tokio::time::timeout(TELL_WAIT, told).await.is_ok()
+    }
+
+    /// One more way on which this process answers.
+    pub(crate) fn add_callback(&self, callee: Callee) {
+        self.callbacks.borrow_mut().push(callee);
+        self.callee_idle.notify_one();
+    }
+
+    /// Asks the process, on another way when one turns out to be dead; `None` when it is gone.
+    pub(crate) async fn call(&self, callback: &Callback) -> Option<CallbackReply> {
+        loop {
+            let reply = self.call_once(callback).await;
+            if reply.is_some() || self.gone.get() {
+                return reply;
             }
         }
+    }
+
+    /// A way is with one caller or in the list: one whose caller gives up in the middle is out of
+    /// step, and ends with the call.
+    async fn call_once(&self, callback: &Callback) -> Option<CallbackReply> {
+        let mut callee = loop {
+            let returned = self.callee_idle.notified();
+            let idle = self.callbacks.borrow_mut().pop();
+            match idle {
+                Some(callee) => break callee,
+                None if self.gone.get() => return None,
+                None => returned.await,
+            }
+        };
+        let reply = callee.ask(callback).await?;
+        self.add_callback(callee);
+        Some(reply)
     }
 }
 
@@ -213,11 +285,18 @@ impl Node {
         }
         self.clients.processes.borrow_mut().remove(&process.id);
         self.sole_makers.left(process.id);
-        process.idle.close();
+        process.gone.set(true);
+        process.callee_idle.notify_waiters();
         self.release_locks(process).await;
+        for server in process.once_at.take() {
+            // Nobody waits: what is not forgotten costs a little room.
+            let gone = PeerRequest::ProcessGone { process: process.id };
+            tokio::task::spawn_local(self.ask(server, gone));
+        }
         let opens: Vec<_> =
             process.opens.borrow().iter().map(|(ino, held)| (*ino, held.access())).collect();
-        let closes = opens.into_iter().map(|(ino, access)| Close { ino, access }).collect();
+        let all = |(ino, access)| Close { ino, access, as_of: u64::MAX };
+        let closes = opens.into_iter().map(all).collect();
         self.close_all(process, closes).await;
     }
 
@@ -229,7 +308,8 @@ impl Node {
                 Ok(Some(CallbackReply::Recalled(still_open))) => {
                     let booked = mount.opens.borrow().get(&ino).copied().unwrap_or_default();
                     let access = booked.ended_by(still_open);
-                    self.clients.closed(&mount, Close { ino, access });
+                    let as_of = still_open.as_of;
+                    self.clients.closed(&mount, Close { ino, access, as_of });
                 }
                 Ok(None) => tracing::debug!(%ino, "a mount that is gone was not asked"),
                 other => tracing::warn!(%ino, ?other, "a mount did not give back in time"),

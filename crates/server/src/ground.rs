@@ -45,6 +45,12 @@ impl Ground {
         }
     }
 
+    /// The same with names kept elsewhere: in a store that a test can stop.
+    #[must_use]
+    pub fn with_names(self, names: Arc<dyn MetaStore>) -> Self {
+        Self { names: Box::new(move |_| Ok(Arc::clone(&names))), ..self }
+    }
+
     /// A simulation: these names, this network, the time of a paused runtime, and no threads.
     pub fn simulated(
         names: Arc<dyn MetaStore>,

@@ -43,8 +43,8 @@ impl Held {
 pub(crate) enum Event {
     /// A node wants it open (transitions only, but repeating one is harmless).
     Open { ticket: Ticket, node: NodeId, open: Opening },
-    /// A node no longer has it open this way.
-    Close { node: NodeId, access: Access },
+    /// A node no longer has it open this way; what it asked for after number `as_of` is not meant.
+    Close { node: NodeId, access: Access, as_of: u64 },
     /// A node is about to change attributes (`bits.attr`) or bytes (`bits.cache` too) by a call
     /// without an open: others give back first.
     Change { ticket: Ticket, node: NodeId, bits: Grants },
@@ -56,6 +56,11 @@ pub(crate) enum Event {
     Returned { node: NodeId, bits: Grants, still_open: StillOpen },
     /// A node's session is over: it holds nothing any more.
     Gone { node: NodeId },
+    /// A node does not answer, and by now has stopped to use what it was granted. What it has open
+    /// stays open.
+    Silent { node: NodeId },
+    /// A node has it open since before this server was started, or since before its own was.
+    Reclaimed { node: NodeId, open: Opening },
     /// The answer to [`Effect::Probe`].
     Probed { quiescent: bool },
 }
@@ -126,6 +131,12 @@ impl Home {
         }
     }
 
+    /// As found by a server that was started anew: something may write the part that nobody has told
+    /// of.
+    pub(crate) fn after_restart(node: NodeId) -> Self {
+        Self { unprobed: true, ..Self::new(node) }
+    }
+
     /// One event in, the effects that follow out, in the order in which they must begin.
     pub(crate) fn step(&mut self, event: Event) -> Vec<Effect> {
         let mut effects = Vec::new();
@@ -141,9 +152,15 @@ impl Home {
                 effects.push(self.grant_attributes(ticket, node));
                 self.probe_for_next_time(node, &mut effects);
             }
-            Event::Close { node, access } => self.close(node, access),
+            Event::Close { node, access, as_of } => self.close(node, access, as_of),
             Event::Returned { node, bits, still_open } => self.returned(node, bits, still_open),
             Event::Gone { node } => self.gone(node),
+            Event::Silent { node } => self.silent(node),
+            Event::Reclaimed { node, open } => {
+                let held = self.opens.entry(node).or_default();
+                held.booked.book(&open);
+                held.local |= open.kind == OpenKind::Local;
+            }
             Event::Probed { quiescent } => self.probed(quiescent, &mut effects),
         }
         self.settle(&mut effects);
@@ -163,6 +180,11 @@ impl Home {
             && self.waiting.is_empty()
             && self.changing.is_empty()
             && !self.probing
+    }
+
+    /// Whether `node` has it open or was granted something.
+    pub(crate) fn is_known_to(&self, node: NodeId) -> bool {
+        self.opens.contains_key(&node) || self.grants.contains_key(&node)
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -228,9 +250,9 @@ impl Home {
         begins
     }
 
-    fn close(&mut self, node: NodeId, access: Access) {
+    fn close(&mut self, node: NodeId, access: Access, as_of: u64) {
         let Some(held) = self.opens.get_mut(&node) else { return };
-        let ended = held.booked.end(access);
+        let ended = held.booked.end(access, as_of);
         if ended.write && held.local {
             self.unprobed = true;
             self.overtaken |= self.probing;
@@ -250,14 +272,18 @@ impl Home {
             }
         }
         if let Some(held) = self.opens.get(&node) {
-            self.close(node, held.booked.ended_by(still_open));
+            self.close(node, held.booked.ended_by(still_open), still_open.as_of);
         }
     }
 
-    fn gone(&mut self, node: NodeId) {
-        self.close(node, Access { read: true, write: true });
+    fn silent(&mut self, node: NodeId) {
         self.grants.remove(&node);
         self.recalls.remove(&node);
+    }
+
+    fn gone(&mut self, node: NodeId) {
+        self.close(node, Access { read: true, write: true }, u64::MAX);
+        self.silent(node);
         self.changing.retain(|change| change.node != node);
     }
 

@@ -66,6 +66,13 @@ impl Homes {
         opens.map(Iterator::collect).unwrap_or_default()
     }
 
+    /// Inodes that `node` has open or was granted something of.
+    pub(crate) fn known_to(&self, node: NodeId) -> Vec<InodeId> {
+        let entries = self.entries.borrow();
+        let known = entries.iter().filter(|(_, entry)| entry.home.is_known_to(node));
+        known.map(|(ino, _)| *ino).collect()
+    }
+
     /// The inode is no more: nobody has to be told of it.
     pub(crate) fn ended(&self, ino: InodeId) {
         let mut entries = self.entries.borrow_mut();
@@ -124,7 +131,7 @@ impl Node {
 
     /// What `node` may keep of attributes that it is about to be told.
     pub(crate) fn home_attributes(self: &Rc<Self>, ino: InodeId, node: NodeId) -> Grants {
-        if !self.homes.has_room_for(ino) {
+        if !self.homes.has_room_for(ino) || !self.grace.is_over() {
             return Grants::NONE;
         }
         let ticket = self.homes.ticket();
@@ -157,7 +164,10 @@ impl Node {
     ) -> Option<Given> {
         let mut entries = self.homes.entries.borrow_mut();
         let entry = entries.entry(ino).or_insert_with(|| Entry {
-            home: Home::new(self.node),
+            home: match self.incarnation {
+                1 => Home::new(self.node),
+                _ => Home::after_restart(self.node),
+            },
             tickets: HashMap::new(),
             granted: Instant::now(),
             probe_failed: None,
@@ -201,8 +211,8 @@ impl Node {
             let event = match asked {
                 Ok(PeerReply::Recalled(still_open)) => Event::Returned { node, bits, still_open },
                 other => {
-                    tracing::warn!(%ino, %node, ?other, "recall not answered: session is over");
-                    Event::Gone { node }
+                    tracing::warn!(%ino, %node, ?other, "recall not answered: its grants are void");
+                    Event::Silent { node }
                 }
             };
             this.home_event(ino, event);

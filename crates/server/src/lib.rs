@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod appends;
 mod booked;
 mod clients;
@@ -22,6 +23,7 @@ mod convert;
 mod directories;
 mod disk;
 mod files;
+mod grace;
 mod ground;
 mod home;
 mod homes;
@@ -29,6 +31,8 @@ mod keyed_lock;
 mod limits;
 mod local;
 mod locks;
+mod lost_files;
+mod membership;
 mod node;
 mod node_service;
 mod peer_service;
@@ -36,7 +40,9 @@ mod peers;
 mod recovery;
 mod reply_cache;
 mod serve;
+mod sessions;
 mod settings;
+mod silence;
 mod socket;
 mod sole_makers;
 mod status;

@@ -2,6 +2,43 @@
 
 use std::time::Duration;
 
+/// After a restart: how long those who hold something here have to say so, before others get it.
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
+
+/// Of the paths in one list of lost files.
+pub(crate) const LOST_PATHS_BYTES_MAX: usize = 128 << 10;
+
+/// A server tells server 0 so often that it lives.
+pub(crate) const BEAT: Duration = Duration::from_secs(1);
+
+/// Server 0 looks so often who is silent, every node so often at the homes that it uses.
+pub(crate) const LOOK: Duration = Duration::from_millis(500);
+
+/// For server 0 to answer a beat, or for others to take what it declares.
+pub(crate) const BEAT_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Who was silent for so long is declared lost.
+pub(crate) const SILENCE: Duration = Duration::from_secs(3);
+
+/// The same of a server on whose node the kernel still answers: it may only be slow.
+pub(crate) const STALL: Duration = Duration::from_secs(20);
+
+/// A server that can not be connected to for so long gets no more time from calls that allow more:
+/// longer than a restart takes.
+pub(crate) const UNREACHABLE: Duration = Duration::from_secs(8);
+
+/// A home that was not heard of for so long may take this node for lost soon: nothing that it granted
+/// is used any more. Shorter than [`RECALL_DEADLINE`] by what giving back may take.
+pub(crate) const HOME_SILENCE: Duration = Duration::from_secs(2);
+
+/// A home that was asked something within this is asked whether it lives: longer than what it granted
+/// lasts.
+pub(crate) const HOME_IN_USE: Duration = Duration::from_secs(30);
+
+/// A process that was connected before has this long to say what it holds; then it is served as if
+/// it held nothing.
+pub(crate) const TELL_WAIT: Duration = Duration::from_secs(5);
+
 /// How long a request to another server may take before the caller gets `EIO`.
 pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -20,6 +57,9 @@ pub(crate) const INVAL_NAME_WAIT: Duration = Duration::from_millis(80);
 
 /// A file that a rename replaced may still be opened by who looked its name up just before.
 pub(crate) const REPLACED_GRACE: Duration = Duration::from_millis(200);
+
+/// Whoever carries an operation over several servers out has finished, or given up, after this.
+pub(crate) const INTENT_AGE: Duration = Duration::from_secs(15);
 
 /// Parts without a name wait this long for others, so that one sync of the names serves them all;
 /// where little room is left they do not wait.

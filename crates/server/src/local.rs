@@ -99,11 +99,11 @@ async fn serve(node: Rc<Node>, mut messages: mpsc::Receiver<Message>) {
     while let Some(message) = messages.recv().await {
         match message {
             Message::Join { id, arena, mount, joined } => {
-                let process = node.clients.process(id, mount.is_some());
+                let process = node.clients.process(id, mount.is_some(), false);
                 *process.arena.borrow_mut() = Some(Rc::new(arena));
                 process.connect();
                 for answer in mount.iter().flat_map(|answer| [answer; CALLBACKS]) {
-                    process.add_callback(Callee::Here(Rc::clone(answer))).await;
+                    process.add_callback(Callee::Here(Rc::clone(answer)));
                 }
                 let _gone_meanwhile = joined.send(process);
             }

@@ -11,15 +11,11 @@
 //!
 //! Source: fcntl(2), flock(2); `docs/design/001-coherence.md` section 6.
 
-mod ranges;
-
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hayase_layout::{InodeId, NodeId};
+use hayase_wire::lock_ranges::{HeldRange as Held, LockRanges as Ranges};
 use hayase_wire::message::{LockKind, LockRange};
-
-pub(crate) use self::ranges::Held;
-use self::ranges::Ranges;
 
 /// Who holds a lock: a process, or an open file description (flock), on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -130,7 +126,7 @@ impl File {
         let before = ranges.len();
         ranges.clear(range);
         let change = ranges.len().cast_signed() - before.cast_signed();
-        if ranges.len() == 0 {
+        if ranges.is_empty() {
             self.held.remove(&owner);
         }
         change
@@ -225,6 +221,12 @@ impl Locks {
     /// What stands against a wish, for F_GETLK.
     pub(crate) fn test(&self, ino: InodeId, wish: &Wish) -> Option<(LockOwner, Held)> {
         self.files.get(&ino).and_then(|file| file.conflict(wish))
+    }
+
+    /// Whether the owner holds all of this, at least so.
+    pub(crate) fn holds(&self, ino: InodeId, wish: &Wish) -> bool {
+        let ranges = self.files.get(&ino).and_then(|file| file.held.get(&wish.owner));
+        ranges.is_some_and(|ranges| ranges.covers(wish.range, wish.kind))
     }
 
     /// All that the owners named by `is_gone` hold or wait for ends; returns who goes on.

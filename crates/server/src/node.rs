@@ -13,19 +13,23 @@ use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_store::{Area, Namespace, Parts, Removal};
 use hayase_wire::message::{Name, PeerReply, PeerRequest, Place, Refused, TimeSpec};
 
+use crate::answers::Answers;
 use crate::appends::Appends;
 use crate::clients::Clients;
 use crate::directories::Directories;
 use crate::disk::Disk;
 use crate::files::Files;
+use crate::grace::Grace;
 use crate::ground::Clock;
 use crate::homes::Homes;
 use crate::keyed_lock::KeyedLock;
 use crate::limits;
 use crate::locks::Locks;
+use crate::membership::Membership;
 use crate::peer_service::rename::RenameHolds;
 use crate::peers::Peers;
 use crate::reply_cache::ReplyCache;
+use crate::sessions::Sessions;
 use crate::sole_makers::SoleMakers;
 use crate::turns::Turns;
 use crate::usage::Usage;
@@ -60,6 +64,13 @@ pub(crate) struct Node {
     pub(crate) clients: Clients,
     pub(crate) peers: Peers,
     pub(crate) replies: ReplyCache,
+    pub(crate) answers: Answers,
+    pub(crate) sessions: Sessions,
+    pub(crate) membership: Membership,
+    pub(crate) grace: Grace,
+    /// Starts of this server, this one included.
+    pub(crate) incarnation: u64,
+    pub(crate) intent_age: Duration,
     pub(crate) sole_makers: SoleMakers,
     /// Directories whose sole maker is being asked to give that up.
     pub(crate) sole_maker_locks: KeyedLock<InodeId>,
@@ -82,8 +93,8 @@ pub(crate) struct Node {
     pub(crate) turn: Cell<u64>,
     /// Files that a rename replaced a moment ago.
     pub(crate) replaced: RefCell<std::collections::HashSet<InodeId>>,
-    /// Inodes that have their name since a moment ago: their intents go together.
-    pub(crate) named: RefCell<Vec<InodeId>>,
+    /// Intents that were carried out a moment ago: they go together.
+    pub(crate) named: RefCell<Vec<u64>>,
     /// Truncate epochs of striped parts here: writes of earlier ones are refused.
     pub(crate) part_epochs: RefCell<HashMap<InodeId, u32>>,
 }
@@ -95,6 +106,9 @@ impl Node {
         to: ServerId,
         request: PeerRequest,
     ) -> Local<Result<PeerReply, Refused>> {
+        if let Some(process) = request.once().and_then(|once| self.clients.find(once.process)) {
+            process.once_at.borrow_mut().insert(to);
+        }
         let this = Rc::clone(self);
         if to == self.me {
             return Box::pin(async move {
@@ -102,9 +116,8 @@ impl Node {
             });
         }
         Box::pin(async move {
-            let deadline = deadline_of(&request);
-            let answer = this.peers.call(to, &request, None, None, deadline).await?;
-            refusal(answer.reply)
+            let served = this.call(to, &request, None, None).await?;
+            refusal(served.reply)
         })
     }
 

@@ -8,6 +8,7 @@ mod locks;
 mod names;
 mod open;
 mod read_write;
+mod reclaim;
 mod striped;
 
 use std::os::fd::OwnedFd;
@@ -15,7 +16,7 @@ use std::rc::Rc;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{
-    AreaUse, NodeReply, NodeRequest, PeerReply, PeerRequest, Refused, SlotRange,
+    AreaUse, NodeReply, NodeRequest, OnceId, PeerReply, PeerRequest, Refused, SlotRange,
 };
 
 use crate::clients::Process;
@@ -43,26 +44,43 @@ impl Node {
         request: NodeRequest,
     ) -> NodeAnswer {
         self.counters.requests.set(self.counters.requests.get() + 1);
+        let (request, once) = match request {
+            NodeRequest::Once { slot, number, request } => {
+                (*request, Some(OnceId { process: process.id, slot, number }))
+            }
+            other => (other, None),
+        };
+        if !process.may_ask(&request).await {
+            let why = "this process has not said what it holds since the server was started anew";
+            return NodeReply::Refused(Refused::because(libc_errno::EIO, why)).into();
+        }
         let answer = match request {
-            NodeRequest::Create(node) => self.create(process, node).await,
+            NodeRequest::Create(node) => self.create(process, node, once).await,
             NodeRequest::Open { ino, open, truncate } => {
                 self.open(process, ino, open, truncate).await
             }
-            other => self.serve_plain(process, other).await.map(NodeAnswer::from),
+            other => self.serve_plain(process, other, once).await.map(NodeAnswer::from),
         };
         answer.unwrap_or_else(|refused| NodeReply::Refused(refused).into())
     }
 
-    async fn serve_plain(self: &Rc<Self>, process: &Rc<Process>, request: NodeRequest) -> Served {
+    async fn serve_plain(
+        self: &Rc<Self>,
+        process: &Rc<Process>,
+        request: NodeRequest,
+        once: Option<OnceId>,
+    ) -> Served {
         use NodeRequest as R;
         match request {
             R::Lookup { parent, name } => self.lookup(parent, name).await,
             R::GetAttr { ino } => self.get_attributes(ino).await,
             R::SetAttr { ino, change } => self.set_attributes(ino, change).await,
-            R::Link { ino, parent, name } => self.link(process, ino, parent, name).await,
-            R::Remove { parent, name, directory } => self.remove(parent, name, directory).await,
+            R::Link { ino, parent, name } => self.link(process, ino, (parent, name), once).await,
+            R::Remove { parent, name, directory } => {
+                self.remove(parent, name, directory, once).await
+            }
             R::Rename { from, to, no_replace, exchange } => {
-                self.move_name(process, from, to, no_replace, exchange).await
+                self.move_name(process, (from, to), no_replace, exchange, once).await
             }
             R::ReadDir { dir, cookie, bytes, plus } => {
                 self.read_dir(dir, cookie, bytes, plus).await
@@ -85,12 +103,13 @@ impl Node {
             R::Write { ino, offset, from } => self.write(process, ino, offset, from).await,
             R::Append { ino, from } => self.append(process, ino, from).await,
             R::CopyRange { from, to, len } => self.copy_range(from, to, len).await,
-            other => self.serve_home(other).await,
+            R::Reclaim(holding) => self.reclaim_process(process, *holding).await,
+            other => self.serve_home(other, once).await,
         }
     }
 
     /// Requests that go to the inode's home as they are.
-    async fn serve_home(self: &Rc<Self>, request: NodeRequest) -> Served {
+    async fn serve_home(self: &Rc<Self>, request: NodeRequest, once: Option<OnceId>) -> Served {
         use {NodeRequest as N, PeerRequest as P};
         match request {
             N::ReadLink { ino } => self.at_home(ino, P::ReadLink { ino }).await,
@@ -103,12 +122,18 @@ impl Node {
             N::Fsync { ino, data_only } => self.at_home(ino, P::Fsync { ino, data_only }).await,
             N::GetXattr { ino, name } => self.at_home(ino, P::GetXattr { ino, name }).await,
             N::SetXattr { ino, name, value, mode } => {
-                self.at_home(ino, P::SetXattr { ino, name, value, mode }).await
+                self.at_home(ino, P::SetXattr { ino, name, value, mode, once }).await
             }
             N::ListXattr { ino } => self.at_home(ino, P::ListXattr { ino }).await,
-            N::RemoveXattr { ino, name } => self.at_home(ino, P::RemoveXattr { ino, name }).await,
+            N::RemoveXattr { ino, name } => {
+                self.at_home(ino, P::RemoveXattr { ino, name, once }).await
+            }
             N::Explain { ino } => self.at_home(ino, P::Explain { ino }).await,
             N::StatFs => Ok(NodeReply::StatFs(self.total_usage().await)),
+            N::LostFiles { max } => {
+                let (paths, total) = self.lost_files(max as usize).await?;
+                Ok(NodeReply::LostFiles { paths, total })
+            }
             N::Status => Ok(NodeReply::Status(Box::new(self.status()))),
             N::Hello { .. } => Err(Refused::because(libc_errno::EPROTO, "said hello twice")),
             other => {

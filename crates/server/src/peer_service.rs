@@ -9,7 +9,7 @@ mod locks;
 mod opens;
 mod parts;
 pub(crate) mod rename;
-mod shard;
+pub(crate) mod shard;
 pub(crate) mod sizes;
 mod xattr;
 
@@ -19,6 +19,7 @@ use hayase_layout::NodeId;
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PeerReply, PeerRequest, Refused};
 
+use crate::grace::is_served_in_grace;
 use crate::locks::{LockOwner, Ticket};
 use crate::node::{Local, Node, libc_errno};
 use crate::peers::Served;
@@ -35,6 +36,9 @@ impl Node {
         payload: Option<(BoxBuffer, usize)>,
     ) -> Local<Served> {
         Box::pin(async move {
+            if !self.grace.is_over() && !is_served_in_grace(&request) {
+                self.grace.over().await;
+            }
             match request {
                 PeerRequest::Read { part, offset, len } => self.read_part(part, offset, len).await,
                 PeerRequest::Write { part, offset, trunc_epoch } => match payload {
@@ -55,17 +59,32 @@ impl Node {
         match request {
             R::Ping => Ok(PeerReply::Pong),
             R::Lookup(place) => self.shard_lookup(from, place).await,
-            R::Insert { place, binding } => self.shard_insert(from, place, binding).await,
-            R::Remove { place, directory } => self.shard_remove(from, place, directory).await,
+            R::Insert { place, binding, once } => {
+                self.happen_once(once, self.shard_insert(from, place, binding, once)).await
+            }
+            R::Answered { once } => {
+                let unknown = || Refused::new(libc_errno::ENODATA);
+                self.answered(Some(once))?.ok_or_else(unknown)
+            }
+            R::Remove { place, directory, once } => {
+                self.happen_once(once, self.shard_remove(from, place, directory, once)).await
+            }
             R::List { dir, cookie, bytes } => self.shard_list(dir, cookie, bytes),
             R::SyncNames => self.sync_names().await,
             R::DirFreeze { dir } => self.shard_freeze(dir).await,
             R::DirThaw { dir } => self.shard_thaw(dir),
             R::InvalName(place) => Ok(self.forget_name(place).await),
-            R::Rename { from: old, to, no_replace } => self.rename(from, old, to, no_replace).await,
-            R::RenamePrepare { op, place } => self.rename_prepare(op, place).await,
-            R::RenameFinish { op, place, commit, requester } => {
-                self.rename_finish(op, place, commit, requester).await
+            R::Rename { from: old, to, no_replace, once } => {
+                self.happen_once(once, self.rename(from, old, to, no_replace, once)).await
+            }
+            R::RenamePrepare { op, place, to } => self.rename_prepare(op, place, to).await,
+            R::RenameFinish { op, place, moved, commit, requester } => {
+                self.rename_finish(op, place, moved, commit, requester).await
+            }
+            R::RenameOutcome { op } => self.rename_outcome(op),
+            R::Finished { op } => {
+                self.intent_done(op);
+                Ok(PeerReply::Done)
             }
             R::RenameLock { op } => Ok(self.rename_lock(op).await),
             R::RenameUnlock { op } => Ok(self.rename_unlock(op)),
@@ -77,6 +96,7 @@ impl Node {
             R::DirShards { dir } => self.dir_shards(dir),
             R::DirTouch(touched) => self.dir_touch(&touched),
             R::DirParent { dir } => self.dir_parent(dir),
+            R::DirName { dir } => self.dir_name(dir),
             R::DirRemove { dir } => self.dir_remove(dir).await,
             other => self.serve_inodes(from, other).await,
         }
@@ -102,7 +122,9 @@ impl Node {
             }
             R::GetAttrMany(inos) => Ok(self.get_attr_many(from, &inos)),
             R::SetAttr { ino, change } => self.set_attr(from, ino, change).await,
-            R::LinkInc { ino, place, requester } => self.link_inc(ino, place, requester).await,
+            R::LinkInc { ino, place, requester, op } => {
+                self.link_inc(ino, place, requester, op).await
+            }
             R::LinkDec { ino, place, requester, replaced } => {
                 self.link_dec(ino, place, requester, replaced).await
             }
@@ -114,11 +136,14 @@ impl Node {
             R::Close(closes) => self.close_inodes(from, &closes).await,
             R::Recall { ino, bits } => Ok(PeerReply::Recalled(self.recall_here(ino, bits).await)),
             R::GetXattr { ino, name } => self.get_xattr(ino, &name),
-            R::SetXattr { ino, name, value, mode } => {
-                self.set_xattr(from, ino, &name, &value, mode).await
+            R::SetXattr { ino, name, value, mode, once } => {
+                let set = self.set_xattr(from, ino, &name, (&value, mode), once);
+                self.happen_once(once, set).await
             }
             R::ListXattr { ino } => self.list_xattr(ino),
-            R::RemoveXattr { ino, name } => self.remove_xattr(from, ino, &name).await,
+            R::RemoveXattr { ino, name, once } => {
+                self.happen_once(once, self.remove_xattr(from, ino, &name, once)).await
+            }
             R::Fsync { ino, data_only } => self.fsync(ino, data_only).await,
             R::Explain { ino } => self.explain(ino).await,
             other => self.serve_locks(from, other).await,
@@ -169,6 +194,10 @@ impl Node {
             R::PartSync { part, data_only } => self.sync_part(part, data_only).await,
             R::PartRemove { part } => self.remove_part(part),
             R::PartBlocks { part } => self.part_blocks(part),
+            R::ProcessGone { process } => {
+                self.forget_answers(process);
+                Ok(PeerReply::Done)
+            }
             R::StatFs => Ok(PeerReply::StatFs(self.usage_here())),
             R::Status => Ok(PeerReply::Status(Box::new(self.status()))),
             other => {

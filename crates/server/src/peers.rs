@@ -12,13 +12,22 @@ use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PeerReply, PeerRequest, PeerState, Refused};
 use hayase_wire::{PeerIdentity, PeerLink, Response, Service};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
+use crate::limits::{LOOK, UNREACHABLE};
 use crate::node::{Node, libc_errno};
+use crate::sessions;
 
 /// A reply and the bytes that came with it.
 pub(crate) struct Served {
     pub(crate) reply: PeerReply,
     pub(crate) payload: Option<(BoxBuffer, usize)>,
+}
+
+/// An answer of another server, with what was sent to it.
+pub(crate) struct Called {
+    pub(crate) served: Served,
+    pub(crate) sent: Option<BoxBuffer>,
 }
 
 impl From<PeerReply> for Served {
@@ -66,6 +75,19 @@ impl Peers {
         Rc::clone(links.entry(to).or_insert_with(|| (self.make)(to)))
     }
 
+    /// Returns when a server could not be connected to for [`UNREACHABLE`].
+    pub(crate) async fn until_unreachable(&self, to: ServerId) {
+        let mut since: Option<Instant> = None;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            match self.link(to).state() {
+                PeerState::Connected => since = None,
+                _ if since.get_or_insert_with(Instant::now).elapsed() >= UNREACHABLE => return,
+                _ => {}
+            }
+        }
+    }
+
     /// Sends a request and waits for its answer, at most until `deadline`.
     pub(crate) async fn call(
         &self,
@@ -74,19 +96,23 @@ impl Peers {
         send: Option<(BoxBuffer, usize)>,
         into: Option<BoxBuffer>,
         deadline: Duration,
-    ) -> Result<Served, Refused> {
+    ) -> Result<Called, Refused> {
         let body = hayase_wire::encode(request)
             .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
         let link = self.link(to);
-        match link.call(body, send, into, deadline).await {
+        let answer = match is_repeatable(request) {
+            true => link.call(body, send, into, deadline).await,
+            false => link.call_incarnation(body, send, into, deadline).await,
+        };
+        match answer {
             Ok(answer) => match hayase_wire::decode(&answer.body) {
-                Ok(reply) => Ok(Served { reply, payload: answer.received }),
+                Ok(reply) => {
+                    let served = Served { reply, payload: answer.received };
+                    Ok(Called { served, sent: answer.sent })
+                }
                 Err(error) => Err(Refused::because(libc_errno::EPROTO, error.to_string())),
             },
-            Err(error) => {
-                tracing::warn!(%to, %error, "a server did not answer");
-                Err(Refused::because(libc_errno::EIO, error.to_string()))
-            }
+            Err(error) => Err(Refused::because(libc_errno::EIO, error.to_string())),
         }
     }
 
@@ -146,6 +172,24 @@ impl PeerService {
             }
         };
         let asking = NodeId(from.server.0);
+        if node.refuses(from) {
+            return PeerReply::Dead.into();
+        }
+        if sessions::needs_session(&request) && !node.sessions.has(from) {
+            return PeerReply::NoSession { start_id: node.start_id }.into();
+        }
+        let request = match request {
+            PeerRequest::Reclaim { holding, as_of } => {
+                return node.reclaim(from, *holding, as_of).await.into();
+            }
+            PeerRequest::Beat { took } => return node.beaten(from, took).into(),
+            PeerRequest::Members(members) => {
+                node.take(*members);
+                return PeerReply::Done.into();
+            }
+            PeerRequest::Returned { addresses } => return node.returned(from, addresses).into(),
+            other => other,
+        };
         if !executes_once(&request) {
             return Rc::clone(node).serve_here(asking, request, payload).await;
         }
@@ -157,6 +201,11 @@ impl PeerService {
         let too_old = || Refused::because(libc_errno::EIO, "repeated too late to know the answer");
         reply.unwrap_or_else(|| PeerReply::Refused(too_old())).into()
     }
+}
+
+/// Whether another incarnation may be asked the same again: an append may be in the file already.
+fn is_repeatable(request: &PeerRequest) -> bool {
+    !matches!(request, PeerRequest::Append { .. } | PeerRequest::AppendCommit { .. })
 }
 
 /// Requests that are not idempotent by themselves.

@@ -1,36 +1,265 @@
-//! What a server puts right when it starts: orphans and inodes that never got their name.
+//! What a crash left half done is put right: intents, and inodes that lost their last name.
 //!
-//! Runs before anybody is served, over what the name space says alone. Opens held before a restart
-//! are not reclaimed yet, so a file that was removed while open ends here.
+//! An operation over several servers leaves an intent in the transaction of each step that needs
+//! another one to follow. Whoever carries the operation out drops it; who finds it later (a server
+//! that starts, or one whose peer was started anew) finishes or undoes the operation. Each step does
+//! nothing the second time, so finishing twice, or beside a slow first, is harmless.
+//!
+//! | intent | at | says | finished by |
+//! |---|---|---|---|
+//! | Create | home | the inode may have no name | asking the shard: without its name it goes |
+//! | Link | home | a counted name may not be bound | asking the shard: unbound, it is not counted |
+//! | Remove | shard | a name is gone, its inode may not know | `LinkDec` |
+//! | RemoveDirectory | shard | a directory is being removed | asking its home: once it is gone, it loses its name |
+//! | Prepared | shard of the old name | it is held for a rename | asking the coordinator how it went |
+//! | Rename | shard of the new name | it is bound: the commit | unbinding the old name, counting links |
 
 use std::rc::Rc;
 
-use hayase_store::namespace::ops::{self, IntentKind};
-use hayase_wire::message::{Binding, PeerReply, PeerRequest, Place};
+use hayase_layout::{InodeId, ServerId};
+use hayase_store::namespace::{EntryRecord, Intent, IntentKind};
+use hayase_store::ops;
+use hayase_wire::message::{Binding, OnceId, PeerReply, PeerRequest, Place, Refused};
 
-use crate::node::Node;
+use crate::convert::meta_refused;
+use crate::node::{Node, libc_errno, unexpected};
+use crate::peer_service::shard::binding;
 
 /// Orphans looked at in one transaction.
 const PAGE: usize = 1024;
 
 impl Node {
-    /// Collects what a crash left; failures are logged and met again at the next start.
+    /// Names that a rename has in its hands: nobody gets them before it is known how it went. Before
+    /// anybody is served.
+    pub(crate) async fn hold_prepared_names(self: &Rc<Self>) {
+        for intent in self.intents() {
+            if let IntentKind::Prepared { from: (parent, name), .. } = intent.what {
+                self.hold_prepared(intent.id, Place { parent, name }).await;
+            }
+        }
+    }
+
+    /// Collects what a crash left, once it is known who has what open; failures are logged and tried
+    /// again.
     pub(crate) async fn recover(self: &Rc<Self>) {
         self.collect_orphans().await;
-        let intents = ops::intents(&self.names.begin());
-        match intents {
-            Ok(intents) => {
-                for intent in intents {
-                    self.finish(intent.id, intent.what).await;
-                }
+        let left: Vec<u64> = self.intents().into_iter().map(|intent| intent.id).collect();
+        if !left.is_empty() {
+            tracing::info!(intents = left.len(), "operations that a crash interrupted");
+        }
+        for id in left {
+            // Not waited for: it may need a server that does not answer.
+            let this = Rc::clone(self);
+            tokio::task::spawn_local(async move { this.finish_intent(id).await });
+        }
+    }
+
+    fn intents(&self) -> Vec<Intent> {
+        ops::intents(&self.names.begin()).unwrap_or_else(|error| {
+            tracing::error!(%error, "unfinished operations could not be read");
+            Vec::new()
+        })
+    }
+
+    /// Records what is about to be done.
+    pub(crate) fn intend(&self, id: u64, what: IntentKind) -> Result<(), Refused> {
+        let mut txn = self.names.begin();
+        ops::put_intent(&mut txn, &Intent { id, what }).map_err(meta_refused)?;
+        txn.commit().map_err(meta_refused)
+    }
+
+    /// A server was started anew: what it had begun here nobody finishes unless we do.
+    pub(crate) fn finish_old_intents(self: &Rc<Self>) {
+        let ids: Vec<u64> = self.intents().into_iter().map(|intent| intent.id).collect();
+        self.finish_later(ids);
+    }
+
+    /// Finishes those that are still there when whoever carries them out must have given up.
+    pub(crate) fn finish_later(self: &Rc<Self>, ids: impl IntoIterator<Item = u64>) {
+        let ids: Vec<u64> = ids.into_iter().collect();
+        if ids.is_empty() {
+            return;
+        }
+        let this = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(this.intent_age).await;
+            for id in ids {
+                this.finish_intent(id).await;
             }
-            Err(error) => tracing::error!(%error, "unfinished operations could not be read"),
+        });
+    }
+
+    /// Finishes or undoes one operation if it is still there; tried again, each time after twice that,
+    /// while a server that is needed does not answer.
+    pub(crate) async fn finish_intent(self: &Rc<Self>, id: u64) {
+        match self.try_to_finish(id).await {
+            Ok(true) => {}
+            Ok(false) => self.finish_later([id]),
+            Err(error) => {
+                tracing::warn!(id, %error, "an unfinished operation can not be put right yet");
+                let this = Rc::clone(self);
+                tokio::task::spawn_local(async move {
+                    tokio::time::sleep(this.intent_age).await;
+                    this.finish_later([id]);
+                });
+            }
+        }
+    }
+
+    /// False when it is not decided yet.
+    async fn try_to_finish(self: &Rc<Self>, id: u64) -> Result<bool, Refused> {
+        let Some(what) = ops::intent(&self.names.begin(), id).map_err(meta_refused)? else {
+            return Ok(true);
+        };
+        match what {
+            IntentKind::Create { ino, parent, name } => {
+                self.finish_create(ino, Place { parent, name }).await?;
+            }
+            IntentKind::Link { ino, parent, name } => {
+                self.finish_link(ino, Place { parent, name }).await?;
+            }
+            IntentKind::Remove { entry, parent, name, .. } => {
+                self.finish_remove(entry, Place { parent, name }).await?;
+            }
+            IntentKind::RemoveDirectory { entry, parent, name, once } => {
+                let once = once.map(|(process, slot, number)| OnceId { process, slot, number });
+                self.finish_remove_directory(entry, Place { parent, name }, once).await?;
+            }
+            IntentKind::Rename { entry, from, to, victim, .. } => {
+                let place = |(parent, name)| Place { parent, name };
+                self.finish_rename(id, entry, victim, place(from), place(to)).await?;
+            }
+            IntentKind::Prepared { entry, from: (parent, name), to } => {
+                let to = self.shard_of(to.0, &to.1);
+                // It drops the intent itself, together with the name.
+                return self.finish_prepared(id, entry, Place { parent, name }, to).await;
+            }
+        }
+        self.drop_intents(&[id]).map_err(meta_refused)?;
+        Ok(true)
+    }
+
+    /// Whether a name is bound to this inode, says its shard.
+    async fn is_bound_to(self: &Rc<Self>, place: Place, ino: InodeId) -> Result<bool, Refused> {
+        let shard = self.shard_of(place.parent, &place.name);
+        match self.ask(shard, PeerRequest::Lookup(place)).await {
+            Ok(PeerReply::Bound(Binding { ino: bound, .. })) => Ok(bound == ino),
+            Ok(other) => Err(unexpected(&other)),
+            Err(refused) if refused.errno == libc_errno::ENOENT => Ok(false),
+            Err(refused) => Err(refused),
+        }
+    }
+
+    async fn finish_create(self: &Rc<Self>, ino: InodeId, place: Place) -> Result<(), Refused> {
+        // Renamed or linked since, it has another name than the one it was made for.
+        let names = ops::names_of(&self.names.begin(), ino).map_err(meta_refused)?;
+        let has_only = names == [(place.parent, place.name.clone())];
+        if has_only && !self.is_bound_to(place, ino).await? {
+            self.drop_inode(ino)?;
+        }
+        Ok(())
+    }
+
+    async fn finish_link(self: &Rc<Self>, ino: InodeId, place: Place) -> Result<(), Refused> {
+        match self.is_bound_to(place.clone(), ino).await? {
+            true => Ok(()),
+            false => self.take_link(ino, place, false).await,
+        }
+    }
+
+    async fn finish_remove(
+        self: &Rc<Self>,
+        entry: EntryRecord,
+        place: Place,
+    ) -> Result<(), Refused> {
+        let ino = entry.ino;
+        let _held = self.name_locks.lock(place.clone()).await;
+        // Bound again, the link is the new name's.
+        match self.bound(&place)?.is_some_and(|found| found.ino == ino) {
+            true => Ok(()),
+            false => self.take_link(ino, place, false).await,
+        }
+    }
+
+    async fn finish_remove_directory(
+        self: &Rc<Self>,
+        entry: EntryRecord,
+        place: Place,
+        once: Option<OnceId>,
+    ) -> Result<(), Refused> {
+        let ino = entry.ino;
+        let _held = self.name_locks.lock(place.clone()).await;
+        match self.ask(ino.home(), PeerRequest::DirParent { dir: ino }).await {
+            Ok(_) => return Ok(()),
+            Err(refused) if is_gone(&refused) => {}
+            Err(refused) => return Err(refused),
+        }
+        if self.bound(&place)?.is_none_or(|found| found.ino != ino) {
+            return Ok(());
+        }
+        let mut txn = self.names.begin();
+        ops::remove_entry(&mut txn, place.parent, &place.name);
+        // Whoever asked for it may ask again.
+        self.record(&mut txn, once, &PeerReply::Bound(binding(&entry)))?;
+        txn.commit().map_err(meta_refused)
+    }
+
+    async fn finish_rename(
+        self: &Rc<Self>,
+        op: u64,
+        moved: EntryRecord,
+        victim: Option<EntryRecord>,
+        from: Place,
+        to: Place,
+    ) -> Result<(), Refused> {
+        let requester = self.node;
+        let (place, commit) = (from.clone(), true);
+        let finish = PeerRequest::RenameFinish { op, place, moved: moved.ino, commit, requester };
+        self.ask(self.shard_of(from.parent, &from.name), finish).await?;
+        let (moved, victim) = (binding(&moved), victim.as_ref().map(binding));
+        match self.count_links(requester, moved, victim, &from, &to).await {
+            // Removed since.
+            Err(refused) if is_gone(&refused) => Ok(()),
+            other => other,
+        }
+    }
+
+    async fn finish_prepared(
+        self: &Rc<Self>,
+        op: u64,
+        moved: EntryRecord,
+        place: Place,
+        coordinator: ServerId,
+    ) -> Result<bool, Refused> {
+        let commit = match self.ask(coordinator, PeerRequest::RenameOutcome { op }).await? {
+            PeerReply::Outcome(Some(commit)) => commit,
+            PeerReply::Outcome(None) => return Ok(false),
+            other => return Err(unexpected(&other)),
+        };
+        let (requester, moved) = (self.node, moved.ino);
+        let finish = PeerRequest::RenameFinish { op, place, moved, commit, requester };
+        self.ask(self.me, finish).await.map(|_| true)
+    }
+
+    async fn take_link(
+        self: &Rc<Self>,
+        ino: InodeId,
+        place: Place,
+        replaced: bool,
+    ) -> Result<(), Refused> {
+        let requester = self.node;
+        let unlink = PeerRequest::LinkDec { ino, place, requester, replaced };
+        match self.ask(ino.home(), unlink).await {
+            Ok(_) => Ok(()),
+            Err(refused) if is_gone(&refused) => Ok(()),
+            Err(refused) => Err(refused),
         }
     }
 
     async fn collect_orphans(self: &Rc<Self>) {
+        let mut seen = std::collections::HashSet::new();
         loop {
-            let orphans = ops::orphans(&self.names.begin(), PAGE);
+            let orphans = ops::orphans(&self.names.begin(), PAGE + seen.len());
             let orphans = match orphans {
                 Ok(orphans) => orphans,
                 Err(error) => {
@@ -38,38 +267,18 @@ impl Node {
                     return;
                 }
             };
-            for ino in &orphans {
-                self.reap_orphans([*ino]);
-            }
-            if orphans.len() < PAGE {
+            // Those that are open stay.
+            let new: Vec<_> = orphans.into_iter().filter(|ino| seen.insert(*ino)).collect();
+            if new.is_empty() {
                 return;
             }
+            self.reap_orphans(new);
+            tokio::task::yield_now().await;
         }
     }
+}
 
-    /// An inode whose creation did not finish: its shard knows whether it has its name.
-    async fn finish(self: &Rc<Self>, id: u64, what: IntentKind) {
-        let IntentKind::Create { ino, parent, name } = what else {
-            tracing::warn!(id, ?what, "an operation over several servers was not finished");
-            return;
-        };
-        let place = Place { parent, name };
-        let shard = self.shard_of(place.parent, &place.name);
-        let request = match self.ask(shard, PeerRequest::Lookup(place)).await {
-            Ok(PeerReply::Bound(Binding { ino: bound, .. })) if bound == ino => {
-                PeerRequest::InodeNamed { ino }
-            }
-            Ok(_) => PeerRequest::DropInode { ino },
-            Err(refused) if refused.errno == crate::node::libc_errno::ENOENT => {
-                PeerRequest::DropInode { ino }
-            }
-            Err(error) => {
-                tracing::warn!(%ino, %error, "its shard could not be asked for its name");
-                return;
-            }
-        };
-        if let Err(error) = self.ask(self.me, request).await {
-            tracing::error!(%ino, %error, "an unfinished creation could not be put right");
-        }
-    }
+/// The inode, or the directory, is not there any more.
+fn is_gone(refused: &Refused) -> bool {
+    matches!(refused.errno, libc_errno::ENOENT | libc_errno::ESTALE)
 }

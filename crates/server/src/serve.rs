@@ -21,13 +21,18 @@ use hayase_wire::{
 };
 use tokio::task::LocalSet;
 
+use crate::answers::Answers;
+use crate::clients::Clients;
+use crate::grace::Grace;
 use crate::ground::Ground;
 use crate::keyed_lock::KeyedLock;
 use crate::limits::{LOCKS_MAX, PARTS_OPEN_MAX, SLOTS};
 use crate::local::LocalServer;
 use crate::locks::Locks;
+use crate::membership::Membership;
 use crate::node::{Counters, Node};
 use crate::peers::{PeerService, Peers};
+use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::usage::Usage;
 
@@ -86,6 +91,12 @@ pub enum ServeError {
         /// Why.
         source: TransportError,
     },
+    /// Server 0 did not hear of this one for too long: what it held elsewhere was released.
+    #[error("server {server} was declared lost: it has to begin again")]
+    Lost {
+        /// Who.
+        server: ServerId,
+    },
     /// The members did not meet.
     #[error("meet the other servers of the job")]
     Members {
@@ -124,11 +135,13 @@ async fn run(
 ) -> Result<(), ServeError> {
     let socket =
         NodeListener::bind(&settings.socket).map_err(|source| ServeError::Socket { source })?;
-    let (listeners, addresses) = listen(&ground).await?;
     let stores = open_stores(&ground, &settings)?;
-    let members = meet(&settings, addresses).await?;
+    let incarnation = stores.incarnation;
+    let (listeners, addresses) = listen(&ground, &settings, incarnation).await?;
+    let members = meet(&settings, addresses.clone(), incarnation).await?;
     let credentials = credentials(&settings);
-    let node = node(ground, settings, stores, &members);
+    let node = node(ground, settings, stores, &members)?;
+    node.hold_prepared_names().await;
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn_local(Rc::clone(&node).serve_socket(socket));
     for listener in listeners {
@@ -137,20 +150,30 @@ async fn run(
     }
     let (local, processes) = LocalServer::of(&node);
     tasks.spawn_local(processes);
+    if incarnation > 1 {
+        node.ask_others_to_tell(addresses).await;
+    }
+    tasks.spawn_local(Rc::clone(&node).keep_membership());
+    tasks.spawn_local(Rc::clone(&node).watch_homes());
     node.recover().await;
     ready(local);
-    tracing::info!(server = %node.me, servers = node.servers, "serving");
-    stop.await;
+    tracing::info!(server = %node.me, servers = node.servers, incarnation, "serving");
+    let end = tokio::select! {
+        () = stop => Ok(()),
+        () = node.membership.is_lost.notified() => Err(ServeError::Lost { server: node.me }),
+    };
     tracing::info!(server = %node.me, "stopping");
     tasks.shutdown().await;
     if let Err(error) = node.names.sync() {
         tracing::error!(%error, "the name space could not be made durable at the end");
     }
-    Ok(())
+    end
 }
 
 struct Stores {
     names: Namespace,
+    incarnation: u64,
+    answers: Answers,
     parts: Parts,
     slots: SlotPool,
 }
@@ -165,25 +188,58 @@ fn open_stores(ground: &Ground, settings: &Settings) -> Result<Stores, ServeErro
     let now = Time { seconds: now.seconds, nanos: now.nanos };
     let names = Namespace::open(store, server, now)
         .map_err(|source| ServeError::Names { server, source })?;
+    let refused = |source| ServeError::Names { server, source };
+    let incarnation = names.begin_incarnation().map_err(refused)?;
+    let answers = Answers::load(&names).map_err(refused)?;
     let slots = SlotPool::new(SLOTS).map_err(|source| ServeError::Slots { source })?;
-    Ok(Stores { names, parts: Parts::open(device, PARTS_OPEN_MAX), slots })
+    Ok(Stores { names, incarnation, answers, parts: Parts::open(device, PARTS_OPEN_MAX), slots })
 }
 
-async fn listen(ground: &Ground) -> Result<(Vec<Box<dyn Listener>>, Vec<Address>), ServeError> {
+fn are_on_one_host(one: &Address, other: &Address) -> bool {
+    match (one, other) {
+        (Address::Tcp(one), Address::Tcp(other)) => one.ip() == other.ip(),
+        _ => one == other,
+    }
+}
+
+/// Where the server was before, if it is started anew and nobody took the place; else anywhere.
+async fn listen(
+    ground: &Ground,
+    settings: &Settings,
+    incarnation: u64,
+) -> Result<(Vec<Box<dyn Listener>>, Vec<Address>), ServeError> {
+    let before = match incarnation {
+        1 => None,
+        _ => members::published(&settings.job_dir, settings.server, &settings.secret)
+            .map_err(|source| ServeError::Members { source })?,
+    };
+    let before = before.map(|member| member.addresses).unwrap_or_default();
     let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
     for address in &ground.listen {
-        let listener = ground
-            .transport
-            .listen(address)
-            .await
-            .map_err(|source| ServeError::Listen { address: address.clone(), source })?;
+        let former = before.iter().find(|former| are_on_one_host(former, address));
+        let again = match former {
+            Some(former) => ground.transport.listen(former).await.ok(),
+            None => None,
+        };
+        let listener = match again {
+            Some(listener) => listener,
+            None => ground
+                .transport
+                .listen(address)
+                .await
+                .map_err(|source| ServeError::Listen { address: address.clone(), source })?,
+        };
         addresses.push(listener.address());
         listeners.push(listener);
     }
     Ok((listeners, addresses))
 }
 
-async fn meet(settings: &Settings, addresses: Vec<Address>) -> Result<Members, ServeError> {
+async fn meet(
+    settings: &Settings,
+    addresses: Vec<Address>,
+    incarnation: u64,
+) -> Result<Members, ServeError> {
     let refused = |source| ServeError::Members { source };
     let (job_dir, secret) = (&settings.job_dir, &settings.secret);
     let member = Member {
@@ -194,6 +250,10 @@ async fn meet(settings: &Settings, addresses: Vec<Address>) -> Result<Members, S
         version: PROTOCOL_VERSION,
     };
     members::publish(job_dir, &member, secret).map_err(refused)?;
+    let sealed = members::read(job_dir, secret).map_err(refused)?;
+    if incarnation > 1 && sealed.is_some() {
+        return members::current(job_dir, settings.servers, secret).map_err(refused);
+    }
     if settings.server == ServerId(0) {
         return members::seal(job_dir, settings.servers, secret, settings.wait)
             .await
@@ -210,7 +270,12 @@ fn credentials(settings: &Settings) -> Credentials {
     }
 }
 
-fn node(ground: Ground, settings: Settings, stores: Stores, members: &Members) -> Rc<Node> {
+fn node(
+    ground: Ground,
+    settings: Settings,
+    stores: Stores,
+    members: &Members,
+) -> Result<Rc<Node>, ServeError> {
     let connector = Connector::new(ground.transport, credentials(&settings));
     let addresses: HashMap<ServerId, Vec<Address>> =
         members.servers.iter().map(|member| (member.server, member.addresses.clone())).collect();
@@ -221,7 +286,18 @@ fn node(ground: Ground, settings: Settings, stores: Stores, members: &Members) -
     let (names, parts) = (Arc::new(stores.names), Arc::new(stores.parts));
     let is_empty = parts.list().is_ok_and(|parts| parts.is_empty());
     let usage = Usage::new(&*settings.area, is_empty);
-    Rc::new(Node {
+    let others =
+        (0..settings.servers).map(ServerId).filter(|server| *server != settings.server).collect();
+    let server = settings.server;
+    let kept = names.members().map_err(|source| ServeError::Names { server, source })?;
+    let kept = kept.and_then(|bytes| hayase_wire::decode(&bytes).ok()).unwrap_or_default();
+    // At a first start nobody is missed: each has its own time to come up.
+    let known = match stores.incarnation {
+        1 => Vec::new(),
+        _ => members.servers.iter().map(|member| (member.server, member.start_id)).collect(),
+    };
+    let membership = Membership::new(server, settings.servers, kept, &known);
+    Ok(Rc::new(Node {
         me: settings.server,
         node: settings.node,
         servers: settings.servers,
@@ -235,9 +311,15 @@ fn node(ground: Ground, settings: Settings, stores: Stores, members: &Members) -
         disk: ground.disk,
         clock: ground.clock,
         homes: Default::default(),
-        clients: Default::default(),
+        clients: Clients::numbering_from(stores.incarnation),
         peers: Peers::new(stores.slots, Box::new(make)),
         replies: Default::default(),
+        answers: stores.answers,
+        sessions: Sessions::new(),
+        membership,
+        grace: Grace::new((stores.incarnation > 1).then_some(others)),
+        incarnation: stores.incarnation,
+        intent_age: settings.intent_age,
         sole_makers: Default::default(),
         sole_maker_locks: KeyedLock::new(),
         directories: Default::default(),
@@ -255,5 +337,5 @@ fn node(ground: Ground, settings: Settings, stores: Stores, members: &Members) -
         replaced: RefCell::default(),
         named: RefCell::default(),
         part_epochs: RefCell::default(),
-    })
+    }))
 }

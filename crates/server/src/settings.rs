@@ -34,6 +34,14 @@ pub struct Settings {
     pub area: Box<dyn Area>,
     /// Encrypt what travels between servers, not only authenticate it.
     pub encrypt: bool,
+    /// After this long an operation over several servers that is not finished is taken over by who
+    /// finds its intent ([`Settings::INTENT_AGE`]).
+    pub intent_age: Duration,
     /// How long to wait for the other servers at the start.
     pub wait: Duration,
+}
+
+impl Settings {
+    /// Whoever carries such an operation out has finished, or given up, after this.
+    pub const INTENT_AGE: Duration = crate::limits::INTENT_AGE;
 }

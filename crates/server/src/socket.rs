@@ -64,12 +64,13 @@ impl Node {
             node: self.node,
             nodes: self.servers,
             slot: ByteCount(PAYLOAD_BYTES_MAX as u64),
+            start_id: self.start_id,
         };
         if let Err(error) = say(&mut channel, welcome.into()).await {
             return tracing::debug!(%error, "a process left before it was welcomed");
         }
         match role {
-            ClientRole::Callback => process.add_callback(Callee::Socket(channel)).await,
+            ClientRole::Callback => process.add_callback(Callee::Socket(channel)),
             ClientRole::Requests => {
                 process.connect();
                 self.serve_requests(&process, channel).await;
@@ -83,7 +84,8 @@ impl Node {
         hello: &NodeRequest,
         arena: Option<OwnedFd>,
     ) -> Result<(Rc<Process>, ClientRole), Refused> {
-        let NodeRequest::Hello { version, role, process, arena_slots, mount } = *hello else {
+        let NodeRequest::Hello { version, role, process, arena_slots, mount, returning } = *hello
+        else {
             return Err(Refused::because(libc_errno::EPROTO, "said something else than hello"));
         };
         if version != PROTOCOL_VERSION {
@@ -94,7 +96,7 @@ impl Node {
             let why = format!("an arena of {arena_slots} slots; at most {ARENA_SLOTS_MAX}");
             return Err(Refused::because(libc_errno::EINVAL, why));
         }
-        let process = self.clients.process(process, mount);
+        let process = self.clients.process(process, mount, returning);
         if let Some(descriptor) = arena
             && process.arena.borrow().is_none()
         {

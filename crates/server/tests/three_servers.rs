@@ -1,5 +1,6 @@
 //! Names, attributes and bytes over one and three servers, asked as a process of each node asks.
 
+#[expect(dead_code, reason = "other suites use the rest")]
 mod cluster;
 
 use std::sync::atomic::Ordering;

@@ -135,6 +135,33 @@ impl Namespace {
         Ok(ino)
     }
 
+    /// Counts a start of the server: 1 for the first. Survives a power cut when it returns.
+    pub fn begin_incarnation(&self) -> Result<u64, NamespaceError> {
+        let key = keys::incarnation();
+        let last: u64 = match self.store.get(&key)? {
+            None => 0,
+            Some(bytes) => codec::decode(&key, &bytes)?,
+        };
+        let mut batch = Batch::new();
+        batch.put(key, codec::encode(&(last + 1)));
+        self.store.commit(batch)?;
+        self.store.sync()?;
+        Ok(last + 1)
+    }
+
+    /// Keeps what server 0 declared of lost nodes, as its caller writes it; survives a power cut.
+    pub fn keep_members(&self, bytes: Vec<u8>) -> Result<(), NamespaceError> {
+        let mut batch = Batch::new();
+        batch.put(keys::members(), bytes);
+        self.store.commit(batch)?;
+        Ok(self.store.sync()?)
+    }
+
+    /// What [`Namespace::keep_members`] kept last.
+    pub fn members(&self) -> Result<Option<Vec<u8>>, NamespaceError> {
+        Ok(self.store.get(&keys::members())?)
+    }
+
     /// Starts a transaction; waits while another thread has one open.
     ///
     /// Panics when this thread has one open itself: keep none across an await.
@@ -197,6 +224,16 @@ mod tests {
             let names = Namespace::open(store, ServerId(server), at(8)).unwrap();
             let root = ops::get_inode(&names.begin(), InodeId::ROOT).unwrap();
             assert!(root.is_none_or(|root| root.ctime == at(7)));
+        }
+    }
+
+    #[test]
+    fn each_start_is_counted() {
+        let store = Arc::new(MemoryStore::new());
+        for expected in 1..=3 {
+            let names = Namespace::open(store.clone(), ServerId(1), at(0)).unwrap();
+            assert_eq!(names.begin_incarnation().unwrap(), expected);
+            assert_eq!(store.unsynced(), 0);
         }
     }
 

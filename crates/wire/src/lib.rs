@@ -18,6 +18,7 @@ pub mod deadline;
 pub mod handshake;
 pub mod header;
 pub mod limits;
+pub mod lock_ranges;
 pub mod members;
 #[expect(missing_docs, reason = "fields that are called what they are; the rest says more")]
 pub mod message;

@@ -220,6 +220,31 @@ pub fn read(job_dir: &Path, secret: &Secret) -> Result<Option<Members>, MembersE
     Ok(Some(members))
 }
 
+/// What a server last published of itself.
+pub fn published(
+    job_dir: &Path,
+    server: ServerId,
+    secret: &Secret,
+) -> Result<Option<Member>, MembersError> {
+    read_member(job_dir, server, secret)
+}
+
+/// The servers as they are to be found now: those that were started anew have published again since
+/// the list was sealed.
+pub fn current(job_dir: &Path, servers: u16, secret: &Secret) -> Result<Members, MembersError> {
+    let mut members = Vec::new();
+    for server in (0..servers).map(ServerId) {
+        match read_member(job_dir, server, secret)? {
+            Some(member) => members.push(member),
+            None => {
+                let (missing, waited) = (vec![server], Duration::ZERO);
+                return Err(MembersError::Missing { missing, waited });
+            }
+        }
+    }
+    Ok(Members { epoch: 1, servers: members })
+}
+
 /// Waits for the sealed list.
 pub async fn wait_sealed(
     job_dir: &Path,

@@ -11,6 +11,7 @@ mod attr;
 mod lock;
 mod node;
 mod peer;
+mod reclaim;
 mod status;
 
 pub use attr::{
@@ -22,12 +23,13 @@ pub use node::{
     NodeRequest, OpenKind, Opened, Opening, SlotRange, StillOpen,
 };
 pub use peer::{Binding, PartRef, PeerReply, PeerRequest, Place, ShardEntry};
+pub use reclaim::{HeldLock, HeldOpen, Holding, MembersNow, OnceId};
 pub use status::{AreaUse, PeerState, ServerStatus};
 
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever an old server would misread a new message. Checked in the handshake.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 
 /// Largest payload of one frame, and the size of an arena slot.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;

@@ -459,6 +459,11 @@ fn store_corrupt() -> TestResult {
     let servers = cluster.daemons().servers;
     let server =
         servers.iter().find(|pid| node_of(**pid) == Some(0)).context("server of node 0")?;
+    // Or it would be started again at once.
+    let supervisors = cluster.daemons().supervisors;
+    let supervisor = supervisors.iter().find(|pid| node_of(**pid) == Some(0));
+    let supervisor = *supervisor.context("supervisor of node 0")?;
+    signal(supervisor, Signal::STOP)?;
     signal(*server, Signal::KILL)?;
     eventually(Duration::from_secs(3), || {
         ensure!(!is_alive(*server), "the server lives");
@@ -475,7 +480,9 @@ fn store_corrupt() -> TestResult {
     a.shell(&damage).context("damage the store")?;
     let binary = hayase_e2e::job::binary()?;
     let mut serve = cluster.exec(0, &[&binary, Path::new("serve"), Path::new("--node")]);
-    let said = run(serve.arg("0").arg("--job-dir").arg(cluster.job_dir()), COMMAND)?;
+    let said = run(serve.arg("0").arg("--job-dir").arg(cluster.job_dir()), COMMAND);
+    signal(supervisor, Signal::CONT)?;
+    let said = said?;
     ensure!(matches!(said.code, Some(1 | 2)), "{said:?}");
     let text = format!("{}{}", said.stdout, said.stderr);
     ensure!(text.contains(&*meta.to_string_lossy()), "it does not name the store: {text}");

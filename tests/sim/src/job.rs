@@ -105,6 +105,7 @@ impl Job {
             job_dir: self.directory.path().to_owned(),
             area: Box::new(MemoryArea { root: home, parts }),
             encrypt: false,
+            intent_age: Settings::INTENT_AGE,
             wait: MEETING,
         }
     }

@@ -5,7 +5,7 @@
 //! (passthrough) are not simulated.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use hayase_layout::{InodeId, StripePolicy};
 use hayase_server::{AnswerCallback, LocalProcess, LocalServer, ServerGone};
 use hayase_wire::Arena;
 use hayase_wire::message::{
-    Access, Callback, CallbackReply, Close, FileKind, Lock, LockAnswer, LockKind, LockRange,
-    NewNode, NodeReply, NodeRequest, OpenKind, Opening, Refused, SlotRange, StillOpen,
+    Access, Callback, CallbackReply, Close, FileKind, HeldLock, Lock, LockAnswer, LockKind,
+    LockRange, NewNode, NodeReply, NodeRequest, OpenKind, Opening, Refused, SlotRange, StillOpen,
 };
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore, oneshot};
 
@@ -70,6 +70,8 @@ struct Kept {
     asked: Cell<u64>,
     /// Waits for locks, by ticket.
     tickets: RefCell<HashMap<u64, oneshot::Sender<()>>>,
+    /// What is held, by file and owner.
+    locks: RefCell<BTreeMap<(InodeId, u64), Lock>>,
     ticket: Cell<u64>,
 }
 
@@ -124,7 +126,32 @@ impl Kept {
                 }
                 CallbackReply::Told
             }
+            Callback::HomeLost { home } => {
+                self.forget(|ino| ino.home() == home);
+                let held = self.locks.borrow();
+                let there = held.iter().filter(|((ino, _), _)| ino.home() == home);
+                let locks = there.map(|((ino, _), lock)| held_lock(*ino, *lock)).collect();
+                CallbackReply::Holds { locks }
+            }
+            Callback::HomeDead { home } => {
+                self.forget(|ino| ino.home() == home);
+                CallbackReply::Told
+            }
+            Callback::Lost { ref inodes } => {
+                self.forget(|ino| inodes.contains(&ino));
+                CallbackReply::Told
+            }
             Callback::Ping => CallbackReply::Pong,
+        }
+    }
+
+    /// Keeps no pages of these, also none that are on their way.
+    fn forget(&self, is_meant: impl Fn(InodeId) -> bool) {
+        for (ino, file) in self.files.borrow_mut().iter_mut() {
+            if is_meant(*ino) {
+                file.pages = None;
+                file.recalls += 1;
+            }
         }
     }
 
@@ -265,7 +292,8 @@ impl Mount {
             Access { read, write }
         });
         if access != Access::default() {
-            self.ask(NodeRequest::Close(vec![Close { ino, access }])).await?;
+            let as_of = self.kept.asked.get();
+            self.ask(NodeRequest::Close(vec![Close { ino, access, as_of }])).await?;
         }
         Ok(())
     }
@@ -352,6 +380,9 @@ impl Mount {
             Err(failure) => Err(failure),
         };
         self.kept.tickets.borrow_mut().remove(&ticket);
+        if result.is_ok() {
+            self.kept.locks.borrow_mut().insert((ino, owner), lock);
+        }
         result
     }
 
@@ -361,8 +392,13 @@ impl Mount {
     }
 
     pub(crate) async fn unlock(&self, ino: InodeId, owner: u64) -> Result<(), Failure> {
+        self.kept.locks.borrow_mut().remove(&(ino, owner));
         self.ask(NodeRequest::Unlock { ino, owner, range: LockRange::ALL }).await.map(drop)
     }
+}
+
+fn held_lock(ino: InodeId, lock: Lock) -> HeldLock {
+    HeldLock { ino, process: 0, lock, ticket: None }
 }
 
 fn value_of(bytes: &[u8]) -> u64 {

@@ -104,6 +104,11 @@ impl Fixture {
     fn session(&self, mount: bool) -> Session {
         Session::connect(&self.directory.path().join("socket"), mount).unwrap()
     }
+
+    fn impatient_session(&self) -> Session {
+        let socket = self.directory.path().join("socket");
+        Session::connect_patiently(&socket, false, Duration::ZERO).unwrap()
+    }
 }
 
 fn new_file(name: &str) -> hayase_wire::message::NewNode {
@@ -169,7 +174,7 @@ fn recalls_are_answered_on_connections_of_their_own() {
 fn a_server_that_is_gone_is_an_error_and_its_successor_is_found() {
     let mut fixture = Fixture::new();
     let socket = fixture.directory.path().join("socket");
-    let session = fixture.session(false);
+    let (session, patient) = (fixture.impatient_session(), fixture.session(false));
     let ask = || session.call(&NodeRequest::StatFs).map(|reply| reply.message);
     assert!(matches!(ask(), Ok(NodeReply::StatFs(_))));
     drop(fixture.stop.take());
@@ -182,8 +187,11 @@ fn a_server_that_is_gone_is_an_error_and_its_successor_is_found() {
     assert_eq!(refused.errno, libc::EIO);
     assert!(refused.why.unwrap().contains("socket"));
     let _ = std::fs::remove_file(&socket);
+    let waits = std::thread::spawn(move || patient.call(&NodeRequest::StatFs));
+    std::thread::sleep(Duration::from_millis(50));
     fixture.stop = Some(serve(socket, Arc::clone(&fixture.server)));
     assert!(matches!(ask(), Ok(NodeReply::StatFs(_))));
+    assert!(waits.join().unwrap().is_ok(), "a call is sent again to the successor");
 }
 
 #[test]

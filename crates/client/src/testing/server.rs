@@ -242,9 +242,13 @@ impl Link for FakeServer {
 impl State {
     fn serve(&mut self, request: &NodeRequest, bulk: Bulk<'_>) -> Result<Reply, Refused> {
         let message = match request {
-            NodeRequest::Hello { .. } => {
-                NodeReply::Welcome { node: NodeId(0), nodes: 1, slot: ByteCount::mib(1) }
-            }
+            NodeRequest::Hello { .. } => NodeReply::Welcome {
+                node: NodeId(0),
+                nodes: 1,
+                slot: ByteCount::mib(1),
+                start_id: 1,
+            },
+            NodeRequest::Once { request, .. } => return self.serve(request, bulk),
             NodeRequest::Create(node) => return self.create(node),
             NodeRequest::Open { ino, open, truncate } => {
                 return self.open(*ino, *open, *truncate);
@@ -403,6 +407,7 @@ fn refused(error: &std::io::Error) -> Refused {
 
 fn variant(request: &NodeRequest) -> &'static str {
     match request {
+        NodeRequest::Once { request, .. } => variant(request),
         NodeRequest::Hello { .. } => "Hello",
         NodeRequest::Lookup { .. } => "Lookup",
         NodeRequest::GetAttr { .. } => "GetAttr",

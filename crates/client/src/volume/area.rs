@@ -9,6 +9,7 @@ mod closer;
 mod data;
 mod inodes;
 mod locks;
+mod lost;
 mod names;
 mod opens;
 mod recalls;
@@ -28,12 +29,13 @@ use hayase_wire::message::{
 use super::{Drops, FileOpen, Found, KernelCaches, Listed, LocalUse, LockTold, OpenWish, Volume};
 use crate::grants::{Moments, Stamp};
 use crate::limits::{NAMELESS_LINGER, READ_LINGER, TOUCH_ESTIMATE, WRITE_LINGER};
-use crate::link::{Link, LinkError, Reply};
+use crate::link::{Callbacks, Link, LinkError, Reply};
 use crate::made_names::MadeNames;
 use crate::open_file::{Class, Linger};
 use closer::Closer;
 use inodes::InodeTable;
 use locks::AreaLocks;
+use lost::LostFiles;
 
 /// How an [`AreaVolume`] behaves.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +74,7 @@ struct Area {
     kernel: OnceLock<Arc<dyn KernelCaches>>,
     closer: Closer,
     locks: AreaLocks,
+    lost: LostFiles,
     /// Opens that the server was asked for: the last one's number.
     opens_asked: AtomicU64,
     /// Creates whose answer has not been booked: a recall may name their inode before.
@@ -103,10 +106,14 @@ impl AreaVolume {
             kernel: OnceLock::new(),
             closer: Closer::default(),
             locks: AreaLocks::default(),
+            lost: LostFiles::default(),
             opens_asked: AtomicU64::new(0),
             creating: AtomicUsize::new(0),
             remote_handles: AtomicUsize::new(0),
         });
+        let holder: Weak<dyn Callbacks> =
+            Arc::downgrade(&(Arc::clone(&area) as Arc<dyn Callbacks>));
+        area.link.held_by(holder);
         let mut volume = Self { area, threads: Vec::new() };
         volume.spawn("hayase-close", Area::close_lingering)?;
         volume.spawn("hayase-refresh", Area::refresh_mappings)?;

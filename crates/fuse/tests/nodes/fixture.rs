@@ -101,6 +101,7 @@ impl Nodes {
             job_dir,
             area: Box::new(RoomyArea(MountedArea::open(&home.join("area")).unwrap())),
             encrypt: false,
+            intent_age: Settings::INTENT_AGE,
             wait: Duration::from_secs(20),
         }
     }

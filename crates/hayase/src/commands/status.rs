@@ -12,7 +12,7 @@ use crate::job::{Job, JobId, Registry, Settings};
 use crate::launch::tree::{Answer, JOIN_PATIENCE, Session};
 use crate::output::{Human, Output, Page};
 use crate::supervisor::control::{Call, DaemonState, NodeState, Reply, Request};
-use crate::wiring::status::{Served, server_status};
+use crate::wiring::status::{Served, lost_files, server_status};
 
 /// How long one node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -25,6 +25,12 @@ pub(crate) struct StatusArgs {
     #[command(flatten)]
     job: JobArg,
 }
+
+/// Lost files of one server that are told by path.
+const LOST_FILES_MAX: u32 = 1000;
+
+/// How long one server may take to look through its names.
+const LOST_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Everything that is told: always a list, however many jobs were meant.
 #[derive(Debug, Serialize)]
@@ -44,6 +50,14 @@ struct JobStatus {
     local_bytes: u64,
     limiter: Option<String>,
     nodes: Vec<NodeStatus>,
+    /// Nodes that were declared lost.
+    lost_nodes: Vec<u16>,
+    /// Files that can not be reached because of that, by path below `shared`: some of them.
+    lost_files: Vec<String>,
+    /// How many there are; those whose names were on lost nodes are not known.
+    lost_files_total: u64,
+    /// Nodes whose servers have not heard of server 0 lately: nobody is declared lost.
+    without_coordinator: Vec<u16>,
 }
 
 /// What is known of a node.
@@ -93,7 +107,22 @@ fn look_at(job: &Job) -> JobStatus {
     let limiter = nodes.iter().find_map(|node: &NodeStatus| {
         Some(node.supervisor.as_ref()?.ready.as_ref()?.limiter.clone())
     });
+    let serving = || nodes.iter().filter_map(|node| Some((node.node, node.server.as_ref()?)));
+    // Who is lost itself may say anything.
+    let mut lost_nodes: Vec<u16> = serving().flat_map(|(_, served)| served.lost.clone()).collect();
+    lost_nodes.sort_unstable();
+    lost_nodes.dedup();
+    let alone = serving().filter(|(_, served)| !served.has_coordinator).map(|(node, _)| node);
+    let without_coordinator = alone.collect();
+    let (lost_files, lost_files_total) = match lost_nodes.is_empty() {
+        true => (Vec::new(), 0),
+        false => lost_files_of(job, serving().map(|(node, _)| node)),
+    };
     JobStatus {
+        lost_nodes,
+        lost_files,
+        lost_files_total,
+        without_coordinator,
         job: settings.job.clone(),
         job_dir: job.dir.path().to_owned(),
         storage: settings.job_storage(),
@@ -104,6 +133,23 @@ fn look_at(job: &Job) -> JobStatus {
         limiter,
         nodes,
     }
+}
+
+/// As all servers that answer know them.
+fn lost_files_of(job: &Job, nodes: impl Iterator<Item = u16>) -> (Vec<String>, u64) {
+    let (mut paths, mut total) = (Vec::new(), 0);
+    for node in nodes {
+        match lost_files(&job.dir.node(node).server_socket(), LOST_FILES_MAX, LOST_PATIENCE) {
+            Ok((some, all)) => {
+                paths.extend(some);
+                total += all;
+            }
+            Err(error) => tracing::warn!(node, "lost files: {error:#}"),
+        }
+    }
+    paths.sort();
+    paths.dedup();
+    (paths, total)
 }
 
 /// Asks the other hosts.
@@ -224,7 +270,14 @@ impl Human for JobStatus {
                     page.line(&format!("  node {}: {name} ended: {how}", node.node));
                 }
             }
+            for (name, times) in node.supervisor.iter().flat_map(restarts) {
+                page.line(&format!(
+                    "  node {}: {name} ended and was started again: {times}",
+                    node.node
+                ));
+            }
         }
+        self.write_losses(page);
         let slow = self.nodes.iter().filter_map(|node| {
             let told = &node.supervisor.as_ref()?.ready.as_ref()?.mount;
             (!told.why.is_empty()).then_some(&told.why)
@@ -239,6 +292,29 @@ impl Human for JobStatus {
 
 fn daemons(state: &NodeState) -> [(&'static str, &DaemonState); 2] {
     [("serve", &state.server), ("serve-mount", &state.mount)]
+}
+
+impl JobStatus {
+    fn write_losses(&self, page: &mut Page) {
+        for node in &self.without_coordinator {
+            page.line(&format!(
+                "  node {node}: no coordinator (node 0 is silent): finish and `hayase down`"
+            ));
+        }
+        for node in &self.lost_nodes {
+            page.line(&format!("  node {node} is lost: its files and names answer EIO"));
+        }
+        if self.lost_files_total > 0 {
+            page.line(&format!("  files out of reach: {}", self.lost_files_total));
+            self.lost_files.iter().for_each(|path| page.line(&format!("    {path}")));
+        }
+    }
+}
+
+/// Daemons that were started again, and how often.
+fn restarts(state: &NodeState) -> impl Iterator<Item = (&'static str, u32)> {
+    let all = [("serve", state.server_restarts), ("serve-mount", state.mount_restarts)];
+    all.into_iter().filter(|(_, times)| *times > 0)
 }
 
 fn row(node: &NodeStatus) -> Vec<String> {

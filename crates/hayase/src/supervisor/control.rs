@@ -65,6 +65,12 @@ pub(crate) struct NodeState {
     pub(crate) server: DaemonState,
     /// The same of `serve-mount`.
     pub(crate) mount: DaemonState,
+    /// How often `serve` ended and was started again.
+    #[serde(default)]
+    pub(crate) server_restarts: u32,
+    /// The same of `serve-mount`.
+    #[serde(default)]
+    pub(crate) mount_restarts: u32,
     /// Room in `local`; `None` where it is a directory without a limit of its own.
     pub(crate) local: Option<Room>,
 }

@@ -6,14 +6,16 @@
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::process::Signal;
 
-use super::areas::show_local;
+use super::areas::{hide, show_local};
 use super::control::{Caller, DaemonState, NodeState, Reply, Request};
 use super::daemon::{Daemon, DaemonFailed, raise_open_files};
 use super::events::{Event, Events};
+use super::restarts::{RESTARTS_MAX, Restarts};
 use super::said::{Failure, MountTold, Ready, Said};
 use crate::config::Environment;
 use crate::exit::Status;
@@ -23,6 +25,9 @@ use crate::launch::{addresses, namespaces};
 use crate::output::Output;
 use crate::process::ProcessId;
 use crate::wiring::areas::NodeAreas;
+
+/// How long a daemon that did not come up again may take to end.
+const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is up of a node.
 #[derive(Debug)]
@@ -39,7 +44,13 @@ pub(crate) struct Keeper {
     pub(super) shows_local: bool,
     pub(super) is_unmounted: bool,
     ready: Option<Ready>,
+    server_restarts: Restarts,
+    mount_restarts: Restarts,
 }
+
+/// The two daemons, in the order of their start.
+const SERVER: &str = "serve";
+const MOUNT: &str = "serve-mount";
 
 /// Why a node is to end.
 #[derive(Debug)]
@@ -87,6 +98,8 @@ pub(crate) fn run(
         shows_local: false,
         is_unmounted: false,
         ready: None,
+        server_restarts: Restarts::default(),
+        mount_restarts: Restarts::default(),
     };
     let end = match keeper.bring_up(hub, environment) {
         Ok(ready) => {
@@ -104,8 +117,8 @@ impl Keeper {
         self.make_node(hub, environment).map_err(End::Failed)?;
         tracing::info!(job = %self.settings.job, node = self.node, "areas");
         self.areas = Some(NodeAreas::create(&self.settings, self.node).map_err(End::Failed)?);
-        self.start_daemon("serve")?;
-        let told = self.start_daemon("serve-mount")?.unwrap_or_default();
+        self.start_daemon(SERVER)?;
+        let told = self.start_daemon(MOUNT)?.unwrap_or_default();
         self.finish().map_err(End::Failed)?;
         tracing::info!("ready");
         self.describe(told).map_err(End::Failed)
@@ -173,7 +186,12 @@ impl Keeper {
                 }
             }
         };
-        let place = if name == "serve" { &mut self.server } else { &mut self.mount };
+        let failed_to_start = matches!(result, Err(End::Failed(_)));
+        if failed_to_start && self.ready.is_some() {
+            // What is left of it must not be taken for one that runs.
+            daemon.stop(END_PATIENCE);
+        }
+        let place = if name == SERVER { &mut self.server } else { &mut self.mount };
         *place = Some(daemon);
         result
     }
@@ -189,13 +207,69 @@ impl Keeper {
         Ok(())
     }
 
-    /// Waits for the end; answers questions meanwhile.
+    /// Waits for the end; answers questions meanwhile, and starts daemons that ended again.
     fn keep(&mut self) -> End {
         loop {
-            let event = self.events.wait(None, None);
+            let restarts = [&self.server_restarts, &self.mount_restarts];
+            let due = restarts.into_iter().filter_map(Restarts::due).min();
+            let event = self.events.wait(None, due);
             if let Some(end) = self.handle(event) {
                 return end;
             }
+            if let Err(end) = self.restart_due() {
+                return end;
+            }
+        }
+    }
+
+    /// Starts what is due. The server first: a mount without one does not come up.
+    fn restart_due(&mut self) -> Result<(), End> {
+        let now = Instant::now();
+        let is_due = |restarts: &Restarts| restarts.due().is_some_and(|due| due <= now);
+        if is_due(&self.server_restarts) {
+            self.server_restarts.begin(now);
+            self.restart(SERVER)?;
+        }
+        if is_due(&self.mount_restarts) {
+            self.mount_restarts.begin(now);
+            // The kernel's side of a mount whose daemon is gone stays until somebody takes it away.
+            hide(&self.settings.shared_mount(self.node), self.settings.is_privileged);
+            self.restart(MOUNT)?;
+        }
+        Ok(())
+    }
+
+    /// A daemon that does not come up again is tried again, as one that ended.
+    fn restart(&mut self, name: &'static str) -> Result<(), End> {
+        match self.start_daemon(name) {
+            Ok(told) => {
+                tracing::info!("{name} is back");
+                if let (Some(told), Some(ready)) = (told, &mut self.ready) {
+                    ready.mount = told;
+                }
+                Ok(())
+            }
+            Err(End::Failed(error)) => {
+                tracing::error!("{name} did not come up again: {error:#}");
+                self.schedule(name);
+                Ok(())
+            }
+            Err(end) => Err(end),
+        }
+    }
+
+    fn schedule(&mut self, name: &'static str) {
+        if self.is_unmounted {
+            return;
+        }
+        let restarts = match name {
+            SERVER => &mut self.server_restarts,
+            _ => &mut self.mount_restarts,
+        };
+        if restarts.ended(Instant::now()).is_none() {
+            tracing::error!(
+                "{name} ended {RESTARTS_MAX} times within minutes: it is left as it is"
+            );
         }
     }
 
@@ -215,16 +289,26 @@ impl Keeper {
             Event::LifelineBroken => Some(End::LifelineBroken),
             Event::Signal(signal) => Some(End::Signal(signal)),
             Event::Child => {
-                for daemon in [&mut self.server, &mut self.mount].into_iter().flatten() {
-                    if let Some(news) = daemon.reap()
-                        && !self.is_unmounted
-                    {
-                        tracing::error!("{news}");
-                    }
-                }
+                self.reap();
                 None
             }
             Event::Readable | Event::Late => None,
+        }
+    }
+
+    fn reap(&mut self) {
+        let mut ended = Vec::new();
+        for (name, daemon) in [(SERVER, &mut self.server), (MOUNT, &mut self.mount)] {
+            if let Some(news) = daemon.as_mut().and_then(Daemon::reap)
+                && !self.is_unmounted
+            {
+                tracing::error!("{news}");
+                ended.push(name);
+            }
+        }
+        // Before it is up for the first time, its end is the end of the start.
+        if self.ready.is_some() {
+            ended.into_iter().for_each(|name| self.schedule(name));
         }
     }
 
@@ -236,6 +320,8 @@ impl Keeper {
             ready: self.ready.clone(),
             server: of(&self.server),
             mount: of(&self.mount),
+            server_restarts: self.server_restarts.total(),
+            mount_restarts: self.mount_restarts.total(),
             local: self.areas.as_ref().and_then(NodeAreas::local_room),
         }
     }

@@ -30,6 +30,7 @@ pub(crate) fn serve(
         job_dir: dir.path().to_owned(),
         area: open_shared(settings, node)?,
         encrypt: settings.encrypt,
+        intent_age: hayase_server::Settings::INTENT_AGE,
         wait: Duration::from_millis(settings.timeout_ms),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -19,6 +19,12 @@ pub(crate) struct Served {
     pub(crate) up_ms: u64,
     /// Differs each time it is started.
     pub(crate) start_id: u64,
+    /// How often it was started.
+    pub(crate) incarnation: u64,
+    /// Nodes that were declared lost, as it has heard.
+    pub(crate) lost: Vec<u16>,
+    /// It has heard of server 0 lately, which declares nodes lost.
+    pub(crate) has_coordinator: bool,
     /// Bytes of its share of `shared`.
     pub(crate) shared_total: u64,
     /// Bytes left of it.
@@ -56,6 +62,33 @@ pub(crate) struct Peer {
 
 /// One question to the server behind `socket`.
 pub(crate) fn server_status(socket: &Path, patience: Duration) -> anyhow::Result<Served> {
+    let mut channel = greet(socket, patience)?;
+    match ask(&mut channel, &NodeRequest::Status)? {
+        NodeReply::Status(status) => Ok(Served::from(*status)),
+        NodeReply::Refused(refused) => Err(refused).context("ask for its status"),
+        other => bail!("answered with {other:?}"),
+    }
+}
+
+/// Files that can not be reached because nodes are lost, as one server knows them: some by path, and
+/// how many.
+pub(crate) fn lost_files(
+    socket: &Path,
+    max: u32,
+    patience: Duration,
+) -> anyhow::Result<(Vec<String>, u64)> {
+    let mut channel = greet(socket, patience)?;
+    match ask(&mut channel, &NodeRequest::LostFiles { max })? {
+        NodeReply::LostFiles { paths, total } => {
+            let words = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
+            Ok((paths.iter().map(words).collect(), total))
+        }
+        NodeReply::Refused(refused) => Err(refused).context("ask for lost files"),
+        other => bail!("answered with {other:?}"),
+    }
+}
+
+fn greet(socket: &Path, patience: Duration) -> anyhow::Result<BlockingChannel> {
     let mut channel = BlockingChannel::connect(socket, patience)?;
     channel.set_wait(Some(patience))?;
     let hello = NodeRequest::Hello {
@@ -64,15 +97,11 @@ pub(crate) fn server_status(socket: &Path, patience: Duration) -> anyhow::Result
         process: u64::from_le_bytes(crate::job::random()?),
         arena_slots: 0,
         mount: false,
+        returning: false,
     };
     match ask(&mut channel, &hello)? {
-        NodeReply::Welcome { .. } => {}
+        NodeReply::Welcome { .. } => Ok(channel),
         other => bail!("greeted with {other:?}"),
-    }
-    match ask(&mut channel, &NodeRequest::Status)? {
-        NodeReply::Status(status) => Ok(Served::from(*status)),
-        NodeReply::Refused(refused) => Err(refused).context("ask for its status"),
-        other => bail!("answered with {other:?}"),
     }
 }
 
@@ -95,6 +124,9 @@ impl From<ServerStatus> for Served {
             server: status.server.0,
             up_ms: status.up_ms,
             start_id: status.start_id,
+            incarnation: status.incarnation,
+            lost: status.lost.iter().map(|server| server.0).collect(),
+            has_coordinator: status.has_coordinator,
             shared_total: status.shared.total,
             shared_free: status.shared.free,
             inodes_total: status.shared.inodes,

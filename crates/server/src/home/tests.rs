@@ -54,7 +54,7 @@ fn a_dead_reader_does_not_hold_up_a_writer() {
 
 #[test]
 fn what_is_kept_only_for_a_probe_can_be_probed_and_forgotten() {
-    let close = Event::Close { node: A, access: WRITE };
+    let close = Event::Close { node: A, access: WRITE, as_of: u64::MAX };
     let mut home = Home::new(A);
     home.step(open(1, A, WRITE));
     assert!(!home.begin_idle_probe(), "it is open");
@@ -84,7 +84,7 @@ fn what_is_kept_only_for_a_probe_can_be_probed_and_forgotten() {
 fn a_removed_inode_leaves_nothing() {
     let mut home = Home::new(A);
     home.step(open(1, A, WRITE));
-    home.step(Event::Close { node: A, access: WRITE });
+    home.step(Event::Close { node: A, access: WRITE, as_of: u64::MAX });
     home.end();
     assert!(home.is_idle());
 }
@@ -93,13 +93,13 @@ fn a_removed_inode_leaves_nothing() {
 fn a_local_writers_close_is_probed_before_others_cache() {
     let mut home = Home::new(A);
     home.step(open(1, A, WRITE));
-    home.step(Event::Close { node: A, access: WRITE });
+    home.step(Event::Close { node: A, access: WRITE, as_of: u64::MAX });
     assert_eq!(home.step(open(2, B, READ)), [Effect::Probe]);
     assert_eq!(home.step(Event::Probed { quiescent: true }), [proceed(2, true, true, false)]);
     // A forgotten mapping: the reader goes on without caching.
     home.step(open(3, A, WRITE));
     home.step(Event::Returned { node: B, bits: Grants::ALL, still_open: still(NONE) });
-    home.step(Event::Close { node: A, access: WRITE });
+    home.step(Event::Close { node: A, access: WRITE, as_of: u64::MAX });
     assert_eq!(home.step(open(4, B, READ)), [Effect::Probe]);
     assert_eq!(home.step(Event::Probed { quiescent: false }), [proceed(4, false, false, true)]);
 }
@@ -152,7 +152,7 @@ fn an_open_that_crosses_a_recall_stays_open() {
     let still_open = StillOpen { access: NONE, as_of: 1 };
     home.step(Event::Returned { node: B, bits: Grants::ALL, still_open });
     assert!(home.is_open_on(B));
-    home.step(Event::Close { node: B, access: WRITE });
+    home.step(Event::Close { node: B, access: WRITE, as_of: u64::MAX });
     assert!(!home.is_open_on(B));
 }
 
@@ -160,7 +160,7 @@ fn an_open_that_crosses_a_recall_stays_open() {
 fn closing_everything_makes_it_idle() {
     let mut home = Home::new(A);
     home.step(open(1, B, READ));
-    home.step(Event::Close { node: B, access: READ });
+    home.step(Event::Close { node: B, access: READ, as_of: u64::MAX });
     home.step(Event::Returned { node: B, bits: Grants::ALL, still_open: still(NONE) });
     assert!(home.is_idle(), "{home:?}");
 }
@@ -220,7 +220,7 @@ impl Shell {
                 Event::Open { ticket, node, open: Opening { access, kind, number: ticket } }
             }
             Step::Close(node, read, write) => {
-                Event::Close { node: NodeId(node), access: Access { read, write } }
+                Event::Close { node: NodeId(node), access: Access { read, write }, as_of: u64::MAX }
             }
             Step::Change(node, cache) => {
                 self.waiting.push(ticket);

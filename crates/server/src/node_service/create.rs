@@ -9,7 +9,8 @@ use std::rc::Rc;
 use hayase_layout::placement::{ServerUse, Wish, place};
 use hayase_layout::{ByteCount, InodeId, Layout, ServerId};
 use hayase_wire::message::{
-    Binding, Created, Entry, FileKind, NewNode, NodeReply, PeerReply, PeerRequest, Place, Refused,
+    Binding, Created, Entry, FileKind, NewNode, NodeReply, OnceId, PeerReply, PeerRequest, Place,
+    Refused,
 };
 
 use super::NodeAnswer;
@@ -27,11 +28,12 @@ impl Node {
         self: &Rc<Self>,
         process: &Rc<Process>,
         node: NewNode,
+        once: Option<OnceId>,
     ) -> Result<NodeAnswer, Refused> {
         check_name(&node.name)?;
         self.end_sole_maker(node.parent, Some(process.id)).await;
         let (open, exclusive, parent) = (node.open, node.exclusive, node.parent);
-        let (mut entry, new) = match self.make(node).await? {
+        let (mut entry, new) = match self.make(process, node, once).await? {
             Made::New(entry) => (entry, true),
             Made::Existing(_) if exclusive => return Err(Refused::new(libc_errno::EEXIST)),
             Made::Existing(ino) => (self.entry(ino).await?, false),
@@ -54,12 +56,18 @@ impl Node {
         Ok(NodeAnswer { reply, descriptor })
     }
 
-    async fn make(self: &Rc<Self>, node: NewNode) -> Result<Made, Refused> {
+    async fn make(
+        self: &Rc<Self>,
+        process: &Process,
+        node: NewNode,
+        once: Option<OnceId>,
+    ) -> Result<Made, Refused> {
         let (home, layout) = self.place_new(&node).await?;
         let shard = self.shard_of(node.parent, &node.name);
         let place = Place { parent: node.parent, name: node.name.clone() };
         if home == self.me && shard == self.me {
-            return self.make_here(&node, layout, &place).await;
+            process.once_at.borrow_mut().insert(self.me);
+            return self.make_here(&node, layout, &place, once).await;
         }
         let request = PeerRequest::CreateInode { node, layout };
         let (attr, grants) = match self.ask(home, request).await? {
@@ -67,8 +75,8 @@ impl Node {
             other => return Err(unexpected(&other)),
         };
         let (ino, binding) = (attr.ino, Binding { ino: attr.ino, kind: attr.kind });
-        let named = self.ask(shard, PeerRequest::Insert { place, binding }).await;
-        if let Ok(PeerReply::Done) = named {
+        let named = self.ask(shard, PeerRequest::Insert { place, binding, once }).await;
+        if named == Ok(PeerReply::Bound(binding)) {
             if home == self.me {
                 self.inode_named(ino);
             } else {
@@ -80,6 +88,8 @@ impl Node {
         self.ask(home, PeerRequest::DropInode { ino }).await?;
         match named? {
             PeerReply::Exists(binding) => Ok(Made::Existing(binding.ino)),
+            // Asked before, by this server's former incarnation.
+            PeerReply::Bound(earlier) => Ok(Made::New(self.entry(earlier.ino).await?)),
             other => Err(unexpected(&other)),
         }
     }
@@ -90,15 +100,19 @@ impl Node {
         node: &NewNode,
         layout: Layout,
         place: &Place,
+        once: Option<OnceId>,
     ) -> Result<Made, Refused> {
         self.may_make_names(place.parent, self.node).await?;
         let _held = self.name_locks.lock(place.clone()).await;
         self.hold_dir(place.parent).await?;
+        if let Some(PeerReply::Bound(earlier)) = self.answered(once)? {
+            return Ok(Made::New(self.entry(earlier.ino).await?));
+        }
         if let Some(existing) = self.bound(place)? {
             return Ok(Made::Existing(existing.ino));
         }
         let inode = self.new_inode(node, layout)?;
-        self.store_inode(node, &inode, true)?;
+        self.store_inode(node, &inode, Some(once))?;
         self.directories.looked_up(place.clone(), self.node);
         self.touch_dir(place.parent);
         let grants = self.home_attributes(inode.ino, self.node);

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{
-    Attr, Binding, Entry, FileKind, Grants, MetaChange, Name, NodeReply, PeerReply, PeerRequest,
-    Place, Refused,
+    Attr, Binding, Entry, FileKind, Grants, MetaChange, Name, NodeReply, OnceId, PeerReply,
+    PeerRequest, Place, Refused,
 };
 
 use super::Served;
@@ -89,32 +89,37 @@ impl Node {
         self: &Rc<Self>,
         process: &Process,
         ino: InodeId,
-        parent: InodeId,
-        name: Name,
+        (parent, name): (InodeId, Name),
+        once: Option<OnceId>,
     ) -> Served {
         check_name(&name)?;
         self.end_sole_maker(parent, Some(process.id)).await;
         let place = Place { parent, name };
         let requester = self.node;
-        let counted = PeerRequest::LinkInc { ino, place: place.clone(), requester };
-        let (attr, grants) = match self.ask(ino.home(), counted).await? {
-            PeerReply::Attr { attr, grants } => (attr, grants),
-            other => return Err(unexpected(&other)),
+        // The same when it is asked again: the home knows that this name is ours.
+        let op = once.map_or_else(|| self.operation_id(), link_operation);
+        let counted = PeerRequest::LinkInc { ino, place: place.clone(), requester, op };
+        let (attr, grants) = match self.ask(ino.home(), counted).await {
+            Ok(PeerReply::Attr { attr, grants }) => (attr, grants),
+            Ok(other) => return Err(unexpected(&other)),
+            Err(refused) => return self.linked_before(ino, &place, once, refused).await,
         };
         let binding = Binding { ino, kind: attr.kind };
-        let insert = PeerRequest::Insert { place: place.clone(), binding };
+        let insert = PeerRequest::Insert { place: place.clone(), binding, once };
         let inserted = self.ask(self.shard_of(parent, &place.name), insert).await;
         match inserted {
-            Ok(PeerReply::Done) => {
+            Ok(PeerReply::Bound(_)) => {
+                // Nobody waits for the intent's end.
+                tokio::task::spawn_local(self.ask(ino.home(), PeerRequest::Finished { op }));
                 self.directories.changed_here(parent, self.now());
                 Ok(NodeReply::Entry(self.received(attr, grants)))
             }
+            // Whether it is bound is not known: the intent lets the home find out.
+            Err(refused) if refused.errno == libc_errno::EIO => Err(refused),
             other => {
-                self.ask(
-                    ino.home(),
-                    PeerRequest::LinkDec { ino, place, requester, replaced: false },
-                )
-                .await?;
+                let undo = PeerRequest::LinkDec { ino, place, requester, replaced: false };
+                self.ask(ino.home(), undo).await?;
+                self.ask(ino.home(), PeerRequest::Finished { op }).await?;
                 match other? {
                     PeerReply::Exists(_) => Err(Refused::new(libc_errno::EEXIST)),
                     other => Err(unexpected(&other)),
@@ -123,21 +128,47 @@ impl Node {
         }
     }
 
+    /// The home counts the name already: because this very request happened before?
+    async fn linked_before(
+        self: &Rc<Self>,
+        ino: InodeId,
+        place: &Place,
+        once: Option<OnceId>,
+        refused: Refused,
+    ) -> Served {
+        let Some(once) = once.filter(|_| refused.errno == libc_errno::EEXIST) else {
+            return Err(refused);
+        };
+        let shard = self.shard_of(place.parent, &place.name);
+        match self.ask(shard, PeerRequest::Answered { once }).await {
+            Ok(PeerReply::Bound(_)) => Ok(NodeReply::Entry(self.entry(ino).await?)),
+            _ => Err(refused),
+        }
+    }
+
     pub(super) async fn remove(
         self: &Rc<Self>,
         parent: InodeId,
         name: Name,
         directory: bool,
+        once: Option<OnceId>,
     ) -> Served {
         let shard = self.shard_of(parent, &name);
         let place = Place { parent, name };
-        let remove = PeerRequest::Remove { place: place.clone(), directory };
+        let remove = PeerRequest::Remove { place: place.clone(), directory, once };
         let removed = match self.ask(shard, remove).await? {
             PeerReply::Bound(binding) => binding.ino,
-            PeerReply::Unbound(Binding { ino, .. }) => {
+            PeerReply::Unbound { binding: Binding { ino, .. }, op } => {
                 let requester = self.node;
                 let unlink = PeerRequest::LinkDec { ino, place, requester, replaced: false };
-                self.ask(ino.home(), unlink).await?;
+                match self.ask(ino.home(), unlink).await {
+                    // Nobody waits for the intent's end.
+                    Ok(_) => drop(tokio::task::spawn_local(
+                        self.ask(shard, PeerRequest::Finished { op }),
+                    )),
+                    // The name is gone; the shard takes the link later, from its intent.
+                    Err(error) => tracing::warn!(%ino, %error, "a link is taken later"),
+                }
                 ino
             }
             other => return Err(unexpected(&other)),
@@ -149,10 +180,10 @@ impl Node {
     pub(super) async fn move_name(
         self: &Rc<Self>,
         process: &Process,
-        from: (InodeId, Name),
-        to: (InodeId, Name),
+        (from, to): ((InodeId, Name), (InodeId, Name)),
         no_replace: bool,
         exchange: bool,
+        once: Option<OnceId>,
     ) -> Served {
         if exchange {
             return Err(Refused::because(libc_errno::EINVAL, "RENAME_EXCHANGE is not offered"));
@@ -162,7 +193,7 @@ impl Node {
         let to = Place { parent: to.0, name: to.1 };
         let parents = (from.parent, to.parent);
         let coordinator = self.shard_of(to.parent, &to.name);
-        match self.ask(coordinator, PeerRequest::Rename { from, to, no_replace }).await? {
+        match self.ask(coordinator, PeerRequest::Rename { from, to, no_replace, once }).await? {
             PeerReply::Renamed { moved, replaced } => {
                 let now = self.now();
                 self.directories.changed_here(parents.0, now);
@@ -172,4 +203,15 @@ impl Node {
             other => Err(unexpected(&other)),
         }
     }
+}
+
+/// The operation of a link that happens once: the same for each repetition (splitmix64).
+fn link_operation(once: OnceId) -> u64 {
+    let mix = |number: u64| {
+        let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        number ^ (number >> 31)
+    };
+    let place = mix(once.process.wrapping_add(u64::from(once.slot)));
+    mix(place.wrapping_add(once.number)) | 1 << 47 // unlike any inode
 }

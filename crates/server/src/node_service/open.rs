@@ -82,7 +82,8 @@ impl Node {
             ordered.push(self.inode_locks_of_opens.lock(close.ino).await);
             let access = self.clients.closed(process, close);
             if access != Access::default() {
-                let close = Close { ino: close.ino, access };
+                // Under the inode's lock: what the home is asked for from now on has a higher number.
+                let close = Close { ino: close.ino, access, as_of: self.clients.asked() };
                 by_home.entry(close.ino.home()).or_default().push(close);
             }
         }

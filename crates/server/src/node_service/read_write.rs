@@ -11,7 +11,7 @@ use crate::clients::Process;
 use crate::convert::{part_id, part_refused};
 use crate::files::Known;
 use crate::limits::STALE_RETRIES;
-use crate::node::{Node, deadline_of, libc_errno, refusal, unexpected};
+use crate::node::{Node, libc_errno, refusal, unexpected};
 
 /// One step of a copy inside the servers.
 const COPY_STEP: usize = hayase_wire::message::PAYLOAD_BYTES_MAX;
@@ -90,8 +90,7 @@ impl Node {
             // Bytes were read into a slot of the pool: one copy more, on the rare path.
             return self.copied(served, buffer);
         } else {
-            let deadline = deadline_of(&request);
-            self.peers.call(server, &request, None, Some(buffer), deadline).await?
+            self.call(server, &request, None, Some(buffer)).await?
         };
         match refusal(served.reply)? {
             PeerReply::Count(0) => Ok(Attempt::Done((Box::new(Vec::new()), 0))),
@@ -121,7 +120,11 @@ impl Node {
 
     /// What nobody on this node has open for writing nobody here may write: the home has not made
     /// others give back their caches.
-    fn check_writable(&self, ino: InodeId) -> Result<(), Refused> {
+    fn check_writable(&self, process: &Process, ino: InodeId) -> Result<(), Refused> {
+        if process.lost.borrow().contains(&ino) {
+            let why = "an open or a lock of this file was lost; close it and open it again";
+            return Err(Refused::because(libc_errno::EIO, why));
+        }
         match self.clients.open_here(ino).write {
             true => Ok(()),
             false => Err(Refused::because(libc_errno::EBADF, "not open for writing on this node")),
@@ -135,7 +138,7 @@ impl Node {
         offset: u64,
         from: SlotRange,
     ) -> Served {
-        self.check_writable(ino)?;
+        self.check_writable(process, ino)?;
         let source = || Self::slot(process, from).map(boxed);
         self.write_file(ino, offset, from.len as usize, source).await?;
         Ok(NodeReply::Count(from.len))
@@ -185,8 +188,7 @@ impl Node {
         let served = if server == self.me {
             Rc::clone(self).serve_here(self.node, request, Some(bytes)).await
         } else {
-            let deadline = deadline_of(&request);
-            self.peers.call(server, &request, Some(bytes), None, deadline).await?
+            self.call(server, &request, Some(bytes), None).await?
         };
         match refusal(served.reply)? {
             PeerReply::Count(_) => Ok(Attempt::Done(())),
@@ -201,7 +203,7 @@ impl Node {
         ino: InodeId,
         from: SlotRange,
     ) -> Served {
-        self.check_writable(ino)?;
+        self.check_writable(process, ino)?;
         let len = from.len as usize;
         let mut file = self.file(ino).await?;
         for _ in 0..STALE_RETRIES {
@@ -230,8 +232,7 @@ impl Node {
         let served = if ino.home() == self.me {
             Rc::clone(self).serve_here(self.node, request, Some(bytes)).await
         } else {
-            let deadline = deadline_of(&request);
-            self.peers.call(ino.home(), &request, Some(bytes), None, deadline).await?
+            self.call(ino.home(), &request, Some(bytes), None).await?
         };
         match refusal(served.reply)? {
             PeerReply::Offset { offset, .. } => Ok(Attempt::Done(offset)),

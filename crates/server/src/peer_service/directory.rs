@@ -5,7 +5,7 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_store::namespace::FileKind;
 use hayase_store::ops;
-use hayase_wire::message::{PeerReply, PeerRequest, Refused, TimeSpec};
+use hayase_wire::message::{PeerReply, PeerRequest, Place, Refused, TimeSpec};
 
 use super::Answer;
 use crate::convert::{meta_refused, stored_time};
@@ -49,6 +49,11 @@ impl Node {
 
     pub(super) fn dir_parent(&self, dir: InodeId) -> Answer {
         Ok(PeerReply::Parent(self.directory(dir)?.name.map(|(parent, _)| parent)))
+    }
+
+    pub(super) fn dir_name(&self, dir: InodeId) -> Answer {
+        let name = self.directory(dir)?.name;
+        Ok(PeerReply::Named(name.map(|(parent, name)| Place { parent, name })))
     }
 
     pub(super) fn dir_touch(&self, touched: &[(InodeId, TimeSpec)]) -> Answer {
@@ -100,6 +105,10 @@ impl Node {
     /// Removes an empty directory: freezes every shard, and thaws them whatever comes of it.
     pub(super) async fn dir_remove(self: &Rc<Self>, dir: InodeId) -> Answer {
         let _held = self.inode_locks.lock(dir).await;
+        // Asked again by a shard that was started anew meanwhile.
+        if self.inode(dir).is_ok_and(|inode| inode.removed) {
+            return Ok(PeerReply::Done);
+        }
         self.directory(dir)?;
         let shards = self.shards_of(dir)?;
         let empty = self.freeze_shards(dir, &shards).await;

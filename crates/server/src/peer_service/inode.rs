@@ -7,8 +7,8 @@ use hayase_store::namespace::{FileKind, Inode, Intent, IntentKind, NamespaceErro
 use hayase_store::ops::Nameless;
 use hayase_store::{PartError, PartId, SetTime as PartTime, ops};
 use hayase_wire::message::{
-    Attr, Entry, Grants, MetaChange, NewNode, PartRef, PeerReply, PeerRequest, Place, Refused,
-    SetTime,
+    Attr, Binding, Entry, Grants, MetaChange, NewNode, OnceId, PartRef, PeerReply, PeerRequest,
+    Place, Refused, SetTime,
 };
 
 use super::Answer;
@@ -135,12 +135,12 @@ impl Node {
     }
 
     /// Makes the inode, and its part when it has one here. `named`: its name is bound in the same
-    /// transaction; otherwise an intent remembers that it has none yet.
+    /// transaction, which records the answer; otherwise an intent remembers that it has none yet.
     pub(crate) fn store_inode(
         &self,
         node: &NewNode,
         inode: &Inode,
-        named: bool,
+        named: Option<Option<OnceId>>,
     ) -> Result<(), Refused> {
         if inode.layout == Layout::Whole {
             self.parts.create(whole_part(inode.ino, 0)).map_err(part_refused)?;
@@ -160,15 +160,17 @@ impl Node {
         txn: &mut Txn<'_>,
         node: &NewNode,
         inode: &Inode,
-        named: bool,
+        named: Option<Option<OnceId>>,
     ) -> Result<(), Refused> {
         let (parent, name) = (node.parent, node.name.clone());
-        let intent = (!named).then_some(Intent {
+        let intent = named.is_none().then_some(Intent {
             id: inode.ino.0,
             what: IntentKind::Create { ino: inode.ino, parent, name },
         });
         ops::create(txn, inode, intent.as_ref()).map_err(meta_refused)?;
-        if named {
+        if let Some(once) = named {
+            let bound = Binding { ino: inode.ino, kind: node.kind };
+            self.record(txn, once, &PeerReply::Bound(bound))?;
             let record = hayase_store::namespace::EntryRecord { ino: inode.ino, kind: inode.kind };
             let inserted =
                 ops::insert(txn, node.parent, &node.name, record).map_err(meta_refused)?;
@@ -184,13 +186,13 @@ impl Node {
         from: NodeId,
     ) -> Answer {
         let inode = self.new_inode(node, layout)?;
-        self.store_inode(node, &inode, false)?;
+        self.store_inode(node, &inode, None)?;
         let attr = self.attr_of(&inode)?;
         Ok(PeerReply::Attr { attr, grants: self.home_attributes(inode.ino, from) })
     }
 
     /// An inode whose name could not be bound.
-    pub(super) fn drop_inode(&self, ino: InodeId) -> Answer {
+    pub(crate) fn drop_inode(&self, ino: InodeId) -> Answer {
         let Ok(inode) = self.inode(ino) else { return Ok(PeerReply::Done) };
         if inode.layout == Layout::Whole {
             self.discard_part(whole_part(ino, inode.layout_epoch));
@@ -205,8 +207,13 @@ impl Node {
     /// Its name is bound. The intent that says otherwise goes a little later, with others: a restart
     /// finds the name, and drops it too.
     pub(crate) fn inode_named(self: &Rc<Self>, ino: InodeId) {
+        self.intent_done(ino.0);
+    }
+
+    /// What an intent speaks of is done; it goes a little later, with others.
+    pub(crate) fn intent_done(self: &Rc<Self>, id: u64) {
         let mut named = self.named.borrow_mut();
-        named.push(ino);
+        named.push(id);
         if named.len() == 1 {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
@@ -219,10 +226,10 @@ impl Node {
         }
     }
 
-    fn drop_intents(&self, named: &[InodeId]) -> Result<(), NamespaceError> {
+    pub(crate) fn drop_intents(&self, ids: &[u64]) -> Result<(), NamespaceError> {
         let mut txn = self.names.begin();
-        for ino in named {
-            ops::drop_intent(&mut txn, ino.0)?;
+        for id in ids {
+            ops::drop_intent(&mut txn, *id)?;
         }
         txn.commit()
     }
@@ -271,6 +278,7 @@ impl Node {
         ino: InodeId,
         place: Place,
         requester: NodeId,
+        op: u64,
     ) -> Answer {
         let guard = self.home_change(ino, requester, ATTR).await;
         self.settled(ino).await;
@@ -283,8 +291,16 @@ impl Node {
         }
         let mut txn = self.names.begin();
         let now = stored_time(self.now());
+        // A name that is counted already is there, or somebody else is making it.
+        let is_mine = ops::intent(&txn, op).map_err(meta_refused)?.is_some();
+        let names = ops::names_of(&txn, ino).map_err(meta_refused)?;
+        if !is_mine && names.contains(&(place.parent, place.name.clone())) {
+            return Err(Refused::new(libc_errno::EEXIST));
+        }
         let inode =
             ops::link(&mut txn, ino, place.parent, &place.name, now).map_err(meta_refused)?;
+        let what = IntentKind::Link { ino, parent: place.parent, name: place.name };
+        ops::put_intent(&mut txn, &Intent { id: op, what }).map_err(meta_refused)?;
         txn.commit().map_err(meta_refused)?;
         drop(guard);
         let grants = self.home_attributes(ino, requester);

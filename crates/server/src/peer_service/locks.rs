@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_wire::message::{
-    Lock, LockAnswer, LockHeld, LockRange, PeerReply, PeerRequest, Refused,
+    HeldLock, Lock, LockAnswer, LockHeld, LockRange, PeerReply, PeerRequest, Refused,
 };
 
 use super::Answer;
@@ -65,7 +65,39 @@ impl Node {
         PeerReply::Done
     }
 
-    fn release_locks_of(self: &Rc<Self>, is_gone: impl Fn(&LockOwner) -> bool) {
+    /// Of a node that waited when this home, or its own server, was started anew.
+    pub(crate) fn wait_for_lock_again(self: &Rc<Self>, node: NodeId, held: HeldLock) {
+        let HeldLock { ino, process, lock, ticket } = held;
+        let ticket = ticket.map(|number| Ticket { node, process, number });
+        let wish = wish_of(node, process, lock);
+        let (outcome, mut granted) = self.locks.borrow_mut().lock(ino, wish, ticket);
+        match outcome {
+            Outcome::Granted => granted.extend(ticket),
+            Outcome::Waits => {}
+            other => tracing::warn!(%ino, ?other, "who waited for a lock waits in vain"),
+        }
+        self.call_tickets(granted);
+    }
+
+    /// Of a node that held it: in grace it may have it again; else only what it still has.
+    pub(crate) fn hold_lock_again(
+        self: &Rc<Self>,
+        node: NodeId,
+        held: HeldLock,
+        in_grace: bool,
+    ) -> bool {
+        let HeldLock { ino, process, lock, .. } = held;
+        let wish = wish_of(node, process, lock);
+        let is_held = self.locks.borrow().holds(ino, &wish);
+        if is_held || !in_grace {
+            return is_held;
+        }
+        let (outcome, granted) = self.locks.borrow_mut().lock(ino, wish, None);
+        self.call_tickets(granted);
+        outcome == Outcome::Granted
+    }
+
+    pub(crate) fn release_locks_of(self: &Rc<Self>, is_gone: impl Fn(&LockOwner) -> bool) {
         let granted = self.locks.borrow_mut().release(is_gone);
         self.call_tickets(granted);
     }
@@ -77,8 +109,8 @@ impl Node {
             tokio::task::spawn_local(async move {
                 let told = PeerRequest::LockGranted { process, ticket: number };
                 if let Err(error) = this.ask(ServerId(node.0), told).await {
-                    tracing::warn!(%node, %error, "a lock was granted to a node that is lost");
-                    this.release_locks_of(|owner| owner.node == node);
+                    // It asks again when it is back; if it never is, its locks end with it.
+                    tracing::warn!(%node, %error, "a node was not told that it holds a lock");
                 }
             });
         }

@@ -54,7 +54,8 @@ impl Node {
                     read: access.read && !before.read,
                     write: access.write && !before.write,
                 };
-                self.home_event(ino, Event::Close { node: from, access });
+                let as_of = open.number;
+                self.home_event(ino, Event::Close { node: from, access, as_of });
                 Err(refused)
             }
         }
@@ -84,7 +85,8 @@ impl Node {
     pub(super) async fn close_inodes(self: &Rc<Self>, from: NodeId, closes: &[Close]) -> Answer {
         for closes in closes.chunks(CLOSES_AT_ONCE) {
             for close in closes {
-                let event = Event::Close { node: from, access: close.access };
+                let Close { access, as_of, .. } = *close;
+                let event = Event::Close { node: from, access, as_of };
                 self.home_event(close.ino, event);
             }
             self.reap_orphans(closes.iter().map(|close| close.ino));

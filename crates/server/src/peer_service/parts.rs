@@ -9,13 +9,13 @@ use std::rc::Rc;
 use hayase_layout::{Layout, LocalOffset};
 use hayase_store::{Part, PartId};
 use hayase_wire::BoxBuffer;
-use hayase_wire::message::{PAYLOAD_BYTES_MAX, PartRef, PeerReply, Refused};
+use hayase_wire::message::{PAYLOAD_BYTES_MAX, PartRef, PeerReply, PeerRequest, Refused};
 
 use super::Answer;
 use super::inode::is_missing;
 use crate::convert::{part_id, part_refused};
 use crate::limits::{INLINE_BYTES, WRITEBACK_BYTES};
-use crate::node::Node;
+use crate::node::{Node, unexpected};
 use crate::peers::Served;
 
 impl Node {
@@ -97,6 +97,7 @@ impl Node {
         trunc_epoch: u32,
         bytes: (BoxBuffer, usize),
     ) -> Answer {
+        self.learn_epoch(part).await?;
         if !self.is_current(part, trunc_epoch) {
             return Ok(PeerReply::Stale);
         }
@@ -135,6 +136,25 @@ impl Node {
         part.index > 0
             || part.ino.home() != self.me
             || self.inode(part.ino).is_ok_and(|inode| inode.layout != Layout::Whole)
+    }
+
+    /// After a restart the epoch of a part is not known: its home has made it durable before the part
+    /// was cut.
+    async fn learn_epoch(self: &Rc<Self>, part: PartRef) -> Result<(), Refused> {
+        let is_known = self.part_epochs.borrow().contains_key(&part.ino);
+        if self.incarnation == 1 || is_known || !self.is_striped(part) {
+            return Ok(());
+        }
+        let ino = part.ino;
+        match self.ask(ino.home(), PeerRequest::SizeOf { ino }).await? {
+            PeerReply::Size { trunc_epoch, .. } => {
+                let mut epochs = self.part_epochs.borrow_mut();
+                let current = epochs.entry(ino).or_default();
+                *current = trunc_epoch.max(*current);
+                Ok(())
+            }
+            other => Err(unexpected(&other)),
+        }
     }
 
     fn is_current(&self, part: PartRef, trunc_epoch: u32) -> bool {

@@ -2,22 +2,25 @@
 //!
 //! Both names are locked in the order of their keys, wherever they live, so two renames never wait
 //! for each other. The commit point is the one transaction that binds the new name (and with it
-//! unbinds a victim); removing the old name and counting links follow. A directory that changes
+//! unbinds a victim); removing the old name and counting links follow. Both servers remember durably
+//! what they have begun: the coordinator, from the commit on, what is to follow (`Rename`), the old
+//! name's shard that the name is held (`Prepared`), until it has heard or asked how it went. A directory that changes
 //! its parent first takes the job's one rename lock at server 0, so the walk that looks for loops
 //! sees a tree that stands still.
 //! Source: `docs/design/001-coherence.md` 2.6.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
+use hayase_store::namespace::{Intent, IntentKind};
 use hayase_store::ops;
-use hayase_wire::message::{Binding, FileKind, PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::{Binding, FileKind, OnceId, PeerReply, PeerRequest, Place, Refused};
 use tokio::task::AbortHandle;
 
 use super::Answer;
-use super::shard::record;
+use super::shard::{record, removal_of_directory};
 use crate::convert::meta_refused;
 use crate::keyed_lock::KeyGuard;
 use crate::limits::RENAME_HOLD;
@@ -34,6 +37,8 @@ const RENAMES: InodeId = InodeId(0);
 pub(crate) struct RenameHolds {
     held: RefCell<HashMap<Hold, (Held, AbortHandle)>>,
     operations: std::cell::Cell<u64>,
+    /// Operations that this server coordinates and has not decided yet.
+    undecided: RefCell<HashSet<u64>>,
 }
 
 /// One operation may hold a name and the job's lock at the same server.
@@ -63,6 +68,7 @@ impl Node {
         from: Place,
         to: Place,
         no_replace: bool,
+        once: Option<OnceId>,
     ) -> Answer {
         check_name(&to.name)?;
         self.may_make_names(to.parent, requester).await?;
@@ -73,7 +79,9 @@ impl Node {
         if between {
             self.ask(REFEREE, PeerRequest::RenameLock { op }).await?;
         }
-        let renamed = self.rename_held(op, requester, moved, from, to, no_replace).await;
+        self.renames.undecided.borrow_mut().insert(op);
+        let renamed = self.rename_held((op, once), requester, moved, from, to, no_replace).await;
+        self.renames.undecided.borrow_mut().remove(&op);
         if between && let Err(error) = self.ask(REFEREE, PeerRequest::RenameUnlock { op }).await {
             tracing::warn!(%error, "the referee will end the rename's lock by itself");
         }
@@ -83,7 +91,7 @@ impl Node {
     /// With the job's rename lock held where that is needed.
     async fn rename_held(
         self: &Rc<Self>,
-        op: u64,
+        (op, once): (u64, Option<OnceId>),
         requester: NodeId,
         expected: Binding,
         from: Place,
@@ -91,7 +99,7 @@ impl Node {
         no_replace: bool,
     ) -> Answer {
         let old_shard = self.shard_of(from.parent, &from.name);
-        let prepare = PeerRequest::RenamePrepare { op, place: from.clone() };
+        let prepare = PeerRequest::RenamePrepare { op, place: from.clone(), to: to.clone() };
         let same_name = from == to;
         // In key order, whichever server has the lock.
         let early = if !same_name && to < from {
@@ -109,19 +117,31 @@ impl Node {
             None => Some(self.name_locks.lock(to.clone()).await),
         };
         let done = if moved.kind == expected.kind || from.parent == to.parent {
-            self.bind_new_name(op, moved, &from, &to, no_replace).await
+            self.bind_new_name((op, once), moved, &from, &to, no_replace).await
         } else {
             // The name changed hands between the first look and the lock.
             Err(Refused::new(libc_errno::EBUSY))
         };
         let commit = matches!(&done, Ok(Outcome::Moved { .. }));
-        let finish = PeerRequest::RenameFinish { op, place: from.clone(), commit, requester };
+        self.renames.undecided.borrow_mut().remove(&op);
+        let (place, ino) = (from.clone(), moved.ino);
+        let finish = PeerRequest::RenameFinish { op, place, moved: ino, commit, requester };
         let finished = self.ask(old_shard, finish).await;
         let reply = match done? {
             Outcome::Nothing => PeerReply::Renamed { moved: moved.ino, replaced: None },
             Outcome::Moved { victim } => {
-                finished?;
-                self.count_links(requester, moved, victim, &from, &to).await?;
+                // It is committed: what does not succeed now is done later.
+                let counted = match finished {
+                    Ok(_) => self.count_links(requester, moved, victim, &from, &to).await,
+                    Err(refused) => Err(refused),
+                };
+                match counted {
+                    Ok(()) => self.intent_done(op),
+                    Err(error) => {
+                        tracing::warn!(op, %error, "a rename is finished later");
+                        self.finish_later([op]);
+                    }
+                }
                 self.touch_dir(to.parent);
                 // Before kernels are told: one of them may hold its directory for a lookup of this
                 // very name, and would wait for itself.
@@ -137,8 +157,7 @@ impl Node {
     /// Checks everything that can forbid the rename, then binds the new name: the commit point.
     async fn bind_new_name(
         self: &Rc<Self>,
-        op: u64,
-
+        (op, once): (u64, Option<OnceId>),
         moved: Binding,
         from: &Place,
         to: &Place,
@@ -160,16 +179,35 @@ impl Node {
                 (true, false) => return Err(Refused::new(libc_errno::ENOTDIR)),
                 (false, true) => return Err(Refused::new(libc_errno::EISDIR)),
                 (true, true) => {
+                    // Only its name: the rename has not happened yet.
+                    self.intend(op, removal_of_directory(to, victim, None))?;
                     let request = PeerRequest::DirRemove { dir: victim.ino };
-                    self.ask(victim.ino.home(), request).await?;
+                    if let Err(refused) = self.ask(victim.ino.home(), request).await {
+                        self.finish_later([op]);
+                        return Err(refused);
+                    }
                 }
                 (false, false) => {}
             }
         }
-        self.hold_dir(to.parent).await?;
+        if let Err(refused) = self.hold_dir(to.parent).await {
+            self.finish_later([op]);
+            return Err(refused);
+        }
         tracing::debug!(op, ino = %moved.ino, "rename commits");
         let mut txn = self.names.begin();
         ops::replace(&mut txn, to.parent, &to.name, record(moved)).map_err(meta_refused)?;
+        let what = IntentKind::Rename {
+            entry: record(moved),
+            from: (from.parent, from.name.clone()),
+            to: (to.parent, to.name.clone()),
+            victim: victim.map(record),
+            time: crate::convert::stored_time(self.now()),
+        };
+        ops::put_intent(&mut txn, &Intent { id: op, what }).map_err(meta_refused)?;
+        let replaced = victim.map(|victim| victim.ino);
+        let reply = PeerReply::Renamed { moved: moved.ino, replaced };
+        self.record(&mut txn, once, &reply)?;
         txn.commit().map_err(meta_refused)?;
         Ok(Outcome::Moved { victim })
     }
@@ -189,7 +227,7 @@ impl Node {
         }
     }
 
-    async fn count_links(
+    pub(crate) async fn count_links(
         self: &Rc<Self>,
         requester: NodeId,
         moved: Binding,
@@ -209,29 +247,66 @@ impl Node {
         Ok(())
     }
 
-    /// At the old name's shard: holds the name until [`Self::rename_finish`], or for [`RENAME_HOLD`].
-    pub(super) async fn rename_prepare(self: &Rc<Self>, op: u64, place: Place) -> Answer {
+    /// At the old name's shard: holds the name until [`Self::rename_finish`]. After [`RENAME_HOLD`]
+    /// the coordinator is asked how it went.
+    pub(super) async fn rename_prepare(
+        self: &Rc<Self>,
+        op: u64,
+        place: Place,
+        to: Place,
+    ) -> Answer {
         let guard = self.name_locks.lock(place.clone()).await;
         let Some(found) = self.bound(&place)? else {
             return Err(Refused::new(libc_errno::ENOENT));
         };
+        let (entry, from) = (record(found), (place.parent, place.name));
+        self.intend(op, IntentKind::Prepared { entry, from, to: (to.parent, to.name) })?;
         self.hold(Hold::Name(op), Held::Name(guard));
         Ok(PeerReply::Bound(found))
+    }
+
+    /// After a restart: a name whose rename was prepared here is held until its coordinator was
+    /// asked. Before anybody else can have it.
+    pub(crate) async fn hold_prepared(self: &Rc<Self>, op: u64, place: Place) {
+        let guard = self.name_locks.lock(place).await;
+        self.hold(Hold::Name(op), Held::Name(guard));
+    }
+
+    /// As the coordinator: whether the new name is bound. One that this incarnation has not begun,
+    /// and that left no intent, never was.
+    pub(super) fn rename_outcome(&self, op: u64) -> Answer {
+        if self.renames.undecided.borrow().contains(&op) {
+            return Ok(PeerReply::Outcome(None));
+        }
+        let intent = ops::intent(&self.names.begin(), op).map_err(meta_refused)?;
+        let committed = matches!(intent, Some(IntentKind::Rename { .. }));
+        Ok(PeerReply::Outcome(Some(committed)))
     }
 
     pub(super) async fn rename_finish(
         self: &Rc<Self>,
         op: u64,
         place: Place,
+        moved: InodeId,
         commit: bool,
         requester: NodeId,
     ) -> Answer {
-        if commit {
-            self.unbind(&place)?;
+        // Said twice, or after a restart, the name may be another's by now.
+        let is_bound = self.bound(&place)?.is_some_and(|found| found.ino == moved);
+        let mut txn = self.names.begin();
+        if commit && is_bound {
+            ops::remove_entry(&mut txn, place.parent, &place.name);
+        }
+        // Unless this server coordinates it as well: then the intent speaks of what follows.
+        if let Some(IntentKind::Prepared { .. }) = ops::intent(&txn, op).map_err(meta_refused)? {
+            ops::drop_intent(&mut txn, op).map_err(meta_refused)?;
+        }
+        txn.commit().map_err(meta_refused)?;
+        if commit && is_bound {
             self.touch_dir(place.parent);
         }
         self.renames.end(Hold::Name(op));
-        if commit {
+        if commit && is_bound {
             self.inval_name(&place, requester).await;
         }
         Ok(PeerReply::Done)
@@ -248,11 +323,11 @@ impl Node {
         PeerReply::Done
     }
 
-    /// Unlike any other in the job: server, and this incarnation's count.
-    fn operation_id(&self) -> u64 {
+    /// Unlike any other in the job, and unlike any inode: server, incarnation, count.
+    pub(crate) fn operation_id(&self) -> u64 {
         let count = self.renames.operations.get() + 1;
         self.renames.operations.set(count);
-        u64::from(self.me.0) << 47 | (self.start_id & 0x7fff) << 32 | count
+        u64::from(self.me.0) << 48 | 1 << 47 | (self.incarnation & 0x7fff) << 32 | count
     }
 
     /// A coordinator that never finishes holds a name for a while only.
@@ -260,8 +335,16 @@ impl Node {
         let this = Rc::clone(self);
         let timer = tokio::task::spawn_local(async move {
             tokio::time::sleep(RENAME_HOLD).await;
-            if this.renames.end(key) {
-                tracing::warn!(?key, "a rename did not finish in time: its name is free again");
+            match key {
+                // In a task of its own: the end of the hold ends this one.
+                Hold::Name(op) => {
+                    let finish = async move { this.finish_intent(op).await };
+                    tokio::task::spawn_local(finish);
+                }
+                Hold::Renames(_) => {
+                    this.renames.end(key);
+                    tracing::warn!(?key, "a rename did not finish in time: the next may begin");
+                }
             }
         });
         self.renames.held.borrow_mut().insert(key, (held, timer.abort_handle()));

@@ -6,9 +6,11 @@
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
-use hayase_store::namespace::EntryRecord;
+use hayase_store::namespace::{EntryRecord, Intent, IntentKind};
 use hayase_store::ops;
-use hayase_wire::message::{Binding, FileKind, PeerReply, PeerRequest, Place, Refused, ShardEntry};
+use hayase_wire::message::{
+    Binding, FileKind, OnceId, PeerReply, PeerRequest, Place, Refused, ShardEntry,
+};
 
 use super::Answer;
 use crate::convert::{kind, meta_refused, stored_kind};
@@ -24,6 +26,17 @@ pub(crate) fn record(binding: Binding) -> EntryRecord {
 
 pub(crate) fn binding(record: &EntryRecord) -> Binding {
     Binding { ino: record.ino, kind: kind(record.kind) }
+}
+
+/// The intent of a directory's removal.
+pub(crate) fn removal_of_directory(
+    place: &Place,
+    found: Binding,
+    once: Option<OnceId>,
+) -> IntentKind {
+    let once = once.map(|once| (once.process, once.slot, once.number));
+    let (parent, name) = (place.parent, place.name.clone());
+    IntentKind::RemoveDirectory { entry: record(found), parent, name, once }
 }
 
 impl Node {
@@ -78,6 +91,7 @@ impl Node {
         from: NodeId,
         place: Place,
         binding: Binding,
+        once: Option<OnceId>,
     ) -> Answer {
         check_name(&place.name)?;
         self.may_make_names(place.parent, from).await?;
@@ -89,10 +103,12 @@ impl Node {
         if let Err(exists) = inserted {
             return Ok(PeerReply::Exists(self::binding(&exists.0)));
         }
+        let reply = PeerReply::Bound(binding);
+        self.record(&mut txn, once, &reply)?;
         txn.commit().map_err(meta_refused)?;
         self.directories.looked_up(place.clone(), from);
         self.touch_dir(place.parent);
-        Ok(PeerReply::Done)
+        Ok(reply)
     }
 
     pub(super) async fn shard_remove(
@@ -100,6 +116,7 @@ impl Node {
         from: NodeId,
         place: Place,
         directory: bool,
+        once: Option<OnceId>,
     ) -> Answer {
         let held = self.name_locks.lock(place.clone()).await;
         let Some(found) = self.bound(&place)? else {
@@ -110,38 +127,87 @@ impl Node {
             (false, true) => return Err(Refused::new(libc_errno::EISDIR)),
             _ => {}
         }
-        if directory {
-            self.ask(found.ino.home(), PeerRequest::DirRemove { dir: found.ino }).await?;
-        }
-        let linked_elsewhere = !directory && found.ino.home() != self.me;
-        if directory || linked_elsewhere {
-            self.unbind(&place)?;
+        let reply = if directory {
+            self.remove_directory(&place, found, once).await?
+        } else if found.ino.home() == self.me {
+            self.remove_entry_and_link(&place, found, from, once).await?
         } else {
-            self.remove_entry_and_link(&place, found.ino, from).await?;
-        }
+            self.unbind_for_unlink(&place, found, once)?
+        };
         drop(held);
         self.touch_dir(place.parent);
         self.inval_name(&place, from).await;
-        Ok(if linked_elsewhere { PeerReply::Unbound(found) } else { PeerReply::Bound(found) })
+        Ok(reply)
+    }
+
+    /// The directory first, then its name. The intent tells a restart to look whether the first was
+    /// done; it stays when the directory's home did not answer.
+    async fn remove_directory(
+        self: &Rc<Self>,
+        place: &Place,
+        found: Binding,
+        once: Option<OnceId>,
+    ) -> Result<PeerReply, Refused> {
+        let op = self.operation_id();
+        self.intend(op, removal_of_directory(place, found, once))?;
+        let removed = self.ask(found.ino.home(), PeerRequest::DirRemove { dir: found.ino }).await;
+        if let Err(refused) = removed {
+            if refused.errno == libc_errno::EIO {
+                self.finish_later([op]);
+            } else {
+                self.drop_intents(&[op]).map_err(meta_refused)?;
+            }
+            return Err(refused);
+        }
+        let reply = PeerReply::Bound(found);
+        let mut txn = self.names.begin();
+        ops::remove_entry(&mut txn, place.parent, &place.name);
+        ops::drop_intent(&mut txn, op).map_err(meta_refused)?;
+        self.record(&mut txn, once, &reply)?;
+        txn.commit().map_err(meta_refused)?;
+        Ok(reply)
+    }
+
+    /// The name goes; that the home still counts it is remembered until whoever asked has told the
+    /// home so.
+    fn unbind_for_unlink(
+        &self,
+        place: &Place,
+        binding: Binding,
+        once: Option<OnceId>,
+    ) -> Result<PeerReply, Refused> {
+        let op = self.operation_id();
+        let reply = PeerReply::Unbound { binding, op };
+        let mut txn = self.names.begin();
+        ops::remove_entry(&mut txn, place.parent, &place.name);
+        let what = self.removal_of(place, binding);
+        ops::put_intent(&mut txn, &Intent { id: op, what }).map_err(meta_refused)?;
+        self.record(&mut txn, once, &reply)?;
+        txn.commit().map_err(meta_refused)?;
+        Ok(reply)
+    }
+
+    fn removal_of(&self, place: &Place, found: Binding) -> IntentKind {
+        let (parent, name) = (place.parent, place.name.clone());
+        let time = crate::convert::stored_time(self.now());
+        IntentKind::Remove { entry: record(found), parent, name, time }
     }
 
     /// Name and link of an inode whose home is here go in one transaction.
     async fn remove_entry_and_link(
         self: &Rc<Self>,
         place: &Place,
-        ino: InodeId,
+        found: Binding,
         requester: NodeId,
-    ) -> Result<(), Refused> {
-        let _change = self.home_change(ino, requester, super::inode::ATTR).await;
+        once: Option<OnceId>,
+    ) -> Result<PeerReply, Refused> {
+        let _change = self.home_change(found.ino, requester, super::inode::ATTR).await;
+        let reply = PeerReply::Bound(found);
         let mut txn = self.names.begin();
         ops::remove_entry(&mut txn, place.parent, &place.name);
-        self.unlink_in(txn, ino, place, requester, false)
-    }
-
-    pub(crate) fn unbind(&self, place: &Place) -> Result<(), Refused> {
-        let mut txn = self.names.begin();
-        ops::remove_entry(&mut txn, place.parent, &place.name);
-        txn.commit().map_err(meta_refused)
+        self.record(&mut txn, once, &reply)?;
+        self.unlink_in(txn, found.ino, place, requester, false)?;
+        Ok(reply)
     }
 
     /// Tells the nodes that looked a name up of its end, but not the one that ended it.

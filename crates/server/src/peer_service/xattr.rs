@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId};
 use hayase_store::ops;
-use hayase_wire::message::{Name, PeerReply, Refused, XattrMode};
+use hayase_wire::message::{Name, OnceId, PeerReply, Refused, XattrMode};
 
 use super::Answer;
 use super::inode::ATTR;
@@ -26,8 +26,8 @@ impl Node {
         from: NodeId,
         ino: InodeId,
         name: &Name,
-        value: &[u8],
-        mode: XattrMode,
+        (value, mode): (&[u8], XattrMode),
+        once: Option<OnceId>,
     ) -> Answer {
         let _change = self.home_change(ino, from, ATTR).await;
         self.inode(ino)?;
@@ -39,6 +39,7 @@ impl Node {
             XattrMode::Replace => ops::XattrMode::Replace,
         };
         ops::set_xattr(&mut txn, ino, name, value, mode, now).map_err(meta_refused_quietly)?;
+        self.record(&mut txn, once, &PeerReply::Done)?;
         txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
     }
@@ -54,12 +55,14 @@ impl Node {
         from: NodeId,
         ino: InodeId,
         name: &Name,
+        once: Option<OnceId>,
     ) -> Answer {
         let _change = self.home_change(ino, from, ATTR).await;
         self.inode(ino)?;
         let now = stored_time(self.now());
         let mut txn = self.names.begin();
         ops::remove_xattr(&mut txn, ino, name, now).map_err(meta_refused_quietly)?;
+        self.record(&mut txn, once, &PeerReply::Done)?;
         txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
     }

@@ -1,15 +1,18 @@
 //! A job of a few servers in this process, on loopback and plain directories, and a process to ask them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hayase_layout::{ByteCount, InodeId, NodeId, ServerId};
-use hayase_server::Settings;
+use hayase_server::{Ground, Settings};
+use hayase_store::MemoryStore;
 use hayase_store::area::CountedArea;
 use hayase_wire::message::{
-    Access, Attr, Callback, CallbackReply, ClientRole, Created, Entry, FileKind, NewNode,
+    Access, Attr, Callback, CallbackReply, ClientRole, Created, Entry, FileKind, Holding, NewNode,
     NodeReply, NodeRequest, OpenKind, Opened, Opening, PROTOCOL_VERSION, Refused, SlotRange,
     StillOpen,
 };
@@ -24,36 +27,94 @@ pub(crate) const W: Access = Access { read: false, write: true };
 /// Servers that stop when this is dropped.
 pub(crate) struct Cluster {
     directory: TempDir,
-    servers: Vec<(oneshot::Sender<()>, JoinHandle<()>)>,
+    secret: Secret,
+    names: Option<Vec<Arc<MemoryStore>>>,
+    servers: Vec<Running>,
 }
+
+type Running = (oneshot::Sender<()>, JoinHandle<()>);
+
+/// Short: tests wait for it.
+const INTENT_AGE: Duration = Duration::from_millis(100);
+
+static NEXT_START: AtomicU64 = AtomicU64::new(10_000);
 
 impl Cluster {
     pub(crate) fn up(servers: u16) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let mut cluster = Self { directory, servers: Vec::new() };
+        let secret = Secret::generate().expect("randomness");
+        let mut cluster = Self { directory, secret, names: None, servers: Vec::new() };
         cluster.start(servers);
         cluster
     }
 
     fn start(&mut self, servers: u16) {
-        let secret = Secret::generate().expect("randomness");
-        let mut ready = Vec::new();
-        for server in 0..servers {
-            let (stop, stopped) = oneshot::channel();
-            let (tell, told) = std::sync::mpsc::channel();
-            let root = self.directory.path().to_owned();
-            let secret = secret.clone();
-            let thread = std::thread::spawn(move || {
-                run_server(&root, server, servers, secret, stopped, move || {
-                    tell.send(()).expect("somebody waits");
-                });
-            });
-            self.servers.push((stop, thread));
-            ready.push(told);
-        }
+        let ready: Vec<_> = (0..servers)
+            .map(|server| {
+                let (running, told) = self.begin(server, servers, u64::from(server) + 100);
+                self.servers.push(running);
+                told
+            })
+            .collect();
         for told in ready {
             told.recv_timeout(Duration::from_secs(20)).expect("the server is ready");
         }
+    }
+
+    fn begin(&self, server: u16, servers: u16, start_id: u64) -> (Running, Receiver<()>) {
+        let (stop, stopped) = oneshot::channel();
+        let (tell, told) = std::sync::mpsc::channel();
+        let root = self.directory.path().to_owned();
+        let secret = self.secret.clone();
+        let names = self.names.as_ref().map(|names| Arc::clone(&names[usize::from(server)]));
+        let thread = std::thread::spawn(move || {
+            run_server(&root, server, servers, secret, (start_id, names), stopped, move || {
+                // Somebody may not wait any more.
+                let _ = tell.send(());
+            });
+        });
+        ((stop, thread), told)
+    }
+
+    /// With names in memory, which can be stopped at any commit.
+    pub(crate) fn up_in_memory(servers: u16) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let secret = Secret::generate().expect("randomness");
+        let names = (0..servers).map(|_| Arc::new(MemoryStore::new())).collect();
+        let mut cluster = Self { directory, secret, names: Some(names), servers: Vec::new() };
+        cluster.start(servers);
+        cluster
+    }
+
+    pub(crate) fn store(&self, server: u16) -> &Arc<MemoryStore> {
+        &self.names.as_ref().expect("names are in memory")[usize::from(server)]
+    }
+
+    /// Ends a server and starts it again with what it had committed before its store stopped. What
+    /// its mount holds is told at once: nothing.
+    pub(crate) fn restart(&mut self, server: u16) {
+        let at = usize::from(server);
+        let servers = self.servers.len() as u16;
+        let (stop, stopped) = oneshot::channel();
+        drop(stopped);
+        let (old, thread) =
+            std::mem::replace(&mut self.servers[at], (stop, std::thread::spawn(|| ())));
+        let _already_over = old.send(());
+        thread.join().expect("the server ends");
+        let names = self.names.as_mut().expect("names are in memory");
+        names[at] = Arc::new(names[at].after_kill());
+        let (running, told) =
+            self.begin(server, servers, NEXT_START.fetch_add(1, Ordering::Relaxed));
+        self.servers[at] = running;
+        let mut mount = Process::connect_as(
+            &self.socket(server),
+            Some(Box::new(|| StillOpen { access: RW, as_of: u64::MAX })),
+            NEXT_PROCESS.fetch_add(1, Ordering::Relaxed),
+            true,
+        );
+        let nothing = Holding { last: true, ..Holding::default() };
+        mount.ask(&NodeRequest::Reclaim(Box::new(nothing))).expect("told");
+        told.recv_timeout(Duration::from_secs(20)).expect("the server is ready again");
     }
 
     /// A process on the node of server `node`.
@@ -94,6 +155,7 @@ fn run_server(
     server: u16,
     servers: u16,
     secret: Secret,
+    (start_id, names): (u64, Option<Arc<MemoryStore>>),
     stopped: oneshot::Receiver<()>,
     ready: impl FnOnce(),
 ) {
@@ -107,27 +169,34 @@ fn run_server(
         servers,
         host: format!("n{server}"),
         secret,
-        start_id: u64::from(server) + 100,
+        start_id,
         socket: home.join("server.sock"),
         listen: vec!["127.0.0.1".parse().expect("an address")],
         port: 0,
         job_dir: root.to_owned(),
         area: Box::new(area),
         encrypt: false,
+        intent_age: INTENT_AGE,
         wait: Duration::from_secs(20),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let stop = async {
         let _dropped_is_stop_too = stopped.await;
     };
+    let ground = Ground::of(&settings);
+    let ground = match names {
+        Some(names) => ground.with_names(names),
+        None => ground,
+    };
     runtime
         .expect("a runtime")
-        .block_on(hayase_server::serve(settings, ready, stop))
+        .block_on(hayase_server::serve_on(ground, settings, |_| ready(), stop))
         .expect("the server runs");
 }
 
 /// One process of a node, with a connection and an arena.
 pub(crate) struct Process {
+    process: u64,
     channel: BlockingChannel,
     arena: Arena,
     pub(crate) opens_asked: u64,
@@ -141,7 +210,33 @@ static NEXT_PROCESS: AtomicU64 = AtomicU64::new(1);
 
 impl Process {
     fn connect(socket: &Path, recalled: Option<Recalled>) -> Self {
-        let process = NEXT_PROCESS.fetch_add(1, Ordering::Relaxed);
+        Self::connect_as(socket, recalled, NEXT_PROCESS.fetch_add(1, Ordering::Relaxed), false)
+    }
+
+    /// The same process on a new connection, after its server was started anew.
+    pub(crate) fn reconnect(self, cluster: &Cluster, node: u16) -> Self {
+        let mut again = Self::connect_as(&cluster.socket(node), None, self.process, true);
+        let nothing = Holding { last: true, ..Holding::default() };
+        again.ask(&NodeRequest::Reclaim(Box::new(nothing))).expect("told");
+        again
+    }
+
+    /// A request that happens once, however often it is sent with this number.
+    pub(crate) fn ask_once(
+        &mut self,
+        number: u64,
+        request: &NodeRequest,
+    ) -> Result<NodeReply, Refused> {
+        let request = Box::new(request.clone());
+        self.ask(&NodeRequest::Once { slot: 0, number, request })
+    }
+
+    fn connect_as(
+        socket: &Path,
+        recalled: Option<Recalled>,
+        process: u64,
+        returning: bool,
+    ) -> Self {
         let arena = Arena::create(4).expect("an arena");
         let mount = recalled.is_some();
         let hello = |role| NodeRequest::Hello {
@@ -150,9 +245,20 @@ impl Process {
             process,
             arena_slots: 4,
             mount,
+            returning,
         };
         let wait = Duration::from_secs(10);
-        let mut channel = BlockingChannel::connect(socket, wait).expect("a connection");
+        let until = std::time::Instant::now() + wait;
+        let mut channel = loop {
+            match BlockingChannel::connect(socket, wait) {
+                Ok(channel) => break channel,
+                // A server that is started anew is not there yet.
+                Err(_) if returning && std::time::Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(error) => panic!("a connection: {error:?}"),
+            }
+        };
         let body = hayase_wire::encode(&hello(ClientRole::Requests)).expect("encodes");
         let (reply, _) = channel.call(&body, Some(arena.descriptor())).expect("a welcome");
         let reply: NodeReply = hayase_wire::decode(&reply).expect("decodes");
@@ -166,7 +272,7 @@ impl Process {
             let counted = std::sync::Arc::clone(&recalls);
             std::thread::spawn(move || answer_callbacks(&mut callback, recalled, &counted));
         }
-        Self { channel, arena, opens_asked: 0, recalls }
+        Self { process, channel, arena, opens_asked: 0, recalls }
     }
 
     pub(crate) fn ask(&mut self, request: &NodeRequest) -> Result<NodeReply, Refused> {
@@ -309,7 +415,10 @@ fn answer_callbacks(channel: &mut BlockingChannel, mut recalled: Recalled, recal
                 CallbackReply::Recalled(recalled())
             }
             Callback::InvalName { .. } => CallbackReply::Forgotten,
-            Callback::LockGranted { .. } => CallbackReply::Told,
+            Callback::LockGranted { .. } | Callback::Lost { .. } | Callback::HomeDead { .. } => {
+                CallbackReply::Told
+            }
+            Callback::HomeLost { .. } => CallbackReply::Holds { locks: Vec::new() },
             Callback::Ping => CallbackReply::Pong,
         };
         let body = hayase_wire::encode(&reply).expect("encodes");

@@ -8,8 +8,10 @@
 use hayase_layout::{InodeId, ServerId};
 
 use super::entry::cookie;
+use super::ops::AnswerSlot;
 use crate::part::PartId;
 
+const ANSWER: u8 = b'a';
 const BACK_POINTER: u8 = b'b';
 const ENTRY: u8 = b'e';
 const DIR_GRANT: u8 = b'g';
@@ -40,6 +42,40 @@ pub(super) fn counter() -> Vec<u8> {
     [&[META], &b"counter"[..]].concat()
 }
 
+/// How often the server was started.
+pub(super) fn incarnation() -> Vec<u8> {
+    [&[META], &b"incarnation"[..]].concat()
+}
+
+/// Which nodes are lost.
+pub(super) fn members() -> Vec<u8> {
+    [&[META], &b"members"[..]].concat()
+}
+
+/// The last answer of a slot.
+pub(super) fn answer(slot: AnswerSlot) -> Vec<u8> {
+    key(ANSWER, slot.process, &[&slot.slot.to_be_bytes()])
+}
+
+/// All last answers to one process.
+pub(super) fn answers_of(process: u64) -> Vec<u8> {
+    key(ANSWER, process, &[])
+}
+
+/// All last answers.
+pub(super) fn all_answers() -> Vec<u8> {
+    vec![ANSWER]
+}
+
+/// The slot of an answer's key.
+pub(super) fn parse_answer(key: &[u8]) -> Option<AnswerSlot> {
+    let (process, slot) = key.get(1..)?.split_at_checked(8)?;
+    Some(AnswerSlot {
+        process: u64::from_be_bytes(process.try_into().ok()?),
+        slot: u32::from_be_bytes(slot.try_into().ok()?),
+    })
+}
+
 /// The inode record.
 pub(super) fn inode(ino: InodeId) -> Vec<u8> {
     key(INODE, ino.0, &[])
@@ -53,6 +89,11 @@ pub(super) fn inodes() -> Vec<u8> {
 /// The entry of `name` in `parent`.
 pub(super) fn entry(parent: InodeId, name: &[u8]) -> Vec<u8> {
     key(ENTRY, parent.0, &[&cookie(name).to_be_bytes(), name])
+}
+
+/// All entries.
+pub(super) fn every_entry() -> Vec<u8> {
+    vec![ENTRY]
 }
 
 /// All entries of `parent`.
@@ -180,6 +221,8 @@ mod tests {
         assert_eq!(parse_xattr(&xattr(ino, b"user.a")), Some(&b"user.a"[..]));
         assert_eq!(parse_number(&orphan(ino)), Some(ino.0));
         assert_eq!(parse_dir_shard(&dir_shard(ino, ServerId(7))), Some(ServerId(7)));
+        let slot = AnswerSlot { process: ino.0, slot: 7 };
+        assert_eq!(parse_answer(&answer(slot)), Some(slot));
         assert_eq!(parse_entry(b"e123"), None);
         assert_eq!(parse_number(b"i123"), None);
     }

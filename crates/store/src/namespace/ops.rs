@@ -5,6 +5,7 @@
 //! restarted server may have to do again (`link`, `unlink`, `relink`, `remove_*`, `drop_*`) change
 //! nothing the second time.
 
+mod answer;
 mod create;
 mod dir_shards;
 mod intent;
@@ -20,13 +21,14 @@ mod set_attr;
 mod unlink;
 mod xattr;
 
+pub use self::answer::{Answer, AnswerSlot, answer, answers, drop_answers, put_answer};
 pub use self::create::create;
 pub use self::dir_shards::{
     add_dir_shard, clear_dir_shards, dir_shards, grant_dir, has_dir_grant, revoke_dir_grant,
 };
-pub use self::intent::{Intent, IntentKind, drop_intent, intents, put_intent};
+pub use self::intent::{Intent, IntentKind, drop_intent, intent, intents, put_intent};
 pub use self::link::{LINKS_MAX, link, names_of};
-pub use self::list::{is_empty, list};
+pub use self::list::{AnyEntry, all_entries, is_empty, list};
 pub use self::lookup::{Exists, insert, lookup};
 pub use self::part_note::{forget_part, has_part, note_part, part_notes};
 pub use self::remove::{orphans, remove_inode};

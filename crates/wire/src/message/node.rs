@@ -8,12 +8,12 @@
 //! Every request is acknowledged only when its effect survives the death of any process
 //! (not of the machine: that is [`NodeRequest::Fsync`]).
 
-use hayase_layout::{ByteCount, InodeId, NodeId, StripePolicy};
+use hayase_layout::{ByteCount, InodeId, NodeId, ServerId, StripePolicy};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AreaUse, Attr, DirEntry, Entry, FileKind, Grants, Lock, LockAnswer, LockHeld, LockRange,
-    MetaChange, Name, Refused, ServerStatus, XattrMode,
+    AreaUse, Attr, DirEntry, Entry, FileKind, Grants, HeldLock, Holding, Lock, LockAnswer,
+    LockHeld, LockRange, MetaChange, Name, Refused, ServerStatus, XattrMode,
 };
 
 /// What a connection is for; the first thing said on it.
@@ -113,11 +113,14 @@ pub struct Created {
     pub opened: Option<Opened>,
 }
 
-/// What this process no longer holds open: transitions to zero of its opens of an inode.
+/// What this process no longer holds open: transitions to zero of its opens of an inode. As with
+/// [`StillOpen`], opens asked for later ([`Opening::number`] above `as_of`) are not meant: a close
+/// that arrives late, or twice, ends nothing that came after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Close {
     pub ino: InodeId,
     pub access: Access,
+    pub as_of: u64,
 }
 
 /// How a file is served and why, for `hayase explain`.
@@ -143,6 +146,17 @@ pub enum NodeRequest {
         process: u64,
         arena_slots: u32,
         mount: bool,
+        /// It was connected before, to this server or one that was here before it: what it holds
+        /// comes with [`NodeRequest::Reclaim`], and nothing else of it is served before.
+        returning: bool,
+    },
+    /// What this process holds. Answered by what of it is lost.
+    Reclaim(Box<Holding>),
+    /// A request that must happen once ([`super::OnceId`]).
+    Once {
+        slot: u32,
+        number: u64,
+        request: Box<NodeRequest>,
     },
     /// `ENOENT`; grants NAME for 2 s.
     Lookup {
@@ -283,6 +297,26 @@ pub enum NodeRequest {
         ino: InodeId,
     },
     Status,
+    /// Files that can not be reached because a node is lost, as far as this server knows their names:
+    /// at most `max` of them by path, and how many there are.
+    LostFiles {
+        max: u32,
+    },
+}
+
+impl NodeRequest {
+    /// A second execution would be another answer, or another file system.
+    pub fn happens_once(&self) -> bool {
+        matches!(
+            self,
+            Self::Create(_)
+                | Self::Link { .. }
+                | Self::Remove { .. }
+                | Self::Rename { .. }
+                | Self::SetXattr { .. }
+                | Self::RemoveXattr { .. }
+        )
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -291,6 +325,12 @@ pub enum NodeReply {
         node: NodeId,
         nodes: u16,
         slot: ByteCount,
+        /// Of the server: another one than before means that it was started anew.
+        start_id: u64,
+    },
+    /// Inodes of which something could not be given back to this process.
+    Reclaimed {
+        lost: Vec<InodeId>,
     },
     Entry(Entry),
     Attr {
@@ -324,6 +364,10 @@ pub enum NodeReply {
     StatFs(AreaUse),
     Explained(Box<Explained>),
     Status(Box<ServerStatus>),
+    LostFiles {
+        paths: Vec<Name>,
+        total: u64,
+    },
     Refused(Refused),
 }
 
@@ -338,6 +382,14 @@ pub enum Callback {
     InvalName { parent: InodeId, name: Name },
     /// The lock of this ticket is held now.
     LockGranted { ticket: u64 },
+    /// This server was started anew, or could not be reached for so long that what it granted is
+    /// void: keep nothing of its inodes that was not asked for after this. Answered with the locks
+    /// held there.
+    HomeLost { home: ServerId },
+    /// This server was declared lost: nobody gets a lock there any more.
+    HomeDead { home: ServerId },
+    /// Something that was held of these inodes could not be given back.
+    Lost { inodes: Vec<InodeId> },
     /// Are you there?
     Ping,
 }
@@ -347,5 +399,6 @@ pub enum CallbackReply {
     Recalled(StillOpen),
     Forgotten,
     Told,
+    Holds { locks: Vec<HeldLock> },
     Pong,
 }

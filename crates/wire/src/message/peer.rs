@@ -8,10 +8,12 @@
 use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
 use serde::{Deserialize, Serialize};
 
+use crate::transport::Address;
+
 use super::{
-    AreaUse, Attr, Close, Entry, Explained, FileKind, Grants, Lock, LockAnswer, LockHeld,
-    LockRange, MetaChange, Name, NewNode, Opened, Opening, Refused, ServerStatus, StillOpen,
-    TimeSpec, XattrMode,
+    AreaUse, Attr, Close, Entry, Explained, FileKind, Grants, Holding, Lock, LockAnswer, LockHeld,
+    LockRange, MembersNow, MetaChange, Name, NewNode, OnceId, Opened, Opening, Refused,
+    ServerStatus, StillOpen, TimeSpec, XattrMode,
 };
 
 /// One part of a file, as its layout counts them.
@@ -59,20 +61,37 @@ pub struct ShardEntry {
 pub enum PeerRequest {
     /// Any: are you there?
     Ping,
+    /// Home: what the asking node holds there, first of all on meeting an incarnation. With the `last`
+    /// batch all else that was asked for up to opening number `as_of` is over. `Reclaimed`.
+    Reclaim { holding: Box<Holding>, as_of: u64 },
+    /// Any: the asking server was started anew, and is to be found there.
+    Returned { addresses: Vec<Address> },
+    /// Server 0: the asking server lives, and has taken the epoch `took`. `Members`.
+    Beat { took: u64 },
+    /// Any, from server 0: who is lost.
+    Members(Box<MembersNow>),
+    /// Any: a process of the asking node is gone; its requests are not repeated any more.
+    ProcessGone { process: u64 },
 
     /// Shard: what is this name bound to? Books the name for the asking node for 2 s.
     Lookup(Place),
     /// Shard: bind a free name.
-    Insert { place: Place, binding: Binding },
+    Insert { place: Place, binding: Binding, once: Option<OnceId> },
+    /// Shard: what was a request answered with that happened there once? `ENODATA` if it has not.
+    Answered { once: OnceId },
     /// Shard: unbind, and tell the nodes that know the name. `Bound`: a link of the inode is gone too;
     /// `Unbound`: whoever asked takes it (`LinkDec`), so that no server waits for a third.
-    Remove { place: Place, directory: bool },
+    Remove { place: Place, directory: bool, once: Option<OnceId> },
     /// Shard of the new name: the whole rename, as its coordinator.
-    Rename { from: Place, to: Place, no_replace: bool },
+    Rename { from: Place, to: Place, no_replace: bool, once: Option<OnceId> },
     /// Shard of the old name: hold this name for operation `op` and tell its binding.
-    RenamePrepare { op: u64, place: Place },
+    RenamePrepare { op: u64, place: Place, to: Place },
     /// Shard of the old name: unbind it (`commit`) or let it be, and release it.
-    RenameFinish { op: u64, place: Place, commit: bool, requester: NodeId },
+    RenameFinish { op: u64, place: Place, moved: InodeId, commit: bool, requester: NodeId },
+    /// Shard of the new name: how did operation `op` go? `Outcome`.
+    RenameOutcome { op: u64 },
+    /// Any: what the intent `op` there speaks of is done.
+    Finished { op: u64 },
     /// Shard: entries after `cookie` in cookie order.
     List { dir: InodeId, cookie: u64, bytes: u32 },
     /// Shard: make its entries durable.
@@ -95,6 +114,8 @@ pub enum PeerRequest {
     DirTouch(Vec<(InodeId, TimeSpec)>),
     /// Home of the directory: what is it in?
     DirParent { dir: InodeId },
+    /// Home of the directory: what is it called, and in what? For people.
+    DirName { dir: InodeId },
     /// Home of the directory: freeze all shards; removed when all are empty, else `ENOTEMPTY`.
     DirRemove { dir: InodeId },
     /// Server 0: one directory rename at a time in the whole job.
@@ -115,7 +136,7 @@ pub enum PeerRequest {
     /// Home.
     SetAttr { ino: InodeId, change: MetaChange },
     /// Home: one more name.
-    LinkInc { ino: InodeId, place: Place, requester: NodeId },
+    LinkInc { ino: InodeId, place: Place, requester: NodeId, op: u64 },
     /// Home: one name less. `replaced`: another file has the name now.
     LinkDec { ino: InodeId, place: Place, requester: NodeId, replaced: bool },
     /// Home: a name moved.
@@ -143,11 +164,11 @@ pub enum PeerRequest {
     /// Home.
     GetXattr { ino: InodeId, name: Name },
     /// Home.
-    SetXattr { ino: InodeId, name: Name, value: Vec<u8>, mode: XattrMode },
+    SetXattr { ino: InodeId, name: Name, value: Vec<u8>, mode: XattrMode, once: Option<OnceId> },
     /// Home.
     ListXattr { ino: InodeId },
     /// Home.
-    RemoveXattr { ino: InodeId, name: Name },
+    RemoveXattr { ino: InodeId, name: Name, once: Option<OnceId> },
     /// Home: parts, inode and names durable.
     Fsync { ino: InodeId, data_only: bool },
     /// Home.
@@ -190,17 +211,41 @@ pub enum PeerRequest {
     Status,
 }
 
+impl PeerRequest {
+    /// The name of a request that must happen once.
+    pub fn once(&self) -> Option<OnceId> {
+        match self {
+            Self::Insert { once, .. }
+            | Self::Remove { once, .. }
+            | Self::Rename { once, .. }
+            | Self::SetXattr { once, .. }
+            | Self::RemoveXattr { once, .. } => *once,
+            _ => None,
+        }
+    }
+}
+
 /// The answer of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerReply {
     /// Here.
     Pong,
+    /// Not served: the asking node has not told this incarnation what it holds.
+    NoSession { start_id: u64 },
+    /// Who is lost.
+    Members(Box<MembersNow>),
+    /// The asking incarnation was declared lost: nothing of it is served any more.
+    Dead,
+    /// Inodes of which something could not be given back.
+    Reclaimed { lost: Vec<InodeId> },
     /// Nothing more to say.
     Done,
     /// The name's binding.
     Bound(Binding),
     /// The name is not bound any more, its inode does not know yet.
-    Unbound(Binding),
+    Unbound { binding: Binding, op: u64 },
+    /// Of a rename: whether the new name is bound; `None` while that is not decided.
+    Outcome(Option<bool>),
     /// What a rename moved, and what it replaced.
     Renamed { moved: InodeId, replaced: Option<InodeId> },
     /// It is bound already, to this.
@@ -213,6 +258,8 @@ pub enum PeerReply {
     Shards(Vec<u16>),
     /// The directory above; `None` for the root.
     Parent(Option<InodeId>),
+    /// The name of a directory; `None` for the root.
+    Named(Option<Place>),
     /// Attributes, and what the asking node may keep.
     Attr { attr: Attr, grants: Grants },
     /// In the order asked.

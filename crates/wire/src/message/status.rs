@@ -31,6 +31,12 @@ pub struct ServerStatus {
     /// Milliseconds since this incarnation began.
     pub up_ms: u64,
     pub start_id: u64,
+    /// Starts of this server, this one included.
+    pub incarnation: u64,
+    /// Nodes that were declared lost.
+    pub lost: Vec<ServerId>,
+    /// Server 0, which declares nodes lost, was heard of lately.
+    pub has_coordinator: bool,
     pub shared: AreaUse,
     /// `image` or `counted`.
     pub limiter: String,

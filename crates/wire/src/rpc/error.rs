@@ -60,6 +60,14 @@ pub enum CallError {
         /// What was lent.
         buffers: Returned,
     },
+    /// The server was started anew while it had the request; whether it was carried out is not known.
+    #[error("call server {to}: it was started anew, and may have carried the request out or not")]
+    Restarted {
+        /// Which server.
+        to: ServerId,
+        /// What was lent.
+        buffers: Returned,
+    },
     /// The peer is there and does not fit; at once, since waiting can not help.
     #[error("call server {to}: refused")]
     Refused {
@@ -88,6 +96,7 @@ impl CallError {
         match self {
             Self::Unreachable { to, .. }
             | Self::Deadline { to, .. }
+            | Self::Restarted { to, .. }
             | Self::Refused { to, .. }
             | Self::Protocol { to, .. } => *to,
         }
@@ -99,6 +108,7 @@ impl CallError {
         match self {
             Self::Unreachable { buffers, .. }
             | Self::Deadline { buffers, .. }
+            | Self::Restarted { buffers, .. }
             | Self::Refused { buffers, .. }
             | Self::Protocol { buffers, .. } => std::mem::take(buffers),
         }
@@ -114,7 +124,7 @@ impl CallError {
             Self::Unreachable { .. } | Self::Deadline { .. } => {
                 Some("see `hayase status` and the log of that server")
             }
-            Self::Protocol { .. } => None,
+            Self::Restarted { .. } | Self::Protocol { .. } => None,
         }
     }
 }

@@ -56,6 +56,13 @@ pub struct PeerLink {
     me: Weak<Self>,
 }
 
+/// To whom a call may be sent again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Repeat {
+    Any,
+    SameIncarnation,
+}
+
 struct Lane {
     kind: LaneKind,
     credits: Arc<Semaphore>,
@@ -164,6 +171,18 @@ impl PeerLink {
         }
     }
 
+    /// Whether something listens at one of its addresses: then its node lives, whatever it does.
+    pub async fn is_listened_to(&self) -> bool {
+        let addresses = self.addresses.borrow().clone();
+        for address in addresses.iter().take(ADDRESSES_MAX) {
+            let connecting = self.connector.transport.connect(address);
+            if matches!(tokio::time::timeout(CONNECT_WAIT, connecting).await, Ok(Ok(_))) {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Asks the server, and waits for its answer until `deadline` from now.
     ///
     /// `send` is a buffer and how many bytes at its start are the payload; `into` takes the payload
@@ -177,6 +196,17 @@ impl PeerLink {
         into: Option<BoxBuffer>,
         deadline: Duration,
     ) -> Result<Answer, CallError> {
+        self.call_some(body, send, into, deadline, Repeat::Any).await
+    }
+
+    async fn call_some(
+        &self,
+        body: Vec<u8>,
+        send: Option<(BoxBuffer, usize)>,
+        into: Option<BoxBuffer>,
+        deadline: Duration,
+        repeat: Repeat,
+    ) -> Result<Answer, CallError> {
         let lane = if send.is_some() || into.is_some() { &self.bulk } else { &self.small };
         let sent_len = send.as_ref().map_or(0, |(_, len)| *len);
         let sent_room = send.as_ref().map_or(0, |(buffer, _)| buffer.as_ref().as_ref().len());
@@ -188,7 +218,7 @@ impl PeerLink {
             return Err(CallError::Protocol { to: self.to, what, buffers: call.take_buffers() });
         }
         let given_up = GiveUp { call: &call };
-        let result = self.complete(lane, &call, deadline).await;
+        let result = self.complete(lane, &call, deadline, repeat).await;
         match result {
             Ok((body, received)) => {
                 std::mem::forget(given_up);
@@ -200,12 +230,25 @@ impl PeerLink {
         }
     }
 
+    /// As [`PeerLink::call`], for what must not be carried out twice and leaves no trace by which the
+    /// server could tell: it is not sent again to another incarnation ([`CallError::Restarted`]).
+    pub async fn call_incarnation(
+        &self,
+        body: Vec<u8>,
+        send: Option<(BoxBuffer, usize)>,
+        into: Option<BoxBuffer>,
+        deadline: Duration,
+    ) -> Result<Answer, CallError> {
+        self.call_some(body, send, into, deadline, Repeat::SameIncarnation).await
+    }
+
     /// Sends `call` until it has an answer, and gives body and length of payload.
     async fn complete(
         &self,
         lane: &Lane,
         call: &Rc<Call>,
         deadline: Duration,
+        repeat: Repeat,
     ) -> Result<(Vec<u8>, usize), CallError> {
         let (to, until) = (self.to, Instant::now() + deadline);
         let late =
@@ -214,6 +257,7 @@ impl PeerLink {
             Ok(Ok(credit)) => *call.credit.borrow_mut() = Some(credit),
             Ok(Err(_)) | Err(_) => return Err(late(call)),
         }
+        let mut sent_to = None;
         loop {
             let line = match timeout_at(until, self.line(lane)).await {
                 Ok(Ok(line)) => line,
@@ -226,6 +270,11 @@ impl PeerLink {
                     return Err(CallError::Unreachable { to, waited: deadline, source, buffers });
                 }
             };
+            let is_other = sent_to.is_some_and(|incarnation| incarnation != line.peer);
+            if is_other && repeat == Repeat::SameIncarnation {
+                return Err(CallError::Restarted { to, buffers: call.abandon() });
+            }
+            sent_to = Some(line.peer);
             line.submit(call);
             match timeout_at(until, call.outcome()).await {
                 Ok(Outcome::Answered { body, received }) => return Ok((body, received)),

@@ -185,7 +185,9 @@ impl Area {
             node.queued = Some(self.closer.push(due, ino));
         }
         self.release_if_unheld(&mut shard, ino);
-        access.map(|access| Close { ino, access })
+        // Under the inode's lock: what it is asked for from now on has a higher number.
+        let as_of = self.opens_asked.load(Ordering::SeqCst);
+        access.map(|access| Close { ino, access, as_of })
     }
 
     fn end_close(&self, ino: InodeId) {

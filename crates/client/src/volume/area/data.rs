@@ -16,6 +16,7 @@ impl Area {
         len: u32,
         sink: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Refused> {
+        self.lost.check(ino)?;
         let slot_bytes = self.link.slot_bytes();
         if len as usize <= slot_bytes {
             let mut request = |into| NodeRequest::Read { ino, offset, into };
@@ -37,6 +38,7 @@ impl Area {
     }
 
     pub(super) fn write(&self, ino: InodeId, offset: u64, data: &[u8]) -> Result<u32, Refused> {
+        self.lost.check(ino)?;
         let written = self.put(data, |done, from| NodeRequest::Write {
             ino,
             offset: offset + done as u64,
@@ -47,6 +49,7 @@ impl Area {
     }
 
     pub(super) fn append(&self, ino: InodeId, data: &[u8]) -> Result<u32, Refused> {
+        self.lost.check(ino)?;
         let written = self.put(data, |_, from| NodeRequest::Append { ino, from });
         self.changed(ino);
         written

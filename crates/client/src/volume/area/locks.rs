@@ -8,11 +8,14 @@
 //! wish stays in the table until the home has said what became of it: a lock that is granted to
 //! nobody would be held for ever.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{Lock, LockAnswer, LockRange, NodeReply, NodeRequest, Refused};
+use hayase_wire::lock_ranges::{HeldRange, LockRanges};
+use hayase_wire::message::{
+    HeldLock, Lock, LockAnswer, LockRange, NodeReply, NodeRequest, Refused,
+};
 
 use super::{Area, LinkError, LockTold};
 use crate::limits::{LOCK_WAITERS_MAX, SIGNAL_LOOK};
@@ -27,8 +30,9 @@ pub(super) struct AreaLocks {
 
 #[derive(Default)]
 struct State {
-    /// Who has asked for a lock and not given up all since.
-    owners: HashSet<(InodeId, u64)>,
+    /// Who has asked for a lock and not given up all since, and what of it was granted: told again to
+    /// a server that was started anew.
+    owners: HashMap<(InodeId, u64), LockRanges>,
     waiting: HashMap<u64, Waiting>,
     last_ticket: u64,
     stopped: bool,
@@ -55,7 +59,7 @@ impl AreaLocks {
     }
 
     pub(super) fn may_hold(&self, ino: InodeId, owner: u64) -> bool {
-        self.lock().owners.contains(&(ino, owner))
+        self.lock().owners.contains_key(&(ino, owner))
     }
 
     fn take(&self, ticket: u64) -> Option<Waiting> {
@@ -84,12 +88,38 @@ impl AreaLocks {
         }
     }
 
-    /// The server is gone, and all locks with it.
-    pub(super) fn lost(&self) {
-        let waiting = std::mem::take(&mut self.lock().waiting);
-        for told in waiting.into_values().filter_map(|waiting| waiting.told) {
-            told(Err(Refused::because(libc::EIO, "the node's server is gone")));
+    /// What is held, and then what is waited for.
+    pub(super) fn held(&self) -> Vec<HeldLock> {
+        let state = self.lock();
+        let held = state.owners.iter().flat_map(|((ino, owner), ranges)| {
+            ranges.iter().map(move |HeldRange { range, kind, pid }| {
+                let lock = Lock { owner: *owner, kind: *kind, range: *range, pid: *pid };
+                HeldLock { ino: *ino, process: 0, lock, ticket: None }
+            })
+        });
+        let waiting = state.waiting.iter().map(|(ticket, waiting)| {
+            let Waiting { ino, lock, .. } = waiting;
+            HeldLock { ino: *ino, process: 0, lock: *lock, ticket: Some(*ticket) }
+        });
+        held.chain(waiting).collect()
+    }
+
+    /// Nobody will ever grant these.
+    pub(super) fn end_waits(&self, is_meant: impl Fn(InodeId) -> bool) {
+        let tickets: Vec<u64> = {
+            let state = self.lock();
+            let meant = state.waiting.iter().filter(|(_, waiting)| is_meant(waiting.ino));
+            meant.map(|(ticket, _)| *ticket).collect()
+        };
+        for ticket in tickets {
+            self.tell(ticket, Err(Refused::because(libc::EIO, "the node of this file is lost")));
         }
+    }
+
+    fn book(&self, ino: InodeId, lock: &Lock) {
+        let mut state = self.lock();
+        let ranges = state.owners.entry((ino, lock.owner)).or_default();
+        ranges.set(lock.range, lock.kind, lock.pid);
     }
 
     pub(super) fn stop(&self) {
@@ -135,9 +165,13 @@ impl AreaLocks {
 
 impl Area {
     pub(super) fn lock(&self, ino: InodeId, lock: Lock, waiter: Option<u32>, told: LockTold) {
-        self.locks.lock().owners.insert((ino, lock.owner));
+        self.locks.lock().owners.entry((ino, lock.owner)).or_default();
         let Some(thread) = waiter else {
-            return told(self.ask_lock(ino, lock, None).map(drop));
+            let answer = self.ask_lock(ino, lock, None);
+            if answer.is_ok() {
+                self.locks.book(ino, &lock);
+            }
+            return told(answer.map(drop));
         };
         // Before it is asked: the ticket may be called before the answer is here.
         let ticket = match self.locks.begin((ino, lock), thread, told) {
@@ -158,6 +192,7 @@ impl Area {
         let Some(Waiting { ino, lock, thread, told }) = self.locks.take(ticket) else { return };
         let Some(told) = told else { return self.granted_to_nobody(ino, &lock) };
         if look_at(thread) != Waiter::Gone {
+            self.locks.book(ino, &lock);
             return told(Ok(()));
         }
         if let Err(error) = self.unlock(ino, lock.owner, lock.range) {
@@ -191,6 +226,8 @@ impl Area {
         if range == LockRange::ALL {
             // First: what is asked for meanwhile is booked anew.
             self.locks.lock().owners.remove(&(ino, owner));
+        } else if let Some(ranges) = self.locks.lock().owners.get_mut(&(ino, owner)) {
+            ranges.clear(range);
         }
         self.call_done("Unlock", &NodeRequest::Unlock { ino, owner, range })
     }

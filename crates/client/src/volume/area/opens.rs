@@ -193,6 +193,7 @@ impl Area {
             self.remote_handles.fetch_sub(1, Ordering::Relaxed);
         }
         if !node.open.is_open() {
+            self.lost.closed(ino);
             self.release_if_unheld(&mut shard, ino);
         }
         self.queue(&mut shard, ino);

@@ -3,11 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{Access, Callback, CallbackReply, Grants, StillOpen};
+use hayase_wire::message::{
+    Access, Callback, CallbackReply, Grants, HeldLock, HeldOpen, OpenKind, Opening, StillOpen,
+};
 
 use super::{Area, Class, Drops};
 use crate::limits::NAME_WAIT;
 use crate::link::Callbacks;
+use crate::open_file::is_none;
 
 impl Callbacks for Area {
     fn answer(&self, callback: Callback) -> CallbackReply {
@@ -23,21 +26,51 @@ impl Callbacks for Area {
                 self.granted(ticket);
                 CallbackReply::Told
             }
+            Callback::HomeLost { home } => {
+                self.drop_all(|ino| ino.home() == home);
+                let (_, locks) = self.held_where(|ino| ino.home() == home);
+                CallbackReply::Holds { locks }
+            }
+            Callback::HomeDead { home } => {
+                self.locks.end_waits(|ino| ino.home() == home);
+                CallbackReply::Told
+            }
+            Callback::Lost { inodes } => {
+                self.not_given_back(&inodes);
+                CallbackReply::Told
+            }
             Callback::Ping => CallbackReply::Pong,
         }
     }
 
     fn lost(&self) {
+        self.drop_all(|_| true);
+    }
+
+    fn held(&self) -> (Vec<HeldOpen>, Vec<HeldLock>) {
+        self.held_where(|_| true)
+    }
+
+    fn not_given_back(&self, inodes: &[InodeId]) {
+        for ino in inodes {
+            tracing::warn!(%ino, "an open or a lock was lost: this file answers EIO until it is closed");
+        }
+        self.lost.add(inodes);
+    }
+}
+
+impl Area {
+    /// Nothing that was granted of these inodes is used any more when this returns.
+    fn drop_all(&self, is_meant: impl Fn(InodeId) -> bool) {
         let mut known = Vec::new();
         self.inodes.for_each(|shard| {
             shard.stamps.stamp_all(&self.moments);
-            shard.attributes.clear();
-            for (ino, node) in &mut shard.nodes {
+            shard.attributes.retain(|ino| !is_meant(ino));
+            for (ino, node) in shard.nodes.iter_mut().filter(|(ino, _)| is_meant(**ino)) {
                 node.lose_cache();
                 known.push((*ino, drops(node.open.class(), true)));
             }
         });
-        self.locks.lost();
         // After the stamps: what was asked before them begins nothing any more.
         self.made.end_all();
         for (ino, drops) in known {
@@ -47,6 +80,27 @@ impl Callbacks for Area {
 }
 
 impl Area {
+    /// What this process holds of these inodes: opens that their homes count, and locks.
+    fn held_where(&self, is_meant: impl Fn(InodeId) -> bool) -> (Vec<HeldOpen>, Vec<HeldLock>) {
+        let mut opens = Vec::new();
+        let number = self.opens_asked.load(Ordering::SeqCst);
+        self.inodes.for_each(|shard| {
+            for (ino, node) in shard.nodes.iter().filter(|(ino, _)| is_meant(**ino)) {
+                let access = node.open.held();
+                if !is_none(access) {
+                    let kind = match node.open.class() {
+                        Some(Class::Local) => OpenKind::Local,
+                        _ => OpenKind::Remote,
+                    };
+                    opens.push(HeldOpen { ino: *ino, open: Opening { access, kind, number } });
+                }
+            }
+        });
+        let mut locks = self.locks.held();
+        locks.retain(|held| is_meant(held.ino));
+        (opens, locks)
+    }
+
     /// First nothing is granted any more, then the kernel drops what it has, then this returns.
     fn recall(&self, ino: InodeId, bits: Grants) -> StillOpen {
         let (access, as_of, class) = {

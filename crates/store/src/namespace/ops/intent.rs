@@ -71,6 +71,18 @@ pub enum IntentKind {
         /// Where it goes; the shard of this name is the coordinator.
         to: (InodeId, Vec<u8>),
     },
+    /// At a shard: the directory is being removed by its home; when it is gone, so is its name.
+    RemoveDirectory {
+        /// What the name stands for.
+        entry: EntryRecord,
+        /// The directory that it is in.
+        parent: InodeId,
+        /// The name.
+        name: Vec<u8>,
+        /// Which request of which process and slot is answered with that, if it happens once: process,
+        /// slot, number.
+        once: Option<(u64, u32, u64)>,
+    },
 }
 
 /// Records `intent`, in the place of one with the same id.
@@ -85,6 +97,12 @@ pub fn drop_intent(txn: &mut Txn<'_>, id: u64) -> Result<(), NamespaceError> {
         txn.delete(keys::intent(id));
     }
     Ok(())
+}
+
+/// What is to be done of operation `id`, if it is not finished.
+pub fn intent(txn: &Txn<'_>, id: u64) -> Result<Option<IntentKind>, NamespaceError> {
+    let key = keys::intent(id);
+    txn.get(&key)?.map(|bytes| codec::decode(&key, &bytes)).transpose()
 }
 
 /// All unfinished operations, ascending by id.
@@ -123,6 +141,12 @@ mod tests {
                 time: at(5),
             },
             IntentKind::Prepared { entry, from: place(b"d"), to: place(b"e") },
+            IntentKind::RemoveDirectory {
+                entry,
+                parent: InodeId(1),
+                name: b"f".to_vec(),
+                once: Some((1, 2, 3)),
+            },
         ];
         let mut txn = namespace.begin();
         for (id, what) in kinds.iter().cloned().enumerate() {
@@ -132,8 +156,8 @@ mod tests {
         let mut txn = namespace.begin();
         let found: Vec<_> = intents(&txn).unwrap().into_iter().map(|i| i.what).collect();
         assert_eq!(found, kinds);
-        (0..4).for_each(|id| drop_intent(&mut txn, id).unwrap());
+        (0..5).for_each(|id| drop_intent(&mut txn, id).unwrap());
         drop_intent(&mut txn, 77).unwrap();
-        assert_eq!(intents(&txn).unwrap(), [Intent { id: 4, what: kinds[4].clone() }]);
+        assert_eq!(intents(&txn).unwrap(), [Intent { id: 5, what: kinds[5].clone() }]);
     }
 }

@@ -38,6 +38,40 @@ pub fn is_empty(txn: &Txn<'_>, dir: InodeId) -> Result<bool, NamespaceError> {
     Ok(txn.scan(&keys::entries(dir), &[], 1)?.is_empty())
 }
 
+/// One entry of a shard, whatever directory it is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnyEntry {
+    /// Where it lies: entries follow each other in this order.
+    pub key: Vec<u8>,
+    /// The directory.
+    pub parent: InodeId,
+    /// The name in it.
+    pub name: Vec<u8>,
+    /// What it stands for.
+    pub entry: EntryRecord,
+}
+
+/// All entries of this shard after the one with key `after` (empty: from the first), at most `limit`.
+pub fn all_entries(
+    txn: &Txn<'_>,
+    after: &[u8],
+    limit: usize,
+) -> Result<Vec<AnyEntry>, NamespaceError> {
+    let mut from = after.to_vec();
+    if !from.is_empty() {
+        from.push(0); // the next key that there can be
+    }
+    let pairs = txn.scan(&keys::every_entry(), &from, limit)?;
+    let entry = |(key, value): (Vec<u8>, Vec<u8>)| {
+        let parent = key.get(1..9).and_then(|bytes| bytes.try_into().ok());
+        let parent = InodeId(u64::from_be_bytes(parent.ok_or_else(|| bad_key(&key))?));
+        let name = keys::parse_entry(&key).ok_or_else(|| bad_key(&key))?.1.to_vec();
+        let entry = codec::decode(&key, &value)?;
+        Ok(AnyEntry { key, parent, name, entry })
+    };
+    pairs.into_iter().map(entry).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::namespace;
@@ -103,6 +137,26 @@ mod tests {
         check(5, 1, &[b"b", b"c", b"d"]);
         check(9, 1, &[b"e"]);
         check(12, 1, &[]);
+    }
+
+    #[test]
+    fn all_entries_come_page_by_page() {
+        let namespace = namespace();
+        let mut txn = namespace.begin();
+        for (dir, name) in [(1, b"a"), (1, b"b"), (7, b"a")] {
+            insert(&mut txn, InodeId(dir), name, entry(dir)).unwrap().unwrap();
+        }
+        for limit in 1..4 {
+            let (mut found, mut after) = (Vec::new(), Vec::new());
+            loop {
+                let page = all_entries(&txn, &after, limit).unwrap();
+                let Some(last) = page.last() else { break };
+                after.clone_from(&last.key);
+                found.extend(page.into_iter().map(|e| (e.parent.0, e.name)));
+            }
+            found.sort();
+            assert_eq!(found, [(1, b"a".to_vec()), (1, b"b".to_vec()), (7, b"a".to_vec())]);
+        }
     }
 
     #[test]

@@ -1,0 +1,73 @@
+//! When a daemon that ended is started again: after growing pauses, and not for ever.
+//!
+//! Pure: time is a parameter.
+
+use std::time::{Duration, Instant};
+
+/// Before the first restart, and the longest pause.
+pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// So many restarts within [`WINDOW`]; then it is left as it is.
+pub(crate) const RESTARTS_MAX: usize = 8;
+const WINDOW: Duration = Duration::from_secs(120);
+
+/// The restarts of one daemon.
+#[derive(Debug, Default)]
+pub(crate) struct Restarts {
+    lately: Vec<Instant>,
+    total: u32,
+    due: Option<Instant>,
+}
+
+impl Restarts {
+    /// It ended: when it is to be started again; `None` when it ended too often.
+    pub(crate) fn ended(&mut self, now: Instant) -> Option<Instant> {
+        self.lately.retain(|at| now.duration_since(*at) < WINDOW);
+        if self.lately.len() >= RESTARTS_MAX {
+            self.due = None;
+            return None;
+        }
+        let doubled = u32::try_from(self.lately.len()).unwrap_or(u32::MAX);
+        let pause = PAUSE_MIN.saturating_mul(2u32.saturating_pow(doubled)).min(PAUSE_MAX);
+        self.due = Some(now + pause);
+        self.due
+    }
+
+    /// When it is to be started again.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// It is being started again now.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.due = None;
+        self.lately.push(now);
+        self.total += 1;
+    }
+
+    /// How often it was started again, ever.
+    pub(crate) fn total(&self) -> u32 {
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_end() {
+        let (mut restarts, mut now) = (Restarts::default(), Instant::now());
+        let mut pauses = Vec::new();
+        while let Some(due) = restarts.ended(now) {
+            pauses.push((due - now).as_millis());
+            now = due;
+            assert_eq!(restarts.due(), Some(due));
+            restarts.begin(now);
+        }
+        assert_eq!(pauses, [50, 100, 200, 400, 800, 1600, 3200, 5000]);
+        assert_eq!((restarts.total(), restarts.due()), (8, None));
+        assert!(restarts.ended(now + WINDOW).is_some(), "what is long past does not count");
+    }
+}

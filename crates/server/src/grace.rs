@@ -1,0 +1,159 @@
+//! The grace period of a server that was started anew: who holds opens and locks here tells them
+//! again before anything new is granted.
+//!
+//! It ends when every other server and the node's own mount have told, or after [`GRACE`]; whoever
+//! comes later finds its locks lost. A first start has none.
+//! Source: RFC 8881, 8.4.2 (server failure and recovery).
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
+use hayase_layout::ServerId;
+use hayase_wire::message::PeerRequest;
+use tokio::sync::Notify;
+
+use crate::limits::GRACE;
+
+/// Who has not told yet.
+pub(crate) struct Grace {
+    over: Cell<bool>,
+    own_told: Cell<bool>,
+    waits_for: RefCell<BTreeSet<ServerId>>,
+    changed: Notify,
+}
+
+impl Grace {
+    /// `others`: who may hold something here; `None` at a first start.
+    pub(crate) fn new(others: Option<BTreeSet<ServerId>>) -> Self {
+        Self {
+            over: Cell::new(others.is_none()),
+            own_told: Cell::new(others.is_none()),
+            waits_for: RefCell::new(others.unwrap_or_default()),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.get()
+    }
+
+    pub(crate) fn is_own_known(&self) -> bool {
+        self.own_told.get()
+    }
+
+    /// Another server has told.
+    pub(crate) fn told(&self, by: ServerId) {
+        self.waits_for.borrow_mut().remove(&by);
+        self.changed.notify_waiters();
+    }
+
+    /// A mount of this node has told.
+    pub(crate) fn own_told(&self) {
+        self.own_told.set(true);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until everybody has told, at most [`GRACE`], and ends it.
+    pub(crate) async fn run(&self) {
+        let all_told = || self.own_told.get() && self.waits_for.borrow().is_empty();
+        if tokio::time::timeout(GRACE, self.until(all_told)).await.is_err() {
+            let silent: Vec<_> = self.waits_for.borrow().iter().copied().collect();
+            tracing::warn!(own = self.own_told.get(), ?silent, "what these hold here is lost");
+        }
+        self.over.set(true);
+        self.own_told();
+    }
+
+    /// Waits for its end.
+    pub(crate) async fn over(&self) {
+        self.until(|| self.over.get()).await;
+    }
+
+    /// Waits until it is known what the processes of this node hold.
+    pub(crate) async fn own_known(&self) {
+        self.until(|| self.own_told.get()).await;
+    }
+
+    async fn until(&self, is_so: impl Fn() -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if is_so() {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// What neither grants anything nor depends on who has what open.
+pub(crate) fn is_served_in_grace(request: &PeerRequest) -> bool {
+    use PeerRequest as R;
+    matches!(
+        request,
+        R::Ping
+            | R::Returned { .. }
+            | R::Lookup(_)
+            | R::List { .. }
+            | R::SyncNames
+            | R::InvalName(_)
+            | R::DirShards { .. }
+            | R::DirParent { .. }
+            | R::DirName { .. }
+            | R::DirTouch(_)
+            | R::GetAttr { .. }
+            | R::GetAttrMany(_)
+            | R::ReadLink { .. }
+            | R::Close(_)
+            | R::Unlock { .. }
+            | R::LockGranted { .. }
+            | R::Recall { .. }
+            | R::GetXattr { .. }
+            | R::ListXattr { .. }
+            | R::Fsync { .. }
+            | R::Extend { .. }
+            | R::SizeOf { .. }
+            | R::Append { .. }
+            | R::AppendReserve { .. }
+            | R::AppendCommit { .. }
+            | R::Seek { .. }
+            | R::Read { .. }
+            | R::Write { .. }
+            | R::PartTruncate { .. }
+            | R::PartSync { .. }
+            | R::PartBlocks { .. }
+            | R::ProcessGone { .. }
+            | R::StatFs
+            | R::Status
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_first_start_has_none() {
+        let grace = Grace::new(None);
+        assert!(grace.is_over());
+        grace.own_known().await;
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn it_ends_when_all_have_told_and_at_its_limit_otherwise() {
+        for (tells, expected) in [(true, 0), (false, GRACE.as_millis())] {
+            let grace = Grace::new(Some([ServerId(1), ServerId(2)].into()));
+            let begin = tokio::time::Instant::now();
+            let telling = async {
+                grace.told(ServerId(1));
+                assert!(!grace.is_over());
+                grace.own_told();
+                if tells {
+                    grace.told(ServerId(2));
+                }
+                grace.over().await;
+            };
+            tokio::join!(grace.run(), telling);
+            assert_eq!(begin.elapsed().as_millis(), expected);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Sessions: what a node holds at a home is valid between one incarnation of each.
+//!
+//! Before all else a node tells an incarnation that it meets for the first time what it holds there
+//! ([`PeerRequest::Reclaim`]); until then it is served nothing that depends on it. So a home that was
+//! started anew learns its opens and locks, and one whose peer was started anew learns which of them
+//! are over.
+//! Source: `docs/design/001-coherence.md`, "Sessions and restarts".
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, NodeId, ServerId};
+use hayase_wire::message::{
+    Access, HeldLock, HeldOpen, Holding, OpenKind, PeerReply, PeerRequest, Refused,
+};
+use hayase_wire::{BoxBuffer, PeerIdentity};
+use tokio::time::Instant;
+
+use crate::home::Event;
+use crate::keyed_lock::KeyedLock;
+use crate::limits::{CALL_DEADLINE, HOME_IN_USE};
+use crate::locks::LockOwner;
+use crate::membership::lost;
+use crate::node::{Node, deadline_of, libc_errno, unexpected};
+use crate::peers::Served;
+
+/// Both directions.
+pub(crate) struct Sessions {
+    /// Incarnations that have told what they hold here.
+    theirs: RefCell<HashMap<ServerId, u64>>,
+    /// Incarnations that were told what is held there.
+    ours: RefCell<HashMap<ServerId, u64>>,
+    telling: KeyedLock<ServerId>,
+    /// When each server was asked something, and when it answered, last.
+    asked: RefCell<HashMap<ServerId, Instant>>,
+    answered: RefCell<HashMap<ServerId, Instant>>,
+    /// What was listed so far by who has not finished.
+    listed: RefCell<HashMap<ServerId, Listed>>,
+}
+
+#[derive(Default)]
+struct Listed {
+    opens: HashSet<InodeId>,
+    owners: HashSet<LockOwner>,
+}
+
+impl Sessions {
+    pub(crate) fn new() -> Self {
+        Self {
+            theirs: RefCell::default(),
+            ours: RefCell::default(),
+            telling: KeyedLock::new(),
+            asked: RefCell::default(),
+            answered: RefCell::default(),
+            listed: RefCell::default(),
+        }
+    }
+
+    /// A request is sent that may be granted something.
+    fn asks(&self, server: ServerId) {
+        self.asked.borrow_mut().insert(server, Instant::now());
+    }
+
+    pub(crate) fn heard(&self, server: ServerId) {
+        self.answered.borrow_mut().insert(server, Instant::now());
+    }
+
+    /// Homes that may have granted something that is still used, and since when they are silent.
+    pub(crate) fn in_use(&self) -> Vec<(ServerId, Instant)> {
+        let asked = self.asked.borrow();
+        let lately = asked.iter().filter(|(_, at)| at.elapsed() < HOME_IN_USE);
+        let answered = self.answered.borrow();
+        lately.filter_map(|(server, _)| Some((*server, *answered.get(server)?))).collect()
+    }
+
+    /// A node is lost: what its incarnation says does not count any more.
+    pub(crate) fn end(&self, server: ServerId) {
+        self.theirs.borrow_mut().remove(&server);
+    }
+
+    /// Whether this incarnation has told what it holds here.
+    pub(crate) fn has(&self, peer: PeerIdentity) -> bool {
+        self.theirs.borrow().get(&peer.server) == Some(&peer.start_id)
+    }
+}
+
+/// Whether a request depends on what its sender holds, or on others giving back.
+pub(crate) fn needs_session(request: &PeerRequest) -> bool {
+    use PeerRequest as R;
+    // Reads go on while pages are being given back: that may be what giving back waits for.
+    !matches!(
+        request,
+        R::Ping
+            | R::Reclaim { .. }
+            | R::Returned { .. }
+            | R::Beat { .. }
+            | R::Members(_)
+            | R::ProcessGone { .. }
+            | R::Read { .. }
+            | R::SizeOf { .. }
+            | R::StatFs
+            | R::Status
+    )
+}
+
+impl Node {
+    /// Asks another server; begins a session with it where there is none.
+    pub(crate) async fn call(
+        self: &Rc<Self>,
+        to: ServerId,
+        request: &PeerRequest,
+        mut send: Option<(BoxBuffer, usize)>,
+        mut into: Option<BoxBuffer>,
+    ) -> Result<Served, Refused> {
+        let until = Instant::now() + deadline_of(request);
+        self.sessions.asks(to);
+        loop {
+            let sent = send.as_ref().map(|(_, len)| *len);
+            let left = until.saturating_duration_since(Instant::now());
+            let called = tokio::select! {
+                called = self.peers.call(to, request, send, into, left) => {
+                    called.inspect_err(|error| tracing::warn!(%error, "no answer"))?
+                }
+                () = self.membership.until_lost(to) => return Err(lost(to)),
+                () = self.peers.until_unreachable(to) => {
+                    let why = format!("server {to} can not be reached");
+                    return Err(Refused::because(libc_errno::EIO, why));
+                }
+            };
+            self.sessions.heard(to);
+            match called.served.reply {
+                PeerReply::NoSession { start_id } => self.begin_session(to, start_id).await?,
+                PeerReply::Dead => {
+                    self.membership.is_lost.notify_one();
+                    let why = "this node was declared lost";
+                    return Err(Refused::because(libc_errno::EIO, why));
+                }
+                _ => return Ok(called.served),
+            }
+            send = called.sent.zip(sent);
+            into = called.served.payload.map(|(buffer, _)| buffer);
+        }
+    }
+
+    /// Tells `to` what this node holds there, if that was not done meanwhile.
+    pub(crate) async fn begin_session(
+        self: &Rc<Self>,
+        to: ServerId,
+        start_id: u64,
+    ) -> Result<(), Refused> {
+        let _turn = self.sessions.telling.lock(to).await;
+        let before = self.sessions.ours.borrow().get(&to).copied();
+        if before == Some(start_id) {
+            return Ok(());
+        }
+        self.grace.own_known().await;
+        // At a first meeting of two first incarnations nobody holds anything.
+        let locks = match before.is_some() || self.incarnation > 1 {
+            true => self.home_lost(to).await,
+            false => Vec::new(),
+        };
+        let as_of = self.clients.asked();
+        let opens: Vec<_> = self.clients.held_at(to, as_of);
+        tracing::info!(%to, opens = opens.len(), locks = locks.len(), "a session begins");
+        let mut lost = Vec::new();
+        for holding in Holding::in_batches(&opens, &locks) {
+            let request = PeerRequest::Reclaim { holding: Box::new(holding), as_of };
+            match self.peers.call(to, &request, None, None, CALL_DEADLINE).await?.served.reply {
+                PeerReply::Reclaimed { lost: more } => lost.extend(more),
+                PeerReply::Refused(refused) => return Err(refused),
+                other => return Err(unexpected(&other)),
+            }
+        }
+        self.sessions.ours.borrow_mut().insert(to, start_id);
+        self.tell_lost(lost).await;
+        Ok(())
+    }
+
+    /// As the home: `from` says what its node holds here.
+    pub(crate) async fn reclaim(
+        self: &Rc<Self>,
+        from: PeerIdentity,
+        holding: Holding,
+        as_of: u64,
+    ) -> PeerReply {
+        let node = NodeId(from.server.0);
+        self.membership.tells_again(from.server);
+        let mut lost = Vec::new();
+        for held in &holding.opens {
+            if !self.reclaim_open(node, *held).await {
+                lost.push(held.ino);
+            }
+        }
+        for held in &holding.locks {
+            if !self.reclaim_lock(node, *held) {
+                lost.push(held.ino);
+            }
+        }
+        let mut all = self.sessions.listed.borrow_mut();
+        let listed = all.entry(from.server).or_default();
+        listed.opens.extend(holding.opens.iter().map(|held| held.ino));
+        listed.owners.extend(holding.locks.iter().map(|held| owner(node, held)));
+        if holding.last {
+            let listed = all.remove(&from.server).unwrap_or_default();
+            drop(all);
+            self.end_unlisted(node, as_of, &listed);
+            let before = self.sessions.theirs.borrow_mut().insert(from.server, from.start_id);
+            if before.is_some_and(|before| before != from.start_id) {
+                self.finish_old_intents();
+            }
+            self.grace.told(from.server);
+        }
+        PeerReply::Reclaimed { lost }
+    }
+
+    /// Books an open that was there before; false when its inode is not.
+    pub(crate) async fn reclaim_open(self: &Rc<Self>, node: NodeId, held: HeldOpen) -> bool {
+        let HeldOpen { ino, open } = held;
+        let Ok(inode) = self.inode(ino) else { return false };
+        let booked = self.homes.held_by(ino, node);
+        let is_booked =
+            |wanted: Access| (booked.read || !wanted.read) && (booked.write || !wanted.write);
+        if !self.grace.is_over() || is_booked(open.access) {
+            self.home_event(ino, Event::Reclaimed { node, open });
+            return true;
+        }
+        // Others may have been granted something meanwhile.
+        if inode.nlink == 0 && !self.homes.is_open(ino) {
+            return false;
+        }
+        self.home_open(ino, node, open).await;
+        true
+    }
+
+    /// False when another may have held it meanwhile.
+    pub(crate) fn reclaim_lock(self: &Rc<Self>, node: NodeId, held: HeldLock) -> bool {
+        if held.ticket.is_some() {
+            // Who waits must not overtake who held it before and has not told yet.
+            let this = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                this.grace.over().await;
+                this.wait_for_lock_again(node, held);
+            });
+            return true;
+        }
+        self.hold_lock_again(node, held, !self.grace.is_over())
+    }
+
+    /// What a node's former incarnation held and this one does not.
+    fn end_unlisted(self: &Rc<Self>, node: NodeId, as_of: u64, listed: &Listed) {
+        let access = Access { read: true, write: true };
+        let mut ended = Vec::new();
+        for ino in self.homes.known_to(node) {
+            // Whatever was granted to the former one is not known to this one.
+            self.home_event(ino, Event::Silent { node });
+            if !listed.opens.contains(&ino) {
+                self.home_event(ino, Event::Close { node, access, as_of });
+                ended.push(ino);
+            }
+        }
+        self.reap_orphans(ended);
+        self.release_locks_of(|owner| owner.node == node && !listed.owners.contains(owner));
+    }
+
+    /// After a restart: makes the others tell what they hold here, and waits for it.
+    pub(crate) async fn ask_others_to_tell(
+        self: &Rc<Self>,
+        addresses: Vec<hayase_wire::transport::Address>,
+    ) {
+        for server in self.all_servers().filter(|server| *server != self.me) {
+            let (this, addresses) = (Rc::clone(self), addresses.clone());
+            tokio::task::spawn_local(async move {
+                let told = PeerRequest::Returned { addresses };
+                if let Err(error) = this.ask(server, told).await {
+                    tracing::warn!(%server, %error, "it does not know that this server is back");
+                }
+            });
+        }
+        self.grace.run().await;
+    }
+
+    /// Another server was started anew: it waits to be told what this node holds there.
+    pub(crate) fn returned(
+        self: &Rc<Self>,
+        from: PeerIdentity,
+        addresses: Vec<hayase_wire::transport::Address>,
+    ) -> PeerReply {
+        self.peers.link(from.server).set_addresses(addresses);
+        let this = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            if let Err(error) = this.begin_session(from.server, from.start_id).await {
+                tracing::warn!(server = %from.server, %error, "it was not told what is held there");
+            }
+        });
+        PeerReply::Done
+    }
+}
+
+/// An open of this node, as its home is told it again.
+pub(crate) fn held_open(ino: InodeId, access: Access, number: u64) -> HeldOpen {
+    let open = hayase_wire::message::Opening { access, kind: OpenKind::Remote, number };
+    HeldOpen { ino, open }
+}
+
+fn owner(node: NodeId, held: &HeldLock) -> LockOwner {
+    LockOwner { node, process: held.process, id: held.lock.owner }
+}

@@ -1,0 +1,45 @@
+//! Homes that do not answer: what they granted is given back before they can have given it to others.
+//!
+//! A home waits for a recall for [`crate::limits::RECALL_DEADLINE`], then takes what it asked for as
+//! given back. So a node that does not hear of a home for [`HOME_SILENCE`] gives back by itself.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use hayase_layout::ServerId;
+use hayase_wire::message::PeerRequest;
+
+use crate::limits::{BEAT_DEADLINE, HOME_SILENCE, LOOK};
+use crate::node::Node;
+
+impl Node {
+    /// Asks homes in use whether they live, until the task is dropped.
+    pub(crate) async fn watch_homes(self: Rc<Self>) {
+        let mut silent: HashSet<ServerId> = HashSet::new();
+        loop {
+            tokio::time::sleep(LOOK).await;
+            for (home, heard) in self.sessions.in_use() {
+                if heard.elapsed() < LOOK {
+                    silent.remove(&home);
+                    continue;
+                }
+                self.ping(home);
+                if heard.elapsed() >= HOME_SILENCE && silent.insert(home) {
+                    tracing::warn!(%home, "not heard of: what it granted is given back");
+                    let this = Rc::clone(&self);
+                    tokio::task::spawn_local(async move { this.home_lost(home).await });
+                }
+            }
+        }
+    }
+
+    fn ping(self: &Rc<Self>, home: ServerId) {
+        let this = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let ping = this.peers.call(home, &PeerRequest::Ping, None, None, BEAT_DEADLINE);
+            if ping.await.is_ok() {
+                this.sessions.heard(home);
+            }
+        });
+    }
+}

@@ -1,0 +1,209 @@
+//! Each operation over several servers, stopped at each commit of each server: from there on nothing
+//! of that server becomes durable, then it is started anew. Repeated under its name the operation
+//! succeeds; then it has happened once, on all servers, and no intent, orphan or inode is left over.
+
+#[expect(dead_code, reason = "other suites use the rest")]
+mod cluster;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use cluster::{Cluster, Process};
+use hayase_layout::shard::name_shard;
+use hayase_layout::{InodeId, ServerId};
+use hayase_store::MetaStore;
+use hayase_wire::message::{FileKind, Name, NewNode, NodeReply, NodeRequest};
+
+const ROOT: InodeId = InodeId::ROOT;
+const SERVERS: u16 = 2;
+
+/// No operation has more commits at one server than this.
+const COMMITS_MAX: u64 = 12;
+
+/// Two names: of shard 0 and shard 1, and the other way round. Node 1 asks and is the home, so each
+/// server has each role once.
+fn pairs() -> [(String, String); 2] {
+    let of = |shard: u16| {
+        let all = ('a'..='z').map(String::from);
+        let is_there = |name: &String| {
+            name_shard(ROOT, hayase_store::ops::cookie(name.as_bytes()), SERVERS) == ServerId(shard)
+        };
+        all.filter(is_there).take(2).collect::<Vec<_>>()
+    };
+    let (zero, one) = (of(0), of(1));
+    [(zero[0].clone(), one[0].clone()), (one[1].clone(), zero[1].clone())]
+}
+
+fn name(name: &str) -> Name {
+    name.as_bytes().to_vec()
+}
+
+fn new_node(at: &str, kind: FileKind) -> NodeRequest {
+    NodeRequest::Create(NewNode {
+        parent: ROOT,
+        name: name(at),
+        kind,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        target: None,
+        policy: None,
+        exclusive: true,
+        open: None,
+    })
+}
+
+/// Names in the root, each with the number of links of what it stands for, in classes of one inode.
+type Tree = BTreeMap<String, (u32, usize)>;
+
+fn tree(process: &mut Process) -> Tree {
+    let mut names = process.names(ROOT);
+    names.sort();
+    let mut inodes = Vec::new();
+    let mut tree = Tree::new();
+    for name in names {
+        let attr = process.lookup(ROOT, &name).expect("a listed name is found").attr;
+        let class = inodes.iter().position(|ino| *ino == attr.ino).unwrap_or_else(|| {
+            inodes.push(attr.ino);
+            inodes.len() - 1
+        });
+        tree.insert(name, (attr.nlink, class));
+    }
+    tree
+}
+
+/// Records of intents and orphans, and of inodes, over all servers.
+fn left(cluster: &Cluster) -> (usize, usize) {
+    let count = |prefix: &[u8]| -> usize {
+        let scan = |server| cluster.store(server).scan(prefix, &[], usize::MAX).expect("a scan");
+        (0..SERVERS).map(|server| scan(server).len()).sum()
+    };
+    (count(b"t") + count(b"o"), count(b"i"))
+}
+
+/// What is left becomes this, soon.
+fn settles(cluster: &Cluster, inodes: usize, story: &str) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while left(cluster) != (0, inodes) {
+        assert!(Instant::now() < until, "{story}: {:?}, not (0, {inodes})", left(cluster));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Runs `operation` after `prepare`, with `victim` stopped after `commits` commits of it. False when
+/// it was not reached.
+fn crash(
+    prepare: &dyn Fn(&mut Process) -> NodeRequest,
+    victim: u16,
+    commits: u64,
+    (expected, inodes): (&Tree, usize),
+) -> bool {
+    let mut cluster = Cluster::up_in_memory(SERVERS);
+    // Of node 1, and the operation is asked there, so that the victim is coordinator, home or both.
+    let mut process = cluster.process(1);
+    let operation = prepare(&mut process);
+    std::thread::sleep(Duration::from_millis(60)); // intents of the preparation go together
+    let story = format!("{operation:?}, server {victim} stopped after {commits} commits");
+    cluster.store(victim).stop_after(commits);
+    let first = process.ask_once(1, &operation);
+    let reached = first.is_err() || {
+        std::thread::sleep(Duration::from_millis(60));
+        cluster.store(victim).sync().is_err()
+    };
+    cluster.restart(victim);
+    if victim == 1 {
+        process = process.reconnect(&cluster, 1);
+    }
+    let again = process.ask_once(1, &operation);
+    assert!(again.is_ok(), "{story}: repeated: {again:?}, first {first:?}");
+    settles(&cluster, inodes, &story);
+    for node in 0..SERVERS {
+        assert_eq!(&tree(&mut cluster.process(node)), expected, "{story}: seen by node {node}");
+    }
+    reached
+}
+
+/// All crash points of one operation.
+fn walk(prepare: impl Fn(&mut Process) -> NodeRequest) {
+    let (expected, inodes) = {
+        let cluster = Cluster::up_in_memory(SERVERS);
+        let mut process = cluster.process(1);
+        let operation = prepare(&mut process);
+        process.ask_once(1, &operation).expect("without a crash it succeeds");
+        let inodes = {
+            std::thread::sleep(Duration::from_millis(300));
+            left(&cluster).1
+        };
+        settles(&cluster, inodes, "without a crash");
+        (tree(&mut process), inodes)
+    };
+    for victim in 0..SERVERS {
+        let reached = (0..COMMITS_MAX)
+            .take_while(|commits| crash(&prepare, victim, *commits, (&expected, inodes)));
+        assert!(reached.count() < COMMITS_MAX as usize, "more commits than are tried");
+    }
+}
+
+fn make(process: &mut Process, at: &str, kind: FileKind) -> InodeId {
+    match process.ask(&new_node(at, kind)).expect("made") {
+        NodeReply::Created(created) => created.entry.attr.ino,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn rename(from: &str, to: &str) -> NodeRequest {
+    let (from, to) = ((ROOT, name(from)), (ROOT, name(to)));
+    NodeRequest::Rename { from, to, no_replace: false, exchange: false }
+}
+
+#[test]
+fn create() {
+    for (at, _) in &pairs() {
+        walk(|_| new_node(at, FileKind::Regular));
+    }
+}
+
+#[test]
+fn link() {
+    for (one, other) in &pairs() {
+        walk(|process| {
+            let ino = make(process, one, FileKind::Regular);
+            NodeRequest::Link { ino, parent: ROOT, name: name(other) }
+        });
+    }
+}
+
+#[test]
+fn remove() {
+    for (at, _) in &pairs() {
+        for kind in [FileKind::Regular, FileKind::Directory] {
+            walk(|process| {
+                make(process, at, kind);
+                let directory = kind == FileKind::Directory;
+                NodeRequest::Remove { parent: ROOT, name: name(at), directory }
+            });
+        }
+    }
+}
+
+#[test]
+fn rename_to_a_free_name() {
+    for (from, to) in &pairs() {
+        walk(|process| {
+            make(process, from, FileKind::Regular);
+            rename(from, to)
+        });
+    }
+}
+
+#[test]
+fn rename_over_another() {
+    for (from, to) in &pairs() {
+        walk(|process| {
+            make(process, from, FileKind::Regular);
+            make(process, to, FileKind::Regular);
+            rename(from, to)
+        });
+    }
+}
