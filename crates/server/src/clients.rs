@@ -173,8 +173,11 @@ impl Clients {
         let totals = self.totals.borrow();
         let held = totals.iter().filter(|(ino, _)| ino.home() == home);
         let access = |readers, writers| Access { read: readers > 0, write: writers > 0 };
-        held.map(|(ino, (readers, writers))| held_open(*ino, access(*readers, *writers), number))
-            .collect()
+        let mut opens: Vec<_> = held
+            .map(|(ino, (readers, writers))| held_open(*ino, access(*readers, *writers), number))
+            .collect();
+        opens.sort_unstable_by_key(|held| held.ino);
+        opens
     }
 
     fn opened(&self, process: &Process, ino: InodeId, open: &Opening) {

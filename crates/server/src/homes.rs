@@ -70,7 +70,10 @@ impl Homes {
     pub(crate) fn known_to(&self, node: NodeId) -> Vec<InodeId> {
         let entries = self.entries.borrow();
         let known = entries.iter().filter(|(_, entry)| entry.home.is_known_to(node));
-        known.map(|(ino, _)| *ino).collect()
+        let mut known: Vec<_> = known.map(|(ino, _)| *ino).collect();
+        // What follows from a seed must not follow from the order of a table.
+        known.sort_unstable();
+        known
     }
 
     /// The inode is no more: nobody has to be told of it.

@@ -36,6 +36,7 @@ enum Message {
         id: u64,
         arena: Arena,
         mount: Option<Rc<AnswerCallback>>,
+        returning: bool,
         joined: oneshot::Sender<Rc<Process>>,
     },
     Ask {
@@ -54,7 +55,9 @@ impl LocalServer {
     }
 
     /// A process of this node; with `mount` it holds grants. `arena` is the server's own mapping of
-    /// the process's slots ([`Arena::open`]).
+    /// the process's slots ([`Arena::open`]). A `returning` one was here before, or at a server before
+    /// this one: it is served nothing that depends on what it holds before it has told that
+    /// ([`NodeRequest::Reclaim`]).
     ///
     /// # Errors
     /// When the server is gone, as for every request.
@@ -63,9 +66,10 @@ impl LocalServer {
         id: u64,
         arena: Arena,
         mount: Option<Rc<AnswerCallback>>,
+        returning: bool,
     ) -> Result<LocalProcess, ServerGone> {
         let (joined, process) = oneshot::channel();
-        let message = Message::Join { id, arena, mount, joined };
+        let message = Message::Join { id, arena, mount, returning, joined };
         self.inbox.send(message).await.map_err(|_| ServerGone)?;
         let process = process.await.map_err(|_| ServerGone)?;
         Ok(LocalProcess { server: self.clone(), process })
@@ -98,8 +102,8 @@ impl LocalProcess {
 async fn serve(node: Rc<Node>, mut messages: mpsc::Receiver<Message>) {
     while let Some(message) = messages.recv().await {
         match message {
-            Message::Join { id, arena, mount, joined } => {
-                let process = node.clients.process(id, mount.is_some(), false);
+            Message::Join { id, arena, mount, returning, joined } => {
+                let process = node.clients.process(id, mount.is_some(), returning);
                 *process.arena.borrow_mut() = Some(Rc::new(arena));
                 process.connect();
                 for answer in mount.iter().flat_map(|answer| [answer; CALLBACKS]) {
@@ -109,9 +113,12 @@ async fn serve(node: Rc<Node>, mut messages: mpsc::Receiver<Message>) {
             }
             Message::Ask { process, request, answer } => {
                 let node = Rc::clone(&node);
+                // As on a connection: what it holds ends when it has left and this is done.
+                process.connect();
                 tokio::task::spawn_local(async move {
                     let served = node.serve_process(&process, *request).await;
                     let _gone_meanwhile = answer.send(served.reply);
+                    node.disconnected(&process).await;
                 });
             }
             Message::Leave(process) => {

@@ -231,7 +231,8 @@ impl Locks {
 
     /// All that the owners named by `is_gone` hold or wait for ends; returns who goes on.
     pub(crate) fn release(&mut self, is_gone: impl Fn(&LockOwner) -> bool) -> Vec<Ticket> {
-        let inos: Vec<_> = self.files.keys().copied().collect();
+        let mut inos: Vec<_> = self.files.keys().copied().collect();
+        inos.sort_unstable();
         let mut granted = Vec::new();
         for ino in inos {
             let file = self.files.get_mut(&ino).expect("listed just now");

@@ -113,24 +113,27 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let ground = Ground::of(&settings);
-    serve_on(ground, settings, |_| ready(), stop).await
+    serve_on(ground, settings, |_| (), ready, stop).await
 }
 
-/// The same on a ground of the caller's. `ready` gets the way in for what runs beside the server in
-/// this process. When the future is dropped, the server stops as if it were killed.
+/// The same on a ground of the caller's. `opened` gets the way in for what runs beside the server in
+/// this process: before `ready`, because a server that was started anew waits to be told what its
+/// processes hold. When the future is dropped, the server stops as if it were killed.
 pub async fn serve_on(
     ground: Ground,
     settings: Settings,
-    ready: impl FnOnce(LocalServer),
+    opened: impl FnOnce(LocalServer),
+    ready: impl FnOnce(),
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    LocalSet::new().run_until(run(ground, settings, ready, stop)).await
+    LocalSet::new().run_until(run(ground, settings, opened, ready, stop)).await
 }
 
 async fn run(
     ground: Ground,
     settings: Settings,
-    ready: impl FnOnce(LocalServer),
+    opened: impl FnOnce(LocalServer),
+    ready: impl FnOnce(),
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let socket =
@@ -150,13 +153,14 @@ async fn run(
     }
     let (local, processes) = LocalServer::of(&node);
     tasks.spawn_local(processes);
+    opened(local);
     if incarnation > 1 {
         node.ask_others_to_tell(addresses).await;
     }
     tasks.spawn_local(Rc::clone(&node).keep_membership());
     tasks.spawn_local(Rc::clone(&node).watch_homes());
     node.recover().await;
-    ready(local);
+    ready();
     tracing::info!(server = %node.me, servers = node.servers, incarnation, "serving");
     let end = tokio::select! {
         () = stop => Ok(()),

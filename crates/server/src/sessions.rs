@@ -71,7 +71,10 @@ impl Sessions {
         let asked = self.asked.borrow();
         let lately = asked.iter().filter(|(_, at)| at.elapsed() < HOME_IN_USE);
         let answered = self.answered.borrow();
-        lately.filter_map(|(server, _)| Some((*server, *answered.get(server)?))).collect()
+        let mut in_use: Vec<_> =
+            lately.filter_map(|(server, _)| Some((*server, *answered.get(server)?))).collect();
+        in_use.sort_unstable();
+        in_use
     }
 
     /// A node is lost: what its incarnation says does not count any more.

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::check::linear::{Call, Specification, is_linearizable};
+use crate::check::linear::{Call, Specification, Verdict, judge};
 
 /// Calls on one object.
 pub(crate) struct History<S: Specification> {
@@ -34,12 +34,13 @@ impl<S: Specification> History<S> {
         self.calls.borrow_mut().push(Call { begin, end: None, step });
     }
 
-    /// Whether there is an order of all calls that explains every answer.
-    pub(crate) fn check(&self, specification: &S) -> Result<(), String> {
+    /// Whether there is an order of all calls that explains every answer; with the story when there
+    /// is none.
+    pub(crate) fn judge(&self, specification: &S) -> (Verdict, String) {
         let calls = self.calls.borrow();
-        match is_linearizable(specification, &calls) {
-            true => Ok(()),
-            false => Err(self.told()),
+        match judge(specification, &calls) {
+            Verdict::Impossible => (Verdict::Impossible, self.told()),
+            verdict => (verdict, String::new()),
         }
     }
 

@@ -1,23 +1,33 @@
 //! The servers of one job, their storage, and their lives.
+//!
+//! Each node has a supervisor, which starts its server again when it ended, as that of `hayase up`
+//! does. What a life leaves behind: all of its storage when it was killed, what had been synced and
+//! some of the rest when the node lost power.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hayase_layout::{ByteCount, NodeId, ServerId};
-use hayase_server::{Ground, LocalServer, Settings, serve_on};
+use hayase_server::{Ground, LocalServer, ServeError, Settings, serve_on};
 use hayase_store::part::PartError;
-use hayase_store::{Area, AreaError, AreaUsage, Device, MemoryDevice, MemoryStore};
+use hayase_store::{Area, AreaError, AreaUsage, CrashDevice, Device, MemoryStore};
 use hayase_wire::Secret;
-use tokio::sync::oneshot;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::counted::Counted;
+use crate::crash_point::{MortalNames, Pulse};
 use crate::network::Network;
+use crate::random::Random;
 
 /// How long servers may need to meet.
 const MEETING: Duration = Duration::from_secs(60);
+
+/// Before a server that ended by itself is started again.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Room of each node; nothing here is about full disks.
 const AREA: u64 = ByteCount::gib(1).0;
@@ -25,72 +35,251 @@ const AREA: u64 = ByteCount::gib(1).0;
 /// The servers of one job.
 pub(crate) struct Job {
     pub(crate) network: Rc<Network>,
-    nodes: Vec<NodeStorage>,
-    ways_in: RefCell<Vec<LocalServer>>,
+    nodes: Vec<Node>,
     directory: tempfile::TempDir,
     secret: Secret,
     began: Instant,
+    /// What servers said that must not be.
+    complaints: RefCell<Vec<String>>,
+}
+
+/// How a server ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Death {
+    /// Before it is started again; `None`: never.
+    pub(crate) pause: Option<Duration>,
+    /// The node loses power: nobody is told, and what was not synced may be gone.
+    pub(crate) power: bool,
+}
+
+struct Node {
+    storage: RefCell<Storage>,
+    /// Lives begun.
+    lives: Cell<u64>,
+    pulse: RefCell<Arc<Pulse>>,
+    /// Of the life that goes on, once it serves processes.
+    way_in: RefCell<Option<(u64, LocalServer)>>,
+    /// The life that has been ready.
+    ready: Cell<u64>,
+    /// Any of the above.
+    changed: Notify,
+    /// What comes of the next end.
+    death: Cell<Option<Death>>,
+    /// It is never started again.
+    gone: Cell<bool>,
+    /// How often its server was woken.
+    wakes: Rc<Cell<u64>>,
 }
 
 /// What a node keeps when its server dies.
-struct NodeStorage {
+struct Storage {
     names: Arc<MemoryStore>,
-    parts: Arc<MemoryDevice>,
+    parts: Arc<CrashDevice>,
+}
+
+impl Node {
+    fn new() -> Self {
+        let storage =
+            Storage { names: Arc::new(MemoryStore::new()), parts: Arc::new(CrashDevice::new()) };
+        Self {
+            storage: RefCell::new(storage),
+            lives: Cell::new(0),
+            pulse: RefCell::default(),
+            way_in: RefCell::default(),
+            ready: Cell::new(0),
+            changed: Notify::new(),
+            death: Cell::new(None),
+            gone: Cell::new(false),
+            wakes: Rc::default(),
+        }
+    }
+
+    fn lose_power(&self, random: &Random) {
+        let mut storage = self.storage.borrow_mut();
+        let kept = random.below(storage.names.unsynced() as u64 + 1) as usize;
+        let parts = storage.parts.restarted(|| random.chance(50));
+        *storage = Storage {
+            names: Arc::new(storage.names.after_power_cut(kept)),
+            parts: Arc::new(parts),
+        };
+    }
 }
 
 impl Job {
     /// Starts servers that know each other.
-    pub(crate) async fn up(servers: u16, network: Rc<Network>) -> Rc<Self> {
-        let node = |_| NodeStorage {
-            names: Arc::new(MemoryStore::new()),
-            parts: Arc::new(MemoryDevice::new()),
-        };
+    pub(crate) async fn up(servers: u16, network: Rc<Network>, random: Random) -> Rc<Self> {
         let job = Rc::new(Self {
             network,
-            nodes: (0..servers).map(node).collect(),
-            ways_in: RefCell::default(),
+            nodes: (0..servers).map(|_| Node::new()).collect(),
             directory: tempfile::tempdir().expect("a temporary directory"),
             secret: Secret::generate().expect("randomness"),
             began: Instant::now(),
+            complaints: RefCell::default(),
         });
-        let starting: Vec<_> = (0..servers).map(|server| job.start(server)).collect();
-        for ready in starting {
-            let way_in = ready.await.expect("the server starts");
-            job.ways_in.borrow_mut().push(way_in);
+        for server in 0..servers {
+            let (job, random) = (Rc::clone(&job), random.split());
+            tokio::task::spawn_local(job.supervise(server, random));
         }
+        job.all_ready().await;
         job
-    }
-
-    /// The way into the server of a node.
-    pub(crate) fn server(&self, node: u16) -> LocalServer {
-        self.ways_in.borrow()[usize::from(node)].clone()
     }
 
     pub(crate) fn servers(&self) -> u16 {
         self.nodes.len() as u16
     }
 
-    fn start(self: &Rc<Self>, server: u16) -> oneshot::Receiver<LocalServer> {
-        let (tell, told) = oneshot::channel();
-        let this = Rc::clone(self);
-        tokio::task::spawn_local(async move {
-            let storage = &this.nodes[usize::from(server)];
-            let names = Arc::clone(&storage.names);
-            let address = Network::address(server, 0);
-            let transport = this.network.of(server);
-            let ground = Ground::simulated(names, transport, address, this.began);
-            let ready = |way_in| {
-                let _nobody_waits = tell.send(way_in);
-            };
-            let served = serve_on(ground, this.settings(server), ready, std::future::pending());
-            served.await.expect("a server on good ground");
-        });
-        told
+    fn node(&self, server: u16) -> &Node {
+        &self.nodes[usize::from(server)]
     }
 
-    fn settings(&self, server: u16) -> Settings {
+    /// Waits until each server that is not gone for good serves.
+    pub(crate) async fn all_ready(&self) {
+        for node in &self.nodes {
+            wait(node, || node.gone.get() || node.way_in.borrow().is_some() && is_ready(node)).await;
+        }
+    }
+
+    /// The way into the server of a node, and which life it is; waits until there is one.
+    pub(crate) async fn way_in(&self, server: u16) -> (u64, LocalServer) {
+        let node = self.node(server);
+        wait(node, || node.way_in.borrow().is_some()).await;
+        node.way_in.borrow().clone().expect("waited for")
+    }
+
+    /// Waits until a life of a server is over.
+    pub(crate) async fn life_over(&self, server: u16, life: u64) {
+        let node = self.node(server);
+        wait(node, || !self.is_alive(server, life)).await;
+    }
+
+    pub(crate) fn is_alive(&self, server: u16, life: u64) -> bool {
+        let node = self.node(server);
+        node.lives.get() == life && node.pulse.borrow().is_alive()
+    }
+
+    /// Whether a server serves now.
+    pub(crate) fn is_up(&self, server: u16) -> bool {
+        let node = self.node(server);
+        node.way_in.borrow().is_some() && is_ready(node)
+    }
+
+    /// Whether it is never started again.
+    pub(crate) fn is_gone(&self, server: u16) -> bool {
+        self.node(server).gone.get()
+    }
+
+    /// Times that a server was started.
+    pub(crate) fn lives(&self) -> u64 {
+        self.nodes.iter().map(|node| node.lives.get()).sum()
+    }
+
+    /// How often each server was woken, by node.
+    pub(crate) fn wakes(&self) -> Vec<u64> {
+        self.nodes.iter().map(|node| node.wakes.get()).collect()
+    }
+
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        self.complaints.borrow().clone()
+    }
+
+    /// Names and parts of a node as they are now.
+    pub(crate) fn storage(&self, server: u16) -> (MemoryStore, Arc<CrashDevice>) {
+        let storage = self.node(server).storage.borrow();
+        (storage.names.after_kill(), Arc::clone(&storage.parts))
+    }
+
+    /// Ends a server, now.
+    pub(crate) fn kill(&self, server: u16, death: Death) {
+        let node = self.node(server);
+        node.death.set(Some(death));
+        if death.power {
+            self.network.cut_off(server);
+        }
+        node.pulse.borrow().stop();
+        node.changed.notify_waiters();
+    }
+
+    /// Ends a server when its names are committed to once more after `commits` commits.
+    pub(crate) fn kill_at_commit(&self, server: u16, commits: u64, death: Death) {
+        let node = self.node(server);
+        node.death.set(Some(death));
+        node.storage.borrow().names.stop_after(commits);
+    }
+
+    /// Its names do not stop any more.
+    pub(crate) fn disarm(&self, server: u16) {
+        let storage = self.node(server).storage.borrow();
+        storage.names.stop_after(u64::MAX);
+    }
+
+    /// Keeps a server's lives going until the job is over, or until it is gone for good.
+    async fn supervise(self: Rc<Self>, server: u16, random: Random) {
+        let node = self.node(server);
+        loop {
+            self.live(server).await;
+            node.pulse.borrow().stop();
+            node.way_in.take();
+            node.changed.notify_waiters();
+            let death = node.death.take().unwrap_or(Death { pause: Some(PAUSE), power: false });
+            if death.power {
+                node.lose_power(&random);
+            } else {
+                let mut storage = node.storage.borrow_mut();
+                storage.names = Arc::new(storage.names.after_kill());
+            }
+            let Some(pause) = death.pause else {
+                node.gone.set(true);
+                node.changed.notify_waiters();
+                return;
+            };
+            tokio::time::sleep(pause).await;
+            if death.power {
+                self.network.is_back(server);
+            }
+        }
+    }
+
+    /// One life.
+    async fn live(&self, server: u16) {
+        let node = self.node(server);
+        let (life, pulse) = (node.lives.get() + 1, Arc::new(Pulse::default()));
+        node.lives.set(life);
+        *node.pulse.borrow_mut() = Arc::clone(&pulse);
+        let store = Arc::clone(&node.storage.borrow().names);
+        let names = Arc::new(MortalNames { store, pulse: Arc::clone(&pulse) });
+        let transport = self.network.of(server, Arc::clone(&pulse));
+        let address = Network::address(server, life);
+        let ground = Ground::simulated(names, transport, address, self.began);
+        let opened = |way_in| {
+            *node.way_in.borrow_mut() = Some((life, way_in));
+            node.changed.notify_waiters();
+        };
+        let ready = || {
+            node.ready.set(life);
+            node.changed.notify_waiters();
+        };
+        let settings = self.settings(server, life);
+        let served = serve_on(ground, settings, opened, ready, std::future::pending());
+        let served = Counted::new(served, Rc::clone(&node.wakes));
+        tokio::select! {
+            biased;
+            () = pulse.stopped() => {}
+            ended = served => match ended {
+                Err(ServeError::Lost { .. }) => {}
+                ended => {
+                    let why = match ended {
+                        Ok(()) => "by itself".to_owned(),
+                        Err(error) => format!("{error}: {:?}", std::error::Error::source(&error)),
+                    };
+                    self.complaints.borrow_mut().push(format!("server {server} ended: {why}"));
+                }
+            }
+        }
+    }
+
+    fn settings(&self, server: u16, life: u64) -> Settings {
         let home = self.directory.path().join(server.to_string());
-        let parts = Arc::clone(&self.nodes[usize::from(server)].parts);
+        let parts = Arc::clone(&self.node(server).storage.borrow().parts);
         std::fs::create_dir_all(&home).expect("a directory");
         Settings {
             server: ServerId(server),
@@ -98,7 +287,7 @@ impl Job {
             servers: self.servers(),
             host: format!("n{server}"),
             secret: self.secret.clone(),
-            start_id: u64::from(server) + 1,
+            start_id: (life << 16) + u64::from(server) + 1,
             socket: home.join("server.sock"),
             listen: Vec::new(),
             port: 0,
@@ -111,10 +300,24 @@ impl Job {
     }
 }
 
+fn is_ready(node: &Node) -> bool {
+    node.ready.get() == node.lives.get() && node.pulse.borrow().is_alive()
+}
+
+async fn wait(node: &Node, is_so: impl Fn() -> bool) {
+    loop {
+        let changed = node.changed.notified();
+        if is_so() {
+            return;
+        }
+        changed.await;
+    }
+}
+
 /// An area whose parts lie in memory.
 struct MemoryArea {
     root: PathBuf,
-    parts: Arc<MemoryDevice>,
+    parts: Arc<CrashDevice>,
 }
 
 impl Area for MemoryArea {
@@ -131,7 +334,7 @@ impl Area for MemoryArea {
     }
 
     fn parts(&self) -> Result<Arc<dyn Device>, PartError> {
-        let parts: Arc<MemoryDevice> = Arc::clone(&self.parts);
+        let parts: Arc<CrashDevice> = Arc::clone(&self.parts);
         Ok(parts)
     }
 }

@@ -2,23 +2,24 @@
 //! jumps, and everything that happens chosen by one seed.
 //!
 //! The servers are the real ones, above the trait of transports and below the messages of
-//! processes. Rooms: `network` and `job` are the ground, `mount` stands for a node's kernel and
-//! FUSE daemon, `workload` is what programs do, `faults` what happens to them, `check` what must be
-//! true of what they saw.
-//! What is not here: kernels (passthrough, mappings) and full disks, which `tests/e2e` tries with real
-//! ones; servers and machines that die, and links that are silent for longer than a call may take:
-//! what comes after those is not written yet.
+//! processes. Rooms: `network`, `job` and `crash_point` are the ground, `mount` stands for a node's
+//! kernel and FUSE daemon, `workload` is what programs do, `kind` and `faults` are what happens to
+//! them, `check` what must be true of what they saw.
 
 #![forbid(unsafe_code)]
 
 mod check;
+mod counted;
+mod crash_point;
 mod faults;
 mod history;
 mod job;
+mod kind;
 mod mount;
 mod network;
 mod random;
 mod run;
 mod workload;
 
-pub use run::{Report, Violation, run};
+pub use kind::{Kind, UnknownKind};
+pub use run::{Report, Violation, run, run_kind};

@@ -4,19 +4,25 @@
 //! all else to its server. Class R only: bytes that a kernel writes past the servers
 //! (passthrough) are not simulated.
 
+mod kept;
+mod link;
+
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use hayase_layout::{InodeId, StripePolicy};
-use hayase_server::{AnswerCallback, LocalProcess, LocalServer, ServerGone};
 use hayase_wire::Arena;
 use hayase_wire::message::{
-    Access, Callback, CallbackReply, Close, FileKind, HeldLock, Lock, LockAnswer, LockKind,
-    LockRange, NewNode, NodeReply, NodeRequest, OpenKind, Opening, Refused, SlotRange, StillOpen,
+    Access, Close, FileKind, Lock, LockAnswer, LockKind, LockRange, NewNode, NodeReply,
+    NodeRequest, OpenKind, Opening, Refused, SlotRange,
 };
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore, oneshot};
+
+use crate::job::Job;
+use kept::{Kept, Wish};
+use link::Link;
 
 /// Bytes of one value; a file is an array of them, far apart.
 pub(crate) const VALUE_BYTES: usize = 8;
@@ -24,19 +30,21 @@ pub(crate) const VALUE_BYTES: usize = 8;
 /// Requests with bytes that are under way at once.
 const SLOTS: usize = 16;
 
+pub(crate) const EIO: i32 = 5;
+
 /// Why a call has no answer, or which.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The server said no. `EIO`: perhaps it happened all the same.
     Refused(i32),
-    /// The server died meanwhile.
+    /// The mount died meanwhile.
     Gone,
 }
 
 impl Failure {
     /// Whether the call may have happened.
     pub(crate) fn is_unknown(&self) -> bool {
-        matches!(self, Self::Gone | Self::Refused(5))
+        matches!(self, Self::Gone | Self::Refused(EIO))
     }
 }
 
@@ -46,55 +54,51 @@ impl From<Refused> for Failure {
     }
 }
 
-impl From<ServerGone> for Failure {
-    fn from(_: ServerGone) -> Self {
-        Self::Gone
+/// Where a node's mount is: one after the other.
+pub(crate) struct Seat {
+    job: Rc<Job>,
+    pub(crate) node: u16,
+    mount: RefCell<Rc<Mount>>,
+    mounted: Cell<u64>,
+}
+
+impl Seat {
+    pub(crate) fn new(job: &Rc<Job>, node: u16) -> Rc<Self> {
+        let mount = RefCell::new(Mount::new(job, node, u64::from(node) + 1));
+        Rc::new(Self { job: Rc::clone(job), node, mount, mounted: Cell::new(1) })
+    }
+
+    /// The mount that is there now.
+    pub(crate) fn mount(&self) -> Rc<Mount> {
+        Rc::clone(&self.mount.borrow())
+    }
+
+    /// Kills the mount; its supervisor mounts anew.
+    pub(crate) fn kill(&self) {
+        self.mounted.set(self.mounted.get() + 1);
+        let id = (self.mounted.get() << 16) + u64::from(self.node) + 1;
+        let mount = Mount::new(&self.job, self.node, id);
+        self.mount.replace(mount).link.die();
+    }
+
+    /// The node is gone for good, and its programs with it.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.job.is_gone(self.node)
+    }
+
+    /// The node is gone: nothing answers any more.
+    pub(crate) fn end(&self) {
+        self.mount().link.die();
     }
 }
 
 /// One node's mount.
 pub(crate) struct Mount {
-    process: LocalProcess,
-    arena: Arena,
+    link: Rc<Link>,
     slots: Semaphore,
     kept: Rc<Kept>,
     /// Opens and closes of one inode go one after the other.
     orders: RefCell<HashMap<InodeId, Arc<Mutex<()>>>>,
-}
-
-/// What recalls look at.
-#[derive(Default)]
-struct Kept {
-    files: RefCell<HashMap<InodeId, File>>,
-    /// Opens that were asked for, the last one's number.
-    asked: Cell<u64>,
-    /// Waits for locks, by ticket.
-    tickets: RefCell<HashMap<u64, oneshot::Sender<()>>>,
-    /// What is held, by file and owner.
-    locks: RefCell<BTreeMap<(InodeId, u64), Lock>>,
-    ticket: Cell<u64>,
-}
-
-/// What is known of one inode.
-#[derive(Default)]
-struct File {
-    readers: u32,
-    writers: u32,
-    /// Being asked for.
-    coming: Access,
-    /// Values at offsets; `None` without a grant.
-    pages: Option<HashMap<u64, u64>>,
-    /// Recalls and own writers so far: an answer asked for before one is not kept.
-    recalls: u64,
-}
-
-impl File {
-    fn access(&self) -> Access {
-        Access {
-            read: self.readers > 0 || self.coming.read,
-            write: self.writers > 0 || self.coming.write,
-        }
-    }
 }
 
 /// An open file. To be closed by [`Mount::close`].
@@ -104,91 +108,41 @@ pub(crate) struct Handle {
     access: Access,
 }
 
-impl Kept {
-    fn answer(&self, callback: &Callback) -> CallbackReply {
-        match *callback {
-            Callback::Recall { ino, bits } => {
-                let mut files = self.files.borrow_mut();
-                let file = files.entry(ino).or_default();
-                if bits.cache {
-                    file.pages = None;
-                }
-                file.recalls += 1;
-                CallbackReply::Recalled(StillOpen {
-                    access: file.access(),
-                    as_of: self.asked.get(),
-                })
-            }
-            Callback::InvalName { .. } => CallbackReply::Forgotten,
-            Callback::LockGranted { ticket } => {
-                if let Some(waiter) = self.tickets.borrow_mut().remove(&ticket) {
-                    let _gave_up = waiter.send(());
-                }
-                CallbackReply::Told
-            }
-            Callback::HomeLost { home } => {
-                self.forget(|ino| ino.home() == home);
-                let held = self.locks.borrow();
-                let there = held.iter().filter(|((ino, _), _)| ino.home() == home);
-                let locks = there.map(|((ino, _), lock)| held_lock(*ino, *lock)).collect();
-                CallbackReply::Holds { locks }
-            }
-            Callback::HomeDead { home } => {
-                self.forget(|ino| ino.home() == home);
-                CallbackReply::Told
-            }
-            Callback::Lost { ref inodes } => {
-                self.forget(|ino| inodes.contains(&ino));
-                CallbackReply::Told
-            }
-            Callback::Ping => CallbackReply::Pong,
-        }
-    }
-
-    /// Keeps no pages of these, also none that are on their way.
-    fn forget(&self, is_meant: impl Fn(InodeId) -> bool) {
-        for (ino, file) in self.files.borrow_mut().iter_mut() {
-            if is_meant(*ino) {
-                file.pages = None;
-                file.recalls += 1;
-            }
-        }
-    }
-
-    fn of<T>(&self, ino: InodeId, look: impl FnOnce(&mut File) -> T) -> T {
-        look(self.files.borrow_mut().entry(ino).or_default())
-    }
-
-    fn number(&self) -> u64 {
-        self.asked.set(self.asked.get() + 1);
-        self.asked.get()
-    }
-}
-
 impl Mount {
-    pub(crate) async fn new(server: &LocalServer, id: u64) -> Result<Rc<Self>, ServerGone> {
+    fn new(job: &Rc<Job>, node: u16, id: u64) -> Rc<Self> {
         let arena = Arena::create(SLOTS as u32).expect("memory for an arena");
-        let descriptor = arena.descriptor().try_clone_to_owned().expect("a descriptor");
-        let servers = Arena::open(descriptor, SLOTS as u32).expect("the same memory");
-        let kept = Rc::new(Kept::default());
-        let asked = Rc::clone(&kept);
-        let answer: Rc<AnswerCallback> =
-            Rc::new(move |callback| Box::pin(std::future::ready(asked.answer(&callback))));
-        let process = server.join(id, servers, Some(answer)).await?;
+        let (link, kept) = (Link::new(Rc::clone(job), node, id, arena), Rc::new(Kept::default()));
+        tokio::task::spawn_local(Rc::clone(&link).stay_connected(Rc::clone(&kept)));
         let slots = Semaphore::new(SLOTS);
-        Ok(Rc::new(Self { process, arena, slots, kept, orders: RefCell::default() }))
+        Rc::new(Self { link, slots, kept, orders: RefCell::default() })
     }
 
     async fn ask(&self, request: NodeRequest) -> Result<NodeReply, Failure> {
-        match self.process.ask(request).await? {
-            NodeReply::Refused(refused) => Err(refused.into()),
-            reply => Ok(reply),
-        }
+        self.link.ask(request).await
     }
 
     async fn order(&self, ino: InodeId) -> OwnedMutexGuard<()> {
         let order = Arc::clone(self.orders.borrow_mut().entry(ino).or_default());
         order.lock_owned().await
+    }
+
+    /// The process was killed: all its calls fail.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.link.is_dead()
+    }
+
+    /// Whether a program here may take a lock for its own: nobody has told it otherwise, and its node
+    /// was not cut off since it was `cuts` times.
+    pub(crate) fn holds(&self, ino: InodeId, owner: u64, cuts: u64) -> bool {
+        !self.is_dead()
+            && self.cuts() == cuts
+            && !self.kept.is_lost(ino)
+            && self.kept.locks.borrow().contains_key(&(ino, owner))
+    }
+
+    /// How often the node was cut off.
+    pub(crate) fn cuts(&self) -> u64 {
+        self.link.job().network.cuts(self.link.node())
     }
 
     // --- names, all of them in the root ---
@@ -291,6 +245,9 @@ impl Mount {
             let write = access.write && file.writers == 0;
             Access { read, write }
         });
+        if self.kept.of(ino, |file| file.open() == Access::default()) {
+            self.kept.closed(ino);
+        }
         if access != Access::default() {
             let as_of = self.kept.asked.get();
             self.ask(NodeRequest::Close(vec![Close { ino, access, as_of }])).await?;
@@ -303,6 +260,7 @@ impl Mount {
     /// The value at an offset; 0 past the end of the file.
     pub(crate) async fn read(&self, handle: &Handle, offset: u64) -> Result<u64, Failure> {
         let ino = handle.ino;
+        self.kept.check(ino)?;
         let (known, recalls) = self.kept.of(ino, |file| {
             let known = file.pages.as_ref().and_then(|pages| pages.get(&offset).copied());
             (known, file.recalls)
@@ -311,7 +269,7 @@ impl Mount {
             return Ok(value);
         }
         let _permit = self.slots.acquire().await.expect("never closed");
-        let mut slot = self.arena.take();
+        let mut slot = self.link.arena().take();
         slot.as_mut()[..VALUE_BYTES].fill(0);
         let into = SlotRange { slot: slot.index(), len: VALUE_BYTES as u32 };
         self.ask(NodeRequest::Read { ino, offset, into }).await?;
@@ -333,6 +291,7 @@ impl Mount {
         value: u64,
     ) -> Result<(), Failure> {
         let ino = handle.ino;
+        self.kept.check(ino)?;
         let with = |from| NodeRequest::Write { ino, offset, from };
         self.send_value(value, with).await.map(drop)
     }
@@ -340,6 +299,7 @@ impl Mount {
     /// Where the value landed.
     pub(crate) async fn append(&self, handle: &Handle, value: u64) -> Result<u64, Failure> {
         let ino = handle.ino;
+        self.kept.check(ino)?;
         match self.send_value(value, |from| NodeRequest::Append { ino, from }).await? {
             NodeReply::Offset(offset) => Ok(offset),
             other => panic!("{other:?} to an append"),
@@ -352,7 +312,7 @@ impl Mount {
         request: impl FnOnce(SlotRange) -> NodeRequest,
     ) -> Result<NodeReply, Failure> {
         let _permit = self.slots.acquire().await.expect("never closed");
-        let mut slot = self.arena.take();
+        let mut slot = self.link.arena().take();
         slot.as_mut()[..VALUE_BYTES].copy_from_slice(&value.to_le_bytes());
         let from = SlotRange { slot: slot.index(), len: VALUE_BYTES as u32 };
         self.ask(request(from)).await
@@ -362,27 +322,29 @@ impl Mount {
 
     /// A number for a wish.
     pub(crate) fn ticket(&self) -> u64 {
-        self.kept.ticket.set(self.kept.ticket.get() + 1);
-        self.kept.ticket.get()
+        self.kept.ticket()
     }
 
     /// Waits until the whole file is `owner`'s alone. A wish whose answer was lost may wait on: to be
     /// [cancelled](Self::cancel).
     pub(crate) async fn lock(&self, ino: InodeId, owner: u64, ticket: u64) -> Result<(), Failure> {
-        let (granted, told) = oneshot::channel();
-        self.kept.tickets.borrow_mut().insert(ticket, granted);
+        let (told, waits) = oneshot::channel();
         let lock = Lock { owner, kind: LockKind::Exclusive, range: LockRange::ALL, pid: 1 };
+        self.kept.wishes.borrow_mut().insert(ticket, Wish { ino, lock, told });
         let request = NodeRequest::Lock { ino, lock, ticket: Some(ticket) };
         let result = match self.ask(request).await {
-            Ok(NodeReply::Locked(LockAnswer::Waits)) => told.await.map_err(|_| Failure::Gone),
-            Ok(NodeReply::Locked(LockAnswer::Granted)) => Ok(()),
+            Ok(NodeReply::Locked(LockAnswer::Waits)) => tokio::select! {
+                told = waits => told.unwrap_or(Err(Failure::Gone)),
+                () = self.link.until_dead() => Err(Failure::Gone),
+            },
+            Ok(NodeReply::Locked(LockAnswer::Granted)) => {
+                self.kept.granted(ticket);
+                Ok(())
+            }
             Ok(other) => panic!("{other:?} to a lock"),
             Err(failure) => Err(failure),
         };
-        self.kept.tickets.borrow_mut().remove(&ticket);
-        if result.is_ok() {
-            self.kept.locks.borrow_mut().insert((ino, owner), lock);
-        }
+        self.kept.wishes.borrow_mut().remove(&ticket);
         result
     }
 
@@ -395,10 +357,11 @@ impl Mount {
         self.kept.locks.borrow_mut().remove(&(ino, owner));
         self.ask(NodeRequest::Unlock { ino, owner, range: LockRange::ALL }).await.map(drop)
     }
-}
 
-fn held_lock(ino: InodeId, lock: Lock) -> HeldLock {
-    HeldLock { ino, process: 0, lock, ticket: None }
+    /// Makes a file and its names durable.
+    pub(crate) async fn fsync(&self, ino: InodeId) -> Result<(), Failure> {
+        self.ask(NodeRequest::Fsync { ino, data_only: false }).await.map(drop)
+    }
 }
 
 fn value_of(bytes: &[u8]) -> u64 {

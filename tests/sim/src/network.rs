@@ -1,10 +1,13 @@
-//! The network between the servers: frames take time, connections break, links fall silent.
+//! The network between the servers: frames take time, connections break, links fall silent, nodes are
+//! cut off.
 //!
-//! Frames of one connection keep their order, as on TCP; those of two connections do not.
+//! Frames of one connection keep their order, as on TCP; those of two connections do not. A server
+//! that dies closes its connections; where nothing arrives, that does not arrive either.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hayase_wire::deadline::CONNECT_WAIT;
@@ -16,6 +19,7 @@ use hayase_wire::transport::{
 
 use tokio::sync::mpsc;
 
+use crate::crash_point::Pulse;
 use crate::random::Random;
 
 /// Connections that wait at one door.
@@ -28,15 +32,23 @@ const QUICK: Duration = Duration::from_micros(300);
 /// What all servers share.
 pub(crate) struct Network {
     frames: MemoryTransport,
-    doors: RefCell<HashMap<Address, (u16, mpsc::Sender<Connection>)>>,
+    doors: RefCell<HashMap<Address, (Rc<Port>, mpsc::Sender<Connection>)>>,
     random: Random,
     links: RefCell<Links>,
+    /// Frames that each server sent.
+    sent: RefCell<HashMap<u16, Rc<Cell<u64>>>>,
 }
 
 #[derive(Default)]
 struct Links {
     /// Pairs between which nothing arrives, lower server first.
     silent: HashSet<(u16, u16)>,
+    /// Servers that hear nobody and that nobody hears.
+    cut: HashSet<u16>,
+    /// How often each was.
+    cuts: HashMap<u16, u64>,
+    /// Ends of connections that were closed while nothing arrived: their peers do not know.
+    unheard: Vec<((u16, u16), Box<dyn FrameSender>)>,
     /// How often the connections of a pair were broken.
     broken: HashMap<(u16, u16), u64>,
 }
@@ -52,17 +64,24 @@ impl Network {
             doors: RefCell::default(),
             random,
             links: RefCell::default(),
+            sent: RefCell::default(),
         })
     }
 
-    /// The network as one server sees it.
-    pub(crate) fn of(self: &Rc<Self>, server: u16) -> Rc<dyn Transport> {
-        Rc::new(Port { network: Rc::clone(self), server })
+    /// The network as one life of a server sees it.
+    pub(crate) fn of(self: &Rc<Self>, server: u16, pulse: Arc<Pulse>) -> Rc<dyn Transport> {
+        let sent = Rc::clone(self.sent.borrow_mut().entry(server).or_default());
+        Rc::new(Port { network: Rc::clone(self), server, pulse, sent })
     }
 
-    /// Where a server listens in one of its lives.
+    /// Frames that a server sent so far.
+    pub(crate) fn frames_sent(&self, server: u16) -> u64 {
+        self.sent.borrow().get(&server).map_or(0, |sent| sent.get())
+    }
+
+    /// Where a server listens in one of its lives: mostly where it was before, at times elsewhere.
     pub(crate) fn address(server: u16, life: u64) -> Address {
-        Address::Memory(format!("{server}-{life}"))
+        Address::Memory(format!("{server}-{}", life / 3))
     }
 
     /// Ends all connections between two servers at the next frame.
@@ -79,14 +98,54 @@ impl Network {
     pub(crate) fn heal(&self, one: u16, other: u16) {
         self.links.borrow_mut().silent.remove(&pair(one, other));
         self.break_connections(one, other);
+        self.end_unheard();
+    }
+
+    /// From now on a server hears nobody and nobody hears it.
+    pub(crate) fn cut_off(&self, server: u16) {
+        let mut links = self.links.borrow_mut();
+        links.cut.insert(server);
+        *links.cuts.entry(server).or_default() += 1;
+    }
+
+    /// It is connected again; connections from before are not.
+    pub(crate) fn is_back(&self, server: u16) {
+        {
+            let mut links = self.links.borrow_mut();
+            links.cut.remove(&server);
+            let known: Vec<_> = links.broken.keys().copied().collect();
+            for pair in known.into_iter().filter(|pair| pair.0 == server || pair.1 == server) {
+                *links.broken.entry(pair).or_default() += 1;
+            }
+        }
+        self.end_unheard();
+    }
+
+    /// How often a server was cut off.
+    pub(crate) fn cuts(&self, server: u16) -> u64 {
+        self.links.borrow().cuts.get(&server).copied().unwrap_or(0)
+    }
+
+    /// Peers learn of the ends that they did not hear of, where they can.
+    fn end_unheard(&self) {
+        let unheard = std::mem::take(&mut self.links.borrow_mut().unheard);
+        let (still, heard): (Vec<_>, Vec<_>) =
+            unheard.into_iter().partition(|(pair, _)| self.is_silent(*pair));
+        drop(heard);
+        self.links.borrow_mut().unheard.extend(still);
     }
 
     fn breaks(&self, pair: (u16, u16)) -> u64 {
-        self.links.borrow().broken.get(&pair).copied().unwrap_or(0)
+        *self.links.borrow_mut().broken.entry(pair).or_default()
     }
 
     fn is_silent(&self, pair: (u16, u16)) -> bool {
-        self.links.borrow().silent.contains(&pair)
+        self.links.borrow().silent.contains(&pair) || self.is_cut(pair)
+    }
+
+    fn is_cut(&self, pair: (u16, u16)) -> bool {
+        let links = self.links.borrow();
+        links.cut.contains(&pair.0) || links.cut.contains(&pair.1)
     }
 
     fn delay(&self) -> Duration {
@@ -97,15 +156,17 @@ impl Network {
 struct Port {
     network: Rc<Network>,
     server: u16,
+    pulse: Arc<Pulse>,
+    sent: Rc<Cell<u64>>,
 }
 
 impl Port {
-    /// The end of a connection whose frames go from one of the pair to the other.
+    /// Its end of a connection whose frames go from one of the pair to the other.
     fn shaped(&self, end: Connection, pair: (u16, u16)) -> Connection {
         let network = Rc::clone(&self.network);
-        let breaks = network.breaks(pair);
-        let sender = Box::new(Shaped { network, pair, breaks, inner: Some(end.sender) });
-        Connection { sender, ..end }
+        let (breaks, inner) = (network.breaks(pair), Some(end.sender));
+        let (pulse, sent) = (Arc::clone(&self.pulse), Rc::clone(&self.sent));
+        Connection { sender: Box::new(Shaped { network, pair, breaks, inner, pulse, sent }), ..end }
     }
 }
 
@@ -116,7 +177,13 @@ impl Transport for Port {
     ) -> LocalFuture<'a, Result<Box<dyn Listener>, TransportError>> {
         Box::pin(async move {
             let (door, connections) = mpsc::channel(CONNECTIONS_MAX);
-            self.network.doors.borrow_mut().insert(at.clone(), (self.server, door));
+            let port = Rc::new(Port {
+                network: Rc::clone(&self.network),
+                server: self.server,
+                pulse: Arc::clone(&self.pulse),
+                sent: Rc::clone(&self.sent),
+            });
+            self.network.doors.borrow_mut().insert(at.clone(), (port, door));
             Ok(Box::new(Door { connections, at: at.clone() }) as Box<dyn Listener>)
         })
     }
@@ -132,13 +199,13 @@ impl Transport for Port {
                 source: std::io::ErrorKind::ConnectionRefused.into(),
             };
             let (peer, door) = self.network.doors.borrow().get(to).cloned().ok_or_else(refused)?;
-            let pair = pair(self.server, peer);
+            let pair = pair(self.server, peer.server);
             if self.network.is_silent(pair) {
                 tokio::time::sleep(CONNECT_WAIT).await;
                 return Err(refused());
             }
             let (here, there) = self.network.frames.pair();
-            door.try_send(self.shaped(there, pair)).map_err(|_| refused())?;
+            door.try_send(peer.shaped(there, pair)).map_err(|_| refused())?;
             Ok(self.shaped(here, pair))
         })
     }
@@ -169,6 +236,16 @@ struct Shaped {
     breaks: u64,
     /// `None` once it was broken.
     inner: Option<Box<dyn FrameSender>>,
+    pulse: Arc<Pulse>,
+    sent: Rc<Cell<u64>>,
+}
+
+impl Drop for Shaped {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.take().filter(|_| self.network.is_silent(self.pair)) {
+            self.network.links.borrow_mut().unheard.push((self.pair, inner));
+        }
+    }
 }
 
 impl FrameSender for Shaped {
@@ -180,7 +257,10 @@ impl FrameSender for Shaped {
     ) -> LocalFuture<'a, Result<(), TransportError>> {
         Box::pin(async move {
             tokio::time::sleep(self.network.delay()).await;
-            if self.network.breaks(self.pair) != self.breaks {
+            if self.network.is_cut(self.pair) {
+                return Ok(());
+            }
+            if self.network.breaks(self.pair) != self.breaks || !self.pulse.is_alive() {
                 self.inner = None;
             }
             let Some(inner) = &mut self.inner else {
@@ -190,6 +270,7 @@ impl FrameSender for Shaped {
             if self.network.is_silent(self.pair) {
                 return Ok(());
             }
+            self.sent.set(self.sent.get() + 1);
             inner.send(header, body, payload).await
         })
     }

@@ -1,12 +1,14 @@
 //! One run: a job, its programs, its faults, and the verdict.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use tokio::task::{JoinSet, LocalSet};
 
+use crate::check::storage;
 use crate::faults;
 use crate::job::Job;
-use crate::mount::Mount;
+use crate::kind::Kind;
 use crate::network::Network;
 use crate::random::Random;
 use crate::workload::World;
@@ -14,18 +16,28 @@ use crate::workload::appends::Appends;
 use crate::workload::locks::Locks;
 use crate::workload::names::Names;
 use crate::workload::registers::Registers;
+use crate::workload::synced::SyncedFiles;
 
 const SERVERS: u16 = 3;
 
-/// Runs in which links fall silent for nearly as long as servers bear, in percent.
+/// Runs of links in which they fall silent for nearly as long as servers bear, in percent.
 const HARSH: u64 = 30;
+
+/// After the last trouble, before the last look: longer than it takes to declare a node lost.
+const SETTLING: Duration = Duration::from_secs(10);
+
+/// After the last look, before what lies on the nodes is looked at: several times what it takes until
+/// somebody finishes an operation that was left half done.
+const FINISHING: Duration = Duration::from_secs(90);
 
 /// What a run was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
+    /// What happened to its job.
+    pub kind: Kind,
     /// Calls of programs.
     pub calls: u64,
-    /// Of these, calls whose outcome nobody knows (`EIO`).
+    /// Of these, calls whose outcome nobody knows (`EIO`, or a mount that died).
     pub unknown: u64,
     /// All calls and answers as one number: two runs of a seed have the same.
     pub trace: u64,
@@ -33,24 +45,30 @@ pub struct Report {
     pub milliseconds: u64,
     /// Whether links were silent for nearly as long as servers bear.
     pub harsh: bool,
+    /// Starts of servers after the first of each.
+    pub restarts: u64,
+    /// Histories with so many calls of unknown outcome that no search decided whether they can be.
+    pub undecided: u64,
 }
 
 /// What was seen that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// To see it again.
+    /// To see it again, with its kind.
     pub seed: u64,
+    /// What happened to the job.
+    pub kind: Kind,
     /// For people.
     pub what: Vec<String>,
 }
 
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "seed {}:\n{}", self.seed, self.what.join("\n"))
+        write!(f, "seed {} of {}:\n{}", self.seed, self.kind, self.what.join("\n"))
     }
 }
 
-/// Runs a seed.
+/// Runs a seed, of the kind that follows from it.
 ///
 /// # Errors
 /// With what the checkers found.
@@ -58,34 +76,49 @@ impl std::fmt::Display for Violation {
 /// # Panics
 /// When the machine has no memory or descriptors left.
 pub fn run(seed: u64) -> Result<Report, Violation> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    run_kind(Kind::of(seed), seed)
+}
+
+/// Runs a seed of a kind.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_kind(kind: Kind, seed: u64) -> Result<Report, Violation> {
+    let runtime = runtime();
+    let (report, what) = LocalSet::new().block_on(&runtime, job(kind, seed));
+    if what.is_empty() { Ok(report) } else { Err(Violation { seed, kind, what }) }
+}
+
+/// One thread and a clock that jumps.
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
         .build()
-        .expect("a runtime");
-    let (report, what) = LocalSet::new().block_on(&runtime, job(seed));
-    if what.is_empty() { Ok(report) } else { Err(Violation { seed, what }) }
+        .expect("a runtime")
 }
 
-async fn job(seed: u64) -> (Report, Vec<String>) {
+async fn job(kind: Kind, seed: u64) -> (Report, Vec<String>) {
     let began = tokio::time::Instant::now();
     let random = Random::new(seed);
-    let harsh = random.chance(HARSH);
-    let job = Job::up(SERVERS, Network::new(random.split())).await;
-    let mut mounts = Vec::new();
-    for node in 0..SERVERS {
-        let mount = Mount::new(&job.server(node), u64::from(node) + 1).await;
-        mounts.push(mount.expect("the server is there"));
+    let harsh = kind == Kind::Links && random.chance(HARSH);
+    let network = Network::new(random.split());
+    let job = Job::up(SERVERS, network, Random::new(!seed)).await;
+    let world = World::new(&job, kind, harsh);
+    match kind {
+        Kind::PowerCut => programs_that_sync(&world, &job, &random).await,
+        _ => programs(&world, &job, harsh, &random).await,
     }
-    let world = World::new(mounts);
-    programs(&world, &job, harsh, &random).await;
     let (trace, calls, unknown) = world.sums();
     let mut what = world.violations();
-    if !harsh && unknown > 0 {
-        what.push(format!("{unknown} calls failed, though links were silent only for moments"));
-    }
+    what.extend(job.complaints());
     let milliseconds = began.elapsed().as_millis() as u64;
-    (Report { calls, unknown, trace, milliseconds, harsh }, what)
+    let (undecided, restarts) = (world.undecided(), job.lives() - u64::from(SERVERS));
+    let report = Report { kind, calls, unknown, trace, milliseconds, harsh, restarts, undecided };
+    (report, what)
 }
 
 /// Two programs of each kind on each node, in trouble; then quiet, and a last look.
@@ -95,20 +128,51 @@ async fn programs(world: &Rc<World>, job: &Rc<Job>, harsh: bool, random: &Random
     let locks = Locks::new(world).await;
     let names = Names::new(world);
     let mut programs = JoinSet::new();
-    for (owner, mount) in (1..).zip(world.mounts.iter().chain(&world.mounts)) {
-        programs.spawn_local(Rc::clone(&registers).run(Rc::clone(mount), random.split()));
-        programs.spawn_local(Rc::clone(&appends).run(Rc::clone(mount), random.split()));
-        programs.spawn_local(Rc::clone(&locks).run(Rc::clone(mount), owner, random.split()));
-        programs.spawn_local(Rc::clone(&names).run(Rc::clone(mount), random.split()));
+    for (owner, seat) in (1..).zip(world.seats.iter().chain(&world.seats)) {
+        programs.spawn_local(Rc::clone(&registers).run(Rc::clone(seat), random.split()));
+        programs.spawn_local(Rc::clone(&appends).run(Rc::clone(seat), random.split()));
+        programs.spawn_local(Rc::clone(&locks).run(Rc::clone(seat), owner, random.split()));
+        programs.spawn_local(Rc::clone(&names).run(Rc::clone(seat), random.split()));
     }
-    let trouble = tokio::task::spawn_local(faults::trouble(Rc::clone(job), harsh, random.split()));
+    in_trouble(world, job, harsh, random, programs).await;
+    registers.check().await;
+    appends.check().await;
+    locks.check().await;
+    names.check().await;
+    tokio::time::sleep(FINISHING).await;
+    for what in storage::check(job) {
+        world.violated(what);
+    }
+}
+
+/// Two programs on each node that sync what they write, until the power fails; then what is left.
+async fn programs_that_sync(world: &Rc<World>, job: &Rc<Job>, random: &Random) {
+    let synced = SyncedFiles::new(world);
+    let mut programs = JoinSet::new();
+    for (owner, seat) in (1..).zip(world.seats.iter().chain(&world.seats)) {
+        programs.spawn_local(Rc::clone(&synced).run(Rc::clone(seat), owner, random.split()));
+    }
+    in_trouble(world, job, false, random, programs).await;
+    synced.check().await;
+}
+
+/// Troubles until the programs are done, then none.
+async fn in_trouble(
+    world: &Rc<World>,
+    job: &Rc<Job>,
+    harsh: bool,
+    random: &Random,
+    mut programs: JoinSet<()>,
+) {
+    let (seats, what) = (world.seats.clone(), (world.kind(), harsh));
+    let trouble = faults::trouble(Rc::clone(job), seats, what, random.split());
+    let trouble = tokio::task::spawn_local(trouble);
     while let Some(ended) = programs.join_next().await {
         ended.expect("programs do not panic");
     }
     trouble.abort();
-    faults::over(job);
-    registers.check();
-    appends.check(&world.mounts[0]).await;
-    locks.check(&world.mounts[0]).await;
-    names.check(&world.mounts[0]).await;
+    faults::over(job).await;
+    if world.kind() != Kind::Links {
+        tokio::time::sleep(SETTLING).await;
+    }
 }

@@ -5,41 +5,57 @@ pub(crate) mod appends;
 pub(crate) mod locks;
 pub(crate) mod names;
 pub(crate) mod registers;
+pub(crate) mod synced;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::mount::{Failure, Mount};
+use hayase_layout::InodeId;
+use tokio::time::Instant;
+
+use crate::check::linear::{Specification, Verdict};
+use crate::history::History;
+use crate::job::Job;
+use crate::kind::Kind;
+use crate::mount::{EIO, Failure, Seat};
 use crate::random::Random;
 
 /// No call takes longer, whatever the network does (I11 of the protocol page).
 const CALL_MAX: Duration = Duration::from_secs(200);
 
-/// Longest pause between two calls of a task.
-const PAUSE: Duration = Duration::from_millis(60);
+/// Once a node has been declared lost, who asks for something of it is told so within this.
+const LOST_WAIT: Duration = Duration::from_secs(1);
 
 /// What the tasks of one run share.
 pub(crate) struct World {
-    pub(crate) mounts: Vec<Rc<Mount>>,
+    pub(crate) seats: Vec<Rc<Seat>>,
+    job: Rc<Job>,
+    kind: Kind,
+    harsh: bool,
     violations: RefCell<Vec<String>>,
     values: Cell<u64>,
     /// Every answer, in order, as one number: two runs of a seed have the same.
     trace: Cell<u64>,
     calls: Cell<u64>,
     unknown: Cell<u64>,
+    undecided: Cell<u64>,
 }
 
 impl World {
-    pub(crate) fn new(mounts: Vec<Rc<Mount>>) -> Rc<Self> {
+    pub(crate) fn new(job: &Rc<Job>, kind: Kind, harsh: bool) -> Rc<Self> {
         Rc::new(Self {
-            mounts,
+            seats: (0..job.servers()).map(|node| Seat::new(job, node)).collect(),
+            job: Rc::clone(job),
+            kind,
+            harsh,
             violations: RefCell::default(),
             values: Cell::new(0),
             trace: Cell::new(0),
             calls: Cell::new(0),
             unknown: Cell::new(0),
+            undecided: Cell::new(0),
         })
     }
 
@@ -53,10 +69,43 @@ impl World {
         self.violations.borrow_mut().push(what.into());
     }
 
-    pub(crate) fn check(&self, what: &str, result: Result<(), String>) {
-        if let Err(why) = result {
-            self.violated(format!("{what}\n{why}"));
+    /// Whether a plain object would have answered as in a history.
+    pub(crate) fn check<S: Specification>(&self, what: &str, history: &History<S>, object: &S) {
+        match history.judge(object) {
+            (Verdict::Explained, _) => {}
+            (Verdict::Impossible, story) => self.violated(format!("{what}\n{story}")),
+            (Verdict::Undecided, _) => self.undecided.set(self.undecided.get() + 1),
         }
+    }
+
+    /// Histories that no search decided.
+    pub(crate) fn undecided(&self) -> u64 {
+        self.undecided.get()
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether the server of an inode is gone for good.
+    pub(crate) fn is_lost(&self, ino: InodeId) -> bool {
+        self.job.is_gone(ino.home().0)
+    }
+
+    /// Whether any server is.
+    pub(crate) fn has_losses(&self) -> bool {
+        (0..self.job.servers()).any(|server| self.job.is_gone(server))
+    }
+
+    /// A mount that still works.
+    pub(crate) fn survivor(&self) -> &Rc<Seat> {
+        let living = self.seats.iter().find(|seat| !seat.is_gone());
+        living.expect("server 0 is never lost")
+    }
+
+    /// A little time between calls.
+    pub(crate) async fn pause(&self, random: &Random) {
+        tokio::time::sleep(random.time(self.kind.pause())).await;
     }
 
     pub(crate) fn violations(&self) -> Vec<String> {
@@ -82,8 +131,14 @@ impl World {
             }
         };
         self.calls.set(self.calls.get() + 1);
-        if answer.as_ref().is_err_and(Failure::is_unknown) {
+        if let Err(failure) = &answer
+            && failure.is_unknown()
+        {
             self.unknown.set(self.unknown.get() + 1);
+            let verb = what.split(' ').next().unwrap_or_default();
+            if *failure == Failure::Refused(EIO) && !self.kind.may_fail(verb, self.harsh) {
+                self.violated(format!("{what}: EIO, though nothing that it needs was lost"));
+            }
         }
         for byte in format!("{what} {answer:?}").bytes() {
             // FNV-1a.
@@ -92,13 +147,18 @@ impl World {
         answer
     }
 
-    /// The same until it is answered for certain: for what must not stay undone.
+    /// The same until it is answered for certain: for what must not stay undone. `None` when the
+    /// inode's home is gone for good.
     pub(crate) async fn insist<T: std::fmt::Debug, F: Future<Output = Result<T, Failure>>>(
         &self,
         what: &str,
+        ino: InodeId,
         mut call: impl FnMut() -> F,
     ) -> Option<T> {
         for _ in 0..100 {
+            if self.is_lost(ino) {
+                return None;
+            }
             match self.call(what, call()).await {
                 Ok(done) => return Some(done),
                 Err(failure) if failure.is_unknown() => {
@@ -113,9 +173,20 @@ impl World {
         self.violated(format!("{what}: never answered for certain"));
         None
     }
-}
 
-/// A little time between calls.
-pub(crate) async fn pause(random: &Random) {
-    tokio::time::sleep(random.time(PAUSE)).await;
+    /// A call of something that is lost: EIO, and soon.
+    pub(crate) async fn expect_lost<T: std::fmt::Debug>(
+        &self,
+        what: &str,
+        call: impl Future<Output = Result<T, Failure>>,
+    ) {
+        let begin = Instant::now();
+        let answer = self.call(what, call).await;
+        if !matches!(answer, Err(Failure::Refused(EIO))) {
+            self.violated(format!("{what} of a lost node: {answer:?}"));
+        }
+        if begin.elapsed() > LOST_WAIT {
+            self.violated(format!("{what} of a lost node took {:?}", begin.elapsed()));
+        }
+    }
 }

@@ -2,27 +2,40 @@
 //!
 //! `HAYASE_SIM_SEED=N` runs one seed; `HAYASE_SIM_SEEDS=N` that many, from `HAYASE_SIM_FIRST` or
 //! else from the commit id (`HAYASE_COMMIT`), so that a commit is tried with the same seeds
-//! wherever it is tested, and another commit with others.
+//! wherever it is tested, and another commit with others. The kind of a run follows from its seed,
+//! unless `HAYASE_SIM_KIND` says it.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::time::Instant;
 
-use hayase_sim::{Report, run};
+use hayase_sim::{Kind, Report, Violation, run, run_kind};
 
 /// Seeds that found something, with what it was.
-const FOUND: [(u64, &str); 4] = [
-    (30, "an append to a striped file that was late to finish was made twice"),
-    (38, "a name that was being replaced was missing"),
-    (195, "a write that was sent again undid what others had written since"),
-    (5287, "the same in a striped file"),
+const FOUND: [(Kind, u64, &str); 5] = [
+    (Kind::Links, 30, "an append to a striped file that was late to finish was made twice"),
+    (Kind::Links, 38, "a name that was being replaced was missing"),
+    (Kind::Links, 195, "a write that was sent again undid what others had written since"),
+    (Kind::Links, 5287, "the same in a striped file"),
+    (Kind::Links, 5300, "a create dropped its inode when the answer of the shard was lost"),
 ];
 
 const SEEDS: u64 = 40;
 
+fn text(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|text| !text.is_empty())
+}
+
 fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok().filter(|text| !text.is_empty())?;
+    let text = text(variable)?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
+}
+
+fn one(seed: u64) -> Result<Report, Violation> {
+    match text("HAYASE_SIM_KIND") {
+        Some(kind) => run_kind(kind.parse().unwrap_or_else(|error| panic!("{error}")), seed),
+        None => run(seed),
+    }
 }
 
 /// The first seed of a commit: its first 12 hexadecimal digits.
@@ -33,45 +46,63 @@ fn of_commit() -> Option<u64> {
 
 #[test]
 fn seeds_that_found_something_stay_good() {
-    for (seed, what) in FOUND {
-        run(seed).unwrap_or_else(|violation| panic!("{what} is back: {violation}"));
+    for (kind, seed, what) in FOUND {
+        run_kind(kind, seed).unwrap_or_else(|violation| panic!("{what} is back: {violation}"));
     }
 }
 
 #[test]
 fn seeds_of_this_commit() {
     if let Some(seed) = number("HAYASE_SIM_SEED") {
-        println!("{:?}", run(seed).unwrap_or_else(|violation| panic!("{violation}")));
+        println!("{:?}", one(seed).unwrap_or_else(|violation| panic!("{violation}")));
         return;
     }
     let first = number("HAYASE_SIM_FIRST").or_else(of_commit).unwrap_or(1);
     let count = number("HAYASE_SIM_SEEDS").unwrap_or(SEEDS);
-    let begin = Instant::now();
-    let (mut sum, mut harsh) = (Report::default(), 0);
+    let (begin, mut reports, mut violations) = (Instant::now(), Vec::new(), Vec::new());
     for seed in first..first + count {
-        let report = run(seed).unwrap_or_else(|violation| panic!("{violation}"));
-        sum.calls += report.calls;
-        sum.unknown += report.unknown;
-        sum.milliseconds += report.milliseconds;
-        harsh += u64::from(report.harsh);
+        match one(seed) {
+            Ok(report) => reports.push(report),
+            Err(violation) => {
+                println!("{violation}");
+                violations.push((violation.kind, seed));
+            }
+        }
     }
+    println!("seeds {first} to {} in {:.1} s", first + count - 1, begin.elapsed().as_secs_f64());
+    for kind in Kind::ALL {
+        tell(kind, reports.iter().filter(|report| report.kind == kind));
+    }
+    assert!(violations.is_empty(), "{} of {count} seeds: {violations:?}", violations.len());
+    let calls: u64 = reports.iter().map(|report| report.calls).sum();
+    assert!(calls > 50 * count, "programs do something");
+}
+
+/// What the runs of a kind were, on one line.
+fn tell<'a>(kind: Kind, reports: impl Iterator<Item = &'a Report> + Clone) {
+    let sum = |what: fn(&Report) -> u64| reports.clone().map(what).sum::<u64>();
     println!(
-        "seeds {first} to {}: {} calls, {} of unknown outcome, {} s simulated in {:.1} s; links were \
-         silent for long in {harsh} runs",
-        first + count - 1,
-        sum.calls,
-        sum.unknown,
-        sum.milliseconds / 1000,
-        begin.elapsed().as_secs_f64(),
+        "{kind}: {} runs, {} calls, {} of unknown outcome, {} restarts, {} s simulated, links silent for \
+         nearly too long in {}, {} histories undecided",
+        reports.clone().count(),
+        sum(|report| report.calls),
+        sum(|report| report.unknown),
+        sum(|report| report.restarts),
+        sum(|report| report.milliseconds) / 1000,
+        sum(|report| u64::from(report.harsh)),
+        sum(|report| report.undecided),
     );
-    assert!(sum.calls > 100 * count, "programs do something");
 }
 
 #[test]
 fn a_seed_is_one_story() {
-    let traces: Vec<_> = (100..110).map(|seed| (run(seed).unwrap(), run(seed).unwrap())).collect();
-    for (once, again) in &traces {
-        assert_eq!(once, again);
+    for kind in Kind::ALL {
+        let traces: Vec<_> = (100..103)
+            .map(|seed| (run_kind(kind, seed).unwrap(), run_kind(kind, seed).unwrap()))
+            .collect();
+        for (once, again) in &traces {
+            assert_eq!(once, again);
+        }
+        assert_ne!(traces[0].0.trace, traces[1].0.trace);
     }
-    assert_ne!(traces[0].0.trace, traces[1].0.trace);
 }

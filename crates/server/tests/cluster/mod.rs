@@ -190,7 +190,7 @@ fn run_server(
     };
     runtime
         .expect("a runtime")
-        .block_on(hayase_server::serve_on(ground, settings, |_| ready(), stop))
+        .block_on(hayase_server::serve_on(ground, settings, |_| (), ready, stop))
         .expect("the server runs");
 }
 

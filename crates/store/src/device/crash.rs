@@ -50,7 +50,22 @@ impl CrashDevice {
 
     /// The files as they may be after a power cut now. `survives` is asked once for each change
     /// that was not synced: making the file, then each write to it in order, then its removal.
-    pub fn after_power_cut(&self, mut survives: impl FnMut() -> bool) -> MemoryDevice {
+    pub fn after_power_cut(&self, survives: impl FnMut() -> bool) -> MemoryDevice {
+        MemoryDevice::with_files(self.left(survives).into_iter())
+    }
+
+    /// The same as a device that may lose power again.
+    pub fn restarted(&self, survives: impl FnMut() -> bool) -> Self {
+        let left = self.left(survives);
+        let durable = |(id, content): &(PartId, Content)| {
+            (*id, Log { durable: Some(content.clone()), ..Log::default() })
+        };
+        let logs = left.iter().map(durable).collect();
+        let now = MemoryDevice::with_files(left.into_iter());
+        Self { now, logs: Arc::new(Mutex::new(logs)) }
+    }
+
+    fn left(&self, mut survives: impl FnMut() -> bool) -> Vec<(PartId, Content)> {
         let mut left = Vec::new();
         let logs = self.logs();
         let mut ids: Vec<_> = logs.keys().copied().collect();
@@ -69,7 +84,7 @@ impl CrashDevice {
                 left.push((id, content));
             }
         }
-        MemoryDevice::with_files(left.into_iter())
+        left
     }
 
     fn logs(&self) -> MutexGuard<'_, HashMap<PartId, Log>> {
@@ -255,6 +270,9 @@ mod tests {
         assert_eq!(left(&device, 0b00).as_deref(), Some(&b"abc"[..]));
         assert_eq!(left(&device, 0b01).as_deref(), Some(&b"aXc"[..]));
         assert_eq!(left(&device, 0b10).as_deref(), Some(&b"abcY"[..]), "in any order");
+        let twice = device.restarted(|| true);
+        twice.open(ID).unwrap().write_at(LocalOffset(0), b"Z").unwrap();
+        assert_eq!(left(&twice, 0b0).as_deref(), Some(&b"aXcY"[..]), "what was left once is durable");
         device.remove(ID).unwrap();
         assert_eq!(left(&device, 0b011).as_deref(), Some(&b"aXcY"[..]), "a removed file is back");
         assert_eq!(left(&device, 0b100), None);

@@ -34,6 +34,20 @@ pub(crate) struct Call<T> {
 /// Calls of one history; more than that are not checked in useful time.
 pub(crate) const CALLS_MAX: usize = 256;
 
+/// Sets of calls looked at before a search is given up.
+const LOOKS_MAX: usize = 300_000;
+
+/// What a search found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// An order explains every answer.
+    Explained,
+    /// None does.
+    Impossible,
+    /// None was found in [`LOOKS_MAX`] looks: too many calls whose outcome nobody knows.
+    Undecided,
+}
+
 /// Which calls of a history were done.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Done([u128; 2]);
@@ -49,22 +63,28 @@ impl Done {
     }
 }
 
-/// Whether an order explains every answer.
+/// Looks for an order that explains every answer.
 ///
 /// # Panics
 /// With more than [`CALLS_MAX`] calls.
-pub(crate) fn is_linearizable<S: Specification>(object: &S, calls: &[Call<S::Step>]) -> bool {
+pub(crate) fn judge<S: Specification>(object: &S, calls: &[Call<S::Step>]) -> Verdict {
     assert!(calls.len() <= CALLS_MAX, "{} calls in one history", calls.len());
     let mut seen = HashSet::new();
     let mut open = vec![(Done::default(), object.begin())];
     while let Some((done, state)) = open.pop() {
         let left = || (0..calls.len()).filter(|call| !done.has(*call));
         if left().all(|call| calls[call].end.is_none()) {
-            return true;
+            return Verdict::Explained;
+        }
+        if seen.len() > LOOKS_MAX {
+            return Verdict::Undecided;
         }
         // Next can only be what began before every other one ended.
         let first_end = left().filter_map(|call| calls[call].end).min().unwrap_or(u64::MAX);
-        for call in left().filter(|call| calls[*call].begin < first_end) {
+        // The likely ones last, where the search takes up: those that ended, in that order.
+        let mut next: Vec<_> = left().filter(|call| calls[*call].begin < first_end).collect();
+        next.sort_by_key(|call| std::cmp::Reverse(calls[*call].end.unwrap_or(u64::MAX)));
+        for call in next {
             let Some(after) = object.after(&state, &calls[call].step) else { continue };
             let next = (done.with(call), after);
             if seen.insert(next.clone()) {
@@ -72,7 +92,7 @@ pub(crate) fn is_linearizable<S: Specification>(object: &S, calls: &[Call<S::Ste
             }
         }
     }
-    false
+    Verdict::Impossible
 }
 
 #[cfg(test)]
@@ -85,7 +105,7 @@ mod tests {
     }
 
     fn check(calls: &[Call<RegisterStep>]) -> bool {
-        is_linearizable(&Register, calls)
+        judge(&Register, calls) == Verdict::Explained
     }
 
     #[test]

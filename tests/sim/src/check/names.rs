@@ -102,7 +102,7 @@ fn renamed(state: &State, from: u8, to: u8) -> State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::linear::{Call, is_linearizable};
+    use crate::check::linear::{Call, Verdict, judge};
 
     fn in_turn(steps: &[NamesStep]) -> bool {
         let calls = (0..).zip(steps).map(|(at, step): (u64, _)| Call {
@@ -110,7 +110,7 @@ mod tests {
             end: Some(2 * at + 1),
             step: step.clone(),
         });
-        is_linearizable(&Names, &calls.collect::<Vec<_>>())
+        judge(&Names, &calls.collect::<Vec<_>>()) == Verdict::Explained
     }
 
     #[test]

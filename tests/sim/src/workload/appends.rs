@@ -7,8 +7,8 @@ use std::rc::Rc;
 use hayase_layout::{ByteCount, InodeId, StripePolicy};
 use hayase_wire::message::Access;
 
-use super::{World, pause};
-use crate::mount::{Mount, VALUE_BYTES};
+use super::World;
+use crate::mount::{Seat, VALUE_BYTES};
 use crate::random::Random;
 
 const APPENDS: u64 = 8;
@@ -16,7 +16,8 @@ const APPENDS: u64 = 8;
 /// Two files, one whole and one striped.
 pub(crate) struct Appends {
     world: Rc<World>,
-    files: Vec<(InodeId, RefCell<Said>)>,
+    /// Each with whether it is striped.
+    files: Vec<(InodeId, bool, RefCell<Said>)>,
 }
 
 #[derive(Default)]
@@ -31,17 +32,22 @@ impl Appends {
         let striped = StripePolicy { stripe: ByteCount(4096), width: 0 };
         let mut files = Vec::new();
         for (name, policy) in [("log", None), ("striped-log", Some(striped))] {
-            let ino = world.mounts[1].create(name, policy).await.expect("nothing fails yet");
-            files.push((ino, RefCell::default()));
+            let mount = world.seats[1].mount();
+            let ino = mount.create(name, policy).await.expect("nothing fails yet");
+            files.push((ino, policy.is_some(), RefCell::default()));
         }
         Rc::new(Self { world: Rc::clone(world), files })
     }
 
     /// One program on one node.
-    pub(crate) async fn run(self: Rc<Self>, mount: Rc<Mount>, random: Random) {
+    pub(crate) async fn run(self: Rc<Self>, seat: Rc<Seat>, random: Random) {
         for _ in 0..APPENDS {
-            pause(&random).await;
-            let (ino, said) = random.pick(&self.files);
+            self.world.pause(&random).await;
+            if seat.is_gone() {
+                return;
+            }
+            let mount = seat.mount();
+            let (ino, _, said) = random.pick(&self.files);
             let access = Access { read: false, write: true };
             let Ok(handle) = self.world.call("open", mount.open(*ino, access)).await else {
                 continue;
@@ -60,20 +66,23 @@ impl Appends {
     }
 
     /// Reads what the files hold, once nobody writes.
-    pub(crate) async fn check(&self, mount: &Mount) {
-        for (ino, said) in &self.files {
+    pub(crate) async fn check(&self) {
+        let mount = self.world.survivor().mount();
+        for (ino, is_striped, said) in &self.files {
+            if *is_striped && self.world.has_losses() {
+                continue; // Which of its places lie on a lost node is not known here.
+            }
             let access = Access { read: true, write: false };
             let open = || mount.open(*ino, access);
-            let Some(handle) = self.world.insist("open", open).await else { return };
+            let Some(handle) = self.world.insist("open", *ino, open).await else { continue };
             let said = said.take();
-            let places = (said.landed.len() + said.unknown.len() + 1) as u64;
+            let last = said.landed.keys().last().map_or(0, |offset| offset / VALUE_BYTES as u64);
+            let places = last + said.unknown.len() as u64 + 2;
             let mut seen = BTreeMap::new();
             for place in 0..places {
                 let offset = place * VALUE_BYTES as u64;
-                let Some(value) = self.world.insist("read", || mount.read(&handle, offset)).await
-                else {
-                    return;
-                };
+                let read = || mount.read(&handle, offset);
+                let Some(value) = self.world.insist("read", *ino, read).await else { return };
                 self.look(&said, offset, value, &mut seen);
             }
             for (offset, value) in &said.landed {

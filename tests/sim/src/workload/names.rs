@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use super::{World, pause};
+use super::World;
 use crate::check::names::{Bound, Names as Directory, NamesStep};
 use crate::history::History;
-use crate::mount::{Failure, Mount};
+use crate::mount::{Failure, Mount, Seat};
 use crate::random::Random;
 
 const NAMES: u64 = 3;
@@ -30,9 +30,13 @@ impl Names {
     }
 
     /// One program on one node.
-    pub(crate) async fn run(self: Rc<Self>, mount: Rc<Mount>, random: Random) {
+    pub(crate) async fn run(self: Rc<Self>, seat: Rc<Seat>, random: Random) {
         for _ in 0..CALLS {
-            pause(&random).await;
+            self.world.pause(&random).await;
+            if seat.is_gone() {
+                return;
+            }
+            let mount = seat.mount();
             let name = || random.below(NAMES) as u8;
             match random.below(5) {
                 0 | 1 => self.create(&mount, name()).await,
@@ -110,7 +114,8 @@ impl Names {
     }
 
     /// Looks each name up once more, once nobody changes them.
-    pub(crate) async fn check(&self, mount: &Mount) {
+    pub(crate) async fn check(&self) {
+        let mount = self.world.survivor().mount();
         for name in 0..NAMES as u8 {
             for _ in 0..20 {
                 let begin = self.history.tick();
@@ -123,6 +128,6 @@ impl Names {
                 break;
             }
         }
-        self.world.check("the names can not have been so:", self.history.check(&Directory));
+        self.world.check("the names can not have been so:", &self.history, &Directory);
     }
 }

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use hayase_layout::{ByteCount, InodeId, StripePolicy};
 use hayase_wire::message::Access;
 
-use super::{World, pause};
+use super::World;
 use crate::check::register::{Register, RegisterStep};
 use crate::history::History;
-use crate::mount::{Handle, Mount};
+use crate::mount::{Handle, Mount, Seat};
 use crate::random::Random;
 
 /// One page: blocks lie on different servers when the file is striped.
@@ -20,6 +20,7 @@ const CALLS_PER_OPEN: u64 = 3;
 
 struct File {
     ino: InodeId,
+    is_striped: bool,
     blocks: Vec<History<Register>>,
 }
 
@@ -34,15 +35,16 @@ impl Registers {
         let striped = StripePolicy { stripe: ByteCount(STRIPE), width: 0 };
         let mut files = Vec::new();
         for (name, policy) in [("whole", None), ("striped", Some(striped))] {
-            let ino = world.mounts[0].create(name, policy).await.expect("nothing fails yet");
+            let mount = world.seats[0].mount();
+            let ino = mount.create(name, policy).await.expect("nothing fails yet");
             let blocks = (0..BLOCKS).map(|_| History::default()).collect();
-            files.push(File { ino, blocks });
+            files.push(File { ino, is_striped: policy.is_some(), blocks });
         }
         Rc::new(Self { world: Rc::clone(world), files })
     }
 
     /// One program on one node.
-    pub(crate) async fn run(self: Rc<Self>, mount: Rc<Mount>, random: Random) {
+    pub(crate) async fn run(self: Rc<Self>, seat: Rc<Seat>, random: Random) {
         for _ in 0..OPENS {
             let file = random.pick(&self.files);
             let access = *random.pick(&[
@@ -50,11 +52,15 @@ impl Registers {
                 Access { read: false, write: true },
                 Access { read: true, write: true },
             ]);
-            pause(&random).await;
+            self.world.pause(&random).await;
+            if seat.is_gone() {
+                return;
+            }
+            let mount = seat.mount();
             let opened = self.world.call("open", mount.open(file.ino, access)).await;
             let Ok(handle) = opened else { continue };
             for _ in 0..CALLS_PER_OPEN {
-                pause(&random).await;
+                self.world.pause(&random).await;
                 let writes = access.write && (!access.read || random.chance(50));
                 self.step(&mount, &handle, file, random.below(BLOCKS), writes).await;
             }
@@ -83,12 +89,37 @@ impl Registers {
         }
     }
 
-    pub(crate) fn check(&self) {
+    /// Reads each block once more, once nobody writes.
+    pub(crate) async fn check(&self) {
+        let mount = self.world.survivor().mount();
         for (file, name) in self.files.iter().zip(["whole", "striped"]) {
+            self.read_last(&mount, file).await;
             for (block, history) in file.blocks.iter().enumerate() {
                 let what = format!("block {block} of the {name} file is no register:");
-                self.world.check(&what, history.check(&Register));
+                self.world.check(&what, history, &Register);
             }
         }
+    }
+
+    async fn read_last(&self, mount: &Mount, file: &File) {
+        let access = Access { read: true, write: false };
+        if self.world.is_lost(file.ino) {
+            return self.world.expect_lost("open", mount.open(file.ino, access)).await;
+        }
+        let open = || mount.open(file.ino, access);
+        let Some(handle) = self.world.insist("open", file.ino, open).await else { return };
+        for (history, block) in file.blocks.iter().zip(0..) {
+            let read = || mount.read(&handle, block * STRIPE);
+            let begin = history.tick();
+            // Which of its blocks lie on a lost node is not known here.
+            let value = match file.is_striped && self.world.has_losses() {
+                true => self.world.call("read", read()).await.ok(),
+                false => self.world.insist("read", file.ino, read).await,
+            };
+            if let Some(value) = value {
+                history.answered(begin, RegisterStep::Read(value));
+            }
+        }
+        let _told_by_recall = self.world.call("close", mount.close(handle)).await;
     }
 }

@@ -1,0 +1,193 @@
+//! A mount's way to its server: waits for one that ended, tells the next what it holds, and sends
+//! again what was not answered.
+//!
+//! The same rules as `hayase_client::session`, which threads and sockets keep out of a simulation.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use hayase_server::{AnswerCallback, LocalProcess};
+use hayase_wire::Arena;
+use hayase_wire::message::{Holding, NodeReply, NodeRequest};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use super::kept::Kept;
+use super::{EIO, Failure, SLOTS};
+use crate::job::Job;
+
+/// As `RESTART_WAIT` of `hayase_client::limits`.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// One mount's connection, over all lives of its server.
+pub(super) struct Link {
+    job: Rc<Job>,
+    node: u16,
+    id: u64,
+    arena: Arena,
+    process: RefCell<Option<(u64, LocalProcess)>>,
+    dead: Cell<bool>,
+    changed: Notify,
+    /// Slots of requests that happen once: the free ones with their last number.
+    turns: RefCell<Vec<(u32, u64)>>,
+    turns_made: Cell<u32>,
+}
+
+impl Link {
+    pub(super) fn new(job: Rc<Job>, node: u16, id: u64, arena: Arena) -> Rc<Self> {
+        Rc::new(Self {
+            job,
+            node,
+            id,
+            arena,
+            process: RefCell::default(),
+            dead: Cell::new(false),
+            changed: Notify::new(),
+            turns: RefCell::default(),
+            turns_made: Cell::new(0),
+        })
+    }
+
+    pub(super) fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    pub(super) fn job(&self) -> &Job {
+        &self.job
+    }
+
+    pub(super) fn node(&self) -> u16 {
+        self.node
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead.get()
+    }
+
+    /// The process is killed: its server is told by the end of its connections.
+    pub(super) fn die(&self) {
+        self.dead.set(true);
+        self.changed.notify_waiters();
+        if let Some((_, process)) = self.process.take() {
+            tokio::task::spawn_local(process.leave());
+        }
+    }
+
+    /// Joins each life of the server, and tells all but the first what is held.
+    pub(super) async fn stay_connected(self: Rc<Self>, kept: Rc<Kept>) {
+        let mut returning = false;
+        while !self.dead.get() {
+            let (life, server) = self.job.way_in(self.node).await;
+            let descriptor = self.arena.descriptor().try_clone_to_owned().expect("a descriptor");
+            let arena = Arena::open(descriptor, SLOTS as u32).expect("the same memory");
+            let asked = Rc::clone(&kept);
+            let answer: Rc<AnswerCallback> =
+                Rc::new(move |callback| Box::pin(std::future::ready(asked.answer(&callback))));
+            let joined = server.join(self.id, arena, Some(answer), returning).await;
+            if self.dead.get() {
+                return;
+            }
+            if let Ok(process) = joined {
+                *self.process.borrow_mut() = Some((life, process.clone()));
+                self.changed.notify_waiters();
+                if returning {
+                    self.tell(&process, &kept).await;
+                }
+                returning = true;
+            }
+            tokio::select! {
+                () = self.job.life_over(self.node, life) => {}
+                () = self.until_dead() => {}
+            }
+            self.process.take();
+            // Whatever it granted is void.
+            kept.forget(|_| true);
+        }
+    }
+
+    async fn tell(&self, process: &LocalProcess, kept: &Kept) {
+        let (opens, locks) = kept.held(|_| true);
+        for holding in Holding::in_batches(&opens, &locks) {
+            match process.ask(NodeRequest::Reclaim(Box::new(holding))).await {
+                Ok(NodeReply::Reclaimed { lost }) => kept.not_given_back(&lost),
+                Ok(other) => panic!("{other:?} to a reclaim"),
+                Err(_ended_again) => return,
+            }
+        }
+    }
+
+    /// Asks until there is an answer, as long as patience lasts.
+    pub(super) async fn ask(&self, request: NodeRequest) -> Result<NodeReply, Failure> {
+        if !request.happens_once() {
+            return self.ask_patiently(request).await;
+        }
+        let (slot, last) = self.turns.borrow_mut().pop().unwrap_or_else(|| {
+            self.turns_made.set(self.turns_made.get() + 1);
+            (self.turns_made.get() - 1, 0)
+        });
+        let number = last + 1;
+        let request = NodeRequest::Once { slot, number, request: Box::new(request) };
+        let result = self.ask_patiently(request).await;
+        self.turns.borrow_mut().push((slot, number));
+        result
+    }
+
+    async fn ask_patiently(&self, request: NodeRequest) -> Result<NodeReply, Failure> {
+        let is_append = matches!(request, NodeRequest::Append { .. });
+        let mut until = None;
+        loop {
+            let connected = self.until(|| self.process.borrow().clone());
+            let (life, process) = match until {
+                None => connected.await?,
+                Some(until) => match timeout_at(until, connected).await {
+                    Ok(connected) => connected?,
+                    Err(_) => return Err(Failure::Refused(EIO)),
+                },
+            };
+            let answer = tokio::select! {
+                biased;
+                () = self.until_dead() => return Err(Failure::Gone),
+                answer = process.ask(request.clone()) => answer,
+            };
+            match answer {
+                // What a server says that has died already is not heard.
+                Ok(reply) if self.job.is_alive(self.node, life) => match reply {
+                    NodeReply::Refused(refused) => return Err(refused.into()),
+                    reply => return Ok(reply),
+                },
+                // Bytes that may be at the end of the file already are not sent twice.
+                _ if is_append => return Err(Failure::Refused(EIO)),
+                _ => {
+                    until.get_or_insert_with(|| Instant::now() + PATIENCE);
+                    let over = self.job.life_over(self.node, life);
+                    tokio::select! {
+                        () = over => {}
+                        () = self.until_dead() => return Err(Failure::Gone),
+                    }
+                    if self.process.borrow().as_ref().is_some_and(|(of, _)| *of == life) {
+                        self.process.take();
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) async fn until_dead(&self) {
+        let _dead = self.until(|| None::<()>).await;
+    }
+
+    /// Waits until there is something, or the mount is dead.
+    async fn until<T>(&self, look: impl Fn() -> Option<T>) -> Result<T, Failure> {
+        loop {
+            let changed = self.changed.notified();
+            if self.dead.get() {
+                return Err(Failure::Gone);
+            }
+            if let Some(found) = look() {
+                return Ok(found);
+            }
+            changed.await;
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Files that are written, renamed and synced before the power fails: what fsync(2) has answered for is
+//! there afterwards.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use hayase_layout::{ByteCount, InodeId, StripePolicy};
+use hayase_wire::message::Access;
+
+use super::World;
+use crate::check::synced::Synced;
+use crate::mount::{Failure, Handle, Mount, Seat};
+use crate::random::Random;
+
+const STRIPE: u64 = 4096;
+const BLOCKS: u64 = 2;
+const CALLS: u64 = 40;
+
+/// Each program's own file, by the name that it was made under.
+pub(crate) struct SyncedFiles {
+    world: Rc<World>,
+    files: RefCell<BTreeMap<String, Synced>>,
+}
+
+impl SyncedFiles {
+    pub(crate) fn new(world: &Rc<World>) -> Rc<Self> {
+        Rc::new(Self { world: Rc::clone(world), files: RefCell::default() })
+    }
+
+    /// One program on one node, until its mount dies.
+    pub(crate) async fn run(self: Rc<Self>, seat: Rc<Seat>, owner: u64, random: Random) {
+        let (mount, first) = (seat.mount(), format!("synced-{owner}"));
+        let striped = StripePolicy { stripe: ByteCount(STRIPE), width: 0 };
+        let policy = random.chance(50).then_some(striped);
+        let made = self.world.call("create", mount.create(&first, policy)).await;
+        let Ok(ino) = made else { return };
+        self.files.borrow_mut().insert(first.clone(), Synced::new(first.clone()));
+        let access = Access { read: true, write: true };
+        let Ok(handle) = self.world.call("open", mount.open(ino, access)).await else { return };
+        for call in 0..CALLS {
+            self.world.pause(&random).await;
+            let went_on = match random.below(5) {
+                0 | 1 => self.write(&mount, &handle, &first, random.below(BLOCKS)).await,
+                2 | 3 => self.sync(&mount, ino, &first).await,
+                _ => self.rename(&mount, &first, format!("synced-{owner}-{call}")).await,
+            };
+            if went_on.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn of(&self, first: &str, change: impl FnOnce(&mut Synced)) {
+        change(self.files.borrow_mut().get_mut(first).expect("made before"));
+    }
+
+    async fn write(
+        &self,
+        mount: &Mount,
+        handle: &Handle,
+        first: &str,
+        block: u64,
+    ) -> Result<(), Failure> {
+        let value = self.world.new_value();
+        self.of(first, |file| file.writes(block, value));
+        self.world.call("write", mount.write(handle, block * STRIPE, value)).await
+    }
+
+    async fn sync(&self, mount: &Mount, ino: InodeId, first: &str) -> Result<(), Failure> {
+        // What is written meanwhile is none of its business: there is one program to a file.
+        self.world.call("fsync", mount.fsync(ino)).await?;
+        self.of(first, Synced::synced);
+        Ok(())
+    }
+
+    async fn rename(&self, mount: &Mount, first: &str, to: String) -> Result<(), Failure> {
+        let from = self.files.borrow()[first].name().to_owned();
+        self.of(first, |file| file.renames(to.clone()));
+        self.world.call("rename", mount.rename(&from, &to)).await.map(drop)
+    }
+
+    /// Looks for each file under the names that it may have, and at its blocks.
+    pub(crate) async fn check(&self) {
+        let mount = self.world.survivor().mount();
+        for file in self.files.take().into_values() {
+            let Some(names) = file.names_after_power_cut() else { continue };
+            let mut found = BTreeSet::new();
+            for name in &names {
+                match self.world.call("lookup", mount.lookup(name)).await {
+                    Ok(ino) => drop(found.insert(ino)),
+                    Err(Failure::Refused(_)) => {}
+                    Err(Failure::Gone) => return,
+                }
+            }
+            let Some(ino) = found.first().copied() else {
+                self.world.violated(format!("a synced file is under none of {names:?}"));
+                continue;
+            };
+            let access = Access { read: true, write: false };
+            let open = || mount.open(ino, access);
+            let Some(handle) = self.world.insist("open", ino, open).await else { continue };
+            for block in 0..BLOCKS {
+                let read = || mount.read(&handle, block * STRIPE);
+                let Some(value) = self.world.insist("read", ino, read).await else { continue };
+                if let Err(why) = file.check(block, value) {
+                    self.world.violated(format!("{names:?}, block {block}: {why}"));
+                }
+            }
+        }
+    }
+}
