@@ -3,10 +3,12 @@
 //! A reservation that is not committed within [`APPEND_HOLD`] becomes a hole, so that those behind
 //! it go on. A commit that comes later finds its bytes where it put them, since nobody else was
 //! given the place: it must not be repeated elsewhere.
-//! In memory: a restarted home has forgotten them, their commits are `Stale` and repeated.
+//! In memory: a restarted home has forgotten them, their commits are `Stale` and repeated. Before it
+//! deals out places again, the parts are made to refuse what was written to the former ones
+//! ([`Appends::is_begun`]).
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use hayase_layout::InodeId;
 use tokio::sync::Notify;
@@ -46,9 +48,20 @@ pub(crate) struct Appends {
     /// The last [`APPENDS_GIVEN_UP_MAX`] that became holes.
     given_up: RefCell<VecDeque<(InodeId, u64)>>,
     moved: Notify,
+    /// Inodes whose reservations of a former life are void everywhere.
+    begun: RefCell<HashSet<InodeId>>,
 }
 
 impl Appends {
+    /// Whether no bytes of a former life's reservations can land any more.
+    pub(crate) fn is_begun(&self, ino: InodeId) -> bool {
+        self.begun.borrow().contains(&ino)
+    }
+
+    pub(crate) fn begin(&self, ino: InodeId) {
+        self.begun.borrow_mut().insert(ino);
+    }
+
     /// The next `len` bytes behind `size` and behind all reservations.
     pub(crate) fn reserve(&self, ino: InodeId, size: u64, len: u64) -> u64 {
         let mut queues = self.queues.borrow_mut();

@@ -1,8 +1,9 @@
 //! The grace period of a server that was started anew: who holds opens and locks here tells them
 //! again before anything new is granted.
 //!
-//! It ends when every other server and the node's own mount have told, or after [`GRACE`]; whoever
-//! comes later finds its locks lost. A first start has none.
+//! It ends when every other server and the node's own mount have told, or after [`GRACE`]. Locks are
+//! granted only when every other server has told or was declared lost: a silent one may still write
+//! under a lock that it holds. A first start has none.
 //! Source: RFC 8881, 8.4.2 (server failure and recovery).
 
 use std::cell::{Cell, RefCell};
@@ -37,6 +38,16 @@ impl Grace {
         self.over.get()
     }
 
+    /// Whether nobody who has not told may hold a lock.
+    pub(crate) fn are_locks_known(&self) -> bool {
+        self.over.get() && self.waits_for.borrow().is_empty()
+    }
+
+    /// Waits until that is so.
+    pub(crate) async fn locks_known(&self) {
+        self.until(|| self.are_locks_known()).await;
+    }
+
     pub(crate) fn is_own_known(&self) -> bool {
         self.own_told.get()
     }
@@ -58,7 +69,7 @@ impl Grace {
         let all_told = || self.own_told.get() && self.waits_for.borrow().is_empty();
         if tokio::time::timeout(GRACE, self.until(all_told)).await.is_err() {
             let silent: Vec<_> = self.waits_for.borrow().iter().copied().collect();
-            tracing::warn!(own = self.own_told.get(), ?silent, "what these hold here is lost");
+            tracing::warn!(own = self.own_told.get(), ?silent, "these have not told what they hold");
         }
         self.over.set(true);
         self.own_told();
@@ -154,6 +165,9 @@ mod tests {
             };
             tokio::join!(grace.run(), telling);
             assert_eq!(begin.elapsed().as_millis(), expected);
+            assert_eq!(grace.are_locks_known(), tells, "who is silent may hold one");
+            grace.told(ServerId(2));
+            grace.locks_known().await;
         }
     }
 }

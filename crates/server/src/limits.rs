@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
-/// After a restart: how long those who hold something here have to say so, before others get it.
-pub(crate) const GRACE: Duration = Duration::from_secs(2);
+/// After a restart: how long those who hold something here have to say so, before others get it. As
+/// long as a recall is waited for: who was cut off just before this server ended still uses for up to
+/// [`HOME_SILENCE`] and a look what the former life had granted.
+pub(crate) const GRACE: Duration = RECALL_DEADLINE;
+
+/// Who asks for a lock while somebody may hold one that has not told so waits so long, then `EIO`.
+pub(crate) const LOCKS_KNOWN_WAIT: Duration = Duration::from_secs(4);
 
 /// Of the paths in one list of lost files.
 pub(crate) const LOST_PATHS_BYTES_MAX: usize = 128 << 10;

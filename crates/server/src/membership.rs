@@ -152,6 +152,10 @@ impl Membership {
         self.now.borrow().lost.iter().map(|(server, _)| *server).collect()
     }
 
+    pub(crate) fn has_lost(&self) -> bool {
+        !self.now.borrow().lost.is_empty()
+    }
+
     /// Whether somebody decides about lost nodes, as far as this server knows.
     pub(crate) fn has_coordinator(&self, me: ServerId) -> bool {
         me == COORDINATOR

@@ -155,6 +155,7 @@ impl Node {
         let owner = |process, id| LockOwner { node: from, process, id };
         match request {
             R::Lock { ino, process, lock, ticket } => {
+                self.wait_for_locks().await?;
                 self.lock_here(ino, wish_of(from, process, lock), ticket)
             }
             R::Unlock { ino, process, owner: id, range } => {

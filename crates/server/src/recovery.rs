@@ -18,23 +18,29 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
 use hayase_store::namespace::{EntryRecord, Intent, IntentKind};
-use hayase_store::ops;
+use hayase_store::{PartId, ops};
 use hayase_wire::message::{Binding, OnceId, PeerReply, PeerRequest, Place, Refused};
 
 use crate::convert::meta_refused;
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::{Local, Node, libc_errno, unexpected};
 use crate::peer_service::shard::binding;
 
 /// Orphans looked at in one transaction.
 const PAGE: usize = 1024;
 
 impl Node {
-    /// Names that a rename has in its hands: nobody gets them before it is known how it went. Before
-    /// anybody is served.
+    /// Names that a rename has in its hands: nobody gets them before it is known how it went, or before
+    /// what it bound knows its name. Before anybody is served.
     pub(crate) async fn hold_prepared_names(self: &Rc<Self>) {
         for intent in self.intents() {
-            if let IntentKind::Prepared { from: (parent, name), .. } = intent.what {
-                self.hold_prepared(intent.id, Place { parent, name }).await;
+            match intent.what {
+                IntentKind::Prepared { from: (parent, name), .. } => {
+                    self.hold_prepared(intent.id, Place { parent, name }).await;
+                }
+                IntentKind::Rename { to: (parent, name), .. } => {
+                    self.renames.count_later(Place { parent, name }, intent.id);
+                }
+                _ => {}
             }
         }
     }
@@ -43,6 +49,9 @@ impl Node {
     /// again.
     pub(crate) async fn recover(self: &Rc<Self>) {
         self.collect_orphans().await;
+        if self.incarnation > 1 {
+            self.collect_parts();
+        }
         let left: Vec<u64> = self.intents().into_iter().map(|intent| intent.id).collect();
         if !left.is_empty() {
             tracing::info!(intents = left.len(), "operations that a crash interrupted");
@@ -136,6 +145,7 @@ impl Node {
             }
         }
         self.drop_intents(&[id]).map_err(meta_refused)?;
+        self.renames.counted(id);
         Ok(true)
     }
 
@@ -151,10 +161,13 @@ impl Node {
     }
 
     async fn finish_create(self: &Rc<Self>, ino: InodeId, place: Place) -> Result<(), Refused> {
-        // Renamed or linked since, it has another name than the one it was made for.
+        if self.is_bound_to(place.clone(), ino).await? {
+            return Ok(());
+        }
+        // Renamed or linked since, also while its shard was asked, it has another name than the one it
+        // was made for.
         let names = ops::names_of(&self.names.begin(), ino).map_err(meta_refused)?;
-        let has_only = names == [(place.parent, place.name.clone())];
-        if has_only && !self.is_bound_to(place, ino).await? {
+        if names == [(place.parent, place.name)] {
             self.drop_inode(ino)?;
         }
         Ok(())
@@ -213,14 +226,50 @@ impl Node {
         to: Place,
     ) -> Result<(), Refused> {
         let requester = self.node;
+        let (binds, victim) = (binding(&moved), victim.as_ref().map(binding));
+        self.count_links(requester, binds, victim, &from, &to).await?;
         let (place, commit) = (from.clone(), true);
         let finish = PeerRequest::RenameFinish { op, place, moved: moved.ino, commit, requester };
-        self.ask(self.shard_of(from.parent, &from.name), finish).await?;
-        let (moved, victim) = (binding(&moved), victim.as_ref().map(binding));
-        match self.count_links(requester, moved, victim, &from, &to).await {
-            // Removed since.
-            Err(refused) if is_gone(&refused) => Ok(()),
-            other => other,
+        self.ask(self.shard_of(from.parent, &from.name), finish).await.map(drop)
+    }
+
+    /// Finishes a rename that was committed, now: somebody wants one of its names.
+    pub(crate) async fn settle_rename(self: &Rc<Self>, op: u64) -> Result<(), Refused> {
+        // Boxed: finishing a rename asks this server too.
+        let finishing: Local<_> = {
+            let this = Rc::clone(self);
+            Box::pin(async move { this.try_to_finish(op).await })
+        };
+        finishing.await.map(drop)
+    }
+
+    /// A server was started anew: of a rename that it coordinated and did not commit it knows nothing
+    /// any more, and a name that is held for it need not be.
+    pub(crate) fn finish_prepared_for(self: &Rc<Self>, coordinator: ServerId) {
+        for intent in self.intents() {
+            if let IntentKind::Prepared { to: (parent, name), .. } = &intent.what
+                && self.shard_of(*parent, name) == coordinator
+            {
+                let this = Rc::clone(self);
+                tokio::task::spawn_local(async move { this.finish_intent(intent.id).await });
+            }
+        }
+    }
+
+    /// Parts of this home's files that were removed just before the server ended.
+    fn collect_parts(self: &Rc<Self>) {
+        let parts = match self.parts.list() {
+            Ok(parts) => parts,
+            Err(error) => return tracing::warn!(%error, "parts could not be listed"),
+        };
+        let txn = self.names.begin();
+        let is_removed = |part: &PartId| {
+            part.ino.home() == self.me && matches!(ops::get_inode(&txn, part.ino), Ok(None))
+        };
+        // Nothing is waited for in between: a file that is being made has its part first.
+        let removed: Vec<_> = parts.into_iter().filter(is_removed).collect();
+        for part in removed {
+            self.remove_later(part);
         }
     }
 
@@ -279,6 +328,6 @@ impl Node {
 }
 
 /// The inode, or the directory, is not there any more.
-fn is_gone(refused: &Refused) -> bool {
+pub(crate) fn is_gone(refused: &Refused) -> bool {
     matches!(refused.errno, libc_errno::ENOENT | libc_errno::ESTALE)
 }

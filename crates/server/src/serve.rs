@@ -13,7 +13,7 @@ use hayase_layout::ServerId;
 use hayase_store::{
     MetaError, Namespace, NamespaceError, PartError, Parts, Removal, SlotPool, Time,
 };
-use hayase_wire::message::PROTOCOL_VERSION;
+use hayase_wire::message::{MembersNow, PROTOCOL_VERSION};
 use hayase_wire::transport::{Address, Listener};
 use hayase_wire::{
     Connector, Credentials, Member, Members, MembersError, NodeError, NodeListener, PeerIdentity,
@@ -290,11 +290,15 @@ fn node(
     let (names, parts) = (Arc::new(stores.names), Arc::new(stores.parts));
     let is_empty = parts.list().is_ok_and(|parts| parts.is_empty());
     let usage = Usage::new(&*settings.area, is_empty);
-    let others =
-        (0..settings.servers).map(ServerId).filter(|server| *server != settings.server).collect();
     let server = settings.server;
     let kept = names.members().map_err(|source| ServeError::Names { server, source })?;
-    let kept = kept.and_then(|bytes| hayase_wire::decode(&bytes).ok()).unwrap_or_default();
+    let kept: MembersNow =
+        kept.and_then(|bytes| hayase_wire::decode(&bytes).ok()).unwrap_or_default();
+    // Who is lost holds nothing here.
+    let others = (0..settings.servers)
+        .map(ServerId)
+        .filter(|other| *other != server && !kept.is_server_lost(*other))
+        .collect();
     // At a first start nobody is missed: each has its own time to come up.
     let known = match stores.incarnation {
         1 => Vec::new(),

@@ -107,7 +107,24 @@ pub(crate) fn needs_session(request: &PeerRequest) -> bool {
     )
 }
 
+/// Whether a request is sent because of an open or a lock that its process holds.
+fn carries_bytes(request: &PeerRequest) -> bool {
+    use PeerRequest as R;
+    matches!(request, R::Write { .. } | R::Append { .. } | R::AppendReserve { .. })
+}
+
 impl Node {
+    /// Makes sure that what processes of this node hold at `ino`'s home was told to it since this server
+    /// was started: only then is it known what of it is lost.
+    pub(crate) async fn meet_home(self: &Rc<Self>, ino: InodeId) -> Result<(), Refused> {
+        let home = ino.home();
+        let is_known = home == self.me || self.sessions.ours.borrow().contains_key(&home);
+        if self.incarnation > 1 && !is_known {
+            self.ask(home, PeerRequest::GetAttr { ino }).await?;
+        }
+        Ok(())
+    }
+
     /// Asks another server; begins a session with it where there is none.
     pub(crate) async fn call(
         self: &Rc<Self>,
@@ -133,7 +150,13 @@ impl Node {
             };
             self.sessions.heard(to);
             match called.served.reply {
-                PeerReply::NoSession { start_id } => self.begin_session(to, start_id).await?,
+                PeerReply::NoSession { start_id } => {
+                    self.begin_session(to, start_id).await?;
+                    if carries_bytes(request) {
+                        // With the former session a lock may have been lost: the caller looks again.
+                        return Ok(PeerReply::Stale.into());
+                    }
+                }
                 PeerReply::Dead => {
                     self.membership.is_lost.notify_one();
                     let why = "this node was declared lost";
@@ -212,6 +235,7 @@ impl Node {
             if before.is_some_and(|before| before != from.start_id) {
                 self.finish_old_intents();
             }
+            self.finish_prepared_for(from.server);
             self.grace.told(from.server);
         }
         PeerReply::Reclaimed { lost }
@@ -242,12 +266,12 @@ impl Node {
             // Who waits must not overtake who held it before and has not told yet.
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
-                this.grace.over().await;
+                this.grace.locks_known().await;
                 this.wait_for_lock_again(node, held);
             });
             return true;
         }
-        self.hold_lock_again(node, held, !self.grace.is_over())
+        self.hold_lock_again(node, held, !self.grace.are_locks_known())
     }
 
     /// What a node's former incarnation held and this one does not.

@@ -45,7 +45,7 @@ struct Links {
     silent: HashSet<(u16, u16)>,
     /// Servers that hear nobody and that nobody hears.
     cut: HashSet<u16>,
-    /// How often each was.
+    /// How often each was, or a link of it was silent.
     cuts: HashMap<u16, u64>,
     /// Ends of connections that were closed while nothing arrived: their peers do not know.
     unheard: Vec<((u16, u16), Box<dyn FrameSender>)>,
@@ -91,7 +91,11 @@ impl Network {
 
     /// From now on nothing arrives between them, and nobody is told.
     pub(crate) fn silence(&self, one: u16, other: u16) {
-        self.links.borrow_mut().silent.insert(pair(one, other));
+        let mut links = self.links.borrow_mut();
+        links.silent.insert(pair(one, other));
+        for server in [one, other] {
+            *links.cuts.entry(server).or_default() += 1;
+        }
     }
 
     /// Lets frames through again. What was lost meanwhile stays lost, so connections end.
@@ -121,7 +125,7 @@ impl Network {
         self.end_unheard();
     }
 
-    /// How often a server was cut off.
+    /// How often a server was cut off, from all others or from one.
     pub(crate) fn cuts(&self, server: u16) -> u64 {
         self.links.borrow().cuts.get(&server).copied().unwrap_or(0)
     }

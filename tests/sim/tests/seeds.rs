@@ -3,7 +3,8 @@
 //! `HAYASE_SIM_SEED=N` runs one seed; `HAYASE_SIM_SEEDS=N` that many, from `HAYASE_SIM_FIRST` or
 //! else from the commit id (`HAYASE_COMMIT`), so that a commit is tried with the same seeds
 //! wherever it is tested, and another commit with others. The kind of a run follows from its seed,
-//! unless `HAYASE_SIM_KIND` says it.
+//! unless `HAYASE_SIM_KIND` says it. With `HAYASE_SIM_LOG=debug` (or another filter) one seed also
+//! shows what the servers say.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -54,6 +55,9 @@ fn seeds_that_found_something_stay_good() {
 #[test]
 fn seeds_of_this_commit() {
     if let Some(seed) = number("HAYASE_SIM_SEED") {
+        if let Some(filter) = text("HAYASE_SIM_LOG") {
+            tracing_subscriber::fmt().with_env_filter(filter).without_time().init();
+        }
         println!("{:?}", one(seed).unwrap_or_else(|violation| panic!("{violation}")));
         return;
     }

@@ -138,13 +138,17 @@ impl Node {
         offset: u64,
         from: SlotRange,
     ) -> Served {
-        self.check_writable(process, ino)?;
-        let source = || Self::slot(process, from).map(boxed);
+        self.meet_home(ino).await?;
+        let source = || {
+            self.check_writable(process, ino)?;
+            Self::slot(process, from).map(boxed)
+        };
         self.write_file(ino, offset, from.len as usize, source).await?;
         Ok(NodeReply::Count(from.len))
     }
 
-    /// Writes the first `len` bytes of a buffer that `source` makes, all of them or none is said.
+    /// Writes the first `len` bytes of a buffer that `source` makes for each attempt, all of them or none
+    /// is said.
     async fn write_file(
         self: &Rc<Self>,
         ino: InodeId,
@@ -203,10 +207,11 @@ impl Node {
         ino: InodeId,
         from: SlotRange,
     ) -> Served {
-        self.check_writable(process, ino)?;
+        self.meet_home(ino).await?;
         let len = from.len as usize;
         let mut file = self.file(ino).await?;
         for _ in 0..STALE_RETRIES {
+            self.check_writable(process, ino)?;
             let buffer = boxed(Self::slot(process, from)?);
             let attempt = match &*file.layout {
                 Layout::Whole => self.append_at_home(ino, (buffer, len)).await,

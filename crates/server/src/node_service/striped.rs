@@ -118,6 +118,7 @@ impl Node {
         let reserve = PeerRequest::AppendReserve { ino, len };
         let (offset, trunc_epoch) = match self.ask(ino.home(), reserve).await? {
             PeerReply::Offset { offset, trunc_epoch } => (offset, trunc_epoch),
+            PeerReply::Stale => return Ok(Attempt::Stale),
             other => return Err(unexpected(&other)),
         };
         let file = Known { trunc_epoch, ..file.clone() };

@@ -8,10 +8,18 @@ use hayase_wire::message::{
 };
 
 use super::Answer;
+use crate::limits::LOCKS_KNOWN_WAIT;
 use crate::locks::{LockOwner, Outcome, Ticket, Wish};
 use crate::node::{Node, libc_errno};
 
 impl Node {
+    /// Waits until it is known who holds locks here.
+    pub(super) async fn wait_for_locks(&self) -> Result<(), Refused> {
+        let known = tokio::time::timeout(LOCKS_KNOWN_WAIT, self.grace.locks_known()).await;
+        let why = "a node that may hold this lock does not answer";
+        known.map_err(|_| Refused::because(libc_errno::EIO, why))
+    }
+
     pub(super) fn lock_here(
         self: &Rc<Self>,
         ino: InodeId,
@@ -79,17 +87,18 @@ impl Node {
         self.call_tickets(granted);
     }
 
-    /// Of a node that held it: in grace it may have it again; else only what it still has.
+    /// Of a node that held it: while nobody else may have been granted it, it may have it again; else
+    /// only what it still has.
     pub(crate) fn hold_lock_again(
         self: &Rc<Self>,
         node: NodeId,
         held: HeldLock,
-        in_grace: bool,
+        nobody_else: bool,
     ) -> bool {
         let HeldLock { ino, process, lock, .. } = held;
         let wish = wish_of(node, process, lock);
         let is_held = self.locks.borrow().holds(ino, &wish);
-        if is_held || !in_grace {
+        if is_held || !nobody_else {
             return is_held;
         }
         let (outcome, granted) = self.locks.borrow_mut().lock(ino, wish, None);

@@ -25,6 +25,7 @@ use crate::convert::meta_refused;
 use crate::keyed_lock::KeyGuard;
 use crate::limits::RENAME_HOLD;
 use crate::node::{Node, check_name, libc_errno, unexpected};
+use crate::recovery::is_gone;
 
 /// Server 0 serialises renames of directories between directories.
 const REFEREE: ServerId = ServerId(0);
@@ -39,6 +40,8 @@ pub(crate) struct RenameHolds {
     operations: std::cell::Cell<u64>,
     /// Operations that this server coordinates and has not decided yet.
     undecided: RefCell<HashSet<u64>>,
+    /// New names of renames that are committed, and of which the inodes may not know yet.
+    uncounted: RefCell<HashMap<Place, u64>>,
 }
 
 /// One operation may hold a name and the job's lock at the same server.
@@ -58,6 +61,16 @@ impl RenameHolds {
     fn end(&self, key: Hold) -> bool {
         let ended = self.held.borrow_mut().remove(&key);
         ended.map(|(_, timer)| timer.abort()).is_some()
+    }
+
+    /// The links of an operation are not counted yet.
+    pub(crate) fn count_later(&self, to: Place, op: u64) {
+        self.uncounted.borrow_mut().insert(to, op);
+    }
+
+    /// They are.
+    pub(crate) fn counted(&self, op: u64) {
+        self.uncounted.borrow_mut().retain(|_, uncounted| *uncounted != op);
     }
 }
 
@@ -124,6 +137,13 @@ impl Node {
         };
         let commit = matches!(&done, Ok(Outcome::Moved { .. }));
         self.renames.undecided.borrow_mut().remove(&op);
+        // The inode first: who finds the old name unbound may take it for never named.
+        let counted = match &done {
+            Ok(Outcome::Moved { victim }) => {
+                self.count_links(requester, moved, *victim, &from, &to).await
+            }
+            _ => Ok(()),
+        };
         let (place, ino) = (from.clone(), moved.ino);
         let finish = PeerRequest::RenameFinish { op, place, moved: ino, commit, requester };
         let finished = self.ask(old_shard, finish).await;
@@ -131,14 +151,11 @@ impl Node {
             Outcome::Nothing => PeerReply::Renamed { moved: moved.ino, replaced: None },
             Outcome::Moved { victim } => {
                 // It is committed: what does not succeed now is done later.
-                let counted = match finished {
-                    Ok(_) => self.count_links(requester, moved, victim, &from, &to).await,
-                    Err(refused) => Err(refused),
-                };
-                match counted {
+                match finished.and(counted) {
                     Ok(()) => self.intent_done(op),
                     Err(error) => {
                         tracing::warn!(op, %error, "a rename is finished later");
+                        self.renames.count_later(to.clone(), op);
                         self.finish_later([op]);
                     }
                 }
@@ -167,6 +184,7 @@ impl Node {
         if directory && from.parent != to.parent {
             self.refuse_loop(moved.ino, to.parent).await?;
         }
+        self.settle_name(to).await?;
         let victim = self.bound(to)?;
         if let Some(victim) = victim {
             if no_replace {
@@ -239,12 +257,21 @@ impl Node {
             && victim.kind != FileKind::Directory
         {
             let (ino, place) = (victim.ino, to.clone());
-            self.ask(ino.home(), PeerRequest::LinkDec { ino, place, requester, replaced: true })
-                .await?;
+            let unlink = PeerRequest::LinkDec { ino, place, requester, replaced: true };
+            unless_gone(self.ask(ino.home(), unlink).await)?;
         }
         let (ino, from, to) = (moved.ino, from.clone(), to.clone());
-        self.ask(ino.home(), PeerRequest::Relink { ino, from, to, requester }).await?;
-        Ok(())
+        unless_gone(self.ask(ino.home(), PeerRequest::Relink { ino, from, to, requester }).await)
+    }
+
+    /// Before a name is taken from what a rename has bound it to: what it stands for must know that it
+    /// has this name, or would keep it for ever. The caller holds the name.
+    pub(super) async fn settle_name(self: &Rc<Self>, place: &Place) -> Result<(), Refused> {
+        let uncounted = self.renames.uncounted.borrow().get(place).copied();
+        match uncounted {
+            Some(op) => self.settle_rename(op).await,
+            None => Ok(()),
+        }
     }
 
     /// At the old name's shard: holds the name until [`Self::rename_finish`]. After [`RENAME_HOLD`]
@@ -256,6 +283,7 @@ impl Node {
         to: Place,
     ) -> Answer {
         let guard = self.name_locks.lock(place.clone()).await;
+        self.settle_name(&place).await?;
         let Some(found) = self.bound(&place)? else {
             return Err(Refused::new(libc_errno::ENOENT));
         };
@@ -348,6 +376,15 @@ impl Node {
             }
         });
         self.renames.held.borrow_mut().insert(key, (held, timer.abort_handle()));
+    }
+}
+
+/// What was removed since needs no counting.
+fn unless_gone(counted: Result<PeerReply, Refused>) -> Result<(), Refused> {
+    match counted {
+        Ok(_) => Ok(()),
+        Err(refused) if is_gone(&refused) => Ok(()),
+        Err(refused) => Err(refused),
     }
 }
 

@@ -119,6 +119,7 @@ impl Node {
         once: Option<OnceId>,
     ) -> Answer {
         let held = self.name_locks.lock(place.clone()).await;
+        self.settle_name(&place).await?;
         let Some(found) = self.bound(&place)? else {
             return Err(Refused::new(libc_errno::ENOENT));
         };

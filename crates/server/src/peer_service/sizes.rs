@@ -78,9 +78,21 @@ impl Node {
         let _held = self.turn_to_truncate(ino).await;
         let inode = self.change_inode(ino, |inode| inode.trunc_epoch += 1)?;
         self.appends.forget(ino);
+        self.cut_parts(&inode, size).await?;
+        let now = stored_time(self.now());
+        self.change_inode(ino, |inode| {
+            inode.size = size;
+            (inode.mtime, inode.ctime) = (now, now);
+        })?;
+        Ok(())
+    }
+
+    /// Cuts the parts of a striped file to what belongs to `size` bytes, in the inode's epoch.
+    async fn cut_parts(self: &Rc<Self>, inode: &Inode, size: u64) -> Result<(), Refused> {
         let Layout::Striped { stripe, servers } = &inode.layout else {
             return Err(Refused::new(libc_errno::ESTALE));
         };
+        let ino = inode.ino;
         let map = stripe_map(*stripe, servers)?;
         let mut cuts = Vec::new();
         for (index, server) in servers.iter().enumerate() {
@@ -94,11 +106,25 @@ impl Node {
         for cut in cuts {
             cut.await.map_err(|_| Refused::new(libc_errno::EIO))??;
         }
-        let now = stored_time(self.now());
-        self.change_inode(ino, |inode| {
-            inode.size = size;
-            (inode.mtime, inode.ctime) = (now, now);
-        })?;
+        Ok(())
+    }
+
+    /// What a former life dealt out may still be written to, under places that are dealt out again: the
+    /// parts are told a new epoch, and lose what lies behind the end.
+    async fn void_reservations(self: &Rc<Self>, ino: InodeId) -> Result<(), Refused> {
+        {
+            let _held = self.turn_to_truncate(ino).await;
+            if self.appends.is_begun(ino) {
+                return Ok(());
+            }
+            let inode = self.change_inode(ino, |inode| inode.trunc_epoch += 1)?;
+            let cut = self.cut_parts(&inode, inode.size).await;
+            // To a part of a lost node nobody writes.
+            if !self.membership.has_lost() {
+                cut?;
+            }
+        }
+        self.appends.begin(ino);
         Ok(())
     }
 
@@ -133,6 +159,9 @@ impl Node {
     }
 
     pub(super) async fn append_reserve(self: &Rc<Self>, ino: InodeId, len: u32) -> Answer {
+        if self.incarnation > 1 && !self.appends.is_begun(ino) {
+            self.void_reservations(ino).await?;
+        }
         self.settled(ino).await;
         let inode = self.inode(ino)?;
         let offset = self.appends.reserve(ino, inode.size, u64::from(len));

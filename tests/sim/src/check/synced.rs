@@ -1,16 +1,17 @@
 //! One file of one program: what may be there after a power cut.
 //!
 //! Checks: bytes and name as of the last answered fsync(2), or later ones. Not: that what was never
-//! synced is there or gone, nor in which order later changes reach the storage.
+//! synced is there or gone, nor in which order later changes reach the storage. Not either: a file whose
+//! rename was not synced. Its old name may be gone durably before its new one is there: fsync(2) after
+//! the rename is needed, as the protocol page says.
 
 use std::collections::BTreeMap;
 
 /// What its program did and was told.
 pub(crate) struct Synced {
-    /// Names that it may have after a power cut, oldest first; the last is its name now.
-    names: Vec<String>,
+    name: String,
     blocks: BTreeMap<u64, Block>,
-    /// Synced at least once: it is there.
+    /// Since its last rename: it is there under this name.
     is_synced: bool,
 }
 
@@ -24,11 +25,11 @@ struct Block {
 
 impl Synced {
     pub(crate) fn new(name: String) -> Self {
-        Self { names: vec![name], blocks: BTreeMap::new(), is_synced: false }
+        Self { name, blocks: BTreeMap::new(), is_synced: false }
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.names.last().expect("it always has one")
+        &self.name
     }
 
     /// A write begins.
@@ -38,23 +39,27 @@ impl Synced {
 
     /// A rename begins.
     pub(crate) fn renames(&mut self, to: String) {
-        self.names.push(to);
+        self.name = to;
+        self.is_synced = false;
     }
 
     /// An fsync(2) was answered.
     pub(crate) fn synced(&mut self) {
         self.is_synced = true;
-        let now = self.names.pop();
-        self.names = now.into_iter().collect();
         for block in self.blocks.values_mut() {
             block.durable = block.since.pop().unwrap_or(block.durable);
             block.since.clear();
         }
     }
 
-    /// Where it may be after a power cut; `None` when it may be nowhere.
-    pub(crate) fn names_after_power_cut(&self) -> Option<Vec<String>> {
-        self.is_synced.then(|| self.names.clone())
+    /// Whether it must be there after a power cut, under its name.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.is_synced
+    }
+
+    /// Whether some bytes of a block are durable: else its part may have been lost, which is told.
+    pub(crate) fn has_durable(&self, block: u64) -> bool {
+        self.blocks.get(&block).is_some_and(|block| block.durable != 0)
     }
 
     /// Whether a block may hold this after a power cut; 0 is what nobody wrote.
@@ -76,7 +81,7 @@ mod tests {
     #[test]
     fn what_was_synced_is_there_or_something_later() {
         let mut file = Synced::new("a".into());
-        assert_eq!(file.names_after_power_cut(), None);
+        assert!(!file.is_synced());
         file.writes(0, 1);
         file.writes(0, 2);
         file.synced();
@@ -90,12 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rename_that_was_not_synced_may_be_forgotten() {
+    fn a_rename_that_was_not_synced_is_not_promised() {
         let mut file = Synced::new("a".into());
         file.synced();
+        assert!(file.is_synced());
         file.renames("b".into());
-        assert_eq!(file.names_after_power_cut(), Some(vec!["a".into(), "b".into()]));
+        assert!(!file.is_synced());
         file.synced();
-        assert_eq!(file.names_after_power_cut(), Some(vec!["b".into()]));
+        assert_eq!((file.is_synced(), file.name()), (true, "b"));
     }
 }

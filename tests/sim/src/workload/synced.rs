@@ -2,7 +2,7 @@
 //! there afterwards.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hayase_layout::{ByteCount, InodeId, StripePolicy};
@@ -80,31 +80,32 @@ impl SyncedFiles {
         self.world.call("rename", mount.rename(&from, &to)).await.map(drop)
     }
 
-    /// Looks for each file under the names that it may have, and at its blocks.
+    /// Looks for each file under its name, and at its blocks.
     pub(crate) async fn check(&self) {
         let mount = self.world.survivor().mount();
         for file in self.files.take().into_values() {
-            let Some(names) = file.names_after_power_cut() else { continue };
-            let mut found = BTreeSet::new();
-            for name in &names {
-                match self.world.call("lookup", mount.lookup(name)).await {
-                    Ok(ino) => drop(found.insert(ino)),
-                    Err(Failure::Refused(_)) => {}
-                    Err(Failure::Gone) => return,
-                }
-            }
-            let Some(ino) = found.first().copied() else {
-                self.world.violated(format!("a synced file is under none of {names:?}"));
+            if !file.is_synced() {
                 continue;
+            }
+            let name = file.name();
+            let ino = match self.world.call("lookup", mount.lookup(name)).await {
+                Ok(ino) => ino,
+                Err(failure) => {
+                    self.world.violated(format!("the synced file {name}: {failure:?}"));
+                    continue;
+                }
             };
             let access = Access { read: true, write: false };
             let open = || mount.open(ino, access);
             let Some(handle) = self.world.insist("open", ino, open).await else { continue };
             for block in 0..BLOCKS {
                 let read = || mount.read(&handle, block * STRIPE);
-                let Some(value) = self.world.insist("read", ino, read).await else { continue };
-                if let Err(why) = file.check(block, value) {
-                    self.world.violated(format!("{names:?}, block {block}: {why}"));
+                let value = match file.has_durable(block) {
+                    true => self.world.insist("read", ino, read).await,
+                    false => self.world.call("read", read()).await.ok(),
+                };
+                if let Some(Err(why)) = value.map(|value| file.check(block, value)) {
+                    self.world.violated(format!("{name}, block {block}: {why}"));
                 }
             }
         }
