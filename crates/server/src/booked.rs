@@ -7,7 +7,7 @@
 use hayase_wire::message::{Access, Opening, StillOpen};
 
 /// Each kind with the number of the last open that asked for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Booked {
     read: Option<u64>,
     write: Option<u64>,

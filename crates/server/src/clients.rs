@@ -5,6 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_wire::NodeChannel;
@@ -16,6 +17,7 @@ use hayase_wire::message::{
 use tokio::sync::Notify;
 
 use crate::booked::Booked;
+use crate::lent::LentSlots;
 use crate::limits::{RECALL_DEADLINE, TELL_WAIT};
 use crate::local::AnswerCallback;
 use crate::node::Node;
@@ -27,6 +29,8 @@ pub(crate) struct Process {
     /// Holds grants; anything else keeps nothing.
     pub(crate) mount: bool,
     pub(crate) arena: RefCell<Option<Rc<Arena>>>,
+    /// Its slots that are in use here.
+    pub(crate) lent: Arc<LentSlots>,
     connections: Cell<usize>,
     /// It was here before, and has not said yet what it holds.
     untold: Cell<bool>,
@@ -112,6 +116,7 @@ impl Clients {
                 id,
                 mount,
                 arena: RefCell::new(None),
+                lent: Arc::default(),
                 connections: Cell::new(0),
                 untold: Cell::new(returning),
                 lost: RefCell::default(),

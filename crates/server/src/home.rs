@@ -25,7 +25,7 @@ use crate::booked::Booked;
 pub(crate) type Ticket = u64;
 
 /// What one node has open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Held {
     pub(crate) booked: Booked,
     /// Served by the kernel on the part itself: class L.
@@ -76,14 +76,14 @@ pub(crate) enum Effect {
     Proceed { ticket: Ticket, grants: Grants, writing: bool },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Want {
     Open(Opening),
     Change { bits: Grants },
 }
 
 /// An operation that waits, or (a change) that has gone on and is not over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Operation {
     ticket: Ticket,
     node: NodeId,
@@ -101,7 +101,7 @@ impl Operation {
 }
 
 /// One inode's state at its home.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Home {
     /// The node of the home server: the one whose kernel shares the part.
     node: NodeId,
@@ -445,5 +445,7 @@ fn union(left: Grants, right: Grants) -> Grants {
     Grants { cache: left.cache || right.cache, attr: left.attr || right.attr }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -22,12 +22,15 @@ mod clients;
 mod convert;
 mod directories;
 mod disk;
+#[cfg(test)]
+mod explore;
 mod files;
 mod grace;
 mod ground;
 mod home;
 mod homes;
 mod keyed_lock;
+mod lent;
 mod limits;
 mod local;
 mod locks;

@@ -106,6 +106,13 @@ pub(crate) const DIR_TOUCH_DELAY: Duration = Duration::from_millis(10);
 /// A rename's hold on a name at its old shard ends by itself after this.
 pub(crate) const RENAME_HOLD: Duration = Duration::from_secs(15);
 
+/// Whoever wants a name that another operation has in its hands waits so long, then `EIO`: a rename
+/// whose coordinator is lost may never come to its end.
+pub(crate) const NAME_WAIT: Duration = OPEN_DEADLINE;
+
+/// A server that others could not be told of is told of again after this.
+pub(crate) const RETURNED_PAUSE: Duration = Duration::from_secs(1);
+
 /// An append reservation that is not committed in time becomes a hole.
 pub(crate) const APPEND_HOLD: Duration = Duration::from_secs(5);
 

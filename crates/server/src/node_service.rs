@@ -20,6 +20,7 @@ use hayase_wire::message::{
 };
 
 use crate::clients::Process;
+use crate::lent::LentSlot;
 use crate::node::{Node, libc_errno, unexpected};
 
 /// A reply, and the descriptor of a part where one goes with it.
@@ -99,9 +100,21 @@ impl Node {
                 self.at_home(ino, PeerRequest::CancelLock { ino, process: process.id, ticket })
                     .await
             }
-            R::Read { ino, offset, into } => self.read(process, ino, offset, into).await,
-            R::Write { ino, offset, from } => self.write(process, ino, offset, from).await,
-            R::Append { ino, from } => self.append(process, ino, from).await,
+            R::Read { ino, offset, into } => {
+                let read = self.read(process, ino, offset, into).await;
+                process.lent.until_returned(into.slot).await;
+                read
+            }
+            R::Write { ino, offset, from } => {
+                let written = self.write(process, ino, offset, from).await;
+                process.lent.until_returned(from.slot).await;
+                written
+            }
+            R::Append { ino, from } => {
+                let appended = self.append(process, ino, from).await;
+                process.lent.until_returned(from.slot).await;
+                appended
+            }
             R::CopyRange { from, to, len } => self.copy_range(from, to, len).await,
             R::Reclaim(holding) => self.reclaim_process(process, *holding).await,
             other => self.serve_home(other, once).await,
@@ -169,17 +182,15 @@ impl Node {
         total
     }
 
-    /// The bytes of an arena slot that a request names.
-    pub(crate) fn slot(
-        process: &Process,
-        range: SlotRange,
-    ) -> Result<hayase_wire::arena::ArenaSlot, Refused> {
+    /// The bytes of an arena slot that a request names, until they are dropped.
+    pub(crate) fn slot(process: &Process, range: SlotRange) -> Result<LentSlot, Refused> {
         let arena = process.arena.borrow();
         let arena = arena
             .as_ref()
             .ok_or_else(|| Refused::because(libc_errno::EBADF, "this process brought no arena"))?;
-        arena
+        let slot = arena
             .slot(range.slot, range.len)
-            .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))
+            .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
+        Ok(process.lent.lend(slot))
     }
 }

@@ -268,8 +268,14 @@ impl Node {
         };
         // Nothing is waited for in between: a file that is being made has its part first.
         let removed: Vec<_> = parts.into_iter().filter(is_removed).collect();
-        for part in removed {
-            self.remove_later(part);
+        if removed.is_empty() {
+            return;
+        }
+        // At once, since their numbers may be given away again; and not before the end of their names
+        // is safe.
+        match self.names.sync() {
+            Ok(()) => removed.into_iter().for_each(|part| self.discard_part(part)),
+            Err(error) => tracing::warn!(%error, "parts that nobody needs stay"),
         }
     }
 

@@ -15,11 +15,12 @@ use hayase_wire::message::{
     Access, HeldLock, HeldOpen, Holding, OpenKind, PeerReply, PeerRequest, Refused,
 };
 use hayase_wire::{BoxBuffer, PeerIdentity};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::home::Event;
 use crate::keyed_lock::KeyedLock;
-use crate::limits::{CALL_DEADLINE, HOME_IN_USE};
+use crate::limits::{CALL_DEADLINE, HOME_IN_USE, RETURNED_PAUSE};
 use crate::locks::LockOwner;
 use crate::membership::lost;
 use crate::node::{Node, deadline_of, libc_errno, unexpected};
@@ -34,6 +35,7 @@ pub(crate) struct Sessions {
     telling: KeyedLock<ServerId>,
     /// When each server was asked something, and when it answered, last.
     asked: RefCell<HashMap<ServerId, Instant>>,
+    used: Notify,
     answered: RefCell<HashMap<ServerId, Instant>>,
     /// What was listed so far by who has not finished.
     listed: RefCell<HashMap<ServerId, Listed>>,
@@ -52,6 +54,7 @@ impl Sessions {
             ours: RefCell::default(),
             telling: KeyedLock::new(),
             asked: RefCell::default(),
+            used: Notify::new(),
             answered: RefCell::default(),
             listed: RefCell::default(),
         }
@@ -60,10 +63,20 @@ impl Sessions {
     /// A request is sent that may be granted something.
     fn asks(&self, server: ServerId) {
         self.asked.borrow_mut().insert(server, Instant::now());
+        self.used.notify_one();
+    }
+
+    /// Returns when something is asked for after there was nothing in use.
+    pub(crate) async fn until_in_use(&self) {
+        while self.in_use().is_empty() {
+            self.used.notified().await;
+        }
     }
 
     pub(crate) fn heard(&self, server: ServerId) {
         self.answered.borrow_mut().insert(server, Instant::now());
+        // What it granted with its first answer is in use now.
+        self.used.notify_one();
     }
 
     /// Homes that may have granted something that is still used, and since when they are silent.
@@ -107,6 +120,24 @@ pub(crate) fn needs_session(request: &PeerRequest) -> bool {
     )
 }
 
+/// Whether its sender may keep something of the answer that others may want back, or a lock. (What it
+/// may keep of names ends by itself.)
+fn may_grant(request: &PeerRequest) -> bool {
+    use PeerRequest as R;
+    matches!(
+        request,
+        R::Open { .. }
+            | R::CreateInode { .. }
+            | R::GetAttr { .. }
+            | R::GetAttrMany(_)
+            | R::Overtaken { .. }
+            | R::SetAttr { .. }
+            | R::LinkInc { .. }
+            | R::Lock { .. }
+            | R::Reclaim { .. }
+    )
+}
+
 /// Whether a request is sent because of an open or a lock that its process holds.
 fn carries_bytes(request: &PeerRequest) -> bool {
     use PeerRequest as R;
@@ -134,7 +165,9 @@ impl Node {
         mut into: Option<BoxBuffer>,
     ) -> Result<Served, Refused> {
         let until = Instant::now() + deadline_of(request);
-        self.sessions.asks(to);
+        if may_grant(request) {
+            self.sessions.asks(to);
+        }
         loop {
             let sent = send.as_ref().map(|(_, len)| *len);
             let left = until.saturating_duration_since(Instant::now());
@@ -298,13 +331,23 @@ impl Node {
         for server in self.all_servers().filter(|server| *server != self.me) {
             let (this, addresses) = (Rc::clone(self), addresses.clone());
             tokio::task::spawn_local(async move {
-                let told = PeerRequest::Returned { addresses };
-                if let Err(error) = this.ask(server, told).await {
+                // Nobody else tells it, and it may look for this server where it was before.
+                while let Err(error) = this.tell_returned(server, &addresses).await {
                     tracing::warn!(%server, %error, "it does not know that this server is back");
+                    tokio::time::sleep(RETURNED_PAUSE).await;
                 }
             });
         }
         self.grace.run().await;
+    }
+
+    async fn tell_returned(
+        self: &Rc<Self>,
+        server: ServerId,
+        addresses: &[hayase_wire::transport::Address],
+    ) -> Result<PeerReply, Refused> {
+        let told = PeerRequest::Returned { addresses: addresses.to_vec() };
+        self.ask(server, told).await
     }
 
     /// Another server was started anew: it waits to be told what this node holds there.

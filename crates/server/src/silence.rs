@@ -17,6 +17,7 @@ impl Node {
     pub(crate) async fn watch_homes(self: Rc<Self>) {
         let mut silent: HashSet<ServerId> = HashSet::new();
         loop {
+            self.sessions.until_in_use().await;
             tokio::time::sleep(LOOK).await;
             for (home, heard) in self.sessions.in_use() {
                 if heard.elapsed() < LOOK {

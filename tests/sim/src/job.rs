@@ -191,7 +191,11 @@ impl Job {
     /// Ends a server, now.
     pub(crate) fn kill(&self, server: u16, death: Death) {
         let node = self.node(server);
+        if node.gone.get() {
+            return;
+        }
         node.death.set(Some(death));
+        node.gone.set(death.pause.is_none());
         if death.power {
             self.network.cut_off(server);
         }
@@ -202,6 +206,9 @@ impl Job {
     /// Ends a server when its names are committed to once more after `commits` commits.
     pub(crate) fn kill_at_commit(&self, server: u16, commits: u64, death: Death) {
         let node = self.node(server);
+        if node.gone.get() {
+            return;
+        }
         node.death.set(Some(death));
         node.storage.borrow().names.stop_after(commits);
     }
@@ -227,11 +234,7 @@ impl Job {
                 let mut storage = node.storage.borrow_mut();
                 storage.names = Arc::new(storage.names.after_kill());
             }
-            let Some(pause) = death.pause else {
-                node.gone.set(true);
-                node.changed.notify_waiters();
-                return;
-            };
+            let Some(pause) = death.pause else { return };
             tokio::time::sleep(pause).await;
             if death.power {
                 self.network.is_back(server);

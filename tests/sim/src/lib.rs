@@ -19,7 +19,9 @@ mod mount;
 mod network;
 mod random;
 mod run;
+mod scale;
 mod workload;
 
 pub use kind::{Kind, UnknownKind};
+pub use scale::{Effort, Scale, scale};
 pub use run::{Report, Violation, run, run_kind};

@@ -145,6 +145,16 @@ impl Mount {
         self.link.job().network.cuts(self.link.node())
     }
 
+    /// Whether the node may be taken for lost just now without knowing it.
+    pub(crate) fn is_in_trouble(&self) -> bool {
+        self.link.job().network.is_in_trouble(self.link.node())
+    }
+
+    /// A new directory in the root.
+    pub(crate) async fn make_directory(&self, name: &str) -> Result<InodeId, Failure> {
+        self.make(InodeId::ROOT, name, FileKind::Directory, None).await
+    }
+
     // --- names, all of them in the root ---
 
     pub(crate) async fn lookup(&self, name: &str) -> Result<InodeId, Failure> {
@@ -161,10 +171,30 @@ impl Mount {
         name: &str,
         policy: Option<StripePolicy>,
     ) -> Result<InodeId, Failure> {
+        self.create_in(InodeId::ROOT, name, policy).await
+    }
+
+    /// The same in a directory.
+    pub(crate) async fn create_in(
+        &self,
+        parent: InodeId,
+        name: &str,
+        policy: Option<StripePolicy>,
+    ) -> Result<InodeId, Failure> {
+        self.make(parent, name, FileKind::Regular, policy).await
+    }
+
+    async fn make(
+        &self,
+        parent: InodeId,
+        name: &str,
+        kind: FileKind,
+        policy: Option<StripePolicy>,
+    ) -> Result<InodeId, Failure> {
         let node = NewNode {
-            parent: InodeId::ROOT,
+            parent,
             name: name.into(),
-            kind: FileKind::Regular,
+            kind,
             mode: 0o644,
             uid: 0,
             gid: 0,

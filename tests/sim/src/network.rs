@@ -130,6 +130,13 @@ impl Network {
         self.links.borrow().cuts.get(&server).copied().unwrap_or(0)
     }
 
+    /// Whether it is now, or a link of it is silent.
+    pub(crate) fn is_in_trouble(&self, server: u16) -> bool {
+        let links = self.links.borrow();
+        links.cut.contains(&server)
+            || links.silent.iter().any(|(one, other)| *one == server || *other == server)
+    }
+
     /// Peers learn of the ends that they did not hear of, where they can.
     fn end_unheard(&self) {
         let unheard = std::mem::take(&mut self.links.borrow_mut().unheard);

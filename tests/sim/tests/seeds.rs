@@ -8,6 +8,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use hayase_sim::{Kind, Report, Violation, run, run_kind};
@@ -45,6 +46,17 @@ fn of_commit() -> Option<u64> {
     u64::from_str_radix(commit.get(..12)?, 16).ok()
 }
 
+/// Log lines carry the time of the simulation.
+struct Simulated;
+
+impl tracing_subscriber::fmt::time::FormatTime for Simulated {
+    fn format_time(&self, w: &mut tracing_subscriber::fmt::format::Writer<'_>) -> std::fmt::Result {
+        static BEGAN: OnceLock<tokio::time::Instant> = OnceLock::new();
+        let now = tokio::time::Instant::now();
+        write!(w, "{:8.3}", (now - *BEGAN.get_or_init(|| now)).as_secs_f64())
+    }
+}
+
 #[test]
 fn seeds_that_found_something_stay_good() {
     for (kind, seed, what) in FOUND {
@@ -56,7 +68,7 @@ fn seeds_that_found_something_stay_good() {
 fn seeds_of_this_commit() {
     if let Some(seed) = number("HAYASE_SIM_SEED") {
         if let Some(filter) = text("HAYASE_SIM_LOG") {
-            tracing_subscriber::fmt().with_env_filter(filter).without_time().init();
+            tracing_subscriber::fmt().with_env_filter(filter).with_timer(Simulated).init();
         }
         println!("{:?}", one(seed).unwrap_or_else(|violation| panic!("{violation}")));
         return;

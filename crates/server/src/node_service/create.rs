@@ -103,7 +103,7 @@ impl Node {
         once: Option<OnceId>,
     ) -> Result<Made, Refused> {
         self.may_make_names(place.parent, self.node).await?;
-        let _held = self.name_locks.lock(place.clone()).await;
+        let _held = self.hold_name(place).await?;
         self.hold_dir(place.parent).await?;
         if let Some(PeerReply::Bound(earlier)) = self.answered(once)? {
             return Ok(Made::New(self.entry(earlier.ino).await?));

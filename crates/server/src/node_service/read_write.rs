@@ -31,7 +31,8 @@ impl Node {
         into: SlotRange,
     ) -> Served {
         let target = || Self::slot(process, into).map(boxed);
-        let (_, read) = self.read_file(ino, offset, into.len as usize, target).await?;
+        let (slot, read) = self.read_file(ino, offset, into.len as usize, target).await?;
+        drop(slot);
         Ok(NodeReply::Count(read as u32))
     }
 
@@ -276,7 +277,7 @@ impl Node {
     }
 }
 
-fn boxed(slot: hayase_wire::arena::ArenaSlot) -> BoxBuffer {
+fn boxed(slot: crate::lent::LentSlot) -> BoxBuffer {
     Box::new(slot)
 }
 

@@ -437,7 +437,7 @@ impl Node {
 
 impl Node {
     /// A power cut must not bring a name back without its bytes: names first, then the part.
-    pub(crate) fn remove_later(self: &Rc<Self>, part: PartId) {
+    fn remove_later(self: &Rc<Self>, part: PartId) {
         if self.removal.push(part) {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {

@@ -116,7 +116,7 @@ impl Node {
         let same_name = from == to;
         // In key order, whichever server has the lock.
         let early = if !same_name && to < from {
-            Some(self.name_locks.lock(to.clone()).await)
+            Some(self.hold_name(&to).await?)
         } else {
             None
         };
@@ -125,15 +125,17 @@ impl Node {
             other => return Err(unexpected(&other)),
         };
         let late = match early {
-            Some(_) => early,
-            None if same_name => None,
-            None => Some(self.name_locks.lock(to.clone()).await),
+            Some(_) => Ok(early),
+            None if same_name => Ok(None),
+            None => self.hold_name(&to).await.map(Some),
         };
-        let done = if moved.kind == expected.kind || from.parent == to.parent {
-            self.bind_new_name((op, once), moved, &from, &to, no_replace).await
-        } else {
+        let done = match &late {
+            Err(refused) => Err(refused.clone()),
+            Ok(_) if moved.kind == expected.kind || from.parent == to.parent => {
+                self.bind_new_name((op, once), moved, &from, &to, no_replace).await
+            }
             // The name changed hands between the first look and the lock.
-            Err(Refused::new(libc_errno::EBUSY))
+            Ok(_) => Err(Refused::new(libc_errno::EBUSY)),
         };
         let commit = matches!(&done, Ok(Outcome::Moved { .. }));
         self.renames.undecided.borrow_mut().remove(&op);
@@ -282,7 +284,7 @@ impl Node {
         place: Place,
         to: Place,
     ) -> Answer {
-        let guard = self.name_locks.lock(place.clone()).await;
+        let guard = self.hold_name(&place).await?;
         self.settle_name(&place).await?;
         let Some(found) = self.bound(&place)? else {
             return Err(Refused::new(libc_errno::ENOENT));

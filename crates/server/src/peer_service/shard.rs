@@ -14,7 +14,8 @@ use hayase_wire::message::{
 
 use super::Answer;
 use crate::convert::{kind, meta_refused, stored_kind};
-use crate::limits::INVAL_NAME_WAIT;
+use crate::keyed_lock::KeyGuard;
+use crate::limits::{INVAL_NAME_WAIT, NAME_WAIT};
 use crate::node::{Node, check_name, libc_errno};
 
 /// A listing's reply holds at most this many entries, however short the names.
@@ -40,11 +41,19 @@ pub(crate) fn removal_of_directory(
 }
 
 impl Node {
+    /// Holds a name, once nobody else does.
+    pub(crate) async fn hold_name(&self, place: &Place) -> Result<KeyGuard<Place>, Refused> {
+        let held = tokio::time::timeout(NAME_WAIT, self.name_locks.lock(place.clone())).await;
+        let why = "an operation has this name in its hands and does not come to its end";
+        held.map_err(|_| Refused::because(libc_errno::EIO, why))
+    }
+
     /// Waits for a rename that has this name in its hands.
-    pub(crate) async fn wait_for_name(&self, place: &Place) {
+    pub(crate) async fn wait_for_name(&self, place: &Place) -> Result<(), Refused> {
         if self.name_locks.is_locked(place) {
-            drop(self.name_locks.lock(place.clone()).await);
+            drop(self.hold_name(place).await?);
         }
+        Ok(())
     }
 
     pub(crate) fn bound(&self, place: &Place) -> Result<Option<Binding>, Refused> {
@@ -54,7 +63,7 @@ impl Node {
     }
 
     pub(super) async fn shard_lookup(self: &Rc<Self>, from: NodeId, place: Place) -> Answer {
-        self.wait_for_name(&place).await;
+        self.wait_for_name(&place).await?;
         let Some(found) = self.bound(&place)? else {
             return Err(Refused::new(libc_errno::ENOENT));
         };
@@ -95,7 +104,7 @@ impl Node {
     ) -> Answer {
         check_name(&place.name)?;
         self.may_make_names(place.parent, from).await?;
-        let _held = self.name_locks.lock(place.clone()).await;
+        let _held = self.hold_name(&place).await?;
         self.hold_dir(place.parent).await?;
         let mut txn = self.names.begin();
         let inserted = ops::insert(&mut txn, place.parent, &place.name, record(binding))
@@ -118,7 +127,7 @@ impl Node {
         directory: bool,
         once: Option<OnceId>,
     ) -> Answer {
-        let held = self.name_locks.lock(place.clone()).await;
+        let held = self.hold_name(&place).await?;
         self.settle_name(&place).await?;
         let Some(found) = self.bound(&place)? else {
             return Err(Refused::new(libc_errno::ENOENT));

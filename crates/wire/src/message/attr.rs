@@ -54,7 +54,7 @@ pub struct Attr {
 }
 
 /// What a node may keep in its caches until it is recalled, its session ends, or (ATTR) 30 s pass unused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Grants {
     /// Pages of the file. Of a directory that this mount has just made: which names are not in it.
     pub cache: bool,

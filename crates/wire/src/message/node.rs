@@ -40,7 +40,7 @@ pub struct SlotRange {
 }
 
 /// How the node of the opener means to serve an open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum OpenKind {
     /// Through the kernel or a descriptor, straight to the part, when the part is on this node
     /// (class L). The reply carries the part's descriptor where that is possible.
@@ -53,7 +53,7 @@ pub enum OpenKind {
 }
 
 /// An open, as its asker books it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Opening {
     pub access: Access,
     pub kind: OpenKind,
@@ -63,7 +63,7 @@ pub struct Opening {
 
 /// The answer to a recall. Opens travel beside it: what its sender asked for later than it looked
 /// ([`Opening::number`] above `as_of`) it does not speak of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StillOpen {
     pub access: Access,
     pub as_of: u64,

@@ -86,7 +86,8 @@ impl Locks {
     /// that one writes is refused, which the counter tells.
     fn hold(&self, owner: u64, mount: &Rc<Mount>) {
         let holder = Holder { owner, mount: Rc::clone(mount), cuts: mount.cuts() };
-        if let Some(before) = self.holder.replace(Some(holder))
+        let holder = Some(holder).filter(|_| !mount.is_in_trouble());
+        if let Some(before) = self.holder.replace(holder)
             && before.mount.holds(self.ino, before.owner, before.cuts)
         {
             self.world.violated(format!("{owner} and {} both hold the lock", before.owner));
