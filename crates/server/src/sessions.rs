@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::home::Event;
 use crate::keyed_lock::KeyedLock;
-use crate::limits::{CALL_DEADLINE, HOME_IN_USE, RETURNED_PAUSE};
+use crate::limits::{CALL_DEADLINE, HOME_IN_USE, RETURNED_PAUSE, SUSPICION};
 use crate::locks::LockOwner;
 use crate::membership::lost;
 use crate::node::{Node, deadline_of, libc_errno, unexpected};
@@ -77,6 +77,11 @@ impl Sessions {
         self.answered.borrow_mut().insert(server, Instant::now());
         // What it granted with its first answer is in use now.
         self.used.notify_one();
+    }
+
+    /// Whether a server answered something lately.
+    pub(crate) fn hears(&self, server: ServerId) -> bool {
+        self.answered.borrow().get(&server).is_some_and(|at| at.elapsed() < SUSPICION)
     }
 
     /// Homes that may have granted something that is still used, and since when they are silent.
@@ -176,7 +181,7 @@ impl Node {
                     called.inspect_err(|error| tracing::warn!(%error, "no answer"))?
                 }
                 () = self.membership.until_lost(to) => return Err(lost(to)),
-                () = self.peers.until_unreachable(to) => {
+                () = self.until_unreachable(to) => {
                     let why = format!("server {to} can not be reached");
                     return Err(Refused::because(libc_errno::EIO, why));
                 }

@@ -6,6 +6,8 @@ use crate::node::Node;
 
 impl Node {
     pub(crate) fn status(&self) -> ServerStatus {
+        // Whoever asks may have somebody lost in mind.
+        self.look_around();
         ServerStatus {
             server: self.me,
             node: self.node,
@@ -14,7 +16,7 @@ impl Node {
             start_id: self.start_id,
             incarnation: self.incarnation,
             lost: self.membership.lost(),
-            has_coordinator: self.membership.has_coordinator(self.me),
+            has_coordinator: self.membership.has_coordinator(),
             shared: self.usage_here(),
             limiter: self.area.kind().to_owned(),
             clients: self.clients.count() as u32,

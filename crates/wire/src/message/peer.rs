@@ -66,8 +66,9 @@ pub enum PeerRequest {
     Reclaim { holding: Box<Holding>, as_of: u64 },
     /// Any: the asking server was started anew, and is to be found there.
     Returned { addresses: Vec<Address> },
-    /// Server 0: the asking server lives, and has taken the epoch `took`. `Members`.
-    Beat { took: u64 },
+    /// Server 0: the asking server lives, has taken the epoch `took`, and does not hear these.
+    /// `Members`.
+    Beat { took: u64, silent: Vec<ServerId> },
     /// Any, from server 0: who is lost.
     Members(Box<MembersNow>),
     /// Any: a process of the asking node is gone; its requests are not repeated any more.
