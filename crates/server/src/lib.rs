@@ -23,6 +23,7 @@ mod convert;
 mod directories;
 mod disk;
 mod files;
+mod finished;
 mod grace;
 mod ground;
 mod home;

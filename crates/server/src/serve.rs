@@ -335,7 +335,7 @@ fn node(
         inode_locks_of_opens: KeyedLock::new(),
         turn: Cell::new(0),
         replaced: RefCell::default(),
-        named: RefCell::default(),
+        finished_intents: Default::default(),
         part_epochs: RefCell::default(),
     }))
 }

@@ -136,7 +136,7 @@ impl Node {
                     Err(refused) => Err(refused),
                 };
                 match counted {
-                    Ok(()) => self.intent_done(op),
+                    Ok(()) => self.finished(self.me, op),
                     Err(error) => {
                         tracing::warn!(op, %error, "a rename is finished later");
                         self.finish_later([op]);
