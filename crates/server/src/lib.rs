@@ -25,6 +25,7 @@ mod disk;
 #[cfg(test)]
 mod explore;
 mod files;
+mod finished;
 mod grace;
 mod ground;
 mod home;

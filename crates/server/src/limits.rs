@@ -81,8 +81,11 @@ pub(crate) const REMOVAL_DELAY: Duration = Duration::from_millis(50);
 /// Closes that are booked before other requests have their turn.
 pub(crate) const CLOSES_AT_ONCE: usize = 8;
 
-/// Intents of creates that went well are dropped in batches this far apart.
+/// Intents of operations that went well are dropped in batches this far apart.
 pub(crate) const INTENTS_DELAY: Duration = Duration::from_millis(20);
+
+/// Intents in one message that says that they are done.
+pub(crate) const INTENTS_AT_ONCE: usize = 1024;
 
 /// How long a node that looked a name up is told of its end.
 pub(crate) const NAME_GRANT: Duration = Duration::from_secs(2);

@@ -249,7 +249,8 @@ impl Node {
     fn ask_the_watched(self: &Rc<Self>) {
         let watched = self.membership.coordinator.borrow().as_ref().map(Coordinator::watched);
         let news = PeerRequest::Members(Box::new(self.membership.now.borrow().clone()));
-        let asked = watched.unwrap_or_default().into_iter().map(|server| (server, PeerRequest::Ping));
+        let asked =
+            watched.unwrap_or_default().into_iter().map(|server| (server, PeerRequest::Ping));
         let told = self.membership.lost().into_iter().map(|server| (server, news.clone()));
         for (server, request) in asked.chain(told) {
             let this = Rc::clone(self);

@@ -19,6 +19,7 @@ use crate::clients::Clients;
 use crate::directories::Directories;
 use crate::disk::Disk;
 use crate::files::Files;
+use crate::finished::FinishedIntents;
 use crate::grace::Grace;
 use crate::ground::Clock;
 use crate::homes::Homes;
@@ -93,8 +94,9 @@ pub(crate) struct Node {
     pub(crate) turn: Cell<u64>,
     /// Files that a rename replaced a moment ago.
     pub(crate) replaced: RefCell<std::collections::HashSet<InodeId>>,
-    /// Intents that were carried out a moment ago: they go together.
-    pub(crate) named: RefCell<Vec<u64>>,
+    pub(crate) finished_intents: FinishedIntents,
+    /// Whether nodes that are in others' way are being asked whether they live.
+    pub(crate) watches_lock_holders: Cell<bool>,
     /// Truncate epochs of striped parts here: writes of earlier ones are refused.
     pub(crate) part_epochs: RefCell<HashMap<InodeId, u32>>,
 }

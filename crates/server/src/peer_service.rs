@@ -82,8 +82,8 @@ impl Node {
                 self.rename_finish(op, place, moved, commit, requester).await
             }
             R::RenameOutcome { op } => self.rename_outcome(op),
-            R::Finished { op } => {
-                self.intent_done(op);
+            R::Finished { ops } => {
+                self.drop_intents_here(&ops);
                 Ok(PeerReply::Done)
             }
             R::RenameLock { op } => Ok(self.rename_lock(op).await),
@@ -107,10 +107,6 @@ impl Node {
         match request {
             R::CreateInode { node, layout } => self.create_inode(&node, layout, from),
             R::DropInode { ino } => self.drop_inode(ino),
-            R::InodeNamed { ino } => {
-                self.inode_named(ino);
-                Ok(PeerReply::Done)
-            }
             R::GetAttr { ino } => {
                 self.settled(ino).await;
                 self.get_attr(from, ino)

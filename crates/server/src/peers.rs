@@ -12,7 +12,6 @@ use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PeerReply, PeerRequest, PeerState, Refused};
 use hayase_wire::{PeerIdentity, PeerLink, Response, Service};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use crate::node::{Node, libc_errno};
 use crate::sessions;

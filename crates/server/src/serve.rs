@@ -343,7 +343,8 @@ fn node(
         inode_locks_of_opens: KeyedLock::new(),
         turn: Cell::new(0),
         replaced: RefCell::default(),
-        named: RefCell::default(),
+        finished_intents: Default::default(),
+        watches_lock_holders: std::cell::Cell::default(),
         part_epochs: RefCell::default(),
     }))
 }

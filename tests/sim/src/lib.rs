@@ -23,5 +23,5 @@ mod scale;
 mod workload;
 
 pub use kind::{Kind, UnknownKind};
-pub use scale::{Effort, Scale, scale};
 pub use run::{Report, Violation, run, run_kind};
+pub use scale::{Effort, Scale, scale};

@@ -36,12 +36,7 @@ impl Coordinator {
     }
 
     /// A server beats. True when that changes who is lost: another incarnation of a lost one is back.
-    pub(crate) fn beat(
-        &mut self,
-        members: &mut MembersNow,
-        from: PeerIdentity,
-        took: u64,
-    ) -> bool {
+    pub(crate) fn beat(&mut self, members: &mut MembersNow, from: PeerIdentity, took: u64) -> bool {
         if members.is_lost(from.server, from.start_id) {
             return false; // It is told so.
         }

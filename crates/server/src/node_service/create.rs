@@ -77,12 +77,7 @@ impl Node {
         let (ino, binding) = (attr.ino, Binding { ino: attr.ino, kind: attr.kind });
         let named = self.ask(shard, PeerRequest::Insert { place, binding, once }).await;
         if named == Ok(PeerReply::Bound(binding)) {
-            if home == self.me {
-                self.inode_named(ino);
-            } else {
-                // Nobody waits for the intent's end.
-                tokio::task::spawn_local(self.ask(home, PeerRequest::InodeNamed { ino }));
-            }
+            self.finished(home, ino.0);
             return Ok(Made::New(self.received(attr, grants)));
         }
         self.ask(home, PeerRequest::DropInode { ino }).await?;

@@ -109,8 +109,7 @@ impl Node {
         let inserted = self.ask(self.shard_of(parent, &place.name), insert).await;
         match inserted {
             Ok(PeerReply::Bound(_)) => {
-                // Nobody waits for the intent's end.
-                tokio::task::spawn_local(self.ask(ino.home(), PeerRequest::Finished { op }));
+                self.finished(ino.home(), op);
                 self.directories.changed_here(parent, self.now());
                 Ok(NodeReply::Entry(self.received(attr, grants)))
             }
@@ -119,7 +118,7 @@ impl Node {
             other => {
                 let undo = PeerRequest::LinkDec { ino, place, requester, replaced: false };
                 self.ask(ino.home(), undo).await?;
-                self.ask(ino.home(), PeerRequest::Finished { op }).await?;
+                self.ask(ino.home(), PeerRequest::Finished { ops: vec![op] }).await?;
                 match other? {
                     PeerReply::Exists(_) => Err(Refused::new(libc_errno::EEXIST)),
                     other => Err(unexpected(&other)),
@@ -162,10 +161,7 @@ impl Node {
                 let requester = self.node;
                 let unlink = PeerRequest::LinkDec { ino, place, requester, replaced: false };
                 match self.ask(ino.home(), unlink).await {
-                    // Nobody waits for the intent's end.
-                    Ok(_) => drop(tokio::task::spawn_local(
-                        self.ask(shard, PeerRequest::Finished { op }),
-                    )),
+                    Ok(_) => self.finished(shard, op),
                     // The name is gone; the shard takes the link later, from its intent.
                     Err(error) => tracing::warn!(%ino, %error, "a link is taken later"),
                 }

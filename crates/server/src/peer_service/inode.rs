@@ -13,7 +13,7 @@ use hayase_wire::message::{
 
 use super::Answer;
 use crate::convert::{self, meta_refused, part_refused, stored_kind, stored_time};
-use crate::limits::{INTENTS_DELAY, REMOVAL_DELAY, REPLACED_GRACE};
+use crate::limits::{REMOVAL_DELAY, REPLACED_GRACE};
 use crate::node::{Node, libc_errno};
 
 /// What a change of attributes alone takes back from others.
@@ -202,36 +202,6 @@ impl Node {
         ops::drop_intent(&mut txn, ino.0).map_err(meta_refused)?;
         txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
-    }
-
-    /// Its name is bound. The intent that says otherwise goes a little later, with others: a restart
-    /// finds the name, and drops it too.
-    pub(crate) fn inode_named(self: &Rc<Self>, ino: InodeId) {
-        self.intent_done(ino.0);
-    }
-
-    /// What an intent speaks of is done; it goes a little later, with others.
-    pub(crate) fn intent_done(self: &Rc<Self>, id: u64) {
-        let mut named = self.named.borrow_mut();
-        named.push(id);
-        if named.len() == 1 {
-            let this = Rc::clone(self);
-            tokio::task::spawn_local(async move {
-                tokio::time::sleep(INTENTS_DELAY).await;
-                let named = this.named.take();
-                if let Err(error) = this.drop_intents(&named) {
-                    tracing::warn!(%error, "intents of named inodes stay until the next start");
-                }
-            });
-        }
-    }
-
-    pub(crate) fn drop_intents(&self, ids: &[u64]) -> Result<(), NamespaceError> {
-        let mut txn = self.names.begin();
-        for id in ids {
-            ops::drop_intent(&mut txn, *id)?;
-        }
-        txn.commit()
     }
 
     pub(crate) fn discard_part(&self, part: PartId) {

@@ -34,10 +34,26 @@ impl Node {
         let refused = |errno| Err(Refused::new(errno));
         match outcome {
             Outcome::Granted => Ok(PeerReply::Locked(LockAnswer::Granted)),
-            Outcome::Waits => Ok(PeerReply::Locked(LockAnswer::Waits)),
-            Outcome::Held => refused(libc_errno::EAGAIN),
+            Outcome::Waits => {
+                self.watch_lock_holders();
+                Ok(PeerReply::Locked(LockAnswer::Waits))
+            }
+            Outcome::Held => {
+                self.look_at_holder(ino, &wish);
+                refused(libc_errno::EAGAIN)
+            }
             Outcome::Deadlock => refused(libc_errno::EDEADLK),
             Outcome::TooMany => refused(libc_errno::ENOLCK),
+        }
+    }
+
+    /// Who asks without waiting may do so again and again: the holder may be lost.
+    fn look_at_holder(self: &Rc<Self>, ino: InodeId, wish: &Wish) {
+        let holder = self.locks.borrow().test(ino, wish).map(|(owner, _)| ServerId(owner.node.0));
+        if let Some(holder) = holder.filter(|holder| *holder != self.me)
+            && !self.sessions.hears(holder)
+        {
+            self.ask_whether_alive(holder);
         }
     }
 

@@ -5,7 +5,7 @@
 //! kernel already knows what it asked for and is not recalled. Every request may arrive twice (the sender repeats it under the same id after a broken
 //! connection); those that are not idempotent by themselves are answered from the reply cache.
 
-use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
+use hayase_layout::{InodeId, Layout, LocalOffset, NodeId, ServerId};
 use serde::{Deserialize, Serialize};
 
 use crate::transport::Address;
@@ -91,8 +91,8 @@ pub enum PeerRequest {
     RenameFinish { op: u64, place: Place, moved: InodeId, commit: bool, requester: NodeId },
     /// Shard of the new name: how did operation `op` go? `Outcome`.
     RenameOutcome { op: u64 },
-    /// Any: what the intent `op` there speaks of is done.
-    Finished { op: u64 },
+    /// Any: what these intents there speak of is done (of a new inode: its name is bound).
+    Finished { ops: Vec<u64> },
     /// Shard: entries after `cookie` in cookie order.
     List { dir: InodeId, cookie: u64, bytes: u32 },
     /// Shard: make its entries durable.
@@ -128,8 +128,6 @@ pub enum PeerRequest {
     CreateInode { node: NewNode, layout: Layout },
     /// Home: the name could not be bound; forget the inode.
     DropInode { ino: InodeId },
-    /// Home: the name is bound.
-    InodeNamed { ino: InodeId },
     /// Home.
     GetAttr { ino: InodeId },
     /// Home: several at once; `None` for those that are gone.
