@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayase_layout::{ByteCount, NodeId, ServerId};
+use hayase_layout::{ByteCount, Groups, NodeId, ServerId};
 use hayase_server::{Ground, LocalServer, Settings, serve_on};
 use hayase_store::part::PartError;
 use hayase_store::{Area, AreaError, AreaUsage, Device, MemoryDevice, MemoryStore};
@@ -96,6 +96,7 @@ impl Job {
             server: ServerId(server),
             node: NodeId(server),
             servers: self.servers(),
+            groups: Groups::all(self.servers()),
             host: format!("n{server}"),
             secret: self.secret.clone(),
             start_id: u64::from(server) + 1,
@@ -104,6 +105,7 @@ impl Job {
             port: 0,
             job_dir: self.directory.path().to_owned(),
             area: Box::new(MemoryArea { root: home, parts }),
+            mounts: 1,
             encrypt: false,
             intent_age: Settings::INTENT_AGE,
             wait: MEETING,
