@@ -16,6 +16,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use hayase_layout::{NodeId, ServerId};
 use hayase_wire::PeerIdentity;
@@ -89,6 +90,14 @@ impl Coordinator {
             .filter(|(_, silent)| *silent >= SILENCE)
             .map(|(server, silent)| (server, silent >= STALL))
             .collect()
+    }
+
+    /// How long until somebody may have been silent for too long; soon enough to see that we slept ourselves.
+    fn next_look(&self, members: &MembersNow, now: Instant) -> Duration {
+        let living = self.heard.iter().filter(|(server, _)| !members.is_server_lost(**server));
+        let heard = living.filter(|(_, heard)| heard.start_id.is_some());
+        let due = heard.filter_map(|(_, heard)| (heard.at + SILENCE).checked_duration_since(now));
+        due.filter(|left| !left.is_zero()).min().unwrap_or(LOOK).min(LOOK)
     }
 
     /// Declares these lost; false when there is nobody to declare.
@@ -190,7 +199,13 @@ impl Node {
     pub(crate) async fn keep_membership(self: Rc<Self>) {
         loop {
             if self.me == COORDINATOR {
-                tokio::time::sleep(LOOK).await;
+                let wait = {
+                    let coordinator = self.membership.coordinator.borrow();
+                    let members = self.membership.now.borrow();
+                    let look = |c: &Coordinator| c.next_look(&members, Instant::now());
+                    coordinator.as_ref().map_or(LOOK, look)
+                };
+                tokio::time::sleep(wait).await;
                 self.declare().await;
             } else {
                 self.beat().await;
@@ -406,6 +421,23 @@ mod tests {
         assert!(members.is_lost(ServerId(1), 7));
         assert!(coordinator.beat(&mut members, peer(1, 8), 0, late), "another one is back");
         assert_eq!((members.epoch, members.lost.len()), (2, 0));
+    }
+
+    #[test]
+    fn the_next_look_is_when_somebody_is_due() {
+        let begin = Instant::now();
+        let (mut coordinator, mut members) =
+            (Coordinator::new(3, &[], begin), MembersNow::default());
+        assert_eq!(coordinator.next_look(&members, begin), LOOK, "nobody was heard");
+        coordinator.beat(&mut members, peer(1, 7), 0, begin);
+        coordinator.beat(&mut members, peer(2, 7), 0, begin + SILENCE / 2);
+        let check = |after: Duration, expected: Duration| {
+            assert_eq!(coordinator.next_look(&members, begin + after), expected, "{after:?}");
+        };
+        check(Duration::ZERO, LOOK);
+        check(SILENCE - LOOK / 4, LOOK / 4);
+        check(SILENCE, LOOK); // 1 is looked at now; not again at once if it only stalls
+        check(SILENCE + SILENCE / 2 - LOOK / 8, LOOK / 8);
     }
 
     #[test]
