@@ -135,6 +135,7 @@ pub(crate) fn is_served_in_grace(request: &PeerRequest) -> bool {
             | R::PartSync { .. }
             | R::PartBlocks { .. }
             | R::ProcessGone { .. }
+            | R::WhichAreGone(_)
             | R::StatFs
             | R::Status
     )

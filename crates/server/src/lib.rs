@@ -46,6 +46,7 @@ mod silence;
 mod socket;
 mod sole_makers;
 mod status;
+mod stray_parts;
 mod turns;
 mod usage;
 

@@ -129,6 +129,9 @@ pub(crate) const LOCKS_MAX: usize = 65_536;
 /// Threads that wait for disks.
 pub(crate) const DISK_THREADS: usize = 16;
 
+/// Inodes that are asked for at once, when parts without a file are looked for.
+pub(crate) const STRAYS_PAGE: usize = 1024;
+
 /// Arena slots that one process may bring.
 pub(crate) const ARENA_SLOTS_MAX: u32 = 256;
 

@@ -156,6 +156,9 @@ async fn run(
     tasks.spawn_local(Rc::clone(&node).keep_membership());
     tasks.spawn_local(Rc::clone(&node).watch_homes());
     node.recover().await;
+    if incarnation > 1 {
+        tasks.spawn_local(Rc::clone(&node).collect_stray_parts());
+    }
     ready(local);
     tracing::info!(server = %node.me, servers = node.servers, incarnation, "serving");
     let end = tokio::select! {
