@@ -77,10 +77,7 @@ fn judge(asked: Option<&str>, listening: &[Listening]) -> Check {
     let (public, private) = (of(Reach::Public), of(Reach::Private));
     let would = match asked {
         Some(why) => format!("servers would listen on {{}} ({why})"),
-        None => {
-            "servers of a job on several hosts may listen on {}; on this machine alone, on loopback"
-                .to_owned()
-        }
+        None => "servers of a job on several hosts may listen on {}".to_owned(),
     };
     if !public.is_empty() {
         let means = "machines outside of the job can reach the port: who lacks the job's secret gets no answer, \
@@ -203,7 +200,7 @@ mod tests {
         check(&[], Health::Ok, "loopback addresses only");
         check(&["127.0.0.1"], Health::Ok, "loopback addresses only");
         check(&["10.0.0.1"], Health::Ok, "10.0.0.1 (private");
-        check(&["10.0.0.1", "203.0.113.5"], Health::Warn, "listen on 203.0.113.5;");
+        check(&["10.0.0.1", "203.0.113.5"], Health::Warn, "listen on 203.0.113.5 (public)");
     }
 
     #[test]

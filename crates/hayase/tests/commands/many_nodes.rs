@@ -36,7 +36,11 @@ fn doctor_warns_of_public_addresses() {
     let doctor = |more: &[&str]| {
         let hayase = scene.command(&[]).get_program().to_owned();
         let mut command = Command::new("unshare");
-        command.args(["--net", "sh", "-c", script]).arg(hayase).args(["doctor", "--json"]).args(more);
+        command
+            .args(["--net", "sh", "-c", script])
+            .arg(hayase)
+            .args(["doctor", "--json"])
+            .args(more);
         command.env("HAYASE_RUNTIME_DIR", scene.path("run")).env_remove("SLURM_JOB_ID");
         exposed(&done(&command.output().unwrap()).stdout)
     };
@@ -61,7 +65,7 @@ fn storage_nodes_that_can_not_be_are_refused_before_anything_is_made() {
         ("0", "no node carries storage"),
         ("4", "the job has 3 nodes"),
         ("1,3", "node 3 is to carry storage, but the job has 3 nodes"),
-        ("1,x", "no node of the job is called `x`"),
+        ("n1,x", "no node of the job is called `x`"),
         ("2-1,0", "`2-1` is no range of nodes"),
     ] {
         scene.up(&["--nodes", "3", "--storage-nodes", wish]).with(2).says(&[said]);
