@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures: ./bench.sh NAME [--quick] (NAME: foundation). Raw samples and conditions go to bench/out, the
+# Measures: ./bench.sh NAME [--quick] (NAME: foundation, nodes). Raw samples and conditions go to bench/out, the
 # page with the results to docs/.
 set -euo pipefail
 cd "$(dirname "$0")"

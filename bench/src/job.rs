@@ -24,12 +24,19 @@ pub(crate) struct JobOptions {
     pub(crate) shared: &'static str,
     /// Masks features of newer kernels.
     pub(crate) kernel_profile: Option<&'static str>,
+    /// Servers only: plain processes that count their sizes, reached by the client library.
+    pub(crate) servers_only: bool,
 }
 
 impl JobOptions {
+    /// So many servers, without mounts and images.
+    pub(crate) fn servers(nodes: u16) -> Self {
+        Self { shared: "64MiB", servers_only: true, ..Self::nodes(nodes) }
+    }
+
     /// So many nodes, with enough room for any bench.
     pub(crate) fn nodes(nodes: u16) -> Self {
-        Self { nodes, shared: "1200MiB", kernel_profile: None }
+        Self { nodes, shared: "1200MiB", kernel_profile: None, servers_only: false }
     }
 }
 
@@ -42,6 +49,8 @@ pub(crate) struct Job<'a> {
     /// From the start of `hayase up` to a file made through the mount of each node.
     pub(crate) up_time: Duration,
     is_up: bool,
+    /// Something of it was killed on purpose.
+    is_damaged: bool,
 }
 
 /// The daemons of one node.
@@ -49,8 +58,10 @@ pub(crate) struct Job<'a> {
 pub(crate) struct NodeProcesses {
     /// `hayase serve`.
     pub(crate) server: u32,
-    /// `hayase serve-mount`.
-    pub(crate) mount: u32,
+    /// `hayase node`, which keeps the others.
+    pub(crate) supervisor: u32,
+    /// `hayase serve-mount`, unless there are servers only.
+    pub(crate) mount: Option<u32>,
     /// IP address.
     pub(crate) address: String,
 }
@@ -61,20 +72,26 @@ impl<'a> Job<'a> {
         let name = bench.new_name();
         let tree = bench.scratch().join(&name);
         std::fs::create_dir_all(tree.join("storage")).context("make the job's storage")?;
-        let mut job = Self { bench, tree, nodes: Vec::new(), up_time: Duration::ZERO, is_up: true };
+        let (nodes, up_time) = (Vec::new(), Duration::ZERO);
+        let mut job = Self { bench, tree, nodes, up_time, is_up: true, is_damaged: false };
         bench.guard().made(Thing::Job(job.directory()))?;
         let mut up = Command::new(bench.hayase());
         up.args(["up", "--json", "--job", &name, "--job-dir"]).arg(job.directory());
         up.arg("--storage").arg(job.tree.join("storage"));
         up.arg("--mount").arg(job.tree.join("mnt"));
         up.args(["--nodes", &options.nodes.to_string()]);
-        up.args(["--shared", options.shared, "--local", "300MiB"]);
+        let local = if options.servers_only { "16MiB" } else { "300MiB" };
+        up.args(["--shared", options.shared, "--local", local]);
+        if options.servers_only {
+            up.args(["--no-mounts", "--no-image", "--no-namespaces"]);
+        }
         if let Some(profile) = options.kernel_profile {
             up.args(["--kernel-profile", profile]);
         }
         let begin = Instant::now();
         run(&mut up, PATIENCE)?.success("hayase up")?;
-        for node in 0..options.nodes {
+        let mounted = if options.servers_only { 0 } else { options.nodes };
+        for node in 0..mounted {
             let mut touch = job.on_node(node, "touch");
             touch.arg(job.shared().join(format!("ready-{node}")));
             run(&mut touch, PATIENCE)?.success("make a file through a new mount")?;
@@ -119,9 +136,12 @@ impl<'a> Job<'a> {
         command
     }
 
-    /// A workload program on a node.
+    /// A workload program on a node; where nothing is mounted, on this machine.
     pub(crate) fn worker(&self, node: u16) -> anyhow::Result<Worker> {
-        let mut command = self.on_node(node, self.bench.program());
+        let mut command = match self.nodes.first().is_some_and(|first| first.mount.is_none()) {
+            true => Command::new(self.bench.program()),
+            false => self.on_node(node, self.bench.program()),
+        };
         let worker = Worker::start(command.arg("worker"))?;
         self.bench.give_precedence(worker.process())?;
         Ok(worker)
@@ -134,7 +154,7 @@ impl<'a> Job<'a> {
 
     /// All daemons of all nodes.
     pub(crate) fn daemons(&self) -> Vec<u32> {
-        self.nodes.iter().flat_map(|node| [node.server, node.mount]).collect()
+        self.nodes.iter().flat_map(|node| [Some(node.server), node.mount]).flatten().collect()
     }
 
     /// What the server of each node tells of itself.
@@ -161,6 +181,13 @@ impl<'a> Job<'a> {
         self.server_status()?.iter().map(of).sum()
     }
 
+    /// Requests that each server has counted.
+    pub(crate) fn requests_of_each(&self) -> anyhow::Result<Vec<u64>> {
+        let of =
+            |server: &Value| server["requests"].as_u64().context("a server counts no requests");
+        self.server_status()?.iter().map(of).collect()
+    }
+
     fn status(&self) -> anyhow::Result<Value> {
         let mut command = Command::new(self.bench.hayase());
         command.args(["status", "--json", "--job"]).arg(self.directory());
@@ -180,16 +207,29 @@ impl<'a> Job<'a> {
         let of = |node: &Value| {
             Ok(NodeProcesses {
                 server: process(node, "server")?,
-                mount: process(node, "mount")?,
+                supervisor: job_process(&self.directory(), node)?,
+                mount: process(node, "mount").ok(),
                 address: node["address"].as_str().context("a node has no address")?.to_owned(),
             })
         };
         nodes.iter().map(of).collect()
     }
 
+    /// The daemons as they are now: some were started again.
+    pub(crate) fn look_again(&mut self) -> anyhow::Result<()> {
+        self.nodes = self.find_processes()?;
+        Ok(())
+    }
+
     /// `hayase down`, and how long it took.
     pub(crate) fn down(mut self) -> anyhow::Result<Duration> {
         self.take_down()
+    }
+
+    /// The same of a job of which a node was lost: `down` tells so.
+    pub(crate) fn down_after_loss(mut self) -> anyhow::Result<()> {
+        self.is_damaged = true;
+        self.take_down().map(drop)
     }
 
     fn take_down(&mut self) -> anyhow::Result<Duration> {
@@ -201,7 +241,9 @@ impl<'a> Job<'a> {
             let mut command = Command::new(self.bench.hayase());
             let ended = run(command.arg("down").arg("--job").arg(self.directory()), PATIENCE)?;
             took = ended.took;
-            ended.success("hayase down")?;
+            if !self.is_damaged {
+                ended.success("hayase down")?;
+            }
         }
         let left = self.daemons().into_iter().filter(|&process| is_alive(process)).count();
         ensure!(left == 0, "{left} daemons are left after `hayase down`");
@@ -217,6 +259,17 @@ impl Drop for Job<'_> {
             self.bench.warn(&format!("job {}: {error:#}", self.name()));
         }
     }
+}
+
+/// The supervisor that `status` speaks of, from the record that it keeps.
+fn job_process(directory: &Path, node: &Value) -> anyhow::Result<u32> {
+    let number = node["node"].as_u64().context("a node has no number")?;
+    let path = directory.join(format!("node-{number}/supervisor.json"));
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let record: Value = serde_json::from_str(&text)?;
+    let process = record["process"]["pid"].as_u64();
+    Ok(u32::try_from(process.with_context(|| format!("no process in {text}"))?)?)
 }
 
 /// A process that is there and is no zombie.

@@ -70,6 +70,14 @@ impl Worker {
         }
     }
 
+    /// The moment at which the task before was done.
+    pub(crate) fn moment(&mut self) -> anyhow::Result<u64> {
+        match self.answer()? {
+            Answer::Moment { at } => Ok(at),
+            answer => bail!("a worker answered {answer:?} to a question of when"),
+        }
+    }
+
     fn line(&mut self) -> anyhow::Result<String> {
         let until = Instant::now() + TASK_PATIENCE;
         loop {

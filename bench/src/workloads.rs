@@ -3,11 +3,13 @@
 //! A *worker* is this same binary, started on a node by `hayase exec`. It reads tasks as lines of
 //! JSON, does one after the other and answers each with a line, so that the bench decides what runs
 //! when, and blocks on different nodes, mounts and directories can take turns.
-//! Not here: who starts workers and what their figures mean ([`crate::worker`], [`crate::foundation`]).
+//! Not here: who starts workers and what their figures mean ([`crate::worker`], [`crate::foundation`], [`crate::nodes`]).
 
 pub(crate) mod block;
 pub(crate) mod evict;
 pub(crate) mod library;
+pub(crate) mod locks;
+pub(crate) mod look;
 pub(crate) mod metadata;
 pub(crate) mod random;
 pub(crate) mod sequential;
@@ -38,6 +40,12 @@ pub(crate) enum Task {
     Metadata(metadata::Metadata),
     /// New files by the client library.
     Library(library::Library),
+    /// Lock and unlock a file that nobody else wants.
+    Alone(locks::Alone),
+    /// Hold a lock in turn with another program.
+    HandOver(locks::HandOver),
+    /// Look at a name once.
+    Look(look::Look),
     /// Give files to [`Task::TcpTransfer`], from a thread of its own until the worker ends.
     TcpServe {
         /// Where to listen.
@@ -60,6 +68,16 @@ pub(crate) enum Answer {
     Done,
     /// Done.
     Measured(Measured),
+    /// When a lock was held, each time.
+    Held {
+        /// In order.
+        turns: Vec<locks::Held>,
+    },
+    /// Done at this moment, in nanoseconds of the monotonic clock.
+    Moment {
+        /// Since some time before.
+        at: u64,
+    },
     /// Listens on this port.
     Listening {
         /// Of TCP.
@@ -96,6 +114,9 @@ fn perform(task: &Task) -> anyhow::Result<Answer> {
         Task::Random(work) => Answer::Measured(work.run()?),
         Task::Metadata(work) => Answer::Measured(work.run()?),
         Task::Library(work) => Answer::Measured(work.run()?),
+        Task::Alone(work) => Answer::Measured(work.run()?),
+        Task::HandOver(work) => Answer::Held { turns: work.run()? },
+        Task::Look(work) => Answer::Moment { at: work.run()? },
         Task::TcpServe { address } => Answer::Listening { port: tcp_loop::serve(*address)? },
         Task::TcpTransfer(work) => Answer::Measured(work.run()?),
         Task::Evict { path } => {

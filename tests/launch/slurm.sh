@@ -152,6 +152,21 @@ killed_nodes_are_cleared_by_the_next_job() {
   done
   nothing_remains n1 n2
 }
+# Ended by scancel, without `down`: no process of it stays on any host, and what Slurm gave it no time to remove goes
+# with the next `up` there.
+scancelled_jobs_leave_no_process() {
+  batch 2 'hayase up $sizes; echo up; scancel $SLURM_JOB_ID; sleep 300' || true
+  said up || return 1
+  local name tries=900
+  for name in n1 n2; do
+    while at $name pidof hayase >/dev/null; do
+      sleep 0.1
+      [ $((tries -= 1)) != 0 ] || { say "processes are left on $name"; return 1; }
+    done
+    at $name hayase up --job next --storage /srv --shared 16M --local 16M && at $name hayase down || return 1
+  done
+  nothing_remains n1 n2
+}
 # A host where the areas can not appear is named, and what had started is ended.
 host_that_can_not_come_up_is_named() {
   at n2 mkdir -p /srv/areas/shared/in-the-way
@@ -198,6 +213,7 @@ burst_buffer_frames_a_job() {
 try up_in_an_allocation
 try run_in_an_allocation
 try killed_nodes_are_cleared_by_the_next_job
+try scancelled_jobs_leave_no_process
 try host_that_can_not_come_up_is_named
 try launcher_can_be_chosen
 try prolog_and_epilog_frame_a_job

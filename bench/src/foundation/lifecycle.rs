@@ -80,7 +80,8 @@ fn leave_alone(job: &Job<'_>) -> Vec<Idle> {
     let daemons: Vec<(String, u32)> = (0..)
         .zip(job.nodes())
         .flat_map(|(node, daemons): (u16, _)| {
-            [(format!("serve {node}"), daemons.server), (format!("mount {node}"), daemons.mount)]
+            let mount = daemons.mount.map(|process| (format!("mount {node}"), process));
+            std::iter::once((format!("serve {node}"), daemons.server)).chain(mount)
         })
         .collect();
     let look = |process: u32| (CpuTimes::of(&[process]), wake_ups(process));

@@ -73,7 +73,8 @@ fn slow_down(
     for ((node, daemons), worker) in (0..).zip(job.nodes()).zip(workers) {
         let device = device_of_mount(daemons.server, &job.image(node))?;
         limit.limit(&device, LIMIT_MIB << 20)?;
-        for process in [daemons.server, daemons.mount, worker.process()] {
+        for process in [Some(daemons.server), daemons.mount, Some(worker.process())] {
+            let Some(process) = process else { continue };
             limit.add(process)?;
         }
         let work = Sequential::new(Operation::New, job.image(node).join("bench-direct"), 64);

@@ -1,12 +1,14 @@
 //! What can be mounted: files by inode number, with blocking calls from any number of threads.
 //!
 //! Here: the contract between a mount and what it shows. Rooms: the areas of a job ([`area`]), a
-//! directory of containers ([`container`]). Not here: FUSE (`hayase_fuse`).
+//! directory of containers ([`container`]),
+//! the private tree of a node without storage ([`private_tree`]). Not here: FUSE (`hayase_fuse`).
 //!
 //! Errors are [`Refused`]: an errno that the kernel understands, and words for the log.
 
 pub mod area;
 pub mod container;
+pub mod private_tree;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

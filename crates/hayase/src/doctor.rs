@@ -1,9 +1,10 @@
 //! What this machine can do for a job, and what to do where it can not.
 //!
 //! Here: what a check is, and the list of all. Rooms: [`kernel`], [`fuse`], [`storage`],
-//! [`network`] (simulated nodes), [`launcher`], [`limits`], [`mpi`]. A check looks, and tries only what leaves
+//! [`network`] (simulated nodes), [`exposure`] (who could reach a server), [`launcher`], [`limits`], [`mpi`]. A check looks, and tries only what leaves
 //! nothing behind.
 
+mod exposure;
 mod fuse;
 mod kernel;
 mod launcher;
@@ -15,6 +16,8 @@ mod storage;
 use serde::Serialize;
 
 use crate::config::Environment;
+
+pub(crate) use exposure::Listening;
 
 /// How good it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -67,16 +70,21 @@ impl Check {
     }
 }
 
-/// Looks at everything.
-pub(crate) fn examine(environment: &Environment) -> Vec<Check> {
+/// Looks at everything; also where servers of a job on `hosts` would listen.
+pub(crate) fn examine(
+    hosts: Option<&str>,
+    environment: &Environment,
+) -> (Vec<Check>, Vec<Listening>) {
     let mut checks = vec![kernel::version(), kernel::privilege(environment)];
     checks.extend(fuse::checks(environment));
     checks.extend(storage::checks(environment));
     checks.extend(network::checks(environment));
     checks.extend(launcher::checks(environment));
+    let (exposed, listening) = exposure::examine(hosts, environment);
+    checks.push(exposed);
     checks.extend(limits::checks());
     checks.extend(mpi::checks(environment));
-    checks
+    (checks, listening)
 }
 
 /// Content of a small file of the kernel, without its last newline.

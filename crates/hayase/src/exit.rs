@@ -10,7 +10,7 @@ use hayase_stage::pack::PackError;
 
 use crate::commands::{AreaPathError, KeyError, MountPathError};
 use crate::job::JobError;
-use crate::launch::{EnterError, LaunchError, NodeError, PlanError};
+use crate::launch::{EnterError, LaunchError, NodeError, PlanError, StorageNodesError};
 use crate::supervisor::daemon::DaemonFailed;
 use crate::wiring::places::PlaceError;
 
@@ -63,6 +63,8 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
             Some((e.help(), e.is_usage()))
         } else if let Some(e) = cause.downcast_ref::<PlanError>() {
             Some((e.help(), true))
+        } else if let Some(e) = cause.downcast_ref::<StorageNodesError>() {
+            Some((e.help().map(str::to_owned), true))
         } else if let Some(e) = cause.downcast_ref::<LaunchError>() {
             Some((e.help(), true))
         } else if let Some(e) = cause.downcast_ref::<NodeError>() {

@@ -8,6 +8,7 @@
 
 pub mod datatype;
 pub mod extent;
+pub mod groups;
 pub mod index;
 mod layout;
 pub mod naive;
@@ -26,6 +27,7 @@ pub mod view;
 
 pub use datatype::{Datatype, DatatypeError};
 pub use extent::{Extent, ExtentList, LocalExtent, StreamExtent};
+pub use groups::{Groups, GroupsError};
 pub use index::{Found, Index, IndexError, WriterLog};
 pub use layout::{Layout, LayoutError, PartMap};
 pub use pack::Packed;

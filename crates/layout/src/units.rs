@@ -207,7 +207,8 @@ impl fmt::Display for ServerId {
     }
 }
 
-/// One compute node with its mount and clients; every node with storage has the server of the same number.
+/// One compute node with its mount and clients, and with the server of the same number, which has storage or
+/// uses that of its group ([`crate::Groups`]).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -222,6 +223,10 @@ impl fmt::Display for NodeId {
 /// Inode number: home server in the upper 16 bits, that server's counter in the lower 48.
 ///
 /// Stable for the life of a job and never used twice in it. `st_ino` is this number.
+///
+/// Of the counter's bits the uppermost is never set, so that operations can be numbered beside inodes. The next one
+/// marks a private tree, the `local` of a node without storage on its group's server: then 16 bits name that node,
+/// and 30 count.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -232,6 +237,9 @@ impl InodeId {
     pub const ROOT: Self = Self(1);
 
     const COUNTER_BITS: u32 = 48;
+    const OPERATION: u64 = 1 << 47;
+    const PRIVATE: u64 = 1 << 46;
+    const OWNER_SHIFT: u32 = 30;
 
     /// `None` when `counter` needs more than 48 bits.
     pub const fn new(home: ServerId, counter: u64) -> Option<Self> {
@@ -239,6 +247,28 @@ impl InodeId {
             return None;
         }
         Some(Self((home.0 as u64) << Self::COUNTER_BITS | counter))
+    }
+
+    /// The same for an inode in the private tree of `owner`; `None` when `counter` needs more than 30 bits.
+    pub const fn private(home: ServerId, owner: NodeId, counter: u64) -> Option<Self> {
+        if counter >> Self::OWNER_SHIFT != 0 {
+            return None;
+        }
+        Self::new(home, Self::PRIVATE | (owner.0 as u64) << Self::OWNER_SHIFT | counter)
+    }
+
+    /// The directory that `owner` sees as its `local`, kept by `home`.
+    pub const fn private_root(home: ServerId, owner: NodeId) -> Self {
+        let counter = Self::PRIVATE | (owner.0 as u64) << Self::OWNER_SHIFT | 1;
+        Self((home.0 as u64) << Self::COUNTER_BITS | counter)
+    }
+
+    /// The node in whose private tree this is; `None` in `shared`.
+    pub const fn owner(self) -> Option<NodeId> {
+        match self.0 & (Self::OPERATION | Self::PRIVATE) {
+            Self::PRIVATE => Some(NodeId((self.counter() >> Self::OWNER_SHIFT) as u16)),
+            _ => None,
+        }
     }
 
     /// The server with authority over this inode.
@@ -270,6 +300,23 @@ mod tests {
         assert_eq!(InodeId::ROOT.home(), ServerId(0));
         assert_eq!(InodeId::new(ServerId(0), 1 << 48), None);
         assert_eq!(ino.to_string(), "3:77");
+    }
+
+    #[test]
+    fn private_inode_numbers_carry_their_owner() {
+        for (home, node) in [(0, 1), (3, 0), (u16::MAX, u16::MAX)] {
+            let (home, node) = (ServerId(home), NodeId(node));
+            let root = InodeId::private_root(home, node);
+            assert_eq!((root.home(), root.owner()), (home, Some(node)));
+            let ino = InodeId::private(home, node, (1 << 30) - 1).unwrap();
+            assert_eq!((ino.home(), ino.owner()), (home, Some(node)));
+            assert!(ino != root && InodeId::private(home, node, 1 << 30).is_none());
+        }
+        let operation = InodeId(5 << 48 | 1 << 47 | 1 << 46);
+        for shared in [InodeId::ROOT, InodeId::new(ServerId(3), (1 << 46) - 1).unwrap(), operation]
+        {
+            assert_eq!(shared.owner(), None, "{shared}");
+        }
     }
 
     #[test]

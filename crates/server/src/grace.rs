@@ -1,7 +1,7 @@
 //! The grace period of a server that was started anew: who holds opens and locks here tells them
 //! again before anything new is granted.
 //!
-//! It ends when every other server and the node's own mount have told, or after [`GRACE`]. Locks are
+//! It ends when every other server and the node's own mounts have told, or after [`GRACE`]. Locks are
 //! granted only when every other server has told or was declared lost: a silent one may still write
 //! under a lock that it holds. A first start has none.
 //! Source: RFC 8881, 8.4.2 (server failure and recovery).
@@ -18,17 +18,22 @@ use crate::limits::GRACE;
 /// Who has not told yet.
 pub(crate) struct Grace {
     over: Cell<bool>,
-    own_told: Cell<bool>,
+    own_known: Cell<bool>,
+    /// Mounts of this node, and which of them have told.
+    mounts: usize,
+    own_told: RefCell<BTreeSet<u64>>,
     waits_for: RefCell<BTreeSet<ServerId>>,
     changed: Notify,
 }
 
 impl Grace {
-    /// `others`: who may hold something here; `None` at a first start.
-    pub(crate) fn new(others: Option<BTreeSet<ServerId>>) -> Self {
+    /// `others`: who may hold something here; `None` at a first start. so may `mounts` of this node.
+    pub(crate) fn new(others: Option<BTreeSet<ServerId>>, mounts: u16) -> Self {
         Self {
             over: Cell::new(others.is_none()),
-            own_told: Cell::new(others.is_none()),
+            own_known: Cell::new(others.is_none() || mounts == 0),
+            mounts: mounts.into(),
+            own_told: RefCell::default(),
             waits_for: RefCell::new(others.unwrap_or_default()),
             changed: Notify::new(),
         }
@@ -49,7 +54,7 @@ impl Grace {
     }
 
     pub(crate) fn is_own_known(&self) -> bool {
-        self.own_told.get()
+        self.own_known.get()
     }
 
     /// Another server has told.
@@ -58,25 +63,33 @@ impl Grace {
         self.changed.notify_waiters();
     }
 
-    /// A mount of this node has told.
-    pub(crate) fn own_told(&self) {
-        self.own_told.set(true);
+    /// A mount of this node, by its process, has told.
+    pub(crate) fn own_told(&self, process: u64) {
+        let mut told = self.own_told.borrow_mut();
+        told.insert(process);
+        if told.len() >= self.mounts {
+            self.all_own_told();
+        }
+    }
+
+    fn all_own_told(&self) {
+        self.own_known.set(true);
         self.changed.notify_waiters();
     }
 
     /// Waits until everybody has told, at most [`GRACE`], and ends it.
     pub(crate) async fn run(&self) {
-        let all_told = || self.own_told.get() && self.waits_for.borrow().is_empty();
+        let all_told = || self.own_known.get() && self.waits_for.borrow().is_empty();
         if tokio::time::timeout(GRACE, self.until(all_told)).await.is_err() {
             let silent: Vec<_> = self.waits_for.borrow().iter().copied().collect();
             tracing::warn!(
-                own = self.own_told.get(),
+                own = self.own_known.get(),
                 ?silent,
                 "these have not told what they hold"
             );
         }
         self.over.set(true);
-        self.own_told();
+        self.all_own_told();
     }
 
     /// Waits for its end.
@@ -86,7 +99,7 @@ impl Grace {
 
     /// Waits until it is known what the processes of this node hold.
     pub(crate) async fn own_known(&self) {
-        self.until(|| self.own_told.get()).await;
+        self.until(|| self.own_known.get()).await;
     }
 
     async fn until(&self, is_so: impl Fn() -> bool) {
@@ -137,6 +150,7 @@ pub(crate) fn is_served_in_grace(request: &PeerRequest) -> bool {
             | R::PartSync { .. }
             | R::PartBlocks { .. }
             | R::ProcessGone { .. }
+            | R::WhichAreGone(_)
             | R::StatFs
             | R::Status
     )
@@ -148,7 +162,7 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_first_start_has_none() {
-        let grace = Grace::new(None);
+        let grace = Grace::new(None, 1);
         assert!(grace.is_over());
         grace.own_known().await;
     }
@@ -156,12 +170,15 @@ mod tests {
     #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn it_ends_when_all_have_told_and_at_its_limit_otherwise() {
         for (tells, expected) in [(true, 0), (false, GRACE.as_millis())] {
-            let grace = Grace::new(Some([ServerId(1), ServerId(2)].into()));
+            let grace = Grace::new(Some([ServerId(1), ServerId(2)].into()), 2);
             let begin = tokio::time::Instant::now();
             let telling = async {
                 grace.told(ServerId(1));
                 assert!(!grace.is_over());
-                grace.own_told();
+                grace.own_told(7);
+                grace.own_told(7);
+                assert!(!grace.is_own_known(), "the other mount has not told");
+                grace.own_told(8);
                 if tells {
                     grace.told(ServerId(2));
                 }

@@ -51,6 +51,15 @@ impl Ground {
         Self { names: Box::new(move |_| Ok(Arc::clone(&names))), ..self }
     }
 
+    /// The same over another network, made of this one: one with faults.
+    #[must_use]
+    pub fn with_transport(
+        self,
+        change: impl FnOnce(Rc<dyn Transport>) -> Rc<dyn Transport>,
+    ) -> Self {
+        Self { transport: change(self.transport), ..self }
+    }
+
     /// A simulation: these names, this network, the time of a paused runtime, and no threads.
     pub fn simulated(
         names: Arc<dyn MetaStore>,

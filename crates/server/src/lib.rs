@@ -50,6 +50,7 @@ mod silence;
 mod socket;
 mod sole_makers;
 mod status;
+mod stray_parts;
 mod turns;
 mod usage;
 

@@ -25,10 +25,10 @@ pub(crate) const BEAT_DEADLINE: Duration = Duration::from_secs(1);
 /// Who is waited for and was not heard for so long is suspected: server 0 watches it.
 pub(crate) const SUSPICION: Duration = Duration::from_secs(1);
 
-/// Who does not answer server 0 for so long is declared lost: 3 s after it was heard last.
+/// Who does not answer server 0 for so long is declared lost: within 3 s of being missed.
 /// Longer, with [`SUSPICION`], than a node takes to give back what the silent granted
 /// ([`HOME_SILENCE`]).
-pub(crate) const WATCH: Duration = Duration::from_secs(2);
+pub(crate) const WATCH: Duration = Duration::from_millis(1800);
 
 /// Nobody decides who is lost when server 0 was silent for so long.
 pub(crate) const NO_COORDINATOR: Duration = Duration::from_secs(6);
@@ -151,6 +151,9 @@ pub(crate) const LOCKS_MAX: usize = 65_536;
 
 /// Threads that wait for disks.
 pub(crate) const DISK_THREADS: usize = 16;
+
+/// Inodes that are asked for at once, when parts without a file are looked for.
+pub(crate) const STRAYS_PAGE: usize = 1024;
 
 /// Arena slots that one process may bring.
 pub(crate) const ARENA_SLOTS_MAX: u32 = 256;

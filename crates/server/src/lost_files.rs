@@ -86,6 +86,12 @@ impl Node {
     ) -> Name {
         let (mut parts, mut at) = (vec![place.name], place.parent);
         while at != InodeId::ROOT && parts.len() < DEPTH_MAX {
+            if let Some(owner) =
+                at.owner().filter(|node| InodeId::private_root(at.home(), *node) == at)
+            {
+                parts.push(format!("(local of node {owner})").into_bytes());
+                break;
+            }
             let above = match known.get(&at) {
                 Some(above) => above.clone(),
                 None => {

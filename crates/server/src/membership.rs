@@ -225,7 +225,7 @@ impl Node {
             self.membership.wakes.notified().await;
         }
         let before = Instant::now();
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(self.next_look()).await;
         let has_slept = before.elapsed() >= WATCH;
         if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut()
             && has_slept
@@ -237,6 +237,13 @@ impl Node {
         if !self.membership.is_settled() {
             self.tell_members().await;
         }
+    }
+
+    /// How long until somebody may have been silent for too long.
+    fn next_look(&self) -> std::time::Duration {
+        let coordinator = self.membership.coordinator.borrow();
+        let due = coordinator.as_ref().and_then(|c| c.next_due(Instant::now()));
+        due.unwrap_or(LOOK).min(LOOK)
     }
 
     fn has_nothing_to_watch(&self) -> bool {

@@ -8,8 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayase_layout::shard::name_shard;
-use hayase_layout::{InodeId, NodeId, ServerId};
+use hayase_layout::{Groups, InodeId, NodeId, ServerId};
 use hayase_store::{Area, Namespace, Parts, Removal};
 use hayase_wire::message::{Name, PeerReply, PeerRequest, Place, Refused, TimeSpec};
 
@@ -51,6 +50,7 @@ pub(crate) struct Node {
     pub(crate) me: ServerId,
     pub(crate) node: NodeId,
     pub(crate) servers: u16,
+    pub(crate) groups: Groups,
     pub(crate) host: String,
     pub(crate) start_id: u64,
     pub(crate) started: std::time::Instant,
@@ -125,7 +125,12 @@ impl Node {
 
     /// The server that decides about this name.
     pub(crate) fn shard_of(&self, parent: InodeId, name: &[u8]) -> ServerId {
-        name_shard(parent, hayase_store::ops::cookie(name), self.servers)
+        self.groups.shard(parent, hayase_store::ops::cookie(name))
+    }
+
+    /// The server that takes what this node makes: itself, or its group's where it has no storage.
+    pub(crate) fn own_storage(&self) -> ServerId {
+        self.groups.server_of(self.node)
     }
 
     pub(crate) fn all_servers(&self) -> impl Iterator<Item = ServerId> + use<> {
@@ -201,6 +206,6 @@ pub(crate) mod libc_errno {
         EIO = IO, EINVAL = INVAL, ENAMETOOLONG = NAMETOOLONG, ENOENT = NOENT, EEXIST = EXIST,
         ENOTDIR = NOTDIR, EISDIR = ISDIR, ENOTEMPTY = NOTEMPTY, ESTALE = STALE, ENOSPC = NOSPC,
         EOPNOTSUPP = OPNOTSUPP, ENXIO = NXIO, EPROTO = PROTO, EBUSY = BUSY,
-        EBADF = BADF, EAGAIN = AGAIN, EDEADLK = DEADLK, ENOLCK = NOLCK, EFBIG = FBIG, ENODATA = NODATA, EPERM = PERM,
+        EBADF = BADF, EXDEV = XDEV, EAGAIN = AGAIN, EDEADLK = DEADLK, ENOLCK = NOLCK, EFBIG = FBIG, ENODATA = NODATA, EPERM = PERM,
     }
 }

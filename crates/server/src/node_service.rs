@@ -143,6 +143,10 @@ impl Node {
             }
             N::Explain { ino } => self.at_home(ino, P::Explain { ino }).await,
             N::StatFs => Ok(NodeReply::StatFs(self.total_usage().await)),
+            N::StatFsOf { tree } => match self.ask(tree.home(), P::StatFs).await? {
+                PeerReply::StatFs(usage) => Ok(NodeReply::StatFs(usage)),
+                other => Err(unexpected(&other)),
+            },
             N::LostFiles { max } => {
                 let (paths, total) = self.lost_files(max as usize).await?;
                 Ok(NodeReply::LostFiles { paths, total })

@@ -195,6 +195,7 @@ impl Node {
                 self.forget_answers(process);
                 Ok(PeerReply::Done)
             }
+            R::WhichAreGone(inos) => self.which_are_gone(inos).await,
             R::StatFs => Ok(PeerReply::StatFs(self.usage_here())),
             R::Status => Ok(PeerReply::Status(Box::new(self.status()))),
             other => {

@@ -160,6 +160,9 @@ async fn run(
     tasks.spawn_local(Rc::clone(&node).keep_membership());
     tasks.spawn_local(Rc::clone(&node).watch_homes());
     node.recover().await;
+    if incarnation > 1 {
+        tasks.spawn_local(Rc::clone(&node).collect_stray_parts());
+    }
     ready();
     tracing::info!(server = %node.me, servers = node.servers, incarnation, "serving");
     let end = tokio::select! {
@@ -194,6 +197,9 @@ fn open_stores(ground: &Ground, settings: &Settings) -> Result<Stores, ServeErro
         .map_err(|source| ServeError::Names { server, source })?;
     let refused = |source| ServeError::Names { server, source };
     let incarnation = names.begin_incarnation().map_err(refused)?;
+    for guest in settings.groups.guests_of(server) {
+        names.open_private(guest, now).map_err(refused)?;
+    }
     let answers = Answers::load(&names).map_err(refused)?;
     let slots = SlotPool::new(SLOTS).map_err(|source| ServeError::Slots { source })?;
     Ok(Stores { names, incarnation, answers, parts: Parts::open(device, PARTS_OPEN_MAX), slots })
@@ -309,6 +315,7 @@ fn node(
         me: settings.server,
         node: settings.node,
         servers: settings.servers,
+        groups: settings.groups,
         host: settings.host,
         start_id: settings.start_id,
         started: std::time::Instant::now(),
@@ -325,7 +332,7 @@ fn node(
         answers: stores.answers,
         sessions: Sessions::new(),
         membership,
-        grace: Grace::new((stores.incarnation > 1).then_some(others)),
+        grace: Grace::new((stores.incarnation > 1).then_some(others), settings.mounts),
         incarnation: stores.incarnation,
         intent_age: settings.intent_age,
         sole_makers: Default::default(),

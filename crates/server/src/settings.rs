@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hayase_layout::{NodeId, ServerId};
+use hayase_layout::{Groups, NodeId, ServerId};
 use hayase_store::Area;
 use hayase_wire::Secret;
 
@@ -16,6 +16,8 @@ pub struct Settings {
     pub node: NodeId,
     /// Servers of the job.
     pub servers: u16,
+    /// Which of them have storage, and whose storage the others use.
+    pub groups: Groups,
     /// Its host, for people.
     pub host: String,
     /// The job's secret.
@@ -32,6 +34,8 @@ pub struct Settings {
     pub job_dir: PathBuf,
     /// The node's share of `shared`: `parts/` and `meta/` are kept in its root.
     pub area: Box<dyn Area>,
+    /// Mounts of the node's that connect: after a restart they are waited for.
+    pub mounts: u16,
     /// Encrypt what travels between servers, not only authenticate it.
     pub encrypt: bool,
     /// After this long an operation over several servers that is not finished is taken over by who

@@ -66,7 +66,7 @@ impl Node {
         here.free.saturating_mul(100) > here.total.saturating_mul(ROOMY_PERCENT)
     }
 
-    /// Every living server's room, at most [`PEER_USAGE_FRESH`] old.
+    /// The room of every living server with storage, at most [`PEER_USAGE_FRESH`] old.
     pub(crate) async fn usage_of_all(self: &Rc<Self>) -> Table {
         if self.servers == 1 {
             return vec![(self.me, self.usage_here())];
@@ -77,8 +77,12 @@ impl Node {
             return known.clone();
         }
         let questions: Vec<_> = self
-            .all_servers()
-            .map(|server| (server, tokio::task::spawn_local(self.ask(server, PeerRequest::StatFs))))
+            .groups
+            .servers()
+            .iter()
+            .map(|&server| {
+                (server, tokio::task::spawn_local(self.ask(server, PeerRequest::StatFs)))
+            })
             .collect();
         let mut known = Vec::new();
         for (server, question) in questions {

@@ -30,7 +30,7 @@ pub trait Area: Send + Sync {
     /// The directory.
     fn root(&self) -> &Path;
 
-    /// How the size is kept, for a person: "image" or "counted".
+    /// How the size is kept, for a person: "image", "counted", or "none" where there is no room for parts.
     fn kind(&self) -> &'static str;
 
     /// How much there is and how much is left.

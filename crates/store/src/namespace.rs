@@ -15,7 +15,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
 
-use hayase_layout::{InodeId, ServerId};
+use hayase_layout::{InodeId, NodeId, ServerId};
 
 use crate::meta::{Batch, MetaStore};
 
@@ -83,7 +83,7 @@ impl Namespace {
                 let mut batch = Batch::new();
                 batch.put(key, identity);
                 if server == InodeId::ROOT.home() {
-                    let root = codec::encode(&root(now));
+                    let root = codec::encode(&root(InodeId::ROOT, now));
                     batch.put(keys::inode(InodeId::ROOT), root);
                 }
                 store.commit(batch)?;
@@ -111,6 +111,18 @@ impl Namespace {
         })
     }
 
+    /// Makes the root of `owner`'s private tree `now`, unless it is there; returns its number.
+    pub fn open_private(&self, owner: NodeId, now: Time) -> Result<InodeId, NamespaceError> {
+        let ino = InodeId::private_root(self.server, owner);
+        let key = keys::inode(ino);
+        if self.store.get(&key)?.is_none() {
+            let mut batch = Batch::new();
+            batch.put(key, codec::encode(&root(ino, now)));
+            self.store.commit(batch)?;
+        }
+        Ok(ino)
+    }
+
     /// The server whose names these are.
     pub fn server(&self) -> ServerId {
         self.server
@@ -120,6 +132,17 @@ impl Namespace {
     ///
     /// Costs a commit and a sync once in [`INODE_BLOCK`] calls, else nothing.
     pub fn allocate(&self) -> Result<InodeId, NamespaceError> {
+        let counter = self.count()?;
+        InodeId::new(self.server, counter).ok_or(NamespaceError::NumbersExhausted)
+    }
+
+    /// The same in the private tree of `owner`.
+    pub fn allocate_private(&self, owner: NodeId) -> Result<InodeId, NamespaceError> {
+        let counter = self.count()?;
+        InodeId::private(self.server, owner, counter).ok_or(NamespaceError::NumbersExhausted)
+    }
+
+    fn count(&self) -> Result<u64, NamespaceError> {
         let mut numbers = self.numbers.lock().expect("no holder of this lock panics");
         if numbers.next == numbers.end {
             let end = numbers.end + INODE_BLOCK;
@@ -129,10 +152,9 @@ impl Namespace {
             self.store.sync()?;
             numbers.end = end;
         }
-        let ino =
-            InodeId::new(self.server, numbers.next).ok_or(NamespaceError::NumbersExhausted)?;
+        let counter = numbers.next;
         numbers.next += 1;
-        Ok(ino)
+        Ok(counter)
     }
 
     /// Counts a start of the server: 1 for the first. Survives a power cut when it returns.
@@ -193,12 +215,12 @@ struct Identity {
     server: ServerId,
 }
 
-fn root(now: Time) -> Inode {
+fn root(ino: InodeId, now: Time) -> Inode {
     Inode {
         mode: 0o755,
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
-        ..Inode::new(InodeId::ROOT, FileKind::Directory, now)
+        ..Inode::new(ino, FileKind::Directory, now)
     }
 }
 
@@ -225,6 +247,22 @@ mod tests {
             let root = ops::get_inode(&names.begin(), InodeId::ROOT).unwrap();
             assert!(root.is_none_or(|root| root.ctime == at(7)));
         }
+    }
+
+    #[test]
+    fn private_trees_have_roots_and_numbers_of_their_own() {
+        let store = Arc::new(MemoryStore::new());
+        let names = Namespace::open(store.clone(), ServerId(3), at(7)).unwrap();
+        let root = names.open_private(NodeId(5), at(8)).unwrap();
+        assert_eq!((root.home(), root.owner()), (ServerId(3), Some(NodeId(5))));
+        let found = ops::get_inode(&names.begin(), root).unwrap().unwrap();
+        assert_eq!((found.kind, found.ctime), (FileKind::Directory, at(8)));
+        let (private, shared) = (names.allocate_private(NodeId(5)), names.allocate());
+        assert_eq!(private.unwrap().owner(), Some(NodeId(5)));
+        assert_eq!(shared.unwrap().owner(), None);
+        // Opened again, it is the same.
+        names.open_private(NodeId(5), at(9)).unwrap();
+        assert_eq!(ops::get_inode(&names.begin(), root).unwrap(), Some(found));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayase_layout::{ByteCount, NodeId, ServerId};
+use hayase_layout::{ByteCount, Groups, NodeId, ServerId};
 use hayase_server::{Ground, LocalServer, ServeError, Settings, serve_on};
 use hayase_store::part::PartError;
 use hayase_store::{Area, AreaError, AreaUsage, CrashDevice, Device, MemoryStore};
@@ -289,6 +289,7 @@ impl Job {
             server: ServerId(server),
             node: NodeId(server),
             servers: self.servers(),
+            groups: Groups::all(self.servers()),
             host: format!("n{server}"),
             secret: self.secret.clone(),
             start_id: (life << 16) + u64::from(server) + 1,
@@ -297,6 +298,7 @@ impl Job {
             port: 0,
             job_dir: self.directory.path().to_owned(),
             area: Box::new(MemoryArea { root: home, parts }),
+            mounts: 1,
             encrypt: false,
             intent_age: Settings::INTENT_AGE,
             wait: MEETING,

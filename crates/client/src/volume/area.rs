@@ -121,6 +121,18 @@ impl AreaVolume {
         Ok(volume)
     }
 
+    /// Room on the one server that keeps a private tree.
+    pub(super) fn usage_of(&self, tree: InodeId) -> Result<AreaUse, Refused> {
+        self.usage_by(&NodeRequest::StatFsOf { tree })
+    }
+
+    fn usage_by(&self, question: &NodeRequest) -> Result<AreaUse, Refused> {
+        match self.area.call(question)?.message {
+            NodeReply::StatFs(usage) => Ok(usage),
+            other => Err(LinkError::unexpected("StatFs", &other).into()),
+        }
+    }
+
     fn spawn(&mut self, name: &str, run: fn(&Area)) -> std::io::Result<()> {
         let area = Arc::clone(&self.area);
         let builder = std::thread::Builder::new().name(name.to_owned());
@@ -485,10 +497,7 @@ impl Volume for AreaVolume {
     }
 
     fn usage(&self) -> Result<AreaUse, Refused> {
-        match self.area.call(&NodeRequest::StatFs)?.message {
-            NodeReply::StatFs(usage) => Ok(usage),
-            other => Err(LinkError::unexpected("StatFs", &other).into()),
-        }
+        self.usage_by(&NodeRequest::StatFs)
     }
 
     fn explain(&self, ino: InodeId) -> Result<(Explained, LocalUse), Refused> {

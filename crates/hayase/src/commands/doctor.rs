@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::config::Environment;
-use crate::doctor::{Check, Health, examine};
+use crate::doctor::{Check, Health, Listening, examine};
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 
@@ -11,24 +11,30 @@ use crate::output::{Human, Output, Page};
 ///
 /// Ends with 1 when jobs can not start here; warnings are no failure.
 #[derive(Debug, clap::Args)]
-pub(crate) struct DoctorArgs {}
+pub(crate) struct DoctorArgs {
+    /// Tell where servers would listen in a job on these hosts [default: those of the batch job, else any]
+    #[arg(long, value_name = "LIST")]
+    hosts: Option<String>,
+}
 
 #[derive(Debug, Serialize)]
 struct Examined {
     /// The worst of all.
     health: Health,
     checks: Vec<Check>,
+    /// Addresses on which servers of a job on several hosts would listen here.
+    listening: Vec<Listening>,
 }
 
 /// Looks at everything and tells.
 pub(crate) fn run(
-    _args: &DoctorArgs,
+    args: &DoctorArgs,
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
-    let checks = examine(environment);
+    let (checks, listening) = examine(args.hosts.as_deref(), environment);
     let health = checks.iter().map(|check| check.health).max().unwrap_or(Health::Ok);
-    output.show(&Examined { health, checks })?;
+    output.show(&Examined { health, checks, listening })?;
     Ok(if health == Health::Fail { Status::Failed } else { Status::Done })
 }
 

@@ -48,6 +48,8 @@ struct JobStatus {
     state: &'static str,
     shared_bytes: u64,
     local_bytes: u64,
+    /// Nodes that carry the storage of all.
+    storage_nodes: Vec<u16>,
     limiter: Option<String>,
     nodes: Vec<NodeStatus>,
     /// Nodes that were declared lost.
@@ -68,6 +70,8 @@ pub(crate) struct NodeStatus {
     address: String,
     shared: std::path::PathBuf,
     local: std::path::PathBuf,
+    /// The node whose storage it uses: itself, or that of its group.
+    storage_node: u16,
     /// Absent when its supervisor has ended.
     supervisor: Option<NodeState>,
     /// Absent when its server does not answer; then `trouble` says why.
@@ -105,7 +109,8 @@ fn look_at(job: &Job) -> JobStatus {
     });
     nodes.sort_by_key(|node| node.node);
     let limiter = nodes.iter().find_map(|node: &NodeStatus| {
-        Some(node.supervisor.as_ref()?.ready.as_ref()?.limiter.clone())
+        let limiter = &node.supervisor.as_ref()?.ready.as_ref()?.limiter;
+        (node.storage_node == node.node).then(|| limiter.clone())
     });
     let serving = || nodes.iter().filter_map(|node| Some((node.node, node.server.as_ref()?)));
     // Who is lost itself may say anything.
@@ -127,7 +132,8 @@ fn look_at(job: &Job) -> JobStatus {
         job_dir: job.dir.path().to_owned(),
         storage: settings.job_storage(),
         kind: settings.kind.word(),
-        state: state_of(&nodes),
+        state: state_of(&nodes, settings),
+        storage_nodes: settings.groups().servers().iter().map(|server| server.0).collect(),
         shared_bytes: settings.shared.get(),
         local_bytes: settings.local.get(),
         limiter,
@@ -181,6 +187,7 @@ fn unknown(settings: &Settings, node: u16) -> NodeStatus {
         address: settings.address(node).map_or("-".to_owned(), |address| address.to_string()),
         shared: settings.shared_mount(node),
         local: settings.local_mount(node),
+        storage_node: settings.storage_of(node),
         supervisor: None,
         server: None,
         trouble: None,
@@ -215,10 +222,13 @@ pub(crate) fn look_at_node(job: &Job, node: u16) -> NodeStatus {
     status
 }
 
-fn state_of(nodes: &[NodeStatus]) -> &'static str {
+fn state_of(nodes: &[NodeStatus], settings: &Settings) -> &'static str {
     let runs = |state: &DaemonState| matches!(state, DaemonState::Runs(_));
     let is_up = |node: &NodeStatus| {
-        let daemons = node.supervisor.as_ref().is_some_and(|s| runs(&s.server) && runs(&s.mount));
+        let daemons = node
+            .supervisor
+            .as_ref()
+            .is_some_and(|s| runs(&s.server) && (settings.no_mounts || runs(&s.mount)));
         daemons && node.server.is_some()
     };
     if nodes.iter().all(is_up) {
@@ -250,11 +260,19 @@ impl Human for JobStatus {
         page.pair("job directory", &self.job_dir.display());
         page.pair("storage", &self.storage.display());
         page.pair("nodes", &format!("{} ({})", self.nodes.len(), self.kind));
+        let each = match self.storage_nodes.len() == self.nodes.len() {
+            true => "on each node".to_owned(),
+            false => {
+                let which: Vec<_> = self.storage_nodes.iter().map(u16::to_string).collect();
+                format!("on each of nodes {}", which.join(", "))
+            }
+        };
         let limiter = self.limiter.as_deref().unwrap_or("unknown");
-        page.pair("shared", &format!("{} on each node, {limiter}", ByteCount(self.shared_bytes)));
+        page.pair("shared", &format!("{} {each}, {limiter}", ByteCount(self.shared_bytes)));
         match limiter {
-            "image" => page
-                .pair("local", &format!("{} on each node, {limiter}", ByteCount(self.local_bytes))),
+            "image" => {
+                page.pair("local", &format!("{} {each}, {limiter}", ByteCount(self.local_bytes)));
+            }
             _ => page.pair("local", &"a directory of the storage, as large as that"),
         }
         page.blank();
@@ -325,9 +343,11 @@ fn row(node: &NodeStatus) -> Vec<String> {
     let used_of = |total: u64, free: u64| {
         format!("{} of {}", ByteCount(total.saturating_sub(free)), ByteCount(total))
     };
+    let guest = (node.storage_node != node.node).then(|| format!("by node {}", node.storage_node));
     let used = server.map_or_else(dash, |s| used_of(s.shared_total, s.shared_free));
     let room = node.supervisor.as_ref().and_then(|state| state.local);
     let local = room.map_or_else(dash, |room| used_of(room.total, room.free));
+    let (used, local) = (guest.clone().unwrap_or(used), guest.unwrap_or(local));
     let open = server.map_or_else(dash, |server| server.files_open.to_string());
     let peers = server.map_or_else(dash, |server| {
         let up = server.peers.iter().filter(|peer| peer.state != "unreachable").count();

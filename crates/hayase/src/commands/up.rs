@@ -53,6 +53,12 @@ pub(crate) struct UpArgs {
     /// Nodes that one striped file uses; 0 is all of them
     #[arg(long, value_name = "N")]
     pub(crate) width: Option<u16>,
+    /// Only these nodes carry storage, the others use theirs: how many, or which by number or host, as 0,4-5
+    #[arg(long, value_name = "N|LIST")]
+    pub(crate) storage_nodes: Option<String>,
+    /// Start servers only, for programs that use the client library: no areas appear
+    #[arg(long, conflicts_with_all = ["stripe", "width"])]
+    pub(crate) no_mounts: bool,
     /// Run on these hosts, started over ssh, as a,b,n[01-04]
     #[arg(long, value_name = "LIST", conflicts_with = "nodes")]
     pub(crate) hosts: Option<String>,
@@ -104,6 +110,8 @@ struct Up<'a> {
     storage: PathBuf,
     shared_bytes: u64,
     local_bytes: u64,
+    /// Nodes that carry the storage of all.
+    storage_nodes: Vec<u16>,
     took_ms: u64,
     nodes: &'a [Ready],
 }
@@ -149,6 +157,7 @@ fn show(job: &Job, nodes: &[Ready], begin: Instant, output: &Output) -> anyhow::
         storage: settings.job_storage(),
         shared_bytes: settings.shared.get(),
         local_bytes: settings.local.get(),
+        storage_nodes: settings.groups().servers().iter().map(|server| server.0).collect(),
         took_ms: begin.elapsed().as_millis() as u64,
         nodes,
     })
@@ -163,8 +172,13 @@ impl Human for Up<'_> {
         page.pair("job directory", &self.job_dir.display());
         page.pair("storage", &self.storage.display());
         let shared = ByteCount(self.shared_bytes);
-        page.pair("shared", &format!("{shared} on each node"));
-        page.pair("local", &format!("{} on each node", ByteCount(self.local_bytes)));
+        let of = self.storage_nodes.len();
+        let each = match of == count {
+            true => "on each node".to_owned(),
+            false => format!("on each of {of} nodes that carry storage"),
+        };
+        page.pair("shared", &format!("{shared} {each}"));
+        page.pair("local", &format!("{} {each}", ByteCount(self.local_bytes)));
         page.blank();
         let row = |node: &Ready| {
             let place = node.shared.parent().unwrap_or(&node.shared).display().to_string();

@@ -193,6 +193,11 @@ impl NodeDir {
         self.0.join("server.sock")
     }
 
+    /// What the server of a node without storage must remember: how often it was started, who is lost.
+    pub(crate) fn server_state(&self) -> PathBuf {
+        self.0.join("server")
+    }
+
     /// Where commands reach its supervisor.
     pub(crate) fn control_socket(&self) -> PathBuf {
         self.0.join("control.sock")

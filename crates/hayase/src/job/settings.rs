@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use hayase_layout::{ByteCount, StripePolicy};
+use hayase_layout::{ByteCount, Groups, NodeId, StripePolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::launch::is_same_host;
@@ -199,6 +199,12 @@ pub(crate) struct Settings {
     pub(crate) kind: Kind,
     /// How many.
     pub(crate) nodes: u16,
+    /// Which of them carry storage, when not all do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) storage_nodes: Vec<u16>,
+    /// Servers only: nothing is mounted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) no_mounts: bool,
     /// Where they are and how they are reached, when they are hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reach: Option<Reach>,
@@ -266,6 +272,30 @@ impl Settings {
             }
             Kind::Hosts => None,
         }
+    }
+
+    /// Which nodes have storage, and whose storage the others use.
+    pub(crate) fn groups(&self) -> Groups {
+        Groups::new(self.nodes, &self.storage_nodes).unwrap_or_else(|_| Groups::all(self.nodes))
+    }
+
+    /// Whether a node has storage of its own.
+    pub(crate) fn has_storage(&self, node: u16) -> bool {
+        self.groups().has_storage(NodeId(node))
+    }
+
+    /// How many mounts a node's server has to do with: `shared`, and `local` where its storage is elsewhere.
+    pub(crate) fn mounts_of(&self, node: u16) -> u16 {
+        match (self.no_mounts, self.has_storage(node)) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => 2,
+        }
+    }
+
+    /// The node whose storage a node uses first.
+    pub(crate) fn storage_of(&self, node: u16) -> u16 {
+        self.groups().server_of(NodeId(node)).0
     }
 
     /// Everything this job keeps in its storage.
@@ -341,6 +371,8 @@ pub(crate) mod tests {
             is_privileged: false,
             kind,
             nodes,
+            storage_nodes: Vec::new(),
+            no_mounts: false,
             reach: None,
             storage: "/s".into(),
             makes_storage: false,
@@ -393,6 +425,17 @@ pub(crate) mod tests {
         for (host, node) in [("a", Some(0)), ("b.example", Some(1)), ("n1", None), ("", None)] {
             assert_eq!(real.node_of_host(host), node, "{host}");
         }
+    }
+
+    #[test]
+    fn nodes_without_storage_use_that_of_others() {
+        let mut settings = sample(Kind::ThisMachine, 4);
+        assert!((0..4).all(|node| settings.has_storage(node) && settings.storage_of(node) == node));
+        settings.storage_nodes = vec![1, 2];
+        let used: Vec<_> = (0..4).map(|node| settings.storage_of(node)).collect();
+        assert_eq!(used, [1, 1, 2, 2]);
+        let text = serde_json::to_string(&settings).unwrap();
+        assert_eq!(serde_json::from_str::<Settings>(&text).unwrap(), settings);
     }
 
     #[test]

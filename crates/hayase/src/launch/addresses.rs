@@ -29,11 +29,21 @@ pub(crate) fn of(settings: &Settings, node: u16) -> Result<Vec<IpAddr>, AddressE
         return Ok(vec![IpAddr::V4(address)]);
     }
     let others = (0..settings.nodes).filter(|other| *other != node).take(ASKED_MAX);
+    let others: Vec<_> = others.map(|other| settings.host(other)).collect();
+    match toward_all(&others) {
+        Err(_) if settings.nodes == 1 => Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
+        found => found,
+    }
+}
+
+/// Addresses of this host on the ways to the first of these hosts, the best one first; never empty, none of them
+/// loopback.
+pub(crate) fn toward_all(hosts: &[String]) -> Result<Vec<IpAddr>, AddressError> {
     let mut found = Vec::new();
     let mut why = "it is the only one".to_owned();
-    for host in others.map(|other| settings.host(other)) {
+    for host in hosts.iter().take(ASKED_MAX) {
         // `user@host` is for ssh.
-        let name = host.rsplit('@').next().unwrap_or(&host);
+        let name = host.rsplit('@').next().unwrap_or(host);
         match toward(name) {
             Ok(addresses) => found.extend(addresses),
             Err(error) => why = format!("{host}: {error}"),
@@ -47,11 +57,7 @@ pub(crate) fn of(settings: &Settings, node: u16) -> Result<Vec<IpAddr>, AddressE
             distinct.push(address);
         }
     }
-    match distinct.is_empty() {
-        true if settings.nodes == 1 => Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
-        true => Err(AddressError { why }),
-        false => Ok(distinct),
-    }
+    if distinct.is_empty() { Err(AddressError { why }) } else { Ok(distinct) }
 }
 
 /// Our own addresses on the way to `host`: connecting a datagram socket asks the routes and sends nothing.

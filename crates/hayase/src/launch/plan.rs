@@ -11,7 +11,7 @@ use hayase_layout::{ByteCount, StripePolicy};
 use rustix::fs::Access;
 
 use super::allocation::{Choice, choose};
-use super::{mounts, network};
+use super::{mounts, network, storage_nodes};
 use crate::commands::up::UpArgs;
 use crate::config::Environment;
 use crate::job::{Job, JobDir, JobError, JobId, Kind, Reach, Registry, SETTINGS_FORMAT, Settings};
@@ -89,11 +89,11 @@ pub(crate) enum PlanError {
     #[error("--stripe {0}: must be a multiple of {STRIPE_STEP}, {STRIPE_MAX} at most")]
     Stripe(ByteCount),
     /// More servers than there are.
-    #[error("--width {width}: the job has {nodes} nodes")]
+    #[error("--width {width}: the job has {nodes} nodes with storage")]
     Width {
         /// Asked for.
         width: u16,
-        /// There.
+        /// With storage.
         nodes: u16,
     },
     /// The job directory exists.
@@ -153,8 +153,7 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         None => registry.entry(&job),
     };
     let image = environment.is_privileged && !args.no_image;
-    let (shared, local) = choose_sizes(args, &storage, nodes, is_here)?;
-    let settings = Settings {
+    let mut settings = Settings {
         format: SETTINGS_FORMAT,
         job,
         mark,
@@ -166,22 +165,32 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         is_privileged: environment.is_privileged,
         kind,
         nodes,
+        storage_nodes: Vec::new(),
+        no_mounts: args.no_mounts,
         reach,
         storage,
         makes_storage,
         mount,
         made: Vec::new(),
         runtime: environment.runtime.clone(),
-        shared,
-        local,
+        shared: ByteCount::ZERO,
+        local: ByteCount::ZERO,
         image,
-        stripe: choose_stripe(args, nodes)?,
+        stripe: None,
         encrypt: args.encrypt,
         kernel_profile: args.kernel_profile,
         names: args.names.unwrap_or_default(),
         mmap_shared: args.mmap_shared.unwrap_or_default(),
         timeout_ms: u64::from(args.timeout) * 1000,
     };
+    if let Some(text) = &args.storage_nodes {
+        settings.storage_nodes =
+            storage_nodes::parse(text, nodes, |host| settings.node_of_host(host))?;
+    }
+    let with_storage = settings.groups().count();
+    (settings.shared, settings.local) =
+        choose_sizes(args, &settings.storage, with_storage, is_here)?;
+    settings.stripe = choose_stripe(args, with_storage)?;
     check_places(&settings, &dir, &living)?;
     Ok(Plan { dir: JobDir::new(dir), settings })
 }

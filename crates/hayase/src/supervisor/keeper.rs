@@ -118,8 +118,14 @@ impl Keeper {
         tracing::info!(job = %self.settings.job, node = self.node, "areas");
         self.areas = Some(NodeAreas::create(&self.settings, self.node).map_err(End::Failed)?);
         self.start_daemon(SERVER)?;
-        let told = self.start_daemon(MOUNT)?.unwrap_or_default();
-        self.finish().map_err(End::Failed)?;
+        let told = match self.settings.no_mounts {
+            true => MountTold { path: "none".to_owned(), why: String::new() },
+            false => {
+                let told = self.start_daemon(MOUNT)?.unwrap_or_default();
+                self.finish().map_err(End::Failed)?;
+                told
+            }
+        };
         tracing::info!("ready");
         self.describe(told).map_err(End::Failed)
     }
@@ -202,7 +208,10 @@ impl Keeper {
             let shared = self.settings.shared_mount(0);
             crate::commands::layout::set(&shared, stripe)?;
         }
-        show_local(&self.settings, self.node)?;
+        // Without storage it is the mount's second face.
+        if self.settings.has_storage(self.node) {
+            show_local(&self.settings, self.node)?;
+        }
         self.shows_local = true;
         Ok(())
     }
@@ -234,6 +243,9 @@ impl Keeper {
             self.mount_restarts.begin(now);
             // The kernel's side of a mount whose daemon is gone stays until somebody takes it away.
             hide(&self.settings.shared_mount(self.node), self.settings.is_privileged);
+            if !self.settings.has_storage(self.node) {
+                hide(&self.settings.local_mount(self.node), self.settings.is_privileged);
+            }
             self.restart(MOUNT)?;
         }
         Ok(())

@@ -31,7 +31,8 @@ impl Keeper {
         }
         self.is_unmounted = true;
         let mut notes = programs::end(&self.settings, self.node, asker);
-        if self.shows_local {
+        let mounts_local = self.mount.is_some() && !self.settings.has_storage(self.node);
+        if self.shows_local || mounts_local {
             note(&mut notes, &hide_local(&self.settings, self.node));
         }
         if let Some(daemon) = &mut self.mount {

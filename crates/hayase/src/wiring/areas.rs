@@ -11,20 +11,24 @@ use anyhow::Context;
 use hayase_layout::ByteCount;
 use hayase_store::{Area, AreaError, CountedArea, ImageArea, MountedArea};
 
-use crate::job::Settings;
+use crate::job::{JobDir, Settings};
 use crate::supervisor::control::Room;
 use crate::supervisor::discard::discard;
 
 /// What was made for one node.
 #[derive(Debug)]
 pub(crate) struct NodeAreas {
-    /// Of `shared` and `local`; none when the areas are plain directories.
+    /// Of `shared` and `local`; none when the areas are plain directories, or those of another node.
     images: Vec<ImageArea>,
+    limiter: &'static str,
 }
 
 impl NodeAreas {
     /// Makes both areas of a node, each of its size; on failure neither stays.
     pub(crate) fn create(settings: &Settings, node: u16) -> anyhow::Result<Self> {
+        if !settings.has_storage(node) {
+            return Ok(Self { images: Vec::new(), limiter: "none" });
+        }
         let storage = settings.node_storage(node);
         fs::create_dir_all(&storage).with_context(|| format!("make {}", storage.display()))?;
         let (shared, local) = (settings.shared_root(node), settings.local_root(node));
@@ -32,7 +36,7 @@ impl NodeAreas {
             for root in [shared, local] {
                 fs::create_dir_all(&root).with_context(|| format!("make {}", root.display()))?;
             }
-            return Ok(Self { images: Vec::new() });
+            return Ok(Self { images: Vec::new(), limiter: "counted" });
         }
         // Both at once: making a file system waits for the disk more than for the processor.
         let make = |root: PathBuf, size: ByteCount| {
@@ -42,12 +46,12 @@ impl NodeAreas {
             let other = scope.spawn(|| make(local, settings.local));
             (make(shared, settings.shared), other.join().expect("making an area does not panic"))
         });
-        Ok(Self { images: vec![shared?, local?] })
+        Ok(Self { images: vec![shared?, local?], limiter: "image" })
     }
 
     /// What keeps the areas to their sizes.
     pub(crate) fn limiter(&self) -> &'static str {
-        if self.images.is_empty() { "counted" } else { "image" }
+        self.limiter
     }
 
     /// Room in `local`, where it is an image.
@@ -77,10 +81,17 @@ fn busy(error: &AreaError) -> String {
     format!("{error}{cause}; detached, its space is free when whoever holds it lets go")
 }
 
-/// The area of `shared` as the node's server sees it.
-pub(crate) fn open_shared(settings: &Settings, node: u16) -> Result<Box<dyn Area>, AreaError> {
+/// The area of `shared` as the node's server sees it; without storage there is room for what it must
+/// remember, and for no part.
+pub(crate) fn open_shared(
+    dir: &JobDir,
+    settings: &Settings,
+    node: u16,
+) -> Result<Box<dyn Area>, AreaError> {
     let root = settings.shared_root(node);
-    Ok(if settings.image {
+    Ok(if !settings.has_storage(node) {
+        Box::new(CountedArea::open(&dir.node(node).server_state(), ByteCount::ZERO)?)
+    } else if settings.image {
         Box::new(MountedArea::open(&root)?)
     } else {
         Box::new(CountedArea::open(&root, settings.shared)?)

@@ -1,11 +1,14 @@
-//! The mount of a node: the shared area through a session with the node's server, shown by FUSE.
+//! The mounts of a node: the shared area through a session with the node's server, shown by FUSE; and the same
+//! way its `local`, where the node has no storage of its own.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use hayase_client::{AreaSettings, AreaVolume, Session};
-use hayase_fuse::{KernelProfile, MountSettings, PassthroughState, Unmounter};
+use hayase_client::{AreaSettings, AreaVolume, PrivateTree, Session, Volume};
+use hayase_fuse::{KernelProfile, MountSettings, Mounted, PassthroughState, Unmounter};
+use hayase_layout::{NodeId, ServerId};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::job::{JobDir, KernelProfile as Asked, MmapShared, Names, Settings};
@@ -21,14 +24,17 @@ pub(crate) fn serve_mount(
     node: u16,
     ready: impl FnOnce(MountTold) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let session = Session::connect(&dir.node(node).server_socket(), true)?;
-    let volume = AreaVolume::new(Arc::new(session), AreaSettings::mount())
-        .context("start the threads of the mount")?;
-    let mut how = MountSettings::new(settings.shared_mount(node));
-    how.kernel_profile = profile(settings.kernel_profile);
-    how.strict_names = settings.names == Names::Strict;
-    how.map_remote = settings.mmap_shared == MmapShared::Everywhere;
-    let mounted = hayase_fuse::mount(Arc::new(volume), &how)?;
+    let volume = area(dir, node)?;
+    let mounted = mount(Arc::new(volume), settings, settings.shared_mount(node))?;
+    // Unmounted with the other one: it is dropped when that one has gone.
+    let _local = match settings.has_storage(node) {
+        true => None,
+        false => {
+            let server = ServerId(settings.storage_of(node));
+            let tree = PrivateTree::new(area(dir, node)?, server, NodeId(node));
+            Some(mount(Arc::new(tree), settings, settings.local_mount(node))?)
+        }
+    };
     let told = match mounted.passthrough() {
         PassthroughState::Used => MountTold { path: "passthrough".to_owned(), why: String::new() },
         state => MountTold {
@@ -39,6 +45,25 @@ pub(crate) fn serve_mount(
     unmount_on_signal(mounted.unmounter(), || {})?;
     ready(told)?;
     mounted.wait().context("serve the mount")
+}
+
+/// The area, as a process of its own for the node's server: no mount is told what another holds.
+fn area(dir: &JobDir, node: u16) -> anyhow::Result<AreaVolume> {
+    let session = Session::connect(&dir.node(node).server_socket(), true)?;
+    AreaVolume::new(Arc::new(session), AreaSettings::mount())
+        .context("start the threads of the mount")
+}
+
+fn mount(
+    volume: Arc<dyn Volume>,
+    settings: &Settings,
+    mount_point: PathBuf,
+) -> anyhow::Result<Mounted> {
+    let mut how = MountSettings::new(mount_point);
+    how.kernel_profile = profile(settings.kernel_profile);
+    how.strict_names = settings.names == Names::Strict;
+    how.map_remote = settings.mmap_shared == MmapShared::Everywhere;
+    Ok(hayase_fuse::mount(volume, &how)?)
 }
 
 /// Starts a thread that unmounts when somebody asks us to end, or when the supervisor has ended, and

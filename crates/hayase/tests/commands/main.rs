@@ -10,6 +10,7 @@ mod bad_input;
 mod containers;
 mod help;
 mod jobs;
+mod many_nodes;
 mod packs;
 mod stage;
 mod support;

@@ -1,6 +1,7 @@
 //! What server 0 knows of the others, and whom it watches: pure.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use hayase_layout::ServerId;
 use hayase_wire::PeerIdentity;
@@ -85,6 +86,13 @@ impl Coordinator {
             .collect()
     }
 
+    /// How long until somebody who is watched may have been silent for too long.
+    pub(crate) fn next_due(&self, now: Instant) -> Option<Duration> {
+        let due = self.watched.values().map(|since| (*since + WATCH).duration_since(now));
+        // Who was looked at and only stalls is looked at again later.
+        due.filter(|left| !left.is_zero()).min()
+    }
+
     /// Declares these lost; false when there is nobody to declare.
     pub(crate) fn declare(&mut self, members: &mut MembersNow, silent: &[ServerId]) -> bool {
         let start_id = |server: &ServerId| Some((*server, self.known.get(server)?.start_id?));
@@ -134,6 +142,8 @@ mod tests {
         coordinator.suspect(&members, ServerId(1), begin + WATCH / 2);
         assert!(coordinator.silent(&members, begin + WATCH / 2).is_empty());
         coordinator.answered(ServerId(2));
+        assert_eq!(coordinator.next_due(begin + WATCH / 4), Some(WATCH * 3 / 4));
+        assert_eq!(coordinator.next_due(begin + WATCH), None, "it is looked at now");
         assert_eq!(coordinator.silent(&members, begin + WATCH), [(ServerId(1), false)]);
         assert_eq!(coordinator.silent(&members, begin + STALL), [(ServerId(1), true)]);
         assert!(coordinator.declare(&mut members, &[ServerId(1)]));

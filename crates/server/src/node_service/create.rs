@@ -40,8 +40,10 @@ impl Node {
         };
         if new {
             self.directories.changed_here(parent, self.now());
-            entry.grants.cache =
-                entry.attr.kind == FileKind::Directory && self.grant_names(entry.attr.ino, process);
+            // Only the home itself knows when somebody else comes to make names in a directory.
+            entry.grants.cache = entry.attr.kind == FileKind::Directory
+                && entry.attr.ino.home() == self.me
+                && self.grant_names(entry.attr.ino, process);
         }
         let (opened, descriptor) = match open {
             Some(open) if entry.attr.kind == FileKind::Regular => {
@@ -121,11 +123,14 @@ impl Node {
 
     /// Which server is the home of a new inode, and how its bytes will lie.
     async fn place_new(self: &Rc<Self>, node: &NewNode) -> Result<(ServerId, Layout), Refused> {
-        if node.kind != FileKind::Regular {
-            return Ok((self.me, Layout::None));
+        let layout = if node.kind == FileKind::Regular { Layout::Whole } else { Layout::None };
+        let own = self.own_storage();
+        if node.parent.owner().is_some() {
+            return Ok((node.parent.home(), layout));
         }
-        if node.policy.is_none() && self.is_roomy() {
-            return Ok((self.me, Layout::Whole));
+        let is_roomy = || own == self.me && node.policy.is_none() && self.is_roomy();
+        if layout == Layout::None || is_roomy() {
+            return Ok((own, layout));
         }
         let table: Vec<_> = self
             .usage_of_all()
@@ -139,7 +144,7 @@ impl Node {
             .collect();
         let turn = self.turn.get();
         self.turn.set(turn + 1);
-        let wish = Wish { local: Some(self.me), policy: node.policy, size: None, turn };
+        let wish = Wish { local: Some(own), policy: node.policy, size: None, turn };
         let decision = place(&wish, &table)
             .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
         match (decision.home(), decision.into_layout()) {

@@ -71,9 +71,13 @@ impl Node {
         ino: InodeId,
         change: MetaChange,
     ) -> Served {
+        if change.policy.is_some() && ino.owner().is_some() {
+            let why = "a private tree is on one server: its files have no stripes";
+            return Err(Refused::because(libc_errno::EOPNOTSUPP, why));
+        }
         if let Some(Some(policy)) = change.policy {
             policy
-                .check(self.servers)
+                .check(self.groups.count())
                 .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
         }
         match self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await? {
@@ -93,6 +97,7 @@ impl Node {
         once: Option<OnceId>,
     ) -> Served {
         check_name(&name)?;
+        check_tree(ino, parent)?;
         self.end_sole_maker(parent, Some(process.id)).await;
         let place = Place { parent, name };
         let requester = self.node;
@@ -184,6 +189,7 @@ impl Node {
         if exchange {
             return Err(Refused::because(libc_errno::EINVAL, "RENAME_EXCHANGE is not offered"));
         }
+        check_tree(from.0, to.0)?;
         self.end_sole_maker(to.0, Some(process.id)).await;
         let from = Place { parent: from.0, name: from.1 };
         let to = Place { parent: to.0, name: to.1 };
@@ -198,6 +204,14 @@ impl Node {
             }
             other => Err(unexpected(&other)),
         }
+    }
+}
+
+/// Names do not cross from `shared` into a private tree, or out of it: as between two mounts.
+fn check_tree(of: InodeId, into: InodeId) -> Result<(), Refused> {
+    match of.owner() == into.owner() {
+        true => Ok(()),
+        false => Err(Refused::new(libc_errno::EXDEV)),
     }
 }
 

@@ -43,7 +43,7 @@ impl Node {
         if holding.last {
             process.has_told();
             if process.mount {
-                self.grace.own_told();
+                self.grace.own_told(process.id);
             }
         }
         process.lost.borrow_mut().extend(&lost);

@@ -117,7 +117,11 @@ impl Node {
 
     /// A new inode of this home, not named yet.
     pub(crate) fn new_inode(&self, node: &NewNode, layout: Layout) -> Result<Inode, Refused> {
-        let ino = self.names.allocate().map_err(meta_refused)?;
+        let ino = match node.parent.owner() {
+            None => self.names.allocate(),
+            Some(owner) => self.names.allocate_private(owner),
+        };
+        let ino = ino.map_err(meta_refused)?;
         let now = stored_time(self.now());
         let kind = stored_kind(node.kind);
         Ok(Inode {

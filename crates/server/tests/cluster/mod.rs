@@ -1,5 +1,7 @@
 //! A job of a few servers in this process, on loopback and plain directories, and a process to ask them.
 
+mod frame_faults;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +11,8 @@ use std::time::Duration;
 
 use hayase_layout::{ByteCount, InodeId, NodeId, ServerId};
 use hayase_server::{Ground, Settings};
-use hayase_store::MemoryStore;
 use hayase_store::area::CountedArea;
+use hayase_store::{Area, MemoryStore, Parts};
 use hayase_wire::message::{
     Access, Attr, Callback, CallbackReply, ClientRole, Created, Entry, FileKind, Holding, NewNode,
     NodeReply, NodeRequest, OpenKind, Opened, Opening, PROTOCOL_VERSION, Refused, SlotRange,
@@ -19,6 +21,8 @@ use hayase_wire::message::{
 use hayase_wire::{Arena, BlockingChannel, Secret};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
+
+pub(crate) use frame_faults::FrameFaults;
 
 pub(crate) const RW: Access = Access { read: true, write: true };
 pub(crate) const R: Access = Access { read: true, write: false };
@@ -29,6 +33,7 @@ pub(crate) struct Cluster {
     directory: TempDir,
     secret: Secret,
     names: Option<Vec<Arc<MemoryStore>>>,
+    faults: Option<Arc<FrameFaults>>,
     servers: Vec<Running>,
 }
 
@@ -43,9 +48,28 @@ impl Cluster {
     pub(crate) fn up(servers: u16) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let secret = Secret::generate().expect("randomness");
-        let mut cluster = Self { directory, secret, names: None, servers: Vec::new() };
+        let (names, servers_up) = (None, Vec::new());
+        let mut cluster = Self { directory, secret, names, faults: None, servers: servers_up };
         cluster.start(servers);
         cluster
+    }
+
+    /// Whose network does what `faults` say.
+    pub(crate) fn up_with_faults(servers: u16, faults: &Arc<FrameFaults>) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let secret = Secret::generate().expect("randomness");
+        let (names, servers_up) = (None, Vec::new());
+        let faults = Some(Arc::clone(faults));
+        let mut cluster = Self { directory, secret, names, faults, servers: servers_up };
+        cluster.start(servers);
+        cluster
+    }
+
+    /// The parts that a server keeps, opened beside it.
+    pub(crate) fn parts(&self, server: u16) -> Parts {
+        let area = self.directory.path().join(format!("{server}/area"));
+        let area = CountedArea::open(&area, ByteCount::mib(256)).expect("an area");
+        Parts::open(area.parts().expect("its parts"), 1)
     }
 
     fn start(&mut self, servers: u16) {
@@ -67,8 +91,10 @@ impl Cluster {
         let root = self.directory.path().to_owned();
         let secret = self.secret.clone();
         let names = self.names.as_ref().map(|names| Arc::clone(&names[usize::from(server)]));
+        let faults = self.faults.clone();
         let thread = std::thread::spawn(move || {
-            run_server(&root, server, servers, secret, (start_id, names), stopped, move || {
+            let given = (start_id, names, faults);
+            run_server(&root, server, servers, secret, given, stopped, move || {
                 // Somebody may not wait any more.
                 let _ = tell.send(());
             });
@@ -81,7 +107,8 @@ impl Cluster {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let secret = Secret::generate().expect("randomness");
         let names = (0..servers).map(|_| Arc::new(MemoryStore::new())).collect();
-        let mut cluster = Self { directory, secret, names: Some(names), servers: Vec::new() };
+        let (names, servers_up) = (Some(names), Vec::new());
+        let mut cluster = Self { directory, secret, names, faults: None, servers: servers_up };
         cluster.start(servers);
         cluster
     }
@@ -155,7 +182,7 @@ fn run_server(
     server: u16,
     servers: u16,
     secret: Secret,
-    (start_id, names): (u64, Option<Arc<MemoryStore>>),
+    (start_id, names, faults): (u64, Option<Arc<MemoryStore>>, Option<Arc<FrameFaults>>),
     stopped: oneshot::Receiver<()>,
     ready: impl FnOnce(),
 ) {
@@ -167,6 +194,7 @@ fn run_server(
         server: ServerId(server),
         node: NodeId(server),
         servers,
+        groups: hayase_layout::Groups::all(servers),
         host: format!("n{server}"),
         secret,
         start_id,
@@ -175,6 +203,7 @@ fn run_server(
         port: 0,
         job_dir: root.to_owned(),
         area: Box::new(area),
+        mounts: 1,
         encrypt: false,
         intent_age: INTENT_AGE,
         wait: Duration::from_secs(20),
@@ -186,6 +215,10 @@ fn run_server(
     let ground = Ground::of(&settings);
     let ground = match names {
         Some(names) => ground.with_names(names),
+        None => ground,
+    };
+    let ground = match faults {
+        Some(faults) => ground.with_transport(|transport| faults.over(transport)),
         None => ground,
     };
     runtime

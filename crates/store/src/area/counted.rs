@@ -37,7 +37,7 @@ pub(super) struct Count {
 
 impl CountedArea {
     /// The area in the directory `root`, made if missing; `size` is the limit for its parts. Reads
-    /// the directories of parts once.
+    /// the directories of parts once. Of size 0 it is what a server without storage has: room for names only.
     pub fn open(root: &Path, size: ByteCount) -> Result<Self, AreaError> {
         let parts = root.join(PARTS_DIRECTORY);
         std::fs::create_dir_all(&parts).map_err(|source| AreaError::Io {
@@ -83,7 +83,7 @@ impl Area for CountedArea {
     }
 
     fn kind(&self) -> &'static str {
-        "counted"
+        if self.count.size == 0 { "none" } else { "counted" }
     }
 
     fn usage(&self) -> Result<AreaUsage, AreaError> {

@@ -302,6 +302,10 @@ pub enum NodeRequest {
     LostFiles {
         max: u32,
     },
+    /// Bytes of the one server that keeps this private tree.
+    StatFsOf {
+        tree: InodeId,
+    },
 }
 
 impl NodeRequest {

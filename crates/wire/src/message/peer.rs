@@ -208,6 +208,8 @@ pub enum PeerRequest {
     StatFs,
     /// Any.
     Status,
+    /// Home: of which of these is there no record, and will never be? `Gone`.
+    WhichAreGone(Vec<InodeId>),
 }
 
 impl PeerRequest {
@@ -293,6 +295,8 @@ pub enum PeerReply {
     Explained(Box<Explained>),
     /// For `hayase status`.
     Status(Box<ServerStatus>),
+    /// Inodes of which there is no record.
+    Gone(Vec<InodeId>),
     /// Not done, and why.
     Refused(Refused),
 }

@@ -11,6 +11,7 @@ mod locks;
 mod names;
 mod opens;
 mod run;
+mod shares;
 mod stripes;
 mod versions;
 
@@ -142,6 +143,19 @@ pub enum Loop {
         /// How the descriptor that reads is opened.
         read_flags: String,
     },
+    /// Writes its own pieces of a block of 4 KiB that it shares with other writers, and looks whether they stay.
+    WriteOwn {
+        /// The file.
+        path: String,
+        /// See `errno::open_flags`.
+        flags: String,
+        /// Bytes of a piece.
+        piece: u32,
+        /// Which of the writers this is.
+        writer: u32,
+        /// How many there are.
+        writers: u32,
+    },
     /// Adds one to the number in a file, under a lock of it, through one descriptor.
     CountUnderLock {
         /// The file: eight bytes.
@@ -195,6 +209,10 @@ pub(super) fn run(table: &Table, work: &Loop, until: &Until) -> Result<Report, S
         Loop::CreateInside { path, name } => directories::create_inside(&mut run, path, name),
         Loop::WriteAcross { path, offset, len, read_flags } => {
             stripes::write_across(&mut run, path, (*offset, *len as usize), read_flags)?;
+        }
+        Loop::WriteOwn { path, flags, piece, writer, writers } => {
+            let share = (*writer as usize, *writers as usize);
+            shares::write_own(&mut run, (path, flags), *piece as usize, share)?;
         }
         Loop::CountUnderLock { path, kind } => locks::count(&mut run, path, *kind)?,
         Loop::Truncate { path, size } => stripes::truncate(&mut run, path, *size)?,

@@ -62,7 +62,7 @@ fn make_private(dir: &JobDir, node: u16, start: &Start) -> anyhow::Result<()> {
 fn fill(dir: &JobDir, node: u16, settings: &Settings, registry: &Registry) -> anyhow::Result<()> {
     let mut made: Vec<_> = registry.add_same(&settings.job, dir)?.into_iter().collect();
     let (shared, local) = (settings.shared_mount(node), settings.local_mount(node));
-    let result = make_places(settings, [&shared, &local], &mut made);
+    let result = make_places(settings, settings.has_storage(node), [&shared, &local], &mut made);
     // Also after a failure: whoever cleans up reads it.
     dir.node(node).write_made(&made)?;
     result
@@ -70,17 +70,14 @@ fn fill(dir: &JobDir, node: u16, settings: &Settings, registry: &Registry) -> an
 
 fn make_places(
     settings: &Settings,
+    has_storage: bool,
     mounts: [&Path; 2],
     made: &mut Vec<std::path::PathBuf>,
 ) -> anyhow::Result<()> {
     mounts.into_iter().try_for_each(check_mount_point)?;
-    let storage = &settings.storage;
-    if settings.makes_storage {
-        make_all(storage, made).map_err(JobError::io("make storage", storage))?;
+    if has_storage {
+        make_storage(settings, made)?;
     }
-    check_storage(storage)?;
-    check_room(storage, settings.shared, settings.local, 1)?;
-    claim_storage(settings)?;
     for place in mounts {
         make_all(place, made).map_err(|error| PlanError::MountPoint {
             path: place.to_owned(),
@@ -88,6 +85,16 @@ fn make_places(
         })?;
     }
     Ok(())
+}
+
+fn make_storage(settings: &Settings, made: &mut Vec<std::path::PathBuf>) -> anyhow::Result<()> {
+    let storage = &settings.storage;
+    if settings.makes_storage {
+        make_all(storage, made).map_err(JobError::io("make storage", storage))?;
+    }
+    check_storage(storage)?;
+    check_room(storage, settings.shared, settings.local, 1)?;
+    claim_storage(settings)
 }
 
 /// The secret as it travels: hex digits.

@@ -1,0 +1,90 @@
+//! Parts that a crash left without a file: they are found at the next start, and removed.
+//!
+//! A part is made before its inode's record, and removed after it; who dies in between leaves a file that takes room
+//! and that nobody can reach. A removal at another server may be lost, too. So after a restart each part is
+//! looked for at its inode's home. A file that is being made is never among them: between its part and its record
+//! the home's one thread does nothing else, and parts on other servers are made after the record.
+//! Order: the end of the record is made durable before its part goes, as for every removal.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hayase_layout::{InodeId, ServerId};
+use hayase_store::{PartId, ops};
+use hayase_wire::message::{PeerReply, PeerRequest, Refused};
+
+use crate::convert::{meta_refused, part_refused};
+use crate::limits::STRAYS_PAGE;
+use crate::node::{Node, unexpected};
+
+impl Node {
+    /// Looks through all parts, in pages; what can not be decided now is left for the next start.
+    pub(crate) async fn collect_stray_parts(self: Rc<Self>) {
+        let parts = Arc::clone(&self.parts);
+        let listed = match self.disk.run(move || parts.list().map_err(part_refused)).await {
+            Ok(listed) => listed,
+            Err(error) => return tracing::warn!(%error, "parts could not be listed"),
+        };
+        let mut of_home: BTreeMap<ServerId, Vec<PartId>> = BTreeMap::new();
+        for part in listed {
+            of_home.entry(part.ino.home()).or_default().push(part);
+        }
+        let mut collected = 0;
+        for (home, parts) in of_home {
+            for page in parts.chunks(STRAYS_PAGE) {
+                match self.remove_strays(home, page).await {
+                    Ok(count) => collected += count,
+                    Err(error) => {
+                        tracing::warn!(%home, %error, "parts whose files may be gone stay for now");
+                        break;
+                    }
+                }
+            }
+        }
+        if collected > 0 {
+            tracing::info!(collected, "parts that a crash had left without a file are removed");
+            self.usage_changed();
+        }
+    }
+
+    async fn remove_strays(
+        self: &Rc<Self>,
+        home: ServerId,
+        parts: &[PartId],
+    ) -> Result<usize, Refused> {
+        let mut asked: Vec<_> = parts.iter().map(|part| part.ino).collect();
+        asked.dedup();
+        let gone = match self.ask(home, PeerRequest::WhichAreGone(asked)).await? {
+            PeerReply::Gone(gone) => gone,
+            other => return Err(unexpected(&other)),
+        };
+        let strays: Vec<_> = parts.iter().filter(|part| gone.contains(&part.ino)).collect();
+        for part in &strays {
+            tracing::debug!(%part, "a part without a file");
+            self.parts.remove(**part).map_err(part_refused)?;
+        }
+        Ok(strays.len())
+    }
+
+    /// As their home: those of which there is no record, durably.
+    pub(crate) async fn which_are_gone(
+        self: &Rc<Self>,
+        asked: Vec<InodeId>,
+    ) -> Result<PeerReply, Refused> {
+        let mut gone = Vec::new();
+        for ino in asked {
+            let found = ops::get_inode(&self.names.begin(), ino).map_err(meta_refused)?;
+            if ino.home() == self.me && found.is_none() {
+                gone.push(ino);
+            }
+        }
+        // Others have their turn after each page.
+        tokio::task::yield_now().await;
+        if !gone.is_empty() {
+            let names = Arc::clone(&self.names);
+            self.disk.run(move || names.sync().map_err(meta_refused)).await?;
+        }
+        Ok(PeerReply::Gone(gone))
+    }
+}
