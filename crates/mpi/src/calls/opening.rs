@@ -301,6 +301,12 @@ fn end(file: &OpenFile) -> Result<(), Error> {
     if file.flatten == Flatten::Close {
         return on_rank_0(file, || flatten(&file.path).map(|_| ()));
     }
+    if file.comm.rank() == 0 && file.container.access() != Access::Read {
+        // The file is the same without; the next to open it reads less with it.
+        if let Err(error) = file.container.container().compact_when_many() {
+            trace::say(&format!("{}: its indexes stay apart: {error}", file.path.display()));
+        }
+    }
     forgotten
 }
 

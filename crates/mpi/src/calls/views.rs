@@ -1,7 +1,7 @@
 //! The view: setting it, asking for it, and how long types are in the file.
 //!
 //! Setting a view is local but for MPI's word: nothing is exchanged. It parses the filetype, which the type
-//! itself remembers, and costs no more the second time.
+//! itself remembers. A view that was set lately, by the same types, is taken up again as it is.
 //! Source: MPI 4.1, sections 14.3 and 14.5.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::{
     library::types,
     open_files::OpenFile,
     pointers::{Address, DatarepOut, Out, Text},
-    view::{Datarep, FileView, Map},
+    view::{Datarep, FileView, Map, Types},
 };
 
 pub(crate) fn set_view(
@@ -29,6 +29,11 @@ pub(crate) fn set_view(
     }
     let datarep = Datarep::of(datarep.bytes())?;
     let (unit, tile) = (parsed(etype)?, parsed(filetype)?);
+    let known = file.state().recent.find(displacement, (&unit, &tile), datarep);
+    if let Some(view) = known {
+        set(file, view);
+        return Ok(());
+    }
     let etype_size = unit.datatype.size();
     if etype_size == 0 || tile.datatype.size() % etype_size != 0 {
         let what =
@@ -41,13 +46,20 @@ pub(crate) fn set_view(
     }
     let declare = |view: &hayase_layout::View| file.container.declare_view(view);
     let map = Map::new(displacement, &tile.datatype, declare)?;
-    let types = Some((types::hold(etype)?, types::hold(filetype)?));
+    let held = (types::hold(etype)?, types::hold(filetype)?);
+    let types = Some(Types { held, parsed: (unit, tile) });
     let view = Arc::new(FileView { displacement, types, datarep, etype_size, map });
+    file.state().recent.keep(&view);
+    set(file, view);
+    Ok(())
+}
+
+/// All pointers begin at its start.
+fn set(file: &OpenFile, view: Arc<FileView>) {
     file.shared.begin_generation();
     let mut state = file.state();
     state.view = view;
     state.position = 0;
-    Ok(())
 }
 
 pub(crate) fn get_view(
@@ -59,7 +71,7 @@ pub(crate) fn get_view(
 ) -> Result<(), Error> {
     let view = file.view();
     match &view.types {
-        Some((unit, tile)) => {
+        Some(Types { held: (unit, tile), .. }) => {
             types::give(unit, etype)?;
             types::give(tile, filetype)?;
         }
