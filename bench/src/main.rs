@@ -1,6 +1,6 @@
 //! `./bench.sh NAME`: measures the goals of Hayase and says which hold.
 //!
-//! A bench is a list of groups of measurements ([`foundation`]); a group brings up jobs with the
+//! A bench is a list of groups of measurements ([`foundation`], [`mpiio`]); a group brings up jobs with the
 //! product's own command line ([`job`]), lets workload programs run on their nodes ([`worker`],
 //! [`workloads`]), takes turns between what is measured and what it is measured against
 //! ([`rounds`]), and hands over tables, goals and raw samples ([`report`]).
@@ -14,6 +14,7 @@ mod foundation;
 mod guard;
 mod job;
 mod minimal_daemon;
+mod mpiio;
 mod precedence;
 mod process_times;
 mod report;
@@ -42,6 +43,8 @@ struct Arguments {
 enum Verb {
     /// A job's file system: local, remote and striped files, names, start and end
     Foundation(run::RunArguments),
+    /// MPI-IO: one shared file, written at the speed of a file for each process
+    Mpiio(run::RunArguments),
     /// Do tasks from standard input
     #[command(hide = true)]
     Worker,
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Verb::Foundation(arguments) => {
             run::run("foundation", foundation::INTRO, foundation::GROUPS, &arguments)
         }
+        Verb::Mpiio(arguments) => run::run("mpiio", mpiio::INTRO, mpiio::GROUPS, &arguments),
         Verb::Worker => workloads::serve().map(|()| true),
         Verb::MinimalDaemon { source, mount_point } => {
             minimal_daemon::serve(&source, &mount_point).map(|()| true)

@@ -25,7 +25,8 @@ pub struct GrowingIndex {
 impl GrowingIndex {
     /// Follows the writer of `part`, of whom `index` has the first `count` records.
     pub fn new(index: Index, part: u16, count: usize) -> Self {
-        Self { index: Arc::new(index), part, records: Vec::from([0..count]) }
+        let first = 0..count;
+        Self { index: Arc::new(index), part, records: vec![first] }
     }
 
     /// As it is now. Later changes are not in it.
