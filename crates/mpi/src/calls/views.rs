@@ -1,10 +1,15 @@
 //! The view: setting it, asking for it, and how long types are in the file.
 //!
-//! Setting a view is local but for MPI's word: nothing is exchanged. It parses the filetype, which the type
+//! Setting a view is local but for MPI's word: nothing is exchanged. All processes do it in the same order,
+//! so each begins an epoch by itself: what is written through the next view wins over what others wrote through
+//! the one before. MPI asks for a sync between; HDF5 relies on less when it writes data over its fill values.
+//! It parses the filetype, which the type
 //! itself remembers. A view that was set lately, by the same types, is taken up again as it is.
 //! Source: MPI 4.1, sections 14.3 and 14.5.
 
 use std::sync::Arc;
+
+use hayase_layout::Epoch;
 
 use crate::{
     abi::{ErrorClass, Handle},
@@ -31,8 +36,7 @@ pub(crate) fn set_view(
     let (unit, tile) = (parsed(etype)?, parsed(filetype)?);
     let known = file.state().recent.find(displacement, (&unit, &tile), datarep);
     if let Some(view) = known {
-        set(file, view);
-        return Ok(());
+        return set(file, view);
     }
     let etype_size = unit.datatype.size();
     if etype_size == 0 || tile.datatype.size() % etype_size != 0 {
@@ -50,16 +54,17 @@ pub(crate) fn set_view(
     let types = Some(Types { held, parsed: (unit, tile) });
     let view = Arc::new(FileView { displacement, types, datarep, etype_size, map });
     file.state().recent.keep(&view);
-    set(file, view);
-    Ok(())
+    set(file, view)
 }
 
-/// All pointers begin at its start.
-fn set(file: &OpenFile, view: Arc<FileView>) {
+/// All pointers begin at its start, and a new epoch.
+fn set(file: &OpenFile, view: Arc<FileView>) -> Result<(), Error> {
+    file.container.advance(Epoch(file.container.epoch().0 + 1))?;
     file.shared.begin_generation();
     let mut state = file.state();
     state.view = view;
     state.position = 0;
+    Ok(())
 }
 
 pub(crate) fn get_view(
