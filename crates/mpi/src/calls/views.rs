@@ -3,8 +3,8 @@
 //! Setting a view is local but for MPI's word: nothing is exchanged. All processes do it in the same order,
 //! so each begins an epoch by itself: what is written through the next view wins over what others wrote through
 //! the one before. MPI asks for a sync between; HDF5 relies on less when it writes data over its fill values.
-//! It parses the filetype, which the type
-//! itself remembers. A view that was set lately, by the same types, is taken up again as it is.
+//! The filetype is parsed once, the type itself remembers it. A view that was set lately, by the same types, is
+//! taken up again as it is.
 //! Source: MPI 4.1, sections 14.3 and 14.5.
 
 use std::sync::Arc;
