@@ -16,7 +16,7 @@ usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 
 suites=(scripts format clippy tidy unit)
 suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1)
-suites+=(mpi mpiio mpiio-foreign mpiio-faults s3 ssh slurm user)
+suites+=(mpi mpiio mpiio-foreign mpiio-faults mpiio-romio s3 ssh slurm user)
 
 only=()
 long=
@@ -108,6 +108,7 @@ suite_mpi() { job_suite mpi tests/mpi/run.sh; }
 suite_mpiio() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/mpiio.sh; }
 suite_mpiio-foreign() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/foreign.sh; }
 suite_mpiio-faults() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/faults.sh; }
+suite_mpiio-romio() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/romio.sh; }
 suite_s3() { tests/s3/run.sh; }
 suite_ssh() { job_suite ssh tests/launch/ssh.sh; }
 suite_slurm() { job_suite slurm tests/launch/slurm.sh; }

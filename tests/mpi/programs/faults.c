@@ -249,6 +249,7 @@ static void views(const char *file) {
   refused(fh, 0, MPI_INT, three, "native", "a filetype that is no whole number of etypes");
   refused(fh, -4, MPI_INT, MPI_INT, "native", "a negative displacement");
   refused(fh, 0, none, none, "native", "an etype of no bytes");
+  refused(fh, 0, MPI_INT, twice, "native", "a filetype that selects bytes twice");
   refused(fh, 4, MPI_INT, before, "native", "a filetype that begins before the file");
   refused(fh, 0, MPI_INT, still, "native", "a filetype of no extent");
   refused(fh, 0, MPI_INT, MPI_INT, "martian", "an unknown representation");

@@ -9,13 +9,14 @@
 
 use std::sync::Arc;
 
-use hayase_layout::Epoch;
+use hayase_container::Access;
+use hayase_layout::{Datatype, Epoch, datatype::order::BlockOrder};
 
 use crate::{
     abi::{ErrorClass, Handle},
     datatype::parsed,
     error::Error,
-    library::types,
+    library::{abi, types},
     open_files::OpenFile,
     pointers::{Address, DatarepOut, Out, Text},
     view::{Datarep, FileView, Map, Types},
@@ -33,6 +34,10 @@ pub(crate) fn set_view(
         return Err(Error::usual(ErrorClass::Io, format!("a view is set before {split:?} ended")));
     }
     let datarep = Datarep::of(datarep.bytes())?;
+    let displacement = match displacement {
+        current if current == abi()?.displacement_current => current_displacement(file)?,
+        displacement => displacement,
+    };
     let (unit, tile) = (parsed(etype)?, parsed(filetype)?);
     let known = file.state().recent.find(displacement, (&unit, &tile), datarep);
     if let Some(view) = known {
@@ -44,6 +49,8 @@ pub(crate) fn set_view(
             format!("a filetype of {} bytes and an etype of {etype_size}", tile.datatype.size());
         return Err(Error::argument(what));
     }
+    require_ascending(file, "an etype", &unit.datatype)?;
+    require_ascending(file, "a filetype", &tile.datatype)?;
     if datarep == Datarep::External32 {
         types::require_external_size(etype, etype_size)?;
         types::require_external_size(filetype, tile.datatype.size())?;
@@ -55,6 +62,41 @@ pub(crate) fn set_view(
     let view = Arc::new(FileView { displacement, types, datarep, etype_size, map });
     file.state().recent.keep(&view);
     set(file, view)
+}
+
+/// Of a sequential file: where its shared pointer is, as rank 0 knows it. Collective.
+fn current_displacement(file: &OpenFile) -> Result<i64, Error> {
+    if file.amode & abi()?.amode.sequential == 0 {
+        // In the ABI of MPI 5 this is -1, which a program may have meant.
+        return Err(Error::argument("a negative displacement, of a file that is not sequential"));
+    }
+    let found = match file.comm.rank() {
+        0 => file.shared.get(),
+        _ => Ok(0),
+    };
+    let [is_known, etypes] =
+        file.comm.tell([u64::from(found.is_ok()), *found.as_ref().unwrap_or(&0)])?;
+    found?;
+    let view = file.view();
+    let place = view.map.place(etypes.saturating_mul(view.etype_size)).filter(|_| is_known == 1);
+    place
+        .map(|place| place as i64)
+        .ok_or(Error::argument("the shared pointer is behind every file"))
+}
+
+/// Blocks begin behind each other, and where the file may be written, none in another.
+fn require_ascending(file: &OpenFile, what: &str, datatype: &Datatype) -> Result<(), Error> {
+    let refused = |how: &str| Err(Error::usual(ErrorClass::Io, format!("{what} {how}")));
+    if datatype.true_bounds().is_some_and(|bounds| bounds.start < 0) {
+        return refused("that begins before its own place");
+    }
+    match datatype.block_order() {
+        BlockOrder::Decreasing => refused("that goes backwards"),
+        BlockOrder::Overlapping if file.container.access() != Access::Read => {
+            refused("that selects bytes twice, of a file that may be written")
+        }
+        BlockOrder::Overlapping | BlockOrder::Disjoint => Ok(()),
+    }
 }
 
 /// All pointers begin at its start, and a new epoch.
