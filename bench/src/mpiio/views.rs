@@ -20,7 +20,8 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     for round in 0..bench.rounds(4, 10) {
         for (variant, by) in [("stock", By::STOCK), ("hayase", By::Hayase)] {
             mpi.clean()?;
-            let said = mpi.run(by, 1, "views", &words("pattern=views count=64"))?.numbers("views")?;
+            let said =
+                mpi.run(by, 1, "views", &words("pattern=views count=64"))?.numbers("views")?;
             for (kind, seconds) in KINDS.iter().zip(said) {
                 let measured = Measured { amount: 1.0, seconds, own_cpu: seconds };
                 push(&mut samples, kind, (variant, round), measured);

@@ -182,6 +182,18 @@ impl Family {
         {
             return others.all(|(shift, ..)| shift == 0);
         }
+        let start = pattern.start().0;
+        if let Pattern::Run(run) = pattern
+            && run.levels().is_empty()
+        {
+            return others.all(|(shift, ..)| {
+                let end = start + shift + run.block().0;
+                own.view
+                    .within(Extent::within_valid(start + shift, end))
+                    .intersect(window)
+                    .is_none()
+            });
+        }
         let theirs = match pattern {
             Pattern::Run(run) => Some(vec![run.clone()]),
             Pattern::View(view) => runs_of_view(view, self.window()),
@@ -195,7 +207,6 @@ impl Family {
                     return false;
                 };
                 let Some(theirs) = Tile::of(pattern) else { return false };
-                let start = pattern.start().0;
                 others.all(|(shift, ..)| tile.is_apart(&theirs, start + shift, left))
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! All of it is collective: rank 0 decides whether the file is a container, makes it, and tells the others
 //! with one broadcast. Then all of them open its stub with the library, and that handle is the program's.
-//! Where nothing is taken the broadcast was all that was added, and the call is passed on.
+//! Where nothing is taken a barrier and the broadcast were all that was added, and the call is passed on.
 //! Source: MPI 4.1, sections 14.2.1 to 14.2.3.
 
 use std::{
