@@ -46,7 +46,11 @@ mpich/mpi.h libmpich-dev
 mpiexec.openmpi openmpi-bin
 mpicc.openmpi libopenmpi-dev
 gfortran gfortran
-python3-venv python3-venv'
+python3-venv python3-venv
+h5pcc.mpich libhdf5-mpich-dev
+h5pcc.openmpi libhdf5-openmpi-dev
+/usr/include/pnetcdf.h libpnetcdf-dev
+/usr/lib/python3/dist-packages/h5py/_debian_h5py_mpi python3-h5py-mpi'
 packages_s3='ceph-mon ceph-mon
 ceph-mgr ceph-mgr
 ceph-osd ceph-osd

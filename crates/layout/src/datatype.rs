@@ -11,6 +11,7 @@
 use std::{ops::Range, sync::Arc};
 
 pub mod array;
+pub mod order;
 pub mod tile;
 
 /// A typemap: which bytes in which order, and how far one repetition lies behind the other.

@@ -5,6 +5,8 @@
 //!
 //! - `family`: records of many writers that differ by a shift only are looked up as one.
 //! - `folded`: a log in as few records as say the same.
+//! - `layer`: the records of many writers, looked up together; `growing`: an index in layers, that follows
+//!   the log of a writer.
 //! - `same_view`: reading with the view that wrote is one stretch of one part.
 //! - `resolve`: where records overlap, the later epoch wins; in one epoch the lower rank at open, then
 //!   the lower writer id; of one writer the later record.
@@ -14,20 +16,24 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    ByteCount, Extent, GlobalOffset, LocalExtent, LocalOffset, Piece, Record, Selection,
-    StreamExtent, StreamMap, View, ViewId, Writer, WriterId, record::Epoch, units::OFFSET_MAX,
+    ByteCount, Extent, GlobalOffset, LocalExtent, LocalOffset, Piece, Record, StreamExtent, View,
+    ViewId, Writer, WriterId, record::Epoch, units::OFFSET_MAX,
 };
 
 mod boxes;
 mod family;
 mod folded;
+mod growing;
+mod layer;
 mod resolve;
 mod same_view;
 
-use boxes::Boxes;
-use family::{Family, Member, Pattern};
+pub use folded::folded;
+pub use growing::GrowingIndex;
+
+use layer::{Layer, Source};
 use resolve::{Candidate, Standing};
-use same_view::SameView;
+use same_view::Judged;
 
 /// All that one writer wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,22 +133,18 @@ pub struct Origin {
 }
 
 /// Forward and backward map of a recorded file.
+///
+/// Invariant: records of one writer that lie in two layers at one place say the same, as far as both reach;
+/// otherwise the later layer has the later places.
 #[derive(Clone, Debug)]
 pub struct Index {
-    writers: Vec<Writer>,
-    families: Boxes<Family>,
-    /// Of each part its records in order of place.
-    parts: Vec<Vec<Placed>>,
-    same_view: SameView,
+    writers: Arc<[Writer]>,
+    /// How each stands against the others.
+    standings: Arc<[u16]>,
+    bounds: Arc<Bounds>,
+    layers: Vec<Arc<Layer>>,
+    judged: Judged,
     size: ByteCount,
-}
-
-/// One record as its part sees it.
-#[derive(Clone, Debug)]
-struct Placed {
-    pattern: Pattern,
-    window: StreamExtent,
-    place: LocalOffset,
 }
 
 impl Index {
@@ -160,40 +162,20 @@ impl Index {
         if let Some(cut) = cuts.iter().find(|cut| cut.size.0 > OFFSET_MAX) {
             return Err(IndexError::Cut { size: cut.size });
         }
-        let standings = writer_standings(&logs)?;
-        let mut members = Vec::new();
-        let mut parts = Vec::with_capacity(logs.len());
-        for (part, log) in logs.iter().copied().enumerate() {
-            let records = current_records(log);
-            let mut placed = Vec::with_capacity(records.len());
-            let mut end = LocalOffset(0);
-            for (nth, record) in (0u64..).zip(records) {
-                if record.place < end {
-                    let writer = log.writer.id;
-                    return Err(IndexError::Claimed { writer, place: record.place });
-                }
-                let (pattern, window) = resolve_selection(log, record)?;
-                end = record.end().ok_or(too_far(log, record))?;
-                let standing = Standing { epoch: record.epoch, writer: standings[part], nth };
-                members.push(Member {
-                    pattern: pattern.clone(),
-                    window,
-                    part: part as u16, // bounded above
-                    place: record.place,
-                    standing,
-                });
-                placed.push(Placed { pattern, window, place: record.place });
-            }
-            parts.push(placed);
-        }
-        let bounds = Bounds::new(cuts);
-        let same_view = SameView::gather(&members, |epoch| bounds.of(epoch));
-        let families = family::gather(members, |epoch| bounds.of(epoch));
-        let written = families.iter().map(|family| family.reach().end().0).max();
-        let size = ByteCount(written.unwrap_or(0).max(bounds.size));
+        let standings: Arc<[u16]> = writer_standings(&logs)?.into();
+        let bounds = Arc::new(Bounds::new(cuts));
+        let source = |(part, log): (usize, &'a WriterLog)| Source {
+            part: part as u16, // bounded above
+            writer: log.writer.id,
+            standing: standings[part],
+            records: &log.records,
+            view: |view| log.views.get(&view).map(Arc::clone),
+        };
+        let layer = Layer::new(logs.iter().copied().enumerate().map(source), &bounds)?;
+        let size = ByteCount(layer.end().max(bounds.size));
         let writers = logs.iter().map(|log| log.writer).collect();
-        let families = Boxes::new(families, Family::reach);
-        Ok(Self { writers, families, parts, same_view, size })
+        let layers = vec![Arc::new(layer)];
+        Ok(Self { writers, standings, bounds, layers, judged: Judged::default(), size })
     }
 
     /// Part `i` is what the `i`-th wrote.
@@ -211,9 +193,20 @@ impl Index {
     /// O(log n + m log m) for m blocks of records in `extent`, and memory for m pieces: ask for as much
     /// as is to be read at once, not for a whole file.
     pub fn lookup(&self, extent: Extent) -> Vec<Found> {
-        let mut candidates = Vec::new();
-        self.families.for_each(extent, |family| family.candidates(extent, &mut candidates));
-        resolve::resolve(extent, candidates, |part| self.writers[usize::from(part)].server)
+        let mut found = Vec::new();
+        self.look_up(extent, &mut Scratch::default(), &mut found);
+        found
+    }
+
+    /// [`Index::lookup`] for callers with many extents: `found` is emptied and filled, and no memory asked
+    /// for that an earlier call has left in `scratch` and `found`.
+    pub fn look_up(&self, extent: Extent, scratch: &mut Scratch, found: &mut Vec<Found>) {
+        scratch.candidates.clear();
+        for layer in &self.layers {
+            layer.candidates(extent, &mut scratch.candidates);
+        }
+        let server = |part: u16| self.writers[usize::from(part)].server;
+        resolve::resolve(extent, &mut scratch.candidates, server, found);
     }
 
     /// Where the first bytes of a window of a view's stream lie, when they lie behind each other in one
@@ -223,7 +216,7 @@ impl Index {
     /// O(runs of the view + log n), whatever the number of blocks. The first call for a record compares one
     /// tile of it with one of each record that comes near.
     pub fn stretch(&self, view: &View, window: StreamExtent) -> Option<(u16, LocalExtent)> {
-        self.same_view.find(view, window, &self.families)
+        same_view::find(view, window, &self.layers, &self.judged)
     }
 
     /// Forward: the part that holds the byte at `offset`, and where in it. `None` in holes.
@@ -247,69 +240,33 @@ impl Index {
     ///
     /// O(log n) to start, O(depth) each, no allocation. See [`Index::global`].
     pub fn origins(&self, part: u16, local: LocalExtent) -> impl Iterator<Item = Origin> + '_ {
-        let records = self.parts.get(usize::from(part)).map_or(&[][..], Vec::as_slice);
-        let first = records.partition_point(|record| record.end() <= local.start());
-        records[first..]
-            .iter()
-            .map_while(move |record| record.local().intersect(local).map(|both| (record, both)))
-            .flat_map(|(record, both)| record.origins(both))
-    }
-}
-
-impl Placed {
-    fn local(&self) -> LocalExtent {
-        LocalExtent::within_valid(self.place.0, self.place.0 + self.window.len().0)
-    }
-
-    fn end(&self) -> LocalOffset {
-        self.local().end()
-    }
-
-    /// `local` is inside [`Placed::local`].
-    fn origins(&self, local: LocalExtent) -> impl Iterator<Item = Origin> + '_ {
-        let to_stream = |offset: LocalOffset| offset.0 - self.place.0 + self.window.start().0;
-        let window = StreamExtent::within_valid(to_stream(local.start()), to_stream(local.end()));
-        let mut place = local.start().0;
-        self.pattern.extents(window).map(move |extent| {
-            let local = LocalExtent::within_valid(place, place + extent.len().0);
-            place = local.end().0;
-            Origin { local, extent }
+        let mut rest = local;
+        self.layers.iter().enumerate().flat_map(move |(nth, layer)| {
+            // What a later layer has of this part replaces what lies there and behind.
+            let behind = self.layers[nth + 1..].iter().filter_map(|later| later.first(part)).min();
+            let (own, later) = rest.split_at(behind.unwrap_or(rest.end()));
+            rest = later;
+            layer.origins(part, own)
         })
     }
 }
 
+/// Memory that lookups use again.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    candidates: Vec<Candidate>,
+}
+
 /// The records that no later one replaces; see [`Record`].
-fn current_records(log: &WriterLog) -> Vec<&Record> {
-    let mut records: Vec<&Record> = Vec::with_capacity(log.records.len());
-    for record in log.records.iter().filter(|record| !record.selection.is_empty()) {
-        while records.last().is_some_and(|last| last.place >= record.place) {
-            records.pop();
+fn current_records(records: &[Record]) -> Vec<&Record> {
+    let mut current: Vec<&Record> = Vec::with_capacity(records.len());
+    for record in records.iter().filter(|record| !record.selection.is_empty()) {
+        while current.last().is_some_and(|last| last.place >= record.place) {
+            current.pop();
         }
-        records.push(record);
+        current.push(record);
     }
-    records
-}
-
-/// The record's pattern, and which bytes of it; all of them are bytes that files can have.
-fn resolve_selection(
-    log: &WriterLog,
-    record: &Record,
-) -> Result<(Pattern, StreamExtent), IndexError> {
-    match &record.selection {
-        Selection::Run(run) => Ok((Pattern::Run(run.clone()), run.stream())),
-        Selection::View { view, window } => {
-            let no_view = IndexError::NoView { writer: log.writer.id, view: *view };
-            let declared = log.views.get(view).ok_or(no_view)?;
-            if declared.window(window.start(), window.len()) != *window {
-                return Err(too_far(log, record));
-            }
-            Ok((Pattern::View(Arc::clone(declared)), *window))
-        }
-    }
-}
-
-fn too_far(log: &WriterLog, record: &Record) -> IndexError {
-    IndexError::TooFar { writer: log.writer.id, place: record.place }
+    current
 }
 
 /// For each log how its writer stands against the others: 0 wins.
@@ -329,6 +286,7 @@ fn writer_standings(logs: &[&WriterLog]) -> Result<Vec<u16>, IndexError> {
 }
 
 /// Where the bytes of each epoch end, by the cuts behind it.
+#[derive(Debug)]
 struct Bounds {
     /// Ascending epochs; with each the smallest size of it and all behind it.
     cuts: Vec<(Epoch, u64)>,

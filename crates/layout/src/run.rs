@@ -15,6 +15,7 @@ use crate::{
 };
 
 pub mod fold;
+mod overlap;
 
 /// Most levels of one run; HDF5 and PnetCDF need one per dimension of an array, and one for records.
 pub const LEVELS_MAX: usize = 16;
@@ -195,6 +196,56 @@ impl StreamMap for Run {
         }
         StreamOffset(rank + rest)
     }
+
+    fn walk(&self, window: StreamExtent, visit: &mut impl FnMut(Extent)) {
+        let end = window.end().0.min(self.len().0);
+        if window.start().0 < end {
+            self.walk_from(0, window.start().0, end, &mut |start, len| {
+                visit(Extent::within_valid(start, start + len));
+            });
+        }
+    }
+}
+
+impl Run {
+    /// Visits start and length of each block of the bytes `from..to` of its stream, `shift` bytes behind
+    /// where they lie. Not empty, and inside of the stream.
+    pub(crate) fn walk_from(
+        &self,
+        shift: u64,
+        from: u64,
+        to: u64,
+        visit: &mut impl FnMut(u64, u64),
+    ) {
+        let (mut nth, mut inside) = (from / self.block.0, from % self.block.0);
+        let mut start = self.start.0 + shift;
+        // Which repetition of each level: counted along instead of divided for.
+        let mut nths = [0; LEVELS_MAX];
+        for (level, at) in self.levels.iter().zip(&mut nths) {
+            *at = nth % level.count;
+            nth /= level.count;
+            start += *at * level.stride.0;
+        }
+        let mut left = to - from;
+        loop {
+            let len = (self.block.0 - inside).min(left);
+            visit(start + inside, len);
+            left -= len;
+            if left == 0 {
+                return;
+            }
+            inside = 0;
+            for (level, at) in self.levels.iter().zip(&mut nths) {
+                *at += 1;
+                if *at < level.count {
+                    start += level.stride.0;
+                    break;
+                }
+                *at = 0;
+                start -= (level.count - 1) * level.stride.0;
+            }
+        }
+    }
 }
 
 impl From<Run> for (GlobalOffset, ByteCount, Vec<Level>) {
@@ -334,6 +385,11 @@ pub(crate) mod tests {
                 .collect();
             prop_assert_eq!(&found[..], expected);
             prop_assert!(extents.windows(2).all(|pair| pair[0].end() < pair[1].start()));
+            let mut walked = Vec::new();
+            run.walk(window, &mut |extent| {
+                walked.extend((extent.start().0..extent.end().0).map(GlobalOffset));
+            });
+            prop_assert_eq!(&walked[..], expected);
 
             let file = Extent::between(GlobalOffset(a.min(b)), GlobalOffset(a.max(b))).unwrap();
             let within = run.within(file);

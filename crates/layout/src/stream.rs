@@ -40,6 +40,16 @@ pub trait StreamMap {
     fn extents(&self, window: StreamExtent) -> Extents<'_, Self> {
         Extents { map: self, rest: window, held: None }
     }
+
+    /// Visits the bytes `window` of the stream as extents: ascending, none empty, neighbours may touch.
+    ///
+    /// The same bytes as of [`StreamMap::extents`], in a few additions each where a pattern counts along.
+    fn walk(&self, window: StreamExtent, visit: &mut impl FnMut(Extent))
+    where
+        Self: Sized,
+    {
+        self.extents(window).for_each(visit);
+    }
 }
 
 /// See [`StreamMap::extents`].

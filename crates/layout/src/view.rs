@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ByteCount, GlobalOffset, Offset, Run, RunError, StreamExtent, StreamMap, StreamOffset,
+    ByteCount, Extent, GlobalOffset, Offset, Run, RunError, StreamExtent, StreamMap, StreamOffset,
     units::OFFSET_MAX,
 };
 
@@ -132,6 +132,31 @@ impl StreamMap for View {
         let inside = self.runs[run].rank(GlobalOffset(rest)).0;
         StreamOffset(nth * self.tile_len + self.firsts[run] + inside)
     }
+
+    fn walk(&self, window: StreamExtent, visit: &mut impl FnMut(Extent)) {
+        let window = self.window(window.start(), window.len());
+        if window.is_empty() {
+            return;
+        }
+        let (mut nth, mut rest) =
+            (window.start().0 / self.tile_len, window.start().0 % self.tile_len);
+        let mut left = window.len().0;
+        let mut run = self.firsts.partition_point(|first| *first <= rest) - 1; // the first is 0
+        while left > 0 {
+            let base = self.start.0 + nth * self.tile.0;
+            while run < self.runs.len() && left > 0 {
+                let from = rest - self.firsts[run];
+                let to = self.runs[run].len().0.min(from + left);
+                self.runs[run].walk_from(base, from, to, &mut |start, len| {
+                    visit(Extent::within_valid(start, start + len));
+                });
+                left -= to - from;
+                rest += to - from;
+                run += 1;
+            }
+            (nth, run, rest) = (nth + 1, 0, 0);
+        }
+    }
 }
 
 impl From<View> for (GlobalOffset, ByteCount, Vec<Run>) {
@@ -155,7 +180,7 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Extent, naive, run::tests::any_run};
+    use crate::{naive, run::tests::any_run};
 
     fn run(start: u64, block: u64, count: u64, stride: u64) -> Run {
         let bare = Run::new(GlobalOffset(start), ByteCount(block), &[]).unwrap();
@@ -266,6 +291,11 @@ pub(crate) mod tests {
                 .collect();
             prop_assert_eq!(&found[..], &bytes[start as usize..(start + len) as usize]);
             prop_assert!(extents.windows(2).all(|pair| pair[0].end() < pair[1].start()));
+            let mut walked = Vec::new();
+            view.walk(window, &mut |extent| {
+                walked.extend((extent.start().0..extent.end().0).map(GlobalOffset));
+            });
+            prop_assert_eq!(&walked, &found);
 
             let file = Extent::new(GlobalOffset(start), ByteCount(len)).unwrap();
             let within = view.within(file);

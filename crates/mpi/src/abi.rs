@@ -123,6 +123,8 @@ pub(crate) struct Abi {
     pub(crate) seek_set: c_int,
     pub(crate) seek_cur: c_int,
     pub(crate) seek_end: c_int,
+    /// `MPI_DISPLACEMENT_CURRENT`, of sequential files.
+    pub(crate) displacement_current: i64,
     pub(crate) amode: AmodeBits,
     pub(crate) array: ArrayNumbers,
     /// Numbers of combiners; those of Fortran's old forms stand beside the new ones.

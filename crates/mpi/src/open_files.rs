@@ -23,7 +23,7 @@ use crate::{
     library::Communicator,
     selection::{Consistency, Flatten},
     shared_pointer::SharedPointer,
-    view::FileView,
+    view::{FileView, Recent},
 };
 
 /// One file of one communicator.
@@ -52,6 +52,8 @@ pub(crate) struct OpenFile {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) view: Arc<FileView>,
+    /// For when they are set again.
+    pub(crate) recent: Recent,
     /// The individual pointer, in bytes of the view's stream.
     pub(crate) position: u64,
     /// A split collective call that has begun: which, and how many bytes it moved.
@@ -87,7 +89,7 @@ impl OpenFile {
             is_overtaken: AtomicBool::new(true),
             is_atomic: AtomicBool::new(false),
             presence: Mutex::new(Some(parts.presence)),
-            state: Mutex::new(State { view, position: 0, split: None }),
+            state: Mutex::new(State { view, recent: Recent::default(), position: 0, split: None }),
         }
     }
 

@@ -4,13 +4,13 @@
 //! Not here: moving bytes ([`crate::transfer`]).
 //! Source: MPI 4.1, sections 14.1.1 and 14.3; paper 001, figure 6.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use hayase_layout::{
     Datatype, GlobalOffset, Offset, StreamMap, StreamOffset, View, ViewId, units::OFFSET_MAX,
 };
 
-use crate::{abi::ErrorClass, error::Error, library::types::OwnedType};
+use crate::{abi::ErrorClass, datatype::Parsed, error::Error, library::types::OwnedType};
 
 /// How data look in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +50,53 @@ impl Datarep {
 pub(crate) struct FileView {
     pub(crate) displacement: i64,
     /// `None` before the first MPI_File_set_view: bytes.
-    pub(crate) types: Option<(OwnedType, OwnedType)>,
+    pub(crate) types: Option<Types>,
     pub(crate) datarep: Datarep,
     pub(crate) etype_size: u64,
     pub(crate) map: Map,
+}
+
+/// Etype and filetype.
+#[derive(Debug)]
+pub(crate) struct Types {
+    /// Our own copies: the program may free its handles.
+    pub(crate) held: (OwnedType, OwnedType),
+    /// What they select. The program's types remember the same values as long as they live, and these can not
+    /// be freed while they are held here: so a type that has one of them is the type that was given.
+    pub(crate) parsed: (Arc<Parsed>, Arc<Parsed>),
+}
+
+/// Views of one file that are kept for when they are set again: HDF5 and PnetCDF change between two.
+const VIEWS_KEPT_MAX: usize = 8;
+
+/// The last views of one file, the latest first.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(Vec<Arc<FileView>>);
+
+impl Recent {
+    /// The view that was made of the same arguments. A few comparisons: nothing is parsed, copied or declared.
+    pub(crate) fn find(
+        &mut self,
+        displacement: i64,
+        parsed: (&Arc<Parsed>, &Arc<Parsed>),
+        datarep: Datarep,
+    ) -> Option<Arc<FileView>> {
+        let nth = self.0.iter().position(|view| {
+            let is_same = |types: &Types| {
+                Arc::ptr_eq(&types.parsed.0, parsed.0) && Arc::ptr_eq(&types.parsed.1, parsed.1)
+            };
+            view.displacement == displacement
+                && view.datarep == datarep
+                && view.types.as_ref().is_some_and(is_same)
+        })?;
+        self.0[..=nth].rotate_right(1);
+        Some(Arc::clone(&self.0[0]))
+    }
+
+    pub(crate) fn keep(&mut self, view: &Arc<FileView>) {
+        self.0.truncate(VIEWS_KEPT_MAX - 1);
+        self.0.insert(0, Arc::clone(view));
+    }
 }
 
 /// Which bytes of the file a view's stream has.
@@ -266,6 +309,36 @@ mod tests {
         let map = map(0, &far);
         assert_eq!(map.place(u64::MAX), None);
         assert!(map.place(1 << 40).is_some());
+    }
+
+    #[test]
+    fn views_that_are_set_again_are_the_same() {
+        let parsed = |len| Arc::new(Parsed { datatype: bytes(len) });
+        let (byte, block) = (parsed(1), parsed(4));
+        let view = |displacement, block: &Arc<Parsed>| {
+            let held = (OwnedType::named_for_tests(), OwnedType::named_for_tests());
+            let parsed = (Arc::clone(&byte), Arc::clone(block));
+            let types = Some(Types { held, parsed });
+            Arc::new(FileView { displacement, types, ..FileView::of_bytes() })
+        };
+        let mut recent = Recent::default();
+        let find = |recent: &mut Recent, displacement, block: &Arc<Parsed>| {
+            recent.find(displacement, (&byte, block), Datarep::Native).is_some()
+        };
+        recent.keep(&view(7, &block));
+        assert!(find(&mut recent, 7, &block));
+        assert!(!find(&mut recent, 8, &block));
+        // Another type, though it selects the same.
+        assert!(!find(&mut recent, 7, &parsed(4)));
+        assert!(recent.find(7, (&byte, &block), Datarep::External32).is_none());
+        for displacement in 10..10 + VIEWS_KEPT_MAX as i64 - 1 {
+            recent.keep(&view(displacement, &block));
+            assert!(find(&mut recent, 7, &block), "it is used, so it is kept");
+        }
+        recent.keep(&view(99, &block));
+        recent.keep(&view(98, &block));
+        assert!(!find(&mut recent, 10, &block));
+        assert_eq!(recent.0.len(), VIEWS_KEPT_MAX);
     }
 
     #[test]

@@ -179,7 +179,7 @@ static MPI_Datatype make(int depth) {
   return filled(made);
 }
 
-static int failures;
+static int failures, views;
 static void differ(unsigned seed, const char *what) {
   printf("DIFFERENT seed %u (%s): %s\n", seed, how, what);
   failures++;
@@ -217,6 +217,22 @@ static void as_memory(unsigned seed, MPI_File fh, MPI_Datatype type, int count) 
   if (memcmp(memory, other, sizeof memory)) differ(seed, "memory read from the file");
 }
 
+/* Whether a filetype is one that MPI allows where files are written: no byte before its place, each behind the last. */
+static int ascends(MPI_Datatype type, MPI_Aint true_lb) {
+  static int places[PACKED_MAX];
+  if (true_lb < 0) return 0;
+  memset(places, 0, sizeof places);
+  int size = 0, last = -1;
+  for (int shift = 0; shift <= 16; shift += 8) {
+    for (int i = 0; i < 2 * SPAN; i++) other[i] = (unsigned char)(i >> shift);
+    size = pack(other, 1, type);
+    for (int i = 0; i < size; i++) places[i] |= packed[i] << shift;
+  }
+  for (int i = 0; i < size; last = places[i++])
+    if (places[i] <= last) return 0;
+  return 1;
+}
+
 /* The type as a filetype: a stretch of the view's stream read, and written. */
 static void as_view(unsigned seed, MPI_File fh, MPI_Datatype type, int tiles) {
   MPI_Aint lb, extent, true_lb, true_extent;
@@ -226,11 +242,20 @@ static void as_view(unsigned seed, MPI_File fh, MPI_Datatype type, int tiles) {
   MPI_Type_get_extent(type, &lb, &extent);
   MPI_Type_get_true_extent(type, &true_lb, &true_extent);
   if (size == 0 || extent <= 0) return;
-  MPI_Offset disp = (true_lb < 0 ? -true_lb : 0) + below(50);
+  MPI_Offset disp = below(50);
   for (int i = 0; i < SPAN; i++) image[i] = (unsigned char)below(256);
   MPI_File_set_view(fh, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL);
   MPI_File_write_at(fh, 0, image, SPAN, MPI_BYTE, &status);
-  MPI_File_set_view(fh, disp, MPI_BYTE, type, "native", MPI_INFO_NULL);
+  MPI_File_set_errhandler(fh, MPI_ERRORS_RETURN);
+  int class, code = MPI_File_set_view(fh, disp, MPI_BYTE, type, "native", MPI_INFO_NULL);
+  MPI_File_set_errhandler(fh, MPI_ERRORS_ARE_FATAL);
+  if ((code == MPI_SUCCESS) != ascends(type, true_lb)) differ(seed, "whether a view is allowed");
+  if (code != MPI_SUCCESS) {
+    MPI_Error_class(code, &class);
+    if (class != MPI_ERR_IO) differ(seed, "the class of a view that is not allowed");
+    return;
+  }
+  views++;
   int whole = pack(image + disp, tiles, type), start = below(whole), len = 1 + below(whole - start);
   memset(got, 0, sizeof got);
   MPI_File_read_at(fh, start, got, len, MPI_BYTE, &status);
@@ -324,7 +349,7 @@ int main(int argc, char **argv) {
   empty(fh);
   external32(fh);
   MPI_File_close(&fh);
-  printf("%u types, %d differences\n", tried, failures);
+  printf("%u types, %d of them views, %d differences\n", tried, views, failures);
   MPI_Finalize();
   return failures ? 1 : 0;
 }

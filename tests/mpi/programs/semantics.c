@@ -131,6 +131,26 @@ static void atomic(const char *name) {
   MPI_Type_free(&spread);
 }
 
+/* Filled through one view by the first process, written through the next by all: no sync between, only that the
+   view is set by all. HDF5 does so with its chunks. */
+static void later_views_win(const char *name) {
+  MPI_Status status;
+  int back = 0, next = (rank + 1) % size, mine = 7000 + rank, *zeros = calloc((size_t)size, sizeof *zeros);
+  MPI_File fh = open_as(MPI_COMM_WORLD, name, MPI_MODE_RDWR, MPI_INFO_NULL);
+  MPI_File_set_view(fh, 200000, MPI_INT, MPI_INT, "native", MPI_INFO_NULL);
+  MPI_File_write_at_all(fh, 0, zeros, rank == 0 ? size : 0, MPI_INT, &status);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_File_set_view(fh, 200000, MPI_INT, MPI_INT, "native", MPI_INFO_NULL);
+  MPI_File_write_at_all(fh, rank, &mine, 1, MPI_INT, &status);
+  MPI_File_sync(fh);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_File_sync(fh);
+  MPI_File_read_at(fh, next, &back, 1, MPI_INT, &status);
+  check(back == 7000 + next, "what was written through the later view");
+  MPI_File_close(&fh);
+  free(zeros);
+}
+
 /* A handle on all processes, and one of each alone, on the same file. */
 static void two_openings(const char *name) {
   MPI_Status status;
@@ -170,6 +190,7 @@ int main(int argc, char **argv) {
   errors(name);
   at_once(name);
   atomic(name);
+  later_views_win(name);
   two_openings(name);
   /* Gone at its last close; and by name. */
   char other[1024];

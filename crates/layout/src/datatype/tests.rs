@@ -102,7 +102,7 @@ fn what_ascends_is_a_view() {
 }
 
 /// A type and its typemap, byte by byte, as a list.
-type Listed = (Datatype, Vec<i64>);
+pub(super) type Listed = (Datatype, Vec<i64>);
 
 fn list((datatype, bytes): &Listed, count: u64, stride: i64, at: i64) -> Vec<i64> {
     let _ = datatype;
@@ -110,7 +110,7 @@ fn list((datatype, bytes): &Listed, count: u64, stride: i64, at: i64) -> Vec<i64
     (0..count).flat_map(|nth| bytes.iter().map(move |byte| from(nth) + byte)).collect()
 }
 
-fn any_listed() -> impl Strategy<Value = Listed> {
+pub(super) fn any_listed() -> impl Strategy<Value = Listed> {
     let leaf = (1..9u64).prop_map(|len| (bytes(len), (0..len as i64).collect()));
     leaf.prop_recursive(4, 24, 3, |inner| {
         let few = prop::collection::vec((-40..40i64, 0..3u64, inner.clone()), 1..4);

@@ -69,6 +69,13 @@ impl StreamMap for Pattern {
             Self::View(view) => view.rank(offset),
         }
     }
+
+    fn walk(&self, window: StreamExtent, visit: &mut impl FnMut(Extent)) {
+        match self {
+            Self::Run(run) => run.walk(window, visit),
+            Self::View(view) => view.walk(window, visit),
+        }
+    }
 }
 
 /// One record.
@@ -199,11 +206,15 @@ impl Family {
         let window = self.pattern.within(Extent::within_valid(from, extent.end().0));
         let Some(window) = window.intersect(self.window) else { return };
         let mut at = window.start().0 - self.window.start().0; // from the start of the record
-        for block in self.pattern.extents(window) {
+        self.pattern.walk(window, &mut |block| {
             // Shifted by so much, it ends behind the start of `extent` and begins before its end.
             let least = (extent.start().0 + 1).saturating_sub(block.end().0);
             let behind = extent.end().0 - block.start().0;
-            let first = self.siblings.partition_point(|sibling| sibling.shift < least);
+            // Most blocks lie inside: all siblings touch, and nothing is to be searched for.
+            let first = match least {
+                0 => 0,
+                _ => self.siblings.partition_point(|sibling| sibling.shift < least),
+            };
             let touched = self.siblings[first..].iter().take_while(|next| next.shift < behind);
             for sibling in touched {
                 let (start, end) = (block.start().0 + sibling.shift, block.end().0 + sibling.shift);
@@ -216,6 +227,6 @@ impl Family {
                 });
             }
             at += block.len().0;
-        }
+        });
     }
 }

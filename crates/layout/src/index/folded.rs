@@ -15,20 +15,26 @@ impl WriterLog {
     /// joined. O(n log n) in the records, whatever they select; an index of it finds the same.
     #[must_use]
     pub fn folded(&self) -> Self {
-        let mut records: Vec<Record> = Vec::new();
-        for record in current_records(self) {
-            let mut last = record.clone();
-            while let Some(joined) = records.last().and_then(|before| join(before, &last)) {
-                records.pop();
-                last = joined;
-            }
-            records.push(last);
-        }
+        let records = folded(&self.records);
         let named: BTreeSet<ViewId> = records.iter().filter_map(view_of).collect();
         let views = self.views.iter().filter(|(id, _)| named.contains(id));
         let views = views.map(|(id, view)| (*id, Arc::clone(view))).collect();
         Self { writer: self.writer, views, records }
     }
+}
+
+/// Records of one writer in as few as say the same; those that were replaced are left out. O(depth) each.
+pub fn folded(records: &[Record]) -> Vec<Record> {
+    let mut folded: Vec<Record> = Vec::new();
+    for record in current_records(records) {
+        let mut last = record.clone();
+        while let Some(joined) = folded.last().and_then(|before| join(before, &last)) {
+            folded.pop();
+            last = joined;
+        }
+        folded.push(last);
+    }
+    folded
 }
 
 fn view_of(record: &Record) -> Option<ViewId> {

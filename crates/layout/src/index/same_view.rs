@@ -8,22 +8,27 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use super::{
-    Boxes,
+    boxes::Boxes,
     family::{Family, Member, Pattern},
+    layer::Layer,
 };
 use crate::{
-    Epoch, Extent, GlobalOffset, LocalExtent, LocalOffset, StreamExtent, StreamMap, StreamOffset,
-    View,
+    Epoch, Extent, GlobalOffset, LocalExtent, LocalOffset, Run, StreamExtent, StreamMap,
+    StreamOffset, View,
 };
+
+/// Runs of one tile that are compared with those of another as runs, each with each; more are compared block
+/// by block.
+const RUNS_MAX: usize = 64;
 
 /// Blocks of one tile that are looked at; a tile of more is not simple.
 const BLOCKS_MAX: usize = 1 << 14;
 
-/// Blocks that are compared to find whether one record is alone: milliseconds.
+/// Blocks or runs that are compared to find whether one record is alone: milliseconds.
 const COMPARED_MAX: usize = 1 << 22;
 
 /// Records through views, by view, in order of their windows.
@@ -41,7 +46,58 @@ struct Stretch {
     span: Extent,
     part: u16,
     place: LocalOffset,
+    /// In its layer.
     is_alone: OnceLock<bool>,
+}
+
+/// Which records of one layer are alone in the others too, as far as that was asked: by layer, view, record.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Judged(Arc<Mutex<HashMap<[usize; 3], bool>>>);
+
+impl Judged {
+    fn get_or_init(&self, record: [usize; 3], judge: impl FnOnce() -> bool) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *known.entry(record).or_insert_with(judge)
+    }
+}
+
+/// Where the first bytes of `window` lie, as many as one record holds alone.
+pub(super) fn find(
+    view: &View,
+    window: StreamExtent,
+    layers: &[Arc<Layer>],
+    judged: &Judged,
+) -> Option<(u16, LocalExtent)> {
+    // What is told in two layers is told longer in the later one.
+    let (nth, found) = layers
+        .iter()
+        .enumerate()
+        .rev()
+        .find_map(|(nth, layer)| Some((nth, layer.same_view().at(view, window)?)))?;
+    let At { view, slot, record, stretch, both } = found;
+    let is_alone = || stretch.is_alone(view, layers[nth].families());
+    if !*stretch.is_alone.get_or_init(is_alone) {
+        return None;
+    }
+    let others = || layers.iter().enumerate().filter(|(other, _)| *other != nth);
+    let is_alone = || others().all(|(_, layer)| stretch.is_alone(view, layer.families()));
+    if layers.len() > 1 && !judged.get_or_init([nth, slot, record], is_alone) {
+        return None;
+    }
+    let to_place = |at: StreamOffset| stretch.place.0 + (at.0 - stretch.window.start().0);
+    let local = LocalExtent::within_valid(to_place(both.start()), to_place(both.end()));
+    Some((stretch.part, local))
+}
+
+/// The record that holds the first byte of a window.
+struct At<'a> {
+    view: &'a Arc<View>,
+    /// Which view and record, in its layer.
+    slot: usize,
+    record: usize,
+    stretch: &'a Stretch,
+    /// What is in the window too.
+    both: StreamExtent,
 }
 
 impl SameView {
@@ -73,67 +129,113 @@ impl SameView {
         slot
     }
 
-    /// Where the first bytes of `window` lie, as many as one record holds alone.
-    pub(super) fn find(
-        &self,
-        view: &View,
-        window: StreamExtent,
-        families: &Boxes<Family>,
-    ) -> Option<(u16, LocalExtent)> {
+    fn at(&self, view: &View, window: StreamExtent) -> Option<At<'_>> {
         let (view, slot) = self.views.get_key_value(view)?;
         let all = &self.stretches[*slot];
         let behind = all.partition_point(|stretch| stretch.window.start() <= window.start());
-        let stretch = all[..behind].last()?;
-        let both =
-            stretch.window.intersect(window).filter(|both| both.start() == window.start())?;
-        if !*stretch.is_alone.get_or_init(|| stretch.is_alone(view, families)) {
-            return None;
-        }
-        let to_place = |at: StreamOffset| stretch.place.0 + (at.0 - stretch.window.start().0);
-        let local = LocalExtent::within_valid(to_place(both.start()), to_place(both.end()));
-        Some((stretch.part, local))
+        let record = behind.checked_sub(1)?;
+        let stretch = &all[record];
+        let both = stretch.window.intersect(window);
+        let both = both.filter(|both| both.start() == window.start())?;
+        Some(At { view, slot: *slot, record, stretch, both })
     }
 }
 
 impl Stretch {
+    /// Whether no record of these has one of its bytes, but itself.
     fn is_alone(&self, view: &Arc<View>, families: &Boxes<Family>) -> bool {
-        let Some(own) = Tile::of_view(view) else { return false };
+        let own = Own {
+            stretch: self,
+            view,
+            runs: runs_of_view(view, self.window),
+            tile: OnceLock::new(),
+        };
         let mut left = COMPARED_MAX;
         let mut is_alone = true;
         families.for_each(self.span, |family| {
-            is_alone = is_alone && family.is_apart(self, view, &own, &mut left);
+            is_alone = is_alone && family.is_apart(&own, &mut left);
         });
         is_alone
     }
 }
 
+/// A record that is compared with others.
+struct Own<'a> {
+    stretch: &'a Stretch,
+    view: &'a Arc<View>,
+    /// `None` where there are too many.
+    runs: Option<Vec<Run>>,
+    /// One tile, for records that have too many runs; `None` where that has too many blocks.
+    tile: OnceLock<Option<Tile>>,
+}
+
 impl Family {
     /// Whether no member but the record itself has one of its bytes.
-    fn is_apart(&self, own: &Stretch, view: &Arc<View>, tile: &Tile, left: &mut usize) -> bool {
+    fn is_apart(&self, own: &Own<'_>, left: &mut usize) -> bool {
+        let Stretch { part, place, window, .. } = *own.stretch;
         let pattern = self.pattern();
-        let others =
-            self.members().filter(|(_, part, place)| (*part, *place) != (own.part, own.place));
+        let mut others = self.members().filter(|(_, other, at)| (*other, *at) != (part, place));
         // Windows of one stream share no byte of the file unless they share one of the stream.
         if let Pattern::View(other) = pattern
-            && (Arc::ptr_eq(other, view) || other == view)
-            && !self.window().overlaps(own.window)
+            && (Arc::ptr_eq(other, own.view) || other == own.view)
+            && !self.window().overlaps(window)
         {
-            let mut shifted = others.filter(|(shift, ..)| *shift != 0);
-            return shifted.next().is_none();
+            return others.all(|(shift, ..)| shift == 0);
         }
-        let theirs = Tile::of(pattern);
         let start = pattern.start().0;
-        let mut others = others;
-        others.all(|(shift, ..)| match &theirs {
-            Shape::Tiles(theirs) => tile.is_apart(theirs, start + shift, left),
-            Shape::Extent(len) => {
-                let extent = Extent::within_valid(start + shift, start + shift + len);
-                let shared = view.within(extent).intersect(own.window);
-                shared.is_none()
+        if let Pattern::Run(run) = pattern
+            && run.levels().is_empty()
+        {
+            return others.all(|(shift, ..)| {
+                let end = start + shift + run.block().0;
+                own.view
+                    .within(Extent::within_valid(start + shift, end))
+                    .intersect(window)
+                    .is_none()
+            });
+        }
+        let theirs = match pattern {
+            Pattern::Run(run) => Some(vec![run.clone()]),
+            Pattern::View(view) => runs_of_view(view, self.window()),
+        };
+        match (&own.runs, theirs) {
+            (Some(runs), Some(theirs)) => {
+                others.all(|(shift, ..)| are_apart(runs, &theirs, shift, left))
             }
-            Shape::Other => false,
-        })
+            _ => {
+                let Some(tile) = own.tile.get_or_init(|| Tile::of_view(own.view)) else {
+                    return false;
+                };
+                let Some(theirs) = Tile::of(pattern) else { return false };
+                others.all(|(shift, ..)| tile.is_apart(&theirs, start + shift, left))
+            }
+        }
     }
+}
+
+/// The bytes of a window of a view, or more bytes of the same tiles, as few runs; `None` where that is not
+/// possible.
+fn runs_of_view(view: &View, window: StreamExtent) -> Option<Vec<Run>> {
+    if view.runs().len() > RUNS_MAX {
+        return None;
+    }
+    let (tile, len) = (view.tile(), view.tile_len().0);
+    let (first, behind) = (window.start().0 / len, window.end().0.div_ceil(len));
+    let at = view.start().0.checked_add(first.checked_mul(tile.0)?)?;
+    let run = |run: &Run| {
+        let moved = run.clone().starting_at(GlobalOffset(at.checked_add(run.start().0)?)).ok()?;
+        moved.repeat(behind.checked_sub(first)?, tile).ok()
+    };
+    view.runs().iter().map(run).collect()
+}
+
+/// Whether no byte is in both when the others are shifted; false when it takes too long to tell.
+fn are_apart(own: &[Run], others: &[Run], shift: u64, left: &mut usize) -> bool {
+    others.iter().all(|other| {
+        let start = GlobalOffset(other.start().0 + shift);
+        let Ok(other) = other.clone().starting_at(start) else { return false };
+        own.iter().all(|own| !own.may_overlap(&other, left))
+    })
 }
 
 /// Blocks that repeat for ever, counted from the first byte.
@@ -144,25 +246,17 @@ struct Tile {
     blocks: Vec<(u64, u64)>,
 }
 
-enum Shape {
-    Tiles(Tile),
-    /// So many bytes behind each other.
-    Extent(u64),
-    Other,
-}
-
 impl Tile {
-    fn of(pattern: &Pattern) -> Shape {
+    fn of(pattern: &Pattern) -> Option<Self> {
         match pattern {
-            Pattern::View(view) => Self::of_view(view).map_or(Shape::Other, Shape::Tiles),
+            Pattern::View(view) => Self::of_view(view),
             Pattern::Run(run) => match run.levels() {
-                [] => Shape::Extent(run.block().0),
-                [level] => Shape::Tiles(Self {
+                [level] => Some(Self {
                     start: run.start().0,
                     period: level.stride.0,
                     blocks: vec![(0, run.block().0)],
                 }),
-                _ => Shape::Other,
+                _ => None,
             },
         }
     }

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    NodeId, Rank, Recorder, Run, ServerId, StreamOffset, Write, naive, run::tests::any_run,
-    view::tests::any_view,
+    NodeId, Rank, Recorder, Run, Selection, ServerId, StreamMap, StreamOffset, Write, naive,
+    run::tests::any_run, view::tests::any_view,
 };
 
 fn extent(start: u64, len: u64) -> Extent {
@@ -159,11 +159,10 @@ fn regular_decompositions_are_one_family_per_row_of_writers() {
         })
         .collect();
     let index = Index::new(&logs, &[]).unwrap();
-    assert_eq!(index.families.len(), 1);
+    assert_eq!(index.layers[0].families().len(), 1);
     assert_eq!(index.size(), ByteCount(8_000_000_000));
     let mut candidates = Vec::new();
-    let window = extent(7_999_999_001, 16);
-    index.families.for_each(window, |family| family.candidates(window, &mut candidates));
+    index.layers[0].candidates(extent(7_999_999_001, 16), &mut candidates);
     assert_eq!(candidates.len(), 3); // not one for each writer
     assert_eq!(index.locate(GlobalOffset(7_999_999_999)), Some((999, LocalOffset(7_999_999))));
 
@@ -176,7 +175,7 @@ fn regular_decompositions_are_one_family_per_row_of_writers() {
         })
         .collect();
     let index = Index::new(&logs, &[]).unwrap();
-    assert_eq!(index.families.len(), 4);
+    assert_eq!(index.layers[0].families().len(), 4);
     assert_eq!(index.lookup(extent(0, 500)).len(), 5);
     assert!(index.lookup(extent(0, 200_000)).iter().all(|found| matches!(found, Found::Bytes(_))));
 }
@@ -246,6 +245,42 @@ fn who_reads_with_the_view_that_wrote_reads_one_stretch() {
     }
     let cut = Cut { epoch: Epoch(1), size: ByteCount(100) };
     assert_eq!(of(&Index::new(&logs, &[cut]).unwrap(), &quarter(0), 0, 9), "");
+}
+
+#[test]
+fn regions_of_a_vector_are_one_stretch() {
+    // HPIO: one tile of very many small regions, longer than what is repeated in it.
+    let regions = |rank: u64| {
+        let region = Run::contiguous(extent(rank * 8, 8)).unwrap();
+        let all = region.repeat(65_536, ByteCount(32)).unwrap();
+        View::new(GlobalOffset(0), ByteCount(65_535 * 32 + 8), &[all]).unwrap()
+    };
+    let len = 65_536 * 8;
+    let logs: Vec<_> = (0..4u32)
+        .map(|rank| log(rank, rank, &[(0, through(0, 0, len))], &[regions(rank.into())]))
+        .collect();
+    let index = Index::new(&logs, &[]).unwrap();
+    let window = StreamExtent::new(StreamOffset(0), ByteCount(len)).unwrap();
+    let stretch = index.stretch(&regions(2), window).unwrap();
+    assert_eq!((stretch.0, stretch.1.len().0), (2, len));
+}
+
+#[test]
+fn following_a_log_is_not_building_it_anew() {
+    // Irregular: each write is a record.
+    let mut recorder = Recorder::new();
+    let empty = log(1, 0, &[], &[]);
+    let index = Index::new(&[empty], &[]).unwrap();
+    let mut growing = GrowingIndex::new(index, 0, 0);
+    for nth in 0..4096u64 {
+        recorder.note(at(nth * nth * 3, 2), Epoch(0)).unwrap();
+        let unchanged = recorder.take_unchanged();
+        assert!(unchanged + 1 >= recorder.records().len());
+        growing.follow(recorder.records(), unchanged, |_| None).unwrap();
+        assert!(growing.layers() <= 14, "{} layers at {nth}", growing.layers());
+    }
+    let found = growing.index().locate(GlobalOffset(100 * 100 * 3 + 1));
+    assert_eq!(found, Some((0, LocalOffset(201))));
 }
 
 #[test]
@@ -403,6 +438,64 @@ proptest! {
                 let byte = view.forward(StreamOffset(start + nth)).unwrap();
                 let place = (part, LocalOffset(local.start().0 + nth));
                 prop_assert_eq!(file.get(&byte).copied(), Some(place), "byte {}", byte);
+            }
+        }
+    }
+
+    /// An index that follows one writer, here and there, says at each time what one built anew says.
+    #[test]
+    fn growing_agrees_with_building_anew(
+        others in any_logs(), cuts in any_cuts(), odd in any_view(),
+        writes in prop::collection::vec((0..30u64, 1..9u64, 0..12u32, 0..4u8), 0..50),
+        start in 0..120u64, len in 0..120u64
+    ) {
+        let views: Vec<_> = [cyclic(2, 3, 24), odd].into_iter().map(Arc::new).collect();
+        let view = |view: ViewId| views.get(view.0 as usize).cloned();
+        let (mut recorder, mut epoch) = (Recorder::new(), 0);
+        let own = |records: &[Record]| WriterLog {
+            records: records.to_vec(),
+            views: (0..).map(ViewId).zip(views.iter().cloned()).collect(),
+            ..log(77, 1, &[], &[])
+        };
+        let first = own(&[]);
+        let part = others.len() as u16;
+        let index = Index::new(others.iter().chain([&first]), &cuts).unwrap();
+        let mut growing = GrowingIndex::new(index, part, 0);
+        for (start_of, len_of, dice, kind) in writes {
+            epoch += u64::from(dice == 0);
+            let write = match kind {
+                0 => at(start_of, len_of),
+                1 => at(start_of / 6 * 6, 3),
+                kind => through(u32::from(kind) - 2, start_of / 5 * 5, 5),
+            };
+            recorder.note(write, Epoch(epoch)).unwrap();
+            if dice % 3 == 1 {
+                continue; // several are followed at once
+            }
+            let unchanged = recorder.take_unchanged();
+            growing.follow(recorder.records(), unchanged, view).unwrap();
+            let log = own(recorder.records());
+            let anew = Index::new(others.iter().chain([&log]), &cuts).unwrap();
+            let index = growing.index();
+            prop_assert_eq!(index.size(), anew.size());
+            prop_assert_eq!(index.lookup(extent(start, len)), anew.lookup(extent(start, len)));
+            let local = LocalExtent::new(LocalOffset(start / 2), ByteCount(len)).unwrap();
+            let origins = |index: &Index| -> Vec<_> {
+                let each = |origin: Origin| {
+                    let bytes = origin.extent.start().0..origin.extent.end().0;
+                    (origin.local.start().0..origin.local.end().0).zip(bytes)
+                };
+                index.origins(part, local).flat_map(each).collect()
+            };
+            prop_assert_eq!(origins(index), origins(&anew));
+            for view in &views {
+                let window = view.window(StreamOffset(start), ByteCount(len.max(1)));
+                let Some((part, local)) = index.stretch(view, window) else { continue };
+                for nth in 0..local.len().0 {
+                    let byte = view.forward(StreamOffset(start + nth)).unwrap();
+                    let place = Some((part, LocalOffset(local.start().0 + nth)));
+                    prop_assert_eq!(anew.locate(byte), place);
+                }
             }
         }
     }

@@ -33,6 +33,8 @@ pub struct Recorder {
     published: usize,
     /// Bytes of the part before this place are published.
     published_tail: LocalOffset,
+    /// Records before this index are as they were when [`Recorder::take_unchanged`] was called last.
+    unchanged: usize,
 }
 
 impl Recorder {
@@ -74,6 +76,12 @@ impl Recorder {
     /// Bytes of the part that are used.
     pub fn tail(&self) -> LocalOffset {
         self.tail
+    }
+
+    /// How many records, from the first on, are as they were at the last such call; for a
+    /// [`GrowingIndex`](crate::index::GrowingIndex).
+    pub fn take_unchanged(&mut self) -> usize {
+        std::mem::replace(&mut self.unchanged, self.records.len())
     }
 
     /// What [`Recorder::publish`] would tell, without taking it for published.
@@ -153,6 +161,7 @@ impl Recorder {
 
     fn changed(&mut self, record: usize) {
         self.published = self.published.min(record);
+        self.unchanged = self.unchanged.min(record);
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) static ABI: Abi = Abi {
     seek_set: 403,
     seek_cur: 401,
     seek_end: 402,
+    displacement_current: -1,
     amode: AmodeBits {
         append: 1,
         create: 2,

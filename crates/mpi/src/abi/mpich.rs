@@ -20,6 +20,7 @@ pub(crate) static ABI: Abi = Abi {
     seek_set: 600,
     seek_cur: 602,
     seek_end: 604,
+    displacement_current: -54_278_278,
     amode: AMODE,
     array: ArrayNumbers {
         order_c: 56,

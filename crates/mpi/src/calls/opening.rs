@@ -2,7 +2,7 @@
 //!
 //! All of it is collective: rank 0 decides whether the file is a container, makes it, and tells the others
 //! with one broadcast. Then all of them open its stub with the library, and that handle is the program's.
-//! Where nothing is taken the broadcast was all that was added, and the call is passed on.
+//! Where nothing is taken a barrier and the broadcast were all that was added, and the call is passed on.
 //! Source: MPI 4.1, sections 14.2.1 to 14.2.3.
 
 use std::{
@@ -77,6 +77,8 @@ fn try_open(
     if !communicator::is_usable(comm)? {
         return Ok(None);
     }
+    // What a process did to this name before, it did before the file is made: deleting it, by many programs.
+    communicator::meet_on(comm)?;
     let rank = communicator::rank_on(comm)?;
     let mut container = None;
     let mut plan = None;
@@ -142,6 +144,10 @@ fn prepare(
     let Some(access) = access(amode)? else { return Ok(None) };
     let settings = Settings::get();
     let decision = settings.decide(path, info, amode & bits.create != 0)?;
+    // Made of what comes, so there is nothing to be gained; but what is a container is read as one.
+    if amode & bits.sequential != 0 && decision != Decision::Existing {
+        return Ok(None);
+    }
     let is_exclusive = amode & bits.excl != 0;
     let (creation, flatten) = match decision {
         Decision::Pass => return Ok(None),
@@ -202,12 +208,11 @@ fn open_existing(
     Ok(ContainerFile::open(container, access, identity(rank), Some(plan.epoch))?)
 }
 
-/// What the mode allows; `None` for modes that the library is to judge, or to serve.
+/// What the mode allows; `None` for modes that the library is to judge.
 fn access(amode: c_int) -> Result<Option<Access>, Error> {
-    let AmodeBits { create, rdonly, wronly, rdwr, excl, sequential, .. } = library::abi()?.amode;
+    let AmodeBits { create, rdonly, wronly, rdwr, excl, .. } = library::abi()?.amode;
     let has = |bit: c_int| amode & bit != 0;
     Ok(match (has(rdonly), has(wronly), has(rdwr)) {
-        _ if has(sequential) => None,
         (true, false, false) if !has(create) && !has(excl) => Some(Access::Read),
         (false, true, false) => Some(Access::Write),
         (false, false, true) => Some(Access::ReadWrite),
@@ -300,6 +305,12 @@ fn end(file: &OpenFile) -> Result<(), Error> {
     }
     if file.flatten == Flatten::Close {
         return on_rank_0(file, || flatten(&file.path).map(|_| ()));
+    }
+    if file.comm.rank() == 0 && file.container.access() != Access::Read {
+        // The file is the same without; the next to open it reads less with it.
+        if let Err(error) = file.container.container().compact_when_many() {
+            trace::say(&format!("{}: its indexes stay apart: {error}", file.path.display()));
+        }
     }
     forgotten
 }

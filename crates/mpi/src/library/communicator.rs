@@ -92,6 +92,12 @@ pub(crate) fn tell_on<const N: usize>(
     Ok(words)
 }
 
+/// All processes of a communicator have come here; collective.
+pub(crate) fn meet_on(comm: Handle) -> Result<(), Error> {
+    // SAFETY: no pointers.
+    done(unsafe { mpi::Barrier(comm) }, "MPI_Barrier")
+}
+
 /// The caller's rank in the program's communicator.
 pub(crate) fn rank_on(comm: Handle) -> Result<u32, Error> {
     let mut rank: c_int = 0;

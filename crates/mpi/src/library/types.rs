@@ -38,6 +38,14 @@ pub(crate) struct OwnedType {
     is_named: bool,
 }
 
+#[cfg(test)]
+impl OwnedType {
+    /// Some type that nobody frees.
+    pub(crate) fn named_for_tests() -> Self {
+        Self { handle: Handle(0), is_named: true }
+    }
+}
+
 impl Deref for OwnedType {
     type Target = Handle;
 

@@ -1,0 +1,327 @@
+/* The access patterns that `./bench.sh mpiio` times, as a program of any MPI.
+ *
+ *   patterns KEY=VALUE...
+ *
+ *   file=PATH      pattern=nested|simple|blocks|regions|views
+ *   files=one|each one shared file (N-1), or one for each process by the same calls (N-N)
+ *   calls=all|own  collective or independent
+ *   do=write|read|both        steps=N  how many times (calls of blocks, meshes of nested and simple)
+ *   side=N         points of a mesh in each direction, of 40 bytes (BT: 24 is class W)
+ *   block=BYTES    of blocks: they interleave, rank by rank
+ *   count=N        regions of 8 bytes that a process has, 8 bytes of gap behind each
+ *   memory=dense|gaps          of regions
+ *   check=first|all            one word of each call, or every byte
+ *   hints=KEY:VALUE,KEY:VALUE
+ *
+ * Rank 0 prints one line for each direction:
+ *
+ *   write BYTES OPEN MOVE CLOSE CPU      seconds; the slowest process of each phase; CPU of all
+ *
+ * and for `views`: `views SECONDS_PER_CALL_AGAIN SECONDS_PER_CALL_NEW`. Bytes that differ end it with status 1.
+ */
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { POINT = 40, REGION = 8, SETS = 20000 };
+
+static int rank, size;
+static const char *file = "", *pattern = "", *files = "one", *calls = "all", *doing = "both";
+static const char *memory = "dense", *check = "first", *hints = "";
+static long steps = 1, side = 24, block = 4 << 20, count = 65536;
+
+static void fail(const char *what, long where) {
+  fprintf(stderr, "rank %d: %s (%ld)\n", rank, what, where);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+static void must(int code, const char *what) {
+  if (code != MPI_SUCCESS) fail(what, code);
+}
+static int is(const char *text, const char *other) { return strcmp(text, other) == 0; }
+
+static void read_arguments(int argc, char **argv) {
+  struct { const char *key, **text; long *number; } known[] = {
+      {"file", &file, 0},     {"pattern", &pattern, 0}, {"files", &files, 0}, {"calls", &calls, 0},
+      {"do", &doing, 0},      {"memory", &memory, 0},   {"check", &check, 0}, {"hints", &hints, 0},
+      {"steps", 0, &steps},   {"side", 0, &side},       {"block", 0, &block}, {"count", 0, &count},
+  };
+  for (int i = 1; i < argc; i++) {
+    char *value = strchr(argv[i], '=');
+    size_t len = value ? (size_t)(value - argv[i]) : 0, found = 0;
+    for (size_t k = 0; value && k < sizeof known / sizeof *known; k++) {
+      if (strlen(known[k].key) != len || strncmp(known[k].key, argv[i], len)) continue;
+      if (known[k].text) *known[k].text = value + 1;
+      else *known[k].number = atol(value + 1);
+      found = 1;
+    }
+    if (!found) fail(argv[i], i);
+  }
+}
+
+static MPI_Info info_of(const char *text) {
+  MPI_Info info;
+  MPI_Info_create(&info);
+  char *copy = strdup(text);
+  for (char *pair = strtok(copy, ","); pair; pair = strtok(NULL, ",")) {
+    char *value = strchr(pair, ':');
+    if (!value) fail("hints", 0);
+    *value = 0;
+    MPI_Info_set(info, pair, value + 1);
+  }
+  free(copy);
+  return info;
+}
+
+/* --- which bytes: `runs` of contiguous bytes of one step, in the order of the stream --- */
+
+typedef struct { long start, len; } Run;
+static Run *runs;
+static long run_count, step_bytes, step_extent; /* own bytes of a step; bytes of a step of all */
+
+static void add_run(long start, long len) {
+  static long room;
+  if (run_count == room) runs = realloc(runs, sizeof *runs * (size_t)(room = room ? 2 * room : 1024));
+  runs[run_count++] = (Run){start, len};
+  step_bytes += len;
+}
+static int root(void) {
+  int q = 1;
+  while ((q + 1) * (q + 1) <= size) q++;
+  return q;
+}
+static long cut(long n, long parts, long nth) { return n * nth / parts; }
+
+static void add_box(const long from[3], const long to[3]) {
+  for (long z = from[2]; z < to[2]; z++)
+    for (long y = from[1]; y < to[1]; y++)
+      add_run(((z * side + y) * side + from[0]) * POINT, (to[0] - from[0]) * POINT);
+}
+/* Cells of BT: q of them on a diagonal for q * q processes; else each process has a piece of every row. */
+static void cell(int c, long from[3], long to[3]) {
+  int q = root(), whole = q * q == size;
+  for (int d = 0; d < 3; d++) from[d] = 0, to[d] = side;
+  if (whole) {
+    int x = (rank % q + c) % q, y = (rank / q + c) % q;
+    from[0] = cut(side, q, x), to[0] = cut(side, q, x + 1);
+    from[1] = cut(side, q, y), to[1] = cut(side, q, y + 1);
+    from[2] = cut(side, q, c), to[2] = cut(side, q, c + 1);
+  } else
+    from[0] = cut(side, size, rank), to[0] = cut(side, size, rank + 1);
+}
+static int cells(void) { return root() * root() == size ? root() : 1; }
+
+static MPI_Datatype mesh_view(void) {
+  int n = cells(), lens[64];
+  MPI_Datatype boxes[64], point, all;
+  MPI_Aint places[64];
+  MPI_Type_contiguous(5, MPI_DOUBLE, &point);
+  for (int c = 0; c < n; c++) {
+    long from[3], to[3];
+    int sizes[3], subs[3], starts[3];
+    cell(c, from, to);
+    for (int d = 0; d < 3; d++) {
+      sizes[2 - d] = (int)side, subs[2 - d] = (int)(to[d] - from[d]), starts[2 - d] = (int)from[d];
+    }
+    MPI_Type_create_subarray(3, sizes, subs, starts, MPI_ORDER_C, point, &boxes[c]);
+    lens[c] = 1, places[c] = 0;
+  }
+  MPI_Type_create_struct(n, lens, places, boxes, &all);
+  MPI_Type_commit(&all);
+  for (int c = 0; c < n; c++) MPI_Type_free(&boxes[c]);
+  MPI_Type_free(&point);
+  return all;
+}
+static MPI_Datatype regions_view(void) {
+  MPI_Datatype all;
+  MPI_Type_create_hvector((int)count, REGION, (MPI_Aint)size * 2 * REGION, MPI_BYTE, &all);
+  MPI_Type_commit(&all);
+  return all;
+}
+
+static void plan(void) {
+  if (is(pattern, "nested") || is(pattern, "simple")) {
+    for (int c = 0; c < cells(); c++) {
+      long from[3], to[3];
+      cell(c, from, to);
+      add_box(from, to);
+    }
+    step_extent = side * side * side * POINT;
+  } else if (is(pattern, "blocks")) {
+    add_run(rank * block, block);
+    step_extent = size * block;
+  } else {
+    for (long r = 0; r < count; r++) add_run((r * size + rank) * 2 * REGION, REGION);
+    step_extent = 0; /* the same regions again */
+  }
+}
+
+/* --- what they hold: each word its own place in the file --- */
+
+static char *buffer;
+static size_t buffer_bytes;
+static MPI_Datatype memory_type;
+static int memory_count;
+
+static char *place_in_memory(long at) {
+  return is(memory, "gaps") ? buffer + at / REGION * 2 * REGION + at % REGION : buffer + at;
+}
+static void fill_or_check(long step, int filling) {
+  long at = 0;
+  for (long r = 0; r < run_count; r++) {
+    for (long b = 0; b < runs[r].len; b += 8) {
+      int64_t word = step * step_extent + runs[r].start + b;
+      long len = runs[r].len - b < 8 ? runs[r].len - b : 8;
+      char *place = place_in_memory(at + b);
+      if (filling) memcpy(place, &word, (size_t)len);
+      else if (memcmp(place, &word, (size_t)len)) fail("wrong bytes at", (long)word);
+      if (is(check, "first") && step_extent) return;
+    }
+    at += runs[r].len;
+  }
+}
+static void set_up_memory(void) {
+  int gaps = is(memory, "gaps");
+  buffer_bytes = (size_t)step_bytes * (gaps ? 2 : 1);
+  buffer = malloc(buffer_bytes);
+  memset(buffer, 0, buffer_bytes);
+  if (gaps) {
+    MPI_Type_create_hvector((int)(step_bytes / REGION), REGION, 2 * REGION, MPI_BYTE, &memory_type);
+    memory_count = 1;
+  } else {
+    MPI_Type_contiguous(8, MPI_BYTE, &memory_type);
+    if (step_bytes % 8) fail("blocks are words", step_bytes);
+    memory_count = (int)(step_bytes / 8);
+  }
+  MPI_Type_commit(&memory_type);
+}
+
+/* --- moving them --- */
+
+typedef struct { double open, move, close, cpu; } Times;
+
+static double cpu(void) {
+  struct rusage used;
+  getrusage(RUSAGE_SELF, &used);
+  return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+         (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+}
+
+static int move(MPI_File fh, int writing, MPI_Offset at, void *data, int n, MPI_Datatype type, MPI_Status *status) {
+  int all = is(calls, "all");
+  if (writing)
+    return all ? MPI_File_write_at_all(fh, at, data, n, type, status) : MPI_File_write_at(fh, at, data, n, type, status);
+  return all ? MPI_File_read_at_all(fh, at, data, n, type, status) : MPI_File_read_at(fh, at, data, n, type, status);
+}
+
+static void move_step(MPI_File fh, int writing, long step) {
+  MPI_Status status;
+  int moved, each = is(files, "each");
+  if (is(pattern, "simple")) {
+    long at = 0;
+    for (long r = 0; r < run_count; at += runs[r++].len) {
+      MPI_Offset offset = each ? step * step_bytes + at : step * step_extent + runs[r].start;
+      must(move(fh, writing, offset, buffer + at, (int)runs[r].len, MPI_BYTE, &status), "a row");
+    }
+    return;
+  }
+  /* Etypes are bytes. A view's stream has one step behind the other; explicit offsets say where. */
+  int viewed = !is(pattern, "blocks"), again = is(pattern, "regions");
+  MPI_Offset offset = again ? 0 : viewed || each ? step * step_bytes : step * step_extent + runs[0].start;
+  must(move(fh, writing, offset, buffer, memory_count, memory_type, &status), "a step");
+  MPI_Get_count(&status, MPI_BYTE, &moved);
+  if (moved != step_bytes) fail("bytes moved", moved);
+}
+
+static Times go(int writing) {
+  Times t = {0, 0, 0, 0};
+  MPI_File fh;
+  MPI_Info info = info_of(hints);
+  int each = is(files, "each"), amode = writing ? MPI_MODE_CREATE | MPI_MODE_RDWR : MPI_MODE_RDONLY;
+  char name[4096];
+  snprintf(name, sizeof name, each ? "%s.%d" : "%s", file, rank);
+  double cpu_before = cpu(), begin;
+  MPI_Barrier(MPI_COMM_WORLD);
+  begin = MPI_Wtime();
+  must(MPI_File_open(each ? MPI_COMM_SELF : MPI_COMM_WORLD, name, amode, info, &fh), "open");
+  if (!each && !is(pattern, "blocks") && !is(pattern, "simple")) {
+    int nested = is(pattern, "nested");
+    MPI_Datatype view = nested ? mesh_view() : regions_view();
+    must(MPI_File_set_view(fh, nested ? 0 : rank * 2 * REGION, MPI_BYTE, view, "native", info), "set_view");
+    MPI_Type_free(&view);
+  }
+  t.open = MPI_Wtime() - begin;
+  MPI_File_set_errhandler(fh, MPI_ERRORS_RETURN);
+  for (long step = 0; step < steps; step++) {
+    if (writing) fill_or_check(step, 1);
+    else memset(buffer, 0xff, buffer_bytes);
+    MPI_Barrier(MPI_COMM_WORLD);
+    begin = MPI_Wtime();
+    move_step(fh, writing, step);
+    t.move += MPI_Wtime() - begin;
+    if (!writing) fill_or_check(step, 0);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  begin = MPI_Wtime();
+  must(MPI_File_close(&fh), "close");
+  t.close = MPI_Wtime() - begin;
+  t.cpu = cpu() - cpu_before;
+  MPI_Info_free(&info);
+  return t;
+}
+
+static void tell(const char *what, Times t) {
+  double own[3] = {t.open, t.move, t.close}, most[3], cpu_sum;
+  MPI_Reduce(own, most, 3, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  MPI_Reduce(&t.cpu, &cpu_sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+  long bytes = step_bytes * steps, all;
+  MPI_Reduce(&bytes, &all, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (rank == 0) printf("%s %ld %.9f %.9f %.9f %.9f\n", what, all, most[0], most[1], most[2], cpu_sum), fflush(stdout);
+}
+
+/* A view and the view of bytes in turns, as HDF5 sets them around each transfer. */
+static void views(void) {
+  MPI_File fh;
+  MPI_Info info = info_of(hints);
+  must(MPI_File_open(MPI_COMM_WORLD, file, MPI_MODE_CREATE | MPI_MODE_RDWR, info, &fh), "open");
+  MPI_Datatype view = regions_view();
+  double times[2], most[2];
+  for (int fresh = 0; fresh < 2; fresh++) {
+    double made = 0, begin = MPI_Wtime();
+    for (int i = 0; i < SETS; i++) {
+      if (fresh) {
+        double before = MPI_Wtime();
+        MPI_Type_free(&view);
+        view = regions_view();
+        made += MPI_Wtime() - before;
+      }
+      must(MPI_File_set_view(fh, 0, MPI_BYTE, view, "native", info), "set_view");
+      must(MPI_File_set_view(fh, 0, MPI_BYTE, MPI_BYTE, "native", info), "set_view");
+    }
+    times[fresh] = (MPI_Wtime() - begin - made) / (2 * SETS);
+  }
+  MPI_Type_free(&view);
+  MPI_File_close(&fh);
+  MPI_Info_free(&info);
+  MPI_Reduce(times, most, 2, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  if (rank == 0) printf("views %.12f %.12f\n", most[0], most[1]), fflush(stdout);
+}
+
+int main(int argc, char **argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  read_arguments(argc, argv);
+  if (is(pattern, "views")) {
+    views();
+  } else {
+    plan();
+    set_up_memory();
+    if (!is(doing, "read")) tell("write", go(1));
+    if (!is(doing, "write")) tell("read", go(0));
+  }
+  MPI_Finalize();
+  return 0;
+}

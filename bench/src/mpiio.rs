@@ -1,0 +1,46 @@
+//! The goals of MPI-IO through containers in a plain directory: one shared file, as fast as a file for each.
+//!
+//! One MPI program (`bench/mpi/patterns.c`) does everything; it is compiled by each MPI that is here and run
+//! with and without `libhayase_mpiio.so`.
+
+mod export;
+mod index;
+mod launch;
+mod patterns;
+mod records;
+mod regions;
+mod rereading;
+mod views;
+
+use crate::run::Group;
+
+/// What a reader of the page must know first.
+pub(crate) const INTRO: &str = "\
+Written by `./bench.sh mpiio --write-docs`.
+One MPI program, run with and without Hayase's library, on one machine, in directories of one local disk:
+containers in a plain directory, no job, no mount.
+Absolute figures are this machine's; the ratios are the result.
+A and B take turns in every round and figures are medians over rounds; \"A against A\" is the baseline's
+median ratio to itself over two rounds in which its two runs changed places, and no goal is judged when it
+is outside of 0.9 to 1.1.
+Times are those of the slowest process: open, the calls, close; ratios are of their sum, the calls alone stand
+beside.
+Nothing is synced inside of what is timed, on either side; before each run all that earlier runs wrote is on the
+disk. Reads find their bytes in the page cache unless the table says cold.
+Not measured here: files in the areas of a job, reads through the mount, several nodes.
+Raw samples are written to `bench/out/`.";
+
+/// In the order in which they run.
+pub(crate) const GROUPS: &[Group] = &[
+    Group {
+        name: "patterns",
+        title: "One shared file against a file for each",
+        run: patterns::run,
+    },
+    Group { name: "regions", title: "Regions of 8 bytes", run: regions::run },
+    Group { name: "views", title: "Setting a view", run: views::run },
+    Group { name: "rereading", title: "Read by other processes than wrote", run: rereading::run },
+    Group { name: "records", title: "Records and bytes of the index", run: records::run },
+    Group { name: "lookup", title: "Lookups among many writers", run: index::run },
+    Group { name: "export", title: "Export against cp", run: export::run },
+];

@@ -1,0 +1,124 @@
+//! The weak point of a file in parts: reading it with another decomposition, against stock MPI-IO on one flat file.
+
+use std::process::Command;
+
+use super::launch::{By, Mpi, make_cold, tool, words};
+use super::patterns::push;
+use crate::bench::Bench;
+use crate::report::Outcome;
+use crate::report::goal::{Goal, Wanted, number};
+use crate::report::table::Table;
+use crate::rounds::order;
+use crate::sample::Samples;
+use crate::stats;
+
+const WANTED: f64 = 0.7;
+const STOCK: [&str; 2] = ["flat", "flat again"];
+
+/// Written by 4 processes.
+struct Case {
+    name: &'static str,
+    file: &'static str,
+    write: &'static str,
+    read: &'static str,
+    ranks: u64,
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "BT-IO W read by 2",
+        file: "bt",
+        write: "pattern=nested side=24 steps=40 check=all",
+        read: "pattern=nested side=24 steps=40 check=all do=read",
+        ranks: 2,
+    },
+    Case {
+        name: "BT-IO W read by 9",
+        file: "bt",
+        write: "pattern=nested side=24 steps=40 check=all",
+        read: "pattern=nested side=24 steps=40 check=all do=read",
+        ranks: 9,
+    },
+    Case {
+        name: "47008 B blocks read by 3",
+        file: "blocks",
+        write: "pattern=blocks block=47008 steps=450 check=all",
+        read: "pattern=blocks block=47008 steps=600 check=all do=read",
+        ranks: 3,
+    },
+];
+const CACHES: [&str; 2] = ["warm", "cold"];
+
+/// Every byte that is read is checked, outside of what is timed.
+pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
+    let mpi = Mpi::any(bench)?;
+    let mut samples = Samples::default();
+    mpi.clean()?;
+    let mut written = "";
+    for case in CASES {
+        if written != case.file {
+            mpi.run(By::Hayase, 4, case.file, &words(&format!("{} do=write", case.write)))?;
+            let (container, flat) =
+                (mpi.path(By::Hayase, case.file), mpi.path(By::STOCK, case.file));
+            tool(
+                Command::new(bench.hayase()).args(["container", "export"]).arg(container).arg(flat),
+            )?;
+            written = case.file;
+        }
+        measure(bench, &mpi, case, &mut samples)?;
+    }
+    mpi.clean()?;
+    let note = format!(
+        "{}, collective calls. Written by 4 processes through Hayase; `flat` is the exported file, read by the MPI \
+         itself. Open, calls and close together.",
+        mpi.kind.name()
+    );
+    let mut outcome = Outcome { notes: vec![note], ..Outcome::default() };
+    judge(&mut outcome, &samples);
+    outcome.samples = samples.0;
+    Ok(outcome)
+}
+
+fn what(case: &Case, cache: &str) -> String {
+    format!("{}, {cache}", case.name)
+}
+
+fn measure(bench: &Bench, mpi: &Mpi, case: &Case, samples: &mut Samples) -> anyhow::Result<()> {
+    for cache in CACHES {
+        for round in 0..bench.rounds(2, 7) {
+            for variant in order(round, STOCK, &["hayase"]) {
+                let by = if variant == "hayase" { By::Hayase } else { By::STOCK };
+                if cache == "cold" {
+                    make_cold(&mpi.path(by, case.file))?;
+                }
+                let said = mpi.run(by, case.ranks, case.file, &words(case.read))?;
+                let measured = said.phases("read")?.together();
+                push(samples, &what(case, cache), (variant, round), measured);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn judge(outcome: &mut Outcome, samples: &Samples) {
+    let head = ["read with another decomposition", "flat MiB/s", "hayase MiB/s", "ratio", "A/A"];
+    let mut table = Table::new("Another decomposition", &head);
+    for case in CASES {
+        for cache in CACHES {
+            let what = what(case, cache);
+            let found = samples.compare(&what, "hayase", STOCK);
+            let figure = stats::median(&found.ratios).unwrap_or(f64::NAN);
+            let rate = |variant: &str| number(samples.rate(&what, variant) / 1_048_576.0);
+            table.row(vec![
+                what.clone(),
+                rate(STOCK[0]),
+                rate("hayase"),
+                number(figure),
+                number(stats::median(&found.same).unwrap_or(f64::NAN)),
+            ]);
+            let goal = Goal::new(format!("{what}: of stock"), figure, "", Wanted::AtLeast(WANTED));
+            outcome.goals.push(goal.same_as(found.same));
+        }
+    }
+    outcome.tables.push(table);
+}

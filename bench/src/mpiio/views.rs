@@ -1,0 +1,43 @@
+//! MPI_File_set_view: what it costs when the same view is set again, as HDF5 does around each transfer.
+
+use super::launch::{By, Mpi, words};
+use super::patterns::push;
+use crate::bench::Bench;
+use crate::report::Outcome;
+use crate::report::goal::{Goal, Wanted, number};
+use crate::report::table::Table;
+use crate::sample::{Measured, Samples};
+use crate::stats;
+
+/// Microseconds for each call.
+const WANTED: f64 = 1.0;
+const KINDS: [&str; 2] = ["the same types again", "types made anew each time"];
+
+/// One process.
+pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
+    let mpi = Mpi::any(bench)?;
+    let mut samples = Samples::default();
+    for round in 0..bench.rounds(4, 10) {
+        for (variant, by) in [("stock", By::STOCK), ("hayase", By::Hayase)] {
+            mpi.clean()?;
+            let said =
+                mpi.run(by, 1, "views", &words("pattern=views count=64"))?.numbers("views")?;
+            for (kind, seconds) in KINDS.iter().zip(said) {
+                let measured = Measured { amount: 1.0, seconds, own_cpu: seconds };
+                push(&mut samples, kind, (variant, round), measured);
+            }
+        }
+    }
+    mpi.clean()?;
+    let mut table = Table::new("MPI_File_set_view", &["us per call", "stock", "hayase"]);
+    for kind in KINDS {
+        let each = |variant: &str| number(1e6 / samples.rate(kind, variant));
+        table.row(vec![kind.to_owned(), each("stock"), each("hayase")]);
+    }
+    let figure = 1e6 / samples.rate(KINDS[0], "hayase");
+    let goal = Goal::new("a view that is set again", figure, "us", Wanted::AtMost(WANTED));
+    let goals = vec![goal.same_as(stats::consecutive(&samples.rates(KINDS[0], "hayase")))];
+    let note = "One process; a vector of 64 regions and the view of bytes in turns. Making and freeing types is \
+                not counted.";
+    Ok(Outcome { goals, tables: vec![table], notes: vec![note.to_owned()], samples: samples.0 })
+}
