@@ -410,6 +410,8 @@ impl Writer {
     /// Appends blocks with these entries to the index, all or none of them.
     fn append(&mut self, mut entries: Vec<Entry>) -> Result<(), ContainerError> {
         let is_new = self.index.is_none();
+        // That nothing follows is no news for readers.
+        let is_seen = entries.iter().any(|entry| !matches!(entry, Entry::Closed { .. }));
         if is_new {
             entries.insert(0, Entry::Writer(self.writer));
         }
@@ -433,7 +435,11 @@ impl Writer {
         let Some(source) = fault else {
             index.bytes += written.get();
             (index.blocks, index.is_dirty) = (blocks, true);
-            return self.require_named();
+            self.require_named()?;
+            return match self.container.area_file().filter(|_| is_seen) {
+                Some(file) => file.tell_published(),
+                None => Ok(()),
+            };
         };
         match index.bytes {
             // Never published: begin anew the next time, with the header.
@@ -488,7 +494,12 @@ impl Writer {
         if !index.is_name_durable {
             mark::sync(self.container.directory())?;
             self.container.directory().sync()?;
-            self.container.directory().sync_name()?;
+            match self.container.area_file() {
+                // One of a group is enough: it is the same name for all.
+                Some(file) if self.writer.rank.0 == 0 => file.sync()?,
+                Some(_) => {}
+                None => self.container.directory().sync_name()?,
+            }
             index.is_name_durable = true;
         }
         Ok(())

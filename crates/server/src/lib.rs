@@ -37,6 +37,7 @@ mod node;
 mod node_service;
 mod peer_service;
 mod peers;
+mod recorded;
 mod recovery;
 mod reply_cache;
 mod serve;

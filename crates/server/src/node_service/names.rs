@@ -76,7 +76,13 @@ impl Node {
                 .check(self.servers)
                 .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
         }
-        match self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await? {
+        let mut answer =
+            self.ask(ino.home(), PeerRequest::SetAttr { ino, change: change.clone() }).await?;
+        if answer == PeerReply::Stale {
+            self.make_whole_at_home(ino, change.size).await?;
+            answer = self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await?;
+        }
+        match answer {
             PeerReply::Attr { attr, grants } => {
                 let Entry { attr, grants } = self.received(attr, grants);
                 Ok(NodeReply::Attr { attr, grants })
@@ -146,7 +152,7 @@ impl Node {
         }
     }
 
-    pub(super) async fn remove(
+    pub(crate) async fn remove(
         self: &Rc<Self>,
         parent: InodeId,
         name: Name,

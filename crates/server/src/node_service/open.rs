@@ -12,7 +12,7 @@ use hayase_wire::message::{
 use super::NodeAnswer;
 use crate::clients::Process;
 use crate::convert::part_refused;
-use crate::node::{Node, unexpected};
+use crate::node::{Node, libc_errno, unexpected};
 use crate::peer_service::inode::whole_part;
 
 impl Node {
@@ -36,10 +36,22 @@ impl Node {
     ) -> Result<(Opened, Option<OwnedFd>), Refused> {
         // A close of this inode that is on its way to the home must not arrive after this open.
         let _ordered = self.inode_locks_of_opens.lock(ino).await;
-        let on_its_way = self.clients.asks(ino, open);
+        let mut on_its_way = self.clients.asks(ino, open);
         let request = PeerRequest::Open { ino, open: on_its_way.by_node(), truncate };
-        let mut opened = match self.ask(ino.home(), request).await? {
+        let mut answer = self.ask(ino.home(), request).await?;
+        if answer == PeerReply::Stale {
+            // Other programs than those that use MPI-IO write whole files.
+            drop(on_its_way);
+            self.make_whole_at_home(ino, truncate.then_some(0)).await?;
+            on_its_way = self.clients.asks(ino, open);
+            let request = PeerRequest::Open { ino, open: on_its_way.by_node(), truncate };
+            answer = self.ask(ino.home(), request).await?;
+        }
+        let mut opened = match answer {
             PeerReply::Opened(opened) => *opened,
+            PeerReply::Stale => {
+                return Err(Refused::because(libc_errno::EBUSY, "it is being written by MPI-IO"));
+            }
             other => return Err(unexpected(&other)),
         };
         on_its_way.booked(process);

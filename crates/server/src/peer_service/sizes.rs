@@ -229,6 +229,16 @@ impl Node {
                     sync.await.map_err(|_| Refused::new(libc_errno::EIO))??;
                 }
             }
+            Layout::Recorded { .. } => {
+                let mut syncs = Vec::new();
+                for (_, part) in self.files_of_recorded(&inode).await? {
+                    let request = PeerRequest::Fsync { ino: part, data_only };
+                    syncs.push(tokio::task::spawn_local(self.ask(part.home(), request)));
+                }
+                for sync in syncs {
+                    sync.await.map_err(|_| Refused::new(libc_errno::EIO))??;
+                }
+            }
             _ => {}
         }
         self.names_durable().await?;
