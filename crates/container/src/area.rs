@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, CWD, FileType, Mode, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 
-use crate::directory::{hidden_name, retry, split};
-use crate::{Container, ContainerError, Creation};
+use crate::directory::{Directory, hidden_name, retry, split};
+use crate::{Container, ContainerError};
 
 /// The directory of all containers of an area, at its root.
 pub const AREA_DIRECTORY: &str = ".hayase-recorded";
@@ -127,8 +127,11 @@ fn furnish(hidden: &Path, all: &Path) -> Result<PathBuf, ContainerError> {
     let failed = |source| ContainerError::io("create the container", hidden, source);
     let inode = hidden.metadata().map_err(failed)?.ino();
     let container = all.join(name_of(inode));
-    let inside = Container::open(&container, Creation::Exclusive)?;
-    let number = inside.directory().inode().map_err(failed)?;
+    // Nobody sees it yet, so it needs no hidden name.
+    std::fs::create_dir(&container).map_err(failed)?;
+    let number = Container::furnish(&container)
+        .and_then(|_| Directory::open(&container)?.inode().map_err(failed))
+        .inspect_err(|_| remove_quietly(&container))?;
     let layout = format!("recorded:{number}");
     let set = retry(|| fs::setxattr(hidden, LAYOUT, layout.as_bytes(), XattrFlags::empty()));
     if let Err(errno) = set {

@@ -13,7 +13,7 @@ use hayase_layout::ByteCount;
 use rustix::fs::{self, CWD, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::area::{self, AREA_DIRECTORY, AreaFile};
+use crate::area::{self, AreaFile};
 use crate::catalogue::Catalogue;
 use crate::directory::{Directory, hidden_name, retry, split};
 use crate::names::{self, Kind, STUB};
@@ -86,8 +86,7 @@ impl Container {
 
     fn create(path: &Path) -> Result<Self, ContainerError> {
         let (parent, name) = split(path)?;
-        let is_container_itself = parent.file_name().is_some_and(|name| name == AREA_DIRECTORY);
-        if !is_container_itself && area::takes(parent) {
+        if area::takes(parent) {
             area::create(path)?;
             return Self::open_existing(path);
         }
@@ -106,7 +105,7 @@ impl Container {
         made
     }
 
-    fn furnish(hidden: &Path) -> Result<ContainerId, ContainerError> {
+    pub(crate) fn furnish(hidden: &Path) -> Result<ContainerId, ContainerError> {
         let directory = Directory::open(hidden)?;
         let id = ContainerId::random();
         mark::write(&directory, id)?;
