@@ -29,7 +29,7 @@ pub const AREA_DIRECTORY: &str = ".hayase-recorded";
 /// How a file is laid out, or will be in a directory.
 const LAYOUT: &str = "user.hayase.layout";
 
-/// Set by a writer that has published.
+/// Set by a writer that has published, to the name of its index.
 const PUBLISHED: &str = "user.hayase.published";
 
 /// The inode number of the root of an area.
@@ -64,9 +64,10 @@ impl AreaFile {
         &self.path
     }
 
-    /// Readers of all nodes see what was published when this returns.
-    pub(crate) fn tell_published(&self) -> Result<(), ContainerError> {
-        let told = retry(|| fs::fsetxattr(&self.file, PUBLISHED, b"", XattrFlags::empty()));
+    /// Readers of all nodes see what was published in this index when this returns.
+    pub(crate) fn tell_published(&self, index: &str) -> Result<(), ContainerError> {
+        let index = index.as_bytes();
+        let told = retry(|| fs::fsetxattr(&self.file, PUBLISHED, index, XattrFlags::empty()));
         told.map_err(|errno| ContainerError::io("publish in", &self.path, errno.into()))
     }
 

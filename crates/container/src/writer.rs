@@ -75,6 +75,8 @@ pub(crate) struct Writer {
     is_told: bool,
     /// And that was all.
     is_closed: bool,
+    /// In an area: published, and the file's home was not told.
+    is_untold: bool,
     /// Why nothing can be published any more.
     failure: Option<&'static str>,
     /// Raised by whatever changes what readers find.
@@ -121,6 +123,7 @@ impl Writer {
             is_ended: false,
             is_told: false,
             is_closed: false,
+            is_untold: false,
             failure: None,
             changes: 0,
         }
@@ -311,6 +314,10 @@ impl Writer {
             let entries = self.entries();
             self.append(entries)?;
             self.mark_published();
+            self.is_untold = true;
+        }
+        if self.is_untold {
+            self.tell_area()?;
         }
         match durability {
             Durability::Written => Ok(()),
@@ -343,6 +350,15 @@ impl Writer {
         }
         self.index = None;
         self.is_closed = true;
+        Ok(())
+    }
+
+    /// In an area others do not look at indexes: they are told. Tried again by the next publication.
+    fn tell_area(&mut self) -> Result<(), ContainerError> {
+        if let Some(file) = self.container.area_file() {
+            file.tell_published(&names::index(self.id()))?;
+        }
+        self.is_untold = false;
         Ok(())
     }
 
@@ -410,8 +426,6 @@ impl Writer {
     /// Appends blocks with these entries to the index, all or none of them.
     fn append(&mut self, mut entries: Vec<Entry>) -> Result<(), ContainerError> {
         let is_new = self.index.is_none();
-        // That nothing follows is no news for readers.
-        let is_seen = entries.iter().any(|entry| !matches!(entry, Entry::Closed { .. }));
         if is_new {
             entries.insert(0, Entry::Writer(self.writer));
         }
@@ -435,11 +449,7 @@ impl Writer {
         let Some(source) = fault else {
             index.bytes += written.get();
             (index.blocks, index.is_dirty) = (blocks, true);
-            self.require_named()?;
-            return match self.container.area_file().filter(|_| is_seen) {
-                Some(file) => file.tell_published(),
-                None => Ok(()),
-            };
+            return self.require_named();
         };
         match index.bytes {
             // Never published: begin anew the next time, with the header.

@@ -14,7 +14,7 @@
 //! Source: `docs/design/001-coherence.md`, section 7; `docs/design/003-containers.md`.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use hayase_container::{ContainerError, Gathered, Snapshot};
@@ -68,7 +68,6 @@ impl Recording {
 
 /// A recorded file as one publication shows it to readers of this node.
 pub(crate) struct Shown {
-    pub(crate) layout_epoch: u32,
     pub(crate) trunc_epoch: u32,
     pub(crate) size: u64,
     pub(crate) index: Index,
@@ -79,7 +78,7 @@ impl Shown {
     /// From [`Recording::told`].
     pub(crate) fn decode(
         ino: InodeId,
-        (layout_epoch, trunc_epoch): (u32, u32),
+        trunc_epoch: u32,
         size: u64,
         told: &[u8],
     ) -> Result<Self, Refused> {
@@ -88,7 +87,7 @@ impl Shown {
             postcard::from_bytes(told).map_err(broken)?;
         let snapshot = Snapshot::decode(&snapshot).map_err(refused)?;
         let index = snapshot.index(shown_path(ino).as_ref()).map_err(refused)?;
-        Ok(Self { layout_epoch, trunc_epoch, size, index, parts: parts.into_iter().collect() })
+        Ok(Self { trunc_epoch, size, index, parts: parts.into_iter().collect() })
     }
 }
 
@@ -108,13 +107,21 @@ pub(crate) struct RecordedFiles {
     flattening: RefCell<HashMap<InodeId, Rc<Flattening>>>,
     /// Publications that were told here.
     publications: Cell<u64>,
+    /// Indexes in which something was published that their home has not read.
+    unread: RefCell<HashMap<InodeId, BTreeSet<String>>>,
 }
 
 impl RecordedFiles {
-    /// Numbers a publication.
-    pub(crate) fn publication(&self) -> u64 {
+    /// Numbers a publication, in an index of this name.
+    pub(crate) fn publication(&self, ino: InodeId, index: String) -> u64 {
+        self.unread.borrow_mut().entry(ino).or_default().insert(index);
         self.publications.set(self.publications.get() + 1);
         self.publications.get()
+    }
+
+    /// The indexes that publications up to now were in.
+    pub(crate) fn take_unread(&self, ino: InodeId) -> BTreeSet<String> {
+        self.unread.borrow_mut().remove(&ino).unwrap_or_default()
     }
 
     /// The number of the last one.
@@ -158,6 +165,7 @@ impl RecordedFiles {
     pub(crate) fn forget(&self, ino: InodeId) {
         self.recordings.borrow_mut().remove(&ino);
         self.shown.borrow_mut().remove(&ino);
+        self.unread.borrow_mut().remove(&ino);
     }
 
     /// What is under way with a file, or ended a moment ago and was not told; and whether it has to be

@@ -5,7 +5,7 @@
 //! `whole` or `striped:<bytes>:<width>`. Of a file it says how it is laid out; set to
 //! `recorded:<inode of a directory>` an empty file becomes the one that is kept there by writer
 //! (`hayase_container::area`), set to `whole` such a file becomes a plain one again.
-//! `user.hayase.published` is set by a writer that has published.
+//! `user.hayase.published` is set by a writer that has published, to the name of its index.
 //! None is listed, so copying tools leave them alone.
 
 use fuser::{ReplyEmpty, ReplyXattr};
@@ -51,7 +51,7 @@ impl Shared {
         let result = match name.as_slice() {
             EXPLAIN => Err(Refused::because(libc::EPERM, "user.hayase.explain is read only")),
             LAYOUT => self.set_layout(ino, value),
-            PUBLISHED => self.volume.recorded(ino, RecordedStep::Published),
+            PUBLISHED => self.published(ino, value),
             name if name.starts_with(b"system.") => Err(Refused::new(libc::EOPNOTSUPP)),
             name => {
                 xattr_mode(flags).and_then(|mode| self.volume.set_xattr(ino, name, value, mode))
@@ -82,6 +82,11 @@ impl Shared {
             name => self.volume.remove_xattr(ino, name),
         };
         reply_empty(result, reply);
+    }
+
+    fn published(&self, ino: InodeId, index: &[u8]) -> Result<(), Refused> {
+        let index = String::from_utf8(index.to_vec()).map_err(|_| Refused::new(libc::EINVAL))?;
+        self.volume.recorded(ino, RecordedStep::Published { index })
     }
 
     fn set_layout(&self, ino: InodeId, value: &[u8]) -> Result<(), Refused> {

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use hayase_container::{PartRead, part_reads};
-use hayase_layout::{ByteCount, Extent, GlobalOffset, InodeId, Layout};
+use hayase_layout::{ByteCount, Extent, GlobalOffset, InodeId};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{
     NodeReply, PAYLOAD_BYTES_MAX, PeerReply, PeerRequest, RecordedStep, Refused,
@@ -73,32 +73,26 @@ impl Node {
 
     /// The file as its last publication shows it; `None` when it is no recorded file any more.
     pub(crate) async fn shown(self: &Rc<Self>, ino: InodeId) -> Result<Option<Rc<Shown>>, Refused> {
-        let attr = match self.ask(ino.home(), PeerRequest::GetAttr { ino }).await? {
-            PeerReply::Attr { attr, .. } => attr,
+        // Answered to who has no session too: what giving back pages waits for may be this read.
+        let last = match self.ask(ino.home(), PeerRequest::SizeOf { ino }).await? {
+            PeerReply::Size { trunc_epoch, .. } => trunc_epoch,
+            PeerReply::Stale => {
+                self.recorded.forget(ino);
+                return Ok(None);
+            }
             other => return Err(unexpected(&other)),
         };
-        self.files.learn(&attr);
-        if !matches!(attr.layout, Layout::Recorded { .. }) {
-            self.recorded.forget(ino);
-            return Ok(None);
+        let known = self.recorded.shown(ino).filter(|shown| shown.trunc_epoch == last);
+        if known.is_some() {
+            return Ok(known);
         }
-        let is_last = |shown: &Rc<Shown>| {
-            (shown.layout_epoch, shown.trunc_epoch) == (attr.layout_epoch, attr.trunc_epoch)
-        };
-        if let Some(shown) = self.recorded.shown(ino).filter(is_last) {
-            return Ok(Some(shown));
-        }
-        let Some(shown) = self.fetch_shown(ino, attr.layout_epoch).await? else { return Ok(None) };
+        let Some(shown) = self.fetch_shown(ino).await? else { return Ok(None) };
         let shown = Rc::new(shown);
         self.recorded.show(ino, Rc::clone(&shown));
         Ok(Some(shown))
     }
 
-    async fn fetch_shown(
-        self: &Rc<Self>,
-        ino: InodeId,
-        layout_epoch: u32,
-    ) -> Result<Option<Shown>, Refused> {
+    async fn fetch_shown(self: &Rc<Self>, ino: InodeId) -> Result<Option<Shown>, Refused> {
         let (mut told, mut of) = (Vec::new(), None);
         for _ in 0..STALE_RETRIES {
             let request = PeerRequest::RecordedIndex { ino, from: told.len() as u64 };
@@ -118,7 +112,7 @@ impl Node {
             let is_empty = bytes.is_empty();
             told.extend_from_slice(&bytes);
             if told.len() as u64 >= total || is_empty {
-                return Shown::decode(ino, (layout_epoch, epoch), size, &told).map(Some);
+                return Shown::decode(ino, epoch, size, &told).map(Some);
             }
         }
         Err(Refused::because(libc_errno::EIO, "its index changes faster than it can be read"))

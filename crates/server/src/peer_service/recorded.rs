@@ -2,16 +2,16 @@
 //!
 //! Not here: reading ([`crate::node_service`]), what is kept in memory ([`crate::recorded`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use hayase_container::{Gathered, MARK};
+use hayase_container::{Gathered, MARK, area};
 use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
 use hayase_store::namespace::{FileKind, Inode};
 use hayase_store::{Part, SetTime};
 use hayase_wire::message::{
-    FileKind as Kind, Grants, Lock, LockKind, LockRange, NodeReply, PeerReply, PeerRequest, Place,
-    RecordedStep, Refused,
+    Grants, Lock, LockKind, LockRange, NodeReply, PeerReply, PeerRequest, Place, RecordedStep,
+    Refused,
 };
 
 use super::Answer;
@@ -35,20 +35,13 @@ impl Node {
     pub(super) async fn recorded_step(self: &Rc<Self>, ino: InodeId, step: RecordedStep) -> Answer {
         match step {
             RecordedStep::Begin { container } => self.begin_recorded(ino, container).await,
-            RecordedStep::Published => self.published(ino).await,
+            RecordedStep::Published { index } => self.published(ino, index).await,
             RecordedStep::Flatten { keep } => self.flatten(ino, keep).await,
         }
     }
 
     async fn begin_recorded(self: &Rc<Self>, ino: InodeId, container: InodeId) -> Answer {
-        let gone = || Refused::because(libc_errno::ENOENT, "there is no such container");
-        let request = PeerRequest::GetAttr { ino: container };
-        match self.ask(container.home(), request).await {
-            Ok(PeerReply::Attr { attr, .. }) if attr.kind == Kind::Directory => {}
-            Ok(_) => return Err(gone()),
-            Err(error) if error.errno == libc_errno::ESTALE => return Err(gone()),
-            Err(error) => return Err(error),
-        }
+        self.require_container_of(ino, container).await?;
         self.end_lingering(ino).await;
         let _change = self.home_change(ino, NOBODY, Grants::ALL).await;
         let _held = self.inode_locks.lock(ino).await;
@@ -70,6 +63,7 @@ impl Node {
         self.change_inode(ino, |inode| {
             inode.layout = Layout::Recorded { container };
             inode.layout_epoch += 1;
+            inode.trunc_epoch += 1;
             inode.size = 0;
             (inode.mtime, inode.ctime) = (now, now);
         })?;
@@ -77,6 +71,36 @@ impl Node {
         self.recorded.forget(ino);
         self.remove_later(whole_part(ino, inode.layout_epoch));
         Ok(PeerReply::Done)
+    }
+
+    /// Its place is where the containers are: whoever removes a file removes its container, and no other
+    /// directory.
+    async fn require_container_of(
+        self: &Rc<Self>,
+        ino: InodeId,
+        container: InodeId,
+    ) -> Result<(), Refused> {
+        let none = || Refused::because(libc_errno::ENOENT, "this is no container of this file");
+        let above = match self.place_of_directory(container).await? {
+            Some(Place { parent, name }) if name == area::name_of(ino.0).into_bytes() => parent,
+            _ => return Err(none()),
+        };
+        match self.place_of_directory(above).await? {
+            Some(Place { parent: InodeId::ROOT, name }) if name == DIRECTORY => Ok(()),
+            _ => Err(none()),
+        }
+    }
+
+    /// `None` when it is gone, or has none.
+    async fn place_of_directory(self: &Rc<Self>, dir: InodeId) -> Result<Option<Place>, Refused> {
+        match self.ask(dir.home(), PeerRequest::DirName { dir }).await {
+            Ok(PeerReply::Named(place)) => Ok(place),
+            Ok(other) => Err(unexpected(&other)),
+            Err(error) if matches!(error.errno, libc_errno::ESTALE | libc_errno::ENOENT) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// What nodes keep only for the next open is given back.
@@ -91,12 +115,15 @@ impl Node {
     }
 
     /// Reads what a writer has appended to its index. Those who publish at once share the work.
-    async fn published(self: &Rc<Self>, ino: InodeId) -> Answer {
-        let publication = self.recorded.publication();
+    async fn published(self: &Rc<Self>, ino: InodeId, index: String) -> Answer {
+        if !matches!(self.inode(ino)?.layout, Layout::Recorded { .. }) {
+            return Err(Refused::because(libc_errno::EINVAL, "it is no recorded file"));
+        }
+        let publication = self.recorded.publication(ino, index.clone());
         let _change = self.home_change(ino, NOBODY, Grants::ALL).await;
         let _held = self.inode_locks.lock(ino).await;
         if !self.recorded.has(ino, publication) {
-            self.gather(ino).await?;
+            self.gather(ino, Some(index)).await?;
         }
         Ok(PeerReply::Done)
     }
@@ -107,7 +134,7 @@ impl Node {
         if self.recorded.with(ino, |_| ()).is_none() {
             let _held = self.inode_locks.lock(ino).await;
             if self.recorded.with(ino, |_| ()).is_none() {
-                self.gather(ino).await?;
+                self.gather(ino, None).await?;
             }
         }
         let inode = self.inode(ino)?;
@@ -124,16 +151,19 @@ impl Node {
     /// Reads all that is published, under the inode's lock. What could be read counts, also when
     /// something else is out of reach; but of a file that this incarnation has not read whole before,
     /// nobody is told a part.
-    async fn gather(self: &Rc<Self>, ino: InodeId) -> Result<(), Refused> {
-        let Layout::Recorded { container } = self.inode(ino)?.layout else { return Ok(()) };
+    async fn gather(self: &Rc<Self>, ino: InodeId, own: Option<String>) -> Result<(), Refused> {
         let as_of = self.recorded.last_publication();
+        // Whoever of these is not served by this turn comes with its own name.
+        let mut unread = self.recorded.take_unread(ino);
+        unread.extend(own);
+        let Layout::Recorded { container } = self.inode(ino)?.layout else { return Ok(()) };
         let known = self.recorded.take(ino);
         let is_first = known.is_none();
         let mut recording = match known {
             Some(known) => known,
             None => self.meet(ino, container).await?,
         };
-        let read = self.read_indexes(container, &mut recording, is_first).await;
+        let read = self.read_indexes(container, &mut recording, &unread, is_first).await;
         if is_first {
             read.clone()?;
         }
@@ -188,24 +218,31 @@ impl Node {
         }
     }
 
-    /// The first error is told when all that can be read was read.
+    /// Those that are `unread`; all of them where one of these is new, or nothing was read before. The
+    /// first error is told when all that can be read was read.
     async fn read_indexes(
         self: &Rc<Self>,
         container: InodeId,
         recording: &mut Recording,
+        unread: &BTreeSet<String>,
         is_first: bool,
     ) -> Result<(), Refused> {
         let mut outcome = Ok(());
-        match self.files_in(container).await {
-            Ok(files) => recording.files = files,
-            Err(error) if is_first => return Err(error),
-            Err(error) => outcome = Err(error),
+        let is_known = |name: &String| recording.files.contains_key(name);
+        let is_all = is_first || !unread.iter().all(is_known);
+        if is_all {
+            match self.files_in(container).await {
+                Ok(files) => recording.files = files,
+                Err(error) if is_first => return Err(error),
+                Err(error) => outcome = Err(error),
+            }
         }
         let names = recording.files.keys().map(String::as_str);
         let wanted: Vec<(String, InodeId, u64)> = recording
             .gathered
             .wanted(names)
             .into_iter()
+            .filter(|(name, _)| is_all || unread.contains(*name))
             .map(|(name, from)| (name.to_owned(), recording.files[name], from))
             .collect();
         for some in wanted.chunks(GATHER_AT_ONCE) {
@@ -403,13 +440,7 @@ impl Node {
                     _ => {}
                 }
             }
-            let place =
-                match self.ask(container.home(), PeerRequest::DirName { dir: container }).await {
-                    Ok(PeerReply::Named(Some(place))) => place,
-                    Ok(_) => return Ok(()),
-                    Err(error) if error.errno == libc_errno::ESTALE => return Ok(()),
-                    Err(error) => return Err(error),
-                };
+            let Some(place) = self.place_of_directory(container).await? else { return Ok(()) };
             match self.remove(place.parent, place.name, true, None).await {
                 // A writer made another part meanwhile.
                 Err(error) if error.errno == libc_errno::ENOTEMPTY => {}
@@ -432,7 +463,7 @@ impl Node {
             Err(error) => return Err(error),
         };
         for (name, container) in self.files_in(all).await? {
-            let Some(ino) = hayase_container::area::inode_of(&name).map(InodeId) else { continue };
+            let Some(ino) = area::inode_of(&name).map(InodeId) else { continue };
             let is_mine = ino.home() == self.me;
             let layout = self.inode(ino).map(|inode| inode.layout).ok();
             if is_mine && layout != Some(Layout::Recorded { container }) {

@@ -52,6 +52,10 @@ impl Node {
     pub(super) async fn size_of(self: &Rc<Self>, ino: InodeId) -> Answer {
         self.settled(ino).await;
         let inode = self.inode(ino)?;
+        if inode.layout == Layout::Whole {
+            // It was recorded when the asker looked: its part knows.
+            return Ok(PeerReply::Stale);
+        }
         self.turns.taken(ino);
         Ok(PeerReply::Size { size: inode.size, trunc_epoch: inode.trunc_epoch })
     }

@@ -136,13 +136,14 @@ pub struct Explained {
 }
 
 /// What happens to a recorded file. Each step does nothing the second time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecordedStep {
     /// An empty file becomes one: its bytes are in this directory from now on. `EBUSY` when it is
     /// open, `EINVAL` when it is something else, `ENOENT` when the directory is no more.
     Begin { container: InodeId },
-    /// A writer has published: readers see it when this is answered.
-    Published,
+    /// A writer has published in the index of this name: readers see it when this is answered. Without
+    /// a name it may be in any.
+    Published { index: String },
     /// It becomes a `Whole` file, of at most `keep` bytes. `EBUSY` while MPI programs have it open.
     Flatten { keep: Option<u64> },
 }
