@@ -210,6 +210,32 @@ part_missing() {
   ! on 1 "$hayase" container check "$file" >"$work/said" 2>&1 && grep -q 'missing' "$work/said"
 }
 
+# The parts of a node that is lost go with it: their bytes answer EIO, the others are read.
+node_lost() {
+  local file=$shared/lost plain=$work/plain-blocks process words block readable=0 refused=0 try
+  spread 6 ours "$work/bin/blocks" --write-only "$file" 4 || return 1
+  for process in /proc/[0-9]*; do
+    words=$(tr '\0' ' ' 2>/dev/null <"$process/cmdline") || continue
+    case $words in *"hayase node --job-dir $HAYASE_JOB --node 2 "*) kill -9 "${process#/proc/}" && break ;; esac
+  done
+  for try in $(seq 60); do
+    on 0 "$hayase" status 2>/dev/null | grep -qi 'lost' && break
+    sleep 0.5
+  done
+  for block in 0 1 2 3 4 5; do
+    if on 1 timeout 60 dd if="$file" iflag=direct bs=4M skip=$block count=1 of="$work/block" status=none 2>"$work/errors"; then
+      readable=$((readable + 1))
+      cmp "$work/block" <(dd if="$plain" bs=4M skip=$block count=1 status=none) || return 1
+    else
+      refused=$((refused + 1))
+      grep -q 'Input/output error' "$work/errors" || { cat "$work/errors"; return 1; }
+    fi
+  done
+  say "$readable blocks are read, $refused refused"
+  [ "$readable" = 4 ] && [ "$refused" = 2 ] || return 1
+  [ "$(on 0 stat -c %s "$file")" = "$(stat -c %s "$plain")" ]
+}
+
 # While MPI programs have it open others can read what is published, and not write.
 busy_while_open() {
   local running seen=
@@ -290,6 +316,9 @@ for mpi; do
   fi
   try nothing_is_left_over
 done
+if [ -e "$work/plain-blocks" ]; then
+  try node_lost
+fi
 mpi=
 try down_leaves_nothing
 [ "$failures" = 0 ]

@@ -76,8 +76,7 @@ impl Node {
                 .check(self.servers)
                 .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
         }
-        let mut answer =
-            self.ask(ino.home(), PeerRequest::SetAttr { ino, change: change.clone() }).await?;
+        let mut answer = self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await?;
         if answer == PeerReply::Stale {
             self.make_whole_at_home(ino, change.size).await?;
             answer = self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await?;

@@ -91,15 +91,15 @@ impl Node {
         }
     }
 
-    /// `None` when it is gone, or has none.
+    /// `None` when it is gone, has none, or is no directory.
     async fn place_of_directory(self: &Rc<Self>, dir: InodeId) -> Result<Option<Place>, Refused> {
         match self.ask(dir.home(), PeerRequest::DirName { dir }).await {
             Ok(PeerReply::Named(place)) => Ok(place),
             Ok(other) => Err(unexpected(&other)),
-            Err(error) if matches!(error.errno, libc_errno::ESTALE | libc_errno::ENOENT) => {
-                Ok(None)
-            }
-            Err(error) => Err(error),
+            Err(error) => match error.errno {
+                libc_errno::ESTALE | libc_errno::ENOENT | libc_errno::ENOTDIR => Ok(None),
+                _ => Err(error),
+            },
         }
     }
 
