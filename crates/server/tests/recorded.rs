@@ -1,6 +1,8 @@
 //! Files that MPI-IO keeps as one part per writer, as the servers show them: the container is made in a
 //! plain directory and put into the area file by file, as its writers would have made it there.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests: the place is what helps")]
+
 #[expect(dead_code, reason = "other suites use the rest")]
 mod cluster;
 

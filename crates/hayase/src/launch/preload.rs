@@ -120,11 +120,11 @@ fn launcher(program: &OsStr, environment: &Environment) -> Option<Launcher> {
 
 /// From what `mpiexec --version` prints.
 fn kind_of(text: &str) -> Option<Launcher> {
-    let says = |mark: &&str| text.contains(mark);
-    if ["HYDRA", "Intel(R) MPI"].iter().any(|mark| says(&mark)) {
+    let says = |mark: &str| text.contains(mark);
+    if ["HYDRA", "Intel(R) MPI"].iter().any(|mark| says(mark)) {
         return Some(Launcher::Hydra);
     }
-    let is_open = ["Open MPI", "OpenRTE", "PRRTE", "prterun"].iter().any(|mark| says(&mark));
+    let is_open = ["Open MPI", "OpenRTE", "PRRTE", "prterun"].iter().any(|mark| says(mark));
     is_open.then_some(Launcher::OpenMpi)
 }
 
