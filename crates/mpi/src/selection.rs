@@ -26,7 +26,7 @@ use crate::{abi::Handle, error::Error, library::hints, trace};
 pub(crate) enum Mode {
     /// None, and containers that exist are not read either.
     Off,
-    /// New files in marked directories.
+    /// New files in `shared` of a job, and in marked directories.
     Auto,
     /// Also new files that match the patterns; by a hint, this one.
     On,
@@ -44,7 +44,7 @@ pub(crate) enum Consistency {
 /// What is left when the file is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flatten {
-    /// The container: in directories that are marked.
+    /// The container: in the areas of a job, and in directories that are marked.
     Keep,
     /// One flat file: of a container that was made elsewhere, where nobody asked for one to stay.
     Close,
