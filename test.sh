@@ -16,7 +16,7 @@ usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 
 suites=(scripts format clippy tidy unit)
 suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1)
-suites+=(mpi mpiio mpiio-foreign mpiio-faults mpiio-romio s3 ssh slurm user)
+suites+=(mpi mpiio mpiio-foreign mpiio-faults mpiio-romio areas s3 ssh slurm user)
 
 only=()
 long=
@@ -109,6 +109,7 @@ suite_mpiio() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/mpi
 suite_mpiio-foreign() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/foreign.sh; }
 suite_mpiio-faults() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/faults.sh; }
 suite_mpiio-romio() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/romio.sh; }
+suite_areas() { cargo build --locked -q -p hayase-mpi && job_suite areas tests/mpi/areas.sh; }
 suite_s3() { tests/s3/run.sh; }
 suite_ssh() { job_suite ssh tests/launch/ssh.sh; }
 suite_slurm() { job_suite slurm tests/launch/slurm.sh; }
@@ -127,7 +128,7 @@ never_here='^SKIP [0-9]+ tests of pjdfstest: '
 # Longest that a suite may take, in seconds: a hang is a failure, not a wait.
 seconds_max() {
   case $1 in
-    unit | e2e* | mpiio* | s3) echo 1500 ;;
+    unit | e2e* | mpiio* | areas | s3) echo 1500 ;;
     *-long) echo 3600 ;;
     fresh-debian) echo 7200 ;;
     *) echo 420 ;;

@@ -1,7 +1,7 @@
 /* blocks: every rank writes its contiguous block of one shared file through MPI-IO, then reads and
  * verifies a block that a rank on another host wrote.
  *
- *   blocks [--collective] [--verify-only] FILE MIB_PER_RANK
+ *   blocks [--collective] [--verify-only|--write-only] FILE MIB_PER_RANK
  *
  * Plain MPI-2, nothing of ours: what any MPI program does. Exits with 1 when a byte is wrong.
  */
@@ -64,7 +64,7 @@ static void report(const char *what, double seconds, double mib) {
 }
 
 int main(int argc, char **argv) {
-    int collective = 0, verify_only = 0, first = 1, other;
+    int collective = 0, verify_only = 0, write_only = 0, first = 1, other;
     MPI_Offset block, at, start;
     MPI_File file;
     MPI_Status status;
@@ -77,9 +77,10 @@ int main(int argc, char **argv) {
     for (; first < argc && argv[first][0] == '-'; first++) {
         if (strcmp(argv[first], "--collective") == 0) collective = 1;
         else if (strcmp(argv[first], "--verify-only") == 0) verify_only = 1;
+        else if (strcmp(argv[first], "--write-only") == 0) write_only = 1;
         else die("unknown option", MPI_SUCCESS);
     }
-    if (argc - first != 2) die("usage: blocks [--collective] [--verify-only] FILE MIB", MPI_SUCCESS);
+    if (argc - first != 2) die("usage: blocks [OPTION] FILE MIB", MPI_SUCCESS);
     block = (MPI_Offset)atoll(argv[first + 1]) << 20;
     piece = malloc(PIECE);
     if (!piece || block <= 0 || block % PIECE) die("MIB must be a multiple of 4", MPI_SUCCESS);
@@ -101,6 +102,12 @@ int main(int argc, char **argv) {
         }
         check("sync", MPI_File_sync(file));
         report("write+sync", MPI_Wtime() - begin, (double)block * ranks / (1 << 20));
+    }
+    if (write_only) {
+        check("close", MPI_File_close(&file));
+        free(piece);
+        MPI_Finalize();
+        return 0;
     }
     MPI_Barrier(MPI_COMM_WORLD);
     other = rank_elsewhere();

@@ -17,7 +17,7 @@ use std::time::Duration;
 use hayase_layout::InodeId;
 use hayase_wire::message::{
     Access, AreaUse, Attr, DirEntry, Explained, Lock, LockHeld, LockRange, MetaChange, Name,
-    NewNode, Refused, XattrMode,
+    NewNode, RecordedStep, Refused, XattrMode,
 };
 
 use crate::grants::Stamp;
@@ -220,6 +220,12 @@ pub trait Volume: Send + Sync + 'static {
 
     /// Room, for statfs(2).
     fn usage(&self) -> Result<AreaUse, Refused>;
+
+    /// A step in the life of a file that MPI-IO keeps as one part per writer; `EOPNOTSUPP` where there
+    /// are none. May wait for other nodes, and for as long as it takes to copy the file.
+    fn recorded(&self, _ino: InodeId, _step: RecordedStep) -> Result<(), Refused> {
+        Err(Refused::new(libc::EOPNOTSUPP))
+    }
 
     /// How a file is served, as its home and this node see it.
     fn explain(&self, ino: InodeId) -> Result<(Explained, LocalUse), Refused>;

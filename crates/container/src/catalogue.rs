@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::SystemTime;
 
 use rustix::fs::OFlags;
@@ -98,6 +99,31 @@ impl Catalogue {
         Ok(Ok(()))
     }
 
+    /// Of these files: the indexes, and from which byte on each is to be read. Forgets those that are gone.
+    pub(crate) fn wanted<'a>(
+        &mut self,
+        names: impl Iterator<Item = &'a str>,
+    ) -> Vec<(&'a str, u64)> {
+        let is_index = |name: &&str| matches!(names::kind(name), Kind::Index(_) | Kind::Merged(_));
+        let names: Vec<_> = names.filter(is_index).collect();
+        self.indexes.retain(|name, _| names.contains(&name.as_str()));
+        let read = |name| self.indexes.get(name).map_or(0, |loaded| loaded.read);
+        names.into_iter().map(|name| (name, read(name))).collect()
+    }
+
+    /// Takes what somebody else has read of an index: all that is behind what was taken before.
+    pub(crate) fn take(
+        &mut self,
+        container: &Path,
+        id: ContainerId,
+        name: &str,
+        bytes: &[u8],
+    ) -> Result<(), ContainerError> {
+        let loaded = self.indexes.entry(name.to_owned()).or_default();
+        loaded.is_merged = matches!(names::kind(name), Kind::Merged(_));
+        loaded.take(&container.join(name), id, bytes).map(drop)
+    }
+
     fn has_uncovered_part(&self, names: &[String]) -> bool {
         let covered: std::collections::BTreeSet<_> = self
             .counting()
@@ -143,11 +169,16 @@ impl Catalogue {
 
     /// All that was read.
     pub(crate) fn snapshot(&self, container: &Container) -> Result<Snapshot, ContainerError> {
+        self.snapshot_of(container.path())
+    }
+
+    /// The same of the container that people know by this path.
+    pub(crate) fn snapshot_of(&self, container: &Path) -> Result<Snapshot, ContainerError> {
         let mut snapshot = Snapshot::default();
         for (name, loaded) in self.counting() {
             snapshot.add(&loaded.contents);
             if loaded.torn > 0 {
-                let path = container.directory().shown(name);
+                let path = container.join(name);
                 snapshot.add_torn(Torn { path, at: loaded.read, bytes: loaded.torn });
             }
         }
@@ -155,7 +186,7 @@ impl Catalogue {
         snapshot.settle();
         if snapshot.logs().len() > WRITERS_MAX {
             let what = format!("more than {WRITERS_MAX} writers");
-            return Err(ContainerError::Limit { path: container.path().to_owned(), what });
+            return Err(ContainerError::Limit { path: container.to_owned(), what });
         }
         Ok(snapshot)
     }
@@ -164,7 +195,7 @@ impl Catalogue {
     /// had ended, and the end of its index is damaged.
     fn require_merged_were_covered(
         &self,
-        container: &Container,
+        container: &Path,
         snapshot: &Snapshot,
     ) -> Result<(), ContainerError> {
         for name in self.incomplete() {
@@ -172,7 +203,7 @@ impl Catalogue {
             let mut ids = loaded.contents.logs.iter().map(|published| published.log.writer.id);
             if ids.any(|id| !snapshot.logs().contains_key(&id)) {
                 let what = "the end of this merged index is damaged or missing".to_owned();
-                let path = container.directory().shown(name);
+                let path = container.join(name);
                 return Err(ContainerError::Corrupt { path, at: loaded.read, what });
             }
         }
@@ -234,15 +265,26 @@ impl Loaded {
             return Ok(Ok(false));
         }
         let bytes = read_from(&file, self.read, len).map_err(failed)?;
+        self.take(&path, id, &bytes).map(Ok)
+    }
+
+    /// Takes all that is behind the bytes that were taken before; whether there was anything new in it.
+    fn take(&mut self, path: &Path, id: ContainerId, bytes: &[u8]) -> Result<bool, ContainerError> {
+        let damaged = |at, what: &str| ContainerError::Corrupt {
+            path: path.to_owned(),
+            at,
+            what: what.to_owned(),
+        };
         let body = match self.read {
-            0 => match check_header(&bytes, id) {
+            0 => match check_header(bytes, id) {
                 Ok(()) => HEADER_BYTES,
                 Err(HeaderFault::Short) => {
                     self.torn = bytes.len() as u64;
-                    return Ok(Ok(false));
+                    return Ok(false);
                 }
                 Err(HeaderFault::Damaged(at, what)) => return Err(damaged(at, what)),
                 Err(HeaderFault::Newer(found)) => {
+                    let path = path.to_owned();
                     return Err(ContainerError::NewerFormat { path, found, known: VERSION });
                 }
             },
@@ -260,7 +302,7 @@ impl Loaded {
             Tail::Clean => 0,
             Tail::Torn(bytes) => bytes,
         };
-        Ok(Ok(has_changed))
+        Ok(has_changed)
     }
 }
 

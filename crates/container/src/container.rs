@@ -13,6 +13,7 @@ use hayase_layout::ByteCount;
 use rustix::fs::{self, CWD, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use crate::area::{self, AreaFile};
 use crate::catalogue::Catalogue;
 use crate::directory::{Directory, hidden_name, retry, split};
 use crate::names::{self, Kind, STUB};
@@ -46,6 +47,8 @@ pub struct Usage {
 pub struct Container {
     directory: Arc<Directory>,
     id: ContainerId,
+    /// In an area: the file that stands for it.
+    file: Option<Arc<AreaFile>>,
 }
 
 impl Container {
@@ -70,20 +73,30 @@ impl Container {
     }
 
     fn open_existing(path: &Path) -> Result<Self, ContainerError> {
-        let directory = Directory::open(path)?;
+        let (directory, file) = match Directory::open(path) {
+            Err(ContainerError::NotContainer { path }) => match area::behind(&path)? {
+                Some((file, directory)) => (Directory::open(&directory)?, Some(Arc::new(file))),
+                None => return Err(ContainerError::NotContainer { path }),
+            },
+            directory => (directory?, None),
+        };
         let id = mark::read(&directory)?;
-        Ok(Self { directory: Arc::new(directory), id })
+        Ok(Self { directory: Arc::new(directory), id, file })
     }
 
     fn create(path: &Path) -> Result<Self, ContainerError> {
         let (parent, name) = split(path)?;
+        if area::takes(parent) {
+            area::create(path)?;
+            return Self::open_existing(path);
+        }
         let hidden = parent.join(hidden_name(name));
         let made = std::fs::create_dir(&hidden)
             .map_err(|source| ContainerError::io("create the container", path, source))
             .and_then(|()| Self::furnish(&hidden))
             .and_then(|id| {
                 rename_no_replace(&hidden, path)?;
-                Ok(Self { directory: Arc::new(Directory::open(path)?), id })
+                Ok(Self { directory: Arc::new(Directory::open(path)?), id, file: None })
             });
         if made.is_err() {
             // Only what was made above; nothing when it has its final name.
@@ -92,7 +105,7 @@ impl Container {
         made
     }
 
-    fn furnish(hidden: &Path) -> Result<ContainerId, ContainerError> {
+    pub(crate) fn furnish(hidden: &Path) -> Result<ContainerId, ContainerError> {
         let directory = Directory::open(hidden)?;
         let id = ContainerId::random();
         mark::write(&directory, id)?;
@@ -119,6 +132,11 @@ impl Container {
     /// Fails before anything is touched when a file in it is not of a container.
     pub fn delete(path: &Path) -> Result<(), ContainerError> {
         let container = Self::open_existing(path)?;
+        if container.file.is_some() {
+            // The area removes what is behind it.
+            let removed = std::fs::remove_file(path);
+            return removed.map_err(|source| ContainerError::io("delete", path, source));
+        }
         container.require_own_files_only()?;
         let (parent, name) = split(path)?;
         let hidden = parent.join(hidden_name(name));
@@ -150,7 +168,22 @@ impl Container {
 
     /// What it was opened as.
     pub fn path(&self) -> &Path {
+        self.file.as_ref().map_or_else(|| self.directory.path(), |file| file.path())
+    }
+
+    /// The directory of its parts and indexes.
+    pub fn inside(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// In an area: the file that stands for it.
+    pub(crate) fn area_file(&self) -> Option<&AreaFile> {
+        self.file.as_deref()
+    }
+
+    /// Whether it is in the area of a job, and shown as one plain file there.
+    pub fn is_in_area(&self) -> bool {
+        self.file.is_some()
     }
 
     /// What it is called for ever.

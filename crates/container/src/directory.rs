@@ -36,6 +36,11 @@ impl Directory {
         }
     }
 
+    /// Its inode number.
+    pub(crate) fn inode(&self) -> io::Result<u64> {
+        Ok(retry(|| fs::fstat(&self.fd))?.st_ino)
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

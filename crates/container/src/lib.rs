@@ -7,6 +7,8 @@
 //! - [`Container`]: make, find, load, delete one. [`enable`] marks a directory in which MPI-IO makes them.
 //! - [`ContainerFile`]: one opening: writes through views and at offsets, reads, size, epochs, publication.
 //! - [`Reader`]: reads the file as it was published ([`Snapshot`]).
+//! - [`area`]: a container in the `shared` area of a job, where the mount shows it as one plain file.
+//! - [`Gathered`], [`part_reads`]: the same for the servers of that area, which read its files themselves.
 //!
 //! ```text
 //! let container = Container::open(path, Creation::IfAbsent)?;
@@ -30,6 +32,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod area;
 mod catalogue;
 mod check;
 mod compact;
@@ -40,15 +43,18 @@ mod export;
 mod file;
 mod flatten;
 mod format;
+mod gathered;
 pub mod limits;
 mod mark;
 mod names;
+mod part_reads;
 mod parts;
 mod reader;
 mod snapshot;
 mod walk;
 mod writer;
 
+pub use area::AREA_DIRECTORY;
 pub use check::{Problem, Report, Severity, check};
 pub use compact::{Compacted, Finished};
 pub use container::{Container, Creation, Usage};
@@ -56,10 +62,12 @@ pub use directory::is_hidden_name;
 pub use error::{ContainerError, WriteError};
 pub use export::{Exported, Replace, export};
 pub use file::{Access, ContainerFile};
+pub use gathered::Gathered;
 pub use mark::{
     CONTAINER_XATTR, ContainerId, DIRECTORY_XATTR, disable, enable, enabled_above, is_mark,
 };
 pub use names::{DIRECTORY_MARK, MARK, STUB};
+pub use part_reads::{PartRead, part_reads};
 pub use reader::Reader;
 pub use snapshot::{PublishedLog, Snapshot, Torn};
 pub use walk::containers_below;

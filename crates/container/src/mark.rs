@@ -56,6 +56,11 @@ pub(crate) fn read(directory: &Directory) -> Result<ContainerId, ContainerError>
     get(directory, MARK, CONTAINER_MAGIC)?.ok_or_else(not)
 }
 
+/// The id of a container whose mark somebody else has read.
+pub(crate) fn parse_container(path: &Path, bytes: Vec<u8>) -> Result<ContainerId, ContainerError> {
+    parse(path, bytes, CONTAINER_MAGIC)
+}
+
 /// The mark of a container is durable afterwards.
 pub(crate) fn sync(directory: &Directory) -> Result<(), ContainerError> {
     let failed = |source| ContainerError::io("sync", &directory.shown(MARK), source);

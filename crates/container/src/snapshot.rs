@@ -82,7 +82,7 @@ impl Snapshot {
     }
 
     /// Where every byte lies; part `i` is that of the `i`-th writer in [`Snapshot::logs`].
-    pub(crate) fn index(&self, container: &Path) -> Result<Index, ContainerError> {
+    pub fn index(&self, container: &Path) -> Result<Index, ContainerError> {
         self.index_of(self.logs.values().map(|published| &published.log), container)
     }
 

@@ -75,6 +75,8 @@ pub(crate) struct Writer {
     is_told: bool,
     /// And that was all.
     is_closed: bool,
+    /// In an area: published, and the file's home was not told.
+    is_untold: bool,
     /// Why nothing can be published any more.
     failure: Option<&'static str>,
     /// Raised by whatever changes what readers find.
@@ -123,6 +125,7 @@ impl Writer {
             is_ended: false,
             is_told: false,
             is_closed: false,
+            is_untold: false,
             failure: None,
             changes: 0,
             resizes: 0,
@@ -344,6 +347,10 @@ impl Writer {
             let entries = self.entries(pending);
             self.append(entries)?;
             self.mark_published();
+            self.is_untold = true;
+        }
+        if self.is_untold {
+            self.tell_area()?;
         }
         match durability {
             Durability::Written => Ok(()),
@@ -377,6 +384,15 @@ impl Writer {
         }
         self.index = None;
         self.is_closed = true;
+        Ok(())
+    }
+
+    /// In an area others do not look at indexes: they are told. Tried again by the next publication.
+    fn tell_area(&mut self) -> Result<(), ContainerError> {
+        if let Some(file) = self.container.area_file() {
+            file.tell_published(&names::index(self.id()))?;
+        }
+        self.is_untold = false;
         Ok(())
     }
 
@@ -521,7 +537,12 @@ impl Writer {
         if !index.is_name_durable {
             mark::sync(self.container.directory())?;
             self.container.directory().sync()?;
-            self.container.directory().sync_name()?;
+            match self.container.area_file() {
+                // One of a group is enough: it is the same name for all.
+                Some(file) if self.writer.rank.0 == 0 => file.sync()?,
+                Some(_) => {}
+                None => self.container.directory().sync_name()?,
+            }
             index.is_name_durable = true;
         }
         Ok(())

@@ -30,6 +30,10 @@ pub(crate) struct Environment {
     pub(crate) batch: Batch,
     /// `SLURMD_NODENAME`: what Slurm calls this host, in a task of a step.
     pub(crate) slurm_node: Option<String>,
+    /// `HAYASE_MPIIO_LIBRARY`: the library that MPI programs preload, where it is not beside us.
+    pub(crate) mpiio_library: Option<PathBuf>,
+    /// `LD_PRELOAD`: what is preloaded already.
+    pub(crate) preload: Option<OsString>,
     /// `PATH`, for programs that are looked for.
     pub(crate) path: OsString,
     /// Effective user.
@@ -63,6 +67,8 @@ impl Environment {
                     .any(|name| variable(name).is_some()),
             batch: Batch::read(),
             slurm_node: std::env::var("SLURMD_NODENAME").ok().filter(|name| !name.is_empty()),
+            mpiio_library: variable("HAYASE_MPIIO_LIBRARY").map(PathBuf::from),
+            preload: variable("LD_PRELOAD"),
             path: variable("PATH").unwrap_or_else(|| "/usr/sbin:/usr/bin:/sbin:/bin".into()),
             uid,
             gid: getegid().as_raw(),

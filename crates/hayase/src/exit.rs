@@ -10,7 +10,9 @@ use hayase_stage::pack::PackError;
 
 use crate::commands::{AreaPathError, KeyError, MountPathError};
 use crate::job::JobError;
-use crate::launch::{EnterError, LaunchError, NodeError, PlanError, StorageNodesError};
+use crate::launch::{
+    EnterError, LaunchError, NodeError, PlanError, PreloadError, StorageNodesError,
+};
 use crate::supervisor::daemon::DaemonFailed;
 use crate::wiring::places::PlaceError;
 
@@ -71,6 +73,8 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
             Some((e.help(), false))
         } else if let Some(e) = cause.downcast_ref::<EnterError>() {
             Some((e.help(), e.is_usage()))
+        } else if let Some(e) = cause.downcast_ref::<PreloadError>() {
+            Some((Some(e.help()), true))
         } else if let Some(e) = cause.downcast_ref::<AreaPathError>() {
             Some((e.help(), e.is_usage()))
         } else if let Some(e) = cause.downcast_ref::<MountPathError>() {

@@ -5,7 +5,7 @@
 //! [`enter`] (running a program on a node), [`tree`] (nodes that are other hosts), [`hosts`] (lists of
 //! hosts), [`allocation`] (what a batch system gave us), [`addresses`], [`namespaces`] and [`network`] (what makes a simulated
 //! node), [`mounts`] (what is mounted where), [`signals`], [`lines`], [`program`] (finding `ip` and
-//! its like). What a node does by itself is in [`crate::supervisor`].
+//! its like), [`preload`] (launchers of MPI). What a node does by itself is in [`crate::supervisor`].
 
 pub(crate) mod addresses;
 pub(crate) mod allocation;
@@ -17,6 +17,7 @@ pub(crate) mod mounts;
 pub(crate) mod namespaces;
 pub(crate) mod network;
 pub(crate) mod plan;
+pub(crate) mod preload;
 pub(crate) mod program;
 pub(crate) mod signals;
 pub(crate) mod start;
@@ -27,6 +28,7 @@ pub(crate) mod tree;
 pub(crate) use allocation::LaunchError;
 pub(crate) use enter::EnterError;
 pub(crate) use plan::PlanError;
+pub(crate) use preload::PreloadError;
 pub(crate) use start::NodeError;
 pub(crate) use storage_nodes::StorageNodesError;
 pub(crate) use tree::way::is_same_host;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ByteCount, Extent, GlobalOffset, InodeId, LocalExtent, LocalOffset, PartPiece, Piece, ServerId,
-    StripeError, StripeMap, Writer, pack::Packed,
+    StripeError, StripeMap, pack::Packed,
 };
 
 /// Where the bytes of one file lie.
@@ -27,8 +27,8 @@ pub enum Layout {
     },
     /// An N-1 file kept as one part per writer; the records of all writers tell where a byte lies.
     Recorded {
-        /// Part `i` is what `writers[i]` wrote, and lies on its server.
-        writers: Vec<Writer>,
+        /// The directory of its parts and indexes, which are files of their own.
+        container: InodeId,
     },
     /// A stretch of a larger file.
     Packed(Packed),
@@ -57,13 +57,13 @@ impl Layout {
         }
     }
 
-    /// Each part's server, in order of the parts, for file `ino` of this layout.
+    /// Each part's server, in order of the parts, for file `ino` of this layout. The parts of a recorded
+    /// file have inodes of their own.
     pub fn servers(&self, ino: InodeId) -> Vec<ServerId> {
         match self {
-            Self::None => Vec::new(),
+            Self::None | Self::Recorded { .. } => Vec::new(),
             Self::Whole | Self::Packed(_) => vec![self.holder(ino).home()],
             Self::Striped { servers, .. } => servers.clone(),
-            Self::Recorded { writers } => writers.iter().map(|writer| writer.server).collect(),
         }
     }
 
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn some_layouts_are_no_map() {
-        let recorded = Layout::Recorded { writers: Vec::new() };
+        let recorded = Layout::Recorded { container: PACK };
         assert_eq!(Layout::None.map(FILE), Err(LayoutError::NoBytes));
         assert_eq!(recorded.map(FILE), Err(LayoutError::NeedsIndex));
         assert!(matches!(striped(1, 0..0).map(FILE), Err(LayoutError::Stripe(_))));
@@ -236,7 +236,7 @@ mod tests {
         check(&Layout::None, &[0]);
         check(&Layout::Whole, &[1]);
         check(&striped(1, 0..2), &[2, 0x80, 0x20, 2, 0, 1]);
-        check(&Layout::Recorded { writers: Vec::new() }, &[3, 0]);
+        check(&Layout::Recorded { container: InodeId(5) }, &[3, 5]);
         check(
             &Layout::Packed(Packed::new(InodeId(1), LocalOffset(2), ByteCount(3)).unwrap()),
             &[4, 1, 2, 3],

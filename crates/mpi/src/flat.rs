@@ -41,6 +41,15 @@ pub(crate) enum Outcome {
 /// Makes the container at `path` a flat file. On one process, when the whole group has closed it.
 pub(crate) fn flatten(path: &Path) -> Result<Outcome, Error> {
     let container = Container::open(path, hayase_container::Creation::Never)?;
+    if container.is_in_area() {
+        return match hayase_container::area::flatten(path)? {
+            true => Ok(Outcome::Flat),
+            false => {
+                trace::say(&format!("{} stays a container: others have it open", path.display()));
+                Ok(Outcome::Kept)
+            }
+        };
+    }
     let io = |source: std::io::Error| {
         let what = format!("make {} a flat file: {source}", path.display());
         Error::unusual(ErrorClass::Io, what)

@@ -26,7 +26,7 @@ use crate::{abi::Handle, error::Error, library::hints, trace};
 pub(crate) enum Mode {
     /// None, and containers that exist are not read either.
     Off,
-    /// New files in marked directories.
+    /// New files in `shared` of a job, and in marked directories.
     Auto,
     /// Also new files that match the patterns; by a hint, this one.
     On,
@@ -44,7 +44,7 @@ pub(crate) enum Consistency {
 /// What is left when the file is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flatten {
-    /// The container: in directories that are marked.
+    /// The container: in the areas of a job, and in directories that are marked.
     Keep,
     /// One flat file: of a container that was made elsewhere, where nobody asked for one to stay.
     Close,
@@ -123,14 +123,16 @@ impl Settings {
             Err(ContainerError::Io { .. }) => false, // the library will say what is wrong with the path
             answer => answer?.is_some(),
         };
+        let is_in_area = hayase_container::area::takes(parent_of(path));
         let is_wanted = is_marked
+            || is_in_area
             || hint == Some(Mode::On)
             || (mode == Mode::On && self.patterns.iter().any(|pattern| is_match(pattern, path)));
         if !is_wanted {
             return Ok(Decision::Pass);
         }
         let flatten = hint_flatten(info)?;
-        let default = if is_marked { Flatten::Keep } else { Flatten::Close };
+        let default = if is_marked || is_in_area { Flatten::Keep } else { Flatten::Close };
         let flatten = flatten.unwrap_or(default);
         Ok(Decision::New { flatten, replaces_empty: found.is_some() })
     }
@@ -190,6 +192,11 @@ fn hint<T>(
         trace::say(&format!("hint {key}={value} is not known, and left out"));
     }
     Ok(meant)
+}
+
+fn parent_of(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
 /// `ufs:name` and the like, by which ROMIO is told how to treat a file: the name is not all of it.

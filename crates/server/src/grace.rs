@@ -140,6 +140,7 @@ pub(crate) fn is_served_in_grace(request: &PeerRequest) -> bool {
             | R::Fsync { .. }
             | R::Extend { .. }
             | R::SizeOf { .. }
+            | R::RecordedIndex { .. }
             | R::Append { .. }
             | R::AppendReserve { .. }
             | R::AppendCommit { .. }

@@ -7,6 +7,7 @@
 //!   names, home of inodes and directories, server of parts.
 //! - `node_service`: what is done for a process of this node: asks the roles above, wherever they
 //!   are, and puts their answers together.
+//! - `recorded`: files that MPI-IO keeps as one part per writer, and how they are shown as one.
 //! - `socket`, `peers`: the two ways in; `clients`: the processes of this node; `local`: such a
 //!   process inside the server's own.
 //! - [`Ground`]: what a server stands on, so that a simulation can own it.
@@ -41,6 +42,7 @@ mod node;
 mod node_service;
 mod peer_service;
 mod peers;
+mod recorded;
 mod recovery;
 mod reply_cache;
 mod serve;

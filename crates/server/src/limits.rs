@@ -176,5 +176,26 @@ pub(crate) const TURN_WAIT: Duration = Duration::from_millis(50);
 /// How often an I/O call is repeated after a truncate overtook it, before `EIO`.
 pub(crate) const STALE_RETRIES: usize = 1000;
 
+/// Recorded files of which a server keeps what their indexes say, at their home and for readers each.
+pub(crate) const RECORDINGS_MAX: usize = 256;
+
+/// Indexes of a recorded file that its home reads at once.
+pub(crate) const GATHER_AT_ONCE: usize = 32;
+
+/// Pieces of parts that one read of a recorded file fetches at once.
+pub(crate) const PART_READS_AT_ONCE: usize = 32;
+
+/// A recorded file that becomes a whole one: so long one question waits for the end.
+pub(crate) const FLATTEN_WAIT: Duration = Duration::from_secs(2);
+
+/// So often it is asked: twelve hours, for the largest of files.
+pub(crate) const FLATTEN_ROUNDS_MAX: usize = 21_600;
+
+/// How it ended is known for so long to who did not wait for it.
+pub(crate) const FLATTEN_TOLD: Duration = Duration::from_secs(10);
+
+/// Listings of a container until it is empty, when it is removed.
+pub(crate) const REMOVAL_ROUNDS: usize = 16;
+
 /// A name that was replaced while its inode was asked for is looked up again, so often.
 pub(crate) const LOOKUP_RETRIES: usize = 16;

@@ -28,6 +28,7 @@ use crate::locks::Locks;
 use crate::membership::Membership;
 use crate::peer_service::rename::RenameHolds;
 use crate::peers::Peers;
+use crate::recorded::RecordedFiles;
 use crate::reply_cache::ReplyCache;
 use crate::sessions::Sessions;
 use crate::sole_makers::SoleMakers;
@@ -90,6 +91,8 @@ pub(crate) struct Node {
     pub(crate) inode_locks: KeyedLock<InodeId>,
     /// On the opener's node: opens and closes on their way to a home keep their order.
     pub(crate) inode_locks_of_opens: KeyedLock<InodeId>,
+    /// Files that MPI-IO keeps as one part per writer.
+    pub(crate) recorded: RecordedFiles,
     /// Turns the first server of striped files.
     pub(crate) turn: Cell<u64>,
     /// Files that a rename replaced a moment ago.
@@ -165,6 +168,8 @@ pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
         | PeerRequest::RenameLock { .. }
         | PeerRequest::DirRemove { .. }
         | PeerRequest::DirFree { .. }
+        | PeerRequest::Recorded { .. }
+        | PeerRequest::RecordedIndex { .. }
         | PeerRequest::AppendCommit { .. } => limits::OPEN_DEADLINE,
         PeerRequest::Fsync { .. } | PeerRequest::PartSync { .. } | PeerRequest::SyncNames => {
             limits::SYNC_DEADLINE

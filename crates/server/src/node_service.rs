@@ -1,6 +1,6 @@
 //! What a server does for the processes of its node.
 //!
-//! Rooms: [`names`], [`create`], [`open`], [`listing`], [`read_write`] with [`striped`] files.
+//! Rooms: [`names`], [`create`], [`open`], [`listing`], [`read_write`] with [`striped`] and [`recorded`] files.
 
 mod create;
 mod listing;
@@ -9,6 +9,7 @@ mod names;
 mod open;
 mod read_write;
 mod reclaim;
+mod recorded;
 mod striped;
 
 use std::os::fd::OwnedFd;
@@ -115,6 +116,7 @@ impl Node {
                 process.lent.until_returned(from.slot).await;
                 appended
             }
+            R::Recorded { ino, step } => self.recorded(ino, step).await,
             R::CopyRange { from, to, len } => self.copy_range(from, to, len).await,
             R::Reclaim(holding) => self.reclaim_process(process, *holding).await,
             other => self.serve_home(other, once).await,

@@ -1,13 +1,14 @@
 //! What a server does for another node, or for its own: one method per request.
 //!
 //! Rooms: [`shard`] names, [`rename`], [`directory`] homes of directories, [`inode`] attributes and
-//! links, [`opens`], [`sizes`] of striped files and appends, [`parts`] bytes.
+//! links, [`opens`], [`sizes`] of striped files and appends, [`parts`] bytes, [`recorded`] files.
 
 pub(crate) mod directory;
 pub(crate) mod inode;
 mod locks;
 mod opens;
 mod parts;
+mod recorded;
 pub(crate) mod rename;
 pub(crate) mod shard;
 pub(crate) mod sizes;
@@ -184,6 +185,8 @@ impl Node {
             R::Allocate { ino, mode, offset, len } => {
                 self.allocate(from, ino, mode, offset, len).await
             }
+            R::Recorded { ino, step } => self.recorded_step(ino, step).await,
+            R::RecordedIndex { ino, from } => self.recorded_index(ino, from).await,
             R::Seek { ino, offset, whence } => self.seek(ino, offset, whence).await,
             R::PartTruncate { part, len, trunc_epoch } => {
                 self.truncate_part(part, len, trunc_epoch).await

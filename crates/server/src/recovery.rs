@@ -52,6 +52,12 @@ impl Node {
         if self.incarnation > 1 {
             self.collect_parts();
         }
+        let this = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            if let Err(error) = this.collect_containers().await {
+                tracing::warn!(%error, "containers of files that are gone stay until the next start");
+            }
+        });
         let left: Vec<u64> = self.intents().into_iter().map(|intent| intent.id).collect();
         if !left.is_empty() {
             tracing::info!(intents = left.len(), "operations that a crash interrupted");

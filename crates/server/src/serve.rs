@@ -348,6 +348,7 @@ fn node(
         name_locks: KeyedLock::new(),
         inode_locks: KeyedLock::new(),
         inode_locks_of_opens: KeyedLock::new(),
+        recorded: crate::recorded::RecordedFiles::default(),
         turn: Cell::new(0),
         replaced: RefCell::default(),
         finished_intents: Default::default(),

@@ -120,6 +120,7 @@ pub(crate) fn needs_session(request: &PeerRequest) -> bool {
             | R::ProcessGone { .. }
             | R::Read { .. }
             | R::SizeOf { .. }
+            | R::RecordedIndex { .. }
             | R::StatFs
             | R::Status
     )

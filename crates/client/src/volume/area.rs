@@ -23,7 +23,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use hayase_layout::{InodeId, Layout};
 use hayase_wire::message::{
     Access, AreaUse, Attr, Explained, Grants, Lock, LockHeld, LockRange, MetaChange, Name, NewNode,
-    NodeReply, NodeRequest, OpenKind, Opening, Refused, TimeSpec, XattrMode,
+    NodeReply, NodeRequest, OpenKind, Opening, RecordedStep, Refused, TimeSpec, XattrMode,
 };
 
 use super::{Drops, FileOpen, Found, KernelCaches, Listed, LocalUse, LockTold, OpenWish, Volume};
@@ -498,6 +498,13 @@ impl Volume for AreaVolume {
 
     fn usage(&self) -> Result<AreaUse, Refused> {
         self.usage_by(&NodeRequest::StatFs)
+    }
+
+    fn recorded(&self, ino: InodeId, step: RecordedStep) -> Result<(), Refused> {
+        let request = NodeRequest::Recorded { ino, step };
+        let result = self.area.call_done("Recorded", &request);
+        self.area.changed(ino);
+        result
     }
 
     fn explain(&self, ino: InodeId) -> Result<(Explained, LocalUse), Refused> {

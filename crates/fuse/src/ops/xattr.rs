@@ -1,14 +1,20 @@
-//! Extended attributes: the file's own, and two of ours.
+//! Extended attributes: the file's own, and three of ours.
 //!
 //! `user.hayase.explain` (read only) tells as JSON how a file is served and why.
 //! `user.hayase.layout` reads, sets and removes how a directory's new files are laid out:
-//! `whole` or `striped:<bytes>:<width>`. Neither is listed, so copying tools leave them alone.
+//! `whole` or `striped:<bytes>:<width>`. Of a file it says how it is laid out; set to
+//! `recorded:<inode of a directory>` an empty file becomes the one that is kept there by writer
+//! (`hayase_container::area`), set to `whole` such a file becomes a plain one again.
+//! `user.hayase.published` is set by a writer that has published, to the name of its index.
+//! None is listed, so copying tools leave them alone.
 
 use fuser::{ReplyEmpty, ReplyXattr};
 use hayase_client::open_file::Class;
 use hayase_client::volume::LocalUse;
 use hayase_layout::{ByteCount, InodeId, Layout, StripePolicy};
-use hayase_wire::message::{Attr, Explained, FileKind, MetaChange, Name, Refused, XattrMode};
+use hayase_wire::message::{
+    Attr, Explained, FileKind, MetaChange, Name, RecordedStep, Refused, XattrMode,
+};
 use serde_json::json;
 
 use super::Shared;
@@ -17,6 +23,7 @@ use crate::errno::errno;
 
 const EXPLAIN: &[u8] = b"user.hayase.explain";
 const LAYOUT: &[u8] = b"user.hayase.layout";
+const PUBLISHED: &[u8] = b"user.hayase.published";
 
 impl Shared {
     /// `size` 0 asks for the length.
@@ -43,7 +50,8 @@ impl Shared {
     ) {
         let result = match name.as_slice() {
             EXPLAIN => Err(Refused::because(libc::EPERM, "user.hayase.explain is read only")),
-            LAYOUT => parse_layout(value).and_then(|policy| self.set_policy(ino, policy)),
+            LAYOUT => self.set_layout(ino, value),
+            PUBLISHED => self.published(ino, value),
             name if name.starts_with(b"system.") => Err(Refused::new(libc::EOPNOTSUPP)),
             name => {
                 xattr_mode(flags).and_then(|mode| self.volume.set_xattr(ino, name, value, mode))
@@ -74,6 +82,25 @@ impl Shared {
             name => self.volume.remove_xattr(ino, name),
         };
         reply_empty(result, reply);
+    }
+
+    fn published(&self, ino: InodeId, index: &[u8]) -> Result<(), Refused> {
+        let index = String::from_utf8(index.to_vec()).map_err(|_| Refused::new(libc::EINVAL))?;
+        self.volume.recorded(ino, RecordedStep::Published { index })
+    }
+
+    fn set_layout(&self, ino: InodeId, value: &[u8]) -> Result<(), Refused> {
+        if let Some(container) = parse_recorded(value) {
+            return self.volume.recorded(ino, RecordedStep::Begin { container });
+        }
+        let policy = parse_layout(value)?;
+        let attr = self.volume.attributes(ino)?.attr;
+        match (policy, attr.layout) {
+            (None, Layout::Recorded { .. }) => {
+                self.volume.recorded(ino, RecordedStep::Flatten { keep: None })
+            }
+            _ => self.set_policy(ino, policy),
+        }
     }
 
     fn set_policy(&self, ino: InodeId, policy: Option<StripePolicy>) -> Result<(), Refused> {
@@ -131,6 +158,9 @@ fn why(attr: &Attr, here: LocalUse, passthrough: &str) -> String {
         (Some(Class::Remote), Layout::Striped { .. }) => {
             "its parts are on several nodes".to_owned()
         }
+        (Some(Class::Remote), Layout::Recorded { .. }) => {
+            "written through MPI-IO: each writer's part is on the writer's node".to_owned()
+        }
         (Some(Class::Remote), _) => format!(
             "its part is on another node (home {}), or passthrough was not to be had when it was \
              opened ({passthrough})",
@@ -145,11 +175,17 @@ fn layout_text(attr: &Attr) -> String {
         (Layout::Striped { stripe, servers }, _) => {
             format!("striped:{}:{}", stripe.get(), servers.len())
         }
+        (Layout::Recorded { .. }, _) => "recorded".to_owned(),
         (_, Some(policy)) if attr.kind == FileKind::Directory => {
             format!("striped:{}:{}", policy.stripe.get(), policy.width)
         }
         _ => "whole".to_owned(),
     }
+}
+
+fn parse_recorded(value: &[u8]) -> Option<InodeId> {
+    let number = std::str::from_utf8(value).ok()?.strip_prefix("recorded:")?;
+    number.parse().ok().map(InodeId)
 }
 
 fn parse_layout(value: &[u8]) -> Result<Option<StripePolicy>, Refused> {

@@ -7,6 +7,7 @@ use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::JobError;
 use crate::launch::enter::{exec, launcher_command};
+use crate::launch::preload::preloaded;
 use crate::output::Output;
 
 /// Run a program on a node of a job
@@ -31,6 +32,10 @@ pub(crate) struct ExecArgs {
     /// Be what a launcher of MPI takes for rsh or ssh: CMD is a host and the words of a shell command
     #[arg(long, conflicts_with = "node")]
     launcher: bool,
+    /// CMD is a launcher of MPI: files that its ranks write through MPI-IO in `shared` are kept as one
+    /// part per rank, on the rank's node
+    #[arg(long, conflicts_with = "launcher")]
+    mpiio: bool,
     /// The node is this host, or it is not up: look no further
     #[arg(long, hide = true)]
     here: bool,
@@ -62,7 +67,11 @@ pub(crate) fn run(
         exec(&job, node, OsStr::new("/bin/sh"), &["-c".into(), text], environment)
     } else {
         let node = job.check_node(args.node)?;
-        let (program, arguments) = args.command.split_first().expect("clap requires one");
+        let command = match args.mpiio {
+            true => preloaded(&args.command, environment)?,
+            false => args.command.clone(),
+        };
+        let (program, arguments) = command.split_first().expect("clap requires one");
         exec(&job, node, program, arguments, environment)
     };
     match error.program_status() {

@@ -12,6 +12,7 @@ use super::up::{UpArgs, launch};
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::Job;
+use crate::launch::preload::preloaded;
 use crate::launch::signals::{ENDING, Signals};
 use crate::launch::stop::stop;
 use crate::output::Output;
@@ -26,6 +27,10 @@ use crate::process::ProcessId;
 pub(crate) struct RunArgs {
     #[command(flatten)]
     up: UpArgs,
+    /// CMD is a launcher of MPI: files that its ranks write through MPI-IO in `shared` are kept as one
+    /// part per rank, on the rank's node
+    #[arg(long)]
+    mpiio: bool,
     /// Program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -38,8 +43,12 @@ pub(crate) fn run(
     output: &Output,
 ) -> anyhow::Result<Status> {
     let signals = Signals::block(&ENDING)?;
+    let command = match args.mpiio {
+        true => preloaded(&args.command, environment)?,
+        false => args.command.clone(),
+    };
     let mut launched = launch(&args.up, environment, &signals, output)?;
-    let result = run_program(&launched.job, &args.command, &signals);
+    let result = run_program(&launched.job, &command, &signals);
     let stopped = stop(&launched.job, false, output);
     launched.reap();
     for note in &stopped.notes {

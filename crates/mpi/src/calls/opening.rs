@@ -112,7 +112,7 @@ fn try_open(
         comm_copy.free()?;
         return Ok(Some(code));
     }
-    let presence = Presence::in_container(container.container().path());
+    let presence = Presence::in_container(container.container().inside());
     let file = OpenFile::new(Parts {
         presence,
         path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),

@@ -10,12 +10,18 @@ use hayase_wire::message::{
 
 use super::Served;
 use crate::node::{Node, libc_errno, unexpected};
+use crate::recorded::DIRECTORY;
 
 /// Names of one reply take at most this much, whatever was asked.
 const BYTES_MAX: u32 = 64 << 10;
 
+/// Containers are shown as the files whose bytes they hold.
+fn is_hidden(dir: InodeId, entry: &ShardEntry) -> bool {
+    dir == InodeId::ROOT && entry.name == DIRECTORY
+}
+
 impl Node {
-    pub(super) async fn read_dir(
+    pub(crate) async fn read_dir(
         self: &Rc<Self>,
         dir: InodeId,
         cookie: u64,
@@ -30,7 +36,14 @@ impl Node {
             Err(refused) if refused.errno == libc_errno::ENOENT => Vec::new(),
             Err(refused) => return Err(refused),
         };
-        let merged = self.merge_shards(dir, cookie, bytes, &shards).await?;
+        let mut merged = self.merge_shards(dir, cookie, bytes, &shards).await?;
+        if let [only] = &merged[..]
+            && is_hidden(dir, only)
+        {
+            // No entries would be the end.
+            merged = self.merge_shards(dir, only.cookie, bytes, &shards).await?;
+        }
+        merged.retain(|entry| !is_hidden(dir, entry));
         let mut attributes = match plus {
             true => self.attributes_of(&merged).await,
             false => BTreeMap::new(),

@@ -80,7 +80,12 @@ impl Node {
                 .check(self.groups.count())
                 .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
         }
-        match self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await? {
+        let mut answer = self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await?;
+        if answer == PeerReply::Stale {
+            self.make_whole_at_home(ino, change.size).await?;
+            answer = self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await?;
+        }
+        match answer {
             PeerReply::Attr { attr, grants } => {
                 let Entry { attr, grants } = self.received(attr, grants);
                 Ok(NodeReply::Attr { attr, grants })
@@ -150,7 +155,7 @@ impl Node {
         }
     }
 
-    pub(super) async fn remove(
+    pub(crate) async fn remove(
         self: &Rc<Self>,
         parent: InodeId,
         name: Name,

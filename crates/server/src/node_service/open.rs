@@ -12,7 +12,7 @@ use hayase_wire::message::{
 use super::NodeAnswer;
 use crate::clients::Process;
 use crate::convert::part_refused;
-use crate::node::{Node, unexpected};
+use crate::node::{Node, libc_errno, unexpected};
 use crate::peer_service::inode::whole_part;
 
 impl Node {
@@ -34,12 +34,30 @@ impl Node {
         open: Opening,
         truncate: bool,
     ) -> Result<(Opened, Option<OwnedFd>), Refused> {
+        if let Some(opened) = self.ask_open(process, ino, open, truncate).await? {
+            return Ok(opened);
+        }
+        // Other programs than those that use MPI-IO write whole files.
+        self.make_whole_at_home(ino, truncate.then_some(0)).await?;
+        let again = || Refused::because(libc_errno::EBUSY, "it is being written by MPI-IO");
+        self.ask_open(process, ino, open, truncate).await?.ok_or_else(again)
+    }
+
+    /// `None` when the home wants the file made whole first.
+    async fn ask_open(
+        self: &Rc<Self>,
+        process: &Rc<Process>,
+        ino: InodeId,
+        open: Opening,
+        truncate: bool,
+    ) -> Result<Option<(Opened, Option<OwnedFd>)>, Refused> {
         // A close of this inode that is on its way to the home must not arrive after this open.
         let _ordered = self.inode_locks_of_opens.lock(ino).await;
         let on_its_way = self.clients.asks(ino, open);
         let request = PeerRequest::Open { ino, open: on_its_way.by_node(), truncate };
         let mut opened = match self.ask(ino.home(), request).await? {
             PeerReply::Opened(opened) => *opened,
+            PeerReply::Stale => return Ok(None),
             other => return Err(unexpected(&other)),
         };
         on_its_way.booked(process);
@@ -52,7 +70,7 @@ impl Node {
         if !process.mount {
             opened.grants = hayase_wire::message::Grants::NONE;
         }
-        Ok((opened, descriptor))
+        Ok(Some((opened, descriptor)))
     }
 
     /// The part's descriptor; without one the open is served by messages. A mount only names the

@@ -17,7 +17,7 @@ use crate::node::{Node, libc_errno, refusal, unexpected};
 const COPY_STEP: usize = hayase_wire::message::PAYLOAD_BYTES_MAX;
 
 /// A call that a truncate overtook is repeated as a whole.
-pub(super) enum Attempt<T> {
+pub(crate) enum Attempt<T> {
     Done(T),
     Stale,
 }
@@ -38,7 +38,7 @@ impl Node {
 
     /// Reads into the first `len` bytes of a buffer that `target` makes; short only at the end of
     /// the file.
-    async fn read_file(
+    pub(super) async fn read_file(
         self: &Rc<Self>,
         ino: InodeId,
         offset: u64,
@@ -56,6 +56,13 @@ impl Node {
                 Layout::Striped { .. } => {
                     let bytes = &mut (*buffer).as_mut()[..len];
                     match self.read_striped(ino, &file, offset, bytes).await? {
+                        Attempt::Done(read) => Attempt::Done((buffer, read)),
+                        Attempt::Stale => Attempt::Stale,
+                    }
+                }
+                Layout::Recorded { .. } => {
+                    let bytes = &mut (*buffer).as_mut()[..len];
+                    match self.read_recorded(ino, offset, bytes).await? {
                         Attempt::Done(read) => Attempt::Done((buffer, read)),
                         Attempt::Stale => Attempt::Stale,
                     }

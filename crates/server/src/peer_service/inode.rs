@@ -220,6 +220,9 @@ impl Node {
         ino: InodeId,
         change: MetaChange,
     ) -> Answer {
+        if change.size.is_some() && matches!(self.inode(ino)?.layout, Layout::Recorded { .. }) {
+            return Ok(PeerReply::Stale);
+        }
         let bits = if change.size.is_some() { Grants::ALL } else { ATTR };
         let guard = self.home_change(ino, from, bits).await;
         let inode = self.visible_inode(from, ino)?;
@@ -403,6 +406,10 @@ impl Node {
                 let (this, parts) = (Rc::clone(self), parts.collect::<Vec<_>>());
                 tokio::task::spawn_local(async move { this.remove_striped(parts).await });
             }
+            Layout::Recorded { container } => {
+                self.recorded.forget(inode.ino);
+                self.remove_container_later(*container);
+            }
             other => tracing::error!(?other, "a layout that no file here can have"),
         }
         self.usage_changed();
@@ -411,7 +418,7 @@ impl Node {
 
 impl Node {
     /// A power cut must not bring a name back without its bytes: names first, then the part.
-    fn remove_later(self: &Rc<Self>, part: PartId) {
+    pub(super) fn remove_later(self: &Rc<Self>, part: PartId) {
         if self.removal.push(part) {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {

@@ -26,6 +26,10 @@ impl Node {
         if !self.is_reachable(&inode, from) {
             return Err(Refused::new(libc_errno::ESTALE));
         }
+        // Bytes that MPI-IO keeps by writer are made whole first, by who asks.
+        if matches!(inode.layout, Layout::Recorded { .. }) && (open.access.write || truncate) {
+            return Ok(PeerReply::Stale);
+        }
         // Only the part's own node can hand the part out.
         let local = open.kind == OpenKind::Local
             && self.is_this_node(from)
@@ -70,6 +74,10 @@ impl Node {
     ) -> Result<hayase_wire::message::Attr, Refused> {
         self.settled(ino).await;
         let mut inode = self.inode(ino)?;
+        if matches!(inode.layout, Layout::Recorded { .. }) && (access.write || truncate) {
+            // It became one since this open began: the kernel looks the name up again.
+            return Err(Refused::new(libc_errno::ESTALE));
+        }
         if truncate {
             self.truncate(&inode, 0).await?;
             inode = self.inode(ino)?;
@@ -157,6 +165,18 @@ impl Node {
                         _ => 0,
                     };
                     parts.push((server.0, blocks * 512));
+                }
+            }
+            Layout::Recorded { .. } => {
+                for (name, part) in self.files_of_recorded(&inode).await? {
+                    let is_part = hayase_container::Gathered::part_of(&name).is_some();
+                    let request = PeerRequest::GetAttr { ino: part };
+                    if is_part
+                        && let Ok(PeerReply::Attr { attr, .. }) =
+                            self.ask(part.home(), request).await
+                    {
+                        parts.push((part.home().0, attr.blocks * 512));
+                    }
                 }
             }
             _ => {}

@@ -52,6 +52,10 @@ impl Node {
     pub(super) async fn size_of(self: &Rc<Self>, ino: InodeId) -> Answer {
         self.settled(ino).await;
         let inode = self.inode(ino)?;
+        if inode.layout == Layout::Whole {
+            // It was recorded when the asker looked: its part knows.
+            return Ok(PeerReply::Stale);
+        }
         self.turns.taken(ino);
         Ok(PeerReply::Size { size: inode.size, trunc_epoch: inode.trunc_epoch })
     }
@@ -253,6 +257,16 @@ impl Node {
                     let part = PartRef { ino, layout_epoch: inode.layout_epoch, index };
                     let request = PeerRequest::PartSync { part, data_only };
                     syncs.push(tokio::task::spawn_local(self.ask(*server, request)));
+                }
+                for sync in syncs {
+                    sync.await.map_err(|_| Refused::new(libc_errno::EIO))??;
+                }
+            }
+            Layout::Recorded { .. } => {
+                let mut syncs = Vec::new();
+                for (_, part) in self.files_of_recorded(&inode).await? {
+                    let request = PeerRequest::Fsync { ino: part, data_only };
+                    syncs.push(tokio::task::spawn_local(self.ask(part.home(), request)));
                 }
                 for sync in syncs {
                     sync.await.map_err(|_| Refused::new(libc_errno::EIO))??;

@@ -135,6 +135,19 @@ pub struct Explained {
     pub parts: Vec<(u16, u64)>,
 }
 
+/// What happens to a recorded file. Each step does nothing the second time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RecordedStep {
+    /// An empty file becomes one: its bytes are in this directory from now on. `EBUSY` when it is
+    /// open, `EINVAL` when it is something else, `ENOENT` when the directory is no more.
+    Begin { container: InodeId },
+    /// A writer has published in the index of this name: readers see it when this is answered. Without
+    /// a name it may be in any.
+    Published { index: String },
+    /// It becomes a `Whole` file, of at most `keep` bytes. `EBUSY` while MPI programs have it open.
+    Flatten { keep: Option<u64> },
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodeRequest {
     /// First on every connection. With `Requests` the frame carries the memfd of the arena (or
@@ -295,6 +308,11 @@ pub enum NodeRequest {
     StatFs,
     Explain {
         ino: InodeId,
+    },
+    /// A file that MPI-IO keeps as one part per writer.
+    Recorded {
+        ino: InodeId,
+        step: RecordedStep,
     },
     Status,
     /// Files that can not be reached because a node is lost, as far as this server knows their names:

@@ -12,8 +12,8 @@ use crate::transport::Address;
 
 use super::{
     AreaUse, Attr, Close, Entry, Explained, FileKind, Grants, Holding, Lock, LockAnswer, LockHeld,
-    LockRange, MembersNow, MetaChange, Name, NewNode, OnceId, Opened, Opening, Refused,
-    ServerStatus, StillOpen, TimeSpec, XattrMode,
+    LockRange, MembersNow, MetaChange, Name, NewNode, OnceId, Opened, Opening, RecordedStep,
+    Refused, ServerStatus, StillOpen, TimeSpec, XattrMode,
 };
 
 /// One part of a file, as its layout counts them.
@@ -191,6 +191,12 @@ pub enum PeerRequest {
     /// Home.
     Seek { ino: InodeId, offset: u64, whence: u8 },
 
+    /// Home of a recorded file: as [`super::NodeRequest::Recorded`]. `Stale` when it takes longer: ask
+    /// again.
+    Recorded { ino: InodeId, step: RecordedStep },
+    /// Home of a recorded file: what its index says (from byte `from`), in encoded form.
+    RecordedIndex { ino: InodeId, from: u64 },
+
     /// Part server: at most a payload; short at the end of the part.
     Read { part: PartRef, offset: LocalOffset, len: u32 },
     /// Part server: the payload. `Stale` when the part was truncated in a later epoch.
@@ -287,7 +293,11 @@ pub enum PeerReply {
     Offset { offset: u64, trunc_epoch: u32 },
     /// Length of a striped file.
     Size { size: u64, trunc_epoch: u32 },
-    /// The epoch has passed: ask the home again, repeat the whole call.
+    /// A piece of the index of a recorded file: of how many bytes in all, as of which publication, and
+    /// the length of the file then.
+    RecordedIndex { trunc_epoch: u32, size: u64, total: u64, bytes: Vec<u8> },
+    /// The epoch has passed: ask the home again, repeat the whole call. Also: the file is recorded, and
+    /// must be made whole before it is opened for writing or cut.
     Stale,
     /// Room.
     StatFs(AreaUse),

@@ -1,0 +1,475 @@
+//! Recorded files at their home: how they begin, what is published, how they become whole.
+//!
+//! Not here: reading ([`crate::node_service`]), what is kept in memory ([`crate::recorded`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use hayase_container::{Gathered, MARK, area};
+use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
+use hayase_store::namespace::{FileKind, Inode};
+use hayase_store::{Part, SetTime};
+use hayase_wire::message::{
+    Grants, Lock, LockKind, LockRange, NodeReply, PeerReply, PeerRequest, Place, RecordedStep,
+    Refused,
+};
+
+use super::Answer;
+use super::inode::whole_part;
+use crate::convert::{part_refused, stored_time};
+use crate::home::Event;
+use crate::limits::{FLATTEN_WAIT, GATHER_AT_ONCE, REMOVAL_ROUNDS};
+use crate::node::{Node, libc_errno, unexpected};
+use crate::recorded::{DIRECTORY, Flattening, Recording, refused, shown_path};
+
+/// Whose caches nobody leaves alone.
+const NOBODY: NodeId = NodeId(u16::MAX);
+
+/// Of an index in one message: half of what a message may hold.
+const PIECE: usize = hayase_wire::message::BODY_BYTES_MAX / 2;
+
+/// One step of a copy.
+const COPY_STEP: usize = hayase_wire::message::PAYLOAD_BYTES_MAX;
+
+impl Node {
+    pub(super) async fn recorded_step(self: &Rc<Self>, ino: InodeId, step: RecordedStep) -> Answer {
+        match step {
+            RecordedStep::Begin { container } => self.begin_recorded(ino, container).await,
+            RecordedStep::Published { index } => self.published(ino, index).await,
+            RecordedStep::Flatten { keep } => self.flatten(ino, keep).await,
+        }
+    }
+
+    async fn begin_recorded(self: &Rc<Self>, ino: InodeId, container: InodeId) -> Answer {
+        self.require_container_of(ino, container).await?;
+        self.end_lingering(ino).await;
+        let _change = self.home_change(ino, NOBODY, Grants::ALL).await;
+        let _held = self.inode_locks.lock(ino).await;
+        let inode = self.inode(ino)?;
+        match inode.layout {
+            Layout::Recorded { container: known } if known == container => {
+                return Ok(PeerReply::Done);
+            }
+            Layout::Whole if inode.kind == FileKind::Regular => {}
+            _ => return Err(Refused::because(libc_errno::EINVAL, "its layout is another one")),
+        }
+        if self.attr_of(&inode)?.size > 0 {
+            return Err(Refused::because(libc_errno::EINVAL, "it has bytes already"));
+        }
+        if self.homes.is_open(ino) {
+            return Err(Refused::because(libc_errno::EBUSY, "it is open"));
+        }
+        let now = stored_time(self.now());
+        self.change_inode(ino, |inode| {
+            inode.layout = Layout::Recorded { container };
+            inode.layout_epoch += 1;
+            inode.trunc_epoch += 1;
+            inode.size = 0;
+            (inode.mtime, inode.ctime) = (now, now);
+        })?;
+        self.files.forget(ino);
+        self.recorded.forget(ino);
+        self.remove_later(whole_part(ino, inode.layout_epoch));
+        Ok(PeerReply::Done)
+    }
+
+    /// Its place is where the containers are: whoever removes a file removes its container, and no other
+    /// directory.
+    async fn require_container_of(
+        self: &Rc<Self>,
+        ino: InodeId,
+        container: InodeId,
+    ) -> Result<(), Refused> {
+        let none = || Refused::because(libc_errno::ENOENT, "this is no container of this file");
+        let above = match self.place_of_directory(container).await? {
+            Some(Place { parent, name }) if name == area::name_of(ino.0).into_bytes() => parent,
+            _ => return Err(none()),
+        };
+        match self.place_of_directory(above).await? {
+            Some(Place { parent: InodeId::ROOT, name }) if name == DIRECTORY => Ok(()),
+            _ => Err(none()),
+        }
+    }
+
+    /// `None` when it is gone, has none, or is no directory.
+    async fn place_of_directory(self: &Rc<Self>, dir: InodeId) -> Result<Option<Place>, Refused> {
+        match self.ask(dir.home(), PeerRequest::DirName { dir }).await {
+            Ok(PeerReply::Named(place)) => Ok(place),
+            Ok(other) => Err(unexpected(&other)),
+            Err(error) => match error.errno {
+                libc_errno::ESTALE | libc_errno::ENOENT | libc_errno::ENOTDIR => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// What nodes keep only for the next open is given back.
+    async fn end_lingering(self: &Rc<Self>, ino: InodeId) {
+        for node in self.homes.open_on(ino) {
+            let (server, bits) = (hayase_layout::ServerId(node.0), Grants::NONE);
+            let recalled = self.ask(server, PeerRequest::Recall { ino, bits }).await;
+            if let Ok(PeerReply::Recalled(still_open)) = recalled {
+                self.home_event(ino, Event::Returned { node, bits, still_open });
+            }
+        }
+    }
+
+    /// Reads what a writer has appended to its index. Those who publish at once share the work.
+    async fn published(self: &Rc<Self>, ino: InodeId, index: String) -> Answer {
+        if !matches!(self.inode(ino)?.layout, Layout::Recorded { .. }) {
+            return Err(Refused::because(libc_errno::EINVAL, "it is no recorded file"));
+        }
+        let publication = self.recorded.publication(ino, index.clone());
+        let _change = self.home_change(ino, NOBODY, Grants::ALL).await;
+        let _held = self.inode_locks.lock(ino).await;
+        if !self.recorded.has(ino, publication) {
+            self.gather(ino, Some(index)).await?;
+        }
+        Ok(PeerReply::Done)
+    }
+
+    /// A piece of what readers need to know.
+    pub(super) async fn recorded_index(self: &Rc<Self>, ino: InodeId, from: u64) -> Answer {
+        self.settled(ino).await;
+        if self.recorded.with(ino, |_| ()).is_none() {
+            let _held = self.inode_locks.lock(ino).await;
+            if self.recorded.with(ino, |_| ()).is_none() {
+                self.gather(ino, None).await?;
+            }
+        }
+        let inode = self.inode(ino)?;
+        let known = self.recorded.with(ino, |found| (Rc::clone(&found.told), found.size));
+        let (Layout::Recorded { .. }, Some((told, size))) = (inode.layout, known) else {
+            return Ok(PeerReply::Stale);
+        };
+        let from = usize::try_from(from).unwrap_or(usize::MAX).min(told.len());
+        let bytes = told[from..told.len().min(from + PIECE)].to_vec();
+        let (trunc_epoch, total) = (inode.trunc_epoch, told.len() as u64);
+        Ok(PeerReply::RecordedIndex { trunc_epoch, size, total, bytes })
+    }
+
+    /// Reads all that is published, under the inode's lock. What could be read counts, also when
+    /// something else is out of reach; but of a file that this incarnation has not read whole before,
+    /// nobody is told a part.
+    async fn gather(self: &Rc<Self>, ino: InodeId, own: Option<String>) -> Result<(), Refused> {
+        let as_of = self.recorded.last_publication();
+        // Whoever of these is not served by this turn comes with its own name.
+        let mut unread = self.recorded.take_unread(ino);
+        unread.extend(own);
+        let Layout::Recorded { container } = self.inode(ino)?.layout else { return Ok(()) };
+        let known = self.recorded.take(ino);
+        let is_first = known.is_none();
+        let mut recording = match known {
+            Some(known) => known,
+            None => self.meet(ino, container).await?,
+        };
+        let read = self.read_indexes(container, &mut recording, &unread, is_first).await;
+        if is_first {
+            read.clone()?;
+        }
+        let settled = recording.settle(ino);
+        if let Ok(true) = settled {
+            let size = recording.size;
+            let now = stored_time(self.now());
+            self.change_inode(ino, |inode| {
+                if !is_first || inode.size != size {
+                    (inode.mtime, inode.ctime) = (now, now);
+                }
+                inode.size = size;
+                inode.trunc_epoch += 1;
+            })?;
+        }
+        if settled.is_ok() {
+            recording.as_of = if read.is_ok() { as_of } else { recording.as_of };
+            self.recorded.put(ino, recording);
+        }
+        settled?;
+        read
+    }
+
+    /// A container that this incarnation has not read yet.
+    async fn meet(self: &Rc<Self>, ino: InodeId, container: InodeId) -> Result<Recording, Refused> {
+        let files = self.files_in(container).await?;
+        let missing = || Refused::because(libc_errno::EIO, "the mark of its container is missing");
+        let mark = *files.get(MARK).ok_or_else(missing)?;
+        let mark = self.read_rest(mark, 0).await?;
+        let gathered = Gathered::new(&shown_path(ino), mark).map_err(refused)?;
+        Ok(Recording::new(gathered))
+    }
+
+    /// Files of a container by name.
+    async fn files_in(
+        self: &Rc<Self>,
+        container: InodeId,
+    ) -> Result<BTreeMap<String, InodeId>, Refused> {
+        let (mut files, mut cookie) = (BTreeMap::new(), 0);
+        loop {
+            let entries = match self.read_dir(container, cookie, u32::MAX, false).await? {
+                NodeReply::Entries(entries) => entries,
+                _ => return Err(Refused::new(libc_errno::EIO)),
+            };
+            let Some(last) = entries.last() else { return Ok(files) };
+            cookie = last.cookie;
+            files.extend(
+                entries
+                    .into_iter()
+                    .filter_map(|entry| Some((String::from_utf8(entry.name).ok()?, entry.ino))),
+            );
+        }
+    }
+
+    /// Those that are `unread`; all of them where one of these is new, or nothing was read before. The
+    /// first error is told when all that can be read was read.
+    async fn read_indexes(
+        self: &Rc<Self>,
+        container: InodeId,
+        recording: &mut Recording,
+        unread: &BTreeSet<String>,
+        is_first: bool,
+    ) -> Result<(), Refused> {
+        let mut outcome = Ok(());
+        let is_known = |name: &String| recording.files.contains_key(name);
+        let is_all = is_first || !unread.iter().all(is_known);
+        if is_all {
+            match self.files_in(container).await {
+                Ok(files) => recording.files = files,
+                Err(error) if is_first => return Err(error),
+                Err(error) => outcome = Err(error),
+            }
+        }
+        let names = recording.files.keys().map(String::as_str);
+        let wanted: Vec<(String, InodeId, u64)> = recording
+            .gathered
+            .wanted(names)
+            .into_iter()
+            .filter(|(name, _)| is_all || unread.contains(*name))
+            .map(|(name, from)| (name.to_owned(), recording.files[name], from))
+            .collect();
+        for some in wanted.chunks(GATHER_AT_ONCE) {
+            let reads: Vec<_> = some
+                .iter()
+                .map(|(_, index, from)| {
+                    let (this, index, from) = (Rc::clone(self), *index, *from);
+                    tokio::task::spawn_local(async move { this.read_rest(index, from).await })
+                })
+                .collect();
+            for ((name, ..), read) in some.iter().zip(reads) {
+                let read = read.await.map_err(|_| Refused::new(libc_errno::EIO))?;
+                let taken =
+                    read.and_then(|bytes| recording.gathered.take(name, &bytes).map_err(refused));
+                outcome = outcome.and(taken);
+            }
+        }
+        outcome
+    }
+
+    /// All bytes of a file from `from` on.
+    async fn read_rest(self: &Rc<Self>, ino: InodeId, from: u64) -> Result<Vec<u8>, Refused> {
+        let mut bytes = Vec::new();
+        loop {
+            let piece = self.read_bytes(ino, from + bytes.len() as u64, COPY_STEP).await?;
+            bytes.extend_from_slice(&piece);
+            if piece.len() < COPY_STEP {
+                return Ok(bytes);
+            }
+            if bytes.len() as u64 > hayase_container::limits::INDEX_BYTES_MAX.get() {
+                return Err(Refused::because(libc_errno::EFBIG, "this is no index"));
+            }
+        }
+    }
+
+    /// Parts and indexes of a recorded file: their inodes.
+    pub(super) async fn files_of_recorded(
+        self: &Rc<Self>,
+        inode: &Inode,
+    ) -> Result<Vec<(String, InodeId)>, Refused> {
+        let Layout::Recorded { container } = inode.layout else { return Ok(Vec::new()) };
+        Ok(self.files_in(container).await?.into_iter().collect())
+    }
+}
+
+/// Becoming whole.
+impl Node {
+    /// Waits for its end, but not for long: `Stale` says that it goes on.
+    async fn flatten(self: &Rc<Self>, ino: InodeId, keep: Option<u64>) -> Answer {
+        if !matches!(self.inode(ino)?.layout, Layout::Recorded { .. }) {
+            return Ok(PeerReply::Done);
+        }
+        let (flattening, is_new) = self.recorded.flattening(ino);
+        if is_new {
+            let (this, flattening) = (Rc::clone(self), Rc::clone(&flattening));
+            tokio::task::spawn_local(async move { this.run_flatten(ino, keep, &flattening).await });
+        }
+        let ended = flattening.ended.notified();
+        tokio::pin!(ended);
+        ended.as_mut().enable();
+        if flattening.outcome.borrow().is_none() {
+            let _in_time = tokio::time::timeout(FLATTEN_WAIT, ended).await;
+        }
+        let outcome = flattening.outcome.borrow().clone();
+        match outcome {
+            None => Ok(PeerReply::Stale),
+            Some((outcome, _)) => {
+                self.recorded.flattening_told(ino);
+                outcome.map(|()| PeerReply::Done)
+            }
+        }
+    }
+
+    async fn run_flatten(
+        self: &Rc<Self>,
+        ino: InodeId,
+        keep: Option<u64>,
+        flattening: &Flattening,
+    ) {
+        let outcome = self.make_whole(ino, keep).await;
+        if let Err(error) = &outcome {
+            tracing::info!(%ino, %error, "a recorded file stays as it is");
+        }
+        *flattening.outcome.borrow_mut() = Some((outcome, tokio::time::Instant::now()));
+        flattening.ended.notify_waiters();
+    }
+
+    /// All bytes into a part here, then the layout. Until then it is what it was.
+    async fn make_whole(self: &Rc<Self>, ino: InodeId, keep: Option<u64>) -> Result<(), Refused> {
+        let before = self.inode(ino)?;
+        let Layout::Recorded { container } = before.layout else { return Ok(()) };
+        self.require_no_mpi(container).await?;
+        let id = whole_part(ino, before.layout_epoch + 1);
+        // What a crash left of an earlier try.
+        self.discard_part(id);
+        let part = self.parts.create(id).map_err(part_refused)?;
+        let made = match self.copy_recorded(ino, &part, keep.unwrap_or(u64::MAX)).await {
+            Ok(trunc_epoch) => self.become_whole(&before, container, trunc_epoch, &part).await,
+            Err(error) => Err(error),
+        };
+        if made.is_err() {
+            self.discard_part(id);
+        }
+        self.usage_changed();
+        made
+    }
+
+    /// Programs that have the file open by MPI-IO hold a lock on the mark of its container.
+    async fn require_no_mpi(self: &Rc<Self>, container: InodeId) -> Result<(), Refused> {
+        let files = self.files_in(container).await?;
+        let Some(mark) = files.get(MARK).copied() else { return Ok(()) };
+        let (kind, range) = (LockKind::Exclusive, LockRange::ALL);
+        let lock = Lock { owner: u64::MAX, kind, range, pid: 0 };
+        let request = PeerRequest::TestLock { ino: mark, process: 0, lock };
+        match self.ask(mark.home(), request).await? {
+            PeerReply::LockHeld(None) => Ok(()),
+            PeerReply::LockHeld(Some(_)) => {
+                let why = "an MPI program has it open: other programs can only read it now";
+                Err(Refused::because(libc_errno::EBUSY, why))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// As of which publication.
+    async fn copy_recorded(
+        self: &Rc<Self>,
+        ino: InodeId,
+        part: &Part,
+        keep: u64,
+    ) -> Result<u32, Refused> {
+        let written = || Refused::because(libc_errno::EBUSY, "it was written meanwhile");
+        let shown = self.shown(ino).await?.ok_or_else(written)?;
+        let size = shown.size.min(keep);
+        let mut at = 0;
+        while at < size {
+            let mut bytes = vec![0; COPY_STEP.min((size - at) as usize)];
+            self.read_shown(&shown, at, &mut bytes).await?;
+            let (part, place, len) = (part.clone(), LocalOffset(at), bytes.len() as u64);
+            if bytes.iter().any(|byte| *byte != 0) {
+                self.write_from(part, place, (Box::new(bytes), len as usize)).await?;
+            }
+            at += len;
+        }
+        let part = part.clone();
+        self.disk.run(move || part.truncate(size).map_err(part_refused)).await?;
+        Ok(shown.trunc_epoch)
+    }
+
+    async fn become_whole(
+        self: &Rc<Self>,
+        before: &Inode,
+        container: InodeId,
+        trunc_epoch: u32,
+        part: &Part,
+    ) -> Result<(), Refused> {
+        let ino = before.ino;
+        let _change = self.home_change(ino, NOBODY, Grants::ALL).await;
+        let _held = self.inode_locks.lock(ino).await;
+        self.require_no_mpi(container).await?;
+        let inode = self.inode(ino)?;
+        if (inode.layout_epoch, inode.trunc_epoch) != (before.layout_epoch, trunc_epoch) {
+            return Err(Refused::because(libc_errno::EBUSY, "it was written meanwhile"));
+        }
+        let (atime, mtime) = (SetTime::To(inode.atime), SetTime::To(inode.mtime));
+        part.set_times(Some(atime), Some(mtime)).map_err(part_refused)?;
+        self.change_inode(ino, |inode| {
+            inode.layout = Layout::Whole;
+            inode.layout_epoch += 1;
+        })?;
+        self.files.forget(ino);
+        self.recorded.forget(ino);
+        self.remove_container_later(container);
+        Ok(())
+    }
+}
+
+/// The end of a container.
+impl Node {
+    /// Nobody needs its files any more.
+    pub(super) fn remove_container_later(self: &Rc<Self>, container: InodeId) {
+        let this = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            if let Err(error) = this.remove_container(container).await {
+                tracing::warn!(%container, %error, "a container's files stay until the next start");
+            }
+        });
+    }
+
+    async fn remove_container(self: &Rc<Self>, container: InodeId) -> Result<(), Refused> {
+        for _ in 0..REMOVAL_ROUNDS {
+            for name in self.files_in(container).await?.into_keys() {
+                match self.remove(container, name.into_bytes(), false, None).await {
+                    Err(error) if error.errno != libc_errno::ENOENT => return Err(error),
+                    _ => {}
+                }
+            }
+            let Some(place) = self.place_of_directory(container).await? else { return Ok(()) };
+            match self.remove(place.parent, place.name, true, None).await {
+                // A writer made another part meanwhile.
+                Err(error) if error.errno == libc_errno::ENOTEMPTY => {}
+                other => return other.map(drop),
+            }
+        }
+        Err(Refused::because(libc_errno::ENOTEMPTY, "it is being written while it is removed"))
+    }
+
+    /// After a start: containers of files of this home that are no recorded files (any more).
+    pub(crate) async fn collect_containers(self: &Rc<Self>) -> Result<(), Refused> {
+        let place = Place { parent: InodeId::ROOT, name: DIRECTORY.to_vec() };
+        let all = match self
+            .ask(self.shard_of(place.parent, DIRECTORY), PeerRequest::Lookup(place))
+            .await
+        {
+            Ok(PeerReply::Bound(binding)) => binding.ino,
+            Ok(other) => return Err(unexpected(&other)),
+            Err(error) if error.errno == libc_errno::ENOENT => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        for (name, container) in self.files_in(all).await? {
+            let Some(ino) = area::inode_of(&name).map(InodeId) else { continue };
+            let is_mine = ino.home() == self.me;
+            let layout = self.inode(ino).map(|inode| inode.layout).ok();
+            if is_mine && layout != Some(Layout::Recorded { container }) {
+                self.remove_container_later(container);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,302 @@
+//! Files that MPI-IO keeps as one part per writer, as the servers show them: the container is made in a
+//! plain directory and put into the area file by file, as its writers would have made it there.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests: the place is what helps")]
+
+#[expect(dead_code, reason = "other suites use the rest")]
+mod cluster;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use cluster::{Cluster, Process, R, RW, W};
+use hayase_container::{
+    AREA_DIRECTORY, Access, Container, ContainerFile, Creation, Durability, Identity, MARK, area,
+};
+use hayase_layout::{GlobalOffset, InodeId, Layout, NodeId, Rank};
+use hayase_wire::message::{
+    FileKind, Lock, LockKind, LockRange, MetaChange, NodeReply, NodeRequest, RecordedStep, Refused,
+};
+use tempfile::TempDir;
+
+const ROOT: InodeId = InodeId::ROOT;
+const ENOENT: i32 = 2;
+const EIO: i32 = 5;
+const EBUSY: i32 = 16;
+const EINVAL: i32 = 22;
+const BLOCK: usize = 10_000;
+const WRITERS: usize = 3;
+
+fn errno<T: std::fmt::Debug>(result: Result<T, Refused>) -> i32 {
+    result.expect_err("refused").errno
+}
+
+fn step(process: &mut Process, ino: InodeId, step: RecordedStep) -> Result<(), Refused> {
+    match process.ask(&NodeRequest::Recorded { ino, step })? {
+        NodeReply::Done => Ok(()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn published(index: &str) -> RecordedStep {
+    RecordedStep::Published { index: index.to_owned() }
+}
+
+/// What block `block` of the file holds.
+fn block(block: usize) -> Vec<u8> {
+    (0..BLOCK).map(|i| ((block * 31 + i) % 251 + 1) as u8).collect()
+}
+
+/// A container that three writers write, a copy of it in the area, and the file that shows it.
+struct Recorded {
+    directory: TempDir,
+    writers: Vec<ContainerFile>,
+    ino: InodeId,
+    container: InodeId,
+    /// In the area: inode, and bytes that are there.
+    copied: BTreeMap<String, (InodeId, u64)>,
+    rounds: usize,
+}
+
+impl Recorded {
+    fn make(cluster: &Cluster, name: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let writers = (0..WRITERS)
+            .map(|writer| {
+                let (process, rank) = (writer as u32, Rank(writer as u32));
+                let identity = Identity { node: NodeId(0), process, opening: 0, rank };
+                let container = Container::open(&path, Creation::IfAbsent).unwrap();
+                ContainerFile::open(container, Access::Write, identity, None).unwrap()
+            })
+            .collect();
+        let mut process = cluster.process(0);
+        let ino = process.create(ROOT, name, FileKind::Regular).unwrap().ino;
+        let all = match process.lookup(ROOT, AREA_DIRECTORY) {
+            Ok(entry) => entry.attr.ino,
+            Err(_) => process.create(ROOT, AREA_DIRECTORY, FileKind::Directory).unwrap().ino,
+        };
+        let container =
+            process.create(all, &area::name_of(ino.0), FileKind::Directory).unwrap().ino;
+        let (copied, rounds) = (BTreeMap::new(), 0);
+        let mut recorded = Self { directory, writers, ino, container, copied, rounds };
+        recorded.copy(cluster);
+        step(&mut process, ino, RecordedStep::Begin { container }).unwrap();
+        recorded
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("file")
+    }
+
+    /// Each writer writes its block of the next round, and publishes.
+    fn write(&mut self) {
+        for (turn, writer) in self.writers.iter().enumerate() {
+            let number = self.rounds * WRITERS + turn;
+            writer.write_at(GlobalOffset((number * BLOCK) as u64), &block(number)).unwrap();
+            writer.publish(Durability::Written).unwrap();
+        }
+        self.rounds += 1;
+    }
+
+    /// What is new of each file, each on another node.
+    fn copy(&mut self, cluster: &Cluster) {
+        let names = std::fs::read_dir(self.path()).unwrap();
+        let mut names: Vec<_> =
+            names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        for (name, node) in names.iter().zip((0..3).cycle()) {
+            let bytes = std::fs::read(self.path().join(name)).unwrap();
+            let mut process = cluster.process(node);
+            let (ino, len) = *self.copied.entry(name.clone()).or_insert_with(|| {
+                (process.create(self.container, name, FileKind::Regular).unwrap().ino, 0)
+            });
+            process.open(ino, RW).unwrap();
+            process.write(ino, len, &bytes[len as usize..]).unwrap();
+            self.copied.insert(name.clone(), (ino, bytes.len() as u64));
+        }
+    }
+
+    fn publish(&mut self, cluster: &Cluster) {
+        self.write();
+        self.copy(cluster);
+        step(&mut cluster.process(1), self.ino, published("")).unwrap();
+    }
+
+    /// Every node sees it, whole.
+    fn check(&self, cluster: &Cluster) {
+        for node in 0..3 {
+            let mut process = cluster.process(node);
+            let size = self.rounds * WRITERS * BLOCK;
+            assert_eq!(process.attr(self.ino).unwrap().size, size as u64);
+            process.open(self.ino, R).unwrap();
+            let bytes = process.read(self.ino, 0, size as u32 + 1).unwrap();
+            let expected: Vec<u8> = (0..self.rounds * WRITERS).flat_map(block).collect();
+            assert!(bytes == expected, "node {node} reads other bytes");
+        }
+    }
+
+    fn part(&self, writer: usize) -> (String, InodeId) {
+        let name = format!("n0-p{writer}-o0.part");
+        let ino = self.copied[&name].0;
+        (name, ino)
+    }
+}
+
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn what_is_published_is_one_file_on_every_node() {
+    let cluster = Cluster::up(3);
+    let mut file = Recorded::make(&cluster, "file");
+    file.check(&cluster);
+    for _ in 0..3 {
+        file.publish(&cluster);
+        file.check(&cluster);
+    }
+    // Written, and not told: nobody sees it, nor half of it.
+    let before = file.rounds;
+    file.write();
+    file.copy(&cluster);
+    file.rounds = before;
+    file.check(&cluster);
+    // One publication at a time is seen when it is told, by name.
+    for writer in 0..WRITERS {
+        step(&mut cluster.process(2), file.ino, published(&format!("n0-p{writer}-o0.index")))
+            .unwrap();
+    }
+    file.rounds += 1;
+    file.check(&cluster);
+    assert_eq!(cluster.process(0).names(ROOT), ["file"], "containers are not listed");
+}
+
+#[test]
+fn a_file_takes_its_container_along() {
+    let cluster = Cluster::up(3);
+    let mut file = Recorded::make(&cluster, "file");
+    file.publish(&cluster);
+    let mut process = cluster.process(1);
+    process.rename((ROOT, "file"), (ROOT, "renamed")).unwrap();
+    file.check(&cluster);
+    process.remove(ROOT, "renamed", false).unwrap();
+    let all = process.lookup(ROOT, AREA_DIRECTORY).unwrap().attr.ino;
+    eventually("the container goes", || process.names(all).is_empty());
+    let part = file.part(0).1;
+    eventually("its parts go", || process.attr(part).is_err());
+}
+
+#[test]
+fn a_home_that_was_started_anew_reads_what_was_published() {
+    let mut cluster = Cluster::up_in_memory(3);
+    let mut file = Recorded::make(&cluster, "file");
+    file.publish(&cluster);
+    file.publish(&cluster);
+    cluster.restart(0);
+    file.check(&cluster);
+    file.publish(&cluster);
+    file.check(&cluster);
+}
+
+#[test]
+fn bytes_of_a_part_that_is_gone_are_an_error() {
+    let mut cluster = Cluster::up_in_memory(3);
+    let mut file = Recorded::make(&cluster, "file");
+    file.publish(&cluster);
+    let (name, _) = file.part(1);
+    cluster.process(0).remove(file.container, &name, false).unwrap();
+    let check = |cluster: &Cluster| {
+        let mut process = cluster.process(2);
+        process.open(file.ino, R).unwrap();
+        for number in [0, 2] {
+            let read = process.read(file.ino, (number * BLOCK) as u64, BLOCK as u32);
+            assert_eq!(read.unwrap(), block(number));
+        }
+        assert_eq!(errno(process.read(file.ino, BLOCK as u64, 1)), EIO);
+        assert_eq!(errno(process.read(file.ino, 0, 3 * BLOCK as u32)), EIO);
+    };
+    check(&cluster);
+    cluster.restart(0);
+    check(&cluster);
+}
+
+#[test]
+fn who_writes_it_otherwise_gets_a_whole_file() {
+    let cluster = Cluster::up(3);
+    for (name, change) in [("open", None), ("cut", Some(BLOCK as u64 + 5)), ("empty", Some(0))] {
+        let mut file = Recorded::make(&cluster, name);
+        file.publish(&cluster);
+        let mut reader = cluster.process(1);
+        reader.open(file.ino, R).unwrap();
+        assert_eq!(reader.read(file.ino, 7, 5).unwrap(), block(0)[7..12]);
+        let mut process = cluster.process(2);
+        match change {
+            None => {
+                process.open(file.ino, W).unwrap();
+                process.write(file.ino, 7, b"other").unwrap();
+                assert_eq!(reader.read(file.ino, 7, 5).unwrap(), b"other");
+                let rest = reader.read(file.ino, 12, 1 << 20).unwrap();
+                assert!(rest == [block(0), block(1), block(2)].concat()[12..]);
+            }
+            Some(size) => {
+                let change = MetaChange { size: Some(size), ..MetaChange::default() };
+                process.ask(&NodeRequest::SetAttr { ino: file.ino, change }).unwrap();
+                let all = [block(0), block(1), block(2)].concat();
+                assert!(reader.read(file.ino, 0, 1 << 20).unwrap() == all[..size as usize]);
+            }
+        }
+        assert_eq!(process.attr(file.ino).unwrap().layout, Layout::Whole);
+        let all = process.lookup(ROOT, AREA_DIRECTORY).unwrap().attr.ino;
+        eventually("the container goes", || process.names(all).is_empty());
+    }
+}
+
+#[test]
+fn while_mpi_programs_have_it_open_it_is_not_written_otherwise() {
+    let cluster = Cluster::up(3);
+    let mut file = Recorded::make(&cluster, "file");
+    file.publish(&cluster);
+    let mark = file.copied[MARK].0;
+    let (kind, range) = (LockKind::Shared, LockRange::ALL);
+    let lock = Lock { owner: 1, kind, range, pid: 1 };
+    let mut program = cluster.process(1);
+    program.ask(&NodeRequest::Lock { ino: mark, lock, ticket: None }).unwrap();
+    let mut process = cluster.process(2);
+    assert_eq!(errno(process.open(file.ino, W)), EBUSY);
+    file.publish(&cluster);
+    file.check(&cluster);
+    program.ask(&NodeRequest::Unlock { ino: mark, owner: 1, range }).unwrap();
+    process.open(file.ino, W).unwrap();
+}
+
+#[test]
+fn only_a_file_and_its_own_container_become_one() {
+    let cluster = Cluster::up(3);
+    let file = Recorded::make(&cluster, "file");
+    let mut process = cluster.process(0);
+    let begin = |container| RecordedStep::Begin { container };
+    let other = process.create(ROOT, "other", FileKind::Regular).unwrap().ino;
+    // Of another file; a directory anywhere; none at all.
+    assert_eq!(errno(step(&mut process, other, begin(file.container))), ENOENT);
+    let victim = process.create(ROOT, &area::name_of(other.0), FileKind::Directory).unwrap().ino;
+    assert_eq!(errno(step(&mut process, other, begin(victim))), ENOENT);
+    assert_eq!(errno(step(&mut process, other, begin(other))), ENOENT);
+    // Its own, but it is open, or has bytes.
+    let all = process.lookup(ROOT, AREA_DIRECTORY).unwrap().attr.ino;
+    let name = area::name_of(other.0);
+    let own = process.create(all, &name, FileKind::Directory).unwrap().ino;
+    let mut writer = cluster.process(1);
+    writer.open(other, W).unwrap();
+    assert_eq!(errno(step(&mut process, other, begin(own))), EBUSY);
+    writer.write(other, 0, b"bytes").unwrap();
+    assert_eq!(errno(step(&mut process, other, begin(own))), EINVAL);
+    assert_eq!(errno(step(&mut process, other, published(""))), EINVAL);
+    // Twice is once.
+    step(&mut process, file.ino, begin(file.container)).unwrap();
+}
