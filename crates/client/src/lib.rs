@@ -28,4 +28,4 @@ pub use program::Program;
 pub use session::Session;
 pub use volume::area::{AreaSettings, AreaVolume};
 pub use volume::container::ContainerVolume;
-pub use volume::{KernelCaches, Volume};
+pub use volume::{KernelCaches, ReadOnly, Volume};

@@ -1,12 +1,13 @@
 //! What can be mounted: files by inode number, with blocking calls from any number of threads.
 //!
 //! Here: the contract between a mount and what it shows. Rooms: the areas of a job ([`area`]), a
-//! directory of containers ([`container`]). Not here: FUSE (`hayase_fuse`).
+//! directory of containers ([`container`]), and what all have in common in which nothing changes ([`read_only`]). Not here: FUSE (`hayase_fuse`).
 //!
 //! Errors are [`Refused`]: an errno that the kernel understands, and words for the log.
 
 pub mod area;
 pub mod container;
+pub mod read_only;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use hayase_wire::message::{
 
 use crate::grants::Stamp;
 use crate::open_file::{Class, Serving};
+
+pub use read_only::ReadOnly;
 
 /// Attributes, and until what they may be kept.
 #[derive(Clone, Debug)]
