@@ -50,7 +50,7 @@ impl Dealer {
         }
         let pack = match origin {
             Origin::Row(row) => row.location.map(|at| at.pack),
-            Origin::Object => None,
+            Origin::Object(_) => None,
         };
         let cost = item.bytes() + ITEM_COST_BYTES;
         let (node, taken) = match self.run {
@@ -110,7 +110,7 @@ mod tests {
                 let item = item(number, bytes);
                 let mut takers = 0;
                 for (node, dealer) in dealers.iter_mut().enumerate() {
-                    if dealer.is_ours(&item, &Origin::Object) {
+                    if dealer.is_ours(&item, &Origin::Object(None)) {
                         (takers, loads[node]) = (takers + 1, loads[node] + bytes + ITEM_COST_BYTES);
                     }
                 }
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn who_saw_something_else_says_so() {
         let (mut a, mut b) = (dealers(2).remove(0), dealers(2).remove(1));
-        a.is_ours(&item(1, 5), &Origin::Object);
-        b.is_ours(&item(1, 6), &Origin::Object);
+        a.is_ours(&item(1, 5), &Origin::Object(None));
+        b.is_ours(&item(1, 6), &Origin::Object(None));
         assert_ne!(a.seen(), b.seen());
     }
 }

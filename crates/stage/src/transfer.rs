@@ -380,11 +380,13 @@ impl Shared<'_> {
     }
 
     /// Work done so far (bytes, and something for each item, which costs even when it is empty), items
-    /// and units that ended, calls that found nobody.
+    /// and units that ended, calls that found nobody or were told to slow down.
     fn seen(&self) -> (u64, u64, u64) {
         let items = Progress::get(&self.progress.items_done);
         let work = Progress::get(&self.progress.bytes_moved) + items * ITEM_COST_BYTES;
-        (work, items + self.gate.units(), self.gate.refusals())
+        let tiers = [&self.source.place().tier, &self.target.tier];
+        let throttled: u64 = tiers.iter().map(|tier| tier.traffic().throttled).sum();
+        (work, items + self.gate.units(), self.gate.refusals() + throttled)
     }
 
     fn send(&self, sender: &SyncSender<Unit>, work: Work) {

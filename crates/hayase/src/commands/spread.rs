@@ -145,7 +145,7 @@ pub(crate) fn stage_in(
     }
     let (progress, begin) = (Progress::default(), Instant::now());
     let staging = Staging {
-        crew: Crew { job, progress: &progress, output, signals: how.signals },
+        crew: Crew { job, progress: &progress, output, signals: how.signals, is_looking: false },
         nodes: how.nodes,
         order: Order::new(&area::absolute(source)?, copy, key),
         target,
@@ -170,7 +170,7 @@ pub(crate) fn stage_out(
         return Err(SpreadError::OutOfLocal.into());
     }
     let progress = Progress::default();
-    let crew = Crew { job, progress: &progress, output, signals };
+    let crew = Crew { job, progress: &progress, output, signals, is_looking: false };
     let from = source.path(&job.settings, 0);
     let order = Order::new(from.as_os_str(), &CopyArgs::default(), None);
     let order = order.out_to(area::absolute(target)?);
@@ -251,14 +251,15 @@ impl Staging<'_> {
     /// Everything into the directory of each node, by way of `shared`.
     fn copies(&self) -> anyhow::Result<End> {
         let to_node = |node| self.order.to(self.path(node));
-        let all = |orders: &dyn Fn(u16) -> Order| {
-            let ends = self.crew.run((0..self.nodes).map(|node| (node, orders(node))).collect())?;
+        let all = |crew: Crew<'_>, orders: &dyn Fn(u16) -> Order| {
+            let ends = crew.run((0..self.nodes).map(|node| (node, orders(node))).collect())?;
             ends.into_iter().collect::<anyhow::Result<Vec<End>>>()
         };
         // Nobody fetches what all nodes have already.
-        let looked = all(&|node| to_node(node).looking())?;
+        let looking = Crew { is_looking: true, ..self.crew };
+        let looked = all(looking, &|node| to_node(node).looking())?;
         if self.order.copy.dry_run || looked.iter().all(|end| end.copied == 0) {
-            return Ok(summed(&all(&to_node)?, false));
+            return Ok(summed(&all(self.crew, &to_node)?, false));
         }
         let hidden = AreaPlace::hidden(&self.order.source, self.target);
         let between = self.order.mirror(hidden.path(&self.crew.job.settings, 0));
@@ -268,7 +269,8 @@ impl Staging<'_> {
             // What arrived stays there for the next time.
             return Ok(joined(fetched, parts));
         }
-        let ends = all(&|node| to_node(node).from(hidden.path(&self.crew.job.settings, node)))?;
+        let ends =
+            all(self.crew, &|node| to_node(node).from(hidden.path(&self.crew.job.settings, node)))?;
         let mut end = summed(&ends, true);
         for part in &parts {
             if let Some(own) = end.nodes.iter_mut().find(|own| own.node == part.node) {

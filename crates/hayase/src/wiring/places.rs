@@ -20,6 +20,8 @@ pub(crate) enum Wish {
     Present,
     /// It is there or is made; what lies above it is there.
     Made,
+    /// It is there, in an area of a job, and need not last longer than that.
+    Passing,
     /// It is there or looks as if it were, empty: for dry runs, which make nothing.
     Supposed,
 }
@@ -136,7 +138,9 @@ fn bucket(url: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Place,
 }
 
 fn directory(path: &Path, wish: Wish) -> Result<Place, PlaceError> {
-    match Posix::attach(path) {
+    let attached =
+        if wish == Wish::Passing { Posix::attach_passing(path) } else { Posix::attach(path) };
+    match attached {
         Ok(tier) => Ok(Place::root(Arc::new(tier))),
         Err(TierError::Missing { .. }) if wish == Wish::Supposed => {
             Ok(Place::root(Arc::new(Memory::new())))

@@ -35,7 +35,7 @@ impl Target<'_> {
             while met.is_none() {
                 match walk.next() {
                     None => return Ok(There::Behind),
-                    Some(Ok(Met::Item(found))) => *met = Some(found),
+                    Some(Ok(Met::Item(found, _))) => *met = Some(found),
                     // What can not be copied is not removed either.
                     Some(Ok(Met::Other(..))) => {}
                     Some(Err(error)) => return Err(error.into()),

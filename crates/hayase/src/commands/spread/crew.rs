@@ -33,6 +33,8 @@ pub(super) struct Crew<'a> {
     pub(super) output: &'a Output,
     /// Those that are held back from this process: one of them ends the workers.
     pub(super) signals: Option<&'a Signals>,
+    /// Dry runs are not told to anybody.
+    pub(super) is_looking: bool,
 }
 
 /// How often it is looked for signals that are held back.
@@ -132,6 +134,7 @@ impl Crew<'_> {
             let line = line.with_context(|| format!("listen to the worker of node {node}"))?;
             match serde_json::from_slice(&line) {
                 Ok(Event::Progress(now)) => tell(now),
+                Ok(Event::Would { .. }) if self.is_looking => {}
                 Ok(Event::Would { action, name, bytes }) => {
                     transfer::tell_would(&action, &name, bytes, self.output);
                 }

@@ -62,8 +62,13 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
     let open = |place: &OsStr, wish| places::open_with(place, wish, &variable);
     let key = order.key.as_deref().map(MasterKey::parse).transpose()?;
     let source = Source::open(open(&order.source, Wish::Present)?, key.as_ref())?;
-    let wish = if order.copy.is_dry_run() { Wish::Supposed } else { Wish::Made };
-    if wish == Wish::Made && !places::is_url(&order.target) {
+    let wish = match order.verb {
+        _ if order.copy.is_dry_run() => Wish::Supposed,
+        Verb::Out => Wish::Made,
+        // An area ends with its job.
+        Verb::In | Verb::Remove => Wish::Passing,
+    };
+    if wish != Wish::Supposed && !places::is_url(&order.target) {
         let made = std::fs::create_dir_all(target);
         made.with_context(|| format!("make the directory {}", target.display()))?;
     }
