@@ -230,6 +230,9 @@ impl Staging<'_> {
             return self.whole(order);
         }
         let parts = self.parts(&order)?;
+        // What every node wrote over is not written over once more.
+        let is_all = parts.len() == usize::from(self.nodes);
+        let order = if is_all { order.after_parts() } else { order };
         Ok(joined(self.whole(order)?, parts))
     }
 

@@ -177,7 +177,9 @@ pub(crate) struct Mount {
 impl Mount {
     fn new(scene: &Scene, test: &str) -> Option<Self> {
         let data = scene.path("data");
-        Self::with(scene, test, |command| drop(command.arg(&data)))
+        Self::with(scene, test, |command| {
+            command.arg(&data);
+        })
     }
 
     /// Of what `say` adds to the command line.

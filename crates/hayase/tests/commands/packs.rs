@@ -200,7 +200,10 @@ fn a_mount_hands_out_no_damaged_file() {
     fs::write(&tar, bytes).unwrap();
     let packs = scene.path("packs");
     let test = "a_mount_hands_out_no_damaged_file";
-    let Some(mount) = Mount::with(&scene, test, |command| drop(command.arg(&packs))) else {
+    let say = |command: &mut std::process::Command| {
+        command.arg(&packs);
+    };
+    let Some(mount) = Mount::with(&scene, test, say) else {
         return;
     };
     let error = fs::read(mount.path("sub/file-199")).unwrap_err();

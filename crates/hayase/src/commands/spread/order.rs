@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 
+use hayase_layout::ByteCount;
 use hayase_stage::Share;
 use serde::{Deserialize, Serialize};
 
@@ -75,7 +76,18 @@ impl Order {
     pub(super) fn share(&self, node: u16, nodes: u16, directories: bool) -> Self {
         let mut order = Self { share: Some((node, nodes, directories)), ..self.clone() };
         order.copy.delete &= directories;
+        // What the person allows is for all nodes together.
+        let each = |all: ByteCount| ByteCount((all.get() / u64::from(nodes)).max(1));
+        order.copy.bandwidth = order.copy.bandwidth.map(each);
         order
+    }
+
+    /// The complete copy after the parts.
+    pub(super) fn after_parts(mut self) -> Self {
+        if self.copy.overwrite == OverwriteArg::Always {
+            self.copy.overwrite = OverwriteArg::Changed;
+        }
+        self
     }
 
     /// Only looks at what there is to do.

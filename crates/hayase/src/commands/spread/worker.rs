@@ -68,7 +68,7 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
         // An area ends with its job.
         Verb::In | Verb::Remove => Wish::Passing,
     };
-    if wish != Wish::Supposed && !places::is_url(&order.target) {
+    if wish == Wish::Passing {
         let made = std::fs::create_dir_all(target);
         made.with_context(|| format!("make the directory {}", target.display()))?;
     }

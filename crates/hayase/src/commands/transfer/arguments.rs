@@ -36,7 +36,7 @@ fn pattern(text: &str) -> Result<String, String> {
 }
 
 /// When what is there is written over.
-#[derive(Clone, Copy, Debug, Default, clap::ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub(crate) enum OverwriteArg {
     /// When size or time differ
     #[default]
@@ -71,7 +71,7 @@ pub(crate) struct CopyArgs {
     streams: StreamsArg,
     /// Bytes per second, over all streams
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-    bandwidth: Option<ByteCount>,
+    pub(crate) bandwidth: Option<ByteCount>,
 }
 
 impl CopyArgs {
