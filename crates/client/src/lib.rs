@@ -29,4 +29,4 @@ pub use session::Session;
 pub use volume::area::{AreaSettings, AreaVolume};
 pub use volume::container::ContainerVolume;
 pub use volume::private_tree::PrivateTree;
-pub use volume::{KernelCaches, Volume};
+pub use volume::{KernelCaches, ReadOnly, Volume};

@@ -1,14 +1,16 @@
 //! What can be mounted: files by inode number, with blocking calls from any number of threads.
 //!
 //! Here: the contract between a mount and what it shows. Rooms: the areas of a job ([`area`]), a
-//! directory of containers ([`container`]),
-//! the private tree of a node without storage ([`private_tree`]). Not here: FUSE (`hayase_fuse`).
+//! directory of containers ([`container`]), the private tree of a node without storage
+//! ([`private_tree`]), and what all have in common in which nothing changes ([`read_only`]). Not here:
+//! FUSE (`hayase_fuse`).
 //!
 //! Errors are [`Refused`]: an errno that the kernel understands, and words for the log.
 
 pub mod area;
 pub mod container;
 pub mod private_tree;
+pub mod read_only;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -22,6 +24,8 @@ use hayase_wire::message::{
 
 use crate::grants::Stamp;
 use crate::open_file::{Class, Serving};
+
+pub use read_only::ReadOnly;
 
 /// Attributes, and until what they may be kept.
 #[derive(Clone, Debug)]

@@ -46,6 +46,8 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Relay(commands::relay::RelayArgs),
     #[command(hide = true)]
+    StageWorker(commands::spread::worker::StageWorkerArgs),
+    #[command(hide = true)]
     Man(commands::man::ManArgs),
     #[command(hide = true)]
     Completions(commands::completions::CompletionsArgs),

@@ -23,6 +23,7 @@ pub(crate) mod relay;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod serve_mount;
+pub(crate) mod spread;
 pub(crate) mod stage;
 pub(crate) mod status;
 mod transfer;
@@ -30,6 +31,7 @@ pub(crate) mod up;
 
 pub(crate) use area_path::AreaPathError;
 pub(crate) use mount::MountPathError;
+pub(crate) use spread::SpreadError;
 pub(crate) use transfer::KeyError;
 
 /// Does what was typed.
@@ -49,6 +51,7 @@ pub(crate) fn run(
         Command::Container(args) => container::run(&args, output),
         Command::Mount(args) => mount::run(&args, environment, output),
         Command::Stage(args) => stage::run(&args, environment, output),
+        Command::StageWorker(args) => spread::worker::run(&args),
         Command::Pack(args) => pack::run(&args, environment, output),
         Command::Doctor(args) => doctor::run(&args, environment, output),
         Command::Noise(args) => noise::run(&args, output),

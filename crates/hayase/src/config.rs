@@ -49,6 +49,13 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
+/// All variables of clients of object stores, for workers on other nodes.
+pub(crate) fn store_variables() -> std::collections::BTreeMap<String, String> {
+    let all = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    all.filter(|(name, _)| name.starts_with("AWS_")).collect()
+}
+
 impl Environment {
     /// Looks at the process; never fails: what is not there has a default.
     pub(crate) fn read() -> Self {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use hayase_container::ContainerError;
 use hayase_stage::pack::PackError;
 
-use crate::commands::{AreaPathError, KeyError, MountPathError};
+use crate::commands::{AreaPathError, KeyError, MountPathError, SpreadError};
 use crate::job::JobError;
 use crate::launch::{
     EnterError, LaunchError, NodeError, PlanError, PreloadError, StorageNodesError,
@@ -79,6 +79,8 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
             Some((e.help(), e.is_usage()))
         } else if let Some(e) = cause.downcast_ref::<MountPathError>() {
             Some((e.help(), true))
+        } else if let Some(e) = cause.downcast_ref::<SpreadError>() {
+            Some((e.help(), e.is_usage()))
         } else if let Some(e) = cause.downcast_ref::<DaemonFailed>() {
             Some((e.0.help.clone(), false))
         } else if let Some(e) = cause.downcast_ref::<ContainerError>() {

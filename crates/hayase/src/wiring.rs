@@ -6,6 +6,7 @@
 
 pub(crate) mod areas;
 pub(crate) mod mount_containers;
+pub(crate) mod mount_packs;
 pub(crate) mod passthrough;
 pub(crate) mod places;
 pub(crate) mod serve;

@@ -1,9 +1,10 @@
 //! Parts that a crash left without a file: they are found at the next start, and removed.
 //!
 //! A part is made before its inode's record, and removed after it; who dies in between leaves a file that takes room
-//! and that nobody can reach. A removal at another server may be lost, too. So after a restart each part is
-//! looked for at its inode's home. A file that is being made is never among them: between its part and its record
-//! the home's one thread does nothing else, and parts on other servers are made after the record.
+//! and that nobody can reach. Those of this home's own files go before anything is served (`recovery`).
+//! A removal at another server may be lost, too: so after a restart each part of another home's file is
+//! looked for there. A file that is being made is never among them: parts on other servers are made
+//! after the record.
 //! Order: the end of the record is made durable before its part goes, as for every removal.
 
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ use crate::limits::STRAYS_PAGE;
 use crate::node::{Node, unexpected};
 
 impl Node {
-    /// Looks through all parts, in pages; what can not be decided now is left for the next start.
+    /// Looks through all parts of others' files, in pages; what can not be decided now is left for the next start.
     pub(crate) async fn collect_stray_parts(self: Rc<Self>) {
         let parts = Arc::clone(&self.parts);
         let listed = match self.disk.run(move || parts.list().map_err(part_refused)).await {
@@ -27,7 +28,7 @@ impl Node {
             Err(error) => return tracing::warn!(%error, "parts could not be listed"),
         };
         let mut of_home: BTreeMap<ServerId, Vec<PartId>> = BTreeMap::new();
-        for part in listed {
+        for part in listed.into_iter().filter(|part| part.ino.home() != self.me) {
             of_home.entry(part.ino.home()).or_default().push(part);
         }
         let mut collected = 0;

@@ -8,7 +8,7 @@ use crc_fast::{CrcAlgorithm, Digest, checksum, checksum_combine};
 const CRC32C: CrcAlgorithm = CrcAlgorithm::Crc32Iscsi;
 
 /// Of bytes that come in pieces.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Checksum(Digest);
 
 impl Checksum {

@@ -88,6 +88,11 @@ impl Mtime {
         self.seconds
     }
 
+    /// Nanoseconds after [`Mtime::seconds`], less than a second.
+    pub fn nanos(self) -> u32 {
+        self.nanos
+    }
+
     /// The same time at the tier that kept it: some round to seconds, some to microseconds.
     pub fn agrees(self, other: Self) -> bool {
         let nearly = self.nanos.abs_diff(other.nanos) < 1000;

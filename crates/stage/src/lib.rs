@@ -4,7 +4,8 @@
 //!
 //! Rooms: [`item`] (one name of a tree), [`pack`] (many small files in one object, drawn in `FORMAT.md`),
 //! [`source`] (a tree as a stream, loose or packed), [`select`] and [`compare`] (what is copied),
-//! [`plan`] (which files travel together), [`tuner`] (how many streams), [`transfer`] (the copy itself), [`verify`] (two trees compared).
+//! [`pack_volume`] (a set of packs to be looked at without unpacking),
+//! [`plan`] (which files travel together), [`tuner`] (how many streams), [`spread`] (who of several nodes copies what), [`transfer`] (the copy itself), [`verify`] (two trees compared).
 //!
 //! There is no manifest beside the data: what a target holds tells what is finished. A file is there
 //! whole or not at all, with the size and time of its source; a pack ends with its own index.
@@ -18,11 +19,13 @@ pub mod compare;
 pub mod item;
 pub mod limits;
 pub mod pack;
+mod pack_volume;
 mod place;
 pub mod plan;
 pub mod progress;
 pub mod select;
 pub mod source;
+mod spread;
 pub mod transfer;
 pub mod tuner;
 pub mod verify;
@@ -30,7 +33,9 @@ mod walk;
 
 pub use compare::Overwrite;
 pub use item::{Item, Kind, Mtime};
+pub use pack_volume::{Node, PackVolume, Shown};
 pub use place::Place;
 pub use progress::{Observer, Progress};
 pub use select::{PatternError, Selection};
+pub use spread::Share;
 pub use transfer::{Options, PackOptions, Random, Streams, Summary, transfer};

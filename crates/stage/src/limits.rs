@@ -75,3 +75,40 @@ pub const UPLOAD_AGE: std::time::Duration = std::time::Duration::from_secs(3600)
 
 /// Failures that are kept to be listed; further ones are only counted.
 pub const FAILURES_LISTED_MAX: usize = 10_000;
+
+/// A mounted set: files up to this size are checked whole before a byte is handed out; also the largest
+/// read. Larger ones are checked in blocks of it.
+pub const WHOLE_BYTES_MAX: usize = 1 << 20;
+
+/// A mounted set: what is read and kept of a pack at a time; whole chunks of sealed ones.
+pub const PIECE_KEPT_BYTES: usize = 4 * CHUNK_BYTES;
+
+/// A mounted set: all such pieces together, beside what is being read.
+pub const PIECES_BYTES: usize = 64 << 20;
+
+/// A mounted set: most pieces that are read ahead of one reader.
+pub const AHEAD_PIECES_MAX: u64 = 32;
+
+/// A mounted set: readers in order of one object that are told apart.
+pub const CURSORS_MAX: usize = 4;
+
+/// A mounted set: threads that read ahead.
+pub const AHEAD_THREADS: usize = 4;
+
+/// A mounted set: stretches in line for those threads; beyond it nothing is read ahead.
+pub const AHEAD_WAITING_MAX: usize = 16;
+
+/// A mounted set: packs and loose objects that are kept open.
+pub const READERS_OPEN_MAX: usize = 256;
+
+/// A mounted set: compressed files that are larger than one read, unpacked; the latest always stays.
+pub const UNPACKED_BYTES: usize = COMPRESSED_BYTES_MAX as usize;
+
+/// A mounted set: large files of which it is remembered which blocks were checked.
+pub const LARGE_KNOWN_MAX: usize = 4096;
+
+/// Several nodes: what lies side by side is dealt out in runs of so many bytes, costs of items included.
+pub const SPREAD_RUN_BYTES: u64 = 4 << 20;
+
+/// What an item costs beside its bytes, in bytes: making a file takes about as long as copying so many.
+pub const ITEM_COST_BYTES: u64 = 8192;

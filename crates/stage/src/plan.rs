@@ -129,7 +129,7 @@ fn place(task: &Task) -> Option<(u32, u64, u64)> {
 fn is_in_parts(task: &Task) -> bool {
     let is_frame = match &task.origin {
         Origin::Row(row) => row.location.is_some_and(|at| at.codec == Codec::Zstd),
-        Origin::Object => false,
+        Origin::Object(_) => false,
     };
     matches!(task.step, Step::Copy | Step::Replace)
         && task.item.bytes() >= PARTS_BYTES_MIN
@@ -165,7 +165,7 @@ mod tests {
         let name = Key::new(format!("f{number:06}")).unwrap();
         let item = Item { name, kind: Kind::File { bytes }, mode: 0o644, mtime: Mtime::EPOCH };
         let row = |location| Row { item: item.clone(), crc32c: 0, location: Some(location) };
-        let origin = location.map_or(Origin::Object, |at| Origin::Row(row(at)));
+        let origin = location.map_or(Origin::Object(None), |at| Origin::Row(row(at)));
         Task { item: item.clone(), origin, step: Step::Copy }
     }
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use hayase_tier::Key;
+use hayase_tier::{Key, ObjectMeta};
 
 use crate::Place;
 use crate::item::Item;
@@ -12,8 +12,8 @@ use crate::walk::{Met, Walk};
 /// Where the bytes of an item are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// An object, link or directory of its own.
-    Object,
+    /// An object, link or directory of its own; of an object what the listing told of it.
+    Object(Option<ObjectMeta>),
     /// An entry of the source's index: in a pack, or a loose object whose checksum is known.
     Row(Row),
 }
@@ -71,7 +71,7 @@ impl Source {
 pub struct Stream<'a> {
     walk: Walk<'a>,
     /// Walked, and not yet answered.
-    met: Option<Item>,
+    met: Option<(Item, Option<ObjectMeta>)>,
     rows: std::slice::Iter<'a, Row>,
 }
 
@@ -81,7 +81,7 @@ impl Iterator for Stream<'_> {
     fn next(&mut self) -> Option<Next> {
         if self.met.is_none() {
             match self.walk.next() {
-                Some(Ok(Met::Item(item))) => self.met = Some(item),
+                Some(Ok(Met::Item(item, meta))) => self.met = Some((item, meta)),
                 Some(Ok(Met::Other(name, why))) => return Some(Next::Other(name, why)),
                 Some(Err(error)) => return Some(Next::Unreadable(error.into())),
                 None => {}
@@ -91,10 +91,10 @@ impl Iterator for Stream<'_> {
             (None, None) => return None,
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
-            (Some(item), Some(row)) => item.order(&row.item),
+            (Some((item, _)), Some(row)) => item.order(&row.item),
         };
         if order.is_lt() {
-            return self.met.take().map(|item| Next::Item(item, Origin::Object));
+            return self.met.take().map(|(item, meta)| Next::Item(item, Origin::Object(meta)));
         }
         if order.is_eq() {
             self.met = None;

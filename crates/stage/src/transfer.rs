@@ -34,15 +34,15 @@ use self::large::Large;
 use crate::bandwidth::Bandwidth;
 use crate::item::Item;
 use crate::limits::{
-    FAILURES_LISTED_MAX, PACK_BYTES, PART_BYTES, PIECE_BYTES, STREAMS_AUTO_MAX, STREAMS_MAX,
-    STREAMS_START, TRIES_MAX, UNITS_WAITING,
+    FAILURES_LISTED_MAX, ITEM_COST_BYTES, PACK_BYTES, PART_BYTES, PIECE_BYTES, STREAMS_AUTO_MAX,
+    STREAMS_MAX, STREAMS_START, TRIES_MAX, UNITS_WAITING,
 };
 use crate::pack::writer::Compression;
 use crate::pack::{MasterKey, PackError, PackId, PackLine, PackSet, Row};
 use crate::plan::{Task, Work};
 use crate::source::Source;
 use crate::tuner::{EPOCH, Sample, Tuner};
-use crate::{Observer, Overwrite, Place, Progress, Selection};
+use crate::{Observer, Overwrite, Place, Progress, Selection, Share};
 
 /// What a person may choose.
 #[derive(Clone, Debug)]
@@ -63,6 +63,8 @@ pub struct Options {
     pub bandwidth: Option<u64>,
     /// Make packs at the target.
     pub packs: Option<PackOptions>,
+    /// Only what is this node's part; others copy the rest.
+    pub share: Option<Share>,
 }
 
 impl Default for Options {
@@ -76,6 +78,7 @@ impl Default for Options {
             streams: Streams::default(),
             bandwidth: None,
             packs: None,
+            share: None,
         }
     }
 }
@@ -154,6 +157,8 @@ pub struct Summary {
     pub bytes_moved: u64,
     /// Packs written.
     pub packs: u64,
+    /// Of a [`Share`]: nodes that saw the same source have the same number here.
+    pub seen: u32,
     /// Streams at the end: a good begin for the next time.
     pub streams: usize,
     /// What did not arrive; the first [`FAILURES_LISTED_MAX`].
@@ -375,12 +380,13 @@ impl Shared<'_> {
     }
 
     /// Work done so far (bytes, and something for each item, which costs even when it is empty), items
-    /// and units that ended, calls that found nobody.
+    /// and units that ended, calls that found nobody or were told to slow down.
     fn seen(&self) -> (u64, u64, u64) {
-        const ITEM_COST: u64 = 8192;
         let items = Progress::get(&self.progress.items_done);
-        let work = Progress::get(&self.progress.bytes_moved) + items * ITEM_COST;
-        (work, items + self.gate.units(), self.gate.refusals())
+        let work = Progress::get(&self.progress.bytes_moved) + items * ITEM_COST_BYTES;
+        let tiers = [&self.source.place().tier, &self.target.tier];
+        let throttled: u64 = tiers.iter().map(|tier| tier.traffic().throttled).sum();
+        (work, items + self.gate.units(), self.gate.refusals() + throttled)
     }
 
     fn send(&self, sender: &SyncSender<Unit>, work: Work) {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hayase_tier::{Entry, EntryKind, Key, ListRequest, TierError, Tree};
+use hayase_tier::{Entry, EntryKind, Key, ListRequest, ObjectMeta, TierError, Tree};
 
 use crate::Place;
 use crate::item::{Item, Kind, Mtime};
@@ -12,8 +12,8 @@ use crate::pack::DIRECTORY;
 /// What a walk meets.
 #[derive(Debug)]
 pub(crate) enum Met {
-    /// A name that can be copied.
-    Item(Item),
+    /// A name that can be copied; of an object what the listing told of it.
+    Item(Item, Option<ObjectMeta>),
     /// A name that can not, and why.
     Other(Vec<u8>, &'static str),
 }
@@ -84,7 +84,7 @@ impl<'a> Walk<'a> {
         let (Ok(key), Ok(name)) = (Key::new(full), Key::new(relative)) else {
             return Some(Ok(Met::Other(relative.to_vec(), "it has a name that no file may have")));
         };
-        let file = |meta: hayase_tier::ObjectMeta| Item {
+        let file = |meta: ObjectMeta| Item {
             name: name.clone(),
             kind: Kind::File { bytes: meta.size.get() },
             mode: meta.mode & 0o777,
@@ -92,13 +92,13 @@ impl<'a> Walk<'a> {
         };
         let tree = self.place.tier.tree();
         let met = match (entry.kind, tree) {
-            (EntryKind::Object(meta), _) => Met::Item(file(meta)),
+            (EntryKind::Object(meta), _) => Met::Item(file(meta), Some(meta)),
             (EntryKind::Directory, tree) => {
                 self.descend([full, b"/"].concat());
                 match tree?.directory(&key) {
                     Ok(meta) => {
                         let (mode, mtime) = (meta.mode, meta.mtime.into());
-                        Met::Item(Item { name, kind: Kind::Directory, mode, mtime })
+                        Met::Item(Item { name, kind: Kind::Directory, mode, mtime }, None)
                     }
                     // Gone since it was listed.
                     Err(TierError::Missing { .. }) => return None,
@@ -108,7 +108,7 @@ impl<'a> Walk<'a> {
             (EntryKind::Other(why), tree) => match link(tree, &key) {
                 Some(target) => {
                     let kind = Kind::Link { target: target.into() };
-                    Met::Item(Item { name, kind, mode: 0o777, mtime: Mtime::EPOCH })
+                    Met::Item(Item { name, kind, mode: 0o777, mtime: Mtime::EPOCH }, None)
                 }
                 None => Met::Other(relative.to_vec(), why),
             },
@@ -134,8 +134,8 @@ mod tests {
         let mut names = Vec::new();
         while let Some(met) = walk.next() {
             match met.unwrap() {
-                Met::Item(item) if item.is_directory() => names.push(format!("{}/", item.name)),
-                Met::Item(item) => names.push(item.name.to_string()),
+                Met::Item(item, _) if item.is_directory() => names.push(format!("{}/", item.name)),
+                Met::Item(item, _) => names.push(item.name.to_string()),
                 Met::Other(name, _) => names.push(format!("? {}", name.escape_ascii())),
             }
         }

@@ -19,7 +19,7 @@ use hayase_layout::ByteCount;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
-use self::beneath::Root;
+use self::beneath::{Lasts, Root};
 use crate::{
     Action, Attributes, Capabilities, Key, ListRequest, ObjectMeta, Page, Reader, Tier, TierError,
     Tree, Upload,
@@ -37,8 +37,22 @@ impl Posix {
     /// # Errors
     /// `Missing`, `NotObject` (no directory) or `Denied`; nothing is written.
     pub fn attach(path: &Path) -> Result<Self, TierError> {
+        Self::attach_lasting(path, Lasts::BeyondPowerCut)
+    }
+
+    /// The same for a directory that ends with the job, as its areas do: nothing is synced, so that a
+    /// small file costs no trip to the disk. Of the contract only "durable means durable" is weaker: what
+    /// was written survives the end of any process, and no power cut.
+    ///
+    /// # Errors
+    /// As [`Posix::attach`].
+    pub fn attach_passing(path: &Path) -> Result<Self, TierError> {
+        Self::attach_lasting(path, Lasts::WithMachine)
+    }
+
+    fn attach_lasting(path: &Path, lasts: Lasts) -> Result<Self, TierError> {
         let shown = path.display().to_string();
-        let root = Root::attach(path).map_err(|errno| match errno {
+        let root = Root::attach(path, lasts).map_err(|errno| match errno {
             Errno::NOTDIR => TierError::NotObject {
                 action: Action::Attach,
                 path: shown,
@@ -115,14 +129,14 @@ impl Tier for Posix {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = again(|| fs::openat(&directory, name, flags, Mode::empty())).map_err(&failed)?;
         apply(&file, attributes).map_err(&failed)?;
-        again(|| fs::fsync(&file)).map_err(&failed)
+        self.root.lasts.sync(&file).map_err(&failed)
     }
 
     fn delete(&self, key: &Key) -> Result<(), TierError> {
         let failed = self.failed(Action::Delete, key);
         let (directory, _) = self.find(Action::Delete, key)?;
         fs::unlinkat(&directory, key.split_last().1, AtFlags::empty()).map_err(&failed)?;
-        beneath::sync_directory(&directory).map_err(&failed)
+        self.root.lasts.sync_names(&directory).map_err(&failed)
     }
 
     fn rename(&self, from: &Key, to: &Key) -> Result<(), TierError> {
@@ -142,13 +156,13 @@ impl Tier for Posix {
                     // Two links of one file: rename(2) would do nothing and leave both.
                     fs::unlinkat(&source, from.split_last().1, AtFlags::empty())
                         .map_err(&failed)?;
-                    return beneath::sync_directory(&source).map_err(&failed);
+                    return self.root.lasts.sync_names(&source).map_err(&failed);
                 }
             }
         }
         fs::renameat(&source, from.split_last().1, &target, name).map_err(&failed)?;
-        beneath::sync_directory(&target).map_err(&failed)?;
-        beneath::sync_directory(&source).map_err(&failed)
+        self.root.lasts.sync_names(&target).map_err(&failed)?;
+        self.root.lasts.sync_names(&source).map_err(&failed)
     }
 
     fn tree(&self) -> Option<&dyn Tree> {

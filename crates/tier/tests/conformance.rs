@@ -37,6 +37,18 @@ fn a_directory_is_a_tier() {
 }
 
 #[test]
+fn a_directory_that_ends_with_the_job_is_a_tier() {
+    let around = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    conformance::run(|| {
+        count += 1;
+        let root = around.path().join(count.to_string());
+        std::fs::create_dir(&root).unwrap();
+        Posix::attach_passing(&root).unwrap()
+    });
+}
+
+#[test]
 fn decorators_are_tiers() {
     conformance::run(|| Limited::new(Memory::new(), 2));
     conformance::run(|| Flaky::new(Memory::flat(), |_| None));

@@ -12,6 +12,7 @@ mod store;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
 use anyhow::Context;
@@ -103,6 +104,11 @@ impl Server {
     /// Makes a bucket, or empties one.
     pub fn make_bucket(&self, name: &str) {
         self.store.make_bucket(name);
+    }
+
+    /// Bytes of objects that were read since the start, repeated ones included.
+    pub fn bytes_read(&self) -> u64 {
+        self.store.bytes_read.load(Ordering::Relaxed)
     }
 
     /// Uploads in parts that were begun and neither joined nor given up.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -129,6 +130,7 @@ impl S3 for Service {
             content_range = Some(format!("bytes {}-{}/{size}", range.start, range.end - 1));
             bytes = bytes.slice(range.start as usize..range.end as usize);
         }
+        self.0.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         if bytes.len() < size || input.checksum_mode.is_none() {
             checksum = Checksum::default();
         }

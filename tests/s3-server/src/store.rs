@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -16,7 +17,11 @@ const PART_BYTES_MIN: usize = 5 << 20;
 
 /// Everything that is stored.
 #[derive(Debug, Default)]
-pub(crate) struct Store(Mutex<BTreeMap<String, Bucket>>);
+pub(crate) struct Store {
+    buckets: Mutex<BTreeMap<String, Bucket>>,
+    /// Of objects, by readers.
+    pub(crate) bytes_read: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Bucket {
@@ -60,7 +65,7 @@ impl Store {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Bucket>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn make_bucket(&self, name: &str) {

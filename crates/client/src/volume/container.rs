@@ -1,6 +1,6 @@
 //! A directory of containers, shown as the plain files that they stand for; read-only.
 //!
-//! Here: the contract [`Volume`] for it. Rooms: [`tree`] (names, inode numbers, listings), [`shown`] (one
+//! Here: the contract [`ReadOnly`] for it. Rooms: [`tree`] (names, inode numbers, listings), [`shown`] (one
 //! container that is looked at, following what its writers publish).
 //! Not here: how a container is read (`hayase_container`), FUSE (`hayase_fuse`).
 //!
@@ -16,15 +16,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hayase_layout::{ByteCount, GlobalOffset, InodeId};
-use hayase_wire::message::{
-    Access, AreaUse, Attr, Explained, FileKind, Lock, LockHeld, LockRange, MetaChange, Name,
-    NewNode, Refused, XattrMode,
-};
+use hayase_wire::message::{AreaUse, Attr, Explained, FileKind, Name, Refused};
 use rustix::fs::SeekFrom;
 
 use crate::grants::{Moments, Stamp};
-use crate::open_file::Class;
-use crate::volume::{FileOpen, Found, KernelCaches, Listed, LocalUse, LockTold, OpenWish, Volume};
+use crate::volume::{Listed, ReadOnly};
 
 mod shown;
 mod tree;
@@ -60,76 +56,28 @@ impl ContainerVolume {
         Ok(Self { tree: Tree::new(root)?, stamp: Moments::default().now() })
     }
 
-    fn found(&self, attr: Attr) -> Found {
-        Found { attr, stamp: self.stamp }
-    }
-
     fn opened(&self, ino: InodeId) -> Result<Opened, Refused> {
         self.tree.opened(ino).ok_or_else(|| Refused::new(libc::EBADF))
     }
 }
 
-fn read_only<T>() -> Result<T, Refused> {
-    Err(Refused::because(libc::EROFS, "a mount of containers is read-only"))
-}
+impl ReadOnly for ContainerVolume {
+    const WHAT: &'static str = "a mount of containers is read-only";
 
-fn no_locks<T>() -> Result<T, Refused> {
-    Err(Refused::because(libc::EOPNOTSUPP, "a mount of containers has no locks"))
-}
-
-impl Volume for ContainerVolume {
-    fn attach(&self, _kernel: Arc<dyn KernelCaches>) {
-        // The kernel drops pages when size or time change: nothing else has to be told.
+    fn stamp(&self) -> Stamp {
+        self.stamp
     }
 
-    fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
-        Ok(self.found(self.tree.lookup(parent, name)?))
+    fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Attr, Refused> {
+        self.tree.lookup(parent, name)
     }
 
-    fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
-        Ok(self.found(self.tree.attributes(ino)?))
-    }
-
-    fn lasting_attributes(&self, ino: InodeId) -> Result<Attr, Refused> {
+    fn attributes(&self, ino: InodeId) -> Result<Attr, Refused> {
         self.tree.attributes(ino)
-    }
-
-    fn may_keep(&self, _ino: InodeId, stamp: Stamp) -> bool {
-        stamp != Stamp::NEVER
     }
 
     fn forgotten(&self, ino: InodeId) {
         self.tree.forget(ino);
-    }
-
-    fn set_attributes(&self, _ino: InodeId, _change: &MetaChange) -> Result<Found, Refused> {
-        read_only()
-    }
-
-    fn make(&self, _node: NewNode) -> Result<Found, Refused> {
-        read_only()
-    }
-
-    fn create(&self, _node: NewNode, _wish: OpenWish) -> Result<(Found, FileOpen), Refused> {
-        read_only()
-    }
-
-    fn link(&self, _ino: InodeId, _parent: InodeId, _name: &[u8]) -> Result<Found, Refused> {
-        read_only()
-    }
-
-    fn remove(&self, _parent: InodeId, _name: &[u8], _directory: bool) -> Result<(), Refused> {
-        read_only()
-    }
-
-    fn rename(
-        &self,
-        _from: (InodeId, Name),
-        _to: (InodeId, Name),
-        _no_replace: bool,
-        _exchange: bool,
-    ) -> Result<(), Refused> {
-        read_only()
     }
 
     fn read_link(&self, ino: InodeId) -> Result<Vec<u8>, Refused> {
@@ -147,21 +95,11 @@ impl Volume for ContainerVolume {
         Ok(entries.into_iter().map(|entry| Listed { entry, stamp: self.stamp }).collect())
     }
 
-    fn open(&self, ino: InodeId, wish: OpenWish) -> Result<FileOpen, Refused> {
-        if wish.access.write || wish.truncate {
-            return read_only();
-        }
-        let keep_pages = self.tree.open(ino)?;
-        Ok(FileOpen {
-            class: Class::Remote,
-            descriptor: None,
-            cache: !wish.uncached,
-            keep_pages,
-            striped: true,
-        })
+    fn open(&self, ino: InodeId) -> Result<bool, Refused> {
+        self.tree.open(ino)
     }
 
-    fn release(&self, ino: InodeId, _access: Access) {
+    fn release(&self, ino: InodeId) {
         self.tree.release(ino);
     }
 
@@ -172,7 +110,7 @@ impl Volume for ContainerVolume {
         len: u32,
         sink: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Refused> {
-        let mut buffer = vec![0; (len as usize).min(self.transfer_bytes())];
+        let mut buffer = vec![0; (len as usize).min(TRANSFER_BYTES.get() as usize)];
         let count = match self.opened(ino)? {
             Opened::Container(shown) => shown.read(GlobalOffset(offset), &mut buffer)?,
             Opened::Plain(file) => read_plain(&file, offset, &mut buffer)?,
@@ -181,36 +119,8 @@ impl Volume for ContainerVolume {
         Ok(())
     }
 
-    fn write(&self, _ino: InodeId, _offset: u64, _data: &[u8]) -> Result<u32, Refused> {
-        read_only()
-    }
-
-    fn append(&self, _ino: InodeId, _data: &[u8]) -> Result<u32, Refused> {
-        read_only()
-    }
-
     fn transfer_bytes(&self) -> usize {
         TRANSFER_BYTES.get() as usize
-    }
-
-    fn lock(&self, _ino: InodeId, _lock: Lock, _waiter: Option<u32>, told: LockTold) {
-        told(no_locks());
-    }
-
-    fn unlock(&self, _ino: InodeId, _owner: u64, _range: LockRange) -> Result<(), Refused> {
-        Ok(()) // nobody holds any
-    }
-
-    fn test_lock(&self, _ino: InodeId, _lock: Lock) -> Result<Option<LockHeld>, Refused> {
-        no_locks()
-    }
-
-    fn may_hold_locks(&self, _ino: InodeId, _owner: u64) -> bool {
-        false
-    }
-
-    fn allocate(&self, _ino: InodeId, _mode: i32, _offset: u64, _len: u64) -> Result<(), Refused> {
-        read_only()
     }
 
     fn seek(&self, ino: InodeId, offset: u64, whence: u8) -> Result<u64, Refused> {
@@ -232,19 +142,6 @@ impl Volume for ContainerVolume {
         }
     }
 
-    fn copy_range(
-        &self,
-        _from: (InodeId, u64),
-        _to: (InodeId, u64),
-        _len: u64,
-    ) -> Result<u32, Refused> {
-        read_only()
-    }
-
-    fn sync(&self, _ino: InodeId, _data_only: bool) -> Result<(), Refused> {
-        Ok(()) // nothing is written here
-    }
-
     fn xattr(&self, ino: InodeId, name: &[u8]) -> Result<Vec<u8>, Refused> {
         let id = self.tree.container_id(ino)?;
         match id.filter(|_| name == hayase_container::CONTAINER_XATTR.as_bytes()) {
@@ -253,38 +150,23 @@ impl Volume for ContainerVolume {
         }
     }
 
-    fn set_xattr(
-        &self,
-        _ino: InodeId,
-        _name: &[u8],
-        _value: &[u8],
-        _mode: XattrMode,
-    ) -> Result<(), Refused> {
-        read_only()
-    }
-
     fn list_xattrs(&self, ino: InodeId) -> Result<Vec<Name>, Refused> {
         let name = hayase_container::CONTAINER_XATTR.as_bytes().to_vec();
         Ok(self.tree.container_id(ino)?.map(|_| name).into_iter().collect())
-    }
-
-    fn remove_xattr(&self, _ino: InodeId, _name: &[u8]) -> Result<(), Refused> {
-        read_only()
     }
 
     fn usage(&self) -> Result<AreaUse, Refused> {
         self.tree.usage()
     }
 
-    fn explain(&self, ino: InodeId) -> Result<(Explained, LocalUse), Refused> {
+    fn explain(&self, ino: InodeId) -> Result<Explained, Refused> {
         let attr = self.tree.attributes(ino)?;
         let state = match (self.tree.container_id(ino)?, attr.kind) {
             (Some(id), _) => format!("container {id}"),
             (None, FileKind::Regular) => "plain file".to_owned(),
             (None, _) => "as it is".to_owned(),
         };
-        let explained = Explained { attr, state, opens: Vec::new(), parts: Vec::new() };
-        Ok((explained, LocalUse::default()))
+        Ok(Explained { attr, state, opens: Vec::new(), parts: Vec::new() })
     }
 }
 
@@ -309,9 +191,11 @@ mod tests {
 
     use hayase_container::{ContainerFile, Creation, Durability, Identity};
     use hayase_layout::{NodeId, Rank};
+    use hayase_wire::message::{Access, MetaChange};
 
     use super::*;
     use crate::open_file::Serving;
+    use crate::volume::{OpenWish, Volume};
 
     const READ: Access = Access { read: true, write: false };
 
@@ -324,11 +208,15 @@ mod tests {
         file.close(Durability::Written).unwrap();
     }
 
+    fn mounted(path: &Path) -> Arc<dyn Volume> {
+        Arc::new(ContainerVolume::new(path).unwrap())
+    }
+
     fn wish(access: Access) -> OpenWish {
         OpenWish { access, truncate: false, serving: Serving::Descriptor, uncached: false }
     }
 
-    fn read(volume: &ContainerVolume, ino: InodeId, offset: u64, len: u32) -> Vec<u8> {
+    fn read(volume: &Arc<dyn Volume>, ino: InodeId, offset: u64, len: u32) -> Vec<u8> {
         let mut read = Vec::new();
         volume.read(ino, offset, len, &mut |bytes| read.extend_from_slice(bytes)).unwrap();
         read
@@ -340,7 +228,7 @@ mod tests {
         container(&top.path().join("a"), b"0123456789");
         fs::write(top.path().join("plain"), "as it is").unwrap();
         fs::create_dir(top.path().join("below")).unwrap();
-        let volume = ContainerVolume::new(top.path()).unwrap();
+        let volume = mounted(top.path());
         let lookup = |name: &[u8]| volume.lookup(InodeId::ROOT, name).map(|found| found.attr);
         let a = lookup(b"a").unwrap();
         assert_eq!((a.kind, a.size, a.nlink), (FileKind::Regular, 10, 1));
@@ -379,7 +267,7 @@ mod tests {
         }
         hayase_container::enable(top.path()).unwrap();
         fs::write(top.path().join("file-4/.hayase-container"), "damaged").unwrap();
-        let volume = ContainerVolume::new(top.path()).unwrap();
+        let volume = mounted(top.path());
         for plus in [false, true] {
             let (mut found, mut cookie, mut without) = (BTreeSet::new(), 0, 0);
             loop {
@@ -405,7 +293,7 @@ mod tests {
     fn nothing_can_be_changed() {
         let top = tempfile::tempdir().unwrap();
         container(&top.path().join("a"), b"0123456789");
-        let volume = ContainerVolume::new(top.path()).unwrap();
+        let volume = mounted(top.path());
         let ino = volume.lookup(InodeId::ROOT, b"a").unwrap().attr.ino;
         let write = Access { read: true, write: true };
         let name = || b"a".to_vec();

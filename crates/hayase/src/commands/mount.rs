@@ -1,7 +1,8 @@
 //! `hayase mount`.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,22 +12,29 @@ use hayase_container::Container;
 use serde::Serialize;
 
 use super::serve::report;
+use super::transfer::{self, KeyArgs};
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 use crate::supervisor::daemon::{DaemonFailed, raise_open_files};
 use crate::supervisor::said::{DaemonSaid, Failure};
 use crate::wiring::mount_containers::mount_containers;
+use crate::wiring::mount_packs::mount_packs;
+use crate::wiring::places::{self, Wish};
 
-/// Show a directory with its containers as the plain files that they stand for, read-only
+/// Show containers or packs as the plain files that they stand for, read-only
+///
+/// A directory is shown with its containers as files. A directory or bucket with packs (made by
+/// `hayase pack create` or `hayase stage out`) is shown as the tree that was packed, without unpacking it.
 ///
 /// Returns when the mount is there. `umount MNT` ends it (without root: `fusermount3 -u MNT`).
-/// What MPI-IO programs publish (sync, close) while it is mounted is seen within two seconds.
+/// What MPI-IO programs publish (sync, close) while it is mounted is seen within two seconds; packs
+/// are shown as they were when they were mounted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MountArgs {
-    /// The directory
+    /// The directory; or the URL of packs, s3://BUCKET/PREFIX
     #[arg(value_name = "DIR")]
-    dir: PathBuf,
+    dir: OsString,
     /// An empty directory, outside of DIR
     #[arg(value_name = "MNT")]
     mount_point: PathBuf,
@@ -39,6 +47,11 @@ pub(crate) struct MountArgs {
     /// Tell on standard output when it is ready
     #[arg(long, hide = true, requires = "foreground")]
     tell: bool,
+    #[command(flatten)]
+    key: KeyArgs,
+    /// The key comes on standard input
+    #[arg(long, hide = true, requires = "tell")]
+    key_told: bool,
 }
 
 /// A path that can not be mounted, or not there.
@@ -55,6 +68,9 @@ pub(crate) enum MountPathError {
     /// One container, no directory of them.
     #[error("{} is a container itself", .0.display())]
     Container(PathBuf),
+    /// A key, and nothing that could be sealed.
+    #[error("a key was given, but {} holds no packs", .0.display())]
+    NoPacks(PathBuf),
 }
 
 impl MountPathError {
@@ -62,6 +78,7 @@ impl MountPathError {
     pub(crate) fn help(&self) -> Option<String> {
         Some(match self {
             Self::Nested { .. } => "mount it somewhere else".to_owned(),
+            Self::NoPacks(_) => "name the directory that holds `.hayase-packs`".to_owned(),
             Self::Container(path) => match path.parent() {
                 Some(parent) => format!("mount the directory that it is in: {}", parent.display()),
                 None => "mount the directory that it is in".to_owned(),
@@ -72,10 +89,48 @@ impl MountPathError {
 
 #[derive(Debug, Serialize)]
 struct MountTold {
-    directory: PathBuf,
+    directory: String,
     mount_point: PathBuf,
     /// The daemon behind it.
     process: u32,
+}
+
+/// What is to be shown.
+enum What {
+    Containers(PathBuf),
+    /// A path or a URL.
+    Packs(OsString),
+}
+
+impl What {
+    fn of(named: &OsStr, mount_point: &Path) -> anyhow::Result<Self> {
+        if places::is_url(named) {
+            return Ok(Self::Packs(named.to_owned()));
+        }
+        let dir = canonical(Path::new(named))?;
+        if dir.starts_with(mount_point) || mount_point.starts_with(&dir) {
+            let mount_point = mount_point.to_owned();
+            return Err(MountPathError::Nested { dir, mount_point }.into());
+        }
+        if dir.join(hayase_stage::pack::DIRECTORY).is_dir() {
+            return Ok(Self::Packs(dir.into()));
+        }
+        if Container::is_at(&dir)? {
+            return Err(MountPathError::Container(dir).into());
+        }
+        Ok(Self::Containers(dir))
+    }
+
+    fn name(&self) -> &OsStr {
+        match self {
+            Self::Containers(dir) => dir.as_os_str(),
+            Self::Packs(place) => place,
+        }
+    }
+}
+
+fn canonical(path: &Path) -> anyhow::Result<PathBuf> {
+    path.canonicalize().with_context(|| format!("find the directory {}", path.display()))
 }
 
 /// Serves the mount, or starts a process that does.
@@ -84,19 +139,16 @@ pub(crate) fn run(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
-    let canonical = |path: &Path| {
-        path.canonicalize().with_context(|| format!("find the directory {}", path.display()))
-    };
-    let (dir, mount_point) = (canonical(&args.dir)?, canonical(&args.mount_point)?);
-    if dir.starts_with(&mount_point) || mount_point.starts_with(&dir) {
-        return Err(MountPathError::Nested { dir, mount_point }.into());
-    }
-    if Container::is_at(&dir)? {
-        return Err(MountPathError::Container(dir).into());
+    let mount_point = canonical(&args.mount_point)?;
+    let what = What::of(&args.dir, &mount_point)?;
+    if matches!(what, What::Containers(_)) && args.key.is_given() {
+        return Err(MountPathError::NoPacks(args.dir.clone().into()).into());
     }
     if !args.foreground {
-        let process = start(&dir, &mount_point, args.log.as_deref())?;
-        output.show(&MountTold { directory: dir, mount_point, process })?;
+        let key = args.key.given()?;
+        let process = start(what.name(), &mount_point, key.as_deref(), args.log.as_deref())?;
+        let directory = what.name().to_string_lossy().into_owned();
+        output.show(&MountTold { directory, mount_point, process })?;
         return Ok(Status::Done);
     }
     crate::logging::start(&environment.log);
@@ -105,11 +157,23 @@ pub(crate) fn run(
         true => output.line(&DaemonSaid::Ready(None)),
         false => Ok(()),
     };
-    report(mount_containers(&dir, &mount_point, ready), args.tell, output)
+    let serve = || match &what {
+        What::Containers(dir) => mount_containers(dir, &mount_point, ready),
+        What::Packs(place) => {
+            let key = if args.key_told { Some(transfer::told()?) } else { args.key.key()? };
+            mount_packs(&places::open(place, Wish::Present)?, key.as_ref(), &mount_point, ready)
+        }
+    };
+    report(serve(), args.tell, output)
 }
 
 /// Starts a daemon of its own, and waits until it is ready; its process id.
-fn start(dir: &Path, mount_point: &Path, log: Option<&Path>) -> anyhow::Result<u32> {
+fn start(
+    what: &OsStr,
+    mount_point: &Path,
+    key: Option<&[u8]>,
+    log: Option<&Path>,
+) -> anyhow::Result<u32> {
     let stderr = match log {
         None => Stdio::null(),
         Some(path) => {
@@ -118,11 +182,16 @@ fn start(dir: &Path, mount_point: &Path, log: Option<&Path>) -> anyhow::Result<u
         }
     };
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("hayase").args(["mount", "--foreground", "--tell", "--"]);
-    command.arg(dir).arg(mount_point).current_dir("/");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+    command.arg0("hayase").args(["mount", "--foreground", "--tell"]);
+    command.args(key.map(|_| "--key-told")).arg("--").arg(what).arg(mount_point);
+    command.current_dir("/").stdout(Stdio::piped()).stderr(stderr);
+    command.stdin(if key.is_some() { Stdio::piped() } else { Stdio::null() });
     // An interrupt typed at us is not meant for it.
     let mut child = command.process_group(0).spawn().context("start `hayase mount`")?;
+    if let (Some(mut stdin), Some(key)) = (child.stdin.take(), key) {
+        // One that ended says why on its standard output.
+        let _ = stdin.write_all(key);
+    }
     let stdout = child.stdout.take().expect("stdout is a pipe");
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line).context("listen to `hayase mount`")?;
@@ -142,7 +211,7 @@ fn start(dir: &Path, mount_point: &Path, log: Option<&Path>) -> anyhow::Result<u
 
 impl Human for MountTold {
     fn write(&self, page: &mut Page) {
-        let (dir, mount_point) = (self.directory.display(), self.mount_point.display());
+        let (dir, mount_point) = (&self.directory, self.mount_point.display());
         page.line(&format!("{dir} is shown at {mount_point}, read-only"));
         page.line(&format!("`umount {mount_point}` ends it"));
     }

@@ -8,6 +8,8 @@ use std::process::{Command, ExitStatus};
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::spread::{self, AreaPlace, How};
+use super::transfer::CopyArgs;
 use super::up::{UpArgs, launch};
 use crate::config::Environment;
 use crate::exit::Status;
@@ -22,7 +24,8 @@ use crate::process::ProcessId;
 ///
 /// CMD finds $HAYASE_SHARED, $HAYASE_LOCAL, $HAYASE_JOB and $HAYASE_NODE in its environment. On
 /// simulated nodes MPICH's `mpiexec` needs no options to use all of them. The areas are removed at
-/// the end, also when this command is killed: copy results elsewhere in CMD.
+/// the end, also when this command is killed: copy results elsewhere in CMD, or with --out. Only when
+/// --out could not copy everything, the job stays up.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
@@ -31,6 +34,14 @@ pub(crate) struct RunArgs {
     /// part per rank, on the rank's node
     #[arg(long)]
     mpiio: bool,
+    /// Before CMD, copy a tree by all nodes into an area: into shared/PATH, or into local/PATH of each node
+    /// (may be given again; see `stage in`)
+    #[arg(long = "in", value_name = "SRC:AREA/PATH", value_parser = spread::parse_in)]
+    stage_in: Vec<(OsString, AreaPlace)>,
+    /// After CMD, whatever its status, copy shared/PATH to a directory or bucket (may be given again; see
+    /// `stage out`)
+    #[arg(long = "out", value_name = "shared/PATH:DST", value_parser = spread::parse_out)]
+    stage_out: Vec<(AreaPlace, OsString)>,
     /// Program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -48,13 +59,61 @@ pub(crate) fn run(
         false => args.command.clone(),
     };
     let mut launched = launch(&args.up, environment, &signals, output)?;
-    let result = run_program(&launched.job, &command, &signals);
+    let (result, is_safe) = run_staged(args, &command, &launched.job, &signals, output);
+    if !is_safe {
+        let job = launched.let_go(output);
+        let id = &job.settings.job;
+        output.note(&format!(
+            "job {id} stays up, since not all results arrived: try `hayase exec --job {id} -- hayase stage \
+             out ...`, then `hayase down --job {id}`"
+        ));
+        return result;
+    }
     let stopped = stop(&launched.job, false, output);
     launched.reap();
     for note in &stopped.notes {
         output.note(note);
     }
-    result.map(status_of)
+    result
+}
+
+/// Stages in, runs the program, stages out. The status, and whether nothing is lost with the areas.
+fn run_staged(
+    args: &RunArgs,
+    command: &[OsString],
+    job: &Job,
+    signals: &Signals,
+    output: &Output,
+) -> (anyhow::Result<Status>, bool) {
+    let how = How { spread: None, nodes: job.settings.nodes, signals: Some(signals) };
+    for (source, target) in &args.stage_in {
+        let wishes = (&CopyArgs::default(), None);
+        match spread::stage_in((job, how), source, target, wishes, output) {
+            Ok(Status::Done) => {}
+            other => return (other, true),
+        }
+    }
+    let status = match run_program(job, command, signals) {
+        Ok(status) => status,
+        Err(error) => return (Err(error), true),
+    };
+    let mut left = None;
+    for (source, target) in &args.stage_out {
+        match spread::stage_out((job, Some(signals)), source, target, output) {
+            Ok(Status::Done) => {}
+            other => left = left.or(Some(other)),
+        }
+    }
+    let is_safe = left.is_none();
+    match (status.success(), left) {
+        (true, Some(other)) => (other, is_safe),
+        (_, left) => {
+            if let Some(Err(error)) = left {
+                output.fail(&error);
+            }
+            (Ok(status_of(status)), is_safe)
+        }
+    }
 }
 
 /// The program is a child that enters the node and becomes the command; it gets the signals we get.

@@ -10,6 +10,7 @@ use hayase_stage::verify::{Comparison, compare};
 use hayase_stage::{PackOptions, Place, Progress};
 use serde::Serialize;
 
+use super::spread::{self, AreaPlace, SpreadArgs};
 use super::transfer::{
     self, CopyArgs, KeyArgs, KeyError, Remembered, SelectionArgs, pack_size, zstd_level,
 };
@@ -45,12 +46,14 @@ enum Verb {
 struct InArgs {
     /// Directory or URL of the tree; packs in it are unpacked
     source: OsString,
-    /// Directory or URL for the copy; made when it is missing
+    /// Directory or URL for the copy, made when it is missing; by nodes of a job shared/PATH or local/PATH
     target: OsString,
     #[command(flatten)]
     copy: CopyArgs,
     #[command(flatten)]
     key: KeyArgs,
+    #[command(flatten)]
+    spread: SpreadArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -124,6 +127,12 @@ fn target(source: &OsString, place: &OsString, copy: &CopyArgs) -> anyhow::Resul
 }
 
 fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
+    if args.spread.is_wanted() {
+        let (job, how) = args.spread.find(environment)?;
+        let target = AreaPlace::parse(&args.target.to_string_lossy())?;
+        let wishes = (&args.copy, args.key.given()?);
+        return spread::stage_in((&job, how), &args.source, &target, wishes, output);
+    }
     let source = places::open(&args.source, Wish::Present)?;
     let source = Source::open(source, args.key.key()?.as_ref())?;
     let target = target(&args.source, &args.target, &args.copy)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use hayase_client::ContainerVolume;
+use hayase_client::{ContainerVolume, Volume};
 use hayase_fuse::MountSettings;
 
 use super::serve_mount::unmount_on_signal;
@@ -21,8 +21,18 @@ pub(crate) fn mount_containers(
 ) -> anyhow::Result<()> {
     let volume = ContainerVolume::new(dir)
         .with_context(|| format!("read the directory {}", dir.display()))?;
+    show(volume, "hayase-containers", mount_point, ready)
+}
+
+/// Shows a volume in which nothing changes, until it is unmounted or a signal ends it.
+pub(super) fn show(
+    volume: impl Volume,
+    name: &str,
+    mount_point: &Path,
+    ready: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let mut how = MountSettings::new(mount_point.to_owned());
-    how.name = "hayase-containers".to_owned();
+    how.name = name.to_owned();
     how.read_only = true;
     let mounted = hayase_fuse::mount(Arc::new(volume), &how)?;
     unmount_on_signal(mounted.unmounter(), end_soon)?;

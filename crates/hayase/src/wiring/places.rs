@@ -1,6 +1,6 @@
 //! Places: what a person names as source or target of a copy becomes a directory of a tier.
 //!
-//! The only function that knows which tiers there are is [`open`]: a new one is one more arm in it.
+//! The only function that knows which tiers there are is [`open_with`]: a new one is one more arm in it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -20,6 +20,8 @@ pub(crate) enum Wish {
     Present,
     /// It is there or is made; what lies above it is there.
     Made,
+    /// It is there, in an area of a job, and need not last longer than that.
+    Passing,
     /// It is there or looks as if it were, empty: for dry runs, which make nothing.
     Supposed,
 }
@@ -67,10 +69,19 @@ impl PlaceError {
 
 /// The tier and directory that `place` names: a path, or a URL whose scheme chooses the tier.
 pub(crate) fn open(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
+    open_with(place, wish, &crate::config::variable)
+}
+
+/// The same, where `variable` knows what the environment of the person says.
+pub(crate) fn open_with(
+    place: &OsStr,
+    wish: Wish,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Place, PlaceError> {
     match scheme(place) {
         None => directory(Path::new(place), wish),
         Some(("file", path)) => directory(Path::new(&path), wish),
-        Some(("s3", _)) => bucket(&place.to_string_lossy()),
+        Some(("s3", _)) => bucket(&place.to_string_lossy(), variable),
         Some((scheme, _)) => Err(PlaceError::Scheme {
             place: place.to_string_lossy().into_owned(),
             scheme: scheme.to_owned(),
@@ -104,6 +115,11 @@ pub(crate) fn check_apart(
     }
 }
 
+/// Names a place by a scheme, not by a path.
+pub(crate) fn is_url(place: &OsStr) -> bool {
+    scheme(place).is_some()
+}
+
 /// `scheme://rest`; a path with a slash before it is none.
 fn scheme(place: &OsStr) -> Option<(&str, OsString)> {
     let bytes = place.as_bytes();
@@ -115,14 +131,16 @@ fn scheme(place: &OsStr) -> Option<(&str, OsString)> {
 }
 
 /// A bucket, or what is below a prefix of it; nothing is made of it before the first object.
-fn bucket(url: &str) -> Result<Place, PlaceError> {
-    let settings = S3Settings::from_url(url, &crate::config::variable)
+fn bucket(url: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Place, PlaceError> {
+    let settings = S3Settings::from_url(url, variable)
         .map_err(|source| PlaceError::S3 { place: url.to_owned(), source })?;
     Ok(Place::root(Arc::new(S3::attach(settings)?)))
 }
 
 fn directory(path: &Path, wish: Wish) -> Result<Place, PlaceError> {
-    match Posix::attach(path) {
+    let attached =
+        if wish == Wish::Passing { Posix::attach_passing(path) } else { Posix::attach(path) };
+    match attached {
         Ok(tier) => Ok(Place::root(Arc::new(tier))),
         Err(TierError::Missing { .. }) if wish == Wish::Supposed => {
             Ok(Place::root(Arc::new(Memory::new())))

@@ -13,7 +13,7 @@ use hayase_layout::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{PATIENCE, Scene};
+use crate::support::{PATIENCE, Scene, done};
 
 /// Writers of a container, each with every `WRITERS`-th block.
 const WRITERS: u64 = 4;
@@ -169,29 +169,38 @@ fn what_is_wrong_with_a_container_is_said() {
 }
 
 /// A mount that is taken away when the test ends, however it does.
-struct Mount {
-    point: PathBuf,
+pub(crate) struct Mount {
+    pub(crate) point: PathBuf,
     daemon: Pid,
 }
 
 impl Mount {
     fn new(scene: &Scene, test: &str) -> Option<Self> {
+        let data = scene.path("data");
+        Self::with(scene, test, |command| {
+            command.arg(&data);
+        })
+    }
+
+    /// Of what `say` adds to the command line.
+    pub(crate) fn with(scene: &Scene, test: &str, say: impl FnOnce(&mut Command)) -> Option<Self> {
         if fs::File::open("/dev/fuse").is_err() {
             println!("SKIP {test}: needs /dev/fuse");
             return None;
         }
         let point = scene.path("mount");
-        let data = scene.path("data");
-        let told = scene.hayase(&["mount", text(&data), text(&point), "--json"]).with(0).stdout;
+        let mut command = scene.command(&["mount", "--json"]);
+        say(&mut command);
+        let told = done(&command.arg(&point).output().unwrap()).with(0).stdout;
         let daemon = json(&told)["process"].as_i64().unwrap();
         Some(Self { point, daemon: Pid::from_raw(daemon as i32).unwrap() })
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.point.join(name)
     }
 
-    fn unmount(&self) -> bool {
+    pub(crate) fn unmount(&self) -> bool {
         let umount = Command::new("umount").arg(&self.point).status();
         umount.is_ok_and(|status| status.success())
             || Command::new("fusermount3")

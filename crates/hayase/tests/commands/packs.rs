@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Done, Scene};
+use hayase_s3_server::{ACCESS_KEY, BUCKET, Options, SECRET_KEY, Server};
+
+use crate::containers::Mount;
+use crate::support::{Done, Scene, done};
 
 /// Some files, a link and an empty directory in `tree`.
 pub(crate) fn make_tree(scene: &Scene) {
@@ -131,4 +134,82 @@ fn wrong_places_are_named() {
         .says(&["levels are 1 to 19"]);
     pack(&scene, &["create", "tree", "packs", "--exclude", "[a"]).with(2).says(&["unclosed"]);
     assert!(!scene.path("packs").exists(), "wrong usage makes nothing");
+}
+
+#[test]
+fn packs_are_mounted_as_the_tree_that_was_packed() {
+    let scene = Scene::new();
+    make_tree(&scene);
+    fs::write(scene.path("tree/large"), vec![7; 3 << 20]).unwrap();
+    fs::write(scene.path("key"), "07".repeat(32)).unwrap();
+    let server = Server::start(&Options::default()).unwrap();
+    let s3 = |command: &mut std::process::Command| {
+        command.env("AWS_ENDPOINT_URL", server.endpoint()).env_remove("AWS_PROFILE");
+        command.env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+    };
+    let url = format!("s3://{BUCKET}/kept");
+    for (place, key) in [("packs", false), ("sealed", true), (&url, true)] {
+        let key: &[&str] = if key { &["--key-file", "key"] } else { &[] };
+        let mut create = scene.command(&[&["pack", "create", "tree", place], key].concat());
+        s3(&mut create);
+        done(&create.output().unwrap()).with(0);
+        let say = |command: &mut std::process::Command| {
+            s3(command);
+            command.args(key).arg(place);
+        };
+        let test = "packs_are_mounted_as_the_tree_that_was_packed";
+        let Some(mount) = Mount::with(&scene, test, say) else { return };
+        check_same(&scene.path("tree"), &mount.point);
+        let (a, b) = (fs::metadata(scene.path("tree/large")), fs::metadata(mount.path("large")));
+        let (a, b) = (a.unwrap(), b.unwrap());
+        assert_eq!(
+            (a.modified().unwrap(), a.permissions()),
+            (b.modified().unwrap(), b.permissions())
+        );
+        for refused in [
+            fs::write(mount.path("new"), "x"),
+            fs::write(mount.path("large"), "x"),
+            fs::remove_file(mount.path("large")),
+        ] {
+            let errno = rustix::io::Errno::ROFS.raw_os_error();
+            assert_eq!(refused.unwrap_err().raw_os_error(), Some(errno));
+        }
+        assert!(mount.unmount());
+    }
+    let refused = |args: &[&str], words: &[&str]| {
+        scene.hayase(&[&["mount"], args].concat()).with(2).says(words);
+    };
+    refused(&["sealed", "mount", "--key-env", "NOWHERE"], &["NOWHERE"]);
+    refused(&["tree", "mount", "--key-file", "key"], &["holds no packs"]);
+    let unkeyed = scene.hayase(&["mount", "sealed", "mount"]);
+    assert!(unkeyed.code != 0 && unkeyed.stderr.contains("--key-file"), "{unkeyed:?}");
+}
+
+#[test]
+fn a_mount_hands_out_no_damaged_file() {
+    let scene = Scene::new();
+    make_tree(&scene);
+    pack(&scene, &["create", "tree", "packs"]).with(0);
+    let dir = scene.path("packs/.hayase-packs");
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let tar =
+        entries.into_iter().find(|path| path.extension().is_some_and(|e| e == "tar")).unwrap();
+    let mut bytes = fs::read(&tar).unwrap();
+    let at = bytes.windows(8).position(|part| part == b"199 199 ").unwrap();
+    bytes[at + 100] ^= 1;
+    fs::write(&tar, bytes).unwrap();
+    let packs = scene.path("packs");
+    let test = "a_mount_hands_out_no_damaged_file";
+    let say = |command: &mut std::process::Command| {
+        command.arg(&packs);
+    };
+    let Some(mount) = Mount::with(&scene, test, say) else {
+        return;
+    };
+    let error = fs::read(mount.path("sub/file-199")).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()));
+    assert_eq!(
+        fs::read(mount.path("sub/file-198")).unwrap(),
+        fs::read(scene.path("tree/sub/file-198")).unwrap()
+    );
 }

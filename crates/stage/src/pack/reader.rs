@@ -59,28 +59,8 @@ impl PackReader {
 
     /// Turns the stored bytes of an entry into the file's bytes, and checks them.
     pub fn check<'a>(&self, row: &Row, stored: &'a [u8]) -> Result<Cow<'a, [u8]>, PackError> {
-        let wrong = |why| PackError::Entry {
-            object: self.object.shown.clone(),
-            name: row.item.name.to_string(),
-            why,
-        };
-        let at = self.location(row)?;
-        let bytes = match at.codec {
-            Codec::Raw => Cow::Borrowed(stored),
-            Codec::Zstd => {
-                let len =
-                    usize::try_from(row.item.bytes()).map_err(|_| wrong("it is too large"))?;
-                let bytes = zstd::bulk::decompress(stored, len);
-                Cow::Owned(bytes.map_err(|_| wrong("zstd can not unpack it"))?)
-            }
-        };
-        if bytes.len() as u64 != row.item.bytes() {
-            return Err(wrong("it has another length"));
-        }
-        if matches!(row.item.kind, Kind::File { .. }) && checksum::of(&bytes) != row.crc32c {
-            return Err(wrong("its checksum is another"));
-        }
-        Ok(bytes)
+        self.location(row)?;
+        checked(&self.object.shown, row, stored)
     }
 
     fn location(&self, row: &Row) -> Result<Location, PackError> {
@@ -128,4 +108,29 @@ impl PackReader {
             _ => Err(self.object.damaged("its index is that of another pack")),
         }
     }
+}
+
+/// The file's bytes from the stored ones, when they are what the row says; `object` is named in errors.
+pub(crate) fn checked<'a>(
+    object: &str,
+    row: &Row,
+    stored: &'a [u8],
+) -> Result<Cow<'a, [u8]>, PackError> {
+    let wrong =
+        |why| PackError::Entry { object: object.to_owned(), name: row.item.name.to_string(), why };
+    let bytes = match row.location.map_or(Codec::Raw, |at| at.codec) {
+        Codec::Raw => Cow::Borrowed(stored),
+        Codec::Zstd => {
+            let len = usize::try_from(row.item.bytes()).map_err(|_| wrong("it is too large"))?;
+            let bytes = zstd::bulk::decompress(stored, len);
+            Cow::Owned(bytes.map_err(|_| wrong("zstd can not unpack it"))?)
+        }
+    };
+    if bytes.len() as u64 != row.item.bytes() {
+        return Err(wrong("it has another length"));
+    }
+    if matches!(row.item.kind, Kind::File { .. }) && checksum::of(&bytes) != row.crc32c {
+        return Err(wrong("its checksum is another"));
+    }
+    Ok(bytes)
 }

@@ -1,6 +1,6 @@
 //! Reading files of the source, so that a change under the reader is noticed.
 
-use hayase_tier::{Key, ObjectMeta, Reader};
+use hayase_tier::{Key, ObjectMeta, Reader, TierError};
 
 use super::Shared;
 use crate::item::{Item, Kind};
@@ -19,8 +19,21 @@ pub(super) enum Bytes {
     Whole { data: Vec<u8>, row: Row },
 }
 
+/// Which version of an object is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    /// That of the listing, where the storage can be held to it without another request.
+    Listed,
+    /// What is there now.
+    Present,
+}
+
 impl Bytes {
-    pub(super) fn open(shared: &Shared<'_>, task: &Task) -> Result<Self, PackError> {
+    pub(super) fn open(
+        shared: &Shared<'_>,
+        task: &Task,
+        version: Version,
+    ) -> Result<Self, PackError> {
         if let Origin::Row(row) = &task.origin
             && let (Some(at), Some(set)) = (row.location, shared.source.set())
         {
@@ -32,11 +45,19 @@ impl Bytes {
         }
         let crc32c = match &task.origin {
             Origin::Row(row) => Some(row.crc32c),
-            Origin::Object => None,
+            Origin::Object(_) => None,
         };
         let place = shared.source.place();
         let key = place.key(task.item.name.as_bytes())?;
-        Ok(Self::Object { reader: place.tier.open(&key)?, key, crc32c })
+        let reader = match &task.origin {
+            Origin::Object(Some(meta))
+                if version == Version::Listed && !place.tier.capabilities().tree =>
+            {
+                place.tier.open_listed(&key, *meta)?
+            }
+            _ => place.tier.open(&key)?,
+        };
+        Ok(Self::Object { reader, key, crc32c })
     }
 
     /// What the file is now, which may be newer than the listing; of an entry what its row says.
@@ -109,8 +130,10 @@ impl Shared<'_> {
     ) -> Result<(Item, Vec<u8>), PackError> {
         let mut tries = 0;
         loop {
+            // A version that was replaced since it was listed is not the one to insist on.
+            let version = if tries == 0 { Version::Listed } else { Version::Present };
             let read = self.again(|| {
-                let bytes = Bytes::open(self, task)?;
+                let bytes = Bytes::open(self, task, version)?;
                 let item = bytes.item(&task.item);
                 let len = usize::try_from(item.bytes()).unwrap_or(usize::MAX);
                 if item.bytes() > bytes_max {
@@ -124,7 +147,8 @@ impl Shared<'_> {
             });
             tries += 1;
             match read {
-                Err(PackError::Changed { .. }) if tries < CHANGED_TRIES_MAX => {}
+                Err(PackError::Changed { .. } | PackError::Tier(TierError::Changed { .. }))
+                    if tries < CHANGED_TRIES_MAX => {}
                 answer => return answer,
             }
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use hayase_tier::{Precondition, Upload};
 
 use super::Shared;
-use super::bytes::{Bytes, check_sum};
+use super::bytes::{Bytes, Version, check_sum};
 use super::streams::attributes;
 use crate::checksum;
 use crate::compare::Step;
@@ -92,7 +92,7 @@ impl Shared<'_> {
     }
 
     fn open_large(&self, large: &Large) -> Result<Open, PackError> {
-        let bytes = Bytes::open(self, &large.task)?;
+        let bytes = Bytes::open(self, &large.task, Version::Present)?;
         let item = bytes.item(&large.task.item);
         if item.bytes() != large.task.item.bytes() {
             return Err(PackError::Changed { name: item.name.to_string() });

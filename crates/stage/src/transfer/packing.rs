@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use hayase_tier::Precondition;
 
-use super::bytes::{Bytes, check_sum};
+use super::bytes::{Bytes, Version, check_sum};
 use super::streams::attributes;
 use super::{PackOptions, Shared};
 use crate::checksum::Checksum;
@@ -103,7 +103,7 @@ impl Shared<'_> {
     /// A large file becomes a pack of its own.
     pub(super) fn solo(&self, task: &Task) {
         let write = || -> Result<Written, PackError> {
-            let bytes = Bytes::open(self, task)?;
+            let bytes = Bytes::open(self, task, Version::Present)?;
             let item = bytes.item(&task.item);
             let mut pack = self.begin_pack()?;
             pack.begin_file(&item)?;
@@ -134,7 +134,7 @@ impl Shared<'_> {
     }
 
     fn put_loose(&self, task: &Task) -> Result<(Item, u32), PackError> {
-        let bytes = Bytes::open(self, task)?;
+        let bytes = Bytes::open(self, task, Version::Present)?;
         let item = bytes.item(&task.item);
         let key = self.target.key(item.name.as_bytes())?;
         if self.is_there(&item) {

@@ -12,6 +12,7 @@ use crate::item::{Item, Kind};
 use crate::pack::{PackError, PackId, Row};
 use crate::plan::{PackRules, Planner, Task};
 use crate::source::{Next, Origin, shown};
+use crate::spread::Dealer;
 use crate::walk::{Met, Walk};
 
 /// What the target has, in order: its names, or the rows of its index.
@@ -34,7 +35,7 @@ impl Target<'_> {
             while met.is_none() {
                 match walk.next() {
                     None => return Ok(There::Behind),
-                    Some(Ok(Met::Item(found))) => *met = Some(found),
+                    Some(Ok(Met::Item(found, _))) => *met = Some(found),
                     // What can not be copied is not removed either.
                     Some(Ok(Met::Other(..))) => {}
                     Some(Err(error)) => return Err(error.into()),
@@ -119,6 +120,7 @@ impl Shared<'_> {
 impl Planning<'_, '_> {
     fn run(&mut self) -> Result<(), PackError> {
         let source = self.shared.source;
+        let mut dealer = self.shared.options.share.map(Dealer::new);
         for next in source.stream() {
             if self.shared.is_stopped() {
                 break;
@@ -126,7 +128,9 @@ impl Planning<'_, '_> {
             Progress::add(&self.shared.progress.found, 1);
             match next {
                 Next::Item(item, origin) => {
-                    if self.shared.options.selection.takes(&item.name, item.is_directory()) {
+                    let is_taken =
+                        self.shared.options.selection.takes(&item.name, item.is_directory());
+                    if is_taken && dealer.as_mut().is_none_or(|d| d.is_ours(&item, &origin)) {
                         self.take(item, origin)?;
                     }
                 }
@@ -137,6 +141,7 @@ impl Planning<'_, '_> {
                 }
             }
         }
+        self.shared.outcome().summary.seen = dealer.map_or(0, |dealer| dealer.seen());
         self.flush_empty(None);
         self.is_blind |= self.shared.is_stopped();
         self.catch_up(None)?;

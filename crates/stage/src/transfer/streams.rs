@@ -119,9 +119,7 @@ impl Shared<'_> {
         let key = self.target.key(item.name.as_bytes())?;
         self.moves(data.len());
         self.again(|| {
-            let mut upload = self.target.tier.begin(&key, attributes(item))?;
-            upload.write_at(0, data)?;
-            upload.commit(Precondition::Any)?;
+            self.target.tier.put(&key, attributes(item), data, Precondition::Any)?;
             Ok(())
         })
     }
@@ -138,7 +136,7 @@ pub(super) fn stretch_bytes(tasks: &[Task]) -> u64 {
 fn location(task: &Task) -> Option<Location> {
     match &task.origin {
         Origin::Row(row) => row.location,
-        Origin::Object => None,
+        Origin::Object(_) => None,
     }
 }
 

@@ -7,6 +7,7 @@ mod damage;
 mod foreign;
 mod lies;
 mod round_trip;
+mod volume;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -21,10 +21,20 @@ const DURABLE_DIRECTORIES_MAX: usize = 65_536;
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
+/// How long what was written has to last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lasts {
+    /// Beyond a power cut, once a call has returned.
+    BeyondPowerCut,
+    /// As long as the machine runs.
+    WithMachine,
+}
+
 /// The directory that is the tier.
 #[derive(Debug)]
 pub(super) struct Root {
     directory: OwnedFd,
+    pub(super) lasts: Lasts,
     path: PathBuf,
     /// False once the kernel said that it has no openat2.
     one_step: AtomicBool,
@@ -34,11 +44,12 @@ pub(super) struct Root {
 
 impl Root {
     /// Follows links in `path` itself: that is what the user named.
-    pub(super) fn attach(path: &Path) -> rustix::io::Result<Self> {
+    pub(super) fn attach(path: &Path, lasts: Lasts) -> rustix::io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = again(|| fs::open(path, flags, Mode::empty()))?;
         Ok(Self {
             directory,
+            lasts,
             path: path.to_path_buf(),
             one_step: AtomicBool::new(true),
             durable: Mutex::default(),
@@ -107,7 +118,7 @@ impl Root {
                 answer => answer?,
             };
             if !self.is_durable(&relative[..end], &below)? {
-                sync_directory(&at)?;
+                self.lasts.sync_names(&at)?;
                 self.remember_durable(&relative[..end], &below)?;
             }
             at = below;
@@ -132,12 +143,22 @@ impl Root {
     }
 }
 
-/// Makes the names in a directory durable.
-pub(super) fn sync_directory(directory: &OwnedFd) -> rustix::io::Result<()> {
-    match again(|| fs::fsync(directory)) {
-        // A file system that has no such call for directories makes its names durable by itself.
-        Err(Errno::INVAL) => Ok(()),
-        answer => answer,
+impl Lasts {
+    /// Makes the names in a directory durable.
+    pub(super) fn sync_names(self, directory: &OwnedFd) -> rustix::io::Result<()> {
+        match self.sync(directory) {
+            // A file system that has no such call for directories makes its names durable by itself.
+            Err(Errno::INVAL) => Ok(()),
+            answer => answer,
+        }
+    }
+
+    /// Makes the bytes and attributes of a file durable.
+    pub(super) fn sync(self, file: &OwnedFd) -> rustix::io::Result<()> {
+        match self {
+            Self::BeyondPowerCut => again(|| fs::fsync(file)),
+            Self::WithMachine => Ok(()),
+        }
     }
 }
 
@@ -148,9 +169,9 @@ mod tests {
     use super::*;
 
     fn roots(path: &Path) -> [Root; 2] {
-        let stepwise = Root::attach(path).unwrap();
+        let stepwise = Root::attach(path, Lasts::BeyondPowerCut).unwrap();
         stepwise.one_step.store(false, Ordering::Relaxed);
-        [Root::attach(path).unwrap(), stepwise]
+        [Root::attach(path, Lasts::BeyondPowerCut).unwrap(), stepwise]
     }
 
     #[test]

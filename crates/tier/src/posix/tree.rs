@@ -3,7 +3,6 @@
 use rustix::fs::{self, AtFlags, FileType};
 use rustix::io::Errno;
 
-use super::beneath::sync_directory;
 use super::upload::with_temporary_name;
 use super::{Posix, again, apply, system_time};
 use crate::{Action, Attributes, DirectoryMeta, Key, TierError, Tree};
@@ -26,7 +25,7 @@ impl Tree for Posix {
         let failed = self.failed(Action::Directory, key);
         let directory = self.root.open_directory(key.as_bytes()).map_err(&failed)?;
         apply(&directory, attributes).map_err(&failed)?;
-        sync_directory(&directory).map_err(&failed)
+        self.root.lasts.sync_names(&directory).map_err(&failed)
     }
 
     fn remove_directory(&self, key: &Key) -> Result<(), TierError> {
@@ -38,7 +37,7 @@ impl Tree for Posix {
             Errno::EXIST => failed(Errno::NOTEMPTY),
             other => failed(other),
         })?;
-        sync_directory(&parent).map_err(&failed)
+        self.root.lasts.sync_names(&parent).map_err(&failed)
     }
 
     fn link(&self, key: &Key) -> Result<Vec<u8>, TierError> {
@@ -71,7 +70,7 @@ impl Tree for Posix {
                 })?;
             }
         }
-        sync_directory(&parent).map_err(&failed)
+        self.root.lasts.sync_names(&parent).map_err(&failed)
     }
 
     fn remove_link(&self, key: &Key) -> Result<(), TierError> {
@@ -80,7 +79,7 @@ impl Tree for Posix {
         let (parent, name) = key.split_last();
         let parent = self.root.open_directory(parent).map_err(&failed)?;
         fs::unlinkat(&parent, name, AtFlags::empty()).map_err(&failed)?;
-        sync_directory(&parent).map_err(&failed)
+        self.root.lasts.sync_names(&parent).map_err(&failed)
     }
 }
 

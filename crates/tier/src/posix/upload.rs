@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::beneath::{Root, sync_directory};
+use super::beneath::{Lasts, Root};
 use super::{again, apply, meta, no_object};
 use crate::key::TEMPORARY_PREFIX;
 use crate::{Action, Attributes, Key, ObjectMeta, Precondition, TierError, Upload};
@@ -27,8 +27,15 @@ pub(super) fn begin(
     let directory = root.make_directory(parent).map_err(failed)?;
     let (temporary, file) = create_temporary(&directory, attributes).map_err(failed)?;
     let name = name.into();
-    let upload =
-        PosixUpload { directory, file, name, temporary: Some(temporary), attributes, path };
+    let upload = PosixUpload {
+        directory,
+        file,
+        name,
+        temporary: Some(temporary),
+        attributes,
+        path,
+        lasts: root.lasts,
+    };
     // Refused now rather than after gigabytes; checked again before the switch.
     upload.require_replaceable(Action::Begin)?;
     Ok(Box::new(upload))
@@ -67,6 +74,7 @@ struct PosixUpload {
     temporary: Option<Vec<u8>>,
     attributes: Attributes,
     path: String,
+    lasts: Lasts,
 }
 
 impl Upload for PosixUpload {
@@ -89,7 +97,7 @@ impl PosixUpload {
         self.require_replaceable(Action::Commit)?;
         let failed = |errno| TierError::from_errno(Action::Commit, self.path.clone(), errno);
         apply(&self.file, self.attributes).map_err(failed)?;
-        again(|| fs::fsync(&self.file)).map_err(failed)?;
+        self.lasts.sync(&self.file).map_err(failed)?;
         let temporary = self.temporary.as_deref().expect("an upload is committed once");
         match precondition {
             Precondition::Any => {
@@ -100,7 +108,7 @@ impl PosixUpload {
         .map_err(failed)?;
         self.temporary = None;
         let failed = |errno| TierError::from_errno(Action::Commit, self.path.clone(), errno);
-        sync_directory(&self.directory).map_err(failed)?;
+        self.lasts.sync_names(&self.directory).map_err(failed)?;
         fs::fstat(&self.file).map(|stat| meta(&stat)).map_err(failed)
     }
 

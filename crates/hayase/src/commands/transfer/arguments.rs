@@ -3,11 +3,12 @@
 use hayase_layout::ByteCount;
 use hayase_stage::limits::{PACK_BYTES_RANGE, STREAMS_MAX};
 use hayase_stage::{Options, Overwrite, Selection, Streams};
+use serde::{Deserialize, Serialize};
 
 use crate::size;
 
 /// Which names take part.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
 pub(crate) struct SelectionArgs {
     /// Only names that match PATTERN, and what lies below them (may be given again)
     ///
@@ -35,9 +36,10 @@ fn pattern(text: &str) -> Result<String, String> {
 }
 
 /// When what is there is written over.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum OverwriteArg {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+pub(crate) enum OverwriteArg {
     /// When size or time differ
+    #[default]
     Changed,
     /// When they differ and the source is later
     Newer,
@@ -48,28 +50,28 @@ enum OverwriteArg {
 }
 
 /// How trees are copied.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
 pub(crate) struct CopyArgs {
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
     /// When a file that is there already is written over
     #[arg(long, value_name = "WHEN", value_enum, default_value = "changed")]
-    overwrite: OverwriteArg,
+    pub(crate) overwrite: OverwriteArg,
     /// Remove at the target what the source does not have; names that are not selected stay
     #[arg(long)]
-    delete: bool,
+    pub(crate) delete: bool,
     /// Remove nothing when more than N names would go
     #[arg(long, value_name = "N", requires = "delete")]
-    max_delete: Option<u64>,
+    pub(crate) max_delete: Option<u64>,
     /// Change nothing; print what would be done
     #[arg(long)]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Streams at a time; `auto` finds out how many are of use
     #[arg(long, value_name = "N", value_parser = streams, default_value = "auto")]
     streams: StreamsArg,
     /// Bytes per second, over all streams
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-    bandwidth: Option<ByteCount>,
+    pub(crate) bandwidth: Option<ByteCount>,
 }
 
 impl CopyArgs {
@@ -97,13 +99,15 @@ impl CopyArgs {
             },
             bandwidth: self.bandwidth.map(ByteCount::get),
             packs: None,
+            share: None,
         })
     }
 }
 
 /// A number, or `auto`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 enum StreamsArg {
+    #[default]
     Auto,
     Fixed(usize),
 }

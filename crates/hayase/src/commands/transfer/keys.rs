@@ -59,7 +59,17 @@ pub(crate) struct KeyArgs {
 impl KeyArgs {
     /// `None` when no key was named.
     pub(crate) fn key(&self) -> Result<Option<MasterKey>, KeyError> {
-        key(self.key_file.as_deref(), self.key_env.as_deref(), self.key_command.as_deref())
+        self.given()?.map(|given| parse(&given)).transpose()
+    }
+
+    /// A key was named.
+    pub(crate) fn is_given(&self) -> bool {
+        self.key_file.is_some() || self.key_env.is_some() || self.key_command.is_some()
+    }
+
+    /// The text of the key, for a process that has to be told; `None` when no key was named.
+    pub(crate) fn given(&self) -> Result<Option<Vec<u8>>, KeyError> {
+        given(self.key_file.as_deref(), self.key_env.as_deref(), self.key_command.as_deref())
     }
 }
 
@@ -80,20 +90,18 @@ pub(crate) struct NewKeyArgs {
 
 impl NewKeyArgs {
     pub(crate) fn key(&self) -> Result<Option<MasterKey>, KeyError> {
-        key(
-            self.new_key_file.as_deref(),
-            self.new_key_env.as_deref(),
-            self.new_key_command.as_deref(),
-        )
+        let (file, variable) = (self.new_key_file.as_deref(), self.new_key_env.as_deref());
+        let given = given(file, variable, self.new_key_command.as_deref())?;
+        given.map(|given| parse(&given)).transpose()
     }
 }
 
-fn key(
+fn given(
     file: Option<&Path>,
     variable: Option<&str>,
     command: Option<&str>,
-) -> Result<Option<MasterKey>, KeyError> {
-    let given = match (file, variable, command) {
+) -> Result<Option<Vec<u8>>, KeyError> {
+    Ok(Some(match (file, variable, command) {
         (Some(path), _, _) => read(path)?,
         // Named by an argument, so it is read here and not with the rest of the environment.
         (_, Some(name), _) => std::env::var_os(name)
@@ -101,8 +109,19 @@ fn key(
             .ok_or_else(|| KeyError::Variable { name: name.to_owned() })?,
         (_, _, Some(command)) => printed_by(command)?,
         (None, None, None) => return Ok(None),
-    };
-    MasterKey::parse(&given).map(Some).map_err(KeyError::Format)
+    }))
+}
+
+fn parse(given: &[u8]) -> Result<MasterKey, KeyError> {
+    MasterKey::parse(given).map_err(KeyError::Format)
+}
+
+/// What [`KeyArgs::given`] answered in the process that started this one, from its standard input.
+pub(crate) fn told() -> Result<MasterKey, KeyError> {
+    let mut given = Vec::new();
+    let failed = |source| KeyError::File { path: "standard input".into(), source };
+    std::io::stdin().take(KEY_BYTES_MAX).read_to_end(&mut given).map_err(failed)?;
+    parse(&given)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, KeyError> {

@@ -11,7 +11,7 @@ use hayase_stage::pack::PackError;
 use hayase_stage::source::Source;
 use hayase_stage::{Item, Kind, Observer, Options, Place, Progress, Streams, Summary, transfer};
 use ring::rand::SystemRandom;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Remembered;
 use crate::exit::Status;
@@ -37,24 +37,59 @@ pub(crate) fn run(
     remembered: &Remembered,
     output: &Output,
 ) -> anyhow::Result<Status> {
-    let (progress, begin) = (Progress::default(), Instant::now());
-    let random = SystemRandom::new();
-    let observer = Telling { output };
-    let summary = while_watched(&progress, output, || {
-        transfer(source, target, options, &progress, &observer, &random)
-    })?;
+    let begin = Instant::now();
+    let summary = watched(source, target, options, output)?;
     let was_tuned = matches!(options.streams, Streams::Auto { .. }) && begin.elapsed() > WORTH;
     if was_tuned && summary.is_complete() && !options.is_dry_run {
         remembered.keep(summary.streams);
     }
-    let status = if summary.is_complete() { Status::Done } else { Status::Partly };
-    let end = End::of(summary, options.is_dry_run, begin.elapsed());
+    show_end(End::of(summary, options.is_dry_run, begin.elapsed()), output)
+}
+
+/// The same for a worker, which remembers nothing.
+pub(crate) fn run_quietly(
+    source: &Source,
+    target: &Place,
+    options: &Options,
+    output: &Output,
+) -> anyhow::Result<Status> {
+    let begin = Instant::now();
+    let summary = watched(source, target, options, output)?;
+    show_end(End::of(summary, options.is_dry_run, begin.elapsed()), output)
+}
+
+fn watched(
+    source: &Source,
+    target: &Place,
+    options: &Options,
+    output: &Output,
+) -> anyhow::Result<Summary> {
+    let progress = Progress::default();
+    let (random, observer) = (SystemRandom::new(), Telling { output });
+    Ok(while_watched(&progress, output, || {
+        transfer(source, target, options, &progress, &observer, &random)
+    })?)
+}
+
+/// Shows a summary; what it means for the shell.
+pub(crate) fn show_end(end: End, output: &Output) -> anyhow::Result<Status> {
+    let status = if end.is_complete { Status::Done } else { Status::Partly };
     if output.is_json() {
-        output.line(&Event::End(&end))?;
+        output.line(&Event::End(end))?;
     } else {
         output.show(&end)?;
     }
     Ok(status)
+}
+
+/// Shows what a worker would do, as if it was done here.
+pub(crate) fn tell_would(action: &str, name: &str, bytes: u64, output: &Output) {
+    let _ = if output.is_json() {
+        let (action, name) = (action.to_owned(), name.to_owned());
+        output.line(&Event::Would { action, name, bytes })
+    } else {
+        output.raw(format!("would {action} {name}\n").as_bytes())
+    };
 }
 
 /// Does `work` while a thread shows how far `progress` is.
@@ -91,13 +126,8 @@ struct Telling<'a> {
 
 impl Telling<'_> {
     fn tell(&self, action: &'static str, item: &Item) {
-        let _ = if self.output.is_json() {
-            let name = item.name.to_string();
-            self.output.line(&Event::Would { action, name, bytes: item.bytes() })
-        } else {
-            let slash = if item.kind == Kind::Directory { "/" } else { "" };
-            self.output.raw(format!("would {action} {}{slash}\n", item.name).as_bytes())
-        };
+        let slash = if item.kind == Kind::Directory && !self.output.is_json() { "/" } else { "" };
+        tell_would(action, &format!("{}{slash}", item.name), item.bytes(), self.output);
     }
 }
 
@@ -123,28 +153,43 @@ impl Observer for Telling<'_> {
     }
 }
 
-#[derive(Serialize)]
+/// One line of what `--json` prints, and of what a worker on another node tells.
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
-enum Event<'a> {
-    Would { action: &'static str, name: String, bytes: u64 },
-    Failed { name: String, why: String },
+pub(crate) enum Event {
+    Would {
+        action: String,
+        name: String,
+        bytes: u64,
+    },
+    Failed {
+        name: String,
+        why: String,
+    },
     Progress(Now),
-    End(&'a End),
+    End(End),
+    /// Of a worker only: nothing could be begun.
+    Broken {
+        what: String,
+        help: Option<String>,
+        is_usage: bool,
+    },
 }
 
-#[derive(Serialize)]
-struct Now {
-    found: u64,
-    items_wanted: u64,
-    items_done: u64,
-    items_kept: u64,
-    bytes_wanted: u64,
-    bytes_moved: u64,
-    failures: u64,
-    is_planned: bool,
-    bytes_per_second: u64,
+/// How far a copy is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Now {
+    pub(crate) found: u64,
+    pub(crate) items_wanted: u64,
+    pub(crate) items_done: u64,
+    pub(crate) items_kept: u64,
+    pub(crate) bytes_wanted: u64,
+    pub(crate) bytes_moved: u64,
+    pub(crate) failures: u64,
+    pub(crate) is_planned: bool,
+    pub(crate) bytes_per_second: u64,
     /// `None` before the source was looked at whole.
-    seconds_left: Option<u64>,
+    pub(crate) seconds_left: Option<u64>,
 }
 
 impl Now {
@@ -170,24 +215,46 @@ impl Now {
 }
 
 /// The summary, for people and programs.
-#[derive(Serialize)]
-struct End {
-    is_complete: bool,
-    is_dry_run: bool,
-    is_stopped: bool,
-    found: u64,
-    copied: u64,
-    kept: u64,
-    spared: u64,
-    removed: u64,
-    packs: u64,
-    bytes_moved: u64,
-    seconds: f64,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct End {
+    pub(crate) is_complete: bool,
+    pub(crate) is_dry_run: bool,
+    pub(crate) is_stopped: bool,
+    pub(crate) found: u64,
+    pub(crate) copied: u64,
+    pub(crate) kept: u64,
+    pub(crate) spared: u64,
+    pub(crate) removed: u64,
+    pub(crate) packs: u64,
+    pub(crate) bytes_moved: u64,
+    pub(crate) seconds: f64,
     /// At the end.
-    streams: usize,
-    failures_total: u64,
+    pub(crate) streams: usize,
+    pub(crate) failures_total: u64,
     /// Names and reasons.
-    failures: Vec<(String, String)>,
+    pub(crate) failures: Vec<(String, String)>,
+    /// Of a part of a tree: equal where the same source was seen.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) seen: u32,
+    /// What each of several nodes did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) nodes: Vec<NodePart>,
+}
+
+/// What one of several nodes did.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct NodePart {
+    pub(crate) node: u16,
+    pub(crate) items: u64,
+    /// From the source itself.
+    pub(crate) bytes: u64,
+    /// From other nodes.
+    pub(crate) bytes_from_nodes: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl End {
@@ -210,6 +277,8 @@ impl End {
             seconds: elapsed.as_secs_f64(),
             failures_total: summary.failures_total,
             failures: failures.collect(),
+            seen: summary.seen,
+            nodes: Vec::new(),
         }
     }
 }
@@ -238,6 +307,15 @@ impl Human for End {
         more.extend(kept.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
         if !more.is_empty() {
             page.line(&more.join(", "));
+        }
+        for part in &self.nodes {
+            let (bytes, from_nodes) = (ByteCount(part.bytes), ByteCount(part.bytes_from_nodes));
+            let of_others = match part.bytes_from_nodes {
+                0 => String::new(),
+                _ => format!(", {from_nodes} from other nodes"),
+            };
+            let (node, items) = (part.node, part.items);
+            page.line(&format!("  node {node}: {items} items, {bytes} from the source{of_others}"));
         }
         if self.is_complete {
             return;

@@ -1,0 +1,387 @@
+//! Copies by several nodes of a job: each its part, or everything on each node.
+//!
+//! Rooms: [`area`] (a place in an area of the job), [`order`] (what a worker is told), [`worker`] (a process on
+//! a node that does it), [`crew`] (workers of one step, watched together).
+//!
+//! No node talks to another about the work: all see the same source and deal it alike
+//! ([`hayase_stage::Share`]). Into `shared`, a complete copy by one node follows; it finds what is there, does
+//! what only one can do (attributes of directories, removals), and would find what somebody missed. Into
+//! `local` of each node everything goes through a hidden directory of `shared` first: so each byte leaves the
+//! source once, and the servers of the job carry it from node to node.
+
+mod area;
+mod crew;
+mod order;
+pub(crate) mod worker;
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use hayase_stage::Progress;
+
+pub(crate) use self::area::{Area, AreaPlace};
+use self::crew::Crew;
+pub(crate) use self::order::Order;
+use super::job_arg::JobArg;
+use super::transfer::{self, CopyArgs, End, NodePart};
+use crate::config::Environment;
+use crate::exit::Status;
+use crate::job::Job;
+use crate::launch::signals::Signals;
+use crate::output::Output;
+
+/// Which nodes copy what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Spread {
+    /// Each node a part, balanced by bytes and number
+    Shard,
+    /// Everything into `local` of each node; each byte is fetched once, and copied from node to node
+    Copy,
+}
+
+/// How several nodes share the work.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SpreadArgs {
+    /// Let nodes of the job copy, into shared/PATH or local/PATH [default: shard into shared, copy into local]
+    #[arg(long, value_name = "HOW", value_enum)]
+    spread: Option<Spread>,
+    /// Only the first N nodes of the job
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    to_nodes: Option<u16>,
+    #[command(flatten)]
+    job: JobArg,
+}
+
+impl SpreadArgs {
+    /// Nodes of a job are to copy.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.spread.is_some() || self.to_nodes.is_some()
+    }
+
+    /// The job, and how.
+    pub(crate) fn find(&self, environment: &Environment) -> anyhow::Result<(Job, How<'static>)> {
+        let job = self.job.find(environment)?;
+        let all = job.settings.nodes;
+        let nodes = self.to_nodes.unwrap_or(all);
+        if nodes > all {
+            return Err(SpreadError::TooMany { wanted: nodes, nodes: all }.into());
+        }
+        Ok((job, How { spread: self.spread, nodes, signals: None }))
+    }
+}
+
+/// What [`SpreadArgs`] come to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How<'a> {
+    pub(crate) spread: Option<Spread>,
+    pub(crate) nodes: u16,
+    /// Those that are held back from this process.
+    pub(crate) signals: Option<&'a Signals>,
+}
+
+/// What can not be meant, or what no worker can do.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SpreadError {
+    /// More nodes than there are.
+    #[error("the job has {nodes} nodes, not {wanted}")]
+    TooMany { wanted: u16, nodes: u16 },
+    /// Not `AREA/PATH`.
+    #[error("`{0}` is no place in an area of the job")]
+    NoArea(String),
+    /// Everything on each node, where each node sees everything.
+    #[error("what is in `shared` is on no node and seen by all: it can not be copied to each")]
+    CopyIntoShared,
+    /// What is in `local` differs from node to node.
+    #[error("`local` is another directory on each node: results go out of `shared`")]
+    OutOfLocal,
+    /// A worker could not begin.
+    #[error("node {node}: {what}")]
+    Broken { node: u16, what: String, help: Option<String>, is_usage: bool },
+    /// A worker ended without a word.
+    #[error("the copy on node {node} ended early: {how}")]
+    Ended { node: u16, how: String },
+}
+
+impl SpreadError {
+    /// What the person can try next.
+    pub(crate) fn help(&self) -> Option<String> {
+        match self {
+            Self::TooMany { .. } => None,
+            Self::NoArea(_) => Some("name it as shared/PATH or local/PATH".to_owned()),
+            Self::CopyIntoShared => Some("use --spread shard, or a target in `local`".to_owned()),
+            Self::OutOfLocal => {
+                Some("let each node write its results to $HAYASE_SHARED".to_owned())
+            }
+            Self::Broken { help, .. } => help.clone(),
+            Self::Ended { .. } => {
+                Some("run the same command again: what arrived is not copied again".to_owned())
+            }
+        }
+    }
+
+    /// The person asked for something that can not be.
+    pub(crate) fn is_usage(&self) -> bool {
+        match self {
+            Self::Broken { is_usage, .. } => *is_usage,
+            Self::Ended { .. } => false,
+            _ => true,
+        }
+    }
+}
+
+/// Copies `source` into an area; shows the summary.
+pub(crate) fn stage_in(
+    (job, how): (&Job, How<'_>),
+    source: &OsStr,
+    target: &AreaPlace,
+    (copy, key): (&CopyArgs, Option<Vec<u8>>),
+    output: &Output,
+) -> anyhow::Result<Status> {
+    let default = if target.area == Area::Shared { Spread::Shard } else { Spread::Copy };
+    let spread = how.spread.unwrap_or(default);
+    if (target.area, spread) == (Area::Shared, Spread::Copy) {
+        return Err(SpreadError::CopyIntoShared.into());
+    }
+    let (progress, begin) = (Progress::default(), Instant::now());
+    let staging = Staging {
+        crew: Crew { job, progress: &progress, output, signals: how.signals, is_looking: false },
+        nodes: how.nodes,
+        order: Order::new(&area::absolute(source)?, copy, key),
+        target,
+    };
+    let end = transfer::while_watched(&progress, output, || match (target.area, spread) {
+        (_, _) if how.nodes == 1 => staging.one(),
+        (Area::Shared, _) => staging.into_shared(),
+        (Area::Local, Spread::Shard) => staging.shards(),
+        (Area::Local, Spread::Copy) => staging.copies(),
+    })?;
+    transfer::show_end(End { seconds: begin.elapsed().as_secs_f64(), ..end }, output)
+}
+
+/// Copies from `shared` to a target, by the job's first node; shows the summary.
+pub(crate) fn stage_out(
+    (job, signals): (&Job, Option<&Signals>),
+    source: &AreaPlace,
+    target: &OsStr,
+    output: &Output,
+) -> anyhow::Result<Status> {
+    if source.area != Area::Shared {
+        return Err(SpreadError::OutOfLocal.into());
+    }
+    let progress = Progress::default();
+    let crew = Crew { job, progress: &progress, output, signals, is_looking: false };
+    let from = source.path(&job.settings, 0);
+    let order = Order::new(from.as_os_str(), &CopyArgs::default(), None);
+    let order = order.out_to(area::absolute(target)?);
+    let end = transfer::while_watched(&progress, output, || crew.run(vec![(0, order)]))?;
+    let end = end.into_iter().next().expect("one worker was asked");
+    transfer::show_end(end?, output)
+}
+
+/// One copy into an area.
+struct Staging<'a> {
+    crew: Crew<'a>,
+    nodes: u16,
+    /// With the person's options, and without a target.
+    order: Order,
+    target: &'a AreaPlace,
+}
+
+impl Staging<'_> {
+    fn path(&self, node: u16) -> PathBuf {
+        self.target.path(&self.crew.job.settings, node)
+    }
+
+    /// All of it, by the first node.
+    fn one(&self) -> anyhow::Result<End> {
+        self.whole(self.order.to(self.path(0)))
+    }
+
+    fn whole(&self, order: Order) -> anyhow::Result<End> {
+        let ends = self.crew.run(vec![(0, order)])?;
+        ends.into_iter().next().expect("one worker was asked")
+    }
+
+    /// Parts of the source into one directory that all nodes see. What one node can not do is left to
+    /// the complete copy that follows.
+    fn parts(&self, order: &Order) -> anyhow::Result<Vec<NodePart>> {
+        let orders = (0..self.nodes).map(|node| (node, order.share(node, self.nodes, false)));
+        let ends = self.crew.run(orders.collect())?;
+        let mut parts = Vec::new();
+        for (node, end) in (0..).zip(ends) {
+            match end {
+                Ok(end) => parts.push(NodePart {
+                    node,
+                    items: end.copied,
+                    bytes: end.bytes_moved,
+                    bytes_from_nodes: 0,
+                }),
+                Err(error) if is_usage(&error) => return Err(error),
+                Err(error) => self.crew.output.note(&format!("{error:#}; node 0 does its part")),
+            }
+        }
+        Ok(parts)
+    }
+
+    fn into_shared(&self) -> anyhow::Result<End> {
+        let order = self.order.to(self.path(0));
+        if order.copy.dry_run {
+            return self.whole(order);
+        }
+        let parts = self.parts(&order)?;
+        // What every node wrote over is not written over once more.
+        let is_all = parts.len() == usize::from(self.nodes);
+        let order = if is_all { order.after_parts() } else { order };
+        Ok(joined(self.whole(order)?, parts))
+    }
+
+    /// Each node its part, into its own directory; all directories everywhere.
+    fn shards(&self) -> anyhow::Result<End> {
+        let share = |node| self.order.to(self.path(node)).share(node, self.nodes, true);
+        let ends = self.crew.run((0..self.nodes).map(|node| (node, share(node))).collect())?;
+        let ends = ends.into_iter().collect::<anyhow::Result<Vec<End>>>()?;
+        let mut all = summed(&ends, false);
+        if ends.iter().any(|end| end.seen != ends[0].seen) {
+            let why = "it changed while nodes looked at it; run the same command again";
+            all.failures.push(("the source".to_owned(), why.to_owned()));
+            all.failures_total += 1;
+            all.is_complete = false;
+        }
+        Ok(all)
+    }
+
+    /// Everything into the directory of each node, by way of `shared`.
+    fn copies(&self) -> anyhow::Result<End> {
+        let to_node = |node| self.order.to(self.path(node));
+        let all = |crew: Crew<'_>, orders: &dyn Fn(u16) -> Order| {
+            let ends = crew.run((0..self.nodes).map(|node| (node, orders(node))).collect())?;
+            ends.into_iter().collect::<anyhow::Result<Vec<End>>>()
+        };
+        // Nobody fetches what all nodes have already.
+        let looking = Crew { is_looking: true, ..self.crew };
+        let looked = all(looking, &|node| to_node(node).looking())?;
+        if self.order.copy.dry_run || looked.iter().all(|end| end.copied == 0) {
+            return Ok(summed(&all(self.crew, &to_node)?, false));
+        }
+        let hidden = AreaPlace::hidden(&self.order.source, self.target);
+        let between = self.order.mirror(hidden.path(&self.crew.job.settings, 0));
+        let parts = self.parts(&between)?;
+        let fetched = self.whole(between)?;
+        if !fetched.is_complete {
+            // What arrived stays there for the next time.
+            return Ok(joined(fetched, parts));
+        }
+        let ends =
+            all(self.crew, &|node| to_node(node).from(hidden.path(&self.crew.job.settings, node)))?;
+        let mut end = summed(&ends, true);
+        for part in &parts {
+            if let Some(own) = end.nodes.iter_mut().find(|own| own.node == part.node) {
+                own.bytes = part.bytes;
+                // Its own part it has from itself.
+                own.bytes_from_nodes = own.bytes_from_nodes.saturating_sub(part.bytes);
+            }
+        }
+        if end.is_complete {
+            self.whole(Order::removal(hidden.path(&self.crew.job.settings, 0)))?;
+        }
+        Ok(end)
+    }
+}
+
+fn is_usage(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<SpreadError>().is_some_and(SpreadError::is_usage)
+}
+
+/// The complete copy, and the parts that were copied before it.
+fn joined(whole: End, parts: Vec<NodePart>) -> End {
+    let items: u64 = parts.iter().map(|part| part.items).sum();
+    let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
+    End {
+        copied: whole.copied + items,
+        kept: whole.kept.saturating_sub(items),
+        bytes_moved: whole.bytes_moved + bytes,
+        nodes: parts,
+        ..whole
+    }
+}
+
+/// What several nodes did, each in its own directory; `from_nodes` when their source was `shared`.
+fn summed(ends: &[End], from_nodes: bool) -> End {
+    let mut all = End { is_complete: true, ..End::default() };
+    for (node, end) in (0..).zip(ends) {
+        all.is_complete &= end.is_complete;
+        all.is_dry_run |= end.is_dry_run;
+        all.is_stopped |= end.is_stopped;
+        all.found = all.found.max(end.found);
+        all.copied += end.copied;
+        all.kept += end.kept;
+        all.spared += end.spared;
+        all.removed += end.removed;
+        all.bytes_moved += end.bytes_moved;
+        all.streams += end.streams;
+        all.failures_total += end.failures_total;
+        let failures = end.failures.iter();
+        all.failures
+            .extend(failures.map(|(name, why)| (format!("node {node}: {name}"), why.clone())));
+        let (bytes, bytes_from_nodes) =
+            if from_nodes { (0, end.bytes_moved) } else { (end.bytes_moved, 0) };
+        all.nodes.push(NodePart { node, items: end.copied, bytes, bytes_from_nodes });
+    }
+    all
+}
+
+/// `SRC:AREA/PATH`, as `run --in` takes it; the last colon counts.
+pub(crate) fn parse_in(text: &str) -> Result<(OsString, AreaPlace), String> {
+    let (source, place) = text.rsplit_once(':').ok_or("write SRC:AREA/PATH")?;
+    if source.is_empty() {
+        return Err("write SRC:AREA/PATH".to_owned());
+    }
+    Ok((source.into(), AreaPlace::parse(place).map_err(|error| error.to_string())?))
+}
+
+/// `AREA/PATH:DST`, as `run --out` takes it; the first colon counts.
+pub(crate) fn parse_out(text: &str) -> Result<(AreaPlace, OsString), String> {
+    let (place, target) = text.split_once(':').ok_or("write AREA/PATH:DST")?;
+    let place = AreaPlace::parse(place).map_err(|error| error.to_string())?;
+    match (place.area, target) {
+        (_, "") => Err("write AREA/PATH:DST".to_owned()),
+        (Area::Local, _) => Err(SpreadError::OutOfLocal.to_string()),
+        _ => Ok((place, target.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_cut_at_the_colon_of_the_area() {
+        let (source, place) = parse_in("s3://bucket/data:shared/in/x").unwrap();
+        assert_eq!(
+            (source.to_str(), place.to_string()),
+            (Some("s3://bucket/data"), "shared/in/x".into())
+        );
+        let (place, target) = parse_out("shared/out:s3://bucket/out").unwrap();
+        assert_eq!(
+            (place.to_string(), target.to_str()),
+            ("shared/out".into(), Some("s3://bucket/out"))
+        );
+        for wrong in
+            ["data", "data:", ":shared/x", "data:elsewhere/x", "s3://bucket/data", "a:shared/../x"]
+        {
+            assert!(parse_in(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["shared/x", "shared/x:", "local/x:y", "x:y"] {
+            assert!(parse_out(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_complete_copy_counts_what_parts_did_before_it() {
+        let part = |node, items| NodePart { node, items, bytes: items * 10, bytes_from_nodes: 0 };
+        let whole = End { kept: 7, copied: 1, bytes_moved: 3, is_complete: true, ..End::default() };
+        let end = joined(whole, vec![part(0, 4), part(1, 2)]);
+        assert_eq!((end.copied, end.kept, end.bytes_moved), (7, 1, 63));
+    }
+}

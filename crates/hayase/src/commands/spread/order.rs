@@ -1,0 +1,118 @@
+//! What a worker is told: all of it, so that nothing secret stands in a command line or an environment.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::PathBuf;
+
+use hayase_layout::ByteCount;
+use hayase_stage::Share;
+use serde::{Deserialize, Serialize};
+
+use crate::commands::transfer::{CopyArgs, OverwriteArg};
+
+/// One copy, or a removal, on one node.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) source: OsString,
+    pub(crate) target: OsString,
+    pub(crate) copy: CopyArgs,
+    /// The text of the key of sealed packs.
+    pub(crate) key: Option<Vec<u8>>,
+    /// Node, number of nodes, whether directories are copied.
+    pub(crate) share: Option<(u16, u16, bool)>,
+    pub(crate) verb: Verb,
+    /// What the person's environment says of object stores.
+    pub(crate) variables: BTreeMap<String, String>,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Verb {
+    In,
+    /// In packs, where the target is a bucket.
+    Out,
+    /// Of the target, which passed its bytes on.
+    Remove,
+}
+
+impl fmt::Debug for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Never the key, nor the variables.
+        write!(f, "Order({:?} {:?} -> {:?})", self.verb, self.source, self.target)
+    }
+}
+
+impl Order {
+    /// Without a target.
+    pub(super) fn new(source: &OsStr, copy: &CopyArgs, key: Option<Vec<u8>>) -> Self {
+        Self {
+            source: source.to_owned(),
+            target: OsString::new(),
+            copy: copy.clone(),
+            key,
+            share: None,
+            verb: Verb::In,
+            variables: crate::config::store_variables(),
+        }
+    }
+
+    /// The same into this directory.
+    pub(super) fn to(&self, target: PathBuf) -> Self {
+        Self { target: target.into(), ..self.clone() }
+    }
+
+    /// The same out of this directory, which holds plain files.
+    pub(super) fn from(self, source: PathBuf) -> Self {
+        Self { source: source.into(), key: None, ..self }
+    }
+
+    /// Out to a place.
+    pub(super) fn out_to(self, target: OsString) -> Self {
+        Self { target, verb: Verb::Out, ..self }
+    }
+
+    /// One node's part. Nothing is removed by one that copies no directories: it does not see all.
+    pub(super) fn share(&self, node: u16, nodes: u16, directories: bool) -> Self {
+        let mut order = Self { share: Some((node, nodes, directories)), ..self.clone() };
+        order.copy.delete &= directories;
+        // What the person allows is for all nodes together.
+        let each = |all: ByteCount| ByteCount((all.get() / u64::from(nodes)).max(1));
+        order.copy.bandwidth = order.copy.bandwidth.map(each);
+        order
+    }
+
+    /// The complete copy after the parts.
+    pub(super) fn after_parts(mut self) -> Self {
+        if self.copy.overwrite == OverwriteArg::Always {
+            self.copy.overwrite = OverwriteArg::Changed;
+        }
+        self
+    }
+
+    /// Only looks at what there is to do.
+    pub(super) fn looking(mut self) -> Self {
+        (self.copy.dry_run, self.copy.delete) = (true, false);
+        self.verb = Verb::In;
+        self
+    }
+
+    /// An exact copy of what is selected, whatever is said about the real target.
+    pub(super) fn mirror(&self, target: PathBuf) -> Self {
+        let mut order = self.to(target);
+        (order.copy.delete, order.copy.max_delete) = (true, None);
+        order.copy.overwrite = OverwriteArg::Changed;
+        order
+    }
+
+    /// Removes a directory that [`super::AreaPlace::hidden`] named.
+    pub(super) fn removal(target: PathBuf) -> Self {
+        let order = Self::new(OsStr::new(""), &CopyArgs::default(), None);
+        Self { verb: Verb::Remove, ..order.to(target) }
+    }
+
+    /// As the stage crate takes it.
+    pub(super) fn part(&self) -> Option<Share> {
+        self.share.map(|(node, nodes, directories)| Share { node, nodes, directories })
+    }
+}

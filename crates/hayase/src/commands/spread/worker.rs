@@ -1,0 +1,82 @@
+//! `hayase stage-worker`: carries out one order on the node where it runs, and tells how it goes.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, Read};
+use std::path::Path;
+
+use anyhow::Context;
+use hayase_stage::PackOptions;
+use hayase_stage::limits::{PACK_BYTES, STREAMS_START};
+use hayase_stage::pack::MasterKey;
+use hayase_stage::source::Source;
+
+use super::Order;
+use super::order::Verb;
+use crate::commands::transfer::{self, End, Event};
+use crate::exit::{self, Status};
+use crate::output::Output;
+use crate::wiring::places::{self, Wish};
+
+/// Largest order: names, patterns and keys.
+const ORDER_BYTES_MAX: u64 = 4 << 20;
+
+/// Carry out an order from standard input (started by `stage`)
+#[derive(Debug, clap::Args)]
+pub(crate) struct StageWorkerArgs {}
+
+/// Reads the order, does it, and prints events; ends at once when standard input does.
+pub(crate) fn run(_args: &StageWorkerArgs) -> anyhow::Result<Status> {
+    let output = Output::new(true, true);
+    let mut line = Vec::new();
+    let mut stdin = std::io::BufReader::new(std::io::stdin());
+    (&mut stdin).take(ORDER_BYTES_MAX).read_until(b'\n', &mut line).context("read the order")?;
+    let order: Order = serde_json::from_slice(&line).context("read the order")?;
+    std::thread::Builder::new()
+        .name("stdin".to_owned())
+        .spawn(move || {
+            // Whoever gave the order is gone: what was copied so far is what the next one finds.
+            let _ = std::io::copy(&mut stdin, &mut std::io::sink());
+            std::process::exit(i32::from(Status::Failed.code()));
+        })
+        .context("start a thread")?;
+    match carry_out(&order, &output) {
+        Ok(status) => Ok(status),
+        Err(error) => {
+            let advice = exit::advice(&error);
+            let (help, is_usage) = (advice.help, advice.is_usage);
+            output.line(&Event::Broken { what: format!("{error:#}"), help, is_usage })?;
+            Ok(if is_usage { Status::Usage } else { Status::Failed })
+        }
+    }
+}
+
+fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
+    let target = Path::new(&order.target);
+    if order.verb == Verb::Remove {
+        let removed = std::fs::remove_dir_all(target);
+        removed.with_context(|| format!("remove {}", target.display()))?;
+        return transfer::show_end(End { is_complete: true, ..End::default() }, output);
+    }
+    let variable =
+        |name: &str| order.variables.get(name).cloned().or_else(|| crate::config::variable(name));
+    let open = |place: &OsStr, wish| places::open_with(place, wish, &variable);
+    let key = order.key.as_deref().map(MasterKey::parse).transpose()?;
+    let source = Source::open(open(&order.source, Wish::Present)?, key.as_ref())?;
+    let wish = match order.verb {
+        _ if order.copy.is_dry_run() => Wish::Supposed,
+        Verb::Out => Wish::Made,
+        // An area ends with its job.
+        Verb::In | Verb::Remove => Wish::Passing,
+    };
+    if wish == Wish::Passing {
+        let made = std::fs::create_dir_all(target);
+        made.with_context(|| format!("make the directory {}", target.display()))?;
+    }
+    let target = open(&order.target, wish)?;
+    let mut options = order.copy.options(STREAMS_START)?;
+    options.share = order.part();
+    if order.verb == Verb::Out && target.tier.tree().is_none() {
+        options.packs = Some(PackOptions { bytes: PACK_BYTES.get(), ..PackOptions::default() });
+    }
+    transfer::run_quietly(&source, &target, &options, output)
+}

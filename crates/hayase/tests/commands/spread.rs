@@ -1,0 +1,216 @@
+//! Copies by the nodes of a job, and before and after a run.
+
+use std::fs;
+use std::process::{Child, Stdio};
+
+use hayase_s3_server::{ACCESS_KEY, BUCKET, Options, SECRET_KEY, Server};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde_json::Value;
+
+use crate::packs::make_tree;
+use crate::support::{Done, Scene, done, wait_until};
+
+/// Names of [`make_tree`].
+const NAMES: u64 = 204;
+
+fn end(done: &Done) -> Value {
+    let event: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(event["event"], "end", "{done:?}");
+    event
+}
+
+/// Runs a script on a node; fails when it does.
+fn on(scene: &Scene, node: u64, script: &str) -> String {
+    let node = node.to_string();
+    scene.hayase(&["exec", "--node", &node, "--", "sh", "-c", script]).with(0).stdout
+}
+
+fn check_same_on(scene: &Scene, node: u64, place: &str) {
+    let tree = scene.path("tree");
+    on(scene, node, &format!("diff -r --no-dereference {} {place} >&2", tree.display()));
+}
+
+fn of_nodes(end: &Value, what: &str) -> Vec<u64> {
+    let nodes = end["nodes"].as_array().unwrap();
+    nodes.iter().map(|node| node[what].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn nodes_share_the_work_into_the_shared_area() {
+    let Some(scene) = Scene::with_nodes("nodes_share_the_work_into_the_shared_area") else {
+        return;
+    };
+    make_tree(&scene);
+    // Three runs of several nodes: a run ends with 4 MiB.
+    for number in 0..3 {
+        fs::write(scene.path(&format!("tree/large-{number}")), vec![number; 3 << 20]).unwrap();
+    }
+    scene.up(&["--nodes", "3"]).with(0);
+    let stage = |more: &[&str]| {
+        let args = ["stage", "in", "tree", "shared/in", "--spread", "shard", "--json"];
+        end(&scene.hayase(&[&args, more].concat()).with(0))
+    };
+    let dry = stage(&["--dry-run"]);
+    assert_eq!((&dry["copied"], &dry["is_dry_run"]), (&(NAMES + 3).into(), &true.into()));
+    let first = stage(&[]);
+    assert!(of_nodes(&first, "bytes").iter().all(|&bytes| bytes >= 3 << 20), "{first}");
+    let bytes: u64 = of_nodes(&first, "bytes").iter().sum();
+    assert_eq!(first["bytes_moved"], bytes, "no byte twice: {first}");
+    check_same_on(&scene, 1, "$HAYASE_SHARED/in");
+    on(&scene, 2, "echo more > $HAYASE_SHARED/in/sub/more");
+    assert_eq!(stage(&[])["copied"], 0);
+    let cleaned = stage(&["--delete"]);
+    assert_eq!((&cleaned["copied"], &cleaned["removed"]), (&0.into(), &1.into()), "{cleaned}");
+    check_same_on(&scene, 0, "$HAYASE_SHARED/in");
+}
+
+#[test]
+fn nodes_keep_their_parts_in_their_local_areas() {
+    let Some(scene) = Scene::with_nodes("nodes_keep_their_parts_in_their_local_areas") else {
+        return;
+    };
+    make_tree(&scene);
+    fs::write(scene.path("tree/large"), vec![7; 5 << 20]).unwrap();
+    scene.hayase(&["pack", "create", "tree", "packs", "--size", "64KiB"]).with(0);
+    scene.up(&["--nodes", "3"]).with(0);
+    let args = ["stage", "in", "packs", "local/part", "--spread", "shard", "--to-nodes", "2"];
+    let told = end(&scene.hayase(&[&args[..], &["--json"]].concat()).with(0));
+    assert_eq!(of_nodes(&told, "node"), [0, 1]);
+    let list = |node| on(&scene, node, "cd $HAYASE_LOCAL/part && find . ! -type d | sort");
+    let (a, b) = (list(0), list(1));
+    assert!(a.lines().all(|name| !b.contains(&format!("{name}\n"))), "{a}\n{b}");
+    assert_eq!(a.lines().count() + b.lines().count(), 204, "a name has two lines");
+    assert!(on(&scene, 1, "ls $HAYASE_LOCAL/part/sub").contains("empty"));
+    assert_eq!(on(&scene, 2, "ls $HAYASE_LOCAL"), "");
+}
+
+/// A server in the network of the job's first node, where all its nodes reach it.
+struct NodeServer {
+    server: Option<Server>,
+    endpoint: String,
+    /// Lives on that node as long as the server does.
+    holder: Child,
+}
+
+impl NodeServer {
+    fn start(scene: &Scene, address: &str) -> Self {
+        let mut command = scene.command(&["exec", "--node", "0", "--", "sleep", "600"]);
+        let holder = command.stdout(Stdio::null()).spawn().unwrap();
+        let line = format!("/proc/{}/cmdline", holder.id());
+        let is_there = || fs::read(&line).is_ok_and(|line| line.starts_with(b"sleep"));
+        wait_until("a program runs on node 0", is_there, || line.clone());
+        let network = fs::File::open(format!("/proc/{}/ns/net", holder.id())).unwrap();
+        // A socket stays in the network that it was made in: of this thread.
+        let start = move || {
+            let kind = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(std::os::fd::AsFd::as_fd(&network), kind).unwrap();
+            let listen = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
+            Server::start(&Options { listen, ..Options::default() }).unwrap()
+        };
+        let server = std::thread::spawn(start).join().unwrap();
+        let endpoint = format!("http://{address}:{}", server.address().port());
+        Self { server: Some(server), endpoint, holder }
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.server.as_ref().unwrap().bytes_read()
+    }
+
+    fn run(&self, scene: &Scene, args: &[&str]) -> Done {
+        let mut command = scene.command(args);
+        command.env("AWS_ENDPOINT_URL", &self.endpoint).env_remove("AWS_PROFILE");
+        command.env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+        done(&command.output().unwrap())
+    }
+}
+
+impl Drop for NodeServer {
+    fn drop(&mut self) {
+        drop(self.server.take());
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+#[test]
+fn each_node_gets_everything_and_the_bucket_is_read_once() {
+    let Some(scene) = Scene::with_nodes("each_node_gets_everything_and_the_bucket_is_read_once")
+    else {
+        return;
+    };
+    make_tree(&scene);
+    fs::write(scene.path("key"), "07".repeat(32)).unwrap();
+    let up = scene.up(&["--nodes", "3", "--json"]).with(0).stdout;
+    let up: Value = serde_json::from_str(&up).unwrap();
+    let server = NodeServer::start(&scene, up["nodes"][0]["address"].as_str().unwrap());
+    let url = format!("s3://{BUCKET}/kept");
+    let hayase = env!("CARGO_BIN_EXE_hayase");
+    let out = ["exec", "--", hayase, "stage", "out", "tree", &url, "--pack", "64KiB"];
+    server.run(&scene, &[&out[..], &["--key-file", "key"]].concat()).with(0);
+    let before = server.bytes_read();
+    let args =
+        ["stage", "in", &url, "local/all", "--spread", "copy", "--key-file", "key", "--json"];
+    let told = end(&server.run(&scene, &args).with(0));
+    let bytes: u64 = of_nodes(&told, "bytes").iter().sum();
+    assert_eq!(told["copied"], 3 * NAMES, "{told}");
+    for node in 0..3 {
+        check_same_on(&scene, node, "$HAYASE_LOCAL/all");
+    }
+    assert_eq!(on(&scene, 0, "ls -A $HAYASE_SHARED"), "", "what passed through is gone");
+    // The index and the headers of sealed packs are read by every node, the data by one.
+    let read = server.bytes_read() - before;
+    assert!(read < 2 * bytes, "{read} bytes were read for {bytes} bytes of files");
+    let again = end(&server.run(&scene, &args).with(0));
+    assert_eq!((&again["copied"], &again["bytes_moved"]), (&0.into(), &0.into()), "{again}");
+    let without = ["stage", "in", &url, "local/all", "--spread", "copy"];
+    server.run(&scene, &without).with(2).says(&["sealed", "--key-file"]);
+}
+
+#[test]
+fn a_run_stages_in_before_and_out_after_it() {
+    let Some(scene) = Scene::with_nodes("a_run_stages_in_before_and_out_after_it") else { return };
+    // Few files: what comes out is synced one by one.
+    fs::create_dir_all(scene.path("tree/sub")).unwrap();
+    for number in 0..5 {
+        fs::write(scene.path(&format!("tree/sub/file-{number:03}")), vec![number; 3000]).unwrap();
+    }
+    let tree = scene.path("tree");
+    let script = "cp -a $HAYASE_SHARED/in $HAYASE_SHARED/out && ls $HAYASE_LOCAL/in && exit 4";
+    let run = |target: &str| {
+        let (into, out) = ("tree:shared/in", format!("shared/out:{target}"));
+        let more = ["--nodes", "2", "--in", into, "--in", "tree/sub:local/in", "--out", &out];
+        let program = ["--", "sh", "-c", script];
+        done(&scene.start_command("run", &[&more[..], &program].concat()).output().unwrap())
+    };
+    assert!(run("results").with(4).stdout.contains("file-001"), "the program's own status");
+    crate::packs::check_same(&tree, &scene.path("results"));
+    scene.check_nothing_left();
+    // Results that can not be kept elsewhere stay where they are.
+    fs::write(scene.path("file"), "").unwrap();
+    run("file/results").with(4).says(&["stays up", "hayase down"]);
+    check_same_on(&scene, 1, "$HAYASE_SHARED/out");
+    scene.hayase(&["down"]).with(0);
+}
+
+#[test]
+fn what_nodes_can_not_copy_is_said() {
+    let scene = Scene::new();
+    let check = |args: &[&str], words: &[&str]| {
+        scene.hayase(args).with(2).says(words);
+    };
+    check(&["stage", "in", "tree", "shared/in", "--spread", "shard"], &["no job"]);
+    check(&["run", "--in", "tree", "--", "true"], &["SRC:AREA/PATH"]);
+    check(&["run", "--in", "tree:cache/x", "--", "true"], &["no place in an area"]);
+    check(&["run", "--out", "local/x:y", "--", "true"], &["another directory on each node"]);
+    let Some(scene) = Scene::with_nodes("what_nodes_can_not_copy_is_said") else { return };
+    scene.up(&["--nodes", "2"]).with(0);
+    make_tree(&scene);
+    let stage = |target, more: &[&str], words: &[&str]| {
+        scene.hayase(&[&["stage", "in", "tree", target][..], more].concat()).with(2).says(words);
+    };
+    stage("shared/in", &["--spread", "copy"], &["--spread shard"]);
+    stage("shared/../in", &["--spread", "shard"], &["no place in an area"]);
+    stage("shared/in", &["--to-nodes", "3"], &["the job has 2 nodes"]);
+    let none = scene.hayase(&["stage", "in", "none", "shared/in", "--spread", "shard"]);
+    none.with(2).says(&["none", "no such"]);
+}

@@ -1,0 +1,367 @@
+//! Pieces of packs and loose objects that are kept for a while, and read before they are asked for.
+//!
+//! Rooms: [`ahead`] (who reads in order, and how far ahead; pure). A piece is read once, however many
+//! ask for it: who comes second waits. Pieces that lie side by side are read by one request.
+//!
+//! Invariant: what is kept is at most [`PIECES_BYTES`], beside what is being read; the oldest go first.
+
+mod ahead;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use hayase_tier::Reader;
+
+use self::ahead::Cursors;
+use crate::limits::{
+    AHEAD_THREADS, AHEAD_WAITING_MAX, PIECE_KEPT_BYTES, PIECES_BYTES, READERS_OPEN_MAX,
+};
+use crate::pack::{PackError, PackReader, PackSet};
+
+const PIECE: u64 = PIECE_KEPT_BYTES as u64;
+const PIECES_MAX: usize = PIECES_BYTES / PIECE_KEPT_BYTES;
+
+/// An object with bytes of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum ObjectId {
+    /// By its place in the index.
+    Pack(u32),
+    /// By the row of the one file that it is.
+    Loose(u32),
+}
+
+/// An object, open.
+enum Object {
+    Pack(PackReader),
+    Loose(Box<dyn Reader>),
+}
+
+enum Slot {
+    /// Somebody reads it.
+    Awaited,
+    Here {
+        bytes: Arc<[u8]>,
+        used: u64,
+    },
+}
+
+#[derive(Default)]
+struct Kept {
+    slots: HashMap<(ObjectId, u64), Slot>,
+    cursors: HashMap<ObjectId, Cursors>,
+    objects: HashMap<ObjectId, Arc<Object>>,
+    /// Which version of a loose object is shown: the one that was opened first.
+    versions: HashMap<ObjectId, u64>,
+    /// Counts uses.
+    clock: u64,
+}
+
+struct Shared {
+    set: Arc<PackSet>,
+    kept: Mutex<Kept>,
+    arrived: Condvar,
+}
+
+/// Pieces that a thread shall read: the caller has marked them as awaited.
+type Wanted = (ObjectId, Range<u64>);
+
+/// See the module.
+pub(super) struct Pieces {
+    shared: Arc<Shared>,
+    /// `None` when the threads are told to end.
+    ahead: Option<SyncSender<Wanted>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Pieces {
+    /// Starts the threads that read ahead; where none can be had, nothing is read ahead.
+    pub(super) fn new(set: Arc<PackSet>) -> Self {
+        let shared = Shared { set, kept: Mutex::default(), arrived: Condvar::new() };
+        let (shared, (ahead, wanted)) = (Arc::new(shared), sync_channel(AHEAD_WAITING_MAX));
+        let wanted = Arc::new(Mutex::new(wanted));
+        let start = |_| {
+            let (shared, wanted) = (Arc::clone(&shared), Arc::clone(&wanted));
+            let thread = std::thread::Builder::new().name("read-ahead".to_owned());
+            thread.spawn(move || shared.read_ahead(&wanted)).ok()
+        };
+        let threads: Vec<_> = (0..AHEAD_THREADS).filter_map(start).collect();
+        let ahead = (!threads.is_empty()).then_some(ahead);
+        Self { shared, ahead, threads }
+    }
+
+    /// For errors: how people call the object.
+    pub(super) fn shown(&self, object: ObjectId) -> String {
+        self.shared.shown(object)
+    }
+
+    /// Calls `sink` once with bytes `start..start + len` of an object, all of them.
+    pub(super) fn read(
+        &self,
+        object: ObjectId,
+        start: u64,
+        len: usize,
+        sink: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), PackError> {
+        let end = start + len as u64;
+        let numbers = start / PIECE..end.div_ceil(PIECE).max(start / PIECE + 1);
+        self.look_ahead(object, &numbers);
+        let first = self.shared.piece(object, numbers.clone())?;
+        let within = |number: u64, piece: &[u8]| {
+            let base = number * PIECE;
+            let from = start.max(base) - base;
+            let to = end.min(base + PIECE) - base;
+            (to <= piece.len() as u64).then_some(from as usize..to as usize)
+        };
+        let short = || self.shared.short(object);
+        if numbers.end - numbers.start == 1 {
+            let range = within(numbers.start, &first).ok_or_else(short)?;
+            sink(&first[range]);
+            return Ok(());
+        }
+        let mut all = Vec::with_capacity(len);
+        all.extend_from_slice(&first[within(numbers.start, &first).ok_or_else(short)?]);
+        for number in numbers.start + 1..numbers.end {
+            let piece = self.shared.piece(object, number..numbers.end)?;
+            all.extend_from_slice(&piece[within(number, &piece).ok_or_else(short)?]);
+        }
+        sink(&all);
+        Ok(())
+    }
+
+    /// Asks the threads for what will be wanted next.
+    fn look_ahead(&self, object: ObjectId, numbers: &Range<u64>) {
+        let Some(ahead) = &self.ahead else { return };
+        let mut kept = self.shared.kept();
+        let next = kept.cursors.entry(object).or_default().read(numbers.clone());
+        let Some(next) = next else { return };
+        let last = self.shared.pieces_of(object);
+        let next = next.start.min(last)..next.end.min(last);
+        for wanted in kept.lacking(object, next) {
+            kept.await_all(object, &wanted);
+            if ahead.try_send((object, wanted.clone())).is_err() {
+                // They have enough to do: who needs it reads it.
+                kept.give_up(object, &wanted);
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        self.ahead = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // Every change is complete when it is seen.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_ahead(&self, wanted: &Mutex<Receiver<Wanted>>) {
+        loop {
+            let next = wanted.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok((object, numbers)) = next else { return };
+            // Who needs the pieces tries again, and is told what is wrong.
+            let _ = self.load(object, &numbers);
+        }
+    }
+
+    /// The first piece of `numbers`; what lies behind it there is read along when it is not here.
+    fn piece(&self, object: ObjectId, numbers: Range<u64>) -> Result<Arc<[u8]>, PackError> {
+        let number = numbers.start;
+        let mut kept = self.kept();
+        loop {
+            let now = kept.clock + 1;
+            match kept.slots.get_mut(&(object, number)) {
+                Some(Slot::Here { bytes, used }) => {
+                    *used = now;
+                    let bytes = Arc::clone(bytes);
+                    kept.clock = now;
+                    return Ok(bytes);
+                }
+                Some(Slot::Awaited) => {
+                    kept = self.arrived.wait(kept).unwrap_or_else(PoisonError::into_inner);
+                }
+                None => {
+                    let lacking = kept.lacking(object, numbers).next().expect("the first is one");
+                    kept.await_all(object, &lacking);
+                    drop(kept);
+                    return self.load(object, &lacking);
+                }
+            }
+        }
+    }
+
+    /// Reads pieces that were marked as awaited, side by side, and answers the first.
+    fn load(&self, object: ObjectId, numbers: &Range<u64>) -> Result<Arc<[u8]>, PackError> {
+        let mut loading = Loading { shared: self, object, numbers: numbers.clone() };
+        let open = self.object(object)?;
+        let (start, end) = (numbers.start * PIECE, (numbers.end * PIECE).min(open.len()));
+        let mut bytes = Vec::new();
+        let len = end.checked_sub(start).filter(|&len| len > 0);
+        let len = len.ok_or_else(|| self.short(object))? as usize;
+        open.read_range(start, len, &mut bytes).map_err(|error| match error {
+            OpenError::Pack(error) => error,
+            OpenError::Short => self.short(object),
+        })?;
+        let mut kept = self.kept();
+        let mut first = None;
+        for piece in bytes.chunks(PIECE_KEPT_BYTES) {
+            let piece: Arc<[u8]> = piece.into();
+            first.get_or_insert_with(|| Arc::clone(&piece));
+            kept.put(object, loading.numbers.start, piece);
+            loading.numbers.start += 1;
+        }
+        drop(kept);
+        self.arrived.notify_all();
+        Ok(first.expect("some bytes were read"))
+    }
+
+    fn object(&self, object: ObjectId) -> Result<Arc<Object>, PackError> {
+        if let Some(open) = self.kept().objects.get(&object) {
+            return Ok(Arc::clone(open));
+        }
+        let open = Arc::new(match object {
+            ObjectId::Pack(number) => Object::Pack(self.set.pack(number)?),
+            ObjectId::Loose(row) => {
+                let item = &self.set.index.rows[row as usize].item;
+                let place = self.set.place();
+                let reader = place.tier.open(&place.key(item.name.as_bytes())?)?;
+                let (seen, mut kept) = (reader.meta(), self.kept());
+                let version = *kept.versions.entry(object).or_insert(seen.identity);
+                if seen.size.get() != item.bytes() || seen.identity != version {
+                    return Err(PackError::Changed { name: item.name.to_string() });
+                }
+                drop(kept);
+                Object::Loose(reader)
+            }
+        });
+        let mut kept = self.kept();
+        if kept.objects.len() >= READERS_OPEN_MAX {
+            // Opened again when it is needed; those that somebody reads stay open meanwhile.
+            kept.objects.clear();
+            kept.cursors.clear();
+        }
+        Ok(Arc::clone(kept.objects.entry(object).or_insert(open)))
+    }
+
+    /// Pieces of an object, by what the index says of it.
+    fn pieces_of(&self, object: ObjectId) -> u64 {
+        let bytes = match object {
+            ObjectId::Pack(number) => self.set.index.packs[number as usize].bytes,
+            ObjectId::Loose(row) => self.set.index.rows[row as usize].item.bytes(),
+        };
+        bytes.div_ceil(PIECE)
+    }
+
+    fn shown(&self, object: ObjectId) -> String {
+        match object {
+            ObjectId::Pack(number) => format!("pack {}", self.set.index.packs[number as usize].id),
+            ObjectId::Loose(row) => self.set.index.rows[row as usize].item.name.to_string(),
+        }
+    }
+
+    fn short(&self, object: ObjectId) -> PackError {
+        PackError::Damaged { object: self.shown(object), why: "it ends too early".to_owned() }
+    }
+}
+
+/// Awaited pieces: what did not arrive when this goes is nobody's task again.
+struct Loading<'a> {
+    shared: &'a Shared,
+    object: ObjectId,
+    numbers: Range<u64>,
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        if !self.numbers.is_empty() {
+            self.shared.kept().give_up(self.object, &self.numbers);
+            self.shared.arrived.notify_all();
+        }
+    }
+}
+
+impl Kept {
+    /// Stretches of `numbers` that are neither here nor awaited.
+    fn lacking(
+        &self,
+        object: ObjectId,
+        numbers: Range<u64>,
+    ) -> impl Iterator<Item = Range<u64>> + use<> {
+        let mut stretches: Vec<Range<u64>> = Vec::new();
+        for number in numbers.filter(|&number| !self.slots.contains_key(&(object, number))) {
+            match stretches.last_mut() {
+                Some(last) if last.end == number => last.end = number + 1,
+                _ => stretches.push(number..number + 1),
+            }
+        }
+        stretches.into_iter()
+    }
+
+    fn await_all(&mut self, object: ObjectId, numbers: &Range<u64>) {
+        for number in numbers.clone() {
+            self.slots.insert((object, number), Slot::Awaited);
+        }
+    }
+
+    fn give_up(&mut self, object: ObjectId, numbers: &Range<u64>) {
+        for number in numbers.clone() {
+            if let Some(Slot::Awaited) = self.slots.get(&(object, number)) {
+                self.slots.remove(&(object, number));
+            }
+        }
+    }
+
+    fn put(&mut self, object: ObjectId, number: u64, bytes: Arc<[u8]>) {
+        self.clock += 1;
+        let here = Slot::Here { bytes, used: self.clock };
+        self.slots.insert((object, number), here);
+        let used = |slot: &Slot| match slot {
+            Slot::Here { used, .. } => Some(*used),
+            Slot::Awaited => None,
+        };
+        if self.slots.values().filter_map(used).count() > PIECES_MAX {
+            let ages = self.slots.iter().filter_map(|(key, slot)| Some((used(slot)?, *key)));
+            if let Some((_, oldest)) = ages.min_by_key(|(used, _)| *used) {
+                self.slots.remove(&oldest);
+            }
+        }
+    }
+}
+
+enum OpenError {
+    Pack(PackError),
+    Short,
+}
+
+impl Object {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Pack(pack) => pack.len(),
+            Self::Loose(reader) => reader.meta().size.get(),
+        }
+    }
+
+    fn read_range(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), OpenError> {
+        match self {
+            Self::Pack(pack) => pack.read_range(offset, len, out).map_err(OpenError::Pack),
+            Self::Loose(reader) => {
+                out.resize(len, 0);
+                match reader.read_at(offset, out) {
+                    Ok(count) if count == len => Ok(()),
+                    Ok(_) => Err(OpenError::Short),
+                    Err(error) => Err(OpenError::Pack(error.into())),
+                }
+            }
+        }
+    }
+}
