@@ -11,6 +11,7 @@
 
 pub mod conformance;
 mod decorated_tree;
+mod descriptor;
 mod error;
 pub mod flaky;
 mod key;
@@ -19,9 +20,12 @@ mod listing;
 mod memory;
 mod posix;
 pub mod s3;
+mod temporary;
 pub mod throttled;
 mod tier;
+mod timestamp;
 mod tree;
+mod walk;
 
 pub use error::{Action, TierError};
 pub use flaky::Flaky;
