@@ -16,7 +16,7 @@ usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 
 suites=(scripts format clippy tidy unit)
 suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1)
-suites+=(mpi mpiio s3 ssh slurm user)
+suites+=(mpi mpiio s3 gfarm ssh slurm user)
 
 only=()
 long=
@@ -107,6 +107,7 @@ suite_mpi() { job_suite mpi tests/mpi/run.sh; }
 # Needs no mount: containers lie in any directory.
 suite_mpiio() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/mpiio.sh; }
 suite_s3() { tests/s3/run.sh; }
+suite_gfarm() { tests/gfarm/gfarm.sh; }
 suite_ssh() { job_suite ssh tests/launch/ssh.sh; }
 suite_slurm() { job_suite slurm tests/launch/slurm.sh; }
 suite_user() { job_suite user tests/launch/user.sh; }
@@ -194,7 +195,7 @@ failures_of() {
 
 prepare_packages build || die "nothing can be built without these packages"
 prepare_packages run test || warn "some suites will be skipped"
-[ "$(id -u)" != 0 ] || prepare_daemon_packages launch || warn "some suites will be skipped"
+[ "$(id -u)" != 0 ] || prepare_daemon_packages launch gfarm || warn "some suites will be skipped"
 prepare_cargo
 obstacles=$(node_obstacles)
 fuse_missing=$(fuse_obstacle)

@@ -59,6 +59,9 @@ slurmctld slurmctld
 slurmd slurmd
 srun slurm-client
 munged munge'
+packages_gfarm='gfmd gfmd
+gfsd gfsd
+gfkey gfarm-client'
 packages_fresh='debootstrap debootstrap'
 
 has() {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use hayase_stage::{Place, Selection};
 use hayase_tier::s3::{S3Settings, SettingsError};
-use hayase_tier::{Key, Memory, Posix, S3, TierError};
+use hayase_tier::{Gfarm, Key, Memory, Posix, S3, TierError};
 
 /// What is wanted of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl PlaceError {
     pub(crate) fn help(&self) -> Option<String> {
         match self {
             Self::Scheme { .. } => Some(
-                "name a directory or s3://BUCKET/PREFIX; a directory whose name has `://` as ./NAME"
+                "name a directory, s3://BUCKET/PREFIX or gfarm:///DIR; a directory whose name has `://` as ./NAME"
                     .into(),
             ),
             Self::S3 { .. } => Some("see the guide `S3 endpoints and credentials`".into()),
@@ -71,6 +71,7 @@ pub(crate) fn open(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
         None => directory(Path::new(place), wish),
         Some(("file", path)) => directory(Path::new(&path), wish),
         Some(("s3", _)) => bucket(&place.to_string_lossy()),
+        Some(("gfarm", _)) => gfarm(place, wish),
         Some((scheme, _)) => Err(PlaceError::Scheme {
             place: place.to_string_lossy().into_owned(),
             scheme: scheme.to_owned(),
@@ -119,6 +120,20 @@ fn bucket(url: &str) -> Result<Place, PlaceError> {
     let settings = S3Settings::from_url(url, &crate::config::variable)
         .map_err(|source| PlaceError::S3 { place: url.to_owned(), source })?;
     Ok(Place::root(Arc::new(S3::attach(settings)?)))
+}
+
+/// A directory of Gfarm, on the metadata server of its settings or of the URL.
+fn gfarm(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
+    let tier = match wish {
+        Wish::Made => Gfarm::attach_or_make(place),
+        Wish::Present | Wish::Supposed => Gfarm::attach(place),
+    };
+    match tier {
+        Err(TierError::Missing { .. }) if wish == Wish::Supposed => {
+            Ok(Place::root(Arc::new(Memory::new())))
+        }
+        tier => Ok(Place::root(Arc::new(tier?))),
+    }
 }
 
 fn directory(path: &Path, wish: Wish) -> Result<Place, PlaceError> {
