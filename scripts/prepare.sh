@@ -61,7 +61,8 @@ srun slurm-client
 munged munge'
 packages_gfarm='gfmd gfmd
 gfsd gfsd
-gfkey gfarm-client'
+gfkey gfarm-client
+gfarm2fs gfarm2fs'
 packages_fresh='debootstrap debootstrap'
 
 has() {

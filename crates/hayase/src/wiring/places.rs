@@ -5,13 +5,16 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hayase_stage::{Place, Selection};
 use hayase_tier::s3::{S3Settings, SettingsError};
 use hayase_tier::{Gfarm, Key, Memory, Posix, S3, TierError};
+
+/// Longest URL of a file that a mount of gfarm2fs tells.
+const URL_BYTES_MAX: usize = 8192;
 
 /// What is wanted of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,9 @@ pub(crate) enum PlaceError {
     /// What is copied would be copied again, without end.
     #[error("the target {} lies in the source {}", .target.display(), .source_path.display())]
     Inside { target: PathBuf, source_path: PathBuf },
+    /// Neither a URL of Gfarm nor a path on a mount of it.
+    #[error("{} lies on no mount of gfarm2fs", .path.display())]
+    NoGfarm { path: PathBuf, source: io::Error },
     /// The directory can not be opened.
     #[error(transparent)]
     Tier(#[from] TierError),
@@ -60,6 +66,7 @@ impl PlaceError {
             Self::Inside { .. } => {
                 Some("choose another target, or leave it out with --exclude".into())
             }
+            Self::NoGfarm { .. } => Some("name it as gfarm:///DIR/FILE".into()),
             Self::Make { .. } => Some("make the directories above it first".into()),
         }
     }
@@ -76,6 +83,18 @@ pub(crate) fn open(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
             place: place.to_string_lossy().into_owned(),
             scheme: scheme.to_owned(),
         }),
+    }
+}
+
+/// The URL of a place of Gfarm: itself, or what a mount of gfarm2fs says of the path.
+pub(crate) fn gfarm_url(place: &OsStr) -> Result<OsString, PlaceError> {
+    if scheme(place).is_some_and(|(scheme, _)| scheme == "gfarm") {
+        return Ok(place.to_owned());
+    }
+    let mut url = Vec::with_capacity(URL_BYTES_MAX);
+    match rustix::fs::getxattr(place, "gfarm2fs.url", rustix::buffer::spare_capacity(&mut url)) {
+        Ok(_) => Ok(OsString::from_vec(url)),
+        Err(errno) => Err(PlaceError::NoGfarm { path: place.into(), source: errno.into() }),
     }
 }
 
