@@ -24,7 +24,7 @@ pub(crate) enum Seen {
 /// A tree that can be listed. Paths of directories are empty (the root), or end with `/`.
 pub(crate) trait Directories {
     /// Calls `visit` for each name of the directory but `.` and `..`, in no order; for none when it
-    /// vanished, or became something else, meanwhile.
+    /// vanished, or became something else, meanwhile. `visit` asks nothing of the tree.
     fn for_each_name(
         &mut self,
         path: &[u8],

@@ -104,8 +104,19 @@ pub(crate) fn check_apart(
     target: &OsStr,
     selection: &Selection,
 ) -> Result<(), PlaceError> {
-    if scheme(source).is_some() || scheme(target).is_some() {
-        return Ok(());
+    match (scheme(source), scheme(target)) {
+        (None, None) => {}
+        (Some((source_scheme, source_path)), Some((target_scheme, target_path)))
+            if source_scheme == target_scheme =>
+        {
+            return match below(source_path.as_bytes(), target_path.as_bytes()) {
+                Some(name) if selection.takes(&name, true) => {
+                    Err(PlaceError::Inside { target: target.into(), source_path: source.into() })
+                }
+                _ => Ok(()),
+            };
+        }
+        _ => return Ok(()),
     }
     // What can not be resolved is told by whoever opens it.
     let whole = |place: &OsStr| fs::canonicalize(place).ok();
@@ -122,6 +133,21 @@ pub(crate) fn check_apart(
         Ok(name) if selection.takes(&name, true) => Err(PlaceError::Inside { target, source_path }),
         _ => Ok(()),
     }
+}
+
+/// The name of `target` below `source`, of each what stands behind its scheme; `None` when it lies elsewhere.
+fn below(source: &[u8], target: &[u8]) -> Option<Key> {
+    let names = |path: &[u8]| -> Vec<Vec<u8>> {
+        let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+        names.map(<[u8]>::to_vec).collect()
+    };
+    // `//server/a` and `///a` begin differently: a server is no name of a path.
+    if source.starts_with(b"/") != target.starts_with(b"/") {
+        return None;
+    }
+    let (source, target) = (names(source), names(target));
+    let rest = target.strip_prefix(source.as_slice()).filter(|rest| !rest.is_empty())?;
+    Key::new(rest.join(&b'/')).ok()
 }
 
 /// `scheme://rest`; a path with a slash before it is none.
@@ -187,5 +213,20 @@ mod tests {
         check("./s3://x", None);
         check("a:b", None);
         check("://x", None);
+    }
+
+    #[test]
+    fn a_url_lies_below_another_one() {
+        let check = |source: &str, target: &str, expected: Option<&str>| {
+            let found = below(source.as_bytes(), target.as_bytes());
+            assert_eq!(found.map(|key| key.to_string()).as_deref(), expected, "{source} {target}");
+        };
+        check("/a", "/a/b/c", Some("b/c"));
+        check("/a/", "/a//b", Some("b"));
+        check("/", "/b", Some("b"));
+        check("/a", "/ab", None);
+        check("/a", "/a", None);
+        check("bucket/a", "bucket/a/b", Some("b"));
+        check("a", "/a/b", None);
     }
 }

@@ -22,6 +22,7 @@ pub(super) mod code {
     pub(crate) const BROKEN_PIPE: i32 = 32;
     pub(crate) const NOT_EMPTY: i32 = 38;
     pub(crate) const NOT_IMPLEMENTED: i32 = 40;
+    pub(crate) const IN_PROGRESS: i32 = 42;
     pub(crate) const NOT_SUPPORTED: i32 = 49;
     pub(crate) const NETWORK_DOWN: i32 = 53;
     pub(crate) const NO_ROUTE: i32 = 62;

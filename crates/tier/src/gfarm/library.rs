@@ -8,7 +8,8 @@
 //! 2. Its own `README.MT-safe` lists what may run on several threads. Of that list only reads, writes and syncs
 //!    of open files do so here ([`Library::shared`]): they are what takes long. Every other call is alone
 //!    ([`Library::alone`]).
-//! 3. A visitor of names is called when the directory is closed again: it may call anything.
+//! 3. While a server is silent (`network_receive_timeout`), who must be alone waits behind a read of it, and
+//!    all that come later behind that.
 
 #![expect(unsafe_code, reason = "functions of libgfarm")]
 
@@ -238,14 +239,18 @@ impl Library {
         }
     }
 
-    /// Names of a directory but `.` and `..`, with what they are; several requests, none of them twice.
-    pub(crate) fn names(&self, path: &CStr) -> Result<Vec<(Vec<u8>, Stat)>, Failure> {
+    /// Calls `visit` for each name of a directory but `.` and `..`; some hundred names come with a request.
+    /// `visit` calls nothing of the library: it would wait for itself.
+    pub(crate) fn names(
+        &self,
+        path: &CStr,
+        visit: &mut dyn FnMut(&[u8], &Stat),
+    ) -> Result<(), Failure> {
         let _alone = self.alone();
         let table = &self.table;
         let mut directory = null_mut();
         // SAFETY: the path ends with a zero; `directory` is set on success.
         self.checked(unsafe { (table.gfs_opendirplus)(path.as_ptr(), &raw mut directory) })?;
-        let mut names = Vec::new();
         let answer = loop {
             let (mut entry, mut raw) = (null_mut::<RawEntry>(), null_mut::<RawStat>());
             // SAFETY: the directory is open; both are set on success, to null at the end.
@@ -257,12 +262,12 @@ impl Library {
             let (name, stat) =
                 unsafe { (CStr::from_ptr((&raw const (*entry).name).cast()), stat(&*raw)) };
             if !matches!(name.to_bytes(), b"." | b"..") {
-                names.push((name.to_bytes().to_vec(), stat));
+                visit(name.to_bytes(), &stat);
             }
         };
         // SAFETY: it was opened above and is used no more.
         unsafe { (table.gfs_closedirplus)(directory) };
-        self.checked(answer).map(|()| names)
+        self.checked(answer)
     }
 
     /// A new file, open for writing; fails when the name is taken.

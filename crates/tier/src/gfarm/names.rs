@@ -17,15 +17,14 @@ impl Directories for &Gfarm {
         path: &[u8],
         visit: &mut dyn FnMut(&[u8], Seen),
     ) -> Result<(), TierError> {
-        for (name, stat) in self.names_in(Action::List, path)? {
+        self.for_each_in(Action::List, path, &mut |name, stat| {
             let seen = match stat.kind {
                 Kind::Directory => Seen::Directory,
-                Kind::File => Seen::Object(Some(meta(&stat))),
+                Kind::File => Seen::Object(Some(meta(stat))),
                 Kind::Link => Seen::Other(error::IS_LINK),
             };
-            visit(&name, seen);
-        }
-        Ok(())
+            visit(name, seen);
+        })
     }
 
     fn object(&mut self, _path: &[u8], _name: &[u8]) -> Result<Option<ObjectMeta>, TierError> {
@@ -34,14 +33,19 @@ impl Directories for &Gfarm {
 }
 
 impl Gfarm {
-    /// Nothing when the directory vanished, or became something else.
-    fn names_in(&self, action: Action, path: &[u8]) -> Result<Vec<(Vec<u8>, Stat)>, TierError> {
+    /// For no name when the directory vanished, or became something else. `visit` calls nothing of the tier.
+    fn for_each_in(
+        &self,
+        action: Action,
+        path: &[u8],
+        visit: &mut dyn FnMut(&[u8], &Stat),
+    ) -> Result<(), TierError> {
         match self.root.require_directory(self.library, action, path) {
-            Err(TierError::Missing { .. } | TierError::NotObject { .. }) => return Ok(Vec::new()),
+            Err(TierError::Missing { .. } | TierError::NotObject { .. }) => return Ok(()),
             answer => answer?,
         }
-        match self.library.names(&self.root.path(path)) {
-            Err(failure) if is_gone(failure.code) => Ok(Vec::new()),
+        match self.library.names(&self.root.path(path), visit) {
+            Err(failure) if is_gone(failure.code) => Ok(()),
             answer => answer.map_err(self.root.failed(action, path)),
         }
     }
@@ -57,21 +61,22 @@ pub(super) fn sweep(tier: &Gfarm, prefix: &[u8], before: SystemTime) -> Result<u
     let mut waiting = vec![base.to_vec()];
     let mut removed = 0;
     while let Some(path) = waiting.pop() {
-        for (name, stat) in tier.names_in(Action::Sweep, &path)? {
-            let full = [path.as_slice(), &name].concat();
+        let mut left = Vec::new();
+        tier.for_each_in(Action::Sweep, &path, &mut |name, stat| {
             let is_old = stat.mtime < before;
             match stat.kind {
-                Kind::Directory => waiting.push([&full, &b"/"[..]].concat()),
+                Kind::Directory => waiting.push([&path, name, b"/"].concat()),
                 Kind::File if is_old && name.starts_with(TEMPORARY_PREFIX) => {
-                    match tier.library.unlink(&tier.root.path(&full)) {
-                        Ok(()) => removed += 1,
-                        Err(failure) if failure.code == code::NO_SUCH_NAME => {}
-                        Err(failure) => {
-                            return Err(tier.root.failed(Action::Sweep, &full)(failure));
-                        }
-                    }
+                    left.push([&path, name].concat());
                 }
                 Kind::File | Kind::Link => {}
+            }
+        })?;
+        for full in left {
+            match tier.library.unlink(&tier.root.path(&full)) {
+                Ok(()) => removed += 1,
+                Err(failure) if failure.code == code::NO_SUCH_NAME => {}
+                Err(failure) => return Err(tier.root.failed(Action::Sweep, &full)(failure)),
             }
         }
     }

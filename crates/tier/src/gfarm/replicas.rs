@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use hayase_layout::ByteCount;
 
+use super::error::code;
 use super::library::Failure;
 use super::{Gfarm, upload};
 use crate::{Action, Attributes, Key, Location, TierError, Upload};
@@ -51,7 +52,11 @@ impl Gfarm {
         }
         let name = CString::new(host).map_err(|_| self.no_host(key, host))?;
         let path = self.root.path(key.as_bytes());
-        self.library.replicate(&path, &name).map_err(self.failed(Action::Replicate, key))?;
+        match self.library.replicate(&path, &name) {
+            // Gfarm makes copies by itself too: this one is there by now, or on its way.
+            Err(failure) if matches!(failure.code, code::EXISTS | code::IN_PROGRESS) => {}
+            answer => answer.map_err(self.failed(Action::Replicate, key))?,
+        }
         while !self.replicas(key)?.iter().any(|there| there == host) {
             if begin.elapsed() >= patience {
                 let path = self.root.shown(key.as_bytes());
@@ -130,9 +135,6 @@ impl Gfarm {
 
     fn no_host(&self, key: &Key, host: &str) -> TierError {
         let text = format!("no host is named {host:?}");
-        self.failed(Action::Replicate, key)(Failure {
-            code: super::error::code::UNKNOWN_HOST,
-            text,
-        })
+        self.failed(Action::Replicate, key)(Failure { code: code::UNKNOWN_HOST, text })
     }
 }

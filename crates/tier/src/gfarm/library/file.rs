@@ -1,7 +1,7 @@
 //! An open file of Gfarm.
 //!
-//! Reads, writes and syncs run beside each other; a call that waits for a slow host keeps only those
-//! out that must be alone.
+//! Reads, writes and syncs run beside each other, also those of one file; the library lets one after
+//! the other of a file through.
 
 #![expect(unsafe_code, reason = "functions of libgfarm")]
 
