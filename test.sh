@@ -16,7 +16,7 @@ usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 
 suites=(scripts format clippy tidy unit)
 suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1)
-suites+=(mpi mpiio mpiio-foreign mpiio-faults mpiio-romio areas s3 ssh slurm user)
+suites+=(mpi mpiio mpiio-foreign mpiio-faults mpiio-romio areas s3 gfarm ssh slurm user)
 
 only=()
 long=
@@ -111,6 +111,7 @@ suite_mpiio-faults() { cargo build --locked -q -p hayase -p hayase-mpi && tests/
 suite_mpiio-romio() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/romio.sh; }
 suite_areas() { cargo build --locked -q -p hayase-mpi && job_suite areas tests/mpi/areas.sh; }
 suite_s3() { tests/s3/run.sh; }
+suite_gfarm() { tests/gfarm/gfarm.sh; }
 suite_ssh() { job_suite ssh tests/launch/ssh.sh; }
 suite_slurm() { job_suite slurm tests/launch/slurm.sh; }
 suite_user() { job_suite user tests/launch/user.sh; }
@@ -198,7 +199,7 @@ failures_of() {
 
 prepare_packages build || die "nothing can be built without these packages"
 prepare_packages run test || warn "some suites will be skipped"
-[ "$(id -u)" != 0 ] || prepare_daemon_packages launch || warn "some suites will be skipped"
+[ "$(id -u)" != 0 ] || prepare_daemon_packages launch gfarm || warn "some suites will be skipped"
 prepare_cargo
 obstacles=$(node_obstacles)
 fuse_missing=$(fuse_obstacle)

@@ -63,6 +63,10 @@ slurmctld slurmctld
 slurmd slurmd
 srun slurm-client
 munged munge'
+packages_gfarm='gfmd gfmd
+gfsd gfsd
+gfkey gfarm-client
+gfarm2fs gfarm2fs'
 packages_fresh='debootstrap debootstrap'
 
 has() {

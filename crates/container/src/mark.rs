@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use crate::directory::{Directory, random};
 use crate::format::{VERSION, checksum};
@@ -64,8 +65,15 @@ pub(crate) fn parse_container(path: &Path, bytes: Vec<u8>) -> Result<ContainerId
 /// The mark of a container is durable afterwards.
 pub(crate) fn sync(directory: &Directory) -> Result<(), ContainerError> {
     let failed = |source| ContainerError::io("sync", &directory.shown(MARK), source);
-    let file = directory.open_file(MARK, OFlags::RDONLY).map_err(failed)?;
-    file.sync_all().map_err(failed)
+    let sync = |flags| directory.open_file(MARK, flags)?.sync_all();
+    let answer = match sync(OFlags::RDONLY) {
+        // A mount of Gfarm syncs only what is open for writing.
+        Err(error) if error.raw_os_error() == Some(Errno::BADF.raw_os_error()) => {
+            sync(OFlags::WRONLY)
+        }
+        answer => answer,
+    };
+    answer.map_err(failed)
 }
 
 /// Marks a directory: MPI-IO files made in it, and in those below it, become containers.

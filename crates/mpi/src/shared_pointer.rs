@@ -26,6 +26,9 @@ const ENTRY_BYTES: usize = 24;
 /// Files with shared pointers in use at a time, of one container.
 const ENTRIES_MAX: usize = 4096;
 
+/// An attribute that every file on a mount of gfarm2fs has; its locks are those of one host.
+const MOUNTED_BY_GFARM2FS: &str = "gfarm2fs.url";
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct SharedPointer {
@@ -82,11 +85,22 @@ impl SharedPointer {
             // To lock it, reading is enough.
             let opened = File::options().read(true).write(true).open(&self.stub);
             let opened = opened.or_else(|_| File::open(&self.stub));
-            *file = Some(opened.map_err(|error| self.failed(&error))?);
+            *file = Some(self.lockable(opened.map_err(|error| self.failed(&error))?)?);
         }
         let locked = Locked { file };
         locked.file().lock().map_err(|error| self.failed(&error))?;
         Ok(locked)
+    }
+
+    /// Fails where a lock would be granted to several hosts at once: success would mean nothing.
+    fn lockable(&self, file: File) -> Result<File, Error> {
+        match rustix::fs::fgetxattr(&file, MOUNTED_BY_GFARM2FS, &mut [0_u8; 0][..]) {
+            Err(_) => Ok(file),
+            Ok(_) => Err(Error::unsupported(format!(
+                "{}: locks on a mount of gfarm2fs hold on one host only, and shared pointers and the atomic mode need them",
+                self.stub.display()
+            ))),
+        }
     }
 
     fn update(&self, change: impl FnOnce(u64) -> u64) -> Result<u64, Error> {

@@ -34,6 +34,8 @@ pub enum Action {
     Sweep,
     /// Asking where the bytes lie.
     Locate,
+    /// Making copies on other hosts.
+    Replicate,
     /// Reading the attributes of a directory, or changing them.
     Directory,
     /// Making a directory.
@@ -60,6 +62,7 @@ impl fmt::Display for Action {
             Self::Rename => "rename",
             Self::Sweep => "remove unfinished uploads in",
             Self::Locate => "locate",
+            Self::Replicate => "replicate",
             Self::Directory => "use the directory",
             Self::MakeDirectory => "make the directory",
             Self::ReadLink => "read the link",

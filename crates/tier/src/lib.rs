@@ -1,30 +1,36 @@
 //! The shared storage behind the burst buffer: objects by key, replaced whole, durable when it says so.
 //!
 //! [`Tier`] is the contract, [`conformance`] its proof: every version and every decorator passes the
-//! same suite. Versions here: [`Posix`] (a directory of any mounted file system), [`S3`] (a bucket)
-//! and [`Memory`]. Decorators: [`Limited`] (calls at once), [`Throttled`] (bandwidth, latency), [`Flaky`]
+//! same suite. Versions here: [`Posix`] (a directory of any mounted file system), [`Gfarm`] (a
+//! directory of Gfarm, through its library), [`S3`] (a bucket) and [`Memory`]. Decorators: [`Limited`] (calls at once), [`Throttled`] (bandwidth, latency), [`Flaky`]
 //! (faults, for tests).
 //! Not here: what is flushed and when (`hayase-server`), how trees are packed (`hayase-stage`).
 //! The API blocks; callers that may not block give it threads of their own.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod conformance;
 mod decorated_tree;
+mod descriptor;
 mod error;
 pub mod flaky;
+mod gfarm;
 mod key;
 mod limited;
 mod listing;
 mod memory;
 mod posix;
 pub mod s3;
+mod temporary;
 pub mod throttled;
 mod tier;
+mod timestamp;
 mod tree;
+mod walk;
 
 pub use error::{Action, TierError};
 pub use flaky::Flaky;
+pub use gfarm::Gfarm;
 pub use key::{COMPONENT_BYTES_MAX, KEY_BYTES_MAX, Key, KeyError, TEMPORARY_PREFIX};
 pub use limited::Limited;
 pub use listing::{Depth, Entry, EntryKind, LIST_ENTRIES_MAX, ListRequest, Page};

@@ -1,25 +1,28 @@
 //! A directory of any mounted file system (Lustre, GPFS, NFS, ext4, XFS) as a tier.
 //!
 //! Here: [`Posix`], one call after the other. Rooms: [`beneath`] (paths that can not leave the root),
-//! [`tree`] (directories and links), [`upload`] (temporary, fsync, rename, fsync), [`walk`] (ordered listings in bounded memory).
+//! [`tree`] (directories and links), [`upload`] (temporary, fsync, rename, fsync), [`names`] (directories read for
+//! listings and for the sweep).
 //! An object is a regular file. Symbolic links are never followed below the root, wherever they
 //! point; a listing shows them as no objects.
 //! Unfinished uploads lie beside their target as `.hayase-partial-<random>`.
 
 mod beneath;
+mod names;
 mod tree;
 mod upload;
-mod walk;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use hayase_layout::ByteCount;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use self::beneath::{Lasts, Root};
+use crate::descriptor::read_fully;
+use crate::timestamp::{seconds_and_nanos, system_time};
 use crate::{
     Action, Attributes, Capabilities, Key, ListRequest, ObjectMeta, Page, Reader, Tier, TierError,
     Tree, Upload,
@@ -98,7 +101,7 @@ impl Tier for Posix {
     }
 
     fn list(&self, request: &ListRequest) -> Result<Page, TierError> {
-        walk::page(&self.root, request)
+        crate::walk::page(names::Names::new(&self.root), request)
     }
 
     fn stat(&self, key: &Key) -> Result<ObjectMeta, TierError> {
@@ -170,7 +173,7 @@ impl Tier for Posix {
     }
 
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {
-        walk::sweep(&self.root, prefix, before)
+        names::sweep(&self.root, prefix, before)
     }
 }
 
@@ -187,22 +190,8 @@ impl Reader for PosixReader {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
-        let mut done = 0;
-        while done < buffer.len() {
-            let at = offset.saturating_add(done as u64);
-            // Behind the largest offset of the kernel there is nothing.
-            if i64::try_from(at).is_err() {
-                break;
-            }
-            match again(|| rustix::io::pread(&self.file, &mut buffer[done..], at)) {
-                Ok(0) => break,
-                Ok(count) => done += count,
-                Err(errno) => {
-                    return Err(TierError::from_errno(Action::Read, self.path.clone(), errno));
-                }
-            }
-        }
-        Ok(done)
+        read_fully(&self.file, offset, buffer)
+            .map_err(|errno| TierError::from_errno(Action::Read, self.path.clone(), errno))
     }
 
     fn local_descriptor(&self) -> Option<Result<OwnedFd, TierError>> {
@@ -260,43 +249,7 @@ fn meta(stat: &Stat) -> ObjectMeta {
     }
 }
 
-fn system_time(seconds: i64, nanos: impl TryInto<u32>) -> SystemTime {
-    let whole = Duration::from_secs(seconds.unsigned_abs());
-    let base = match seconds {
-        0.. => SystemTime::UNIX_EPOCH.checked_add(whole),
-        _ => SystemTime::UNIX_EPOCH.checked_sub(whole),
-    };
-    let nanos = Duration::from_nanos(u64::from(nanos.try_into().unwrap_or(0)));
-    base.and_then(|base| base.checked_add(nanos)).unwrap_or(SystemTime::UNIX_EPOCH)
-}
-
 fn timespec(time: SystemTime) -> Timespec {
-    let (seconds, nanos) = match time.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(after) => (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_nanos()),
-        Err(error) => {
-            // Seconds round down, so that the nanoseconds count upwards as the kernel wants them.
-            let before = error.duration();
-            let seconds = i64::try_from(before.as_secs()).unwrap_or(i64::MAX);
-            match before.subsec_nanos() {
-                0 => (-seconds, 0),
-                nanos => (-seconds - 1, 1_000_000_000 - nanos),
-            }
-        }
-    };
-    Timespec { tv_sec: seconds, tv_nsec: nanos.into() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_survive_the_way_to_the_kernel_and_back() {
-        for (seconds, nanos) in
-            [(0_i64, 0_u32), (1_700_000_000, 5), (-1, 999_999_999), (-86_400, 0)]
-        {
-            let spec = timespec(system_time(seconds, nanos));
-            assert_eq!((spec.tv_sec, spec.tv_nsec), (seconds, i64::from(nanos)));
-        }
-    }
+    let (tv_sec, nanos) = seconds_and_nanos(time);
+    Timespec { tv_sec, tv_nsec: nanos.into() }
 }

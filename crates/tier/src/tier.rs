@@ -223,7 +223,7 @@ pub trait Reader: Send + Sync {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError>;
 
     /// A descriptor of a plain file that holds exactly these bytes, to be read only; `None` without
-    /// the capability.
+    /// the capability, and where these bytes lie on another host.
     fn local_descriptor(&self) -> Option<Result<OwnedFd, TierError>> {
         None
     }

@@ -6,6 +6,7 @@ mod check;
 mod compact;
 mod enable;
 mod export;
+mod replicate;
 mod show;
 
 use crate::exit::Status;
@@ -28,6 +29,7 @@ enum Verb {
     Check(check::CheckArgs),
     Export(export::ExportArgs),
     Compact(compact::CompactArgs),
+    Replicate(replicate::ReplicateArgs),
 }
 
 /// Does one of them.
@@ -38,5 +40,6 @@ pub(crate) fn run(args: &ContainerArgs, output: &Output) -> anyhow::Result<Statu
         Verb::Check(args) => check::run(args, output),
         Verb::Export(args) => export::run(args, output),
         Verb::Compact(args) => compact::run(args, output),
+        Verb::Replicate(args) => replicate::run(args, output),
     }
 }

@@ -5,13 +5,16 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hayase_stage::{Place, Selection};
 use hayase_tier::s3::{S3Settings, SettingsError};
-use hayase_tier::{Key, Memory, Posix, S3, TierError};
+use hayase_tier::{Gfarm, Key, Memory, Posix, S3, TierError};
+
+/// Longest URL of a file that a mount of gfarm2fs tells.
+const URL_BYTES_MAX: usize = 8192;
 
 /// What is wanted of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,9 @@ pub(crate) enum PlaceError {
     /// What is copied would be copied again, without end.
     #[error("the target {} lies in the source {}", .target.display(), .source_path.display())]
     Inside { target: PathBuf, source_path: PathBuf },
+    /// Neither a URL of Gfarm nor a path on a mount of it.
+    #[error("{} lies on no mount of gfarm2fs", .path.display())]
+    NoGfarm { path: PathBuf, source: io::Error },
     /// The directory can not be opened.
     #[error(transparent)]
     Tier(#[from] TierError),
@@ -51,7 +57,7 @@ impl PlaceError {
     pub(crate) fn help(&self) -> Option<String> {
         match self {
             Self::Scheme { .. } => Some(
-                "name a directory or s3://BUCKET/PREFIX; a directory whose name has `://` as ./NAME"
+                "name a directory, s3://BUCKET/PREFIX or gfarm:///DIR; a directory whose name has `://` as ./NAME"
                     .into(),
             ),
             Self::S3 { .. } => Some("see the guide `S3 endpoints and credentials`".into()),
@@ -62,6 +68,7 @@ impl PlaceError {
             Self::Inside { .. } => {
                 Some("choose another target, or leave it out with --exclude".into())
             }
+            Self::NoGfarm { .. } => Some("name it as gfarm:///DIR/FILE".into()),
             Self::Make { .. } => Some("make the directories above it first".into()),
         }
     }
@@ -82,10 +89,23 @@ pub(crate) fn open_with(
         None => directory(Path::new(place), wish),
         Some(("file", path)) => directory(Path::new(&path), wish),
         Some(("s3", _)) => bucket(&place.to_string_lossy(), variable),
+        Some(("gfarm", _)) => gfarm(place, wish),
         Some((scheme, _)) => Err(PlaceError::Scheme {
             place: place.to_string_lossy().into_owned(),
             scheme: scheme.to_owned(),
         }),
+    }
+}
+
+/// The URL of a place of Gfarm: itself, or what a mount of gfarm2fs says of the path.
+pub(crate) fn gfarm_url(place: &OsStr) -> Result<OsString, PlaceError> {
+    if scheme(place).is_some_and(|(scheme, _)| scheme == "gfarm") {
+        return Ok(place.to_owned());
+    }
+    let mut url = Vec::with_capacity(URL_BYTES_MAX);
+    match rustix::fs::getxattr(place, "gfarm2fs.url", rustix::buffer::spare_capacity(&mut url)) {
+        Ok(_) => Ok(OsString::from_vec(url)),
+        Err(errno) => Err(PlaceError::NoGfarm { path: place.into(), source: errno.into() }),
     }
 }
 
@@ -95,8 +115,19 @@ pub(crate) fn check_apart(
     target: &OsStr,
     selection: &Selection,
 ) -> Result<(), PlaceError> {
-    if scheme(source).is_some() || scheme(target).is_some() {
-        return Ok(());
+    match (scheme(source), scheme(target)) {
+        (None, None) => {}
+        (Some((source_scheme, source_path)), Some((target_scheme, target_path)))
+            if source_scheme == target_scheme =>
+        {
+            return match below(source_path.as_bytes(), target_path.as_bytes()) {
+                Some(name) if selection.takes(&name, true) => {
+                    Err(PlaceError::Inside { target: target.into(), source_path: source.into() })
+                }
+                _ => Ok(()),
+            };
+        }
+        _ => return Ok(()),
     }
     // What can not be resolved is told by whoever opens it.
     let whole = |place: &OsStr| fs::canonicalize(place).ok();
@@ -120,6 +151,21 @@ pub(crate) fn is_url(place: &OsStr) -> bool {
     scheme(place).is_some()
 }
 
+/// The name of `target` below `source`, of each what stands behind its scheme; `None` when it lies elsewhere.
+fn below(source: &[u8], target: &[u8]) -> Option<Key> {
+    let names = |path: &[u8]| -> Vec<Vec<u8>> {
+        let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+        names.map(<[u8]>::to_vec).collect()
+    };
+    // `//server/a` and `///a` begin differently: a server is no name of a path.
+    if source.starts_with(b"/") != target.starts_with(b"/") {
+        return None;
+    }
+    let (source, target) = (names(source), names(target));
+    let rest = target.strip_prefix(source.as_slice()).filter(|rest| !rest.is_empty())?;
+    Key::new(rest.join(&b'/')).ok()
+}
+
 /// `scheme://rest`; a path with a slash before it is none.
 fn scheme(place: &OsStr) -> Option<(&str, OsString)> {
     let bytes = place.as_bytes();
@@ -135,6 +181,20 @@ fn bucket(url: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Place,
     let settings = S3Settings::from_url(url, variable)
         .map_err(|source| PlaceError::S3 { place: url.to_owned(), source })?;
     Ok(Place::root(Arc::new(S3::attach(settings)?)))
+}
+
+/// A directory of Gfarm, on the metadata server of its settings or of the URL.
+fn gfarm(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
+    let tier = match wish {
+        Wish::Made => Gfarm::attach_or_make(place),
+        Wish::Present | Wish::Supposed => Gfarm::attach(place),
+    };
+    match tier {
+        Err(TierError::Missing { .. }) if wish == Wish::Supposed => {
+            Ok(Place::root(Arc::new(Memory::new())))
+        }
+        tier => Ok(Place::root(Arc::new(tier?))),
+    }
 }
 
 fn directory(path: &Path, wish: Wish) -> Result<Place, PlaceError> {
@@ -171,5 +231,20 @@ mod tests {
         check("./s3://x", None);
         check("a:b", None);
         check("://x", None);
+    }
+
+    #[test]
+    fn a_url_lies_below_another_one() {
+        let check = |source: &str, target: &str, expected: Option<&str>| {
+            let found = below(source.as_bytes(), target.as_bytes());
+            assert_eq!(found.map(|key| key.to_string()).as_deref(), expected, "{source} {target}");
+        };
+        check("/a", "/a/b/c", Some("b/c"));
+        check("/a/", "/a//b", Some("b"));
+        check("/", "/b", Some("b"));
+        check("/a", "/ab", None);
+        check("/a", "/a", None);
+        check("bucket/a", "bucket/a/b", Some("b"));
+        check("a", "/a/b", None);
     }
 }

@@ -3,8 +3,10 @@
 use rustix::fs::{self, AtFlags, FileType};
 use rustix::io::Errno;
 
-use super::upload::with_temporary_name;
-use super::{Posix, again, apply, system_time};
+use super::upload::is_taken;
+use super::{Posix, again, apply};
+use crate::temporary::with_temporary_name;
+use crate::timestamp::system_time;
 use crate::{Action, Attributes, DirectoryMeta, Key, TierError, Tree};
 
 impl Tree for Posix {
@@ -63,7 +65,7 @@ impl Tree for Posix {
             }
             Ok(_) => {
                 let make = |temporary: &[u8]| again(|| fs::symlinkat(target, &parent, temporary));
-                let (temporary, ()) = with_temporary_name(make).map_err(&failed)?;
+                let (temporary, ()) = with_temporary_name(make, is_taken).map_err(&failed)?;
                 fs::renameat(&parent, &*temporary, &parent, name).map_err(|errno| {
                     let _ = fs::unlinkat(&parent, &*temporary, AtFlags::empty());
                     failed(errno)

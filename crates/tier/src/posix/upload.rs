@@ -2,7 +2,6 @@
 //!
 //! Invariant: until the switch the target is untouched; after it the target is the new version, whole.
 
-use std::hash::{BuildHasher, RandomState};
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags};
@@ -10,11 +9,9 @@ use rustix::io::Errno;
 
 use super::beneath::{Lasts, Root};
 use super::{again, apply, meta, no_object};
-use crate::key::TEMPORARY_PREFIX;
+use crate::descriptor::write_fully;
+use crate::temporary::with_temporary_name;
 use crate::{Action, Attributes, Key, ObjectMeta, Precondition, TierError, Upload};
-
-/// Names tried for the temporary; each is 64 random bits, so a second try is already strange.
-const NAME_TRIES_MAX: usize = 8;
 
 pub(super) fn begin(
     root: &Root,
@@ -48,22 +45,11 @@ fn create_temporary(
 ) -> rustix::io::Result<(Vec<u8>, OwnedFd)> {
     let mode = Mode::from_raw_mode(if attributes.mode.is_some() { 0o600 } else { 0o666 });
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    with_temporary_name(|name| again(|| fs::openat(directory, name, flags, mode)))
+    with_temporary_name(|name| again(|| fs::openat(directory, name, flags, mode)), is_taken)
 }
 
-/// Calls `make` with a name that nobody has, again while it answers that the name is taken.
-pub(super) fn with_temporary_name<T>(
-    make: impl Fn(&[u8]) -> rustix::io::Result<T>,
-) -> rustix::io::Result<(Vec<u8>, T)> {
-    for _ in 0..NAME_TRIES_MAX {
-        let mut name = TEMPORARY_PREFIX.to_vec();
-        name.extend_from_slice(format!("{:016x}", RandomState::new().hash_one(0)).as_bytes());
-        match make(&name) {
-            Err(Errno::EXIST) => {}
-            answer => return answer.map(|made| (name, made)),
-        }
-    }
-    Err(Errno::EXIST)
+pub(super) fn is_taken(errno: &Errno) -> bool {
+    *errno == Errno::EXIST
 }
 
 struct PosixUpload {
@@ -148,50 +134,9 @@ fn link_no_replace(directory: &OwnedFd, from: &[u8], to: &[u8]) -> rustix::io::R
     fs::unlinkat(directory, from, AtFlags::empty())
 }
 
-/// Repeats `write(offset, rest)` until all of `data` is taken, whatever signals and short writes say.
-fn write_fully(
-    offset: u64,
-    data: &[u8],
-    mut write: impl FnMut(u64, &[u8]) -> rustix::io::Result<usize>,
-) -> rustix::io::Result<()> {
-    let mut done = 0;
-    while done < data.len() {
-        let at = offset.checked_add(done as u64).ok_or(Errno::FBIG)?;
-        match write(at, &data[done..]) {
-            Err(Errno::INTR) => {}
-            // The kernel took nothing and gave no reason: repeating could go on for ever.
-            Ok(0) => return Err(Errno::IO),
-            Ok(count) => done += count,
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Runs `write_fully` of `abcdefgh` at 100 against a kernel that answers as scripted.
-    fn check(script: &[rustix::io::Result<usize>], result: rustix::io::Result<()>, calls: &str) {
-        let mut answers = script.iter().copied();
-        let mut seen = Vec::new();
-        let outcome = write_fully(100, b"abcdefgh", |at, rest| {
-            seen.push(format!("{at}:{}", String::from_utf8_lossy(rest)));
-            answers.next().expect("more calls than scripted")
-        });
-        assert_eq!(outcome, result);
-        assert_eq!(seen.join(" "), calls);
-    }
-
-    #[test]
-    fn short_writes_and_signals_are_continued_where_they_stopped() {
-        check(&[Ok(8)], Ok(()), "100:abcdefgh");
-        check(&[Ok(3), Ok(5)], Ok(()), "100:abcdefgh 103:defgh");
-        check(&[Err(Errno::INTR), Ok(8)], Ok(()), "100:abcdefgh 100:abcdefgh");
-        check(&[Ok(7), Err(Errno::NOSPC)], Err(Errno::NOSPC), "100:abcdefgh 107:h");
-        check(&[Ok(0)], Err(Errno::IO), "100:abcdefgh");
-    }
 
     #[test]
     fn both_ways_to_rename_refuse_a_name_that_is_taken() {

@@ -1,0 +1,93 @@
+//! `hayase container replicate`.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use anyhow::Context;
+use hayase_container::MARK;
+use hayase_tier::{Gfarm, Key, ListRequest, Tier};
+use serde::Serialize;
+
+use crate::exit::Status;
+use crate::output::{Human, Output, Page};
+use crate::wiring::places::gfarm_url;
+
+/// Keep a container of Gfarm on several hosts: copies of each part and index
+///
+/// Returns when the copies are complete. Gfarm is also told to keep that many, of what is written later too.
+/// Readers take the copy on their own host, and another one when a host is down.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReplicateArgs {
+    /// The container: gfarm:///DIR/FILE, or its path below a mount of gfarm2fs
+    #[arg(value_name = "FILE")]
+    file: OsString,
+    /// Hosts that shall hold each part
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    copies: u32,
+    /// Longest to wait for one copy, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    wait: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Told {
+    container: String,
+    copies: u32,
+    files: Vec<Held>,
+}
+
+#[derive(Debug, Serialize)]
+struct Held {
+    name: String,
+    hosts: Vec<String>,
+}
+
+/// What is named is no container.
+#[derive(Debug, thiserror::Error)]
+#[error("{url} is no container: it holds no `{MARK}`")]
+struct NoContainer {
+    url: String,
+}
+
+pub(super) fn run(args: &ReplicateArgs, output: &Output) -> anyhow::Result<Status> {
+    let url = gfarm_url(&args.file)?;
+    let shown = url.to_string_lossy().into_owned();
+    let tier = Gfarm::attach(&url)?;
+    let mark = Key::new(MARK).expect("the mark is a name");
+    match tier.stat(&mark) {
+        Err(hayase_tier::TierError::Missing { .. }) => {
+            return Err(NoContainer { url: shown }.into());
+        }
+        answer => answer?,
+    };
+    let mut files = Vec::new();
+    let mut request = ListRequest::one_level("");
+    loop {
+        let page = tier.list(&request)?;
+        for key in page.entries.iter().filter_map(hayase_tier::Entry::key) {
+            files.push(copied(&tier, &key, args).with_context(|| format!("copy `{key}`"))?);
+        }
+        match page.next {
+            Some(next) => request = request.continued(next),
+            None => break,
+        }
+    }
+    output.show(&Told { container: shown, copies: args.copies, files })?;
+    Ok(Status::Done)
+}
+
+fn copied(tier: &Gfarm, key: &Key, args: &ReplicateArgs) -> Result<Held, hayase_tier::TierError> {
+    tier.set_replicas_wanted(key, args.copies)?;
+    let hosts = tier.replicate(key, args.copies as usize, Duration::from_secs(args.wait))?;
+    Ok(Held { name: key.to_string(), hosts })
+}
+
+impl Human for Told {
+    fn write(&self, page: &mut Page) {
+        for file in &self.files {
+            page.line(&format!("{} {}", file.name, file.hosts.join(" ")));
+        }
+        let (container, count, copies) = (&self.container, self.files.len(), self.copies);
+        page.line(&format!("{container}: {count} files, each on {copies} hosts or more"));
+    }
+}

@@ -1,0 +1,139 @@
+//! Directories of a mounted file system, read for listings and for the sweep.
+//!
+//! Only one directory is open at a time, so depth costs no descriptors.
+
+use std::os::fd::OwnedFd;
+use std::time::SystemTime;
+
+use rustix::fs::{self, AtFlags, Dir, FileType};
+use rustix::io::Errno;
+
+use super::beneath::Root;
+use super::{meta, no_object};
+use crate::key::TEMPORARY_PREFIX;
+use crate::timestamp::system_time;
+use crate::walk::{Directories, Seen, split_prefix};
+use crate::{Action, ObjectMeta, TierError};
+
+/// The directories below a root, for one listing.
+pub(super) struct Names<'a> {
+    root: &'a Root,
+    /// The directory whose objects were asked for last.
+    open: Option<(Vec<u8>, OwnedFd)>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new(root: &'a Root) -> Self {
+        Self { root, open: None }
+    }
+}
+
+impl Directories for Names<'_> {
+    fn for_each_name(
+        &mut self,
+        path: &[u8],
+        visit: &mut dyn FnMut(&[u8], Seen),
+    ) -> Result<(), TierError> {
+        for_each_name(self.root, path, Action::List, |_, name, kind| {
+            visit(
+                name,
+                match kind {
+                    FileType::Directory => Seen::Directory,
+                    other => no_object(other).map_or(Seen::Object(None), Seen::Other),
+                },
+            );
+            Ok(())
+        })
+    }
+
+    fn object(&mut self, path: &[u8], name: &[u8]) -> Result<Option<ObjectMeta>, TierError> {
+        if self.open.as_ref().is_none_or(|(opened, _)| opened != path) {
+            let Some(directory) = open_listed(self.root, path, Action::List)? else {
+                return Ok(None);
+            };
+            self.open = Some((path.to_vec(), directory));
+        }
+        let (_, directory) = self.open.as_ref().expect("opened above");
+        match fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+                Ok(Some(meta(&stat)))
+            }
+            Ok(_) | Err(Errno::NOENT) => Ok(None),
+            Err(errno) => {
+                let shown = self.root.shown(&[path, name].concat());
+                Err(TierError::from_errno(Action::List, shown, errno))
+            }
+        }
+    }
+}
+
+/// A directory that a listing met; `None` when it vanished, or became something else, meanwhile.
+fn open_listed(root: &Root, path: &[u8], action: Action) -> Result<Option<OwnedFd>, TierError> {
+    match root.open_directory(path.strip_suffix(b"/").unwrap_or(path)) {
+        Ok(directory) => Ok(Some(directory)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(errno) => Err(TierError::from_errno(action, root.shown(path), errno)),
+    }
+}
+
+/// Calls `visit(directory, name, type)` for each name of the directory at `path`, in no order.
+fn for_each_name(
+    root: &Root,
+    path: &[u8],
+    action: Action,
+    mut visit: impl FnMut(&OwnedFd, &[u8], FileType) -> Result<(), TierError>,
+) -> Result<(), TierError> {
+    let Some(directory) = open_listed(root, path, action)? else { return Ok(()) };
+    let failed = |errno| TierError::from_errno(action, root.shown(path), errno);
+    for name in Dir::read_from(&directory).map_err(failed)? {
+        let name = name.map_err(failed)?;
+        let bytes = name.file_name().to_bytes();
+        if matches!(bytes, b"." | b"..") {
+            continue;
+        }
+        let kind = match name.file_type() {
+            // The file system does not tell in the directory itself.
+            FileType::Unknown => match fs::statat(&directory, bytes, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                Err(Errno::NOENT) => continue,
+                Err(errno) => return Err(failed(errno)),
+            },
+            known => known,
+        };
+        visit(&directory, bytes, kind)?;
+    }
+    Ok(())
+}
+
+/// Removes temporaries last written before `before`, below the directory `prefix`.
+pub(super) fn sweep(root: &Root, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {
+    let Some((base, b"")) = split_prefix(prefix) else { return Ok(0) };
+    let mut waiting = vec![base.to_vec()];
+    let mut removed = 0;
+    while let Some(path) = waiting.pop() {
+        for_each_name(root, &path, Action::Sweep, |directory, name, kind| {
+            if kind == FileType::Directory {
+                waiting.push([&path, name, b"/"].concat());
+            }
+            if kind != FileType::RegularFile || !name.starts_with(TEMPORARY_PREFIX) {
+                return Ok(());
+            }
+            let gone = |answer: rustix::io::Result<_>| match answer {
+                Err(Errno::NOENT) => Ok(None),
+                Err(errno) => {
+                    let shown = root.shown(&[path.as_slice(), name].concat());
+                    Err(TierError::from_errno(Action::Sweep, shown, errno))
+                }
+                Ok(value) => Ok(Some(value)),
+            };
+            let stat = fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(Some);
+            let Some(stat) = gone(stat)?.flatten() else { return Ok(()) };
+            if system_time(stat.st_mtime, stat.st_mtime_nsec) < before {
+                let answer = fs::unlinkat(directory, name, AtFlags::empty()).map(|()| None);
+                removed += usize::from(gone(answer)?.is_some());
+            }
+            Ok(())
+        })?;
+    }
+    Ok(removed)
+}
