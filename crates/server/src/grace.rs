@@ -122,6 +122,9 @@ pub(crate) fn is_served_in_grace(request: &PeerRequest) -> bool {
             | R::PartSync { .. }
             | R::PartBlocks { .. }
             | R::ProcessGone { .. }
+            | R::CacheImport { .. }
+            | R::CacheForget { .. }
+            | R::CacheCheck { .. }
             | R::StatFs
             | R::Status
     )

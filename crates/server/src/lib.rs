@@ -9,6 +9,7 @@
 //!   are, and puts their answers together.
 //! - `socket`, `peers`: the two ways in; `clients`: the processes of this node; `local`: such a
 //!   process inside the server's own.
+//! - `cache`: the area in front of a tier; `flusher`: how what is written there gets to it.
 //! - [`Ground`]: what a server stands on, so that a simulation can own it.
 //!
 //! Source: `docs/design/001-coherence.md`.
@@ -18,11 +19,13 @@
 mod answers;
 mod appends;
 mod booked;
+mod cache;
 mod clients;
 mod convert;
 mod directories;
 mod disk;
 mod files;
+mod flusher;
 mod grace;
 mod ground;
 mod home;
@@ -49,7 +52,9 @@ mod status;
 mod turns;
 mod usage;
 
+pub use cache::CACHE_NAME;
+pub use flusher::resume::{Resumed, resume};
 pub use ground::{Ground, OpenNames};
 pub use local::{AnswerCallback, LocalProcess, LocalServer, ServerGone};
 pub use serve::{ServeError, serve, serve_on};
-pub use settings::Settings;
+pub use settings::{CacheSettings, DurableAt, Settings};

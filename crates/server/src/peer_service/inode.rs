@@ -55,7 +55,8 @@ impl Node {
     /// Attributes as they are now: of a `Whole` file its part is asked.
     pub(crate) fn attr_of(&self, inode: &Inode) -> Result<Attr, Refused> {
         let mut attr = convert::attr_of_record(inode);
-        if inode.layout == Layout::Whole {
+        // What is not here, or not all of it, is as the tier says.
+        if inode.layout == Layout::Whole && self.is_here(inode.ino) {
             let part = self.parts.get(whole_part(inode.ino, inode.layout_epoch));
             let stat = part.and_then(|part| part.stat()).map_err(part_refused)?;
             convert::add_part(&mut attr, &stat);
@@ -118,6 +119,7 @@ impl Node {
     /// A new inode of this home, not named yet.
     pub(crate) fn new_inode(&self, node: &NewNode, layout: Layout) -> Result<Inode, Refused> {
         let ino = self.names.allocate().map_err(meta_refused)?;
+        let ino = if node.parent.is_cached() { ino.in_cache() } else { ino };
         let now = stored_time(self.now());
         let kind = stored_kind(node.kind);
         Ok(Inode {
@@ -145,6 +147,7 @@ impl Node {
         if inode.layout == Layout::Whole {
             self.parts.create(whole_part(inode.ino, 0)).map_err(part_refused)?;
         }
+        self.cached_file_made(node, inode)?;
         let mut txn = self.names.begin();
         let stored = self
             .store_inode_in(&mut txn, node, inode, named)
@@ -196,6 +199,9 @@ impl Node {
         let Ok(inode) = self.inode(ino) else { return Ok(PeerReply::Done) };
         if inode.layout == Layout::Whole {
             self.discard_part(whole_part(ino, inode.layout_epoch));
+        }
+        if let Some(cache) = self.cached(ino) {
+            cache.ended(ino);
         }
         let mut txn = self.names.begin();
         ops::remove_inode(&mut txn, ino).map_err(meta_refused)?;
@@ -249,10 +255,15 @@ impl Node {
         let bits = if change.size.is_some() { Grants::ALL } else { ATTR };
         let guard = self.home_change(ino, from, bits).await;
         let inode = self.visible_inode(from, ino)?;
+        self.before_set_attr(&inode, &change).await?;
         if let Some(size) = change.size {
+            self.before_change(ino, size == 0)?;
             self.truncate(&inode, size).await?;
         }
-        if inode.layout == Layout::Whole && (change.atime.is_some() || change.mtime.is_some()) {
+        if inode.layout == Layout::Whole
+            && self.is_here(ino)
+            && (change.atime.is_some() || change.mtime.is_some())
+        {
             let part = self.parts.get(whole_part(ino, inode.layout_epoch));
             let (atime, mtime) = (part_time(change.atime), part_time(change.mtime));
             part.and_then(|part| part.set_times(atime, mtime)).map_err(part_refused)?;
@@ -315,6 +326,11 @@ impl Node {
         replaced: bool,
     ) -> Answer {
         let _change = self.home_change(ino, requester, ATTR).await;
+        // What is on its way to the tier under this name arrives before the name is another's.
+        let _published = match self.cached(ino) {
+            Some(cache) => Some(cache.publishing.lock(ino).await),
+            None => None,
+        };
         self.unlink_in(self.names.begin(), ino, &place, requester, replaced)?;
         Ok(PeerReply::Done)
     }
@@ -380,6 +396,7 @@ impl Node {
         requester: NodeId,
     ) -> Answer {
         let _change = self.home_change(ino, requester, ATTR).await;
+        self.cached_file_moved(ino, &to).await?;
         let mut txn = self.names.begin();
         let now = stored_time(self.now());
         let (old, new) = ((from.parent, from.name.as_slice()), (to.parent, to.name.as_slice()));
@@ -412,6 +429,9 @@ impl Node {
         self.homes.ended(inode.ino);
         self.files.forget(inode.ino);
         self.turns.forget(inode.ino);
+        if let Some(cache) = self.cached(inode.ino) {
+            cache.ended(inode.ino);
+        }
         self.remove_parts(inode);
     }
 
