@@ -104,6 +104,7 @@ impl Job {
             port: 0,
             job_dir: self.directory.path().to_owned(),
             area: Box::new(MemoryArea { root: home, parts }),
+            cache: None,
             encrypt: false,
             intent_age: Settings::INTENT_AGE,
             wait: MEETING,

@@ -13,7 +13,7 @@ use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::Job;
 use crate::launch::signals::{ENDING, Signals};
-use crate::launch::stop::stop;
+use crate::launch::stop::{How, stop};
 use crate::output::Output;
 use crate::process::ProcessId;
 
@@ -40,12 +40,21 @@ pub(crate) fn run(
     let signals = Signals::block(&ENDING)?;
     let mut launched = launch(&args.up, environment, &signals, output)?;
     let result = run_program(&launched.job, &args.command, &signals);
-    let stopped = stop(&launched.job, false, output);
+    let stopped = stop(&launched.job, How::default(), output);
     launched.reap();
     for note in &stopped.notes {
         output.note(note);
     }
-    result.map(status_of)
+    if stopped.left.is_nothing() {
+        return result.map(status_of);
+    }
+    for line in &stopped.left.lines {
+        output.note(&format!("not in the tier: {}", line.path));
+    }
+    let kept = stopped.kept.as_deref().unwrap_or(std::path::Path::new("?"));
+    output.note(&format!("bring the rest there with `hayase resume {}`", kept.display()));
+    let status = result.map(status_of)?;
+    Ok(if status == Status::Program(0) { Status::Partly } else { status })
 }
 
 /// The program is a child that enters the node and becomes the command; it gets the signals we get.

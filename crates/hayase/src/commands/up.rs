@@ -1,5 +1,6 @@
 //! `hayase up`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -8,7 +9,7 @@ use serde::Serialize;
 
 use crate::config::Environment;
 use crate::exit::Status;
-use crate::job::{Job, JobId, KernelProfile, MmapShared, Names, Registry, clean_dead};
+use crate::job::{FsyncAt, Job, JobId, KernelProfile, MmapShared, Names, Registry, clean_dead};
 use crate::launch::allocation::LauncherName;
 use crate::launch::signals::{ENDING, Signals};
 use crate::launch::tree::way::FANOUT_DEFAULT;
@@ -72,6 +73,15 @@ pub(crate) struct UpArgs {
     /// Where this program lies on the other hosts [default: the same path as here]
     #[arg(long, value_name = "PATH", conflicts_with = "nodes")]
     pub(crate) remote_hayase: Option<PathBuf>,
+    /// Directory or s3:// URL to put the cache area in front of: DIR/cache then shows what is there
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) tier: Option<OsString>,
+    /// Where bytes of the cache area are when fsync returns [default: node]
+    #[arg(long, value_name = "WHERE", requires = "tier")]
+    pub(crate) fsync: Option<FsyncAt>,
+    /// The job ends after this many seconds: `status` warns of what will not be in the tier by then
+    #[arg(long, value_name = "SECONDS", requires = "tier")]
+    pub(crate) deadline: Option<u32>,
     /// Encrypt the data between nodes, not only the greeting and the headers
     #[arg(long)]
     pub(crate) encrypt: bool,
@@ -104,6 +114,8 @@ struct Up<'a> {
     storage: PathBuf,
     shared_bytes: u64,
     local_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tier: Option<String>,
     took_ms: u64,
     nodes: &'a [Ready],
 }
@@ -149,6 +161,7 @@ fn show(job: &Job, nodes: &[Ready], begin: Instant, output: &Output) -> anyhow::
         storage: settings.job_storage(),
         shared_bytes: settings.shared.get(),
         local_bytes: settings.local.get(),
+        tier: settings.tier.as_ref().map(|tier| tier.place.clone()),
         took_ms: begin.elapsed().as_millis() as u64,
         nodes,
     })
@@ -165,6 +178,9 @@ impl Human for Up<'_> {
         let shared = ByteCount(self.shared_bytes);
         page.pair("shared", &format!("{shared} on each node"));
         page.pair("local", &format!("{} on each node", ByteCount(self.local_bytes)));
+        if let Some(tier) = &self.tier {
+            page.pair("tier", tier);
+        }
         page.blank();
         let row = |node: &Ready| {
             let place = node.shared.parent().unwrap_or(&node.shared).display().to_string();
@@ -178,6 +194,9 @@ impl Human for Up<'_> {
             page.line(&format!("export HAYASE_JOB={}", self.job_dir.display()));
             page.line(&format!("export HAYASE_SHARED={}", node.shared.display()));
             page.line(&format!("export HAYASE_LOCAL={}", node.local.display()));
+            if let Some(cache) = &node.cache {
+                page.line(&format!("export HAYASE_CACHE={}", cache.display()));
+            }
         }
         page.line(&format!("hayase down --job {}", self.job));
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::process::Signal;
 
-use super::areas::{hide, show_local};
+use super::areas::{hide, hide_cache, show_cache, show_local};
 use super::control::{Caller, DaemonState, NodeState, Reply, Request};
 use super::daemon::{Daemon, DaemonFailed, raise_open_files};
 use super::events::{Event, Events};
@@ -204,6 +204,7 @@ impl Keeper {
         }
         show_local(&self.settings, self.node)?;
         self.shows_local = true;
+        show_cache(&self.settings, self.node)?;
         Ok(())
     }
 
@@ -233,6 +234,7 @@ impl Keeper {
         if is_due(&self.mount_restarts) {
             self.mount_restarts.begin(now);
             // The kernel's side of a mount whose daemon is gone stays until somebody takes it away.
+            hide_cache(&self.settings, self.node);
             hide(&self.settings.shared_mount(self.node), self.settings.is_privileged);
             self.restart(MOUNT)?;
         }
@@ -244,6 +246,11 @@ impl Keeper {
         match self.start_daemon(name) {
             Ok(told) => {
                 tracing::info!("{name} is back");
+                if name == MOUNT
+                    && let Err(error) = show_cache(&self.settings, self.node)
+                {
+                    tracing::error!("{error:#}");
+                }
                 if let (Some(told), Some(ready)) = (told, &mut self.ready) {
                     ready.mount = told;
                 }
@@ -333,6 +340,7 @@ impl Keeper {
             address: self.address()?.to_string(),
             shared: self.settings.shared_mount(self.node),
             local: self.settings.local_mount(self.node),
+            cache: self.settings.cache_mount(self.node),
             limiter: self.areas.as_ref().map_or("", NodeAreas::limiter).to_owned(),
             mount,
         })
@@ -359,12 +367,15 @@ impl Keeper {
             }
             End::LifelineBroken => {
                 tracing::warn!("the launcher is gone; taking the node down");
-                self.tear_down(false, None);
+                let keep = self.has_undurable();
+                self.tear_down(keep, None);
                 Status::Failed
             }
             End::Signal(signal) => {
                 tracing::warn!("{signal:?}; taking the node down");
-                self.tear_down(false, None);
+                self.drain_for_a_while();
+                let keep = self.has_undurable();
+                self.tear_down(keep, None);
                 Status::Failed
             }
             End::Failed(error) => {

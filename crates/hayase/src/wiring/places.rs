@@ -78,6 +78,11 @@ pub(crate) fn open(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
     }
 }
 
+/// Whether `place` is a path rather than a URL.
+pub(crate) fn is_directory(place: &OsStr) -> bool {
+    scheme(place).is_none()
+}
+
 /// Fails when `target` is a directory below `source` that `selection` takes.
 pub(crate) fn check_apart(
     source: &OsStr,

@@ -175,6 +175,7 @@ fn run_server(
         port: 0,
         job_dir: root.to_owned(),
         area: Box::new(area),
+        cache: None,
         encrypt: false,
         intent_age: INTENT_AGE,
         wait: Duration::from_secs(20),
