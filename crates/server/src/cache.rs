@@ -22,6 +22,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -78,6 +79,8 @@ pub(crate) struct Cache {
     /// Dirty bytes, and all bytes: above their high mark until they reach the low one.
     pub(crate) dirty_mark: Marked,
     pub(crate) space_mark: Marked,
+    /// Dirty bytes, and until when they are taken as that.
+    pub(crate) dirty: Cell<Option<(Instant, u64)>>,
     pub(crate) has_warned: Cell<bool>,
     /// Something may be flushed.
     pub(crate) work: Notify,
@@ -126,6 +129,14 @@ impl Active {
         self.complete_since.set(None);
     }
 
+    /// Forgotten, it would be as it is.
+    fn is_idle(&self) -> bool {
+        self.fetch.borrow().is_none()
+            && !self.is_retired.get()
+            && !self.is_flushing.get()
+            && !self.is_held()
+    }
+
     pub(crate) fn is_held(&self) -> bool {
         self.held_until.get().is_some_and(|until| Instant::now() < until)
     }
@@ -160,6 +171,7 @@ impl Cache {
             traffic: Traffic::default(),
             dirty_mark: Marked::default(),
             space_mark: Marked::default(),
+            dirty: Cell::new(None),
             has_warned: Cell::new(false),
             work: Notify::new(),
         })
@@ -209,11 +221,22 @@ impl Cache {
     /// What is known of the file while this server lives.
     pub(crate) fn active(&self, ino: InodeId) -> Rc<Active> {
         let mut active = self.active.borrow_mut();
+        if active.len() >= CACHE_MEMO_MAX && !active.contains_key(&ino) {
+            let unsafe_files = self.unsafe_files.borrow();
+            active.retain(|ino, file| !file.is_idle() || unsafe_files.contains(ino));
+        }
         Rc::clone(active.entry(ino).or_insert_with(|| Rc::new(Active::new())))
     }
 
     pub(crate) fn unsafe_files(&self) -> Vec<InodeId> {
         self.unsafe_files.borrow().iter().copied().collect()
+    }
+
+    /// Those after `after`, `most` at most: by inode number, so about as old as they are.
+    pub(crate) fn unsafe_files_after(&self, after: InodeId, most: usize) -> Vec<InodeId> {
+        let files = self.unsafe_files.borrow();
+        let from = (Bound::Excluded(after), Bound::Unbounded);
+        files.range(from).take(most).copied().collect()
     }
 
     /// All files for which `wanted` holds.
@@ -299,10 +322,15 @@ impl Node {
         state.is_none_or(FileState::is_here)
     }
 
+    /// What the tier has of a file whose part does not hold its bytes.
+    pub(crate) fn only_in_tier(&self, ino: InodeId) -> Option<hayase_store::TierVersion> {
+        let record = self.cached(ino)?.record(ino)?;
+        record.version.filter(|_| !record.state.is_here())
+    }
+
     /// Whether some node has it open for writing.
     pub(crate) fn has_writers(&self, ino: InodeId) -> bool {
-        let (_, opens) = self.homes.describe(ino);
-        opens.iter().any(|(_, held)| held.access().write)
+        self.homes.has_writers(ino)
     }
 }
 

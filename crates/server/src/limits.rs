@@ -212,6 +212,13 @@ pub(crate) const DIRTY_HIGH_PERCENT: u64 = 60;
 pub(crate) const DIRTY_LOW_PERCENT: u64 = 40;
 pub(crate) const ROOM_WAIT: Duration = Duration::from_secs(60);
 
+/// Dirty bytes are counted at most so often, and in one part of this many of the time.
+pub(crate) const DIRTY_FRESH: Duration = Duration::from_millis(50);
+pub(crate) const DIRTY_COST: u32 = 20;
+
+/// Files that one look for something to flush considers.
+pub(crate) const FLUSH_LOOK_FILES: usize = 4096;
+
 /// Copies that go in one look.
 pub(crate) const EVICT_AT_ONCE: usize = 64;
 

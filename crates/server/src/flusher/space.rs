@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use crate::cache::Cache;
 use crate::convert::part_refused;
 use crate::limits::{
-    DIRTY_HIGH_PERCENT, DIRTY_LOW_PERCENT, EVICT_AT_ONCE, FETCH_PAUSE, ROOM_WAIT,
-    SPACE_HIGH_PERCENT, SPACE_LOW_PERCENT,
+    DIRTY_COST, DIRTY_FRESH, DIRTY_HIGH_PERCENT, DIRTY_LOW_PERCENT, EVICT_AT_ONCE, FETCH_PAUSE,
+    ROOM_WAIT, SPACE_HIGH_PERCENT, SPACE_LOW_PERCENT,
 };
 use crate::node::{Node, libc_errno};
 use crate::peer_service::inode::whole_part;
@@ -38,13 +38,23 @@ impl Marked {
 }
 
 impl Node {
-    /// Bytes that the tier does not have; of files being written as they are now.
+    /// Bytes that the tier does not have; of files being written as they were a moment ago.
     pub(crate) fn dirty_bytes(&self, cache: &Cache) -> u64 {
+        if let Some((until, known)) = cache.dirty.get()
+            && Instant::now() < until
+        {
+            return known;
+        }
+        let begin = Instant::now();
         let bytes_of = |ino: InodeId| {
             let part = self.parts.get(whole_part(ino, 0));
             part.and_then(|part| part.stat()).map_or(0, |stat| stat.size)
         };
-        cache.unsafe_files().into_iter().map(bytes_of).sum()
+        let bytes = cache.unsafe_files().into_iter().map(bytes_of).sum();
+        // Many files take long to look at: then they are looked at more rarely.
+        let fresh = DIRTY_FRESH.max(begin.elapsed() * DIRTY_COST);
+        cache.dirty.set(Some((Instant::now() + fresh, bytes)));
+        bytes
     }
 
     /// Waits while too much here is not in the tier yet; not for ever.

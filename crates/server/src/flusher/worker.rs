@@ -16,8 +16,8 @@ use crate::cache::names::conflict_path;
 use crate::cache::paths::key;
 use crate::convert::part_refused;
 use crate::limits::{
-    FLUSH_BUSY_REQUESTS, FLUSH_LOOK, FLUSH_RETRY_FIRST, FLUSH_RETRY_MAX, FLUSH_STREAMS,
-    FLUSH_STREAMS_JOB,
+    DEADLINE_RESERVE, FLUSH_BUSY_REQUESTS, FLUSH_LOOK, FLUSH_LOOK_FILES, FLUSH_RETRY_FIRST,
+    FLUSH_RETRY_MAX, FLUSH_STREAMS, FLUSH_STREAMS_JOB,
 };
 use crate::node::{Node, libc_errno};
 use crate::peer_service::inode::whole_part;
@@ -38,6 +38,7 @@ impl Node {
         self.grace.over().await;
         let streams = streams_of_node(FLUSH_STREAMS, FLUSH_STREAMS_JOB, self.servers);
         let mut requests = self.counters.requests.get();
+        let mut looked_at = InodeId(0);
         loop {
             let look = tokio::time::timeout(FLUSH_LOOK, cache.work.notified()).await;
             let asked = self.counters.requests.get();
@@ -51,7 +52,12 @@ impl Node {
                 is_busy,
                 is_late: cache.is_late(),
             };
-            for ino in choose(self.candidates(cache), situation) {
+            let window = cache.unsafe_files_after(looked_at, FLUSH_LOOK_FILES);
+            let chosen = choose(self.candidates(cache, &window), situation);
+            // Many that can not go do not keep those behind them from their turn.
+            let is_full = window.len() == FLUSH_LOOK_FILES && chosen.is_empty();
+            looked_at = window.last().copied().filter(|_| is_full).unwrap_or(InodeId(0));
+            for ino in chosen {
                 self.begin_flush(cache, ino, situation.is_late);
             }
             self.give_room_back().await;
@@ -59,7 +65,7 @@ impl Node {
         }
     }
 
-    fn candidates(&self, cache: &Cache) -> Vec<Candidate> {
+    fn candidates(&self, cache: &Cache, files: &[InodeId]) -> Vec<Candidate> {
         let candidate = |ino: InodeId| {
             let active = cache.active(ino);
             let is_idle = !active.is_flushing.get() && !active.is_held();
@@ -75,7 +81,7 @@ impl Node {
                 retry_in: retry_in.unwrap_or_default(),
             })
         };
-        cache.unsafe_files().into_iter().filter_map(candidate).collect()
+        files.iter().copied().filter_map(candidate).collect()
     }
 
     fn begin_flush(self: &Rc<Self>, cache: &Cache, ino: InodeId, as_it_stands: bool) {
@@ -99,7 +105,9 @@ impl Node {
                 cache.work.notify_one();
             }
             Ok(Outcome::Overtaken) => {
-                active.retry_at.set(Some(Instant::now() + FLUSH_LOOK));
+                // A file that stays open went as it stood: once in a while is enough.
+                let pause = if as_it_stands { DEADLINE_RESERVE } else { FLUSH_LOOK };
+                active.retry_at.set(Some(Instant::now() + pause));
                 let again = cache.update(ino, |record| {
                     if record.state == FileState::Flushing {
                         record.state = FileState::Dirty;

@@ -86,7 +86,15 @@ impl Node {
         if ino.is_cached() && change.size.is_some_and(|size| size > 0) {
             self.fetch_for_writing(ino).await?;
         }
-        match self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await? {
+        let mut changed = self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await;
+        // Cut to nothing while it was being fetched.
+        while ino.is_cached()
+            && changed.as_ref().is_err_and(|refused| refused.errno == libc_errno::EAGAIN)
+        {
+            self.fetch_for_writing(ino).await?;
+            changed = self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await;
+        }
+        match changed? {
             PeerReply::Attr { attr, grants } => {
                 let Entry { attr, grants } = self.received(attr, grants);
                 Ok(NodeReply::Attr { attr, grants })

@@ -56,7 +56,11 @@ impl Node {
     pub(crate) fn attr_of(&self, inode: &Inode) -> Result<Attr, Refused> {
         let mut attr = convert::attr_of_record(inode);
         // What is not here, or not all of it, is as the tier says.
-        if inode.layout == Layout::Whole && self.is_here(inode.ino) {
+        if let Some(version) = self.only_in_tier(inode.ino) {
+            attr.size = version.size;
+            attr.blocks = version.size.div_ceil(512);
+            attr.mtime = convert::time(version.mtime);
+        } else if inode.layout == Layout::Whole {
             let part = self.parts.get(whole_part(inode.ino, inode.layout_epoch));
             let stat = part.and_then(|part| part.stat()).map_err(part_refused)?;
             convert::add_part(&mut attr, &stat);
