@@ -61,7 +61,7 @@ pub(crate) struct Cache {
     pub(crate) tier: Arc<dyn Tier>,
     ledger: RefCell<Ledger>,
     /// Files that the tier does not have as the job wrote them.
-    unsafe_files: RefCell<BTreeSet<InodeId>>,
+    not_durable: RefCell<BTreeSet<InodeId>>,
     active: RefCell<HashMap<InodeId, Rc<Active>>>,
     paths: RefCell<HashMap<InodeId, Rc<[u8]>>>,
     /// Names that the tier did not have a moment ago.
@@ -155,11 +155,11 @@ impl Cache {
             ledger.put(LedgerRecord { state: FileState::Dirty, ..record })?;
         }
         let left = ledger.records().filter(|record| !record.state.is_safe());
-        let unsafe_files = left.map(|record| record.ino).collect();
+        let not_durable = left.map(|record| record.ino).collect();
         Ok(Self {
             tier: settings.tier,
             ledger: RefCell::new(ledger),
-            unsafe_files: RefCell::new(unsafe_files),
+            not_durable: RefCell::new(not_durable),
             active: RefCell::default(),
             paths: RefCell::default(),
             absent: RefCell::default(),
@@ -189,11 +189,11 @@ impl Cache {
     pub(crate) fn put(&self, record: LedgerRecord) -> Result<(), Refused> {
         let (ino, is_safe) = (record.ino, record.state.is_safe());
         self.ledger.borrow_mut().put(record).map_err(ledger_refused)?;
-        let mut unsafe_files = self.unsafe_files.borrow_mut();
+        let mut not_durable = self.not_durable.borrow_mut();
         if is_safe {
-            unsafe_files.remove(&ino);
+            not_durable.remove(&ino);
         } else {
-            unsafe_files.insert(ino);
+            not_durable.insert(ino);
         }
         Ok(())
     }
@@ -214,7 +214,7 @@ impl Cache {
         if let Err(error) = self.ledger.borrow_mut().remove(ino) {
             tracing::error!(%ino, %error, "the end of a file could not be written down");
         }
-        self.unsafe_files.borrow_mut().remove(&ino);
+        self.not_durable.borrow_mut().remove(&ino);
         self.active.borrow_mut().remove(&ino);
     }
 
@@ -222,19 +222,19 @@ impl Cache {
     pub(crate) fn active(&self, ino: InodeId) -> Rc<Active> {
         let mut active = self.active.borrow_mut();
         if active.len() >= CACHE_MEMO_MAX && !active.contains_key(&ino) {
-            let unsafe_files = self.unsafe_files.borrow();
-            active.retain(|ino, file| !file.is_idle() || unsafe_files.contains(ino));
+            let not_durable = self.not_durable.borrow();
+            active.retain(|ino, file| !file.is_idle() || not_durable.contains(ino));
         }
         Rc::clone(active.entry(ino).or_insert_with(|| Rc::new(Active::new())))
     }
 
-    pub(crate) fn unsafe_files(&self) -> Vec<InodeId> {
-        self.unsafe_files.borrow().iter().copied().collect()
+    pub(crate) fn not_durable(&self) -> Vec<InodeId> {
+        self.not_durable.borrow().iter().copied().collect()
     }
 
     /// Those after `after`, `most` at most: by inode number, so about as old as they are.
-    pub(crate) fn unsafe_files_after(&self, after: InodeId, most: usize) -> Vec<InodeId> {
-        let files = self.unsafe_files.borrow();
+    pub(crate) fn not_durable_after(&self, after: InodeId, most: usize) -> Vec<InodeId> {
+        let files = self.not_durable.borrow();
         let from = (Bound::Excluded(after), Bound::Unbounded);
         files.range(from).take(most).copied().collect()
     }

@@ -73,8 +73,8 @@ pub(crate) struct UpArgs {
     /// Where this program lies on the other hosts [default: the same path as here]
     #[arg(long, value_name = "PATH", conflicts_with = "nodes")]
     pub(crate) remote_hayase: Option<PathBuf>,
-    /// Directory or s3:// URL to put the cache area in front of: DIR/cache then shows what is there
-    #[arg(long, value_name = "PLACE")]
+    /// Directory of shared storage to put the cache area in front of: `cache` beside `shared` shows it
+    #[arg(long, value_name = "DIR")]
     pub(crate) tier: Option<OsString>,
     /// Where bytes of the cache area are when fsync returns [default: node]
     #[arg(long, value_name = "WHERE", requires = "tier")]

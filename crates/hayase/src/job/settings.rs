@@ -240,7 +240,7 @@ pub(crate) struct Settings {
 /// The cache area of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TierSettings {
-    /// An absolute directory, or a URL whose scheme chooses the tier.
+    /// An absolute directory.
     pub(crate) place: String,
     /// What fsync(2) promises.
     pub(crate) fsync: FsyncAt,

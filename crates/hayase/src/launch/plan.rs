@@ -102,6 +102,9 @@ pub(crate) enum PlanError {
     /// Its name can not be written down.
     #[error("--tier {}: only places whose name is UTF-8 can be a tier", .0.display())]
     Tier(std::ffi::OsString),
+    /// An object store.
+    #[error("--tier {}: the cache area needs a directory", .0.display())]
+    TierKind(std::ffi::OsString),
     /// The job directory exists.
     #[error("job directory {} exists already", .0.display())]
     JobDirExists(PathBuf),
@@ -121,6 +124,9 @@ impl PlanError {
             Self::MountPoint { .. } => "choose another --mount",
             Self::Width { .. } => "--width 0 means all nodes",
             Self::JobDirExists(_) => "choose another --job-dir, or remove it",
+            Self::TierKind(_) => {
+                "name a directory that all nodes see; `hayase stage` copies from and to object stores"
+            }
             Self::Tier(_) | Self::Nodes(_) | Self::Stripe(_) | Self::TooSmall { .. } => {
                 return None;
             }
@@ -198,10 +204,11 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
 /// The tier, which is there: a job does not find out later that it can not be reached.
 fn choose_tier(args: &UpArgs) -> anyhow::Result<Option<TierSettings>> {
     let Some(place) = &args.tier else { return Ok(None) };
-    let place = match places::is_directory(place) {
-        true => std::path::absolute(place)?.into_os_string(),
-        false => place.clone(),
-    };
+    // Renames and attributes of the cache area need a tier that has them.
+    if !places::is_directory(place) {
+        return Err(PlanError::TierKind(place.clone()).into());
+    }
+    let place = std::path::absolute(place)?.into_os_string();
     places::open(&place, places::Wish::Present).context("open the tier")?;
     let place = place.into_string().map_err(PlanError::Tier)?;
     let deadline_ms = args.deadline.map(|seconds| now_ms() + u64::from(seconds) * 1000);

@@ -50,7 +50,7 @@ impl Node {
             let part = self.parts.get(whole_part(ino, 0));
             part.and_then(|part| part.stat()).map_or(0, |stat| stat.size)
         };
-        let bytes = cache.unsafe_files().into_iter().map(bytes_of).sum();
+        let bytes = cache.not_durable().into_iter().map(bytes_of).sum();
         // Many files take long to look at: then they are looked at more rarely.
         let fresh = DIRTY_FRESH.max(begin.elapsed() * DIRTY_COST);
         cache.dirty.set(Some((Instant::now() + fresh, bytes)));

@@ -52,7 +52,7 @@ impl Node {
                 is_busy,
                 is_late: cache.is_late(),
             };
-            let window = cache.unsafe_files_after(looked_at, FLUSH_LOOK_FILES);
+            let window = cache.not_durable_after(looked_at, FLUSH_LOOK_FILES);
             let chosen = choose(self.candidates(cache, &window), situation);
             // Many that can not go do not keep those behind them from their turn.
             let is_full = window.len() == FLUSH_LOOK_FILES && chosen.is_empty();

@@ -1,3 +1,5 @@
+//! Restarts, torn tails, damage and power cuts of the ledger.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
