@@ -209,6 +209,16 @@ impl Cache {
         self.put(record)
     }
 
+    /// Whoever has it open goes on, but there is nowhere to bring it any more.
+    pub(crate) fn lost_its_name(&self, ino: InodeId) -> Result<(), Refused> {
+        self.active(ino).changed();
+        self.update(ino, |record| {
+            if !record.state.is_safe() {
+                (record.state, record.version) = (FileState::Clean, None);
+            }
+        })
+    }
+
     /// The inode is no more.
     pub(crate) fn ended(&self, ino: InodeId) {
         if let Err(error) = self.ledger.borrow_mut().remove(ino) {

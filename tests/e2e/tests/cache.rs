@@ -257,6 +257,14 @@ fn names(job: &Job, tier: &TierDir) -> TestResult {
     // Made and removed before anybody could flush it: the tier never gets it.
     a.write_file(&path("short"), Data::bytes(b"x"))?;
     a.unlink(&path("short"))?;
+    // The same while it is open: its bytes are there for who has it open, and go nowhere.
+    let open = a.open(&path("open"), "rw+creat")?;
+    open.pwrite(0, Data::bytes(b"nameless"))?;
+    a.unlink(&path("open"))?;
+    open.pwrite(8, Data::bytes(b"!"))?;
+    flush(job)?;
+    ensure!(open.pread(0, 99)? == b"nameless!");
+    open.close()?;
     flush(job)?;
     ensure!(tier.files()?.is_empty(), "{:?}", tier.files());
     Ok(())

@@ -118,6 +118,10 @@ impl Node {
             }
             Some(_) => {}
         }
+        // Without a name it goes nowhere.
+        if self.inode(ino)?.nlink == 0 {
+            return Ok(());
+        }
         cache.becomes_dirty(ino)
     }
 }

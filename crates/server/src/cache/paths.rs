@@ -54,7 +54,7 @@ impl Node {
 
     /// The path of a name in the area.
     pub(crate) async fn tier_path_of(self: &Rc<Self>, place: &Place) -> Result<Vec<u8>, Refused> {
-        Ok(join(&*self.directory_path(place.parent).await?, &place.name))
+        Ok(join(&self.directory_path(place.parent).await?, &place.name))
     }
 }
 

@@ -28,14 +28,16 @@ impl Node {
     /// not be.
     pub(super) async fn sync_to_tier(self: &Rc<Self>, ino: InodeId) -> Result<(), Refused> {
         let is_asked = self.cached(ino).is_some_and(|cache| cache.durable_at == DurableAt::Tier);
-        while is_asked {
+        if !is_asked {
+            return Ok(());
+        }
+        loop {
             match self.flush_file(ino, true).await? {
-                Flushed::Durable => break,
+                Flushed::Durable => return Ok(()),
                 Flushed::Failed { errno, .. } => return Err(Refused::new(errno)),
                 Flushed::Pending | Flushed::Open => tokio::time::sleep(FETCH_PAUSE).await,
             }
         }
-        Ok(())
     }
 
     pub(super) async fn evict_file(self: &Rc<Self>, ino: InodeId) -> Served {

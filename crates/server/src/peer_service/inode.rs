@@ -358,6 +358,11 @@ impl Node {
         let inode = ops::unlink(&mut txn, ino, place.parent, &place.name, now, nameless)
             .map_err(meta_refused)?;
         txn.commit().map_err(meta_refused)?;
+        if inode.nlink == 0
+            && let Some(cache) = self.cached(ino)
+        {
+            cache.lost_its_name(ino)?;
+        }
         match nameless {
             _ if inode.nlink > 0 => {}
             Nameless::Removed => self.ended(&inode),
