@@ -6,12 +6,15 @@ use crate::exit::Status;
 use crate::output::Output;
 
 mod area_path;
+mod cached_files;
 pub(crate) mod completions;
 pub(crate) mod container;
 pub(crate) mod doctor;
 pub(crate) mod down;
+pub(crate) mod evict;
 pub(crate) mod exec;
 pub(crate) mod explain;
+pub(crate) mod flush;
 pub(crate) mod job_arg;
 pub(crate) mod layout;
 pub(crate) mod man;
@@ -20,6 +23,7 @@ pub(crate) mod node;
 pub(crate) mod noise;
 pub(crate) mod pack;
 pub(crate) mod relay;
+pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod serve_mount;
@@ -46,6 +50,9 @@ pub(crate) fn run(
         Command::Run(args) => run::run(&args, environment, output),
         Command::Exec(args) => exec::run(&args, environment, output),
         Command::Status(args) => status::run(&args, environment, output),
+        Command::Flush(args) => flush::run(&args, environment, output),
+        Command::Evict(args) => evict::run(&args, environment, output),
+        Command::Resume(args) => resume::run(&args, output),
         Command::Explain(args) => explain::run(&args, environment, output),
         Command::Layout(args) => layout::run(&args, environment, output),
         Command::Container(args) => container::run(&args, output),

@@ -7,6 +7,7 @@
 mod directory;
 mod error;
 mod find;
+pub(crate) mod ledgers;
 mod leftovers;
 mod registry;
 mod settings;
@@ -17,12 +18,13 @@ pub(crate) use directory::{
 pub(crate) use error::JobError;
 pub(crate) use find::{Job, find};
 pub(crate) use leftovers::{
-    clean, clean_dead, clean_node, clean_unstarted_node, hide_others, is_ours, remove_leftovers,
-    remove_own_leftovers,
+    clean, clean_dead, clean_node, clean_resumed, clean_unstarted_node, detach_areas, hide_others,
+    is_ours, remove_leftovers, remove_own_leftovers,
 };
 pub(crate) use registry::Registry;
 #[cfg(test)]
 pub(crate) use settings::tests::sample as sample_settings;
 pub(crate) use settings::{
-    JobId, KernelProfile, Kind, MmapShared, Names, Reach, SETTINGS_FORMAT, Settings, Way,
+    FsyncAt, JobId, KernelProfile, Kind, MmapShared, Names, Reach, SETTINGS_FORMAT, Settings,
+    TierSettings, Way,
 };

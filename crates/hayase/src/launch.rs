@@ -9,6 +9,7 @@
 
 pub(crate) mod addresses;
 pub(crate) mod allocation;
+pub(crate) mod drain;
 pub(crate) mod enter;
 pub(crate) mod ground;
 pub(crate) mod hosts;

@@ -15,6 +15,7 @@ mod areas;
 pub(crate) mod control;
 pub(crate) mod daemon;
 pub(crate) mod discard;
+mod drain;
 mod events;
 mod holders;
 mod keeper;

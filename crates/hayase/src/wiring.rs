@@ -2,13 +2,14 @@
 //!
 //! [`areas`] (`hayase_store`), [`serve`] (`hayase_server`), [`serve_mount`] and [`mount_containers`]
 //! (`hayase_client` and `hayase_fuse`), [`status`] (`hayase_wire`), [`passthrough`] (`hayase_fuse`),
-//! [`places`] (`hayase_tier`).
+//! [`places`] (`hayase_tier`), [`resume`] (`hayase_server`, for jobs whose servers are gone).
 
 pub(crate) mod areas;
 pub(crate) mod mount_containers;
 pub(crate) mod mount_packs;
 pub(crate) mod passthrough;
 pub(crate) mod places;
+pub(crate) mod resume;
 pub(crate) mod serve;
 pub(crate) mod serve_mount;
 pub(crate) mod status;

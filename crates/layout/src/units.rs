@@ -236,10 +236,17 @@ impl InodeId {
     /// The root directory: the first inode of server 0, and also the number that FUSE wants.
     pub const ROOT: Self = Self(1);
 
+    /// The root of the cache area, also of server 0.
+    pub const CACHE_ROOT: Self = Self(Self::CACHED | 1);
+
     const COUNTER_BITS: u32 = 48;
     const OPERATION: u64 = 1 << 47;
     const PRIVATE: u64 = 1 << 46;
     const OWNER_SHIFT: u32 = 30;
+
+    /// Set in the counter of what lies in the cache area, and not in a private tree; no counter of
+    /// `shared` gets so high.
+    const CACHED: u64 = 1 << 45;
 
     /// `None` when `counter` needs more than 48 bits.
     pub const fn new(home: ServerId, counter: u64) -> Option<Self> {
@@ -276,6 +283,17 @@ impl InodeId {
         ServerId((self.0 >> Self::COUNTER_BITS) as u16)
     }
 
+    /// Whether it lies in the cache area: the tier has, or will have, it too.
+    pub const fn is_cached(self) -> bool {
+        self.0 & (Self::OPERATION | Self::PRIVATE | Self::CACHED) == Self::CACHED
+    }
+
+    /// The same number, of an inode of the cache area.
+    #[must_use]
+    pub const fn in_cache(self) -> Self {
+        Self(self.0 | Self::CACHED)
+    }
+
     /// The number that its home gave it.
     pub const fn counter(self) -> u64 {
         self.0 & ((1 << Self::COUNTER_BITS) - 1)
@@ -300,6 +318,8 @@ mod tests {
         assert_eq!(InodeId::ROOT.home(), ServerId(0));
         assert_eq!(InodeId::new(ServerId(0), 1 << 48), None);
         assert_eq!(ino.to_string(), "3:77");
+        assert!(!ino.is_cached() && ino.in_cache().is_cached() && InodeId::CACHE_ROOT.is_cached());
+        assert_eq!(ino.in_cache().home(), ServerId(3));
     }
 
     #[test]

@@ -18,7 +18,12 @@ pub(crate) enum Disk {
 
 impl Disk {
     pub(crate) fn threads() -> Self {
-        Self::Threads(Arc::new(Semaphore::new(DISK_THREADS)))
+        Self::with_threads(DISK_THREADS)
+    }
+
+    /// So many threads, for what must not take those of the disks away.
+    pub(crate) fn with_threads(threads: usize) -> Self {
+        Self::Threads(Arc::new(Semaphore::new(threads)))
     }
 
     /// Runs `work` where it may wait. At most [`DISK_THREADS`] run at once.

@@ -152,6 +152,9 @@ pub(crate) fn is_served_in_grace(request: &PeerRequest) -> bool {
             | R::PartBlocks { .. }
             | R::ProcessGone { .. }
             | R::WhichAreGone(_)
+            | R::CacheImport { .. }
+            | R::CacheForget { .. }
+            | R::CacheCheck { .. }
             | R::StatFs
             | R::Status
     )

@@ -59,6 +59,14 @@ impl Homes {
         opens.find(|(opener, _)| *opener == node).map(|(_, held)| held.access()).unwrap_or_default()
     }
 
+    /// Whether any node has it open for writing.
+    pub(crate) fn has_writers(&self, ino: InodeId) -> bool {
+        let entries = self.entries.borrow();
+        entries
+            .get(&ino)
+            .is_some_and(|entry| entry.home.opens().any(|(_, held)| held.access().write))
+    }
+
     /// The nodes that have it open.
     pub(crate) fn open_on(&self, ino: InodeId) -> Vec<NodeId> {
         let entries = self.entries.borrow();

@@ -10,6 +10,7 @@
 //! - `recorded`: files that MPI-IO keeps as one part per writer, and how they are shown as one.
 //! - `socket`, `peers`: the two ways in; `clients`: the processes of this node; `local`: such a
 //!   process inside the server's own.
+//! - `cache`: the area in front of a tier; `flusher`: how what is written there gets to it.
 //! - [`Ground`]: what a server stands on, so that a simulation can own it.
 //!
 //! Source: `docs/design/001-coherence.md`.
@@ -19,6 +20,7 @@
 mod answers;
 mod appends;
 mod booked;
+mod cache;
 mod clients;
 mod convert;
 mod directories;
@@ -27,6 +29,7 @@ mod disk;
 mod explore;
 mod files;
 mod finished;
+mod flusher;
 mod grace;
 mod ground;
 mod home;
@@ -56,7 +59,9 @@ mod stray_parts;
 mod turns;
 mod usage;
 
+pub use cache::CACHE_NAME;
+pub use flusher::resume::{Resumed, resume};
 pub use ground::{Ground, OpenNames};
 pub use local::{AnswerCallback, LocalProcess, LocalServer, ServerGone};
 pub use serve::{ServeError, serve, serve_on};
-pub use settings::Settings;
+pub use settings::{CacheSettings, DurableAt, Settings};

@@ -196,6 +196,77 @@ pub(crate) const FLATTEN_TOLD: Duration = Duration::from_secs(10);
 
 /// Listings of a container until it is empty, when it is removed.
 pub(crate) const REMOVAL_ROUNDS: usize = 16;
+/// Threads that wait for the tier.
+pub(crate) const TIER_THREADS: usize = 16;
+
+/// What the tier told of a name is taken as true for so long.
+pub(crate) const CACHE_FRESH: Duration = Duration::from_secs(1);
+
+/// Names and paths of the cache area that are remembered.
+pub(crate) const CACHE_MEMO_MAX: usize = 65_536;
+
+/// Names of one message of an import.
+pub(crate) const IMPORT_ENTRIES_MAX: usize = 256;
+
+/// Of one request to the tier while a file is fetched.
+pub(crate) const FETCH_BYTES: u64 = 4 << 20;
+
+/// Requests that are sent ahead of a reader.
+pub(crate) const FETCH_AHEAD: usize = 8;
+
+/// Longest wait for a fetch or a flush within one message, and the pause before it is asked again.
+pub(crate) const FETCH_WAIT: Duration = Duration::from_secs(2);
+pub(crate) const FETCH_PAUSE: Duration = Duration::from_millis(20);
+
+/// A file whose name is being changed is not flushed for so long at most: as long as a rename may take.
+pub(crate) const CACHE_HOLD: Duration = RENAME_HOLD;
+
+/// Of one read and write while a file is flushed; a multiple of what file systems like to be written.
+pub(crate) const FLUSH_BYTES: u64 = 8 << 20;
+
+/// Files that one node flushes at once, and all nodes of a job together.
+pub(crate) const FLUSH_STREAMS: usize = 4;
+pub(crate) const FLUSH_STREAMS_JOB: usize = 256;
+
+/// How often is looked for something to flush, and after how many requests in between a server counts
+/// as busy.
+pub(crate) const FLUSH_LOOK: Duration = Duration::from_millis(100);
+pub(crate) const FLUSH_BUSY_REQUESTS: u64 = 200;
+
+/// Pauses between tries of a file that can not be flushed, doubling.
+pub(crate) const FLUSH_RETRY_FIRST: Duration = Duration::from_millis(500);
+pub(crate) const FLUSH_RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// Bytes per second are measured over so long.
+pub(crate) const RATE_WINDOW: Duration = Duration::from_secs(1);
+
+/// Names of second versions that a server tells of.
+pub(crate) const CONFLICTS_TOLD_MAX: usize = 256;
+
+/// Of the list of what is not durable, in one message.
+pub(crate) const CACHE_LINES_BYTES_MAX: usize = 64 << 10;
+
+/// So long before the deadline also open files are flushed, as they stand.
+pub(crate) const DEADLINE_RESERVE: Duration = Duration::from_secs(5);
+
+/// Of a node's share: above the high mark copies of what the tier has go, down to the low one.
+pub(crate) const SPACE_HIGH_PERCENT: u64 = 80;
+pub(crate) const SPACE_LOW_PERCENT: u64 = 60;
+
+/// The same of bytes that the tier does not have: above it new writers wait, so long at most.
+pub(crate) const DIRTY_HIGH_PERCENT: u64 = 60;
+pub(crate) const DIRTY_LOW_PERCENT: u64 = 40;
+pub(crate) const ROOM_WAIT: Duration = Duration::from_secs(60);
+
+/// Dirty bytes are counted at most so often, and in one part of this many of the time.
+pub(crate) const DIRTY_FRESH: Duration = Duration::from_millis(50);
+pub(crate) const DIRTY_COST: u32 = 20;
+
+/// Files that one look for something to flush considers.
+pub(crate) const FLUSH_LOOK_FILES: usize = 4096;
+
+/// Copies that go in one look.
+pub(crate) const EVICT_AT_ONCE: usize = 64;
 
 /// A name that was replaced while its inode was asked for is looked up again, so often.
 pub(crate) const LOOKUP_RETRIES: usize = 16;

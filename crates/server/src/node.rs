@@ -14,6 +14,7 @@ use hayase_wire::message::{Name, PeerReply, PeerRequest, Place, Refused, TimeSpe
 
 use crate::answers::Answers;
 use crate::appends::Appends;
+use crate::cache::Cache;
 use crate::clients::Clients;
 use crate::directories::Directories;
 use crate::disk::Disk;
@@ -60,6 +61,8 @@ pub(crate) struct Node {
     /// Parts on their way out: they go when the end of their names is durable.
     pub(crate) removal: Arc<Removal>,
     pub(crate) area: Box<dyn Area>,
+    /// Of a job with a tier.
+    pub(crate) cache: Option<Cache>,
     pub(crate) disk: Disk,
     pub(crate) clock: Clock,
     pub(crate) homes: Homes,
@@ -157,6 +160,25 @@ pub(crate) fn refusal(reply: PeerReply) -> Result<PeerReply, Refused> {
 /// How long a request may take: those that wait for third parties get more.
 pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
     match request {
+        // These may wait for the tier.
+        PeerRequest::Lookup(place) if place.parent.is_cached() => limits::SYNC_DEADLINE,
+        PeerRequest::Open { ino, .. }
+        | PeerRequest::SetAttr { ino, .. }
+        | PeerRequest::LinkDec { ino, .. }
+        | PeerRequest::Relink { ino, .. }
+            if ino.is_cached() =>
+        {
+            limits::SYNC_DEADLINE
+        }
+        PeerRequest::CacheImport { .. }
+        | PeerRequest::CacheForget { .. }
+        | PeerRequest::CacheCheck { .. }
+        | PeerRequest::CacheHold { .. }
+        | PeerRequest::CacheMove { .. }
+        | PeerRequest::CacheUnlink { .. }
+        | PeerRequest::CacheFetch { .. }
+        | PeerRequest::CacheFlush { .. }
+        | PeerRequest::CacheEvict { .. } => limits::SYNC_DEADLINE,
         PeerRequest::Open { .. }
         | PeerRequest::SetAttr { .. }
         | PeerRequest::Rename { .. }

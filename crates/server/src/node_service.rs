@@ -2,6 +2,7 @@
 //!
 //! Rooms: [`names`], [`create`], [`open`], [`listing`], [`read_write`] with [`striped`] and [`recorded`] files.
 
+mod cache;
 mod create;
 mod listing;
 mod locks;
@@ -134,8 +135,18 @@ impl Node {
             N::Seek { ino, offset, whence } => {
                 self.at_home(ino, P::Seek { ino, offset, whence }).await
             }
-            N::Fsync { ino, data_only } => self.at_home(ino, P::Fsync { ino, data_only }).await,
+            N::Fsync { ino, data_only } => {
+                let synced = self.at_home(ino, P::Fsync { ino, data_only }).await?;
+                self.sync_to_tier(ino).await?;
+                Ok(synced)
+            }
+            N::Flush { ino } => Ok(NodeReply::Flushed(self.flush_file(ino, false).await?)),
+            N::Evict { ino } => self.evict_file(ino).await,
             N::GetXattr { ino, name } => self.at_home(ino, P::GetXattr { ino, name }).await,
+            N::SetXattr { ino, .. } if ino.is_cached() => {
+                let why = "the tier keeps no extended attributes";
+                Err(Refused::because(libc_errno::EOPNOTSUPP, why))
+            }
             N::SetXattr { ino, name, value, mode } => {
                 self.at_home(ino, P::SetXattr { ino, name, value, mode, once }).await
             }

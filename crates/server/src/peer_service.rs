@@ -106,7 +106,10 @@ impl Node {
     async fn serve_inodes(self: Rc<Self>, from: NodeId, request: PeerRequest) -> Answer {
         use PeerRequest as R;
         match request {
-            R::CreateInode { node, layout } => self.create_inode(&node, layout, from),
+            R::CreateInode { node, layout } => {
+                self.know_path(node.parent).await?;
+                self.create_inode(&node, layout, from)
+            }
             R::DropInode { ino } => self.drop_inode(ino),
             R::GetAttr { ino } => {
                 self.settled(ino).await;
@@ -143,6 +146,22 @@ impl Node {
             }
             R::Fsync { ino, data_only } => self.fsync(ino, data_only).await,
             R::Explain { ino } => self.explain(ino).await,
+            other => self.serve_cache(from, other).await,
+        }
+    }
+
+    async fn serve_cache(self: Rc<Self>, from: NodeId, request: PeerRequest) -> Answer {
+        use PeerRequest as R;
+        match request {
+            R::CacheImport { dir, entries } => self.import_entries(dir, entries).await,
+            R::CacheForget { place, ino } => self.forget_imported(from, place, ino).await,
+            R::CacheCheck { ino } => self.check_in_tier(ino).await,
+            R::CacheHold { ino } => self.hold_cached(ino).await,
+            R::CacheMove { ino, over, undo } => self.move_cached(ino, over, undo).await,
+            R::CacheUnlink { ino } => self.unlink_cached(ino).await,
+            R::CacheFetch { ino } => self.fetch_all(ino).await,
+            R::CacheFlush { ino, as_it_stands } => self.flush_now(ino, as_it_stands).await,
+            R::CacheEvict { ino } => self.evict(ino).await,
             other => self.serve_locks(from, other).await,
         }
     }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use hayase_layout::ServerId;
 use hayase_store::{
-    MetaError, Namespace, NamespaceError, PartError, Parts, Removal, SlotPool, Time,
+    Ledger, LedgerError, MetaError, Namespace, NamespaceError, PartError, Parts, PreadDevice,
+    Removal, SlotPool, Time,
 };
 use hayase_wire::message::{MembersNow, PROTOCOL_VERSION};
 use hayase_wire::transport::{Address, Listener};
@@ -22,6 +23,7 @@ use hayase_wire::{
 use tokio::task::LocalSet;
 
 use crate::answers::Answers;
+use crate::cache::Cache;
 use crate::clients::Clients;
 use crate::grace::Grace;
 use crate::ground::Ground;
@@ -70,6 +72,14 @@ pub enum ServeError {
         server: ServerId,
         /// Why.
         source: NamespaceError,
+    },
+    /// The ledger can not be read.
+    #[error("open the ledger of server {server}")]
+    Ledger {
+        /// Whose.
+        server: ServerId,
+        /// Why.
+        source: LedgerError,
     },
     /// The transfer buffers could not be had.
     #[error("get {SLOTS} transfer buffers of 1 MiB")]
@@ -157,6 +167,10 @@ async fn run(
     if incarnation > 1 {
         node.ask_others_to_tell(addresses).await;
     }
+    if node.cache.is_some() {
+        node.make_cache_root()?;
+        tasks.spawn_local(Rc::clone(&node).keep_flushing());
+    }
     tasks.spawn_local(Rc::clone(&node).keep_membership());
     tasks.spawn_local(Rc::clone(&node).watch_homes());
     node.recover().await;
@@ -181,6 +195,7 @@ struct Stores {
     names: Namespace,
     incarnation: u64,
     answers: Answers,
+    ledger: Option<Ledger>,
     parts: Parts,
     slots: SlotPool,
 }
@@ -201,8 +216,26 @@ fn open_stores(ground: &Ground, settings: &Settings) -> Result<Stores, ServeErro
         names.open_private(guest, now).map_err(refused)?;
     }
     let answers = Answers::load(&names).map_err(refused)?;
+    let ledger = match settings.cache {
+        Some(_) => Some(open_ledger(settings)?),
+        None => None,
+    };
     let slots = SlotPool::new(SLOTS).map_err(|source| ServeError::Slots { source })?;
-    Ok(Stores { names, incarnation, answers, parts: Parts::open(device, PARTS_OPEN_MAX), slots })
+    Ok(Stores {
+        names,
+        incarnation,
+        answers,
+        ledger,
+        parts: Parts::open(device, PARTS_OPEN_MAX),
+        slots,
+    })
+}
+
+fn open_ledger(settings: &Settings) -> Result<Ledger, ServeError> {
+    let server = settings.server;
+    let device = PreadDevice::open(&settings.area.ledger())
+        .map_err(|source| ServeError::Parts { server, source })?;
+    Ledger::open(Arc::new(device)).map_err(|source| ServeError::Ledger { server, source })
 }
 
 fn are_on_one_host(one: &Address, other: &Address) -> bool {
@@ -310,6 +343,13 @@ fn node(
         1 => Vec::new(),
         _ => members.servers.iter().map(|member| (member.server, member.start_id)).collect(),
     };
+    let cache = match (settings.cache, stores.ledger) {
+        (Some(asked), Some(ledger)) => {
+            let cache = Cache::open(asked, ledger);
+            Some(cache.map_err(|source| ServeError::Ledger { server, source })?)
+        }
+        _ => None,
+    };
     let membership = Membership::new(server, settings.servers, kept, &known);
     Ok(Rc::new(Node {
         me: settings.server,
@@ -323,6 +363,7 @@ fn node(
         names,
         parts,
         area: settings.area,
+        cache,
         disk: ground.disk,
         clock: ground.clock,
         homes: Default::default(),

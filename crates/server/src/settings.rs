@@ -2,10 +2,12 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use hayase_layout::{Groups, NodeId, ServerId};
 use hayase_store::Area;
+use hayase_tier::Tier;
 use hayase_wire::Secret;
 
 /// One server of one job.
@@ -36,6 +38,8 @@ pub struct Settings {
     pub area: Box<dyn Area>,
     /// Mounts of the node's that connect: after a restart they are waited for.
     pub mounts: u16,
+    /// The cache area, when the job has a tier.
+    pub cache: Option<CacheSettings>,
     /// Encrypt what travels between servers, not only authenticate it.
     pub encrypt: bool,
     /// After this long an operation over several servers that is not finished is taken over by who
@@ -48,4 +52,24 @@ pub struct Settings {
 impl Settings {
     /// Whoever carries such an operation out has finished, or given up, after this.
     pub const INTENT_AGE: Duration = crate::limits::INTENT_AGE;
+}
+
+/// The cache area of a job.
+pub struct CacheSettings {
+    /// What it stands in front of.
+    pub tier: Arc<dyn Tier>,
+    /// Where bytes must be when fsync(2) returns.
+    pub durable_at: DurableAt,
+    /// When the job ends, as far as anybody knows.
+    pub deadline: Option<SystemTime>,
+}
+
+/// What fsync(2) of a file in the cache area promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DurableAt {
+    /// The node's storage has the bytes: they survive a restart of the node.
+    #[default]
+    Node,
+    /// The tier has them: they survive the job.
+    Tier,
 }

@@ -60,7 +60,8 @@ impl Node {
     /// `dir` is new: the process that made it may know all its names, if it answers recalls.
     pub(crate) fn grant_names(&self, dir: InodeId, process: &Process) -> bool {
         let mut makers = self.sole_makers.makers.borrow_mut();
-        let granted = process.mount && makers.len() < SOLE_MAKERS_MAX;
+        // In the cache area the tier may have names that nobody here has made.
+        let granted = process.mount && !dir.is_cached() && makers.len() < SOLE_MAKERS_MAX;
         if granted {
             makers.insert(dir, process.id);
         }

@@ -26,6 +26,7 @@ impl Node {
             bytes_written: self.counters.bytes_written.get(),
             resident_bytes: resident_bytes(),
             peers: self.peers.states(self.me, self.servers),
+            cache: self.cache_status(),
         }
     }
 }

@@ -25,6 +25,9 @@ pub const PARTS_DIRECTORY: &str = "parts";
 /// The directory of names below the root of an area, and the extension of one beside it.
 pub const NAMES_DIRECTORY: &str = "meta";
 
+/// The directory of the ledger, beside that of the names.
+pub const LEDGER_DIRECTORY: &str = "ledger";
+
 /// A directory with a hard size.
 pub trait Area: Send + Sync {
     /// The directory.
@@ -42,6 +45,11 @@ pub trait Area: Send + Sync {
     /// room for a commit no file could be removed from it any more.
     fn names(&self) -> PathBuf {
         self.root().join(NAMES_DIRECTORY)
+    }
+
+    /// The directory for the ledger of what is durable where, beside that of the names.
+    fn ledger(&self) -> PathBuf {
+        self.names().with_file_name(LEDGER_DIRECTORY)
     }
 
     /// The parts in this area. What writes through this device gets `ENOSPC` when the area is full.

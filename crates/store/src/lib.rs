@@ -1,12 +1,13 @@
 //! What one node keeps on its storage: parts, names, area limits.
 //!
 //! Here: the key-value store and the name space in it, parts as plain files, the fixed pool of
-//! transfer buffers, the size limits of areas. Every call blocks; there is no async and no protocol.
+//! transfer buffers, the size limits of areas, the ledger of what is durable in the tier. Every call blocks; there is no async and no protocol.
 //! Not here: who may do what and when (`hayase_server`), where the bytes of a file lie
 //! (`hayase_layout`). The bytes on disk are drawn in `FORMAT.md`.
 
 pub mod area;
 pub mod device;
+pub mod ledger;
 pub mod meta;
 pub mod namespace;
 pub mod part;
@@ -16,6 +17,7 @@ pub use area::{Area, AreaError, AreaUsage, CountedArea, ImageArea, MountedArea};
 pub use device::{
     CrashDevice, Device, DeviceFile, MemoryDevice, PartStat, PreadDevice, SetTime, Whence,
 };
+pub use ledger::{FileState, Ledger, LedgerError, LedgerRecord, TierVersion};
 pub use meta::{Batch, FjallStore, MemoryStore, MetaError, MetaStore};
 pub use namespace::{EntryRecord, FileKind, Inode, Namespace, NamespaceError, Time, Txn, ops};
 pub use part::{Part, PartError, PartId, Parts, Removal, RemovalError};

@@ -8,6 +8,7 @@
 //! Source of the protocol: `docs/design/001-coherence.md`.
 
 mod attr;
+mod cache;
 mod lock;
 mod node;
 mod peer;
@@ -17,6 +18,7 @@ mod status;
 pub use attr::{
     Attr, DirEntry, Entry, FileKind, Grants, MetaChange, Name, SetTime, TimeSpec, XattrMode,
 };
+pub use cache::{CacheLine, CacheStatus, Flushed, Imported, TierVersion};
 pub use lock::{Lock, LockAnswer, LockHeld, LockKind, LockRange};
 pub use node::{
     Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, NewNode, NodeReply,

@@ -181,6 +181,11 @@ impl Job {
         self.tree.path().join("mount/shared").display().to_string()
     }
 
+    /// The path of a name in `cache`, the same on each node.
+    pub fn cached(&self, name: &str) -> String {
+        self.tree.path().join("mount/cache").join(name).display().to_string()
+    }
+
     /// The path of `local`, the same on each node.
     pub fn local(&self) -> String {
         self.tree.path().join("mount/local").display().to_string()

@@ -20,6 +20,7 @@ pub mod process;
 pub mod random;
 pub mod scene;
 pub mod suite;
+pub mod tier_dir;
 pub mod trial;
 
 pub use actor::{Attr, Command, Data, Loop, MapKind, Report, Space, Until, Whence};
@@ -28,6 +29,7 @@ pub use job::{Job, JobOptions};
 pub use node::{File, Map, Node};
 pub use scene::Scene;
 pub use suite::{Suite, note};
+pub use tier_dir::TierDir;
 pub use trial::Trial;
 
 /// What a test returns: the error says what was seen.

@@ -299,6 +299,7 @@ impl Job {
             job_dir: self.directory.path().to_owned(),
             area: Box::new(MemoryArea { root: home, parts }),
             mounts: 1,
+            cache: None,
             encrypt: false,
             intent_age: Settings::INTENT_AGE,
             wait: MEETING,

@@ -100,6 +100,7 @@ impl Nodes {
             port: 0,
             job_dir,
             area: Box::new(RoomyArea(MountedArea::open(&home.join("area")).unwrap())),
+            cache: None,
             encrypt: false,
             intent_age: Settings::INTENT_AGE,
             wait: Duration::from_secs(20),

@@ -1,14 +1,16 @@
 //! `hayase down`.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use hayase_layout::ByteCount;
 use serde::Serialize;
 
 use super::job_arg::JobArg;
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::{JobId, Kind};
-use crate::launch::stop::{Stopped, stop, stop_here};
+use crate::launch::drain::{Left, NotDurable};
+use crate::launch::stop::{How, Stopped, stop, stop_here};
 use crate::output::{Human, Output, Page};
 
 /// End a job: its programs, mounts and servers, and remove its areas
@@ -22,6 +24,12 @@ pub(crate) struct DownArgs {
     /// Leave the areas' bytes in the storage
     #[arg(long)]
     keep: bool,
+    /// Remove also what the tier does not have yet, and do not wait for it
+    #[arg(long, conflicts_with = "keep")]
+    discard: bool,
+    /// Wait so long at most for the cache area to come to the tier [default: as long as it takes some]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "discard")]
+    drain: Option<u32>,
     /// End only what the job has on this host, and reach no other: for epilogs of batch systems
     #[arg(long)]
     here: bool,
@@ -43,13 +51,16 @@ pub(crate) fn run(
 ) -> anyhow::Result<Status> {
     let begin = Instant::now();
     let job = args.job.find(environment)?;
+    let drain = args.drain.map(|seconds| Duration::from_secs(seconds.into()));
+    let how = How { keep: args.keep, discard: args.discard, drain };
     let stopped = if args.here && job.settings.kind == Kind::Hosts {
-        stop_here(&job, args.keep)
+        stop_here(&job, how, output)
     } else {
-        stop(&job, args.keep, output)
+        stop(&job, how, output)
     };
     let took_ms = begin.elapsed().as_millis() as u64;
-    let status = if stopped.is_complete { Status::Done } else { Status::Partly };
+    let is_done = stopped.is_complete && stopped.left.is_nothing();
+    let status = if is_done { Status::Done } else { Status::Partly };
     output.show(&Down { job: &job.settings.job, took_ms, stopped })?;
     Ok(status)
 }
@@ -61,9 +72,36 @@ impl Human for Down<'_> {
         for note in &self.stopped.notes {
             page.line(note);
         }
+        write_left(page, &self.stopped.left);
         match &self.stopped.kept {
+            Some(place) if !self.stopped.left.is_nothing() => {
+                page.pair("kept", &place.display());
+                page.line(&format!("hayase resume {}", place.display()));
+            }
             Some(place) => page.pair("kept", &place.display()),
             None => page.line("the areas `shared` and `local` were removed"),
         }
+    }
+}
+
+/// What the tier does not have.
+pub(crate) fn write_left(page: &mut Page, left: &Left) {
+    for path in &left.conflicts {
+        page.line(&format!("two versions: ours is kept as {path}"));
+    }
+    for node in &left.unknown {
+        page.line(&format!("node {node}: nobody can say what of it is durable"));
+    }
+    if left.files > 0 {
+        let bytes = ByteCount(left.bytes);
+        page.line(&format!("not in the tier: {} files, {bytes}", left.files));
+        let row = |line: &NotDurable| {
+            let errno = std::io::Error::from_raw_os_error(line.errno);
+            let why = if line.errno == 0 { String::new() } else { errno.to_string() };
+            let bytes = ByteCount(line.bytes).to_string();
+            vec![line.path.clone(), line.state.clone(), bytes, line.attempts.to_string(), why]
+        };
+        let rows = left.lines.iter().map(row).collect();
+        page.table(&["path", "state", "bytes", "failures", "last failure"], rows);
     }
 }

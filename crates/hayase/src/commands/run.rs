@@ -16,7 +16,7 @@ use crate::exit::Status;
 use crate::job::Job;
 use crate::launch::preload::preloaded;
 use crate::launch::signals::{ENDING, Signals};
-use crate::launch::stop::stop;
+use crate::launch::stop::{self, stop};
 use crate::output::Output;
 use crate::process::ProcessId;
 
@@ -69,12 +69,21 @@ pub(crate) fn run(
         ));
         return result;
     }
-    let stopped = stop(&launched.job, false, output);
+    let stopped = stop(&launched.job, stop::How::default(), output);
     launched.reap();
     for note in &stopped.notes {
         output.note(note);
     }
-    result
+    if stopped.left.is_nothing() {
+        return result;
+    }
+    for line in &stopped.left.lines {
+        output.note(&format!("not in the tier: {}", line.path));
+    }
+    let kept = stopped.kept.as_deref().unwrap_or(std::path::Path::new("?"));
+    output.note(&format!("bring the rest there with `hayase resume {}`", kept.display()));
+    let status = result?;
+    Ok(if status == Status::Program(0) { Status::Partly } else { status })
 }
 
 /// Stages in, runs the program, stages out. The status, and whether nothing is lost with the areas.

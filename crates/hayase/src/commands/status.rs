@@ -12,7 +12,7 @@ use crate::job::{Job, JobId, Registry, Settings};
 use crate::launch::tree::{Answer, JOIN_PATIENCE, Session};
 use crate::output::{Human, Output, Page};
 use crate::supervisor::control::{Call, DaemonState, NodeState, Reply, Request};
-use crate::wiring::status::{Served, lost_files, server_status};
+use crate::wiring::status::{CacheServed, Served, lost_files, server_status};
 
 /// How long one node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     job: JobArg,
+    /// List the files that the tier does not have yet, and why
+    #[arg(long)]
+    ledger: bool,
 }
 
 /// Lost files of one server that are told by path.
@@ -36,6 +39,8 @@ const LOST_PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Debug, Serialize)]
 struct AllJobs {
     jobs: Vec<JobStatus>,
+    #[serde(skip)]
+    with_ledger: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -79,6 +84,18 @@ pub(crate) struct NodeStatus {
     trouble: Option<String>,
 }
 
+impl NodeStatus {
+    /// Which.
+    pub(crate) fn node(&self) -> u16 {
+        self.node
+    }
+
+    /// Its cache area, when its server answers and the job has a tier.
+    pub(crate) fn cache(&self) -> Option<&CacheServed> {
+        self.server.as_ref()?.cache.as_ref()
+    }
+}
+
 /// Asks every node of every job that is meant.
 pub(crate) fn run(
     args: &StatusArgs,
@@ -90,7 +107,8 @@ pub(crate) fn run(
     } else {
         Registry::new(&environment.runtime).jobs()
     };
-    output.show(&AllJobs { jobs: jobs.iter().map(look_at).collect() })?;
+    let with_ledger = args.ledger;
+    output.show(&AllJobs { jobs: jobs.iter().map(look_at).collect(), with_ledger })?;
     Ok(Status::Done)
 }
 
@@ -250,6 +268,7 @@ impl Human for AllJobs {
                 page.blank();
             }
             job.write(page);
+            job.write_cache(page, self.with_ledger);
         }
     }
 }
@@ -325,6 +344,43 @@ impl JobStatus {
         if self.lost_files_total > 0 {
             page.line(&format!("  files out of reach: {}", self.lost_files_total));
             self.lost_files.iter().for_each(|path| page.line(&format!("    {path}")));
+        }
+    }
+}
+
+impl JobStatus {
+    /// How far the cache area is behind, node by node.
+    fn write_cache(&self, page: &mut Page, with_ledger: bool) {
+        let caches = || self.nodes.iter().filter_map(|node| Some((node.node, node.cache()?)));
+        let Some((_, first)) = caches().next() else { return };
+        page.blank();
+        page.pair("tier", &first.tier);
+        let row = |(node, cache): (u16, &CacheServed)| {
+            let rate = format!("{}/s", ByteCount(cache.rate));
+            let left = match cache.dirty_bytes.checked_div(cache.rate) {
+                Some(seconds) if cache.dirty_bytes > 0 => format!("{seconds} s"),
+                _ => "-".to_owned(),
+            };
+            let (dirty, failed) = (cache.dirty_files.to_string(), cache.failed_files.to_string());
+            let bytes = ByteCount(cache.dirty_bytes).to_string();
+            vec![node.to_string(), dirty, bytes, cache.open_files.to_string(), failed, rate, left]
+        };
+        let head = ["node", "dirty files", "dirty", "open", "failed", "rate", "done in"];
+        page.table(&head, caches().map(row).collect());
+        for (node, cache) in caches() {
+            if cache.misses_bytes > 0 {
+                let (bytes, seconds) = (ByteCount(cache.misses_bytes), cache.deadline_s);
+                page.line(&format!(
+                    "  node {node}: {bytes} will not be in the tier at the deadline in {} s",
+                    seconds.unwrap_or(0)
+                ));
+            }
+            for path in &cache.conflicts {
+                page.line(&format!("  two versions: ours is kept as {path}"));
+            }
+            if with_ledger {
+                cache.lines.iter().for_each(|line| page.line(&line.in_words()));
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `hayase up`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -8,7 +9,7 @@ use serde::Serialize;
 
 use crate::config::Environment;
 use crate::exit::Status;
-use crate::job::{Job, JobId, KernelProfile, MmapShared, Names, Registry, clean_dead};
+use crate::job::{FsyncAt, Job, JobId, KernelProfile, MmapShared, Names, Registry, clean_dead};
 use crate::launch::allocation::LauncherName;
 use crate::launch::signals::{ENDING, Signals};
 use crate::launch::tree::way::FANOUT_DEFAULT;
@@ -78,6 +79,15 @@ pub(crate) struct UpArgs {
     /// Where this program lies on the other hosts [default: the same path as here]
     #[arg(long, value_name = "PATH", conflicts_with = "nodes")]
     pub(crate) remote_hayase: Option<PathBuf>,
+    /// Directory of shared storage to put the cache area in front of: `cache` beside `shared` shows it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tier: Option<OsString>,
+    /// Where bytes of the cache area are when fsync returns [default: node]
+    #[arg(long, value_name = "WHERE", requires = "tier")]
+    pub(crate) fsync: Option<FsyncAt>,
+    /// The job ends after this many seconds: `status` warns of what will not be in the tier by then
+    #[arg(long, value_name = "SECONDS", requires = "tier")]
+    pub(crate) deadline: Option<u32>,
     /// Encrypt the data between nodes, not only the greeting and the headers
     #[arg(long)]
     pub(crate) encrypt: bool,
@@ -112,6 +122,8 @@ struct Up<'a> {
     local_bytes: u64,
     /// Nodes that carry the storage of all.
     storage_nodes: Vec<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tier: Option<String>,
     took_ms: u64,
     nodes: &'a [Ready],
 }
@@ -158,6 +170,7 @@ fn show(job: &Job, nodes: &[Ready], begin: Instant, output: &Output) -> anyhow::
         shared_bytes: settings.shared.get(),
         local_bytes: settings.local.get(),
         storage_nodes: settings.groups().servers().iter().map(|server| server.0).collect(),
+        tier: settings.tier.as_ref().map(|tier| tier.place.clone()),
         took_ms: begin.elapsed().as_millis() as u64,
         nodes,
     })
@@ -179,6 +192,9 @@ impl Human for Up<'_> {
         };
         page.pair("shared", &format!("{shared} {each}"));
         page.pair("local", &format!("{} {each}", ByteCount(self.local_bytes)));
+        if let Some(tier) = &self.tier {
+            page.pair("tier", tier);
+        }
         page.blank();
         let row = |node: &Ready| {
             let place = node.shared.parent().unwrap_or(&node.shared).display().to_string();
@@ -192,6 +208,9 @@ impl Human for Up<'_> {
             page.line(&format!("export HAYASE_JOB={}", self.job_dir.display()));
             page.line(&format!("export HAYASE_SHARED={}", node.shared.display()));
             page.line(&format!("export HAYASE_LOCAL={}", node.local.display()));
+            if let Some(cache) = &node.cache {
+                page.line(&format!("export HAYASE_CACHE={}", cache.display()));
+            }
         }
         page.line(&format!("hayase down --job {}", self.job));
     }

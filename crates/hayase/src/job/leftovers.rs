@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::mount::{UnmountFlags, unmount};
 
-use super::{Job, JobDir, Kind, Registry, Settings};
+use super::{Job, JobDir, Kind, Registry, Settings, ledgers};
 use crate::launch::mounts::mounted_below;
 use crate::process::wait_ended;
 
@@ -24,6 +24,10 @@ pub(crate) fn clean_dead(registry: &Registry) -> Vec<String> {
     let mut cleaned = Vec::new();
     for job in registry.jobs() {
         if has_ended(&job) {
+            // Bytes that exist nowhere else stay for `hayase resume`, or `down --discard`.
+            if ledgers::has_undurable(&job.settings) {
+                continue;
+            }
             clean(&job);
         } else if !clean_killed_node(&job) {
             continue;
@@ -62,10 +66,31 @@ pub(crate) fn hide_others(ours: &Settings) {
     let others = Registry::new(&ours.runtime).jobs().into_iter();
     for Job { settings, .. } in others.filter(|job| job.settings.job != ours.job) {
         for node in 0..settings.nodes {
-            detach_below(&settings.shared_mount(node));
-            detach_below(&settings.local_mount(node));
+            settings.area_mounts(node).iter().for_each(|place| detach_below(place));
         }
         detach_below(&settings.job_storage());
+    }
+}
+
+/// Takes the mounts of a job whose processes have ended out of sight; its bytes stay.
+pub(crate) fn detach_areas(settings: &Settings) {
+    for node in 0..settings.nodes {
+        settings.area_mounts(node).iter().for_each(|place| detach_below(place));
+    }
+}
+
+/// Removes what was kept of a job, now that the tier has all of it; `dir` is where it was found.
+pub(crate) fn clean_resumed(settings: &Settings, dir: &Path) {
+    if is_ours(settings) {
+        crate::wiring::areas::release_devices(&settings.job_storage());
+        let _ = fs::remove_dir_all(settings.job_storage());
+    }
+    if dir.join("job.json").exists() {
+        let job = Job { dir: JobDir::new(dir), settings: settings.clone() };
+        clean(&job);
+    }
+    for made in settings.made.iter().rev() {
+        let _ = fs::remove_dir(made);
     }
 }
 
@@ -76,7 +101,7 @@ pub(crate) fn clean(job: &Job) {
         return clean_hosts(job);
     }
     for node in 0..settings.nodes {
-        for place in [settings.shared_mount(node), settings.local_mount(node)] {
+        for place in settings.area_mounts(node) {
             detach_below(&place);
         }
     }
@@ -109,7 +134,7 @@ pub(crate) fn clean_node(job: &Job, node: u16) {
     let mut settings = job.settings.clone();
     let dir = job.dir.node(node);
     settings.made = dir.made();
-    for place in [settings.shared_mount(node), settings.local_mount(node)] {
+    for place in settings.area_mounts(node) {
         detach_below(&place);
     }
     if is_ours(&settings) {
@@ -135,7 +160,7 @@ pub(crate) fn clean_unstarted_node(job: &Job, node: u16) {
 /// Removes what the node of this host leaves on it, once its own directories are gone; and the job
 /// directory with the last node that it was for.
 pub(crate) fn remove_own_leftovers(dir: &JobDir, settings: &Settings, node: u16) {
-    for place in [settings.shared_mount(node), settings.local_mount(node)] {
+    for place in settings.area_mounts(node) {
         if place.is_symlink() {
             let _ = fs::remove_file(&place);
         }
@@ -174,7 +199,7 @@ pub(crate) fn remove_leftovers(dir: &JobDir, settings: &Settings) {
         return;
     }
     for node in 0..settings.nodes {
-        for place in [settings.shared_mount(node), settings.local_mount(node)] {
+        for place in settings.area_mounts(node) {
             if place.is_symlink() {
                 let _ = fs::remove_file(&place);
             }

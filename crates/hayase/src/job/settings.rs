@@ -238,6 +238,31 @@ pub(crate) struct Settings {
     pub(crate) mmap_shared: MmapShared,
     /// How long the start of all nodes may take.
     pub(crate) timeout_ms: u64,
+    /// What the cache area stands in front of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tier: Option<TierSettings>,
+}
+
+/// The cache area of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TierSettings {
+    /// An absolute directory.
+    pub(crate) place: String,
+    /// What fsync(2) promises.
+    pub(crate) fsync: FsyncAt,
+    /// Milliseconds since 1970: the end of the job.
+    pub(crate) deadline_ms: Option<u64>,
+}
+
+/// Where bytes must be when fsync(2) of a file in the cache area returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum FsyncAt {
+    /// On the node's storage
+    #[default]
+    Node,
+    /// In the tier
+    Tier,
 }
 
 impl Settings {
@@ -340,16 +365,32 @@ impl Settings {
         self.mounts(node).join("local")
     }
 
+    /// `$HAYASE_CACHE` on that node, when the job has a tier.
+    pub(crate) fn cache_mount(&self, node: u16) -> Option<PathBuf> {
+        self.tier.as_ref().map(|_| self.mounts(node).join("cache"))
+    }
+
+    /// The places at which the areas of a node appear.
+    pub(crate) fn area_mounts(&self, node: u16) -> Vec<PathBuf> {
+        let all = [Some(self.shared_mount(node)), Some(self.local_mount(node))];
+        all.into_iter().chain([self.cache_mount(node)]).flatten().collect()
+    }
+
+    /// Where the server of a node keeps its ledger: seen also when the area itself is not mounted.
+    pub(crate) fn ledger(&self, node: u16) -> PathBuf {
+        let beside = if self.image { self.node_storage(node) } else { self.shared_root(node) };
+        beside.join(hayase_store::area::LEDGER_DIRECTORY)
+    }
+
     /// Whether each node has namespaces of its own.
     pub(crate) fn has_namespaces(&self) -> bool {
         matches!(self.kind, Kind::Namespaces { .. })
     }
 
-    /// The lowest node on which `path` lies in `shared` or `local`.
+    /// The lowest node on which `path` lies in an area.
     pub(crate) fn node_of_path(&self, path: &Path) -> Option<u16> {
-        (0..self.nodes).find(|&node| {
-            path.starts_with(self.shared_mount(node)) || path.starts_with(self.local_mount(node))
-        })
+        (0..self.nodes)
+            .find(|&node| self.area_mounts(node).iter().any(|mount| path.starts_with(mount)))
     }
 }
 
@@ -388,6 +429,7 @@ pub(crate) mod tests {
             names: Names::Cached,
             mmap_shared: MmapShared::Everywhere,
             timeout_ms: 1000,
+            tier: None,
         }
     }
 

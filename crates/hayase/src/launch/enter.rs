@@ -155,6 +155,9 @@ fn variables(job: &Job, node: u16, environment: &Environment) -> Vec<(&'static s
         ("HAYASE_LOCAL", settings.local_mount(node).into()),
         (MARK_VARIABLE, OsString::from(&settings.mark)),
     ];
+    if let Some(cache) = settings.cache_mount(node) {
+        variables.push(("HAYASE_CACHE", cache.into()));
+    }
     // MPICH's mpiexec then reaches all nodes of the job without a word on its command line.
     if matches!(settings.kind, Kind::Namespaces { .. })
         && !environment.has_hydra

@@ -57,7 +57,7 @@ fn fill(dir: &JobDir, settings: &mut Settings, registry: &Registry) -> anyhow::R
     }
     claim_storage(settings)?;
     for node in 0..settings.nodes {
-        for place in [settings.shared_mount(node), settings.local_mount(node)] {
+        for place in settings.area_mounts(node) {
             let made = make_all(&place, &mut settings.made);
             made.map_err(|error| PlanError::MountPoint { path: place, why: error.to_string() })?;
         }

@@ -14,8 +14,11 @@ use super::allocation::{Choice, choose};
 use super::{mounts, network, storage_nodes};
 use crate::commands::up::UpArgs;
 use crate::config::Environment;
-use crate::job::{Job, JobDir, JobError, JobId, Kind, Reach, Registry, SETTINGS_FORMAT, Settings};
+use crate::job::{
+    Job, JobDir, JobError, JobId, Kind, Reach, Registry, SETTINGS_FORMAT, Settings, TierSettings,
+};
 use crate::process::{ProcessId, boot_id};
+use crate::wiring::places;
 
 /// Simulated nodes of one job: their addresses come from one /24.
 const NODES_MAX: u16 = 200;
@@ -96,6 +99,12 @@ pub(crate) enum PlanError {
         /// With storage.
         nodes: u16,
     },
+    /// Its name can not be written down.
+    #[error("--tier {}: only places whose name is UTF-8 can be a tier", .0.display())]
+    Tier(std::ffi::OsString),
+    /// An object store.
+    #[error("--tier {}: the cache area needs a directory", .0.display())]
+    TierKind(std::ffi::OsString),
     /// The job directory exists.
     #[error("job directory {} exists already", .0.display())]
     JobDirExists(PathBuf),
@@ -115,7 +124,12 @@ impl PlanError {
             Self::MountPoint { .. } => "choose another --mount",
             Self::Width { .. } => "--width 0 means all nodes",
             Self::JobDirExists(_) => "choose another --job-dir, or remove it",
-            Self::Nodes(_) | Self::Stripe(_) | Self::TooSmall { .. } => return None,
+            Self::TierKind(_) => {
+                "name a directory that all nodes see; `hayase stage` copies from and to object stores"
+            }
+            Self::Tier(_) | Self::Nodes(_) | Self::Stripe(_) | Self::TooSmall { .. } => {
+                return None;
+            }
         };
         Some(text.to_owned())
     }
@@ -182,6 +196,7 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         names: args.names.unwrap_or_default(),
         mmap_shared: args.mmap_shared.unwrap_or_default(),
         timeout_ms: u64::from(args.timeout) * 1000,
+        tier: choose_tier(args)?,
     };
     if let Some(text) = &args.storage_nodes {
         settings.storage_nodes =
@@ -193,6 +208,20 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
     settings.stripe = choose_stripe(args, with_storage)?;
     check_places(&settings, &dir, &living)?;
     Ok(Plan { dir: JobDir::new(dir), settings })
+}
+
+/// The tier, which is there: a job does not find out later that it can not be reached.
+fn choose_tier(args: &UpArgs) -> anyhow::Result<Option<TierSettings>> {
+    let Some(place) = &args.tier else { return Ok(None) };
+    // Renames and attributes of the cache area need a tier that has them.
+    if places::is_url(place) {
+        return Err(PlanError::TierKind(place.clone()).into());
+    }
+    let place = std::path::absolute(place)?.into_os_string();
+    places::open(&place, places::Wish::Present).context("open the tier")?;
+    let place = place.into_string().map_err(PlanError::Tier)?;
+    let deadline_ms = args.deadline.map(|seconds| now_ms() + u64::from(seconds) * 1000);
+    Ok(Some(TierSettings { place, fsync: args.fsync.unwrap_or_default(), deadline_ms }))
 }
 
 /// The hosts of the job, if it is not this machine alone, and how many nodes it has.

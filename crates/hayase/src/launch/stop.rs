@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde::Serialize;
 
+use super::drain::{Left, drain};
 use super::tree::{Answer, Session, WAY_MAX, end_here};
-use crate::job::{Job, clean};
+use crate::job::{Job, clean, detach_areas};
 use crate::output::Output;
 use crate::process::{Handle, wait_ended};
 use crate::supervisor::control::{Call, Reply, Request};
@@ -19,6 +20,33 @@ pub(crate) const ROUND_MAX: Duration = Duration::from_secs(30);
 /// How long a supervisor may take to end after it said that all is done.
 pub(crate) const LAST_BREATH: Duration = Duration::from_secs(5);
 
+/// What is to become of the bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct How {
+    /// They stay in the storage.
+    pub(crate) keep: bool,
+    /// Those that the tier does not have go too.
+    pub(crate) discard: bool,
+    /// How long to wait for the tier to have them; as long as it takes some, without.
+    pub(crate) drain: Option<Duration>,
+}
+
+/// Both rounds go over all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    Mounts,
+    Rest,
+}
+
+impl Round {
+    fn request(self, keep: bool) -> Request {
+        match self {
+            Self::Mounts => Request::Unmount,
+            Self::Rest => Request::Stop { keep },
+        }
+    }
+}
+
 /// What happened on the way.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Stopped {
@@ -28,12 +56,15 @@ pub(crate) struct Stopped {
     pub(crate) notes: Vec<String>,
     /// Every node did what it was asked to; otherwise its processes were ended by force.
     pub(crate) is_complete: bool,
+    /// What the tier does not have; all of it is kept.
+    pub(crate) left: Left,
     /// Where the bytes of the areas were kept, when that was asked for.
     pub(crate) kept: Option<std::path::PathBuf>,
 }
 
 /// Takes every node down and removes what the job made. Works on a job that is half dead as well.
-pub(crate) fn stop(job: &Job, keep: bool, output: &Output) -> Stopped {
+pub(crate) fn stop(job: &Job, how: How, output: &Output) -> Stopped {
+    let mut keep = how.keep;
     let nodes = job.settings.nodes;
     let mut stopped = Stopped { nodes, is_complete: true, ..Stopped::default() };
     let progress = output.progress(2 * u64::from(nodes), "taking down");
@@ -46,7 +77,13 @@ pub(crate) fn stop(job: &Job, keep: bool, output: &Output) -> Stopped {
             stopped.notes.push(format!("node {node}: its supervisor had ended before"));
         }
     }
-    for request in [Request::Unmount, Request::Stop { keep }] {
+    for round in [Round::Mounts, Round::Rest] {
+        if round == Round::Rest && !how.discard {
+            let here: Vec<u16> = (0..nodes).filter(|node| !elsewhere.contains(node)).collect();
+            stopped.left = drain(job, &here, session.as_mut(), how.drain, output);
+            keep |= !stopped.left.is_nothing();
+        }
+        let request = round.request(keep);
         let calls: Vec<_> = supervisors
             .iter()
             .enumerate()
@@ -79,6 +116,9 @@ pub(crate) fn stop(job: &Job, keep: bool, output: &Output) -> Stopped {
     drop(session);
     if keep {
         stopped.kept = Some(job.settings.job_storage());
+        if supervisors.iter().all(Option::is_none) && elsewhere.is_empty() {
+            detach_areas(&job.settings);
+        }
     } else {
         clean(job);
     }
@@ -87,11 +127,17 @@ pub(crate) fn stop(job: &Job, keep: bool, output: &Output) -> Stopped {
 
 /// Ends and removes what this host has of a job on several hosts. The job directory of the launcher stays until
 /// `down` without `--here`, if other nodes may still be told by it.
-pub(crate) fn stop_here(job: &Job, keep: bool) -> Stopped {
+pub(crate) fn stop_here(job: &Job, how: How, output: &Output) -> Stopped {
+    let mut keep = how.keep;
     let mut stopped = Stopped { is_complete: true, ..Stopped::default() };
     for node in job.nodes_here() {
         stopped.nodes += 1;
-        for request in [Request::Unmount, Request::Stop { keep }] {
+        for round in [Round::Mounts, Round::Rest] {
+            if round == Round::Rest && !how.discard {
+                stopped.left = drain(job, &[node], None, how.drain, output);
+                keep |= !stopped.left.is_nothing();
+            }
+            let request = round.request(keep);
             match end_here(job, node, &request) {
                 Answer::Done { notes, was_dead } => {
                     stopped.notes.extend(notes.iter().map(|note| format!("node {node}: {note}")));

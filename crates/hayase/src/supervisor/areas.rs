@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -52,6 +53,33 @@ pub(crate) fn hide_local(settings: &Settings, node: u16) -> Hidden {
         };
     }
     hide(&mount, settings.is_privileged)
+}
+
+/// Shows the cache area, a directory of the mount of `shared`: bound where we may mount, else a
+/// symbolic link.
+pub(crate) fn show_cache(settings: &Settings, node: u16) -> anyhow::Result<()> {
+    let Some(mount) = settings.cache_mount(node) else { return Ok(()) };
+    let name = std::ffi::OsStr::from_bytes(hayase_server::CACHE_NAME);
+    let root = settings.shared_mount(node).join(name);
+    let failed = || format!("show the cache area at {}", mount.display());
+    if settings.is_privileged {
+        return rustix::mount::mount_bind(&root, &mount).with_context(failed);
+    }
+    fs::remove_dir(&mount)
+        .and_then(|()| std::os::unix::fs::symlink(&root, &mount))
+        .with_context(failed)
+}
+
+/// Takes the cache area out of sight; `shared` can not go before it.
+pub(crate) fn hide_cache(settings: &Settings, node: u16) -> Hidden {
+    let Some(mount) = settings.cache_mount(node) else { return Hidden::Gone };
+    if !mount.is_symlink() {
+        return hide(&mount, settings.is_privileged);
+    }
+    match fs::remove_file(&mount).and_then(|()| fs::create_dir(&mount)) {
+        Ok(()) => Hidden::Gone,
+        Err(error) => Hidden::Failed(format!("remove {}: {error}", mount.display())),
+    }
 }
 
 /// Unmounts; what is busy is detached, and named together with who holds it.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::process::Signal;
 
-use super::areas::{hide, show_local};
+use super::areas::{hide, hide_cache, show_cache, show_local};
 use super::control::{Caller, DaemonState, NodeState, Reply, Request};
 use super::daemon::{Daemon, DaemonFailed, raise_open_files};
 use super::events::{Event, Events};
@@ -213,6 +213,7 @@ impl Keeper {
             show_local(&self.settings, self.node)?;
         }
         self.shows_local = true;
+        show_cache(&self.settings, self.node)?;
         Ok(())
     }
 
@@ -242,6 +243,7 @@ impl Keeper {
         if is_due(&self.mount_restarts) {
             self.mount_restarts.begin(now);
             // The kernel's side of a mount whose daemon is gone stays until somebody takes it away.
+            hide_cache(&self.settings, self.node);
             hide(&self.settings.shared_mount(self.node), self.settings.is_privileged);
             if !self.settings.has_storage(self.node) {
                 hide(&self.settings.local_mount(self.node), self.settings.is_privileged);
@@ -256,6 +258,11 @@ impl Keeper {
         match self.start_daemon(name) {
             Ok(told) => {
                 tracing::info!("{name} is back");
+                if name == MOUNT
+                    && let Err(error) = show_cache(&self.settings, self.node)
+                {
+                    tracing::error!("{error:#}");
+                }
                 if let (Some(told), Some(ready)) = (told, &mut self.ready) {
                     ready.mount = told;
                 }
@@ -345,6 +352,7 @@ impl Keeper {
             address: self.address()?.to_string(),
             shared: self.settings.shared_mount(self.node),
             local: self.settings.local_mount(self.node),
+            cache: self.settings.cache_mount(self.node),
             limiter: self.areas.as_ref().map_or("", NodeAreas::limiter).to_owned(),
             mount,
         })
@@ -371,12 +379,15 @@ impl Keeper {
             }
             End::LifelineBroken => {
                 tracing::warn!("the launcher is gone; taking the node down");
-                self.tear_down(false, None);
+                let keep = self.has_undurable();
+                self.tear_down(keep, None);
                 Status::Failed
             }
             End::Signal(signal) => {
                 tracing::warn!("{signal:?}; taking the node down");
-                self.tear_down(false, None);
+                self.drain_for_a_while();
+                let keep = self.has_undurable();
+                self.tear_down(keep, None);
                 Status::Failed
             }
             End::Failed(error) => {

@@ -27,6 +27,9 @@ pub(crate) struct Ready {
     pub(crate) shared: PathBuf,
     /// `$HAYASE_LOCAL`.
     pub(crate) local: PathBuf,
+    /// `$HAYASE_CACHE`, when the job has a tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cache: Option<PathBuf>,
     /// What keeps the areas to their sizes: `image` or `counted`.
     pub(crate) limiter: String,
     /// What the mount told when it was ready.

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use rustix::mount::{UnmountFlags, unmount};
 
-use super::areas::{Hidden, hide, hide_local};
+use super::areas::{Hidden, hide, hide_cache, hide_local};
 use super::keeper::Keeper;
 use super::programs;
-use crate::job::{Kind, is_ours, remove_leftovers, remove_own_leftovers};
+use crate::job::{Kind, is_ours, ledgers, remove_leftovers, remove_own_leftovers};
 
 /// How long `serve-mount` may take to end after its mount has gone.
 const MOUNT_PATIENCE: Duration = Duration::from_millis(1000);
@@ -35,6 +35,7 @@ impl Keeper {
         if self.shows_local || mounts_local {
             note(&mut notes, &hide_local(&self.settings, self.node));
         }
+        note(&mut notes, &hide_cache(&self.settings, self.node));
         if let Some(daemon) = &mut self.mount {
             let mount = self.settings.shared_mount(self.node);
             let hidden = hide(&mount, self.settings.is_privileged);
@@ -66,6 +67,12 @@ impl Keeper {
         }
         if let Some(daemon) = &mut self.server {
             notes.extend(daemon.stop(SERVER_PATIENCE));
+        }
+        if keep
+            && self.settings.tier.is_some()
+            && let Err(error) = ledgers::keep_for_resume(&self.settings)
+        {
+            notes.push(format!("{error:#}"));
         }
         if let Some(areas) = self.areas.take() {
             notes.extend(areas.release());

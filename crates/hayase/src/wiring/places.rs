@@ -187,7 +187,7 @@ fn bucket(url: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Place,
 fn gfarm(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
     let tier = match wish {
         Wish::Made => Gfarm::attach_or_make(place),
-        Wish::Present | Wish::Supposed => Gfarm::attach(place),
+        Wish::Present | Wish::Supposed | Wish::Passing => Gfarm::attach(place),
     };
     match tier {
         Err(TierError::Missing { .. }) if wish == Wish::Supposed => {

@@ -1,13 +1,15 @@
 //! The server of a node.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
 use hayase_layout::{NodeId, ServerId};
+use hayase_server::{CacheSettings, DurableAt};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::areas::open_shared;
-use crate::job::{JobDir, Settings, random};
+use super::places::{self, Wish};
+use crate::job::{FsyncAt, JobDir, Settings, random};
 use crate::launch::addresses;
 
 /// Serves until a signal ends it; calls `ready` once, when every server of the job is known.
@@ -31,6 +33,7 @@ pub(crate) fn serve(
         job_dir: dir.path().to_owned(),
         area: open_shared(dir, settings, node)?,
         mounts: settings.mounts_of(node),
+        cache: cache(settings)?,
         encrypt: settings.encrypt,
         intent_age: hayase_server::Settings::INTENT_AGE,
         wait: Duration::from_millis(settings.timeout_ms),
@@ -54,4 +57,16 @@ pub(crate) fn serve(
         hayase_server::serve(server, ready, stop).await?;
         anyhow::Ok(())
     })
+}
+
+/// What stands behind the cache area, if the job has one.
+fn cache(settings: &Settings) -> anyhow::Result<Option<CacheSettings>> {
+    let Some(tier) = &settings.tier else { return Ok(None) };
+    let place = places::open(tier.place.as_ref(), Wish::Present).context("open the tier")?;
+    let durable_at = match tier.fsync {
+        FsyncAt::Node => DurableAt::Node,
+        FsyncAt::Tier => DurableAt::Tier,
+    };
+    let deadline = tier.deadline_ms.map(|ms| UNIX_EPOCH + Duration::from_millis(ms));
+    Ok(Some(CacheSettings { tier: place.tier, durable_at, deadline }))
 }

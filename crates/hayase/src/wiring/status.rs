@@ -4,8 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use hayase_layout::{ByteCount, InodeId};
 use hayase_wire::message::{
-    ClientRole, NodeReply, NodeRequest, PROTOCOL_VERSION, PeerState, ServerStatus,
+    CacheLine, CacheStatus, ClientRole, Flushed, NodeReply, NodeRequest, PROTOCOL_VERSION,
+    PeerState, ServerStatus,
 };
 use hayase_wire::{BlockingChannel, decode, encode};
 use serde::{Deserialize, Serialize};
@@ -49,6 +51,72 @@ pub(crate) struct Served {
     pub(crate) resident_bytes: u64,
     /// The other servers as it sees them.
     pub(crate) peers: Vec<Peer>,
+    /// Of a job with a tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cache: Option<CacheServed>,
+}
+
+/// The cache area of one server. Paths are from the tier's root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CacheServed {
+    /// For people.
+    pub(crate) tier: String,
+    /// Files that the tier does not have as the job wrote them.
+    pub(crate) dirty_files: u64,
+    /// Their bytes.
+    pub(crate) dirty_bytes: u64,
+    /// Of those files, how many are open for writing.
+    pub(crate) open_files: u64,
+    /// Of those files, how many could not be flushed at the last try.
+    pub(crate) failed_files: u64,
+    /// Bytes of copies.
+    pub(crate) clean_bytes: u64,
+    /// Since the server began.
+    pub(crate) flushed_files: u64,
+    /// Since the server began.
+    pub(crate) flushed_bytes: u64,
+    /// Since the server began.
+    pub(crate) fetched_bytes: u64,
+    /// Names of second versions.
+    pub(crate) conflicts: Vec<String>,
+    /// Bytes per second to the tier, when it last took some.
+    pub(crate) rate: u64,
+    /// Seconds to the deadline, where there is one.
+    pub(crate) deadline_s: Option<u64>,
+    /// Bytes that will not make it.
+    pub(crate) misses_bytes: u64,
+    /// What is not durable: some of it.
+    pub(crate) lines: Vec<LedgerLine>,
+}
+
+/// One file that the tier does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LedgerLine {
+    /// From the tier's root.
+    pub(crate) path: String,
+    /// `dirty`, `flushing`, `failed`, `open`.
+    pub(crate) state: String,
+    /// Now.
+    pub(crate) bytes: u64,
+    /// Of the last failure.
+    pub(crate) errno: i32,
+    /// In a row.
+    pub(crate) attempts: u32,
+}
+
+impl LedgerLine {
+    /// For people.
+    pub(crate) fn in_words(&self) -> String {
+        let Self { path, state, bytes, errno, attempts } = self;
+        let why = match errno {
+            0 => String::new(),
+            errno => {
+                let error = std::io::Error::from_raw_os_error(*errno);
+                format!(", failed {attempts} times: {error}")
+            }
+        };
+        format!("  {state:8} {} {path}{why}", ByteCount(*bytes))
+    }
 }
 
 /// One server as another sees it.
@@ -88,6 +156,34 @@ pub(crate) fn lost_files(
     }
 }
 
+/// A server that is asked about files of the cache area, one after the other.
+pub(crate) struct CacheServer(BlockingChannel);
+
+impl CacheServer {
+    /// The server behind `socket`; each answer may take `patience`.
+    pub(crate) fn connect(socket: &Path, patience: Duration) -> anyhow::Result<Self> {
+        Ok(Self(greet(socket, patience)?))
+    }
+
+    /// How far the flush of a file is; begins it.
+    pub(crate) fn flush(&mut self, ino: InodeId) -> anyhow::Result<Flushed> {
+        match ask(&mut self.0, &NodeRequest::Flush { ino })? {
+            NodeReply::Flushed(flushed) => Ok(flushed),
+            NodeReply::Refused(refused) => Err(refused).context("flush"),
+            other => bail!("answered with {other:?}"),
+        }
+    }
+
+    /// Gives the room of a file back; the errno says why it stays.
+    pub(crate) fn evict(&mut self, ino: InodeId) -> anyhow::Result<Result<(), i32>> {
+        match ask(&mut self.0, &NodeRequest::Evict { ino })? {
+            NodeReply::Done => Ok(Ok(())),
+            NodeReply::Refused(refused) => Ok(Err(refused.errno)),
+            other => bail!("answered with {other:?}"),
+        }
+    }
+}
+
 fn greet(socket: &Path, patience: Duration) -> anyhow::Result<BlockingChannel> {
     let mut channel = BlockingChannel::connect(socket, patience)?;
     channel.set_wait(Some(patience))?;
@@ -108,6 +204,35 @@ fn greet(socket: &Path, patience: Duration) -> anyhow::Result<BlockingChannel> {
 fn ask(channel: &mut BlockingChannel, request: &NodeRequest) -> anyhow::Result<NodeReply> {
     let (reply, _) = channel.call(&encode(request)?, None)?;
     Ok(decode(&reply)?)
+}
+
+impl From<CacheStatus> for CacheServed {
+    fn from(status: CacheStatus) -> Self {
+        let words = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+        let line = |line: &CacheLine| LedgerLine {
+            path: words(&line.path),
+            state: line.state.clone(),
+            bytes: line.bytes,
+            errno: line.errno,
+            attempts: line.attempts,
+        };
+        Self {
+            dirty_files: status.dirty_files,
+            dirty_bytes: status.dirty_bytes,
+            open_files: status.open_files,
+            failed_files: status.failed_files,
+            clean_bytes: status.clean_bytes,
+            flushed_files: status.flushed_files,
+            flushed_bytes: status.flushed_bytes,
+            fetched_bytes: status.fetched_bytes,
+            conflicts: status.conflicts.iter().map(|path| words(path)).collect(),
+            rate: status.rate,
+            deadline_s: status.deadline_s,
+            misses_bytes: status.misses_bytes,
+            lines: status.lines.iter().map(line).collect(),
+            tier: status.tier,
+        }
+    }
 }
 
 impl From<ServerStatus> for Served {
@@ -139,6 +264,7 @@ impl From<ServerStatus> for Served {
             bytes_written: status.bytes_written,
             resident_bytes: status.resident_bytes,
             peers: status.peers.iter().map(peer).collect(),
+            cache: status.cache.map(|cache| CacheServed::from(*cache)),
         }
     }
 }

@@ -31,9 +31,18 @@ impl Node {
         once: Option<OnceId>,
     ) -> Result<NodeAnswer, Refused> {
         check_name(&node.name)?;
+        self.refuse_cache_name(node.parent, &node.name)?;
         self.end_sole_maker(node.parent, Some(process.id)).await;
+        let found = match node.parent.is_cached() {
+            true => self.before_create(&node).await?,
+            false => None,
+        };
         let (open, exclusive, parent) = (node.open, node.exclusive, node.parent);
-        let (mut entry, new) = match self.make(process, node, once).await? {
+        let made = match found {
+            Some(found) => Made::Existing(found.ino),
+            None => self.make(process, node, once).await?,
+        };
+        let (mut entry, new) = match made {
             Made::New(entry) => (entry, true),
             Made::Existing(_) if exclusive => return Err(Refused::new(libc_errno::EEXIST)),
             Made::Existing(ino) => (self.entry(ino).await?, false),
@@ -108,8 +117,10 @@ impl Node {
         if let Some(existing) = self.bound(place)? {
             return Ok(Made::Existing(existing.ino));
         }
+        self.know_path(place.parent).await?;
         let inode = self.new_inode(node, layout)?;
         self.store_inode(node, &inode, Some(once))?;
+        self.is_there_now(place);
         self.directories.looked_up(place.clone(), self.node);
         self.touch_dir(place.parent);
         let grants = self.home_attributes(inode.ino, self.node);
@@ -128,7 +139,9 @@ impl Node {
         if node.parent.owner().is_some() {
             return Ok((node.parent.home(), layout));
         }
-        let is_roomy = || own == self.me && node.policy.is_none() && self.is_roomy();
+        // The flusher works on whole files, each on one node.
+        let policy = node.policy.filter(|_| !node.parent.is_cached());
+        let is_roomy = || own == self.me && policy.is_none() && self.is_roomy();
         if layout == Layout::None || is_roomy() {
             return Ok((own, layout));
         }
@@ -144,7 +157,7 @@ impl Node {
             .collect();
         let turn = self.turn.get();
         self.turn.set(turn + 1);
-        let wish = Wish { local: Some(own), policy: node.policy, size: None, turn };
+        let wish = Wish { local: Some(own), policy, size: None, turn };
         let decision = place(&wish, &table)
             .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
         match (decision.home(), decision.into_layout()) {

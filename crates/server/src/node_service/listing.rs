@@ -29,6 +29,9 @@ impl Node {
         plus: bool,
     ) -> Served {
         let bytes = bytes.clamp(1, BYTES_MAX);
+        if dir.is_cached() && cookie == 0 {
+            self.import_directory(dir).await?;
+        }
         let shards = match self.ask(dir.home(), PeerRequest::DirShards { dir }).await {
             Ok(PeerReply::Shards(shards)) => shards,
             Ok(other) => return Err(unexpected(&other)),

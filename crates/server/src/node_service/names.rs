@@ -40,14 +40,21 @@ impl Node {
         if name.len() > 255 {
             return Err(Refused::new(libc_errno::ENAMETOOLONG));
         }
+        if self.cache.is_some() && parent == InodeId::ROOT && name == crate::cache::CACHE_NAME {
+            return Ok(NodeReply::Entry(self.entry(InodeId::CACHE_ROOT).await?));
+        }
         let shard = self.shard_of(parent, &name);
         let place = Place { parent, name };
         let mut gone = None;
         for _ in 0..LOOKUP_RETRIES {
             let bound = match self.ask(shard, PeerRequest::Lookup(place.clone())).await? {
-                PeerReply::Bound(binding) => binding.ino,
+                PeerReply::Bound(binding) => binding,
                 other => return Err(unexpected(&other)),
             };
+            if !self.is_as_in_tier(&place, bound).await? {
+                continue;
+            }
+            let bound = bound.ino;
             if gone == Some(bound) {
                 return Err(Refused::new(libc_errno::ENOENT));
             }
@@ -80,12 +87,22 @@ impl Node {
                 .check(self.groups.count())
                 .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
         }
-        let mut answer = self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await?;
-        if answer == PeerReply::Stale {
-            self.make_whole_at_home(ino, change.size).await?;
-            answer = self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await?;
+        if ino.is_cached() && change.size.is_some_and(|size| size > 0) {
+            self.fetch_for_writing(ino).await?;
         }
-        match answer {
+        let mut answer = self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await;
+        // Cut to nothing while it was being fetched.
+        while ino.is_cached()
+            && answer.as_ref().is_err_and(|refused| refused.errno == libc_errno::EAGAIN)
+        {
+            self.fetch_for_writing(ino).await?;
+            answer = self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await;
+        }
+        if answer == Ok(PeerReply::Stale) {
+            self.make_whole_at_home(ino, change.size).await?;
+            answer = self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await;
+        }
+        match answer? {
             PeerReply::Attr { attr, grants } => {
                 let Entry { attr, grants } = self.received(attr, grants);
                 Ok(NodeReply::Attr { attr, grants })
@@ -103,6 +120,11 @@ impl Node {
     ) -> Served {
         check_name(&name)?;
         check_tree(ino, parent)?;
+        self.refuse_cache_name(parent, &name)?;
+        if ino.is_cached() || parent.is_cached() {
+            let why = "the cache area has no hard links";
+            return Err(Refused::because(libc_errno::EPERM, why));
+        }
         self.end_sole_maker(parent, Some(process.id)).await;
         let place = Place { parent, name };
         let requester = self.node;
@@ -164,6 +186,10 @@ impl Node {
     ) -> Served {
         let shard = self.shard_of(parent, &name);
         let place = Place { parent, name };
+        self.refuse_cache_name(parent, &place.name)?;
+        if parent.is_cached() {
+            self.before_remove(&place, directory).await?;
+        }
         let remove = PeerRequest::Remove { place: place.clone(), directory, once };
         let removed = match self.ask(shard, remove).await? {
             PeerReply::Bound(binding) => binding.ino,
@@ -198,9 +224,21 @@ impl Node {
         self.end_sole_maker(to.0, Some(process.id)).await;
         let from = Place { parent: from.0, name: from.1 };
         let to = Place { parent: to.0, name: to.1 };
+        self.refuse_cache_name(from.parent, &from.name)?;
+        self.refuse_cache_name(to.parent, &to.name)?;
+        let undo = match (from.parent.is_cached(), to.parent.is_cached()) {
+            (true, true) => self.before_rename(&from, &to, no_replace).await?,
+            (false, false) => None,
+            _ => return Err(Refused::new(libc_errno::EXDEV)),
+        };
         let parents = (from.parent, to.parent);
         let coordinator = self.shard_of(to.parent, &to.name);
-        match self.ask(coordinator, PeerRequest::Rename { from, to, no_replace, once }).await? {
+        let renamed =
+            self.ask(coordinator, PeerRequest::Rename { from, to, no_replace, once }).await;
+        if let (Err(_), Some(undo)) = (&renamed, undo) {
+            self.undo_rename(undo).await;
+        }
+        match renamed? {
             PeerReply::Renamed { moved, replaced } => {
                 let now = self.now();
                 self.directories.changed_here(parents.0, now);

@@ -55,10 +55,17 @@ impl Node {
         let _ordered = self.inode_locks_of_opens.lock(ino).await;
         let on_its_way = self.clients.asks(ino, open);
         let request = PeerRequest::Open { ino, open: on_its_way.by_node(), truncate };
-        let mut opened = match self.ask(ino.home(), request).await? {
-            PeerReply::Opened(opened) => *opened,
-            PeerReply::Stale => return Ok(None),
-            other => return Err(unexpected(&other)),
+        let mut opened = loop {
+            match self.ask(ino.home(), request.clone()).await {
+                Ok(PeerReply::Opened(opened)) => break *opened,
+                Ok(PeerReply::Stale) => return Ok(None),
+                Ok(other) => return Err(unexpected(&other)),
+                // To be written, and not here yet.
+                Err(refused) if ino.is_cached() && refused.errno == libc_errno::EAGAIN => {
+                    self.fetch_for_writing(ino).await?;
+                }
+                Err(refused) => return Err(refused),
+            }
         };
         on_its_way.booked(process);
         self.files.learn(&opened.attr);

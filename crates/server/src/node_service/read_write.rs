@@ -86,7 +86,8 @@ impl Node {
         len: usize,
         buffer: BoxBuffer,
     ) -> Result<Attempt<(BoxBuffer, usize)>, Refused> {
-        if server == self.me && part.index == 0 && part.ino.home() == self.me {
+        let is_here = part.ino.home() == self.me && self.is_here(part.ino);
+        if server == self.me && part.index == 0 && is_here {
             let found = self.parts.get(part_id(part));
             if let Ok(found) = found {
                 return self.read_into(found, offset, len, buffer).await.map(Attempt::Done);
@@ -262,8 +263,9 @@ impl Node {
         len: u64,
     ) -> Served {
         let (source, target) = (self.file(from.0).await?, self.file(to.0).await?);
-        let here =
-            |ino: InodeId, file: &Known| ino.home() == self.me && *file.layout == Layout::Whole;
+        let here = |ino: InodeId, file: &Known| {
+            ino.home() == self.me && *file.layout == Layout::Whole && self.is_here(ino)
+        };
         if here(from.0, &source) && here(to.0, &target) {
             let part = |ino, file: &Known| {
                 self.parts.get(part_id(file.part(ino, 0))).map_err(part_refused)

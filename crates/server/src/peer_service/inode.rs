@@ -55,7 +55,12 @@ impl Node {
     /// Attributes as they are now: of a `Whole` file its part is asked.
     pub(crate) fn attr_of(&self, inode: &Inode) -> Result<Attr, Refused> {
         let mut attr = convert::attr_of_record(inode);
-        if inode.layout == Layout::Whole {
+        // What is not here, or not all of it, is as the tier says.
+        if let Some(version) = self.only_in_tier(inode.ino) {
+            attr.size = version.size;
+            attr.blocks = version.size.div_ceil(512);
+            attr.mtime = convert::time(version.mtime);
+        } else if inode.layout == Layout::Whole {
             let part = self.parts.get(whole_part(inode.ino, inode.layout_epoch));
             let stat = part.and_then(|part| part.stat()).map_err(part_refused)?;
             convert::add_part(&mut attr, &stat);
@@ -122,6 +127,7 @@ impl Node {
             Some(owner) => self.names.allocate_private(owner),
         };
         let ino = ino.map_err(meta_refused)?;
+        let ino = if node.parent.is_cached() { ino.in_cache() } else { ino };
         let now = stored_time(self.now());
         let kind = stored_kind(node.kind);
         Ok(Inode {
@@ -149,6 +155,7 @@ impl Node {
         if inode.layout == Layout::Whole {
             self.parts.create(whole_part(inode.ino, 0)).map_err(part_refused)?;
         }
+        self.cached_file_made(node, inode)?;
         let mut txn = self.names.begin();
         let stored = self
             .store_inode_in(&mut txn, node, inode, named)
@@ -201,6 +208,9 @@ impl Node {
         if inode.layout == Layout::Whole {
             self.discard_part(whole_part(ino, inode.layout_epoch));
         }
+        if let Some(cache) = self.cached(ino) {
+            cache.ended(ino);
+        }
         let mut txn = self.names.begin();
         ops::remove_inode(&mut txn, ino).map_err(meta_refused)?;
         ops::drop_intent(&mut txn, ino.0).map_err(meta_refused)?;
@@ -226,10 +236,15 @@ impl Node {
         let bits = if change.size.is_some() { Grants::ALL } else { ATTR };
         let guard = self.home_change(ino, from, bits).await;
         let inode = self.visible_inode(from, ino)?;
+        self.before_set_attr(&inode, &change).await?;
         if let Some(size) = change.size {
+            self.before_change(ino, size == 0)?;
             self.truncate(&inode, size).await?;
         }
-        if inode.layout == Layout::Whole && (change.atime.is_some() || change.mtime.is_some()) {
+        if inode.layout == Layout::Whole
+            && self.is_here(ino)
+            && (change.atime.is_some() || change.mtime.is_some())
+        {
             let part = self.parts.get(whole_part(ino, inode.layout_epoch));
             let (atime, mtime) = (part_time(change.atime), part_time(change.mtime));
             part.and_then(|part| part.set_times(atime, mtime)).map_err(part_refused)?;
@@ -292,6 +307,11 @@ impl Node {
         replaced: bool,
     ) -> Answer {
         let _change = self.home_change(ino, requester, ATTR).await;
+        // What is on its way to the tier under this name arrives before the name is another's.
+        let _published = match self.cached(ino) {
+            Some(cache) => Some(cache.publishing.lock(ino).await),
+            None => None,
+        };
         self.unlink_in(self.names.begin(), ino, &place, requester, replaced)?;
         Ok(PeerReply::Done)
     }
@@ -315,6 +335,11 @@ impl Node {
         let inode = ops::unlink(&mut txn, ino, place.parent, &place.name, now, nameless)
             .map_err(meta_refused)?;
         txn.commit().map_err(meta_refused)?;
+        if inode.nlink == 0
+            && let Some(cache) = self.cached(ino)
+        {
+            cache.lost_its_name(ino)?;
+        }
         match nameless {
             _ if inode.nlink > 0 => {}
             Nameless::Removed => self.ended(&inode),
@@ -357,6 +382,7 @@ impl Node {
         requester: NodeId,
     ) -> Answer {
         let _change = self.home_change(ino, requester, ATTR).await;
+        self.cached_file_moved(ino, &to).await?;
         let mut txn = self.names.begin();
         let now = stored_time(self.now());
         let (old, new) = ((from.parent, from.name.as_slice()), (to.parent, to.name.as_slice()));
@@ -389,6 +415,9 @@ impl Node {
         self.homes.ended(inode.ino);
         self.files.forget(inode.ino);
         self.turns.forget(inode.ino);
+        if let Some(cache) = self.cached(inode.ino) {
+            cache.ended(inode.ino);
+        }
         self.remove_parts(inode);
     }
 

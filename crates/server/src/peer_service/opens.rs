@@ -26,6 +26,7 @@ impl Node {
         if !self.is_reachable(&inode, from) {
             return Err(Refused::new(libc_errno::ESTALE));
         }
+        self.before_open(ino, open.access, truncate).await?;
         // Bytes that MPI-IO keeps by writer are made whole first, by who asks.
         if matches!(inode.layout, Layout::Recorded { .. }) && (open.access.write || truncate) {
             return Ok(PeerReply::Stale);
@@ -33,7 +34,8 @@ impl Node {
         // Only the part's own node can hand the part out.
         let local = open.kind == OpenKind::Local
             && self.is_this_node(from)
-            && inode.layout == Layout::Whole;
+            && inode.layout == Layout::Whole
+            && (truncate || self.is_here(ino));
         if open.kind == OpenKind::Local && !local {
             open.kind = OpenKind::Remote;
         }

@@ -15,7 +15,7 @@ use super::Answer;
 use super::inode::is_missing;
 use crate::convert::{part_id, part_refused};
 use crate::limits::{INLINE_BYTES, WRITEBACK_BYTES};
-use crate::node::{Node, unexpected};
+use crate::node::{Node, libc_errno, unexpected};
 use crate::peers::Served;
 
 impl Node {
@@ -74,6 +74,9 @@ impl Node {
         len: u32,
     ) -> Served {
         let len = (len as usize).min(PAYLOAD_BYTES_MAX);
+        if !self.is_here(part.ino) {
+            return self.read_fetched(part, offset, len).await;
+        }
         let found = match self.existing_part(part) {
             Ok(Some(found)) => found,
             // Nothing was ever written to this part of a striped file.
@@ -82,6 +85,34 @@ impl Node {
         };
         let slot = self.peers.slot().await;
         match self.read_into(found, offset, len, slot).await {
+            Ok((buffer, read)) => {
+                let reply = PeerReply::Count(read as u64);
+                Served { reply, payload: (read > 0).then_some((buffer, read)) }
+            }
+            Err(refused) => PeerReply::Refused(refused).into(),
+        }
+    }
+
+    /// Of a file of the cache area that is not all here.
+    async fn read_fetched(
+        self: &Rc<Self>,
+        part: PartRef,
+        offset: LocalOffset,
+        len: usize,
+    ) -> Served {
+        let fetched = self.fetch_range(part.ino, offset.0, len as u64).await;
+        let slot = self.peers.slot().await;
+        let read = match fetched {
+            Ok(()) => match self.parts.get(part_id(part)) {
+                Ok(found) => self.read_into(found, offset, len, slot).await,
+                Err(error) => Err(part_refused(error)),
+            },
+            Err(refused) if refused.errno == libc_errno::ENOSPC => {
+                self.read_through(part.ino, offset, len, slot).await
+            }
+            Err(refused) => Err(refused),
+        };
+        match read {
             Ok((buffer, read)) => {
                 let reply = PeerReply::Count(read as u64);
                 Served { reply, payload: (read > 0).then_some((buffer, read)) }

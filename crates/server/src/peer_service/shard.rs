@@ -64,7 +64,11 @@ impl Node {
 
     pub(super) async fn shard_lookup(self: &Rc<Self>, from: NodeId, place: Place) -> Answer {
         self.wait_for_name(&place).await?;
-        let Some(found) = self.bound(&place)? else {
+        let found = match self.bound(&place)? {
+            None if place.parent.is_cached() => self.import_name(&place).await?,
+            found => found,
+        };
+        let Some(found) = found else {
             return Err(Refused::new(libc_errno::ENOENT));
         };
         self.directories.looked_up(place, from);
@@ -116,6 +120,7 @@ impl Node {
         self.record(&mut txn, once, &reply)?;
         txn.commit().map_err(meta_refused)?;
         self.directories.looked_up(place.clone(), from);
+        self.is_there_now(&place);
         self.touch_dir(place.parent);
         Ok(reply)
     }

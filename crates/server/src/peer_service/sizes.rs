@@ -223,10 +223,13 @@ impl Node {
     }
 
     pub(super) async fn seek(self: &Rc<Self>, ino: InodeId, offset: u64, whence: u8) -> Answer {
-        let inode = self.inode(ino)?;
+        let mut inode = self.inode(ino)?;
+        if !self.is_here(ino) {
+            inode.size = self.attr_of(&inode)?.size;
+        }
         let whence = if whence == 3 { Whence::Data } else { Whence::Hole };
         let found = match inode.layout {
-            Layout::Whole => {
+            Layout::Whole if self.is_here(ino) => {
                 let part = self.whole(&inode)?;
                 part.seek(offset, whence).map_err(part_refused)?
             }
@@ -245,7 +248,13 @@ impl Node {
     pub(super) async fn fsync(self: &Rc<Self>, ino: InodeId, data_only: bool) -> Answer {
         let inode = self.inode(ino)?;
         match &inode.layout {
+            // The tier has all of it.
+            Layout::Whole if !self.is_here(ino) => {}
             Layout::Whole => {
+                if let Some(cache) = self.cached(ino) {
+                    let ledger = cache.ledger_file();
+                    self.disk.run(move || ledger.sync(true).map_err(part_refused)).await?;
+                }
                 let part = self.whole(&inode)?;
                 let work = move || part.sync(data_only).map_err(part_refused);
                 self.disk.run(work).await?;

@@ -204,6 +204,7 @@ fn run_server(
         job_dir: root.to_owned(),
         area: Box::new(area),
         mounts: 1,
+        cache: None,
         encrypt: false,
         intent_age: INTENT_AGE,
         wait: Duration::from_secs(20),

@@ -12,7 +12,7 @@ use hayase_layout::{ByteCount, InodeId, NodeId, ServerId, StripePolicy};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AreaUse, Attr, DirEntry, Entry, FileKind, Grants, HeldLock, Holding, Lock, LockAnswer,
+    AreaUse, Attr, DirEntry, Entry, FileKind, Flushed, Grants, HeldLock, Holding, Lock, LockAnswer,
     LockHeld, LockRange, MetaChange, Name, Refused, ServerStatus, XattrMode,
 };
 
@@ -324,6 +324,15 @@ pub enum NodeRequest {
     StatFsOf {
         tree: InodeId,
     },
+    /// A file of the cache area: how far is its flush? Begins it if nobody writes the file.
+    Flush {
+        ino: InodeId,
+    },
+    /// A file of the cache area that is in the tier: give its room on the nodes back. `EBUSY` when it
+    /// is open, `EAGAIN` when the tier does not have it yet.
+    Evict {
+        ino: InodeId,
+    },
 }
 
 impl NodeRequest {
@@ -391,6 +400,8 @@ pub enum NodeReply {
         total: u64,
     },
     Refused(Refused),
+    /// Of [`NodeRequest::Flush`].
+    Flushed(Flushed),
 }
 
 /// What a server asks of a mount on its node.

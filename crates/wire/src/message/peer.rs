@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::transport::Address;
 
 use super::{
-    AreaUse, Attr, Close, Entry, Explained, FileKind, Grants, Holding, Lock, LockAnswer, LockHeld,
-    LockRange, MembersNow, MetaChange, Name, NewNode, OnceId, Opened, Opening, RecordedStep,
-    Refused, ServerStatus, StillOpen, TimeSpec, XattrMode,
+    AreaUse, Attr, Close, Entry, Explained, FileKind, Flushed, Grants, Holding, Imported, Lock,
+    LockAnswer, LockHeld, LockRange, MembersNow, MetaChange, Name, NewNode, OnceId, Opened,
+    Opening, RecordedStep, Refused, ServerStatus, StillOpen, TierVersion, TimeSpec, XattrMode,
 };
 
 /// One part of a file, as its layout counts them.
@@ -216,6 +216,27 @@ pub enum PeerRequest {
     Status,
     /// Home: of which of these is there no record, and will never be? `Gone`.
     WhichAreGone(Vec<InodeId>),
+
+    /// Shard, of a directory in the cache area: what the tier has there. Names that are bound stay.
+    CacheImport { dir: InodeId, entries: Vec<Imported> },
+    /// Shard: the file of this name is not in the tier any more, or is another one: unbind it.
+    CacheForget { place: Place, ino: InodeId },
+    /// Home, of a name that was looked up: is the file still what the tier has? Asked of the tier when
+    /// that was not done just now. `Ready(false)`: it is not, and nobody opens it any more.
+    CacheCheck { ino: InodeId },
+    /// Home: do not flush this file, its name is about to become another's. `InTier`.
+    CacheHold { ino: InodeId },
+    /// Home: the file is about to be renamed to where the tier has `over`: not to be flushed before
+    /// (`Relink` says when it is done). With `undo` it was not.
+    CacheMove { ino: InodeId, over: Option<TierVersion>, undo: bool },
+    /// Home: the name is about to go, and goes from the tier now.
+    CacheUnlink { ino: InodeId },
+    /// Home: fetch what is not here, since it will be written. `Ready` when all is.
+    CacheFetch { ino: InodeId },
+    /// Home: flush it, also while it is open if `as_it_stands`. `Flushed`.
+    CacheFlush { ino: InodeId, as_it_stands: bool },
+    /// Home: give the room of a file back that is in the tier and not open. `Ready` when it is not here.
+    CacheEvict { ino: InodeId },
 }
 
 impl PeerRequest {
@@ -309,4 +330,10 @@ pub enum PeerReply {
     Gone(Vec<InodeId>),
     /// Not done, and why.
     Refused(Refused),
+    /// What the tier has under the name of a file.
+    InTier(Option<TierVersion>),
+    /// Whether that is so by now; otherwise ask again.
+    Ready(bool),
+    /// Of a flush.
+    Flushed(Flushed),
 }

@@ -47,4 +47,6 @@ pub struct ServerStatus {
     pub bytes_written: u64,
     pub resident_bytes: u64,
     pub peers: Vec<(ServerId, PeerState)>,
+    /// Of a job with a tier.
+    pub cache: Option<Box<super::CacheStatus>>,
 }

@@ -1,0 +1,100 @@
+//! Files below a path of the cache area, as `flush` and `evict` take them.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use hayase_layout::InodeId;
+use rustix::io::Errno;
+
+use super::AreaPathError;
+use crate::config::Environment;
+use crate::job::Registry;
+use crate::wiring::status::CacheServer;
+
+/// How long a server may take for one file.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One file.
+#[derive(Clone, Debug)]
+pub(crate) struct CachedFile {
+    /// As it is seen here.
+    pub(crate) path: PathBuf,
+    /// Which.
+    pub(crate) ino: InodeId,
+    /// Now.
+    pub(crate) bytes: u64,
+}
+
+/// Some files, and who can be asked about them.
+pub(crate) struct CachedFiles {
+    /// The node whose mount shows them.
+    pub(crate) node: u16,
+    /// Its server.
+    pub(crate) server: CacheServer,
+    /// By path.
+    pub(crate) found: Vec<CachedFile>,
+}
+
+impl CachedFiles {
+    /// A file, or all files below a directory; links are not followed.
+    pub(crate) fn below(path: &Path, environment: &Environment) -> anyhow::Result<Self> {
+        let whole = fs::canonicalize(path).with_context(|| format!("find {}", path.display()))?;
+        let jobs = Registry::new(&environment.runtime).jobs();
+        let node_of = |job: &crate::job::Job| {
+            (0..job.settings.nodes).find(|&node| {
+                let mount = job.settings.cache_mount(node);
+                let seen = mount.and_then(|mount| fs::canonicalize(mount).ok());
+                seen.is_some_and(|mount| whole.starts_with(mount))
+            })
+        };
+        // Simulated nodes have the same paths: the one that is asked is the one we are on.
+        let found = jobs.iter().find_map(|job| Some((job, node_of(job)?)));
+        let Some((job, mut node)) = found else {
+            return Err(AreaPathError::Elsewhere(path.to_owned()).into());
+        };
+        if let Some(own) = job.dir.own_node().record().filter(|_| job.settings.has_namespaces()) {
+            node = own.node;
+        }
+        let socket = job.dir.node(node).server_socket();
+        let server = CacheServer::connect(&socket, PATIENCE)
+            .with_context(|| format!("ask the server of node {node}"))?;
+        let mut files = Vec::new();
+        let meta = fs::symlink_metadata(&whole)?;
+        if !InodeId(meta.ino()).is_cached() {
+            return Err(
+                AreaPathError::new(Errno::OPNOTSUPP, ("flush", "use"), path, environment).into()
+            );
+        }
+        walk(&whole, &meta, &mut files)?;
+        Ok(Self { node, server, found: files })
+    }
+}
+
+fn walk(path: &Path, meta: &Metadata, files: &mut Vec<CachedFile>) -> anyhow::Result<()> {
+    if meta.is_file() {
+        let (path, ino, bytes) = (path.to_owned(), InodeId(meta.ino()), meta.len());
+        files.push(CachedFile { path, ino, bytes });
+        return Ok(());
+    }
+    if !meta.is_dir() {
+        return Ok(());
+    }
+    let list = |error| anyhow::Error::from(error).context(format!("list {}", path.display()));
+    let mut names: Vec<_> =
+        fs::read_dir(path).map_err(list)?.collect::<Result<_, _>>().map_err(list)?;
+    names.sort_by_key(fs::DirEntry::file_name);
+    for entry in names {
+        match entry.metadata() {
+            Ok(meta) => walk(&entry.path(), &meta, files)?,
+            // Gone since it was listed.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("look at {}", entry.path().display()));
+            }
+        }
+    }
+    Ok(())
+}

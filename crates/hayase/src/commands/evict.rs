@@ -1,0 +1,76 @@
+//! `hayase evict`.
+
+use std::path::PathBuf;
+
+use hayase_layout::ByteCount;
+use rustix::io::Errno;
+use serde::Serialize;
+
+use super::cached_files::CachedFiles;
+use crate::config::Environment;
+use crate::exit::Status;
+use crate::output::{Human, Output, Page};
+
+/// Give back the room of files that the tier has; they are fetched again when they are read
+///
+/// Files that are open, or that the tier does not have yet, stay and are listed; then this ends with 3.
+#[derive(Debug, clap::Args)]
+pub(crate) struct EvictArgs {
+    /// File or directory of the cache area
+    path: PathBuf,
+}
+
+#[derive(Debug, Serialize)]
+struct EvictTold {
+    files: u64,
+    bytes: u64,
+    stayed: Vec<Stayed>,
+}
+
+#[derive(Debug, Serialize)]
+struct Stayed {
+    path: PathBuf,
+    why: &'static str,
+}
+
+/// Asks the homes of all files below a path.
+pub(crate) fn run(
+    args: &EvictArgs,
+    environment: &Environment,
+    output: &Output,
+) -> anyhow::Result<Status> {
+    let mut files = CachedFiles::below(&args.path, environment)?;
+    let mut told = EvictTold { files: 0, bytes: 0, stayed: Vec::new() };
+    for file in std::mem::take(&mut files.found) {
+        match files.server.evict(file.ino)? {
+            Ok(()) => {
+                told.files += 1;
+                told.bytes += file.bytes;
+            }
+            Err(errno) => {
+                let why = match Errno::from_raw_os_error(errno) {
+                    Errno::BUSY => "it is open",
+                    Errno::AGAIN => "the tier does not have it yet",
+                    _ => "its home did not do it; see the log of its server",
+                };
+                told.stayed.push(Stayed { path: file.path, why });
+            }
+        }
+    }
+    let status = if told.stayed.is_empty() { Status::Done } else { Status::Partly };
+    output.show(&told)?;
+    Ok(status)
+}
+
+impl Human for EvictTold {
+    fn write(&self, page: &mut Page) {
+        page.line(&format!(
+            "{} files are only in the tier now: {}",
+            self.files,
+            ByteCount(self.bytes)
+        ));
+        for stayed in &self.stayed {
+            page.line(&format!("stays: {}: {}", stayed.path.display(), stayed.why));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `hayase flush`.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use hayase_wire::message::Flushed;
+use serde::Serialize;
+
+use super::cached_files::CachedFiles;
+use super::down::write_left;
+use super::job_arg::JobArg;
+use crate::config::Environment;
+use crate::exit::Status;
+use crate::launch::drain::{Left, NotDurable, drain};
+use crate::output::{Human, Output, Page};
+
+/// Pause between two questions about a file that is on its way.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A file that can not be flushed is left after so many failures in a row.
+const FAILURES_MAX: u32 = 3;
+
+/// Wait until the tier has what was written into the cache area
+///
+/// With PATH: that file, or all files below that directory. Files that somebody has open for writing
+/// are listed and left. Ends with 3 when something is not in the tier.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FlushArgs {
+    /// File or directory of the cache area [default: the whole job]
+    path: Option<PathBuf>,
+    #[command(flatten)]
+    job: JobArg,
+    /// Wait so long at most [default: as long as it takes some]
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct FlushTold {
+    took_ms: u64,
+    /// Files that were asked about, when a path was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<u64>,
+    left: Left,
+}
+
+/// Waits.
+pub(crate) fn run(
+    args: &FlushArgs,
+    environment: &Environment,
+    output: &Output,
+) -> anyhow::Result<Status> {
+    let begin = Instant::now();
+    let patience = args.timeout.map(|seconds| Duration::from_secs(seconds.into()));
+    let (files, left) = match &args.path {
+        Some(path) => {
+            let (files, left) = flush_below(path, patience, environment)?;
+            (Some(files), left)
+        }
+        None => {
+            let job = args.job.find(environment)?;
+            let elsewhere = job.nodes_elsewhere();
+            let here: Vec<u16> =
+                (0..job.settings.nodes).filter(|node| !elsewhere.contains(node)).collect();
+            let mut session = (!elsewhere.is_empty())
+                .then(|| crate::launch::tree::Session::open(&job, &elsewhere));
+            (None, drain(&job, &here, session.as_mut(), patience, output))
+        }
+    };
+    let status = if left.is_nothing() { Status::Done } else { Status::Partly };
+    let took_ms = begin.elapsed().as_millis() as u64;
+    output.show(&FlushTold { took_ms, files, left })?;
+    Ok(status)
+}
+
+fn flush_below(
+    path: &std::path::Path,
+    patience: Option<Duration>,
+    environment: &Environment,
+) -> anyhow::Result<(u64, Left)> {
+    let begin = Instant::now();
+    let mut files = CachedFiles::below(path, environment)?;
+    let mut left = Left::default();
+    let mut pending = files.found.clone();
+    let count = pending.len() as u64;
+    while !pending.is_empty() {
+        let is_late = patience.is_some_and(|patience| begin.elapsed() > patience);
+        let mut later = Vec::new();
+        for file in pending {
+            let (state, errno, attempts) = match files.server.flush(file.ino)? {
+                Flushed::Durable => continue,
+                Flushed::Open => ("open", 0, 0),
+                Flushed::Failed { errno, attempts } if attempts >= FAILURES_MAX || is_late => {
+                    ("failed", errno, attempts)
+                }
+                Flushed::Pending if is_late => ("dirty", 0, 0),
+                Flushed::Pending | Flushed::Failed { .. } => {
+                    later.push(file);
+                    continue;
+                }
+            };
+            left.files += 1;
+            left.bytes += file.bytes;
+            let path = file.path.display().to_string();
+            let (node, state, bytes) = (files.node, state.to_owned(), file.bytes);
+            left.lines.push(NotDurable { node, path, state, bytes, errno, attempts });
+        }
+        pending = later;
+        if !pending.is_empty() {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok((count, left))
+}
+
+impl Human for FlushTold {
+    fn write(&self, page: &mut Page) {
+        if self.left.is_nothing() {
+            let seconds = self.took_ms as f64 / 1000.0;
+            page.line(&format!("everything is in the tier ({seconds:.2} s)"));
+        }
+        write_left(page, &self.left);
+    }
+}

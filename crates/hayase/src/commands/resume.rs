@@ -1,0 +1,139 @@
+//! `hayase resume`.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use hayase_layout::ByteCount;
+use serde::Serialize;
+
+use crate::exit::Status;
+use crate::job::{JobDir, Settings, clean_resumed, ledgers};
+use crate::output::{Human, Output, Page};
+use crate::wiring::resume::{Resumed, resume_node};
+
+/// Bring to the tier what a job left behind, without its servers
+///
+/// For a job that was killed, or that `hayase down` ended before the tier had everything. The ledgers on
+/// the nodes' storage say what is missing. When nothing is missing any more the job's storage is
+/// removed. For nodes that are hosts, do it on each of them. Ends with 3 while something is not in the tier.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ResumeArgs {
+    /// The job's directory, or what `hayase down` kept of it
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Leave the storage as it is also when the tier has everything
+    #[arg(long)]
+    keep: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct ResumeTold {
+    took_ms: u64,
+    durable_files: u64,
+    durable_bytes: u64,
+    /// Files whose name in the tier was somebody else's by now.
+    conflicts: Vec<String>,
+    failed: Vec<FailedFile>,
+    /// Nodes whose storage is not on this machine.
+    not_here: Vec<u16>,
+    removed: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct FailedFile {
+    node: u16,
+    path: String,
+    bytes: u64,
+    why: String,
+}
+
+/// Goes through all nodes whose storage is here.
+pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> {
+    let begin = Instant::now();
+    let settings = settings_of(&args.dir)?;
+    if settings.tier.is_none() {
+        bail!("job {} had no tier: there is nothing to bring anywhere", settings.job);
+    }
+    let mut told = ResumeTold {
+        took_ms: 0,
+        durable_files: 0,
+        durable_bytes: 0,
+        conflicts: Vec::new(),
+        failed: Vec::new(),
+        not_here: Vec::new(),
+        removed: false,
+    };
+    for node in 0..settings.nodes {
+        if !settings.ledger(node).exists() {
+            told.not_here.push(node);
+            continue;
+        }
+        resume_node(&settings, node, |file| told.add(node, &file))
+            .with_context(|| format!("resume node {node}"))?;
+    }
+    let is_done = told.failed.is_empty() && told.not_here.is_empty();
+    if is_done && !args.keep {
+        clean_resumed(&settings, &args.dir);
+        told.removed = true;
+    }
+    told.took_ms = begin.elapsed().as_millis() as u64;
+    output.show(&told)?;
+    Ok(if is_done { Status::Done } else { Status::Partly })
+}
+
+/// From a job directory, or from a storage that was kept.
+fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
+    let dir = std::fs::canonicalize(dir).with_context(|| format!("find {}", dir.display()))?;
+    if let Some(kept) = ledgers::kept_in(&dir)? {
+        return Ok(kept);
+    }
+    let dir = JobDir::new(dir);
+    let settings = dir.settings()?;
+    let job = crate::job::Job { dir, settings };
+    if job.is_alive() {
+        bail!("job {} is up: use `hayase flush`, or end it first", job.settings.job);
+    }
+    Ok(job.settings)
+}
+
+impl ResumeTold {
+    fn add(&mut self, node: u16, file: &Resumed) {
+        let path = String::from_utf8_lossy(&file.path).into_owned();
+        match &file.failure {
+            None => {
+                self.durable_files += 1;
+                self.durable_bytes += file.bytes;
+                if file.is_conflict {
+                    self.conflicts.push(path);
+                }
+            }
+            Some(refused) => {
+                let (bytes, why) = (file.bytes, refused.to_string());
+                self.failed.push(FailedFile { node, path, bytes, why });
+            }
+        }
+    }
+}
+
+impl Human for ResumeTold {
+    fn write(&self, page: &mut Page) {
+        let (files, bytes) = (self.durable_files, ByteCount(self.durable_bytes));
+        page.line(&format!("{files} files are in the tier now: {bytes}"));
+        for path in &self.conflicts {
+            page.line(&format!("two versions: ours is kept as {path}"));
+        }
+        for file in &self.failed {
+            page.line(&format!(
+                "not in the tier: {} (node {}): {}",
+                file.path, file.node, file.why
+            ));
+        }
+        for node in &self.not_here {
+            page.line(&format!("node {node}: its storage is not on this machine"));
+        }
+        if self.removed {
+            page.line("the job's storage was removed");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What the ledgers of a job's nodes say that its tier does not have: also when nobody serves them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use hayase_store::{Ledger, LedgerRecord, PreadDevice};
+
+use super::Settings;
+
+/// Written into the storage of a job that keeps bytes for [`crate::commands::resume`]: its settings.
+const RESUME: &str = "resume.json";
+
+/// What the tier does not have of one node. A node without a ledger on this machine has nothing.
+pub(crate) fn not_durable(settings: &Settings, node: u16) -> anyhow::Result<Vec<LedgerRecord>> {
+    let place = settings.ledger(node);
+    if settings.tier.is_none() || !place.exists() {
+        return Ok(Vec::new());
+    }
+    let ledger = open(settings, node)?;
+    Ok(ledger.records().filter(|record| !record.state.is_safe()).cloned().collect())
+}
+
+/// The ledger of a node whose server has ended.
+pub(crate) fn open(settings: &Settings, node: u16) -> anyhow::Result<Ledger> {
+    let place = settings.ledger(node);
+    let failed = || format!("open the ledger {}", place.display());
+    let device = PreadDevice::open(&place).with_context(failed)?;
+    Ledger::open(std::sync::Arc::new(device)).with_context(failed)
+}
+
+/// Whether any node of this machine keeps bytes that exist nowhere else. A ledger that can not be read
+/// counts: nothing is removed because of an error.
+pub(crate) fn has_undurable(settings: &Settings) -> bool {
+    (0..settings.nodes)
+        .any(|node| not_durable(settings, node).map_or(true, |left| !left.is_empty()))
+}
+
+/// Writes down beside the bytes what is needed to bring them to the tier later.
+pub(crate) fn keep_for_resume(settings: &Settings) -> anyhow::Result<()> {
+    let path = resume_file(settings);
+    let text = serde_json::to_vec_pretty(settings).expect("settings are plain data");
+    fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+}
+
+fn resume_file(settings: &Settings) -> PathBuf {
+    settings.job_storage().join(RESUME)
+}
+
+/// The settings of the job whose bytes were kept in `storage`; `None` when none were.
+pub(crate) fn kept_in(storage: &std::path::Path) -> anyhow::Result<Option<Settings>> {
+    let path = storage.join(RESUME);
+    match fs::read(&path) {
+        Ok(bytes) => {
+            let settings = serde_json::from_slice(&bytes);
+            settings.map(Some).with_context(|| format!("read {}", path.display()))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("read {}", path.display())),
+    }
+}

@@ -1,0 +1,159 @@
+//! Waiting until the tier has what a job wrote into its cache area.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::tree::{Answer, Session, WAY_MAX};
+use crate::commands::status::{NodeStatus, look_at_node};
+use crate::job::{Job, ledgers};
+use crate::output::Output;
+use crate::supervisor::control::Request;
+
+/// Nothing came to the tier for so long: it will not.
+const STALL: Duration = Duration::from_secs(30);
+
+/// How often the servers are asked.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long one round of questions to other hosts may take.
+const ROUND: Duration = Duration::from_secs(5);
+
+/// One file that the tier does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct NotDurable {
+    /// Where its bytes are.
+    pub(crate) node: u16,
+    /// From the tier's root.
+    pub(crate) path: String,
+    /// `dirty`, `flushing`, `failed`, `open`.
+    pub(crate) state: String,
+    /// Bytes.
+    pub(crate) bytes: u64,
+    /// Of the last failure; 0 when there was none.
+    pub(crate) errno: i32,
+    /// Failures in a row.
+    pub(crate) attempts: u32,
+}
+
+/// What is left when the waiting is over.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Left {
+    /// Files that the tier does not have.
+    pub(crate) files: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// Some of them, by path.
+    pub(crate) lines: Vec<NotDurable>,
+    /// Second versions of files that somebody else changed, beside which ours are.
+    pub(crate) conflicts: Vec<String>,
+    /// Nodes of which nothing is known.
+    pub(crate) unknown: Vec<u16>,
+    /// Bytes that went to the tier since the servers began.
+    #[serde(skip)]
+    flushed: u64,
+}
+
+impl Left {
+    /// Everything is durable, as far as anybody can know.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.files == 0 && self.unknown.is_empty()
+    }
+
+    fn add(&mut self, job: &Job, status: &NodeStatus) {
+        let node = status.node();
+        match status.cache() {
+            Some(cache) => {
+                self.files += cache.dirty_files;
+                self.bytes += cache.dirty_bytes;
+                self.flushed += cache.flushed_bytes;
+                self.conflicts.extend(cache.conflicts.iter().cloned());
+                self.lines.extend(cache.lines.iter().map(|line| NotDurable {
+                    node,
+                    path: line.path.clone(),
+                    state: line.state.clone(),
+                    bytes: line.bytes,
+                    errno: line.errno,
+                    attempts: line.attempts,
+                }));
+            }
+            None => self.add_ledger(job, node),
+        }
+    }
+
+    /// Nobody serves the node: its ledger says, if it is on this machine.
+    fn add_ledger(&mut self, job: &Job, node: u16) {
+        let records = match ledgers::not_durable(&job.settings, node) {
+            Ok(records) if job.settings.ledger(node).exists() => records,
+            _ => return self.unknown.push(node),
+        };
+        self.files += records.len() as u64;
+        for record in records {
+            self.bytes += record.bytes;
+            self.lines.push(NotDurable {
+                node,
+                path: String::from_utf8_lossy(&record.path).into_owned(),
+                state: record.state.word().to_owned(),
+                bytes: record.bytes,
+                errno: record.errno,
+                attempts: record.attempts,
+            });
+        }
+    }
+}
+
+/// What of `nodes` is not durable now.
+pub(crate) fn left(job: &Job, nodes: &[u16], session: Option<&mut Session>) -> Left {
+    let mut left = Left::default();
+    for &node in nodes {
+        left.add(job, &look_at_node(job, node));
+    }
+    if let Some(session) = session {
+        for (node, answer) in session.ask(&Request::Status, ROUND + WAY_MAX) {
+            match answer {
+                Ok(Answer::Status(value)) => match serde_json::from_value(value) {
+                    Ok(status) => left.add(job, &status),
+                    Err(_) => left.unknown.push(node),
+                },
+                _ => left.unknown.push(node),
+            }
+        }
+    }
+    left
+}
+
+/// Waits until nothing is left, `patience` has passed, or nothing moves any more. Servers that are
+/// silent are waited for as well: they may be starting anew.
+pub(crate) fn drain(
+    job: &Job,
+    nodes: &[u16],
+    mut session: Option<&mut Session>,
+    patience: Option<Duration>,
+    output: &Output,
+) -> Left {
+    if job.settings.tier.is_none() {
+        return Left::default();
+    }
+    let begin = Instant::now();
+    let mut moved = (begin, (0, 0, 0));
+    let mut most = 0;
+    let mut progress = None;
+    loop {
+        let left = left(job, nodes, session.as_deref_mut());
+        let is_served = nodes.iter().any(|&node| job.supervisor(node).is_some());
+        let now = (left.files, left.bytes, left.flushed);
+        if now != moved.1 {
+            moved = (Instant::now(), now);
+        }
+        let is_over = patience.is_some_and(|patience| begin.elapsed() >= patience)
+            || moved.0.elapsed() >= STALL
+            || (!is_served && session.is_none());
+        if left.is_nothing() || is_over {
+            return left;
+        }
+        most = left.bytes.max(most);
+        let bar = progress.get_or_insert_with(|| output.progress(most, "bytes to the tier"));
+        bar.set(most - left.bytes);
+        std::thread::sleep(LOOK);
+    }
+}

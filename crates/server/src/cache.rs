@@ -1,0 +1,376 @@
+//! The cache area: the tree of a tier, with the nodes' storage in front of it.
+//!
+//! Its files are inodes, names and parts as those of `shared`, below a root of their own, and marked
+//! by their numbers ([`InodeId::is_cached`]). What is added here is where the tier comes in. Rooms:
+//! - [`paths`]: from an inode to its name in the tier;
+//! - [`import`]: names of the tier become inodes when somebody looks or lists;
+//! - [`fetch`]: bytes of the tier come into a part when somebody reads or is about to write;
+//! - [`names`]: names made, moved and removed here, and there at once where the tier has them;
+//! - [`check`]: whether what is here is still what the tier has.
+//!
+//! What is written comes to the tier by [`crate::flusher`].
+//!
+//! Invariants:
+//! * the ledger of an inode's home decides what its part is worth: `InTier` files have a part only
+//!   while they are fetched, and nobody is handed that;
+//! * a file is dirty in the ledger before anybody may write it;
+//! * the tier's version of a file is replaced only by who holds the inode's `publishing` lock, and
+//!   only when it is the one that the ledger knows;
+//! * directories are never renamed, so that the path of a directory never changes.
+//!
+//! Source: `docs/design/001-coherence.md` 8.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hayase_layout::InodeId;
+use hayase_store::{FileKind, FileState, Inode, Ledger, LedgerError, LedgerRecord, ops};
+use hayase_tier::{ObjectMeta, Tier, TierError};
+use hayase_wire::message::{Place, Refused};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::convert::stored_time;
+use crate::disk::Disk;
+use crate::flusher::Traffic;
+use crate::flusher::space::Marked;
+use crate::keyed_lock::KeyedLock;
+use crate::limits::{CACHE_MEMO_MAX, TIER_THREADS};
+use crate::node::{Node, libc_errno};
+use crate::serve::ServeError;
+use crate::settings::{CacheSettings, DurableAt};
+
+mod check;
+mod convert;
+mod fetch;
+mod import;
+pub(crate) mod names;
+pub(crate) mod paths;
+
+pub(crate) use self::convert::{stored_version, system_time, time_of, wire_version};
+use self::fetch::Fetch;
+
+/// The name below the root of `shared` under which the mount finds the cache area; no listing shows it.
+pub const CACHE_NAME: &[u8] = b".hayase-cache";
+
+/// The cache area of one server.
+pub(crate) struct Cache {
+    pub(crate) tier: Arc<dyn Tier>,
+    ledger: RefCell<Ledger>,
+    /// Files that the tier does not have as the job wrote them.
+    not_durable: RefCell<BTreeSet<InodeId>>,
+    active: RefCell<HashMap<InodeId, Rc<Active>>>,
+    paths: RefCell<HashMap<InodeId, Rc<[u8]>>>,
+    /// Names that the tier did not have a moment ago.
+    absent: RefCell<HashMap<Place, Instant>>,
+    /// Directories whose names were taken from the tier a moment ago.
+    listed: RefCell<HashMap<InodeId, Instant>>,
+    /// Held while what the tier has of an inode, or its name there, changes.
+    pub(crate) publishing: KeyedLock<InodeId>,
+    /// Threads that wait for the tier: apart from those of the disks, which a tier that hangs must
+    /// not take away.
+    threads: Disk,
+    pub(crate) durable_at: DurableAt,
+    pub(crate) deadline: Option<std::time::SystemTime>,
+    pub(crate) traffic: Traffic,
+    /// Dirty bytes, and all bytes: above their high mark until they reach the low one.
+    pub(crate) dirty_mark: Marked,
+    pub(crate) space_mark: Marked,
+    /// Dirty bytes, and until when they are taken as that.
+    pub(crate) dirty: Cell<Option<(Instant, u64)>>,
+    pub(crate) has_warned: Cell<bool>,
+    /// Something may be flushed.
+    pub(crate) work: Notify,
+}
+
+/// What is known of a file only while the server lives.
+pub(crate) struct Active {
+    /// Goes up whenever the bytes, the name or the attributes may change: a flush that began before
+    /// is worth nothing.
+    pub(crate) generation: Cell<u64>,
+    /// The bytes on their way here.
+    pub(crate) fetch: RefCell<Option<Rc<Fetch>>>,
+    /// When the tier was asked last whether it still has this version.
+    checked: Cell<Option<Instant>>,
+    /// The tier has another version: nobody opens this one any more.
+    pub(crate) is_retired: Cell<bool>,
+    /// Its name is in somebody's hands until then.
+    pub(crate) held_until: Cell<Option<Instant>>,
+    /// Since when nobody has it open for writing, while it is not safe.
+    pub(crate) complete_since: Cell<Option<Instant>>,
+    /// After a failure: not before then.
+    pub(crate) retry_at: Cell<Option<Instant>>,
+    pub(crate) is_flushing: Cell<bool>,
+    /// Last opened; for choosing what gives its room back.
+    pub(crate) used: Cell<Instant>,
+}
+
+impl Active {
+    fn new() -> Self {
+        Self {
+            generation: Cell::new(0),
+            fetch: RefCell::default(),
+            checked: Cell::default(),
+            is_retired: Cell::default(),
+            held_until: Cell::default(),
+            complete_since: Cell::default(),
+            retry_at: Cell::default(),
+            is_flushing: Cell::default(),
+            used: Cell::new(Instant::now()),
+        }
+    }
+
+    /// What was read for a flush before this is not to be published.
+    pub(crate) fn changed(&self) {
+        self.generation.set(self.generation.get() + 1);
+        self.complete_since.set(None);
+    }
+
+    /// Forgotten, it would be as it is.
+    fn is_idle(&self) -> bool {
+        self.fetch.borrow().is_none()
+            && !self.is_retired.get()
+            && !self.is_flushing.get()
+            && !self.is_held()
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.held_until.get().is_some_and(|until| Instant::now() < until)
+    }
+}
+
+impl Cache {
+    /// The cache in front of the tier of `settings`; what an earlier incarnation was flushing is
+    /// dirty again.
+    pub(crate) fn open(settings: CacheSettings, mut ledger: Ledger) -> Result<Self, LedgerError> {
+        let interrupted: Vec<LedgerRecord> = ledger
+            .records()
+            .filter(|record| record.state == FileState::Flushing)
+            .cloned()
+            .collect();
+        for record in interrupted {
+            ledger.put(LedgerRecord { state: FileState::Dirty, ..record })?;
+        }
+        let left = ledger.records().filter(|record| !record.state.is_safe());
+        let not_durable = left.map(|record| record.ino).collect();
+        Ok(Self {
+            tier: settings.tier,
+            ledger: RefCell::new(ledger),
+            not_durable: RefCell::new(not_durable),
+            active: RefCell::default(),
+            paths: RefCell::default(),
+            absent: RefCell::default(),
+            listed: RefCell::default(),
+            publishing: KeyedLock::new(),
+            threads: Disk::with_threads(TIER_THREADS),
+            durable_at: settings.durable_at,
+            deadline: settings.deadline,
+            traffic: Traffic::default(),
+            dirty_mark: Marked::default(),
+            space_mark: Marked::default(),
+            dirty: Cell::new(None),
+            has_warned: Cell::new(false),
+            work: Notify::new(),
+        })
+    }
+
+    pub(crate) fn record(&self, ino: InodeId) -> Option<LedgerRecord> {
+        self.ledger.borrow().get(ino).cloned()
+    }
+
+    pub(crate) fn state(&self, ino: InodeId) -> Option<FileState> {
+        self.ledger.borrow().get(ino).map(|record| record.state)
+    }
+
+    /// Adds what is known of a file.
+    pub(crate) fn put(&self, record: LedgerRecord) -> Result<(), Refused> {
+        let (ino, is_safe) = (record.ino, record.state.is_safe());
+        self.ledger.borrow_mut().put(record).map_err(ledger_refused)?;
+        let mut not_durable = self.not_durable.borrow_mut();
+        if is_safe {
+            not_durable.remove(&ino);
+        } else {
+            not_durable.insert(ino);
+        }
+        Ok(())
+    }
+
+    /// Changes what is known of a file; nothing happens when nothing is.
+    pub(crate) fn update(
+        &self,
+        ino: InodeId,
+        change: impl FnOnce(&mut LedgerRecord),
+    ) -> Result<(), Refused> {
+        let Some(mut record) = self.record(ino) else { return Ok(()) };
+        change(&mut record);
+        self.put(record)
+    }
+
+    /// Whoever has it open goes on, but there is nowhere to bring it any more.
+    pub(crate) fn lost_its_name(&self, ino: InodeId) -> Result<(), Refused> {
+        self.active(ino).changed();
+        self.update(ino, |record| {
+            if !record.state.is_safe() {
+                (record.state, record.version) = (FileState::Clean, None);
+            }
+        })
+    }
+
+    /// The inode is no more.
+    pub(crate) fn ended(&self, ino: InodeId) {
+        if let Err(error) = self.ledger.borrow_mut().remove(ino) {
+            tracing::error!(%ino, %error, "the end of a file could not be written down");
+        }
+        self.not_durable.borrow_mut().remove(&ino);
+        self.active.borrow_mut().remove(&ino);
+    }
+
+    /// What is known of the file while this server lives.
+    pub(crate) fn active(&self, ino: InodeId) -> Rc<Active> {
+        let mut active = self.active.borrow_mut();
+        if active.len() >= CACHE_MEMO_MAX && !active.contains_key(&ino) {
+            let not_durable = self.not_durable.borrow();
+            active.retain(|ino, file| !file.is_idle() || not_durable.contains(ino));
+        }
+        Rc::clone(active.entry(ino).or_insert_with(|| Rc::new(Active::new())))
+    }
+
+    pub(crate) fn not_durable(&self) -> Vec<InodeId> {
+        self.not_durable.borrow().iter().copied().collect()
+    }
+
+    /// Those after `after`, `most` at most: by inode number, so about as old as they are.
+    pub(crate) fn not_durable_after(&self, after: InodeId, most: usize) -> Vec<InodeId> {
+        let files = self.not_durable.borrow();
+        let from = (Bound::Excluded(after), Bound::Unbounded);
+        files.range(from).take(most).copied().collect()
+    }
+
+    /// All files for which `wanted` holds.
+    pub(crate) fn records_where(
+        &self,
+        wanted: impl Fn(&LedgerRecord) -> bool,
+    ) -> Vec<LedgerRecord> {
+        self.ledger.borrow().records().filter(|record| wanted(record)).cloned().collect()
+    }
+
+    /// The file may be written from here on; in the ledger before this returns.
+    pub(crate) fn becomes_dirty(&self, ino: InodeId) -> Result<(), Refused> {
+        self.active(ino).changed();
+        self.update(ino, |record| {
+            if record.state != FileState::Failed {
+                record.state = FileState::Dirty;
+            }
+        })?;
+        self.work.notify_one();
+        Ok(())
+    }
+
+    /// The ledger survives a power cut.
+    pub(crate) fn ledger_file(&self) -> Arc<dyn hayase_store::DeviceFile> {
+        self.ledger.borrow().file()
+    }
+
+    /// Asks the tier, on a thread that may wait for it.
+    pub(crate) async fn ask_tier<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Tier) -> Result<T, TierError> + Send + 'static,
+    ) -> Result<T, Refused> {
+        self.tier_work(move |tier| work(tier).map_err(|error| tier_refused(&error))).await
+    }
+
+    /// The same for work that uses more than the tier.
+    pub(crate) async fn tier_work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Tier) -> Result<T, Refused> + Send + 'static,
+    ) -> Result<T, Refused> {
+        let tier = Arc::clone(&self.tier);
+        self.threads.run(move || work(&*tier)).await
+    }
+}
+
+impl Node {
+    /// The root of the area, made at the first start of its home.
+    pub(crate) fn make_cache_root(&self) -> Result<(), ServeError> {
+        let root = InodeId::CACHE_ROOT;
+        if root.home() != self.me {
+            return Ok(());
+        }
+        let failed = |source| ServeError::Names { server: self.me, source };
+        let mut txn = self.names.begin();
+        if ops::get_inode(&txn, root).map_err(failed)?.is_some() {
+            return Ok(());
+        }
+        let inode = Inode {
+            mode: 0o755,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            name: Some((InodeId::ROOT, CACHE_NAME.to_vec())),
+            ..Inode::new(root, FileKind::Directory, stored_time(self.now()))
+        };
+        ops::put_inode(&mut txn, &inode).map_err(failed)?;
+        txn.commit().map_err(failed)
+    }
+
+    /// The cache area, or the error that there is none.
+    pub(crate) fn cache(&self) -> Result<&Cache, Refused> {
+        let none = || Refused::because(libc_errno::EOPNOTSUPP, "this job has no tier");
+        self.cache.as_ref().ok_or_else(none)
+    }
+
+    /// Where an inode of the cache area comes in at its home; `None` for all others.
+    pub(crate) fn cached(&self, ino: InodeId) -> Option<&Cache> {
+        self.cache.as_ref().filter(|_| ino.is_cached())
+    }
+
+    /// Whether the part of a file holds its bytes: not while they are fetched.
+    pub(crate) fn is_here(&self, ino: InodeId) -> bool {
+        let state = self.cached(ino).and_then(|cache| cache.state(ino));
+        state.is_none_or(FileState::is_here)
+    }
+
+    /// What the tier has of a file whose part does not hold its bytes.
+    pub(crate) fn only_in_tier(&self, ino: InodeId) -> Option<hayase_store::TierVersion> {
+        let record = self.cached(ino)?.record(ino)?;
+        record.version.filter(|_| !record.state.is_here())
+    }
+
+    /// Whether some node has it open for writing.
+    pub(crate) fn has_writers(&self, ino: InodeId) -> bool {
+        self.homes.has_writers(ino)
+    }
+}
+
+/// A memo of bounded size: all is forgotten when there is too much.
+fn remember<K: std::hash::Hash + Eq, V>(memo: &RefCell<HashMap<K, V>>, key: K, value: V) {
+    let mut memo = memo.borrow_mut();
+    if memo.len() >= CACHE_MEMO_MAX {
+        memo.clear();
+    }
+    memo.insert(key, value);
+}
+
+/// A tier's error as the caller of the file system sees it; its errno is kept.
+pub(crate) fn tier_refused(error: &TierError) -> Refused {
+    let source = std::error::Error::source(error).map(|e| format!(": {e}")).unwrap_or_default();
+    Refused::because(error.errno(), format!("{error}{source}"))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "used as it is in `map_err`")]
+pub(crate) fn ledger_refused(error: LedgerError) -> Refused {
+    tracing::error!(%error, "the ledger could not be written");
+    Refused::because(libc_errno::EIO, error.to_string())
+}
+
+/// What a listing or a commit told, as the ledger keeps it.
+pub(crate) fn version_of(meta: &ObjectMeta) -> hayase_store::TierVersion {
+    hayase_store::TierVersion {
+        identity: meta.identity,
+        size: meta.size.get(),
+        mtime: convert::time_of(meta.mtime),
+        mode: meta.mode,
+    }
+}

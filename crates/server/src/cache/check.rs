@@ -1,0 +1,127 @@
+//! Opens of cached files, and whether what is here is still what the tier has.
+//!
+//! Close-to-open: a file that the job has not changed is compared with the tier when its name is
+//! looked up, at most once in [`CACHE_FRESH`]. Another version there makes this inode retire: it
+//! gets no new opens, its name is bound anew, and whoever has it open goes on with what it opened.
+
+use std::rc::Rc;
+
+use hayase_layout::InodeId;
+use hayase_store::FileState;
+use hayase_tier::TierError;
+use hayase_wire::message::{Access, Binding, FileKind, PeerReply, PeerRequest, Place, Refused};
+use tokio::time::Instant;
+
+use super::paths::key;
+use crate::limits::CACHE_FRESH;
+use crate::node::{Node, libc_errno, unexpected};
+
+impl Node {
+    /// Home: whether the tier still has this version; asks the tier if nobody has just now.
+    pub(crate) async fn check_in_tier(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
+        let cache = self.cache()?;
+        let active = cache.active(ino);
+        if active.is_retired.get() {
+            return Ok(PeerReply::Ready(false));
+        }
+        let is_fresh = active.checked.get().is_some_and(|at| at.elapsed() < CACHE_FRESH);
+        if is_fresh || active.is_held() || cache.publishing.is_locked(&ino) {
+            return Ok(PeerReply::Ready(true));
+        }
+        let Some(record) = cache.record(ino).filter(|record| record.state.is_safe()) else {
+            return Ok(PeerReply::Ready(true)); // Ours is the newer one, or it is gone.
+        };
+        let (generation, key) = (active.generation.get(), key(&record.path)?);
+        let found = cache.ask_tier(move |tier| match tier.stat(&key) {
+            Ok(meta) => Ok(Some(meta.identity)),
+            Err(TierError::Missing { .. } | TierError::NotObject { .. }) => Ok(None),
+            Err(error) => Err(error),
+        });
+        let found = found.await?;
+        let is_same = found.is_some() && found == record.version.map(|version| version.identity);
+        if is_same {
+            active.checked.set(Some(Instant::now()));
+        }
+        // Opened for writing, moved or flushed while the tier was asked: ask again next time.
+        let is_current = active.generation.get() == generation
+            && !active.is_held()
+            && !cache.publishing.is_locked(&ino)
+            && cache.record(ino).is_some_and(|now| now == record || now.state == FileState::Clean);
+        if is_same || !is_current {
+            return Ok(PeerReply::Ready(true));
+        }
+        tracing::info!(%ino, path = %String::from_utf8_lossy(&record.path), "changed in the tier");
+        active.is_retired.set(true);
+        Ok(PeerReply::Ready(false))
+    }
+
+    /// For a lookup: whether what the name is bound to is what the tier has, or newer. If not, the name
+    /// is free again: look it up anew.
+    pub(crate) async fn is_as_in_tier(
+        self: &Rc<Self>,
+        place: &Place,
+        found: Binding,
+    ) -> Result<bool, Refused> {
+        let ino = found.ino;
+        if !ino.is_cached() || found.kind != FileKind::Regular {
+            return Ok(true);
+        }
+        match self.ask(ino.home(), PeerRequest::CacheCheck { ino }).await? {
+            PeerReply::Ready(true) => return Ok(true),
+            PeerReply::Ready(false) => {}
+            other => return Err(unexpected(&other)),
+        }
+        let shard = self.shard_of(place.parent, &place.name);
+        let forget = PeerRequest::CacheForget { place: place.clone(), ino };
+        self.ask(shard, forget).await?;
+        Ok(false)
+    }
+
+    /// Home, before an open is booked: what is wanted is here, or on its way. `EAGAIN` when it has to
+    /// be fetched first.
+    pub(crate) async fn before_open(
+        self: &Rc<Self>,
+        ino: InodeId,
+        access: Access,
+        truncate: bool,
+    ) -> Result<(), Refused> {
+        let Some(cache) = self.cached(ino) else { return Ok(()) };
+        let Some(state) = cache.state(ino) else { return Ok(()) };
+        let active = cache.active(ino);
+        if active.is_retired.get() {
+            return Err(Refused::new(libc_errno::ESTALE));
+        }
+        active.used.set(Instant::now());
+        if !access.write && !truncate {
+            if state == FileState::InTier {
+                self.begin_fetch(ino).await?;
+            }
+            return Ok(());
+        }
+        self.before_change(ino, truncate)
+    }
+
+    /// Home: the bytes of a file are about to change. `EAGAIN` when it has to be fetched first.
+    pub(crate) fn before_change(&self, ino: InodeId, truncate: bool) -> Result<(), Refused> {
+        let Some(cache) = self.cached(ino) else { return Ok(()) };
+        match cache.state(ino) {
+            None => return Ok(()),
+            Some(FileState::InTier) if !truncate => {
+                return Err(Refused::because(libc_errno::EAGAIN, "it is not fetched yet"));
+            }
+            Some(FileState::InTier) => {
+                // Pieces on their way would come after the truncate.
+                if cache.active(ino).fetch.borrow().is_some() {
+                    return Err(Refused::because(libc_errno::EAGAIN, "it is being fetched"));
+                }
+                self.empty_part(ino)?;
+            }
+            Some(_) => {}
+        }
+        // Without a name it goes nowhere.
+        if self.inode(ino)?.nlink == 0 {
+            return Ok(());
+        }
+        cache.becomes_dirty(ino)
+    }
+}

@@ -1,0 +1,269 @@
+//! Bytes of the tier come into the part of a file, in large pieces and several at once.
+//!
+//! A file that is being fetched has a part of its full length with holes; which pieces are there is
+//! known only here, in memory: after a restart the part is thrown away and fetched anew. Nobody is
+//! handed such a part: reads pass the server, and wait for their pieces.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hayase_layout::{ByteCount, InodeId, LocalOffset};
+use hayase_store::{FileState, Part, SetTime};
+use hayase_tier::{ObjectMeta, Reader};
+use hayase_wire::BoxBuffer;
+use hayase_wire::message::{PeerReply, Refused};
+use tokio::sync::Notify;
+
+use super::convert::system_time;
+use super::paths::key;
+use super::tier_refused;
+use crate::convert::part_refused;
+use crate::limits::{FETCH_AHEAD, FETCH_BYTES, FETCH_WAIT};
+use crate::node::{Node, libc_errno};
+use crate::peer_service::inode::{is_missing, whole_part};
+
+/// One file on its way here.
+pub(crate) struct Fetch {
+    reader: Arc<dyn Reader>,
+    part: Part,
+    size: u64,
+    pieces: RefCell<Vec<Piece>>,
+    /// Pieces that are not here.
+    left: Cell<usize>,
+    /// Failures so far, and the last one.
+    failures: Cell<u64>,
+    failed: RefCell<Option<Refused>>,
+    changed: Notify,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Piece {
+    Absent,
+    Coming,
+    Here,
+}
+
+impl Fetch {
+    /// The pieces with bytes of `start..start + len`.
+    fn pieces_of(&self, start: u64, len: u64) -> Range<usize> {
+        let end = start.saturating_add(len).min(self.size);
+        let first = start.min(end) / FETCH_BYTES;
+        first as usize..end.div_ceil(FETCH_BYTES) as usize
+    }
+
+    fn is_here(&self, pieces: Range<usize>) -> bool {
+        self.pieces.borrow()[pieces].iter().all(|piece| *piece == Piece::Here)
+    }
+
+    /// Takes an absent piece: its bytes in the file, for whoever fetches it.
+    fn take(&self, piece: usize) -> Option<Range<u64>> {
+        let mut pieces = self.pieces.borrow_mut();
+        let state = pieces.get_mut(piece).filter(|state| **state == Piece::Absent)?;
+        *state = Piece::Coming;
+        let start = piece as u64 * FETCH_BYTES;
+        Some(start..(start + FETCH_BYTES).min(self.size))
+    }
+
+    fn came(&self, piece: usize, result: Result<(), Refused>) {
+        let state = match result {
+            Ok(()) => {
+                self.left.set(self.left.get() - 1);
+                Piece::Here
+            }
+            Err(refused) => {
+                self.failures.set(self.failures.get() + 1);
+                *self.failed.borrow_mut() = Some(refused);
+                Piece::Absent
+            }
+        };
+        self.pieces.borrow_mut()[piece] = state;
+    }
+}
+
+impl Node {
+    /// The bytes `offset..offset + len` of a file of the area are in its part when this returns.
+    pub(crate) async fn fetch_range(
+        self: &Rc<Self>,
+        ino: InodeId,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), Refused> {
+        let Some(fetch) = self.begin_fetch(ino).await? else { return Ok(()) };
+        let wanted = fetch.pieces_of(offset, len);
+        let failures = fetch.failures.get();
+        loop {
+            let changed = fetch.changed.notified();
+            if fetch.is_here(wanted.clone()) {
+                return Ok(());
+            }
+            if fetch.failures.get() > failures {
+                let failed = fetch.failed.borrow().clone();
+                return Err(failed.unwrap_or_else(|| Refused::new(libc_errno::EIO)));
+            }
+            // Whoever reads on finds the next pieces on their way.
+            for piece in wanted.start..wanted.end.saturating_add(FETCH_AHEAD) {
+                if let Some(bytes) = fetch.take(piece) {
+                    self.fetch_piece(ino, &fetch, piece, bytes);
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// The file is about to be read: its part with holes, or `None` when all of it is here.
+    pub(crate) async fn begin_fetch(
+        self: &Rc<Self>,
+        ino: InodeId,
+    ) -> Result<Option<Rc<Fetch>>, Refused> {
+        let Some(cache) = self.cached(ino) else { return Ok(None) };
+        let active = cache.active(ino);
+        if let Some(fetch) = active.fetch.borrow().clone() {
+            return Ok(Some(fetch));
+        }
+        if self.is_here(ino) {
+            return Ok(None);
+        }
+        let _held = cache.publishing.lock(ino).await;
+        // Somebody else may have done it meanwhile.
+        if let Some(fetch) = active.fetch.borrow().clone() {
+            return Ok(Some(fetch));
+        }
+        let record = cache.record(ino).filter(|record| record.state == FileState::InTier);
+        let Some((record, version)) =
+            record.and_then(|record| Some((record.clone(), record.version?)))
+        else {
+            return Ok(None);
+        };
+        let key = key(&record.path)?;
+        let meta = ObjectMeta {
+            size: ByteCount(version.size),
+            mode: version.mode,
+            mtime: system_time(version.mtime),
+            identity: version.identity,
+        };
+        let (parts, id) = (self.parts.clone(), whole_part(ino, 0));
+        let begin = move |tier: &dyn hayase_tier::Tier| {
+            let reader = tier.open_listed(&key, meta).map_err(|error| tier_refused(&error))?;
+            // What an earlier incarnation had begun.
+            parts.remove(id).map_err(part_refused)?;
+            let part = parts.create(id).map_err(part_refused)?;
+            part.truncate(version.size).map_err(part_refused)?;
+            Ok((Arc::<dyn Reader>::from(reader), part))
+        };
+        let begun = cache.tier_work(begin).await;
+        if begun.as_ref().is_err_and(|refused| refused.errno == libc_errno::ESTALE) {
+            active.checked.set(None); // the next lookup finds out what is there now
+        }
+        let (reader, part) = begun?;
+        let count = version.size.div_ceil(FETCH_BYTES) as usize;
+        let fetch = Rc::new(Fetch {
+            reader,
+            part,
+            size: version.size,
+            pieces: RefCell::new(vec![Piece::Absent; count]),
+            left: Cell::new(count),
+            failures: Cell::new(0),
+            failed: RefCell::new(None),
+            changed: Notify::new(),
+        });
+        *active.fetch.borrow_mut() = Some(Rc::clone(&fetch));
+        if count == 0 {
+            self.fetched(ino, &fetch);
+            return Ok(None);
+        }
+        Ok(Some(fetch))
+    }
+
+    fn fetch_piece(
+        self: &Rc<Self>,
+        ino: InodeId,
+        fetch: &Rc<Fetch>,
+        piece: usize,
+        bytes: Range<u64>,
+    ) {
+        let (this, fetch) = (Rc::clone(self), Rc::clone(fetch));
+        tokio::task::spawn_local(async move {
+            let (reader, part) = (Arc::clone(&fetch.reader), fetch.part.clone());
+            let len = bytes.end - bytes.start;
+            let work = move |_: &dyn hayase_tier::Tier| {
+                let mut buffer = vec![0; len as usize];
+                let read = reader.read_at(bytes.start, &mut buffer);
+                if read.map_err(|error| tier_refused(&error))? < buffer.len() {
+                    let why = "the file became shorter in the tier while it was read";
+                    return Err(Refused::because(libc_errno::EIO, why));
+                }
+                part.write_at(LocalOffset(bytes.start), &buffer).map_err(part_refused)
+            };
+            let Ok(cache) = this.cache() else { return };
+            let result = cache.tier_work(work).await;
+            if result.is_ok() {
+                cache.traffic.fetched(len);
+            }
+            fetch.came(piece, result);
+            if fetch.left.get() == 0 {
+                this.fetched(ino, &fetch);
+            }
+            fetch.changed.notify_waiters();
+        });
+    }
+
+    /// All pieces are here: the part is the file.
+    fn fetched(&self, ino: InodeId, fetch: &Fetch) {
+        let Some(cache) = self.cached(ino) else { return };
+        let version = cache.record(ino).and_then(|record| record.version);
+        let mtime = version.map(|version| SetTime::To(version.mtime));
+        if let Err(error) = fetch.part.set_times(mtime, mtime) {
+            tracing::warn!(%ino, %error, "the time of a fetched file could not be set");
+        }
+        let clean = cache.update(ino, |record| record.state = FileState::Clean);
+        if let Err(error) = clean {
+            tracing::warn!(%ino, %error, "a fetched file will be fetched again after a restart");
+        }
+        *cache.active(ino).fetch.borrow_mut() = None;
+        self.usage_changed();
+    }
+
+    /// Before a file is written: all of it comes here. `Ready(false)` when that takes longer than a
+    /// message may: ask again.
+    pub(crate) async fn fetch_all(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
+        let all = self.fetch_range(ino, 0, u64::MAX);
+        match tokio::time::timeout(FETCH_WAIT, all).await {
+            Ok(fetched) => fetched.map(|()| PeerReply::Ready(true)),
+            Err(_) => Ok(PeerReply::Ready(false)),
+        }
+    }
+
+    /// Where there is no room for a copy: straight from the tier.
+    pub(crate) async fn read_through(
+        self: &Rc<Self>,
+        ino: InodeId,
+        offset: LocalOffset,
+        len: usize,
+        mut buffer: BoxBuffer,
+    ) -> Result<(BoxBuffer, usize), Refused> {
+        let Some(fetch) = self.begin_fetch(ino).await? else {
+            return Err(Refused::new(libc_errno::EAGAIN));
+        };
+        let reader = Arc::clone(&fetch.reader);
+        let read = move |_: &dyn hayase_tier::Tier| {
+            let bytes = &mut (*buffer).as_mut()[..len];
+            let read = reader.read_at(offset.0, bytes).map_err(|error| tier_refused(&error))?;
+            Ok((buffer, read))
+        };
+        self.cache()?.tier_work(read).await
+    }
+
+    /// The part of a file that is about to hold all its bytes, none: for O_TRUNC.
+    pub(crate) fn empty_part(&self, ino: InodeId) -> Result<(), Refused> {
+        let id = whole_part(ino, 0);
+        match self.parts.get(id) {
+            Ok(_) => Ok(()),
+            Err(error) if is_missing(&error) => {
+                self.parts.create(id).map(drop).map_err(part_refused)
+            }
+            Err(error) => Err(part_refused(error)),
+        }
+    }
+}

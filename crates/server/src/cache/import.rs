@@ -1,0 +1,273 @@
+//! Names of the tier become inodes of the shard that holds the name, when somebody looks or lists.
+//!
+//! Nothing is read of a file but its attributes. Its home is the shard of its name, so homes of
+//! imported files are spread over the servers.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, Layout, NodeId, ServerId};
+use hayase_store::namespace::{EntryRecord, FileKind as StoredKind, Inode};
+use hayase_store::{FileState, LedgerRecord, ops};
+use hayase_tier::{EntryKind, Key, ListRequest, ObjectMeta, Tier, TierError};
+use hayase_wire::message::{Binding, FileKind, Imported, PeerReply, PeerRequest, Place, Refused};
+use tokio::time::Instant;
+
+use super::paths::join;
+use super::{remember, version_of, wire_version};
+use crate::convert::{meta_refused, stored_kind, stored_time};
+use crate::limits::{CACHE_FRESH, IMPORT_ENTRIES_MAX};
+use crate::node::{Node, libc_errno};
+
+/// A directory whose rights the tier does not tell.
+const DIRECTORY_MODE: u32 = 0o755;
+
+impl Node {
+    /// A name that is not bound here: what has the tier? Makes it an inode of this home.
+    pub(crate) async fn import_name(
+        self: &Rc<Self>,
+        place: &Place,
+    ) -> Result<Option<Binding>, Refused> {
+        let cache = self.cache()?;
+        let missed = cache.absent.borrow().get(place).copied();
+        if missed.is_some_and(|at| at.elapsed() < CACHE_FRESH) {
+            return Ok(None);
+        }
+        let path = self.tier_path_of(place).await?;
+        // What no tier can name is in none.
+        let Ok(key) = Key::new(&path) else { return Ok(None) };
+        let name = place.name.clone();
+        let found = cache.ask_tier(move |tier| look(tier, &key, name)).await?;
+        let Some(imported) = found else {
+            remember(&cache.absent, place.clone(), Instant::now());
+            return Ok(None);
+        };
+        let _held = self.name_locks.lock(place.clone()).await;
+        self.bind_imported(place, &path, &imported).await.map(Some)
+    }
+
+    /// With the name held. A name that somebody made meanwhile stays.
+    async fn bind_imported(
+        self: &Rc<Self>,
+        place: &Place,
+        path: &[u8],
+        imported: &Imported,
+    ) -> Result<Binding, Refused> {
+        self.hold_dir(place.parent).await?;
+        if let Some(found) = self.bound(place)? {
+            return Ok(found);
+        }
+        let inode = self.imported_inode(place, imported)?;
+        let (ino, kind) = (inode.ino, inode.kind);
+        if let Some(version) = imported.version.map(super::stored_version) {
+            let (path, mode, bytes) = (path.to_vec(), version.mode, version.size);
+            let (state, version) = (FileState::InTier, Some(version));
+            let record = LedgerRecord { state, version, ..LedgerRecord::new(ino, path, mode) };
+            self.cache()?.put(LedgerRecord { bytes, ..record })?;
+        }
+        let mut txn = self.names.begin();
+        ops::create(&mut txn, &inode, None).map_err(meta_refused)?;
+        let entry = EntryRecord { ino, kind };
+        let inserted = ops::insert(&mut txn, place.parent, &place.name, entry);
+        // The name is held, and was free just now.
+        inserted.map_err(meta_refused)?.map_err(|_| Refused::new(libc_errno::EEXIST))?;
+        txn.commit().map_err(meta_refused)?;
+        Ok(Binding { ino, kind: imported.kind })
+    }
+
+    fn imported_inode(&self, place: &Place, imported: &Imported) -> Result<Inode, Refused> {
+        let ino = self.names.allocate().map_err(meta_refused)?.in_cache();
+        let now = stored_time(self.now());
+        let kind = stored_kind(imported.kind);
+        let (layout, mode) = match (kind, imported.version) {
+            (StoredKind::Regular, Some(version)) => (Layout::Whole, version.mode),
+            (StoredKind::Symlink, _) => (Layout::None, 0o777),
+            _ => (Layout::None, imported.mode),
+        };
+        let mut inode = Inode {
+            mode,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            layout,
+            target: imported.target.clone(),
+            size: imported.target.as_ref().map_or(0, |target| target.len() as u64),
+            name: Some((place.parent, place.name.clone())),
+            ..Inode::new(ino, kind, now)
+        };
+        if let Some(version) = imported.version {
+            inode.size = version.size;
+            (inode.mtime, inode.atime) = (stored_time(version.mtime), stored_time(version.mtime));
+        }
+        Ok(inode)
+    }
+
+    /// For a listing: all names that the tier has in `dir`, told to their shards. What was listed
+    /// just now is not listed again.
+    pub(crate) async fn import_directory(self: &Rc<Self>, dir: InodeId) -> Result<(), Refused> {
+        let cache = self.cache()?;
+        let listed = cache.listed.borrow().get(&dir).copied();
+        if listed.is_some_and(|at| at.elapsed() < CACHE_FRESH) {
+            return Ok(());
+        }
+        let path = self.directory_path(dir).await?;
+        let mut prefix = path.to_vec();
+        if !prefix.is_empty() {
+            prefix.push(b'/');
+        }
+        let mut request = ListRequest::one_level(prefix);
+        loop {
+            let page = request.clone();
+            let (entries, next) = cache.ask_tier(move |tier| page_of(tier, &page)).await?;
+            self.tell_shards(dir, entries).await?;
+            match next {
+                Some(next) => request = request.continued(next),
+                None => break,
+            }
+        }
+        remember(&cache.listed, dir, Instant::now());
+        Ok(())
+    }
+
+    async fn tell_shards(
+        self: &Rc<Self>,
+        dir: InodeId,
+        entries: Vec<Imported>,
+    ) -> Result<(), Refused> {
+        let mut by_shard: BTreeMap<ServerId, Vec<Imported>> = BTreeMap::new();
+        for entry in entries {
+            by_shard.entry(self.shard_of(dir, &entry.name)).or_default().push(entry);
+        }
+        for (shard, entries) in by_shard {
+            for entries in entries.chunks(IMPORT_ENTRIES_MAX) {
+                let request = PeerRequest::CacheImport { dir, entries: entries.to_vec() };
+                self.ask(shard, request).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shard: binds those names that are free.
+    pub(crate) async fn import_entries(
+        self: &Rc<Self>,
+        dir: InodeId,
+        entries: Vec<Imported>,
+    ) -> Result<PeerReply, Refused> {
+        let above = self.directory_path(dir).await?;
+        for entry in entries {
+            let place = Place { parent: dir, name: entry.name.clone() };
+            if self.bound(&place)?.is_some() || self.name_locks.is_locked(&place) {
+                continue; // There, or in the hands of somebody who knows better.
+            }
+            let _held = self.name_locks.lock(place.clone()).await;
+            self.bind_imported(&place, &join(&above, &entry.name), &entry).await?;
+        }
+        Ok(PeerReply::Done)
+    }
+
+    /// Shard: this name's file is not what the tier has any more. Whoever has it open goes on.
+    pub(crate) async fn forget_imported(
+        self: &Rc<Self>,
+        from: NodeId,
+        place: Place,
+        ino: InodeId,
+    ) -> Result<PeerReply, Refused> {
+        let held = self.name_locks.lock(place.clone()).await;
+        if self.bound(&place)?.is_some_and(|found| found.ino == ino) {
+            let mut txn = self.names.begin();
+            ops::remove_entry(&mut txn, place.parent, &place.name);
+            txn.commit().map_err(meta_refused)?;
+            let (requester, replaced) = (from, true);
+            let place = place.clone();
+            let unlink = PeerRequest::LinkDec { ino, place, requester, replaced };
+            self.ask(ino.home(), unlink).await?;
+        }
+        if let Some(cache) = &self.cache {
+            cache.absent.borrow_mut().remove(&place);
+        }
+        drop(held);
+        self.inval_name(&place, from).await;
+        Ok(PeerReply::Done)
+    }
+
+    /// A name was made here: the tier need not be asked for it to be known.
+    pub(crate) fn is_there_now(&self, place: &Place) {
+        if let Some(cache) = self.cached(place.parent) {
+            cache.absent.borrow_mut().remove(place);
+        }
+    }
+}
+
+/// What stands under `key`, as far as the area can show it.
+fn look(tier: &dyn Tier, key: &Key, name: Vec<u8>) -> Result<Option<Imported>, TierError> {
+    match tier.stat(key) {
+        Ok(meta) => Ok(Some(file(name, &meta))),
+        Err(TierError::Missing { .. }) => match tier.tree() {
+            Some(_) => Ok(None),
+            // Names are flat: a directory is there when something lies in it.
+            None => {
+                let mut below = key.as_bytes().to_vec();
+                below.push(b'/');
+                let request = ListRequest { limit: 1, ..ListRequest::one_level(below) };
+                let is_there = !tier.list(&request)?.entries.is_empty();
+                Ok(is_there.then(|| directory(name, DIRECTORY_MODE)))
+            }
+        },
+        Err(TierError::NotObject { .. }) => no_file(tier, key, name),
+        Err(error) => Err(error),
+    }
+}
+
+/// Directories and links; devices and the like are not shown.
+fn no_file(tier: &dyn Tier, key: &Key, name: Vec<u8>) -> Result<Option<Imported>, TierError> {
+    let Some(tree) = tier.tree() else { return Ok(None) };
+    if let Ok(meta) = tree.directory(key) {
+        return Ok(Some(directory(name, meta.mode)));
+    }
+    match tree.link(key) {
+        Ok(target) => {
+            let (kind, target) = (FileKind::Symlink, Some(target));
+            Ok(Some(Imported { name, kind, version: None, target, mode: 0o777 }))
+        }
+        Err(TierError::NotObject { .. } | TierError::Missing { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn file(name: Vec<u8>, meta: &ObjectMeta) -> Imported {
+    let version = Some(wire_version(version_of(meta)));
+    Imported { name, kind: FileKind::Regular, version, target: None, mode: meta.mode }
+}
+
+fn directory(name: Vec<u8>, mode: u32) -> Imported {
+    Imported { name, kind: FileKind::Directory, version: None, target: None, mode }
+}
+
+type Names = (Vec<Imported>, Option<Vec<u8>>);
+
+/// One page of a directory, and where the next one begins.
+fn page_of(tier: &dyn Tier, request: &ListRequest) -> Result<Names, TierError> {
+    let page = match tier.list(request) {
+        // Made here, and empty so far.
+        Err(TierError::Missing { .. }) => return Ok((Vec::new(), None)),
+        other => other?,
+    };
+    let mut entries = Vec::new();
+    for entry in page.entries {
+        let whole = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
+        let name = whole[request.prefix.len().min(whole.len())..].to_vec();
+        if name.is_empty() {
+            continue;
+        }
+        match entry.kind {
+            EntryKind::Object(meta) => entries.push(file(name, &meta)),
+            EntryKind::Directory | EntryKind::Other(_) => {
+                let Ok(key) = Key::new(whole) else { continue };
+                match tier.tree() {
+                    Some(_) => entries.extend(no_file(tier, &key, name)?),
+                    None => entries.push(directory(name, DIRECTORY_MODE)),
+                }
+            }
+        }
+    }
+    Ok((entries, page.next))
+}

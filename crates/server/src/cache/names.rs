@@ -1,0 +1,464 @@
+//! Names made, moved and removed in the area.
+//!
+//! A name that the tier has goes there first, then here: a lookup never finds in the tier what was
+//! removed here. A renamed file that the tier has is renamed there before the rename is answered; one
+//! that it does not have yet is flushed to the name that it has then. So writing a temporary file and
+//! renaming it over another shows the tier the old version or the new one, never half of one.
+//!
+//! Directories are not renamed (`EXDEV`, as across mounts: mv(1) copies), hard links and special files
+//! are refused (`EPERM`): the tier may not have them.
+
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, Layout};
+use hayase_store::namespace::Inode;
+use hayase_store::{FileState, LedgerRecord};
+use hayase_tier::{Attributes, Key, ObjectMeta, Tier, TierError};
+use hayase_wire::message::{
+    Binding, FileKind, MetaChange, NewNode, PeerReply, PeerRequest, Place, Refused, SetTime,
+    TierVersion,
+};
+use tokio::time::Instant;
+
+use super::convert::system_time;
+use super::paths::key;
+use super::{CACHE_NAME, stored_version, tier_refused, version_of, wire_version};
+use crate::convert::stored_time;
+use crate::limits::{CACHE_HOLD, FETCH_PAUSE};
+use crate::node::{Node, libc_errno, unexpected};
+
+/// Longest name of a file on Linux.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Rights that a tier keeps.
+const TIER_MODE: u32 = 0o777;
+
+impl Node {
+    /// The name of the area itself is nobody's to make or remove.
+    pub(crate) fn refuse_cache_name(&self, parent: InodeId, name: &[u8]) -> Result<(), Refused> {
+        match parent == InodeId::ROOT && name == CACHE_NAME && self.cache.is_some() {
+            true => Err(Refused::because(libc_errno::EPERM, "this is the cache area")),
+            false => Ok(()),
+        }
+    }
+
+    /// What a name is bound to; names of the tier are taken in.
+    async fn binding(self: &Rc<Self>, place: &Place) -> Result<Option<Binding>, Refused> {
+        let shard = self.shard_of(place.parent, &place.name);
+        match self.ask(shard, PeerRequest::Lookup(place.clone())).await {
+            Ok(PeerReply::Bound(found)) => Ok(Some(found)),
+            Ok(other) => Err(unexpected(&other)),
+            Err(refused) if refused.errno == libc_errno::ENOENT => Ok(None),
+            Err(refused) => Err(refused),
+        }
+    }
+
+    /// Before a name is made: in the tier, directories and links at once. `Some` when the name is
+    /// there already.
+    pub(crate) async fn before_create(
+        self: &Rc<Self>,
+        node: &NewNode,
+    ) -> Result<Option<Binding>, Refused> {
+        let place = Place { parent: node.parent, name: node.name.clone() };
+        if let Some(found) = self.binding(&place).await? {
+            return Ok(Some(found));
+        }
+        let cache = self.cache()?;
+        let path = self.tier_path_of(&place).await?;
+        let key = key(&path)?;
+        match node.kind {
+            FileKind::Regular => self.wait_for_room().await?,
+            FileKind::Directory => {
+                let attributes = Attributes { mode: Some(node.mode & TIER_MODE), mtime: None };
+                let make = move |tier: &dyn Tier| match tier.tree() {
+                    Some(tree) => tree
+                        .make_directory(&key)
+                        .and_then(|()| tree.set_directory(&key, attributes)),
+                    None => Ok(()), // It is there when something lies in it.
+                };
+                cache.ask_tier(make).await?;
+            }
+            FileKind::Symlink => {
+                let target = node.target.clone().unwrap_or_default();
+                let make = move |tier: &dyn Tier| match tier.tree() {
+                    Some(tree) => tree.make_link(&key, &target).map_err(|e| tier_refused(&e)),
+                    None => Err(Refused::because(libc_errno::EPERM, "this tier has no links")),
+                };
+                cache.tier_work(make).await?;
+            }
+            _ => return Err(Refused::because(libc_errno::EPERM, "the cache area has plain files")),
+        }
+        Ok(None)
+    }
+
+    /// Home: a new file of the area is dirty from the start. Its directory's path is known.
+    pub(crate) fn cached_file_made(&self, node: &NewNode, inode: &Inode) -> Result<(), Refused> {
+        let Some(cache) = self.cached(inode.ino).filter(|_| inode.layout == Layout::Whole) else {
+            return Ok(());
+        };
+        let above = self.known_path(node.parent)?;
+        let above = above.ok_or_else(|| Refused::because(libc_errno::EIO, "its path is lost"))?;
+        let path = super::paths::join(&above, &node.name);
+        let (ino, mode) = (inode.ino, inode.mode & TIER_MODE);
+        cache.put(LedgerRecord::new(ino, path, mode))
+    }
+
+    /// Before a name goes: it goes from the tier.
+    pub(crate) async fn before_remove(
+        self: &Rc<Self>,
+        place: &Place,
+        directory: bool,
+    ) -> Result<(), Refused> {
+        let Some(found) = self.binding(place).await? else { return Ok(()) };
+        if directory != (found.kind == FileKind::Directory) {
+            return Ok(()); // Refused by the shard.
+        }
+        let cache = self.cache()?;
+        let ino = found.ino;
+        match found.kind {
+            FileKind::Regular => {
+                self.ask(ino.home(), PeerRequest::CacheUnlink { ino }).await?;
+            }
+            FileKind::Directory => {
+                if !self.is_empty_here(ino).await? {
+                    return Err(Refused::new(libc_errno::ENOTEMPTY));
+                }
+                let key = key(&self.tier_path_of(place).await?)?;
+                cache.tier_work(move |tier| remove_directory(tier, &key)).await?;
+            }
+            _ => {
+                let key = key(&self.tier_path_of(place).await?)?;
+                let remove = move |tier: &dyn Tier| match tier.tree() {
+                    Some(tree) => gone_is_fine(tree.remove_link(&key)),
+                    None => Ok(()),
+                };
+                cache.ask_tier(remove).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn is_empty_here(self: &Rc<Self>, dir: InodeId) -> Result<bool, Refused> {
+        let shards = match self.ask(dir.home(), PeerRequest::DirShards { dir }).await? {
+            PeerReply::Shards(shards) => shards,
+            other => return Err(unexpected(&other)),
+        };
+        for shard in shards {
+            let list = PeerRequest::List { dir, cookie: 0, bytes: 1 };
+            match self.ask(hayase_layout::ServerId(shard), list).await? {
+                PeerReply::Listing { entries, .. } if entries.is_empty() => {}
+                PeerReply::Listing { .. } => return Ok(false),
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Before a rename inside the area: neither file is flushed until it is over. What to say when it did
+    /// not take place.
+    pub(crate) async fn before_rename(
+        self: &Rc<Self>,
+        from: &Place,
+        to: &Place,
+        no_replace: bool,
+    ) -> Result<Option<PeerRequest>, Refused> {
+        let target = self.binding(to).await?;
+        let Some(moved) = self.binding(from).await? else {
+            return Err(Refused::new(libc_errno::ENOENT));
+        };
+        if from == to || target.is_some_and(|target| target.ino == moved.ino) {
+            return Ok(None);
+        }
+        if moved.kind == FileKind::Directory {
+            let why = "directories of the cache area are not renamed: copy them";
+            return Err(Refused::because(libc_errno::EXDEV, why));
+        }
+        match target {
+            Some(_) if no_replace => return Err(Refused::new(libc_errno::EEXIST)),
+            Some(target) if target.kind == FileKind::Directory => {
+                return Err(Refused::new(libc_errno::EISDIR));
+            }
+            Some(target) if target.kind != moved.kind => {
+                let why =
+                    "a link of the cache area is not replaced by a file, nor a file by a link";
+                return Err(Refused::because(libc_errno::EXDEV, why));
+            }
+            _ => {}
+        }
+        if moved.kind == FileKind::Symlink {
+            self.move_link(from, to).await?;
+            return Ok(None);
+        }
+        let mut over = None;
+        if let Some(target) = target {
+            over = match self.ask(target.ino.home(), hold(target.ino)).await? {
+                PeerReply::InTier(version) => version,
+                other => return Err(unexpected(&other)),
+            };
+        }
+        let ino = moved.ino;
+        self.ask(ino.home(), PeerRequest::CacheMove { ino, over, undo: false }).await?;
+        Ok(Some(PeerRequest::CacheMove { ino, over: None, undo: true }))
+    }
+
+    /// It did not take place, or nobody knows: then the hold ends by itself.
+    pub(crate) async fn undo_rename(self: &Rc<Self>, undo: PeerRequest) {
+        if let PeerRequest::CacheMove { ino, .. } = undo
+            && let Err(error) = self.ask(ino.home(), undo).await
+        {
+            tracing::warn!(%ino, %error, "a file is not flushed for a while");
+        }
+    }
+
+    async fn move_link(self: &Rc<Self>, from: &Place, to: &Place) -> Result<(), Refused> {
+        let (old, new) =
+            (key(&self.tier_path_of(from).await?)?, key(&self.tier_path_of(to).await?)?);
+        let work = move |tier: &dyn Tier| match tier.tree() {
+            Some(tree) => {
+                let target = tree.link(&old)?;
+                tree.make_link(&new, &target)?;
+                gone_is_fine(tree.remove_link(&old))
+            }
+            None => Ok(()),
+        };
+        self.cache()?.ask_tier(work).await
+    }
+
+    /// Home: the name of this file becomes another's; what is on its way to the tier has arrived.
+    pub(crate) async fn hold_cached(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
+        let cache = self.cache()?;
+        let _held = cache.publishing.lock(ino).await;
+        let active = cache.active(ino);
+        active.changed();
+        active.held_until.set(Some(Instant::now() + CACHE_HOLD));
+        let version = cache.record(ino).and_then(|record| record.version);
+        Ok(PeerReply::InTier(version.map(wire_version)))
+    }
+
+    /// Home: the file is about to be renamed to where the tier has `over`. It is not flushed before
+    /// that is done, or `undo`ne.
+    pub(crate) async fn move_cached(
+        self: &Rc<Self>,
+        ino: InodeId,
+        over: Option<TierVersion>,
+        undo: bool,
+    ) -> Result<PeerReply, Refused> {
+        let cache = self.cache()?;
+        let _held = cache.publishing.lock(ino).await;
+        let active = cache.active(ino);
+        active.changed();
+        active.held_until.set((!undo).then(|| Instant::now() + CACHE_HOLD));
+        cache.update(ino, |record| record.over = over.map(stored_version))?;
+        Ok(PeerReply::Done)
+    }
+
+    /// Home: the file has its new name. What the tier has of it gets it too, in one step; a file that
+    /// it does not have yet comes there with its next flush.
+    pub(crate) async fn cached_file_moved(
+        self: &Rc<Self>,
+        ino: InodeId,
+        to: &Place,
+    ) -> Result<(), Refused> {
+        let Some(cache) = self.cached(ino) else { return Ok(()) };
+        let path = self.tier_path_of(to).await?;
+        let _held = cache.publishing.lock(ino).await;
+        let active = cache.active(ino);
+        active.changed();
+        let Some(record) = cache.record(ino).filter(|record| record.path != path) else {
+            return Ok(()); // Said twice.
+        };
+        let version = match record.version {
+            None => record.over,
+            Some(_) => {
+                let (old, new) = (key(&record.path)?, key(&path)?);
+                let expected = record.over.map(|over| over.identity);
+                let aside = key(&conflict_path(&path, ino))?;
+                let work = move |tier: &dyn Tier| move_object(tier, &old, &new, &aside, expected);
+                let (version, put_aside) = cache.ask_tier(work).await?;
+                if put_aside {
+                    cache.traffic.conflict(conflict_path(&path, ino));
+                }
+                version
+            }
+        };
+        cache.update(ino, |record| {
+            (record.path, record.version, record.over) = (path, version, None);
+            if version.is_none() && record.state.is_here() {
+                record.state = FileState::Dirty; // Nobody but us has its bytes.
+            }
+        })?;
+        active.held_until.set(None);
+        cache.work.notify_one();
+        Ok(())
+    }
+
+    /// Home: the name is about to go; it goes from the tier, and the bytes go nowhere any more.
+    pub(crate) async fn unlink_cached(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
+        let cache = self.cache()?;
+        let _held = cache.publishing.lock(ino).await;
+        let active = cache.active(ino);
+        active.changed();
+        active.held_until.set(Some(Instant::now() + CACHE_HOLD));
+        let Some(record) = cache.record(ino) else { return Ok(PeerReply::Done) };
+        if record.version.is_some() {
+            let key = key(&record.path)?;
+            cache.ask_tier(move |tier| gone_is_fine(tier.delete(&key))).await?;
+            // If the name stays after all, a flush brings the bytes back, where they are here.
+            cache.update(ino, |record| {
+                record.version = None;
+                if record.state.is_here() {
+                    record.state = FileState::Dirty;
+                }
+            })?;
+        }
+        Ok(PeerReply::Done)
+    }
+
+    /// Home: rights and times of what the tier has change there first; of what it does not have yet
+    /// with the next flush.
+    pub(crate) async fn before_set_attr(
+        self: &Rc<Self>,
+        inode: &Inode,
+        change: &MetaChange,
+    ) -> Result<(), Refused> {
+        let Some(cache) = self.cached(inode.ino) else { return Ok(()) };
+        let is_other = |asked: Option<u32>, has: u32| asked.is_some_and(|asked| asked != has);
+        if is_other(change.uid, inode.uid) || is_other(change.gid, inode.gid) {
+            let why = "files of the cache area belong to the owner of the job";
+            return Err(Refused::because(libc_errno::EPERM, why));
+        }
+        if change.policy.is_some() {
+            let why = "files of the cache area lie whole on one node";
+            return Err(Refused::because(libc_errno::EOPNOTSUPP, why));
+        }
+        let mtime = change.mtime.map(|time| match time {
+            SetTime::Now => system_time(stored_time(self.now())),
+            SetTime::To(time) => system_time(stored_time(time)),
+        });
+        let mode = change.mode.map(|mode| mode & TIER_MODE);
+        let attributes = Attributes { mode, mtime };
+        if inode.kind == hayase_store::FileKind::Directory {
+            return self.set_directory(inode, attributes).await;
+        }
+        let _held = cache.publishing.lock(inode.ino).await;
+        let active = cache.active(inode.ino);
+        active.changed();
+        let Some(record) = cache.record(inode.ino) else { return Ok(()) };
+        let mut version = record.version;
+        if record.state.is_safe() && attributes != Attributes::default() && version.is_some() {
+            let key = key(&record.path)?;
+            let expected = version.map(|version| version.identity);
+            let set = move |tier: &dyn Tier| set_object(tier, &key, attributes, expected);
+            version = cache.tier_work(set).await?;
+        }
+        cache.update(inode.ino, |record| {
+            record.version = version;
+            record.mode = mode.unwrap_or(record.mode);
+        })
+    }
+
+    async fn set_directory(
+        self: &Rc<Self>,
+        inode: &Inode,
+        attributes: Attributes,
+    ) -> Result<(), Refused> {
+        let path = self.directory_path(inode.ino).await?;
+        if path.is_empty() || attributes == Attributes::default() {
+            return Ok(()); // The tier's own root is not ours to change.
+        }
+        let key = key(&path)?;
+        let set = move |tier: &dyn Tier| match tier.tree() {
+            Some(tree) => tree.set_directory(&key, attributes),
+            None => Ok(()),
+        };
+        self.cache()?.ask_tier(set).await
+    }
+
+    /// A file is about to be written: all of it is fetched first, however long that takes.
+    pub(crate) async fn fetch_for_writing(self: &Rc<Self>, ino: InodeId) -> Result<(), Refused> {
+        loop {
+            match self.ask(ino.home(), PeerRequest::CacheFetch { ino }).await? {
+                PeerReply::Ready(true) => return Ok(()),
+                PeerReply::Ready(false) => tokio::time::sleep(FETCH_PAUSE).await,
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+}
+
+fn hold(ino: InodeId) -> PeerRequest {
+    PeerRequest::CacheHold { ino }
+}
+
+/// Somebody else was faster, or it never was there.
+fn gone_is_fine(result: Result<(), TierError>) -> Result<(), TierError> {
+    match result {
+        Err(TierError::Missing { .. }) => Ok(()),
+        other => other,
+    }
+}
+
+/// What is not empty there is not removed: `ENOTEMPTY`.
+fn remove_directory(tier: &dyn Tier, key: &Key) -> Result<(), Refused> {
+    let Some(tree) = tier.tree() else { return Ok(()) };
+    match tree.remove_directory(key) {
+        Ok(()) | Err(TierError::Missing { .. }) => Ok(()),
+        Err(TierError::NotObject { .. }) => Err(Refused::new(libc_errno::ENOTEMPTY)),
+        Err(error) => Err(tier_refused(&error)),
+    }
+}
+
+/// Moves an object over the version that is expected there; another one is put aside first. Answers
+/// what is there then, and whether something was put aside. Done again, it does nothing.
+fn move_object(
+    tier: &dyn Tier,
+    from: &Key,
+    to: &Key,
+    aside: &Key,
+    expected: Option<u64>,
+) -> Result<(Option<hayase_store::TierVersion>, bool), TierError> {
+    let there = found(tier.stat(to))?;
+    if found(tier.stat(from))?.is_none() {
+        return Ok((there.map(|meta| version_of(&meta)), false));
+    }
+    let is_foreign = there.is_some_and(|meta| Some(meta.identity) != expected);
+    if is_foreign {
+        tier.rename(to, aside)?;
+    }
+    tier.rename(from, to)?;
+    Ok((Some(version_of(&tier.stat(to)?)), is_foreign))
+}
+
+fn found(result: Result<ObjectMeta, TierError>) -> Result<Option<ObjectMeta>, TierError> {
+    match result {
+        Ok(meta) => Ok(Some(meta)),
+        Err(TierError::Missing { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Beside a name, the one under which a second version of the file is kept.
+pub(crate) fn conflict_path(path: &[u8], ino: InodeId) -> Vec<u8> {
+    let suffix = format!(".hayase-conflict-{:x}", ino.0);
+    let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    // The start of a name that leaves no room is enough to know it by.
+    let end = path.len().min(start + NAME_BYTES_MAX - suffix.len());
+    [&path[..end], suffix.as_bytes()].concat()
+}
+
+/// Sets attributes and answers the version as it is then; one that somebody else has changed stays as
+/// it is known, so that it is found out.
+fn set_object(
+    tier: &dyn Tier,
+    key: &Key,
+    attributes: Attributes,
+    expected: Option<u64>,
+) -> Result<Option<hayase_store::TierVersion>, Refused> {
+    let before = tier.stat(key).map_err(|error| tier_refused(&error))?;
+    if Some(before.identity) != expected {
+        return Err(Refused::because(libc_errno::ESTALE, "it has changed in the tier"));
+    }
+    tier.set_attributes(key, attributes).map_err(|error| tier_refused(&error))?;
+    let after = tier.stat(key).map_err(|error| tier_refused(&error))?;
+    Ok(Some(version_of(&after)))
+}

@@ -1,0 +1,22 @@
+//! What was written into the cache area comes to the tier, behind the job's back.
+//!
+//! Rooms: [`policy`] says what is flushed next (pure); [`worker`] does it; [`gather`] moves the bytes
+//! and makes them the tier's version; [`space`] gives room back and slows down who fills it;
+//! [`deadline`] says what will not be durable in time; [`resume`] does the same work for a job whose
+//! servers are gone.
+//!
+//! A flush reads a part that nobody writes, and what it read is worth something only if nothing of
+//! the file changed until the end: its bytes, its name, its openers. Then the tier's version is
+//! replaced in one step, if it is the one that the ledger knows; else both versions are kept.
+//!
+//! Source: paper 003 (LLIO), asynchronous flush; `docs/design/001-coherence.md` 8.
+
+pub(crate) mod deadline;
+pub(crate) mod gather;
+pub(crate) mod policy;
+pub(crate) mod resume;
+pub(crate) mod space;
+mod traffic;
+mod worker;
+
+pub(crate) use self::traffic::Traffic;

@@ -1,0 +1,127 @@
+//! What is flushed next: the oldest complete file, as many at once as there may be.
+//!
+//! Pure: no clock, no files. A file is complete since its last writer closed it; one that failed waits
+//! for its time. While the server is busy for the job, one stream goes on, so that it always moves;
+//! when it is idle, all of them do (LLIO flushes while its servers are idle; this keeps a floor).
+
+use std::time::Duration;
+
+use hayase_layout::InodeId;
+
+/// One file that is not durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) ino: InodeId,
+    /// For how long nobody has had it open for writing; `None` while somebody has.
+    pub(crate) complete_for: Option<Duration>,
+    /// It failed, and is not to be tried before this has passed.
+    pub(crate) retry_in: Duration,
+}
+
+/// How things are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Situation {
+    /// Files under way.
+    pub(crate) running: usize,
+    /// Most of them at once on this node.
+    pub(crate) streams: usize,
+    /// The server has other things to do.
+    pub(crate) is_busy: bool,
+    /// The job's time is over: files that are still open go as they stand.
+    pub(crate) is_late: bool,
+}
+
+/// Streams of one node so that the job's do not pass `job_streams` much; at least one.
+pub(crate) fn streams_of_node(node_max: usize, job_streams: usize, nodes: u16) -> usize {
+    (job_streams / usize::from(nodes.max(1))).clamp(1, node_max)
+}
+
+/// Which files begin now, in this order. O(n log n).
+pub(crate) fn choose(mut candidates: Vec<Candidate>, now: Situation) -> Vec<InodeId> {
+    let most = if now.is_busy { 1 } else { now.streams };
+    let free = most.saturating_sub(now.running);
+    candidates
+        .retain(|file| file.retry_in.is_zero() && (file.complete_for.is_some() || now.is_late));
+    // The longest complete first, those still open last.
+    candidates.sort_by_key(|file| (std::cmp::Reverse(file.complete_for), file.ino));
+    candidates.into_iter().take(free).map(|file| file.ino).collect()
+}
+
+/// How long a file waits after that many failures in a row: doubling from `first`, at most `most`.
+pub(crate) fn backoff(attempts: u32, first: Duration, most: Duration) -> Duration {
+    first.saturating_mul(1 << attempts.saturating_sub(1).min(16)).min(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn file(ino: u64, complete: Option<u64>, retry: u64) -> Candidate {
+        Candidate {
+            ino: InodeId(ino),
+            complete_for: complete.map(Duration::from_millis),
+            retry_in: Duration::from_millis(retry),
+        }
+    }
+
+    const IDLE: Situation = Situation { running: 0, streams: 2, is_busy: false, is_late: false };
+
+    fn check(now: Situation, expected: &[u64]) {
+        let files =
+            vec![file(1, Some(5), 0), file(2, None, 0), file(3, Some(90), 0), file(4, Some(99), 7)];
+        let chosen: Vec<u64> = choose(files, now).iter().map(|ino| ino.0).collect();
+        assert_eq!(chosen, expected, "{now:?}");
+    }
+
+    #[test]
+    fn the_oldest_complete_file_is_first() {
+        check(IDLE, &[3, 1]);
+        check(Situation { running: 1, ..IDLE }, &[3]);
+        check(Situation { running: 2, ..IDLE }, &[]);
+        check(Situation { is_busy: true, ..IDLE }, &[3]);
+        check(Situation { is_busy: true, running: 1, ..IDLE }, &[]);
+        check(Situation { is_late: true, streams: 9, ..IDLE }, &[3, 1, 2]);
+    }
+
+    #[test]
+    fn failures_wait_longer_and_longer_but_not_for_ever() {
+        let wait = |attempts| backoff(attempts, Duration::from_secs(1), Duration::from_secs(60));
+        let waits = [0, 1, 2, 3, 7, 40].map(|attempts| wait(attempts).as_secs());
+        assert_eq!(waits, [1, 1, 2, 4, 60, 60]);
+    }
+
+    #[test]
+    fn a_large_job_does_not_storm_the_tier() {
+        for (nodes, expected) in [(1, 4), (16, 4), (64, 4), (128, 2), (1000, 1), (0, 4)] {
+            assert_eq!(streams_of_node(4, 256, nodes), expected, "{nodes} nodes");
+        }
+    }
+
+    proptest! {
+        /// Never more than allowed; no file waits that is older than one that goes; and as long as one
+        /// may go and none is under way, one goes.
+        #[test]
+        fn nobody_starves(
+            files in proptest::collection::vec((proptest::option::of(0..100u64), 0..3u64), 0..20),
+            running in 0..4usize, streams in 1..5usize, is_busy: bool, is_late: bool,
+        ) {
+            let files: Vec<_> = files.into_iter().enumerate()
+                .map(|(ino, (complete, retry))| file(ino as u64, complete, retry)).collect();
+            let now = Situation { running, streams, is_busy, is_late };
+            let chosen = choose(files.clone(), now);
+            prop_assert!(chosen.is_empty() || running + chosen.len() <= streams);
+            let may = |file: &&Candidate| {
+                file.retry_in.is_zero() && (is_late || file.complete_for.is_some())
+            };
+            prop_assert!(running > 0 || !chosen.is_empty() || files.iter().find(may).is_none());
+            let went = |file: &Candidate| chosen.contains(&file.ino);
+            for left in files.iter().filter(may).filter(|file| !went(file)) {
+                for gone in files.iter().filter(|file| went(file)) {
+                    prop_assert!(gone.complete_for >= left.complete_for);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Room: copies of what the tier has give it back, and who fills the area faster than the tier
+//! takes is slowed down.
+//!
+//! Between the marks nothing happens: below the high one nobody waits and nothing goes; above it
+//! copies go, least recently opened first, until the low one is reached. Dirty bytes have marks of
+//! their own: above the high one, making a file and opening one for writing wait. A file that is
+//! open already is written as fast as the node can; where no room is left, write(2) says ENOSPC.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use hayase_layout::InodeId;
+use hayase_store::FileState;
+use hayase_wire::message::{PeerReply, Refused};
+use tokio::time::Instant;
+
+use crate::cache::Cache;
+use crate::convert::part_refused;
+use crate::limits::{
+    DIRTY_COST, DIRTY_FRESH, DIRTY_HIGH_PERCENT, DIRTY_LOW_PERCENT, EVICT_AT_ONCE, FETCH_PAUSE,
+    ROOM_WAIT, SPACE_HIGH_PERCENT, SPACE_LOW_PERCENT,
+};
+use crate::node::{Node, libc_errno};
+use crate::peer_service::inode::whole_part;
+
+/// Above the high mark until the low one is reached.
+#[derive(Default)]
+pub(crate) struct Marked(Cell<bool>);
+
+impl Marked {
+    /// Whether `used` of `total` is too much now.
+    pub(crate) fn is_full(&self, used: u64, total: u64, (low, high): (u64, u64)) -> bool {
+        let percent = (u128::from(used) * 100).checked_div(u128::from(total)).unwrap_or(0) as u64;
+        let limit = if self.0.get() { low } else { high };
+        self.0.set(percent > limit);
+        self.0.get()
+    }
+}
+
+impl Node {
+    /// Bytes that the tier does not have; of files being written as they were a moment ago.
+    pub(crate) fn dirty_bytes(&self, cache: &Cache) -> u64 {
+        if let Some((until, known)) = cache.dirty.get()
+            && Instant::now() < until
+        {
+            return known;
+        }
+        let begin = Instant::now();
+        let bytes_of = |ino: InodeId| {
+            let part = self.parts.get(whole_part(ino, 0));
+            part.and_then(|part| part.stat()).map_or(0, |stat| stat.size)
+        };
+        let bytes = cache.not_durable().into_iter().map(bytes_of).sum();
+        // Many files take long to look at: then they are looked at more rarely.
+        let fresh = DIRTY_FRESH.max(begin.elapsed() * DIRTY_COST);
+        cache.dirty.set(Some((Instant::now() + fresh, bytes)));
+        bytes
+    }
+
+    /// Waits while too much here is not in the tier yet; not for ever.
+    pub(crate) async fn wait_for_room(self: &Rc<Self>) -> Result<(), Refused> {
+        let cache = self.cache()?;
+        let until = Instant::now() + ROOM_WAIT;
+        let marks = (DIRTY_LOW_PERCENT, DIRTY_HIGH_PERCENT);
+        while Instant::now() < until {
+            let total = self.usage_here().total;
+            if !cache.dirty_mark.is_full(self.dirty_bytes(cache), total, marks) {
+                break;
+            }
+            cache.work.notify_one();
+            tokio::time::sleep(FETCH_PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// Lets copies go while the area is fuller than it should be.
+    pub(crate) async fn give_room_back(self: &Rc<Self>) {
+        let Some(cache) = &self.cache else { return };
+        let usage = self.usage_here();
+        let used = usage.total - usage.free.min(usage.total);
+        let marks = (SPACE_LOW_PERCENT, SPACE_HIGH_PERCENT);
+        if !cache.space_mark.is_full(used, usage.total, marks) {
+            return;
+        }
+        let is_copy = |state| matches!(state, FileState::Clean | FileState::Durable);
+        let mut copies = cache.records_where(|record| is_copy(record.state));
+        copies.sort_by_key(|record| cache.active(record.ino).used.get());
+        for record in copies.into_iter().take(EVICT_AT_ONCE) {
+            if let Err(error) = self.evict(record.ino).await {
+                tracing::debug!(ino = %record.ino, %error, "a copy stays");
+            }
+        }
+    }
+
+    /// Home: gives the room of a file back that the tier has and nobody has open.
+    pub(crate) async fn evict(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
+        let cache = self.cache()?;
+        let Some(state) = cache.state(ino) else { return Ok(PeerReply::Ready(true)) };
+        if !state.is_safe() {
+            return Err(Refused::because(libc_errno::EAGAIN, "the tier does not have it yet"));
+        }
+        if state == FileState::InTier {
+            return Ok(PeerReply::Ready(true));
+        }
+        // Whoever keeps it open only for the next open lets it go.
+        for node in self.homes.open_on(ino) {
+            self.begin_recall(ino, node, hayase_wire::message::Grants::ALL);
+        }
+        let _held = cache.publishing.lock(ino).await;
+        let is_quiet = self.probe_part(ino).await;
+        let is_free = is_quiet
+            && !self.homes.is_open(ino)
+            && cache.record(ino).is_some_and(|record| {
+                record.state.is_here() && record.state.is_safe() && record.version.is_some()
+            });
+        if !is_free {
+            return Ok(PeerReply::Ready(false));
+        }
+        // In this order: a part that the ledger does not speak of is thrown away at the next start.
+        cache.update(ino, |record| record.state = FileState::InTier)?;
+        self.parts.remove(whole_part(ino, 0)).map_err(part_refused)?;
+        self.usage_changed();
+        Ok(PeerReply::Ready(true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_lasts_from_the_high_mark_to_the_low_one() {
+        let marked = Marked::default();
+        let full: Vec<bool> =
+            [10, 80, 81, 70, 61, 60, 70].map(|used| marked.is_full(used, 100, (60, 80))).into();
+        assert_eq!(full, [false, false, true, true, true, false, false]);
+        assert!(!Marked::default().is_full(5, 0, (60, 80)));
+    }
+}

@@ -1,0 +1,288 @@
+//! Flushing one file, and the loop that does it for all.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hayase_layout::InodeId;
+use hayase_store::{FileState, LedgerRecord, PartStat};
+use hayase_wire::message::{Flushed, PeerReply, PeerRequest, Place, Refused};
+use tokio::time::Instant;
+
+use super::gather::{self, Committed, Sent};
+use super::policy::{Candidate, Situation, backoff, choose, streams_of_node};
+use crate::cache::Cache;
+use crate::cache::names::conflict_path;
+use crate::cache::paths::key;
+use crate::convert::part_refused;
+use crate::limits::{
+    DEADLINE_RESERVE, FLUSH_BUSY_REQUESTS, FLUSH_LOOK, FLUSH_LOOK_FILES, FLUSH_RETRY_FIRST,
+    FLUSH_RETRY_MAX, FLUSH_STREAMS, FLUSH_STREAMS_JOB,
+};
+use crate::node::{Node, libc_errno};
+use crate::peer_service::inode::whole_part;
+
+/// How a flush ended without an error.
+enum Outcome {
+    Durable,
+    /// The file was changed, opened, renamed or removed meanwhile: later.
+    Overtaken,
+    /// It gets another name, and is flushed to that.
+    Conflict,
+}
+
+impl Node {
+    /// Flushes for as long as the server lives.
+    pub(crate) async fn keep_flushing(self: Rc<Self>) {
+        let Some(cache) = &self.cache else { return };
+        self.grace.over().await;
+        let streams = streams_of_node(FLUSH_STREAMS, FLUSH_STREAMS_JOB, self.servers);
+        let mut requests = self.counters.requests.get();
+        let mut looked_at = InodeId(0);
+        loop {
+            let look = tokio::time::timeout(FLUSH_LOOK, cache.work.notified()).await;
+            let asked = self.counters.requests.get();
+            // Woken by work, too little time has passed to tell.
+            let is_busy = look.is_err() && asked - requests > FLUSH_BUSY_REQUESTS;
+            requests = asked;
+            cache.traffic.measure();
+            let situation = Situation {
+                running: cache.traffic.running.get(),
+                streams,
+                is_busy,
+                is_late: cache.is_late(),
+            };
+            let window = cache.not_durable_after(looked_at, FLUSH_LOOK_FILES);
+            let chosen = choose(self.candidates(cache, &window), situation);
+            // Many that can not go do not keep those behind them from their turn.
+            let is_full = window.len() == FLUSH_LOOK_FILES && chosen.is_empty();
+            looked_at = window.last().copied().filter(|_| is_full).unwrap_or(InodeId(0));
+            for ino in chosen {
+                self.begin_flush(cache, ino, situation.is_late);
+            }
+            self.give_room_back().await;
+            self.warn_in_time(cache);
+        }
+    }
+
+    fn candidates(&self, cache: &Cache, files: &[InodeId]) -> Vec<Candidate> {
+        let candidate = |ino: InodeId| {
+            let active = cache.active(ino);
+            let is_idle = !active.is_flushing.get() && !active.is_held();
+            let complete_since = match self.has_writers(ino) {
+                true => None,
+                false => active.complete_since.get().or_else(|| Some(Instant::now())),
+            };
+            active.complete_since.set(complete_since);
+            let retry_in = active.retry_at.get().map(|at| at.duration_since(Instant::now()));
+            is_idle.then_some(Candidate {
+                ino,
+                complete_for: complete_since.map(|since| since.elapsed()),
+                retry_in: retry_in.unwrap_or_default(),
+            })
+        };
+        files.iter().copied().filter_map(candidate).collect()
+    }
+
+    fn begin_flush(self: &Rc<Self>, cache: &Cache, ino: InodeId, as_it_stands: bool) {
+        // Counted before the task has its first turn: the loop may look again.
+        cache.active(ino).is_flushing.set(true);
+        cache.traffic.running.set(cache.traffic.running.get() + 1);
+        let this = Rc::clone(self);
+        tokio::task::spawn_local(async move { this.flush_counted(ino, as_it_stands).await });
+    }
+
+    async fn flush_counted(self: Rc<Self>, ino: InodeId, as_it_stands: bool) {
+        let Some(cache) = &self.cache else { return };
+        let active = cache.active(ino);
+        let result = self.flush(cache, ino, as_it_stands).await;
+        active.is_flushing.set(false);
+        cache.traffic.running.set(cache.traffic.running.get() - 1);
+        match result {
+            Ok(Outcome::Durable) => {
+                cache.traffic.flushed_files.set(cache.traffic.flushed_files.get() + 1);
+                active.retry_at.set(None);
+                cache.work.notify_one();
+            }
+            Ok(Outcome::Overtaken) => {
+                // A file that stays open went as it stood: once in a while is enough.
+                let pause = if as_it_stands { DEADLINE_RESERVE } else { FLUSH_LOOK };
+                active.retry_at.set(Some(Instant::now() + pause));
+                let again = cache.update(ino, |record| {
+                    if record.state == FileState::Flushing {
+                        record.state = FileState::Dirty;
+                    }
+                });
+                if let Err(error) = again {
+                    tracing::error!(%ino, %error, "the ledger");
+                }
+            }
+            Ok(Outcome::Conflict) => self.rename_conflict(cache, ino).await,
+            Err(refused) => self.flush_failed(cache, ino, &refused),
+        }
+    }
+
+    fn flush_failed(&self, cache: &Cache, ino: InodeId, refused: &Refused) {
+        let Some(record) = cache.record(ino) else { return };
+        let attempts = record.attempts.saturating_add(1);
+        let wait = backoff(attempts, FLUSH_RETRY_FIRST, FLUSH_RETRY_MAX);
+        let path = String::from_utf8_lossy(&record.path).into_owned();
+        tracing::warn!(%path, %refused, attempts, ?wait, "a flush failed: it is tried again");
+        cache.active(ino).retry_at.set(Some(Instant::now() + wait));
+        let (state, errno) = (FileState::Failed, refused.errno);
+        if let Err(error) = cache.put(LedgerRecord { state, errno, attempts, ..record }) {
+            tracing::error!(%path, %error, "the ledger");
+        }
+    }
+
+    /// One try. The lock is held only from the last look at the file to the end of the commit.
+    async fn flush(
+        self: &Rc<Self>,
+        cache: &Cache,
+        ino: InodeId,
+        as_it_stands: bool,
+    ) -> Result<Outcome, Refused> {
+        let active = cache.active(ino);
+        let generation = active.generation.get();
+        let may = |node: &Self| as_it_stands || !node.has_writers(ino);
+        let is_still = may(self) && (as_it_stands || self.probe_part(ino).await);
+        let Some(record) = cache.record(ino).filter(|record| is_still && !record.state.is_safe())
+        else {
+            return Ok(Outcome::Overtaken);
+        };
+        let path = key(&record.path)?;
+        let part = self.parts.get(whole_part(ino, 0)).map_err(part_refused)?;
+        let mark = gather::mark_of(&part.stat().map_err(part_refused)?);
+        if record.state != FileState::Failed {
+            let (state, bytes, sent) = (FileState::Flushing, mark.0, Some(mark));
+            cache.put(LedgerRecord { state, bytes, sent, ..record.clone() })?;
+        } else {
+            cache.put(LedgerRecord { bytes: mark.0, sent: Some(mark), ..record.clone() })?;
+        }
+        let sent = self.send(cache, &part, &path, record.mode).await?;
+        let _held = cache.publishing.lock(ino).await;
+        let is_current = |now: &LedgerRecord| {
+            now.path == record.path && now.mode == record.mode && now.version == record.version
+        };
+        let is_same = active.generation.get() == generation
+            && !active.is_held()
+            && may(self)
+            && cache.record(ino).is_some_and(|now| is_current(&now))
+            && stands_still(&sent.stat, &part.stat().map_err(part_refused)?);
+        if !is_same {
+            return Ok(Outcome::Overtaken);
+        }
+        let (stat, known) = (sent.stat, record.clone());
+        let committed =
+            cache.ask_tier(move |tier| gather::commit(tier, &path, &known, sent)).await?;
+        let version = match committed {
+            Committed::Durable(version) => version,
+            Committed::Conflict => return Ok(Outcome::Conflict),
+        };
+        // Opened for writing during the commit: what was committed is a version, but not the last.
+        let is_last = active.generation.get() == generation && may(self) && !self.has_writers(ino);
+        cache.update(ino, |record| {
+            (record.version, record.errno, record.attempts) = (Some(version), 0, 0);
+            record.bytes = stat.size;
+            record.state = if is_last { FileState::Durable } else { FileState::Dirty };
+        })?;
+        let ledger = cache.ledger_file();
+        self.disk.run(move || ledger.sync(true).map_err(part_refused)).await?;
+        Ok(if is_last { Outcome::Durable } else { Outcome::Overtaken })
+    }
+
+    async fn send(
+        &self,
+        cache: &Cache,
+        part: &hayase_store::Part,
+        key: &hayase_tier::Key,
+        mode: u32,
+    ) -> Result<Sent, Refused> {
+        let (part, key) = (part.clone(), key.clone());
+        let sent = Arc::clone(&cache.traffic.sent_bytes);
+        let counted = move |bytes| {
+            sent.fetch_add(bytes, Ordering::Relaxed);
+        };
+        cache.tier_work(move |tier| gather::send(tier, &part, &key, mode, &counted)).await
+    }
+
+    /// The tier has a version that is not ours: ours gets a name of its own, here and there.
+    async fn rename_conflict(self: &Rc<Self>, cache: &Cache, ino: InodeId) {
+        let renamed = async {
+            let inode = self.inode(ino)?;
+            let Some((parent, name)) = inode.name else { return Ok(()) };
+            let from = Place { parent, name: name.clone() };
+            let to = Place { parent, name: conflict_path(&name, ino) };
+            let path = self.tier_path_of(&to).await?;
+            cache.update(ino, |record| record.version = None)?;
+            let (coordinator, no_replace) = (self.shard_of(parent, &to.name), true);
+            let rename = PeerRequest::Rename { from, to, no_replace, once: None };
+            self.ask(coordinator, rename).await?;
+            cache.traffic.conflict(path);
+            cache.update(ino, |record| record.state = FileState::Dirty)
+        };
+        let renamed: Result<(), Refused> = renamed.await;
+        if let Err(refused) = renamed {
+            self.flush_failed(cache, ino, &refused);
+        }
+    }
+
+    /// Home: flushes one file now; how far it is.
+    pub(crate) async fn flush_now(
+        self: &Rc<Self>,
+        ino: InodeId,
+        as_it_stands: bool,
+    ) -> Result<PeerReply, Refused> {
+        let cache = self.cache()?;
+        let flushed = |how| Ok(PeerReply::Flushed(how));
+        let Some(record) = cache.record(ino).filter(|record| !record.state.is_safe()) else {
+            return flushed(Flushed::Durable);
+        };
+        if !as_it_stands && self.has_writers(ino) {
+            return flushed(Flushed::Open);
+        }
+        let active = cache.active(ino);
+        let waits = active.retry_at.get().is_some_and(|at| at > Instant::now());
+        if record.state == FileState::Failed && waits {
+            let (errno, attempts) = (record.errno, record.attempts);
+            return flushed(Flushed::Failed { errno, attempts });
+        }
+        if !active.is_flushing.get() && !waits && !active.is_held() {
+            let before = record.version;
+            self.begin_flush(cache, ino, as_it_stands);
+            if as_it_stands {
+                return self.flushed_as_it_stood(cache, ino, before).await;
+            }
+        }
+        flushed(Flushed::Pending)
+    }
+
+    /// The file stays dirty while it is open: that a new version is in the tier says that it went.
+    async fn flushed_as_it_stood(
+        &self,
+        cache: &Cache,
+        ino: InodeId,
+        before: Option<hayase_store::TierVersion>,
+    ) -> Result<PeerReply, Refused> {
+        let until = Instant::now() + crate::limits::FETCH_WAIT;
+        loop {
+            let record = cache.record(ino).ok_or_else(|| Refused::new(libc_errno::ESTALE))?;
+            if record.state.is_safe() || record.version != before {
+                return Ok(PeerReply::Flushed(Flushed::Durable));
+            }
+            if record.state == FileState::Failed {
+                let (errno, attempts) = (record.errno, record.attempts);
+                return Ok(PeerReply::Flushed(Flushed::Failed { errno, attempts }));
+            }
+            if Instant::now() > until {
+                return Ok(PeerReply::Flushed(Flushed::Pending));
+            }
+            tokio::time::sleep(crate::limits::FETCH_PAUSE).await;
+        }
+    }
+}
+
+/// Nothing wrote between the two looks.
+fn stands_still(before: &PartStat, after: &PartStat) -> bool {
+    (before.size, before.mtime, before.ctime) == (after.size, after.mtime, after.ctime)
+}

@@ -1,0 +1,58 @@
+//! Flush and eviction of single files, for a process of this node.
+
+use std::rc::Rc;
+
+use hayase_layout::InodeId;
+use hayase_wire::message::{Flushed, NodeReply, PeerReply, PeerRequest, Refused};
+
+use super::Served;
+use crate::limits::FETCH_PAUSE;
+use crate::node::{Node, libc_errno, unexpected};
+use crate::settings::DurableAt;
+
+impl Node {
+    /// How far the flush of a file is; begins it where nothing stands against it.
+    pub(super) async fn flush_file(
+        self: &Rc<Self>,
+        ino: InodeId,
+        as_it_stands: bool,
+    ) -> Result<Flushed, Refused> {
+        check_cached(ino)?;
+        match self.ask(ino.home(), PeerRequest::CacheFlush { ino, as_it_stands }).await? {
+            PeerReply::Flushed(flushed) => Ok(flushed),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// fsync(2) where it promises that the tier has the bytes: waits for that, and tells why it can
+    /// not be.
+    pub(super) async fn sync_to_tier(self: &Rc<Self>, ino: InodeId) -> Result<(), Refused> {
+        let is_asked = self.cached(ino).is_some_and(|cache| cache.durable_at == DurableAt::Tier);
+        if !is_asked {
+            return Ok(());
+        }
+        loop {
+            match self.flush_file(ino, true).await? {
+                Flushed::Durable => return Ok(()),
+                Flushed::Failed { errno, .. } => return Err(Refused::new(errno)),
+                Flushed::Pending | Flushed::Open => tokio::time::sleep(FETCH_PAUSE).await,
+            }
+        }
+    }
+
+    pub(super) async fn evict_file(self: &Rc<Self>, ino: InodeId) -> Served {
+        check_cached(ino)?;
+        match self.ask(ino.home(), PeerRequest::CacheEvict { ino }).await? {
+            PeerReply::Ready(true) => Ok(NodeReply::Done),
+            PeerReply::Ready(false) => Err(Refused::because(libc_errno::EBUSY, "it is open")),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn check_cached(ino: InodeId) -> Result<(), Refused> {
+    match ino.is_cached() {
+        true => Ok(()),
+        false => Err(Refused::because(libc_errno::EOPNOTSUPP, "it is not in the cache area")),
+    }
+}

@@ -1,0 +1,154 @@
+//! Restarts, torn tails, damage and power cuts of the ledger.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::device::{CrashDevice, MemoryDevice};
+use crate::namespace::Time;
+
+fn record(ino: u64, state: FileState, bytes: u64) -> LedgerRecord {
+    LedgerRecord {
+        ino: InodeId(ino),
+        path: format!("dir/f{ino}").into_bytes(),
+        state,
+        bytes,
+        mode: 0o644,
+        version: None,
+        over: None,
+        sent: None,
+        errno: 0,
+        attempts: 0,
+    }
+}
+
+fn states(ledger: &Ledger) -> BTreeMap<u64, (FileState, u64)> {
+    ledger.records().map(|record| (record.ino.0, (record.state, record.bytes))).collect()
+}
+
+#[test]
+fn records_are_there_again_after_a_restart() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new());
+    let mut ledger = Ledger::open(Arc::clone(&device)).unwrap();
+    let version = TierVersion {
+        identity: 9,
+        size: 5,
+        mtime: Time { seconds: -3, nanos: 999_999_999 },
+        mode: 0o600,
+    };
+    let full = LedgerRecord {
+        version: Some(version),
+        sent: Some((5, version.mtime)),
+        errno: 28,
+        attempts: 3,
+        ..record(7, FileState::Failed, 5)
+    };
+    ledger.put(full.clone()).unwrap();
+    ledger.put(record(8, FileState::Dirty, 1)).unwrap();
+    ledger.remove(InodeId(8)).unwrap();
+    ledger.remove(InodeId(99)).unwrap();
+    drop(ledger);
+    let ledger = Ledger::open(device).unwrap();
+    assert_eq!(ledger.get(InodeId(7)), Some(&full));
+    assert_eq!(ledger.get(InodeId(8)), None);
+}
+
+#[test]
+fn a_torn_tail_is_cut_off_and_written_over() {
+    let device = Arc::new(MemoryDevice::new());
+    let mut ledger = Ledger::open(device.clone()).unwrap();
+    ledger.put(record(1, FileState::Dirty, 1)).unwrap();
+    let whole = ledger.end;
+    ledger.put(record(2, FileState::Dirty, 2)).unwrap();
+    let file = device.open(log_id(0)).unwrap();
+    file.truncate(ledger.end - 1).unwrap();
+    let mut ledger = Ledger::open(device.clone()).unwrap();
+    assert_eq!((states(&ledger).len(), ledger.end), (1, whole));
+    ledger.put(record(3, FileState::Durable, 3)).unwrap();
+    let ledger = Ledger::open(device).unwrap();
+    assert_eq!(states(&ledger).keys().copied().collect::<Vec<_>>(), [1, 3]);
+}
+
+#[test]
+fn a_flipped_bit_ends_the_log() {
+    let device = Arc::new(MemoryDevice::new());
+    let mut ledger = Ledger::open(device.clone()).unwrap();
+    ledger.put(record(1, FileState::Dirty, 1)).unwrap();
+    let at = ledger.end + HEADER_OF_FRAME;
+    ledger.put(record(2, FileState::Dirty, 2)).unwrap();
+    ledger.put(record(3, FileState::Dirty, 3)).unwrap();
+    let file = device.open(log_id(0)).unwrap();
+    let mut byte = [0];
+    file.read_at(LocalOffset(at), &mut byte).unwrap();
+    file.write_at(LocalOffset(at), &[byte[0] ^ 4]).unwrap();
+    assert_eq!(states(&Ledger::open(device).unwrap()).keys().copied().collect::<Vec<_>>(), [1]);
+}
+
+const HEADER_OF_FRAME: u64 = 12;
+
+#[test]
+fn a_long_log_is_rewritten() {
+    let device = Arc::new(MemoryDevice::new());
+    let mut ledger = Ledger::open(device.clone()).unwrap();
+    for bytes in 0..40_000 {
+        ledger.put(record(bytes % 3, FileState::Dirty, bytes)).unwrap();
+    }
+    assert!(ledger.generation > 0 && ledger.end < COMPACT_BYTES_MIN + 1024);
+    assert_eq!(device.list().unwrap().len(), 1);
+    let expected = states(&ledger);
+    assert_eq!(states(&Ledger::open(device).unwrap()), expected);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u64, FileState),
+    Remove(u64),
+    Sync,
+    Compact,
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let state = prop_oneof![
+        Just(FileState::Dirty),
+        Just(FileState::Flushing),
+        Just(FileState::Durable),
+        Just(FileState::Failed)
+    ];
+    prop_oneof![
+        6 => (0..4u64, state).prop_map(|(ino, state)| Step::Put(ino, state)),
+        1 => (0..4u64).prop_map(Step::Remove),
+        2 => Just(Step::Sync),
+        1 => Just(Step::Compact),
+    ]
+}
+
+proptest! {
+    /// After a power cut the ledger is one of the states that it had, at or after the last sync: no
+    /// record that was synced is missing, none is made of two.
+    #[test]
+    fn a_power_cut_leaves_a_state_that_there_was(
+        steps in proptest::collection::vec(any_step(), 0..40),
+        survivors in proptest::collection::vec(any::<bool>(), 64),
+    ) {
+        let device = Arc::new(CrashDevice::new());
+        let mut ledger = Ledger::open(device.clone()).unwrap();
+        let mut since_sync = vec![states(&ledger)];
+        for (bytes, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Put(ino, state) => ledger.put(record(ino, state, bytes as u64)).unwrap(),
+                Step::Remove(ino) => ledger.remove(InodeId(ino)).unwrap(),
+                Step::Sync => ledger.sync().unwrap(),
+                Step::Compact => ledger.compact().unwrap(),
+            }
+            if matches!(step, Step::Sync | Step::Compact) {
+                since_sync.clear();
+            }
+            since_sync.push(states(&ledger));
+        }
+        let mut survivors = survivors.into_iter().cycle();
+        let left = device.after_power_cut(|| survivors.next().unwrap_or(false));
+        let after = states(&Ledger::open(Arc::new(left)).unwrap());
+        prop_assert!(since_sync.contains(&after), "{after:?} is none of {since_sync:?}");
+    }
+}

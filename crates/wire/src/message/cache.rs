@@ -1,0 +1,85 @@
+//! What servers tell each other, and people, of the cache area.
+
+use serde::{Deserialize, Serialize};
+
+use super::{FileKind, Name, TimeSpec};
+
+/// One version of a file in the tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierVersion {
+    /// Changes with the bytes.
+    pub identity: u64,
+    pub size: u64,
+    pub mtime: TimeSpec,
+    pub mode: u32,
+}
+
+/// A name of the tier that becomes an inode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Imported {
+    pub name: Name,
+    /// Regular, directory or symbolic link.
+    pub kind: FileKind,
+    /// Of a file.
+    pub version: Option<TierVersion>,
+    /// Of a symbolic link.
+    pub target: Option<Vec<u8>>,
+    /// Of a directory.
+    pub mode: u32,
+}
+
+/// How far a flush has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Flushed {
+    /// The tier has all of it.
+    Durable,
+    /// Not yet: ask again.
+    Pending,
+    /// Somebody has it open for writing; it is flushed when it is closed.
+    Open,
+    /// The last try failed; it is tried again.
+    Failed { errno: i32, attempts: u32 },
+}
+
+/// One file that the tier does not have, or not as the job wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheLine {
+    /// From the tier's root.
+    pub path: Vec<u8>,
+    /// `dirty`, `flushing`, `failed`, `open`.
+    pub state: String,
+    pub bytes: u64,
+    /// Of the last failure; 0 when there was none.
+    pub errno: i32,
+    pub attempts: u32,
+}
+
+/// The cache area of one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheStatus {
+    /// The tier, for people.
+    pub tier: String,
+    /// Files and bytes that the tier does not have yet.
+    pub dirty_files: u64,
+    pub dirty_bytes: u64,
+    /// Of those, files that somebody has open for writing.
+    pub open_files: u64,
+    /// Of those, files whose last try failed.
+    pub failed_files: u64,
+    /// Copies of what the tier has.
+    pub clean_bytes: u64,
+    /// Since this incarnation began.
+    pub flushed_files: u64,
+    pub flushed_bytes: u64,
+    pub fetched_bytes: u64,
+    /// Names under which our version was kept beside one that somebody else wrote.
+    pub conflicts: Vec<Vec<u8>>,
+    /// Bytes per second to the tier, over the last seconds in which something was flushed.
+    pub rate: u64,
+    /// Seconds until the deadline of the job, where one was given.
+    pub deadline_s: Option<u64>,
+    /// Bytes that will not make it by then at this rate.
+    pub misses_bytes: u64,
+    /// What is not durable, as far as it fits into a message.
+    pub lines: Vec<CacheLine>,
+}

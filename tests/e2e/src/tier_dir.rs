@@ -1,0 +1,121 @@
+//! The tier of a job with a cache area: a directory of its own, or a small file system that fails as
+//! real ones do when it is full or read-only.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
+
+use crate::JobOptions;
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// See the module header. Goes with its value.
+pub struct TierDir {
+    path: PathBuf,
+    is_mounted: bool,
+}
+
+impl TierDir {
+    /// A plain directory.
+    ///
+    /// # Errors
+    /// When it can not be made.
+    pub fn new() -> Result<Self> {
+        let parent = std::env::var_os("HAYASE_E2E_DIR").map(PathBuf::from);
+        let parent = parent.unwrap_or_else(std::env::temp_dir);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("hayase-e2e-tier-{}-{count}", std::process::id()));
+        std::fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
+        Ok(Self { path, is_mounted: false })
+    }
+
+    /// A file system of so many bytes.
+    ///
+    /// # Errors
+    /// When it can not be mounted.
+    pub fn small(bytes: u64) -> Result<Self> {
+        let mut tier = Self::new()?;
+        let options = std::ffi::CString::new(format!("size={bytes}"))?;
+        mount("hayase-e2e-tier", &tier.path, "tmpfs", MountFlags::empty(), Some(&*options))
+            .context("mount a small file system")?;
+        tier.is_mounted = true;
+        Ok(tier)
+    }
+
+    /// Nothing can be written any more, or again.
+    ///
+    /// # Errors
+    /// When the file system can not be mounted so.
+    pub fn read_only(&self, is_so: bool) -> Result<()> {
+        let flags = if is_so { MountFlags::RDONLY } else { MountFlags::empty() };
+        mount_remount(&self.path, flags, "").context("remount the tier")
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// What a file holds.
+    ///
+    /// # Errors
+    /// When it can not be read.
+    pub fn read(&self, name: &str) -> Result<Vec<u8>> {
+        std::fs::read(self.file(name)).with_context(|| format!("read {name} in the tier"))
+    }
+
+    /// Writes a file as somebody outside of the job does: at once, in place.
+    ///
+    /// # Errors
+    /// When it can not be written.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        std::fs::write(self.file(name), bytes).with_context(|| format!("write {name} in the tier"))
+    }
+
+    /// All files below it, as paths from here.
+    ///
+    /// # Errors
+    /// When a directory can not be read.
+    pub fn files(&self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        walk(&self.path, &self.path, &mut found)?;
+        found.sort();
+        Ok(found)
+    }
+
+    /// Options of a job in front of it.
+    pub fn job(&self, nodes: u16) -> JobOptions {
+        let mut options = JobOptions::nodes(nodes).shared("300MiB");
+        options.extra = vec!["--tier".into(), self.path.display().to_string()];
+        options
+    }
+}
+
+fn walk(root: &Path, dir: &Path, found: &mut Vec<String>) -> Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            walk(root, &entry.path(), found)?;
+        } else {
+            let path = entry.path();
+            found.push(path.strip_prefix(root)?.display().to_string());
+        }
+    }
+    Ok(())
+}
+
+impl Drop for TierDir {
+    fn drop(&mut self) {
+        if self.is_mounted {
+            let _ = unmount(&self.path, UnmountFlags::DETACH);
+        }
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
