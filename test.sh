@@ -125,7 +125,7 @@ never_here='^SKIP [0-9]+ tests of pjdfstest: '
 # Longest that a suite may take, in seconds: a hang is a failure, not a wait.
 seconds_max() {
   case $1 in
-    unit | e2e* | mpiio | s3) echo 1500 ;;
+    unit | e2e* | mpiio | s3 | gfarm) echo 1500 ;;
     *-long) echo 3600 ;;
     fresh-debian) echo 7200 ;;
     *) echo 420 ;;
