@@ -129,7 +129,8 @@ never_here='^SKIP [0-9]+ tests of pjdfstest: '
 # Longest that a suite may take, in seconds: a hang is a failure, not a wait.
 seconds_max() {
   case $1 in
-    unit | e2e* | mpiio* | areas | s3) echo 1500 ;;
+    unit) echo 2400 ;;
+    e2e* | mpiio* | areas | s3 | gfarm) echo 1500 ;;
     *-long) echo 3600 ;;
     fresh-debian) echo 7200 ;;
     *) echo 420 ;;

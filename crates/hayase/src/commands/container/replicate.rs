@@ -88,6 +88,8 @@ impl Human for Told {
             page.line(&format!("{} {}", file.name, file.hosts.join(" ")));
         }
         let (container, count, copies) = (&self.container, self.files.len(), self.copies);
-        page.line(&format!("{container}: {count} files, each on {copies} hosts or more"));
+        page.line(&format!(
+            "{container}: {count} files; those with bytes lie on {copies} hosts or more"
+        ));
     }
 }
