@@ -183,7 +183,7 @@ fn changed_clean(job: &Job, tier: &TierDir) -> TestResult {
             ensure!(bytes == b"second!", "{bytes:?}");
             Ok(())
         })?;
-        eventually(NOTICED, || Ok(expect_errno(node.stat(&job.cached("gone")), &["ENOENT"])?))?;
+        eventually(NOTICED, || expect_errno(node.stat(&job.cached("gone")), &["ENOENT"]))?;
         ensure!(node.read_file(&job.cached("fresh"))? == b"made outside");
     }
     // Who opened the version before reads on in it.
