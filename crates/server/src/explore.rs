@@ -115,7 +115,10 @@ mod tests {
         }
 
         fn steps(&self, (one, other): &Self::State) -> Vec<bool> {
-            [(*one < 3).then_some(true), (*other < 3).then_some(false)].into_iter().flatten().collect()
+            [(*one < 3).then_some(true), (*other < 3).then_some(false)]
+                .into_iter()
+                .flatten()
+                .collect()
         }
 
         fn after(&self, (one, other): &Self::State, step: &bool) -> Result<Self::State, String> {

@@ -69,7 +69,11 @@ impl Grace {
         let all_told = || self.own_told.get() && self.waits_for.borrow().is_empty();
         if tokio::time::timeout(GRACE, self.until(all_told)).await.is_err() {
             let silent: Vec<_> = self.waits_for.borrow().iter().copied().collect();
-            tracing::warn!(own = self.own_told.get(), ?silent, "these have not told what they hold");
+            tracing::warn!(
+                own = self.own_told.get(),
+                ?silent,
+                "these have not told what they hold"
+            );
         }
         self.over.set(true);
         self.own_told();

@@ -84,7 +84,10 @@ enum Step {
     Read(u16),
     Write(u16),
     /// The message in this place arrives; `again`: and once more, later.
-    Arrive { at: usize, again: bool },
+    Arrive {
+        at: usize,
+        again: bool,
+    },
     /// The recall in this place is never answered: its node has given up what it keeps by itself.
     Silent(usize),
 }

@@ -115,11 +115,7 @@ impl Node {
         let prepare = PeerRequest::RenamePrepare { op, place: from.clone(), to: to.clone() };
         let same_name = from == to;
         // In key order, whichever server has the lock.
-        let early = if !same_name && to < from {
-            Some(self.hold_name(&to).await?)
-        } else {
-            None
-        };
+        let early = if !same_name && to < from { Some(self.hold_name(&to).await?) } else { None };
         let moved = match self.ask(old_shard, prepare).await? {
             PeerReply::Bound(moved) => moved,
             other => return Err(unexpected(&other)),

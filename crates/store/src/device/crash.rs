@@ -272,7 +272,11 @@ mod tests {
         assert_eq!(left(&device, 0b10).as_deref(), Some(&b"abcY"[..]), "in any order");
         let twice = device.restarted(|| true);
         twice.open(ID).unwrap().write_at(LocalOffset(0), b"Z").unwrap();
-        assert_eq!(left(&twice, 0b0).as_deref(), Some(&b"aXcY"[..]), "what was left once is durable");
+        assert_eq!(
+            left(&twice, 0b0).as_deref(),
+            Some(&b"aXcY"[..]),
+            "what was left once is durable"
+        );
         device.remove(ID).unwrap();
         assert_eq!(left(&device, 0b011).as_deref(), Some(&b"aXcY"[..]), "a removed file is back");
         assert_eq!(left(&device, 0b100), None);
