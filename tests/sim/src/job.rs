@@ -135,7 +135,8 @@ impl Job {
     /// Waits until each server that is not gone for good serves.
     pub(crate) async fn all_ready(&self) {
         for node in &self.nodes {
-            wait(node, || node.gone.get() || node.way_in.borrow().is_some() && is_ready(node)).await;
+            wait(node, || node.gone.get() || node.way_in.borrow().is_some() && is_ready(node))
+                .await;
         }
     }
 

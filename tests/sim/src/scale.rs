@@ -129,7 +129,8 @@ impl Counts {
         };
         let (frames, wakes) =
             (grown(&self.frames, &before.frames), grown(&self.wakes, &before.wakes));
-        let mean = |counts: &[u64]| counts[1..].iter().sum::<u64>() as f64 / (counts.len() - 1) as f64;
+        let mean =
+            |counts: &[u64]| counts[1..].iter().sum::<u64>() as f64 / (counts.len() - 1) as f64;
         Effort {
             frames: mean(&frames),
             frames_max: frames[1..].iter().copied().max().unwrap_or(0),

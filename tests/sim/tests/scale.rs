@@ -36,7 +36,9 @@ fn a_nodes_effort_does_not_grow_with_the_job() {
         scales.push(scale(nodes));
         println!("{nodes} nodes: {} KiB more resident", resident().saturating_sub(before));
     }
-    println!("| what | nodes | frames sent | most | wake-ups | frames of server 0 | its wake-ups |");
+    println!(
+        "| what | nodes | frames sent | most | wake-ups | frames of server 0 | its wake-ups |"
+    );
     println!("|---|---:|---:|---:|---:|---:|---:|");
     for scale in &scales {
         told("idle, per second", scale.nodes, Scale::IDLE_SECONDS as f64, &scale.idle);

@@ -134,9 +134,12 @@ impl Kept {
             .map(|(ino, file)| HeldOpen { ino: *ino, open: open(file.open()) });
         let process = 0; // The server knows who tells it.
         let locks = self.locks.borrow();
-        let held = locks
-            .iter()
-            .map(|((ino, _), lock)| HeldLock { ino: *ino, process, lock: *lock, ticket: None });
+        let held = locks.iter().map(|((ino, _), lock)| HeldLock {
+            ino: *ino,
+            process,
+            lock: *lock,
+            ticket: None,
+        });
         let wishes = self.wishes.borrow();
         let waits = wishes.iter().map(|(ticket, wish)| {
             let Wish { ino, lock, .. } = wish;
