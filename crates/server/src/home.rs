@@ -379,7 +379,8 @@ impl Home {
         let held = self.opens.entry(node).or_default();
         held.booked.book(open);
         held.local = open.kind == OpenKind::Local;
-        if self.recalls.contains_key(&node) {
+        // Who opens for writing has given its pages up before it asked.
+        if self.recalls.contains_key(&node) && !open.access.write {
             return; // What it is asked to give back it holds until it has.
         }
         let attr = self.may_keep_attributes(node);

@@ -29,8 +29,16 @@ const FOUND: [(Kind, u64, &str); 14] = [
     (Kind::Cuts, 4, "a write was sent again under a lock that was lost meanwhile"),
     (Kind::Cuts, 56, "a server that moved told nobody who did not hear it the first time"),
     (Kind::Losses, 3, "a name that a lost node held in a rename was waited for without end"),
-    (Kind::Losses, 6, "a create whose answer was lost removed the part of a file that had its name"),
-    (Kind::Losses, 10, "bytes of one request travelled as those of an earlier one that was given up"),
+    (
+        Kind::Losses,
+        6,
+        "a create whose answer was lost removed the part of a file that had its name",
+    ),
+    (
+        Kind::Losses,
+        10,
+        "bytes of one request travelled as those of an earlier one that was given up",
+    ),
 ];
 
 const SEEDS: u64 = 40;
