@@ -118,7 +118,7 @@ suite_user() { job_suite user tests/launch/user.sh; }
 # Many seeds that nobody has tried, and a long search in the decoders; what fails is printed.
 suite_sim-long() {
   local first=$((RANDOM * 32768 + RANDOM))
-  HAYASE_SIM_FIRST=$first HAYASE_SIM_SEEDS=10000 cargo test --locked -p hayase-sim -- --show-output
+  HAYASE_SIM_FIRST=$first HAYASE_SIM_SEEDS=10000 HAYASE_SIM_SCALE=1000 cargo test --locked -p hayase-sim -- --show-output
 }
 suite_fuzz-long() { HAYASE_FUZZ_SECONDS=300 cargo test --locked -p hayase-fuzz -- --show-output; }
 suite_fresh-debian() { scripts/fresh-debian.sh; }
@@ -131,6 +131,7 @@ seconds_max() {
   case $1 in
     unit) echo 2400 ;;
     e2e* | mpiio* | areas | s3 | gfarm) echo 1500 ;;
+    sim-long) echo 10800 ;;
     *-long) echo 3600 ;;
     fresh-debian) echo 7200 ;;
     *) echo 420 ;;

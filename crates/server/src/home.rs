@@ -368,7 +368,10 @@ impl Home {
             Want::Change { .. } => self.changing.push(operation),
             Want::Open(open) => self.open(node, &open),
         }
-        let grants = self.grants.get(&node).copied().unwrap_or_default();
+        let grants = match self.recalls.contains_key(&node) {
+            true => Grants::NONE,
+            false => self.grants.get(&node).copied().unwrap_or_default(),
+        };
         Effect::Proceed { ticket, grants, writing: self.is_writing() }
     }
 
@@ -376,6 +379,10 @@ impl Home {
         let held = self.opens.entry(node).or_default();
         held.booked.book(open);
         held.local = open.kind == OpenKind::Local;
+        // Who opens for writing has given its pages up before it asked.
+        if self.recalls.contains_key(&node) && !open.access.write {
+            return; // What it is asked to give back it holds until it has.
+        }
         let attr = self.may_keep_attributes(node);
         let cache = attr
             && !self.unprobed

@@ -4,7 +4,7 @@
 //! have it in the hands of its transport: what the process writes there next would travel as the bytes
 //! of the former request. So no answer is given before the transport has let go.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hayase_wire::arena::ArenaSlot;
@@ -13,19 +13,18 @@ use tokio::sync::Notify;
 /// Of one process.
 #[derive(Default)]
 pub(crate) struct LentSlots {
-    /// How many times each is lent.
-    slots: Mutex<HashMap<u32, usize>>,
+    slots: Mutex<HashSet<u32>>,
     returned: Notify,
 }
 
 impl LentSlots {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u32, usize>> {
+    fn lock(&self) -> MutexGuard<'_, HashSet<u32>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lends a slot until the result is dropped.
+    /// Lends a slot until the result is dropped. The arena claims each once at a time.
     pub(crate) fn lend(self: &Arc<Self>, slot: ArenaSlot) -> LentSlot {
-        *self.lock().entry(slot.index()).or_default() += 1;
+        self.lock().insert(slot.index());
         LentSlot { slot, of: Arc::clone(self) }
     }
 
@@ -33,7 +32,7 @@ impl LentSlots {
     pub(crate) async fn until_returned(&self, slot: u32) {
         loop {
             let returned = self.returned.notified();
-            if !self.lock().contains_key(&slot) {
+            if !self.lock().contains(&slot) {
                 return;
             }
             returned.await;
@@ -61,15 +60,7 @@ impl AsMut<[u8]> for LentSlot {
 
 impl Drop for LentSlot {
     fn drop(&mut self) {
-        let mut slots = self.of.lock();
-        let index = self.slot.index();
-        if let Some(lent) = slots.get_mut(&index) {
-            *lent -= 1;
-            if *lent == 0 {
-                slots.remove(&index);
-            }
-        }
-        drop(slots);
+        self.of.lock().remove(&self.slot.index());
         self.of.returned.notify_waiters();
     }
 }
@@ -81,18 +72,17 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
-    async fn a_slot_is_back_when_its_last_holder_let_go() {
+    async fn a_slot_is_back_when_its_holder_let_go() {
         let arena = Arena::create(4).unwrap();
         let slots = Arc::new(LentSlots::default());
         let lend = |index| slots.lend(arena.slot(index, 8).unwrap());
-        let (one, other, third) = (lend(1), lend(1), lend(2));
+        let (one, other) = (lend(1), lend(2));
         let wait = std::time::Duration::from_secs(1);
         let is_back = |slot| tokio::time::timeout(wait, slots.until_returned(slot));
+        assert!(is_back(1).await.is_err() && is_back(3).await.is_ok());
         drop(one);
-        assert!(is_back(1).await.is_err(), "somebody else has it");
-        drop(other);
         assert!(is_back(1).await.is_ok() && is_back(2).await.is_err());
-        let (back, ()) = tokio::join!(is_back(2), async { drop(third) });
+        let (back, ()) = tokio::join!(is_back(2), async { drop(other) });
         assert!(back.is_ok());
     }
 }

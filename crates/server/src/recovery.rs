@@ -15,13 +15,14 @@
 //! | Rename | shard of the new name | it is bound: the commit | unbinding the old name, counting links |
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use hayase_layout::{InodeId, ServerId};
 use hayase_store::namespace::{EntryRecord, Intent, IntentKind};
 use hayase_store::{PartId, ops};
 use hayase_wire::message::{Binding, OnceId, PeerReply, PeerRequest, Place, Refused};
 
-use crate::convert::meta_refused;
+use crate::convert::{meta_refused, part_refused};
 use crate::node::{Local, Node, libc_errno, unexpected};
 use crate::peer_service::shard::binding;
 
@@ -262,18 +263,30 @@ impl Node {
         }
     }
 
-    /// Parts of this home's files that were removed just before the server ended.
+    /// Parts of this home's files that were removed just before the server ended; in the background.
     fn collect_parts(self: &Rc<Self>) {
-        let parts = match self.parts.list() {
-            Ok(parts) => parts,
-            Err(error) => return tracing::warn!(%error, "parts could not be listed"),
-        };
+        let this = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let parts = Arc::clone(&this.parts);
+            match this.disk.run(move || parts.list().map_err(part_refused)).await {
+                Ok(listed) => {
+                    for page in listed.chunks(PAGE) {
+                        this.collect_removed(page);
+                        tokio::task::yield_now().await;
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "parts could not be listed"),
+            }
+        });
+    }
+
+    /// Nothing is waited for in between: a file that is being made has its part first.
+    fn collect_removed(&self, parts: &[PartId]) {
         let txn = self.names.begin();
-        let is_removed = |part: &PartId| {
+        let is_removed = |part: &&PartId| {
             part.ino.home() == self.me && matches!(ops::get_inode(&txn, part.ino), Ok(None))
         };
-        // Nothing is waited for in between: a file that is being made has its part first.
-        let removed: Vec<_> = parts.into_iter().filter(is_removed).collect();
+        let removed: Vec<_> = parts.iter().filter(is_removed).copied().collect();
         if removed.is_empty() {
             return;
         }

@@ -180,6 +180,7 @@ async fn run(
     ready();
     tracing::info!(server = %node.me, servers = node.servers, incarnation, "serving");
     let end = tokio::select! {
+        biased;
         () = stop => Ok(()),
         () = node.membership.is_lost.notified() => Err(ServeError::Lost { server: node.me }),
     };

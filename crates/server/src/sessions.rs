@@ -178,6 +178,7 @@ impl Node {
             let sent = send.as_ref().map(|(_, len)| *len);
             let left = until.saturating_duration_since(Instant::now());
             let called = tokio::select! {
+                biased;
                 called = self.peers.call(to, request, send, into, left) => {
                     called.inspect_err(|error| tracing::warn!(%error, "no answer"))?
                 }

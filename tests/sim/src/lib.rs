@@ -5,6 +5,30 @@
 //! processes. Rooms: `network`, `job` and `crash_point` are the ground, `mount` stands for a node's
 //! kernel and FUSE daemon, `workload` is what programs do, `kind` and `faults` are what happens to
 //! them, `check` what must be true of what they saw.
+//!
+//! # What is checked
+//!
+//! The invariants are those of the protocol (`docs/design/001-coherence.md` says how each is kept).
+//!
+//! | | what must be true | who looks |
+//! |---|---|---|
+//! | I1 | the part of a whole file is at its home, every part belongs to a file | `check::storage`, at the end of runs |
+//! | I2 | no open makes a kernel refuse another | not here, there is no kernel: `tests/e2e` 06, 07, 09 |
+//! | I3 | a read is not older than the last write acknowledged before it began | `workload::registers` by `check::linear`; `home::model` in the server, all states |
+//! | I4 | nobody keeps pages while another node's open for writing was answered | seen through I3 here; `home::model` directly |
+//! | I5 | a size never shrinks without truncate | what was appended is read at its place in the end (`workload::appends`); truncation is tried by `tests/e2e` 14 to 16 |
+//! | I6 | appends do not overlap, none is lost or made twice | `workload::appends` |
+//! | I7 | a lock is not held twice, also over restarts, losses and a silent server 0 | `workload::locks`: holders, and a counter under the lock (`check::counter`) |
+//! | I8 | nothing bypasses a part that is written around the page cache | not here: all parts of this version are buffered |
+//! | I9 | a name stands for at most one inode, a rename is all or nothing, links are counted right | `workload::names` by `check::names`; `check::storage` |
+//! | I10 | nothing of a former session changes anything | the counter of I7: a late write under a lost lock would show |
+//! | I11 | every call ends | `workload`: 200 s for any call; what a lost node holds is EIO within 1 s once that is known |
+//! | I12 | a request happens once | appends, names, the counter |
+//! | I13 | durable is what was synced | `workload::synced` by `check::synced`, over a power cut of all nodes |
+//!
+//! Not checked: times, modes, xattrs, directories, hard links (`crates/server/tests/crash_points.rs`,
+//! `tests/e2e`); what a single node that loses power alone may forget; more than three nodes with
+//! faults. A history with too many calls of unknown outcome is not decided, and counted.
 
 #![forbid(unsafe_code)]
 

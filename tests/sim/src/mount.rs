@@ -364,6 +364,7 @@ impl Mount {
         let request = NodeRequest::Lock { ino, lock, ticket: Some(ticket) };
         let result = match self.ask(request).await {
             Ok(NodeReply::Locked(LockAnswer::Waits)) => tokio::select! {
+                biased;
                 told = waits => told.unwrap_or(Err(Failure::Gone)),
                 () = self.link.until_dead() => Err(Failure::Gone),
             },

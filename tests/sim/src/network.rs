@@ -18,12 +18,16 @@ use hayase_wire::transport::{
 };
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::crash_point::Pulse;
 use crate::random::Random;
 
 /// Connections that wait at one door.
 const CONNECTIONS_MAX: usize = 64;
+
+/// Who was taken for lost is told so within this, once it can be.
+const AFTERMATH: Duration = Duration::from_secs(5);
 
 /// Longest that a frame is on its way, most of them far less.
 const SLOW: Duration = Duration::from_millis(20);
@@ -47,6 +51,8 @@ struct Links {
     cut: HashSet<u16>,
     /// How often each was, or a link of it was silent.
     cuts: HashMap<u16, u64>,
+    /// When that ended last.
+    healed: HashMap<u16, Instant>,
     /// Ends of connections that were closed while nothing arrived: their peers do not know.
     unheard: Vec<((u16, u16), Box<dyn FrameSender>)>,
     /// How often the connections of a pair were broken.
@@ -100,7 +106,12 @@ impl Network {
 
     /// Lets frames through again. What was lost meanwhile stays lost, so connections end.
     pub(crate) fn heal(&self, one: u16, other: u16) {
-        self.links.borrow_mut().silent.remove(&pair(one, other));
+        {
+            let mut links = self.links.borrow_mut();
+            if links.silent.remove(&pair(one, other)) {
+                links.healed.extend([one, other].map(|server| (server, Instant::now())));
+            }
+        }
         self.break_connections(one, other);
         self.end_unheard();
     }
@@ -116,7 +127,9 @@ impl Network {
     pub(crate) fn is_back(&self, server: u16) {
         {
             let mut links = self.links.borrow_mut();
-            links.cut.remove(&server);
+            if links.cut.remove(&server) {
+                links.healed.insert(server, Instant::now());
+            }
             let known: Vec<_> = links.broken.keys().copied().collect();
             for pair in known.into_iter().filter(|pair| pair.0 == server || pair.1 == server) {
                 *links.broken.entry(pair).or_default() += 1;
@@ -130,11 +143,12 @@ impl Network {
         self.links.borrow().cuts.get(&server).copied().unwrap_or(0)
     }
 
-    /// Whether it is now, or a link of it is silent.
+    /// Whether it is now, or a link of it is silent, or was a moment ago.
     pub(crate) fn is_in_trouble(&self, server: u16) -> bool {
         let links = self.links.borrow();
         links.cut.contains(&server)
             || links.silent.iter().any(|(one, other)| *one == server || *other == server)
+            || links.healed.get(&server).is_some_and(|at| at.elapsed() < AFTERMATH)
     }
 
     /// Peers learn of the ends that they did not hear of, where they can.

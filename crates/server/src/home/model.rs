@@ -42,8 +42,8 @@ struct Node {
     /// `None` without a grant; the version of the bytes that it keeps, if it has read them.
     pages: Option<Option<u8>>,
     recalls: u8,
-    /// A read is under way.
-    reading: bool,
+    /// A read is under way, or a write.
+    busy: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,7 +56,7 @@ enum Message {
     Read { node: u16, known: u8, recalls: u8 },
     Bytes { node: u16, known: u8, version: u8, recalls: u8 },
     Write { node: u16 },
-    Written { version: u8 },
+    Written { node: u16, version: u8 },
     Probe,
 }
 
@@ -154,7 +154,7 @@ impl State {
             }
             Message::Bytes { node, known, version, recalls } => {
                 let node = self.node(node);
-                node.reading = false;
+                node.busy = false;
                 if let Some(pages) = &mut node.pages
                     && node.recalls == recalls
                 {
@@ -164,12 +164,15 @@ impl State {
                     return Err(format!("I3: read {version} after {known} was acknowledged"));
                 }
             }
-            Message::Write { .. } => {
+            Message::Write { node } => {
                 self.bytes += 1;
                 let version = self.bytes;
-                self.send(Message::Written { version });
+                self.send(Message::Written { node, version });
             }
-            Message::Written { version } => self.acknowledged = self.acknowledged.max(version),
+            Message::Written { node, version } => {
+                self.node(node).busy = false;
+                self.acknowledged = self.acknowledged.max(version);
+            }
             Message::Probe => self.event(Event::Probed { quiescent: true }),
         }
         Ok(())
@@ -226,7 +229,7 @@ impl Model for Job {
     fn steps(&self, state: &State) -> Vec<Step> {
         let mut steps = Vec::new();
         for (at, (node, opens)) in (0..).zip(state.nodes.iter().zip(&self.opens)) {
-            let is_quiet = node.coming.is_none() && !node.closing && !node.reading;
+            let is_quiet = node.coming.is_none() && !node.closing && !node.busy;
             if is_quiet && node.opened < opens.len() {
                 steps.push(Step::Open(at));
             }
@@ -282,7 +285,7 @@ impl Model for Job {
             }
             Step::Read(node) => {
                 let known = state.acknowledged;
-                state.node(node).reading = true;
+                state.node(node).busy = true;
                 let recalls = state.node(node).recalls;
                 state.send(Message::Read { node, known, recalls });
             }
@@ -293,6 +296,7 @@ impl Model for Job {
                     state.bytes += 1;
                     state.acknowledged = state.bytes;
                 } else {
+                    state.node(node).busy = true;
                     state.send(Message::Write { node });
                 }
             }

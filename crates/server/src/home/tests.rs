@@ -44,6 +44,18 @@ fn a_writer_waits_until_readers_gave_back() {
     assert!(home.is_open_on(B));
 }
 
+/// Found by the model: a second open of the same node, by another process of it, made the home forget
+/// what it was waiting for.
+#[test]
+fn an_open_beside_a_recall_is_no_answer_to_it() {
+    let mut home = Home::new(A);
+    home.step(open(1, B, READ));
+    assert_eq!(home.step(open(2, A, WRITE)), [Effect::Recall { node: B, bits: Grants::ALL }]);
+    assert_eq!(home.step(open(3, B, READ)), [proceed(3, false, false, true)]);
+    let returned = Event::Returned { node: B, bits: Grants::ALL, still_open: still(READ) };
+    assert_eq!(home.step(returned), [proceed(2, false, true, true)]);
+}
+
 #[test]
 fn a_dead_reader_does_not_hold_up_a_writer() {
     let mut home = Home::new(A);

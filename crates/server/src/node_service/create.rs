@@ -91,6 +91,13 @@ impl Node {
             self.finished(home, ino.0);
             return Ok(Made::New(self.received(attr, grants)));
         }
+        // Whether it is bound is not known: the intent lets the home find out.
+        if named.as_ref().is_err_and(|refused| refused.errno == libc_errno::EIO) {
+            if home == self.me {
+                self.finish_later([ino.0]);
+            }
+            return Err(named.expect_err("just seen"));
+        }
         self.ask(home, PeerRequest::DropInode { ino }).await?;
         match named? {
             PeerReply::Exists(binding) => Ok(Made::Existing(binding.ino)),

@@ -198,6 +198,10 @@ impl Node {
     ) -> Answer {
         let inode = self.new_inode(node, layout)?;
         self.store_inode(node, &inode, None)?;
+        if !self.is_this_node(from) {
+            // Who asked may never say whether it was named.
+            self.finish_later([inode.ino.0]);
+        }
         let attr = self.attr_of(&inode)?;
         Ok(PeerReply::Attr { attr, grants: self.home_attributes(inode.ino, from) })
     }
@@ -205,9 +209,6 @@ impl Node {
     /// An inode whose name could not be bound.
     pub(crate) fn drop_inode(&self, ino: InodeId) -> Answer {
         let Ok(inode) = self.inode(ino) else { return Ok(PeerReply::Done) };
-        if inode.layout == Layout::Whole {
-            self.discard_part(whole_part(ino, inode.layout_epoch));
-        }
         if let Some(cache) = self.cached(ino) {
             cache.ended(ino);
         }
@@ -215,6 +216,9 @@ impl Node {
         ops::remove_inode(&mut txn, ino).map_err(meta_refused)?;
         ops::drop_intent(&mut txn, ino.0).map_err(meta_refused)?;
         txn.commit().map_err(meta_refused)?;
+        if inode.layout == Layout::Whole {
+            self.discard_part(whole_part(ino, inode.layout_epoch));
+        }
         Ok(PeerReply::Done)
     }
 

@@ -97,6 +97,7 @@ impl Link {
                 returning = true;
             }
             tokio::select! {
+                biased;
                 () = self.job.life_over(self.node, life) => {}
                 () = self.until_dead() => {}
             }
@@ -162,6 +163,7 @@ impl Link {
                     until.get_or_insert_with(|| Instant::now() + PATIENCE);
                     let over = self.job.life_over(self.node, life);
                     tokio::select! {
+                        biased;
                         () = over => {}
                         () = self.until_dead() => return Err(Failure::Gone),
                     }

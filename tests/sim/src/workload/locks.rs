@@ -9,6 +9,7 @@ use hayase_wire::message::Access;
 use super::World;
 use crate::check::counter::{Counter, CounterStep};
 use crate::history::History;
+use crate::kind::Kind;
 use crate::mount::{Mount, Seat};
 use crate::random::Random;
 
@@ -82,11 +83,12 @@ impl Locks {
         }
     }
 
-    /// Nobody else may hold it, unless the one before does not know yet that it is taken for lost: what
-    /// that one writes is refused, which the counter tells.
+    /// Nobody else may hold it. Where nodes may be taken for lost without knowing it, that is not asked:
+    /// what such a one writes is refused, which the counter tells.
     fn hold(&self, owner: u64, mount: &Rc<Mount>) {
         let holder = Holder { owner, mount: Rc::clone(mount), cuts: mount.cuts() };
-        let holder = Some(holder).filter(|_| !mount.is_in_trouble());
+        let may_be_lost = matches!(self.world.kind(), Kind::Cuts | Kind::Losses);
+        let holder = Some(holder).filter(|_| !may_be_lost && !mount.is_in_trouble());
         if let Some(before) = self.holder.replace(holder)
             && before.mount.holds(self.ino, before.owner, before.cuts)
         {
