@@ -152,7 +152,7 @@ pub(crate) fn stage_in(
     };
     let end = transfer::while_watched(&progress, output, || match (target.area, spread) {
         (_, _) if how.nodes == 1 => staging.one(),
-        (Area::Shared, _) => staging.into_shared(),
+        (Area::Shared, _) => staging.shared_parts(),
         (Area::Local, Spread::Shard) => staging.shards(),
         (Area::Local, Spread::Copy) => staging.copies(),
     })?;
@@ -174,7 +174,7 @@ pub(crate) fn stage_out(
     let from = source.path(&job.settings, 0);
     let order = Order::new(from.as_os_str(), &CopyArgs::default(), None);
     let order = order.out_to(area::absolute(target)?);
-    let end = transfer::while_watched(&progress, output, || crew.run(vec![(0, order)]))?;
+    let end = transfer::while_watched(&progress, output, || crew.run(&[(0, order)]))?;
     let end = end.into_iter().next().expect("one worker was asked");
     transfer::show_end(end?, output)
 }
@@ -199,7 +199,7 @@ impl Staging<'_> {
     }
 
     fn whole(&self, order: Order) -> anyhow::Result<End> {
-        let ends = self.crew.run(vec![(0, order)])?;
+        let ends = self.crew.run(&[(0, order)])?;
         ends.into_iter().next().expect("one worker was asked")
     }
 
@@ -207,7 +207,7 @@ impl Staging<'_> {
     /// the complete copy that follows.
     fn parts(&self, order: &Order) -> anyhow::Result<Vec<NodePart>> {
         let orders = (0..self.nodes).map(|node| (node, order.share(node, self.nodes, false)));
-        let ends = self.crew.run(orders.collect())?;
+        let ends = self.crew.run(&orders.collect::<Vec<_>>())?;
         let mut parts = Vec::new();
         for (node, end) in (0..).zip(ends) {
             match end {
@@ -224,7 +224,7 @@ impl Staging<'_> {
         Ok(parts)
     }
 
-    fn into_shared(&self) -> anyhow::Result<End> {
+    fn shared_parts(&self) -> anyhow::Result<End> {
         let order = self.order.to(self.path(0));
         if order.copy.dry_run {
             return self.whole(order);
@@ -239,7 +239,8 @@ impl Staging<'_> {
     /// Each node its part, into its own directory; all directories everywhere.
     fn shards(&self) -> anyhow::Result<End> {
         let share = |node| self.order.to(self.path(node)).share(node, self.nodes, true);
-        let ends = self.crew.run((0..self.nodes).map(|node| (node, share(node))).collect())?;
+        let ends =
+            self.crew.run(&(0..self.nodes).map(|node| (node, share(node))).collect::<Vec<_>>())?;
         let ends = ends.into_iter().collect::<anyhow::Result<Vec<End>>>()?;
         let mut all = summed(&ends, false);
         if ends.iter().any(|end| end.seen != ends[0].seen) {
@@ -255,7 +256,8 @@ impl Staging<'_> {
     fn copies(&self) -> anyhow::Result<End> {
         let to_node = |node| self.order.to(self.path(node));
         let all = |crew: Crew<'_>, orders: &dyn Fn(u16) -> Order| {
-            let ends = crew.run((0..self.nodes).map(|node| (node, orders(node))).collect())?;
+            let ends =
+                crew.run(&(0..self.nodes).map(|node| (node, orders(node))).collect::<Vec<_>>())?;
             ends.into_iter().collect::<anyhow::Result<Vec<End>>>()
         };
         // Nobody fetches what all nodes have already.

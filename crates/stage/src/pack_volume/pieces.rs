@@ -35,7 +35,7 @@ pub(super) enum ObjectId {
 
 /// An object, open.
 enum Object {
-    Pack(PackReader),
+    Pack(Box<PackReader>),
     Loose(Box<dyn Reader>),
 }
 
@@ -230,7 +230,7 @@ impl Shared {
             return Ok(Arc::clone(open));
         }
         let open = Arc::new(match object {
-            ObjectId::Pack(number) => Object::Pack(self.set.pack(number)?),
+            ObjectId::Pack(number) => Object::Pack(Box::new(self.set.pack(number)?)),
             ObjectId::Loose(row) => {
                 let item = &self.set.index.rows[row as usize].item;
                 let place = self.set.place();

@@ -45,10 +45,7 @@ impl Crew<'_> {
     ///
     /// # Errors
     /// When no process can be started; what becomes of a worker is in its own answer.
-    pub(super) fn run(
-        &self,
-        orders: Vec<(u16, Order)>,
-    ) -> anyhow::Result<Vec<anyhow::Result<End>>> {
+    pub(super) fn run(&self, orders: &[(u16, Order)]) -> anyhow::Result<Vec<anyhow::Result<End>>> {
         let before = Now {
             found: 0,
             items_wanted: Progress::get(&self.progress.items_wanted),

@@ -41,7 +41,7 @@ impl Cursors {
         let until = cursor.next + cursor.window;
         // Asked for by halves, so that one half is on its way while the other is read.
         let is_due = has_moved && until >= cursor.asked + cursor.window.div_ceil(2);
-        let wanted = is_due.then(|| cursor.asked..until);
+        let wanted = is_due.then_some(cursor.asked..until);
         if is_due {
             cursor.asked = until;
         }
