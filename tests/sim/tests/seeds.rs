@@ -6,7 +6,7 @@
 //! unless `HAYASE_SIM_KIND` says it. With `HAYASE_SIM_LOG=debug` (or another filter) one seed also
 //! shows what the servers say.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and tell")]
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
