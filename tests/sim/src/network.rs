@@ -33,10 +33,13 @@ const AFTERMATH: Duration = Duration::from_secs(5);
 const SLOW: Duration = Duration::from_millis(20);
 const QUICK: Duration = Duration::from_micros(300);
 
+/// To a server that listens: as whom it answers, and where connections are handed over.
+type Way = (Rc<Port>, mpsc::Sender<Connection>);
+
 /// What all servers share.
 pub(crate) struct Network {
     frames: MemoryTransport,
-    doors: RefCell<HashMap<Address, (Rc<Port>, mpsc::Sender<Connection>)>>,
+    doors: RefCell<HashMap<Address, Way>>,
     random: Random,
     links: RefCell<Links>,
     /// Frames that each server sent.

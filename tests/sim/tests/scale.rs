@@ -3,6 +3,8 @@
 //!
 //! `HAYASE_SIM_SCALE=1000` goes up to that many nodes.
 
+#![allow(clippy::print_stdout, reason = "a test tells what it counted")]
+
 use hayase_sim::{Effort, Scale, scale};
 
 fn nodes() -> Vec<u16> {
