@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures: ./bench.sh NAME [--quick] (NAME: foundation, nodes, mpiio). Raw samples and conditions go to bench/out, the
+# Measures: ./bench.sh NAME [--quick] (NAME: foundation, nodes, mpiio, stage). Raw samples and conditions go to bench/out, the
 # page with the results to docs/.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -11,7 +11,7 @@ if [ $# -lt 1 ] || [ "$1" = -h ] || [ "$1" = --help ]; then
 fi
 [ -e bench/Cargo.toml ] || die "bench/ is not written yet"
 prepare_packages build || die "nothing can be built without these packages"
-prepare_packages run test || warn "some figures will be missing"
+prepare_packages run test bench || warn "some figures will be missing"
 prepare_cargo
 cargo build --locked --release -p hayase -p hayase-mpi
 exec cargo run --locked --release -p hayase-bench -- "$@"

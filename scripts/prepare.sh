@@ -67,6 +67,7 @@ packages_gfarm='gfmd gfmd
 gfsd gfsd
 gfkey gfarm-client
 gfarm2fs gfarm2fs'
+packages_bench='rclone rclone'
 packages_fresh='debootstrap debootstrap'
 
 has() {

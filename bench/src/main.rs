@@ -1,6 +1,6 @@
 //! `./bench.sh NAME`: measures the goals of Hayase and says which hold.
 //!
-//! A bench is a list of groups of measurements ([`foundation`], [`nodes`], [`mpiio`]); a group brings up jobs with the
+//! A bench is a list of groups of measurements ([`foundation`], [`nodes`], [`mpiio`], [`stage`]); a group brings up jobs with the
 //! product's own command line ([`job`]), lets workload programs run on their nodes ([`worker`],
 //! [`workloads`]), takes turns between what is measured and what it is measured against
 //! ([`rounds`]), and hands over tables, goals and raw samples ([`report`]).
@@ -22,6 +22,7 @@ mod report;
 mod rounds;
 mod run;
 mod sample;
+mod stage;
 mod stats;
 mod stopwatch;
 mod worker;
@@ -48,6 +49,8 @@ enum Verb {
     Nodes(run::RunArguments),
     /// MPI-IO: one shared file, written at the speed of a file for each process
     Mpiio(run::RunArguments),
+    /// Staging: trees between a bucket and memory, loose, packed, sealed, mounted; against rclone
+    Stage(run::RunArguments),
     /// Do tasks from standard input
     #[command(hide = true)]
     Worker,
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         }
         Verb::Nodes(arguments) => run::run("nodes", nodes::INTRO, nodes::GROUPS, &arguments),
         Verb::Mpiio(arguments) => run::run("mpiio", mpiio::INTRO, mpiio::GROUPS, &arguments),
+        Verb::Stage(arguments) => run::run("stage", stage::INTRO, stage::GROUPS, &arguments),
         Verb::Worker => workloads::serve().map(|()| true),
         Verb::MinimalDaemon { source, mount_point } => {
             minimal_daemon::serve(&source, &mount_point).map(|()| true)

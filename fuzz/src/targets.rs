@@ -3,13 +3,14 @@
 mod layouts;
 mod messages;
 mod names;
+mod packs;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::Target;
 
 /// All of them.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 13] = [
     Target { name: "header", seeds: messages::headers, run: messages::header },
     Target { name: "peer-request", seeds: messages::peer_requests, run: messages::peer_request },
     Target { name: "peer-reply", seeds: messages::peer_replies, run: messages::peer_reply },
@@ -19,6 +20,10 @@ pub const TARGETS: [Target; 9] = [
     Target { name: "layout", seeds: layouts::layouts, run: layouts::layout },
     Target { name: "view", seeds: layouts::views, run: layouts::view },
     Target { name: "names", seeds: names::stores, run: names::store },
+    Target { name: "pack-row", seeds: packs::rows, run: packs::row },
+    Target { name: "pack-index", seeds: packs::indexes, run: packs::index },
+    Target { name: "pack", seeds: packs::packs, run: packs::pack },
+    Target { name: "pack-key", seeds: packs::keys, run: packs::key },
 ];
 
 /// One number for anything that says what was done.

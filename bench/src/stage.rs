@@ -1,0 +1,37 @@
+//! The goals of staging: trees between a bucket and memory, against rclone.
+//!
+//! Rooms: [`ground`] (an S3 server in this process, trees in memory), [`program`] (a copy as a process: its
+//! time, CPU and largest memory), [`sizes`] (small, medium and large files, loose and packed), [`sealing`],
+//! [`unpacking`] (packs against tar), [`mounted`] (packs that are mounted against files in `shared`).
+//! Not here yet: the tuner against a proxy, several nodes with limited links, a Ceph gateway.
+
+mod ground;
+mod mounted;
+mod program;
+mod sealing;
+mod sizes;
+mod unpacking;
+
+use crate::run::Group;
+
+/// What a reader of the page must know first.
+pub(crate) const INTRO: &str = "\
+Written by `./bench.sh stage --write-docs`.
+The S3 server is `s3s` with objects in memory, on one thread of the bench's own process; it shares the machine with
+what is measured, and its CPU is not counted.
+Files come from memory and go to memory (/dev/shm); each copy begins with an empty target.
+rclone is Debian's, at the settings that suited it best: 32 transfers and checkers, no HEAD after uploads.
+A and B take turns in every round and figures are medians over rounds; \"A against A\" is rclone's
+median ratio to itself over two rounds in which its two runs changed places, and no goal is judged when it
+is outside of 0.9 to 1.1.
+Raw samples are written to `bench/out/`.";
+
+/// In the order in which they run.
+pub(crate) const GROUPS: &[Group] = &[
+    Group { name: "small", title: "20,000 files of 16 KiB", run: sizes::run_small },
+    Group { name: "medium", title: "1000 files of 1 MiB", run: sizes::run_medium },
+    Group { name: "large", title: "4 files of 512 MiB", run: sizes::run_large },
+    Group { name: "sealing", title: "Sealed packs", run: sealing::run },
+    Group { name: "unpacking", title: "Packs against tar", run: unpacking::run },
+    Group { name: "mounted", title: "Packs that are mounted", run: mounted::run },
+];

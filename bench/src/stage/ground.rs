@@ -1,0 +1,156 @@
+//! Where copies are measured: an S3 server of this process, and trees in memory.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use hayase_s3_server::{ACCESS_KEY, BUCKET, Options, SECRET_KEY, Server};
+
+use super::program::{self, Ran};
+use crate::bench::Bench;
+use crate::guard::{Thing, remove_tree};
+
+/// A file system in memory that every Linux has.
+const MEMORY: &str = "/dev/shm";
+
+/// Files of a directory.
+const DIRECTORY_FILES: usize = 500;
+
+/// For any one copy.
+pub(super) const PATIENCE: Duration = Duration::from_secs(600);
+
+/// See the module. Everything goes when it is dropped.
+pub(super) struct Ground<'a> {
+    bench: &'a Bench,
+    server: Server,
+    top: PathBuf,
+}
+
+/// A tree of equal files.
+#[derive(Clone, Copy)]
+pub(super) struct Files {
+    pub(super) count: usize,
+    pub(super) bytes: usize,
+}
+
+impl Files {
+    pub(super) fn total(self) -> f64 {
+        (self.count * self.bytes) as f64
+    }
+}
+
+impl<'a> Ground<'a> {
+    pub(super) fn new(bench: &'a Bench) -> anyhow::Result<Self> {
+        let top = Path::new(MEMORY).join(bench.new_name());
+        bench.guard().made(Thing::Tree(top.clone()))?;
+        fs::create_dir(&top).with_context(|| format!("make {}", top.display()))?;
+        fs::write(top.join("key"), "07".repeat(32))?;
+        let server = Server::start(&Options::default())?;
+        Ok(Self { bench, server, top })
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.top.join(name)
+    }
+
+    /// Files of bytes that no two places share and no compression makes smaller.
+    pub(super) fn make_tree(&self, name: &str, files: Files) -> anyhow::Result<PathBuf> {
+        let tree = self.path(name);
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut block = vec![0_u8; 1 << 20];
+        for number in 0..files.count {
+            let directory = tree.join(format!("d{:03}", number / DIRECTORY_FILES));
+            if number % DIRECTORY_FILES == 0 {
+                fs::create_dir_all(&directory)?;
+            }
+            let mut file = fs::File::create(directory.join(format!("f{number:06}")))?;
+            let mut left = files.bytes;
+            while left > 0 {
+                let len = left.min(block.len());
+                for word in block[..len].chunks_mut(8) {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    word.copy_from_slice(&state.to_le_bytes()[..word.len()]);
+                }
+                file.write_all(&block[..len])?;
+                left -= len;
+            }
+        }
+        Ok(tree)
+    }
+
+    /// `s3://BUCKET/NAME`.
+    pub(super) fn url(&self, name: &str) -> String {
+        format!("s3://{BUCKET}/{name}")
+    }
+
+    /// Forgets all objects.
+    pub(super) fn empty_bucket(&self) {
+        self.server.make_bucket(BUCKET);
+    }
+
+    /// Removes a copy that was measured.
+    pub(super) fn clear(&self, name: &str) -> anyhow::Result<()> {
+        remove_tree(&self.path(name))
+    }
+
+    /// The product, with what it must know of the server.
+    pub(super) fn hayase(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.bench.hayase());
+        command.args(arguments).env("AWS_ENDPOINT_URL", self.server.endpoint());
+        command.env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+        command.env_remove("AWS_PROFILE").env("HAYASE_RUNTIME_DIR", self.path("run"));
+        command.current_dir(&self.top);
+        command
+    }
+
+    /// `rclone copy FROM TO`; a name that begins with `s3:` is one in the bucket.
+    pub(super) fn rclone(&self, from: &str, to: &str) -> anyhow::Result<Command> {
+        let place = |name: &str| match name.strip_prefix("s3:") {
+            Some(name) => format!(":s3:{BUCKET}/{name}"),
+            None => self.path(name).display().to_string(),
+        };
+        let mut command = Command::new("rclone");
+        ensure!(program::is_installed("rclone"), "rclone is not installed");
+        command.args(["copy", &place(from), &place(to), "--config", "/dev/null"]);
+        command.args(["--transfers", "32", "--checkers", "32", "--s3-no-head"]);
+        command.args(["--s3-no-check-bucket", "--s3-provider", "Other"]);
+        command.args(["--s3-endpoint", &self.server.endpoint(), "--s3-access-key-id", ACCESS_KEY]);
+        command.args(["--s3-secret-access-key", SECRET_KEY, "--s3-region", "us-east-1"]);
+        Ok(command)
+    }
+
+    /// Runs a copy; fails when it does.
+    pub(super) fn run(&self, command: Command) -> anyhow::Result<Ran> {
+        program::run(command, PATIENCE, |process| self.bench.give_precedence(process))
+    }
+
+    /// Fails unless a tree has arrived as it was.
+    pub(super) fn check_same(&self, a: &str, b: &str) -> anyhow::Result<()> {
+        let status = Command::new("diff")
+            .args(["-rq"])
+            .args([self.path(a), self.path(b)])
+            .output()
+            .context("run diff")?;
+        let told = String::from_utf8_lossy(&status.stdout);
+        ensure!(
+            status.status.success(),
+            "what arrived differs: {}",
+            told.lines().next().unwrap_or("")
+        );
+        Ok(())
+    }
+}
+
+impl Drop for Ground<'_> {
+    fn drop(&mut self) {
+        match remove_tree(&self.top) {
+            Ok(()) => drop(self.bench.guard().removed(Thing::Tree(self.top.clone()))),
+            Err(error) => self.bench.warn(&format!("{error:#}")),
+        }
+    }
+}
