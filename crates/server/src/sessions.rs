@@ -144,10 +144,15 @@ fn may_grant(request: &PeerRequest) -> bool {
     )
 }
 
-/// Whether a request is sent because of an open or a lock that its process holds.
-fn carries_bytes(request: &PeerRequest) -> bool {
+/// Whether a request is sent because of an open or a lock that its process holds at `home`. (Pieces of a
+/// file on other servers follow a call of its home: only that knows what was lost.)
+fn carries_bytes(request: &PeerRequest, home: ServerId) -> bool {
     use PeerRequest as R;
-    matches!(request, R::Write { .. } | R::Append { .. } | R::AppendReserve { .. })
+    match request {
+        R::Write { part, .. } => part.ino.home() == home,
+        R::Append { .. } | R::AppendReserve { .. } => true,
+        _ => false,
+    }
 }
 
 impl Node {
@@ -192,7 +197,7 @@ impl Node {
             match called.served.reply {
                 PeerReply::NoSession { start_id } => {
                     self.begin_session(to, start_id).await?;
-                    if carries_bytes(request) {
+                    if carries_bytes(request, to) {
                         // With the former session a lock may have been lost: the caller looks again.
                         return Ok(PeerReply::Stale.into());
                     }
