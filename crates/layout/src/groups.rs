@@ -85,8 +85,10 @@ impl Groups {
             Err(before) => {
                 let guest = usize::from(node.0) - before;
                 let guests = usize::from(self.nodes) - self.storage.len();
-                self.storage
-                    [(guest * self.storage.len() / guests.max(1)).min(self.storage.len() - 1)]
+                let servers = self.storage.len();
+                // Rounded so that the groups of `spread` are neighbours.
+                let group = (guest * servers + servers - 1) / guests.max(1);
+                self.storage[group.min(servers - 1)]
             }
         }
     }

@@ -22,13 +22,16 @@ pub(crate) const LOOK: Duration = Duration::from_millis(500);
 /// For server 0 to answer a beat, or for others to take what it declares.
 pub(crate) const BEAT_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Who is waited for and was not heard for so long is suspected: server 0 watches it.
-pub(crate) const SUSPICION: Duration = Duration::from_secs(1);
+/// Who is waited for and was not heard for so long is asked whether it lives; who does not answer for
+/// so long again is suspected: server 0 watches it.
+pub(crate) const SUSPICION: Duration = Duration::from_millis(500);
 
-/// Who does not answer server 0 for so long is declared lost: within 3 s of being missed.
-/// Longer, with [`SUSPICION`], than a node takes to give back what the silent granted
-/// ([`HOME_SILENCE`]).
-pub(crate) const WATCH: Duration = Duration::from_millis(1800);
+/// Who did not answer for so long, first who suspected it, then server 0, is declared lost. Longer than
+/// a node takes to give back what a home granted that it does not hear ([`HOME_SILENCE`] and [`LOOK`]).
+pub(crate) const WATCH: Duration = Duration::from_millis(2600);
+
+/// A home whose grants are in use is asked so often whether it lives, if nothing else is heard of it.
+pub(crate) const HOME_ASKED: Duration = Duration::from_secs(1);
 
 /// Nobody decides who is lost when server 0 was silent for so long.
 pub(crate) const NO_COORDINATOR: Duration = Duration::from_secs(6);

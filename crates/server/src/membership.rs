@@ -226,7 +226,7 @@ impl Node {
         }
         let before = Instant::now();
         tokio::time::sleep(self.next_look()).await;
-        let has_slept = before.elapsed() >= WATCH;
+        let has_slept = before.elapsed() >= WATCH / 2;
         if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut()
             && has_slept
         {

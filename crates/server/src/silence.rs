@@ -14,7 +14,7 @@ use hayase_layout::ServerId;
 use hayase_wire::message::{PeerRequest, PeerState};
 use tokio::time::Instant;
 
-use crate::limits::{BEAT_DEADLINE, HOME_SILENCE, LOOK, SUSPICION, UNREACHABLE};
+use crate::limits::{HOME_ASKED, HOME_SILENCE, LOOK, SUSPICION, UNREACHABLE};
 use crate::node::Node;
 
 impl Node {
@@ -25,8 +25,7 @@ impl Node {
             self.sessions.until_in_use().await;
             tokio::time::sleep(LOOK).await;
             for (home, heard) in self.sessions.in_use() {
-                // Looks are a little more than LOOK apart: at every second one.
-                if heard.elapsed() < SUSPICION {
+                if heard.elapsed() < HOME_ASKED {
                     silent.remove(&home);
                     continue;
                 }
@@ -43,13 +42,11 @@ impl Node {
     /// Returns when a server could not be connected to for [`UNREACHABLE`]; until then it is suspected
     /// while nothing is heard of it.
     pub(crate) async fn until_unreachable(self: &Rc<Self>, to: ServerId) {
-        let begin = Instant::now();
         let mut since: Option<Instant> = None;
         loop {
             tokio::time::sleep(LOOK).await;
-            if begin.elapsed() >= SUSPICION && !self.sessions.hears(to) {
+            if !self.sessions.hears(to) {
                 self.ask_whether_alive(to);
-                self.suspect(to);
             }
             match self.peers.link(to).state() {
                 PeerState::Connected => since = None,
@@ -76,7 +73,7 @@ impl Node {
                         this.ask_whether_alive(server);
                     }
                 }
-                tokio::time::sleep(SUSPICION).await;
+                tokio::time::sleep(LOOK).await;
             }
             this.watches_lock_holders.set(false);
         });
@@ -86,7 +83,7 @@ impl Node {
     pub(crate) fn ask_whether_alive(self: &Rc<Self>, server: ServerId) {
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let ping = this.peers.call(server, &PeerRequest::Ping, None, None, BEAT_DEADLINE);
+            let ping = this.peers.call(server, &PeerRequest::Ping, None, None, SUSPICION);
             match ping.await {
                 Ok(_) => this.sessions.heard(server),
                 Err(_) => this.suspect(server),

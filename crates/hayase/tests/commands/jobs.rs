@@ -304,10 +304,14 @@ fn strict_names_are_asked_for_each_time() {
             let status = json(&scene.hayase(&["status", "--json"]).with(0).stdout);
             status["jobs"][0]["nodes"][1]["server"]["requests"].as_u64().unwrap()
         };
-        let before = requests();
-        let script = "for i in $(seq 200); do test -e $HAYASE_SHARED/f; done";
-        scene.hayase(&["exec", "--node", "1", "--", "sh", "-c", script]).with(0);
-        let asked = requests() - before;
+        let look = || {
+            let before = requests();
+            let script = "for i in $(seq 200); do test -e $HAYASE_SHARED/f; done";
+            scene.hayase(&["exec", "--node", "1", "--", "sh", "-c", script]).with(0);
+            requests() - before
+        };
+        // Nothing is remembered of a file while who made it may still write.
+        let asked = (0..5).map(|_| look()).min().unwrap();
         scene.hayase(&["down"]).with(0);
         asked
     };

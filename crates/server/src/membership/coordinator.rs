@@ -8,7 +8,7 @@ use hayase_wire::PeerIdentity;
 use hayase_wire::message::MembersNow;
 use tokio::time::Instant;
 
-use crate::limits::{STALL, WATCH};
+use crate::limits::{STALL, SUSPICION, WATCH};
 
 /// Server 0's part of the membership.
 #[derive(Debug)]
@@ -50,10 +50,11 @@ impl Coordinator {
         is_back
     }
 
-    /// Somebody does not hear `server`.
+    /// Somebody does not hear `server`, for [`SUSPICION`] by now.
     pub(crate) fn suspect(&mut self, members: &MembersNow, server: ServerId, now: Instant) {
         if self.known.contains_key(&server) && !members.is_server_lost(server) {
-            self.watched.entry(server).or_insert(now);
+            let since = now.checked_sub(SUSPICION).unwrap_or(now);
+            self.watched.entry(server).or_insert(since);
         }
     }
 
@@ -136,7 +137,7 @@ mod tests {
         }
         assert!(coordinator.silent(&members, begin + 10 * WATCH).is_empty(), "nobody misses them");
         for server in [1, 2, 3] {
-            coordinator.suspect(&members, ServerId(server), begin);
+            coordinator.suspect(&members, ServerId(server), begin + SUSPICION);
         }
         assert_eq!(coordinator.watched(), [ServerId(1), ServerId(2)], "there is no third");
         coordinator.suspect(&members, ServerId(1), begin + WATCH / 2);
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(coordinator.silent(&members, begin + STALL), [(ServerId(1), true)]);
         assert!(coordinator.declare(&mut members, &[ServerId(1)]));
         assert_eq!((members.epoch, &members.lost[..]), (1, &[(ServerId(1), 7)][..]));
-        coordinator.suspect(&members, ServerId(1), begin);
+        coordinator.suspect(&members, ServerId(1), begin + SUSPICION);
         assert!(coordinator.silent(&members, begin + STALL).is_empty(), "it is said once");
         assert!(!coordinator.declare(&mut members, &[]));
 
@@ -169,7 +170,7 @@ mod tests {
             let members = MembersNow::default();
             let mut coordinator = Coordinator::new(2, known, begin);
             assert_eq!(!coordinator.watched().is_empty(), expected, "missed from the start");
-            coordinator.suspect(&members, ServerId(1), begin);
+            coordinator.suspect(&members, ServerId(1), begin + SUSPICION);
             assert!(coordinator.silent(&members, begin + WATCH / 2).is_empty());
             assert_eq!(!coordinator.silent(&members, begin + WATCH).is_empty(), expected);
         }
@@ -181,7 +182,7 @@ mod tests {
         let (mut coordinator, mut members) =
             (Coordinator::new(2, &[], begin), MembersNow::default());
         coordinator.beat(&mut members, peer(1, 7), 0);
-        coordinator.suspect(&members, ServerId(1), begin);
+        coordinator.suspect(&members, ServerId(1), begin + SUSPICION);
         let woken = begin + 10 * WATCH;
         coordinator.slept(woken);
         assert!(coordinator.silent(&members, woken + WATCH / 2).is_empty());

@@ -97,7 +97,7 @@ impl Node {
         let (outcome, mut granted) = self.locks.borrow_mut().lock(ino, wish, ticket);
         match outcome {
             Outcome::Granted => granted.extend(ticket),
-            Outcome::Waits => {}
+            Outcome::Waits => self.watch_lock_holders(),
             other => tracing::warn!(%ino, ?other, "who waited for a lock waits in vain"),
         }
         self.call_tickets(granted);
