@@ -124,7 +124,7 @@ pub(crate) const RENAME_HOLD: Duration = Duration::from_secs(15);
 /// whose coordinator is lost may never come to its end.
 pub(crate) const NAME_WAIT: Duration = OPEN_DEADLINE;
 
-/// A server that others could not be told of is told of again after this.
+/// What another server could not be told, but must know, it is told again after this.
 pub(crate) const RETURNED_PAUSE: Duration = Duration::from_secs(1);
 
 /// An append reservation that is not committed in time becomes a hole.

@@ -364,7 +364,6 @@ impl Node {
         for (server, start_id) in &newly_lost {
             tracing::warn!(%server, start_id, epoch, "node declared lost");
             self.sessions.end(*server);
-            self.grace.told(*server);
             self.membership.unreleased.borrow_mut().insert(*server, epoch);
         }
         self.membership.changed.notify_waiters();
@@ -398,6 +397,7 @@ impl Node {
         };
         for server in due {
             let node = NodeId(server.0);
+            self.grace.told(server);
             let inos = self.homes.known_to(node);
             tracing::warn!(%server, inodes = inos.len(), "what a lost node held is released");
             for ino in &inos {

@@ -7,7 +7,7 @@
 //! Source: `docs/design/001-coherence.md`, "Sessions and restarts".
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
@@ -37,6 +37,8 @@ pub(crate) struct Sessions {
     asked: RefCell<HashMap<ServerId, Instant>>,
     used: Notify,
     answered: RefCell<HashMap<ServerId, Instant>>,
+    /// Locks that processes of this node wait for, by process and ticket: at which home.
+    waits: RefCell<BTreeMap<(u64, u64), ServerId>>,
     /// What was listed so far by who has not finished.
     listed: RefCell<HashMap<ServerId, Listed>>,
 }
@@ -56,6 +58,7 @@ impl Sessions {
             asked: RefCell::default(),
             used: Notify::new(),
             answered: RefCell::default(),
+            waits: RefCell::default(),
             listed: RefCell::default(),
         }
     }
@@ -73,6 +76,20 @@ impl Sessions {
         }
     }
 
+    /// A process is going to wait for a lock: its home is in use, though nothing is asked of it.
+    pub(crate) fn lock_is_waited_for(&self, process: u64, ticket: u64, home: ServerId) {
+        self.waits.borrow_mut().insert((process, ticket), home);
+        self.used.notify_one();
+    }
+
+    pub(crate) fn lock_wait_is_over(&self, process: u64, ticket: u64) {
+        self.waits.borrow_mut().remove(&(process, ticket));
+    }
+
+    pub(crate) fn process_waits_no_more(&self, gone: u64) {
+        self.waits.borrow_mut().retain(|(process, _), _| *process != gone);
+    }
+
     pub(crate) fn heard(&self, server: ServerId) {
         self.answered.borrow_mut().insert(server, Instant::now());
         // What it granted with its first answer is in use now.
@@ -87,7 +104,10 @@ impl Sessions {
     /// Homes that may have granted something that is still used, and since when they are silent.
     pub(crate) fn in_use(&self) -> Vec<(ServerId, Instant)> {
         let asked = self.asked.borrow();
-        let lately = asked.iter().filter(|(_, at)| at.elapsed() < HOME_IN_USE);
+        let waited_for: BTreeSet<_> = self.waits.borrow().values().copied().collect();
+        let lately = asked
+            .iter()
+            .filter(|(server, at)| at.elapsed() < HOME_IN_USE || waited_for.contains(server));
         let answered = self.answered.borrow();
         let mut in_use: Vec<_> =
             lately.filter_map(|(server, _)| Some((*server, *answered.get(server)?))).collect();

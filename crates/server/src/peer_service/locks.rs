@@ -8,7 +8,7 @@ use hayase_wire::message::{
 };
 
 use super::Answer;
-use crate::limits::LOCKS_KNOWN_WAIT;
+use crate::limits::{LOCKS_KNOWN_WAIT, RETURNED_PAUSE};
 use crate::locks::{LockOwner, Outcome, Ticket, Wish};
 use crate::node::{Node, libc_errno};
 
@@ -127,17 +127,26 @@ impl Node {
         self.call_tickets(granted);
     }
 
-    /// Tells those who waited. A node that can not be told is lost, and so are its locks.
+    /// Tells those who waited.
     fn call_tickets(self: &Rc<Self>, tickets: Vec<Ticket>) {
-        for Ticket { node, process, number } in tickets {
+        for ticket in tickets {
             let this = Rc::clone(self);
-            tokio::task::spawn_local(async move {
-                let told = PeerRequest::LockGranted { process, ticket: number };
-                if let Err(error) = this.ask(ServerId(node.0), told).await {
-                    // It asks again when it is back; if it never is, its locks end with it.
-                    tracing::warn!(%node, %error, "a node was not told that it holds a lock");
-                }
-            });
+            tokio::task::spawn_local(async move { this.tell_granted(ticket).await });
+        }
+    }
+
+    /// Until it is told: nobody there asks, and it may be this server that is cut off. The locks of a node that is lost end
+    /// with it.
+    async fn tell_granted(self: &Rc<Self>, Ticket { node, process, number }: Ticket) {
+        let server = ServerId(node.0);
+        loop {
+            let told = PeerRequest::LockGranted { process, ticket: number };
+            let Err(error) = self.ask(server, told).await else { return };
+            tracing::warn!(%node, %error, "a node was not told that it holds a lock");
+            if self.membership.is_server_lost(server) {
+                return;
+            }
+            tokio::time::sleep(RETURNED_PAUSE).await;
         }
     }
 }
