@@ -13,28 +13,17 @@ pub(crate) const LOCKS_KNOWN_WAIT: Duration = Duration::from_secs(4);
 /// Of the paths in one list of lost files.
 pub(crate) const LOST_PATHS_BYTES_MAX: usize = 128 << 10;
 
-/// While there is a reason to, a server beats to server 0 so often.
+/// A server tells server 0 so often that it lives.
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
 
-/// Server 0 looks so often at those that it watches, every node so often at the homes that it uses.
+/// Server 0 looks so often who is silent, every node so often at the homes that it uses.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
 
 /// For server 0 to answer a beat, or for others to take what it declares.
 pub(crate) const BEAT_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Who is waited for and was not heard for so long is asked whether it lives; who does not answer for
-/// so long again is suspected: server 0 watches it.
-pub(crate) const SUSPICION: Duration = Duration::from_millis(500);
-
-/// Who did not answer for so long, first who suspected it, then server 0, is declared lost. Longer than
-/// a node takes to give back what a home granted that it does not hear ([`HOME_SILENCE`] and [`LOOK`]).
-pub(crate) const WATCH: Duration = Duration::from_millis(2600);
-
-/// A home whose grants are in use is asked so often whether it lives, if nothing else is heard of it.
-pub(crate) const HOME_ASKED: Duration = Duration::from_secs(1);
-
-/// Nobody decides who is lost when server 0 was silent for so long.
-pub(crate) const NO_COORDINATOR: Duration = Duration::from_secs(6);
+/// Who was silent for so long is declared lost.
+pub(crate) const SILENCE: Duration = Duration::from_secs(3);
 
 /// The same of a server on whose node the kernel still answers: it may only be slow.
 pub(crate) const STALL: Duration = Duration::from_secs(20);

@@ -11,7 +11,7 @@
 //!
 //! Source: fcntl(2), flock(2); `docs/design/001-coherence.md` section 6.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hayase_layout::{InodeId, NodeId};
 use hayase_wire::lock_ranges::{HeldRange as Held, LockRanges as Ranges};
@@ -216,16 +216,6 @@ impl Locks {
         file.waiting.retain(|waiter| waiter.ticket != ticket);
         let waited = file.waiting.len() < before;
         (waited, self.settle(ino))
-    }
-
-    /// The nodes that others wait for.
-    pub(crate) fn nodes_waited_for(&self) -> BTreeSet<NodeId> {
-        let in_the_way = |file: &File| {
-            let waiting = file.waiting.iter().enumerate();
-            let owners = waiting.flat_map(|(at, waiter)| file.obstacles(&waiter.wish, at));
-            owners.map(|owner| owner.node).collect::<Vec<_>>()
-        };
-        self.files.values().filter(|file| !file.waiting.is_empty()).flat_map(in_the_way).collect()
     }
 
     /// What stands against a wish, for F_GETLK.

@@ -1,9 +1,7 @@
 //! Which nodes are lost: declared by server 0 alone, believed by all others.
 //!
-//! Nobody beats while all is well. A server beats to server 0 when it starts, when it does not hear
-//! another that it waits for, or that stands in somebody's way ([`Node::suspect`]), and until a new
-//! epoch is settled. Server 0 asks the suspected whether it lives; who is silent for [`WATCH`] then is
-//! declared lost in a new *epoch*, which is durable before it is told. A server that has taken the epoch refuses the lost
+//! Every server beats to server 0. One that was silent for [`SILENCE`] is declared lost in a new
+//! *epoch*, which is durable before it is told. A server that has taken the epoch refuses the lost
 //! incarnation ([`PeerReply::Dead`]) and calls it no more. Only when every living server has taken it
 //! do homes release what the lost node had open and locked: until then it might still write to a part
 //! somewhere under a lock that another node already has. Without server 0 nobody is declared lost
@@ -15,11 +13,10 @@
 //! Here: the decisions, pure, and the tasks that carry them out.
 //! Source: `docs/design/001-coherence.md`, "Lost nodes"; RFC 8881, 8.4 (leases).
 
-mod coordinator;
-
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use hayase_layout::{NodeId, ServerId};
 use hayase_wire::PeerIdentity;
@@ -27,14 +24,103 @@ use hayase_wire::message::{MembersNow, PeerReply, PeerRequest, Refused};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use self::coordinator::Coordinator;
 use crate::convert::meta_refused;
 use crate::home::Event;
-use crate::limits::{BEAT, BEAT_DEADLINE, LOOK, NO_COORDINATOR, WATCH};
+use crate::limits::{BEAT, BEAT_DEADLINE, LOOK, SILENCE, STALL};
 use crate::node::{Node, libc_errno};
 
 /// Server 0: it alone declares.
 const COORDINATOR: ServerId = ServerId(0);
+
+/// What server 0 knows of the others.
+#[derive(Debug)]
+pub(crate) struct Coordinator {
+    heard: BTreeMap<ServerId, Heard>,
+    /// When it looked last: if that is long ago, it was this server that was silent.
+    looked: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    at: Instant,
+    start_id: Option<u64>,
+    took: u64,
+}
+
+impl Coordinator {
+    /// Everybody counts as heard of just now.
+    pub(crate) fn new(servers: u16, known: &[(ServerId, u64)], now: Instant) -> Self {
+        let heard = |server| {
+            let start_id = known.iter().find(|(known, _)| *known == server).map(|(_, id)| *id);
+            (server, Heard { at: now, start_id, took: 0 })
+        };
+        Self { heard: (1..servers).map(ServerId).map(heard).collect(), looked: now }
+    }
+
+    /// A server beats. True when that changes who is lost: another incarnation of a lost one is back.
+    pub(crate) fn beat(
+        &mut self,
+        members: &mut MembersNow,
+        from: PeerIdentity,
+        took: u64,
+        now: Instant,
+    ) -> bool {
+        if members.is_lost(from.server, from.start_id) {
+            return false; // It is told so.
+        }
+        let heard = Heard { at: now, start_id: Some(from.start_id), took };
+        self.heard.insert(from.server, heard);
+        let before = members.lost.len();
+        members.lost.retain(|(server, _)| *server != from.server);
+        let is_back = members.lost.len() < before;
+        members.epoch += u64::from(is_back);
+        is_back
+    }
+
+    /// Who has been silent for too long, and whether for so long that it does not matter why.
+    pub(crate) fn silent(&mut self, members: &MembersNow, now: Instant) -> Vec<(ServerId, bool)> {
+        if now.duration_since(std::mem::replace(&mut self.looked, now)) >= SILENCE / 2 {
+            // Their beats wait in our sockets.
+            self.heard.values_mut().for_each(|heard| heard.at = now);
+        }
+        let living = self.heard.iter().filter(|(server, _)| !members.is_server_lost(**server));
+        living
+            .filter(|(_, heard)| heard.start_id.is_some())
+            .map(|(server, heard)| (*server, now.duration_since(heard.at)))
+            .filter(|(_, silent)| *silent >= SILENCE)
+            .map(|(server, silent)| (server, silent >= STALL))
+            .collect()
+    }
+
+    /// How long until somebody may have been silent for too long; soon enough to see that we slept ourselves.
+    fn next_look(&self, members: &MembersNow, now: Instant) -> Duration {
+        let living = self.heard.iter().filter(|(server, _)| !members.is_server_lost(**server));
+        let heard = living.filter(|(_, heard)| heard.start_id.is_some());
+        let due = heard.filter_map(|(_, heard)| (heard.at + SILENCE).checked_duration_since(now));
+        due.filter(|left| !left.is_zero()).min().unwrap_or(LOOK).min(LOOK)
+    }
+
+    /// Declares these lost; false when there is nobody to declare.
+    pub(crate) fn declare(&self, members: &mut MembersNow, silent: &[ServerId]) -> bool {
+        let start_id = |server: &ServerId| Some((*server, self.heard.get(server)?.start_id?));
+        let lost: Vec<_> = silent.iter().filter_map(start_id).collect();
+        members.epoch += u64::from(!lost.is_empty());
+        members.lost.extend(&lost);
+        !lost.is_empty()
+    }
+
+    /// The epoch that every living server has taken.
+    pub(crate) fn taken_by_all(&self, members: &MembersNow) -> u64 {
+        let living = self.heard.iter().filter(|(server, _)| !members.is_server_lost(**server));
+        living.map(|(_, heard)| heard.took).min().unwrap_or(members.epoch).min(members.epoch)
+    }
+
+    pub(crate) fn took(&mut self, server: ServerId, epoch: u64) {
+        if let Some(heard) = self.heard.get_mut(&server) {
+            heard.took = heard.took.max(epoch);
+        }
+    }
+}
 
 /// What this server believes.
 #[derive(Default)]
@@ -43,12 +129,8 @@ pub(crate) struct Membership {
     /// Of lost nodes whose opens and locks were not released here yet: the epoch of their loss.
     unreleased: RefCell<BTreeMap<ServerId, u64>>,
     coordinator: RefCell<Option<Coordinator>>,
-    /// Since when server 0 does not answer beats.
-    coordinator_silent: Cell<Option<Instant>>,
-    /// Servers that this one does not hear: server 0 is told with the next beat.
-    suspects: RefCell<BTreeSet<ServerId>>,
-    /// There is something to beat for, or (at server 0) to watch.
-    wakes: Notify,
+    /// When server 0 answered last.
+    heard_coordinator: Cell<Option<Instant>>,
     changed: Notify,
     /// This incarnation was declared lost.
     pub(crate) is_lost: Notify,
@@ -84,14 +166,9 @@ impl Membership {
     }
 
     /// Whether somebody decides about lost nodes, as far as this server knows.
-    pub(crate) fn has_coordinator(&self) -> bool {
-        self.coordinator_silent.get().is_none_or(|since| since.elapsed() < NO_COORDINATOR)
-    }
-
-    /// Whether all that was lost is released, as far as this server knows.
-    fn is_settled(&self) -> bool {
-        let now = self.now.borrow();
-        now.released >= now.epoch && self.unreleased.borrow().is_empty()
+    pub(crate) fn has_coordinator(&self, me: ServerId) -> bool {
+        me == COORDINATOR
+            || self.heard_coordinator.get().is_none_or(|at| at.elapsed() < 2 * SILENCE)
     }
 
     /// A lost node is back and says itself what it holds: nothing of it is released over its head.
@@ -122,79 +199,42 @@ impl Node {
         self.membership.now.borrow().is_lost(from.server, from.start_id)
     }
 
-    /// Beats, or (server 0) watches and declares, when there is a reason; until the task is dropped.
+    /// Beats, or (server 0) listens and declares, until the task is dropped.
     pub(crate) async fn keep_membership(self: Rc<Self>) {
         loop {
             if self.me == COORDINATOR {
-                self.watch().await;
+                let wait = {
+                    let coordinator = self.membership.coordinator.borrow();
+                    let members = self.membership.now.borrow();
+                    let look = |c: &Coordinator| c.next_look(&members, Instant::now());
+                    coordinator.as_ref().map_or(LOOK, look)
+                };
+                tokio::time::sleep(wait).await;
+                self.declare().await;
             } else {
-                let is_answered = self.beat().await;
-                let is_quiet = is_answered
-                    && self.membership.is_settled()
-                    && self.membership.suspects.borrow().is_empty();
-                match is_quiet {
-                    true => self.membership.wakes.notified().await,
-                    false => tokio::time::sleep(BEAT).await,
-                }
+                self.beat().await;
+                tokio::time::sleep(BEAT).await;
             }
         }
     }
 
-    /// This server waits for another, or somebody is in others' way, and does not answer: server 0 is to find out
-    /// whether it lives.
-    pub(crate) fn suspect(&self, server: ServerId) {
-        if self.me == COORDINATOR {
-            self.watch_for(server);
-        } else {
-            // Of server 0 itself a beat tells enough.
-            self.membership.suspects.borrow_mut().insert(server);
-            self.membership.wakes.notify_one();
-        }
-    }
-
-    /// As server 0.
-    fn watch_for(&self, server: ServerId) {
-        if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut() {
-            coordinator.suspect(&self.membership.now.borrow(), server, Instant::now());
-            self.membership.wakes.notify_one();
-        }
-    }
-
-    /// Somebody wants to know who lives: server 0 asks all others, these ask server 0.
-    pub(crate) fn look_around(&self) {
-        self.all_servers().for_each(|server| self.watch_for(server));
-        self.membership.wakes.notify_one();
-    }
-
-    /// False when server 0 did not answer.
-    async fn beat(self: &Rc<Self>) -> bool {
+    async fn beat(self: &Rc<Self>) {
         let took = self.membership.now.borrow().epoch;
-        let silent: Vec<_> = self.membership.suspects.take().into_iter().collect();
-        let beat = PeerRequest::Beat { took, silent: silent.clone() };
+        let beat = PeerRequest::Beat { took };
         let answer = self.peers.call(COORDINATOR, &beat, None, None, BEAT_DEADLINE).await;
         match answer.map(|called| called.served.reply) {
             Ok(PeerReply::Members(members)) => {
-                self.membership.coordinator_silent.set(None);
+                self.membership.heard_coordinator.set(Some(Instant::now()));
                 self.take(*members);
-                return true;
             }
             Ok(PeerReply::Dead) => self.membership.is_lost.notify_one(),
             Ok(other) => tracing::error!(?other, "a beat answered by something else"),
             Err(error) => tracing::debug!(%error, "server 0 does not answer"),
         }
-        self.membership.suspects.borrow_mut().extend(silent);
-        let since = self.membership.coordinator_silent.get();
-        self.membership.coordinator_silent.set(since.or_else(|| Some(Instant::now())));
-        false
     }
 
     /// As server 0: somebody beats.
-    pub(crate) fn beaten(
-        self: &Rc<Self>,
-        from: PeerIdentity,
-        took: u64,
-        silent: &[ServerId],
-    ) -> PeerReply {
+    pub(crate) fn beaten(self: &Rc<Self>, from: PeerIdentity, took: u64) -> PeerReply {
         let is_back = {
             let mut coordinator = self.membership.coordinator.borrow_mut();
             let Some(coordinator) = coordinator.as_mut() else {
@@ -202,74 +242,18 @@ impl Node {
                 return PeerReply::Refused(Refused::because(libc_errno::EPROTO, why));
             };
             let mut members = self.membership.now.borrow_mut();
-            let is_back = coordinator.beat(&mut members, from, took);
+            let is_back = coordinator.beat(&mut members, from, took, Instant::now());
             members.released = coordinator.taken_by_all(&members);
             is_back
         };
-        silent.iter().for_each(|server| self.watch_for(*server));
         if is_back {
             tracing::info!(server = %from.server, "a lost node is back");
             let members = self.membership.now.borrow().clone();
             self.keep_members(&members);
             self.membership.changed.notify_waiters();
-            // The others are told that it is.
-            self.membership.wakes.notify_one();
         }
         self.release_lost();
         PeerReply::Members(Box::new(self.membership.now.borrow().clone()))
-    }
-
-    /// As server 0: waits until there is somebody to watch or to tell, then looks once.
-    async fn watch(self: &Rc<Self>) {
-        if self.has_nothing_to_watch() {
-            self.membership.wakes.notified().await;
-        }
-        let before = Instant::now();
-        tokio::time::sleep(self.next_look()).await;
-        let has_slept = before.elapsed() >= WATCH / 2;
-        if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut()
-            && has_slept
-        {
-            coordinator.slept(Instant::now());
-        }
-        self.ask_the_watched();
-        self.declare().await;
-        if !self.membership.is_settled() {
-            self.tell_members().await;
-        }
-    }
-
-    /// How long until somebody may have been silent for too long.
-    fn next_look(&self) -> std::time::Duration {
-        let coordinator = self.membership.coordinator.borrow();
-        let due = coordinator.as_ref().and_then(|c| c.next_due(Instant::now()));
-        due.unwrap_or(LOOK).min(LOOK)
-    }
-
-    fn has_nothing_to_watch(&self) -> bool {
-        let coordinator = self.membership.coordinator.borrow();
-        let watches = coordinator.as_ref().is_some_and(|c| !c.watched().is_empty());
-        !watches && !self.membership.has_lost() && self.membership.is_settled()
-    }
-
-    /// Asks the suspected whether they live, and tells the lost that they are: they may be back.
-    fn ask_the_watched(self: &Rc<Self>) {
-        let watched = self.membership.coordinator.borrow().as_ref().map(Coordinator::watched);
-        let news = PeerRequest::Members(Box::new(self.membership.now.borrow().clone()));
-        let asked =
-            watched.unwrap_or_default().into_iter().map(|server| (server, PeerRequest::Ping));
-        let told = self.membership.lost().into_iter().map(|server| (server, news.clone()));
-        for (server, request) in asked.chain(told) {
-            let this = Rc::clone(self);
-            tokio::task::spawn_local(async move {
-                let answer = this.peers.call(server, &request, None, None, BEAT_DEADLINE).await;
-                if answer.is_ok()
-                    && let Some(coordinator) = this.membership.coordinator.borrow_mut().as_mut()
-                {
-                    coordinator.answered(server);
-                }
-            });
-        }
     }
 
     async fn declare(self: &Rc<Self>) {
@@ -286,9 +270,9 @@ impl Node {
             }
         }
         let declared = {
-            let mut coordinator = self.membership.coordinator.borrow_mut();
+            let coordinator = self.membership.coordinator.borrow();
             let mut members = self.membership.now.borrow().clone();
-            let declares = coordinator.as_mut().is_some_and(|c| c.declare(&mut members, &silent));
+            let declares = coordinator.as_ref().is_some_and(|c| c.declare(&mut members, &silent));
             declares.then_some(members)
         };
         let Some(members) = declared else { return };
@@ -317,9 +301,9 @@ impl Node {
             }
         }
         for (server, told) in told {
-            if !told.await.unwrap_or(false) {
-                self.watch_for(server);
-            } else if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut() {
+            if told.await.unwrap_or(false)
+                && let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut()
+            {
                 coordinator.took(server, members.epoch);
             }
         }
@@ -364,13 +348,11 @@ impl Node {
         for (server, start_id) in &newly_lost {
             tracing::warn!(%server, start_id, epoch, "node declared lost");
             self.sessions.end(*server);
+            self.grace.told(*server);
             self.membership.unreleased.borrow_mut().insert(*server, epoch);
         }
         self.membership.changed.notify_waiters();
         self.release_lost();
-        if !self.membership.is_settled() {
-            self.membership.wakes.notify_one();
-        }
         if !newly_lost.is_empty() {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
@@ -397,7 +379,6 @@ impl Node {
         };
         for server in due {
             let node = NodeId(server.0);
-            self.grace.told(server);
             let inos = self.homes.known_to(node);
             tracing::warn!(%server, inodes = inos.len(), "what a lost node held is released");
             for ino in &inos {
@@ -406,5 +387,87 @@ impl Node {
             self.reap_orphans(inos);
             self.release_locks_of(|owner| owner.node == node);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(server: u16, start_id: u64) -> PeerIdentity {
+        PeerIdentity { server: ServerId(server), start_id }
+    }
+
+    #[test]
+    fn the_silent_are_declared_and_come_back_as_others() {
+        let begin = Instant::now();
+        let (mut coordinator, mut members) =
+            (Coordinator::new(3, &[], begin), MembersNow::default());
+        for server in [1, 2] {
+            assert!(!coordinator.beat(&mut members, peer(server, 7), 0, begin));
+        }
+        let late = begin + SILENCE;
+        for after in [SILENCE / 3, SILENCE * 2 / 3] {
+            assert!(coordinator.silent(&members, begin + after).is_empty());
+        }
+        assert!(!coordinator.beat(&mut members, peer(2, 7), 0, late));
+        assert_eq!(coordinator.silent(&members, late), [(ServerId(1), false)]);
+        assert!(coordinator.declare(&mut members, &[ServerId(1)]));
+        assert_eq!((members.epoch, &members.lost[..]), (1, &[(ServerId(1), 7)][..]));
+        assert!(coordinator.silent(&members, late).is_empty(), "it is said once");
+        assert!(!coordinator.declare(&mut members, &[]));
+
+        assert_eq!(coordinator.taken_by_all(&members), 0, "2 has not taken it");
+        coordinator.beat(&mut members, peer(2, 7), 1, late);
+        assert_eq!(coordinator.taken_by_all(&members), 1);
+
+        assert!(!coordinator.beat(&mut members, peer(1, 7), 0, late), "the lost one is lost");
+        assert!(members.is_lost(ServerId(1), 7));
+        assert!(coordinator.beat(&mut members, peer(1, 8), 0, late), "another one is back");
+        assert_eq!((members.epoch, members.lost.len()), (2, 0));
+    }
+
+    #[test]
+    fn the_next_look_is_when_somebody_is_due() {
+        let begin = Instant::now();
+        let (mut coordinator, mut members) =
+            (Coordinator::new(3, &[], begin), MembersNow::default());
+        assert_eq!(coordinator.next_look(&members, begin), LOOK, "nobody was heard");
+        coordinator.beat(&mut members, peer(1, 7), 0, begin);
+        coordinator.beat(&mut members, peer(2, 7), 0, begin + SILENCE / 2);
+        let check = |after: Duration, expected: Duration| {
+            assert_eq!(coordinator.next_look(&members, begin + after), expected, "{after:?}");
+        };
+        check(Duration::ZERO, LOOK);
+        check(SILENCE - LOOK / 4, LOOK / 4);
+        check(SILENCE, LOOK); // 1 is looked at now; not again at once if it only stalls
+        check(SILENCE + SILENCE / 2 - LOOK / 8, LOOK / 8);
+    }
+
+    #[test]
+    fn who_was_never_heard_is_declared_only_after_a_restart() {
+        let begin = Instant::now();
+        for (known, expected) in [(&[][..], false), (&[(ServerId(1), 7)][..], true)] {
+            let members = MembersNow::default();
+            let mut coordinator = Coordinator::new(2, known, begin);
+            for after in [SILENCE / 3, SILENCE * 2 / 3] {
+                assert!(coordinator.silent(&members, begin + after).is_empty());
+            }
+            assert_eq!(!coordinator.silent(&members, begin + SILENCE).is_empty(), expected);
+        }
+    }
+
+    #[test]
+    fn who_slept_itself_declares_nobody() {
+        let begin = Instant::now();
+        let (mut coordinator, mut members) =
+            (Coordinator::new(2, &[], begin), MembersNow::default());
+        coordinator.beat(&mut members, peer(1, 7), 0, begin);
+        let woken = begin + 10 * SILENCE;
+        assert!(coordinator.silent(&members, woken).is_empty());
+        for after in [SILENCE / 3, SILENCE * 2 / 3] {
+            assert!(coordinator.silent(&members, woken + after).is_empty());
+        }
+        assert_eq!(coordinator.silent(&members, woken + SILENCE), [(ServerId(1), false)]);
     }
 }

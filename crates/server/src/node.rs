@@ -101,8 +101,6 @@ pub(crate) struct Node {
     /// Files that a rename replaced a moment ago.
     pub(crate) replaced: RefCell<std::collections::HashSet<InodeId>>,
     pub(crate) finished_intents: FinishedIntents,
-    /// Whether nodes that are in others' way are being asked whether they live.
-    pub(crate) watches_lock_holders: Cell<bool>,
     /// Truncate epochs of striped parts here: writes of earlier ones are refused.
     pub(crate) part_epochs: RefCell<HashMap<InodeId, u32>>,
 }

@@ -99,7 +99,6 @@ impl Node {
             }
             R::TestLock { ino, lock } => self.test_lock(process, ino, lock).await,
             R::CancelLock { ino, ticket } => {
-                self.sessions.lock_wait_is_over(process.id, ticket);
                 self.at_home(ino, PeerRequest::CancelLock { ino, process: process.id, ticket })
                     .await
             }

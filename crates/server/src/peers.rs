@@ -12,7 +12,9 @@ use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PeerReply, PeerRequest, PeerState, Refused};
 use hayase_wire::{PeerIdentity, PeerLink, Response, Service};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
+use crate::limits::{LOOK, UNREACHABLE};
 use crate::node::{Node, libc_errno};
 use crate::sessions;
 
@@ -71,6 +73,19 @@ impl Peers {
     pub(crate) fn link(&self, to: ServerId) -> Rc<PeerLink> {
         let mut links = self.links.borrow_mut();
         Rc::clone(links.entry(to).or_insert_with(|| (self.make)(to)))
+    }
+
+    /// Returns when a server could not be connected to for [`UNREACHABLE`].
+    pub(crate) async fn until_unreachable(&self, to: ServerId) {
+        let mut since: Option<Instant> = None;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            match self.link(to).state() {
+                PeerState::Connected => since = None,
+                _ if since.get_or_insert_with(Instant::now).elapsed() >= UNREACHABLE => return,
+                _ => {}
+            }
+        }
     }
 
     /// Sends a request and waits for its answer, at most until `deadline`.
@@ -167,9 +182,7 @@ impl PeerService {
             PeerRequest::Reclaim { holding, as_of } => {
                 return node.reclaim(from, *holding, as_of).await.into();
             }
-            PeerRequest::Beat { took, silent } => {
-                return node.beaten(from, took, &silent).into();
-            }
+            PeerRequest::Beat { took } => return node.beaten(from, took).into(),
             PeerRequest::Members(members) => {
                 node.take(*members);
                 return PeerReply::Done.into();

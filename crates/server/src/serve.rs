@@ -394,7 +394,6 @@ fn node(
         turn: Cell::new(0),
         replaced: RefCell::default(),
         finished_intents: Default::default(),
-        watches_lock_holders: std::cell::Cell::default(),
         part_epochs: RefCell::default(),
     }))
 }

@@ -7,7 +7,7 @@
 //! Source: `docs/design/001-coherence.md`, "Sessions and restarts".
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::home::Event;
 use crate::keyed_lock::KeyedLock;
-use crate::limits::{CALL_DEADLINE, HOME_IN_USE, RETURNED_PAUSE, SUSPICION};
+use crate::limits::{CALL_DEADLINE, HOME_IN_USE, RETURNED_PAUSE};
 use crate::locks::LockOwner;
 use crate::membership::lost;
 use crate::node::{Node, deadline_of, libc_errno, unexpected};
@@ -37,8 +37,6 @@ pub(crate) struct Sessions {
     asked: RefCell<HashMap<ServerId, Instant>>,
     used: Notify,
     answered: RefCell<HashMap<ServerId, Instant>>,
-    /// Locks that processes of this node wait for, by process and ticket: at which home.
-    waits: RefCell<BTreeMap<(u64, u64), ServerId>>,
     /// What was listed so far by who has not finished.
     listed: RefCell<HashMap<ServerId, Listed>>,
 }
@@ -58,7 +56,6 @@ impl Sessions {
             asked: RefCell::default(),
             used: Notify::new(),
             answered: RefCell::default(),
-            waits: RefCell::default(),
             listed: RefCell::default(),
         }
     }
@@ -76,38 +73,16 @@ impl Sessions {
         }
     }
 
-    /// A process is going to wait for a lock: its home is in use, though nothing is asked of it.
-    pub(crate) fn lock_is_waited_for(&self, process: u64, ticket: u64, home: ServerId) {
-        self.waits.borrow_mut().insert((process, ticket), home);
-        self.used.notify_one();
-    }
-
-    pub(crate) fn lock_wait_is_over(&self, process: u64, ticket: u64) {
-        self.waits.borrow_mut().remove(&(process, ticket));
-    }
-
-    pub(crate) fn process_waits_no_more(&self, gone: u64) {
-        self.waits.borrow_mut().retain(|(process, _), _| *process != gone);
-    }
-
     pub(crate) fn heard(&self, server: ServerId) {
         self.answered.borrow_mut().insert(server, Instant::now());
         // What it granted with its first answer is in use now.
         self.used.notify_one();
     }
 
-    /// Whether a server answered something lately.
-    pub(crate) fn hears(&self, server: ServerId) -> bool {
-        self.answered.borrow().get(&server).is_some_and(|at| at.elapsed() < SUSPICION)
-    }
-
     /// Homes that may have granted something that is still used, and since when they are silent.
     pub(crate) fn in_use(&self) -> Vec<(ServerId, Instant)> {
         let asked = self.asked.borrow();
-        let waited_for: BTreeSet<_> = self.waits.borrow().values().copied().collect();
-        let lately = asked
-            .iter()
-            .filter(|(server, at)| at.elapsed() < HOME_IN_USE || waited_for.contains(server));
+        let lately = asked.iter().filter(|(_, at)| at.elapsed() < HOME_IN_USE);
         let answered = self.answered.borrow();
         let mut in_use: Vec<_> =
             lately.filter_map(|(server, _)| Some((*server, *answered.get(server)?))).collect();
@@ -140,7 +115,6 @@ pub(crate) fn needs_session(request: &PeerRequest) -> bool {
             | R::ProcessGone { .. }
             | R::Read { .. }
             | R::SizeOf { .. }
-            | R::RecordedIndex { .. }
             | R::StatFs
             | R::Status
     )
@@ -208,7 +182,7 @@ impl Node {
                     called.inspect_err(|error| tracing::warn!(%error, "no answer"))?
                 }
                 () = self.membership.until_lost(to) => return Err(lost(to)),
-                () = self.until_unreachable(to) => {
+                () = self.peers.until_unreachable(to) => {
                     let why = format!("server {to} can not be reached");
                     return Err(Refused::because(libc_errno::EIO, why));
                 }

@@ -6,8 +6,6 @@ use crate::node::Node;
 
 impl Node {
     pub(crate) fn status(&self) -> ServerStatus {
-        // Whoever asks may have somebody lost in mind.
-        self.look_around();
         ServerStatus {
             server: self.me,
             node: self.node,
@@ -16,7 +14,7 @@ impl Node {
             start_id: self.start_id,
             incarnation: self.incarnation,
             lost: self.membership.lost(),
-            has_coordinator: self.membership.has_coordinator(),
+            has_coordinator: self.membership.has_coordinator(self.me),
             shared: self.usage_here(),
             limiter: self.area.kind().to_owned(),
             clients: self.clients.count() as u32,

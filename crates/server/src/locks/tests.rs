@@ -62,19 +62,6 @@ fn ranges_split_and_merge() {
 }
 
 #[test]
-fn the_nodes_that_others_wait_for_are_known() {
-    let mut locks = locks();
-    let nodes = |of: &[u64]| of.iter().map(|number| owner(*number).node).collect();
-    locks.lock(INO, wish(1, EXCLUSIVE, 0, 9), None);
-    locks.lock(INO, wish(5, EXCLUSIVE, 20, 29), None);
-    assert!(locks.nodes_waited_for().is_empty(), "nobody is in the way");
-    locks.lock(INO, wish(2, SHARED, 5, 9), Some(ticket(2)));
-    assert_eq!(locks.nodes_waited_for(), nodes(&[1]));
-    locks.cancel(INO, ticket(2));
-    assert!(locks.nodes_waited_for().is_empty());
-}
-
-#[test]
 fn waiters_go_on_in_their_order() {
     let mut locks = locks();
     locks.lock(INO, wish(1, EXCLUSIVE, 0, 9), None);

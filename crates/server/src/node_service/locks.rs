@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{
-    Callback, CallbackReply, Lock, LockAnswer, LockHeld, NodeReply, PeerReply, PeerRequest,
+    Callback, CallbackReply, Lock, LockHeld, NodeReply, PeerReply, PeerRequest,
 };
 
 use super::Served;
@@ -20,18 +20,7 @@ impl Node {
         ticket: Option<u64>,
     ) -> Served {
         process.lock_homes.borrow_mut().insert(ino.home());
-        let wait = PeerRequest::Lock { ino, process: process.id, lock, ticket };
-        // Before it is asked for: it may be granted before the answer is here.
-        if let Some(ticket) = ticket {
-            self.sessions.lock_is_waited_for(process.id, ticket, ino.home());
-        }
-        let answer = self.at_home(ino, wait).await;
-        if let Some(ticket) = ticket
-            && answer != Ok(NodeReply::Locked(LockAnswer::Waits))
-        {
-            self.sessions.lock_wait_is_over(process.id, ticket);
-        }
-        answer
+        self.at_home(ino, PeerRequest::Lock { ino, process: process.id, lock, ticket }).await
     }
 
     pub(super) async fn test_lock(
@@ -54,7 +43,6 @@ impl Node {
     /// Tells a process of this node that a lock it waits for is held. One that is gone has told,
     /// or will tell, the homes so itself.
     pub(crate) async fn lock_granted(self: &Rc<Self>, process: u64, ticket: u64) {
-        self.sessions.lock_wait_is_over(process, ticket);
         let Some(process) = self.clients.find(process) else { return };
         match process.call(&Callback::LockGranted { ticket }).await {
             Some(CallbackReply::Told) => {}
@@ -64,7 +52,6 @@ impl Node {
 
     /// A process is gone, and with it its locks.
     pub(crate) async fn release_locks(self: &Rc<Self>, process: &Process) {
-        self.sessions.process_waits_no_more(process.id);
         let homes = process.lock_homes.take();
         for home in homes {
             let request = PeerRequest::ReleaseLocks { process: process.id };

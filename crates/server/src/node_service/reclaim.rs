@@ -54,7 +54,6 @@ impl Node {
     fn wait_elsewhere_again(self: &Rc<Self>, held: HeldLock) -> bool {
         let HeldLock { ino, process, lock, ticket } = held;
         let Some(number) = ticket else { return false };
-        self.sessions.lock_is_waited_for(process, number, ino.home());
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let wait = PeerRequest::Lock { ino, process, lock, ticket };

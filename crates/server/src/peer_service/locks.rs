@@ -8,7 +8,7 @@ use hayase_wire::message::{
 };
 
 use super::Answer;
-use crate::limits::{LOCKS_KNOWN_WAIT, RETURNED_PAUSE};
+use crate::limits::LOCKS_KNOWN_WAIT;
 use crate::locks::{LockOwner, Outcome, Ticket, Wish};
 use crate::node::{Node, libc_errno};
 
@@ -34,26 +34,10 @@ impl Node {
         let refused = |errno| Err(Refused::new(errno));
         match outcome {
             Outcome::Granted => Ok(PeerReply::Locked(LockAnswer::Granted)),
-            Outcome::Waits => {
-                self.watch_lock_holders();
-                Ok(PeerReply::Locked(LockAnswer::Waits))
-            }
-            Outcome::Held => {
-                self.look_at_holder(ino, &wish);
-                refused(libc_errno::EAGAIN)
-            }
+            Outcome::Waits => Ok(PeerReply::Locked(LockAnswer::Waits)),
+            Outcome::Held => refused(libc_errno::EAGAIN),
             Outcome::Deadlock => refused(libc_errno::EDEADLK),
             Outcome::TooMany => refused(libc_errno::ENOLCK),
-        }
-    }
-
-    /// Who asks without waiting may do so again and again: the holder may be lost.
-    fn look_at_holder(self: &Rc<Self>, ino: InodeId, wish: &Wish) {
-        let holder = self.locks.borrow().test(ino, wish).map(|(owner, _)| ServerId(owner.node.0));
-        if let Some(holder) = holder.filter(|holder| *holder != self.me)
-            && !self.sessions.hears(holder)
-        {
-            self.ask_whether_alive(holder);
         }
     }
 
@@ -97,7 +81,7 @@ impl Node {
         let (outcome, mut granted) = self.locks.borrow_mut().lock(ino, wish, ticket);
         match outcome {
             Outcome::Granted => granted.extend(ticket),
-            Outcome::Waits => self.watch_lock_holders(),
+            Outcome::Waits => {}
             other => tracing::warn!(%ino, ?other, "who waited for a lock waits in vain"),
         }
         self.call_tickets(granted);
@@ -127,26 +111,17 @@ impl Node {
         self.call_tickets(granted);
     }
 
-    /// Tells those who waited.
+    /// Tells those who waited. A node that can not be told is lost, and so are its locks.
     fn call_tickets(self: &Rc<Self>, tickets: Vec<Ticket>) {
-        for ticket in tickets {
+        for Ticket { node, process, number } in tickets {
             let this = Rc::clone(self);
-            tokio::task::spawn_local(async move { this.tell_granted(ticket).await });
-        }
-    }
-
-    /// Until it is told: nobody there asks, and it may be this server that is cut off. The locks of a node that is lost end
-    /// with it.
-    async fn tell_granted(self: &Rc<Self>, Ticket { node, process, number }: Ticket) {
-        let server = ServerId(node.0);
-        loop {
-            let told = PeerRequest::LockGranted { process, ticket: number };
-            let Err(error) = self.ask(server, told).await else { return };
-            tracing::warn!(%node, %error, "a node was not told that it holds a lock");
-            if self.membership.is_server_lost(server) {
-                return;
-            }
-            tokio::time::sleep(RETURNED_PAUSE).await;
+            tokio::task::spawn_local(async move {
+                let told = PeerRequest::LockGranted { process, ticket: number };
+                if let Err(error) = this.ask(ServerId(node.0), told).await {
+                    // It asks again when it is back; if it never is, its locks end with it.
+                    tracing::warn!(%node, %error, "a node was not told that it holds a lock");
+                }
+            });
         }
     }
 }

@@ -5,7 +5,7 @@
 //! kernel already knows what it asked for and is not recalled. Every request may arrive twice (the sender repeats it under the same id after a broken
 //! connection); those that are not idempotent by themselves are answered from the reply cache.
 
-use hayase_layout::{InodeId, Layout, LocalOffset, NodeId, ServerId};
+use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::transport::Address;
@@ -66,9 +66,8 @@ pub enum PeerRequest {
     Reclaim { holding: Box<Holding>, as_of: u64 },
     /// Any: the asking server was started anew, and is to be found there.
     Returned { addresses: Vec<Address> },
-    /// Server 0: the asking server lives, has taken the epoch `took`, and does not hear these.
-    /// `Members`.
-    Beat { took: u64, silent: Vec<ServerId> },
+    /// Server 0: the asking server lives, and has taken the epoch `took`. `Members`.
+    Beat { took: u64 },
     /// Any, from server 0: who is lost.
     Members(Box<MembersNow>),
     /// Any: a process of the asking node is gone; its requests are not repeated any more.
