@@ -22,6 +22,10 @@ use crate::kind::Kind;
 use crate::mount::{EIO, Failure, Seat};
 use crate::random::Random;
 
+/// How often what must not stay undone is tried, each half second: longer than nodes are cut off, one
+/// after the other.
+const INSIST_TIMES: usize = 400;
+
 /// No call takes longer, whatever the network does (I11 of the protocol page).
 const CALL_MAX: Duration = Duration::from_secs(200);
 
@@ -155,7 +159,7 @@ impl World {
         ino: InodeId,
         mut call: impl FnMut() -> F,
     ) -> Option<T> {
-        for _ in 0..100 {
+        for _ in 0..INSIST_TIMES {
             if self.is_lost(ino) {
                 return None;
             }
