@@ -347,6 +347,9 @@ impl Node {
         let epoch = self.membership.now.borrow().epoch;
         for (server, start_id) in &newly_lost {
             tracing::warn!(%server, start_id, epoch, "node declared lost");
+            if self.sessions.has_newer(*server, *start_id) {
+                continue; // Its next incarnation has told already what it holds.
+            }
             self.sessions.end(*server);
             self.grace.told(*server);
             self.membership.unreleased.borrow_mut().insert(*server, epoch);

@@ -26,6 +26,9 @@ use crate::membership::lost;
 use crate::node::{Node, deadline_of, libc_errno, unexpected};
 use crate::peers::Served;
 
+/// No incarnation is called so: who has met this one begins anew with every other.
+const NOBODY: u64 = 0;
+
 /// Both directions.
 pub(crate) struct Sessions {
     /// Incarnations that have told what they hold here.
@@ -93,6 +96,11 @@ impl Sessions {
     /// A node is lost: what its incarnation says does not count any more.
     pub(crate) fn end(&self, server: ServerId) {
         self.theirs.borrow_mut().remove(&server);
+    }
+
+    /// Whether a later incarnation than this has told what it holds here: start ids grow.
+    pub(crate) fn has_newer(&self, server: ServerId, start_id: u64) -> bool {
+        self.theirs.borrow().get(&server).is_some_and(|known| *known > start_id)
     }
 
     /// Whether this incarnation has told what it holds here.
@@ -173,6 +181,7 @@ impl Node {
         if may_grant(request) {
             self.sessions.asks(to);
         }
+        let mut told = None;
         loop {
             let sent = send.as_ref().map(|(_, len)| *len);
             let left = until.saturating_duration_since(Instant::now());
@@ -190,6 +199,10 @@ impl Node {
             self.sessions.heard(to);
             match called.served.reply {
                 PeerReply::NoSession { start_id } => {
+                    if told.replace(start_id) == Some(start_id) {
+                        // It was told, and does not know it any more.
+                        self.sessions.ours.borrow_mut().insert(to, NOBODY);
+                    }
                     self.begin_session(to, start_id).await?;
                     if carries_bytes(request, to) {
                         // With the former session a lock may have been lost: the caller looks again.

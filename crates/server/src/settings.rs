@@ -24,7 +24,7 @@ pub struct Settings {
     pub host: String,
     /// The job's secret.
     pub secret: Secret,
-    /// Differs each time the server is started.
+    /// Larger each time the server is started, so that old news of it are known as such.
     pub start_id: u64,
     /// The node's socket, in a directory that only the owner may enter.
     pub socket: PathBuf,

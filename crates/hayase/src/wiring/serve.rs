@@ -1,6 +1,6 @@
 //! The server of a node.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use hayase_layout::{NodeId, ServerId};
@@ -26,7 +26,7 @@ pub(crate) fn serve(
         groups: settings.groups(),
         host: settings.host(node),
         secret: dir.secret()?,
-        start_id: u64::from_le_bytes(random()?),
+        start_id: start_id()?,
         socket: dir.node(node).server_socket(),
         listen: addresses::of(settings, node)?,
         port: 0,
@@ -57,6 +57,13 @@ pub(crate) fn serve(
         hayase_server::serve(server, ready, stop).await?;
         anyhow::Ok(())
     })
+}
+
+/// Milliseconds of the clock, and 20 random bits for a clock that was set back: a server is not started
+/// twice in a millisecond.
+fn start_id() -> anyhow::Result<u64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(((now.as_millis() as u64) << 20) | (u64::from(u32::from_le_bytes(random()?)) >> 12))
 }
 
 /// What stands behind the cache area, if the job has one.
