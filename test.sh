@@ -114,7 +114,7 @@ suite_s3() { tests/s3/run.sh; }
 suite_gfarm() { tests/gfarm/gfarm.sh; }
 suite_ssh() { job_suite ssh tests/launch/ssh.sh; }
 suite_slurm() { job_suite slurm tests/launch/slurm.sh; }
-suite_user() { job_suite user tests/launch/user.sh; }
+suite_user() { cargo build --locked -q -p hayase-mpi && job_suite user tests/launch/user.sh; }
 # Many seeds that nobody has tried, and a long search in the decoders; what fails is printed.
 suite_sim-long() {
   local first=$((RANDOM * 32768 + RANDOM))

@@ -47,6 +47,7 @@ HOOK
 }
 machines_up --prepare prepare_machines a b || die "no machines"
 cp "$binary" "$work/opt/hayase"
+cp "$(dirname "$binary")/libhayase_mpiio.so" "$work/opt/"
 strip --strip-debug "$work/opt/hayase" 2>/dev/null
 # as_user MACHINE CMD...: without a capability.
 as_user() {

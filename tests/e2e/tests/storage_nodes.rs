@@ -32,7 +32,7 @@ const NODES: u16 = 5;
 /// Not node 0, which speaks for the job and holds the root of `shared`.
 const STORAGE: [u16; 2] = [1, 2];
 /// The others, in the order of their nodes, and whose storage they use.
-const GUESTS: [(u16, u16); 3] = [(0, 1), (3, 1), (4, 2)];
+const GUESTS: [(u16, u16); 3] = [(0, 1), (3, 2), (4, 2)];
 
 fn options() -> JobOptions {
     let mut options = JobOptions::nodes(NODES).shared("320MiB");

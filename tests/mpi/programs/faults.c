@@ -222,7 +222,7 @@ static void hints(const char *file) {
   MPI_Info info;
   MPI_Info_create(&info);
   MPI_Info_set(info, "hayase", "perhaps");
-  MPI_Info_set(info, "hayase_flatten", "");
+  MPI_Info_set(info, "hayase_flatten", "sometimes");
   MPI_Info_set(info, "hayase_consistency", "best");
   MPI_Info_set(info, "hayase_unheard_of", "1");
   MPI_File fh = open_as(MPI_COMM_WORLD, file, MPI_MODE_CREATE | MPI_MODE_RDWR, info);

@@ -17,6 +17,7 @@ use hayase_container::{Access, Container, ContainerFile, Creation, Durability, I
 use hayase_layout::{Epoch, NodeId, Rank};
 
 use super::admin::on_rank_0;
+use crate::abi::ompi;
 use crate::{
     abi::{AmodeBits, Handle},
     error::{Error, raise},
@@ -59,11 +60,15 @@ pub(crate) fn open(
     }
 }
 
-/// Through the handler that files have before they are open.
+/// Through the handler that files have before they are open; on Open MPI, which calls none for
+/// `MPI_FILE_NULL`, as the handler that all programs begin with: it returns the code.
 fn raise_on_none(error: &Error) -> c_int {
-    match library::objects() {
-        Ok(objects) => raise(objects.file_null, error),
-        Err(_) => error.code(),
+    match (library::abi(), library::objects()) {
+        (Ok(abi), Ok(objects)) if abi.name != ompi::ABI.name => raise(objects.file_null, error),
+        _ => {
+            error.tell();
+            error.code()
+        }
     }
 }
 
@@ -81,16 +86,23 @@ fn try_open(
     communicator::meet_on(comm)?;
     let rank = communicator::rank_on(comm)?;
     let mut container = None;
-    let mut plan = None;
+    let (mut plan, mut refused) = (None, None);
     if rank == 0 {
-        // Whatever is wrong here, the library says it better, about the same path.
-        let prepared = prepare(path, amode, info).unwrap_or_else(|error| {
-            trace::say(&format!("{}: {error}", path.display()));
-            None
-        });
-        (container, plan) = prepared.unzip();
+        match prepare(path, amode, info) {
+            Ok(prepared) => (container, plan) = prepared.unzip(),
+            Err(error) => {
+                trace::say(&format!("{}: {error}", path.display()));
+                // Whatever is wrong, the library says it better, about the same path; but there are
+                // libraries that open a directory.
+                refused = path.is_dir().then_some(error);
+            }
+        }
     }
-    let Some(plan) = tell_plan(comm, plan)? else { return Ok(None) };
+    let plan = match tell_decision(comm, plan, refused.is_some())? {
+        Told::Taken(plan) => plan,
+        Told::Passed => return Ok(None),
+        Told::Refused => return Err(refused.unwrap_or_else(elsewhere)),
+    };
     let access = access(amode)?.ok_or(Error::argument("processes say different access modes"))?;
     let comm_copy = Communicator::copy_of(comm)?;
     let container = match container {
@@ -102,7 +114,7 @@ fn try_open(
     if failures.iter().any(|failed| *failed > 0) {
         comm_copy.free()?;
         container?;
-        return Err(Error::unsupported("another process could not open the container"));
+        return Err(elsewhere());
     }
     let container = container?;
     let stub = container.container().stub();
@@ -175,9 +187,21 @@ fn prepare(
     Ok(Some((container, plan)))
 }
 
-fn tell_plan(comm: Handle, plan: Option<Plan>) -> Result<Option<Plan>, Error> {
+/// What a process is told that could have opened it.
+fn elsewhere() -> Error {
+    Error::unsupported("another process could not open the container")
+}
+
+/// What rank 0 has decided, as all know it.
+enum Told {
+    Taken(Plan),
+    Passed,
+    Refused,
+}
+
+fn tell_decision(comm: Handle, plan: Option<Plan>, refused: bool) -> Result<Told, Error> {
     let words = match plan {
-        None => [0; 5],
+        None => [if refused { 2 } else { 0 }, 0, 0, 0, 0],
         Some(plan) => [
             1,
             plan.epoch.0,
@@ -187,10 +211,12 @@ fn tell_plan(comm: Handle, plan: Option<Plan>) -> Result<Option<Plan>, Error> {
         ],
     };
     let [is_taken, epoch, key, is_flat, is_posix] = communicator::tell_on(comm, words)?;
-    if is_taken == 0 {
-        return Ok(None);
+    match is_taken {
+        0 => return Ok(Told::Passed),
+        2 => return Ok(Told::Refused),
+        _ => {}
     }
-    Ok(Some(Plan {
+    Ok(Told::Taken(Plan {
         epoch: Epoch(epoch),
         key,
         flatten: if is_flat == 1 { Flatten::Close } else { Flatten::Keep },
