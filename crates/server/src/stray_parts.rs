@@ -1,7 +1,7 @@
 //! Parts that a crash left without a file: they are found at the next start, and removed.
 //!
 //! A part is made before its inode's record, and removed after it; who dies in between leaves a file that takes room
-//! and that nobody can reach. Those of this home's own files go before anything is served (`recovery`).
+//! and that nobody can reach. Those of this home's own files are looked for by `recovery`.
 //! A removal at another server may be lost, too: so after a restart each part of another home's file is
 //! looked for there. A file that is being made is never among them: parts on other servers are made
 //! after the record.
