@@ -15,14 +15,13 @@
 //! | Rename | shard of the new name | it is bound: the commit | unbinding the old name, counting links |
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use hayase_layout::{InodeId, ServerId};
 use hayase_store::namespace::{EntryRecord, Intent, IntentKind};
-use hayase_store::{PartId, ops};
+use hayase_store::ops;
 use hayase_wire::message::{Binding, OnceId, PeerReply, PeerRequest, Place, Refused};
 
-use crate::convert::{meta_refused, part_refused};
+use crate::convert::meta_refused;
 use crate::node::{Local, Node, libc_errno, unexpected};
 use crate::peer_service::shard::binding;
 
@@ -50,9 +49,6 @@ impl Node {
     /// again.
     pub(crate) async fn recover(self: &Rc<Self>) {
         self.collect_orphans().await;
-        if self.incarnation > 1 {
-            self.collect_parts();
-        }
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
             if let Err(error) = this.collect_containers().await {
@@ -260,41 +256,6 @@ impl Node {
                 let this = Rc::clone(self);
                 tokio::task::spawn_local(async move { this.finish_intent(intent.id).await });
             }
-        }
-    }
-
-    /// Parts of this home's files that were removed just before the server ended; in the background.
-    fn collect_parts(self: &Rc<Self>) {
-        let this = Rc::clone(self);
-        tokio::task::spawn_local(async move {
-            let parts = Arc::clone(&this.parts);
-            match this.disk.run(move || parts.list().map_err(part_refused)).await {
-                Ok(listed) => {
-                    for page in listed.chunks(PAGE) {
-                        this.collect_removed(page);
-                        tokio::task::yield_now().await;
-                    }
-                }
-                Err(error) => tracing::warn!(%error, "parts could not be listed"),
-            }
-        });
-    }
-
-    /// Nothing is waited for in between: a file that is being made has its part first.
-    fn collect_removed(&self, parts: &[PartId]) {
-        let txn = self.names.begin();
-        let is_removed = |part: &&PartId| {
-            part.ino.home() == self.me && matches!(ops::get_inode(&txn, part.ino), Ok(None))
-        };
-        let removed: Vec<_> = parts.iter().filter(is_removed).copied().collect();
-        if removed.is_empty() {
-            return;
-        }
-        // At once, since their numbers may be given away again; and not before the end of their names
-        // is safe.
-        match self.names.sync() {
-            Ok(()) => removed.into_iter().for_each(|part| self.discard_part(part)),
-            Err(error) => tracing::warn!(%error, "parts that nobody needs stay"),
         }
     }
 

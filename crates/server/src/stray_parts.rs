@@ -1,10 +1,9 @@
 //! Parts that a crash left without a file: they are found at the next start, and removed.
 //!
 //! A part is made before its inode's record, and removed after it; who dies in between leaves a file that takes room
-//! and that nobody can reach. Those of this home's own files are looked for by `recovery`.
-//! A removal at another server may be lost, too: so after a restart each part of another home's file is
-//! looked for there. A file that is being made is never among them: parts on other servers are made
-//! after the record.
+//! and that nobody can reach. A removal at another server may be lost, too. So after a restart each part is
+//! looked for at its inode's home, this one or another. A file that is being made is never among them: at home
+//! nothing is waited for between part and record, and parts on other servers are made after the record.
 //! Order: the end of the record is made durable before its part goes, as for every removal.
 
 use std::collections::BTreeMap;
@@ -20,7 +19,7 @@ use crate::limits::STRAYS_PAGE;
 use crate::node::{Node, unexpected};
 
 impl Node {
-    /// Looks through all parts of others' files, in pages; what can not be decided now is left for the next start.
+    /// Looks through all parts, in pages; what can not be decided now is left for the next start.
     pub(crate) async fn collect_stray_parts(self: Rc<Self>) {
         let parts = Arc::clone(&self.parts);
         let listed = match self.disk.run(move || parts.list().map_err(part_refused)).await {
@@ -28,13 +27,19 @@ impl Node {
             Err(error) => return tracing::warn!(%error, "parts could not be listed"),
         };
         let mut of_home: BTreeMap<ServerId, Vec<PartId>> = BTreeMap::new();
-        for part in listed.into_iter().filter(|part| part.ino.home() != self.me) {
+        for part in listed {
             of_home.entry(part.ino.home()).or_default().push(part);
         }
         let mut collected = 0;
         for (home, parts) in of_home {
             for page in parts.chunks(STRAYS_PAGE) {
-                match self.remove_strays(home, page).await {
+                let removed = match home == self.me {
+                    true => self.remove_own_strays(page),
+                    false => self.remove_strays(home, page).await,
+                };
+                // Others have their turn after each page.
+                tokio::task::yield_now().await;
+                match removed {
                     Ok(count) => collected += count,
                     Err(error) => {
                         tracing::warn!(%home, %error, "parts whose files may be gone stay for now");
@@ -47,6 +52,25 @@ impl Node {
             tracing::info!(collected, "parts that a crash had left without a file are removed");
             self.usage_changed();
         }
+    }
+
+    /// Of this home's files. Nothing is waited for in between: a file that is being made has its part
+    /// first, and the number of one that is gone may be given away again.
+    fn remove_own_strays(&self, parts: &[PartId]) -> Result<usize, Refused> {
+        let strays: Vec<_> = {
+            let txn = self.names.begin();
+            let is_stray = |part: &&PartId| matches!(ops::get_inode(&txn, part.ino), Ok(None));
+            parts.iter().filter(is_stray).collect()
+        };
+        if strays.is_empty() {
+            return Ok(0);
+        }
+        self.names.sync().map_err(meta_refused)?;
+        for part in &strays {
+            tracing::debug!(%part, "a part without a file");
+            self.parts.remove(**part).map_err(part_refused)?;
+        }
+        Ok(strays.len())
     }
 
     async fn remove_strays(
@@ -80,8 +104,6 @@ impl Node {
                 gone.push(ino);
             }
         }
-        // Others have their turn after each page.
-        tokio::task::yield_now().await;
         if !gone.is_empty() {
             let names = Arc::clone(&self.names);
             self.disk.run(move || names.sync().map_err(meta_refused)).await?;
