@@ -15,20 +15,22 @@ use hayase_store::ops::{self, Answer as Kept, AnswerSlot};
 use hayase_wire::message::{OnceId, PeerReply, Refused};
 
 use crate::convert::meta_refused;
+use crate::keyed_lock::KeyedLock;
 use crate::node::{Node, libc_errno};
 use crate::peer_service::Answer;
 
 /// Which answers there are: the store is asked only for those that it has.
-#[derive(Default)]
 pub(crate) struct Answers {
     last: RefCell<HashMap<AnswerSlot, u64>>,
+    /// Held while one is carried out.
+    running: KeyedLock<OnceId>,
 }
 
 impl Answers {
     /// What the store holds from before a restart.
     pub(crate) fn load(names: &hayase_store::Namespace) -> Result<Self, NamespaceError> {
         let last = ops::answers(&names.begin())?;
-        Ok(Self { last: RefCell::new(last.into_iter().collect()) })
+        Ok(Self { last: RefCell::new(last.into_iter().collect()), running: KeyedLock::new() })
     }
 
     fn has(&self, once: OnceId) -> bool {
@@ -42,23 +44,22 @@ fn slot_of(once: OnceId) -> AnswerSlot {
 
 impl Node {
     /// Runs `work` unless `once` has happened. `work` records its answer ([`Self::record`]) in the
-    /// transaction that is its commit point; a repetition that runs beside the first finds there
-    /// that it comes too late.
+    /// transaction that is its commit point. A repetition waits for the first: else it might be refused
+    /// by what the first has in its hands, and its process told so of what happens a moment later.
     pub(crate) async fn happen_once(
         &self,
         once: Option<OnceId>,
         work: impl Future<Output = Answer>,
     ) -> Answer {
+        let Some(key) = once else { return work.await };
+        let _running = self.answers.running.lock(key).await;
         if let Some(answered) = self.answered(once)? {
             return Ok(answered);
         }
-        let answer = work.await;
-        match answer {
+        match work.await {
             Ok(done) if !matches!(done, PeerReply::Exists(_)) => Ok(done),
-            other => match self.answered(once)? {
-                Some(answered) => Ok(answered),
-                None => other,
-            },
+            // Home and shard of a new inode can be one server, where it is made in one step.
+            other => Ok(self.answered(once)?.map_or(other, Ok)?),
         }
     }
 

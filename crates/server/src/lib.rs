@@ -30,6 +30,7 @@ mod explore;
 mod files;
 mod finished;
 mod flusher;
+mod given_up;
 mod grace;
 mod ground;
 mod home;

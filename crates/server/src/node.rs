@@ -20,6 +20,7 @@ use crate::directories::Directories;
 use crate::disk::Disk;
 use crate::files::Files;
 use crate::finished::FinishedIntents;
+use crate::given_up::GivenUp;
 use crate::grace::Grace;
 use crate::ground::Clock;
 use crate::homes::Homes;
@@ -101,6 +102,8 @@ pub(crate) struct Node {
     /// Files that a rename replaced a moment ago.
     pub(crate) replaced: RefCell<std::collections::HashSet<InodeId>>,
     pub(crate) finished_intents: FinishedIntents,
+    /// Operations whose names this shard binds no more.
+    pub(crate) given_up: GivenUp,
     /// Truncate epochs of striped parts here: writes of earlier ones are refused.
     pub(crate) part_epochs: RefCell<HashMap<InodeId, u32>>,
 }

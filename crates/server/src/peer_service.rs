@@ -60,9 +60,10 @@ impl Node {
         match request {
             R::Ping => Ok(PeerReply::Pong),
             R::Lookup(place) => self.shard_lookup(from, place).await,
-            R::Insert { place, binding, once } => {
-                self.happen_once(once, self.shard_insert(from, place, binding, once)).await
+            R::Insert { place, binding, op, once } => {
+                self.happen_once(once, self.shard_insert(from, place, (binding, op), once)).await
             }
+            R::GiveUpInsert { place, ino, op } => self.give_up_insert(place, ino, op).await,
             R::Answered { once } => {
                 let unknown = || Refused::new(libc_errno::ENODATA);
                 self.answered(Some(once))?.ok_or_else(unknown)
@@ -79,8 +80,8 @@ impl Node {
                 self.happen_once(once, self.rename(from, old, to, no_replace, once)).await
             }
             R::RenamePrepare { op, place, to } => self.rename_prepare(op, place, to).await,
-            R::RenameFinish { op, place, moved, commit, requester } => {
-                self.rename_finish(op, place, moved, commit, requester).await
+            R::RenameFinish { op, place, moved, end, requester } => {
+                self.rename_finish(op, place, moved, end, requester).await
             }
             R::RenameOutcome { op } => self.rename_outcome(op),
             R::Finished { ops } => {

@@ -7,19 +7,21 @@
 //!
 //! | intent | at | says | finished by |
 //! |---|---|---|---|
-//! | Create | home | the inode may have no name | asking the shard: without its name it goes |
-//! | Link | home | a counted name may not be bound | asking the shard: unbound, it is not counted |
+//! | Create | home | the inode may have no name | asking the shard: never named, it goes |
+//! | Link | home | a counted name may not be bound | asking the shard: never bound, it is not counted |
 //! | Remove | shard | a name is gone, its inode may not know | `LinkDec` |
 //! | RemoveDirectory | shard | a directory is being removed | asking its home: once it is gone, it loses its name |
 //! | Prepared | shard of the old name | it is held for a rename | asking the coordinator how it went |
-//! | Rename | shard of the new name | it is bound: the commit | unbinding the old name, counting links |
+//! | Rename | shard of the new name | it is bound: the commit | counting links, unbinding the old name |
+//! | Renamed | shard of the old name | it is unbound, its inode may not know | the coordinator, or asking it |
+//! | GivenUp | shard | Create or Link was undone | nobody: an insert that comes late is refused |
 
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
-use hayase_store::namespace::{EntryRecord, Intent, IntentKind};
+use hayase_store::namespace::{EntryRecord, FileKind, Intent, IntentKind};
 use hayase_store::ops;
-use hayase_wire::message::{Binding, OnceId, PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::{OnceId, PeerReply, PeerRequest, Place, Refused, RenameEnd};
 
 use crate::convert::meta_refused;
 use crate::node::{Local, Node, libc_errno, unexpected};
@@ -40,6 +42,7 @@ impl Node {
                 IntentKind::Rename { to: (parent, name), .. } => {
                     self.renames.count_later(Place { parent, name }, intent.id);
                 }
+                IntentKind::GivenUp { op } => self.given_up.insert(op),
                 _ => {}
             }
         }
@@ -66,7 +69,7 @@ impl Node {
         }
     }
 
-    fn intents(&self) -> Vec<Intent> {
+    pub(crate) fn intents(&self) -> Vec<Intent> {
         ops::intents(&self.names.begin()).unwrap_or_else(|error| {
             tracing::error!(%error, "unfinished operations could not be read");
             Vec::new()
@@ -128,7 +131,7 @@ impl Node {
                 self.finish_create(ino, Place { parent, name }).await?;
             }
             IntentKind::Link { ino, parent, name } => {
-                self.finish_link(ino, Place { parent, name }).await?;
+                self.finish_link(id, ino, Place { parent, name }).await?;
             }
             IntentKind::Remove { entry, parent, name, .. } => {
                 self.finish_remove(entry, Place { parent, name }).await?;
@@ -146,38 +149,58 @@ impl Node {
                 // It drops the intent itself, together with the name.
                 return self.finish_prepared(id, entry, Place { parent, name }, to).await;
             }
+            IntentKind::Renamed { to, .. } => {
+                match self.outcome_of_rename(id, self.shard_of(to.0, &to.1)).await? {
+                    // Nothing of it is left there.
+                    Some(false) => {}
+                    Some(true) | None => return Ok(false),
+                }
+            }
+            IntentKind::GivenUp { .. } => return Ok(true),
         }
         self.drop_intents(&[id]).map_err(meta_refused)?;
         self.renames.counted(id);
         Ok(true)
     }
 
-    /// Whether a name is bound to this inode, says its shard.
-    async fn is_bound_to(self: &Rc<Self>, place: Place, ino: InodeId) -> Result<bool, Refused> {
+    /// Whether operation `op` has ever bound a name to this inode, says the shard; if not, it never will.
+    async fn was_bound(
+        self: &Rc<Self>,
+        place: Place,
+        ino: InodeId,
+        op: u64,
+    ) -> Result<bool, Refused> {
         let shard = self.shard_of(place.parent, &place.name);
-        match self.ask(shard, PeerRequest::Lookup(place)).await {
-            Ok(PeerReply::Bound(Binding { ino: bound, .. })) => Ok(bound == ino),
-            Ok(other) => Err(unexpected(&other)),
-            Err(refused) if refused.errno == libc_errno::ENOENT => Ok(false),
-            Err(refused) => Err(refused),
+        match self.ask(shard, PeerRequest::GiveUpInsert { place, ino, op }).await? {
+            PeerReply::Outcome(Some(bound)) => Ok(bound),
+            other => Err(unexpected(&other)),
         }
     }
 
     async fn finish_create(self: &Rc<Self>, ino: InodeId, place: Place) -> Result<(), Refused> {
-        if self.is_bound_to(place.clone(), ino).await? {
+        if self.was_bound(place.clone(), ino, ino.0).await? {
             return Ok(());
         }
         // Renamed or linked since, also while its shard was asked, it has another name than the one it
         // was made for.
         let names = ops::names_of(&self.names.begin(), ino).map_err(meta_refused)?;
-        if names == [(place.parent, place.name)] {
-            self.drop_inode(ino)?;
+        if names != [(place.parent, place.name.clone())] {
+            return Ok(());
         }
-        Ok(())
+        match self.inode(ino)?.kind {
+            FileKind::Directory => self.drop_inode(ino).map(drop),
+            // Bound, and replaced since by a rename that has not told it: it may be open.
+            _ => self.take_link(ino, place, false).await,
+        }
     }
 
-    async fn finish_link(self: &Rc<Self>, ino: InodeId, place: Place) -> Result<(), Refused> {
-        match self.is_bound_to(place.clone(), ino).await? {
+    async fn finish_link(
+        self: &Rc<Self>,
+        op: u64,
+        ino: InodeId,
+        place: Place,
+    ) -> Result<(), Refused> {
+        match self.was_bound(place.clone(), ino, op).await? {
             true => Ok(()),
             false => self.take_link(ino, place, false).await,
         }
@@ -231,8 +254,8 @@ impl Node {
         let requester = self.node;
         let (binds, victim) = (binding(&moved), victim.as_ref().map(binding));
         self.count_links(requester, binds, victim, &from, &to).await?;
-        let (place, commit) = (from.clone(), true);
-        let finish = PeerRequest::RenameFinish { op, place, moved: moved.ino, commit, requester };
+        let (place, end) = (from.clone(), RenameEnd::Counted);
+        let finish = PeerRequest::RenameFinish { op, place, moved: moved.ino, end, requester };
         self.ask(self.shard_of(from.parent, &from.name), finish).await.map(drop)
     }
 
@@ -266,14 +289,26 @@ impl Node {
         place: Place,
         coordinator: ServerId,
     ) -> Result<bool, Refused> {
-        let commit = match self.ask(coordinator, PeerRequest::RenameOutcome { op }).await? {
-            PeerReply::Outcome(Some(commit)) => commit,
-            PeerReply::Outcome(None) => return Ok(false),
-            other => return Err(unexpected(&other)),
+        let end = match self.outcome_of_rename(op, coordinator).await? {
+            Some(true) => RenameEnd::Committed,
+            Some(false) => RenameEnd::Undone,
+            None => return Ok(false),
         };
         let (requester, moved) = (self.node, moved.ino);
-        let finish = PeerRequest::RenameFinish { op, place, moved, commit, requester };
+        let finish = PeerRequest::RenameFinish { op, place, moved, end, requester };
         self.ask(self.me, finish).await.map(|_| true)
+    }
+
+    /// Whether a rename was committed and is not finished, says its coordinator; `None`: not yet decided.
+    async fn outcome_of_rename(
+        self: &Rc<Self>,
+        op: u64,
+        coordinator: ServerId,
+    ) -> Result<Option<bool>, Refused> {
+        match self.ask(coordinator, PeerRequest::RenameOutcome { op }).await? {
+            PeerReply::Outcome(outcome) => Ok(outcome),
+            other => Err(unexpected(&other)),
+        }
     }
 
     async fn take_link(

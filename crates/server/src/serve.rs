@@ -394,6 +394,7 @@ fn node(
         turn: Cell::new(0),
         replaced: RefCell::default(),
         finished_intents: Default::default(),
+        given_up: Default::default(),
         part_epochs: RefCell::default(),
     }))
 }

@@ -24,14 +24,14 @@ pub use node::{
     Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, NewNode, NodeReply,
     NodeRequest, OpenKind, Opened, Opening, RecordedStep, SlotRange, StillOpen,
 };
-pub use peer::{Binding, PartRef, PeerReply, PeerRequest, Place, ShardEntry};
+pub use peer::{Binding, PartRef, PeerReply, PeerRequest, Place, RenameEnd, ShardEntry};
 pub use reclaim::{HeldLock, HeldOpen, Holding, MembersNow, OnceId};
 pub use status::{AreaUse, PeerState, ServerStatus};
 
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever an old server would misread a new message. Checked in the handshake.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 
 /// Largest payload of one frame, and the size of an arena slot.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;

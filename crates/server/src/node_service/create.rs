@@ -16,6 +16,8 @@ use hayase_wire::message::{
 use super::NodeAnswer;
 use crate::clients::Process;
 use crate::convert;
+use crate::given_up::given_up;
+use crate::limits::CREATE_TRIES;
 use crate::node::{Node, check_name, libc_errno, unexpected};
 
 enum Made {
@@ -80,16 +82,36 @@ impl Node {
             process.once_at.borrow_mut().insert(self.me);
             return self.make_here(&node, layout, &place, once).await;
         }
+        for _ in 0..CREATE_TRIES {
+            let (node, layout) = (node.clone(), layout.clone());
+            if let Some(made) = self.make_apart(home, shard, node, layout, once).await? {
+                return Ok(made);
+            }
+        }
+        Err(given_up())
+    }
+
+    /// The inode at its home, then the name at its shard. `None`: the home did not wait for the name.
+    async fn make_apart(
+        self: &Rc<Self>,
+        home: ServerId,
+        shard: ServerId,
+        node: NewNode,
+        layout: Layout,
+        once: Option<OnceId>,
+    ) -> Result<Option<Made>, Refused> {
+        let place = Place { parent: node.parent, name: node.name.clone() };
         let request = PeerRequest::CreateInode { node, layout };
         let (attr, grants) = match self.ask(home, request).await? {
             PeerReply::Attr { attr, grants } => (attr, grants),
             other => return Err(unexpected(&other)),
         };
         let (ino, binding) = (attr.ino, Binding { ino: attr.ino, kind: attr.kind });
-        let named = self.ask(shard, PeerRequest::Insert { place, binding, once }).await;
+        let insert = PeerRequest::Insert { place, binding, op: ino.0, once };
+        let named = self.ask(shard, insert).await;
         if named == Ok(PeerReply::Bound(binding)) {
             self.finished(home, ino.0);
-            return Ok(Made::New(self.received(attr, grants)));
+            return Ok(Some(Made::New(self.received(attr, grants))));
         }
         // Whether it is bound is not known: the intent lets the home find out.
         if named.as_ref().is_err_and(|refused| refused.errno == libc_errno::EIO) {
@@ -100,9 +122,10 @@ impl Node {
         }
         self.ask(home, PeerRequest::DropInode { ino }).await?;
         match named? {
-            PeerReply::Exists(binding) => Ok(Made::Existing(binding.ino)),
+            PeerReply::Exists(binding) => Ok(Some(Made::Existing(binding.ino))),
+            PeerReply::Stale => Ok(None),
             // Asked before, by this server's former incarnation.
-            PeerReply::Bound(earlier) => Ok(Made::New(self.entry(earlier.ino).await?)),
+            PeerReply::Bound(earlier) => Ok(Some(Made::New(self.entry(earlier.ino).await?))),
             other => Err(unexpected(&other)),
         }
     }

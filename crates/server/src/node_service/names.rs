@@ -10,6 +10,7 @@ use hayase_wire::message::{
 
 use super::Served;
 use crate::clients::Process;
+use crate::given_up::given_up;
 use crate::limits::LOOKUP_RETRIES;
 use crate::node::{Node, check_name, libc_errno, unexpected};
 
@@ -137,7 +138,7 @@ impl Node {
             Err(refused) => return self.linked_before(ino, &place, once, refused).await,
         };
         let binding = Binding { ino, kind: attr.kind };
-        let insert = PeerRequest::Insert { place: place.clone(), binding, once };
+        let insert = PeerRequest::Insert { place: place.clone(), binding, op, once };
         let inserted = self.ask(self.shard_of(parent, &place.name), insert).await;
         match inserted {
             Ok(PeerReply::Bound(_)) => {
@@ -153,6 +154,7 @@ impl Node {
                 self.ask(ino.home(), PeerRequest::Finished { ops: vec![op] }).await?;
                 match other? {
                     PeerReply::Exists(_) => Err(Refused::new(libc_errno::EEXIST)),
+                    PeerReply::Stale => Err(given_up()),
                     other => Err(unexpected(&other)),
                 }
             }

@@ -14,9 +14,11 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
-use hayase_store::namespace::{Intent, IntentKind};
+use hayase_store::namespace::{Intent, IntentKind, Txn};
 use hayase_store::ops;
-use hayase_wire::message::{Binding, FileKind, OnceId, PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::{
+    Binding, FileKind, OnceId, PeerReply, PeerRequest, Place, Refused, RenameEnd,
+};
 use tokio::task::AbortHandle;
 
 use super::Answer;
@@ -133,17 +135,18 @@ impl Node {
             // The name changed hands between the first look and the lock.
             Ok(_) => Err(Refused::new(libc_errno::EBUSY)),
         };
-        let commit = matches!(&done, Ok(Outcome::Moved { .. }));
         self.renames.undecided.borrow_mut().remove(&op);
-        // The inode first: who finds the old name unbound may take it for never named.
-        let counted = match &done {
+        // The inode first: it may be looked for under the name that it has here.
+        let (counted, end) = match &done {
             Ok(Outcome::Moved { victim }) => {
-                self.count_links(requester, moved, *victim, &from, &to).await
+                let counted = self.count_links(requester, moved, *victim, &from, &to).await;
+                let is_counted = counted.is_ok();
+                (counted, if is_counted { RenameEnd::Counted } else { RenameEnd::Committed })
             }
-            _ => Ok(()),
+            _ => (Ok(()), RenameEnd::Undone),
         };
         let (place, ino) = (from.clone(), moved.ino);
-        let finish = PeerRequest::RenameFinish { op, place, moved: ino, commit, requester };
+        let finish = PeerRequest::RenameFinish { op, place, moved: ino, end, requester };
         let finished = self.ask(old_shard, finish).await;
         let reply = match done? {
             Outcome::Nothing => PeerReply::Renamed { moved: moved.ino, replaced: None },
@@ -314,28 +317,49 @@ impl Node {
         op: u64,
         place: Place,
         moved: InodeId,
-        commit: bool,
+        end: RenameEnd,
         requester: NodeId,
     ) -> Answer {
         // Said twice, or after a restart, the name may be another's by now.
         let is_bound = self.bound(&place)?.is_some_and(|found| found.ino == moved);
+        let unbinds = is_bound && end != RenameEnd::Undone;
         let mut txn = self.names.begin();
-        if commit && is_bound {
+        if unbinds {
             ops::remove_entry(&mut txn, place.parent, &place.name);
         }
-        // Unless this server coordinates it as well: then the intent speaks of what follows.
-        if let Some(IntentKind::Prepared { .. }) = ops::intent(&txn, op).map_err(meta_refused)? {
-            ops::drop_intent(&mut txn, op).map_err(meta_refused)?;
-        }
+        self.end_intent_in(&mut txn, op, end)?;
         txn.commit().map_err(meta_refused)?;
-        if commit && is_bound {
+        if unbinds {
             self.touch_dir(place.parent);
         }
         self.renames.end(Hold::Name(op));
-        if commit && is_bound {
+        if unbinds {
             self.inval_name(&place, requester).await;
         }
         Ok(PeerReply::Done)
+    }
+
+    /// What is remembered at the old name's shard, once it has heard of a rename's end. Where this server
+    /// coordinates the rename as well, the intent speaks of what follows, and stays.
+    fn end_intent_in(
+        self: &Rc<Self>,
+        txn: &mut Txn<'_>,
+        op: u64,
+        end: RenameEnd,
+    ) -> Result<(), Refused> {
+        match (ops::intent(txn, op).map_err(meta_refused)?, end) {
+            (Some(IntentKind::Prepared { entry, from, to }), RenameEnd::Committed) => {
+                let what = IntentKind::Renamed { entry, from, to };
+                ops::put_intent(txn, &Intent { id: op, what }).map_err(meta_refused)?;
+                self.finish_later([op]);
+            }
+            (Some(IntentKind::Renamed { .. }), RenameEnd::Committed) => {}
+            (Some(IntentKind::Prepared { .. } | IntentKind::Renamed { .. }), _) => {
+                ops::drop_intent(txn, op).map_err(meta_refused)?;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     pub(super) async fn rename_lock(self: &Rc<Self>, op: u64) -> PeerReply {

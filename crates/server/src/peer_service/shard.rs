@@ -103,13 +103,16 @@ impl Node {
         self: &Rc<Self>,
         from: NodeId,
         place: Place,
-        binding: Binding,
+        (binding, op): (Binding, u64),
         once: Option<OnceId>,
     ) -> Answer {
         check_name(&place.name)?;
         self.may_make_names(place.parent, from).await?;
         let _held = self.hold_name(&place).await?;
         self.hold_dir(place.parent).await?;
+        if self.given_up.contains(op) {
+            return Ok(PeerReply::Stale);
+        }
         let mut txn = self.names.begin();
         let inserted = ops::insert(&mut txn, place.parent, &place.name, record(binding))
             .map_err(meta_refused)?;

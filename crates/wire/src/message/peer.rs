@@ -56,6 +56,17 @@ pub struct ShardEntry {
     pub binding: Binding,
 }
 
+/// How a rename ended, for the shard of the old name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum RenameEnd {
+    /// The new name was not bound.
+    Undone,
+    /// It was; what it stands for may not know yet that it has another name.
+    Committed,
+    /// It was, and everybody knows.
+    Counted,
+}
+
 /// A request of one server to another; the comment names the role that answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerRequest {
@@ -75,8 +86,11 @@ pub enum PeerRequest {
 
     /// Shard: what is this name bound to? Books the name for the asking node for 2 s.
     Lookup(Place),
-    /// Shard: bind a free name.
-    Insert { place: Place, binding: Binding, once: Option<OnceId> },
+    /// Shard: bind a free name, unless operation `op` was given up (`Stale`).
+    Insert { place: Place, binding: Binding, op: u64, once: Option<OnceId> },
+    /// Shard, from the home of `ino`: did operation `op` ever bind this name to it? If not, it is given
+    /// up here: an `Insert` of it that comes late is refused. `Outcome`.
+    GiveUpInsert { place: Place, ino: InodeId, op: u64 },
     /// Shard: what was a request answered with that happened there once? `ENODATA` if it has not.
     Answered { once: OnceId },
     /// Shard: unbind, and tell the nodes that know the name. `Bound`: a link of the inode is gone too;
@@ -86,8 +100,8 @@ pub enum PeerRequest {
     Rename { from: Place, to: Place, no_replace: bool, once: Option<OnceId> },
     /// Shard of the old name: hold this name for operation `op` and tell its binding.
     RenamePrepare { op: u64, place: Place, to: Place },
-    /// Shard of the old name: unbind it (`commit`) or let it be, and release it.
-    RenameFinish { op: u64, place: Place, moved: InodeId, commit: bool, requester: NodeId },
+    /// Shard of the old name: unbind it or let it be, and release it.
+    RenameFinish { op: u64, place: Place, moved: InodeId, end: RenameEnd, requester: NodeId },
     /// Shard of the new name: how did operation `op` go? `Outcome`.
     RenameOutcome { op: u64 },
     /// Any: what these intents there speak of is done (of a new inode: its name is bound).

@@ -83,6 +83,21 @@ pub enum IntentKind {
         /// slot, number.
         once: Option<(u64, u32, u64)>,
     },
+    /// At the shard of `from`: a rename was committed and the old name unbound; the inode may still
+    /// believe in it. Ask the coordinator whether that is over.
+    Renamed {
+        /// What was moved.
+        entry: EntryRecord,
+        /// The directory and name that it had here.
+        from: (InodeId, Vec<u8>),
+        /// The shard of this name is the coordinator.
+        to: (InodeId, Vec<u8>),
+    },
+    /// At a shard: its home has given up this operation, whose name was not bound; never bind it.
+    GivenUp {
+        /// The intent at the home.
+        op: u64,
+    },
 }
 
 /// Records `intent`, in the place of one with the same id.
@@ -147,6 +162,8 @@ mod tests {
                 name: b"f".to_vec(),
                 once: Some((1, 2, 3)),
             },
+            IntentKind::Renamed { entry, from: place(b"d"), to: place(b"e") },
+            IntentKind::GivenUp { op: 7 },
         ];
         let mut txn = namespace.begin();
         for (id, what) in kinds.iter().cloned().enumerate() {
@@ -156,8 +173,8 @@ mod tests {
         let mut txn = namespace.begin();
         let found: Vec<_> = intents(&txn).unwrap().into_iter().map(|i| i.what).collect();
         assert_eq!(found, kinds);
-        (0..5).for_each(|id| drop_intent(&mut txn, id).unwrap());
+        (0..7).for_each(|id| drop_intent(&mut txn, id).unwrap());
         drop_intent(&mut txn, 77).unwrap();
-        assert_eq!(intents(&txn).unwrap(), [Intent { id: 5, what: kinds[5].clone() }]);
+        assert_eq!(intents(&txn).unwrap(), [Intent { id: 7, what: kinds[7].clone() }]);
     }
 }

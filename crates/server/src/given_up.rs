@@ -1,0 +1,76 @@
+//! Names that are never bound any more.
+//!
+//! A home that finds an inode or a link without the name it was made for (`recovery`) may be too early:
+//! the `Insert` may be on its way, held up by a silent link or by a name that another operation has in
+//! its hands. So the home does not look, it decides: the shard says that the name was bound, or
+//! remembers, durably, that this operation binds nothing. Whoever still carries it out is told so, and
+//! begins anew.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use hayase_layout::InodeId;
+use hayase_store::namespace::{Intent, IntentKind};
+use hayase_wire::message::{PeerReply, Place, Refused};
+
+use crate::node::{Node, libc_errno};
+use crate::peer_service::Answer;
+
+/// Operations whose names this shard binds no more. They stay until the job ends: there are as many as
+/// crashes came between two steps of a create or a link.
+#[derive(Default)]
+pub(crate) struct GivenUp {
+    ops: RefCell<HashSet<u64>>,
+}
+
+impl GivenUp {
+    /// Cost: one look into a set that is nearly always empty.
+    pub(crate) fn contains(&self, op: u64) -> bool {
+        self.ops.borrow().contains(&op)
+    }
+
+    /// Found at a start, or decided now.
+    pub(crate) fn insert(&self, op: u64) {
+        self.ops.borrow_mut().insert(op);
+    }
+}
+
+/// What whoever carries such an operation out tells its process, when it can not begin anew.
+pub(crate) fn given_up() -> Refused {
+    let why = "the name was not bound in time, and the operation undone: try again";
+    Refused::because(libc_errno::EIO, why)
+}
+
+impl Node {
+    /// As the shard: whether operation `op` has bound this name to `ino`. Without an answer no, it
+    /// never will from here on.
+    pub(crate) async fn give_up_insert(
+        self: &Rc<Self>,
+        place: Place,
+        ino: InodeId,
+        op: u64,
+    ) -> Answer {
+        let _held = self.hold_name(&place).await?;
+        let is_bound = self.bound(&place)?.is_some_and(|found| found.ino == ino);
+        if is_bound || self.is_moved(&place, ino) {
+            return Ok(PeerReply::Outcome(Some(true)));
+        }
+        if !self.given_up.contains(op) {
+            self.intend(self.operation_id(), IntentKind::GivenUp { op })?;
+            self.names_durable().await?;
+            self.given_up.insert(op);
+        }
+        Ok(PeerReply::Outcome(Some(false)))
+    }
+
+    /// Whether a rename has moved `ino` away from this name and may not have told it.
+    fn is_moved(&self, place: &Place, ino: InodeId) -> bool {
+        self.intents().into_iter().any(|Intent { what, .. }| match what {
+            IntentKind::Rename { entry, from, .. } | IntentKind::Renamed { entry, from, .. } => {
+                entry.ino == ino && from.0 == place.parent && from.1 == place.name
+            }
+            _ => false,
+        })
+    }
+}
