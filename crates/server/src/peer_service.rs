@@ -84,6 +84,7 @@ impl Node {
                 self.rename_finish(op, place, moved, end, requester).await
             }
             R::RenameOutcome { op } => self.rename_outcome(op),
+            R::HasName { ino, place } => self.has_name(ino, &place),
             R::Finished { ops } => {
                 self.drop_intents_here(&ops);
                 Ok(PeerReply::Done)

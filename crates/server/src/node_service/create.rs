@@ -8,9 +8,10 @@ use std::rc::Rc;
 
 use hayase_layout::placement::{ServerUse, Wish, place};
 use hayase_layout::{ByteCount, InodeId, Layout, ServerId};
+use hayase_store::namespace::Inode;
 use hayase_wire::message::{
-    Binding, Created, Entry, FileKind, NewNode, NodeReply, OnceId, PeerReply, PeerRequest, Place,
-    Refused,
+    Binding, Created, Entry, FileKind, Grants, NewNode, NodeReply, OnceId, PeerReply, PeerRequest,
+    Place, Refused,
 };
 
 use super::NodeAnswer;
@@ -22,6 +23,8 @@ use crate::node::{Node, check_name, libc_errno, unexpected};
 
 enum Made {
     New(Entry),
+    /// By this very request, which is repeated.
+    Before(InodeId),
     Existing(InodeId),
 }
 
@@ -35,20 +38,8 @@ impl Node {
         check_name(&node.name)?;
         self.refuse_cache_name(node.parent, &node.name)?;
         self.end_sole_maker(node.parent, Some(process.id)).await;
-        let found = match node.parent.is_cached() {
-            true => self.before_create(&node).await?,
-            false => None,
-        };
-        let (open, exclusive, parent) = (node.open, node.exclusive, node.parent);
-        let made = match found {
-            Some(found) => Made::Existing(found.ino),
-            None => self.make(process, node, once).await?,
-        };
-        let (mut entry, new) = match made {
-            Made::New(entry) => (entry, true),
-            Made::Existing(_) if exclusive => return Err(Refused::new(libc_errno::EEXIST)),
-            Made::Existing(ino) => (self.entry(ino).await?, false),
-        };
+        let (open, parent) = (node.open, node.parent);
+        let (mut entry, new) = self.make_or_find(process, node, once).await?;
         if new {
             self.directories.changed_here(parent, self.now());
             // Only the home itself knows when somebody else comes to make names in a directory.
@@ -67,6 +58,51 @@ impl Node {
         };
         let reply = NodeReply::Created(Box::new(Created { entry, new, opened }));
         Ok(NodeAnswer { reply, descriptor })
+    }
+
+    /// A new file, or the one that has this name. True: it is new.
+    async fn make_or_find(
+        self: &Rc<Self>,
+        process: &Process,
+        node: NewNode,
+        once: Option<OnceId>,
+    ) -> Result<(Entry, bool), Refused> {
+        for _ in 0..CREATE_TRIES {
+            let found = match node.parent.is_cached() {
+                true => self.before_create(&node).await?,
+                false => None,
+            };
+            let made = match found {
+                Some(found) => Made::Existing(found.ino),
+                None => self.make(process, node.clone(), once).await?,
+            };
+            let existing = match made {
+                Made::New(entry) => return Ok((entry, true)),
+                Made::Before(ino) => return Ok((self.made_before(&node, ino).await?, true)),
+                Made::Existing(_) if node.exclusive => {
+                    return Err(Refused::new(libc_errno::EEXIST));
+                }
+                Made::Existing(ino) => self.entry(ino).await,
+            };
+            match existing {
+                // Removed since its name was looked at.
+                Err(refused) if refused.errno == libc_errno::ESTALE => {}
+                other => return other.map(|entry| (entry, false)),
+            }
+        }
+        Err(Refused::new(libc_errno::ESTALE))
+    }
+
+    /// The request has happened already. What it made may be gone by now, and was there all the same:
+    /// a second one would be one too many.
+    async fn made_before(self: &Rc<Self>, node: &NewNode, ino: InodeId) -> Result<Entry, Refused> {
+        match self.entry(ino).await {
+            Err(refused) if refused.errno == libc_errno::ESTALE => {
+                let inode = Inode { nlink: 0, ..self.new_record(node, Layout::None, ino) };
+                Ok(Entry { attr: convert::attr_of_record(&inode), grants: Grants::NONE })
+            }
+            other => other,
+        }
     }
 
     async fn make(
@@ -125,7 +161,7 @@ impl Node {
             PeerReply::Exists(binding) => Ok(Some(Made::Existing(binding.ino))),
             PeerReply::Stale => Ok(None),
             // Asked before, by this server's former incarnation.
-            PeerReply::Bound(earlier) => Ok(Some(Made::New(self.entry(earlier.ino).await?))),
+            PeerReply::Bound(earlier) => Ok(Some(Made::Before(earlier.ino))),
             other => Err(unexpected(&other)),
         }
     }
@@ -142,7 +178,7 @@ impl Node {
         let _held = self.hold_name(place).await?;
         self.hold_dir(place.parent).await?;
         if let Some(PeerReply::Bound(earlier)) = self.answered(once)? {
-            return Ok(Made::New(self.entry(earlier.ino).await?));
+            return Ok(Made::Before(earlier.ino));
         }
         if let Some(existing) = self.bound(place)? {
             return Ok(Made::Existing(existing.ino));

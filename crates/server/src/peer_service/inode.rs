@@ -128,9 +128,14 @@ impl Node {
         };
         let ino = ino.map_err(meta_refused)?;
         let ino = if node.parent.is_cached() { ino.in_cache() } else { ino };
+        Ok(self.new_record(node, layout, ino))
+    }
+
+    /// The record of such an inode, made now.
+    pub(crate) fn new_record(&self, node: &NewNode, layout: Layout, ino: InodeId) -> Inode {
         let now = stored_time(self.now());
         let kind = stored_kind(node.kind);
-        Ok(Inode {
+        Inode {
             mode: node.mode & 0o7777,
             uid: node.uid,
             gid: node.gid,
@@ -141,7 +146,7 @@ impl Node {
             name: Some((node.parent, node.name.clone())),
             policy: if kind == FileKind::Directory { node.policy } else { None },
             ..Inode::new(ino, kind, now)
-        })
+        }
     }
 
     /// Makes the inode, and its part when it has one here. `named`: its name is bound in the same
@@ -376,6 +381,12 @@ impl Node {
         if self.inode_locks.is_locked(&ino) {
             drop(self.inode_locks.lock(ino).await);
         }
+    }
+
+    pub(super) fn has_name(&self, ino: InodeId, place: &Place) -> Answer {
+        let names = ops::names_of(&self.names.begin(), ino).map_err(meta_refused)?;
+        let has = names.iter().any(|(dir, name)| *dir == place.parent && *name == place.name);
+        Ok(PeerReply::Outcome(Some(has)))
     }
 
     pub(super) async fn relink(

@@ -104,6 +104,8 @@ pub enum PeerRequest {
     RenameFinish { op: u64, place: Place, moved: InodeId, end: RenameEnd, requester: NodeId },
     /// Shard of the new name: how did operation `op` go? `Outcome`.
     RenameOutcome { op: u64 },
+    /// Home: does it count this name of `ino`? `Outcome`.
+    HasName { ino: InodeId, place: Place },
     /// Any: what these intents there speak of is done (of a new inode: its name is bound).
     Finished { ops: Vec<u64> },
     /// Shard: entries after `cookie` in cookie order.
