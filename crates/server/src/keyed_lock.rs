@@ -33,6 +33,12 @@ impl<K: Clone + Eq + Hash> KeyedLock<K> {
     }
 }
 
+impl<K: Clone + Eq + Hash> Default for KeyedLock<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Holds one key.
 pub(crate) struct KeyGuard<K: Eq + Hash> {
     locks: Rc<RefCell<HashMap<K, std::sync::Arc<Mutex<()>>>>>,

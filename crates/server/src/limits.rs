@@ -119,6 +119,9 @@ pub(crate) const NAME_WAIT: Duration = OPEN_DEADLINE;
 /// What another server could not be told, but must know, it is told again after this.
 pub(crate) const RETURNED_PAUSE: Duration = Duration::from_secs(1);
 
+/// The same of a server that is lost, and may come back.
+pub(crate) const LOST_PAUSE: Duration = Duration::from_secs(30);
+
 /// An append reservation that is not committed in time becomes a hole.
 pub(crate) const APPEND_HOLD: Duration = Duration::from_secs(5);
 

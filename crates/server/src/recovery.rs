@@ -243,6 +243,8 @@ impl Node {
         txn.commit().map_err(meta_refused)
     }
 
+    /// One at a time: told again after the next rename has told it otherwise, an inode would take a
+    /// name back.
     async fn finish_rename(
         self: &Rc<Self>,
         op: u64,
@@ -251,6 +253,12 @@ impl Node {
         from: Place,
         to: Place,
     ) -> Result<(), Refused> {
+        let _finishing = self.renames.finishing.lock(op).await;
+        let is_left = ops::intent(&self.names.begin(), op).map_err(meta_refused)?.is_some();
+        // A name that a rename has bound is not another's before the rename is finished.
+        if !is_left || self.bound(&to)?.is_none_or(|found| found.ino != moved.ino) {
+            return Ok(());
+        }
         let requester = self.node;
         let (binds, victim) = (binding(&moved), victim.as_ref().map(binding));
         self.count_links(requester, binds, victim, &from, &to).await?;

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::home::Event;
 use crate::keyed_lock::KeyedLock;
-use crate::limits::{CALL_DEADLINE, HOME_IN_USE, RETURNED_PAUSE};
+use crate::limits::{CALL_DEADLINE, HOME_IN_USE, LOST_PAUSE, RETURNED_PAUSE};
 use crate::locks::LockOwner;
 use crate::membership::lost;
 use crate::node::{Node, deadline_of, libc_errno, unexpected};
@@ -353,7 +353,8 @@ impl Node {
                 // Nobody else tells it, and it may look for this server where it was before.
                 while let Err(error) = this.tell_returned(server, &addresses).await {
                     tracing::warn!(%server, %error, "it does not know that this server is back");
-                    tokio::time::sleep(RETURNED_PAUSE).await;
+                    let is_lost = this.membership.is_server_lost(server);
+                    tokio::time::sleep(if is_lost { LOST_PAUSE } else { RETURNED_PAUSE }).await;
                 }
             });
         }

@@ -24,7 +24,7 @@ use tokio::task::AbortHandle;
 use super::Answer;
 use super::shard::{record, removal_of_directory};
 use crate::convert::meta_refused;
-use crate::keyed_lock::KeyGuard;
+use crate::keyed_lock::{KeyGuard, KeyedLock};
 use crate::limits::RENAME_HOLD;
 use crate::node::{Node, check_name, libc_errno, unexpected};
 use crate::recovery::is_gone;
@@ -44,6 +44,8 @@ pub(crate) struct RenameHolds {
     undecided: RefCell<HashSet<u64>>,
     /// New names of renames that are committed, and of which the inodes may not know yet.
     uncounted: RefCell<HashMap<Place, u64>>,
+    /// Committed renames that are being finished.
+    pub(crate) finishing: KeyedLock<u64>,
 }
 
 /// One operation may hold a name and the job's lock at the same server.
@@ -324,6 +326,7 @@ impl Node {
         requester: NodeId,
     ) -> Answer {
         let is_left = self.is_left_to_unbind(op, &place, moved, end).await?;
+        tracing::debug!(op, %moved, ?end, unbinds = is_left.is_some(), "rename finishes");
         let mut txn = self.names.begin();
         if is_left.is_some() {
             ops::remove_entry(&mut txn, place.parent, &place.name);
