@@ -128,6 +128,8 @@ pub(crate) struct Membership {
     now: RefCell<MembersNow>,
     /// Of lost nodes whose opens and locks were not released here yet: the epoch of their loss.
     unreleased: RefCell<BTreeMap<ServerId, u64>>,
+    /// Incarnations that have told here what they hold: start ids grow.
+    back: RefCell<BTreeMap<ServerId, u64>>,
     coordinator: RefCell<Option<Coordinator>>,
     /// When server 0 answered last.
     heard_coordinator: Cell<Option<Instant>>,
@@ -153,8 +155,12 @@ impl Membership {
         }
     }
 
+    /// Whether a server was declared lost, and no later incarnation of it has told what it holds here:
+    /// that may be granted something before server 0 has said that it is back.
     pub(crate) fn is_server_lost(&self, server: ServerId) -> bool {
-        self.now.borrow().is_server_lost(server)
+        let back = self.back.borrow().get(&server).copied();
+        let now = self.now.borrow();
+        now.lost.iter().any(|(lost, id)| *lost == server && back.is_none_or(|back| back <= *id))
     }
 
     pub(crate) fn lost(&self) -> Vec<ServerId> {
@@ -172,8 +178,9 @@ impl Membership {
     }
 
     /// A lost node is back and says itself what it holds: nothing of it is released over its head.
-    pub(crate) fn tells_again(&self, server: ServerId) {
-        self.unreleased.borrow_mut().remove(&server);
+    pub(crate) fn tells_again(&self, from: PeerIdentity) {
+        self.unreleased.borrow_mut().remove(&from.server);
+        self.back.borrow_mut().insert(from.server, from.start_id);
     }
 
     /// Returns when `server` is declared lost.

@@ -263,7 +263,7 @@ impl Node {
         as_of: u64,
     ) -> PeerReply {
         let node = NodeId(from.server.0);
-        self.membership.tells_again(from.server);
+        self.membership.tells_again(from);
         let mut lost = Vec::new();
         for held in &holding.opens {
             if !self.reclaim_open(node, *held).await {
