@@ -57,6 +57,11 @@ impl Grace {
         self.own_known.get()
     }
 
+    /// Whether another server may hold something here and has not told.
+    pub(crate) fn waits_for(&self, server: ServerId) -> bool {
+        self.waits_for.borrow().contains(&server)
+    }
+
     /// Another server has told.
     pub(crate) fn told(&self, by: ServerId) {
         self.waits_for.borrow_mut().remove(&by);

@@ -3,7 +3,7 @@
 //! A sender repeats a request under the same id when its connection broke. The first arrival runs
 //! it; a repetition waits for that run and gets its answer. Kept per incarnation of the sender, the
 //! last [`REPLIES_KEPT`] of them; a repetition older than that is refused, never run again.
-//! In memory only: a restarted server starts empty (recovery across restarts is not written yet).
+//! In memory only: what must not happen twice across restarts carries a name of its own (`answers`).
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};

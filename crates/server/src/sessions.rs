@@ -349,16 +349,28 @@ impl Node {
     ) {
         for server in self.all_servers().filter(|server| *server != self.me) {
             let (this, addresses) = (Rc::clone(self), addresses.clone());
-            tokio::task::spawn_local(async move {
-                // Nobody else tells it, and it may look for this server where it was before.
-                while let Err(error) = this.tell_returned(server, &addresses).await {
-                    tracing::warn!(%server, %error, "it does not know that this server is back");
-                    let is_lost = this.membership.is_server_lost(server);
-                    tokio::time::sleep(if is_lost { LOST_PAUSE } else { RETURNED_PAUSE }).await;
-                }
-            });
+            tokio::task::spawn_local(async move { this.until_told(server, &addresses).await });
         }
         self.grace.run().await;
+    }
+
+    /// Nobody else tells `server` that this one is back, and it may look for it where it was before; and
+    /// it may be killed itself between hearing that and telling what it holds.
+    async fn until_told(
+        self: Rc<Self>,
+        server: ServerId,
+        addresses: &[hayase_wire::transport::Address],
+    ) {
+        let mut knows = false;
+        while !knows || self.grace.waits_for(server) {
+            let told = self.tell_returned(server, addresses).await;
+            knows = told.is_ok();
+            if let Err(error) = told {
+                tracing::warn!(%server, %error, "it does not know that this server is back");
+            }
+            let is_lost = self.membership.is_server_lost(server);
+            tokio::time::sleep(if is_lost { LOST_PAUSE } else { RETURNED_PAUSE }).await;
+        }
     }
 
     async fn tell_returned(

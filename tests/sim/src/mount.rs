@@ -291,9 +291,9 @@ impl Mount {
     pub(crate) async fn read(&self, handle: &Handle, offset: u64) -> Result<u64, Failure> {
         let ino = handle.ino;
         self.kept.check(ino)?;
-        let (known, recalls) = self.kept.of(ino, |file| {
+        let (known, keeps, recalls) = self.kept.of(ino, |file| {
             let known = file.pages.as_ref().and_then(|pages| pages.get(&offset).copied());
-            (known, file.recalls)
+            (known, file.pages.is_some(), file.recalls)
         });
         if let Some(value) = known {
             return Ok(value);
@@ -305,7 +305,9 @@ impl Mount {
         self.ask(NodeRequest::Read { ino, offset, into }).await?;
         let value = value_of(&slot.as_ref()[..VALUE_BYTES]);
         self.kept.of(ino, |file| {
+            // A kernel keeps what it asked for in order to keep it.
             if let Some(pages) = &mut file.pages
+                && keeps
                 && file.recalls == recalls
             {
                 pages.insert(offset, value);

@@ -16,7 +16,7 @@ use std::time::Instant;
 use hayase_sim::{Kind, Report, Violation, run, run_kind};
 
 /// Seeds that found something, with what it was.
-const FOUND: [(Kind, u64, &str); 14] = [
+const FOUND: [(Kind, u64, &str); 21] = [
     (Kind::Links, 30, "an append to a striped file that was late to finish was made twice"),
     (Kind::Links, 38, "a name that was being replaced was missing"),
     (Kind::Links, 195, "a write that was sent again undid what others had written since"),
@@ -39,6 +39,21 @@ const FOUND: [(Kind, u64, &str); 14] = [
         10,
         "bytes of one request travelled as those of an earlier one that was given up",
     ),
+    (
+        Kind::Losses,
+        258_644_779_109_750,
+        "a renamed file whose home was away was taken for never named",
+    ),
+    (Kind::Restarts, 300_618, "a repeated rename was refused by what its first had in its hands"),
+    (Kind::Restarts, 301_099, "the same, another way"),
+    (Kind::Losses, 301_062, "a create that had happened was refused because its file was gone"),
+    (Kind::Cuts, 301_166, "the same, cut off"),
+    (
+        Kind::Losses,
+        63_031_749_850_497,
+        "the end of a rename, told twice, took a name that a second one had bound",
+    ),
+    (Kind::Cuts, 300_738, "a node that was back was not asked to give its cache back"),
 ];
 
 const SEEDS: u64 = 40;
