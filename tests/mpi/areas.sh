@@ -271,8 +271,8 @@ busy_while_open() {
 
 # mpi4py's tests, their files in the area.
 python_run() { # MPI RANKS stock|ours
-  mpi4py_environment "$1"
   (
+    mpi4py_environment "$1"
     cd "$mpi4py_tests" || exit 1
     export TMPDIR=$shared/mpi4py HAYASE_MPIIO_TRACE=1
     spread "$2" "$3" "$mpi4py_python" main.py -v -i test_io -i test_file
