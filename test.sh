@@ -105,7 +105,10 @@ suite_fio() { job_suite fio tests/foreign/run.sh fio; }
 suite_fio-6.1() { job_suite fio-6.1 tests/foreign/run.sh --profile 6.1 fio; }
 suite_mpi() { job_suite mpi tests/mpi/run.sh; }
 # Needs no mount: containers lie in any directory.
-suite_mpiio() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/mpiio.sh; }
+suite_mpiio() {
+  cargo build --locked -q -p hayase -p hayase-mpi &&
+    cargo rustc --locked -q -p hayase-mpi --features static --crate-type staticlib && tests/mpi/mpiio.sh
+}
 suite_mpiio-foreign() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/foreign.sh; }
 suite_mpiio-faults() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/faults.sh; }
 suite_mpiio-romio() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/romio.sh; }

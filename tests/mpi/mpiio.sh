@@ -69,6 +69,14 @@ python_tests() {
   )
 }
 
+# A program that has MPICH inside, and us: by the archive.
+program_static() {
+  mpicc.mpich -O1 -c -o "$work/bin/nested.o" tests/mpi/programs/nested.c &&
+    gcc -o "$work/bin/nested_static" "$work/bin/nested.o" "$target/debug/libhayase_mpiio.a" \
+      -l:libmpich.a -lpthread -lhwloc -lucp -lucs -lm || return
+  ! ldd "$work/bin/nested_static" | grep -i mpi
+}
+
 # Of a library that says no name that is known, every call passes through; it is said once.
 unknown_library_passes_through() {
   gcc -shared -fPIC -DLIBRARY -o "$work/bin/libmpi_strange.so" tests/mpi/programs/strange.c &&
@@ -108,6 +116,10 @@ for mpi; do
   try "${mpi}_flat_file_at_close" flattens "$mpi"
   try "${mpi}_other_files_pass_through" passes_through "$mpi"
   case $mpi in mpich | openmpi) ;; *) continue ;; esac
+  if [ "$mpi" = mpich ] && compgen -G '/usr/lib/*/libmpich.a' >"$work/why"; then
+    try mpich_static_links program_static
+    try mpich_static_agrees agrees mpich 3 nested_static
+  fi
   try "${mpi}_fortran_compiles" programs_fortran "$mpi"
   try "${mpi}_fortran_f08_agrees" agrees "$mpi" 3 columns_f08
   try "${mpi}_fortran_mpif_agrees" agrees "$mpi" 3 rows_mpif

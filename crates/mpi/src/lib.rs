@@ -4,7 +4,8 @@
 //! is served here; every other call is passed on untouched. Compiled without any `mpi.h`: one binary for
 //! MPICH and its relatives, Open MPI, and the ABI of MPI 5.
 //!
-//! - `exports`: the symbols, from one table; `real`: the originals; `abi`: what differs between libraries.
+//! - `exports`: the symbols, from one table; `real`: the originals (`linked`: of a program that is linked with its
+//!   MPI statically); `abi`: what differs between libraries.
 //! - `library`: what is asked of the MPI library, as safe calls; `pointers`: what programs hand over.
 //! - `datatype`, `memory`, `view`, `transfer`: types, memory, file views, and moving bytes between them.
 //! - `selection`: which files; `flat`: what becomes a flat file at its close; `open_files`: those that are open; `shared_pointer`: their shared pointers.
@@ -25,6 +26,8 @@ mod error;
 mod exports;
 mod flat;
 mod library;
+#[cfg(feature = "static")]
+mod linked;
 mod memory;
 mod open_files;
 mod pointers;
