@@ -6,7 +6,7 @@
 //! Source: MPI 4.1, sections 14.2.1 to 14.2.3.
 
 use std::{
-    ffi::{CString, c_int},
+    ffi::{CStr, CString, c_int},
     hash::{BuildHasher, RandomState},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -21,7 +21,7 @@ use crate::abi::ompi;
 use crate::{
     abi::{AmodeBits, Handle},
     error::{Error, raise},
-    exports::original,
+    exports::{original, outside},
     flat::{Presence, flatten},
     library::{self, Communicator, communicator},
     open_files::{self, OpenFile, Parts},
@@ -60,17 +60,24 @@ pub(crate) fn open(
     }
 }
 
-/// Through the handler that files have before they are open; on Open MPI, which calls none for
-/// `MPI_FILE_NULL`, as the handler that all programs begin with: it returns the code.
+/// Through the handler that files have before they are open, that of `MPI_FILE_NULL`.
 fn raise_on_none(error: &Error) -> c_int {
-    match (library::abi(), library::objects()) {
-        (Ok(abi), Ok(objects)) if abi.name != ompi::ABI.name => raise(objects.file_null, error),
-        _ => {
-            error.tell();
-            error.code()
-        }
+    let (Ok(abi), Ok(objects)) = (library::abi(), library::objects()) else {
+        error.tell();
+        return error.code();
+    };
+    if abi.name != ompi::ABI.name {
+        return raise(objects.file_null, error);
     }
+    // Open MPI takes MPI_File_call_errhandler of MPI_FILE_NULL for a mistake, and ends the program. What fails
+    // by itself calls the handler: with a code of its own, that there is no such file.
+    error.tell();
+    outside(|| original::File_delete(Text::of(NO_FILE), objects.info_null));
+    error.code()
 }
+
+/// Nothing can be there.
+const NO_FILE: &CStr = c"/proc/self/fd/no such file";
 
 fn try_open(
     comm: Handle,
