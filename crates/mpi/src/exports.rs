@@ -241,8 +241,9 @@ calls! {
         => file with file: admin::set_atomicity(file, flag);
     File_get_atomicity(fh: Handle, flag: Out<c_int>)
         => file with file: admin::get_atomicity(file, flag);
+    File_get_group(fh: Handle, group: Address)
+        => file with file: file.comm.give_group(group);
     // The handle of a container is one of the library's own, of its stub: what is about the handle is right there.
-    File_get_group(fh: Handle, group: Address) => pass;
     File_set_info(fh: Handle, info: Handle) => pass;
     File_get_info(fh: Handle, info: Address) => pass;
     File_set_errhandler(fh: Handle, errhandler: Handle) => pass;

@@ -11,8 +11,9 @@
 //! - `selection`: which files; `flat`: what becomes a flat file at its close; `open_files`: those that are open; `shared_pointer`: their shared pointers.
 //! - `calls`: what each call does; `error`: what it answers when it fails; `trace`: what people are told.
 //!
-//! **The handle** that a program gets is one of the MPI library's own, for the container's empty stub: its
-//! error handler, info and group, and its Fortran form, are the library's. Only what is about bytes is not.
+//! **The handle** that a program gets is one of the MPI library's own, for the container's empty stub, which each
+//! process opens alone: its error handler, info and Fortran form are the library's. Only what is about bytes
+//! and about the other processes is not.
 //!
 //! **Collective calls** need no communication to write: each process writes its own part. To open, sync,
 //! close and resize they agree on an epoch with a few words.

@@ -71,6 +71,7 @@ fn objects(scope: usize, from: &Objects<Predefined>) -> Option<Objects<Handle>> 
     };
     Some(Objects {
         comm_null: handle(from.comm_null)?,
+        comm_self: handle(from.comm_self)?,
         info_null: handle(from.info_null)?,
         file_null: handle(from.file_null)?,
         datatype_null: handle(from.datatype_null)?,

@@ -52,6 +52,7 @@ functions! {
     Comm_test_inter(comm: Handle, flag: *mut c_int);
     Comm_dup(comm: Handle, copy: *mut usize);
     Comm_free(comm: *mut usize);
+    Comm_group(comm: Handle, group: *mut c_void);
     Barrier(comm: Handle);
     Bcast(buffer: *mut c_void, count: c_int, datatype: Handle, root: c_int, comm: Handle);
     Allgather(
