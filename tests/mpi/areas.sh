@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # MPI-IO through containers in `shared` of a job of three simulated nodes: one plain file on every node, its parts on
-# the nodes of their writers; mpi4py's own tests; processes and servers that are killed, parts that are missing. With
+# the nodes of their writers; processes and servers that are killed, parts that are missing; a node that is lost. With
 # Debian's MPICH and Open MPI, their ranks on all nodes. Prints `ok`, `FAILED` and `SKIP` lines.
 #
-#   tests/mpi/areas.sh [mpich|openmpi]...
+#   tests/mpi/areas.sh [--mpi4py] [mpich|openmpi]...     --mpi4py: mpi4py's own tests instead
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 . scripts/prepare.sh
@@ -307,15 +307,8 @@ unknown_launchers_are_refused() {
 
 down_leaves_nothing() { job_down; }
 
-[ $# -gt 0 ] || set -- mpich openmpi
-mpi4py_prepare || say "SKIP areas_mpi4py: mpi4py $MPI4PY could not be had: $(tail -n 1 "$work/pip" 2>/dev/null)"
-on 0 mkdir "$shared/mpi4py"
-try unknown_launchers_are_refused
-for mpi; do
-  if ! has "mpiexec.$mpi" || ! has "mpicc.$mpi"; then
-    say "SKIP areas_$mpi: not installed"
-    continue
-  fi
+# What MPI leaves in an area, and what happens to it.
+programs() {
   try programs_compile
   try nested_subarrays_agree
   try blocks_agree
@@ -333,11 +326,28 @@ for mpi; do
     try rank_killed_after_close
     try servers_killed
   fi
-  if [ -e "$mpi4py_tests/main.py" ]; then
-    try mpi4py_by_1
-    try mpi4py_by_2
-    try mpi4py_by_4
+}
+of_mpi4py() {
+  if ! mpi4py_prepare; then
+    say "SKIP areas_mpi4py: mpi4py $MPI4PY could not be had: $(tail -n 1 "$work/pip" 2>/dev/null)"
+    return
   fi
+  try mpi4py_by_1
+  try mpi4py_by_2
+  try mpi4py_by_4
+}
+
+tests=programs
+if [ "${1:-}" = --mpi4py ]; then tests=of_mpi4py && shift; fi
+[ $# -gt 0 ] || set -- mpich openmpi
+on 0 mkdir "$shared/mpi4py"
+[ $tests = of_mpi4py ] || try unknown_launchers_are_refused
+for mpi; do
+  if ! has "mpiexec.$mpi" || ! has "mpicc.$mpi"; then
+    say "SKIP areas_$mpi: not installed"
+    continue
+  fi
+  "$tests"
   try nothing_is_left_over
 done
 if [ -e "$work/plain-blocks" ]; then
