@@ -16,7 +16,7 @@ usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 
 suites=(scripts format clippy tidy unit)
 suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1)
-suites+=(mpi mpiio mpiio-foreign mpiio-faults mpiio-romio areas s3 gfarm ssh slurm user)
+suites+=(mpi mpiio mpiio-foreign mpiio-faults mpiio-romio areas areas-mpi4py s3 gfarm ssh slurm user)
 
 only=()
 long=
@@ -105,11 +105,15 @@ suite_fio() { job_suite fio tests/foreign/run.sh fio; }
 suite_fio-6.1() { job_suite fio-6.1 tests/foreign/run.sh --profile 6.1 fio; }
 suite_mpi() { job_suite mpi tests/mpi/run.sh; }
 # Needs no mount: containers lie in any directory.
-suite_mpiio() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/mpiio.sh; }
+suite_mpiio() {
+  cargo build --locked -q -p hayase -p hayase-mpi &&
+    cargo rustc --locked -q -p hayase-mpi --features static --crate-type staticlib && tests/mpi/mpiio.sh
+}
 suite_mpiio-foreign() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/foreign.sh; }
 suite_mpiio-faults() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/faults.sh; }
 suite_mpiio-romio() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/romio.sh; }
 suite_areas() { cargo build --locked -q -p hayase-mpi && job_suite areas tests/mpi/areas.sh; }
+suite_areas-mpi4py() { cargo build --locked -q -p hayase-mpi && job_suite areas-mpi4py tests/mpi/areas.sh --mpi4py; }
 suite_s3() { tests/s3/run.sh; }
 suite_gfarm() { tests/gfarm/gfarm.sh; }
 suite_ssh() { job_suite ssh tests/launch/ssh.sh; }
@@ -130,7 +134,7 @@ never_here='^SKIP [0-9]+ tests of pjdfstest: '
 seconds_max() {
   case $1 in
     unit) echo 2400 ;;
-    e2e* | mpiio* | areas | s3 | gfarm) echo 1500 ;;
+    e2e* | mpiio* | areas* | s3 | gfarm) echo 1500 ;;
     sim-long) echo 10800 ;;
     *-long) echo 3600 ;;
     fresh-debian) echo 7200 ;;

@@ -26,7 +26,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { POINT = 40, REGION = 8, SETS = 20000 };
+enum { POINT = 40, REGION = 8, SETS = 20000, BATCH_BYTES = 4 << 20 };
 
 static int rank, size;
 static const char *file = "", *pattern = "", *files = "one", *calls = "all", *doing = "both";
@@ -160,13 +160,17 @@ static void plan(void) {
 
 /* --- what they hold: each word its own place in the file --- */
 
+/* As many steps as fit in BATCH_BYTES are filled, then moved one after the other, then checked: processes wait for each
+ * other before a batch, and not before each small block. */
 static char *buffer;
-static size_t buffer_bytes;
+static size_t slot_bytes; /* of one step */
+static long batch;
 static MPI_Datatype memory_type;
 static int memory_count;
 
-static char *place_in_memory(long at) {
-  return is(memory, "gaps") ? buffer + at / REGION * 2 * REGION + at % REGION : buffer + at;
+static char *slot_of(long step) { return buffer + (size_t)(step % batch) * slot_bytes; }
+static char *place_in_memory(long step, long at) {
+  return slot_of(step) + (is(memory, "gaps") ? at / REGION * 2 * REGION + at % REGION : at);
 }
 static void fill_or_check(long step, int filling) {
   long at = 0;
@@ -174,7 +178,7 @@ static void fill_or_check(long step, int filling) {
     for (long b = 0; b < runs[r].len; b += 8) {
       int64_t word = step * step_extent + runs[r].start + b;
       long len = runs[r].len - b < 8 ? runs[r].len - b : 8;
-      char *place = place_in_memory(at + b);
+      char *place = place_in_memory(step, at + b);
       if (filling) memcpy(place, &word, (size_t)len);
       else if (memcmp(place, &word, (size_t)len)) fail("wrong bytes at", (long)word);
       if (is(check, "first") && step_extent) return;
@@ -184,9 +188,11 @@ static void fill_or_check(long step, int filling) {
 }
 static void set_up_memory(void) {
   int gaps = is(memory, "gaps");
-  buffer_bytes = (size_t)step_bytes * (gaps ? 2 : 1);
-  buffer = malloc(buffer_bytes);
-  memset(buffer, 0, buffer_bytes);
+  slot_bytes = (size_t)step_bytes * (gaps ? 2 : 1);
+  batch = BATCH_BYTES / (long)slot_bytes < 1 ? 1 : BATCH_BYTES / (long)slot_bytes;
+  if (batch > steps) batch = steps;
+  buffer = malloc((size_t)batch * slot_bytes);
+  memset(buffer, 0, (size_t)batch * slot_bytes);
   if (gaps) {
     MPI_Type_create_hvector((int)(step_bytes / REGION), REGION, 2 * REGION, MPI_BYTE, &memory_type);
     memory_count = 1;
@@ -223,14 +229,14 @@ static void move_step(MPI_File fh, int writing, long step) {
     long at = 0;
     for (long r = 0; r < run_count; at += runs[r++].len) {
       MPI_Offset offset = each ? step * step_bytes + at : step * step_extent + runs[r].start;
-      must(move(fh, writing, offset, buffer + at, (int)runs[r].len, MPI_BYTE, &status), "a row");
+      must(move(fh, writing, offset, slot_of(step) + at, (int)runs[r].len, MPI_BYTE, &status), "a row");
     }
     return;
   }
   /* Etypes are bytes. A view's stream has one step behind the other; explicit offsets say where. */
   int viewed = !is(pattern, "blocks"), again = is(pattern, "regions");
   MPI_Offset offset = again ? 0 : viewed || each ? step * step_bytes : step * step_extent + runs[0].start;
-  must(move(fh, writing, offset, buffer, memory_count, memory_type, &status), "a step");
+  must(move(fh, writing, offset, slot_of(step), memory_count, memory_type, &status), "a step");
   MPI_Get_count(&status, MPI_BYTE, &moved);
   if (moved != step_bytes) fail("bytes moved", moved);
 }
@@ -254,14 +260,15 @@ static Times go(int writing) {
   }
   t.open = MPI_Wtime() - begin;
   MPI_File_set_errhandler(fh, MPI_ERRORS_RETURN);
-  for (long step = 0; step < steps; step++) {
-    if (writing) fill_or_check(step, 1);
-    else memset(buffer, 0xff, buffer_bytes);
+  for (long first = 0; first < steps; first += batch) {
+    long end = first + batch < steps ? first + batch : steps;
+    if (!writing) memset(buffer, 0xff, (size_t)batch * slot_bytes);
+    for (long step = first; writing && step < end; step++) fill_or_check(step, 1);
     MPI_Barrier(MPI_COMM_WORLD);
     begin = MPI_Wtime();
-    move_step(fh, writing, step);
+    for (long step = first; step < end; step++) move_step(fh, writing, step);
     t.move += MPI_Wtime() - begin;
-    if (!writing) fill_or_check(step, 0);
+    for (long step = first; !writing && step < end; step++) fill_or_check(step, 0);
   }
   MPI_Barrier(MPI_COMM_WORLD);
   begin = MPI_Wtime();

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # MPI-IO through containers in `shared` of a job of three simulated nodes: one plain file on every node, its parts on
-# the nodes of their writers; mpi4py's own tests; processes and servers that are killed, parts that are missing. With
+# the nodes of their writers; processes and servers that are killed, parts that are missing; a node that is lost. With
 # Debian's MPICH and Open MPI, their ranks on all nodes. Prints `ok`, `FAILED` and `SKIP` lines.
 #
-#   tests/mpi/areas.sh [mpich|openmpi]...
+#   tests/mpi/areas.sh [--mpi4py] [mpich|openmpi]...     --mpi4py: mpi4py's own tests instead
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 . scripts/prepare.sh
@@ -187,42 +187,59 @@ servers_killed() {
 }
 # What lies in a part that is gone can not be read, what lies in others can, and check says so.
 part_missing() {
-  local file=$shared/blocks-$mpi plain=$work/plain-blocks inode container part
+  local file=$shared/blocks-$mpi inode container part
   inode=$(on 0 stat -c %i "$file")
   container=$shared/.hayase-recorded/$(printf %016x "$inode")
   part=$(on 0 sh -c 'ls "$1"/*.part | head -n 1' sh "$container")
   on 1 "$hayase" container show "$file" || return 1
   on 0 rm "$part" || return 1
-  local block readable refused try
+  local readable refused missing try
   # Who has the part open goes on reading it, as any file without a name: until servers and caches let go.
   for try in $(seq 30); do
-    part_is_refused || return 1
+    read_blocks 2 "$file" || return 1
     [ "$refused" = 0 ] || break
     sleep 1
   done
   say "$readable blocks are read, $refused refused"
   [ "$readable" = 5 ] && [ "$refused" = 1 ] || return 1
+  ends_before_what_is_missing 2 "$file" "$missing" || return 1
   ! on 0 cat "$file" >/dev/null 2>"$work/errors" && grep -q 'Input/output error' "$work/errors" || return 1
   ! on 1 "$hayase" container check "$file" >"$work/said" 2>&1 && grep -q 'missing' "$work/said"
 }
-# Reads all blocks of $file: what is read must be right, what is refused must say so.
-part_is_refused() {
+# read_blocks NODE FILE: what is read of its six blocks must be right, what is refused must say so. Sets readable, refused
+# and missing, the last one that was refused.
+read_blocks() {
+  local node=$1 file=$2 plain=$work/plain-blocks block
   readable=0 refused=0
   for block in 0 1 2 3 4 5; do
-    # Direct: the kernel's readahead fails for more than was asked. Whole blocks: a read may end before its end.
-    if on 2 dd if="$file" iflag=direct,fullblock bs=4M skip=$block count=1 of="$work/block" status=none 2>"$work/errors"; then
+    # Direct: the kernel's readahead fails for more than was asked. Whole blocks: the kernel asks for 1 MiB at a time, and
+    # a read(2) of which a later MiB fails returns what came before.
+    if on "$node" timeout 60 dd if="$file" iflag=direct,fullblock bs=4M skip=$block count=1 of="$work/block" status=none 2>"$work/errors"; then
       readable=$((readable + 1))
       cmp "$work/block" <(dd if="$plain" bs=4M skip=$block count=1 status=none) || return 1
     else
-      refused=$((refused + 1))
+      refused=$((refused + 1)) missing=$block
       grep -q 'Input/output error' "$work/errors" || { cat "$work/errors"; return 1; }
     fi
   done
 }
+# One read(2) that begins a MiB before the missing block is refused, or ends there; whoever goes on is refused.
+ends_before_what_is_missing() { # NODE FILE BLOCK
+  local node=$1 file=$2 at=$((($3 * 4 - 1) << 20))
+  [ "$3" -gt 0 ] || return 0
+  if on "$node" dd if="$file" iflag=direct,skip_bytes bs=4M skip=$at count=1 of="$work/block" status=none 2>"$work/errors"; then
+    say "$(stat -c %s "$work/block") bytes are read before the missing block"
+    cmp "$work/block" <(tail -c +$((at + 1)) "$work/plain-blocks" | head -c 1048576) || return 1
+  else
+    grep -q 'Input/output error' "$work/errors" || return 1
+  fi
+  ! on "$node" dd if="$file" iflag=direct,skip_bytes,fullblock bs=4M skip=$at count=1 of="$work/block" status=none 2>"$work/errors" &&
+    grep -q 'Input/output error' "$work/errors"
+}
 
 # The parts of a node that is lost go with it: their bytes answer EIO, the others are read.
 node_lost() {
-  local file=$shared/lost plain=$work/plain-blocks process words block readable=0 refused=0 try
+  local file=$shared/lost plain=$work/plain-blocks process words readable refused missing try
   spread 6 ours "$work/bin/blocks" --write-only "$file" 4 || return 1
   # A lost server takes names along as well: of several names some stay.
   for try in 1 2 3 4 5 6 7 8; do on 0 ln "$file" "$file-$try" || return 1; done
@@ -235,15 +252,7 @@ node_lost() {
     sleep 0.5
   done
   for try in 1 2 3 4 5 6 7 8; do on 1 stat "$file-$try" >/dev/null 2>&1 && file=$file-$try && break; done
-  for block in 0 1 2 3 4 5; do
-    if on 1 timeout 60 dd if="$file" iflag=direct bs=4M skip=$block count=1 of="$work/block" status=none 2>"$work/errors"; then
-      readable=$((readable + 1))
-      cmp "$work/block" <(dd if="$plain" bs=4M skip=$block count=1 status=none) || return 1
-    else
-      refused=$((refused + 1))
-      grep -q 'Input/output error' "$work/errors" || { cat "$work/errors"; return 1; }
-    fi
-  done
+  read_blocks 1 "$file" || return 1
   say "$readable blocks are read, $refused refused"
   [ "$readable" = 4 ] && [ "$refused" = 2 ] || return 1
   [ "$(on 0 stat -c %s "$file")" = "$(stat -c %s "$plain")" ]
@@ -271,8 +280,8 @@ busy_while_open() {
 
 # mpi4py's tests, their files in the area.
 python_run() { # MPI RANKS stock|ours
-  mpi4py_environment "$1"
   (
+    mpi4py_environment "$1"
     cd "$mpi4py_tests" || exit 1
     export TMPDIR=$shared/mpi4py HAYASE_MPIIO_TRACE=1
     spread "$2" "$3" "$mpi4py_python" main.py -v -i test_io -i test_file
@@ -298,15 +307,8 @@ unknown_launchers_are_refused() {
 
 down_leaves_nothing() { job_down; }
 
-[ $# -gt 0 ] || set -- mpich openmpi
-mpi4py_prepare || say "SKIP areas_mpi4py: mpi4py $MPI4PY could not be had: $(tail -n 1 "$work/pip" 2>/dev/null)"
-on 0 mkdir "$shared/mpi4py"
-try unknown_launchers_are_refused
-for mpi; do
-  if ! has "mpiexec.$mpi" || ! has "mpicc.$mpi"; then
-    say "SKIP areas_$mpi: not installed"
-    continue
-  fi
+# What MPI leaves in an area, and what happens to it.
+programs() {
   try programs_compile
   try nested_subarrays_agree
   try blocks_agree
@@ -324,11 +326,30 @@ for mpi; do
     try rank_killed_after_close
     try servers_killed
   fi
-  if [ -e "$mpi4py_tests/main.py" ]; then
-    try mpi4py_by_1
-    try mpi4py_by_2
-    try mpi4py_by_4
+}
+of_mpi4py() {
+  if ! mpi4py_prepare; then
+    say "SKIP areas_mpi4py: mpi4py $MPI4PY could not be had: $(tail -n 1 "$work/pip" 2>/dev/null)"
+    return
   fi
+  try mpi4py_by_1
+  try mpi4py_by_2
+  try mpi4py_by_4
+}
+
+tests=programs
+if [ "${1:-}" = --mpi4py ]; then tests=of_mpi4py && shift; fi
+[ $# -gt 0 ] || set -- mpich openmpi
+on 0 mkdir "$shared/mpi4py"
+if [ $tests = programs ]; then
+  try unknown_launchers_are_refused
+fi
+for mpi; do
+  if ! has "mpiexec.$mpi" || ! has "mpicc.$mpi"; then
+    say "SKIP areas_$mpi: not installed"
+    continue
+  fi
+  "$tests"
   try nothing_is_left_over
 done
 if [ -e "$work/plain-blocks" ]; then

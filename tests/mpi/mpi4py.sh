@@ -20,7 +20,7 @@ mpi4py_prepare() {
   } >"$work/pip" 2>&1
 }
 
-# mpi4py_environment MPI: which library it loads, and where from.
+# mpi4py_environment MPI: which library it loads, and where from; in a subshell, it is nothing for other programs.
 mpi4py_environment() {
   local soname=$work/soname
   mkdir -p "$soname"

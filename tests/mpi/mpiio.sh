@@ -9,9 +9,8 @@ set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 . scripts/prepare.sh
 . tests/mpi/launch.sh
+. tests/mpi/mpi4py.sh
 
-MPI4PY=4.1.2
-MPI4PY_SDIST_SHA256=56860286dc45f20e8821e93cb06669e30462348bf866f685553fa4b712d58d02
 MPICH5=5.0.1
 OPENMPI5=5.0.8
 
@@ -60,48 +59,22 @@ programs_fortran() {
     mpif77.$mpi "${first[@]}" -o "$work/bin/rows_mpif" tests/mpi/programs/rows_mpif.f
 }
 
-# One environment for all: the wheel of mpi4py serves both MPIs. Without a package index there is none.
-python=$target/mpi4py/venv/bin/python
-tests=$target/mpi4py/mpi4py-$MPI4PY/test
-prepare_mpi4py() {
-  [ -e "$tests/main.py" ] && "$python" -c 'import mpi4py' 2>/dev/null && return
-  rm -rf "$target/mpi4py"
-  mkdir -p "$target/mpi4py" || return
-  {
-    python3 -m venv "$target/mpi4py/venv" &&
-      timeout 200 "$python" -m pip install -q --only-binary :all: "mpi4py==$MPI4PY" &&
-      printf 'mpi4py==%s --hash=sha256:%s\n' "$MPI4PY" "$MPI4PY_SDIST_SHA256" >"$target/mpi4py/sdist.txt" &&
-      timeout 200 "$python" -m pip download -q --no-binary :all: --no-deps --require-hashes \
-        -d "$target/mpi4py" -r "$target/mpi4py/sdist.txt" &&
-      tar -xzf "$target/mpi4py/mpi4py-$MPI4PY.tar.gz" -C "$target/mpi4py"
-  } >"$work/pip" 2>&1
-}
-
 # python_tests MPI RANKS stock|preloaded: mpi4py's tests of files, which make them in $TMPDIR.
 python_tests() {
-  local mpi=$1 ranks=$2 how=$3 soname=$work/soname
-  mkdir -p "$soname"
-  # The wheel wants MPICH's own soname, which Debian does not give it.
-  ln -sf "$(ldconfig -p | sed -n 's/.*libmpich\.so\.12 .* => //p' | head -n 1)" "$soname/libmpi.so.12"
-  [ "$mpi" = mpich ] || soname=
   (
-    cd "$tests" || exit 1
-    export TMPDIR=$work/marked MPI4PY_MPIABI=$mpi LD_LIBRARY_PATH=${soname:-${LD_LIBRARY_PATH:-}} HAYASE_MPIIO_TRACE=1
-    run "$mpi" "$ranks" "$how" "$python" main.py -v -i test_io -i test_file
+    mpi4py_environment "$1"
+    cd "$mpi4py_tests" || exit 1
+    export TMPDIR=$work/marked HAYASE_MPIIO_TRACE=1
+    run "$1" "$2" "$3" "$mpi4py_python" main.py -v -i test_io -i test_file
   )
 }
-failed_tests() { sed -n 's/^\(FAIL\|ERROR\): //p' "$1" | sort -u; }
-# What fails with us fails without us too; and the calls did come to us.
-python_agrees() {
-  local mpi=$1 ranks=$2 status=0 new
-  python_tests "$mpi" "$ranks" preloaded >"$work/preloaded" 2>&1 || status=$?
-  tail -n 30 "$work/preloaded"
-  grep -q 'trace MPI_File_open \([1-9][0-9]*\) \1$' "$work/preloaded" || { say "the calls did not come to us"; return 1; }
-  [ "$status" != 0 ] || return 0
-  python_tests "$mpi" "$ranks" stock >"$work/stock" 2>&1
-  [ -n "$(failed_tests "$work/preloaded")" ] || { say "it ended with $status"; return 1; }
-  new=$(comm -13 <(failed_tests "$work/stock") <(failed_tests "$work/preloaded"))
-  [ -z "$new" ] || { say "these pass without us:"; say "$new"; return 1; }
+
+# A program that has MPICH inside, and us: by the archive.
+program_static() {
+  mpicc.mpich -O1 -c -o "$work/bin/nested.o" tests/mpi/programs/nested.c &&
+    gcc -o "$work/bin/nested_static" "$work/bin/nested.o" "$target/debug/libhayase_mpiio.a" \
+      -l:libmpich.a -lpthread -lhwloc -lucp -lucs -lm || return
+  ! ldd "$work/bin/nested_static" | grep -i mpi
 }
 
 # Of a library that says no name that is known, every call passes through; it is said once.
@@ -122,7 +95,7 @@ has_mpi() {
 }
 
 [ $# -gt 0 ] || set -- mpich openmpi mpich5 mpi5abi openmpi5
-prepare_mpi4py || say "SKIP mpiio_mpi4py: mpi4py $MPI4PY could not be had: $(tail -n 1 "$work/pip" 2>/dev/null)"
+mpi4py_prepare || say "SKIP mpiio_mpi4py: mpi4py $MPI4PY could not be had: $(tail -n 1 "$work/pip" 2>/dev/null)"
 try unknown_library_passes_through unknown_library_passes_through
 try other_programs_do_not_notice other_programs_do_not_notice
 for mpi; do
@@ -143,12 +116,16 @@ for mpi; do
   try "${mpi}_flat_file_at_close" flattens "$mpi"
   try "${mpi}_other_files_pass_through" passes_through "$mpi"
   case $mpi in mpich | openmpi) ;; *) continue ;; esac
+  if [ "$mpi" = mpich ] && compgen -G '/usr/lib/*/libmpich.a' >"$work/why"; then
+    try mpich_static_links program_static
+    try mpich_static_agrees agrees mpich 3 nested_static
+  fi
   try "${mpi}_fortran_compiles" programs_fortran "$mpi"
   try "${mpi}_fortran_f08_agrees" agrees "$mpi" 3 columns_f08
   try "${mpi}_fortran_mpif_agrees" agrees "$mpi" 3 rows_mpif
-  [ -e "$tests/main.py" ] || continue
+  [ -e "$mpi4py_tests/main.py" ] || continue
   for ranks in 1 2 4; do
-    try "${mpi}_mpi4py_by_${ranks}" python_agrees "$mpi" "$ranks"
+    try "${mpi}_mpi4py_by_${ranks}" mpi4py_agrees python_tests "$mpi" "$ranks" preloaded
   done
 done
 [ "$failures" = 0 ]

@@ -19,31 +19,43 @@ const STOCK: [&str; 2] = ["flat", "flat again"];
 struct Case {
     name: &'static str,
     file: &'static str,
-    write: &'static str,
-    read: &'static str,
+    pattern: &'static str,
+    /// Steps that 4 processes write, in a quick run and in a full one.
+    steps: (usize, usize),
     ranks: u64,
 }
+
+impl Case {
+    /// As many bytes in all, whoever moves them: blocks have one for each process and step.
+    fn arguments(&self, bench: &Bench, ranks: u64, doing: &str) -> Vec<String> {
+        let steps = bench.rounds(self.steps.0, self.steps.1) as u64;
+        let steps = if self.file == BLOCKS { steps * 4 / ranks } else { steps };
+        words(&format!("{} steps={steps} check=all do={doing}", self.pattern))
+    }
+}
+
+const BLOCKS: &str = "blocks";
 
 const CASES: &[Case] = &[
     Case {
         name: "BT-IO W read by 2",
         file: "bt",
-        write: "pattern=nested side=24 steps=40 check=all",
-        read: "pattern=nested side=24 steps=40 check=all do=read",
+        pattern: "pattern=nested side=24",
+        steps: (20, 40),
         ranks: 2,
     },
     Case {
         name: "BT-IO W read by 9",
         file: "bt",
-        write: "pattern=nested side=24 steps=40 check=all",
-        read: "pattern=nested side=24 steps=40 check=all do=read",
+        pattern: "pattern=nested side=24",
+        steps: (20, 40),
         ranks: 9,
     },
     Case {
         name: "47008 B blocks read by 3",
-        file: "blocks",
-        write: "pattern=blocks block=47008 steps=450 check=all",
-        read: "pattern=blocks block=47008 steps=600 check=all do=read",
+        file: BLOCKS,
+        pattern: "pattern=blocks block=47008",
+        steps: (120, 450),
         ranks: 3,
     },
 ];
@@ -57,7 +69,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let mut written = "";
     for case in CASES {
         if written != case.file {
-            mpi.run(By::Hayase, 4, case.file, &words(&format!("{} do=write", case.write)))?;
+            mpi.run(By::Hayase, 4, case.file, &case.arguments(bench, 4, "write"))?;
             let (container, flat) =
                 (mpi.path(By::Hayase, case.file), mpi.path(By::STOCK, case.file));
             tool(
@@ -91,7 +103,8 @@ fn measure(bench: &Bench, mpi: &Mpi, case: &Case, samples: &mut Samples) -> anyh
                 if cache == "cold" {
                     make_cold(&mpi.path(by, case.file))?;
                 }
-                let said = mpi.run(by, case.ranks, case.file, &words(case.read))?;
+                let said =
+                    mpi.run(by, case.ranks, case.file, &case.arguments(bench, case.ranks, "read"))?;
                 let measured = said.phases("read")?.together();
                 push(samples, &what(case, cache), (variant, round), measured);
             }

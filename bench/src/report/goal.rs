@@ -69,6 +69,22 @@ impl Goal {
         self
     }
 
+    /// A cost, one for each round: the median is the figure. Where every round is within the bound, no
+    /// unevenness matters; otherwise rounds are compared with each other.
+    pub(crate) fn cost(
+        what: impl Into<String>,
+        costs: &[f64],
+        unit: &'static str,
+        bound: f64,
+    ) -> Self {
+        let figure = stats::median(costs).unwrap_or(f64::NAN);
+        let goal = Self::new(what, figure, unit, Wanted::AtMost(bound));
+        match costs.iter().all(|cost| *cost <= bound) {
+            true => goal,
+            false => goal.same_as(stats::consecutive(costs)),
+        }
+    }
+
     /// A goal that could not be measured.
     pub(crate) fn failed(what: impl Into<String>, error: &anyhow::Error) -> Self {
         let mut goal = Self::new(what, f64::NAN, "", Wanted::AtLeast(0.0));
@@ -164,6 +180,17 @@ mod tests {
         check(9.0, Wanted::AtLeast(0.1), Some(vec![]), Verdict::Noisy);
         check(f64::NAN, Wanted::AtLeast(0.1), None, Verdict::Failed);
         check(f64::INFINITY, Wanted::AtLeast(0.1), None, Verdict::Failed);
+    }
+
+    #[test]
+    fn costs_within_the_bound_need_not_be_even() {
+        let check = |costs: &[f64], verdict| {
+            assert_eq!(Goal::cost("x", costs, "us", 1.0).verdict(), verdict, "{costs:?}");
+        };
+        check(&[0.1, 0.9], Verdict::Holds);
+        check(&[0.1, 1.5], Verdict::Noisy);
+        check(&[1.5, 1.5], Verdict::Short);
+        check(&[], Verdict::Failed);
     }
 
     #[test]

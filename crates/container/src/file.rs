@@ -292,9 +292,12 @@ impl ContainerFile {
     /// bytes for each changed record, and for [`Durability::Durable`] the syncs of part and index.
     ///
     /// Does not begin an epoch. What fails can be tried again, unless the kernel lost bytes. Behind a close
-    /// there is nothing to publish.
+    /// there is nothing to publish, and never by who only reads.
     pub fn publish(&self, durability: Durability) -> Result<(), ContainerError> {
-        self.writer().publish(durability)
+        match self.access.may_write() {
+            true => self.writer().publish(durability),
+            false => Ok(()),
+        }
     }
 
     /// Whether anything was written that is not published.

@@ -7,7 +7,8 @@
 //! - part and index are made at the first write and the first publication, under a name that nobody had;
 //! - an index is only appended to, in whole blocks; a block that could not be written whole is cut off
 //!   again, and where that fails too, the writer publishes nothing any more;
-//! - a durable publication syncs the part, then the index, then (once) the names and the mark.
+//! - a durable publication syncs the part, then the index, then (once) its names; rank 0, also when it wrote
+//!   nothing, the mark and the name of the container.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -38,7 +39,8 @@ pub struct Identity {
     pub process: u32,
     /// How many files it opened before.
     pub opening: u32,
-    /// Its rank in the communicator that opened the file: in one epoch the lower one wins.
+    /// Its rank in the communicator that opened the file: in one epoch the lower one wins. Rank 0 sees to it
+    /// that the container itself is durable, so a process that opens it alone is rank 0.
     pub rank: Rank,
 }
 
@@ -77,6 +79,8 @@ pub(crate) struct Writer {
     is_closed: bool,
     /// In an area: published, and the file's home was not told.
     is_untold: bool,
+    /// Mark and name of the container are durable, as far as this writer sees to it.
+    is_container_durable: bool,
     /// Why nothing can be published any more.
     failure: Option<&'static str>,
     /// Raised by whatever changes what readers find.
@@ -92,7 +96,7 @@ struct IndexFile {
     blocks: u64,
     /// Appended since it was synced.
     is_dirty: bool,
-    /// Its name, and the container's, are durable.
+    /// Its name is durable, and that of the part.
     is_name_durable: bool,
 }
 
@@ -126,6 +130,7 @@ impl Writer {
             is_told: false,
             is_closed: false,
             is_untold: false,
+            is_container_durable: rank.0 > 0,
             failure: None,
             changes: 0,
             resizes: 0,
@@ -327,7 +332,11 @@ impl Writer {
 
     /// Makes others see what was written. Nothing is lost when it fails: it can be tried again.
     pub(crate) fn publish(&mut self, durability: Durability) -> Result<(), ContainerError> {
-        self.publish_as(self.recorder.pending().to_vec(), durability)
+        self.publish_as(self.recorder.pending().to_vec(), durability)?;
+        match durability {
+            Durability::Written => Ok(()),
+            Durability::Durable => self.sync_container(),
+        }
     }
 
     /// `pending` tells the records that are to be published, perhaps in fewer words.
@@ -381,6 +390,7 @@ impl Writer {
         }
         if durability == Durability::Durable {
             self.sync_index()?;
+            self.sync_container()?;
         }
         self.index = None;
         self.is_closed = true;
@@ -535,16 +545,24 @@ impl Writer {
             index.is_dirty = false;
         }
         if !index.is_name_durable {
-            mark::sync(self.container.directory())?;
             self.container.directory().sync()?;
-            match self.container.area_file() {
-                // One of a group is enough: it is the same name for all.
-                Some(file) if self.writer.rank.0 == 0 => file.sync()?,
-                Some(_) => {}
-                None => self.container.directory().sync_name()?,
-            }
             index.is_name_durable = true;
         }
+        Ok(())
+    }
+
+    /// Mark and name of the container, once.
+    fn sync_container(&mut self) -> Result<(), ContainerError> {
+        if self.is_container_durable {
+            return Ok(());
+        }
+        mark::sync(self.container.directory())?;
+        self.container.directory().sync()?;
+        match self.container.area_file() {
+            Some(file) => file.sync()?,
+            None => self.container.directory().sync_name()?,
+        }
+        self.is_container_durable = true;
         Ok(())
     }
 

@@ -31,6 +31,7 @@ pub(crate) enum Predefined {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Objects<T> {
     pub(crate) comm_null: T,
+    pub(crate) comm_self: T,
     pub(crate) info_null: T,
     pub(crate) file_null: T,
     pub(crate) datatype_null: T,

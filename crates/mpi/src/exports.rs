@@ -1,4 +1,5 @@
-//! The symbols that are taken from the MPI library: one table of calls, each exported as `MPI_x` and `PMPI_x`.
+//! The symbols that are taken from the MPI library: one table of calls, each exported as `MPI_x` and `PMPI_x`
+//! (with the feature `static` only as `MPI_x`: see `crate::linked`).
 //!
 //! Here: the table; what happens at the entry of each call. Not here: what the calls do ([`crate::calls`]),
 //! where the originals are ([`crate::real`]).
@@ -161,6 +162,13 @@ macro_rules! calls {
             }
         }
 
+        #[cfg(feature = "static")]
+        mod linked {
+            crate::linked::originals!("hayase_originals_calls": $($name)*);
+            crate::linked::may_be_missing!(Register_datarep_c);
+            $(calls!(@may_be_missing $name $(or $small)?);)*
+        }
+
         $(const _: () = {
             fn enter($($arg: $ty),*) -> c_int {
                 let pass = || original::$name($($arg),*).unwrap_or_else(|| missing(Call::$name));
@@ -175,12 +183,15 @@ macro_rules! calls {
             }
 
             // SAFETY: as above, by the name of the profiling interface.
+            #[cfg(not(feature = "static"))]
             #[unsafe(export_name = concat!("PMPI_", stringify!($name)))]
             extern "C" fn profiled($($arg: $ty),*) -> c_int {
                 enter($($arg),*)
             }
         };)*
     };
+    (@may_be_missing $name:ident) => {};
+    (@may_be_missing $name:ident or $small:ident) => { crate::linked::may_be_missing!($name); };
     (@instead $name:ident($($arg:ident),*)) => { None };
     (@instead $name:ident($($arg:ident),*) or $small:ident) => {
         if true $(&& $arg.fits())* { small::$small($($arg),*) } else { None }
@@ -230,8 +241,9 @@ calls! {
         => file with file: admin::set_atomicity(file, flag);
     File_get_atomicity(fh: Handle, flag: Out<c_int>)
         => file with file: admin::get_atomicity(file, flag);
+    File_get_group(fh: Handle, group: Address)
+        => file with file: file.comm.give_group(group);
     // The handle of a container is one of the library's own, of its stub: what is about the handle is right there.
-    File_get_group(fh: Handle, group: Address) => pass;
     File_set_info(fh: Handle, info: Handle) => pass;
     File_get_info(fh: Handle, info: Address) => pass;
     File_set_errhandler(fh: Handle, errhandler: Handle) => pass;

@@ -76,6 +76,8 @@ pub(crate) struct Parts {
 impl OpenFile {
     pub(crate) fn new(parts: Parts) -> Self {
         let view = Arc::new(FileView::of_bytes());
+        // Rank 0 has looked just now, to open it for all.
+        let is_stale = AtomicBool::new(parts.comm.rank() > 0);
         Self {
             path: parts.path,
             amode: parts.amode,
@@ -85,7 +87,7 @@ impl OpenFile {
             delete_on_close: parts.delete_on_close,
             flatten: parts.flatten,
             consistency: parts.consistency,
-            is_stale: AtomicBool::new(true),
+            is_stale,
             is_overtaken: AtomicBool::new(true),
             is_atomic: AtomicBool::new(false),
             presence: Mutex::new(Some(parts.presence)),
@@ -132,9 +134,16 @@ impl OpenFile {
 
     /// Sees what others published, when they may have.
     pub(crate) fn refresh(&self) -> Result<(), Error> {
-        if !self.is_stale.swap(false, Ordering::AcqRel) && !self.is_immediate() {
-            return Ok(());
+        match self.is_stale.load(Ordering::Acquire) || self.is_immediate() {
+            true => self.look(),
+            false => Ok(()),
         }
+    }
+
+    /// Sees what others published.
+    pub(crate) fn look(&self) -> Result<(), Error> {
+        // Before: what is published meanwhile is looked for again.
+        self.is_stale.store(false, Ordering::Release);
         match self.container.refresh() {
             Ok(has_changed) => {
                 self.is_overtaken.fetch_or(has_changed, Ordering::AcqRel);

@@ -71,6 +71,7 @@ fn objects(scope: usize, from: &Objects<Predefined>) -> Option<Objects<Handle>> 
     };
     Some(Objects {
         comm_null: handle(from.comm_null)?,
+        comm_self: handle(from.comm_self)?,
         info_null: handle(from.info_null)?,
         file_null: handle(from.file_null)?,
         datatype_null: handle(from.datatype_null)?,
@@ -127,17 +128,25 @@ pub(crate) const fn symbol_name(text: &'static str) -> &'static CStr {
 
 const PROBE: &CStr = c"PMPI_File_open";
 
+#[cfg(feature = "static")]
+fn symbol_in(_scope: usize, name: &CStr) -> Option<usize> {
+    crate::linked::symbol(name)
+}
+
+#[cfg(not(feature = "static"))]
 fn symbol_in(scope: usize, name: &CStr) -> Option<usize> {
     // SAFETY: `scope` is RTLD_NEXT or a handle that is never closed; the name ends with a zero.
     let address = unsafe { libc::dlsym(scope as *mut c_void, name.as_ptr()) } as usize;
     (address != 0 && object_of(address) != object_of(own_address())).then_some(address)
 }
 
+#[cfg(not(feature = "static"))]
 fn own_address() -> usize {
     find_scope as *const () as usize
 }
 
 /// Where the shared object begins that an address lies in; 0 when in none.
+#[cfg(not(feature = "static"))]
 fn object_of(address: usize) -> usize {
     object_info(address).map_or(0, |info| info.dli_fbase as usize)
 }

@@ -207,10 +207,16 @@ static void full(const char *file) {
   check(memcmp(data, back, (size_t)count) == 0, "the bytes afterwards");
   MPI_File_close(&fh);
 }
+static int handled;
+static void handle(MPI_File *fh, int *code, ...) { handled += *fh == MPI_FILE_NULL && *code != MPI_SUCCESS; }
 static void damaged(const char *file) {
   static char data[BLOCK];
   MPI_File fh;
+  MPI_Errhandler handler;
+  MPI_File_create_errhandler(handle, &handler);
+  MPI_File_set_errhandler(MPI_FILE_NULL, handler);
   int code = MPI_File_open(MPI_COMM_WORLD, file, MPI_MODE_RDONLY, MPI_INFO_NULL, &fh);
+  check(handled == (code != MPI_SUCCESS), "the handler of files that are not open");
   if (code != MPI_SUCCESS) return;
   for (int n = 0; n < BLOCKS && code == MPI_SUCCESS; n++)
     for (int who = 0; who < STRIDE && code == MPI_SUCCESS; who++)

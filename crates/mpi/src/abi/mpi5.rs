@@ -11,6 +11,7 @@ pub(crate) static ABI: Abi = Abi {
     handle_width: HandleWidth::Pointer,
     objects: Objects {
         comm_null: Number(0x100),
+        comm_self: Number(0x102),
         info_null: Number(0x130),
         file_null: Number(0x118),
         datatype_null: Number(0x200),

@@ -11,6 +11,7 @@ pub(crate) static ABI: Abi = Abi {
     handle_width: HandleWidth::Int,
     objects: Objects {
         comm_null: Number(0x0400_0000),
+        comm_self: Number(0x4400_0001),
         info_null: Number(0x1c00_0000),
         file_null: Number(0),
         datatype_null: Number(0x0c00_0000),

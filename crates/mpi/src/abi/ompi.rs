@@ -11,6 +11,7 @@ pub(crate) static ABI: Abi = Abi {
     handle_width: HandleWidth::Pointer,
     objects: Objects {
         comm_null: Symbol("ompi_mpi_comm_null"),
+        comm_self: Symbol("ompi_mpi_comm_self"),
         info_null: Symbol("ompi_mpi_info_null"),
         file_null: Symbol("ompi_mpi_file_null"),
         datatype_null: Symbol("ompi_mpi_datatype_null"),

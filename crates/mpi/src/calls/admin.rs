@@ -79,11 +79,13 @@ fn next_epoch(file: &OpenFile) -> Result<Epoch, Error> {
     // Rank 0 looks for writers outside of the group, now that everybody is here: what a process published
     // before, by another handle, is seen.
     let refreshed = match file.comm.rank() {
-        0 => file.container.refresh().map(|_| ()),
-        _ => Ok(()),
+        0 => file.look(),
+        _ => {
+            file.set_stale();
+            Ok(())
+        }
     };
     let [epoch] = file.comm.tell([known.max(file.container.proposed_epoch().0)])?;
-    file.set_stale();
     file.container.advance(Epoch(epoch))?;
     refreshed?;
     Ok(Epoch(epoch))

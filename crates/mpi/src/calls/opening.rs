@@ -1,12 +1,12 @@
 //! Opening, closing and deleting; and the end of the program.
 //!
 //! All of it is collective: rank 0 decides whether the file is a container, makes it, and tells the others
-//! with one broadcast. Then all of them open its stub with the library, and that handle is the program's.
+//! with one broadcast. Then each of them opens its stub with the library, alone, and that handle is the program's.
 //! Where nothing is taken a barrier and the broadcast were all that was added, and the call is passed on.
 //! Source: MPI 4.1, sections 14.2.1 to 14.2.3.
 
 use std::{
-    ffi::{CString, c_int},
+    ffi::{CStr, CString, c_int},
     hash::{BuildHasher, RandomState},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -21,7 +21,7 @@ use crate::abi::ompi;
 use crate::{
     abi::{AmodeBits, Handle},
     error::{Error, raise},
-    exports::original,
+    exports::{original, outside},
     flat::{Presence, flatten},
     library::{self, Communicator, communicator},
     open_files::{self, OpenFile, Parts},
@@ -60,17 +60,24 @@ pub(crate) fn open(
     }
 }
 
-/// Through the handler that files have before they are open; on Open MPI, which calls none for
-/// `MPI_FILE_NULL`, as the handler that all programs begin with: it returns the code.
+/// Through the handler that files have before they are open, that of `MPI_FILE_NULL`.
 fn raise_on_none(error: &Error) -> c_int {
-    match (library::abi(), library::objects()) {
-        (Ok(abi), Ok(objects)) if abi.name != ompi::ABI.name => raise(objects.file_null, error),
-        _ => {
-            error.tell();
-            error.code()
-        }
+    let (Ok(abi), Ok(objects)) = (library::abi(), library::objects()) else {
+        error.tell();
+        return error.code();
+    };
+    if abi.name != ompi::ABI.name {
+        return raise(objects.file_null, error);
     }
+    // Open MPI takes MPI_File_call_errhandler of MPI_FILE_NULL for a mistake, and ends the program. What fails
+    // by itself calls the handler: with a code of its own, that there is no such file.
+    error.tell();
+    outside(|| original::File_delete(Text::of(NO_FILE), objects.info_null));
+    error.code()
 }
+
+/// Nothing can be there.
+const NO_FILE: &CStr = c"/proc/self/fd/no such file";
 
 fn try_open(
     comm: Handle,
@@ -109,21 +116,25 @@ fn try_open(
         Some(container) => Ok(container),
         None => open_existing(path, access, plan, rank),
     };
+    let opened = container.and_then(|container| {
+        let stub = container.container().stub();
+        let mut handle = library::objects()?.file_null;
+        let code = open_stub(&stub, amode, info, &mut handle)?;
+        Ok((container, stub, handle, code))
+    });
     // All or none.
-    let failures = comm_copy.gather(u64::from(container.is_err()))?;
+    let has_failed = !matches!(&opened, Ok((.., 0)));
+    let failures = comm_copy.gather(u64::from(has_failed))?;
     if failures.iter().any(|failed| *failed > 0) {
         comm_copy.free()?;
-        container?;
+        let (_, _, mut handle, code) = opened?;
+        if code != 0 {
+            return Ok(Some(code)); // the library has called the handler
+        }
+        original::File_close(Out::of(&mut handle));
         return Err(elsewhere());
     }
-    let container = container?;
-    let stub = container.container().stub();
-    let mut handle = library::objects()?.file_null;
-    let code = open_stub(comm, &stub, amode, info, &mut handle)?;
-    if code != 0 {
-        comm_copy.free()?;
-        return Ok(Some(code));
-    }
+    let (container, stub, mut handle, _) = opened?;
     let presence = Presence::in_container(container.container().inside());
     let file = OpenFile::new(Parts {
         presence,
@@ -261,19 +272,14 @@ fn identity(rank: u32) -> Identity {
     }
 }
 
-/// With the library, on the program's communicator: the handle that the program gets.
-fn open_stub(
-    comm: Handle,
-    stub: &Path,
-    amode: c_int,
-    info: Handle,
-    handle: &mut Handle,
-) -> Result<c_int, Error> {
+/// With the library, by this process alone: the handle that the program gets.
+fn open_stub(stub: &Path, amode: c_int, info: Handle, handle: &mut Handle) -> Result<c_int, Error> {
     let bits = library::abi()?.amode;
     let amode = amode & (bits.rdonly | bits.wronly | bits.rdwr | bits.unique_open);
     let name = CString::new(stub.as_os_str().as_bytes());
     let name = name.map_err(|_| Error::argument("a path with a zero in it"))?;
-    let code = original::File_open(comm, Text::of(&name), amode, info, Out::of(handle));
+    let alone = library::objects()?.comm_self;
+    let code = original::File_open(alone, Text::of(&name), amode, info, Out::of(handle));
     code.ok_or(Error::missing("MPI_File_open"))
 }
 
@@ -292,14 +298,16 @@ fn append(file: &OpenFile) -> Result<(), Error> {
 pub(crate) fn close(fh: Out<Handle>) -> Option<c_int> {
     let handle = fh.get()?;
     let file = open_files::find(handle)?;
-    let closed = close_container(&file);
+    // What was written is published, by all.
+    let closed = file.container.close(Durability::Written).map_err(Error::from);
+    file.leave();
     if let Err(error) = &closed {
         // While the handle has its error handler.
         raise(handle, error);
     }
     open_files::remove(handle);
     let code = original::File_close(fh).unwrap_or(0);
-    let ended = end(&file);
+    let ended = file.comm.barrier().and_then(|()| end(&file));
     // Another thread may still be in a call on it, against MPI's word; then the copy stays.
     if let Some(file) = std::sync::Arc::into_inner(file)
         && let Err(error) = file.into_comm().free()
@@ -310,14 +318,6 @@ pub(crate) fn close(fh: Out<Handle>) -> Option<c_int> {
         (Err(error), _) | (_, Err(error)) => error.code(),
         _ => code,
     })
-}
-
-/// What was written is published, by all.
-fn close_container(file: &OpenFile) -> Result<(), Error> {
-    let closed = file.container.close(Durability::Written);
-    file.leave();
-    file.comm.barrier()?;
-    Ok(closed?)
 }
 
 /// When all have closed the stub: deletes it, or makes it flat.

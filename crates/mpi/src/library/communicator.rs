@@ -5,12 +5,13 @@
 
 #![expect(unsafe_code, reason = "the library's functions")]
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use super::{done, functions as mpi, objects};
 use crate::{
     abi::{Handle, HandleWidth},
     error::Error,
+    pointers::Address,
 };
 
 /// See the module. Freed by [`Communicator::free`], which is collective; never by a drop.
@@ -41,6 +42,12 @@ impl Communicator {
         let mut handle = self.handle.0;
         // SAFETY: the handle was made by MPI_Comm_dup, and is used no more.
         done(unsafe { mpi::Comm_free(&raw mut handle) }, "MPI_Comm_free")
+    }
+
+    /// Gives the program the group of these processes, to free.
+    pub(crate) fn give_group(&self, target: Address) -> Result<(), Error> {
+        // SAFETY: MPI obliges the program to give the address of an MPI_Group.
+        done(unsafe { mpi::Comm_group(self.handle, target.0 as *mut c_void) }, "MPI_Comm_group")
     }
 
     pub(crate) fn rank(&self) -> u32 {

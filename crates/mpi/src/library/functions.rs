@@ -26,6 +26,9 @@ pub(super) type DeleteAttribute = extern "C" fn(Handle, c_int, *mut c_void, *mut
 
 macro_rules! functions {
     ($($name:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {
+        #[cfg(feature = "static")]
+        crate::linked::originals!("hayase_originals_functions": $($name)*);
+
         $(
             /// The function of this name; `None` when the library does not have it.
             ///
@@ -49,6 +52,7 @@ functions! {
     Comm_test_inter(comm: Handle, flag: *mut c_int);
     Comm_dup(comm: Handle, copy: *mut usize);
     Comm_free(comm: *mut usize);
+    Comm_group(comm: Handle, group: *mut c_void);
     Barrier(comm: Handle);
     Bcast(buffer: *mut c_void, count: c_int, datatype: Handle, root: c_int, comm: Handle);
     Allgather(
@@ -104,3 +108,8 @@ functions! {
         target: *mut c_void, count: c_int, datatype: Handle,
     );
 }
+
+#[cfg(feature = "static")]
+crate::linked::may_be_missing!(
+    Info_get_string Type_get_envelope_c Type_get_contents_c Status_set_elements_c
+);

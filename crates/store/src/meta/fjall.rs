@@ -1,7 +1,7 @@
 //! The key-value store on storage: one `fjall` database with one keyspace.
 //!
 //! Here: opening, sizes, translating errors, keeping clear of a full disk. Rooms: [`journal`] looks
-//! for damage that fjall would take for the torn end of a crash.
+//! for damage that fjall would take for the torn end of a crash; [`durable`] knows what is synced.
 //! Not here: what keys mean ([`crate::namespace`]).
 //! Source: fjall 3.1. A commit there goes to the journal and, with `PersistMode::Buffer`, from the
 //! journal's buffer to the operating system before it is applied; that is what survives kill -9.
@@ -27,6 +27,7 @@ use hayase_layout::ByteCount;
 
 use super::{Batch, MetaError, MetaStore, Pair};
 
+mod durable;
 mod journal;
 #[cfg(test)]
 mod tests;
@@ -66,6 +67,7 @@ pub struct FjallStore {
     unchecked: AtomicU64,
     /// Free space when it was last looked at.
     free: AtomicU64,
+    durable: durable::Durable,
 }
 
 impl FjallStore {
@@ -92,6 +94,7 @@ impl FjallStore {
             in_memtable,
             unchecked: AtomicU64::new(0),
             free: AtomicU64::new(0),
+            durable: durable::Durable::new(),
         };
         store.look_at_free_space()?;
         store.hand_over(0)?; // what the journal brought back may be a lot
@@ -210,12 +213,14 @@ impl MetaStore for FjallStore {
             .durability(Some(PersistMode::Buffer))
             .commit()
             .map_err(|e| translate("change", &self.path, e))?;
+        self.durable.committed();
         self.unchecked.fetch_add(bytes as u64, Ordering::Relaxed);
         self.hand_over(bytes as u64)
     }
 
     fn sync(&self) -> Result<(), MetaError> {
-        self.database.persist(PersistMode::SyncData).map_err(|e| translate("sync", &self.path, e))
+        let persist = || self.database.persist(PersistMode::SyncData);
+        self.durable.sync(persist).map_err(|e| translate("sync", &self.path, e))
     }
 }
 
