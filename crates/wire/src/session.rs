@@ -76,6 +76,14 @@ pub enum SessionError {
     },
 }
 
+impl SessionError {
+    /// Whether the connection broke because nothing came from the peer's machine.
+    pub(crate) fn is_loss(&self) -> bool {
+        matches!(self, Self::Transport(TransportError::Io { source, .. })
+            if source.kind() == std::io::ErrorKind::TimedOut)
+    }
+}
+
 /// The sending half of a session.
 pub struct SessionSender {
     sender: Box<dyn FrameSender>,
