@@ -185,6 +185,7 @@ impl Node {
         }
         let link = self.peers.link(COORDINATOR);
         tokio::select! {
+            biased;
             () = link.until_down() => {}
             () = self.membership.wakes.notified() => {}
             () = tokio::time::sleep(rest(self.servers)) => {}
@@ -245,12 +246,10 @@ impl Node {
     }
 
     async fn declare(self: &Rc<Self>) {
-        let suspects = {
-            let mut coordinator = self.membership.coordinator.borrow_mut();
-            let Some(coordinator) = coordinator.as_mut() else { return };
-            coordinator.silent(&self.membership.now.borrow(), Instant::now())
-        };
-        let silent = self.who_is_gone(suspects).await;
+        let silent = self.who_is_gone(self.suspects()).await;
+        // Who beat while it was looked for lives.
+        let still: Vec<_> = self.suspects().into_iter().map(|(server, _)| server).collect();
+        let silent: Vec<_> = silent.into_iter().filter(|server| still.contains(server)).collect();
         let declared = {
             let coordinator = self.membership.coordinator.borrow();
             let mut members = self.membership.now.borrow().clone();
@@ -261,9 +260,15 @@ impl Node {
         // Durable before it is told.
         self.keep_members(&members);
         self.take(members);
+        // Everybody who answers has taken it: what was held may be released then, and that is news again.
         self.tell_members().await;
-        // Everybody who answered has taken it: what was held may be released now, and that is news,
-        // which is told at the next look at the latest.
+    }
+
+    /// As server 0: who has been silent for too long, and whether it does not matter why.
+    fn suspects(&self) -> Vec<(ServerId, bool)> {
+        let coordinator = self.membership.coordinator.borrow();
+        let members = self.membership.now.borrow();
+        coordinator.as_ref().map(|c| c.silent(&members, Instant::now())).unwrap_or_default()
     }
 
     /// The kernel of a node that lives answers for a server that only stalls.
@@ -300,8 +305,7 @@ impl Node {
         for (server, told) in told {
             let is_told = told.await.unwrap_or(false);
             are_all_told &= is_told;
-            if is_told
-                && let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut()
+            if is_told && let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut()
             {
                 coordinator.took(server, members.epoch);
             }

@@ -77,10 +77,12 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// Whether the connection broke because nothing came from the peer's machine.
+    /// Whether the connection broke because nothing came from the peer's machine: a timeout, told as
+    /// what the network said last where it said something.
     pub(crate) fn is_loss(&self) -> bool {
-        matches!(self, Self::Transport(TransportError::Io { source, .. })
-            if source.kind() == std::io::ErrorKind::TimedOut)
+        use std::io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
+        let Self::Transport(TransportError::Io { source, .. }) = self else { return false };
+        matches!(source.kind(), TimedOut | HostUnreachable | NetworkUnreachable)
     }
 }
 
