@@ -61,7 +61,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     ];
     let notes = vec![
         "`up` is timed from the start of the command until a file was made through the mount of each node \
-         (three more commands).\nHomes whose grants are in use are asked each second whether they live, for 30 s after the last call; then an idle server sends one beat to server 0 each second."
+         (three more commands).\nHomes whose grants are in use are asked each half second whether they live, for 6 s after the last call; then an idle server sends one heartbeat to server 0 each 5 s."
             .to_owned(),
     ];
     Ok(Outcome { goals, tables: vec![times(&ups, &downs), table(&rest)], notes, samples })

@@ -1,7 +1,8 @@
 //! What servers do while nobody uses them, and what that would be in a job of thousands.
 //!
 //! Measured in jobs of a few servers: wake-ups, messages, CPU. Each server sends a heartbeat to server 0, which alone
-//! feels how many there are; so its share is a straight line, told for more nodes than a machine can hold.
+//! feels how many there are: up to 166 servers its share is a straight line, told for more nodes than a machine can
+//! hold; in larger jobs servers beat less often, and it hears no more.
 
 use std::time::Duration;
 
@@ -17,14 +18,20 @@ use crate::stats;
 /// The last over the first is what the goal speaks of.
 const SERVERS: [u16; 3] = [4, 8, 16];
 
+/// Servers whose heartbeats, 5 s apart, are as many as server 0 ever hears.
+const HEARD_MAX: f64 = 166.0;
+
 /// Told for these.
 const ESTIMATED: [f64; 2] = [1000.0, 10_000.0];
 
 /// Wake-ups of a node may differ so much between the smallest and the largest job.
 const SPAN_MAX: f64 = 1.2;
 
-/// Connections are made and first grants are over.
-const QUIET: Duration = Duration::from_secs(3);
+/// Connections are made, and homes are asked no more whether they live.
+const QUIET: Duration = Duration::from_secs(8);
+
+/// Between two heartbeats of a server.
+const BEAT: Duration = Duration::from_secs(5);
 
 /// One server of an idle job, in one second.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,9 +62,11 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let name = "wake-ups of an idle server in jobs of 4, 8, 16, largest over smallest";
     let goal = Goal::new(name, figure, "", Wanted::AtMost(SPAN_MAX));
     let notes = vec![
-        "Server 0 declares who is lost, so each other server sends it a heartbeat a second; servers that share no state \
-         have no other traffic.\nThe estimate takes a server other than 0 as measured, and for server 0 the straight \
-         line through its measured jobs; the simulation (`tests/sim`) runs a job of 1,000 and counts the same messages."
+        "Server 0 declares who is lost, so each other server sends it a heartbeat each 5 s, or each 30 ms for each \
+         server of the job if that is longer; servers that share no state have no other traffic.\nThe estimate takes a \
+         server other than 0 as measured, and for server 0 the straight line through its measured jobs, up to the 166 \
+         servers from which on it hears no more beats; the simulation (`tests/sim`) runs a job of 1,000 and counts the \
+         same messages."
             .to_owned(),
     ];
     let samples = idle.iter().flat_map(samples_of).collect();
@@ -79,7 +88,8 @@ fn leave_alone(bench: &Bench, job: &Job<'_>, servers: u16) -> anyhow::Result<Idl
     let processes: Vec<u32> = job.nodes().iter().map(|node| node.server).collect();
     let begin = std::time::Instant::now();
     let looks: Vec<_> = processes.iter().map(|process| look(*process)).collect();
-    std::thread::sleep(Duration::from_secs(bench.rounds(6, 20) as u64));
+    // So many heartbeats of each.
+    std::thread::sleep(BEAT * bench.rounds(2, 4) as u32);
     let seconds = begin.elapsed().as_secs_f64();
     let rests = processes.iter().zip(&looks).map(|(process, (cpu, wakes))| {
         let (now, wakes_now) = look(*process);
@@ -131,7 +141,7 @@ fn estimate(idle: &[Idle]) -> Table {
         let line = |part: fn(&Rest) -> f64| {
             let points: Vec<_> =
                 idle.iter().map(|job| (f64::from(job.servers), part(&job.coordinator))).collect();
-            on_line(&points, servers)
+            on_line(&points, servers.min(HEARD_MAX))
         };
         let coordinator = Rest {
             messages: line(|rest| rest.messages),

@@ -24,9 +24,10 @@ pub const CLOSE_BATCH_MAX: usize = 64;
 /// What is due within this time is closed together, by one wake-up and one message.
 pub const CLOSE_BATCH_WAIT: Duration = Duration::from_millis(20);
 
-/// Attributes are trusted so long after they were asked for. The home's record lives 30 s, and
-/// the kernel may keep what it got at the last moment for [`ATTR_TTL`] more.
-pub const ATTR_LEASE: Duration = Duration::from_secs(25);
+/// Attributes are trusted so long after they were asked for, and the kernel may keep what it got at
+/// the last moment for [`ATTR_TTL`] more. So long the home is asked whether it lives, so it costs
+/// wake-ups of a node that does nothing any more.
+pub const ATTR_LEASE: Duration = Duration::from_secs(4);
 
 /// How long the kernel keeps granted attributes without asking.
 pub const ATTR_TTL: Duration = Duration::from_secs(1);

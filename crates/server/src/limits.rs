@@ -13,20 +13,29 @@ pub(crate) const LOCKS_KNOWN_WAIT: Duration = Duration::from_secs(4);
 /// Of the paths in one list of lost files.
 pub(crate) const LOST_PATHS_BYTES_MAX: usize = 128 << 10;
 
-/// A server tells server 0 so often that it lives.
+/// A server tells server 0 so often that it lives, while something is not settled.
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
 
-/// Server 0 looks so often who is silent, every node so often at the homes that it uses.
+/// The same while nothing happens: at least this, and this for each server of the job, so that server 0
+/// hears 33 beats each second at most. Their connections tell earlier who is gone.
+pub(crate) const REST: Duration = Duration::from_secs(5);
+pub(crate) const REST_OF_EACH: Duration = Duration::from_millis(30);
+
+/// Every node looks so often at the homes that it uses.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
 
 /// For server 0 to answer a beat, or for others to take what it declares.
 pub(crate) const BEAT_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Who was silent for so long is declared lost.
-pub(crate) const SILENCE: Duration = Duration::from_secs(3);
+/// Whose connection ended and who did not beat over another one for so long is declared lost. Longer
+/// than a supervisor takes to start a server again; a machine that is gone ends its connections 2 s
+/// after its last sign of life, which count ([`hayase_wire::deadline::PEER_LOSS_WAIT`]).
+pub(crate) const SILENCE: Duration = Duration::from_millis(2200);
 
-/// The same of a server on whose node the kernel still answers: it may only be slow.
+/// The same of a server on whose node the kernel still answers: it may only be slow. Or so many beats
+/// that did not come, if that is longer.
 pub(crate) const STALL: Duration = Duration::from_secs(20);
+pub(crate) const STALL_RESTS: u32 = 4;
 
 /// A server that can not be connected to for so long gets no more time from calls that allow more:
 /// longer than a restart takes.
@@ -37,8 +46,8 @@ pub(crate) const UNREACHABLE: Duration = Duration::from_secs(8);
 pub(crate) const HOME_SILENCE: Duration = Duration::from_secs(2);
 
 /// A home that was asked something within this is asked whether it lives: longer than what it granted
-/// lasts.
-pub(crate) const HOME_IN_USE: Duration = Duration::from_secs(30);
+/// lasts (`ATTR_LEASE` and `ATTR_TTL` of the client), by a second.
+pub(crate) const HOME_IN_USE: Duration = Duration::from_secs(6);
 
 /// A process that was connected before has this long to say what it holds; then it is served as if
 /// it held nothing.
@@ -85,8 +94,8 @@ pub(crate) const INTENTS_AT_ONCE: usize = 1024;
 /// How long a node that looked a name up is told of its end.
 pub(crate) const NAME_GRANT: Duration = Duration::from_secs(2);
 
-/// ATTR is forgotten here after this long; the node stops using it after 30 s.
-pub(crate) const ATTR_GRANT: Duration = Duration::from_secs(35);
+/// ATTR is forgotten here after this long; the node stops using it after 5 s.
+pub(crate) const ATTR_GRANT: Duration = Duration::from_secs(10);
 
 /// Homes are swept for forgotten grants whenever this many more are in memory.
 pub(crate) const HOMES_SWEEP_STEP: usize = 4096;

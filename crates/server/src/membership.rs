@@ -1,7 +1,11 @@
 //! Which nodes are lost: declared by server 0 alone, believed by all others.
 //!
-//! Every server beats to server 0. One that was silent for [`SILENCE`] is declared lost in a new
-//! *epoch*, which is durable before it is told. A server that has taken the epoch refuses the lost
+//! Every server keeps a connection to server 0. The kernels at its ends ask each other each second, so
+//! that nobody is woken while all is well: both ends learn within 2 s that the other's machine is gone,
+//! and at once that its process is. A server beats over it when it was made, each second while something
+//! is not settled, and else [`rest`] apart, so that server 0 hears so many beats at most at any size
+//! of the job. Whose connection ended, and who does not beat over another one for [`SILENCE`] then, is
+//! declared lost in a new *epoch*, which is durable before it is told. A server that has taken the epoch refuses the lost
 //! incarnation ([`PeerReply::Dead`]) and calls it no more. Only when every living server has taken it
 //! do homes release what the lost node had open and locked: until then it might still write to a part
 //! somewhere under a lock that another node already has. Without server 0 nobody is declared lost
@@ -12,6 +16,8 @@
 //!
 //! Here: the decisions, pure, and the tasks that carry them out.
 //! Source: `docs/design/001-coherence.md`, "Lost nodes"; RFC 8881, 8.4 (leases).
+
+mod coordinator;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -24,102 +30,18 @@ use hayase_wire::message::{MembersNow, PeerReply, PeerRequest, Refused};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::coordinator::Coordinator;
 use crate::convert::meta_refused;
 use crate::home::Event;
-use crate::limits::{BEAT, BEAT_DEADLINE, LOOK, SILENCE, STALL};
+use crate::limits::{BEAT, BEAT_DEADLINE, REST, REST_OF_EACH, SILENCE};
 use crate::node::{Node, libc_errno};
 
 /// Server 0: it alone declares.
 const COORDINATOR: ServerId = ServerId(0);
 
-/// What server 0 knows of the others.
-#[derive(Debug)]
-pub(crate) struct Coordinator {
-    heard: BTreeMap<ServerId, Heard>,
-    /// When it looked last: if that is long ago, it was this server that was silent.
-    looked: Instant,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Heard {
-    at: Instant,
-    start_id: Option<u64>,
-    took: u64,
-}
-
-impl Coordinator {
-    /// Everybody counts as heard of just now.
-    pub(crate) fn new(servers: u16, known: &[(ServerId, u64)], now: Instant) -> Self {
-        let heard = |server| {
-            let start_id = known.iter().find(|(known, _)| *known == server).map(|(_, id)| *id);
-            (server, Heard { at: now, start_id, took: 0 })
-        };
-        Self { heard: (1..servers).map(ServerId).map(heard).collect(), looked: now }
-    }
-
-    /// A server beats. True when that changes who is lost: another incarnation of a lost one is back.
-    pub(crate) fn beat(
-        &mut self,
-        members: &mut MembersNow,
-        from: PeerIdentity,
-        took: u64,
-        now: Instant,
-    ) -> bool {
-        if members.is_lost(from.server, from.start_id) {
-            return false; // It is told so.
-        }
-        let heard = Heard { at: now, start_id: Some(from.start_id), took };
-        self.heard.insert(from.server, heard);
-        let before = members.lost.len();
-        members.lost.retain(|(server, _)| *server != from.server);
-        let is_back = members.lost.len() < before;
-        members.epoch += u64::from(is_back);
-        is_back
-    }
-
-    /// Who has been silent for too long, and whether for so long that it does not matter why.
-    pub(crate) fn silent(&mut self, members: &MembersNow, now: Instant) -> Vec<(ServerId, bool)> {
-        if now.duration_since(std::mem::replace(&mut self.looked, now)) >= SILENCE / 2 {
-            // Their beats wait in our sockets.
-            self.heard.values_mut().for_each(|heard| heard.at = now);
-        }
-        let living = self.heard.iter().filter(|(server, _)| !members.is_server_lost(**server));
-        living
-            .filter(|(_, heard)| heard.start_id.is_some())
-            .map(|(server, heard)| (*server, now.duration_since(heard.at)))
-            .filter(|(_, silent)| *silent >= SILENCE)
-            .map(|(server, silent)| (server, silent >= STALL))
-            .collect()
-    }
-
-    /// How long until somebody may have been silent for too long; soon enough to see that we slept ourselves.
-    fn next_look(&self, members: &MembersNow, now: Instant) -> Duration {
-        let living = self.heard.iter().filter(|(server, _)| !members.is_server_lost(**server));
-        let heard = living.filter(|(_, heard)| heard.start_id.is_some());
-        let due = heard.filter_map(|(_, heard)| (heard.at + SILENCE).checked_duration_since(now));
-        due.filter(|left| !left.is_zero()).min().unwrap_or(LOOK).min(LOOK)
-    }
-
-    /// Declares these lost; false when there is nobody to declare.
-    pub(crate) fn declare(&self, members: &mut MembersNow, silent: &[ServerId]) -> bool {
-        let start_id = |server: &ServerId| Some((*server, self.heard.get(server)?.start_id?));
-        let lost: Vec<_> = silent.iter().filter_map(start_id).collect();
-        members.epoch += u64::from(!lost.is_empty());
-        members.lost.extend(&lost);
-        !lost.is_empty()
-    }
-
-    /// The epoch that every living server has taken.
-    pub(crate) fn taken_by_all(&self, members: &MembersNow) -> u64 {
-        let living = self.heard.iter().filter(|(server, _)| !members.is_server_lost(**server));
-        living.map(|(_, heard)| heard.took).min().unwrap_or(members.epoch).min(members.epoch)
-    }
-
-    pub(crate) fn took(&mut self, server: ServerId, epoch: u64) {
-        if let Some(heard) = self.heard.get_mut(&server) {
-            heard.took = heard.took.max(epoch);
-        }
-    }
+/// Between two beats of a server while nothing happens.
+fn rest(servers: u16) -> Duration {
+    REST.max(REST_OF_EACH * u32::from(servers))
 }
 
 /// What this server believes.
@@ -131,8 +53,13 @@ pub(crate) struct Membership {
     /// Incarnations that have told here what they hold: start ids grow.
     back: RefCell<BTreeMap<ServerId, u64>>,
     coordinator: RefCell<Option<Coordinator>>,
-    /// When server 0 answered last.
+    /// When server 0 answered last, and whether it answered the last beat.
     heard_coordinator: Cell<Option<Instant>>,
+    coordinator_answers: Cell<bool>,
+    /// As server 0: epoch and release that all living servers were told.
+    told: Cell<(u64, u64)>,
+    /// There is something to beat for, or (at server 0) to look at.
+    wakes: Notify,
     changed: Notify,
     /// This incarnation was declared lost.
     pub(crate) is_lost: Notify,
@@ -146,8 +73,9 @@ impl Membership {
         members: MembersNow,
         known: &[(ServerId, u64)],
     ) -> Self {
+        let rest = rest(servers);
         let coordinator =
-            (me == COORDINATOR).then(|| Coordinator::new(servers, known, Instant::now()));
+            (me == COORDINATOR).then(|| Coordinator::new(servers, known, rest, Instant::now()));
         Self {
             now: RefCell::new(members),
             coordinator: RefCell::new(coordinator),
@@ -174,7 +102,20 @@ impl Membership {
     /// Whether somebody decides about lost nodes, as far as this server knows.
     pub(crate) fn has_coordinator(&self, me: ServerId) -> bool {
         me == COORDINATOR
+            || self.coordinator_answers.get()
             || self.heard_coordinator.get().is_none_or(|at| at.elapsed() < 2 * SILENCE)
+    }
+
+    /// Whether all that was lost is released, as far as this server knows.
+    fn is_settled(&self) -> bool {
+        let now = self.now.borrow();
+        now.released >= now.epoch && self.unreleased.borrow().is_empty()
+    }
+
+    /// As server 0: whether somebody was not told the latest.
+    fn is_untold(&self) -> bool {
+        let now = self.now.borrow();
+        self.told.get() != (now.epoch, now.released)
     }
 
     /// A lost node is back and says itself what it holds: nothing of it is released over its head.
@@ -209,19 +150,52 @@ impl Node {
     /// Beats, or (server 0) listens and declares, until the task is dropped.
     pub(crate) async fn keep_membership(self: Rc<Self>) {
         loop {
-            if self.me == COORDINATOR {
-                let wait = {
-                    let coordinator = self.membership.coordinator.borrow();
-                    let members = self.membership.now.borrow();
-                    let look = |c: &Coordinator| c.next_look(&members, Instant::now());
-                    coordinator.as_ref().map_or(LOOK, look)
-                };
-                tokio::time::sleep(wait).await;
-                self.declare().await;
-            } else {
-                self.beat().await;
-                tokio::time::sleep(BEAT).await;
+            match self.me == COORDINATOR {
+                true => self.look_at_the_others().await,
+                false => self.keep_beating().await,
             }
+        }
+    }
+
+    async fn look_at_the_others(self: &Rc<Self>) {
+        let wait = self.next_look();
+        let before = Instant::now();
+        let sleeping = tokio::time::timeout(wait, self.membership.wakes.notified());
+        let is_late = sleeping.await.is_err() && before.elapsed() >= wait + SILENCE / 2;
+        if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut()
+            && is_late
+        {
+            coordinator.slept(Instant::now());
+        }
+        self.declare().await;
+        if self.membership.is_untold() {
+            self.tell_members().await;
+        }
+    }
+
+    fn next_look(&self) -> Duration {
+        let coordinator = self.membership.coordinator.borrow();
+        let members = self.membership.now.borrow();
+        let next = coordinator.as_ref().map(|c| c.next_look(&members, Instant::now()));
+        let next = next.unwrap_or(REST);
+        if self.membership.told.get() == (members.epoch, members.released) {
+            next
+        } else {
+            next.min(BEAT)
+        }
+    }
+
+    async fn keep_beating(self: &Rc<Self>) {
+        self.beat().await;
+        if !self.membership.coordinator_answers.get() || !self.membership.is_settled() {
+            return tokio::time::sleep(BEAT).await;
+        }
+        let link = self.peers.link(COORDINATOR);
+        tokio::select! {
+            biased;
+            () = link.until_down() => {}
+            () = self.membership.wakes.notified() => {}
+            () = tokio::time::sleep(rest(self.servers)) => {}
         }
     }
 
@@ -229,9 +203,11 @@ impl Node {
         let took = self.membership.now.borrow().epoch;
         let beat = PeerRequest::Beat { took };
         let answer = self.peers.call(COORDINATOR, &beat, None, None, BEAT_DEADLINE).await;
+        self.membership.coordinator_answers.set(answer.is_ok());
         match answer.map(|called| called.served.reply) {
             Ok(PeerReply::Members(members)) => {
                 self.membership.heard_coordinator.set(Some(Instant::now()));
+                self.sessions.heard(COORDINATOR);
                 self.take(*members);
             }
             Ok(PeerReply::Dead) => self.membership.is_lost.notify_one(),
@@ -260,22 +236,27 @@ impl Node {
             self.membership.changed.notify_waiters();
         }
         self.release_lost();
+        if self.membership.is_untold() {
+            self.membership.wakes.notify_one();
+        }
         PeerReply::Members(Box::new(self.membership.now.borrow().clone()))
     }
 
-    async fn declare(self: &Rc<Self>) {
-        let suspects = {
-            let mut coordinator = self.membership.coordinator.borrow_mut();
-            let Some(coordinator) = coordinator.as_mut() else { return };
-            coordinator.silent(&self.membership.now.borrow(), Instant::now())
-        };
-        let mut silent = Vec::new();
-        for (server, is_certain) in suspects {
-            // The kernel of a node that lives answers for a server that only stalls.
-            if is_certain || !self.peers.link(server).is_listened_to().await {
-                silent.push(server);
-            }
+    /// As server 0: the connection over which a server beats has ended, after nothing had come from
+    /// its machine for so long.
+    pub(crate) fn beats_no_more(&self, from: PeerIdentity, silent: Duration) {
+        if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut() {
+            let now = Instant::now();
+            coordinator.ended(from, now.checked_sub(silent).unwrap_or(now));
+            self.membership.wakes.notify_one();
         }
+    }
+
+    async fn declare(self: &Rc<Self>) {
+        let silent = self.who_is_gone(self.suspects()).await;
+        // Who beat while it was looked for lives.
+        let still: Vec<_> = self.suspects().into_iter().map(|(server, _)| server).collect();
+        let silent: Vec<_> = silent.into_iter().filter(|server| still.contains(server)).collect();
         let declared = {
             let coordinator = self.membership.coordinator.borrow();
             let mut members = self.membership.now.borrow().clone();
@@ -286,9 +267,29 @@ impl Node {
         // Durable before it is told.
         self.keep_members(&members);
         self.take(members);
+        // Everybody who answers has taken it: what was held may be released then, and that is news again.
         self.tell_members().await;
-        // Everybody who answered has taken it: what was held may be released now.
-        self.tell_members().await;
+    }
+
+    /// As server 0: who has been silent for too long, and whether it does not matter why.
+    fn suspects(&self) -> Vec<(ServerId, bool)> {
+        let coordinator = self.membership.coordinator.borrow();
+        let members = self.membership.now.borrow();
+        coordinator.as_ref().map(|c| c.silent(&members, Instant::now())).unwrap_or_default()
+    }
+
+    /// The kernel of a node that lives answers for a server that only stalls.
+    async fn who_is_gone(self: &Rc<Self>, suspects: Vec<(ServerId, bool)>) -> Vec<ServerId> {
+        let mut asked = tokio::task::JoinSet::new();
+        for (server, is_certain) in suspects {
+            let link = self.peers.link(server);
+            asked.spawn_local(async move {
+                (is_certain || !link.is_listened_to().await).then_some(server)
+            });
+        }
+        let mut gone: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
+        gone.sort_unstable();
+        gone
     }
 
     /// As server 0: tells all living servers, and notes who has taken it.
@@ -307,12 +308,17 @@ impl Node {
                 ));
             }
         }
+        let mut are_all_told = true;
         for (server, told) in told {
-            if told.await.unwrap_or(false)
-                && let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut()
+            let is_told = told.await.unwrap_or(false);
+            are_all_told &= is_told;
+            if is_told && let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut()
             {
                 coordinator.took(server, members.epoch);
             }
+        }
+        if are_all_told {
+            self.membership.told.set((members.epoch, members.released));
         }
         {
             let coordinator = self.membership.coordinator.borrow();
@@ -363,11 +369,16 @@ impl Node {
         }
         self.membership.changed.notify_waiters();
         self.release_lost();
+        if !self.membership.is_settled() {
+            self.membership.wakes.notify_one();
+        }
         if !newly_lost.is_empty() {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
                 for (server, _) in newly_lost {
                     this.tell_home_dead(server).await;
+                    // Others may know already that it is lost: nobody here answers as if it were not.
+                    this.home_lost(server).await;
                 }
             });
             self.finish_old_intents();
@@ -397,87 +408,5 @@ impl Node {
             self.reap_orphans(inos);
             self.release_locks_of(|owner| owner.node == node);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn peer(server: u16, start_id: u64) -> PeerIdentity {
-        PeerIdentity { server: ServerId(server), start_id }
-    }
-
-    #[test]
-    fn the_silent_are_declared_and_come_back_as_others() {
-        let begin = Instant::now();
-        let (mut coordinator, mut members) =
-            (Coordinator::new(3, &[], begin), MembersNow::default());
-        for server in [1, 2] {
-            assert!(!coordinator.beat(&mut members, peer(server, 7), 0, begin));
-        }
-        let late = begin + SILENCE;
-        for after in [SILENCE / 3, SILENCE * 2 / 3] {
-            assert!(coordinator.silent(&members, begin + after).is_empty());
-        }
-        assert!(!coordinator.beat(&mut members, peer(2, 7), 0, late));
-        assert_eq!(coordinator.silent(&members, late), [(ServerId(1), false)]);
-        assert!(coordinator.declare(&mut members, &[ServerId(1)]));
-        assert_eq!((members.epoch, &members.lost[..]), (1, &[(ServerId(1), 7)][..]));
-        assert!(coordinator.silent(&members, late).is_empty(), "it is said once");
-        assert!(!coordinator.declare(&mut members, &[]));
-
-        assert_eq!(coordinator.taken_by_all(&members), 0, "2 has not taken it");
-        coordinator.beat(&mut members, peer(2, 7), 1, late);
-        assert_eq!(coordinator.taken_by_all(&members), 1);
-
-        assert!(!coordinator.beat(&mut members, peer(1, 7), 0, late), "the lost one is lost");
-        assert!(members.is_lost(ServerId(1), 7));
-        assert!(coordinator.beat(&mut members, peer(1, 8), 0, late), "another one is back");
-        assert_eq!((members.epoch, members.lost.len()), (2, 0));
-    }
-
-    #[test]
-    fn the_next_look_is_when_somebody_is_due() {
-        let begin = Instant::now();
-        let (mut coordinator, mut members) =
-            (Coordinator::new(3, &[], begin), MembersNow::default());
-        assert_eq!(coordinator.next_look(&members, begin), LOOK, "nobody was heard");
-        coordinator.beat(&mut members, peer(1, 7), 0, begin);
-        coordinator.beat(&mut members, peer(2, 7), 0, begin + SILENCE / 2);
-        let check = |after: Duration, expected: Duration| {
-            assert_eq!(coordinator.next_look(&members, begin + after), expected, "{after:?}");
-        };
-        check(Duration::ZERO, LOOK);
-        check(SILENCE - LOOK / 4, LOOK / 4);
-        check(SILENCE, LOOK); // 1 is looked at now; not again at once if it only stalls
-        check(SILENCE + SILENCE / 2 - LOOK / 8, LOOK / 8);
-    }
-
-    #[test]
-    fn who_was_never_heard_is_declared_only_after_a_restart() {
-        let begin = Instant::now();
-        for (known, expected) in [(&[][..], false), (&[(ServerId(1), 7)][..], true)] {
-            let members = MembersNow::default();
-            let mut coordinator = Coordinator::new(2, known, begin);
-            for after in [SILENCE / 3, SILENCE * 2 / 3] {
-                assert!(coordinator.silent(&members, begin + after).is_empty());
-            }
-            assert_eq!(!coordinator.silent(&members, begin + SILENCE).is_empty(), expected);
-        }
-    }
-
-    #[test]
-    fn who_slept_itself_declares_nobody() {
-        let begin = Instant::now();
-        let (mut coordinator, mut members) =
-            (Coordinator::new(2, &[], begin), MembersNow::default());
-        coordinator.beat(&mut members, peer(1, 7), 0, begin);
-        let woken = begin + 10 * SILENCE;
-        assert!(coordinator.silent(&members, woken).is_empty());
-        for after in [SILENCE / 3, SILENCE * 2 / 3] {
-            assert!(coordinator.silent(&members, woken + after).is_empty());
-        }
-        assert_eq!(coordinator.silent(&members, woken + SILENCE), [(ServerId(1), false)]);
     }
 }

@@ -134,6 +134,10 @@ impl Peers {
 pub(crate) struct PeerService(pub(crate) Rc<Node>);
 
 impl Service for PeerService {
+    fn ended(&self, peer: PeerIdentity, silent: Duration) {
+        self.0.beats_no_more(peer, silent);
+    }
+
     async fn buffer(&self, _len: usize) -> BoxBuffer {
         self.0.peers.slot().await
     }

@@ -234,10 +234,11 @@ impl Node {
         }
         self.grace.own_known().await;
         // At a first meeting of two first incarnations nobody holds anything.
-        let locks = match before.is_some() || self.incarnation > 1 {
-            true => self.home_lost(to).await,
-            false => Vec::new(),
-        };
+        let mut locks = Vec::new();
+        if before.is_some() || self.incarnation > 1 {
+            locks = self.locks_at(to).await?;
+            self.home_lost(to).await;
+        }
         let as_of = self.clients.asked();
         let opens: Vec<_> = self.clients.held_at(to, as_of);
         tracing::info!(%to, opens = opens.len(), locks = locks.len(), "a session begins");

@@ -29,6 +29,11 @@ pub const STALL_MAX: Duration = Duration::from_secs(10);
 /// Keep-alive and user timeout of TCP: what finds a link that was cut while nobody called.
 pub const LINK_LOSS_WAIT: Duration = Duration::from_secs(10);
 
+/// The same of connections whose frames carry no payload: a peer whose kernel does not answer is gone
+/// after this, without a wake-up of either process while it does. Those with payload may wait longer
+/// for a peer that takes nothing because its disk is slow.
+pub const PEER_LOSS_WAIT: Duration = Duration::from_secs(2);
+
 /// Pause after `accept` failed (mostly: no descriptors left).
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 

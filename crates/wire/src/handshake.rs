@@ -11,7 +11,7 @@ use snow::{Builder, HandshakeState};
 use hayase_layout::ServerId;
 
 use crate::codec::{self, CodecError};
-use crate::deadline::HANDSHAKE_WAIT;
+use crate::deadline::{HANDSHAKE_WAIT, PEER_LOSS_WAIT};
 use crate::header::{FrameKind, Header, TAG_BYTES};
 use crate::limits::HELLO_BYTES_MAX;
 use crate::message::PROTOCOL_VERSION;
@@ -230,6 +230,9 @@ fn session(
     peer: PeerIdentity,
     link: LinkId,
 ) -> Session {
+    if link.lane == Lane::Small {
+        sender.notice_loss_within(PEER_LOSS_WAIT);
+    }
     Session {
         sender: SessionSender::new(sender, Sealer::new(DirectionKeys::derive(ours, encrypt))),
         receiver: SessionReceiver::new(

@@ -76,6 +76,16 @@ pub enum SessionError {
     },
 }
 
+impl SessionError {
+    /// Whether the connection broke because nothing came from the peer's machine: a timeout, told as
+    /// what the network said last where it said something.
+    pub(crate) fn is_loss(&self) -> bool {
+        use std::io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
+        let Self::Transport(TransportError::Io { source, .. }) = self else { return false };
+        matches!(source.kind(), TimedOut | HostUnreachable | NetworkUnreachable)
+    }
+}
+
 /// The sending half of a session.
 pub struct SessionSender {
     sender: Box<dyn FrameSender>,

@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -166,6 +167,12 @@ pub trait FrameSender: 'static {
         body: &'a [u8],
         payload: &'a [u8],
     ) -> LocalFuture<'a, Result<(), TransportError>>;
+
+    /// From now on both halves fail (`TimedOut`) when the peer's machine gave no sign of life for
+    /// `wait`, also while nothing is sent. A transport within one machine has nothing to do.
+    fn notice_loss_within(&self, wait: Duration) {
+        let _ = wait;
+    }
 }
 
 /// The receiving half; called in turn: header, body (when it has one), payload (until complete).

@@ -174,9 +174,11 @@ fn holder_cut_off(job: &Job) -> TestResult {
     on_c.unlock(Fcntl)?;
     eventually(DECLARED, || {
         let anew = b.open(&path, "rw")?;
-        anew.lock(Fcntl)?;
-        anew.pwrite(0, Data::fill(6, 100))?;
-        Ok(())
+        let written = anew.lock(Fcntl).and_then(|()| anew.pwrite(0, Data::fill(6, 100)));
+        // The kernel tells the first close later than close(2) returns; until then the file is lost
+        // still, and for as long as this descriptor is open, too.
+        anew.close()?;
+        Ok(written.map(drop)?)
     })
     .context("closed and opened again it is a file as any other")?;
     on_c.check(0, Data::fill(6, 100))

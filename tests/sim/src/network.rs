@@ -2,7 +2,8 @@
 //! cut off.
 //!
 //! Frames of one connection keep their order, as on TCP; those of two connections do not. A server
-//! that dies closes its connections; where nothing arrives, that does not arrive either.
+//! that dies closes its connections; where nothing arrives, that does not arrive either, and whoever
+//! asked to notice it does ([`FrameSender::notice_loss_within`]), as keep-alive of TCP tells.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -13,11 +14,11 @@ use std::time::Duration;
 use hayase_wire::deadline::CONNECT_WAIT;
 use hayase_wire::header::HEADER_BYTES;
 use hayase_wire::transport::{
-    Address, Connection, FrameSender, Listener, LocalFuture, MemoryTransport, Transport,
-    TransportError,
+    Address, Connection, FrameReceiver, FrameSender, Listener, LocalFuture, MemoryTransport,
+    Transport, TransportError,
 };
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use crate::crash_point::Pulse;
@@ -42,6 +43,8 @@ pub(crate) struct Network {
     doors: RefCell<HashMap<Address, Way>>,
     random: Random,
     links: RefCell<Links>,
+    /// Links fell silent, or are so no more.
+    changed: Notify,
     /// Frames that each server sent.
     sent: RefCell<HashMap<u16, Rc<Cell<u64>>>>,
 }
@@ -73,6 +76,7 @@ impl Network {
             doors: RefCell::default(),
             random,
             links: RefCell::default(),
+            changed: Notify::new(),
             sent: RefCell::default(),
         })
     }
@@ -105,6 +109,7 @@ impl Network {
         for server in [one, other] {
             *links.cuts.entry(server).or_default() += 1;
         }
+        self.changed.notify_waiters();
     }
 
     /// Lets frames through again. What was lost meanwhile stays lost, so connections end.
@@ -124,6 +129,7 @@ impl Network {
         let mut links = self.links.borrow_mut();
         links.cut.insert(server);
         *links.cuts.entry(server).or_default() += 1;
+        self.changed.notify_waiters();
     }
 
     /// It is connected again; connections from before are not.
@@ -154,8 +160,31 @@ impl Network {
             || links.healed.get(&server).is_some_and(|at| at.elapsed() < AFTERMATH)
     }
 
+    /// Returns when nothing arrived between a pair for `wait`.
+    async fn until_lost(&self, pair: (u16, u16), wait: Duration) {
+        loop {
+            let changed = self.changed.notified();
+            match self.is_silent(pair) {
+                true if tokio::time::timeout(wait, self.until_heard(pair)).await.is_err() => return,
+                true => {}
+                false => changed.await,
+            }
+        }
+    }
+
+    async fn until_heard(&self, pair: (u16, u16)) {
+        loop {
+            let changed = self.changed.notified();
+            if !self.is_silent(pair) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// Peers learn of the ends that they did not hear of, where they can.
     fn end_unheard(&self) {
+        self.changed.notify_waiters();
         let unheard = std::mem::take(&mut self.links.borrow_mut().unheard);
         let (still, heard): (Vec<_>, Vec<_>) =
             unheard.into_iter().partition(|(pair, _)| self.is_silent(*pair));
@@ -194,7 +223,11 @@ impl Port {
         let network = Rc::clone(&self.network);
         let (breaks, inner) = (network.breaks(pair), Some(end.sender));
         let (pulse, sent) = (Arc::clone(&self.pulse), Rc::clone(&self.sent));
-        Connection { sender: Box::new(Shaped { network, pair, breaks, inner, pulse, sent }), ..end }
+        let loss = Rc::new(Cell::new(None));
+        let watched =
+            Watched { network: Rc::clone(&network), pair, inner: end.receiver, loss: loss.clone() };
+        let shaped = Shaped { network, pair, breaks, inner, pulse, sent, loss };
+        Connection { sender: Box::new(shaped), receiver: Box::new(watched), peer: end.peer }
     }
 }
 
@@ -266,6 +299,43 @@ struct Shaped {
     inner: Option<Box<dyn FrameSender>>,
     pulse: Arc<Pulse>,
     sent: Rc<Cell<u64>>,
+    loss: Rc<Cell<Option<Duration>>>,
+}
+
+/// The receiving half.
+struct Watched {
+    network: Rc<Network>,
+    pair: (u16, u16),
+    inner: Box<dyn FrameReceiver>,
+    /// How soon it is to be noticed that nothing arrives.
+    loss: Rc<Cell<Option<Duration>>>,
+}
+
+impl FrameReceiver for Watched {
+    fn header(&mut self) -> LocalFuture<'_, Result<Option<[u8; HEADER_BYTES]>, TransportError>> {
+        Box::pin(async move {
+            let Some(wait) = self.loss.get() else { return self.inner.header().await };
+            tokio::select! {
+                biased;
+                header = self.inner.header() => header,
+                () = self.network.until_lost(self.pair, wait) => {
+                    let source = std::io::ErrorKind::TimedOut.into();
+                    Err(TransportError::Io { action: "receive a header", source })
+                }
+            }
+        })
+    }
+
+    fn body<'a>(&'a mut self, into: &'a mut [u8]) -> LocalFuture<'a, Result<(), TransportError>> {
+        self.inner.body(into)
+    }
+
+    fn payload<'a>(
+        &'a mut self,
+        into: &'a mut [u8],
+    ) -> LocalFuture<'a, Result<usize, TransportError>> {
+        self.inner.payload(into)
+    }
 }
 
 impl Drop for Shaped {
@@ -277,6 +347,10 @@ impl Drop for Shaped {
 }
 
 impl FrameSender for Shaped {
+    fn notice_loss_within(&self, wait: Duration) {
+        self.loss.set(Some(wait));
+    }
+
     fn send<'a>(
         &'a mut self,
         header: &'a [u8; HEADER_BYTES],

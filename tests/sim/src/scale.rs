@@ -21,11 +21,11 @@ use crate::network::Network;
 use crate::random::Random;
 use crate::run::runtime;
 
-/// Until nothing of the start is left: grants that somebody might use are watched for 30 s.
+/// Until nothing of the start is left: grants that somebody might use are watched for some seconds.
 const SETTLING: Duration = Duration::from_secs(45);
 
-/// How long nobody does anything.
-const IDLE: Duration = Duration::from_secs(20);
+/// How long nobody does anything: some beats of each server.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// Files that each node makes, and the pause after each.
 const FILES: u64 = 20;

@@ -5,13 +5,13 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, ServerId};
 use hayase_wire::message::{
     Callback, CallbackReply, HeldLock, HeldOpen, Holding, LockAnswer, NodeReply, PeerReply,
-    PeerRequest,
+    PeerRequest, Refused,
 };
 
 use super::Served;
 use crate::clients::Process;
 use crate::limits::RECALL_DEADLINE;
-use crate::node::Node;
+use crate::node::{Node, libc_errno};
 
 impl Node {
     /// What a process holds, told to a server that does not know it.
@@ -90,20 +90,40 @@ impl Node {
     }
 
     /// A home may have forgotten what it granted: nothing of it is used any more when this returns.
-    /// What this node has locked there.
-    pub(crate) async fn home_lost(&self, home: ServerId) -> Vec<HeldLock> {
-        let mut locks = Vec::new();
+    pub(crate) async fn home_lost(&self, home: ServerId) {
         for mount in self.clients.mounts() {
             let lost = Callback::HomeLost { home };
             match tokio::time::timeout(RECALL_DEADLINE, mount.call(&lost)).await {
+                Ok(Some(CallbackReply::Told)) => {}
+                other => tracing::warn!(%home, ?other, "a mount did not give back in time"),
+            }
+        }
+    }
+
+    /// What this node has locked at a home. Not asked together with giving back: that may wait for a
+    /// write that waits for the home, and locks that are not told are lost.
+    ///
+    /// # Errors
+    /// `EIO` when a mount that is there does not say.
+    pub(crate) async fn locks_at(&self, home: ServerId) -> Result<Vec<HeldLock>, Refused> {
+        let mut locks = Vec::new();
+        for mount in self.clients.mounts() {
+            let asked = Callback::LocksAt { home };
+            match tokio::time::timeout(RECALL_DEADLINE, mount.call(&asked)).await {
                 Ok(Some(CallbackReply::Holds { locks: held })) => {
                     let process = mount.id;
                     locks.extend(held.into_iter().map(|held| HeldLock { process, ..held }));
                 }
-                other => tracing::warn!(%home, ?other, "a mount did not give back in time"),
+                // Gone, and its locks with it.
+                Ok(None) => {}
+                other => {
+                    tracing::warn!(%home, ?other, "a mount did not say what it has locked");
+                    let why = "a mount of this node did not say what it has locked";
+                    return Err(Refused::because(libc_errno::EIO, why));
+                }
             }
         }
-        locks
+        Ok(locks)
     }
 
     /// A home is lost: who waits for a lock there waits in vain.

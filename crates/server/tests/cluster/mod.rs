@@ -452,7 +452,8 @@ fn answer_callbacks(channel: &mut BlockingChannel, mut recalled: Recalled, recal
             Callback::LockGranted { .. } | Callback::Lost { .. } | Callback::HomeDead { .. } => {
                 CallbackReply::Told
             }
-            Callback::HomeLost { .. } => CallbackReply::Holds { locks: Vec::new() },
+            Callback::HomeLost { .. } => CallbackReply::Told,
+            Callback::LocksAt { .. } => CallbackReply::Holds { locks: Vec::new() },
             Callback::Ping => CallbackReply::Pong,
         };
         let body = hayase_wire::encode(&reply).expect("encodes");

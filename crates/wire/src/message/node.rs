@@ -416,9 +416,11 @@ pub enum Callback {
     /// The lock of this ticket is held now.
     LockGranted { ticket: u64 },
     /// This server was started anew, or could not be reached for so long that what it granted is
-    /// void: keep nothing of its inodes that was not asked for after this. Answered with the locks
-    /// held there.
+    /// void: keep nothing of its inodes that was not asked for after this. Answered when done, which
+    /// waits for calls of the kernel that are on their way.
     HomeLost { home: ServerId },
+    /// What is locked at this server, and waited for? Answered at once.
+    LocksAt { home: ServerId },
     /// This server was declared lost: nobody gets a lock there any more.
     HomeDead { home: ServerId },
     /// Something that was held of these inodes could not be given back.

@@ -171,6 +171,19 @@ impl PeerLink {
         }
     }
 
+    /// Returns when there is no connection for calls without payload. While there is one, its machine
+    /// lives, or did [`crate::deadline::PEER_LOSS_WAIT`] ago.
+    pub async fn until_down(&self) {
+        loop {
+            let changed = self.small.changed.notified();
+            match &*self.small.state.borrow() {
+                LaneState::Up { line, .. } if line.is_alive() => {}
+                _ => return,
+            }
+            changed.await;
+        }
+    }
+
     /// Whether something listens at one of its addresses: then its node lives, whatever it does.
     pub async fn is_listened_to(&self) -> bool {
         let addresses = self.addresses.borrow().clone();

@@ -10,13 +10,14 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::buffer::BoxBuffer;
-use crate::deadline::{ACCEPT_PAUSE, HEARTBEAT};
-use crate::handshake::{self, Credentials, LinkId, PeerIdentity, Session};
+use crate::deadline::{ACCEPT_PAUSE, HEARTBEAT, PEER_LOSS_WAIT};
+use crate::handshake::{self, Credentials, Lane, LinkId, PeerIdentity, Session};
 use crate::header::FrameKind;
 use crate::limits::{BODY_BYTES_MAX, CONNECTIONS_MAX, HANDSHAKES_MAX, REQUESTS_PER_PEER_MAX};
 use crate::session::{Frame, SessionError, SessionReceiver, SessionSender};
@@ -38,6 +39,12 @@ pub trait Service: 'static {
         body: Vec<u8>,
         payload: Option<(BoxBuffer, usize)>,
     ) -> impl Future<Output = Response>;
+
+    /// A peer's connection for calls without payload has ended, and no other has taken its place.
+    /// `silent`: nothing had come from the peer's machine for so long by then.
+    fn ended(&self, peer: PeerIdentity, silent: Duration) {
+        let _ = (peer, silent);
+    }
 }
 
 /// What a service answers.
@@ -133,7 +140,7 @@ async fn serve_peer<S: Service>(session: Session, service: Rc<S>, peers: &Rc<Pee
     let serial = peers.serial_next.get();
     peers.serial_next.set(serial + 1);
     let requests = peers.requests(peer);
-    let task = tokio::task::spawn_local(serve_bounded(session, service, requests));
+    let task = tokio::task::spawn_local(serve_bounded(session, Rc::clone(&service), requests));
     let abort = task.abort_handle();
     let _end = AbortOnDrop(abort.clone());
     // The peer made a new connection: it has given up the old one, which may be half open.
@@ -141,19 +148,30 @@ async fn serve_peer<S: Service>(session: Session, service: Rc<S>, peers: &Rc<Pee
         old.abort();
     }
     tracing::debug!(server = %peer.server, lane = ?key.1.lane, "connected");
+    let mut silent = Duration::ZERO;
     match task.await {
         Ok(Ok(())) => tracing::debug!(server = %peer.server, "connection closed"),
         Ok(Err(error)) => {
             tracing::warn!(server = %peer.server, error = %Chain(&error), "connection lost");
+            if error.is_loss() {
+                silent = PEER_LOSS_WAIT;
+            }
         }
         Err(error) if error.is_cancelled() => {
             tracing::debug!(server = %peer.server, "connection replaced");
         }
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
-    let mut connections = peers.connections.borrow_mut();
-    if connections.get(&key).is_some_and(|(other, _)| *other == serial) {
-        connections.remove(&key);
+    let is_last = {
+        let mut connections = peers.connections.borrow_mut();
+        let is_last = connections.get(&key).is_some_and(|(other, _)| *other == serial);
+        if is_last {
+            connections.remove(&key);
+        }
+        is_last
+    };
+    if is_last && key.1.lane == Lane::Small {
+        service.ended(peer, silent);
     }
 }
 

@@ -8,6 +8,7 @@
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -17,6 +18,12 @@ use crate::limits::{LOW_WATER_BYTES, READ_AHEAD_BYTES, SEGMENT_BYTES};
 
 pub(super) struct StreamSender<W> {
     writer: W,
+}
+
+/// The sending half of a stream.
+pub(super) trait Writer: AsyncWrite + Unpin + 'static {
+    /// As [`FrameSender::notice_loss_within`].
+    fn notice_loss_within(&self, wait: Duration) -> io::Result<()>;
 }
 
 /// The receiving half of a stream.
@@ -41,7 +48,13 @@ impl<W> StreamSender<W> {
     }
 }
 
-impl<W: AsyncWrite + Unpin + 'static> FrameSender for StreamSender<W> {
+impl<W: Writer> FrameSender for StreamSender<W> {
+    fn notice_loss_within(&self, wait: Duration) {
+        if let Err(error) = self.writer.notice_loss_within(wait) {
+            tracing::warn!(%error, "a peer that is lost will be noticed late");
+        }
+    }
+
     fn send<'a>(
         &'a mut self,
         header: &'a [u8; HEADER_BYTES],

@@ -3,13 +3,14 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use rustix::net::sockopt;
-use tokio::net::tcp::OwnedReadHalf;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::low_water::set_low_water;
-use super::stream::{Reader, StreamReceiver, StreamSender};
+use super::stream::{Reader, StreamReceiver, StreamSender, Writer};
 use super::{Address, Connection, Listener, LocalFuture, Transport, TransportError};
 use crate::deadline::{CONNECT_WAIT, LINK_LOSS_WAIT};
 
@@ -56,11 +57,17 @@ fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    let interval = LINK_LOSS_WAIT / (KEEPALIVE_PROBES + 1);
+    notice_loss_within(stream, LINK_LOSS_WAIT, KEEPALIVE_PROBES)
+}
+
+/// A silent peer is probed so often in that time. What is on its way has as long to arrive; the kernel
+/// takes that limit for probes, too (tcp(7), `TCP_USER_TIMEOUT`).
+fn notice_loss_within(stream: &TcpStream, wait: Duration, probes: u32) -> io::Result<()> {
+    let interval = wait / (probes + 1);
     sockopt::set_tcp_keepidle(stream, interval)?;
     sockopt::set_tcp_keepintvl(stream, interval)?;
-    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
-    sockopt::set_tcp_user_timeout(stream, LINK_LOSS_WAIT.as_millis() as u32)?;
+    sockopt::set_tcp_keepcnt(stream, probes)?;
+    sockopt::set_tcp_user_timeout(stream, wait.as_millis() as u32)?;
     Ok(())
 }
 
@@ -70,6 +77,14 @@ fn connection(stream: TcpStream, peer: SocketAddr) -> Connection {
         sender: Box::new(StreamSender::new(writer)),
         receiver: Box::new(StreamReceiver::new(reader)),
         peer: Address::Tcp(peer).to_string(),
+    }
+}
+
+impl Writer for OwnedWriteHalf {
+    fn notice_loss_within(&self, wait: Duration) -> io::Result<()> {
+        // Intervals are whole seconds: as many probes as fit.
+        let probes = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_sub(1).max(1);
+        notice_loss_within(self.as_ref(), wait, probes)
     }
 }
 
@@ -155,7 +170,6 @@ impl Listener for TcpFrameListener {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::time::Duration;
 
     use tokio::task::LocalSet;
 

@@ -4,11 +4,12 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use tokio::net::unix::OwnedReadHalf;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::stream::{Reader, StreamReceiver, StreamSender};
+use super::stream::{Reader, StreamReceiver, StreamSender, Writer};
 use super::{Address, Connection, Listener, LocalFuture, Transport, TransportError};
 use crate::deadline::CONNECT_WAIT;
 
@@ -22,6 +23,13 @@ fn connection(stream: UnixStream, path: &Path) -> Connection {
         sender: Box::new(StreamSender::new(writer)),
         receiver: Box::new(StreamReceiver::new(reader)),
         peer: Address::Unix(path.to_owned()).to_string(),
+    }
+}
+
+impl Writer for OwnedWriteHalf {
+    /// Both ends are on one machine.
+    fn notice_loss_within(&self, _: Duration) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -79,6 +79,9 @@ impl Kept {
             }
             Callback::HomeLost { home } => {
                 self.forget(|ino| ino.home() == home);
+                CallbackReply::Told
+            }
+            Callback::LocksAt { home } => {
                 let (_, locks) = self.held(|ino| ino.home() == home);
                 CallbackReply::Holds { locks }
             }

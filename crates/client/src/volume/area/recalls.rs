@@ -28,6 +28,9 @@ impl Callbacks for Area {
             }
             Callback::HomeLost { home } => {
                 self.drop_all(|ino| ino.home() == home);
+                CallbackReply::Told
+            }
+            Callback::LocksAt { home } => {
                 let (_, locks) = self.held_where(|ino| ino.home() == home);
                 CallbackReply::Holds { locks }
             }

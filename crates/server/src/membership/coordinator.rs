@@ -1,0 +1,252 @@
+//! What server 0 knows of the others: pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hayase_layout::ServerId;
+use hayase_wire::PeerIdentity;
+use hayase_wire::message::MembersNow;
+use tokio::time::Instant;
+
+use crate::limits::{BEAT, SILENCE, STALL, STALL_RESTS};
+
+/// Server 0's part of the membership.
+#[derive(Debug)]
+pub(super) struct Coordinator {
+    heard: BTreeMap<ServerId, Heard>,
+    /// Between two beats of one that has nothing to say.
+    rest: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    /// When it beat last.
+    at: Instant,
+    start_id: Option<u64>,
+    took: u64,
+    /// Since when there is no connection of it; `None` while there is one.
+    ended: Option<Instant>,
+}
+
+impl Heard {
+    fn silent(&self, now: Instant) -> Option<Duration> {
+        self.ended.map(|ended| now.duration_since(ended))
+    }
+}
+
+impl Coordinator {
+    /// Everybody counts as heard of just now; who must be somewhere is to connect.
+    pub(super) fn new(
+        servers: u16,
+        known: &[(ServerId, u64)],
+        rest: Duration,
+        now: Instant,
+    ) -> Self {
+        let heard = |server| {
+            let start_id = known.iter().find(|(known, _)| *known == server).map(|(_, id)| *id);
+            (server, Heard { at: now, start_id, took: 0, ended: Some(now) })
+        };
+        Self { heard: (1..servers).map(ServerId).map(heard).collect(), rest }
+    }
+
+    /// A server beats. True when that changes who is lost: another incarnation of a lost one is back.
+    pub(super) fn beat(
+        &mut self,
+        members: &mut MembersNow,
+        from: PeerIdentity,
+        took: u64,
+        now: Instant,
+    ) -> bool {
+        if members.is_lost(from.server, from.start_id) {
+            return false; // It is told so.
+        }
+        let heard = Heard { at: now, start_id: Some(from.start_id), took, ended: None };
+        self.heard.insert(from.server, heard);
+        let before = members.lost.len();
+        members.lost.retain(|(server, _)| *server != from.server);
+        let is_back = members.lost.len() < before;
+        members.epoch += u64::from(is_back);
+        is_back
+    }
+
+    /// The connection of an incarnation has ended; nothing was heard of it since then.
+    pub(super) fn ended(&mut self, from: PeerIdentity, since: Instant) {
+        if let Some(heard) = self.heard.get_mut(&from.server)
+            && heard.start_id == Some(from.start_id)
+        {
+            heard.ended.get_or_insert(since);
+        }
+    }
+
+    /// It was this server that was silent: what the others sent meanwhile waits in its sockets.
+    pub(super) fn slept(&mut self, now: Instant) {
+        for heard in self.heard.values_mut() {
+            heard.at = now;
+            heard.ended = heard.ended.map(|_| now);
+        }
+    }
+
+    /// Who has been silent for too long, and whether for so long that it does not matter why.
+    pub(super) fn silent(&self, members: &MembersNow, now: Instant) -> Vec<(ServerId, bool)> {
+        self.watched(members)
+            .map(|(server, heard)| {
+                let has_stalled = now.duration_since(heard.at) >= self.stall();
+                (server, heard.silent(now).is_some_and(|silent| silent >= SILENCE), has_stalled)
+            })
+            .filter(|(_, is_silent, has_stalled)| *is_silent || *has_stalled)
+            .map(|(server, _, has_stalled)| (server, has_stalled))
+            .collect()
+    }
+
+    /// How long until somebody may have been silent for too long; soon enough to see that we slept
+    /// ourselves.
+    pub(super) fn next_look(&self, members: &MembersNow, now: Instant) -> Duration {
+        let due = self.watched(members).map(|(_, heard)| {
+            let ended = heard.ended.map(|ended| ended + SILENCE);
+            let due = ended.unwrap_or(heard.at + self.stall()).saturating_duration_since(now);
+            // Was looked at: it stalls, or is being started.
+            if due.is_zero() { BEAT } else { due }
+        });
+        due.min().unwrap_or(self.rest).min(self.rest)
+    }
+
+    /// Declares these lost; false when there is nobody to declare.
+    pub(super) fn declare(&self, members: &mut MembersNow, silent: &[ServerId]) -> bool {
+        let start_id = |server: &ServerId| Some((*server, self.heard.get(server)?.start_id?));
+        let lost: Vec<_> = silent.iter().filter_map(start_id).collect();
+        members.epoch += u64::from(!lost.is_empty());
+        members.lost.extend(&lost);
+        !lost.is_empty()
+    }
+
+    /// The epoch that every living server has taken.
+    pub(super) fn taken_by_all(&self, members: &MembersNow) -> u64 {
+        let living = self.heard.iter().filter(|(server, _)| !members.is_server_lost(**server));
+        living.map(|(_, heard)| heard.took).min().unwrap_or(members.epoch).min(members.epoch)
+    }
+
+    pub(super) fn took(&mut self, server: ServerId, epoch: u64) {
+        if let Some(heard) = self.heard.get_mut(&server) {
+            heard.took = heard.took.max(epoch);
+        }
+    }
+
+    /// Living servers that were started.
+    fn watched(&self, members: &MembersNow) -> impl Iterator<Item = (ServerId, &Heard)> {
+        let living = self.heard.iter().filter(|(server, _)| !members.is_server_lost(**server));
+        living.filter(|(_, heard)| heard.start_id.is_some()).map(|(server, heard)| (*server, heard))
+    }
+
+    /// Silence of one that is connected, after which it does not matter why.
+    fn stall(&self) -> Duration {
+        STALL.max(STALL_RESTS * self.rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REST: Duration = Duration::from_secs(5);
+
+    fn peer(server: u16, start_id: u64) -> PeerIdentity {
+        PeerIdentity { server: ServerId(server), start_id }
+    }
+
+    /// Of three servers, both others connected.
+    fn three(begin: Instant) -> (Coordinator, MembersNow) {
+        let mut coordinator = Coordinator::new(3, &[], REST, begin);
+        let mut members = MembersNow::default();
+        for server in [1, 2] {
+            assert!(!coordinator.beat(&mut members, peer(server, 7), 0, begin));
+        }
+        (coordinator, members)
+    }
+
+    #[test]
+    fn who_is_gone_is_declared_and_comes_back_as_another() {
+        let begin = Instant::now();
+        let (mut coordinator, mut members) = three(begin);
+        assert!(coordinator.silent(&members, begin + REST).is_empty(), "they are connected");
+        coordinator.ended(peer(1, 7), begin);
+        coordinator.ended(peer(2, 6), begin); // An earlier life.
+        coordinator.ended(peer(1, 7), begin + SILENCE / 2); // Its other connection.
+        let late = begin + SILENCE;
+        assert!(coordinator.silent(&members, begin + SILENCE / 2).is_empty());
+        assert_eq!(coordinator.silent(&members, late), [(ServerId(1), false)]);
+        assert!(coordinator.declare(&mut members, &[ServerId(1)]));
+        assert_eq!((members.epoch, &members.lost[..]), (1, &[(ServerId(1), 7)][..]));
+        assert!(coordinator.silent(&members, late).is_empty(), "it is said once");
+        assert!(!coordinator.declare(&mut members, &[]));
+
+        assert_eq!(coordinator.taken_by_all(&members), 0, "2 has not taken it");
+        coordinator.beat(&mut members, peer(2, 7), 1, late);
+        assert_eq!(coordinator.taken_by_all(&members), 1);
+
+        assert!(!coordinator.beat(&mut members, peer(1, 7), 0, late), "the lost one is lost");
+        assert!(members.is_lost(ServerId(1), 7));
+        assert!(coordinator.beat(&mut members, peer(1, 8), 0, late), "another one is back");
+        assert_eq!((members.epoch, members.lost.len()), (2, 0));
+    }
+
+    #[test]
+    fn who_connects_again_lives_and_who_is_connected_and_silent_is_lost_in_the_end() {
+        let begin = Instant::now();
+        let (mut coordinator, mut members) = three(begin);
+        coordinator.ended(peer(1, 7), begin);
+        coordinator.beat(&mut members, peer(1, 7), 0, begin + SILENCE / 2);
+        assert!(coordinator.silent(&members, begin + SILENCE).is_empty());
+        let stalled = begin + STALL;
+        assert_eq!(coordinator.silent(&members, stalled), [(ServerId(2), true)]);
+        let both = [(ServerId(1), true), (ServerId(2), true)];
+        assert_eq!(coordinator.silent(&members, stalled + SILENCE), both);
+    }
+
+    #[test]
+    fn in_a_large_job_silence_is_longer() {
+        let begin = Instant::now();
+        let mut coordinator = Coordinator::new(3, &[], 10 * REST, begin);
+        let mut members = MembersNow::default();
+        coordinator.beat(&mut members, peer(1, 7), 0, begin);
+        assert!(coordinator.silent(&members, begin + STALL).is_empty(), "it was to rest");
+        let stalled = begin + STALL_RESTS * 10 * REST;
+        assert_eq!(coordinator.silent(&members, stalled), [(ServerId(1), true)]);
+    }
+
+    #[test]
+    fn the_next_look_is_when_somebody_is_due() {
+        let begin = Instant::now();
+        let (mut coordinator, members) = three(begin);
+        let looks = |coordinator: &Coordinator, after: Duration| {
+            coordinator.next_look(&members, begin + after)
+        };
+        assert_eq!(looks(&coordinator, Duration::ZERO), REST, "all are connected");
+        coordinator.ended(peer(1, 7), begin);
+        assert_eq!(looks(&coordinator, SILENCE / 4), SILENCE * 3 / 4);
+        assert_eq!(looks(&coordinator, SILENCE), BEAT, "it is there and does not answer");
+        coordinator.ended(peer(2, 7), begin + SILENCE / 2);
+        assert_eq!(looks(&coordinator, SILENCE + SILENCE / 4), SILENCE / 4);
+    }
+
+    #[test]
+    fn who_was_never_heard_is_declared_only_after_a_restart() {
+        let begin = Instant::now();
+        for (known, expected) in [(&[][..], false), (&[(ServerId(1), 7)][..], true)] {
+            let members = MembersNow::default();
+            let coordinator = Coordinator::new(2, known, REST, begin);
+            assert!(coordinator.silent(&members, begin + SILENCE / 2).is_empty());
+            assert_eq!(!coordinator.silent(&members, begin + SILENCE).is_empty(), expected);
+        }
+    }
+
+    #[test]
+    fn who_slept_itself_declares_nobody() {
+        let begin = Instant::now();
+        let (mut coordinator, members) = three(begin);
+        coordinator.ended(peer(1, 7), begin);
+        let woken = begin + 10 * STALL;
+        coordinator.slept(woken);
+        assert!(coordinator.silent(&members, woken + SILENCE / 2).is_empty());
+        assert_eq!(coordinator.silent(&members, woken + SILENCE), [(ServerId(1), false)]);
+    }
+}
