@@ -233,6 +233,9 @@ pub(crate) struct End {
     pub(crate) failures_total: u64,
     /// Names and reasons.
     pub(crate) failures: Vec<(String, String)>,
+    /// Of a copy by several nodes: files that were moved in parts.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub(crate) large: u64,
     /// Of a part of a tree: equal where the same source was seen.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) seen: u32,
@@ -257,6 +260,11 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_none(number: &u64) -> bool {
+    *number == 0
+}
+
 impl End {
     fn of(summary: Summary, is_dry_run: bool, elapsed: Duration) -> Self {
         let is_complete = summary.is_complete();
@@ -277,6 +285,7 @@ impl End {
             seconds: elapsed.as_secs_f64(),
             failures_total: summary.failures_total,
             failures: failures.collect(),
+            large: summary.large,
             seen: summary.seen,
             nodes: Vec::new(),
         }
