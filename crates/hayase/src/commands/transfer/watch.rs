@@ -233,8 +233,8 @@ pub(crate) struct End {
     pub(crate) failures_total: u64,
     /// Names and reasons.
     pub(crate) failures: Vec<(String, String)>,
-    /// Of a copy by several nodes: files that were moved in parts.
-    #[serde(default, skip_serializing_if = "is_none")]
+    /// Selected files that are large enough to be moved in parts.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) large: u64,
     /// Of a part of a tree: equal where the same source was seen.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -255,14 +255,8 @@ pub(crate) struct NodePart {
     pub(crate) bytes_from_nodes: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_none(number: &u64) -> bool {
-    *number == 0
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 impl End {
