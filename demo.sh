@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Shows a job on three nodes of this machine: a real MPI program, a real build, checksums on every node, what
-# stayed local, what went over the network, and the same work without Hayase beside it.
+# stayed local, what went over the network, the same work without Hayase beside it, and a tree staged from S3.
 #
 #   ./demo.sh [--ranks N] [--mib N]     ranks on each node (2), MiB written by each rank (32)
 #
@@ -9,6 +9,7 @@ set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 . scripts/prepare.sh
 . scripts/job.sh
+. demo/staging.sh
 
 ranks=2 mib=32
 while [ $# -gt 0 ]; do
@@ -32,14 +33,16 @@ rate() { sed -n "s,^$1 .*: \([0-9]*\) MiB/s\$,\1,p" <<<"$2"; }
 
 title "prepare"
 prepare_packages build || die "nothing can be built without these packages"
-prepare_packages run test || warn "something will be missing below"
+prepare_packages run test bench || warn "something will be missing below"
 prepare_cargo
 say "$(cargo --version), Linux $(uname -r), $(nproc) cores"
 if [ -n "${HAYASE_BIN:-}" ]; then
   hayase=$HAYASE_BIN
+  s3_server=${HAYASE_S3_SERVER:-$(dirname "$HAYASE_BIN")/hayase-s3-server}
 else
-  must cargo build --locked --release -p hayase -p hayase-mpi
+  must cargo build --locked --release -p hayase -p hayase-mpi -p hayase-s3-server
   hayase=$(target_dir)/release/hayase
+  s3_server=$(target_dir)/release/hayase-s3-server
 fi
 must cargo fetch --locked --manifest-path demo/source-tree/Cargo.toml
 sources=$(ls "${CARGO_HOME:-$HOME/.cargo}"/registry/cache/*/bzip2-sys-0.1.13*.crate 2>/dev/null | head -n 1)
@@ -156,6 +159,15 @@ for node in 0 1 2; do
   [ "$tree" = "$want" ] || die "node $node sees another tree"
   [ "$whole" = "$striped" ] && [ "$whole" = "$recorded" ] || die "node $node sees different files"
 done
+
+title "staging: a tree of ten thousand files, from an S3 server into three nodes"
+if [ -n "$one_network" ]; then
+  say "not shown: these nodes are plain processes of one network"
+elif [ ! -x "$s3_server" ]; then
+  say "not shown: there is no $s3_server"
+else
+  demo_staging
+fi
 
 title "hayase status"
 must "$hayase" status

@@ -2,14 +2,17 @@
 //!
 //! Rooms: [`ground`] (an S3 server in this process, trees in memory), [`program`] (a copy as a process: its
 //! time, CPU and largest memory), [`sizes`] (small, medium and large files, loose and packed), [`sealing`],
-//! [`unpacking`] (packs against tar), [`mounted`] (packs that are mounted against files in `shared`).
-//! Not here yet: the tuner against a proxy, several nodes with limited links, a Ceph gateway.
+//! [`unpacking`] (packs against tar), [`mounted`] (packs that are mounted against files in `shared`),
+//! [`tuning`] (the number of streams that is found, against a sweep, through a [`proxy`]).
+//! Not here yet: several nodes with limited links, a Ceph gateway.
 
 mod ground;
 mod mounted;
 mod program;
+mod proxy;
 mod sealing;
 mod sizes;
+mod tuning;
 mod unpacking;
 
 use crate::run::Group;
@@ -19,6 +22,8 @@ pub(crate) const INTRO: &str = "\
 Written by `./bench.sh stage --write-docs`.
 The S3 server is `s3s` with objects in memory, on one thread of the bench's own process; it shares the machine with
 what is measured, and its CPU is not counted.
+The slow line is a proxy in the bench's process: 48 MiB/s, 6 MiB/s for each connection, 1 MiB objects; figures are
+of the window that begins 3 s after the copy, or after the change.
 Files come from memory and go to memory (/dev/shm); each copy begins with an empty target.
 rclone is Debian's, at the settings that suited it best: 32 transfers and checkers, no HEAD after uploads.
 A and B take turns in every round and figures are medians over rounds; \"A against A\" is rclone's
@@ -33,5 +38,6 @@ pub(crate) const GROUPS: &[Group] = &[
     Group { name: "large", title: "4 files of 512 MiB", run: sizes::run_large },
     Group { name: "sealing", title: "Sealed packs", run: sealing::run },
     Group { name: "unpacking", title: "Packs against tar", run: unpacking::run },
+    Group { name: "tuning", title: "Streams found through a slow line", run: tuning::run },
     Group { name: "mounted", title: "Packs that are mounted", run: mounted::run },
 ];

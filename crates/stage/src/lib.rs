@@ -36,6 +36,6 @@ pub use item::{Item, Kind, Mtime};
 pub use pack_volume::{Node, PackVolume, Shown};
 pub use place::Place;
 pub use progress::{Observer, Progress};
-pub use select::{PatternError, Selection};
+pub use select::{PatternError, Selection, Sizes};
 pub use spread::Share;
 pub use transfer::{Options, PackOptions, Random, Streams, Summary, transfer};

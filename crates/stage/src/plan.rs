@@ -5,9 +5,7 @@
 
 use crate::compare::Step;
 use crate::item::{Item, Kind};
-use crate::limits::{
-    BATCH_BYTES, BATCH_ITEMS_MAX, GAP_BYTES_MAX, PACK_ENTRIES_MAX, PART_BYTES, PARTS_BYTES_MIN,
-};
+use crate::limits::{BATCH_BYTES, BATCH_ITEMS_MAX, GAP_BYTES_MAX, PART_BYTES, PARTS_BYTES_MIN};
 use crate::pack::{Codec, header};
 use crate::source::Origin;
 
@@ -43,6 +41,8 @@ pub enum Work {
 pub struct PackRules {
     /// What a pack is filled to; larger files are not packed with others.
     pub bytes: u64,
+    /// Most names in each.
+    pub entries: usize,
     /// Large files go into packs of their own, as in every sealed set; otherwise they stay loose.
     pub is_complete: bool,
 }
@@ -72,7 +72,7 @@ impl Planner {
             Some(rules) => {
                 let bytes = member_bytes(&task.item);
                 let is_full = self.bytes + bytes > rules.bytes;
-                if is_full || self.batch.len() >= PACK_ENTRIES_MAX {
+                if is_full || self.batch.len() >= rules.entries {
                     before = self.finish();
                 }
                 self.bytes += bytes;
@@ -186,7 +186,8 @@ mod tests {
     #[test]
     fn large_files_go_alone_in_a_way_that_suits_the_set() {
         let tasks = [task(1, 100, None), task(2, 5000, None), task(3, 100, None)];
-        let rules = |is_complete| Some(PackRules { bytes: 4096, is_complete });
+        let rules =
+            |is_complete| Some(PackRules { bytes: 4096, entries: PACK_ENTRIES_MAX, is_complete });
         let kinds = |packs| -> Vec<String> {
             plan(packs, &tasks).iter().map(|work| format!("{work:?}")[..4].to_owned()).collect()
         };
@@ -218,7 +219,9 @@ mod tests {
             sizes in prop::collection::vec(prop_oneof![0u64..20_000, 0u64..200 << 20], 0..200),
             packs in prop::option::of((65_536u64..4 << 20, any::<bool>())),
         ) {
-            let rules = packs.map(|(bytes, is_complete)| PackRules { bytes, is_complete });
+            let rules = packs.map(|(bytes, is_complete)| {
+                PackRules { bytes, entries: PACK_ENTRIES_MAX, is_complete }
+            });
             let tasks: Vec<_> = sizes.iter().enumerate().map(|(n, &bytes)| task(n, bytes, None)).collect();
             let work = plan(rules, &tasks);
             let mut planned: Vec<_> = work.iter().flat_map(tasks_of).cloned().collect();

@@ -9,6 +9,9 @@ use std::path::Path;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use hayase_tier::Key;
 
+use crate::item::{Item, Kind};
+use crate::limits::PARTS_BYTES_MIN;
+
 /// A pattern that can not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{pattern}` is no pattern: {why}")]
@@ -17,6 +20,29 @@ pub struct PatternError {
     pub pattern: String,
     /// What is wrong with it.
     pub why: String,
+}
+
+/// Items of which sizes take part, where large files and all the rest go different ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sizes {
+    /// Everything.
+    #[default]
+    All,
+    /// Files that are large enough to be moved in parts ([`PARTS_BYTES_MIN`]), and nothing else.
+    Large,
+    /// Everything else.
+    Small,
+}
+
+impl Sizes {
+    pub(crate) fn take(self, item: &Item) -> bool {
+        let is_large = matches!(item.kind, Kind::File { bytes } if bytes >= PARTS_BYTES_MIN);
+        match self {
+            Self::All => true,
+            Self::Large => is_large,
+            Self::Small => !is_large,
+        }
+    }
 }
 
 /// Patterns, ready to be asked.

@@ -34,15 +34,15 @@ use self::large::Large;
 use crate::bandwidth::Bandwidth;
 use crate::item::Item;
 use crate::limits::{
-    FAILURES_LISTED_MAX, ITEM_COST_BYTES, PACK_BYTES, PART_BYTES, PIECE_BYTES, STREAMS_AUTO_MAX,
-    STREAMS_MAX, STREAMS_START, TRIES_MAX, UNITS_WAITING,
+    BATCH_BYTES, FAILURES_LISTED_MAX, ITEM_COST_BYTES, PACK_BYTES, PACK_ENTRIES_MAX, PART_BYTES,
+    PIECE_BYTES, STREAMS_AUTO_MAX, STREAMS_MAX, STREAMS_START, TRIES_MAX, UNITS_WAITING,
 };
 use crate::pack::writer::Compression;
 use crate::pack::{MasterKey, PackError, PackId, PackLine, PackSet, Row};
 use crate::plan::{Task, Work};
-use crate::source::Source;
+use crate::source::{Origin, Source};
 use crate::tuner::{EPOCH, Sample, Tuner};
-use crate::{Observer, Overwrite, Place, Progress, Selection, Share};
+use crate::{Observer, Overwrite, Place, Progress, Selection, Share, Sizes};
 
 /// What a person may choose.
 #[derive(Clone, Debug)]
@@ -63,8 +63,11 @@ pub struct Options {
     pub bandwidth: Option<u64>,
     /// Make packs at the target.
     pub packs: Option<PackOptions>,
-    /// Only what is this node's part; others copy the rest.
+    /// Only what is this node's part; others copy the rest. Packs of a part are in no index: the complete
+    /// transfer that follows the parts takes them over.
     pub share: Option<Share>,
+    /// Only files of some sizes.
+    pub sizes: Sizes,
 }
 
 impl Default for Options {
@@ -79,6 +82,7 @@ impl Default for Options {
             bandwidth: None,
             packs: None,
             share: None,
+            sizes: Sizes::All,
         }
     }
 }
@@ -116,6 +120,8 @@ impl Streams {
 pub struct PackOptions {
     /// What each is filled to.
     pub bytes: u64,
+    /// Most names in each, 1 to [`PACK_ENTRIES_MAX`].
+    pub entries: usize,
     /// Entry by entry.
     pub compression: Compression,
     /// Seal the set by a data key that this key wraps.
@@ -127,7 +133,7 @@ pub struct PackOptions {
 impl Default for PackOptions {
     fn default() -> Self {
         let (bytes, compression) = (PACK_BYTES.get(), Compression::None);
-        Self { bytes, compression, master: None, is_complete: false }
+        Self { bytes, entries: PACK_ENTRIES_MAX, compression, master: None, is_complete: false }
     }
 }
 
@@ -159,6 +165,8 @@ pub struct Summary {
     pub packs: u64,
     /// Of a [`Share`]: nodes that saw the same source have the same number here.
     pub seen: u32,
+    /// Selected files that are large enough to be moved in parts.
+    pub large: u64,
     /// Streams at the end: a good begin for the next time.
     pub streams: usize,
     /// What did not arrive; the first [`FAILURES_LISTED_MAX`].
@@ -207,8 +215,12 @@ impl Unit {
         match self {
             Self::Part(..) => PART_BYTES,
             Self::Work(Work::Copy(tasks)) => streams::stretch_bytes(tasks) + largest(tasks),
-            // A file, and what zstd makes of it.
-            Self::Work(Work::Pack(tasks)) => 2 * largest(tasks) + WRITER,
+            // A file and what zstd makes of it, or entries of the source's packs that lie together.
+            Self::Work(Work::Pack(tasks)) => {
+                let is_packed = tasks.iter().any(|task| matches!(task.origin, Origin::Row(_)));
+                let stretch = if is_packed { BATCH_BYTES } else { 0 };
+                2 * largest(tasks) + stretch + WRITER
+            }
             Self::Work(Work::Solo(_) | Work::Loose(_) | Work::Parts(_)) => 2 * WRITER,
         }
     }
@@ -290,7 +302,8 @@ pub fn transfer(
     let streams = shared.gate.streams();
     let mut outcome = shared.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut unwritten = None;
-    if let Some(set) = set.as_mut().filter(|_| !options.is_dry_run) {
+    let is_indexed = !options.is_dry_run && options.share.is_none();
+    if let Some(set) = set.as_mut().filter(|_| is_indexed) {
         match finish::commit(set, &mut outcome, random) {
             Err(error @ PackError::Tier(_)) => unwritten = Some(error),
             other => other?,

@@ -132,6 +132,7 @@ fn create(args: &CreateArgs, environment: &Environment, output: &Output) -> anyh
         compression: args.zstd.map_or(Compression::None, Compression::Zstd),
         master: args.key.key()?,
         is_complete: true,
+        ..PackOptions::default()
     });
     transfer::run(&source, &target, &options, &remembered, output)
 }

@@ -7,7 +7,8 @@
 //! ([`hayase_stage::Share`]). Into `shared`, a complete copy by one node follows; it finds what is there, does
 //! what only one can do (attributes of directories, removals), and would find what somebody missed. Into
 //! `local` of each node everything goes through a hidden directory of `shared` first: so each byte leaves the
-//! source once, and the servers of the job carry it from node to node.
+//! source once, and the servers of the job carry it from node to node; small files in packs, since making and
+//! opening each of them on the mount would take longer than all the rest.
 
 mod area;
 mod crew;
@@ -22,7 +23,7 @@ use hayase_stage::Progress;
 
 pub(crate) use self::area::{Area, AreaPlace};
 use self::crew::Crew;
-pub(crate) use self::order::Order;
+pub(crate) use self::order::{Order, Passing};
 use super::job_arg::JobArg;
 use super::transfer::{self, CopyArgs, End, NodePart};
 use crate::config::Environment;
@@ -268,11 +269,16 @@ impl Staging<'_> {
         }
         let hidden = AreaPlace::hidden(&self.order.source, self.target);
         let between = self.order.mirror(hidden.path(&self.crew.job.settings, 0));
-        let parts = self.parts(&between)?;
-        let fetched = self.whole(between)?;
-        if !fetched.is_complete {
-            // What arrived stays there for the next time.
-            return Ok(joined(fetched, parts));
+        let has_large = looked.iter().any(|end| end.large > 0);
+        let mut parts = Vec::new();
+        for passing in has_large.then_some(Passing::Large).into_iter().chain([Passing::Small]) {
+            let order = between.passing(passing);
+            add_parts(&mut parts, self.parts(&order)?);
+            let fetched = self.whole(order)?;
+            if !fetched.is_complete {
+                // What arrived stays there for the next time.
+                return Ok(joined(fetched, parts));
+            }
         }
         let ends =
             all(self.crew, &|node| to_node(node).from(hidden.path(&self.crew.job.settings, node)))?;
@@ -305,6 +311,19 @@ fn joined(whole: End, parts: Vec<NodePart>) -> End {
         bytes_moved: whole.bytes_moved + bytes,
         nodes: parts,
         ..whole
+    }
+}
+
+/// Counts what each node did in another step as well.
+fn add_parts(all: &mut Vec<NodePart>, more: Vec<NodePart>) {
+    for part in more {
+        match all.iter_mut().find(|own| own.node == part.node) {
+            Some(own) => {
+                own.items += part.items;
+                own.bytes += part.bytes;
+            }
+            None => all.push(part),
+        }
     }
 }
 

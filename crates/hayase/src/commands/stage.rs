@@ -16,6 +16,7 @@ use super::transfer::{
 };
 use crate::config::Environment;
 use crate::exit::Status;
+use crate::job::Registry;
 use crate::output::{Human, Output, Page};
 use crate::wiring::places::{self, Wish};
 
@@ -120,9 +121,17 @@ pub(crate) fn run(
     }
 }
 
-fn target(source: &OsString, place: &OsString, copy: &CopyArgs) -> anyhow::Result<Place> {
+fn target(
+    source: &OsString,
+    place: &OsString,
+    copy: &CopyArgs,
+    environment: &Environment,
+) -> anyhow::Result<Place> {
     places::check_apart(source, place, &copy.selection.selection()?)?;
-    let wish = if copy.is_dry_run() { Wish::Supposed } else { Wish::Made };
+    let wish = match copy.is_dry_run() {
+        true => Wish::Supposed,
+        false => places::lasting(place, &Registry::new(&environment.runtime)),
+    };
     Ok(places::open(place, wish)?)
 }
 
@@ -135,7 +144,7 @@ fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow
     }
     let source = places::open(&args.source, Wish::Present)?;
     let source = Source::open(source, args.key.key()?.as_ref())?;
-    let target = target(&args.source, &args.target, &args.copy)?;
+    let target = target(&args.source, &args.target, &args.copy, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
     let options = args.copy.options(remembered.start())?;
     transfer::run(&source, &target, &options, &remembered, output)
@@ -143,7 +152,7 @@ fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow
 
 fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
     let source = Source::open(places::open(&args.source, Wish::Present)?, None)?;
-    let target = target(&args.source, &args.target, &args.copy)?;
+    let target = target(&args.source, &args.target, &args.copy, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
     let mut options = args.copy.options(remembered.start())?;
     let bytes = match args.pack {
@@ -159,7 +168,7 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
         bytes: bytes.get(),
         compression: args.zstd.map_or(Compression::None, Compression::Zstd),
         master,
-        is_complete: false,
+        ..PackOptions::default()
     });
     transfer::run(&source, &target, &options, &remembered, output)
 }

@@ -6,12 +6,15 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hayase_stage::{Place, Selection};
 use hayase_tier::s3::{S3Settings, SettingsError};
 use hayase_tier::{Gfarm, Key, Memory, Posix, S3, TierError};
+
+use crate::job::Registry;
 
 /// Longest URL of a file that a mount of gfarm2fs tells.
 const URL_BYTES_MAX: usize = 8192;
@@ -23,7 +26,7 @@ pub(crate) enum Wish {
     Present,
     /// It is there or is made; what lies above it is there.
     Made,
-    /// It is there, in an area of a job, and need not last longer than that.
+    /// As [`Wish::Made`], in an area of a job, and need not last longer than that.
     Passing,
     /// It is there or looks as if it were, empty: for dry runs, which make nothing.
     Supposed,
@@ -146,6 +149,34 @@ pub(crate) fn check_apart(
     }
 }
 
+/// What is wanted of a target: what lies in `shared` or `local` of a job of this machine ends with it.
+pub(crate) fn lasting(target: &OsStr, registry: &Registry) -> Wish {
+    let Some(path) = scheme(target).is_none().then(|| resolved(target)).flatten() else {
+        return Wish::Made;
+    };
+    let is_passing = registry.jobs().iter().any(|job| {
+        let Some(node) = job.settings.node_of_path(&path) else { return false };
+        let areas = [job.settings.shared_mount(node), job.settings.local_mount(node)];
+        areas.iter().any(|area| path.starts_with(area) && is_mounted(area))
+    });
+    if is_passing { Wish::Passing } else { Wish::Made }
+}
+
+/// Without links; of a path that is not there yet as far as it is.
+fn resolved(path: &OsStr) -> Option<PathBuf> {
+    let path = std::path::absolute(Path::new(path)).ok()?;
+    fs::canonicalize(&path).ok().or_else(|| {
+        let parent = fs::canonicalize(path.parent()?).ok()?;
+        Some(parent.join(path.file_name()?))
+    })
+}
+
+/// Seen from here; where nodes have mounts of their own, others see the directory below it.
+fn is_mounted(area: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(path).map(|meta| meta.dev()).ok();
+    device(area).is_some_and(|own| area.parent().and_then(device) != Some(own))
+}
+
 /// Names a place by a scheme, not by a path.
 pub(crate) fn is_url(place: &OsStr) -> bool {
     scheme(place).is_some()
@@ -198,17 +229,16 @@ fn gfarm(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
 }
 
 fn directory(path: &Path, wish: Wish) -> Result<Place, PlaceError> {
-    let attached =
-        if wish == Wish::Passing { Posix::attach_passing(path) } else { Posix::attach(path) };
-    match attached {
+    let attach = if wish == Wish::Passing { Posix::attach_passing } else { Posix::attach };
+    match attach(path) {
         Ok(tier) => Ok(Place::root(Arc::new(tier))),
         Err(TierError::Missing { .. }) if wish == Wish::Supposed => {
             Ok(Place::root(Arc::new(Memory::new())))
         }
-        Err(TierError::Missing { .. }) if wish == Wish::Made => {
+        Err(TierError::Missing { .. }) if matches!(wish, Wish::Made | Wish::Passing) => {
             fs::create_dir(path)
                 .map_err(|source| PlaceError::Make { path: path.to_owned(), source })?;
-            Ok(Place::root(Arc::new(Posix::attach(path)?)))
+            Ok(Place::root(Arc::new(attach(path)?)))
         }
         Err(error) => Err(error.into()),
     }

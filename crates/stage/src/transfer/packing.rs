@@ -1,11 +1,12 @@
 //! What a stream does to make packs: small files into one, a large file into one of its own or beside.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use hayase_tier::Precondition;
 
 use super::bytes::{Bytes, Version, check_sum};
-use super::streams::attributes;
+use super::streams::{Stretch, attributes, location, together};
 use super::{PackOptions, Shared};
 use crate::checksum::Checksum;
 use crate::compare::{Rules, Step, decide};
@@ -41,12 +42,12 @@ impl Shared<'_> {
             Ok(pack) => pack,
             Err(error) => return self.all_failed(tasks, error),
         };
-        let mut count = 0;
-        for task in tasks {
+        let (mut count, mut stretch) = (0, None);
+        for (place, task) in tasks.iter().enumerate() {
             if self.is_stopped() {
                 return;
             }
-            let (item, data) = match self.packed_bytes(task) {
+            let (item, data) = match self.packed_bytes(&tasks[place..], &mut stretch) {
                 Ok(read) => read,
                 Err(error) => {
                     self.failed(&task.item.name.to_string(), error);
@@ -87,17 +88,28 @@ impl Shared<'_> {
         }
     }
 
-    fn packed_bytes(&self, task: &Task) -> Result<(Item, Vec<u8>), PackError> {
+    /// Bytes of the first task; where they lie in a pack of the source, those of the next ones come along
+    /// in `stretch`.
+    fn packed_bytes<'a>(
+        &self,
+        tasks: &[Task],
+        stretch: &'a mut Option<Stretch>,
+    ) -> Result<(Item, Cow<'a, [u8]>), PackError> {
+        let task = &tasks[0];
         if !matches!(task.item.kind, Kind::File { .. }) {
-            return Ok((task.item.clone(), Vec::new()));
+            return Ok((task.item.clone(), Cow::Borrowed(&[])));
         }
-        if let Origin::Row(row) = &task.origin
-            && let (Some(at), Some(set)) = (row.location, self.source.set())
-        {
-            let data = self.again(|| set.pack(at.pack)?.entry(row))?;
-            return Ok((task.item.clone(), data));
+        let (Origin::Row(row), Some(at)) = (&task.origin, location(task)) else {
+            let (item, data) = self.read_object(task, self.packs().bytes)?;
+            return Ok((item, Cow::Owned(data)));
+        };
+        if !stretch.as_ref().is_some_and(|known| known.holds(at)) {
+            // Where that fails it is asked for alone: some entries may be whole.
+            let read = self.stretch(at, together(tasks, at)).or_else(|_| self.stretch(at, at));
+            *stretch = read?;
         }
-        self.read_object(task, self.packs().bytes)
+        let known = stretch.as_ref().expect("it was just read");
+        Ok((task.item.clone(), known.entry(row)?))
     }
 
     /// A large file becomes a pack of its own.

@@ -6,14 +6,15 @@ use std::sync::mpsc::SyncSender;
 use hayase_tier::Key;
 
 use super::{Shared, Unit};
-use crate::Progress;
 use crate::compare::{Rules, Step, decide};
 use crate::item::{Item, Kind};
+use crate::limits::PACK_ENTRIES_MAX;
 use crate::pack::{PackError, PackId, Row};
 use crate::plan::{PackRules, Planner, Task};
 use crate::source::{Next, Origin, shown};
 use crate::spread::Dealer;
 use crate::walk::{Met, Walk};
+use crate::{Progress, Sizes};
 
 /// What the target has, in order: its names, or the rows of its index.
 enum Target<'a> {
@@ -88,6 +89,7 @@ impl Shared<'_> {
         };
         let rules = packs.map(|packs| PackRules {
             bytes: packs.bytes,
+            entries: packs.entries.clamp(1, PACK_ENTRIES_MAX),
             is_complete: packs.is_complete || packs.master.is_some(),
         });
         let keeps_attributes = packs.is_some() || self.target.tier.capabilities().attributes;
@@ -128,9 +130,9 @@ impl Planning<'_, '_> {
             Progress::add(&self.shared.progress.found, 1);
             match next {
                 Next::Item(item, origin) => {
-                    let is_taken =
-                        self.shared.options.selection.takes(&item.name, item.is_directory());
-                    if is_taken && dealer.as_mut().is_none_or(|d| d.is_ours(&item, &origin)) {
+                    if self.is_taken(&item)
+                        && dealer.as_mut().is_none_or(|d| d.is_ours(&item, &origin))
+                    {
                         self.take(item, origin)?;
                     }
                 }
@@ -152,6 +154,16 @@ impl Planning<'_, '_> {
             self.shared.outcome().removals.clear();
         }
         Ok(())
+    }
+
+    /// The person's choice, and that of the sizes that go this way.
+    fn is_taken(&self, item: &Item) -> bool {
+        let options = self.shared.options;
+        let is_selected = options.selection.takes(&item.name, item.is_directory());
+        if is_selected && Sizes::Large.take(item) {
+            self.shared.outcome().summary.large += 1;
+        }
+        is_selected && options.sizes.take(item)
     }
 
     fn send(&self, work: crate::plan::Work) {

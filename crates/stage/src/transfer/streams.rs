@@ -7,7 +7,7 @@ use hayase_tier::{Attributes, Precondition, TierError};
 use super::Shared;
 use crate::compare::Step;
 use crate::item::{Item, Kind};
-use crate::limits::PARTS_BYTES_MIN;
+use crate::limits::{BATCH_BYTES, GAP_BYTES_MAX, PARTS_BYTES_MIN};
 use crate::pack::{Location, PackError, PackReader, Row};
 use crate::plan::Task;
 use crate::source::Origin;
@@ -43,7 +43,11 @@ impl Shared<'_> {
     }
 
     /// The bytes of a pack from one entry to another, by one read.
-    fn stretch(&self, first: Location, last: Location) -> Result<Option<Stretch>, PackError> {
+    pub(super) fn stretch(
+        &self,
+        first: Location,
+        last: Location,
+    ) -> Result<Option<Stretch>, PackError> {
         let set = self.source.set().expect("an entry lies in a set");
         self.again(|| {
             let pack = set.pack(first.pack)?;
@@ -51,7 +55,7 @@ impl Shared<'_> {
                 usize::try_from(last.offset + last.stored - first.offset).unwrap_or(usize::MAX);
             let mut bytes = Vec::new();
             pack.read_range(first.offset, len, &mut bytes)?;
-            Ok(Some(Stretch { pack, start: first.offset, bytes }))
+            Ok(Some(Stretch { pack, number: first.pack, start: first.offset, bytes }))
         })
     }
 
@@ -133,7 +137,22 @@ pub(super) fn stretch_bytes(tasks: &[Task]) -> u64 {
     last.offset + last.stored - first.offset
 }
 
-fn location(task: &Task) -> Option<Location> {
+/// The last of the tasks that one read brings together with the first, which lies in a pack.
+pub(super) fn together(tasks: &[Task], first: Location) -> Location {
+    let mut last = first;
+    for next in tasks.iter().map_while(location) {
+        let gap = next.offset.checked_sub(last.offset + last.stored);
+        let is_near = next == first || gap.is_some_and(|gap| gap <= GAP_BYTES_MAX);
+        let end = next.offset.saturating_add(next.stored);
+        if next.pack != first.pack || !is_near || end.saturating_sub(first.offset) > BATCH_BYTES {
+            break;
+        }
+        last = next;
+    }
+    last
+}
+
+pub(super) fn location(task: &Task) -> Option<Location> {
     match &task.origin {
         Origin::Row(row) => row.location,
         Origin::Object(_) => None,
@@ -141,15 +160,25 @@ fn location(task: &Task) -> Option<Location> {
 }
 
 /// Consecutive bytes of a pack.
-struct Stretch {
+pub(super) struct Stretch {
     pack: PackReader,
+    /// As rows call it.
+    number: u32,
     start: u64,
     bytes: Vec<u8>,
 }
 
 impl Stretch {
+    /// An entry lies in it.
+    pub(super) fn holds(&self, at: Location) -> bool {
+        let end = self.start + self.bytes.len() as u64;
+        at.pack == self.number
+            && at.offset >= self.start
+            && at.offset.checked_add(at.stored).is_some_and(|to| to <= end)
+    }
+
     /// One entry of it, checked.
-    fn entry(&self, row: &Row) -> Result<Cow<'_, [u8]>, PackError> {
+    pub(super) fn entry(&self, row: &Row) -> Result<Cow<'_, [u8]>, PackError> {
         let at = row.location.expect("an entry lies in a pack");
         let start = usize::try_from(at.offset - self.start).unwrap_or(usize::MAX);
         let end = start.saturating_add(usize::try_from(at.stored).unwrap_or(usize::MAX));

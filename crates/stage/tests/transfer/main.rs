@@ -7,6 +7,7 @@ mod broken;
 mod faults;
 mod resume;
 mod rules;
+mod shares;
 mod trees;
 
 use std::collections::BTreeMap;
@@ -40,7 +41,7 @@ fn master() -> MasterKey {
 }
 
 fn packs(bytes: u64, compression: Compression, master: Option<MasterKey>) -> Options {
-    let packs = PackOptions { bytes, compression, master, is_complete: false };
+    let packs = PackOptions { bytes, compression, master, ..PackOptions::default() };
     Options { packs: Some(packs), ..Options::default() }
 }
 

@@ -6,7 +6,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use hayase_layout::ByteCount;
-use hayase_stage::Share;
+use hayase_stage::limits::{BATCH_BYTES, BATCH_ITEMS_MAX};
+use hayase_stage::{Options, PackOptions, Share, Sizes};
 use serde::{Deserialize, Serialize};
 
 use crate::commands::transfer::{CopyArgs, OverwriteArg};
@@ -22,6 +23,8 @@ pub(crate) struct Order {
     /// Node, number of nodes, whether directories are copied.
     pub(crate) share: Option<(u16, u16, bool)>,
     pub(crate) verb: Verb,
+    /// On the way through `shared`.
+    pub(crate) passing: Option<Passing>,
     /// What the person's environment says of object stores.
     pub(crate) variables: BTreeMap<String, String>,
 }
@@ -34,6 +37,34 @@ pub(crate) enum Verb {
     Out,
     /// Of the target, which passed its bytes on.
     Remove,
+}
+
+/// What passes through `shared` on its way to each node, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Passing {
+    /// Large files, as they are.
+    Large,
+    /// Everything else, in packs: of a small file its name costs more than its bytes, and so it costs
+    /// `shared` and each node one name for some hundred files.
+    Small,
+}
+
+impl Passing {
+    /// Changes the options of a copy to it.
+    pub(super) fn apply(self, options: &mut Options) {
+        options.sizes = match self {
+            Self::Large => Sizes::Large,
+            Self::Small => Sizes::Small,
+        };
+        // No larger than what streams take at a time, so that as many streams work.
+        options.packs = (self == Self::Small).then(|| PackOptions {
+            bytes: BATCH_BYTES,
+            entries: BATCH_ITEMS_MAX,
+            // Beside the packs lie the large files, and nothing that looks as if it was one.
+            is_complete: true,
+            ..PackOptions::default()
+        });
+    }
 }
 
 impl fmt::Debug for Order {
@@ -53,6 +84,7 @@ impl Order {
             key,
             share: None,
             verb: Verb::In,
+            passing: None,
             variables: crate::config::store_variables(),
         }
     }
@@ -103,6 +135,11 @@ impl Order {
         (order.copy.delete, order.copy.max_delete) = (true, None);
         order.copy.overwrite = OverwriteArg::Changed;
         order
+    }
+
+    /// A part of a mirror.
+    pub(super) fn passing(&self, passing: Passing) -> Self {
+        Self { passing: Some(passing), ..self.clone() }
     }
 
     /// Removes a directory that [`super::AreaPlace::hidden`] named.

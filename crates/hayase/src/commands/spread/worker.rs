@@ -75,6 +75,9 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
     let target = open(&order.target, wish)?;
     let mut options = order.copy.options(STREAMS_START)?;
     options.share = order.part();
+    if let Some(passing) = order.passing {
+        passing.apply(&mut options);
+    }
     if order.verb == Verb::Out && target.tier.tree().is_none() {
         options.packs = Some(PackOptions { bytes: PACK_BYTES.get(), ..PackOptions::default() });
     }

@@ -2,7 +2,7 @@
 
 use hayase_layout::ByteCount;
 use hayase_stage::limits::{PACK_BYTES_RANGE, STREAMS_MAX};
-use hayase_stage::{Options, Overwrite, Selection, Streams};
+use hayase_stage::{Options, Overwrite, Selection, Sizes, Streams};
 use serde::{Deserialize, Serialize};
 
 use crate::size;
@@ -100,6 +100,7 @@ impl CopyArgs {
             bandwidth: self.bandwidth.map(ByteCount::get),
             packs: None,
             share: None,
+            sizes: Sizes::All,
         })
     }
 }

@@ -233,6 +233,9 @@ pub(crate) struct End {
     pub(crate) failures_total: u64,
     /// Names and reasons.
     pub(crate) failures: Vec<(String, String)>,
+    /// Selected files that are large enough to be moved in parts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) large: u64,
     /// Of a part of a tree: equal where the same source was seen.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) seen: u32,
@@ -252,9 +255,8 @@ pub(crate) struct NodePart {
     pub(crate) bytes_from_nodes: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 impl End {
@@ -277,6 +279,7 @@ impl End {
             seconds: elapsed.as_secs_f64(),
             failures_total: summary.failures_total,
             failures: failures.collect(),
+            large: summary.large,
             seen: summary.seen,
             nodes: Vec::new(),
         }

@@ -1,0 +1,205 @@
+//! How close the number of streams that a copy finds comes to the best one, on lines of different length.
+//!
+//! A copy of loose objects runs through a [`proxy`](super::proxy); what passes in a window that begins 3 s
+//! after its begin (or after the line has changed) is its rate, and the CPU time of the process in that
+//! window its cost. The best is that of a sweep over fixed numbers of streams. Then a storm: for two
+//! seconds the store refuses everything, and the copy has to arrive whole all the same.
+
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+
+use super::ground::{Files, Ground, PATIENCE};
+use super::program;
+use super::proxy::{Conditions, Proxy};
+use crate::bench::Bench;
+use crate::process_times::CpuTimes;
+use crate::report::Outcome;
+use crate::report::goal::{Goal, Wanted, number};
+use crate::report::table::Table;
+use crate::sample::{Measured, Sample, Samples};
+
+const MIB: f64 = 1_048_576.0;
+
+/// The line: far below what this machine can do, so that its limit is met and not ours.
+const TOTAL: f64 = 48.0 * MIB;
+const CONNECTION: f64 = 6.0 * MIB;
+
+/// Time to find the number, and the window after it.
+const TO_FIND: Duration = Duration::from_secs(3);
+const WINDOW: Duration = Duration::from_millis(2500);
+/// Fixed numbers have nothing to find: connections are made, and that is all.
+const TO_BEGIN: Duration = Duration::from_millis(700);
+
+/// Everything is refused for so long.
+const STORM: Duration = Duration::from_secs(2);
+
+/// Part of the best rate that must be reached, and of its CPU that may be used.
+const RATE_MIN: f64 = 0.95;
+const CPU_MAX: f64 = 1.2;
+
+const SWEEP: [usize; 5] = [4, 8, 12, 16, 32];
+const AUTO: &str = "auto";
+
+/// The round trip before and after the line changes.
+const STEP: [u64; 2] = [5, 80];
+
+fn line(milliseconds: u64) -> Conditions {
+    let round_trip = Duration::from_millis(milliseconds);
+    Conditions { round_trip, connection: CONNECTION, total: TOTAL, requests: 1e9 }
+}
+
+pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
+    let ground = Ground::new(bench)?;
+    // Enough for the longest run.
+    let files = Files { count: 600, bytes: 1 << 20 };
+    ground.make_tree("tree", files)?;
+    ground.run(ground.hayase(&["stage", "out", "tree", &ground.url("loose"), "--pack", "none"]))?;
+    ground.clear("tree")?;
+    let tuning = Tuning { proxy: Proxy::start(ground.address(), line(0))?, ground };
+    let trips: &[u64] = if bench.rounds(0, 1) == 0 { &[0, 20, 80] } else { &[0, 5, 20, 80] };
+    let repeats = bench.rounds(1, 5);
+    let (mut samples, mut goals) = (Samples::default(), Vec::new());
+    let mut table = Table::new(
+        "600 objects of 1 MiB, loose",
+        &["", "MiB/s", "CPU ms/MiB", "of the best", "CPU of the best"],
+    );
+    for &trip in trips {
+        let what = format!("{trip} ms");
+        for round in 0..repeats.min(2) {
+            for streams in SWEEP {
+                tuning.proxy.set(line(trip));
+                let (streams, wait) = (streams.to_string(), TO_BEGIN);
+                samples.0.push(tuning.window((&what, &streams, round), |_| sleep(wait))?);
+            }
+        }
+        for round in 0..repeats {
+            tuning.proxy.set(line(trip));
+            samples.0.push(tuning.window((&what, AUTO, round), |_| sleep(TO_FIND))?);
+        }
+        judge(&samples, (&what, &what), &mut table, &mut goals);
+    }
+    let [before, after] = STEP;
+    let what = format!("{before} to {after} ms");
+    for round in 0..repeats {
+        tuning.proxy.set(line(before));
+        let change = |proxy: &Proxy| {
+            sleep(TO_FIND);
+            proxy.set(line(after));
+            sleep(TO_FIND);
+        };
+        samples.0.push(tuning.window((&what, AUTO, round), change)?);
+    }
+    judge(&samples, (&what, &format!("{after} ms")), &mut table, &mut goals);
+    goals.push(tuning.storm(files)?);
+    Ok(Outcome { goals, tables: vec![table], notes: Vec::new(), samples: samples.0 })
+}
+
+/// What `auto` reached in `what` against the best of the sweep `best`.
+fn judge(samples: &Samples, (what, best): (&str, &str), table: &mut Table, goals: &mut Vec<Goal>) {
+    let rate = |streams: &usize| samples.rate(best, &streams.to_string());
+    let top = SWEEP.iter().map(rate).fold(0.0, f64::max);
+    // Of those that are as fast the one that costs least: it is what a person would choose.
+    let fast = SWEEP.iter().filter(|streams| rate(streams) >= RATE_MIN * top);
+    let cost = |what: &str, variant: &str| samples.cpu_per_amount(what, variant).0;
+    let chosen =
+        fast.min_by(|a, b| cost(best, &a.to_string()).total_cmp(&cost(best, &b.to_string())));
+    let Some(chosen) = chosen.map(usize::to_string) else { return };
+    let mut row = |name: String, what: &str, variant: &str| {
+        let (rate, cpu) = (samples.rate(what, variant), cost(what, variant));
+        let of_best = (rate / top, cpu / cost(best, &chosen));
+        let cells = [rate / MIB, cpu * MIB * 1e3, of_best.0, of_best.1];
+        table.row(std::iter::once(name).chain(cells.map(number)).collect());
+        of_best
+    };
+    row(format!("{best}, {chosen} streams"), best, &chosen);
+    let (rate, cpu) = row(format!("{what}, found"), what, AUTO);
+    let name = format!("{what}: rate from 3 s on, of the best of a sweep");
+    goals.push(Goal::new(name, rate, "", Wanted::AtLeast(RATE_MIN)));
+    let name = format!("{what}: CPU for a byte, of the best of a sweep");
+    goals.push(Goal::new(name, cpu, "", Wanted::AtMost(CPU_MAX)));
+}
+
+struct Tuning<'a> {
+    // Dropped first: it stands before the server of the other.
+    proxy: Proxy,
+    ground: Ground<'a>,
+}
+
+impl Tuning<'_> {
+    fn copy(&self, streams: &str) -> Command {
+        let url = self.ground.url("loose");
+        let mut command = self.ground.hayase(&["stage", "in", &url, "in", "--streams", streams]);
+        command.env("AWS_ENDPOINT_URL", self.proxy.endpoint());
+        command
+    }
+
+    /// Begins a copy, does `before`, and then looks at it for a window.
+    fn window(
+        &self,
+        (what, streams, round): (&str, &str, usize),
+        before: impl FnOnce(&Proxy),
+    ) -> anyhow::Result<Sample> {
+        let mut command = self.copy(streams);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut copy = Killed(command.spawn().context("start a copy")?);
+        let process = copy.0.id();
+        before(&self.proxy);
+        let (bytes, cpu) = (self.proxy.passed(), CpuTimes::of(&[process]));
+        sleep(WINDOW);
+        let (bytes, cpu) = (self.proxy.passed() - bytes, CpuTimes::of(&[process]).since(&cpu));
+        ensure!(copy.0.try_wait()?.is_none(), "a copy with {streams} streams ended in the window");
+        drop(copy);
+        self.ground.clear("in")?;
+        let measured =
+            Measured { amount: bytes as f64, seconds: WINDOW.as_secs_f64(), own_cpu: cpu };
+        Ok(Sample {
+            what: what.to_owned(),
+            variant: streams.to_owned(),
+            round,
+            measured,
+            meanwhile_cpu: 0.0,
+            served_cpu: 0.0,
+            requests: None,
+        })
+    }
+
+    /// The store refuses everything for a while: the copy arrives whole, and says so.
+    fn storm(&self, files: Files) -> anyhow::Result<Goal> {
+        let open = line(5);
+        self.proxy.set(open);
+        let refused = self.proxy.refused();
+        let arrived = std::thread::scope(|scope| {
+            let proxy = &self.proxy;
+            scope.spawn(move || {
+                sleep(TO_FIND);
+                proxy.set(Conditions { requests: 0.0, ..open });
+                sleep(STORM);
+                proxy.set(open);
+            });
+            program::run(self.copy(AUTO), PATIENCE, |_| Ok(()))
+        });
+        ensure!(self.proxy.refused() > refused, "nothing was refused: there was no storm");
+        arrived.context("a copy through a storm of 503")?;
+        let mut count = 0;
+        for directory in std::fs::read_dir(self.ground.path("in"))? {
+            count += std::fs::read_dir(directory?.path())?.count();
+        }
+        let missing = files.count - count.min(files.count);
+        self.ground.clear("in")?;
+        let name = "files that a storm of 503 kept from arriving";
+        Ok(Goal::new(name, missing as f64, "", Wanted::AtMost(0.0)))
+    }
+}
+
+/// A copy that does not outlive its measurement.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
