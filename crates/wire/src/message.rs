@@ -18,7 +18,7 @@ mod status;
 pub use attr::{
     Attr, DirEntry, Entry, FileKind, Grants, MetaChange, Name, SetTime, TimeSpec, XattrMode,
 };
-pub use cache::{CacheLine, CacheStatus, Flushed, Imported, TierVersion};
+pub use cache::{CacheLine, CacheStatus, Flushed, Imported, Shown, TierVersion};
 pub use lock::{Lock, LockAnswer, LockHeld, LockKind, LockRange};
 pub use node::{
     Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, NewNode, NodeReply,
@@ -31,7 +31,7 @@ pub use status::{AreaUse, PeerState, ServerStatus};
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever an old server would misread a new message. Checked in the handshake.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 
 /// Largest payload of one frame, and the size of an arena slot.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
