@@ -11,28 +11,30 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use hayase_layout::InodeId;
-use hayase_store::namespace::{Intent, IntentKind};
+use hayase_store::namespace::{Intent, IntentKind, NamespaceError};
+use hayase_store::{Namespace, ops};
 use hayase_wire::message::{PeerReply, Place, Refused};
 
+use crate::convert::meta_refused;
 use crate::node::{Node, libc_errno};
 use crate::peer_service::Answer;
 
 /// Operations whose names this shard binds no more. They stay until the job ends: there are as many as
 /// crashes came between two steps of a create or a link.
-#[derive(Default)]
 pub(crate) struct GivenUp {
     ops: RefCell<HashSet<u64>>,
 }
 
 impl GivenUp {
+    /// What the store holds from before a restart.
+    pub(crate) fn load(names: &Namespace) -> Result<Self, NamespaceError> {
+        let ops = ops::given_up(&names.begin())?;
+        Ok(Self { ops: RefCell::new(ops.into_iter().collect()) })
+    }
+
     /// Cost: one look into a set that is nearly always empty.
     pub(crate) fn contains(&self, op: u64) -> bool {
         self.ops.borrow().contains(&op)
-    }
-
-    /// Found at a start, or decided now.
-    pub(crate) fn insert(&self, op: u64) {
-        self.ops.borrow_mut().insert(op);
     }
 }
 
@@ -57,9 +59,11 @@ impl Node {
             return Ok(PeerReply::Outcome(Some(true)));
         }
         if !self.given_up.contains(op) {
-            self.intend(self.operation_id(), IntentKind::GivenUp { op })?;
+            let mut txn = self.names.begin();
+            ops::give_up(&mut txn, op);
+            txn.commit().map_err(meta_refused)?;
             self.names_durable().await?;
-            self.given_up.insert(op);
+            self.given_up.ops.borrow_mut().insert(op);
         }
         Ok(PeerReply::Outcome(Some(false)))
     }

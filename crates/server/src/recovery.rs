@@ -14,7 +14,8 @@
 //! | Prepared | shard of the old name | it is held for a rename | asking the coordinator how it went |
 //! | Rename | shard of the new name | it is bound: the commit | counting links, unbinding the old name |
 //! | Renamed | shard of the old name | it is unbound, its inode may not know | the coordinator, or asking it |
-//! | GivenUp | shard | Create or Link was undone | nobody: an insert that comes late is refused |
+//!
+//! What was undone is remembered at the shard: an insert that comes late is refused (`given_up`).
 
 use std::rc::Rc;
 
@@ -42,7 +43,6 @@ impl Node {
                 IntentKind::Rename { to: (parent, name), .. } => {
                     self.renames.count_later(Place { parent, name }, intent.id);
                 }
-                IntentKind::GivenUp { op } => self.given_up.insert(op),
                 _ => {}
             }
         }
@@ -156,7 +156,6 @@ impl Node {
                     Some(true) | None => return Ok(false),
                 }
             }
-            IntentKind::GivenUp { .. } => return Ok(true),
         }
         self.drop_intents(&[id]).map_err(meta_refused)?;
         self.renames.counted(id);

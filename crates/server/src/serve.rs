@@ -25,6 +25,7 @@ use tokio::task::LocalSet;
 use crate::answers::Answers;
 use crate::cache::Cache;
 use crate::clients::Clients;
+use crate::given_up::GivenUp;
 use crate::grace::Grace;
 use crate::ground::Ground;
 use crate::keyed_lock::KeyedLock;
@@ -196,6 +197,7 @@ struct Stores {
     names: Namespace,
     incarnation: u64,
     answers: Answers,
+    given_up: GivenUp,
     ledger: Option<Ledger>,
     parts: Parts,
     slots: SlotPool,
@@ -217,6 +219,7 @@ fn open_stores(ground: &Ground, settings: &Settings) -> Result<Stores, ServeErro
         names.open_private(guest, now).map_err(refused)?;
     }
     let answers = Answers::load(&names).map_err(refused)?;
+    let given_up = GivenUp::load(&names).map_err(refused)?;
     let ledger = match settings.cache {
         Some(_) => Some(open_ledger(settings)?),
         None => None,
@@ -226,6 +229,7 @@ fn open_stores(ground: &Ground, settings: &Settings) -> Result<Stores, ServeErro
         names,
         incarnation,
         answers,
+        given_up,
         ledger,
         parts: Parts::open(device, PARTS_OPEN_MAX),
         slots,
@@ -394,7 +398,7 @@ fn node(
         turn: Cell::new(0),
         replaced: RefCell::default(),
         finished_intents: Default::default(),
-        given_up: Default::default(),
+        given_up: stores.given_up,
         part_epochs: RefCell::default(),
     }))
 }

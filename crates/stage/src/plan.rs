@@ -159,6 +159,7 @@ mod tests {
 
     use super::*;
     use crate::Mtime;
+    use crate::limits::PACK_ENTRIES_MAX;
     use crate::pack::{Location, Row};
 
     fn task(number: usize, bytes: u64, location: Option<Location>) -> Task {

@@ -15,6 +15,7 @@ const ANSWER: u8 = b'a';
 const BACK_POINTER: u8 = b'b';
 const ENTRY: u8 = b'e';
 const DIR_GRANT: u8 = b'g';
+const GIVEN_UP: u8 = b'f';
 const INODE: u8 = b'i';
 const META: u8 = b'm';
 const ORPHAN: u8 = b'o';
@@ -74,6 +75,16 @@ pub(super) fn parse_answer(key: &[u8]) -> Option<AnswerSlot> {
         process: u64::from_be_bytes(process.try_into().ok()?),
         slot: u32::from_be_bytes(slot.try_into().ok()?),
     })
+}
+
+/// An operation that binds no name any more.
+pub(super) fn given_up(op: u64) -> Vec<u8> {
+    key(GIVEN_UP, op, &[])
+}
+
+/// All such operations.
+pub(super) fn all_given_up() -> Vec<u8> {
+    vec![GIVEN_UP]
 }
 
 /// The inode record.

@@ -8,6 +8,7 @@
 mod answer;
 mod create;
 mod dir_shards;
+mod given_up;
 mod intent;
 mod link;
 mod list;
@@ -26,6 +27,7 @@ pub use self::create::create;
 pub use self::dir_shards::{
     add_dir_shard, clear_dir_shards, dir_shards, grant_dir, has_dir_grant, revoke_dir_grant,
 };
+pub use self::given_up::{give_up, given_up};
 pub use self::intent::{Intent, IntentKind, drop_intent, intent, intents, put_intent};
 pub use self::link::{LINKS_MAX, link, names_of};
 pub use self::list::{AnyEntry, all_entries, is_empty, list};

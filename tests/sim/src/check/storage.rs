@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use hayase_layout::shard::name_shard;
 use hayase_layout::{InodeId, Layout, ServerId};
-use hayase_store::namespace::IntentKind;
 use hayase_store::{Device, FileKind, Inode, Namespace, NamespaceError, PartId, Time, ops};
 
 use crate::job::Job;
@@ -76,10 +75,9 @@ impl Found {
         let waits_for_the_lost = |intent: &ops::Intent| {
             (0..job.servers()).any(|other| job.is_gone(other)) && intent.id != 0
         };
-        let stays = |intent: &ops::Intent| matches!(intent.what, IntentKind::GivenUp { .. });
-        let intents = ops::intents(&txn)?.into_iter();
+        let intents = ops::intents(&txn)?;
         let left: Vec<_> =
-            intents.filter(|intent| !waits_for_the_lost(intent) && !stays(intent)).collect();
+            intents.into_iter().filter(|intent| !waits_for_the_lost(intent)).collect();
         if !left.is_empty() {
             self.wrong.push(format!("server {server} left half done: {left:?}"));
         }
