@@ -2,8 +2,8 @@
 # Every test of the repository, one suite after the other; the last line tells how it went.
 #
 #   ./test.sh                 all suites that this machine can run
-#   ./test.sh --long          also many simulations, long searches in decoders, and both commands of
-#                             the README in a fresh Debian 12 root
+#   ./test.sh --long          also many simulations, long searches in decoders, mpi4py in an area,
+#                             and both commands of the README in a fresh Debian 12 root
 #   ./test.sh --only SUITE    one suite (may be given again); ./test.sh --list names them
 #
 # Exit status: 0 when nothing failed. A skip is printed with its reason at the end; where this machine has
@@ -16,7 +16,8 @@ usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 
 suites=(scripts format clippy tidy unit)
 suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1)
-suites+=(mpi mpiio mpiio-foreign mpiio-faults mpiio-romio areas areas-mpi4py s3 gfarm ssh slurm user)
+suites+=(mpi mpiio mpiio-foreign mpiio-faults mpiio-romio areas s3 gfarm ssh slurm user)
+long_suites=(sim-long fuzz-long areas-mpi4py fresh-debian)
 
 only=()
 long=
@@ -24,13 +25,12 @@ while [ $# -gt 0 ]; do
   case $1 in
     --long) long=1 ;;
     --only) shift; only+=("${1:?--only needs the name of a suite}") ;;
-    --list) printf '%s\n' "${suites[@]}" sim-long fuzz-long fresh-debian; exit 0 ;;
+    --list) printf '%s\n' "${suites[@]}" "${long_suites[@]}"; exit 0 ;;
     -h | --help) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
   esac
   shift
 done
-long_suites=(sim-long fuzz-long fresh-debian)
 [ -z "$long" ] || suites+=("${long_suites[@]}")
 for name in ${only[@]+"${only[@]}"}; do
   case " ${suites[*]} ${long_suites[*]} " in *" $name "*) ;; *) die "no suite $name; ./test.sh --list" ;; esac
