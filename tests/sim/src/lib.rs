@@ -26,6 +26,7 @@
 //! | I12 | a request happens once | appends, names, the counter |
 //! | I13 | durable is what was synced | `workload::synced` by `check::synced`, over a power cut of all nodes |
 //!
+//! A write in whose middle a server is started anew may happen twice before it returns; nothing else may.
 //! Not checked: times, modes, xattrs, directories, hard links (`crates/server/tests/crash_points.rs`,
 //! `tests/e2e`); what a single node that loses power alone may forget; more than three nodes with
 //! faults. A history with too many calls of unknown outcome is not decided, and counted.

@@ -91,6 +91,11 @@ impl World {
         self.kind
     }
 
+    /// Times that servers were started.
+    pub(crate) fn lives(&self) -> u64 {
+        self.job.lives()
+    }
+
     /// Whether the server of an inode is gone for good.
     pub(crate) fn is_lost(&self, ino: InodeId) -> bool {
         self.job.is_gone(ino.home().0)

@@ -73,8 +73,15 @@ impl Registers {
         let begin = history.tick();
         if writes {
             let value = self.world.new_value();
+            let lives = self.world.lives();
             match self.world.call("write", mount.write(handle, offset, value)).await {
-                Ok(()) => history.answered(begin, RegisterStep::Write(value)),
+                Ok(()) => {
+                    history.answered(begin, RegisterStep::Write(value));
+                    // Sent again to a server that was started anew, it may have happened before.
+                    if self.world.lives() != lives {
+                        history.answered(begin, RegisterStep::Write(value));
+                    }
+                }
                 Err(failure) if failure.is_unknown() => {
                     history.unknown(begin, RegisterStep::Write(value));
                 }
