@@ -13,7 +13,6 @@
 #![deny(unsafe_code)]
 
 pub mod actor;
-pub mod cached;
 pub mod expect;
 pub mod job;
 pub mod node;
