@@ -75,7 +75,7 @@ pub(crate) const REPLACED_GRACE: Duration = Duration::from_millis(200);
 /// Whoever carries an operation over several servers out has finished, or given up, after this.
 pub(crate) const INTENT_AGE: Duration = Duration::from_secs(15);
 
-/// A create whose home did not wait for its name begins anew; so often, then `EIO`.
+/// A create or link whose home did not wait for its name begins anew; so often, then `EIO`.
 pub(crate) const CREATE_TRIES: usize = 3;
 
 /// Parts without a name wait this long for others, so that one sync of the names serves them all;

@@ -11,7 +11,7 @@ use hayase_wire::message::{
 use super::Served;
 use crate::clients::Process;
 use crate::given_up::given_up;
-use crate::limits::LOOKUP_RETRIES;
+use crate::limits::{CREATE_TRIES, LOOKUP_RETRIES};
 use crate::node::{Node, check_name, libc_errno, unexpected};
 
 impl Node {
@@ -128,14 +128,32 @@ impl Node {
         }
         self.end_sole_maker(parent, Some(process.id)).await;
         let place = Place { parent, name };
-        let requester = self.node;
-        // The same when it is asked again: the home knows that this name is ours.
-        let op = once.map_or_else(|| self.operation_id(), link_operation);
+        for attempt in 0..CREATE_TRIES {
+            // The same when it is asked again: the home knows that this name is ours.
+            let op = once.map_or_else(|| self.operation_id(), |once| link_operation(once, attempt));
+            if let Some(linked) = self.link_as(op, ino, place.clone(), once).await? {
+                return Ok(linked);
+            }
+        }
+        Err(given_up())
+    }
+
+    /// Counted by the home, then bound by the shard. `None`: the home did not wait for the name.
+    async fn link_as(
+        self: &Rc<Self>,
+        op: u64,
+        ino: InodeId,
+        place: Place,
+        once: Option<OnceId>,
+    ) -> Result<Option<NodeReply>, Refused> {
+        let (parent, requester) = (place.parent, self.node);
         let counted = PeerRequest::LinkInc { ino, place: place.clone(), requester, op };
         let (attr, grants) = match self.ask(ino.home(), counted).await {
             Ok(PeerReply::Attr { attr, grants }) => (attr, grants),
             Ok(other) => return Err(unexpected(&other)),
-            Err(refused) => return self.linked_before(ino, &place, once, refused).await,
+            Err(refused) => {
+                return self.linked_before(ino, &place, once, refused).await.map(Some);
+            }
         };
         let binding = Binding { ino, kind: attr.kind };
         let insert = PeerRequest::Insert { place: place.clone(), binding, op, once };
@@ -144,7 +162,7 @@ impl Node {
             Ok(PeerReply::Bound(_)) => {
                 self.finished(ino.home(), op);
                 self.directories.changed_here(parent, self.now());
-                Ok(NodeReply::Entry(self.received(attr, grants)))
+                Ok(Some(NodeReply::Entry(self.received(attr, grants))))
             }
             // Whether it is bound is not known: the intent lets the home find out.
             Err(refused) if refused.errno == libc_errno::EIO => Err(refused),
@@ -154,7 +172,7 @@ impl Node {
                 self.ask(ino.home(), PeerRequest::Finished { ops: vec![op] }).await?;
                 match other? {
                     PeerReply::Exists(_) => Err(Refused::new(libc_errno::EEXIST)),
-                    PeerReply::Stale => Err(given_up()),
+                    PeerReply::Stale => Ok(None),
                     other => Err(unexpected(&other)),
                 }
             }
@@ -260,13 +278,15 @@ fn check_tree(of: InodeId, into: InodeId) -> Result<(), Refused> {
     }
 }
 
-/// The operation of a link that happens once: the same for each repetition (splitmix64).
-fn link_operation(once: OnceId) -> u64 {
+/// The operation of a link that happens once: the same for each repetition (splitmix64), another for
+/// each attempt that the home gave up.
+fn link_operation(once: OnceId, attempt: usize) -> u64 {
     let mix = |number: u64| {
         let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         number ^ (number >> 31)
     };
     let place = mix(once.process.wrapping_add(u64::from(once.slot)));
-    mix(place.wrapping_add(once.number)) | 1 << 47 // unlike any inode
+    let number = mix(place.wrapping_add(once.number)).wrapping_add(attempt as u64);
+    mix(number) | 1 << 47 // unlike any inode
 }
