@@ -28,7 +28,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(500);
 pub(crate) const BEAT_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Whose connection ended and who did not beat over another one for so long is declared lost. Longer
-/// than a supervisor takes to start a server again; a machine that is gone ends its connections 2 s
+/// than a supervisor takes to start a server again (but for one that ended many times lately); a machine that is gone ends its connections 2 s
 /// after its last sign of life, which count ([`hayase_wire::deadline::PEER_LOSS_WAIT`]).
 pub(crate) const SILENCE: Duration = Duration::from_millis(2200);
 

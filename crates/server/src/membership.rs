@@ -119,8 +119,12 @@ impl Membership {
     }
 
     /// A lost node is back and says itself what it holds: nothing of it is released over its head.
-    pub(crate) fn tells_again(&self, from: PeerIdentity) {
-        self.unreleased.borrow_mut().remove(&from.server);
+    pub(crate) fn tells_again(&self, server: ServerId) {
+        self.unreleased.borrow_mut().remove(&server);
+    }
+
+    /// It has said all.
+    pub(crate) fn has_told(&self, from: PeerIdentity) {
         self.back.borrow_mut().insert(from.server, from.start_id);
     }
 
@@ -160,8 +164,9 @@ impl Node {
     async fn look_at_the_others(self: &Rc<Self>) {
         let wait = self.next_look();
         let before = Instant::now();
-        let sleeping = tokio::time::timeout(wait, self.membership.wakes.notified());
-        let is_late = sleeping.await.is_err() && before.elapsed() >= wait + SILENCE / 2;
+        // A wake may be there as well when a stopped process goes on.
+        let _woken = tokio::time::timeout(wait, self.membership.wakes.notified()).await;
+        let is_late = before.elapsed() >= wait + SILENCE / 2;
         if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut()
             && is_late
         {
@@ -352,7 +357,7 @@ impl Node {
             {
                 return;
             }
-            let is_new = |(server, _): &&(ServerId, u64)| !now.is_server_lost(*server);
+            let is_new = |(server, id): &&(ServerId, u64)| !now.is_lost(*server, *id);
             let newly: Vec<_> = members.lost.iter().filter(is_new).copied().collect();
             *now = members;
             newly

@@ -85,6 +85,7 @@ impl Node {
             }
             R::RenameOutcome { op } => self.rename_outcome(op),
             R::HasName { ino, place } => self.has_name(ino, &place),
+            R::SettleIntent { op } => self.settle(op).await.map(|()| PeerReply::Done),
             R::Finished { ops } => {
                 self.drop_intents_here(&ops);
                 Ok(PeerReply::Done)
@@ -94,6 +95,7 @@ impl Node {
             R::DirGrant { dir } => self.dir_grant(from, dir).await,
             R::DirFree { dir } => {
                 self.end_sole_maker(dir, None).await;
+                self.sole_makers.set_free(dir);
                 Ok(PeerReply::Done)
             }
             R::DirShards { dir } => self.dir_shards(dir),
@@ -130,8 +132,8 @@ impl Node {
             R::LinkDec { ino, place, requester, replaced } => {
                 self.link_dec(ino, place, requester, replaced).await
             }
-            R::Relink { ino, from: old, to, requester } => {
-                self.relink(ino, old, to, requester).await
+            R::Relink { ino, op, from: old, to, requester } => {
+                self.relink((ino, op), old, to, requester).await
             }
             R::ReadLink { ino } => self.read_link(ino),
             R::Open { ino, open, truncate } => self.open_inode(from, ino, open, truncate).await,

@@ -177,13 +177,15 @@ impl Node {
     }
 
     async fn finish_create(self: &Rc<Self>, ino: InodeId, place: Place) -> Result<(), Refused> {
-        if self.was_bound(place.clone(), ino, ino.0).await? {
-            return Ok(());
-        }
-        // Renamed or linked since, also while its shard was asked, it has another name than the one it
-        // was made for.
-        let names = ops::names_of(&self.names.begin(), ino).map_err(meta_refused)?;
-        if names != [(place.parent, place.name.clone())] {
+        // Renamed or linked since, also while its shard is asked, it has another name than the one it
+        // was made for; removed, none.
+        let made_for = [(place.parent, place.name.clone())];
+        let names = || ops::names_of(&self.names.begin(), ino).map_err(meta_refused);
+        if self.inode(ino).is_err_and(|refused| is_gone(&refused))
+            || names()? != made_for
+            || self.was_bound(place.clone(), ino, ino.0).await?
+            || names()? != made_for
+        {
             return Ok(());
         }
         match self.inode(ino)?.kind {
@@ -260,14 +262,14 @@ impl Node {
         }
         let requester = self.node;
         let (binds, victim) = (binding(&moved), victim.as_ref().map(binding));
-        self.count_links(requester, binds, victim, &from, &to).await?;
+        self.count_links((op, requester), binds, victim, &from, &to).await?;
         let (place, end) = (from.clone(), RenameEnd::Counted);
         let finish = PeerRequest::RenameFinish { op, place, moved: moved.ino, end, requester };
         self.ask(self.shard_of(from.parent, &from.name), finish).await.map(drop)
     }
 
-    /// Finishes a rename that was committed, now: somebody wants one of its names.
-    pub(crate) async fn settle_rename(self: &Rc<Self>, op: u64) -> Result<(), Refused> {
+    /// Finishes or undoes an operation now: somebody needs to know how it went.
+    pub(crate) async fn settle(self: &Rc<Self>, op: u64) -> Result<(), Refused> {
         // Boxed: finishing a rename asks this server too.
         let finishing: Local<_> = {
             let this = Rc::clone(self);

@@ -165,6 +165,8 @@ async fn run(
     let (local, processes) = LocalServer::of(&node);
     tasks.spawn_local(processes);
     opened(local);
+    // Before others are told of this incarnation: one that ends in between must be missed.
+    tasks.spawn_local(Rc::clone(&node).keep_membership());
     if incarnation > 1 {
         node.ask_others_to_tell(addresses).await;
     }
@@ -172,7 +174,6 @@ async fn run(
         node.make_cache_root()?;
         tasks.spawn_local(Rc::clone(&node).keep_flushing());
     }
-    tasks.spawn_local(Rc::clone(&node).keep_membership());
     tasks.spawn_local(Rc::clone(&node).watch_homes());
     node.recover().await;
     if incarnation > 1 {

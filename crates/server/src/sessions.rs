@@ -264,7 +264,7 @@ impl Node {
         as_of: u64,
     ) -> PeerReply {
         let node = NodeId(from.server.0);
-        self.membership.tells_again(from);
+        self.membership.tells_again(from.server);
         let mut lost = Vec::new();
         for held in &holding.opens {
             if !self.reclaim_open(node, *held).await {
@@ -284,6 +284,7 @@ impl Node {
             let listed = all.remove(&from.server).unwrap_or_default();
             drop(all);
             self.end_unlisted(node, as_of, &listed);
+            self.membership.has_told(from);
             let before = self.sessions.theirs.borrow_mut().insert(from.server, from.start_id);
             if before.is_some_and(|before| before != from.start_id) {
                 self.finish_old_intents();
@@ -390,6 +391,9 @@ impl Node {
         addresses: Vec<hayase_wire::transport::Address>,
     ) -> PeerReply {
         self.peers.link(from.server).set_addresses(addresses);
+        if self.sessions.telling.is_locked(&from.server) {
+            return PeerReply::Done; // It is being told.
+        }
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
             if let Err(error) = this.begin_session(from.server, from.start_id).await {

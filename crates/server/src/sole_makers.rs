@@ -47,7 +47,8 @@ impl SoleMakers {
         self.makers.borrow_mut().retain(|_, maker| *maker != process);
     }
 
-    fn set_free(&self, dir: InodeId) {
+    /// Anybody may make names in it, until it is removed.
+    pub(crate) fn set_free(&self, dir: InodeId) {
         let mut free = self.free.borrow_mut();
         if free.len() >= FREE_FOR_ALL_MAX {
             free.clear(); // the homes are asked again
@@ -61,7 +62,8 @@ impl Node {
     pub(crate) fn grant_names(&self, dir: InodeId, process: &Process) -> bool {
         let mut makers = self.sole_makers.makers.borrow_mut();
         // In the cache area the tier may have names that nobody here has made.
-        let granted = process.mount && !dir.is_cached() && makers.len() < SOLE_MAKERS_MAX;
+        let is_shared = dir.is_cached() || self.sole_makers.free.borrow().contains(&dir);
+        let granted = process.mount && !is_shared && makers.len() < SOLE_MAKERS_MAX;
         if granted {
             makers.insert(dir, process.id);
         }

@@ -137,7 +137,9 @@ impl Run {
         let entry = ops::lookup(&txn, InodeId::ROOT, &old).unwrap().unwrap();
         ops::remove_entry(&mut txn, InodeId::ROOT, &old);
         let victim = ops::replace(&mut txn, InodeId::ROOT, &new, entry).unwrap();
-        ops::relink(&mut txn, ino, (InodeId::ROOT, &old), (InodeId::ROOT, &new), time).unwrap();
+        let op = self.past.len() as u64 + 1;
+        ops::relink(&mut txn, (ino, op), (InodeId::ROOT, &old), (InodeId::ROOT, &new), time)
+            .unwrap();
         if let Some(victim) = victim {
             ops::remove_inode(&mut txn, victim.ino).unwrap();
         }

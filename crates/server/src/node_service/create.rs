@@ -93,8 +93,8 @@ impl Node {
         Err(Refused::new(libc_errno::ESTALE))
     }
 
-    /// The request has happened already. What it made may be gone by now, and was there all the same:
-    /// a second one would be one too many.
+    /// The request has happened already. What it made may be gone by now, and was there all the same.
+    /// (An open of it is refused then, with ESTALE, and the kernel makes another.)
     async fn made_before(self: &Rc<Self>, node: &NewNode, ino: InodeId) -> Result<Entry, Refused> {
         match self.entry(ino).await {
             Err(refused) if refused.errno == libc_errno::ESTALE => {

@@ -166,13 +166,17 @@ impl Node {
             }
             // Whether it is bound is not known: the intent lets the home find out.
             Err(refused) if refused.errno == libc_errno::EIO => Err(refused),
+            // Only the home that gave it up knows whether the count is another's by now.
+            Ok(PeerReply::Stale) => {
+                self.ask(ino.home(), PeerRequest::SettleIntent { op }).await?;
+                Ok(None)
+            }
             other => {
                 let undo = PeerRequest::LinkDec { ino, place, requester, replaced: false };
                 self.ask(ino.home(), undo).await?;
                 self.ask(ino.home(), PeerRequest::Finished { ops: vec![op] }).await?;
                 match other? {
                     PeerReply::Exists(_) => Err(Refused::new(libc_errno::EEXIST)),
-                    PeerReply::Stale => Ok(None),
                     other => Err(unexpected(&other)),
                 }
             }

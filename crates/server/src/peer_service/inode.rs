@@ -303,6 +303,8 @@ impl Node {
         let what = IntentKind::Link { ino, parent: place.parent, name: place.name };
         ops::put_intent(&mut txn, &Intent { id: op, what }).map_err(meta_refused)?;
         txn.commit().map_err(meta_refused)?;
+        // Who asked may never say whether the name was bound.
+        self.finish_later([op]);
         drop(guard);
         let grants = self.home_attributes(ino, requester);
         Ok(PeerReply::Attr { attr: self.attr_of(&inode)?, grants })
@@ -391,7 +393,7 @@ impl Node {
 
     pub(super) async fn relink(
         self: &Rc<Self>,
-        ino: InodeId,
+        (ino, op): (InodeId, u64),
         from: Place,
         to: Place,
         requester: NodeId,
@@ -401,7 +403,7 @@ impl Node {
         let mut txn = self.names.begin();
         let now = stored_time(self.now());
         let (old, new) = ((from.parent, from.name.as_slice()), (to.parent, to.name.as_slice()));
-        ops::relink(&mut txn, ino, old, new, now).map_err(meta_refused)?;
+        ops::relink(&mut txn, (ino, op), old, new, now).map_err(meta_refused)?;
         txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
     }

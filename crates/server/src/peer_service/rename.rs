@@ -141,7 +141,7 @@ impl Node {
         // The inode first: it may be looked for under the name that it has here.
         let (counted, end) = match &done {
             Ok(Outcome::Moved { victim }) => {
-                let counted = self.count_links(requester, moved, *victim, &from, &to).await;
+                let counted = self.count_links((op, requester), moved, *victim, &from, &to).await;
                 let is_counted = counted.is_ok();
                 (counted, if is_counted { RenameEnd::Counted } else { RenameEnd::Committed })
             }
@@ -251,23 +251,31 @@ impl Node {
         }
     }
 
+    /// The moved inode is told of its name, the victim that it has one less. A victim whose home does not
+    /// take that is told later: it stands in nobody's way.
     pub(crate) async fn count_links(
         self: &Rc<Self>,
-        requester: NodeId,
+        (op, requester): (u64, NodeId),
         moved: Binding,
         victim: Option<Binding>,
         from: &Place,
         to: &Place,
     ) -> Result<(), Refused> {
-        if let Some(victim) = victim
-            && victim.kind != FileKind::Directory
-        {
-            let (ino, place) = (victim.ino, to.clone());
-            let unlink = PeerRequest::LinkDec { ino, place, requester, replaced: true };
-            unless_gone(self.ask(ino.home(), unlink).await)?;
+        let (ino, old, new) = (moved.ino, from.clone(), to.clone());
+        let relink = PeerRequest::Relink { ino, op, from: old, to: new, requester };
+        unless_gone(self.ask(ino.home(), relink).await)?;
+        let Some(victim) = victim.filter(|victim| victim.kind != FileKind::Directory) else {
+            return Ok(());
+        };
+        let (ino, place) = (victim.ino, to.clone());
+        let unlink = PeerRequest::LinkDec { ino, place, requester, replaced: true };
+        if let Err(error) = unless_gone(self.ask(ino.home(), unlink).await) {
+            tracing::warn!(%ino, %error, "what a rename replaced is told later");
+            let later = self.operation_id();
+            self.intend(later, self.removal_of(to, victim))?;
+            self.finish_later([later]);
         }
-        let (ino, from, to) = (moved.ino, from.clone(), to.clone());
-        unless_gone(self.ask(ino.home(), PeerRequest::Relink { ino, from, to, requester }).await)
+        Ok(())
     }
 
     /// Before a name is taken from what a rename has bound it to: what it stands for must know that it
@@ -275,7 +283,7 @@ impl Node {
     pub(super) async fn settle_name(self: &Rc<Self>, place: &Place) -> Result<(), Refused> {
         let uncounted = self.renames.uncounted.borrow().get(place).copied();
         match uncounted {
-            Some(op) => self.settle_rename(op).await,
+            Some(op) => self.settle(op).await,
             None => Ok(()),
         }
     }
@@ -360,6 +368,9 @@ impl Node {
             Some(IntentKind::Prepared { .. }) => return Ok(Some(LeftToUnbind::Prepared)),
             None if self.incarnation > 1 => {}
             _ => return Ok(None),
+        }
+        if self.bound(place)?.is_none_or(|found| found.ino != moved) {
+            return Ok(None);
         }
         // A power cut may have taken the memory of the preparation.
         let held = self.hold_name(place).await?;

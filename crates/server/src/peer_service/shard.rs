@@ -205,7 +205,7 @@ impl Node {
         Ok(reply)
     }
 
-    fn removal_of(&self, place: &Place, found: Binding) -> IntentKind {
+    pub(super) fn removal_of(&self, place: &Place, found: Binding) -> IntentKind {
         let (parent, name) = (place.parent, place.name.clone());
         let time = crate::convert::stored_time(self.now());
         IntentKind::Remove { entry: record(found), parent, name, time }

@@ -75,6 +75,8 @@ pub struct Inode {
     pub removed: bool,
     /// It has extended attributes, or had some.
     pub has_xattrs: bool,
+    /// The rename that changed its name last; 0 before the first.
+    pub renamed_by: u64,
 }
 
 impl Inode {
@@ -101,6 +103,7 @@ impl Inode {
             policy: None,
             removed: false,
             has_xattrs: false,
+            renamed_by: 0,
         }
     }
 

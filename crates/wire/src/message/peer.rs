@@ -106,6 +106,8 @@ pub enum PeerRequest {
     RenameOutcome { op: u64 },
     /// Home: does it count this name of `ino`? `Outcome`.
     HasName { ino: InodeId, place: Place },
+    /// Any: finish or undo the operation of this intent now.
+    SettleIntent { op: u64 },
     /// Any: what these intents there speak of is done (of a new inode: its name is bound).
     Finished { ops: Vec<u64> },
     /// Shard: entries after `cookie` in cookie order.
@@ -154,7 +156,7 @@ pub enum PeerRequest {
     /// Home: one name less. `replaced`: another file has the name now.
     LinkDec { ino: InodeId, place: Place, requester: NodeId, replaced: bool },
     /// Home: a name moved.
-    Relink { ino: InodeId, from: Place, to: Place, requester: NodeId },
+    Relink { ino: InodeId, op: u64, from: Place, to: Place, requester: NodeId },
     /// Home.
     ReadLink { ino: InodeId },
     /// Home: the asking node now has it open this way.

@@ -129,8 +129,8 @@ impl Model {
                 if self.pointers.contains(&(ino, to.0, to.1)) {
                     return Ok(()); // two names of one file: the rename does nothing
                 }
-                let result =
-                    relink(txn, InodeId(ino), (InodeId(from.0), &old), (InodeId(to.0), &new), now);
+                let this = (InodeId(ino), clock.unsigned_abs());
+                let result = relink(txn, this, (InodeId(from.0), &old), (InodeId(to.0), &new), now);
                 if self.pointers.remove(&(ino, from.0, from.1)) {
                     self.pointers.insert((ino, to.0, to.1));
                     self.inodes.entry(ino).and_modify(|inode| inode.1 = clock);

@@ -18,19 +18,20 @@ pub fn replace(
     Ok(before)
 }
 
-/// Gives `ino` another name for one that it has; returns the inode as it is now.
-/// Done before, it changes nothing.
+/// Rename `op` gives `ino` another name for one that it has; returns the inode as it is now.
+/// Done before, it changes nothing, also where the old name was linked anew since.
 pub fn relink(
     txn: &mut Txn<'_>,
-    ino: InodeId,
+    (ino, op): (InodeId, u64),
     from: (InodeId, &[u8]),
     to: (InodeId, &[u8]),
     now: Time,
 ) -> Result<Inode, NamespaceError> {
     let mut inode = require_inode(txn, ino)?;
-    if from == to || !has_name(txn, &inode, from.0, from.1)? {
+    if inode.renamed_by == op || from == to || !has_name(txn, &inode, from.0, from.1)? {
         return Ok(inode);
     }
+    inode.renamed_by = op;
     if inode.is_named(from.0, from.1) {
         inode.name = Some((to.0, to.1.to_vec()));
     } else {
@@ -45,9 +46,23 @@ pub fn relink(
 #[cfg(test)]
 mod tests {
     use super::super::testing::{at, file, namespace};
-    use super::super::{create, insert, lookup, names_of};
+    use super::super::{create, insert, link, lookup, names_of};
     use super::*;
     use crate::namespace::FileKind;
+
+    #[test]
+    fn what_was_linked_anew_is_not_moved_again() {
+        let namespace = namespace();
+        let mut txn = namespace.begin();
+        create(&mut txn, &file(7, 1, b"a"), None).unwrap();
+        let (from, to) = ((InodeId(1), &b"a"[..]), (InodeId(1), &b"b"[..]));
+        relink(&mut txn, (InodeId(7), 5), from, to, at(5)).unwrap();
+        link(&mut txn, InodeId(7), InodeId(1), b"a", at(6)).unwrap();
+        relink(&mut txn, (InodeId(7), 5), from, to, at(7)).unwrap();
+        let mut names = names_of(&txn, InodeId(7)).unwrap();
+        names.sort();
+        assert_eq!(names, [(InodeId(1), b"a".to_vec()), (InodeId(1), b"b".to_vec())]);
+    }
 
     #[test]
     fn a_directory_moves_once() {
@@ -57,12 +72,13 @@ mod tests {
         create(&mut txn, &dir, None).unwrap();
         for _ in 0..2 {
             let (from, to) = ((InodeId(1), &b"a"[..]), (InodeId(9), &b"b"[..]));
-            let inode = relink(&mut txn, InodeId(7), from, to, at(5)).unwrap();
+            let inode = relink(&mut txn, (InodeId(7), 1), from, to, at(5)).unwrap();
             assert_eq!(inode.name, Some((InodeId(9), b"b".to_vec())));
             assert_eq!(inode.ctime, at(5));
         }
         assert_eq!(names_of(&txn, InodeId(7)).unwrap(), [(InodeId(9), b"b".to_vec())]);
-        let missing = relink(&mut txn, InodeId(8), (InodeId(1), b"a"), (InodeId(1), b"b"), at(5));
+        let missing =
+            relink(&mut txn, (InodeId(8), 1), (InodeId(1), b"a"), (InodeId(1), b"b"), at(5));
         assert!(matches!(missing, Err(NamespaceError::NoInode { ino: InodeId(8) })));
     }
 
