@@ -287,6 +287,14 @@ impl Mount {
 
     // --- bytes ---
 
+    /// A dead process touches nothing that its server may still be sending.
+    fn take_slot(&self) -> Result<hayase_wire::Slot, Failure> {
+        match self.is_dead() {
+            true => Err(Failure::Gone),
+            false => Ok(self.link.arena().take()),
+        }
+    }
+
     /// The value at an offset; 0 past the end of the file.
     pub(crate) async fn read(&self, handle: &Handle, offset: u64) -> Result<u64, Failure> {
         let ino = handle.ino;
@@ -299,7 +307,7 @@ impl Mount {
             return Ok(value);
         }
         let _permit = self.slots.acquire().await.expect("never closed");
-        let mut slot = self.link.arena().take();
+        let mut slot = self.take_slot()?;
         slot.as_mut()[..VALUE_BYTES].fill(0);
         let into = SlotRange { slot: slot.index(), len: VALUE_BYTES as u32 };
         self.ask(NodeRequest::Read { ino, offset, into }).await?;
@@ -344,7 +352,7 @@ impl Mount {
         request: impl FnOnce(SlotRange) -> NodeRequest,
     ) -> Result<NodeReply, Failure> {
         let _permit = self.slots.acquire().await.expect("never closed");
-        let mut slot = self.link.arena().take();
+        let mut slot = self.take_slot()?;
         slot.as_mut()[..VALUE_BYTES].copy_from_slice(&value.to_le_bytes());
         let from = SlotRange { slot: slot.index(), len: VALUE_BYTES as u32 };
         self.ask(request(from)).await
