@@ -11,8 +11,8 @@ use crate::random::Random;
 /// Between two faults of links, at most.
 const BETWEEN: Duration = Duration::from_millis(800);
 /// Longest silences of a link in runs of links, gentle and harsh: shorter than a connection is
-/// believed in (`SILENCE_MAX`, 3 s).
-const SHORT: Duration = Duration::from_millis(800);
+/// believed in (`PEER_LOSS_WAIT`, 2 s); gentle ones also when they follow each other.
+const SHORT: Duration = Duration::from_millis(500);
 const LONG: Duration = Duration::from_millis(1500);
 
 /// Between two deaths, at most.
