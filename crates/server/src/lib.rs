@@ -58,6 +58,7 @@ mod sole_makers;
 mod status;
 mod stray_parts;
 mod turns;
+mod unfinished;
 mod usage;
 
 pub use cache::CACHE_NAME;

@@ -35,6 +35,7 @@ use crate::reply_cache::ReplyCache;
 use crate::sessions::Sessions;
 use crate::sole_makers::SoleMakers;
 use crate::turns::Turns;
+use crate::unfinished::Unfinished;
 use crate::usage::Usage;
 
 /// A boxed future on the server's one thread.
@@ -102,6 +103,7 @@ pub(crate) struct Node {
     /// Files that a rename replaced a moment ago.
     pub(crate) replaced: RefCell<std::collections::HashSet<InodeId>>,
     pub(crate) finished_intents: FinishedIntents,
+    pub(crate) unfinished: Unfinished,
     /// Operations whose names this shard binds no more.
     pub(crate) given_up: GivenUp,
     /// Truncate epochs of striped parts here: writes of earlier ones are refused.

@@ -89,21 +89,6 @@ impl Node {
         self.finish_later(ids);
     }
 
-    /// Finishes those that are still there when whoever carries them out must have given up.
-    pub(crate) fn finish_later(self: &Rc<Self>, ids: impl IntoIterator<Item = u64>) {
-        let ids: Vec<u64> = ids.into_iter().collect();
-        if ids.is_empty() {
-            return;
-        }
-        let this = Rc::clone(self);
-        tokio::task::spawn_local(async move {
-            tokio::time::sleep(this.intent_age).await;
-            for id in ids {
-                this.finish_intent(id).await;
-            }
-        });
-    }
-
     /// Finishes or undoes one operation if it is still there; tried again, each time after twice that,
     /// while a server that is needed does not answer.
     pub(crate) async fn finish_intent(self: &Rc<Self>, id: u64) {

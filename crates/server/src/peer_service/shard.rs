@@ -189,7 +189,7 @@ impl Node {
     /// The name goes; that the home still counts it is remembered until whoever asked has told the
     /// home so.
     fn unbind_for_unlink(
-        &self,
+        self: &Rc<Self>,
         place: &Place,
         binding: Binding,
         once: Option<OnceId>,
@@ -202,6 +202,8 @@ impl Node {
         ops::put_intent(&mut txn, &Intent { id: op, what }).map_err(meta_refused)?;
         self.record(&mut txn, once, &reply)?;
         txn.commit().map_err(meta_refused)?;
+        // Who asked may never reach the home.
+        self.finish_later([op]);
         Ok(reply)
     }
 
