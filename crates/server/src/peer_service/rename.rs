@@ -22,7 +22,7 @@ use hayase_wire::message::{
 use tokio::task::AbortHandle;
 
 use super::Answer;
-use super::shard::{record, removal_of_directory};
+use super::shard::{binding, record, removal_of_directory};
 use crate::convert::meta_refused;
 use crate::keyed_lock::{KeyGuard, KeyedLock};
 use crate::limits::RENAME_HOLD;
@@ -296,6 +296,11 @@ impl Node {
         place: Place,
         to: Place,
     ) -> Answer {
+        let prepared = ops::intent(&self.names.begin(), op).map_err(meta_refused)?;
+        if let Some(IntentKind::Prepared { entry, .. }) = prepared {
+            // Asked again after a restart, which has found it and holds the name.
+            return Ok(PeerReply::Bound(binding(&entry)));
+        }
         let guard = self.hold_name(&place).await?;
         self.settle_name(&place).await?;
         let Some(found) = self.bound(&place)? else {
