@@ -194,6 +194,8 @@ start=$(seconds)
 must job_down
 say "down in $(since "$start") s; no mount is left"
 
+HAYASE_BIN=$hayase must demo/cache.sh
+
 title "the numbers"
 printf '%-42s %12s %12s %14s\n' "" "write+sync" "read+verify" "network"
 row() { printf '%-42s %8s MiB/s %6s MiB/s %10s MiB\n' "$1" "${wrote[$2]}" "${read[$2]}" "${net[$2]:--}"; }

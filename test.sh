@@ -55,7 +55,7 @@ export CARGO_TERM_COLOR=never RUST_BACKTRACE=${HAYASE_BACKTRACE:-0}
 
 suite_scripts() {
   local script failed=0
-  for script in *.sh .ci/run scripts/*.sh tests/*/*.sh; do
+  for script in *.sh .ci/run demo/*.sh scripts/*.sh tests/*/*.sh; do
     [ -e "$script" ] || continue
     if bash -n "$script"; then echo "ok $script"; else echo "FAILED $script"; failed=1; fi
   done

@@ -5,7 +5,9 @@
 //! - [`paths`]: from an inode to its name in the tier;
 //! - [`import`]: names of the tier become inodes when somebody looks or lists;
 //! - [`fetch`]: bytes of the tier come into a part when somebody reads or is about to write;
-//! - [`names`]: names made, moved and removed here, and there at once where the tier has them;
+//! - [`names`]: names made, moved and removed here;
+//! - [`tombstones`]: names that are gone here, and not yet in the tier;
+//! - [`order`]: which files were before which, for who must not overtake;
 //! - [`check`]: whether what is here is still what the tier has.
 //!
 //! What is written comes to the tier by [`crate::flusher`].
@@ -36,6 +38,7 @@ use tokio::time::Instant;
 use crate::convert::stored_time;
 use crate::disk::Disk;
 use crate::flusher::Traffic;
+use crate::flusher::removal::Settling;
 use crate::flusher::space::Marked;
 use crate::keyed_lock::KeyedLock;
 use crate::limits::{CACHE_MEMO_MAX, TIER_THREADS};
@@ -48,10 +51,13 @@ mod convert;
 mod fetch;
 mod import;
 pub(crate) mod names;
+pub(crate) mod order;
 pub(crate) mod paths;
+pub(crate) mod tombstones;
 
 pub(crate) use self::convert::{stored_version, system_time, time_of, wire_version};
 use self::fetch::Fetch;
+use self::order::Order;
 
 /// The name below the root of `shared` under which the mount finds the cache area; no listing shows it.
 pub const CACHE_NAME: &[u8] = b".hayase-cache";
@@ -68,6 +74,17 @@ pub(crate) struct Cache {
     absent: RefCell<HashMap<Place, Instant>>,
     /// Directories whose names were taken from the tier a moment ago.
     listed: RefCell<HashMap<InodeId, Instant>>,
+    pub(crate) order: RefCell<Order>,
+    /// Tombstones by path, and the number of the last one.
+    tombstones: RefCell<HashMap<Vec<u8>, Vec<InodeId>>>,
+    pub(crate) last_tombstone: Cell<u64>,
+    /// Versions that were removed from the tier a moment ago.
+    gone: RefCell<HashMap<(Vec<u8>, u64), Instant>>,
+    /// Held by path while what a tombstone hides is removed or taken over.
+    pub(crate) burying: KeyedLock<Vec<u8>>,
+    /// By path of a directory: what its removals wait for.
+    pub(crate) settling: RefCell<HashMap<Vec<u8>, Settling>>,
+    pub(crate) settling_locks: KeyedLock<Vec<u8>>,
     /// Held while what the tier has of an inode, or its name there, changes.
     pub(crate) publishing: KeyedLock<InodeId>,
     /// Threads that wait for the tier: apart from those of the disks, which a tier that hangs must
@@ -104,6 +121,8 @@ pub(crate) struct Active {
     /// After a failure: not before then.
     pub(crate) retry_at: Cell<Option<Instant>>,
     pub(crate) is_flushing: Cell<bool>,
+    /// When it was renamed over another file.
+    pub(crate) renamed: Cell<Option<Instant>>,
     /// Last opened; for choosing what gives its room back.
     pub(crate) used: Cell<Instant>,
 }
@@ -119,6 +138,7 @@ impl Active {
             complete_since: Cell::default(),
             retry_at: Cell::default(),
             is_flushing: Cell::default(),
+            renamed: Cell::default(),
             used: Cell::new(Instant::now()),
         }
     }
@@ -154,8 +174,14 @@ impl Cache {
         for record in interrupted {
             ledger.put(LedgerRecord { state: FileState::Dirty, ..record })?;
         }
-        let left = ledger.records().filter(|record| !record.state.is_safe());
-        let not_durable = left.map(|record| record.ino).collect();
+        let left = || ledger.records().filter(|record| !record.state.is_safe());
+        let not_durable = left().map(|record| record.ino).collect();
+        let mut order = Order::default();
+        for record in left().filter(|record| record.state != FileState::Removed) {
+            order.restored(record.ino, &record.path, record.after);
+        }
+        let tombstones = tombstones::by_path(ledger.records());
+        let last_tombstone = tombstones.values().flatten().map(|number| number.0).max();
         Ok(Self {
             tier: settings.tier,
             ledger: RefCell::new(ledger),
@@ -164,6 +190,13 @@ impl Cache {
             paths: RefCell::default(),
             absent: RefCell::default(),
             listed: RefCell::default(),
+            order: RefCell::new(order),
+            tombstones: RefCell::new(tombstones),
+            last_tombstone: Cell::new(last_tombstone.unwrap_or(0)),
+            gone: RefCell::default(),
+            burying: KeyedLock::new(),
+            settling: RefCell::default(),
+            settling_locks: KeyedLock::new(),
             publishing: KeyedLock::new(),
             threads: Disk::with_threads(TIER_THREADS),
             durable_at: settings.durable_at,
@@ -187,13 +220,17 @@ impl Cache {
 
     /// Adds what is known of a file.
     pub(crate) fn put(&self, record: LedgerRecord) -> Result<(), Refused> {
-        let (ino, is_safe) = (record.ino, record.state.is_safe());
+        let (ino, state, path) = (record.ino, record.state, record.path.clone());
         self.ledger.borrow_mut().put(record).map_err(ledger_refused)?;
         let mut not_durable = self.not_durable.borrow_mut();
-        if is_safe {
+        if state.is_safe() {
             not_durable.remove(&ino);
+            self.order.borrow_mut().ended(ino);
         } else {
             not_durable.insert(ino);
+            if state != FileState::Removed {
+                self.order.borrow_mut().begun(ino, &path);
+            }
         }
         Ok(())
     }
@@ -212,6 +249,7 @@ impl Cache {
     /// Whoever has it open goes on, but there is nowhere to bring it any more.
     pub(crate) fn lost_its_name(&self, ino: InodeId) -> Result<(), Refused> {
         self.active(ino).changed();
+        self.order.borrow_mut().lost(ino);
         self.update(ino, |record| {
             if !record.state.is_safe() {
                 (record.state, record.version) = (FileState::Clean, None);
@@ -225,6 +263,7 @@ impl Cache {
             tracing::error!(%ino, %error, "the end of a file could not be written down");
         }
         self.not_durable.borrow_mut().remove(&ino);
+        self.order.borrow_mut().lost(ino);
         self.active.borrow_mut().remove(&ino);
     }
 

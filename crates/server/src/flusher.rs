@@ -1,7 +1,7 @@
 //! What was written into the cache area comes to the tier, behind the job's back.
 //!
 //! Rooms: [`policy`] says what is flushed next (pure); [`worker`] does it; [`gather`] moves the bytes
-//! and makes them the tier's version; [`space`] gives room back and slows down who fills it;
+//! and makes them the tier's version; [`removal`] takes away what the job has removed; [`space`] gives room back and slows down who fills it;
 //! [`deadline`] says what will not be durable in time; [`resume`] does the same work for a job whose
 //! servers are gone.
 //!
@@ -14,6 +14,7 @@
 pub(crate) mod deadline;
 pub(crate) mod gather;
 pub(crate) mod policy;
+pub(crate) mod removal;
 pub(crate) mod resume;
 pub(crate) mod space;
 mod traffic;

@@ -160,6 +160,11 @@ pub(crate) fn is_served_in_grace(request: &PeerRequest) -> bool {
             | R::CacheImport { .. }
             | R::CacheForget { .. }
             | R::CacheCheck { .. }
+            | R::CacheBury { .. }
+            | R::CacheStillNamed { .. }
+            | R::CacheTombstones { .. }
+            | R::CacheReplaced { .. }
+            | R::CacheClear { .. }
             | R::StatFs
             | R::Status
     )

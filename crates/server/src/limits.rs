@@ -235,6 +235,14 @@ pub(crate) const FLUSH_BYTES: u64 = 8 << 20;
 pub(crate) const FLUSH_STREAMS: usize = 4;
 pub(crate) const FLUSH_STREAMS_JOB: usize = 256;
 
+/// What was open for writing when a name was removed or replaced is waited for so long: it may be closed
+/// already, since the kernel tells of a close only after close(2) has returned.
+pub(crate) const CLOSE_GRACE: Duration = Duration::from_secs(2);
+
+/// Removed names that one node takes from the tier at once: apart from the files on their way, which
+/// must not wait for a server that does not answer.
+pub(crate) const REMOVAL_STREAMS: usize = 16;
+
 /// How often is looked for something to flush, and after how many requests in between a server counts
 /// as busy.
 pub(crate) const FLUSH_LOOK: Duration = Duration::from_millis(100);
@@ -264,6 +272,12 @@ pub(crate) const SPACE_LOW_PERCENT: u64 = 60;
 pub(crate) const DIRTY_HIGH_PERCENT: u64 = 60;
 pub(crate) const DIRTY_LOW_PERCENT: u64 = 40;
 pub(crate) const ROOM_WAIT: Duration = Duration::from_secs(60);
+
+/// A write into an open file waits so long for room at most: less than its own deadline.
+pub(crate) const WRITE_WAIT: Duration = Duration::from_secs(20);
+
+/// Copies are given up for a write that would leave less than this part of the area: one in so many.
+pub(crate) const ROOM_LEFT: u64 = 32;
 
 /// Dirty bytes are counted at most so often, and in one part of this many of the time.
 pub(crate) const DIRTY_FRESH: Duration = Duration::from_millis(50);

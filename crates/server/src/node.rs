@@ -178,7 +178,10 @@ pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
         | PeerRequest::CacheCheck { .. }
         | PeerRequest::CacheHold { .. }
         | PeerRequest::CacheMove { .. }
-        | PeerRequest::CacheUnlink { .. }
+        | PeerRequest::CacheStillNamed { .. }
+        | PeerRequest::CacheTombstones { .. }
+        | PeerRequest::CacheReplaced { .. }
+        | PeerRequest::CacheClear { .. }
         | PeerRequest::CacheFetch { .. }
         | PeerRequest::CacheFlush { .. }
         | PeerRequest::CacheEvict { .. } => limits::SYNC_DEADLINE,
@@ -236,6 +239,6 @@ pub(crate) mod libc_errno {
         EIO = IO, EINVAL = INVAL, ENAMETOOLONG = NAMETOOLONG, ENOENT = NOENT, EEXIST = EXIST,
         ENOTDIR = NOTDIR, EISDIR = ISDIR, ENOTEMPTY = NOTEMPTY, ESTALE = STALE, ENOSPC = NOSPC,
         EOPNOTSUPP = OPNOTSUPP, ENXIO = NXIO, EPROTO = PROTO, EBUSY = BUSY,
-        EBADF = BADF, EXDEV = XDEV, EAGAIN = AGAIN, EDEADLK = DEADLK, ENOLCK = NOLCK, EFBIG = FBIG, ENODATA = NODATA, EPERM = PERM,
+        EBADF = BADF, EXDEV = XDEV, EAGAIN = AGAIN, EDEADLK = DEADLK, ENOLCK = NOLCK, EFBIG = FBIG, ENODATA = NODATA, EPERM = PERM, EDQUOT = DQUOT,
     }
 }

@@ -162,7 +162,17 @@ impl Node {
             R::CacheCheck { ino } => self.check_in_tier(ino).await,
             R::CacheHold { ino } => self.hold_cached(ino).await,
             R::CacheMove { ino, over, undo } => self.move_cached(ino, over, undo).await,
-            R::CacheUnlink { ino } => self.unlink_cached(ino).await,
+            R::CacheUnlink { ino } => self.unlink_cached(ino),
+            R::CacheBury { place, ino, shown } => self.bury(&place, ino, shown).await,
+            R::CacheStillNamed { ino, path, shown } => self.still_named(ino, &path, shown).await,
+            R::CacheTombstones { place, ino } => self.tombstones(&place, ino).await,
+            R::CacheReplaced { place, tombstones } => {
+                self.tombstones_replaced(&place, &tombstones).await
+            }
+            R::CacheClear { dir } => self.clear_directory(dir).await,
+            R::CacheSettled { path, before, with_open } => {
+                self.has_settled(&path, before, with_open)
+            }
             R::CacheFetch { ino } => self.fetch_all(ino).await,
             R::CacheFlush { ino, as_it_stands } => self.flush_now(ino, as_it_stands).await,
             R::CacheEvict { ino } => self.evict(ino).await,

@@ -25,7 +25,7 @@ use crate::part::{PartError, PartId};
 mod frame;
 mod record;
 
-pub use self::record::{FileState, LedgerRecord, TierVersion};
+pub use self::record::{Buried, FileState, LedgerRecord, TierVersion};
 
 use self::frame::Frame;
 
@@ -124,7 +124,7 @@ impl Ledger {
         if self.records.get(&record.ino) == Some(&record) {
             return Ok(());
         }
-        self.append(&Frame::Put(record.clone()))?;
+        self.append(&Frame::Put(Box::new(record.clone())))?;
         self.live_bytes += bytes_of(&record);
         if let Some(old) = self.records.insert(record.ino, record) {
             self.live_bytes -= bytes_of(&old);
@@ -194,7 +194,7 @@ fn read_log(file: &dyn DeviceFile) -> Result<Option<Read>, LedgerError> {
     let (mut records, mut end, mut is_complete) = (BTreeMap::new(), 0, false);
     while let Some((frame, len)) = Frame::decode(&bytes[end..], end as u64)? {
         match frame {
-            Frame::Put(record) => drop(records.insert(record.ino, record)),
+            Frame::Put(record) => drop(records.insert(record.ino, *record)),
             Frame::Remove(ino) => drop(records.remove(&ino)),
             Frame::Complete => is_complete = true,
         }
@@ -215,7 +215,7 @@ fn write_log(
     let file = device.create(id).map_err(failed("make"))?;
     let mut bytes = Vec::new();
     for record in records.values() {
-        let frame = Frame::Put(record.clone()).encode(bytes.len() as u64);
+        let frame = Frame::Put(Box::new(record.clone())).encode(bytes.len() as u64);
         bytes.extend_from_slice(&frame);
     }
     bytes.extend_from_slice(&Frame::Complete.encode(bytes.len() as u64));
@@ -229,7 +229,7 @@ fn log_id(generation: u32) -> PartId {
 }
 
 fn bytes_of(record: &LedgerRecord) -> u64 {
-    Frame::Put(record.clone()).encode(0).len() as u64
+    Frame::Put(Box::new(record.clone())).encode(0).len() as u64
 }
 
 fn failed(action: &'static str) -> impl Fn(PartError) -> LedgerError {

@@ -17,7 +17,7 @@ pub use area::{Area, AreaError, AreaUsage, CountedArea, ImageArea, MountedArea};
 pub use device::{
     CrashDevice, Device, DeviceFile, MemoryDevice, PartStat, PreadDevice, SetTime, Whence,
 };
-pub use ledger::{FileState, Ledger, LedgerError, LedgerRecord, TierVersion};
+pub use ledger::{Buried, FileState, Ledger, LedgerError, LedgerRecord, TierVersion};
 pub use meta::{Batch, FjallStore, MemoryStore, MetaError, MetaStore};
 pub use namespace::{EntryRecord, FileKind, Inode, Namespace, NamespaceError, Time, Txn, ops};
 pub use part::{Part, PartError, PartId, Parts, Removal, RemovalError};

@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 pub mod actor;
+pub mod cached;
 pub mod expect;
 pub mod job;
 pub mod node;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 
 use crate::JobOptions;
@@ -15,6 +15,7 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 pub struct TierDir {
     path: PathBuf,
     is_mounted: bool,
+    image: Option<PathBuf>,
 }
 
 impl TierDir {
@@ -28,7 +29,7 @@ impl TierDir {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("hayase-e2e-tier-{}-{count}", std::process::id()));
         std::fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
-        Ok(Self { path, is_mounted: false })
+        Ok(Self { path, is_mounted: false, image: None })
     }
 
     /// A file system of so many bytes.
@@ -42,6 +43,31 @@ impl TierDir {
             .context("mount a small file system")?;
         tier.is_mounted = true;
         Ok(tier)
+    }
+
+    /// A file system of so many bytes that can be made to [hang](Self::hang).
+    ///
+    /// # Errors
+    /// When it can not be mounted.
+    pub fn hanging(bytes: u64) -> Result<Self> {
+        let mut tier = Self::new()?;
+        let image = tier.path.with_extension("img");
+        std::fs::File::create(&image)?.set_len(bytes)?;
+        tier.image = Some(image.clone());
+        tool("mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), image.as_os_str()])?;
+        tool("mount", &["-o".as_ref(), "loop".as_ref(), image.as_os_str(), tier.path.as_os_str()])?;
+        tier.is_mounted = true;
+        std::fs::remove_dir(tier.file("lost+found"))?;
+        Ok(tier)
+    }
+
+    /// From here on every change waits, until that is over.
+    ///
+    /// # Errors
+    /// When the file system can not be frozen or thawed.
+    pub fn hang(&self, is_so: bool) -> Result<()> {
+        let how = if is_so { "-f" } else { "-u" };
+        tool("fsfreeze", &[how.as_ref(), self.path.as_os_str()])
     }
 
     /// Nothing can be written any more, or again.
@@ -98,6 +124,13 @@ impl TierDir {
     }
 }
 
+fn tool(name: &str, arguments: &[&std::ffi::OsStr]) -> Result<()> {
+    let status = std::process::Command::new(name).args(arguments).status();
+    let status = status.with_context(|| format!("run {name}"))?;
+    ensure!(status.success(), "{name} {arguments:?}: {status}");
+    Ok(())
+}
+
 fn walk(root: &Path, dir: &Path, found: &mut Vec<String>) -> Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
@@ -113,9 +146,21 @@ fn walk(root: &Path, dir: &Path, found: &mut Vec<String>) -> Result<()> {
 
 impl Drop for TierDir {
     fn drop(&mut self) {
+        if self.image.is_some() {
+            // Also when a test failed in between: what hangs would hang for ever.
+            let thaw = std::process::Command::new("fsfreeze")
+                .arg("-u")
+                .arg(&self.path)
+                .stderr(std::process::Stdio::null())
+                .status();
+            drop(thaw);
+        }
         if self.is_mounted {
             let _ = unmount(&self.path, UnmountFlags::DETACH);
         }
         let _ = std::fs::remove_dir_all(&self.path);
+        if let Some(image) = &self.image {
+            let _ = std::fs::remove_file(image);
+        }
     }
 }

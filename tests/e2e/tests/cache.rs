@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use hayase_e2e::cached::{bytes_of, expect_file, expect_tier, flush, in_front_of, pattern};
 use hayase_e2e::job::binary;
 use hayase_e2e::process::{Finished, run};
 use hayase_e2e::{
-    Data, Job, JobOptions, MapKind, Node, Suite, TestResult, TierDir, eventually, expect_errno,
+    Data, Job, JobOptions, MapKind, Suite, TestResult, TierDir, eventually, expect_errno,
 };
 
 fn main() -> ExitCode {
@@ -32,37 +33,7 @@ fn main() -> ExitCode {
 const NOTICED: Duration = Duration::from_secs(20);
 
 fn in_front_of_a_tier(test: fn(&Job, &TierDir) -> TestResult) -> TestResult {
-    let tier = TierDir::new()?;
-    let job = Job::up(tier.job(2))?;
-    test(&job, &tier).map_err(|error| error.context(job.logs()))?;
-    job.down()
-}
-
-fn flush(job: &Job) -> TestResult {
-    job.cluster().context("a real job")?.run("flush", &[])?.success().map(drop)
-}
-
-fn pattern(seed: u8, len: u64) -> Data {
-    Data::pattern(u64::from(seed), len)
-}
-
-/// The bytes, as they lie in a file from its start.
-fn bytes_of(data: &Data) -> anyhow::Result<Vec<u8>> {
-    data.at(0).map_err(anyhow::Error::msg)
-}
-
-/// The file holds just this.
-fn expect_file(node: &Node, path: &str, data: &Data) -> TestResult {
-    let file = node.open(path, "r")?;
-    let size = file.attr()?.size;
-    ensure!(size == data.len(), "{path} has {size} bytes on node {}", node.index());
-    file.check(0, data.clone())?;
-    Ok(file.close()?)
-}
-
-fn expect_tier(tier: &TierDir, name: &str, data: &Data) -> TestResult {
-    ensure!(tier.read(name)? == bytes_of(data)?, "{name} in the tier");
-    Ok(())
+    in_front_of(&TierDir::new()?, test)
 }
 
 fn shows_the_tier(job: &Job, tier: &TierDir) -> TestResult {
@@ -252,6 +223,8 @@ fn names(job: &Job, tier: &TierDir) -> TestResult {
     eventually(NOTICED, || Ok(a.rmdir(&path("d"))?))?;
     ensure!(!tier.file("d").exists());
     b.unlink(&path("victim"))?;
+    expect_errno(a.stat(&path("victim")), &["ENOENT"])?;
+    flush(job)?;
     ensure!(tier.files()?.is_empty(), "{:?}", tier.files());
     expect_errno(a.stat(&path("victim")), &["ENOENT"])?;
     // Made and removed before anybody could flush it: the tier never gets it.

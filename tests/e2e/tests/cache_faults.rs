@@ -5,10 +5,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use hayase_e2e::cached::{
+    expect_file, expect_tier, flush, in_front_of, kill, kill_server, pattern, server_of,
+};
 use hayase_e2e::job::{binary, is_alive};
 use hayase_e2e::process::{Finished, run};
-use hayase_e2e::{Data, Job, JobOptions, Node, Suite, TestResult, TierDir, eventually, note};
-use rustix::process::{Pid, Signal, kill_process};
+use hayase_e2e::{Data, Job, JobOptions, Suite, TestResult, TierDir, eventually, note};
 
 fn main() -> ExitCode {
     Suite::new("cache_faults", JobOptions::three())
@@ -18,39 +20,19 @@ fn main() -> ExitCode {
         .alone("cache_whole_job_killed_then_resumed", job_killed)
         .alone("cache_down_waits_until_the_tier_has_everything", down_drains)
         .alone("cache_full_of_copies_gives_room_back", room_comes_back)
+        .alone("cache_a_write_finds_room_that_copies_take", room_for_a_write)
+        .alone("cache_tier_hangs_and_nothing_else_does", || {
+            in_front_of(&TierDir::hanging(256 << 20)?, tier_hangs)
+        })
+        .alone("cache_server_killed_while_the_tier_hangs", || {
+            in_front_of(&TierDir::hanging(256 << 20)?, killed_while_it_hangs)
+        })
+        .alone("cache_a_thousand_files", || in_front_of(&TierDir::new()?, many_files))
         .run()
 }
 
 const COMMAND: Duration = Duration::from_secs(120);
 const BACK: Duration = Duration::from_secs(60);
-
-fn pattern(seed: u8, len: u64) -> Data {
-    Data::pattern(u64::from(seed), len)
-}
-
-/// The bytes, as they lie in a file from its start.
-fn bytes_of(data: &Data) -> anyhow::Result<Vec<u8>> {
-    data.at(0).map_err(anyhow::Error::msg)
-}
-
-/// The file holds just this.
-fn expect_file(node: &Node, path: &str, data: &Data) -> TestResult {
-    let file = node.open(path, "r")?;
-    let size = file.attr()?.size;
-    ensure!(size == data.len(), "{path} has {size} bytes on node {}", node.index());
-    file.check(0, data.clone())?;
-    Ok(file.close()?)
-}
-
-fn expect_tier(tier: &TierDir, name: &str, data: &Data) -> TestResult {
-    ensure!(tier.read(name)? == bytes_of(data)?, "{name} in the tier");
-    Ok(())
-}
-
-fn kill(pid: u32) -> TestResult {
-    kill_process(Pid::from_raw(pid as i32).context("a process number")?, Signal::KILL)?;
-    Ok(())
-}
 
 fn resume(place: &std::path::Path) -> anyhow::Result<Finished> {
     let mut resume = std::process::Command::new(binary()?);
@@ -122,20 +104,6 @@ fn read_only_tier() -> TestResult {
     job.down()
 }
 
-/// Which node a daemon says in its command line that it serves.
-fn node_of(pid: u32) -> Option<u16> {
-    let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let line = String::from_utf8_lossy(&line).into_owned();
-    let mut words = line.split('\0').skip_while(|word| *word != "--node");
-    words.nth(1)?.parse().ok()
-}
-
-fn server_of(job: &Job, node: u16) -> anyhow::Result<u32> {
-    let servers = job.cluster().context("a real job")?.daemons().servers;
-    let found = servers.into_iter().find(|pid| node_of(*pid) == Some(node) && is_alive(*pid));
-    found.with_context(|| format!("the server of node {node}"))
-}
-
 fn server_killed() -> TestResult {
     const FILES: u8 = 12;
     let tier = TierDir::new()?;
@@ -149,14 +117,8 @@ fn server_killed() -> TestResult {
             node.write_file(&job.cached(&name(index)), bytes)?;
         }
         std::thread::sleep(Duration::from_millis(pause));
-        let killed = server_of(&job, 0)?;
-        let arrived = tier.files()?.len();
-        kill(killed)?;
-        note(&format!("killed when the tier had {arrived} files"));
-        eventually(BACK, || {
-            ensure!(server_of(&job, 0)? != killed, "not back yet");
-            Ok(())
-        })?;
+        note(&format!("killed when the tier had {} files", tier.files()?.len()));
+        kill_server(&job, 0)?;
         eventually(BACK, || {
             let flushed = job.cluster().context("a real job")?.run("flush", &[])?;
             flushed.success().map(drop)
@@ -250,6 +212,152 @@ fn room_comes_back() -> TestResult {
         let bytes = pattern(index, 10 << 20);
         expect_tier(&tier, &format!("f{index}"), &bytes)?;
         expect_file(&node, &job.cached(&format!("f{index}")), &bytes)?;
+    }
+    job.down()
+}
+
+/// The tier takes nothing any more, all threads that write to it wait: programs notice nothing as long as
+/// they do not need it, and when it is back everything comes there.
+fn tier_hangs(job: &Job, tier: &TierDir) -> TestResult {
+    const FILES: u8 = 12;
+    job.node(0)?.write_file(&job.cached("removed"), pattern(100, 5000))?;
+    job.node(1)?.write_file(&job.cached("kept"), pattern(101, 5000))?;
+    flush(job)?;
+    tier.hang(true)?;
+    for index in 0..FILES {
+        let node = job.node(u16::from(index % 2))?;
+        node.write_file(&job.cached(&format!("f{index}")), pattern(index, 3 << 20))?;
+    }
+    eventually(BACK, || {
+        let status = told(&job.cluster().context("a real job")?.run("status", &["--json"])?)?;
+        let cache = &status["jobs"][0]["nodes"][0]["server"]["cache"];
+        let lines = cache["lines"].as_array().context("lines")?;
+        ensure!(lines.iter().any(|line| line["state"] == "flushing"), "{cache}");
+        Ok(())
+    })?;
+    for node in [0, 1] {
+        let node = job.node(node)?;
+        for area in [job.shared(), job.local()] {
+            let path = |name: &str| format!("{area}/{name}-{}", node.index());
+            node.write_file(&path("a"), pattern(7, 1 << 20))?;
+            node.rename(&path("a"), &path("b"))?;
+            expect_file(&node, &path("b"), &pattern(7, 1 << 20))?;
+            node.unlink(&path("b"))?;
+        }
+        for index in 0..FILES {
+            expect_file(&node, &job.cached(&format!("f{index}")), &pattern(index, 3 << 20))?;
+        }
+        expect_file(&node, &job.cached("kept"), &pattern(101, 5000))?;
+    }
+    job.node(1)?.unlink(&job.cached("removed"))?;
+    job.node(0)?.unlink(&job.cached("f0"))?;
+    job.node(0)?.rename(&job.cached("f1"), &job.cached("renamed"))?;
+    job.node(1)?.write_file(&job.cached("f2"), pattern(50, 1 << 20))?;
+    tier.hang(false)?;
+    flush(job)?;
+    expect_tier(tier, "renamed", &pattern(1, 3 << 20))?;
+    expect_tier(tier, "f2", &pattern(50, 1 << 20))?;
+    for index in 3..FILES {
+        expect_tier(tier, &format!("f{index}"), &pattern(index, 3 << 20))?;
+    }
+    let shown = tier.files()?;
+    ensure!(shown.len() == usize::from(FILES), "{shown:?}");
+    Ok(())
+}
+
+/// Its threads hang in the tier: it is gone only when the tier is back. What one of them was about to
+/// put there then is older than what the job has by now.
+fn killed_while_it_hangs(job: &Job, tier: &TierDir) -> TestResult {
+    for (index, node) in [(0, 0), (1, 1)] {
+        let path = job.cached(&format!("f{index}"));
+        job.node(node)?.write_file(&path, pattern(index, 2 << 20))?;
+    }
+    flush(job)?;
+    tier.hang(true)?;
+    for (index, node) in [(0, 0), (1, 1)] {
+        let path = job.cached(&format!("f{index}"));
+        job.node(node)?.write_file(&path, pattern(10 + index, 2 << 20))?;
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let killed = server_of(job, 0)?;
+    kill(killed)?;
+    std::thread::sleep(Duration::from_millis(300));
+    tier.hang(false)?;
+    eventually(BACK, || {
+        ensure!(server_of(job, 0)? != killed, "not back yet");
+        Ok(())
+    })?;
+    eventually(BACK, || flush(job))?;
+    for index in 0..2u8 {
+        let name = format!("f{index}");
+        expect_tier(tier, &name, &pattern(10 + index, 2 << 20))?;
+        expect_file(&job.node(0)?, &job.cached(&name), &pattern(10 + index, 2 << 20))?;
+    }
+    Ok(())
+}
+
+/// Fewer than a real job has; the note says how many.
+fn many_files(job: &Job, tier: &TierDir) -> TestResult {
+    const FILES: usize = 1000;
+    let begin = std::time::Instant::now();
+    for node in [0, 1] {
+        let script = format!(
+            "cd {} && mkdir n{node} && cd n{node} && i=0 && \
+             while [ $i -lt {} ]; do echo file-$i-of-{node} > f$i; i=$((i + 1)); done",
+            job.cached(""),
+            FILES / 2
+        );
+        let made = job.node(node)?.shell(&script)?;
+        ensure!(made.code == Some(0), "{made:?}");
+    }
+    let written = begin.elapsed();
+    flush(job)?;
+    note(&format!(
+        "{FILES} files: written in {written:.1?}, in the tier after {:.1?}",
+        begin.elapsed()
+    ));
+    let names: Vec<String> = tier.files()?;
+    ensure!(names.len() == FILES, "{} files in the tier", names.len());
+    for node in 0..2 {
+        for index in 0..FILES / 2 {
+            let bytes = tier.read(&format!("n{node}/f{index}"))?;
+            ensure!(bytes == format!("file-{index}-of-{node}\n").as_bytes(), "n{node}/f{index}");
+        }
+    }
+    // And gone again: most of them while others are still being removed.
+    for dir in ["n0", "n1"] {
+        let removed = job.node(1)?.shell(&format!("rm -r {}", job.cached(dir)))?;
+        ensure!(removed.code == Some(0), "{removed:?}");
+    }
+    flush(job)?;
+    ensure!(tier.files()?.is_empty(), "{:?}", tier.files());
+    Ok(())
+}
+
+/// A file that is open already is written from the other node, where copies of what the tier has fill
+/// the area: they go before anybody sees ENOSPC.
+fn room_for_a_write() -> TestResult {
+    let tier = TierDir::new()?;
+    let mut options = tier.job(2);
+    options.shared = "64MiB".into();
+    let job = Job::up(options)?;
+    let (here, there) = (job.node(0)?, job.node(1)?);
+    let grows = pattern(9, 40 << 20);
+    here.write_file(&job.cached("grows"), Data::bytes(b"x"))?;
+    let file = there.open(&job.cached("grows"), "rw")?;
+    for index in 0..4u8 {
+        here.write_file(&job.cached(&format!("copy{index}")), pattern(index, 10 << 20))?;
+    }
+    eventually(BACK, || {
+        ensure!(tier.files()?.len() >= 4, "not in the tier yet");
+        Ok(())
+    })?;
+    file.pwrite(0, grows.clone())?;
+    file.close()?;
+    flush(&job)?;
+    expect_tier(&tier, "grows", &grows)?;
+    for index in 0..4u8 {
+        expect_file(&there, &job.cached(&format!("copy{index}")), &pattern(index, 10 << 20))?;
     }
     job.down()
 }

@@ -32,6 +32,8 @@ struct ResumeTold {
     took_ms: u64,
     durable_files: u64,
     durable_bytes: u64,
+    /// Files that the job had removed, and that are gone from the tier now.
+    removed_files: u64,
     /// Files whose name in the tier was somebody else's by now.
     conflicts: Vec<String>,
     failed: Vec<FailedFile>,
@@ -59,6 +61,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         took_ms: 0,
         durable_files: 0,
         durable_bytes: 0,
+        removed_files: 0,
         conflicts: Vec::new(),
         failed: Vec::new(),
         not_here: Vec::new(),
@@ -102,7 +105,8 @@ impl ResumeTold {
         let path = String::from_utf8_lossy(&file.path).into_owned();
         match &file.failure {
             None => {
-                self.durable_files += 1;
+                self.durable_files += u64::from(!file.is_removal);
+                self.removed_files += u64::from(file.is_removal);
                 self.durable_bytes += file.bytes;
                 if file.is_conflict {
                     self.conflicts.push(path);
@@ -120,6 +124,9 @@ impl Human for ResumeTold {
     fn write(&self, page: &mut Page) {
         let (files, bytes) = (self.durable_files, ByteCount(self.durable_bytes));
         page.line(&format!("{files} files are in the tier now: {bytes}"));
+        if self.removed_files > 0 {
+            page.line(&format!("{} removed files are gone from it", self.removed_files));
+        }
         for path in &self.conflicts {
             page.line(&format!("two versions: ours is kept as {path}"));
         }

@@ -43,7 +43,8 @@ fn flush(
     tier: &std::sync::Arc<dyn hayase_tier::Tier>,
     told: impl FnMut(Resumed),
 ) -> anyhow::Result<()> {
+    let removed = ledgers::removed(settings)?;
     let mut ledger = ledgers::open(settings, node)?;
     let parts = Parts::open(area.parts()?, PARTS_OPEN_MAX);
-    Ok(hayase_server::resume(&mut ledger, &parts, tier, told)?)
+    Ok(hayase_server::resume(&mut ledger, &parts, tier, &removed, told)?)
 }

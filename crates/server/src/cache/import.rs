@@ -43,23 +43,30 @@ impl Node {
             return Ok(None);
         };
         let _held = self.name_locks.lock(place.clone()).await;
-        self.bind_imported(place, &path, &imported).await.map(Some)
+        self.bind_imported(place, &path, &imported).await
     }
 
-    /// With the name held. A name that somebody made meanwhile stays.
+    /// With the name held. A name that somebody made meanwhile stays; one that the job has removed, and
+    /// that the tier only does not know of yet, is not made again.
     async fn bind_imported(
         self: &Rc<Self>,
         place: &Place,
         path: &[u8],
         imported: &Imported,
-    ) -> Result<Binding, Refused> {
+    ) -> Result<Option<Binding>, Refused> {
         self.hold_dir(place.parent).await?;
         if let Some(found) = self.bound(place)? {
-            return Ok(found);
+            return Ok(Some(found));
+        }
+        let version = imported.version.map(super::stored_version);
+        if version
+            .is_some_and(|version| self.cache.as_ref().is_some_and(|c| c.hides(path, &version)))
+        {
+            return Ok(None);
         }
         let inode = self.imported_inode(place, imported)?;
         let (ino, kind) = (inode.ino, inode.kind);
-        if let Some(version) = imported.version.map(super::stored_version) {
+        if let Some(version) = version {
             let (path, mode, bytes) = (path.to_vec(), version.mode, version.size);
             let (state, version) = (FileState::InTier, Some(version));
             let record = LedgerRecord { state, version, ..LedgerRecord::new(ino, path, mode) };
@@ -72,7 +79,7 @@ impl Node {
         // The name is held, and was free just now.
         inserted.map_err(meta_refused)?.map_err(|_| Refused::new(libc_errno::EEXIST))?;
         txn.commit().map_err(meta_refused)?;
-        Ok(Binding { ino, kind: imported.kind })
+        Ok(Some(Binding { ino, kind: imported.kind }))
     }
 
     fn imported_inode(&self, place: &Place, imported: &Imported) -> Result<Inode, Refused> {

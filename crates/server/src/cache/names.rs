@@ -1,9 +1,10 @@
 //! Names made, moved and removed in the area.
 //!
-//! A name that the tier has goes there first, then here: a lookup never finds in the tier what was
-//! removed here. A renamed file that the tier has is renamed there before the rename is answered; one
-//! that it does not have yet is flushed to the name that it has then. So writing a temporary file and
-//! renaming it over another shows the tier the old version or the new one, never half of one.
+//! A removed name is hidden here at once and goes from the tier behind the program's back
+//! ([`super::tombstones`]). A renamed file that the tier has as it is here is renamed there before the
+//! rename is answered, unless it would overtake what has to come there before; any other one is flushed
+//! to the name that it has then. So writing a temporary file and renaming it over another shows the tier
+//! the old version or the new one, never half of one.
 //!
 //! Directories are not renamed (`EXDEV`, as across mounts: mv(1) copies), hard links and special files
 //! are refused (`EPERM`): the tier may not have them.
@@ -22,7 +23,8 @@ use tokio::time::Instant;
 
 use super::convert::system_time;
 use super::paths::key;
-use super::{CACHE_NAME, stored_version, tier_refused, version_of, wire_version};
+use super::tombstones::{shown, version_at};
+use super::{CACHE_NAME, Cache, stored_version, tier_refused, version_of, wire_version};
 use crate::convert::stored_time;
 use crate::limits::{CACHE_HOLD, FETCH_PAUSE};
 use crate::node::{Node, libc_errno, unexpected};
@@ -103,7 +105,7 @@ impl Node {
         cache.put(LedgerRecord::new(ino, path, mode))
     }
 
-    /// Before a name goes: it goes from the tier.
+    /// Before a name goes: directories and links go from the tier.
     pub(crate) async fn before_remove(
         self: &Rc<Self>,
         place: &Place,
@@ -116,13 +118,17 @@ impl Node {
         let cache = self.cache()?;
         let ino = found.ino;
         match found.kind {
-            FileKind::Regular => {
-                self.ask(ino.home(), PeerRequest::CacheUnlink { ino }).await?;
-            }
+            FileKind::Regular => {} // Its shard hides it.
             FileKind::Directory => {
-                if !self.is_empty_here(ino).await? {
+                let shards = match self.ask(ino.home(), PeerRequest::DirShards { dir: ino }).await?
+                {
+                    PeerReply::Shards(shards) => shards,
+                    other => return Err(unexpected(&other)),
+                };
+                if !self.is_empty_here(ino, &shards).await? {
                     return Err(Refused::new(libc_errno::ENOTEMPTY));
                 }
+                self.clear_tombstones(ino, &shards).await?;
                 let key = key(&self.tier_path_of(place).await?)?;
                 cache.tier_work(move |tier| remove_directory(tier, &key)).await?;
             }
@@ -138,14 +144,10 @@ impl Node {
         Ok(())
     }
 
-    async fn is_empty_here(self: &Rc<Self>, dir: InodeId) -> Result<bool, Refused> {
-        let shards = match self.ask(dir.home(), PeerRequest::DirShards { dir }).await? {
-            PeerReply::Shards(shards) => shards,
-            other => return Err(unexpected(&other)),
-        };
+    async fn is_empty_here(self: &Rc<Self>, dir: InodeId, shards: &[u16]) -> Result<bool, Refused> {
         for shard in shards {
             let list = PeerRequest::List { dir, cookie: 0, bytes: 1 };
-            match self.ask(hayase_layout::ServerId(shard), list).await? {
+            match self.ask(hayase_layout::ServerId(*shard), list).await? {
                 PeerReply::Listing { entries, .. } if entries.is_empty() => {}
                 PeerReply::Listing { .. } => return Ok(false),
                 other => return Err(unexpected(&other)),
@@ -231,8 +233,26 @@ impl Node {
         let active = cache.active(ino);
         active.changed();
         active.held_until.set(Some(Instant::now() + CACHE_HOLD));
+        self.adopt_sent(cache, ino).await?;
         let version = cache.record(ino).and_then(|record| record.version);
         Ok(PeerReply::InTier(version.map(wire_version)))
+    }
+
+    /// A crash, or an answer that was lost, has hidden whether the last version that was sent arrived: if
+    /// the tier shows it, it is the one that the ledger knows from here on. With `publishing` held.
+    pub(crate) async fn adopt_sent(&self, cache: &Cache, ino: InodeId) -> Result<(), Refused> {
+        let Some(record) = cache.record(ino).filter(|record| record.sent.is_some()) else {
+            return Ok(());
+        };
+        let key = key(&record.path)?;
+        let found = cache.ask_tier(move |tier| version_at(tier, &key)).await?;
+        let is_ours = |found: &hayase_store::TierVersion| {
+            record.is_ours(found.identity, found.size, found.mtime)
+        };
+        cache.update(ino, |now| {
+            now.version = found.filter(is_ours).or(now.version);
+            now.sent = None;
+        })
     }
 
     /// Home: the file is about to be renamed to where the tier has `over`. It is not flushed before
@@ -252,11 +272,12 @@ impl Node {
         Ok(PeerReply::Done)
     }
 
-    /// Home: the file has its new name. What the tier has of it gets it too, in one step; a file that
-    /// it does not have yet comes there with its next flush.
+    /// Home: the file has its new name. What the tier has as it is here is renamed there, in one step;
+    /// everything else comes there with its next flush, and a tombstone hides the old name until then.
     pub(crate) async fn cached_file_moved(
         self: &Rc<Self>,
         ino: InodeId,
+        from: &Place,
         to: &Place,
     ) -> Result<(), Refused> {
         let Some(cache) = self.cached(ino) else { return Ok(()) };
@@ -267,51 +288,71 @@ impl Node {
         let Some(record) = cache.record(ino).filter(|record| record.path != path) else {
             return Ok(()); // Said twice.
         };
-        let version = match record.version {
-            None => record.over,
-            Some(_) => {
-                let (old, new) = (key(&record.path)?, key(&path)?);
-                let expected = record.over.map(|over| over.identity);
-                let aside = key(&conflict_path(&path, ino))?;
-                let work = move |tier: &dyn Tier| move_object(tier, &old, &new, &aside, expected);
-                let (version, put_aside) = cache.ask_tier(work).await?;
-                if put_aside {
-                    cache.traffic.conflict(conflict_path(&path, ino));
-                }
-                version
-            }
+        let bury = PeerRequest::CacheBury { place: from.clone(), ino, shown: shown(&record) };
+        self.ask(self.shard_of(from.parent, &from.name), bury).await?;
+        let moves_there = record.version.is_some()
+            && record.state.is_safe()
+            && !(record.state.is_here()
+                && record.over.is_some()
+                && self.would_overtake(cache, &path));
+        let version = match moves_there {
+            true => self.move_in_tier(cache, &record, &path).await?,
+            false => record.over,
         };
+        let is_over = record.over.is_some();
         cache.update(ino, |record| {
-            (record.path, record.version, record.over) = (path, version, None);
-            if version.is_none() && record.state.is_here() {
-                record.state = FileState::Dirty; // Nobody but us has its bytes.
+            (record.path, record.version, record.over) = (path.clone(), version, None);
+            record.sent = None;
+            if !moves_there && record.state.is_here() && record.state != FileState::Failed {
+                record.state = FileState::Dirty;
             }
         })?;
+        if !moves_there && record.state.is_here() {
+            self.place_in_order(cache, ino, &path, is_over)?;
+        }
         active.held_until.set(None);
         cache.work.notify_one();
         Ok(())
     }
 
-    /// Home: the name is about to go; it goes from the tier, and the bytes go nowhere any more.
-    pub(crate) async fn unlink_cached(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
-        let _held = cache.publishing.lock(ino).await;
-        let active = cache.active(ino);
-        active.changed();
-        active.held_until.set(Some(Instant::now() + CACHE_HOLD));
-        let Some(record) = cache.record(ino) else { return Ok(PeerReply::Done) };
-        if record.version.is_some() {
-            let key = key(&record.path)?;
-            cache.ask_tier(move |tier| gone_is_fine(tier.delete(&key))).await?;
-            // If the name stays after all, a flush brings the bytes back, where they are here.
-            cache.update(ino, |record| {
-                record.version = None;
-                if record.state.is_here() {
-                    record.state = FileState::Dirty;
-                }
-            })?;
+    /// Something in the directory of `path` has to come to the tier first.
+    fn would_overtake(&self, cache: &Cache, path: &[u8]) -> bool {
+        let at = cache.order.borrow_mut().next();
+        let settled = self.has_settled(super::order::directory_of(path), Some(at), true);
+        !matches!(settled, Ok(PeerReply::Settled { is_settled: true, .. }))
+    }
+
+    fn place_in_order(
+        &self,
+        cache: &Cache,
+        ino: InodeId,
+        path: &[u8],
+        is_over: bool,
+    ) -> Result<(), Refused> {
+        if !is_over {
+            return Ok(()); // In its old place, in the directory that it has now.
         }
-        Ok(PeerReply::Done)
+        cache.active(ino).renamed.set(Some(Instant::now()));
+        let after = cache.order.borrow_mut().renamed_over(ino, path);
+        cache.update(ino, |record| record.after = after)
+    }
+
+    async fn move_in_tier(
+        &self,
+        cache: &Cache,
+        record: &LedgerRecord,
+        path: &[u8],
+    ) -> Result<Option<hayase_store::TierVersion>, Refused> {
+        let (old, new) = (key(&record.path)?, key(path)?);
+        let expected = record.over.map(|over| over.identity);
+        let beside = conflict_path(path, record.ino);
+        let aside = key(&beside)?;
+        let work = move |tier: &dyn Tier| move_object(tier, &old, &new, &aside, expected);
+        let (version, put_aside) = cache.ask_tier(work).await?;
+        if put_aside {
+            cache.traffic.conflict(beside);
+        }
+        Ok(version)
     }
 
     /// Home: rights and times of what the tier has change there first; of what it does not have yet

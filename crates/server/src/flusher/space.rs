@@ -3,8 +3,10 @@
 //!
 //! Between the marks nothing happens: below the high one nobody waits and nothing goes; above it
 //! copies go, least recently opened first, until the low one is reached. Dirty bytes have marks of
-//! their own: above the high one, making a file and opening one for writing wait. A file that is
-//! open already is written as fast as the node can; where no room is left, write(2) says ENOSPC.
+//! their own: above the high one, making a file, opening one for writing, and writes that pass a server
+//! wait, as long as something here can come to the tier. A write that passes a server finds ENOSPC only
+//! when no copy is left to give up. What the kernel writes itself (passthrough) is as fast as the node
+//! can, and finds the room that was free.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,7 +20,7 @@ use crate::cache::Cache;
 use crate::convert::part_refused;
 use crate::limits::{
     DIRTY_COST, DIRTY_FRESH, DIRTY_HIGH_PERCENT, DIRTY_LOW_PERCENT, EVICT_AT_ONCE, FETCH_PAUSE,
-    ROOM_WAIT, SPACE_HIGH_PERCENT, SPACE_LOW_PERCENT,
+    FLUSH_LOOK_FILES, ROOM_LEFT, ROOM_WAIT, SPACE_HIGH_PERCENT, SPACE_LOW_PERCENT, WRITE_WAIT,
 };
 use crate::node::{Node, libc_errno};
 use crate::peer_service::inode::whole_part;
@@ -73,6 +75,37 @@ impl Node {
         Ok(())
     }
 
+    /// Before `len` bytes are written into a file of the area: copies make room where there is none, and
+    /// who writes faster than the tier takes waits, for [`WRITE_WAIT`] at most.
+    pub(crate) async fn room_for_write(self: &Rc<Self>, ino: InodeId, len: u64) {
+        let Some(cache) = self.cached(ino) else { return };
+        let until = Instant::now() + WRITE_WAIT;
+        let marks = (DIRTY_LOW_PERCENT, DIRTY_HIGH_PERCENT);
+        loop {
+            let usage = self.usage_here();
+            let is_tight = usage.free < len.saturating_add(usage.total / ROOM_LEFT);
+            let is_behind = cache.dirty_mark.is_full(self.dirty_bytes(cache), usage.total, marks);
+            if !is_tight && !is_behind || Instant::now() >= until {
+                return;
+            }
+            let has_gone = is_tight && self.give_copies_up(cache).await > 0;
+            if !has_gone && !self.can_drain(cache) {
+                return; // Waiting would not help: what is here is open, or the tier refuses it.
+            }
+            cache.work.notify_one();
+            if !has_gone {
+                tokio::time::sleep(FETCH_PAUSE).await;
+            }
+        }
+    }
+
+    /// Something is on its way to the tier, or about to be.
+    fn can_drain(&self, cache: &Cache) -> bool {
+        let files = cache.not_durable_after(InodeId(0), FLUSH_LOOK_FILES);
+        let may_go = |ino: &InodeId| cache.record(*ino).is_some_and(|record| record.errno == 0);
+        files.iter().any(|ino| !self.has_writers(*ino) && may_go(ino))
+    }
+
     /// Lets copies go while the area is fuller than it should be.
     pub(crate) async fn give_room_back(self: &Rc<Self>) {
         let Some(cache) = &self.cache else { return };
@@ -82,14 +115,23 @@ impl Node {
         if !cache.space_mark.is_full(used, usage.total, marks) {
             return;
         }
+        self.give_copies_up(cache).await;
+    }
+
+    /// The least recently opened copies go; how many did.
+    async fn give_copies_up(self: &Rc<Self>, cache: &Cache) -> usize {
         let is_copy = |state| matches!(state, FileState::Clean | FileState::Durable);
         let mut copies = cache.records_where(|record| is_copy(record.state));
         copies.sort_by_key(|record| cache.active(record.ino).used.get());
+        let mut gone = 0;
         for record in copies.into_iter().take(EVICT_AT_ONCE) {
-            if let Err(error) = self.evict(record.ino).await {
-                tracing::debug!(ino = %record.ino, %error, "a copy stays");
+            match self.evict(record.ino).await {
+                Ok(PeerReply::Ready(true)) => gone += 1,
+                Ok(_) => {}
+                Err(error) => tracing::debug!(ino = %record.ino, %error, "a copy stays"),
             }
         }
+        gone
     }
 
     /// Home: gives the room of a file back that the tier has and nobody has open.

@@ -19,6 +19,8 @@ pub(crate) struct Traffic {
     pub(crate) conflicts: RefCell<Vec<Vec<u8>>>,
     /// Files being sent.
     pub(crate) running: Cell<usize>,
+    /// Tombstones in hand.
+    pub(crate) removing: Cell<usize>,
     rate: Cell<Rate>,
 }
 

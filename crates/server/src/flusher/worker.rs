@@ -17,7 +17,7 @@ use crate::cache::paths::key;
 use crate::convert::part_refused;
 use crate::limits::{
     DEADLINE_RESERVE, FLUSH_BUSY_REQUESTS, FLUSH_LOOK, FLUSH_LOOK_FILES, FLUSH_RETRY_FIRST,
-    FLUSH_RETRY_MAX, FLUSH_STREAMS, FLUSH_STREAMS_JOB,
+    FLUSH_RETRY_MAX, FLUSH_STREAMS, FLUSH_STREAMS_JOB, REMOVAL_STREAMS,
 };
 use crate::node::{Node, libc_errno};
 use crate::peer_service::inode::whole_part;
@@ -53,12 +53,22 @@ impl Node {
                 is_late: cache.is_late(),
             };
             let window = cache.not_durable_after(looked_at, FLUSH_LOOK_FILES);
-            let chosen = choose(self.candidates(cache, &window), situation);
+            let is_tombstone = |ino: &InodeId| cache.state(*ino) == Some(FileState::Removed);
+            let (removed, files): (Vec<_>, Vec<_>) =
+                window.iter().partition(|ino| is_tombstone(ino));
+            let chosen = choose(self.candidates(cache, &files), situation);
+            let (running, streams) = (cache.traffic.removing.get(), REMOVAL_STREAMS);
+            let removing = Situation { running, streams, is_busy: false, is_late: false };
+            let going = choose(self.candidates(cache, &removed), removing);
             // Many that can not go do not keep those behind them from their turn.
-            let is_full = window.len() == FLUSH_LOOK_FILES && chosen.is_empty();
+            let is_stuck = chosen.is_empty() && going.is_empty();
+            let is_full = window.len() == FLUSH_LOOK_FILES && is_stuck;
             looked_at = window.last().copied().filter(|_| is_full).unwrap_or(InodeId(0));
             for ino in chosen {
                 self.begin_flush(cache, ino, situation.is_late);
+            }
+            for number in going {
+                self.begin_removal(cache, number);
             }
             self.give_room_back().await;
             self.warn_in_time(cache);
@@ -90,6 +100,27 @@ impl Node {
         cache.traffic.running.set(cache.traffic.running.get() + 1);
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move { this.flush_counted(ino, as_it_stands).await });
+    }
+
+    fn begin_removal(self: &Rc<Self>, cache: &Cache, number: InodeId) {
+        let Some(tombstone) = cache.record(number) else { return };
+        cache.active(number).is_flushing.set(true);
+        cache.traffic.removing.set(cache.traffic.removing.get() + 1);
+        let this = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let Some(cache) = &this.cache else { return };
+            let active = cache.active(number);
+            let removed = this.remove_buried(cache, &tombstone, false).await;
+            active.is_flushing.set(false);
+            cache.traffic.removing.set(cache.traffic.removing.get() - 1);
+            match removed {
+                // The next ones together: looking for them costs more than one.
+                Ok(true) if cache.traffic.removing.get() == 0 => cache.work.notify_one(),
+                Ok(true) => {}
+                Ok(false) => active.retry_at.set(Some(Instant::now() + FLUSH_LOOK)),
+                Err(refused) => this.flush_failed(cache, number, &refused),
+            }
+        });
     }
 
     async fn flush_counted(self: Rc<Self>, ino: InodeId, as_it_stands: bool) {
@@ -129,7 +160,10 @@ impl Node {
         let path = String::from_utf8_lossy(&record.path).into_owned();
         tracing::warn!(%path, %refused, attempts, ?wait, "a flush failed: it is tried again");
         cache.active(ino).retry_at.set(Some(Instant::now() + wait));
-        let (state, errno) = (FileState::Failed, refused.errno);
+        let (state, errno) = match record.state {
+            FileState::Removed => (FileState::Removed, refused.errno),
+            _ => (FileState::Failed, refused.errno),
+        };
         if let Err(error) = cache.put(LedgerRecord { state, errno, attempts, ..record }) {
             tracing::error!(%path, %error, "the ledger");
         }
@@ -144,6 +178,9 @@ impl Node {
     ) -> Result<Outcome, Refused> {
         let active = cache.active(ino);
         let generation = active.generation.get();
+        if cache.record(ino).is_some_and(|record| self.waits_for_turn(cache, &record)) {
+            return Ok(Outcome::Overtaken);
+        }
         let may = |node: &Self| as_it_stands || !node.has_writers(ino);
         let is_still = may(self) && (as_it_stands || self.probe_part(ino).await);
         let Some(record) = cache.record(ino).filter(|record| is_still && !record.state.is_safe())
@@ -153,6 +190,15 @@ impl Node {
         let path = key(&record.path)?;
         let part = self.parts.get(whole_part(ino, 0)).map_err(part_refused)?;
         let mark = gather::mark_of(&part.stat().map_err(part_refused)?);
+        let record = match record.sent {
+            // Before another mark takes its place.
+            Some(earlier) if earlier != mark => {
+                let _held = cache.publishing.lock(ino).await;
+                self.adopt_sent(cache, ino).await?;
+                cache.record(ino).ok_or_else(|| Refused::new(libc_errno::ESTALE))?
+            }
+            _ => record,
+        };
         if record.state != FileState::Failed {
             let (state, bytes, sent) = (FileState::Flushing, mark.0, Some(mark));
             cache.put(LedgerRecord { state, bytes, sent, ..record.clone() })?;
@@ -160,6 +206,11 @@ impl Node {
             cache.put(LedgerRecord { bytes: mark.0, sent: Some(mark), ..record.clone() })?;
         }
         let sent = self.send(cache, &part, &path, record.mode).await?;
+        let mut record = record;
+        if record.version.is_none() {
+            self.replace_tombstones(ino, generation).await?;
+            record.version = cache.record(ino).and_then(|now| now.version);
+        }
         let _held = cache.publishing.lock(ino).await;
         let is_current = |now: &LedgerRecord| {
             now.path == record.path && now.mode == record.mode && now.version == record.version
@@ -183,8 +234,9 @@ impl Node {
         let is_last = active.generation.get() == generation && may(self) && !self.has_writers(ino);
         cache.update(ino, |record| {
             (record.version, record.errno, record.attempts) = (Some(version), 0, 0);
-            record.bytes = stat.size;
+            (record.bytes, record.sent) = (stat.size, None);
             record.state = if is_last { FileState::Durable } else { FileState::Dirty };
+            record.after = if is_last { 0 } else { record.after };
         })?;
         let ledger = cache.ledger_file();
         self.disk.run(move || ledger.sync(true).map_err(part_refused)).await?;
@@ -214,7 +266,7 @@ impl Node {
             let from = Place { parent, name: name.clone() };
             let to = Place { parent, name: conflict_path(&name, ino) };
             let path = self.tier_path_of(&to).await?;
-            cache.update(ino, |record| record.version = None)?;
+            cache.update(ino, |record| (record.version, record.sent) = (None, None))?;
             let (coordinator, no_replace) = (self.shard_of(parent, &to.name), true);
             let rename = PeerRequest::Rename { from, to, no_replace, once: None };
             self.ask(coordinator, rename).await?;

@@ -318,8 +318,9 @@ impl Node {
         replaced: bool,
     ) -> Answer {
         let _change = self.home_change(ino, requester, ATTR).await;
-        // What is on its way to the tier under this name arrives before the name is another's.
-        let _published = match self.cached(ino) {
+        // What is on its way to the tier under this name arrives before the name is another's. A
+        // removed name is nobody's: who takes it asks for that by `CacheStillNamed`.
+        let _published = match self.cached(ino).filter(|_| replaced) {
             Some(cache) => Some(cache.publishing.lock(ino).await),
             None => None,
         };
@@ -399,7 +400,7 @@ impl Node {
         requester: NodeId,
     ) -> Answer {
         let _change = self.home_change(ino, requester, ATTR).await;
-        self.cached_file_moved(ino, &to).await?;
+        self.cached_file_moved(ino, &from, &to).await?;
         let mut txn = self.names.begin();
         let now = stored_time(self.now());
         let (old, new) = ((from.parent, from.name.as_slice()), (to.parent, to.name.as_slice()));

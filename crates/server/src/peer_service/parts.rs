@@ -134,6 +134,7 @@ impl Node {
         }
         let len = bytes.1;
         let target = self.part_for_writing(part)?;
+        self.room_for_write(part.ino, len as u64).await;
         self.write_from(target.clone(), offset, bytes).await?;
         self.write_back(part, target, offset.0..offset.0 + len as u64);
         // A truncate that overtook this write has cut it off: the caller repeats the whole call.

@@ -13,7 +13,7 @@ use hayase_wire::message::{
 };
 
 use super::Answer;
-use crate::convert::{kind, meta_refused, stored_kind};
+use crate::convert::{kind, meta_refused, part_refused, stored_kind};
 use crate::keyed_lock::KeyGuard;
 use crate::limits::{INVAL_NAME_WAIT, NAME_WAIT};
 use crate::node::{Node, check_name, libc_errno};
@@ -144,6 +144,9 @@ impl Node {
             (true, false) => return Err(Refused::new(libc_errno::ENOTDIR)),
             (false, true) => return Err(Refused::new(libc_errno::EISDIR)),
             _ => {}
+        }
+        if place.parent.is_cached() && found.kind == FileKind::Regular {
+            self.bury_for_unlink(&place, found.ino).await?;
         }
         let reply = if directory {
             self.remove_directory(&place, found, once).await?
@@ -286,6 +289,11 @@ impl Node {
 
     /// Everything that the name space has acknowledged survives a power cut from here on.
     pub(crate) async fn names_durable(&self) -> Result<(), Refused> {
+        if let Some(cache) = &self.cache {
+            // Tombstones first: a name must not be gone without the one that hides it in the tier.
+            let ledger = cache.ledger_file();
+            self.disk.run(move || ledger.sync(true).map_err(part_refused)).await?;
+        }
         let names = self.names.clone();
         self.disk.run(move || names.sync().map_err(meta_refused)).await
     }

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::{LedgerError, LedgerRecord};
 
 /// Written at the start of every payload.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 /// Length (u32) and checksum (u64), little endian.
 const HEADER_BYTES: usize = 12;
@@ -22,7 +22,7 @@ const PAYLOAD_BYTES_MAX: usize = 16 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Frame {
     /// What is known of a file from here on.
-    Put(LedgerRecord),
+    Put(Box<LedgerRecord>),
     /// Nothing is known of it any more.
     Remove(InodeId),
     /// The log holds all that the one before it held.

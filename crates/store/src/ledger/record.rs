@@ -33,17 +33,19 @@ pub enum FileState {
     Durable,
     /// Here only: the last try to flush them failed. It is tried again.
     Failed,
+    /// The job has removed or renamed the file, and the tier still has it under this name: a tombstone.
+    Removed,
 }
 
 impl FileState {
-    /// The tier has all that the job wrote.
+    /// The tier is as the job left the file.
     pub fn is_safe(self) -> bool {
         matches!(self, Self::InTier | Self::Clean | Self::Durable)
     }
 
     /// The part of this file holds all its bytes.
     pub fn is_here(self) -> bool {
-        self != Self::InTier
+        !matches!(self, Self::InTier | Self::Removed)
     }
 
     /// One word, for people and JSON.
@@ -55,8 +57,18 @@ impl FileState {
             Self::Flushing => "flushing",
             Self::Durable => "durable",
             Self::Failed => "failed",
+            Self::Removed => "removed",
         }
     }
+}
+
+/// Whose name a tombstone is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Buried {
+    /// The directory of the name.
+    pub parent: InodeId,
+    /// The file that had it.
+    pub ino: InodeId,
 }
 
 /// One file. Its part is the only one of a `Whole` file of this server.
@@ -82,6 +94,11 @@ pub struct LedgerRecord {
     pub errno: i32,
     /// Failures in a row.
     pub attempts: u32,
+    /// Completions of this server with lower numbers in the same directory come to the tier first; 0
+    /// waits for none.
+    pub after: u64,
+    /// Of a tombstone, which has an inode number of its own and no part.
+    pub buried: Option<Buried>,
 }
 
 impl LedgerRecord {
@@ -98,6 +115,27 @@ impl LedgerRecord {
             sent: None,
             errno: 0,
             attempts: 0,
+            after: 0,
+            buried: None,
         }
+    }
+
+    /// The tier's `version` of `path`, or the last one sent there, is to go.
+    pub fn tombstone(
+        number: InodeId,
+        path: Vec<u8>,
+        buried: Buried,
+        version: Option<TierVersion>,
+        sent: Option<(u64, Time)>,
+    ) -> Self {
+        let (state, buried) = (FileState::Removed, Some(buried));
+        Self { state, version, sent, buried, ..Self::new(number, path, 0) }
+    }
+
+    /// What the tier shows under the path is this file's: the version that is known, or the one that
+    /// was sent last, if a crash hid that it arrived.
+    pub fn is_ours(&self, identity: u64, size: u64, mtime: Time) -> bool {
+        let known = self.version.is_some_and(|version| version.identity == identity);
+        known || self.sent == Some((size, mtime))
     }
 }

@@ -20,6 +20,8 @@ fn record(ino: u64, state: FileState, bytes: u64) -> LedgerRecord {
         sent: None,
         errno: 0,
         attempts: 0,
+        after: 0,
+        buried: None,
     }
 }
 

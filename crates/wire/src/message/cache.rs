@@ -14,6 +14,15 @@ pub struct TierVersion {
     pub mode: u32,
 }
 
+/// What of a file the tier may show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// The version that is known to be there.
+    pub version: Option<TierVersion>,
+    /// Size and time of one that was sent, and of which nobody knows whether it arrived.
+    pub sent: Option<(u64, TimeSpec)>,
+}
+
 /// A name of the tier that becomes an inode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imported {
@@ -46,7 +55,7 @@ pub enum Flushed {
 pub struct CacheLine {
     /// From the tier's root.
     pub path: Vec<u8>,
-    /// `dirty`, `flushing`, `failed`, `open`.
+    /// `dirty`, `flushing`, `failed`, `open`, `removed`.
     pub state: String,
     pub bytes: u64,
     /// Of the last failure; 0 when there was none.

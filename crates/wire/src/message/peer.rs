@@ -13,7 +13,8 @@ use crate::transport::Address;
 use super::{
     AreaUse, Attr, Close, Entry, Explained, FileKind, Flushed, Grants, Holding, Imported, Lock,
     LockAnswer, LockHeld, LockRange, MembersNow, MetaChange, Name, NewNode, OnceId, Opened,
-    Opening, RecordedStep, Refused, ServerStatus, StillOpen, TierVersion, TimeSpec, XattrMode,
+    Opening, RecordedStep, Refused, ServerStatus, Shown, StillOpen, TierVersion, TimeSpec,
+    XattrMode,
 };
 
 /// One part of a file, as its layout counts them.
@@ -246,8 +247,26 @@ pub enum PeerRequest {
     /// Home: the file is about to be renamed to where the tier has `over`: not to be flushed before
     /// (`Relink` says when it is done). With `undo` it was not.
     CacheMove { ino: InodeId, over: Option<TierVersion>, undo: bool },
-    /// Home: the name is about to go, and goes from the tier now.
+    /// Home: the name is about to go; the file is not flushed for a while. `Shown`.
     CacheUnlink { ino: InodeId },
+    /// Shard: the file `ino` gives this name up, under which the tier shows `shown`: a tombstone hides that
+    /// until the tier does not have it any more.
+    CacheBury { place: Place, ino: InodeId, shown: Shown },
+    /// Home: does `ino` still have the name `path`, under which the tier has `shown`? If so it takes it
+    /// for its own again. `Outcome`, `None` when it has another name, under which the tier does not have
+    /// it yet.
+    CacheStillNamed { ino: InodeId, path: Vec<u8>, shown: Shown },
+    /// Shard: what do tombstones of this name hide? `Tombstones`. The file `ino` is about to take it over.
+    CacheTombstones { place: Place, ino: InodeId },
+    /// Shard: these tombstones of the name are not needed any more: a new file replaces what they hide.
+    CacheReplaced { place: Place, tombstones: Vec<InodeId> },
+    /// Shard: the directory is about to be removed: what its tombstones hide goes from the tier now.
+    /// `Ready` when all has.
+    CacheClear { dir: InodeId },
+    /// Any: whether the tier has all files of the directory at `path` (from the tier's root) that were
+    /// there when this server's number was `before`; `None`: as of now. Those that are open for writing
+    /// count only `with_open`. `Settled`.
+    CacheSettled { path: Vec<u8>, before: Option<u64>, with_open: bool },
     /// Home: fetch what is not here, since it will be written. `Ready` when all is.
     CacheFetch { ino: InodeId },
     /// Home: flush it, also while it is open if `as_it_stands`. `Flushed`.
@@ -289,7 +308,8 @@ pub enum PeerReply {
     Bound(Binding),
     /// The name is not bound any more, its inode does not know yet.
     Unbound { binding: Binding, op: u64 },
-    /// Of a rename: whether the new name is bound; `None` while that is not decided.
+    /// Of a rename: whether the new name is bound; `None` while that is not decided. Of a name that a file
+    /// has given up or not.
     Outcome(Option<bool>),
     /// What a rename moved, and what it replaced.
     Renamed { moved: InodeId, replaced: Option<InodeId> },
@@ -353,4 +373,11 @@ pub enum PeerReply {
     Ready(bool),
     /// Of a flush.
     Flushed(Flushed),
+    /// What the tier may show of a file.
+    Shown(Shown),
+    /// Tombstones of a name.
+    Tombstones(Vec<(InodeId, Shown)>),
+    /// Whether files that were there when this number was told are in the tier; and whether one of them
+    /// was removed before it was.
+    Settled { number: u64, is_settled: bool, has_lost: bool },
 }

@@ -1,0 +1,322 @@
+//! Names that are gone here and not yet in the tier.
+//!
+//! A removed or renamed file goes from the tier behind the program's back, as written bytes come there:
+//! after what was completed before it ([`super::order`]). Until then a *tombstone* at the shard of the
+//! name hides what the tier shows there: a record of the ledger, so that neither the death of a server
+//! nor a resume forgets it. It hides one version: what somebody else puts under the name is seen.
+//!
+//! Who may touch the tier under such a name is settled in one place: the shard removes what a tombstone
+//! hides, under the lock `burying`; a new file of that name takes the tombstone over first, by
+//! [`Node::replace_tombstones`]. Both ask the home of the file that had the name whether it has given
+//! it up, which waits for what is on its way from there.
+
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, ServerId};
+use hayase_store::{Buried, FileState, LedgerRecord, TierVersion};
+use hayase_tier::{Tier, TierError};
+use hayase_wire::message::{PeerReply, PeerRequest, Place, Refused, Shown};
+use tokio::time::Instant;
+
+use super::paths::key;
+use super::{Cache, remember, stored_version, version_of, wire_version};
+use crate::convert::{meta_refused, stored_time, time};
+use crate::limits::{CACHE_HOLD, FETCH_WAIT, REMOVAL_STREAMS, SYNC_DEADLINE};
+use crate::node::{Node, libc_errno, unexpected};
+
+impl Cache {
+    fn bury(&self, tombstone: LedgerRecord) -> Result<(), Refused> {
+        let (number, path) = (tombstone.ino, tombstone.path.clone());
+        self.put(tombstone)?;
+        self.last_tombstone.set(number.0);
+        self.tombstones.borrow_mut().entry(path).or_default().push(number);
+        self.work.notify_one();
+        Ok(())
+    }
+
+    /// The tier does not show this any more, or it is somebody's again.
+    pub(crate) fn unbury(&self, tombstone: &LedgerRecord) {
+        let mut tombstones = self.tombstones.borrow_mut();
+        if let Some(numbers) = tombstones.get_mut(&tombstone.path) {
+            numbers.retain(|number| *number != tombstone.ino);
+            if numbers.is_empty() {
+                tombstones.remove(&tombstone.path);
+            }
+        }
+        self.ended(tombstone.ino);
+    }
+
+    /// What was removed from the tier just now may still be in a listing that is on its way.
+    pub(crate) fn removed_from_tier(&self, path: &[u8], identity: u64) {
+        remember(&self.gone, (path.to_vec(), identity), Instant::now());
+    }
+
+    pub(crate) fn tombstones_of(&self, path: &[u8]) -> Vec<LedgerRecord> {
+        let numbers = self.tombstones.borrow().get(path).cloned().unwrap_or_default();
+        numbers.into_iter().filter_map(|number| self.record(number)).collect()
+    }
+
+    /// Tombstones of names in one directory.
+    fn tombstones_in(&self, dir: InodeId) -> Vec<LedgerRecord> {
+        let is_there = |record: &LedgerRecord| record.buried.is_some_and(|of| of.parent == dir);
+        self.records_where(is_there)
+    }
+
+    /// Whether the job has given up this version of the tier: nobody is to see it.
+    pub(crate) fn hides(&self, path: &[u8], version: &TierVersion) -> bool {
+        let TierVersion { identity, size, mtime, .. } = *version;
+        let gone = self.gone.borrow().get(&(path.to_vec(), identity)).copied();
+        gone.is_some_and(|at| at.elapsed() < SYNC_DEADLINE)
+            || self.tombstones_of(path).iter().any(|one| one.is_ours(identity, size, mtime))
+    }
+}
+
+/// What the tier may show of a file.
+pub(crate) fn shown(record: &LedgerRecord) -> Shown {
+    Shown {
+        version: record.version.map(wire_version),
+        sent: record.sent.map(|(size, at)| (size, time(at))),
+    }
+}
+
+impl Node {
+    /// Shard, with the name held: a file is about to lose it.
+    pub(crate) async fn bury_for_unlink(
+        self: &Rc<Self>,
+        place: &Place,
+        ino: InodeId,
+    ) -> Result<(), Refused> {
+        match self.ask(ino.home(), PeerRequest::CacheUnlink { ino }).await? {
+            PeerReply::Shown(shown) => self.bury(place, ino, shown).await.map(drop),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Shard: hides what the tier shows of a file under a name that it gives up.
+    pub(crate) async fn bury(
+        self: &Rc<Self>,
+        place: &Place,
+        ino: InodeId,
+        shown: Shown,
+    ) -> Result<PeerReply, Refused> {
+        if shown == Shown::default() {
+            return Ok(PeerReply::Done); // The tier has never seen it.
+        }
+        let cache = self.cache()?;
+        let path = self.tier_path_of(place).await?;
+        let version = shown.version.map(stored_version);
+        let sent = shown.sent.map(|(size, at)| (size, stored_time(at)));
+        let known = cache.tombstones_of(&path);
+        if known.iter().any(|one| (one.version, one.sent) == (version, sent)) {
+            return Ok(PeerReply::Done); // Said twice.
+        }
+        let number = self.names.allocate().map_err(meta_refused)?.in_cache();
+        let buried = Buried { parent: place.parent, ino };
+        cache.bury(LedgerRecord::tombstone(number, path, buried, version, sent))?;
+        Ok(PeerReply::Done)
+    }
+
+    /// Home: the name is about to go. Nothing is flushed to it until that is done, or a while has
+    /// passed. A version that is being committed just now is the one that was sent.
+    pub(crate) fn unlink_cached(&self, ino: InodeId) -> Result<PeerReply, Refused> {
+        let cache = self.cache()?;
+        let active = cache.active(ino);
+        active.changed();
+        active.held_until.set(Some(Instant::now() + CACHE_HOLD));
+        let record = cache.record(ino);
+        Ok(PeerReply::Shown(record.as_ref().map(shown).unwrap_or_default()))
+    }
+
+    /// Home: whether the file has this name, `None` when it has another one now under which the tier does
+    /// not have it yet; what the tier has under it is the file's own then. Waits
+    /// for what is on its way to the tier.
+    pub(crate) async fn still_named(
+        self: &Rc<Self>,
+        ino: InodeId,
+        path: &[u8],
+        shown: Shown,
+    ) -> Result<PeerReply, Refused> {
+        let cache = self.cache()?;
+        let _held = cache.publishing.lock(ino).await;
+        let is_named = self.inode(ino).is_ok_and(|inode| inode.nlink > 0)
+            && cache.record(ino).is_some_and(|record| record.path == path);
+        if is_named {
+            cache.update(ino, |record| {
+                if record.version.is_none() {
+                    record.version = shown.version.map(stored_version);
+                    let sent = shown.sent.map(|(size, at)| (size, stored_time(at)));
+                    record.sent = record.sent.or(sent);
+                }
+            })?;
+        }
+        // Under another name, in whichever directory, it has to be in the tier before this one goes.
+        let is_coming = cache.record(ino).is_some_and(|record| {
+            !record.state.is_safe()
+                && !matches!(record.errno, libc_errno::ENOSPC | libc_errno::EDQUOT)
+        });
+        Ok(PeerReply::Outcome(if !is_named && is_coming { None } else { Some(is_named) }))
+    }
+
+    /// Asks the home of the file that had the name of a tombstone, as [`Self::still_named`] says.
+    pub(crate) async fn has_name_again(
+        self: &Rc<Self>,
+        tombstone: &LedgerRecord,
+        buried: Buried,
+    ) -> Result<Option<bool>, Refused> {
+        let (ino, path, shown) = (buried.ino, tombstone.path.clone(), shown(tombstone));
+        match self.ask(ino.home(), PeerRequest::CacheStillNamed { ino, path, shown }).await? {
+            PeerReply::Outcome(is_named) => Ok(is_named),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Shard: what is hidden under a name that the file `ino` is about to take in the tier.
+    pub(crate) async fn tombstones(
+        self: &Rc<Self>,
+        place: &Place,
+        ino: InodeId,
+    ) -> Result<PeerReply, Refused> {
+        let cache = self.cache()?;
+        let path = self.tier_path_of(place).await?;
+        let _held = cache.burying.lock(path.clone()).await;
+        let mut hidden = Vec::new();
+        for tombstone in cache.tombstones_of(&path) {
+            let buried = tombstone.buried.filter(|buried| buried.ino != ino);
+            if let Some(buried) = buried
+                && self.has_name_again(&tombstone, buried).await? == Some(true)
+            {
+                let why = "the name is on its way from one file to another";
+                return Err(Refused::because(libc_errno::EAGAIN, why));
+            }
+            hidden.push((tombstone.ino, shown(&tombstone)));
+        }
+        Ok(PeerReply::Tombstones(hidden))
+    }
+
+    /// Shard: who has the name now knows what to replace in the tier.
+    pub(crate) async fn tombstones_replaced(
+        self: &Rc<Self>,
+        place: &Place,
+        numbers: &[InodeId],
+    ) -> Result<PeerReply, Refused> {
+        let cache = self.cache()?;
+        let path = self.tier_path_of(place).await?;
+        let _held = cache.burying.lock(path.clone()).await;
+        for tombstone in cache.tombstones_of(&path) {
+            if numbers.contains(&tombstone.ino) {
+                cache.unbury(&tombstone);
+            }
+        }
+        Ok(PeerReply::Done)
+    }
+
+    /// Home, before a file that the tier has never seen comes there: what an earlier file of this name
+    /// left is its to replace, unless it has changed since `generation`. Not with `publishing` held: two
+    /// files that have swapped their names would wait for each other.
+    pub(crate) async fn replace_tombstones(
+        self: &Rc<Self>,
+        ino: InodeId,
+        generation: u64,
+    ) -> Result<(), Refused> {
+        let cache = self.cache()?;
+        let Some((parent, name)) = self.inode(ino)?.name else { return Ok(()) };
+        let (place, shard) = (Place { parent, name: name.clone() }, self.shard_of(parent, &name));
+        let request = PeerRequest::CacheTombstones { place: place.clone(), ino };
+        let hidden = match self.ask(shard, request).await? {
+            PeerReply::Tombstones(hidden) => hidden,
+            other => return Err(unexpected(&other)),
+        };
+        if hidden.is_empty() {
+            return Ok(());
+        }
+        let path = self.tier_path_of(&place).await?;
+        let key = key(&path)?;
+        let found = cache.ask_tier(move |tier| version_at(tier, &key)).await?;
+        let of_shown = |shown: &Shown| {
+            found.filter(|found| {
+                let known = shown.version.is_some_and(|known| known.identity == found.identity);
+                known || shown.sent == Some((found.size, time(found.mtime)))
+            })
+        };
+        let version = hidden.iter().find_map(|(_, shown)| of_shown(shown));
+        if version.is_some() {
+            let _held = cache.publishing.lock(ino).await;
+            if cache.active(ino).generation.get() != generation {
+                return Ok(()); // Who changed it may have given the name up.
+            }
+            cache.update(ino, |record| record.version = version)?;
+        }
+        let tombstones = hidden.into_iter().map(|(number, _)| number).collect();
+        self.ask(shard, PeerRequest::CacheReplaced { place, tombstones }).await.map(drop)
+    }
+
+    /// Before a directory is removed in the tier: what is hidden in it goes.
+    pub(crate) async fn clear_tombstones(
+        self: &Rc<Self>,
+        dir: InodeId,
+        shards: &[u16],
+    ) -> Result<(), Refused> {
+        for shard in shards {
+            loop {
+                match self.ask(ServerId(*shard), PeerRequest::CacheClear { dir }).await? {
+                    PeerReply::Ready(true) => break,
+                    PeerReply::Ready(false) => {}
+                    other => return Err(unexpected(&other)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Shard: removes what is hidden in a directory now; `Ready(false)` when that takes longer than a
+    /// message may: ask again.
+    pub(crate) async fn clear_directory(
+        self: &Rc<Self>,
+        dir: InodeId,
+    ) -> Result<PeerReply, Refused> {
+        let until = Instant::now() + FETCH_WAIT;
+        for some in self.cache()?.tombstones_in(dir).chunks(REMOVAL_STREAMS) {
+            if Instant::now() > until {
+                return Ok(PeerReply::Ready(false));
+            }
+            let mut removals = Vec::new();
+            for one in some {
+                let (this, tombstone) = (Rc::clone(self), one.clone());
+                removals.push(tokio::task::spawn_local(async move {
+                    this.remove_buried(this.cache()?, &tombstone, true).await
+                }));
+            }
+            for removal in removals {
+                let is_gone = removal.await.map_err(|_| Refused::new(libc_errno::EIO))??;
+                if !is_gone {
+                    let why = "a file of the directory is still on its way";
+                    return Err(Refused::because(libc_errno::EBUSY, why));
+                }
+            }
+        }
+        Ok(PeerReply::Ready(true))
+    }
+}
+
+/// What the tier has there.
+pub(crate) fn version_at(
+    tier: &dyn Tier,
+    key: &hayase_tier::Key,
+) -> Result<Option<TierVersion>, TierError> {
+    match tier.stat(key) {
+        Ok(meta) => Ok(Some(version_of(&meta))),
+        Err(TierError::Missing { .. } | TierError::NotObject { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Tombstones by path, of a ledger that was read.
+pub(super) fn by_path<'a>(
+    records: impl Iterator<Item = &'a LedgerRecord>,
+) -> std::collections::HashMap<Vec<u8>, Vec<InodeId>> {
+    let mut found = std::collections::HashMap::<_, Vec<_>>::new();
+    for record in records.filter(|record| record.state == FileState::Removed) {
+        found.entry(record.path.clone()).or_default().push(record.ino);
+    }
+    found
+}
