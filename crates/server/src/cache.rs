@@ -251,6 +251,7 @@ impl Cache {
         self.active(ino).changed();
         self.order.borrow_mut().lost(ino);
         self.update(ino, |record| {
+            record.is_nameless = true;
             if !record.state.is_safe() {
                 (record.state, record.version) = (FileState::Clean, None);
             }

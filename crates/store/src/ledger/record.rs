@@ -97,6 +97,9 @@ pub struct LedgerRecord {
     /// Completions of this server with lower numbers in the same directory come to the tier first; 0
     /// waits for none.
     pub after: u64,
+    /// Removed or replaced by the job while it was open: `path` is not its own any more, and nothing of it
+    /// comes to the tier.
+    pub is_nameless: bool,
     /// Of a tombstone, which has an inode number of its own and no part.
     pub buried: Option<Buried>,
 }
@@ -116,6 +119,7 @@ impl LedgerRecord {
             errno: 0,
             attempts: 0,
             after: 0,
+            is_nameless: false,
             buried: None,
         }
     }

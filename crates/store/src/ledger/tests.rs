@@ -21,6 +21,7 @@ fn record(ino: u64, state: FileState, bytes: u64) -> LedgerRecord {
         errno: 0,
         attempts: 0,
         after: 0,
+        is_nameless: false,
         buried: None,
     }
 }
