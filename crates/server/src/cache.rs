@@ -214,12 +214,22 @@ impl Cache {
         self.ledger.borrow().get(ino).cloned()
     }
 
+    /// Removed or replaced, and not ended yet.
+    pub(crate) fn is_nameless(&self, ino: InodeId) -> bool {
+        self.ledger.borrow().get(ino).is_some_and(|record| record.is_nameless)
+    }
+
     pub(crate) fn state(&self, ino: InodeId) -> Option<FileState> {
         self.ledger.borrow().get(ino).map(|record| record.state)
     }
 
-    /// Adds what is known of a file.
-    pub(crate) fn put(&self, record: LedgerRecord) -> Result<(), Refused> {
+    /// Adds what is known of a file. Without its name it is never dirty again, whoever says so: it would
+    /// come to the tier under a name that is another file's, or nobody's.
+    pub(crate) fn put(&self, mut record: LedgerRecord) -> Result<(), Refused> {
+        record.is_nameless |= self.is_nameless(record.ino);
+        if record.is_nameless && !record.state.is_safe() {
+            (record.state, record.version) = (FileState::Clean, None);
+        }
         let (ino, state, path) = (record.ino, record.state, record.path.clone());
         self.ledger.borrow_mut().put(record).map_err(ledger_refused)?;
         let mut not_durable = self.not_durable.borrow_mut();
@@ -250,12 +260,7 @@ impl Cache {
     pub(crate) fn lost_its_name(&self, ino: InodeId) -> Result<(), Refused> {
         self.active(ino).changed();
         self.order.borrow_mut().lost(ino);
-        self.update(ino, |record| {
-            record.is_nameless = true;
-            if !record.state.is_safe() {
-                (record.state, record.version) = (FileState::Clean, None);
-            }
-        })
+        self.update(ino, |record| record.is_nameless = true)
     }
 
     /// The inode is no more.
@@ -414,3 +419,6 @@ pub(crate) fn version_of(meta: &ObjectMeta) -> hayase_store::TierVersion {
         mode: meta.mode,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -154,7 +154,8 @@ impl Node {
     }
 
     fn flush_failed(&self, cache: &Cache, ino: InodeId, refused: &Refused) {
-        let Some(record) = cache.record(ino) else { return };
+        // Of a file that has lost its name meanwhile, or that somebody else has flushed, nobody asks.
+        let Some(record) = cache.record(ino).filter(|record| !record.state.is_safe()) else { return };
         let attempts = record.attempts.saturating_add(1);
         let wait = backoff(attempts, FLUSH_RETRY_FIRST, FLUSH_RETRY_MAX);
         let path = String::from_utf8_lossy(&record.path).into_owned();
@@ -195,7 +196,11 @@ impl Node {
             Some(earlier) if earlier != mark => {
                 let _held = cache.publishing.lock(ino).await;
                 self.adopt_sent(cache, ino).await?;
-                cache.record(ino).ok_or_else(|| Refused::new(libc_errno::ESTALE))?
+                let is_still = active.generation.get() == generation;
+                match cache.record(ino).filter(|record| is_still && !record.state.is_safe()) {
+                    Some(record) => record,
+                    None => return Ok(Outcome::Overtaken),
+                }
             }
             _ => record,
         };
@@ -233,6 +238,9 @@ impl Node {
         // Opened for writing during the commit: what was committed is a version, but not the last.
         let is_last = active.generation.get() == generation && may(self) && !self.has_writers(ino);
         cache.update(ino, |record| {
+            if record.is_nameless {
+                return; // A tombstone hides what was committed: it was said to be on its way.
+            }
             (record.version, record.errno, record.attempts) = (Some(version), 0, 0);
             (record.bytes, record.sent) = (stat.size, None);
             record.state = if is_last { FileState::Durable } else { FileState::Dirty };
