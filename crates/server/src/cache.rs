@@ -31,7 +31,7 @@ use std::sync::Arc;
 use hayase_layout::InodeId;
 use hayase_store::{FileKind, FileState, Inode, Ledger, LedgerError, LedgerRecord, ops};
 use hayase_tier::{ObjectMeta, Tier, TierError};
-use hayase_wire::message::{Place, Refused};
+use hayase_wire::message::{Place, Refused, Shown};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -116,6 +116,8 @@ pub(crate) struct Active {
     pub(crate) is_retired: Cell<bool>,
     /// Its name is in somebody's hands until then.
     pub(crate) held_until: Cell<Option<Instant>>,
+    /// What its shard was told that the tier may show, when the name was about to go.
+    pub(crate) told: Cell<Option<Shown>>,
     /// Since when nobody has it open for writing, while it is not safe.
     pub(crate) complete_since: Cell<Option<Instant>>,
     /// After a failure: not before then.
@@ -135,6 +137,7 @@ impl Active {
             checked: Cell::default(),
             is_retired: Cell::default(),
             held_until: Cell::default(),
+            told: Cell::default(),
             complete_since: Cell::default(),
             retry_at: Cell::default(),
             is_flushing: Cell::default(),

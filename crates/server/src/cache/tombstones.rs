@@ -23,6 +23,7 @@ use super::{Cache, remember, stored_version, version_of, wire_version};
 use crate::convert::{meta_refused, stored_time, time};
 use crate::limits::{CACHE_HOLD, FETCH_WAIT, REMOVAL_STREAMS, SYNC_DEADLINE};
 use crate::node::{Node, libc_errno, unexpected};
+use crate::recovery::is_gone;
 
 impl Cache {
     fn bury(&self, tombstone: LedgerRecord) -> Result<(), Refused> {
@@ -123,8 +124,32 @@ impl Node {
         let active = cache.active(ino);
         active.changed();
         active.held_until.set(Some(Instant::now() + CACHE_HOLD));
-        let record = cache.record(ino);
-        Ok(PeerReply::Shown(record.as_ref().map(shown).unwrap_or_default()))
+        let record = cache.record(ino).filter(|record| !record.is_nameless);
+        let shown = record.as_ref().map(shown).unwrap_or_default();
+        active.told.set(Some(shown));
+        Ok(PeerReply::Shown(shown))
+    }
+
+    /// Home, before it takes the link of a name that is gone: what came to the tier under the name after
+    /// [`Self::unlink_cached`] is hidden too. This server may have been started anew since, or the hold
+    /// have been over. Nothing more comes there from the return of this to the next `await`.
+    pub(crate) async fn bury_what_came_since(
+        self: &Rc<Self>,
+        ino: InodeId,
+        place: &Place,
+    ) -> Result<(), Refused> {
+        let Some(cache) = self.cached(ino) else { return Ok(()) };
+        let told = cache.active(ino).told.get();
+        let PeerReply::Shown(shown) = self.unlink_cached(ino)? else { return Ok(()) };
+        if shown == Shown::default() || told == Some(shown) {
+            return Ok(());
+        }
+        let bury = PeerRequest::CacheBury { place: place.clone(), ino, shown };
+        match self.ask(self.shard_of(place.parent, &place.name), bury).await {
+            // The directory is gone, and what was in it.
+            Err(refused) if is_gone(&refused) => Ok(()),
+            other => other.map(drop),
+        }
     }
 
     /// Home: whether the file has this name, `None` when it has another one now under which the tier does

@@ -269,6 +269,9 @@ impl Node {
     /// The tier has a version that is not ours: ours gets a name of its own, here and there.
     async fn rename_conflict(self: &Rc<Self>, cache: &Cache, ino: InodeId) {
         let renamed = async {
+            if cache.is_nameless(ino) {
+                return Ok(()); // The name is another file's, or nobody's.
+            }
             let inode = self.inode(ino)?;
             let Some((parent, name)) = inode.name else { return Ok(()) };
             let from = Place { parent, name: name.clone() };

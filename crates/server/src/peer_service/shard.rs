@@ -223,6 +223,7 @@ impl Node {
         once: Option<OnceId>,
     ) -> Result<PeerReply, Refused> {
         let _change = self.home_change(found.ino, requester, super::inode::ATTR).await;
+        self.bury_what_came_since(found.ino, place).await?;
         let reply = PeerReply::Bound(found);
         let mut txn = self.names.begin();
         ops::remove_entry(&mut txn, place.parent, &place.name);
