@@ -21,7 +21,9 @@ use tokio::time::Instant;
 use super::paths::key;
 use super::{Cache, remember, stored_version, version_of, wire_version};
 use crate::convert::{meta_refused, stored_time, time};
-use crate::limits::{CACHE_HOLD, FETCH_WAIT, REMOVAL_STREAMS, SYNC_DEADLINE};
+use crate::limits::{
+    CACHE_HOLD, CLEAR_WAIT, FETCH_PAUSE, FETCH_WAIT, REMOVAL_STREAMS, SYNC_DEADLINE,
+};
 use crate::node::{Node, libc_errno, unexpected};
 use crate::recovery::is_gone;
 
@@ -70,6 +72,14 @@ impl Cache {
         gone.is_some_and(|at| at.elapsed() < SYNC_DEADLINE)
             || self.tombstones_of(path).iter().any(|one| one.is_ours(identity, size, mtime))
     }
+}
+
+/// What tombstones of one name hide.
+#[derive(Default)]
+pub(crate) struct Hidden {
+    pub(crate) numbers: Vec<InodeId>,
+    /// What the tier has there, if it is that.
+    pub(crate) version: Option<TierVersion>,
 }
 
 /// What the tier may show of a file.
@@ -245,33 +255,54 @@ impl Node {
     ) -> Result<(), Refused> {
         let cache = self.cache()?;
         let Some((parent, name)) = self.inode(ino)?.name else { return Ok(()) };
-        let (place, shard) = (Place { parent, name: name.clone() }, self.shard_of(parent, &name));
-        let request = PeerRequest::CacheTombstones { place: place.clone(), ino };
-        let hidden = match self.ask(shard, request).await? {
-            PeerReply::Tombstones(hidden) => hidden,
-            other => return Err(unexpected(&other)),
-        };
-        if hidden.is_empty() {
+        let place = Place { parent, name };
+        let hidden = self.hidden_at(cache, &place, ino).await?;
+        if hidden.numbers.is_empty() {
             return Ok(());
         }
-        let path = self.tier_path_of(&place).await?;
-        let key = key(&path)?;
-        let found = cache.ask_tier(move |tier| version_at(tier, &key)).await?;
-        let of_shown = |shown: &Shown| {
-            found.filter(|found| {
-                let known = shown.version.is_some_and(|known| known.identity == found.identity);
-                known || shown.sent == Some((found.size, time(found.mtime)))
-            })
-        };
-        let version = hidden.iter().find_map(|(_, shown)| of_shown(shown));
-        if version.is_some() {
+        if let Some(version) = hidden.version {
             let _held = cache.publishing.lock(ino).await;
             if cache.active(ino).generation.get() != generation {
                 return Ok(()); // Who changed it may have given the name up.
             }
-            cache.update(ino, |record| record.version = version)?;
+            cache.update(ino, |record| record.version = Some(version))?;
         }
-        let tombstones = hidden.into_iter().map(|(number, _)| number).collect();
+        self.replaced(&place, hidden.numbers).await
+    }
+
+    /// Home: what tombstones hide at a name that `ino` is about to take in the tier.
+    pub(crate) async fn hidden_at(
+        self: &Rc<Self>,
+        cache: &Cache,
+        place: &Place,
+        ino: InodeId,
+    ) -> Result<Hidden, Refused> {
+        let request = PeerRequest::CacheTombstones { place: place.clone(), ino };
+        let shard = self.shard_of(place.parent, &place.name);
+        let hidden = match self.ask(shard, request).await? {
+            PeerReply::Tombstones(hidden) if hidden.is_empty() => return Ok(Hidden::default()),
+            PeerReply::Tombstones(hidden) => hidden,
+            other => return Err(unexpected(&other)),
+        };
+        let key = key(&self.tier_path_of(place).await?)?;
+        let found = cache.ask_tier(move |tier| version_at(tier, &key)).await?;
+        let is_hidden = |found: &TierVersion| {
+            hidden.iter().any(|(_, shown)| {
+                let known = shown.version.is_some_and(|known| known.identity == found.identity);
+                known || shown.sent == Some((found.size, time(found.mtime)))
+            })
+        };
+        let version = found.filter(is_hidden);
+        Ok(Hidden { numbers: hidden.into_iter().map(|(number, _)| number).collect(), version })
+    }
+
+    /// Home: the ledger knows what these tombstones hid.
+    pub(crate) async fn replaced(
+        self: &Rc<Self>,
+        place: &Place,
+        tombstones: Vec<InodeId>,
+    ) -> Result<(), Refused> {
+        let (place, shard) = (place.clone(), self.shard_of(place.parent, &place.name));
         self.ask(shard, PeerRequest::CacheReplaced { place, tombstones }).await.map(drop)
     }
 
@@ -281,11 +312,18 @@ impl Node {
         dir: InodeId,
         shards: &[u16],
     ) -> Result<(), Refused> {
+        let until = Instant::now() + CLEAR_WAIT;
         for shard in shards {
             loop {
                 match self.ask(ServerId(*shard), PeerRequest::CacheClear { dir }).await? {
                     PeerReply::Ready(true) => break,
-                    PeerReply::Ready(false) => {}
+                    PeerReply::Ready(false) if Instant::now() < until => {
+                        tokio::time::sleep(FETCH_PAUSE).await;
+                    }
+                    PeerReply::Ready(false) => {
+                        let why = "a file that was in it is not in the tier yet: try again";
+                        return Err(Refused::because(libc_errno::EBUSY, why));
+                    }
                     other => return Err(unexpected(&other)),
                 }
             }
@@ -294,12 +332,13 @@ impl Node {
     }
 
     /// Shard: removes what is hidden in a directory now; `Ready(false)` when that takes longer than a
-    /// message may: ask again.
+    /// message may, or waits for a file that was moved out of it and is on its way: ask again.
     pub(crate) async fn clear_directory(
         self: &Rc<Self>,
         dir: InodeId,
     ) -> Result<PeerReply, Refused> {
         let until = Instant::now() + FETCH_WAIT;
+        let mut is_clear = true;
         for some in self.cache()?.tombstones_in(dir).chunks(REMOVAL_STREAMS) {
             if Instant::now() > until {
                 return Ok(PeerReply::Ready(false));
@@ -312,14 +351,10 @@ impl Node {
                 }));
             }
             for removal in removals {
-                let is_gone = removal.await.map_err(|_| Refused::new(libc_errno::EIO))??;
-                if !is_gone {
-                    let why = "a file of the directory is still on its way";
-                    return Err(Refused::because(libc_errno::EBUSY, why));
-                }
+                is_clear &= removal.await.map_err(|_| Refused::new(libc_errno::EIO))??;
             }
         }
-        Ok(PeerReply::Ready(true))
+        Ok(PeerReply::Ready(is_clear))
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct Settling {
 
 impl Node {
     /// One try to remove what a tombstone hides; true when the tombstone is not needed any more.
-    /// `now`: without waiting for what comes first.
+    /// `now`: without waiting for what comes first, but for the file itself under its new name.
     pub(crate) async fn remove_buried(
         self: &Rc<Self>,
         cache: &Cache,
@@ -53,9 +53,13 @@ impl Node {
         let place = Place { parent: buried.parent, name };
         // Who is removing or renaming it has the name in hand, and comes to an end first.
         drop(self.hold_name(&place).await?);
-        let is_named = match self.has_name_again(tombstone, buried).await? {
-            None if !now => return Ok(false),
-            other => other == Some(true),
+        let Some(is_named) = self.has_name_again(tombstone, buried).await? else {
+            // What is hidden may be the last version that the tier has of it.
+            if now {
+                let flush = PeerRequest::CacheFlush { ino: buried.ino, as_it_stands: false };
+                self.ask(buried.ino.home(), flush).await?;
+            }
+            return Ok(false);
         };
         let bound = self.bound(&place)?.map(|found| found.ino);
         if is_named && bound == Some(buried.ino) {

@@ -155,7 +155,9 @@ impl Node {
 
     fn flush_failed(&self, cache: &Cache, ino: InodeId, refused: &Refused) {
         // Of a file that has lost its name meanwhile, or that somebody else has flushed, nobody asks.
-        let Some(record) = cache.record(ino).filter(|record| !record.state.is_safe()) else { return };
+        let Some(record) = cache.record(ino).filter(|record| !record.state.is_safe()) else {
+            return;
+        };
         let attempts = record.attempts.saturating_add(1);
         let wait = backoff(attempts, FLUSH_RETRY_FIRST, FLUSH_RETRY_MAX);
         let path = String::from_utf8_lossy(&record.path).into_owned();

@@ -88,6 +88,8 @@ pub struct LedgerRecord {
     pub version: Option<TierVersion>,
     /// What the tier has under the name that the file is about to get, while it is being renamed.
     pub over: Option<TierVersion>,
+    /// The file is being renamed over another one, which the tier may not have yet.
+    pub is_over: bool,
     /// Size and time of the last version that was sent: what came of it a crash may have hidden.
     pub sent: Option<(u64, Time)>,
     /// Errno of the last failure; 0 after a success.
@@ -115,6 +117,7 @@ impl LedgerRecord {
             mode,
             version: None,
             over: None,
+            is_over: false,
             sent: None,
             errno: 0,
             attempts: 0,

@@ -17,6 +17,7 @@ fn record(ino: u64, state: FileState, bytes: u64) -> LedgerRecord {
         mode: 0o644,
         version: None,
         over: None,
+        is_over: false,
         sent: None,
         errno: 0,
         attempts: 0,

@@ -242,9 +242,9 @@ pub enum PeerRequest {
     CacheCheck { ino: InodeId },
     /// Home: do not flush this file, its name is about to become another's. `InTier`.
     CacheHold { ino: InodeId },
-    /// Home: the file is about to be renamed to where the tier has `over`: not to be flushed before
-    /// (`Relink` says when it is done). With `undo` it was not.
-    CacheMove { ino: InodeId, over: Option<TierVersion>, undo: bool },
+    /// Home: the file is about to be renamed, over another one if `is_over`, to where the tier has `over`:
+    /// not to be flushed before (`Relink` says when it is done). With `undo` it was not.
+    CacheMove { ino: InodeId, is_over: bool, over: Option<TierVersion>, undo: bool },
     /// Home: the name is about to go; the file is not flushed for a while. `Shown`.
     CacheUnlink { ino: InodeId },
     /// Shard: the file `ino` gives this name up, under which the tier shows `shown`: a tombstone hides that
