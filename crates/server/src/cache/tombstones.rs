@@ -10,6 +10,8 @@
 //! [`Node::replace_tombstones`]. Both ask the home of the file that had the name whether it has given
 //! it up, which waits for what is on its way from there.
 
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
@@ -27,25 +29,71 @@ use crate::limits::{
 use crate::node::{Node, libc_errno, unexpected};
 use crate::recovery::is_gone;
 
+/// The tombstones of a ledger, by what is asked for.
+#[derive(Default)]
+pub(crate) struct Tombstones {
+    numbers: BTreeSet<InodeId>,
+    by_path: HashMap<Vec<u8>, Vec<InodeId>>,
+    /// By inode of the directory.
+    by_directory: HashMap<InodeId, BTreeSet<InodeId>>,
+}
+
+impl Tombstones {
+    /// Of a ledger that was read.
+    pub(super) fn of<'a>(records: impl Iterator<Item = &'a LedgerRecord>) -> Self {
+        let mut found = Self::default();
+        records.filter(|record| record.state == FileState::Removed).for_each(|one| found.add(one));
+        found
+    }
+
+    fn add(&mut self, tombstone: &LedgerRecord) {
+        let number = tombstone.ino;
+        self.numbers.insert(number);
+        self.by_path.entry(tombstone.path.clone()).or_default().push(number);
+        if let Some(buried) = tombstone.buried {
+            self.by_directory.entry(buried.parent).or_default().insert(number);
+        }
+    }
+
+    fn remove(&mut self, tombstone: &LedgerRecord) {
+        self.numbers.remove(&tombstone.ino);
+        if let Some(numbers) = self.by_path.get_mut(&tombstone.path) {
+            numbers.retain(|number| *number != tombstone.ino);
+            if numbers.is_empty() {
+                self.by_path.remove(&tombstone.path);
+            }
+        }
+        let parent = tombstone.buried.map(|buried| buried.parent);
+        if let Some(numbers) = parent.and_then(|parent| self.by_directory.get_mut(&parent)) {
+            numbers.remove(&tombstone.ino);
+            if let Some(parent) = parent.filter(|_| numbers.is_empty()) {
+                self.by_directory.remove(&parent);
+            }
+        }
+    }
+
+    pub(super) fn contains(&self, number: InodeId) -> bool {
+        self.numbers.contains(&number)
+    }
+
+    /// The highest number; 0 when there is none.
+    pub(super) fn last(&self) -> u64 {
+        self.numbers.last().map_or(0, |number| number.0)
+    }
+}
+
 impl Cache {
-    fn bury(&self, tombstone: LedgerRecord) -> Result<(), Refused> {
-        let (number, path) = (tombstone.ino, tombstone.path.clone());
-        self.put(tombstone)?;
-        self.last_tombstone.set(number.0);
-        self.tombstones.borrow_mut().entry(path).or_default().push(number);
+    pub(super) fn bury(&self, tombstone: LedgerRecord) -> Result<(), Refused> {
+        self.put(tombstone.clone())?;
+        self.last_tombstone.set(tombstone.ino.0);
+        self.tombstones.borrow_mut().add(&tombstone);
         self.work.notify_one();
         Ok(())
     }
 
     /// The tier does not show this any more, or it is somebody's again.
     pub(crate) fn unbury(&self, tombstone: &LedgerRecord) {
-        let mut tombstones = self.tombstones.borrow_mut();
-        if let Some(numbers) = tombstones.get_mut(&tombstone.path) {
-            numbers.retain(|number| *number != tombstone.ino);
-            if numbers.is_empty() {
-                tombstones.remove(&tombstone.path);
-            }
-        }
+        self.tombstones.borrow_mut().remove(tombstone);
         self.ended(tombstone.ino);
     }
 
@@ -55,14 +103,20 @@ impl Cache {
     }
 
     pub(crate) fn tombstones_of(&self, path: &[u8]) -> Vec<LedgerRecord> {
-        let numbers = self.tombstones.borrow().get(path).cloned().unwrap_or_default();
+        let numbers = self.tombstones.borrow().by_path.get(path).cloned().unwrap_or_default();
         numbers.into_iter().filter_map(|number| self.record(number)).collect()
     }
 
     /// Tombstones of names in one directory.
     fn tombstones_in(&self, dir: InodeId) -> Vec<LedgerRecord> {
-        let is_there = |record: &LedgerRecord| record.buried.is_some_and(|of| of.parent == dir);
-        self.records_where(is_there)
+        let numbers = self.tombstones.borrow().by_directory.get(&dir).cloned().unwrap_or_default();
+        numbers.into_iter().filter_map(|number| self.record(number)).collect()
+    }
+
+    /// Those after `after`, `most` at most, by number.
+    pub(crate) fn tombstones_after(&self, after: InodeId, most: usize) -> Vec<InodeId> {
+        let from = (Bound::Excluded(after), Bound::Unbounded);
+        self.tombstones.borrow().numbers.range(from).take(most).copied().collect()
     }
 
     /// Whether the job has given up this version of the tier: nobody is to see it.
@@ -368,15 +422,4 @@ pub(crate) fn version_at(
         Err(TierError::Missing { .. } | TierError::NotObject { .. }) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Tombstones by path, of a ledger that was read.
-pub(super) fn by_path<'a>(
-    records: impl Iterator<Item = &'a LedgerRecord>,
-) -> std::collections::HashMap<Vec<u8>, Vec<InodeId>> {
-    let mut found = std::collections::HashMap::<_, Vec<_>>::new();
-    for record in records.filter(|record| record.state == FileState::Removed) {
-        found.entry(record.path.clone()).or_default().push(record.ino);
-    }
-    found
 }

@@ -38,7 +38,7 @@ impl Node {
         self.grace.over().await;
         let streams = streams_of_node(FLUSH_STREAMS, FLUSH_STREAMS_JOB, self.servers);
         let mut requests = self.counters.requests.get();
-        let mut looked_at = InodeId(0);
+        let (mut looked_at, mut looked_at_removed) = (InodeId(0), InodeId(0));
         loop {
             let look = tokio::time::timeout(FLUSH_LOOK, cache.work.notified()).await;
             let asked = self.counters.requests.get();
@@ -52,18 +52,15 @@ impl Node {
                 is_busy,
                 is_late: cache.is_late(),
             };
-            let window = cache.not_durable_after(looked_at, FLUSH_LOOK_FILES);
-            let is_tombstone = |ino: &InodeId| cache.state(*ino) == Some(FileState::Removed);
-            let (removed, files): (Vec<_>, Vec<_>) =
-                window.iter().partition(|ino| is_tombstone(ino));
+            let files = cache.not_durable_after(looked_at, FLUSH_LOOK_FILES);
             let chosen = choose(self.candidates(cache, &files), situation);
+            looked_at = next_look(&files, chosen.is_empty());
+            // In a window of their own: they wait for files.
+            let removed = cache.tombstones_after(looked_at_removed, FLUSH_LOOK_FILES);
             let (running, streams) = (cache.traffic.removing.get(), REMOVAL_STREAMS);
             let removing = Situation { running, streams, is_busy: false, is_late: false };
             let going = choose(self.candidates(cache, &removed), removing);
-            // Many that can not go do not keep those behind them from their turn.
-            let is_stuck = chosen.is_empty() && going.is_empty();
-            let is_full = window.len() == FLUSH_LOOK_FILES && is_stuck;
-            looked_at = window.last().copied().filter(|_| is_full).unwrap_or(InodeId(0));
+            looked_at_removed = next_look(&removed, going.is_empty());
             for ino in chosen {
                 self.begin_flush(cache, ino, situation.is_late);
             }
@@ -345,6 +342,13 @@ impl Node {
             tokio::time::sleep(crate::limits::FETCH_PAUSE).await;
         }
     }
+}
+
+/// After which one the next look begins: many that can not go do not keep those behind them from
+/// their turn.
+fn next_look(window: &[InodeId], is_stuck: bool) -> InodeId {
+    let is_full = window.len() == FLUSH_LOOK_FILES;
+    window.last().copied().filter(|_| is_full && is_stuck).unwrap_or(InodeId(0))
 }
 
 /// Nothing wrote between the two looks.
