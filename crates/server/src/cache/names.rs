@@ -299,7 +299,7 @@ impl Node {
         self.ask(self.shard_of(from.parent, &from.name), bury).await?;
         let moves_there = record.version.is_some()
             && record.state.is_safe()
-            && !(record.state.is_here() && record.is_over && self.would_overtake(cache, &path));
+            && !(record.state.is_here() && record.is_over && self.would_overtake(&path));
         let version = match moves_there {
             true => self.move_in_tier(cache, &record, &path).await?,
             false => record.over,
@@ -350,9 +350,8 @@ impl Node {
     }
 
     /// Something in the directory of `path` has to come to the tier first.
-    fn would_overtake(&self, cache: &Cache, path: &[u8]) -> bool {
-        let at = cache.order.borrow_mut().next();
-        let settled = self.has_settled(super::order::directory_of(path), Some(at), true);
+    fn would_overtake(&self, path: &[u8]) -> bool {
+        let settled = self.has_settled(super::order::directory_of(path), None, true);
         !matches!(settled, Ok(PeerReply::Settled { is_settled: true, .. }))
     }
 
