@@ -26,12 +26,12 @@ struct Script {
 
 impl Script {
     fn fail(&self, action: Action, times: u64) {
-        *self.failing.lock().unwrap() = vec![(action, times)];
+        *self.failing.lock().expect("no holder panics") = vec![(action, times)];
     }
 
     fn fault(&self, call: Call) -> Option<Fault> {
-        self.calls.lock().unwrap().push(call);
-        let mut failing = self.failing.lock().unwrap();
+        self.calls.lock().expect("no holder panics").push(call);
+        let mut failing = self.failing.lock().expect("no holder panics");
         let (_, left) = failing.iter_mut().find(|(action, _)| call == Call::Begun(*action))?;
         *left = left.checked_sub(1)?;
         self.failed.fetch_add(1, Ordering::Relaxed);
@@ -56,9 +56,9 @@ impl Scene {
     }
 
     fn read(&self, path: &str) -> Option<Vec<u8>> {
-        let reader = self.tier.open(&Key::new(path).unwrap()).ok()?;
+        let reader = self.tier.open(&Key::new(path).expect("a name")).ok()?;
         let mut bytes = vec![0; 64];
-        let read = reader.read_at(0, &mut bytes).unwrap();
+        let read = reader.read_at(0, &mut bytes).expect("read");
         bytes.truncate(read);
         Some(bytes)
     }
@@ -68,8 +68,8 @@ impl Scene {
     }
 
     fn names(&self) -> Vec<String> {
-        let page = self.tier.list(&ListRequest::all("")).unwrap();
-        page.entries.into_iter().map(|entry| String::from_utf8(entry.name).unwrap()).collect()
+        let page = self.tier.list(&ListRequest::all("")).expect("listed");
+        page.entries.into_iter().map(|entry| String::from_utf8(entry.name).expect("text")).collect()
     }
 }
 
@@ -147,7 +147,7 @@ fn a_directory_that_goes_does_not_take_the_last_version_of_a_file_along() {
         write_again(&mut process, ino, b"second");
         process.rename((from, "f"), (to, "f")).expect("renamed");
         process.remove(TOP, "from", true).expect("removed");
-        let calls = scene.script.calls.lock().unwrap().clone();
+        let calls = scene.script.calls.lock().expect("no holder panics").clone();
         let at = |wanted| calls.iter().position(|call| *call == wanted);
         let removed = at(Call::Begun(Action::Delete)).expect("from/f is gone");
         let is_commit = |call: &&Call| **call == Call::Done(Action::Commit);

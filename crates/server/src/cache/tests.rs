@@ -52,7 +52,7 @@ fn tombstones_do_not_hide_the_files_that_they_wait_for() {
         LedgerRecord::tombstone(InodeId(number).in_cache(), path, buried, None, None)
     };
     for number in 100..100 + 2 * FLUSH_LOOK_FILES as u64 {
-        cache.bury(tombstone(number)).unwrap();
+        cache.bury(&tombstone(number)).unwrap();
     }
     let record = file(90_000, "new");
     cache.put(record.clone()).unwrap();

@@ -83,10 +83,10 @@ impl Tombstones {
 }
 
 impl Cache {
-    pub(super) fn bury(&self, tombstone: LedgerRecord) -> Result<(), Refused> {
+    pub(super) fn bury(&self, tombstone: &LedgerRecord) -> Result<(), Refused> {
         self.put(tombstone.clone())?;
         self.last_tombstone.set(tombstone.ino.0);
-        self.tombstones.borrow_mut().add(&tombstone);
+        self.tombstones.borrow_mut().add(tombstone);
         self.work.notify_one();
         Ok(())
     }
@@ -177,7 +177,7 @@ impl Node {
         }
         let number = self.names.allocate().map_err(meta_refused)?.in_cache();
         let buried = Buried { parent: place.parent, ino };
-        cache.bury(LedgerRecord::tombstone(number, path, buried, version, sent))?;
+        cache.bury(&LedgerRecord::tombstone(number, path, buried, version, sent))?;
         Ok(PeerReply::Done)
     }
 

@@ -154,10 +154,9 @@ impl ResumedJob {
         if buried.is_some_and(|ino| self.failed.contains(&ino)) {
             return behind(tombstone, "it was renamed, and is not in the tier under its new name");
         }
-        let (what, failure) = match named == Some(&tombstone.path) {
-            // Its home had not heard of the new name, or of the end of this one.
-            true => (Resuming::Kept, None),
-            false => (Resuming::Removal, remove(tier, &tombstone).err()),
+        let (what, failure) = match remove(tier, &tombstone, named == Some(&tombstone.path)) {
+            Ok(what) => (what, None),
+            Err(refused) => (Resuming::Removal, Some(refused)),
         };
         Resumed { path: tombstone.path, bytes: 0, what, failure }
     }
@@ -178,13 +177,19 @@ fn is_full(refused: &Refused) -> bool {
     matches!(refused.errno, libc_errno::ENOSPC | libc_errno::EDQUOT)
 }
 
-fn remove(tier: &dyn Tier, tombstone: &LedgerRecord) -> Result<(), Refused> {
+/// `is_named`: by its home's record the file still has this name. The home had not heard of a new one, or
+/// of the end of this one.
+fn remove(tier: &dyn Tier, tombstone: &LedgerRecord, is_named: bool) -> Result<Resuming, Refused> {
     let key = key(&tombstone.path)?;
     let found = version_at(tier, &key).map_err(|error| tier_refused(&error))?;
-    match found.filter(|found| tombstone.is_ours(found.identity, found.size, found.mtime)) {
-        Some(_) => tier.delete(&key).map_err(|error| tier_refused(&error)),
-        None => Ok(()), // Gone, or somebody else's by now.
+    if is_named && found.is_some() {
+        return Ok(Resuming::Kept);
     }
+    // Else it is gone, or somebody else's by now.
+    if found.is_some_and(|found| tombstone.is_ours(found.identity, found.size, found.mtime)) {
+        tier.delete(&key).map_err(|error| tier_refused(&error))?;
+    }
+    Ok(Resuming::Removal)
 }
 
 /// One file.
