@@ -66,9 +66,24 @@ write() {
     sh "$dir" "$files" $((mib * 1048576 / files)) "$2" "node-$1" >>"$sums.new"
 }
 in_tier() { find "$tier" -type f -not -name '.hayase-partial-*' | wc -l; }
+# some_daemons VERB [NODE]: the same, and there are some.
+some_daemons() {
+  local pids
+  pids=$(daemons "$@")
+  [ -n "$pids" ] || die "no $1 runs that could be killed"
+  say "$pids"
+}
 
-job_up 2 --shared $((4 * mib + 512))MiB --tier "$tier" || { cleaned; die "the job does not come up"; }
-trap 'cleaned; job_end $?' EXIT
+# The job first: it uses the tier. In a shell of its own, since job_end ends the script.
+ended() {
+  fsfreeze -u "$tier" 2>/dev/null # Or it would wait for ever.
+  (job_end "$1")
+  cleaned
+  exit "$1"
+}
+trap 'cleaned' EXIT # Until job_up sets one.
+job_up 2 --shared $((4 * mib + 512))MiB --tier "$tier" || { trap 'ended $?' EXIT; die "the job does not come up"; }
+trap 'ended $?' EXIT
 
 on 0 mkdir "$(area 0 cache)/node-0" "$(area 0 cache)/node-1"
 
@@ -83,11 +98,22 @@ say "written in $(since "$start") s, with checksums; the directory has $(in_tier
 must "$hayase" status
 
 title "the shared storage goes on; kill -9 of both servers while they drain"
+# Known before it goes on: looking for them takes longer than the drain may.
+servers=$(some_daemons serve 0 && some_daemons serve 1) || exit 1
 must fsfreeze -u "$tier"
-while [ "$(in_tier)" = 0 ]; do sleep 0.02; done
-say "the directory has $(in_tier) files"
-for node in 0 1; do for pid in $(daemons serve "$node"); do kill -9 "$pid"; done; done
+for _ in $(seq 3000); do
+  [ "$(in_tier)" = 0 ] || break
+  sleep 0.01
+done
+arrived=$(in_tier)
+[ "$arrived" != 0 ] || die "nothing drains"
+# shellcheck disable=SC2086 # Numbers.
+must kill -9 $servers
+say "killed when the directory had $arrived files"
+arrived=$(in_tier)
+[ "$arrived" -lt $((2 * files)) ] || die "everything had drained before the kill: write more (--mib)"
 must "$hayase" flush
+[ "$(in_tier)" = $((2 * files)) ] || die "the directory has $(in_tier) of $((2 * files)) files after the flush"
 say "flushed by the servers that came after them; the directory has $(in_tier) files"
 
 title "two nodes write as much again, and the whole job is killed"
@@ -95,9 +121,13 @@ must fsfreeze -f "$tier"
 write 0 second &
 write 1 second || die "writing failed"
 wait $! || die "writing failed"
-for verb in node serve serve-mount; do for pid in $(daemons $verb); do kill -9 "$pid" 2>/dev/null; done; done
+all=$(some_daemons node && some_daemons serve && some_daemons serve-mount) || exit 1
+# shellcheck disable=SC2086 # Numbers; some end with the first.
+kill -9 $all 2>/dev/null
 must fsfreeze -u "$tier" # Who waits for it is gone only now.
-say "the directory has $(in_tier) of $((4 * files)) files"
+arrived=$(in_tier)
+[ "$arrived" -lt $((4 * files)) ] || die "everything had drained before the kill"
+say "the directory has $arrived of $((4 * files)) files"
 
 title "hayase resume"
 status=1
@@ -112,4 +142,8 @@ title "every checksum"
 sort -u "$sums.new" >"$sums"
 [ "$(wc -l <"$sums")" = $((4 * files)) ] || die "not all checksums are known"
 (cd "$tier" && sha256sum --quiet -c "$sums") || die "the directory has other bytes"
-say "$((4 * files)) files in the directory are what the programs wrote"
+found=$(find "$tier" -mindepth 1 -not -type d -not -name '.hayase-partial-*')
+[ "$(wc -l <<<"$found")" = $((4 * files)) ] || die "the directory has other files than those: $found"
+say "$((4 * files)) files in the directory, and no others, are what the programs wrote"
+left=$(find "$tier" -name '.hayase-partial-*' | wc -l)
+[ "$left" = 0 ] || say "beside them, hidden: $left files that flushes had begun when they were killed"

@@ -26,15 +26,18 @@ s3() {
 # near CMD...: the same for a command of the job's launcher, which lets nodes do the work.
 near() { env -u AWS_CA_BUNDLE AWS_ENDPOINT_URL="$endpoint" AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testtest "$@"; }
 
-# timed NAME CMD...: runs it, and keeps its seconds under the name.
+# timed NAME CMD...: runs it, and keeps its seconds under the name, and what it said in $out.
 declare -A took
 timed() {
-  local name=$1 start out
+  local name=$1 start
   shift
   start=$(seconds)
   out=$("$@" 2>&1) || { say "$out"; die "this failed: $*"; }
   took[$name]=$(since "$start")
 }
+
+# from_source JSON: bytes that all nodes together brought from the source, as `stage in` tells.
+from_source() { grep -o '"bytes": *[0-9]*' <<<"$1" | awk -F: '{ sum += $2 } END { print sum + 0 }'; }
 
 with_rclone() {
   s3 0 rclone copy "$1" "$2" --config /dev/null --transfers 32 --checkers 32 --s3-no-head --s3-no-check-bucket \
@@ -50,7 +53,7 @@ tree_sum() {
 same_on() { [ "$(tree_sum "$1" "$2")" = "$want" ] || die "node $1 has other bytes ($3)"; }
 
 demo_staging() {
-  local tree=$job_work/crates files address want node kind key=() server pack
+  local tree=$job_work/crates files address want node kind key=() server pack out total=0
   staged_tree "$tree" 10000
   files=$(find "$tree" -type f | wc -l)
   say "$files files, $(du -sh --apparent-size "$tree" | cut -f1): the sources of crates that this build used"
@@ -72,7 +75,8 @@ demo_staging() {
     timed "$kind down" s3 0 "$hayase" stage in "s3://bucket/$kind" "$(area 0 local)/in" "${key[@]}"
     same_on 0 "$(area 0 local)/in" "$kind, one node"
     on 0 rm -rf "$(area 0 local)/in"
-    timed "$kind nodes" near "$hayase" stage in "s3://bucket/$kind" local/all --spread copy "${key[@]}"
+    timed "$kind nodes" near "$hayase" --json stage in "s3://bucket/$kind" local/all --spread copy "${key[@]}"
+    [ $kind != packed ] || total=$(from_source "$out")
     for node in 0 1 2; do
       same_on "$node" "$(area "$node" local)/all" "$kind"
       on "$node" rm -rf "$(area "$node" local)/all"
@@ -108,7 +112,7 @@ demo_staging() {
 
 # A copy to each node that is killed in the middle, and started again.
 staging_killed() {
-  local copy out arrived=0
+  local copy arrived=0 again
   say "-- killed in the middle (kill -9), and started again"
   # Not through `near`: it is the program that is killed.
   AWS_ENDPOINT_URL=$endpoint AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testtest \
@@ -119,11 +123,14 @@ staging_killed() {
     [ "$arrived" -lt 6 ] || break
     sleep 0.1
   done
+  [ "$arrived" -gt 0 ] || die "no pack arrived in 20 s"
   kill -9 $copy 2>/dev/null || die "the copy ended before it could be killed"
   wait $copy 2>/dev/null
   say "killed when $arrived packs had come from the bucket; the same command again:"
-  out=$(near "$hayase" stage in s3://bucket/packed local/again --spread copy) || die "the second copy failed: $out"
-  say "$out"
+  out=$(near "$hayase" --json stage in s3://bucket/packed local/again --spread copy) || die "the second copy failed: $out"
+  again=$(from_source "$out")
+  [ "$again" -lt "$total" ] || die "all of it came from the bucket again: $again of $total bytes"
+  say "$(mib_of "$again") of $(mib_of "$total") MiB came from the bucket"
   for node in 0 1 2; do same_on "$node" "$(area "$node" local)/again" "continued"; done
   on 0 test -z "$(on 0 sh -c 'ls -A "$1" | grep hayase-staging' sh "$(area 0 shared)")" || die "something is left in shared"
   say "every byte is the same on each node; what had come from the bucket did not come again"

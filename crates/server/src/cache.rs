@@ -31,7 +31,7 @@ use std::sync::Arc;
 use hayase_layout::InodeId;
 use hayase_store::{FileKind, FileState, Inode, Ledger, LedgerError, LedgerRecord, ops};
 use hayase_tier::{ObjectMeta, Tier, TierError};
-use hayase_wire::message::{Place, Refused};
+use hayase_wire::message::{Place, Refused, Shown};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -58,6 +58,7 @@ pub(crate) mod tombstones;
 pub(crate) use self::convert::{stored_version, system_time, time_of, wire_version};
 use self::fetch::Fetch;
 use self::order::Order;
+use self::tombstones::Tombstones;
 
 /// The name below the root of `shared` under which the mount finds the cache area; no listing shows it.
 pub const CACHE_NAME: &[u8] = b".hayase-cache";
@@ -75,8 +76,8 @@ pub(crate) struct Cache {
     /// Directories whose names were taken from the tier a moment ago.
     listed: RefCell<HashMap<InodeId, Instant>>,
     pub(crate) order: RefCell<Order>,
-    /// Tombstones by path, and the number of the last one.
-    tombstones: RefCell<HashMap<Vec<u8>, Vec<InodeId>>>,
+    tombstones: RefCell<Tombstones>,
+    /// The number of the last one that was made.
     pub(crate) last_tombstone: Cell<u64>,
     /// Versions that were removed from the tier a moment ago.
     gone: RefCell<HashMap<(Vec<u8>, u64), Instant>>,
@@ -96,6 +97,9 @@ pub(crate) struct Cache {
     /// Dirty bytes, and all bytes: above their high mark until they reach the low one.
     pub(crate) dirty_mark: Marked,
     pub(crate) space_mark: Marked,
+    /// Held while copies are chosen and given up; how often that was, and how many went.
+    pub(crate) evicting: tokio::sync::Mutex<()>,
+    pub(crate) evicted: Cell<(u64, u64)>,
     /// Dirty bytes, and until when they are taken as that.
     pub(crate) dirty: Cell<Option<(Instant, u64)>>,
     pub(crate) has_warned: Cell<bool>,
@@ -116,6 +120,8 @@ pub(crate) struct Active {
     pub(crate) is_retired: Cell<bool>,
     /// Its name is in somebody's hands until then.
     pub(crate) held_until: Cell<Option<Instant>>,
+    /// What its shard was told that the tier may show, when the name was about to go.
+    pub(crate) told: Cell<Option<Shown>>,
     /// Since when nobody has it open for writing, while it is not safe.
     pub(crate) complete_since: Cell<Option<Instant>>,
     /// After a failure: not before then.
@@ -135,6 +141,7 @@ impl Active {
             checked: Cell::default(),
             is_retired: Cell::default(),
             held_until: Cell::default(),
+            told: Cell::default(),
             complete_since: Cell::default(),
             retry_at: Cell::default(),
             is_flushing: Cell::default(),
@@ -174,14 +181,17 @@ impl Cache {
         for record in interrupted {
             ledger.put(LedgerRecord { state: FileState::Dirty, ..record })?;
         }
-        let left = || ledger.records().filter(|record| !record.state.is_safe());
+        let left = || {
+            let is_file = |record: &&LedgerRecord| record.state != FileState::Removed;
+            ledger.records().filter(|record| !record.state.is_safe()).filter(is_file)
+        };
         let not_durable = left().map(|record| record.ino).collect();
         let mut order = Order::default();
-        for record in left().filter(|record| record.state != FileState::Removed) {
+        for record in left() {
             order.restored(record.ino, &record.path, record.after);
         }
-        let tombstones = tombstones::by_path(ledger.records());
-        let last_tombstone = tombstones.values().flatten().map(|number| number.0).max();
+        let tombstones = Tombstones::of(ledger.records());
+        let last_tombstone = tombstones.last();
         Ok(Self {
             tier: settings.tier,
             ledger: RefCell::new(ledger),
@@ -192,7 +202,7 @@ impl Cache {
             listed: RefCell::default(),
             order: RefCell::new(order),
             tombstones: RefCell::new(tombstones),
-            last_tombstone: Cell::new(last_tombstone.unwrap_or(0)),
+            last_tombstone: Cell::new(last_tombstone),
             gone: RefCell::default(),
             burying: KeyedLock::new(),
             settling: RefCell::default(),
@@ -204,6 +214,8 @@ impl Cache {
             traffic: Traffic::default(),
             dirty_mark: Marked::default(),
             space_mark: Marked::default(),
+            evicting: tokio::sync::Mutex::default(),
+            evicted: Cell::default(),
             dirty: Cell::new(None),
             has_warned: Cell::new(false),
             work: Notify::new(),
@@ -214,23 +226,31 @@ impl Cache {
         self.ledger.borrow().get(ino).cloned()
     }
 
+    /// Removed or replaced, and not ended yet.
+    pub(crate) fn is_nameless(&self, ino: InodeId) -> bool {
+        self.ledger.borrow().get(ino).is_some_and(|record| record.is_nameless)
+    }
+
     pub(crate) fn state(&self, ino: InodeId) -> Option<FileState> {
         self.ledger.borrow().get(ino).map(|record| record.state)
     }
 
-    /// Adds what is known of a file.
-    pub(crate) fn put(&self, record: LedgerRecord) -> Result<(), Refused> {
+    /// Adds what is known of a file. Without its name it is never dirty again, whoever says so: it would
+    /// come to the tier under a name that is another file's, or nobody's.
+    pub(crate) fn put(&self, mut record: LedgerRecord) -> Result<(), Refused> {
+        record.is_nameless |= self.is_nameless(record.ino);
+        if record.is_nameless && !record.state.is_safe() {
+            (record.state, record.version) = (FileState::Clean, None);
+        }
         let (ino, state, path) = (record.ino, record.state, record.path.clone());
         self.ledger.borrow_mut().put(record).map_err(ledger_refused)?;
         let mut not_durable = self.not_durable.borrow_mut();
         if state.is_safe() {
             not_durable.remove(&ino);
             self.order.borrow_mut().ended(ino);
-        } else {
+        } else if state != FileState::Removed {
             not_durable.insert(ino);
-            if state != FileState::Removed {
-                self.order.borrow_mut().begun(ino, &path);
-            }
+            self.order.borrow_mut().begun(ino, &path);
         }
         Ok(())
     }
@@ -250,11 +270,7 @@ impl Cache {
     pub(crate) fn lost_its_name(&self, ino: InodeId) -> Result<(), Refused> {
         self.active(ino).changed();
         self.order.borrow_mut().lost(ino);
-        self.update(ino, |record| {
-            if !record.state.is_safe() {
-                (record.state, record.version) = (FileState::Clean, None);
-            }
-        })
+        self.update(ino, |record| record.is_nameless = true)
     }
 
     /// The inode is no more.
@@ -271,8 +287,9 @@ impl Cache {
     pub(crate) fn active(&self, ino: InodeId) -> Rc<Active> {
         let mut active = self.active.borrow_mut();
         if active.len() >= CACHE_MEMO_MAX && !active.contains_key(&ino) {
-            let not_durable = self.not_durable.borrow();
-            active.retain(|ino, file| !file.is_idle() || not_durable.contains(ino));
+            let (files, removals) = (self.not_durable.borrow(), self.tombstones.borrow());
+            let is_left = |ino| files.contains(&ino) || removals.contains(ino);
+            active.retain(|ino, file| !file.is_idle() || is_left(*ino));
         }
         Rc::clone(active.entry(ino).or_insert_with(|| Rc::new(Active::new())))
     }
@@ -413,3 +430,6 @@ pub(crate) fn version_of(meta: &ObjectMeta) -> hayase_store::TierVersion {
         mode: meta.mode,
     }
 }
+
+#[cfg(test)]
+mod tests;

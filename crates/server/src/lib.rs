@@ -62,7 +62,7 @@ mod unfinished;
 mod usage;
 
 pub use cache::CACHE_NAME;
-pub use flusher::resume::{Resumed, resume};
+pub use flusher::resume::{Resumed, ResumedJob, Resuming};
 pub use ground::{Ground, OpenNames};
 pub use local::{AnswerCallback, LocalProcess, LocalServer, ServerGone};
 pub use serve::{ServeError, serve, serve_on};

@@ -225,6 +225,10 @@ pub(crate) const FETCH_AHEAD: usize = 8;
 pub(crate) const FETCH_WAIT: Duration = Duration::from_secs(2);
 pub(crate) const FETCH_PAUSE: Duration = Duration::from_millis(20);
 
+/// Removing a directory waits so long for files that were moved out of it, and that the tier has only
+/// there; then it is refused.
+pub(crate) const CLEAR_WAIT: Duration = Duration::from_secs(20);
+
 /// A file whose name is being changed is not flushed for so long at most: as long as a rename may take.
 pub(crate) const CACHE_HOLD: Duration = RENAME_HOLD;
 

@@ -18,7 +18,7 @@ mod status;
 pub use attr::{
     Attr, DirEntry, Entry, FileKind, Grants, MetaChange, Name, SetTime, TimeSpec, XattrMode,
 };
-pub use cache::{CacheLine, CacheStatus, Flushed, Imported, Shown, TierVersion};
+pub use cache::{CacheLine, CacheStatus, Flushed, Imported, Moment, Shown, TierVersion};
 pub use lock::{Lock, LockAnswer, LockHeld, LockKind, LockRange};
 pub use node::{
     Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, NewNode, NodeReply,

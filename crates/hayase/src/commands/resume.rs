@@ -10,13 +10,14 @@ use serde::Serialize;
 use crate::exit::Status;
 use crate::job::{JobDir, Settings, clean_resumed, ledgers};
 use crate::output::{Human, Output, Page};
-use crate::wiring::resume::{Resumed, resume_node};
+use crate::wiring::resume::{Left, Resumed, Resuming};
 
 /// Bring to the tier what a job left behind, without its servers
 ///
 /// For a job that was killed, or that `hayase down` ended before the tier had everything. The ledgers on
 /// the nodes' storage say what is missing. When nothing is missing any more the job's storage is
-/// removed. For nodes that are hosts, do it on each of them. Ends with 3 while something is not in the tier.
+/// removed. For nodes that are hosts, do it on each of them: files come to the tier, but what the job had
+/// removed goes from it only where the storage of all nodes is found. Ends with 3 while something is not in the tier.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResumeArgs {
     /// The job's directory, or what `hayase down` kept of it
@@ -34,6 +35,10 @@ struct ResumeTold {
     durable_bytes: u64,
     /// Files that the job had removed, and that are gone from the tier now.
     removed_files: u64,
+    /// Removals that wait for the nodes that are not here.
+    removals_waiting: u64,
+    /// Names of files whose removal or rename was cut short: the tier keeps them.
+    kept: Vec<String>,
     /// Files whose name in the tier was somebody else's by now.
     conflicts: Vec<String>,
     failed: Vec<FailedFile>,
@@ -62,18 +67,29 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         durable_files: 0,
         durable_bytes: 0,
         removed_files: 0,
+        removals_waiting: 0,
+        kept: Vec::new(),
         conflicts: Vec::new(),
         failed: Vec::new(),
         not_here: Vec::new(),
         removed: false,
     };
-    for node in 0..settings.nodes {
-        if !settings.ledger(node).exists() {
-            told.not_here.push(node);
-            continue;
+    let (here, not_here): (Vec<u16>, _) =
+        (0..settings.nodes).partition(|node| settings.ledger(*node).exists());
+    told.not_here = not_here;
+    let mut left = Left::find(&settings)?;
+    for node in &here {
+        let resumed = left.files(*node, |file| told.add(*node, &file));
+        resumed.with_context(|| format!("resume node {node}"))?;
+    }
+    if told.not_here.is_empty() {
+        for node in here {
+            let resumed = left.removals(node, |file| told.add(node, &file));
+            resumed.with_context(|| format!("resume node {node}"))?;
         }
-        resume_node(&settings, node, |file| told.add(node, &file))
-            .with_context(|| format!("resume node {node}"))?;
+    } else {
+        // What is removed may be the last version of a file that is on one of those.
+        told.removals_waiting = left.removals;
     }
     let is_done = told.failed.is_empty() && told.not_here.is_empty();
     if is_done && !args.keep {
@@ -104,14 +120,17 @@ impl ResumeTold {
     fn add(&mut self, node: u16, file: &Resumed) {
         let path = String::from_utf8_lossy(&file.path).into_owned();
         match &file.failure {
-            None => {
-                self.durable_files += u64::from(!file.is_removal);
-                self.removed_files += u64::from(file.is_removal);
-                self.durable_bytes += file.bytes;
-                if file.is_conflict {
-                    self.conflicts.push(path);
+            None => match file.what {
+                Resuming::Removal => self.removed_files += 1,
+                Resuming::Kept => self.kept.push(path),
+                Resuming::Flush | Resuming::Conflict => {
+                    self.durable_files += 1;
+                    self.durable_bytes += file.bytes;
+                    if file.what == Resuming::Conflict {
+                        self.conflicts.push(path);
+                    }
                 }
-            }
+            },
             Some(refused) => {
                 let (bytes, why) = (file.bytes, refused.to_string());
                 self.failed.push(FailedFile { node, path, bytes, why });
@@ -126,6 +145,13 @@ impl Human for ResumeTold {
         page.line(&format!("{files} files are in the tier now: {bytes}"));
         if self.removed_files > 0 {
             page.line(&format!("{} removed files are gone from it", self.removed_files));
+        }
+        if self.removals_waiting > 0 {
+            let waiting = self.removals_waiting;
+            page.line(&format!("{waiting} removed files stay in it until all nodes are here"));
+        }
+        for path in &self.kept {
+            page.line(&format!("its removal or rename was cut short, it is in the tier as {path}"));
         }
         for path in &self.conflicts {
             page.line(&format!("two versions: ours is kept as {path}"));

@@ -271,9 +271,12 @@ impl Staging<'_> {
         let between = self.order.mirror(hidden.path(&self.crew.job.settings, 0));
         let has_large = looked.iter().any(|end| end.large > 0);
         let mut parts = Vec::new();
-        for passing in has_large.then_some(Passing::Large).into_iter().chain([Passing::Small]) {
+        for passing in [Passing::Large, Passing::Small] {
             let order = between.passing(passing);
-            add_parts(&mut parts, self.parts(&order)?);
+            // Without large files there is only to be removed what an earlier try left of some.
+            if passing == Passing::Small || has_large {
+                add_parts(&mut parts, self.parts(&order)?);
+            }
             let fetched = self.whole(order)?;
             if !fetched.is_complete {
                 // What arrived stays there for the next time.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use hayase_store::{FileState, Ledger, LedgerRecord, PreadDevice};
+use hayase_store::{Ledger, LedgerRecord, PreadDevice};
 
 use super::Settings;
 
@@ -21,15 +21,14 @@ pub(crate) fn not_durable(settings: &Settings, node: u16) -> anyhow::Result<Vec<
     Ok(ledger.records().filter(|record| !record.state.is_safe()).cloned().collect())
 }
 
-/// What the job has removed and the tier still has, of all nodes of this machine: a tombstone lies on
-/// the node of the name, which need not be that of the next file of that name.
-pub(crate) fn removed(settings: &Settings) -> anyhow::Result<Vec<LedgerRecord>> {
-    let mut removed = Vec::new();
-    for node in 0..settings.nodes {
-        let left = not_durable(settings, node)?;
-        removed.extend(left.into_iter().filter(|record| record.state == FileState::Removed));
+/// Everything that the ledgers on this machine say: of a name that one node has removed, the file may be
+/// on another one.
+pub(crate) fn all(settings: &Settings) -> anyhow::Result<Vec<LedgerRecord>> {
+    let mut all = Vec::new();
+    for node in (0..settings.nodes).filter(|node| settings.ledger(*node).exists()) {
+        all.extend(open(settings, node)?.records().cloned());
     }
-    Ok(removed)
+    Ok(all)
 }
 
 /// The ledger of a node whose server has ended.

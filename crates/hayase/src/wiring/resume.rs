@@ -1,50 +1,76 @@
 //! The storage of a node without its server: its ledger and parts, and the tier.
 
+use std::sync::Arc;
+
 use anyhow::Context;
-use hayase_store::{Area, CountedArea, ImageArea, Parts};
+use hayase_server::ResumedJob;
+use hayase_store::{Area, CountedArea, FileState, ImageArea, LedgerRecord, Parts};
+use hayase_tier::Tier;
 
 use super::places::{self, Wish};
 use crate::job::{Settings, ledgers};
 use crate::launch::mounts::is_mount_point;
 
-pub(crate) use hayase_server::Resumed;
+pub(crate) use hayase_server::{Resumed, Resuming};
 
 /// Parts that are kept open at once.
 const PARTS_OPEN_MAX: usize = 64;
 
-/// Flushes what the ledger of `node` says is not durable; an image is mounted meanwhile.
-pub(crate) fn resume_node(
-    settings: &Settings,
-    node: u16,
-    told: impl FnMut(Resumed),
-) -> anyhow::Result<()> {
-    if ledgers::not_durable(settings, node)?.is_empty() {
-        return Ok(());
-    }
-    let tier = settings.tier.as_ref().context("the job had no tier")?;
-    let tier = places::open(tier.place.as_ref(), Wish::Present).context("open the tier")?.tier;
-    let root = settings.shared_root(node);
-    if !settings.image {
-        return flush(settings, node, &CountedArea::open(&root, settings.shared)?, &tier, told);
-    }
-    if is_mount_point(&root) {
-        anyhow::bail!("{} is mounted: a server may still use it", root.display());
-    }
-    let image = ImageArea::open(&root.with_extension("img"), &root)?;
-    let flushed = flush(settings, node, &image, &tier, told);
-    image.unmount()?;
-    flushed
+/// What a job left on the nodes of this machine.
+pub(crate) struct Left<'a> {
+    settings: &'a Settings,
+    tier: Arc<dyn Tier>,
+    job: ResumedJob,
+    /// Tombstones of all nodes that are here.
+    pub(crate) removals: u64,
 }
 
-fn flush(
-    settings: &Settings,
-    node: u16,
-    area: &dyn Area,
-    tier: &std::sync::Arc<dyn hayase_tier::Tier>,
-    told: impl FnMut(Resumed),
-) -> anyhow::Result<()> {
-    let removed = ledgers::removed(settings)?;
-    let mut ledger = ledgers::open(settings, node)?;
-    let parts = Parts::open(area.parts()?, PARTS_OPEN_MAX);
-    Ok(hayase_server::resume(&mut ledger, &parts, tier, &removed, told)?)
+impl<'a> Left<'a> {
+    pub(crate) fn find(settings: &'a Settings) -> anyhow::Result<Self> {
+        let tier = settings.tier.as_ref().context("the job had no tier")?;
+        let tier = places::open(tier.place.as_ref(), Wish::Present).context("open the tier")?.tier;
+        let records = ledgers::all(settings)?;
+        let is_removal = |record: &&LedgerRecord| record.state == FileState::Removed;
+        let removals = records.iter().filter(is_removal).count() as u64;
+        Ok(Self { settings, tier, job: ResumedJob::new(records), removals })
+    }
+
+    /// Flushes what the ledger of `node` says is not durable; an image is mounted meanwhile.
+    pub(crate) fn files(&mut self, node: u16, told: impl FnMut(Resumed)) -> anyhow::Result<()> {
+        let left = ledgers::not_durable(self.settings, node)?;
+        if left.iter().all(|record| record.state == FileState::Removed) {
+            return Ok(());
+        }
+        let root = self.settings.shared_root(node);
+        if !self.settings.image {
+            return self.flush(node, &CountedArea::open(&root, self.settings.shared)?, told);
+        }
+        if is_mount_point(&root) {
+            anyhow::bail!("{} is mounted: a server may still use it", root.display());
+        }
+        let image = ImageArea::open(&root.with_extension("img"), &root)?;
+        let flushed = self.flush(node, &image, told);
+        image.unmount()?;
+        flushed
+    }
+
+    fn flush(
+        &mut self,
+        node: u16,
+        area: &dyn Area,
+        told: impl FnMut(Resumed),
+    ) -> anyhow::Result<()> {
+        let mut ledger = ledgers::open(self.settings, node)?;
+        let parts = Parts::open(area.parts()?, PARTS_OPEN_MAX);
+        Ok(self.job.files(&mut ledger, &parts, &*self.tier, told)?)
+    }
+
+    /// Removes from the tier what the job had removed, after the files of all nodes of the job.
+    pub(crate) fn removals(&self, node: u16, told: impl FnMut(Resumed)) -> anyhow::Result<()> {
+        if ledgers::not_durable(self.settings, node)?.is_empty() {
+            return Ok(());
+        }
+        let mut ledger = ledgers::open(self.settings, node)?;
+        Ok(self.job.removals(&mut ledger, &*self.tier, told)?)
+    }
 }

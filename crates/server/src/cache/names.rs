@@ -199,8 +199,9 @@ impl Node {
             };
         }
         let ino = moved.ino;
-        self.ask(ino.home(), PeerRequest::CacheMove { ino, over, undo: false }).await?;
-        Ok(Some(PeerRequest::CacheMove { ino, over: None, undo: true }))
+        let is_over = target.is_some();
+        self.ask(ino.home(), PeerRequest::CacheMove { ino, is_over, over, undo: false }).await?;
+        Ok(Some(PeerRequest::CacheMove { ino, is_over: false, over: None, undo: true }))
     }
 
     /// It did not take place, or nobody knows: then the hold ends by itself.
@@ -255,12 +256,12 @@ impl Node {
         })
     }
 
-    /// Home: the file is about to be renamed to where the tier has `over`. It is not flushed before
-    /// that is done, or `undo`ne.
+    /// Home: the file is about to be renamed, over another one or not, to where the tier has `over`. It
+    /// is not flushed before that is done, or `undo`ne.
     pub(crate) async fn move_cached(
         self: &Rc<Self>,
         ino: InodeId,
-        over: Option<TierVersion>,
+        (is_over, over): (bool, Option<TierVersion>),
         undo: bool,
     ) -> Result<PeerReply, Refused> {
         let cache = self.cache()?;
@@ -268,7 +269,8 @@ impl Node {
         let active = cache.active(ino);
         active.changed();
         active.held_until.set((!undo).then(|| Instant::now() + CACHE_HOLD));
-        cache.update(ino, |record| record.over = over.map(stored_version))?;
+        let over = over.map(stored_version);
+        cache.update(ino, |record| (record.is_over, record.over) = (is_over, over))?;
         Ok(PeerReply::Done)
     }
 
@@ -282,7 +284,12 @@ impl Node {
     ) -> Result<(), Refused> {
         let Some(cache) = self.cached(ino) else { return Ok(()) };
         let path = self.tier_path_of(to).await?;
-        let _held = cache.publishing.lock(ino).await;
+        let mut held = cache.publishing.lock(ino).await;
+        if self.may_find_hidden(cache, ino, &path) {
+            drop(held);
+            self.take_hidden_over(cache, ino, to).await?;
+            held = cache.publishing.lock(ino).await;
+        }
         let active = cache.active(ino);
         active.changed();
         let Some(record) = cache.record(ino).filter(|record| record.path != path) else {
@@ -292,17 +299,15 @@ impl Node {
         self.ask(self.shard_of(from.parent, &from.name), bury).await?;
         let moves_there = record.version.is_some()
             && record.state.is_safe()
-            && !(record.state.is_here()
-                && record.over.is_some()
-                && self.would_overtake(cache, &path));
+            && !(record.state.is_here() && record.is_over && self.would_overtake(&path));
         let version = match moves_there {
             true => self.move_in_tier(cache, &record, &path).await?,
             false => record.over,
         };
-        let is_over = record.over.is_some();
+        let is_over = record.is_over;
         cache.update(ino, |record| {
             (record.path, record.version, record.over) = (path.clone(), version, None);
-            record.sent = None;
+            (record.is_over, record.sent) = (false, None);
             if !moves_there && record.state.is_here() && record.state != FileState::Failed {
                 record.state = FileState::Dirty;
             }
@@ -311,14 +316,42 @@ impl Node {
             self.place_in_order(cache, ino, &path, is_over)?;
         }
         active.held_until.set(None);
+        drop(held);
         cache.work.notify_one();
         Ok(())
     }
 
+    /// Whether the file is going to be renamed in the tier to where nothing is known to be. What comes
+    /// there with its next flush is looked for then.
+    fn may_find_hidden(&self, cache: &Cache, ino: InodeId, path: &[u8]) -> bool {
+        cache.record(ino).is_some_and(|record| {
+            let moves = record.state.is_safe() && record.version.is_some();
+            moves && record.path != path && record.over.is_none()
+        })
+    }
+
+    /// What a removed file left at the new name is this one's to replace. Without the lock `publishing`,
+    /// as [`Self::replace_tombstones`] says.
+    async fn take_hidden_over(
+        self: &Rc<Self>,
+        cache: &Cache,
+        ino: InodeId,
+        to: &Place,
+    ) -> Result<(), Refused> {
+        let hidden = self.hidden_at(cache, to, ino).await?;
+        if hidden.numbers.is_empty() {
+            return Ok(());
+        }
+        // First: without the tombstones nothing else knows what is there.
+        cache.update(ino, |record| {
+            (record.is_over, record.over) = (true, record.over.or(hidden.version));
+        })?;
+        self.replaced(to, hidden.numbers).await
+    }
+
     /// Something in the directory of `path` has to come to the tier first.
-    fn would_overtake(&self, cache: &Cache, path: &[u8]) -> bool {
-        let at = cache.order.borrow_mut().next();
-        let settled = self.has_settled(super::order::directory_of(path), Some(at), true);
+    fn would_overtake(&self, path: &[u8]) -> bool {
+        let settled = self.has_settled(super::order::directory_of(path), None, true);
         !matches!(settled, Ok(PeerReply::Settled { is_settled: true, .. }))
     }
 

@@ -10,6 +10,8 @@
 //! [`Node::replace_tombstones`]. Both ask the home of the file that had the name whether it has given
 //! it up, which waits for what is on its way from there.
 
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
@@ -21,28 +23,77 @@ use tokio::time::Instant;
 use super::paths::key;
 use super::{Cache, remember, stored_version, version_of, wire_version};
 use crate::convert::{meta_refused, stored_time, time};
-use crate::limits::{CACHE_HOLD, FETCH_WAIT, REMOVAL_STREAMS, SYNC_DEADLINE};
+use crate::limits::{
+    CACHE_HOLD, CLEAR_WAIT, FETCH_PAUSE, FETCH_WAIT, REMOVAL_STREAMS, SYNC_DEADLINE,
+};
 use crate::node::{Node, libc_errno, unexpected};
+use crate::recovery::is_gone;
+
+/// The tombstones of a ledger, by what is asked for.
+#[derive(Default)]
+pub(crate) struct Tombstones {
+    numbers: BTreeSet<InodeId>,
+    by_path: HashMap<Vec<u8>, Vec<InodeId>>,
+    /// By inode of the directory.
+    by_directory: HashMap<InodeId, BTreeSet<InodeId>>,
+}
+
+impl Tombstones {
+    /// Of a ledger that was read.
+    pub(super) fn of<'a>(records: impl Iterator<Item = &'a LedgerRecord>) -> Self {
+        let mut found = Self::default();
+        records.filter(|record| record.state == FileState::Removed).for_each(|one| found.add(one));
+        found
+    }
+
+    fn add(&mut self, tombstone: &LedgerRecord) {
+        let number = tombstone.ino;
+        self.numbers.insert(number);
+        self.by_path.entry(tombstone.path.clone()).or_default().push(number);
+        if let Some(buried) = tombstone.buried {
+            self.by_directory.entry(buried.parent).or_default().insert(number);
+        }
+    }
+
+    fn remove(&mut self, tombstone: &LedgerRecord) {
+        self.numbers.remove(&tombstone.ino);
+        if let Some(numbers) = self.by_path.get_mut(&tombstone.path) {
+            numbers.retain(|number| *number != tombstone.ino);
+            if numbers.is_empty() {
+                self.by_path.remove(&tombstone.path);
+            }
+        }
+        let parent = tombstone.buried.map(|buried| buried.parent);
+        if let Some(numbers) = parent.and_then(|parent| self.by_directory.get_mut(&parent)) {
+            numbers.remove(&tombstone.ino);
+            if let Some(parent) = parent.filter(|_| numbers.is_empty()) {
+                self.by_directory.remove(&parent);
+            }
+        }
+    }
+
+    pub(super) fn contains(&self, number: InodeId) -> bool {
+        self.numbers.contains(&number)
+    }
+
+    /// The highest number; 0 when there is none.
+    pub(super) fn last(&self) -> u64 {
+        self.numbers.last().map_or(0, |number| number.0)
+    }
+}
 
 impl Cache {
-    fn bury(&self, tombstone: LedgerRecord) -> Result<(), Refused> {
-        let (number, path) = (tombstone.ino, tombstone.path.clone());
-        self.put(tombstone)?;
-        self.last_tombstone.set(number.0);
-        self.tombstones.borrow_mut().entry(path).or_default().push(number);
+    pub(super) fn bury(&self, tombstone: &LedgerRecord) -> Result<(), Refused> {
+        self.put(tombstone.clone())?;
+        self.last_tombstone.set(tombstone.ino.0);
+        self.tombstones.borrow_mut().add(tombstone);
         self.work.notify_one();
         Ok(())
     }
 
     /// The tier does not show this any more, or it is somebody's again.
     pub(crate) fn unbury(&self, tombstone: &LedgerRecord) {
-        let mut tombstones = self.tombstones.borrow_mut();
-        if let Some(numbers) = tombstones.get_mut(&tombstone.path) {
-            numbers.retain(|number| *number != tombstone.ino);
-            if numbers.is_empty() {
-                tombstones.remove(&tombstone.path);
-            }
-        }
+        self.tombstones.borrow_mut().remove(tombstone);
         self.ended(tombstone.ino);
     }
 
@@ -52,14 +103,20 @@ impl Cache {
     }
 
     pub(crate) fn tombstones_of(&self, path: &[u8]) -> Vec<LedgerRecord> {
-        let numbers = self.tombstones.borrow().get(path).cloned().unwrap_or_default();
+        let numbers = self.tombstones.borrow().by_path.get(path).cloned().unwrap_or_default();
         numbers.into_iter().filter_map(|number| self.record(number)).collect()
     }
 
     /// Tombstones of names in one directory.
     fn tombstones_in(&self, dir: InodeId) -> Vec<LedgerRecord> {
-        let is_there = |record: &LedgerRecord| record.buried.is_some_and(|of| of.parent == dir);
-        self.records_where(is_there)
+        let numbers = self.tombstones.borrow().by_directory.get(&dir).cloned().unwrap_or_default();
+        numbers.into_iter().filter_map(|number| self.record(number)).collect()
+    }
+
+    /// Those after `after`, `most` at most, by number.
+    pub(crate) fn tombstones_after(&self, after: InodeId, most: usize) -> Vec<InodeId> {
+        let from = (Bound::Excluded(after), Bound::Unbounded);
+        self.tombstones.borrow().numbers.range(from).take(most).copied().collect()
     }
 
     /// Whether the job has given up this version of the tier: nobody is to see it.
@@ -69,6 +126,14 @@ impl Cache {
         gone.is_some_and(|at| at.elapsed() < SYNC_DEADLINE)
             || self.tombstones_of(path).iter().any(|one| one.is_ours(identity, size, mtime))
     }
+}
+
+/// What tombstones of one name hide.
+#[derive(Default)]
+pub(crate) struct Hidden {
+    pub(crate) numbers: Vec<InodeId>,
+    /// What the tier has there, if it is that.
+    pub(crate) version: Option<TierVersion>,
 }
 
 /// What the tier may show of a file.
@@ -112,7 +177,7 @@ impl Node {
         }
         let number = self.names.allocate().map_err(meta_refused)?.in_cache();
         let buried = Buried { parent: place.parent, ino };
-        cache.bury(LedgerRecord::tombstone(number, path, buried, version, sent))?;
+        cache.bury(&LedgerRecord::tombstone(number, path, buried, version, sent))?;
         Ok(PeerReply::Done)
     }
 
@@ -123,8 +188,32 @@ impl Node {
         let active = cache.active(ino);
         active.changed();
         active.held_until.set(Some(Instant::now() + CACHE_HOLD));
-        let record = cache.record(ino);
-        Ok(PeerReply::Shown(record.as_ref().map(shown).unwrap_or_default()))
+        let record = cache.record(ino).filter(|record| !record.is_nameless);
+        let shown = record.as_ref().map(shown).unwrap_or_default();
+        active.told.set(Some(shown));
+        Ok(PeerReply::Shown(shown))
+    }
+
+    /// Home, before it takes the link of a name that is gone: what came to the tier under the name after
+    /// [`Self::unlink_cached`] is hidden too. This server may have been started anew since, or the hold
+    /// have been over. Nothing more comes there from the return of this to the next `await`.
+    pub(crate) async fn bury_what_came_since(
+        self: &Rc<Self>,
+        ino: InodeId,
+        place: &Place,
+    ) -> Result<(), Refused> {
+        let Some(cache) = self.cached(ino) else { return Ok(()) };
+        let told = cache.active(ino).told.get();
+        let PeerReply::Shown(shown) = self.unlink_cached(ino)? else { return Ok(()) };
+        if shown == Shown::default() || told == Some(shown) {
+            return Ok(());
+        }
+        let bury = PeerRequest::CacheBury { place: place.clone(), ino, shown };
+        match self.ask(self.shard_of(place.parent, &place.name), bury).await {
+            // The directory is gone, and what was in it.
+            Err(refused) if is_gone(&refused) => Ok(()),
+            other => other.map(drop),
+        }
     }
 
     /// Home: whether the file has this name, `None` when it has another one now under which the tier does
@@ -220,33 +309,54 @@ impl Node {
     ) -> Result<(), Refused> {
         let cache = self.cache()?;
         let Some((parent, name)) = self.inode(ino)?.name else { return Ok(()) };
-        let (place, shard) = (Place { parent, name: name.clone() }, self.shard_of(parent, &name));
-        let request = PeerRequest::CacheTombstones { place: place.clone(), ino };
-        let hidden = match self.ask(shard, request).await? {
-            PeerReply::Tombstones(hidden) => hidden,
-            other => return Err(unexpected(&other)),
-        };
-        if hidden.is_empty() {
+        let place = Place { parent, name };
+        let hidden = self.hidden_at(cache, &place, ino).await?;
+        if hidden.numbers.is_empty() {
             return Ok(());
         }
-        let path = self.tier_path_of(&place).await?;
-        let key = key(&path)?;
-        let found = cache.ask_tier(move |tier| version_at(tier, &key)).await?;
-        let of_shown = |shown: &Shown| {
-            found.filter(|found| {
-                let known = shown.version.is_some_and(|known| known.identity == found.identity);
-                known || shown.sent == Some((found.size, time(found.mtime)))
-            })
-        };
-        let version = hidden.iter().find_map(|(_, shown)| of_shown(shown));
-        if version.is_some() {
+        if let Some(version) = hidden.version {
             let _held = cache.publishing.lock(ino).await;
             if cache.active(ino).generation.get() != generation {
                 return Ok(()); // Who changed it may have given the name up.
             }
-            cache.update(ino, |record| record.version = version)?;
+            cache.update(ino, |record| record.version = Some(version))?;
         }
-        let tombstones = hidden.into_iter().map(|(number, _)| number).collect();
+        self.replaced(&place, hidden.numbers).await
+    }
+
+    /// Home: what tombstones hide at a name that `ino` is about to take in the tier.
+    pub(crate) async fn hidden_at(
+        self: &Rc<Self>,
+        cache: &Cache,
+        place: &Place,
+        ino: InodeId,
+    ) -> Result<Hidden, Refused> {
+        let request = PeerRequest::CacheTombstones { place: place.clone(), ino };
+        let shard = self.shard_of(place.parent, &place.name);
+        let hidden = match self.ask(shard, request).await? {
+            PeerReply::Tombstones(hidden) if hidden.is_empty() => return Ok(Hidden::default()),
+            PeerReply::Tombstones(hidden) => hidden,
+            other => return Err(unexpected(&other)),
+        };
+        let key = key(&self.tier_path_of(place).await?)?;
+        let found = cache.ask_tier(move |tier| version_at(tier, &key)).await?;
+        let is_hidden = |found: &TierVersion| {
+            hidden.iter().any(|(_, shown)| {
+                let known = shown.version.is_some_and(|known| known.identity == found.identity);
+                known || shown.sent == Some((found.size, time(found.mtime)))
+            })
+        };
+        let version = found.filter(is_hidden);
+        Ok(Hidden { numbers: hidden.into_iter().map(|(number, _)| number).collect(), version })
+    }
+
+    /// Home: the ledger knows what these tombstones hid.
+    pub(crate) async fn replaced(
+        self: &Rc<Self>,
+        place: &Place,
+        tombstones: Vec<InodeId>,
+    ) -> Result<(), Refused> {
+        let (place, shard) = (place.clone(), self.shard_of(place.parent, &place.name));
         self.ask(shard, PeerRequest::CacheReplaced { place, tombstones }).await.map(drop)
     }
 
@@ -256,11 +366,18 @@ impl Node {
         dir: InodeId,
         shards: &[u16],
     ) -> Result<(), Refused> {
+        let until = Instant::now() + CLEAR_WAIT;
         for shard in shards {
             loop {
                 match self.ask(ServerId(*shard), PeerRequest::CacheClear { dir }).await? {
                     PeerReply::Ready(true) => break,
-                    PeerReply::Ready(false) => {}
+                    PeerReply::Ready(false) if Instant::now() < until => {
+                        tokio::time::sleep(FETCH_PAUSE).await;
+                    }
+                    PeerReply::Ready(false) => {
+                        let why = "a file that was in it is not in the tier yet: try again";
+                        return Err(Refused::because(libc_errno::EBUSY, why));
+                    }
                     other => return Err(unexpected(&other)),
                 }
             }
@@ -269,12 +386,13 @@ impl Node {
     }
 
     /// Shard: removes what is hidden in a directory now; `Ready(false)` when that takes longer than a
-    /// message may: ask again.
+    /// message may, or waits for a file that was moved out of it and is on its way: ask again.
     pub(crate) async fn clear_directory(
         self: &Rc<Self>,
         dir: InodeId,
     ) -> Result<PeerReply, Refused> {
         let until = Instant::now() + FETCH_WAIT;
+        let mut is_clear = true;
         for some in self.cache()?.tombstones_in(dir).chunks(REMOVAL_STREAMS) {
             if Instant::now() > until {
                 return Ok(PeerReply::Ready(false));
@@ -287,14 +405,10 @@ impl Node {
                 }));
             }
             for removal in removals {
-                let is_gone = removal.await.map_err(|_| Refused::new(libc_errno::EIO))??;
-                if !is_gone {
-                    let why = "a file of the directory is still on its way";
-                    return Err(Refused::because(libc_errno::EBUSY, why));
-                }
+                is_clear &= removal.await.map_err(|_| Refused::new(libc_errno::EIO))??;
             }
         }
-        Ok(PeerReply::Ready(true))
+        Ok(PeerReply::Ready(is_clear))
     }
 }
 
@@ -308,15 +422,4 @@ pub(crate) fn version_at(
         Err(TierError::Missing { .. } | TierError::NotObject { .. }) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Tombstones by path, of a ledger that was read.
-pub(super) fn by_path<'a>(
-    records: impl Iterator<Item = &'a LedgerRecord>,
-) -> std::collections::HashMap<Vec<u8>, Vec<InodeId>> {
-    let mut found = std::collections::HashMap::<_, Vec<_>>::new();
-    for record in records.filter(|record| record.state == FileState::Removed) {
-        found.entry(record.path.clone()).or_default().push(record.ino);
-    }
-    found
 }

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
 use hayase_store::LedgerRecord;
-use hayase_wire::message::{PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::{Moment, PeerReply, PeerRequest, Place, Refused};
 use tokio::time::Instant;
 
 use crate::cache::Cache;
@@ -30,8 +30,8 @@ pub(crate) struct Settling {
     /// answer is yes: those made later have higher ones.
     asked: u64,
     settled: u64,
-    /// Servers that are not so far, and the number each of them must come to.
-    waits_for: Vec<(ServerId, u64)>,
+    /// Servers that are not so far, and what each of them must come to.
+    waits_for: Vec<(ServerId, Moment)>,
     /// When that was asked first, and when last.
     asked_at: Option<Instant>,
     looked: Option<Instant>,
@@ -39,7 +39,7 @@ pub(crate) struct Settling {
 
 impl Node {
     /// One try to remove what a tombstone hides; true when the tombstone is not needed any more.
-    /// `now`: without waiting for what comes first.
+    /// `now`: without waiting for what comes first, but for the file itself under its new name.
     pub(crate) async fn remove_buried(
         self: &Rc<Self>,
         cache: &Cache,
@@ -53,9 +53,13 @@ impl Node {
         let place = Place { parent: buried.parent, name };
         // Who is removing or renaming it has the name in hand, and comes to an end first.
         drop(self.hold_name(&place).await?);
-        let is_named = match self.has_name_again(tombstone, buried).await? {
-            None if !now => return Ok(false),
-            other => other == Some(true),
+        let Some(is_named) = self.has_name_again(tombstone, buried).await? else {
+            // What is hidden may be the last version that the tier has of it.
+            if now {
+                let flush = PeerRequest::CacheFlush { ino: buried.ino, as_it_stands: false };
+                self.ask(buried.ino.home(), flush).await?;
+            }
+            return Ok(false);
         };
         let bound = self.bound(&place)?.map(|found| found.ino);
         if is_named && bound == Some(buried.ino) {
@@ -147,14 +151,15 @@ impl Node {
         Ok(Settling { asked, asked_at, waits_for, ..known })
     }
 
-    /// Those of `servers` that are not so far, with the number they must come to; `None` when one of the
-    /// files that are waited for was removed, so that the question has to be asked anew.
+    /// Those of `servers` that are not so far, with the moment they must come to; `None` when one of the
+    /// files that are waited for was removed, or its server started anew, so that the question has to be
+    /// asked anew.
     async fn not_settled(
         self: &Rc<Self>,
         dir: &[u8],
-        servers: Vec<(ServerId, Option<u64>)>,
+        servers: Vec<(ServerId, Option<Moment>)>,
         with_open: bool,
-    ) -> Result<Option<Vec<(ServerId, u64)>>, Refused> {
+    ) -> Result<Option<Vec<(ServerId, Moment)>>, Refused> {
         let mut asked = Vec::new();
         for (server, before) in servers {
             let request = PeerRequest::CacheSettled { path: dir.to_vec(), before, with_open };
@@ -165,28 +170,33 @@ impl Node {
             match answer.await.map_err(|_| Refused::new(libc_errno::EIO))?? {
                 PeerReply::Settled { has_lost: true, .. } => return Ok(None),
                 PeerReply::Settled { is_settled: true, .. } => {}
-                PeerReply::Settled { number, .. } => left.push((server, number)),
+                PeerReply::Settled { at, .. } => left.push((server, at)),
                 other => return Err(unexpected(&other)),
             }
         }
         Ok(Some(left))
     }
 
-    /// Home: whether the tier has what was here, in the directory at `path`, when this server's number
-    /// was `before`; as of now, if it is not told. `with_open`: also what is open for writing.
+    /// Home: whether the tier has what was here, in the directory at `path`, `before` this moment of the
+    /// server; as of now, if it is not told. `with_open`: also what is open for writing.
     pub(crate) fn has_settled(
         &self,
         path: &[u8],
-        before: Option<u64>,
+        before: Option<Moment>,
         with_open: bool,
     ) -> Result<PeerReply, Refused> {
         let cache = self.cache()?;
-        let number = before.unwrap_or_else(|| cache.order.borrow_mut().next());
+        let at = before.unwrap_or_else(|| self.moment(cache));
         let order = cache.order.borrow();
-        let has_lost = order.has_lost(path, number);
-        let mut files = order.before(path, number);
+        // Of an earlier start nobody knows what was removed since.
+        let has_lost = at.start != self.incarnation || order.has_lost(path, at.number);
+        let mut files = order.before(path, at.number);
         let is_settled = !has_lost && !files.any(|ino| self.holds_back(cache, ino, with_open));
-        Ok(PeerReply::Settled { number, is_settled, has_lost })
+        Ok(PeerReply::Settled { at, is_settled, has_lost })
+    }
+
+    fn moment(&self, cache: &Cache) -> Moment {
+        Moment { start: self.incarnation, number: cache.order.borrow_mut().next() }
     }
 
     /// Whether a file that was renamed over another has to wait for its turn.

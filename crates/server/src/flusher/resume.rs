@@ -1,11 +1,12 @@
 //! Finishing the flushes of a job whose servers are gone, from its ledgers and parts alone.
 //!
-//! Blocking, one node's storage at a time. What was being flushed when the job died is flushed anew;
-//! what came of that last try is known again by its size and time.
+//! Blocking, one node's storage at a time: the files of all nodes, and then what was removed, which waits
+//! for files of any node. What was being flushed when the job died is flushed anew; what came of that
+//! last try is known again by its size and time. In doubt the tier keeps what it has.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
 
+use hayase_layout::InodeId;
 use hayase_store::{FileState, Ledger, LedgerError, LedgerRecord, Parts};
 use hayase_tier::Tier;
 use hayase_wire::message::Refused;
@@ -30,65 +31,145 @@ pub struct Resumed {
     pub path: Vec<u8>,
     /// Bytes.
     pub bytes: u64,
-    /// Under another name than it had, since the tier has a version of its own there.
-    pub is_conflict: bool,
-    /// The job had removed it: nothing of it is in the tier any more.
-    pub is_removal: bool,
-    /// Why it is still not durable; `None` when it is.
+    /// Which of the things that are resumed this is.
+    pub what: Resuming,
+    /// Why it is still not as the job wanted it; `None` when it is.
     pub failure: Option<Refused>,
 }
 
-/// Flushes everything that `ledger` says is not durable, and tells `told` of each file: first files, in
-/// the order that renames want, then what was removed. `removed` are the tombstones of all nodes of the
-/// job, whose versions new files of the same names may replace. The ledger is brought up to date file
-/// by file, so that an interrupted run goes on where it was.
-///
-/// # Errors
-/// When the ledger can not be written; failures of single files are told.
-pub fn resume(
-    ledger: &mut Ledger,
-    parts: &Parts,
-    tier: &Arc<dyn Tier>,
-    removed: &[LedgerRecord],
-    mut told: impl FnMut(Resumed),
-) -> Result<(), LedgerError> {
-    let left = ledger.records().filter(|record| !record.state.is_safe()).cloned();
-    let (tombstones, mut files): (Vec<_>, Vec<_>) =
-        left.partition(|record| record.state == FileState::Removed);
-    files.sort_by_key(|record| (record.after, record.ino));
-    // Directories of which something is not in the tier, for another reason than that it is full.
-    let mut missing = BTreeSet::new();
-    for record in files {
-        let dir = directory_of(&record.path).to_vec();
-        let is_behind = record.after > 0 && missing.contains(&dir);
-        let failure = match is_behind {
-            true => Some(Refused::because(
-                libc_errno::EAGAIN,
-                "it was renamed over another file after one that is not in the tier",
-            )),
-            false => resume_file(ledger, parts, &**tier, removed, record, &mut told)?,
-        };
-        if failure.is_some_and(|refused| !is_full(&refused)) {
-            missing.insert(dir);
+/// What there is to resume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resuming {
+    /// A file is brought to the tier.
+    Flush,
+    /// The same, under another name than it had: the tier has a version of its own there.
+    Conflict,
+    /// The job had removed it: nothing of it is in the tier any more.
+    Removal,
+    /// The job was about to remove or rename it when it died. Nobody knows whether that was done: the
+    /// tier keeps it under the name that it had.
+    Kept,
+}
+
+/// A job whose servers are gone, as all its ledgers together tell it. First the files of all nodes
+/// ([`Self::files`]), then, if all nodes are here, what was removed ([`Self::removals`]).
+pub struct ResumedJob {
+    /// Tombstones of all nodes: the one of a name need not be where the next file of that name is.
+    tombstones: Vec<LedgerRecord>,
+    /// Names that files of the job had when it died.
+    named: HashMap<InodeId, Vec<u8>>,
+    /// Directories of which something is not in the tier, for another reason than that it is full.
+    missing: BTreeSet<Vec<u8>>,
+    /// Files that are not in the tier.
+    failed: BTreeSet<InodeId>,
+}
+
+impl ResumedJob {
+    /// Of the records of all ledgers that there are.
+    pub fn new(records: impl IntoIterator<Item = LedgerRecord>) -> Self {
+        let (mut tombstones, mut named) = (Vec::new(), HashMap::new());
+        for record in records {
+            if record.state == FileState::Removed {
+                tombstones.push(record);
+            } else if !record.is_nameless {
+                named.insert(record.ino, record.path);
+            }
         }
+        Self { tombstones, named, missing: BTreeSet::new(), failed: BTreeSet::new() }
     }
-    for tombstone in tombstones {
-        let dir = directory_of(&tombstone.path);
-        let failure = match missing.contains(dir) {
-            true => Some(Refused::because(
-                libc_errno::EAGAIN,
+
+    /// Flushes everything that `ledger`, of one node, says is not durable, in the order that renames
+    /// want, and tells `told` of each file. The ledger is brought up to date file by file, so that an
+    /// interrupted run goes on where it was.
+    ///
+    /// # Errors
+    /// When the ledger can not be written; failures of single files are told.
+    pub fn files(
+        &mut self,
+        ledger: &mut Ledger,
+        parts: &Parts,
+        tier: &dyn Tier,
+        mut told: impl FnMut(Resumed),
+    ) -> Result<(), LedgerError> {
+        let is_left = |record: &&LedgerRecord| {
+            !record.state.is_safe() && record.state != FileState::Removed && !record.is_nameless
+        };
+        let mut files: Vec<_> = ledger.records().filter(is_left).cloned().collect();
+        files.sort_by_key(|record| (record.after, record.ino));
+        for record in files {
+            let (ino, dir) = (record.ino, directory_of(&record.path).to_vec());
+            let is_behind = record.after > 0 && self.missing.contains(&dir);
+            let resumed = match is_behind {
+                true => behind(
+                    record,
+                    "it was renamed over another file after one that is not in the tier",
+                ),
+                false => resume_file(ledger, parts, tier, &self.tombstones, record)?,
+            };
+            if let Some(refused) = &resumed.failure {
+                self.failed.insert(ino);
+                if !is_full(refused) {
+                    self.missing.insert(dir);
+                }
+            }
+            told(resumed);
+        }
+        Ok(())
+    }
+
+    /// Removes what the tombstones in `ledger`, of one node, hide. After [`Self::files`] of all nodes of
+    /// the job: a version may be the last one of a file that is on any of them.
+    ///
+    /// # Errors
+    /// When the ledger can not be written; failures of single removals are told.
+    pub fn removals(
+        &self,
+        ledger: &mut Ledger,
+        tier: &dyn Tier,
+        mut told: impl FnMut(Resumed),
+    ) -> Result<(), LedgerError> {
+        let is_tombstone = |record: &&LedgerRecord| record.state == FileState::Removed;
+        let tombstones: Vec<_> = ledger.records().filter(is_tombstone).cloned().collect();
+        for tombstone in tombstones {
+            let number = tombstone.ino;
+            let resumed = self.remove(tier, tombstone);
+            if resumed.failure.is_none() {
+                ledger.remove(number)?;
+                ledger.sync()?;
+            }
+            told(resumed);
+        }
+        Ok(())
+    }
+
+    fn remove(&self, tier: &dyn Tier, tombstone: LedgerRecord) -> Resumed {
+        let buried = tombstone.buried.map(|buried| buried.ino);
+        let named = buried.and_then(|ino| self.named.get(&ino));
+        if self.missing.contains(directory_of(&tombstone.path)) {
+            return behind(
+                tombstone,
                 "it was removed after a file was written that is not in the tier",
-            )),
-            false => remove(&**tier, &tombstone).err(),
-        };
-        if failure.is_none() {
-            ledger.remove(tombstone.ino)?;
-            ledger.sync()?;
+            );
         }
-        let path = tombstone.path;
-        told(Resumed { path, bytes: 0, is_conflict: false, is_removal: true, failure });
+        if buried.is_some_and(|ino| self.failed.contains(&ino)) {
+            return behind(tombstone, "it was renamed, and is not in the tier under its new name");
+        }
+        let (what, failure) = match remove(tier, &tombstone, named == Some(&tombstone.path)) {
+            Ok(what) => (what, None),
+            Err(refused) => (Resuming::Removal, Some(refused)),
+        };
+        Resumed { path: tombstone.path, bytes: 0, what, failure }
     }
-    Ok(())
+}
+
+/// What may not be done yet.
+fn behind(record: LedgerRecord, why: &str) -> Resumed {
+    let what = match record.state {
+        FileState::Removed => Resuming::Removal,
+        _ => Resuming::Flush,
+    };
+    let failure = Some(Refused::because(libc_errno::EAGAIN, why));
+    Resumed { path: record.path, bytes: record.bytes, what, failure }
 }
 
 /// Removing is how room is made: what finds none does not stand in its way.
@@ -96,24 +177,29 @@ fn is_full(refused: &Refused) -> bool {
     matches!(refused.errno, libc_errno::ENOSPC | libc_errno::EDQUOT)
 }
 
-fn remove(tier: &dyn Tier, tombstone: &LedgerRecord) -> Result<(), Refused> {
+/// `is_named`: by its home's record the file still has this name. The home had not heard of a new one, or
+/// of the end of this one.
+fn remove(tier: &dyn Tier, tombstone: &LedgerRecord, is_named: bool) -> Result<Resuming, Refused> {
     let key = key(&tombstone.path)?;
     let found = version_at(tier, &key).map_err(|error| tier_refused(&error))?;
-    match found.filter(|found| tombstone.is_ours(found.identity, found.size, found.mtime)) {
-        Some(_) => tier.delete(&key).map_err(|error| tier_refused(&error)),
-        None => Ok(()), // Gone, or somebody else's by now.
+    if is_named && found.is_some() {
+        return Ok(Resuming::Kept);
     }
+    // Else it is gone, or somebody else's by now.
+    if found.is_some_and(|found| tombstone.is_ours(found.identity, found.size, found.mtime)) {
+        tier.delete(&key).map_err(|error| tier_refused(&error))?;
+    }
+    Ok(Resuming::Removal)
 }
 
-/// One file, and why it failed.
+/// One file.
 fn resume_file(
     ledger: &mut Ledger,
     parts: &Parts,
     tier: &dyn Tier,
     removed: &[LedgerRecord],
     record: LedgerRecord,
-    told: &mut impl FnMut(Resumed),
-) -> Result<Option<Refused>, LedgerError> {
+) -> Result<Resumed, LedgerError> {
     let was = record.path.clone();
     let record = sending(parts, taken_over(tier, removed, record));
     ledger.put(record.clone())?;
@@ -128,9 +214,8 @@ fn resume_file(
     ledger.put(record.clone())?;
     ledger.sync()?;
     let LedgerRecord { path, bytes, .. } = record;
-    let (is_conflict, is_removal) = (path != was, false);
-    told(Resumed { is_conflict, is_removal, path, bytes, failure: failure.clone() });
-    Ok(failure)
+    let what = if path == was { Resuming::Flush } else { Resuming::Conflict };
+    Ok(Resumed { path, bytes, what, failure })
 }
 
 /// The record of a new file whose name had an earlier one: that one's version is the new one's to
@@ -185,9 +270,10 @@ fn flush(parts: &Parts, tier: &dyn Tier, record: LedgerRecord) -> Result<LedgerR
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use hayase_layout::{InodeId, LocalOffset};
+    use hayase_layout::LocalOffset;
     use hayase_store::{Buried, MemoryDevice};
     use hayase_tier::flaky::{Call, Fault};
     use hayase_tier::{Action, Attributes, Flaky, Key, Memory, Precondition, TierError};
@@ -216,16 +302,7 @@ mod tests {
         }
 
         fn resume(&mut self) -> Vec<Resumed> {
-            let mut told = Vec::new();
-            let removed: Vec<_> = self
-                .ledger
-                .records()
-                .filter(|one| one.state == FileState::Removed)
-                .cloned()
-                .collect();
-            resume(&mut self.ledger, &self.parts, &self.tier, &removed, |file| told.push(file))
-                .unwrap();
-            told
+            resume(std::slice::from_mut(self))
         }
 
         fn read(&self, path: &str) -> Result<Vec<u8>, TierError> {
@@ -241,6 +318,20 @@ mod tests {
             let any = Precondition::Any;
             version_of(&self.tier.put(&key, Attributes::default(), bytes, any).unwrap())
         }
+    }
+
+    /// A whole job: the nodes have one tier.
+    fn resume(nodes: &mut [Node]) -> Vec<Resumed> {
+        let records = nodes.iter().flat_map(|node| node.ledger.records().cloned());
+        let mut job = ResumedJob::new(records.collect::<Vec<_>>());
+        let mut told = Vec::new();
+        for Node { ledger, parts, tier } in &mut *nodes {
+            job.files(ledger, parts, &**tier, |file| told.push(file)).unwrap();
+        }
+        for Node { ledger, tier, .. } in nodes {
+            job.removals(ledger, &**tier, |file| told.push(file)).unwrap();
+        }
+        told
     }
 
     #[test]
@@ -260,7 +351,7 @@ mod tests {
         let version = Some(node.put("f", b"old"));
         let record = node.write(3, "f", b"new");
         node.ledger.put(LedgerRecord { version, ..record }).unwrap();
-        assert!(!node.resume()[0].is_conflict);
+        assert!(node.resume()[0].what == Resuming::Flush);
         assert_eq!(node.read("f").unwrap(), b"new");
     }
 
@@ -272,7 +363,7 @@ mod tests {
         let record = node.write(3, "f", b"ours");
         node.ledger.put(LedgerRecord { version, ..record }).unwrap();
         let told = node.resume();
-        assert!(told[0].is_conflict && told[0].failure.is_none());
+        assert!(told[0].what == Resuming::Conflict && told[0].failure.is_none());
         assert_eq!(node.read("f").unwrap(), b"theirs");
         let beside = String::from_utf8(told[0].path.clone()).unwrap();
         assert_eq!(node.read(&beside).unwrap(), b"ours");
@@ -289,7 +380,7 @@ mod tests {
         let sent = Some(gather::mark_of(&part.stat().unwrap()));
         node.ledger.put(LedgerRecord { state: FileState::Dirty, sent, ..record }).unwrap();
         let told = node.resume();
-        assert!(!told[0].is_conflict && told[0].failure.is_none());
+        assert!(told[0].what == Resuming::Flush && told[0].failure.is_none());
         assert_eq!(node.read("f").unwrap(), b"ours");
     }
 
@@ -333,7 +424,7 @@ mod tests {
         node.ledger.put(record).unwrap();
         assert!(node.resume()[0].failure.is_some());
         let told = node.resume();
-        assert!(told[0].failure.is_none() && !told[0].is_conflict);
+        assert!(told[0].failure.is_none() && told[0].what == Resuming::Flush);
         assert_eq!(node.read("f").unwrap(), b"ours");
     }
 
@@ -352,7 +443,10 @@ mod tests {
         }
         node.put("theirs", b"new");
         let told = node.resume();
-        assert!(told.iter().all(|file| file.is_removal && file.failure.is_none()), "{told:?}");
+        assert!(
+            told.iter().all(|file| file.what == Resuming::Removal && file.failure.is_none()),
+            "{told:?}"
+        );
         assert!(node.read("gone").is_err());
         assert_eq!(node.read("theirs").unwrap(), b"new");
         assert!(node.resume().is_empty());
@@ -366,7 +460,10 @@ mod tests {
         let record = node.write(3, "f", b"new");
         node.ledger.put(record).unwrap();
         let told = node.resume();
-        assert!(told.iter().all(|file| file.failure.is_none() && !file.is_conflict), "{told:?}");
+        assert!(
+            told.iter().all(|file| file.failure.is_none() && file.what != Resuming::Conflict),
+            "{told:?}"
+        );
         assert_eq!(node.read("f").unwrap(), b"new");
     }
 
@@ -387,6 +484,67 @@ mod tests {
             node.resume();
             assert!(node.read("d/old").is_err() && node.read("d/new").is_ok());
             assert_eq!(node.read("d/renamed").unwrap(), b"pointer");
+        }
+    }
+
+    /// The tombstone is written before the home hears of the new name: in between the job dies.
+    #[test]
+    fn a_rename_that_was_cut_short_removes_nothing() {
+        for state in [FileState::Durable, FileState::Clean, FileState::InTier, FileState::Dirty] {
+            let mut node = Node::new(Arc::new(Memory::new()));
+            let version = node.put("a", b"bytes");
+            let record = node.write(1, "a", b"bytes");
+            node.ledger.put(LedgerRecord { state, version: Some(version), ..record }).unwrap();
+            node.ledger.put(tombstone(10, "a", version)).unwrap();
+            let told = node.resume();
+            assert_eq!(node.read("a").unwrap(), b"bytes", "{state:?}");
+            assert_eq!(told.last().unwrap().what, Resuming::Kept);
+            assert!(told.iter().all(|file| file.failure.is_none()));
+            assert!(node.resume().is_empty(), "{state:?}");
+        }
+    }
+
+    /// Removed while somebody had it open: its record is there, and its name is not.
+    #[test]
+    fn a_file_without_its_name_goes_from_the_tier_and_does_not_come_back() {
+        let mut node = Node::new(Arc::new(Memory::new()));
+        let version = node.put("a", b"bytes");
+        let record = node.write(1, "a", b"more bytes");
+        node.ledger.put(LedgerRecord { is_nameless: true, ..record }).unwrap();
+        node.ledger.put(tombstone(10, "a", version)).unwrap();
+        assert_eq!(node.resume()[0].what, Resuming::Removal);
+        assert!(node.read("a").is_err());
+    }
+
+    /// The removal is of node 0, what has to come first of node 1.
+    #[test]
+    fn a_removal_waits_for_files_of_all_nodes() {
+        let tier = failing(Call::Begun(Action::Write), Fault::Io, 1);
+        let mut nodes = [Node::new(Arc::clone(&tier)), Node::new(tier)];
+        let version = nodes[0].put("d/old", b"old");
+        nodes[0].ledger.put(tombstone(10, "d/old", version)).unwrap();
+        let record = nodes[1].write(3, "d/new", b"new");
+        nodes[1].ledger.put(record).unwrap();
+        resume(&mut nodes);
+        assert_eq!(nodes[0].read("d/old").unwrap(), b"old");
+        let told = resume(&mut nodes);
+        assert!(told.iter().all(|file| file.failure.is_none()), "{told:?}");
+        assert!(nodes[0].read("d/old").is_err() && nodes[0].read("d/new").is_ok());
+    }
+
+    /// What the tier has under the old name, in another directory, may be the last version there is.
+    #[test]
+    fn a_file_that_was_moved_is_in_the_tier_before_its_old_name_goes() {
+        for fault in [Fault::Io, Fault::Full] {
+            let mut node = Node::new(failing(Call::Begun(Action::Write), fault, 1));
+            let version = node.put("d/f", b"old");
+            node.ledger.put(tombstone(10, "d/f", version)).unwrap();
+            let record = node.write(1, "e/f", b"new");
+            node.ledger.put(record).unwrap();
+            node.resume();
+            assert_eq!(node.read("d/f").unwrap(), b"old", "{fault:?}");
+            node.resume();
+            assert!(node.read("d/f").is_err() && node.read("e/f").is_ok());
         }
     }
 

@@ -102,8 +102,12 @@ impl Node {
     /// Something is on its way to the tier, or about to be.
     fn can_drain(&self, cache: &Cache) -> bool {
         let files = cache.not_durable_after(InodeId(0), FLUSH_LOOK_FILES);
-        let may_go = |ino: &InodeId| cache.record(*ino).is_some_and(|record| record.errno == 0);
-        files.iter().any(|ino| !self.has_writers(*ino) && may_go(ino))
+        let may_go = |ino: InodeId| {
+            let record = cache.record(ino).filter(|record| record.errno == 0);
+            let is_free = !self.has_writers(ino) && !cache.active(ino).is_held();
+            is_free && record.is_some_and(|record| !self.waits_for_turn(cache, &record))
+        };
+        files.into_iter().any(may_go)
     }
 
     /// Lets copies go while the area is fuller than it should be.
@@ -118,8 +122,21 @@ impl Node {
         self.give_copies_up(cache).await;
     }
 
-    /// The least recently opened copies go; how many did.
-    async fn give_copies_up(self: &Rc<Self>, cache: &Cache) -> usize {
+    /// The least recently opened copies go; how many did. All who ask meanwhile share one look at the
+    /// ledger.
+    async fn give_copies_up(self: &Rc<Self>, cache: &Cache) -> u64 {
+        let (before, had_gone) = cache.evicted.get();
+        let _one = cache.evicting.lock().await;
+        let (rounds, gone) = cache.evicted.get();
+        if rounds != before {
+            return gone - had_gone;
+        }
+        let now = self.evict_oldest(cache).await;
+        cache.evicted.set((rounds + 1, gone + now));
+        now
+    }
+
+    async fn evict_oldest(self: &Rc<Self>, cache: &Cache) -> u64 {
         let is_copy = |state| matches!(state, FileState::Clean | FileState::Durable);
         let mut copies = cache.records_where(|record| is_copy(record.state));
         copies.sort_by_key(|record| cache.active(record.ino).used.get());

@@ -38,7 +38,7 @@ impl Node {
         self.grace.over().await;
         let streams = streams_of_node(FLUSH_STREAMS, FLUSH_STREAMS_JOB, self.servers);
         let mut requests = self.counters.requests.get();
-        let mut looked_at = InodeId(0);
+        let (mut looked_at, mut looked_at_removed) = (InodeId(0), InodeId(0));
         loop {
             let look = tokio::time::timeout(FLUSH_LOOK, cache.work.notified()).await;
             let asked = self.counters.requests.get();
@@ -52,18 +52,15 @@ impl Node {
                 is_busy,
                 is_late: cache.is_late(),
             };
-            let window = cache.not_durable_after(looked_at, FLUSH_LOOK_FILES);
-            let is_tombstone = |ino: &InodeId| cache.state(*ino) == Some(FileState::Removed);
-            let (removed, files): (Vec<_>, Vec<_>) =
-                window.iter().partition(|ino| is_tombstone(ino));
+            let files = cache.not_durable_after(looked_at, FLUSH_LOOK_FILES);
             let chosen = choose(self.candidates(cache, &files), situation);
+            looked_at = next_look(&files, chosen.is_empty());
+            // In a window of their own: they wait for files.
+            let removed = cache.tombstones_after(looked_at_removed, FLUSH_LOOK_FILES);
             let (running, streams) = (cache.traffic.removing.get(), REMOVAL_STREAMS);
             let removing = Situation { running, streams, is_busy: false, is_late: false };
             let going = choose(self.candidates(cache, &removed), removing);
-            // Many that can not go do not keep those behind them from their turn.
-            let is_stuck = chosen.is_empty() && going.is_empty();
-            let is_full = window.len() == FLUSH_LOOK_FILES && is_stuck;
-            looked_at = window.last().copied().filter(|_| is_full).unwrap_or(InodeId(0));
+            looked_at_removed = next_look(&removed, going.is_empty());
             for ino in chosen {
                 self.begin_flush(cache, ino, situation.is_late);
             }
@@ -154,7 +151,10 @@ impl Node {
     }
 
     fn flush_failed(&self, cache: &Cache, ino: InodeId, refused: &Refused) {
-        let Some(record) = cache.record(ino) else { return };
+        // Of a file that has lost its name meanwhile, or that somebody else has flushed, nobody asks.
+        let Some(record) = cache.record(ino).filter(|record| !record.state.is_safe()) else {
+            return;
+        };
         let attempts = record.attempts.saturating_add(1);
         let wait = backoff(attempts, FLUSH_RETRY_FIRST, FLUSH_RETRY_MAX);
         let path = String::from_utf8_lossy(&record.path).into_owned();
@@ -195,7 +195,11 @@ impl Node {
             Some(earlier) if earlier != mark => {
                 let _held = cache.publishing.lock(ino).await;
                 self.adopt_sent(cache, ino).await?;
-                cache.record(ino).ok_or_else(|| Refused::new(libc_errno::ESTALE))?
+                let is_still = active.generation.get() == generation;
+                match cache.record(ino).filter(|record| is_still && !record.state.is_safe()) {
+                    Some(record) => record,
+                    None => return Ok(Outcome::Overtaken),
+                }
             }
             _ => record,
         };
@@ -233,6 +237,9 @@ impl Node {
         // Opened for writing during the commit: what was committed is a version, but not the last.
         let is_last = active.generation.get() == generation && may(self) && !self.has_writers(ino);
         cache.update(ino, |record| {
+            if record.is_nameless {
+                return; // A tombstone hides what was committed: it was said to be on its way.
+            }
             (record.version, record.errno, record.attempts) = (Some(version), 0, 0);
             (record.bytes, record.sent) = (stat.size, None);
             record.state = if is_last { FileState::Durable } else { FileState::Dirty };
@@ -261,6 +268,9 @@ impl Node {
     /// The tier has a version that is not ours: ours gets a name of its own, here and there.
     async fn rename_conflict(self: &Rc<Self>, cache: &Cache, ino: InodeId) {
         let renamed = async {
+            if cache.is_nameless(ino) {
+                return Ok(()); // The name is another file's, or nobody's.
+            }
             let inode = self.inode(ino)?;
             let Some((parent, name)) = inode.name else { return Ok(()) };
             let from = Place { parent, name: name.clone() };
@@ -332,6 +342,13 @@ impl Node {
             tokio::time::sleep(crate::limits::FETCH_PAUSE).await;
         }
     }
+}
+
+/// After which one the next look begins: many that can not go do not keep those behind them from
+/// their turn.
+fn next_look(window: &[InodeId], is_stuck: bool) -> InodeId {
+    let is_full = window.len() == FLUSH_LOOK_FILES;
+    window.last().copied().filter(|_| is_full && is_stuck).unwrap_or(InodeId(0))
 }
 
 /// Nothing wrote between the two looks.

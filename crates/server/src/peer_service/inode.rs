@@ -324,6 +324,9 @@ impl Node {
             Some(cache) => Some(cache.publishing.lock(ino).await),
             None => None,
         };
+        if !replaced {
+            self.bury_what_came_since(ino, &place).await?;
+        }
         self.unlink_in(self.names.begin(), ino, &place, requester, replaced)?;
         Ok(PeerReply::Done)
     }

@@ -225,6 +225,7 @@ impl Node {
         once: Option<OnceId>,
     ) -> Result<PeerReply, Refused> {
         let _change = self.home_change(found.ino, requester, super::inode::ATTR).await;
+        self.bury_what_came_since(found.ino, place).await?;
         let reply = PeerReply::Bound(found);
         let mut txn = self.names.begin();
         ops::remove_entry(&mut txn, place.parent, &place.name);
@@ -289,13 +290,23 @@ impl Node {
 
     /// Everything that the name space has acknowledged survives a power cut from here on.
     pub(crate) async fn names_durable(&self) -> Result<(), Refused> {
-        if let Some(cache) = &self.cache {
-            // Tombstones first: a name must not be gone without the one that hides it in the tier.
-            let ledger = cache.ledger_file();
-            self.disk.run(move || ledger.sync(true).map_err(part_refused)).await?;
-        }
+        // Tombstones first: a name must not be gone without the one that hides it in the tier.
+        let buried = self.tombstones_durable().await?;
         let names = self.names.clone();
-        self.disk.run(move || names.sync().map_err(meta_refused)).await
+        self.disk.run(move || names.sync().map_err(meta_refused)).await?;
+        // Names may have gone with that whose tombstones came after the first sync.
+        if self.cache.as_ref().is_some_and(|cache| cache.last_tombstone.get() != buried) {
+            self.tombstones_durable().await?;
+        }
+        Ok(())
+    }
+
+    /// The last one that is durable then; 0 without a tier.
+    async fn tombstones_durable(&self) -> Result<u64, Refused> {
+        let Some(cache) = &self.cache else { return Ok(0) };
+        let (buried, ledger) = (cache.last_tombstone.get(), cache.ledger_file());
+        self.disk.run(move || ledger.sync(true).map_err(part_refused)).await?;
+        Ok(buried)
     }
 
     pub(super) async fn shard_freeze(self: &Rc<Self>, dir: InodeId) -> Answer {

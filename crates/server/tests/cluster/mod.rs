@@ -10,13 +10,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hayase_layout::{ByteCount, InodeId, NodeId, ServerId};
-use hayase_server::{Ground, Settings};
+use hayase_server::{CacheSettings, DurableAt, Ground, Settings};
 use hayase_store::area::CountedArea;
 use hayase_store::{Area, MemoryStore, Parts};
+use hayase_tier::Tier;
 use hayase_wire::message::{
-    Access, Attr, Callback, CallbackReply, ClientRole, Created, Entry, FileKind, Holding, NewNode,
-    NodeReply, NodeRequest, OpenKind, Opened, Opening, PROTOCOL_VERSION, Refused, SlotRange,
-    StillOpen,
+    Access, Attr, Callback, CallbackReply, ClientRole, Close, Created, Entry, FileKind, Holding,
+    NewNode, NodeReply, NodeRequest, OpenKind, Opened, Opening, PROTOCOL_VERSION, Refused,
+    SlotRange, StillOpen,
 };
 use hayase_wire::{Arena, BlockingChannel, Secret};
 use tempfile::TempDir;
@@ -34,6 +35,7 @@ pub(crate) struct Cluster {
     secret: Secret,
     names: Option<Vec<Arc<MemoryStore>>>,
     faults: Option<Arc<FrameFaults>>,
+    tier: Option<Arc<dyn Tier>>,
     servers: Vec<Running>,
 }
 
@@ -46,23 +48,37 @@ static NEXT_START: AtomicU64 = AtomicU64::new(10_000);
 
 impl Cluster {
     pub(crate) fn up(servers: u16) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let secret = Secret::generate().expect("randomness");
-        let (names, servers_up) = (None, Vec::new());
-        let mut cluster = Self { directory, secret, names, faults: None, servers: servers_up };
-        cluster.start(servers);
-        cluster
+        Self::empty().started(servers)
     }
 
     /// Whose network does what `faults` say.
     pub(crate) fn up_with_faults(servers: u16, faults: &Arc<FrameFaults>) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let secret = Secret::generate().expect("randomness");
-        let (names, servers_up) = (None, Vec::new());
-        let faults = Some(Arc::clone(faults));
-        let mut cluster = Self { directory, secret, names, faults, servers: servers_up };
-        cluster.start(servers);
-        cluster
+        let mut cluster = Self::empty();
+        cluster.faults = Some(Arc::clone(faults));
+        cluster.started(servers)
+    }
+
+    /// With the cache area in front of `tier`.
+    pub(crate) fn up_with_tier(servers: u16, tier: Arc<dyn Tier>) -> Self {
+        let mut cluster = Self::empty();
+        cluster.tier = Some(tier);
+        cluster.started(servers)
+    }
+
+    fn empty() -> Self {
+        Self {
+            directory: tempfile::tempdir().expect("a temporary directory"),
+            secret: Secret::generate().expect("randomness"),
+            names: None,
+            faults: None,
+            tier: None,
+            servers: Vec::new(),
+        }
+    }
+
+    fn started(mut self, servers: u16) -> Self {
+        self.start(servers);
+        self
     }
 
     /// The parts that a server keeps, opened beside it.
@@ -91,9 +107,9 @@ impl Cluster {
         let root = self.directory.path().to_owned();
         let secret = self.secret.clone();
         let names = self.names.as_ref().map(|names| Arc::clone(&names[usize::from(server)]));
-        let faults = self.faults.clone();
+        let (faults, tier) = (self.faults.clone(), self.tier.clone());
         let thread = std::thread::spawn(move || {
-            let given = (start_id, names, faults);
+            let given = (start_id, names, faults, tier);
             run_server(&root, server, servers, secret, given, stopped, move || {
                 // Somebody may not wait any more.
                 let _ = tell.send(());
@@ -104,13 +120,10 @@ impl Cluster {
 
     /// With names in memory, which can be stopped at any commit.
     pub(crate) fn up_in_memory(servers: u16) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let secret = Secret::generate().expect("randomness");
         let names = (0..servers).map(|_| Arc::new(MemoryStore::new())).collect();
-        let (names, servers_up) = (Some(names), Vec::new());
-        let mut cluster = Self { directory, secret, names, faults: None, servers: servers_up };
-        cluster.start(servers);
-        cluster
+        let mut cluster = Self::empty();
+        cluster.names = Some(names);
+        cluster.started(servers)
     }
 
     pub(crate) fn store(&self, server: u16) -> &Arc<MemoryStore> {
@@ -177,12 +190,15 @@ impl Drop for Cluster {
     }
 }
 
+/// Start id, names, the network's faults, the tier.
+type Given = (u64, Option<Arc<MemoryStore>>, Option<Arc<FrameFaults>>, Option<Arc<dyn Tier>>);
+
 fn run_server(
     root: &Path,
     server: u16,
     servers: u16,
     secret: Secret,
-    (start_id, names, faults): (u64, Option<Arc<MemoryStore>>, Option<Arc<FrameFaults>>),
+    (start_id, names, faults, tier): Given,
     stopped: oneshot::Receiver<()>,
     ready: impl FnOnce(),
 ) {
@@ -204,7 +220,11 @@ fn run_server(
         job_dir: root.to_owned(),
         area: Box::new(area),
         mounts: 1,
-        cache: None,
+        cache: tier.map(|tier| CacheSettings {
+            tier,
+            durable_at: DurableAt::default(),
+            deadline: None,
+        }),
         encrypt: false,
         intent_age: INTENT_AGE,
         wait: Duration::from_secs(20),
@@ -392,6 +412,12 @@ impl Process {
             NodeReply::Opened(opened) => Ok(*opened),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Everything that this process has open of a file.
+    pub(crate) fn close(&mut self, ino: InodeId, access: Access) -> Result<(), Refused> {
+        let close = Close { ino, access, as_of: self.opens_asked };
+        self.ask(&NodeRequest::Close(vec![close])).map(drop)
     }
 
     pub(crate) fn write(&mut self, ino: InodeId, offset: u64, bytes: &[u8]) -> Result<(), Refused> {

@@ -88,6 +88,8 @@ pub struct LedgerRecord {
     pub version: Option<TierVersion>,
     /// What the tier has under the name that the file is about to get, while it is being renamed.
     pub over: Option<TierVersion>,
+    /// The file is being renamed over another one, which the tier may not have yet.
+    pub is_over: bool,
     /// Size and time of the last version that was sent: what came of it a crash may have hidden.
     pub sent: Option<(u64, Time)>,
     /// Errno of the last failure; 0 after a success.
@@ -97,6 +99,9 @@ pub struct LedgerRecord {
     /// Completions of this server with lower numbers in the same directory come to the tier first; 0
     /// waits for none.
     pub after: u64,
+    /// Removed or replaced by the job while it was open: `path` is not its own any more, and nothing of it
+    /// comes to the tier.
+    pub is_nameless: bool,
     /// Of a tombstone, which has an inode number of its own and no part.
     pub buried: Option<Buried>,
 }
@@ -112,10 +117,12 @@ impl LedgerRecord {
             mode,
             version: None,
             over: None,
+            is_over: false,
             sent: None,
             errno: 0,
             attempts: 0,
             after: 0,
+            is_nameless: false,
             buried: None,
         }
     }

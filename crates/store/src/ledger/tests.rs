@@ -17,10 +17,12 @@ fn record(ino: u64, state: FileState, bytes: u64) -> LedgerRecord {
         mode: 0o644,
         version: None,
         over: None,
+        is_over: false,
         sent: None,
         errno: 0,
         attempts: 0,
         after: 0,
+        is_nameless: false,
         buried: None,
     }
 }

@@ -23,6 +23,14 @@ pub struct Shown {
     pub sent: Option<(u64, TimeSpec)>,
 }
 
+/// A moment in the order of one server's files: numbers begin anew with each start of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// Which start of the server.
+    pub start: u64,
+    pub number: u64,
+}
+
 /// A name of the tier that becomes an inode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imported {

@@ -12,7 +12,7 @@ use crate::transport::Address;
 
 use super::{
     AreaUse, Attr, Close, Entry, Explained, FileKind, Flushed, Grants, Holding, Imported, Lock,
-    LockAnswer, LockHeld, LockRange, MembersNow, MetaChange, Name, NewNode, OnceId, Opened,
+    LockAnswer, LockHeld, LockRange, MembersNow, MetaChange, Moment, Name, NewNode, OnceId, Opened,
     Opening, RecordedStep, Refused, ServerStatus, Shown, StillOpen, TierVersion, TimeSpec,
     XattrMode,
 };
@@ -244,9 +244,9 @@ pub enum PeerRequest {
     CacheCheck { ino: InodeId },
     /// Home: do not flush this file, its name is about to become another's. `InTier`.
     CacheHold { ino: InodeId },
-    /// Home: the file is about to be renamed to where the tier has `over`: not to be flushed before
-    /// (`Relink` says when it is done). With `undo` it was not.
-    CacheMove { ino: InodeId, over: Option<TierVersion>, undo: bool },
+    /// Home: the file is about to be renamed, over another one if `is_over`, to where the tier has `over`:
+    /// not to be flushed before (`Relink` says when it is done). With `undo` it was not.
+    CacheMove { ino: InodeId, is_over: bool, over: Option<TierVersion>, undo: bool },
     /// Home: the name is about to go; the file is not flushed for a while. `Shown`.
     CacheUnlink { ino: InodeId },
     /// Shard: the file `ino` gives this name up, under which the tier shows `shown`: a tombstone hides that
@@ -266,7 +266,7 @@ pub enum PeerRequest {
     /// Any: whether the tier has all files of the directory at `path` (from the tier's root) that were
     /// there when this server's number was `before`; `None`: as of now. Those that are open for writing
     /// count only `with_open`. `Settled`.
-    CacheSettled { path: Vec<u8>, before: Option<u64>, with_open: bool },
+    CacheSettled { path: Vec<u8>, before: Option<Moment>, with_open: bool },
     /// Home: fetch what is not here, since it will be written. `Ready` when all is.
     CacheFetch { ino: InodeId },
     /// Home: flush it, also while it is open if `as_it_stands`. `Flushed`.
@@ -377,7 +377,7 @@ pub enum PeerReply {
     Shown(Shown),
     /// Tombstones of a name.
     Tombstones(Vec<(InodeId, Shown)>),
-    /// Whether files that were there when this number was told are in the tier; and whether one of them
-    /// was removed before it was.
-    Settled { number: u64, is_settled: bool, has_lost: bool },
+    /// Whether files that were there at this moment are in the tier; and whether one of them was removed
+    /// before it was, or nobody knows since the server was started anew.
+    Settled { at: Moment, is_settled: bool, has_lost: bool },
 }

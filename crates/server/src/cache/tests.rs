@@ -1,0 +1,68 @@
+//! What the ledger of a server comes to.
+
+use hayase_store::MemoryDevice;
+use hayase_tier::Memory;
+
+use super::*;
+use crate::limits::FLUSH_LOOK_FILES;
+
+fn cache() -> Cache {
+    let ledger = Ledger::open(Arc::new(MemoryDevice::new())).unwrap();
+    let settings = CacheSettings {
+        tier: Arc::new(Memory::new()),
+        durable_at: DurableAt::Node,
+        deadline: None,
+    };
+    Cache::open(settings, ledger).unwrap()
+}
+
+fn file(ino: u64, path: &str) -> LedgerRecord {
+    LedgerRecord::new(InodeId(ino).in_cache(), path.into(), 0o640)
+}
+
+/// A flush that was on its way when the name went, and its failure, must not bring the file back.
+#[test]
+fn a_file_without_its_name_is_never_dirty_again() {
+    let cache = cache();
+    let record = file(3, "f");
+    let ino = record.ino;
+    cache.put(record.clone()).unwrap();
+    cache.lost_its_name(ino).unwrap();
+    assert!(cache.not_durable().is_empty());
+    cache.becomes_dirty(ino).unwrap();
+    for state in [FileState::Dirty, FileState::Flushing, FileState::Failed] {
+        // As it was known before the name went.
+        cache.put(LedgerRecord { state, ..record.clone() }).unwrap();
+        assert!(cache.not_durable().is_empty(), "{state:?}");
+        assert_eq!(cache.record(ino).unwrap().state, FileState::Clean);
+    }
+    cache.ended(ino);
+    cache.put(record).unwrap();
+    assert_eq!(cache.not_durable(), [ino], "the number of another file");
+}
+
+/// A removal waits for a file: however many do, the file is found.
+#[test]
+fn tombstones_do_not_hide_the_files_that_they_wait_for() {
+    let cache = cache();
+    let dir = |number: u64| InodeId(50_000 + number % 2).in_cache();
+    let tombstone = |number: u64| {
+        let buried = hayase_store::Buried { parent: dir(number), ino: InodeId(1).in_cache() };
+        let path = format!("d{}/{number}", number % 2).into_bytes();
+        LedgerRecord::tombstone(InodeId(number).in_cache(), path, buried, None, None)
+    };
+    for number in 100..100 + 2 * FLUSH_LOOK_FILES as u64 {
+        cache.bury(&tombstone(number)).unwrap();
+    }
+    let record = file(90_000, "new");
+    cache.put(record.clone()).unwrap();
+    assert_eq!(cache.not_durable_after(InodeId(0), FLUSH_LOOK_FILES), [record.ino]);
+    let window = cache.tombstones_after(InodeId(0), FLUSH_LOOK_FILES);
+    assert_eq!(window.len(), FLUSH_LOOK_FILES);
+    let last = *window.last().unwrap();
+    assert!(cache.tombstones_after(last, FLUSH_LOOK_FILES).iter().all(|number| *number > last));
+    assert_eq!(cache.tombstones_of(b"d0/100").len(), 1);
+    cache.unbury(&tombstone(100));
+    assert!(cache.tombstones_of(b"d0/100").is_empty());
+    assert_eq!(cache.tombstones_after(InodeId(0), 1), [InodeId(101).in_cache()]);
+}
