@@ -66,7 +66,7 @@ fi
 has mpiexec.mpich && has mpich/mpi.h || die "MPICH is missing and could not be installed"
 
 title "three nodes"
-must job_up 3 --shared 1GiB --local 512MiB
+must job_up 3 --shared 1GiB --local 1GiB
 stands_for_shared_storage=$job_work/shared-storage
 mkdir "$stands_for_shared_storage" "$job_work/plain"
 for node in 0 1 2; do
