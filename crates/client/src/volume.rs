@@ -1,7 +1,7 @@
 //! What can be mounted: files by inode number, with blocking calls from any number of threads.
 //!
 //! Here: the contract between a mount and what it shows. Rooms: the areas of a job ([`area`]), a
-//! directory of containers ([`container`]), the private tree of a node without storage
+//! directory of containers ([`container`]), a directory of Gfarm ([`gfarm`]), the private tree of a node without storage
 //! ([`private_tree`]), and what all have in common in which nothing changes ([`read_only`]). Not here:
 //! FUSE (`hayase_fuse`).
 //!
@@ -9,6 +9,7 @@
 
 pub mod area;
 pub mod container;
+pub mod gfarm;
 pub mod private_tree;
 pub mod read_only;
 
@@ -152,6 +153,22 @@ pub trait Volume: Send + Sync + 'static {
 
     /// Ends an open that [`Volume::open`] or [`Volume::create`] gave for `access`. Never waits.
     fn release(&self, ino: InodeId, access: Access);
+
+    /// Whether it lays files out itself; what is said of layouts elsewhere is an attribute like any other.
+    fn has_layouts(&self) -> bool {
+        true
+    }
+
+    /// Whether [`Volume::closed`] is told of each close of a descriptor that may write. Asked once.
+    fn wants_closes(&self) -> bool {
+        false
+    }
+
+    /// A descriptor that may write was closed; others of the same open may be left. The closer waits
+    /// for it and is told of its errors.
+    fn closed(&self, _ino: InodeId) -> Result<(), Refused> {
+        Ok(())
+    }
 
     /// At most [`Volume::transfer_bytes`]; short only at the end of the file. `sink` is called
     /// once, when the bytes are there.

@@ -2,7 +2,8 @@
 //!
 //! Here: [`Gfarm`], one call after the other. Rooms: [`library`] (libgfarm, loaded at run time), [`root`] (URLs and paths),
 //! [`reader`], [`upload`] (temporary, sync, close, rename), [`replicas`] (where bytes lie and how often), [`names`] (listings and
-//! the sweep), [`tree`] (directories and links), [`xattr`], [`error`].
+//! the sweep), [`tree`] (directories and links), [`xattr`], [`owners`], [`error`], [`lane`] (the
+//! library's calls in processes of their own, for a mount).
 //!
 //! A file of Gfarm lies whole on one host, and in copies on others. A new one is put on this host when this host
 //! serves files (whatever its load, which Gfarm itself would look at), else where Gfarm chooses; bytes that lie
@@ -12,8 +13,10 @@
 //! Source: libgfarm 2.7 to 2.8 (`gfarm/gfs.h`); MPI-IO/Gfarm, paper 001.
 
 mod error;
+pub mod lane;
 mod library;
 mod names;
+mod owners;
 mod reader;
 mod replicas;
 mod root;
@@ -99,6 +102,11 @@ impl Gfarm {
     /// This host as Gfarm names it; `None` when it serves no files of this Gfarm.
     pub fn own_host(&self) -> Option<&str> {
         self.own_host.as_ref().and_then(|host| host.to_str().ok())
+    }
+
+    /// The directory as libgfarm takes it: an absolute path, or a URL with the metadata server.
+    pub fn library_path(&self) -> Vec<u8> {
+        self.root.path(b"").into_bytes()
     }
 
     fn failed(&self, action: Action, key: &Key) -> impl Fn(library::Failure) -> TierError {

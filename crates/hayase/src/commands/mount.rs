@@ -3,12 +3,16 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use hayase_container::Container;
+use hayase_fuse::KernelProfile;
+use hayase_tier::{Gfarm, Key, Tier, TierError};
 use serde::Serialize;
 
 use super::serve::report;
@@ -19,20 +23,23 @@ use crate::output::{Human, Output, Page};
 use crate::supervisor::daemon::{DaemonFailed, raise_open_files};
 use crate::supervisor::said::{DaemonSaid, Failure};
 use crate::wiring::mount_containers::mount_containers;
+use crate::wiring::mount_gfarm::mount_gfarm;
 use crate::wiring::mount_packs::mount_packs;
 use crate::wiring::places::{self, Wish};
 
-/// Show containers or packs as the plain files that they stand for, read-only
+/// Show containers or packs as the plain files that they stand for, read-only; or mount a Gfarm
 ///
 /// A directory is shown with its containers as files. A directory or bucket with packs (made by
 /// `hayase pack create` or `hayase stage out`) is shown as the tree that was packed, without unpacking it.
+/// Any other gfarm:///DIR is mounted as it is, to read and write: files whose bytes lie on this host are read and
+/// written by the kernel alone.
 ///
 /// Returns when the mount is there. `umount MNT` ends it (without root: `fusermount3 -u MNT`).
 /// What MPI-IO programs publish (sync, close) while it is mounted is seen within two seconds; packs
 /// are shown as they were when they were mounted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MountArgs {
-    /// The directory; or the URL of packs, s3://BUCKET/PREFIX
+    /// The directory; or the URL of packs, s3://BUCKET/PREFIX; or a directory of Gfarm, gfarm:///DIR
     #[arg(value_name = "DIR")]
     dir: OsString,
     /// An empty directory, outside of DIR
@@ -47,6 +54,13 @@ pub(crate) struct MountArgs {
     /// Tell on standard output when it is ready
     #[arg(long, hide = true, requires = "foreground")]
     tell: bool,
+    /// Of a Gfarm: longest to wait for an answer of its servers, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 120,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    wait: u64,
+    /// Be like another kernel, to try what it lacks: 4.18, 6.1, 6.6, 6.9
+    #[arg(long, hide = true, value_name = "VERSION", default_value_t = KernelProfile::Native)]
+    kernel_profile: KernelProfile,
     #[command(flatten)]
     key: KeyArgs,
     /// The key comes on standard input
@@ -93,6 +107,7 @@ struct MountTold {
     mount_point: PathBuf,
     /// The daemon behind it.
     process: u32,
+    read_only: bool,
 }
 
 /// What is to be shown.
@@ -100,10 +115,15 @@ enum What {
     Containers(PathBuf),
     /// A path or a URL.
     Packs(OsString),
+    /// A URL.
+    Gfarm(OsString),
 }
 
 impl What {
     fn of(named: &OsStr, mount_point: &Path) -> anyhow::Result<Self> {
+        if named.as_bytes().starts_with(b"gfarm://") {
+            return Ok(Self::Gfarm(named.to_owned()));
+        }
         if places::is_url(named) {
             return Ok(Self::Packs(named.to_owned()));
         }
@@ -124,8 +144,17 @@ impl What {
     fn name(&self) -> &OsStr {
         match self {
             Self::Containers(dir) => dir.as_os_str(),
-            Self::Packs(place) => place,
+            Self::Packs(place) | Self::Gfarm(place) => place,
         }
+    }
+}
+
+/// A directory of Gfarm that holds packs; `None`: it is one to be mounted itself.
+fn has_packs(gfarm: &Gfarm) -> anyhow::Result<bool> {
+    let key = Key::new(hayase_stage::pack::DIRECTORY).expect("the name of a directory");
+    match gfarm.tree().map(|tree| tree.directory(&key)) {
+        None | Some(Err(TierError::Missing { .. } | TierError::NotObject { .. })) => Ok(false),
+        Some(found) => Ok(found.map(|_| true)?),
     }
 }
 
@@ -146,9 +175,10 @@ pub(crate) fn run(
     }
     if !args.foreground {
         let key = args.key.given()?;
-        let process = start(what.name(), &mount_point, key.as_deref(), args.log.as_deref())?;
+        let process = start(&what, &mount_point, key.as_deref(), args)?;
         let directory = what.name().to_string_lossy().into_owned();
-        output.show(&MountTold { directory, mount_point, process })?;
+        let read_only = !matches!(what, What::Gfarm(_));
+        output.show(&MountTold { directory, mount_point, process, read_only })?;
         return Ok(Status::Done);
     }
     crate::logging::start(&environment.log);
@@ -157,11 +187,23 @@ pub(crate) fn run(
         true => output.line(&DaemonSaid::Ready(None)),
         false => Ok(()),
     };
+    let key = || if args.key_told { transfer::told().map(Some) } else { args.key.key() };
+    let packs = |place: &OsStr, ready| {
+        mount_packs(&places::open(place, Wish::Present)?, key()?.as_ref(), &mount_point, ready)
+    };
     let serve = || match &what {
         What::Containers(dir) => mount_containers(dir, &mount_point, ready),
-        What::Packs(place) => {
-            let key = if args.key_told { Some(transfer::told()?) } else { args.key.key()? };
-            mount_packs(&places::open(place, Wish::Present)?, key.as_ref(), &mount_point, ready)
+        What::Packs(place) => packs(place, ready),
+        What::Gfarm(url) => {
+            let gfarm = Gfarm::attach(url)?;
+            if has_packs(&gfarm)? {
+                return packs(url, ready);
+            }
+            if args.key_told || args.key.is_given() {
+                return Err(MountPathError::NoPacks(url.into()).into());
+            }
+            let wait = Duration::from_secs(args.wait);
+            mount_gfarm(&gfarm, &mount_point, wait, args.kernel_profile, ready)
         }
     };
     report(serve(), args.tell, output)
@@ -169,12 +211,12 @@ pub(crate) fn run(
 
 /// Starts a daemon of its own, and waits until it is ready; its process id.
 fn start(
-    what: &OsStr,
+    what: &What,
     mount_point: &Path,
     key: Option<&[u8]>,
-    log: Option<&Path>,
+    args: &MountArgs,
 ) -> anyhow::Result<u32> {
-    let stderr = match log {
+    let stderr = match &args.log {
         None => Stdio::null(),
         Some(path) => {
             let opened = OpenOptions::new().append(true).create(true).open(path);
@@ -183,7 +225,9 @@ fn start(
     };
     let mut command = Command::new("/proc/self/exe");
     command.arg0("hayase").args(["mount", "--foreground", "--tell"]);
-    command.args(key.map(|_| "--key-told")).arg("--").arg(what).arg(mount_point);
+    command.arg(format!("--wait={}", args.wait));
+    command.arg(format!("--kernel-profile={}", args.kernel_profile));
+    command.args(key.map(|_| "--key-told")).arg("--").arg(what.name()).arg(mount_point);
     command.current_dir("/").stdout(Stdio::piped()).stderr(stderr);
     command.stdin(if key.is_some() { Stdio::piped() } else { Stdio::null() });
     // An interrupt typed at us is not meant for it.
@@ -212,7 +256,8 @@ fn start(
 impl Human for MountTold {
     fn write(&self, page: &mut Page) {
         let (dir, mount_point) = (&self.directory, self.mount_point.display());
-        page.line(&format!("{dir} is shown at {mount_point}, read-only"));
+        let how = if self.read_only { ", read-only" } else { "" };
+        page.line(&format!("{dir} is shown at {mount_point}{how}"));
         page.line(&format!("`umount {mount_point}` ends it"));
     }
 }

@@ -25,6 +25,9 @@ pub(super) mod code {
     pub(crate) const IN_PROGRESS: i32 = 42;
     pub(crate) const NOT_SUPPORTED: i32 = 49;
     pub(crate) const NETWORK_DOWN: i32 = 53;
+    pub(crate) const NETWORK_UNREACHABLE: i32 = 54;
+    pub(crate) const TIMED_OUT: i32 = 60;
+    pub(crate) const REFUSED: i32 = 61;
     pub(crate) const NO_ROUTE: i32 = 62;
     pub(crate) const LINKS: i32 = 63;
     pub(crate) const QUOTA: i32 = 64;
@@ -143,6 +146,71 @@ pub(super) fn not_loaded(why: NotLoaded, path: String) -> TierError {
     TierError::Refused { action, path, what, help }
 }
 
+/// What a failed call was to do: a host that is gone means something else to each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aim {
+    /// Names and attributes.
+    Names,
+    /// An extended attribute: that is the object which Gfarm misses.
+    Attribute,
+    /// Bytes that are there.
+    Bytes,
+    /// New bytes, which any host may take.
+    Room,
+}
+
+/// What the kernel is told of a failed call.
+///
+/// `ENOSPC` only when no host takes new bytes; bytes whose hosts are all gone are `EHOSTUNREACH`.
+pub(super) fn errno(number: i32, aim: Aim) -> i32 {
+    use code::*;
+    match number {
+        NOT_PERMITTED => libc::EPERM,
+        NO_SUCH_NAME => libc::ENOENT,
+        12 => libc::ENOMEM,
+        DENIED => libc::EACCES,
+        16 | 91 => libc::EBUSY,
+        EXISTS => libc::EEXIST,
+        18 => libc::EXDEV,
+        NOT_A_DIRECTORY | IS_A_FILE => libc::ENOTDIR,
+        IS_A_DIRECTORY => libc::EISDIR,
+        22 | NO_SUCH_USER | 86 | NOT_A_LINK | NOT_A_FILE => libc::EINVAL,
+        23 => libc::ENFILE,
+        24 => libc::EMFILE,
+        26 => libc::ETXTBSY,
+        27 => libc::EFBIG,
+        NO_SPACE | NO_HOST if aim == Aim::Room => libc::ENOSPC,
+        NO_SPACE | NO_HOST | NETWORK_UNREACHABLE | REFUSED | NO_ROUTE | UNKNOWN_HOST => {
+            libc::EHOSTUNREACH
+        }
+        READ_ONLY => libc::EROFS,
+        31 => libc::EMLINK,
+        34 => libc::ERANGE,
+        37 => libc::ENAMETOOLONG,
+        NOT_EMPTY => libc::ENOTEMPTY,
+        NOT_IMPLEMENTED | NOT_SUPPORTED => libc::EOPNOTSUPP,
+        TIMED_OUT => libc::ETIMEDOUT,
+        LINKS | IS_A_LINK => libc::ELOOP,
+        QUOTA => libc::EDQUOT,
+        STALE => libc::ESTALE,
+        AUTHENTICATION | EXPIRED | CREDENTIAL => libc::EACCES,
+        NO_SUCH_OBJECT if aim == Aim::Attribute => libc::ENODATA,
+        NO_SUCH_OBJECT if aim == Aim::Names => libc::ENOENT,
+        NO_SUCH_OBJECT => libc::EHOSTUNREACH,
+        _ => libc::EIO,
+    }
+}
+
+/// The connection to a server broke: the same call on another connection may do.
+pub(super) fn is_broken(number: i32) -> bool {
+    use code::*;
+    matches!(
+        number,
+        BAD_DESCRIPTOR | BROKEN_PIPE | 52 | NETWORK_DOWN
+            ..=NO_ROUTE | PROTOCOL | UNEXPECTED_END | FAILED_OVER
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +234,33 @@ mod tests {
         check(code::OF_THE_LIBRARY + 3, ": libgfarm refuses (words)", false);
         check(5, "", false);
         check(-1, "", false);
+    }
+
+    #[test]
+    fn a_number_becomes_what_the_kernel_understands() {
+        let all = |number| {
+            [Aim::Names, Aim::Attribute, Aim::Bytes, Aim::Room].map(|aim| errno(number, aim))
+        };
+        let gone = libc::EHOSTUNREACH;
+        // No host: without room for new bytes, but with bytes that are out of reach.
+        assert_eq!(all(code::NO_HOST), [gone, gone, gone, libc::ENOSPC]);
+        assert_eq!(all(code::NO_SPACE), [gone, gone, gone, libc::ENOSPC]);
+        assert_eq!(all(code::NO_SUCH_OBJECT), [libc::ENOENT, libc::ENODATA, gone, gone]);
+        for (number, expected) in [
+            (code::NO_SUCH_NAME, libc::ENOENT),
+            (code::EXISTS, libc::EEXIST),
+            (code::NOT_EMPTY, libc::ENOTEMPTY),
+            (code::IS_A_DIRECTORY, libc::EISDIR),
+            (code::NOT_A_DIRECTORY, libc::ENOTDIR),
+            (code::TIMED_OUT, libc::ETIMEDOUT),
+            (code::QUOTA, libc::EDQUOT),
+            (code::UNEXPECTED_END, libc::EIO),
+            (code::OF_THE_LIBRARY, libc::EIO),
+        ] {
+            assert_eq!(all(number), [expected; 4], "{number}");
+        }
+        assert!(is_broken(code::UNEXPECTED_END) && is_broken(code::REFUSED));
+        assert!(!is_broken(code::NO_SUCH_NAME) && !is_broken(code::NO_HOST));
     }
 
     #[test]

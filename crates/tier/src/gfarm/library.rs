@@ -17,7 +17,7 @@ mod file;
 mod table;
 
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::SystemTime;
 
@@ -25,6 +25,7 @@ pub(crate) use file::File;
 pub(crate) use table::NotLoaded;
 use table::{Code, RawEntry, RawStat, RawTime, Table};
 
+use super::owners::Owners;
 use crate::timestamp::{seconds_and_nanos, system_time};
 
 /// The first whose file calls are safe on several threads (its release notes).
@@ -36,12 +37,20 @@ const XATTR_BYTES_MAX: usize = 1 << 20;
 
 const READ_ONLY: c_int = 0;
 const WRITE_ONLY: c_int = 1;
+const READ_WRITE: c_int = 2;
+const TRUNCATE: c_int = 0x0400;
 const EXCLUSIVE: c_int = 0x1000;
 /// Each call is its own request: an error belongs to the call that gets it.
 const UNBUFFERED: c_int = 0x0020_0000;
 /// `GFARM_UTIME_OMIT`.
 const OMIT: i32 = (1 << 30) - 2;
+/// `GFARM_UTIME_NOW`.
+const NOW: i32 = (1 << 30) - 1;
 const TYPE_MASK: u32 = 0o170_000;
+
+/// `GFARM_ERR_NO_SUCH_USER`, `GFARM_ERR_NO_SUCH_GROUP`.
+const NO_USER: c_int = 84;
+const NO_GROUP: c_int = 86;
 
 /// A call that failed: Gfarm's number and words.
 #[derive(Clone, Debug)]
@@ -69,13 +78,55 @@ pub(crate) struct Stat {
     pub(crate) mode: u32,
     pub(crate) size: u64,
     pub(crate) mtime: SystemTime,
+    pub(crate) atime: SystemTime,
+    pub(crate) ctime: SystemTime,
+    pub(crate) nlink: u64,
+    /// Of this host's user and group of the same name.
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// What may be done with a file that is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Read,
+    Write,
+    Both,
+}
+
+/// A time that is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimeSet {
+    Keep,
+    Now,
+    /// Seconds since 1970, and nanoseconds.
+    To(i64, u32),
+}
+
+/// Room of a whole Gfarm, in KiB, and its files.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) used: u64,
+    pub(crate) free: u64,
+    pub(crate) files: u64,
 }
 
 /// The functions, and the order of their calls.
 #[derive(Debug)]
 pub(crate) struct Library {
     table: Table,
+    owners: Owners,
     calls: RwLock<()>,
+}
+
+impl Use {
+    fn flags(self) -> c_int {
+        match self {
+            Self::Read => READ_ONLY,
+            Self::Write => WRITE_ONLY,
+            Self::Both => READ_WRITE,
+        }
+    }
 }
 
 impl Library {
@@ -87,7 +138,8 @@ impl Library {
     }
 
     fn load() -> Result<Self, NotLoaded> {
-        let library = Self { table: table::load(NAME)?, calls: RwLock::new(()) };
+        let (table, owners) = (table::load(NAME)?, Owners::of_this_host());
+        let library = Self { table, owners, calls: RwLock::new(()) };
         let table = &library.table;
         // SAFETY: these three take and change nothing.
         let version = unsafe {
@@ -161,7 +213,7 @@ impl Library {
         self.checked(call(raw.as_mut_ptr()))?;
         // SAFETY: filled, and all zeros are a valid value too.
         let mut raw = unsafe { raw.assume_init() };
-        let stat = stat(&raw);
+        let stat = self.stat_of(&raw);
         // SAFETY: its texts are the library's and are used no more.
         unsafe { (self.table.gfs_stat_free)(&raw mut raw) };
         Ok(stat)
@@ -191,11 +243,60 @@ impl Library {
     /// The time of access stays.
     pub(crate) fn set_mtime(&self, path: &CStr, mtime: SystemTime) -> Result<(), Failure> {
         let (seconds, nanos) = seconds_and_nanos(mtime);
-        let nanos = i32::try_from(nanos).expect("nanoseconds of a second");
-        let times = [RawTime { seconds: 0, nanos: OMIT }, RawTime { seconds, nanos }];
+        self.set_times(path, TimeSet::Keep, TimeSet::To(seconds, nanos))
+    }
+
+    pub(crate) fn set_times(
+        &self,
+        path: &CStr,
+        atime: TimeSet,
+        mtime: TimeSet,
+    ) -> Result<(), Failure> {
+        let raw = |time| match time {
+            TimeSet::Keep => RawTime { seconds: 0, nanos: OMIT },
+            TimeSet::Now => RawTime { seconds: 0, nanos: NOW },
+            TimeSet::To(seconds, nanos) => {
+                RawTime { seconds, nanos: i32::try_from(nanos).unwrap_or(0) }
+            }
+        };
+        let times = [raw(atime), raw(mtime)];
         let _alone = self.alone();
         // SAFETY: the path ends with a zero; the function reads two times.
         self.checked(unsafe { (self.table.gfs_lutimes)(path.as_ptr(), times.as_ptr()) })
+    }
+
+    /// Gfarm knows users and groups by name; `None` stays.
+    pub(crate) fn set_owner(
+        &self,
+        path: &CStr,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Result<(), Failure> {
+        let unknown = |code, what| move || Failure { code, text: format!("no such {what} here") };
+        let user = uid.map(|uid| self.owners.user(uid).ok_or_else(unknown(NO_USER, "user")));
+        let group = gid.map(|gid| self.owners.group(gid).ok_or_else(unknown(NO_GROUP, "group")));
+        let (user, group) = (user.transpose()?, group.transpose()?);
+        let raw = |name: &Option<CString>| name.as_ref().map_or(null(), |name| name.as_ptr());
+        let _alone = self.alone();
+        // SAFETY: the texts end with a zero and live during the call; null leaves what is there.
+        self.checked(unsafe { (self.table.gfs_lchown)(path.as_ptr(), raw(&user), raw(&group)) })
+    }
+
+    /// Of the Gfarm that `path` belongs to.
+    pub(crate) fn room(&self, path: &CStr) -> Result<Room, Failure> {
+        let (mut used, mut free, mut files) = (0, 0, 0);
+        let _alone = self.alone();
+        // SAFETY: the path ends with a zero; the three numbers are set on success.
+        self.checked(unsafe {
+            (self.table.gfs_statfs_by_path)(
+                path.as_ptr(),
+                &raw mut used,
+                &raw mut free,
+                &raw mut files,
+            )
+        })?;
+        let positive = |number: i64| u64::try_from(number).unwrap_or(0);
+        Ok(Room { used: positive(used), free: positive(free), files: positive(files) })
     }
 
     pub(crate) fn mkdir(&self, path: &CStr, mode: u32) -> Result<(), Failure> {
@@ -260,7 +361,7 @@ impl Library {
             }
             // SAFETY: they are the library's until the next call on the directory; the name ends with a zero.
             let (name, stat) =
-                unsafe { (CStr::from_ptr((&raw const (*entry).name).cast()), stat(&*raw)) };
+                unsafe { (CStr::from_ptr((&raw const (*entry).name).cast()), self.stat_of(&*raw)) };
             if !matches!(name.to_bytes(), b"." | b"..") {
                 visit(name.to_bytes(), &stat);
             }
@@ -272,7 +373,17 @@ impl Library {
 
     /// A new file, open for writing; fails when the name is taken.
     pub(crate) fn create(&'static self, path: &CStr, mode: u32) -> Result<File, Failure> {
-        let flags = WRITE_ONLY | EXCLUSIVE | UNBUFFERED;
+        self.create_for(path, mode, Use::Write)
+    }
+
+    /// As [`Library::create`], open as it is said.
+    pub(crate) fn create_for(
+        &'static self,
+        path: &CStr,
+        mode: u32,
+        access: Use,
+    ) -> Result<File, Failure> {
+        let flags = access.flags() | EXCLUSIVE | UNBUFFERED;
         let mut raw = null_mut();
         let _alone = self.alone();
         // SAFETY: the path ends with a zero; `raw` is set on success.
@@ -283,12 +394,21 @@ impl Library {
 
     /// An existing file, open for reading. Follows links.
     pub(crate) fn open(&'static self, path: &CStr) -> Result<File, Failure> {
+        self.open_for(path, Use::Read, false)
+    }
+
+    /// An existing file, emptied first when `truncate` says so. Follows links.
+    pub(crate) fn open_for(
+        &'static self,
+        path: &CStr,
+        access: Use,
+        truncate: bool,
+    ) -> Result<File, Failure> {
+        let flags = access.flags() | UNBUFFERED | if truncate { TRUNCATE } else { 0 };
         let mut raw = null_mut();
         let _alone = self.alone();
         // SAFETY: the path ends with a zero; `raw` is set on success.
-        let answer = unsafe {
-            (self.table.gfs_pio_open)(path.as_ptr(), READ_ONLY | UNBUFFERED, &raw mut raw)
-        };
+        let answer = unsafe { (self.table.gfs_pio_open)(path.as_ptr(), flags, &raw mut raw) };
         self.checked(answer).map(|()| File { library: self, raw })
     }
 
@@ -305,6 +425,13 @@ impl Library {
                 &raw mut connection,
             )
         })?;
+        // SAFETY: the connection is open; the name is its own, and null or a text.
+        unsafe {
+            let user = (table.gfm_client_username)(connection);
+            if !user.is_null() {
+                self.owners.own_user(CStr::from_ptr(user).to_bytes());
+            }
+        }
         let (mut name, mut port) = (null_mut(), 0);
         // SAFETY: the connection is ours until it is freed; a name that is told is never freed.
         let host = unsafe {
@@ -379,11 +506,22 @@ impl Library {
 
     /// Sets an extended attribute, new or not.
     pub(crate) fn set_xattr(&self, path: &CStr, name: &CStr, value: &[u8]) -> Result<(), Failure> {
+        self.set_xattr_if(path, name, value, 0)
+    }
+
+    /// The same with the flags of setxattr(2), which are Gfarm's too.
+    pub(crate) fn set_xattr_if(
+        &self,
+        path: &CStr,
+        name: &CStr,
+        value: &[u8],
+        flags: c_int,
+    ) -> Result<(), Failure> {
         let _alone = self.alone();
         // SAFETY: the texts end with a zero; the value has that many bytes.
         self.checked(unsafe {
             let (value, len) = (value.as_ptr().cast(), value.len());
-            (self.table.gfs_lsetxattr)(path.as_ptr(), name.as_ptr(), value, len, 0)
+            (self.table.gfs_lsetxattr)(path.as_ptr(), name.as_ptr(), value, len, flags)
         })
     }
 
@@ -415,20 +553,31 @@ impl Library {
         bytes.truncate(len);
         Ok(bytes)
     }
-}
 
-fn stat(raw: &RawStat) -> Stat {
-    let kind = match raw.mode & TYPE_MASK {
-        0o040_000 => Kind::Directory,
-        0o120_000 => Kind::Link,
-        _ => Kind::File,
-    };
-    Stat {
-        ino: raw.ino,
-        generation: raw.generation,
-        kind,
-        mode: raw.mode & 0o7777,
-        size: u64::try_from(raw.size).unwrap_or(0),
-        mtime: system_time(raw.mtime.seconds, raw.mtime.nanos),
+    fn stat_of(&self, raw: &RawStat) -> Stat {
+        let kind = match raw.mode & TYPE_MASK {
+            0o040_000 => Kind::Directory,
+            0o120_000 => Kind::Link,
+            _ => Kind::File,
+        };
+        let name = |text: *mut c_char| {
+            // SAFETY: null, or a text of the library that lives as long as `raw`.
+            let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) });
+            text.map_or(&[][..], CStr::to_bytes)
+        };
+        let time = |time: RawTime| system_time(time.seconds, time.nanos);
+        Stat {
+            ino: raw.ino,
+            generation: raw.generation,
+            kind,
+            mode: raw.mode & 0o7777,
+            size: u64::try_from(raw.size).unwrap_or(0),
+            mtime: time(raw.mtime),
+            atime: time(raw.atime),
+            ctime: time(raw.ctime),
+            nlink: raw.nlink,
+            uid: self.owners.uid(name(raw.user)),
+            gid: self.owners.gid(name(raw.group)),
+        }
     }
 }

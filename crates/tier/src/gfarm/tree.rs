@@ -5,6 +5,7 @@ use std::ffi::CString;
 use super::error::{self, code};
 use super::library::{Failure, Kind, Stat};
 use super::{Gfarm, no_object};
+use crate::key::TEMPORARY_PREFIX;
 use crate::temporary::with_temporary_name;
 use crate::{Action, Attributes, DirectoryMeta, Key, TierError, Tree};
 
@@ -85,7 +86,7 @@ impl Tree for Gfarm {
         };
         let make = |name: &[u8]| self.library.symlink(&target, &below(name));
         let is_taken = |failure: &Failure| failure.code == code::EXISTS;
-        let (name, ()) = with_temporary_name(make, is_taken).map_err(&failed)?;
+        let (name, ()) = with_temporary_name(TEMPORARY_PREFIX, make, is_taken).map_err(&failed)?;
         let temporary = below(&name);
         self.library.rename(&temporary, &path).map_err(|failure| {
             let _ = self.library.unlink(&temporary);

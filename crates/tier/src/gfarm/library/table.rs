@@ -1,8 +1,8 @@
 //! libgfarm's functions and structures as C declares them, and how they are found.
 //!
 //! Here: one table and `dlopen`. Not here: what is asked of them (the door, [`super`]).
-//! Source: `gfarm/gfs.h`, `gfarm/gfarm_misc.h`, `gfarm/error.h`, and for the five functions that no installed header
-//! declares `gfs_pio.h`, `lookup.h` and `host.h` of Gfarm's library; the same in 2.7.17 to 2.8.
+//! Source: `gfarm/gfs.h`, `gfarm/gfarm_misc.h`, `gfarm/error.h`, and for the seven functions that no installed header
+//! declares `gfs_pio.h`, `gfs_misc.h`, `gfm_client.h`, `lookup.h` and `host.h` of Gfarm's library; the same in 2.7.17 to 2.8.
 
 #![expect(unsafe_code, reason = "symbols of another library")]
 
@@ -104,6 +104,8 @@ functions! {
     gfs_stat_free(*mut RawStat);
     gfs_lchmod(*const c_char, u32) -> Code;
     gfs_lutimes(*const c_char, *const RawTime) -> Code;
+    gfs_lchown(*const c_char, *const c_char, *const c_char) -> Code;
+    gfs_statfs_by_path(*const c_char, *mut i64, *mut i64, *mut i64) -> Code;
     gfs_mkdir(*const c_char, u32) -> Code;
     gfs_rmdir(*const c_char) -> Code;
     gfs_unlink(*const c_char) -> Code;
@@ -143,6 +145,7 @@ functions! {
 
     gfm_client_connection_and_process_acquire_by_path(*const c_char, *mut *mut c_void) -> Code;
     gfm_client_connection_free(*mut c_void);
+    gfm_client_username(*mut c_void) -> *const c_char;
     gfm_host_get_canonical_self_name(*mut c_void, *mut *mut c_char, *mut c_int) -> Code;
 }
 

@@ -1,0 +1,81 @@
+//! Threads that close files after their release, so that nobody waits for it.
+//!
+//! A writer's close was told to the metadata server before (`closed`); here is what is left: opens that only read,
+//! and changes behind the last close, of mappings.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::Inner;
+use super::nodes::Node;
+use super::open_file::Leaving;
+
+/// As many as lanes have something to do; more would wait for those.
+const THREADS: usize = 4;
+
+type Job = (Arc<Node>, Leaving);
+
+/// The line, and its end.
+#[derive(Debug, Default)]
+pub(super) struct Closer {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    busy: usize,
+    stopped: bool,
+}
+
+impl Closer {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bounded by what the kernel has open.
+    pub(super) fn submit(&self, node: Arc<Node>, leaving: Leaving) {
+        self.lock().jobs.push_back((node, leaving));
+        self.changed.notify_all();
+    }
+
+    /// Returns when nothing is left to be closed; the threads end.
+    pub(super) fn drain(&self) {
+        let mut state = self.lock();
+        while state.busy > 0 || !state.jobs.is_empty() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.stopped = true;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn start(inner: &Arc<Inner>) -> std::io::Result<()> {
+        for number in 0..THREADS {
+            let (inner, closer) = (Arc::downgrade(inner), Arc::clone(&inner.closer));
+            let builder = std::thread::Builder::new().name(format!("hayase-close-{number}"));
+            builder.spawn(move || closer.work(&inner))?;
+        }
+        Ok(())
+    }
+
+    fn work(&self, inner: &Weak<Inner>) {
+        let mut state = self.lock();
+        loop {
+            if let Some((node, leaving)) = state.jobs.pop_front() {
+                state.busy += 1;
+                drop(state);
+                if let Some(inner) = inner.upgrade() {
+                    inner.finish(&node, &leaving);
+                }
+                state = self.lock();
+                state.busy -= 1;
+                self.changed.notify_all();
+            } else if state.stopped {
+                return;
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Names and attributes: what is asked of the metadata server, and how its answers are shown.
+
+use std::sync::Arc;
+
+use hayase_layout::{InodeId, Layout};
+use hayase_tier::gfarm_lane::{Answer, Kind, Request, SetTime, Stat, Time};
+use hayase_wire::message::{
+    AreaUse, Attr, FileKind, MetaChange, Name, NewNode, Refused, TimeSpec, XattrMode,
+};
+
+use super::nodes::{Node, State};
+use super::open_file::{Plain, TimesLater};
+use super::{Inner, gone, refused};
+use crate::volume::Found;
+
+/// What gfarm2fs tells of a path, and others ask for.
+const URL: &[u8] = b"gfarm2fs.url";
+const SCHEME: &[u8] = b"gfarm://";
+/// Attributes of other kinds are the kernel's and not kept by Gfarm.
+const KINDS: [&[u8]; 3] = [b"user.", b"gfarm.", b"gfarm_root."];
+
+impl Inner {
+    /// A request without an answer.
+    pub(super) fn done(&self, request: &Request) -> Result<(), Refused> {
+        self.lanes.call(request, &[]).map(drop).map_err(refused)
+    }
+
+    fn bytes(&self, request: &Request) -> Result<Vec<u8>, Refused> {
+        self.lanes.call(request, &[]).map(|(_, bytes)| bytes).map_err(refused)
+    }
+
+    fn stat(&self, path: Vec<u8>) -> Result<Stat, Refused> {
+        match self.lanes.call(&Request::Stat { path }, &[]).map_err(refused)? {
+            (Answer::Stat(stat), _) => Ok(stat),
+            _ => Err(Refused::because(libc::EIO, "no attributes came")),
+        }
+    }
+
+    pub(super) fn found(&self, node: &Node) -> Found {
+        Found { attr: shown(node.ino, &node.lock()), stamp: self.stamp }
+    }
+
+    pub(super) fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
+        let stat = self.stat(self.nodes.path_in(parent, name)?)?;
+        Ok(self.found(&self.nodes.seen(parent, name, stat)))
+    }
+
+    pub(super) fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
+        let node = self.nodes.get(ino)?;
+        let (is_open, unlinked) = {
+            let state = node.lock();
+            (!state.file.slots.is_empty(), state.file.unlinked)
+        };
+        if unlinked && is_open {
+            return Ok(self.found(&node));
+        }
+        let there = self.nodes.path(ino).and_then(|path| self.stat(path));
+        let there = there.and_then(|stat| match stat.ino == node.gfarm {
+            true => Ok(stat),
+            false => Err(Refused::new(libc::ESTALE)),
+        });
+        match there {
+            Ok(stat) => node.lock().seen = stat,
+            // Its name is gone on another host: it is what it was, until it is released.
+            Err(why) if is_open && matches!(why.errno, libc::ENOENT | libc::ESTALE) => {
+                node.lock().seen.nlink = 0;
+            }
+            Err(why) if why.errno == libc::ENOENT => return Err(Refused::new(libc::ESTALE)),
+            Err(why) => return Err(why),
+        }
+        Ok(self.found(&node))
+    }
+
+    pub(super) fn set_attributes(
+        &self,
+        ino: InodeId,
+        change: &MetaChange,
+    ) -> Result<Found, Refused> {
+        if change.policy.is_some() {
+            return Err(Refused::because(libc::EOPNOTSUPP, "a file of Gfarm lies whole on a host"));
+        }
+        let node = self.nodes.get(ino)?;
+        if let Some(size) = change.size {
+            self.truncate(&node, size)?;
+        }
+        if change.mode.is_some() || change.uid.is_some() || change.gid.is_some() {
+            let path = self.nodes.path(ino)?;
+            if let Some(mode) = change.mode {
+                self.done(&Request::SetMode { path: path.clone(), mode }).map_err(gone)?;
+            }
+            if change.uid.is_some() || change.gid.is_some() {
+                let (uid, gid) = (change.uid, change.gid);
+                self.done(&Request::SetOwner { path, uid, gid }).map_err(gone)?;
+            }
+        }
+        if change.atime.is_some() || change.mtime.is_some() {
+            self.set_times(&node, time_set(change.atime), time_set(change.mtime))?;
+        }
+        self.attributes(ino)
+    }
+
+    fn set_times(&self, node: &Node, atime: SetTime, mtime: SetTime) -> Result<(), Refused> {
+        let unlinked = {
+            let mut state = node.lock();
+            let writes = state.file.writes.clone();
+            if state.file.has_writers() {
+                let plain = writes.and_then(|writes| Plain::of(writes).ok());
+                state.file.times = Some(TimesLater { atime, mtime, plain });
+            }
+            state.file.unlinked
+        };
+        if unlinked {
+            return Ok(());
+        }
+        let path = self.nodes.path(node.ino)?;
+        self.done(&Request::SetTimes { path, atime, mtime }).map_err(gone)
+    }
+
+    pub(super) fn make(&self, new: &NewNode) -> Result<Found, Refused> {
+        let path = self.nodes.path_in(new.parent, &new.name)?;
+        let there = path.clone();
+        match (new.kind, &new.target) {
+            (FileKind::Directory, _) => {
+                self.done(&Request::MakeDirectory { path, mode: new.mode })?;
+            }
+            (FileKind::Symlink, Some(target)) => {
+                self.done(&Request::Symlink { target: target.clone(), path })?;
+            }
+            (FileKind::Regular, _) => {
+                let request = Request::Create { path, mode: new.mode };
+                let opened = self.lanes.open(&request).map_err(refused)?;
+                self.lanes.close(opened.file, None).map_err(refused)?;
+            }
+            _ => return Err(Refused::because(libc::EPERM, "Gfarm keeps no such files")),
+        }
+        self.listings.changed(new.parent);
+        let stat = self.stat(there)?;
+        Ok(self.found(&self.nodes.seen(new.parent, &new.name, stat)))
+    }
+
+    pub(super) fn link(
+        &self,
+        ino: InodeId,
+        parent: InodeId,
+        name: &[u8],
+    ) -> Result<Found, Refused> {
+        let (from, to) = (self.nodes.path(ino)?, self.nodes.path_in(parent, name)?);
+        let there = to.clone();
+        self.done(&Request::Link { from, to })?;
+        self.listings.changed(parent);
+        let stat = self.stat(there)?;
+        Ok(self.found(&self.nodes.seen(parent, name, stat)))
+    }
+
+    pub(super) fn remove(
+        &self,
+        parent: InodeId,
+        name: &[u8],
+        directory: bool,
+    ) -> Result<(), Refused> {
+        let path = self.nodes.path_in(parent, name)?;
+        self.done(&match directory {
+            true => Request::RemoveDirectory { path },
+            false => Request::Unlink { path },
+        })?;
+        self.listings.changed(parent);
+        if let Some(node) = self.nodes.unname(parent, name) {
+            lost_a_name(&node);
+        }
+        Ok(())
+    }
+
+    pub(super) fn rename(
+        &self,
+        from: &(InodeId, Name),
+        to: &(InodeId, Name),
+        flags: bool,
+    ) -> Result<(), Refused> {
+        if flags {
+            return Err(Refused::because(libc::EINVAL, "Gfarm has one kind of rename"));
+        }
+        let (source, target) =
+            (self.nodes.path_in(from.0, &from.1)?, self.nodes.path_in(to.0, &to.1)?);
+        self.done(&Request::Rename { from: source, to: target })?;
+        self.listings.changed(from.0);
+        self.listings.changed(to.0);
+        if let Some(node) = self.nodes.renamed(from, to) {
+            lost_a_name(&node);
+        }
+        Ok(())
+    }
+
+    pub(super) fn read_link(&self, ino: InodeId) -> Result<Vec<u8>, Refused> {
+        self.bytes(&Request::ReadLink { path: self.nodes.path(ino)? }).map_err(gone)
+    }
+
+    /// As the directory is at some moment during the call.
+    pub(super) fn entries(&self, dir: InodeId) -> Result<Vec<(Vec<u8>, Stat)>, Refused> {
+        let request = Request::List { path: self.nodes.path(dir)? };
+        match self.lanes.call(&request, &[]).map_err(refused)? {
+            (Answer::Entries(entries), _) => Ok(entries),
+            _ => Err(Refused::because(libc::EIO, "no entries came")),
+        }
+    }
+
+    pub(super) fn xattr(&self, ino: InodeId, name: &[u8]) -> Result<Vec<u8>, Refused> {
+        if name == URL {
+            let path = self.nodes.path(ino)?;
+            let scheme = if path.starts_with(SCHEME) { &[][..] } else { SCHEME };
+            return Ok([scheme, &path].concat());
+        }
+        check_kind(name)?;
+        self.bytes(&Request::Xattr { path: self.nodes.path(ino)?, name: name.to_vec() })
+    }
+
+    pub(super) fn set_xattr(
+        &self,
+        ino: InodeId,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<(), Refused> {
+        check_kind(name)?;
+        let flags = match mode {
+            XattrMode::Set => 0,
+            XattrMode::Create => libc::XATTR_CREATE,
+            XattrMode::Replace => libc::XATTR_REPLACE,
+        };
+        let path = self.nodes.path(ino)?;
+        let request = Request::SetXattr { path, name: name.to_vec(), flags };
+        self.lanes.call(&request, value).map(drop).map_err(refused)
+    }
+
+    pub(super) fn xattrs(&self, ino: InodeId) -> Result<Vec<Name>, Refused> {
+        let names = self.bytes(&Request::Xattrs { path: self.nodes.path(ino)? })?;
+        let names = names.split(|&byte| byte == 0);
+        Ok(names.filter(|name| check_kind(name).is_ok()).map(<[u8]>::to_vec).collect())
+    }
+
+    pub(super) fn remove_xattr(&self, ino: InodeId, name: &[u8]) -> Result<(), Refused> {
+        check_kind(name)?;
+        self.done(&Request::RemoveXattr { path: self.nodes.path(ino)?, name: name.to_vec() })
+    }
+
+    pub(super) fn usage(&self) -> Result<AreaUse, Refused> {
+        let path = self.nodes.path(InodeId::ROOT)?;
+        match self.lanes.call(&Request::Room { path }, &[]).map_err(refused)? {
+            (Answer::Room { used, free, files }, _) => {
+                let bytes = |kib: u64| kib.saturating_mul(1024);
+                let total = bytes(used).saturating_add(bytes(free));
+                Ok(AreaUse { total, free: bytes(free), inodes: files, inodes_free: 0 })
+            }
+            _ => Err(Refused::because(libc::EIO, "no room was told")),
+        }
+    }
+}
+
+fn check_kind(name: &[u8]) -> Result<(), Refused> {
+    match KINDS.iter().any(|kind| name.starts_with(kind)) {
+        true => Ok(()),
+        false => Err(Refused::new(libc::EOPNOTSUPP)),
+    }
+}
+
+fn lost_a_name(node: &Arc<Node>) {
+    let mut state = node.lock();
+    state.seen.nlink = state.seen.nlink.saturating_sub(1);
+    if state.seen.nlink == 0 && state.seen.kind == Kind::File {
+        state.file.unlinked = true;
+    }
+}
+
+fn time_set(time: Option<hayase_wire::message::SetTime>) -> SetTime {
+    match time {
+        None => SetTime::Keep,
+        Some(hayase_wire::message::SetTime::Now) => SetTime::Now,
+        Some(hayase_wire::message::SetTime::To(time)) => SetTime::To((time.seconds, time.nanos)),
+    }
+}
+
+fn kind(kind: Kind) -> FileKind {
+    match kind {
+        Kind::File => FileKind::Regular,
+        Kind::Directory => FileKind::Directory,
+        Kind::Link => FileKind::Symlink,
+    }
+}
+
+fn time((seconds, nanos): Time) -> TimeSpec {
+    TimeSpec { seconds, nanos }
+}
+
+/// Attributes of what is in a directory, without what this host knows better.
+pub(super) fn attr(ino: InodeId, stat: &Stat) -> Attr {
+    Attr {
+        ino,
+        kind: kind(stat.kind),
+        mode: stat.mode,
+        uid: stat.uid,
+        gid: stat.gid,
+        rdev: 0,
+        nlink: u32::try_from(stat.nlink).unwrap_or(u32::MAX),
+        size: stat.size,
+        blocks: stat.size.div_ceil(512),
+        atime: time(stat.atime),
+        mtime: time(stat.mtime),
+        ctime: time(stat.ctime),
+        crtime: time(stat.ctime),
+        layout: if stat.kind == Kind::File { Layout::Whole } else { Layout::None },
+        layout_epoch: 0,
+        trunc_epoch: 0,
+        policy: None,
+    }
+}
+
+/// While it is written from this host, size and time are here before they are with the metadata server.
+pub(super) fn shown(ino: InodeId, state: &State) -> Attr {
+    let mut attr = attr(ino, &state.seen);
+    if state.file.unlinked {
+        attr.nlink = 0;
+    }
+    let plain = state.file.writes.as_ref().and_then(|writes| Plain::of(writes).ok());
+    if let Some(plain) = plain {
+        let is_set = state.file.times.is_some_and(|times| times.plain == Some(plain));
+        let is_told = state.file.told.is_some_and(|(told, _)| told == plain);
+        (attr.size, attr.blocks) = (plain.size, plain.blocks);
+        if !is_set && !is_told {
+            attr.mtime = time(plain.mtime);
+        }
+    } else if let Some(size) = state.file.size {
+        (attr.size, attr.blocks) = (size, size.div_ceil(512));
+    }
+    attr
+}

@@ -1,0 +1,259 @@
+//! What this mount has open of one file: one open of Gfarm for each of the kernel's, and the plain file behind them.
+//!
+//! Here: decisions, without a call to anybody but fstat(2). Not here: who opens and closes ([`super::opens`]).
+//!
+//! Invariants:
+//! 1. The class is that of the first open and stays until the last is released.
+//! 2. In class L all opens have the same plain file: what the kernel was given.
+//! 3. `told` is how the plain file looked when the metadata server was told of it last, or when it was opened.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use hayase_tier::gfarm_lane::{FileId, SetTime};
+use hayase_wire::message::Access;
+
+use crate::open_file::Class;
+
+/// The kernel's clock of files goes in steps; a change within one step leaves no trace in the time.
+const CLOCK_STEP: Duration = Duration::from_millis(20);
+
+/// A plain file as fstat(2) shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plain {
+    /// Which file it is.
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    pub(super) size: u64,
+    pub(super) blocks: u64,
+    pub(super) mtime: (i64, u32),
+}
+
+impl Plain {
+    pub(super) fn of(file: impl AsFd) -> std::io::Result<Self> {
+        let stat = rustix::fs::fstat(file)?;
+        Ok(Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
+            mtime: (stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0)),
+        })
+    }
+
+    pub(super) fn is_same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
+    /// Written so shortly before `at` that another change may have left the same time.
+    fn is_of_the_moment(&self, at: SystemTime) -> bool {
+        let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let seconds = u64::try_from(self.mtime.0).unwrap_or(0);
+        since < Duration::new(seconds, self.mtime.1) + CLOCK_STEP
+    }
+}
+
+/// An open of the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) access: Access,
+    /// Gfarm's open file; `None` after a close told the metadata server, and until it is needed again.
+    pub(super) file: Option<FileId>,
+}
+
+/// Times that were set while the file is open for writing: its close would put others in their place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimesLater {
+    pub(super) atime: SetTime,
+    pub(super) mtime: SetTime,
+    /// The plain file when they were set: when it was written since, they are old.
+    pub(super) plain: Option<Plain>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct OpenFile {
+    pub(super) slots: Vec<Slot>,
+    pub(super) class: Option<Class>,
+    /// The plain file, open for reading at least.
+    pub(super) reads: Option<Arc<OwnedFd>>,
+    /// The same, open for writing.
+    pub(super) writes: Option<Arc<OwnedFd>>,
+    pub(super) told: Option<(Plain, SystemTime)>,
+    /// Where the file ends, while it is written on another host from here.
+    pub(super) size: Option<u64>,
+    /// Its last name was removed here.
+    pub(super) unlinked: bool,
+    pub(super) times: Option<TimesLater>,
+    /// A write was lost: the next close says so.
+    pub(super) failed: Option<i32>,
+    /// Version of the pages that the kernel may have.
+    pub(super) pages: Option<(u64, u64, (i64, u32))>,
+}
+
+/// What has to be told to the metadata server when a writer closes.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    pub(super) file: Option<FileId>,
+    pub(super) writes: Option<Arc<OwnedFd>>,
+    pub(super) told: Option<(Plain, SystemTime)>,
+}
+
+/// What to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Telling {
+    /// Nothing is open, nothing has changed.
+    Nothing,
+    /// Closing tells it.
+    Close,
+    /// Gfarm's server would see no change: make it one, and close.
+    MarkAndClose,
+    /// It changed behind the last close: open it again, make it a change, close.
+    Reopen,
+}
+
+impl Leaving {
+    /// `now`: the plain file, when it is on this host.
+    pub(super) fn telling(&self, now: Option<&Plain>) -> Telling {
+        let unchanged = now.zip(self.told.as_ref()).is_some_and(|(now, (told, _))| now == told);
+        match (self.file, now) {
+            (None, Some(now)) if !unchanged && now.size + self.told_size() > 0 => Telling::Reopen,
+            (None, _) => Telling::Nothing,
+            (Some(_), Some(now)) if unchanged && now.size > 0 => {
+                let hidden =
+                    self.told.as_ref().is_some_and(|(told, at)| told.is_of_the_moment(*at));
+                if hidden { Telling::MarkAndClose } else { Telling::Close }
+            }
+            (Some(_), _) => Telling::Close,
+        }
+    }
+
+    fn told_size(&self) -> u64 {
+        self.told.as_ref().map_or(0, |(told, _)| told.size)
+    }
+}
+
+impl OpenFile {
+    pub(super) fn has_writers(&self) -> bool {
+        self.slots.iter().any(|slot| slot.access.write)
+    }
+
+    /// Where the bytes can be read here; not while they are written elsewhere.
+    pub(super) fn readable(&self) -> Option<Arc<OwnedFd>> {
+        match (&self.reads, &self.writes) {
+            (None, _) => None,
+            (Some(_), None) if self.has_writers() => None,
+            (Some(reads), _) => Some(Arc::clone(reads)),
+        }
+    }
+
+    /// An open of Gfarm for this, or the number of a slot that can have one.
+    pub(super) fn usable(&self, write: bool) -> Option<(usize, Option<FileId>)> {
+        let fits = |slot: &Slot| if write { slot.access.write } else { true };
+        let slots = || self.slots.iter().enumerate().filter(|(_, slot)| fits(slot));
+        let open = slots().find(|(_, slot)| slot.file.is_some());
+        open.or_else(|| slots().next()).map(|(number, slot)| (number, slot.file))
+    }
+
+    /// A descriptor that may write was closed: of one open the rest.
+    pub(super) fn writer_closes(&mut self) -> Option<Leaving> {
+        if self.unlinked || !self.has_writers() {
+            return None; // who opens it again would not find it
+        }
+        let slot = self.slots.iter_mut().find(|slot| slot.access.write && slot.file.is_some());
+        let file = slot.and_then(|slot| slot.file.take());
+        Some(Leaving { file, writes: self.writes.clone(), told: self.told })
+    }
+
+    /// The kernel gives an open back; what is to be told of it, and whether it was the last one.
+    pub(super) fn release(&mut self, access: Access) -> Option<(Leaving, bool)> {
+        let of_access = |slot: &Slot| slot.access == access;
+        let closed = self.slots.iter().position(|slot| of_access(slot) && slot.file.is_none());
+        let number = closed.or_else(|| self.slots.iter().position(of_access))?;
+        let slot = self.slots.swap_remove(number);
+        let writes = self.writes.clone().filter(|_| access.write && !self.unlinked);
+        let leaving = Leaving { file: slot.file, writes, told: self.told };
+        if !self.has_writers() {
+            self.writes = None;
+            self.size = None;
+        }
+        let is_last = self.slots.is_empty();
+        if is_last {
+            self.class = None;
+            self.reads = None;
+        }
+        Some((leaving, is_last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ: Access = Access { read: true, write: false };
+    const WRITE: Access = Access { read: false, write: true };
+
+    fn plain(size: u64, mtime: (i64, u32)) -> Plain {
+        Plain { device: 1, inode: 2, size, blocks: 0, mtime }
+    }
+
+    fn file() -> FileId {
+        FileId::default()
+    }
+
+    fn opened(slots: &[(Access, bool)]) -> OpenFile {
+        let slot = |&(access, open): &(Access, bool)| Slot { access, file: open.then(file) };
+        OpenFile { slots: slots.iter().map(slot).collect(), ..OpenFile::default() }
+    }
+
+    #[test]
+    fn a_change_is_told_once_and_never_missed() {
+        let long_ago = (plain(10, (1000, 0)), SystemTime::UNIX_EPOCH + Duration::from_secs(2000));
+        let just_now =
+            (plain(10, (2000, 0)), SystemTime::UNIX_EPOCH + Duration::new(2000, 3_000_000));
+        let check = |open: bool, told, now: Option<Plain>, expected| {
+            let leaving = Leaving { file: open.then(file), writes: None, told };
+            assert_eq!(leaving.telling(now.as_ref()), expected, "{leaving:?} {now:?}");
+        };
+        check(true, None, None, Telling::Close); // on another host
+        check(true, Some(long_ago), Some(plain(10, (1000, 0))), Telling::Close); // nothing written
+        check(true, Some(long_ago), Some(plain(10, (2000, 5))), Telling::Close); // seen by the time
+        check(true, Some(just_now), Some(plain(10, (2000, 0))), Telling::MarkAndClose);
+        check(true, Some(just_now), Some(plain(11, (2000, 0))), Telling::Close); // seen by the size
+        check(false, Some(just_now), Some(plain(10, (2000, 0))), Telling::Nothing);
+        check(false, Some(just_now), Some(plain(12, (2001, 0))), Telling::Reopen);
+        check(false, None, None, Telling::Nothing);
+    }
+
+    #[test]
+    fn closes_of_descriptors_and_of_opens_are_two_things() {
+        let mut open = opened(&[(WRITE, true), (READ, true)]);
+        assert!(open.writer_closes().unwrap().file.is_some(), "the first close of a descriptor");
+        assert!(open.writer_closes().unwrap().file.is_none(), "one more of the same open");
+        let (leaving, is_last) = open.release(WRITE).unwrap();
+        assert!(leaving.file.is_none() && !is_last);
+        assert!(open.writer_closes().is_none(), "only a reader is left");
+        let (leaving, is_last) = open.release(READ).unwrap();
+        assert!(leaving.file.is_some() && is_last && open.class.is_none());
+        assert!(open.release(READ).is_none());
+    }
+
+    #[test]
+    fn a_file_without_a_name_stays_open_until_its_last_release() {
+        let mut open = opened(&[(WRITE, true)]);
+        open.unlinked = true;
+        assert!(open.writer_closes().is_none());
+        assert!(open.release(WRITE).unwrap().0.file.is_some());
+    }
+
+    #[test]
+    fn an_open_that_is_closed_already_is_released_first() {
+        let mut open = opened(&[(WRITE, true), (WRITE, false)]);
+        assert!(open.release(WRITE).unwrap().0.file.is_none());
+        assert_eq!(open.usable(true), Some((0, Some(file()))));
+        assert_eq!(open.usable(false), Some((0, Some(file()))));
+        assert_eq!(opened(&[(READ, true)]).usable(true), None);
+        assert_eq!(opened(&[(READ, false)]).usable(false), Some((0, None)));
+    }
+}

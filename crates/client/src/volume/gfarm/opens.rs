@@ -1,0 +1,278 @@
+//! Opening, and telling the metadata server at the end.
+//!
+//! Every open of the kernel is one of Gfarm: that is what makes a close on one host seen by the next open on
+//! another. What the kernel keeps of the file is dropped when the open finds another version.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use hayase_layout::InodeId;
+use hayase_tier::gfarm_lane::{FileId, Kind, Opened, Request};
+use hayase_wire::message::{Access, NewNode, Refused};
+
+use super::nodes::Node;
+use super::open_file::{Leaving, Plain, Slot, Telling};
+use super::{Inner, gone, refused};
+use crate::open_file::{Class, Serving};
+use crate::volume::{Drops, FileOpen, Found, OpenWish};
+
+impl Inner {
+    pub(super) fn open(&self, ino: InodeId, wish: OpenWish) -> Result<FileOpen, Refused> {
+        let node = self.nodes.get(ino)?;
+        let path = self.nodes.path(ino)?;
+        // Who may not write may not empty it either.
+        let (write, truncate) = (wish.access.write || wish.truncate, wish.truncate);
+        let opened = self.lanes.open(&Request::Open { path, write, truncate });
+        let opened = opened.map_err(|lost| gone(refused(lost)))?;
+        if opened.stat.ino != node.gfarm || opened.stat.kind != Kind::File {
+            // Replaced on another host: the kernel looks the name up again.
+            self.close_quietly(opened.file);
+            return Err(Refused::new(libc::ESTALE));
+        }
+        self.admit(&node, wish, opened)
+    }
+
+    pub(super) fn create(
+        &self,
+        new: &NewNode,
+        wish: OpenWish,
+    ) -> Result<(Found, FileOpen), Refused> {
+        let path = self.nodes.path_in(new.parent, &new.name)?;
+        let opened = self.lanes.open(&Request::Create { path, mode: new.mode }).map_err(refused)?;
+        self.listings.changed(new.parent);
+        let node = self.nodes.seen(new.parent, &new.name, opened.stat);
+        let open = self.admit(&node, wish, opened)?;
+        Ok((self.found(&node), open))
+    }
+
+    /// The open joins those that are there.
+    fn admit(&self, node: &Arc<Node>, wish: OpenWish, opened: Opened) -> Result<FileOpen, Refused> {
+        let Opened { file, stat, descriptor } = opened;
+        let version = (stat.generation, stat.size, stat.mtime);
+        let descriptor = descriptor.map(Arc::new);
+        let plain = match descriptor.as_ref().map(Plain::of).transpose() {
+            Ok(plain) => plain,
+            Err(error) => {
+                self.close_quietly(file);
+                return Err(system(&error));
+            }
+        };
+        let mut state = node.lock();
+        let class = match state.file.class {
+            Some(class) => class,
+            None if plain.is_some() && wish.serving == Serving::Descriptor => Class::Local,
+            None => Class::Remote,
+        };
+        let others = state.file.reads.as_ref().and_then(|file| Plain::of(file).ok());
+        let moved =
+            others.is_some_and(|others| !plain.is_some_and(|now| now.is_same_file(&others)));
+        if class == Class::Local && moved {
+            drop(state);
+            self.nodes.retire(node);
+            self.close_quietly(file);
+            return Err(Refused::new(libc::ESTALE));
+        }
+        let is_new_version = {
+            let seen = &state.seen;
+            (seen.generation, seen.size, seen.mtime) != version
+        };
+        state.seen = stat;
+        let keep_pages = state.file.pages.replace(version) == Some(version);
+        let open = &mut state.file;
+        open.class = Some(class);
+        open.slots.push(Slot { access: wish.access, file: Some(file) });
+        if wish.access.write {
+            match (&descriptor, plain) {
+                (Some(here), Some(plain)) => {
+                    open.writes = Some(Arc::clone(here));
+                    open.told = Some((plain, SystemTime::now()));
+                }
+                _ => open.size = Some(open.size.unwrap_or(0).max(stat.size)),
+            }
+            // Its pages are written through: what others see at the next open is another version.
+            open.pages = None;
+        }
+        if wish.truncate {
+            open.size = open.size.map(|_| 0);
+        }
+        if moved && descriptor.is_none() {
+            open.reads = None; // the copy on this host is of an older version
+        }
+        // One that may write may also read.
+        if descriptor.is_some() && (moved || open.reads.is_none() || wish.access.write) {
+            open.reads.clone_from(&descriptor);
+        }
+        drop(state);
+        if is_new_version && let Some(kernel) = self.kernel.get() {
+            kernel.invalidate(node.ino, Drops::Attributes);
+        }
+        let cache = class == Class::Remote && !wish.uncached;
+        let descriptor = descriptor.filter(|_| class == Class::Local);
+        Ok(FileOpen { class, descriptor, cache, keep_pages: cache && keep_pages, striped: false })
+    }
+
+    /// An open of Gfarm for what the kernel has open, made again when it was closed.
+    pub(super) fn usable(&self, node: &Node, write: bool) -> Result<FileId, Refused> {
+        match node.lock().file.usable(write) {
+            None => return Err(Refused::new(libc::EBADF)),
+            Some((_, Some(file))) => return Ok(file),
+            Some((_, None)) => {}
+        }
+        let (file, _) = self.reopen(node, write)?;
+        let mut state = node.lock();
+        let unused = match state.file.usable(write) {
+            Some((number, None)) => {
+                state.file.slots[number].file = Some(file);
+                return Ok(file);
+            }
+            Some((_, Some(other))) => Ok(other), // another thread was faster
+            None => Err(Refused::new(libc::EBADF)),
+        };
+        drop(state);
+        self.close_quietly(file);
+        unused
+    }
+
+    fn reopen(&self, node: &Node, write: bool) -> Result<(FileId, Option<OwnedFd>), Refused> {
+        let path = self.nodes.path(node.ino)?;
+        let opened = self.lanes.open(&Request::Open { path, write, truncate: false });
+        let opened = opened.map_err(refused)?;
+        if opened.stat.ino != node.gfarm {
+            self.close_quietly(opened.file);
+            return Err(Refused::because(libc::ESTALE, "the file was replaced while it was open"));
+        }
+        Ok((opened.file, opened.descriptor))
+    }
+
+    /// This open failed: the next call opens another one, perhaps on another host.
+    pub(super) fn give_up(&self, node: &Node, file: FileId) {
+        let mut state = node.lock();
+        let slot = state.file.slots.iter_mut().find(|slot| slot.file == Some(file));
+        let had = slot.and_then(|slot| slot.file.take());
+        drop(state);
+        if had.is_some() {
+            self.close_quietly(file);
+        }
+    }
+
+    /// A descriptor that may write was closed.
+    pub(super) fn closed(&self, ino: InodeId) -> Result<(), Refused> {
+        let node = self.nodes.get(ino)?;
+        let (leaving, failed) = {
+            let mut state = node.lock();
+            (state.file.writer_closes(), state.file.failed.take())
+        };
+        let told = leaving.map_or(Ok(()), |leaving| self.tell(&node, &leaving));
+        match failed {
+            Some(errno) => Err(Refused::because(errno, "bytes that were written are lost")),
+            None => told,
+        }
+    }
+
+    /// The kernel gives an open back; the rest is done by another thread.
+    pub(super) fn release(self: &Arc<Self>, ino: InodeId, access: Access) {
+        let Ok(node) = self.nodes.get(ino) else { return };
+        let mut state = node.lock();
+        let Some((leaving, is_last)) = state.file.release(access) else { return };
+        if is_last && let Some(kernel) = self.kernel.get() {
+            kernel.release_descriptor(ino);
+        }
+        drop(state);
+        if leaving.file.is_some() || leaving.writes.is_some() {
+            self.closer.submit(node, leaving);
+        }
+    }
+
+    /// What the closer does with it.
+    pub(super) fn finish(&self, node: &Arc<Node>, leaving: &Leaving) {
+        let told = match (&leaving.writes, leaving.file) {
+            (None, Some(file)) => self.lanes.close(file, None).map_err(refused),
+            _ => self.tell(node, leaving),
+        };
+        if let Err(why) = told {
+            tracing::error!(ino = node.gfarm, %why, "Gfarm was not told of the end of a file");
+        }
+    }
+
+    /// Lets the metadata server know what was written, before it returns.
+    fn tell(&self, node: &Arc<Node>, leaving: &Leaving) -> Result<(), Refused> {
+        let writes = leaving.writes.as_deref();
+        let now = writes.map(Plain::of).transpose().map_err(|error| system(&error))?;
+        let mut telling = leaving.telling(now.as_ref());
+        let mut file = leaving.file;
+        loop {
+            if telling == Telling::Reopen {
+                file = Some(self.reopen_same(node, now.as_ref())?);
+            }
+            let Some(file) = file.filter(|_| telling != Telling::Nothing) else { break };
+            let mark = matches!(telling, Telling::MarkAndClose | Telling::Reopen);
+            let len =
+                writes.zip(now).filter(|_| mark).and_then(|(writes, now)| touch(writes, &now));
+            match self.lanes.close(file, len) {
+                Ok(()) => break,
+                // Lost with its process; the bytes are here.
+                Err(lost) if lost.broken && now.is_some() && telling != Telling::Reopen => {
+                    telling = Telling::Reopen;
+                }
+                Err(lost) => return Err(refused(lost)),
+            }
+        }
+        let after = writes.and_then(|writes| Plain::of(writes).ok());
+        let times = {
+            let mut state = node.lock();
+            if let Some(after) = after {
+                state.file.told = Some((after, SystemTime::now()));
+            }
+            // When it was written since, the times that were set are old.
+            state.file.times.take().filter(|times| times.plain == now)
+        };
+        let Some(times) = times else { return Ok(()) };
+        let path = self.nodes.path(node.ino)?;
+        self.done(&Request::SetTimes { path, atime: times.atime, mtime: times.mtime })
+    }
+
+    fn reopen_same(&self, node: &Node, now: Option<&Plain>) -> Result<FileId, Refused> {
+        let (file, descriptor) = self.reopen(node, true)?;
+        let plain = descriptor.and_then(|descriptor| Plain::of(descriptor).ok());
+        if plain.zip(now).is_some_and(|(plain, now)| plain.is_same_file(now)) {
+            return Ok(file);
+        }
+        self.close_quietly(file);
+        let why = "the file was moved to another host while it was written here";
+        Err(Refused::because(libc::EIO, why))
+    }
+
+    /// What nobody waits for.
+    pub(super) fn close_quietly(&self, file: FileId) {
+        if let Err(lost) = self.lanes.close(file, None) {
+            tracing::debug!(%lost, "close");
+        }
+    }
+}
+
+/// Gives the plain file another time, so that Gfarm's server sees a change. Where that is not allowed: the
+/// length that, when it is set again, is a change too.
+fn touch(writes: &OwnedFd, now: &Plain) -> Option<u64> {
+    let time = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+    let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
+    for _ in 0..TOUCHES_MAX {
+        if rustix::fs::futimens(writes, &times).is_err() {
+            break;
+        }
+        if Plain::of(writes).is_ok_and(|after| after.mtime != now.mtime) {
+            return None;
+        }
+        std::thread::sleep(TOUCH_PAUSE);
+    }
+    Some(now.size)
+}
+
+/// The clock of files goes in steps of a few milliseconds.
+const TOUCHES_MAX: usize = 20;
+const TOUCH_PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
+
+pub(super) fn system(error: &io::Error) -> Refused {
+    Refused::because(error.raw_os_error().unwrap_or(libc::EIO), error.to_string())
+}

@@ -1,0 +1,304 @@
+//! The process of a lane: takes requests from its socket, calls libgfarm, answers, until the socket ends.
+//!
+//! Files that are open when it ends are closed by Gfarm's servers, which see the connection end.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use super::{Answer, Kind, Request, SetTime, Stat, Time, frame};
+use crate::gfarm::error::{self, Aim, code};
+use crate::gfarm::library::{self, Failure, File, Library, TimeSet, Use};
+use crate::timestamp::seconds_and_nanos;
+
+/// Serves requests about files of one Gfarm until the other end closes.
+///
+/// # Errors
+/// What the socket says; errors of Gfarm are answers.
+pub fn serve(socket: &UnixStream) -> io::Result<()> {
+    let mut serving = Serving::default();
+    while let Some((request, bytes, _)) = frame::receive::<Request>(socket)? {
+        let aim = aim(&request);
+        let reply = serving.answer(request, &bytes).unwrap_or_else(|failure| {
+            let errno = match failure.code {
+                -1 => libc::EIO,
+                number => error::errno(number, aim),
+            };
+            let broken = error::is_broken(failure.code);
+            Answer::Failed { errno, text: failure.text, broken }.into()
+        });
+        let descriptor = reply.descriptor.as_ref().map(AsFd::as_fd);
+        frame::send(socket, &reply.answer, &reply.bytes, descriptor)?;
+    }
+    Ok(())
+}
+
+/// What a host that is gone means for a request.
+fn aim(request: &Request) -> Aim {
+    match request {
+        Request::Create { .. } | Request::Open { truncate: true, .. } | Request::Write { .. } => {
+            Aim::Room
+        }
+        Request::Xattr { .. } | Request::SetXattr { .. } | Request::RemoveXattr { .. } => {
+            Aim::Attribute
+        }
+        Request::Open { .. }
+        | Request::Read { .. }
+        | Request::Truncate { .. }
+        | Request::Sync { .. }
+        | Request::Close { .. } => Aim::Bytes,
+        _ => Aim::Names,
+    }
+}
+
+#[derive(Default)]
+struct Serving {
+    files: HashMap<u64, File>,
+    opened: u64,
+    /// This host as Gfarm calls it, asked once.
+    own_host: Option<Option<CString>>,
+}
+
+struct Reply {
+    answer: Answer,
+    bytes: Vec<u8>,
+    descriptor: Option<OwnedFd>,
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Self {
+        Self { answer, bytes: Vec::new(), descriptor: None }
+    }
+}
+
+impl From<()> for Reply {
+    fn from((): ()) -> Self {
+        Answer::Done.into()
+    }
+}
+
+impl From<Vec<u8>> for Reply {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes, ..Answer::Bytes.into() }
+    }
+}
+
+impl Serving {
+    fn answer(&mut self, request: Request, bytes: &[u8]) -> Result<Reply, Failure> {
+        let library = Library::get().map_err(|why| fault(format!("{why:?}")))?;
+        match request {
+            Request::Create { path, mode } => self.create(library, &path, mode),
+            Request::Open { path, write, truncate } => self.open(library, &path, write, truncate),
+            Request::Read { file, offset, len } => {
+                let mut bytes = vec![0; len as usize];
+                let got = self.file(file)?.read_at(offset, &mut bytes)?;
+                bytes.truncate(got);
+                Ok(bytes.into())
+            }
+            Request::Write { file, offset } => Ok(self.file(file)?.write_at(offset, bytes)?.into()),
+            Request::Truncate { file, len } => Ok(self.file(file)?.truncate(len)?.into()),
+            Request::Sync { file } => Ok(self.file(file)?.sync()?.into()),
+            Request::Close { file, len } => {
+                let file = self.files.remove(&file).ok_or_else(not_open)?;
+                if let Some(len) = len {
+                    file.truncate(len)?;
+                }
+                Ok(file.close()?.into())
+            }
+            request => self.named(library, request, bytes),
+        }
+    }
+
+    /// What is about names alone.
+    fn named(
+        &mut self,
+        library: &Library,
+        request: Request,
+        bytes: &[u8],
+    ) -> Result<Reply, Failure> {
+        Ok(match request {
+            Request::Stat { path } => {
+                let path = text(path)?;
+                self.own_host(library, &path);
+                Answer::Stat(stat(&library.lstat(&path)?)).into()
+            }
+            Request::List { path } => {
+                let mut entries = Vec::new();
+                library.names(&text(path)?, &mut |name, found| {
+                    entries.push((name.to_vec(), stat(found)));
+                })?;
+                Answer::Entries(entries).into()
+            }
+            Request::ReadLink { path } => library.readlink(&text(path)?)?.into(),
+            Request::MakeDirectory { path, mode } => library.mkdir(&text(path)?, mode)?.into(),
+            Request::RemoveDirectory { path } => library.rmdir(&text(path)?)?.into(),
+            Request::Unlink { path } => library.unlink(&text(path)?)?.into(),
+            Request::Rename { from, to } => library.rename(&text(from)?, &text(to)?)?.into(),
+            Request::Link { from, to } => library.link(&text(from)?, &text(to)?)?.into(),
+            Request::Symlink { target, path } => {
+                library.symlink(&text(target)?, &text(path)?)?.into()
+            }
+            Request::SetMode { path, mode } => library.set_mode(&text(path)?, mode)?.into(),
+            Request::SetTimes { path, atime, mtime } => {
+                library.set_times(&text(path)?, time_set(atime), time_set(mtime))?.into()
+            }
+            Request::SetOwner { path, uid, gid } => {
+                let path = text(path)?;
+                self.own_host(library, &path);
+                library.set_owner(&path, uid, gid)?.into()
+            }
+            Request::Xattr { path, name } => library.xattr(&text(path)?, &text(name)?)?.into(),
+            Request::SetXattr { path, name, flags } => {
+                library.set_xattr_if(&text(path)?, &text(name)?, bytes, flags)?.into()
+            }
+            Request::Xattrs { path } => library.xattr_names(&text(path)?)?.into(),
+            Request::RemoveXattr { path, name } => {
+                library.remove_xattr(&text(path)?, &text(name)?)?.into()
+            }
+            Request::Room { path } => {
+                let room = library.room(&text(path)?)?;
+                Answer::Room { used: room.used, free: room.free, files: room.files }.into()
+            }
+            _ => return Err(fault("a request about a file, asked of names".to_owned())),
+        })
+    }
+
+    fn create(
+        &mut self,
+        library: &'static Library,
+        path: &[u8],
+        mode: u32,
+    ) -> Result<Reply, Failure> {
+        let path = text(path.to_vec())?;
+        let own = self.own_host(library, &path);
+        let file = library.create_for(&path, mode, Use::Both)?;
+        // What stays without a place must not stay at all.
+        let placed = place_new(&file, own.as_ref()).and_then(|here| Ok((here, file.stat()?)));
+        match placed {
+            Ok((descriptor, stat)) => Ok(self.keep(file, &stat, descriptor)),
+            Err(failure) => {
+                drop(file);
+                let _ = library.unlink(&path);
+                Err(failure)
+            }
+        }
+    }
+
+    fn open(
+        &mut self,
+        library: &'static Library,
+        path: &[u8],
+        write: bool,
+        truncate: bool,
+    ) -> Result<Reply, Failure> {
+        let path = text(path.to_vec())?;
+        let own = self.own_host(library, &path);
+        let file = match write {
+            false => library.open_for(&path, Use::Read, truncate)?,
+            true => match library.open_for(&path, Use::Both, truncate) {
+                // It may be written and not read.
+                Err(failure) if failure.code == code::DENIED => {
+                    library.open_for(&path, Use::Write, truncate)?
+                }
+                file => file?,
+            },
+        };
+        let stat = file.stat()?;
+        let descriptor = match (stat.size, write) {
+            (0, false) => None, // a file without bytes may lie nowhere
+            (0, true) => place_new(&file, own.as_ref())?,
+            _ => place_where_it_is(library, &file, &path, own.as_ref())?,
+        };
+        Ok(self.keep(file, &stat, descriptor))
+    }
+
+    fn keep(&mut self, file: File, found: &library::Stat, descriptor: Option<OwnedFd>) -> Reply {
+        self.opened += 1;
+        self.files.insert(self.opened, file);
+        let answer = Answer::Opened { file: self.opened, stat: stat(found) };
+        Reply { descriptor, ..answer.into() }
+    }
+
+    fn file(&self, number: u64) -> Result<&File, Failure> {
+        self.files.get(&number).ok_or_else(not_open)
+    }
+
+    /// Also lets the library know under which name this process is known.
+    fn own_host(&mut self, library: &Library, path: &std::ffi::CStr) -> Option<CString> {
+        if self.own_host.is_none() {
+            // Out of reach now: asked again with the next request.
+            self.own_host = library.own_host(path).ok();
+        }
+        self.own_host.clone().flatten()
+    }
+}
+
+/// Bytes that are still to come: on this host, else where Gfarm likes.
+fn place_new(file: &File, own: Option<&CString>) -> Result<Option<OwnedFd>, Failure> {
+    if own.is_none_or(|own| file.place(Some(own)).is_err()) {
+        file.place(None)?;
+    }
+    file.descriptor()
+}
+
+/// Bytes that are there: the copy on this host, else the one that Gfarm likes.
+fn place_where_it_is(
+    library: &Library,
+    file: &File,
+    path: &CString,
+    own: Option<&CString>,
+) -> Result<Option<OwnedFd>, Failure> {
+    if let Some(own) = own {
+        // Renamed or removed since it was opened: then any copy does.
+        let hosts = library.replicas(path).unwrap_or_default();
+        let is_here = hosts.iter().any(|host| host.as_bytes() == own.as_bytes());
+        if is_here && file.place(Some(own)).is_ok() {
+            return file.descriptor();
+        }
+    }
+    file.place(None)?;
+    file.descriptor()
+}
+
+fn stat(found: &library::Stat) -> Stat {
+    let time = |time| -> Time { seconds_and_nanos(time) };
+    Stat {
+        ino: found.ino,
+        generation: found.generation,
+        kind: match found.kind {
+            library::Kind::File => Kind::File,
+            library::Kind::Directory => Kind::Directory,
+            library::Kind::Link => Kind::Link,
+        },
+        mode: found.mode,
+        nlink: found.nlink,
+        uid: found.uid,
+        gid: found.gid,
+        size: found.size,
+        atime: time(found.atime),
+        mtime: time(found.mtime),
+        ctime: time(found.ctime),
+    }
+}
+
+fn time_set(time: SetTime) -> TimeSet {
+    match time {
+        SetTime::Keep => TimeSet::Keep,
+        SetTime::Now => TimeSet::Now,
+        SetTime::To((seconds, nanos)) => TimeSet::To(seconds, nanos),
+    }
+}
+
+fn text(bytes: Vec<u8>) -> Result<CString, Failure> {
+    CString::new(bytes).map_err(|_| fault("a name holds a NUL byte".to_owned()))
+}
+
+fn fault(text: String) -> Failure {
+    Failure { code: -1, text }
+}
+
+fn not_open() -> Failure {
+    Failure { code: code::BAD_DESCRIPTOR, text: "the file is not open here".to_owned() }
+}

@@ -1,0 +1,240 @@
+"""What programs may rely on below mounts of one Gfarm on several nodes.
+
+    mounted.py names MNT            names, attributes and errors of one mount, beside those of a local directory
+    mounted.py coherence MNT MNT    a close on one node is seen by the next open on the other
+    mounted.py writers MNT MNT      several descriptors, mappings and files without a name
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+import random
+import stat
+import sys
+import tempfile
+import time
+
+
+def expect(what, found, wanted):
+    if found != wanted:
+        sys.exit(f"{what}: {found!r}, not {wanted!r}")
+
+
+def refused(what, number, call, *arguments, **named):
+    try:
+        call(*arguments, **named)
+    except OSError as error:
+        expect(f"errno of {what}", errno.errorcode.get(error.errno), errno.errorcode[number])
+        return
+    sys.exit(f"{what}: it was not refused")
+
+
+def write(path, data, flags=os.O_CREAT | os.O_TRUNC):
+    file = os.open(path, os.O_WRONLY | flags, 0o644)
+    while data:
+        data = data[os.write(file, data):]
+    os.close(file)
+
+
+def read(path):
+    with open(path, "rb", buffering=0) as file:
+        pieces = []
+        while piece := file.read(1 << 20):
+            pieces.append(piece)
+        return b"".join(pieces)
+
+
+def names_below(root):
+    """The same steps anywhere: what they answered."""
+    os.chdir(root)
+    told = []
+    os.mkdir("d", 0o750)
+    told.append(oct(os.stat("d").st_mode))
+    refused("mkdir of what is there", errno.EEXIST, os.mkdir, "d")
+    write("d/f", b"x" * 1000)
+    found = os.stat("d/f")
+    told.append((oct(found.st_mode), found.st_size, found.st_nlink, found.st_uid == os.geteuid()))
+    refused("open of nothing", errno.ENOENT, os.open, "d/none", os.O_RDONLY)
+    refused("open through a file", errno.ENOTDIR, os.open, "d/f/x", os.O_RDONLY)
+    refused("an exclusive create of what is there", errno.EEXIST, os.open, "d/f", os.O_CREAT | os.O_EXCL)
+    refused("writing a directory", errno.EISDIR, os.open, "d", os.O_WRONLY)
+    refused("rmdir of a full directory", errno.ENOTEMPTY, os.rmdir, "d")
+    refused("rmdir of a file", errno.ENOTDIR, os.rmdir, "d/f")
+    refused("unlink of a directory", errno.EISDIR, os.unlink, "d")
+    refused("a long name", errno.ENAMETOOLONG, os.mkdir, "n" * 256)
+    os.symlink("d/f", "link")
+    told.append((os.readlink("link"), len(read("link")), stat.S_ISLNK(os.lstat("link").st_mode)))
+    refused("readlink of a file", errno.EINVAL, os.readlink, "d/f")
+    os.link("d/f", "d/second")
+    told.append((os.stat("d/f").st_nlink, os.stat("d/f").st_ino == os.stat("d/second").st_ino))
+    os.rename("d/second", "third")
+    told.append((sorted(os.listdir(".")), sorted(os.listdir("d"))))
+    os.unlink("third")
+    told.append(os.stat("d/f").st_nlink)
+    write("other", b"other")
+    os.rename("other", "d/f")
+    told.append(read("d/f"))
+    os.mkdir("e")
+    refused("a directory over a file", errno.ENOTDIR, os.rename, "e", "d/f")
+    refused("a file over a directory", errno.EISDIR, os.rename, "d/f", "e")
+    os.rename("d", "e")
+    told.append(read("e/f"))
+    refused("a directory into itself", errno.EINVAL, os.rename, "e", "e/in")
+    os.chmod("e/f", 0o604)
+    os.utime("e/f", ns=(1_500_000_000_123_456_789, 1_600_000_000_987_654_321))
+    found = os.stat("e/f")
+    told.append((oct(found.st_mode), found.st_mtime_ns))
+    with open("e/f", "r+b") as file:
+        file.write(b"new")
+        file.flush()
+        os.utime(file.fileno(), ns=(1, 1_400_000_000_000_000_001))
+    told.append((read("e/f"), os.stat("e/f").st_mtime_ns))
+    os.truncate("e/f", 2)
+    told.append((read("e/f"), os.stat("e/f").st_size))
+    os.truncate("e/f", 100_000)
+    told.append((read("e/f") == b"ne" + bytes(99_998), os.stat("e/f").st_size))
+    write("e/f", b"end", os.O_APPEND)
+    told.append(os.stat("e/f").st_size)
+    write("e/f", b"short")
+    told.append(read("e/f"))
+    os.setxattr("e/f", "user.one", b"\0value")
+    told.append((os.getxattr("e/f", "user.one"), "user.one" in os.listxattr("e/f")))
+    refused("an attribute that is there", errno.EEXIST, os.setxattr, "e/f", "user.one", b"", os.XATTR_CREATE)
+    refused("no such attribute", errno.ENODATA, os.getxattr, "e/f", "user.two")
+    refused("no attribute to replace", errno.ENODATA, os.setxattr, "e/f", "user.two", b"", os.XATTR_REPLACE)
+    os.removexattr("e/f", "user.one")
+    refused("an attribute that was", errno.ENODATA, os.getxattr, "e/f", "user.one")
+    many = {f"name-{number}" for number in range(700)}
+    os.mkdir("many")
+    for name in many:
+        os.close(os.open(f"many/{name}", os.O_CREAT | os.O_WRONLY))
+    told.append(set(os.listdir("many")) == many)
+    told.append(sum(entry.stat().st_size for entry in os.scandir("many")))
+    for name in many:
+        os.unlink(f"many/{name}")
+    os.rmdir("many")
+    os.unlink("link")
+    os.unlink("e/f")
+    os.rmdir("e")
+    told.append(os.listdir("."))
+    return told
+
+
+def names(mount):
+    place = tempfile.mkdtemp(dir=mount)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as local:
+        wanted = names_below(local)
+        found = names_below(place)
+        os.chdir("/")
+    for number, (here, there) in enumerate(zip(found, wanted, strict=True)):
+        expect(f"answer {number}", here, there)
+    room = os.statvfs(mount)
+    expect("room", room.f_blocks >= room.f_bavail > 0, True)
+    # What Gfarm does not have is refused, not done wrongly.
+    write(f"{place}/f", b"x")
+    with open(f"{place}/f", "r+b") as file:
+        refused("a lock", errno.EOPNOTSUPP, fcntl.lockf, file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    refused("a pipe", errno.EPERM, os.mkfifo, f"{place}/pipe")
+    os.unlink(f"{place}/f")
+    os.rmdir(place)
+
+
+def coherence(one, two):
+    random.seed(5)
+    mounts = [one, two]
+    for mount in mounts:
+        expect("the same directory", os.listdir(mount), os.listdir(one))
+    os.mkdir(f"{one}/c")
+    for turn in range(150):
+        here, there = (f"{mount}/c/f{turn % 7}" for mount in random.sample(mounts, 2))
+        data = random.randbytes(random.choice([1, 100, 4096, 70_000, 1_500_000]))
+        how = random.choice(["new", "same size", "append", "replace", "remove"])
+        before = read(there) if os.path.exists(there) else None
+        if how == "remove" and before is not None:
+            os.unlink(here)
+            refused(f"turn {turn}: open of a removed file", errno.ENOENT, os.open, there, os.O_RDONLY)
+            continue
+        if how == "append" and before is not None:
+            write(here, data, os.O_APPEND)
+            data = before + data
+        elif how == "same size" and before is not None:
+            data = random.randbytes(len(before))
+            write(here, data, 0)
+        elif how == "replace":
+            write(f"{here}.new", data)
+            os.rename(f"{here}.new", here)
+        else:
+            write(here, data)
+        with open(there, "rb", buffering=0) as file:
+            expect(f"turn {turn}: size after {how}", os.fstat(file.fileno()).st_size, len(data))
+            found = file.read(len(data) + 1)
+            while piece := file.read(1 << 20):
+                found += piece
+        if found != data:
+            sys.exit(f"turn {turn}: {how} of {len(data)} bytes: other bytes came, {len(found)}")
+    # What is only looked at follows within the second that a kernel keeps attributes.
+    write(f"{one}/c/looked", b"1")
+    os.stat(f"{two}/c/looked")
+    write(f"{one}/c/looked", b"22")
+    end = time.monotonic() + 20
+    while os.stat(f"{two}/c/looked").st_size != 2:
+        if time.monotonic() > end:
+            sys.exit("stat still shows the old size")
+        time.sleep(0.1)
+
+
+def writers(one, two):
+    os.mkdir(f"{one}/w")
+    here, there = f"{one}/w/f", f"{two}/w/f"
+    # Processes that write through one open, one after the other, as `(a; b) > f` does.
+    file = os.open(here, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+    for number in range(20):
+        again = os.dup(file)
+        os.write(again, b"%06d\n" % number)
+        os.close(again)
+        expect("lines after a close", read(there), b"".join(b"%06d\n" % n for n in range(number + 1)))
+    os.close(file)
+    # Two opens of one file at once.
+    first, second = (os.open(here, os.O_RDWR) for _ in range(2))
+    os.pwrite(first, b"A" * 5000, 0)
+    os.pwrite(second, b"B" * 5000, 5000)
+    expect("through the other open", os.pread(first, 5000, 5000), b"B" * 5000)
+    os.close(first)
+    os.pwrite(second, b"C" * 5000, 10_000)
+    os.close(second)
+    expect("two opens", read(there), b"A" * 5000 + b"B" * 5000 + b"C" * 5000)
+    # A mapping that is written after its descriptor was closed.
+    file = os.open(here, os.O_RDWR)
+    mapped = mmap.mmap(file, 15_000)
+    os.close(file)
+    mapped[100:105] = b"mmap!"
+    mapped.flush()
+    mapped.close()
+    end = time.monotonic() + 20
+    while read(there)[100:105] != b"mmap!":
+        if time.monotonic() > end:
+            sys.exit("what was written through a mapping does not come")
+        time.sleep(0.05)
+    # A file without a name lives until its last close, where its bytes are here and where they are not.
+    for path, other in ((here, there), (there, here)):
+        write(here, b"kept" * 1000)
+        file = os.open(path, os.O_RDWR)
+        os.unlink(path)
+        refused("a removed name", errno.ENOENT, os.open, other, os.O_RDONLY)
+        os.pwrite(file, b"more", 4000)
+        os.close(os.dup(file))
+        expect("without a name", os.pread(file, 5000, 0), b"kept" * 1000 + b"more")
+        expect("names left", os.fstat(file).st_nlink, 0)
+        os.close(file)
+    # A rename under an open file.
+    file = os.open(here, os.O_CREAT | os.O_RDWR)
+    os.write(file, b"before")
+    os.rename(here, f"{here}.moved")
+    os.write(file, b", after")
+    os.close(file)
+    expect("renamed while it was written", read(f"{there}.moved"), b"before, after")
+
+
+if __name__ == "__main__":
+    {"names": names, "coherence": coherence, "writers": writers}[sys.argv[1]](*sys.argv[2:])
