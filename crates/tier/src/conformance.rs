@@ -6,6 +6,7 @@
 //! ```
 //! What needs a machine that loses power is not here: `fsync` order is tested where a crash can be made.
 
+mod marks;
 mod names;
 mod objects;
 mod tree;
@@ -42,6 +43,8 @@ const CASES: &[(&str, Case)] = &[
     ("in a tree an object is no directory", names::tree),
     ("directories are made, dated and removed", tree::directories),
     ("links are kept and never followed", tree::links),
+    ("directories of a store have marks", marks::directories),
+    ("links of a store are objects that say so", marks::links),
 ];
 
 /// Runs every case, each on a tier of its own from `fresh`.

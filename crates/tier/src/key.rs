@@ -13,6 +13,15 @@ pub const COMPONENT_BYTES_MAX: usize = 255;
 /// Names that begin like this are unfinished uploads: no key has such a component, no listing shows one.
 pub const TEMPORARY_PREFIX: &[u8] = b".hayase-partial-";
 
+/// So begin names of unfinished uploads that lie in the cache area of a job ([`crate::Posix::attach_cached`]). They
+/// are keys, since the tier behind it may be given them; no listing shows one.
+pub(crate) const CACHED_TEMPORARY_PREFIX: &[u8] = b".hayase-staged-";
+
+/// The name of an unfinished upload, wherever it lies.
+pub(crate) fn is_temporary(name: &[u8]) -> bool {
+    name.starts_with(TEMPORARY_PREFIX) || name.starts_with(CACHED_TEMPORARY_PREFIX)
+}
+
 /// The name of one object: components joined by `/`, bytes as on Linux (not necessarily UTF-8).
 ///
 /// Never empty, no leading, trailing or double slash, no `.` or `..`, no NUL: joined to a root it can

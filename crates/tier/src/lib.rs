@@ -10,6 +10,7 @@
 #![deny(unsafe_code)]
 
 pub mod conformance;
+mod copy;
 mod decorated_tree;
 mod descriptor;
 mod error;
@@ -18,6 +19,7 @@ mod gfarm;
 mod key;
 mod limited;
 mod listing;
+mod marks;
 mod memory;
 mod posix;
 pub mod s3;
@@ -28,12 +30,14 @@ mod timestamp;
 mod tree;
 mod walk;
 
+pub use copy::copy_object;
 pub use error::{Action, TierError};
 pub use flaky::Flaky;
-pub use gfarm::Gfarm;
+pub use gfarm::{Gfarm, lane as gfarm_lane};
 pub use key::{COMPONENT_BYTES_MAX, KEY_BYTES_MAX, Key, KeyError, TEMPORARY_PREFIX};
 pub use limited::Limited;
 pub use listing::{Depth, Entry, EntryKind, LIST_ENTRIES_MAX, ListRequest, Page};
+pub use marks::Marks;
 pub use memory::Memory;
 pub use posix::Posix;
 pub use s3::S3;

@@ -25,12 +25,15 @@ pub struct ListRequest {
     pub after: Option<Vec<u8>>,
     /// Most entries wanted, 1 to [`LIST_ENTRIES_MAX`].
     pub limit: usize,
+    /// With [`Depth::All`]: also directories that have a mark ([`crate::Marks`]).
+    pub marks: bool,
 }
 
 impl ListRequest {
     /// The first page of everything below `prefix`.
     pub fn all(prefix: impl Into<Vec<u8>>) -> Self {
-        Self { prefix: prefix.into(), depth: Depth::All, after: None, limit: LIST_ENTRIES_MAX }
+        let (depth, limit) = (Depth::All, LIST_ENTRIES_MAX);
+        Self { prefix: prefix.into(), depth, after: None, limit, marks: false }
     }
 
     /// The first page of one level below `prefix`.
@@ -55,7 +58,8 @@ impl ListRequest {
 pub enum EntryKind {
     /// An object, with its attributes.
     Object(ObjectMeta),
-    /// With [`Depth::One`]: something lies, or may lie, deeper. The name ends with `/`.
+    /// With [`Depth::One`]: something lies, or may lie, deeper; with marks: one that is marked. The name
+    /// ends with `/`.
     Directory,
     /// A thing that is no object (symbolic link, device, socket): shown so that a copy of a tree can
     /// say what it leaves out; every call on it is refused.

@@ -53,6 +53,15 @@ impl Posix {
         Self::attach_lasting(path, Lasts::WithMachine)
     }
 
+    /// The same as [`Posix::attach`] for a directory in the cache area of a job, which brings what lies there
+    /// to a tier of its own: names of unfinished uploads are such that that tier can have them.
+    ///
+    /// # Errors
+    /// As [`Posix::attach`].
+    pub fn attach_cached(path: &Path) -> Result<Self, TierError> {
+        Self::attach_lasting(path, Lasts::InCache)
+    }
+
     fn attach_lasting(path: &Path, lasts: Lasts) -> Result<Self, TierError> {
         let shown = path.display().to_string();
         let root = Root::attach(path, lasts).map_err(|errno| match errno {

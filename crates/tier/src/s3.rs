@@ -3,11 +3,12 @@
 //! A key of the tier is the object of the same name below the prefix. An object is replaced whole by the
 //! server, so the contract's versions come for free, but not its snapshots: a reader that meets a newer
 //! version says so ([`crate::TierError::Changed`], found by entity tag). What the writer says besides bytes travels as
-//! metadata (`x-amz-meta-hayase-*`) and comes back from [`crate::Reader::attributes`].
+//! metadata that s3fs and rclone know too, and comes back from [`crate::Reader::attributes`]; directories
+//! and links are objects that stand for them ([`crate::Marks`]).
 //!
 //! Rooms: [`settings`] and [`credentials`] (what a person says), [`client`] (one request, signed and
 //! repeated), `http` (the wire), `sign`, `fault` (what went wrong and what to do), `list`, `reader`,
-//! `upload` and `multipart`, `checksum`, `probe` (what this server can do), `limits`.
+//! `upload` and `multipart`, `marks`, `checksum`, `probe` (what this server can do), `limits`.
 //! Not here: many small objects in one (packs), how many requests at once (`hayase-stage`).
 //! Source: Amazon S3 API reference; measured choices in `docs/design`.
 
@@ -19,6 +20,7 @@ mod fault;
 mod http;
 mod limits;
 mod list;
+mod marks;
 mod multipart;
 mod object;
 mod percent;
@@ -42,8 +44,8 @@ pub use self::settings::{
     UploadChecksum,
 };
 use crate::{
-    Action, Attributes, Capabilities, Key, ListRequest, ObjectMeta, Page, Precondition, Reader,
-    Tier, TierError, Traffic, Upload,
+    Action, Attributes, Capabilities, Key, ListRequest, Marks, ObjectMeta, Page, Precondition,
+    Reader, Tier, TierError, Traffic, Upload,
 };
 
 /// A bucket, or what lies below a prefix of one.
@@ -130,6 +132,15 @@ impl Tier for S3 {
             .map_err(|fault| self.client.failed(Action::Stat, &full, fault))
     }
 
+    fn stat_as_written(&self, key: &Key) -> Result<ObjectMeta, TierError> {
+        let full = self.existing(Action::Stat, key)?;
+        let seen = object::head(&self.client, &full)
+            .map_err(|fault| self.client.failed(Action::Stat, &full, fault))?;
+        let Attributes { mode, mtime } = seen.told.attributes;
+        let (mode, mtime) = (mode.unwrap_or(seen.meta.mode), mtime.unwrap_or(seen.meta.mtime));
+        Ok(ObjectMeta { mode, mtime, ..seen.meta })
+    }
+
     fn open(&self, key: &Key) -> Result<Box<dyn Reader>, TierError> {
         let full = self.existing(Action::Open, key)?;
         reader::open(&self.client, full)
@@ -174,6 +185,10 @@ impl Tier for S3 {
         object::head(&self.client, &full).map_err(failed)?;
         let request = Request::new("DELETE", Some(&full));
         self.client.call(&request, self.client.settings.attempts, |_| Ok(())).map_err(failed)
+    }
+
+    fn marks(&self) -> Option<&dyn Marks> {
+        Some(self)
     }
 
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {

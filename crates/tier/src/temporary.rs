@@ -2,19 +2,18 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use crate::key::TEMPORARY_PREFIX;
-
 /// Names tried; each is 64 random bits, so a second try is already strange.
 const NAME_TRIES_MAX: usize = 8;
 
-/// Calls `make` with a name that nobody has, again while the answer says that the name is taken.
+/// Calls `make` with a name after `prefix` that nobody has, again while the answer says that the name is taken.
 pub(crate) fn with_temporary_name<T, E>(
+    prefix: &[u8],
     make: impl Fn(&[u8]) -> Result<T, E>,
     is_taken: impl Fn(&E) -> bool,
 ) -> Result<(Vec<u8>, T), E> {
     let mut tries = 1;
     loop {
-        let mut name = TEMPORARY_PREFIX.to_vec();
+        let mut name = prefix.to_vec();
         name.extend_from_slice(format!("{:016x}", RandomState::new().hash_one(0)).as_bytes());
         match make(&name) {
             Err(error) if is_taken(&error) && tries < NAME_TRIES_MAX => tries += 1,
@@ -28,6 +27,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
+    use crate::key::TEMPORARY_PREFIX;
 
     #[test]
     fn names_that_are_taken_are_tried_again_but_not_for_ever() {
@@ -36,10 +36,12 @@ mod tests {
             seen.borrow_mut().push(name.to_vec());
             if seen.borrow().len() == 3 { Ok(7) } else { Err("taken") }
         };
-        let (name, made) = with_temporary_name(make, |_| true).unwrap();
+        let (name, made) = with_temporary_name(TEMPORARY_PREFIX, make, |_| true).unwrap();
         assert_eq!((made, &name), (7, &seen.borrow()[2]));
         assert!(name.starts_with(TEMPORARY_PREFIX) && seen.borrow()[0] != seen.borrow()[1]);
-        assert_eq!(with_temporary_name(|_| Err::<(), _>("taken"), |_| true), Err("taken"));
-        assert_eq!(with_temporary_name(|_| Err::<(), _>("other"), |_| false), Err("other"));
+        let fails = |why, is_taken: bool| {
+            with_temporary_name(TEMPORARY_PREFIX, |_| Err::<(), _>(why), |_| is_taken)
+        };
+        assert_eq!((fails("taken", true), fails("other", false)), (Err("taken"), Err("other")));
     }
 }

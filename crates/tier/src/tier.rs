@@ -26,7 +26,7 @@ use std::time::SystemTime;
 
 use hayase_layout::ByteCount;
 
-use crate::{Action, Key, ListRequest, Page, TierError, Tree};
+use crate::{Action, Key, ListRequest, Marks, Page, TierError, Tree};
 
 /// What a tier can do beyond the contract's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +150,12 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// Attributes of the version that an `open` would read now.
     fn stat(&self, key: &Key) -> Result<ObjectMeta, TierError>;
 
+    /// As [`Tier::stat`], with mode and time as the writer gave them, also where the tier keeps them beside
+    /// the object and lists its own ([`Capabilities::attributes`]).
+    fn stat_as_written(&self, key: &Key) -> Result<ObjectMeta, TierError> {
+        self.stat(key)
+    }
+
     /// One version, to be read at leisure.
     fn open(&self, key: &Key) -> Result<Box<dyn Reader>, TierError>;
 
@@ -203,6 +209,11 @@ pub trait Tier: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Objects that stand for directories and links, where names are flat; `None` where there are none.
+    fn marks(&self) -> Option<&dyn Marks> {
+        None
+    }
+
     /// Removes unfinished uploads below `prefix` (whole directories: empty, or ends with `/`) that
     /// were last written before `before`; answers how many. Never touches an object.
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError>;
@@ -213,10 +224,17 @@ pub trait Reader: Send + Sync {
     /// As they were at the open.
     fn meta(&self) -> ObjectMeta;
 
-    /// What the writer said about the object, as far as the tier kept it. Costs at most one request.
+    /// What the writer said about the object, as far as the tier kept it. Costs at most one request, and
+    /// none after a read.
     fn attributes(&self) -> Result<Attributes, TierError> {
         let ObjectMeta { mode, mtime, .. } = self.meta();
         Ok(Attributes { mode: Some(mode), mtime: Some(mtime) })
+    }
+
+    /// The object stands for a symbolic link, which says the object's bytes ([`Marks`]). Costs at most one
+    /// request, and none after a read.
+    fn is_link(&self) -> Result<bool, TierError> {
+        Ok(false)
     }
 
     /// Fills `buffer` from byte `offset` on; fewer bytes only at the end, 0 at or behind it.
@@ -256,6 +274,9 @@ impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {
     fn stat(&self, key: &Key) -> Result<ObjectMeta, TierError> {
         (**self).stat(key)
     }
+    fn stat_as_written(&self, key: &Key) -> Result<ObjectMeta, TierError> {
+        (**self).stat_as_written(key)
+    }
     fn open(&self, key: &Key) -> Result<Box<dyn Reader>, TierError> {
         (**self).open(key)
     }
@@ -288,6 +309,9 @@ impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {
     }
     fn tree(&self) -> Option<&dyn Tree> {
         (**self).tree()
+    }
+    fn marks(&self) -> Option<&dyn Marks> {
+        (**self).marks()
     }
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {
         (**self).sweep(prefix, before)

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::key::{KEY_BYTES_MAX, TEMPORARY_PREFIX};
+use crate::key::{KEY_BYTES_MAX, is_temporary};
 use crate::{Depth, Entry, EntryKind, Key, ListRequest, ObjectMeta, Page, TierError};
 
 /// What stands under a name of a directory.
@@ -119,7 +119,7 @@ impl<D: Directories> Walk<'_, D> {
         let mut dropped = false;
         let (request, names_max) = (self.request, self.names_max);
         self.directories.for_each_name(&path, &mut |name, seen| {
-            if name.starts_with(TEMPORARY_PREFIX) || !name.starts_with(&begins) {
+            if is_temporary(name) || !name.starts_with(&begins) {
                 return;
             }
             let mut sorts_as = name.to_vec();

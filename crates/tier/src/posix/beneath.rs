@@ -14,6 +14,7 @@ use rustix::fs::{self, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::again;
+use crate::key::{CACHED_TEMPORARY_PREFIX, TEMPORARY_PREFIX};
 
 /// Directories remembered as durable; when more are in use, the memory starts anew (it only saves fsyncs).
 const DURABLE_DIRECTORIES_MAX: usize = 65_536;
@@ -28,6 +29,8 @@ pub(super) enum Lasts {
     BeyondPowerCut,
     /// As long as the machine runs.
     WithMachine,
+    /// Beyond a power cut, in the cache area of a job.
+    InCache,
 }
 
 /// The directory that is the tier.
@@ -144,6 +147,14 @@ impl Root {
 }
 
 impl Lasts {
+    /// How names of unfinished uploads begin.
+    pub(super) fn temporary_prefix(self) -> &'static [u8] {
+        match self {
+            Self::BeyondPowerCut | Self::WithMachine => TEMPORARY_PREFIX,
+            Self::InCache => CACHED_TEMPORARY_PREFIX,
+        }
+    }
+
     /// Makes the names in a directory durable.
     pub(super) fn sync_names(self, directory: &OwnedFd) -> rustix::io::Result<()> {
         match self.sync(directory) {
@@ -156,7 +167,7 @@ impl Lasts {
     /// Makes the bytes and attributes of a file durable.
     pub(super) fn sync(self, file: &OwnedFd) -> rustix::io::Result<()> {
         match self {
-            Self::BeyondPowerCut => again(|| fs::fsync(file)),
+            Self::BeyondPowerCut | Self::InCache => again(|| fs::fsync(file)),
             Self::WithMachine => Ok(()),
         }
     }

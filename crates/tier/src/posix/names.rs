@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::beneath::Root;
 use super::{meta, no_object};
-use crate::key::TEMPORARY_PREFIX;
+use crate::key::is_temporary;
 use crate::timestamp::system_time;
 use crate::walk::{Directories, Seen, split_prefix};
 use crate::{Action, ObjectMeta, TierError};
@@ -115,7 +115,7 @@ pub(super) fn sweep(root: &Root, prefix: &[u8], before: SystemTime) -> Result<us
             if kind == FileType::Directory {
                 waiting.push([&path, name, b"/"].concat());
             }
-            if kind != FileType::RegularFile || !name.starts_with(TEMPORARY_PREFIX) {
+            if kind != FileType::RegularFile || !is_temporary(name) {
                 return Ok(());
             }
             let gone = |answer: rustix::io::Result<_>| match answer {

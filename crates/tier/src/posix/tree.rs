@@ -65,7 +65,9 @@ impl Tree for Posix {
             }
             Ok(_) => {
                 let make = |temporary: &[u8]| again(|| fs::symlinkat(target, &parent, temporary));
-                let (temporary, ()) = with_temporary_name(make, is_taken).map_err(&failed)?;
+                let prefix = self.root.lasts.temporary_prefix();
+                let (temporary, ()) =
+                    with_temporary_name(prefix, make, is_taken).map_err(&failed)?;
                 fs::renameat(&parent, &*temporary, &parent, name).map_err(|errno| {
                     let _ = fs::unlinkat(&parent, &*temporary, AtFlags::empty());
                     failed(errno)

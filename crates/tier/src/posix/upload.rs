@@ -22,7 +22,7 @@ pub(super) fn begin(
     let failed = |errno| TierError::from_errno(Action::Begin, path.clone(), errno);
     let (parent, name) = key.split_last();
     let directory = root.make_directory(parent).map_err(failed)?;
-    let (temporary, file) = create_temporary(&directory, attributes).map_err(failed)?;
+    let (temporary, file) = create_temporary(root, &directory, attributes).map_err(failed)?;
     let name = name.into();
     let upload = PosixUpload {
         directory,
@@ -40,12 +40,14 @@ pub(super) fn begin(
 
 /// A new file of a name that nobody has; closed to others when the final mode is still to be set.
 fn create_temporary(
+    root: &Root,
     directory: &OwnedFd,
     attributes: Attributes,
 ) -> rustix::io::Result<(Vec<u8>, OwnedFd)> {
     let mode = Mode::from_raw_mode(if attributes.mode.is_some() { 0o600 } else { 0o666 });
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    with_temporary_name(|name| again(|| fs::openat(directory, name, flags, mode)), is_taken)
+    let create = |name: &[u8]| again(|| fs::openat(directory, name, flags, mode));
+    with_temporary_name(root.lasts.temporary_prefix(), create, is_taken)
 }
 
 pub(super) fn is_taken(errno: &Errno) -> bool {

@@ -8,7 +8,7 @@ use super::fault::Fault;
 use super::limits::KEYS_PER_PAGE;
 use super::xml::Element;
 use super::{date, object, percent};
-use crate::key::TEMPORARY_PREFIX;
+use crate::key::is_temporary;
 use crate::{Action, Depth, Entry, EntryKind, Key, ListRequest, ObjectMeta, Page, TierError};
 
 /// One name of a server's page.
@@ -32,7 +32,7 @@ pub(super) fn page(client: &Client, request: &ListRequest) -> Result<Page, TierE
     let root = client.settings.prefix.as_bytes();
     let Some(prefix) = utf8(root, &request.prefix) else { return Ok(Page::default()) };
     let limit = request.bounded_limit();
-    let start = request.after.as_ref().map(|after| start_after(root, after));
+    let start = request.after.as_ref().map(|after| start_after(root, after, request.depth));
     let failed = |fault| client.failed(Action::List, &prefix, fault);
     let mut token: Option<String> = None;
     let mut entries: Vec<Entry> = Vec::new();
@@ -85,13 +85,14 @@ fn utf8(root: &[u8], prefix: &[u8]) -> Option<String> {
     String::from_utf8([root, prefix].concat()).ok()
 }
 
-/// Behind a directory's name comes what lies behind all that is in it; names that come again for
-/// another reason are left out by [`page`].
-fn start_after(root: &[u8], after: &[u8]) -> String {
+/// Of one level: behind a directory's name comes what lies behind all that is in it; names that come again
+/// for another reason are left out by [`page`].
+fn start_after(root: &[u8], after: &[u8], depth: Depth) -> String {
     let whole = [root, after].concat();
     // Behind bytes that no name of the server holds the server can not begin, only before them.
     let text = whole.utf8_chunks().next().map_or("", |chunk| chunk.valid());
-    let behind = if text.len() == whole.len() && text.ends_with('/') { "\u{10ffff}" } else { "" };
+    let is_passed = depth == Depth::One && text.len() == whole.len() && text.ends_with('/');
+    let behind = if is_passed { "\u{10ffff}" } else { "" };
     format!("{text}{behind}")
 }
 
@@ -136,12 +137,13 @@ fn parse(root: &Element) -> Result<ServerPage, String> {
 /// What a name is to a caller of the tier; `None` when it is not to be seen.
 fn entry(root: &[u8], request: &ListRequest, listed: &Listed) -> Option<Entry> {
     let name = listed.name.strip_prefix(root)?.to_vec();
-    let hidden = name.split(|&byte| byte == b'/').any(|part| part.starts_with(TEMPORARY_PREFIX));
+    let hidden = name.split(|&byte| byte == b'/').any(is_temporary);
     // An empty object `dir/` stands for the directory, and the one asked for is not in itself.
     let directory = name.strip_suffix(b"/");
     let marks = directory.is_some() && listed.meta.is_none_or(|meta| meta.size.get() == 0);
     let itself = marks && name == request.prefix;
-    if name.is_empty() || hidden || itself || (marks && request.depth == Depth::All) {
+    let unasked = marks && request.depth == Depth::All && !request.marks;
+    if name.is_empty() || hidden || itself || unasked {
         return None;
     }
     let kind = match (Key::new(directory.unwrap_or(&name)), listed.meta) {
@@ -175,11 +177,14 @@ mod tests {
     #[test]
     fn names_are_objects_directories_or_neither() {
         let (all, one) = (ListRequest::all("d/"), ListRequest::one_level("d/"));
+        let marked = ListRequest { marks: true, ..ListRequest::all("d/") };
         let strange = "its name can not be that of a file";
         for (request, name, size, expected) in [
             (&all, "p/d/a", Some(5), "d/a"),
             (&all, "p/d/", Some(0), "-"),
             (&all, "p/d/e/", Some(0), "-"),
+            (&marked, "p/d/e/", Some(0), "dir d/e/"),
+            (&marked, "p/d/", Some(0), "-"),
             (&one, "p/d/", Some(0), "-"),
             (&one, "p/d/e/", None, "dir d/e/"),
             (&all, "p/d/e/", Some(7), "its name ends with a slash"),
@@ -196,10 +201,12 @@ mod tests {
 
     #[test]
     fn the_next_page_begins_behind_a_whole_directory() {
-        assert_eq!(start_after(b"p/", b"a"), "p/a");
-        let behind = start_after(b"p/", b"d/");
+        assert_eq!(start_after(b"p/", b"a", Depth::One), "p/a");
+        // What lies in a directory that is marked comes after the mark.
+        assert_eq!(start_after(b"p/", b"d/", Depth::All), "p/d/");
+        let behind = start_after(b"p/", b"d/", Depth::One);
         assert!(behind.as_str() > "p/d/\u{10fffe}" && behind.as_str() < "p/d0");
-        assert_eq!(start_after(b"p/", b"d\x80/"), "p/d");
+        assert_eq!(start_after(b"p/", b"d\x80/", Depth::One), "p/d");
     }
 
     proptest! {

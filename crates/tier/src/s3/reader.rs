@@ -11,7 +11,7 @@ use super::checksum;
 use super::client::{Client, Request};
 use super::fault::Fault;
 use super::http::{Exchange, Head};
-use super::object::{self, Seen};
+use super::object::{self, Seen, Told};
 use crate::{Action, Attributes, ObjectMeta, Reader, TierError};
 
 struct Object {
@@ -20,7 +20,7 @@ struct Object {
     meta: ObjectMeta,
     /// As the server wrote it; not known before the first answer about a listed version.
     etag: OnceLock<String>,
-    attributes: OnceLock<Attributes>,
+    told: OnceLock<Told>,
     /// Its first bytes, which came with the open.
     first: Vec<u8>,
 }
@@ -44,7 +44,7 @@ pub(super) fn open(client: &Arc<Client>, key: String) -> Result<Box<dyn Reader>,
         key,
         meta: seen.meta,
         etag: OnceLock::new(),
-        attributes: OnceLock::from(seen.attributes),
+        told: OnceLock::from(seen.told),
         first,
     };
     object.learn(&seen);
@@ -58,7 +58,7 @@ pub(super) fn listed(client: &Arc<Client>, key: String, meta: ObjectMeta) -> Box
         key,
         meta,
         etag: OnceLock::new(),
-        attributes: OnceLock::new(),
+        told: OnceLock::new(),
         first: Vec::new(),
     })
 }
@@ -125,7 +125,7 @@ impl Object {
         if let Some(etag) = &seen.etag {
             let _ = self.etag.set(etag.clone());
         }
-        let _ = self.attributes.set(seen.attributes);
+        let _ = self.told.set(seen.told);
     }
 
     fn check(&self, head: &Head, size: u64) -> Result<(), Fault> {
@@ -135,6 +135,19 @@ impl Object {
         }
         self.learn(&seen);
         Ok(())
+    }
+
+    /// What the writer told, which came with the first answer; else it is asked for.
+    fn told(&self) -> Result<Told, TierError> {
+        if let Some(told) = self.told.get() {
+            return Ok(*told);
+        }
+        let failed = |fault| self.client.failed(Action::Stat, &self.key, fault);
+        let seen = object::head(&self.client, &self.key).map_err(failed)?;
+        if seen.meta.identity != self.meta.identity {
+            return Err(failed(Fault::Changed));
+        }
+        Ok(*self.told.get_or_init(|| seen.told))
     }
 
     /// Exactly the bytes from `offset` on that `buffer` has room for; they lie within the object.
@@ -204,15 +217,11 @@ impl Reader for Object {
     }
 
     fn attributes(&self) -> Result<Attributes, TierError> {
-        if let Some(attributes) = self.attributes.get() {
-            return Ok(*attributes);
-        }
-        let failed = |fault| self.client.failed(Action::Stat, &self.key, fault);
-        let seen = object::head(&self.client, &self.key).map_err(failed)?;
-        if seen.meta.identity != self.meta.identity {
-            return Err(failed(Fault::Changed));
-        }
-        Ok(*self.attributes.get_or_init(|| seen.attributes))
+        self.told().map(|told| told.attributes)
+    }
+
+    fn is_link(&self) -> Result<bool, TierError> {
+        self.told().map(|told| told.is_link)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {

@@ -1,7 +1,9 @@
 //! What a person may say about an S3 tier: bucket, endpoint, keys, encryption, effort.
 //!
 //! `S3Settings::from_url` reads `s3://bucket/prefix` and, through the look-up it is given, the variables
-//! that every S3 tool reads; nothing here touches the process's environment itself.
+//! that every S3 tool reads, and our own ([`variables`]); nothing here touches the process's environment itself.
+
+mod variables;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -149,6 +151,27 @@ pub enum SettingsError {
     /// Not `http[s]://host[:port]`.
     #[error("`{0}` is no endpoint; it looks like https://host or http://host:port, without a path")]
     Endpoint(String),
+    /// A variable of ours with a text that it does not know.
+    #[error("{name} is `{value}`, where {expected} can be meant")]
+    Variable {
+        /// Which.
+        name: &'static str,
+        /// What it says.
+        value: String,
+        /// What it could say.
+        expected: &'static str,
+    },
+    /// SSE-C without a key.
+    #[error("HAYASE_S3_SSE is `c`, and HAYASE_S3_SSE_C_KEY_FILE names no key")]
+    NoKeyFile,
+    /// A key that can not be read.
+    #[error("the key in {}: {why}", .path.display())]
+    KeyFile {
+        /// Where it should be.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
 }
 
 impl S3Settings {
@@ -179,7 +202,7 @@ impl S3Settings {
 
     /// Reads `s3://bucket/prefix`, and from `variable` what other S3 tools read too:
     /// `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_DEFAULT_REGION`, `AWS_CA_BUNDLE`,
-    /// and those of the credentials (see [`Environment`]). Region and endpoint may also stand in the
+    /// and those of the credentials (see [`Environment`]); then our own, `HAYASE_S3_..`. Region and endpoint may also stand in the
     /// profile files. What is set afterwards on the value wins.
     ///
     /// # Errors
@@ -195,7 +218,7 @@ impl S3Settings {
         let environment = Environment::read(variable);
         let profile = Profile::load(&environment);
         let endpoint = said("AWS_ENDPOINT_URL_S3").or_else(|| said("AWS_ENDPOINT_URL"));
-        let settings = Self {
+        let mut settings = Self {
             prefix: normal_prefix(prefix)?,
             endpoint: endpoint.or(profile.endpoint),
             region: said("AWS_REGION").or_else(|| said("AWS_DEFAULT_REGION")).or(profile.region),
@@ -203,6 +226,7 @@ impl S3Settings {
             credentials: CredentialSource::Found(environment),
             ..Self::new(bucket)
         };
+        variables::apply(&mut settings, &said)?;
         settings.check()?;
         Ok(settings)
     }

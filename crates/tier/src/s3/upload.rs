@@ -16,7 +16,7 @@ use super::fault::Fault;
 use super::limits::{PART_BYTES_MAX, PARTS_PER_SIZE};
 use super::multipart::Multipart;
 pub(super) use super::multipart::sweep;
-use super::object::{self, META_UPLOAD, Seen};
+use super::object::{self, META_UPLOAD, Seen, Stands};
 use super::probe::Conditional;
 use crate::{Action, Attributes, ObjectMeta, Precondition, TierError, Upload};
 
@@ -74,7 +74,8 @@ pub(super) fn put(
     let failed = |fault| client.failed(Action::Commit, key, fault);
     let absent = precondition == Precondition::Absent;
     if single {
-        return put_single(client, key, attributes, &[data], absent);
+        let headers = object_headers(client, attributes);
+        return put_single(client, key, headers, &[data], absent);
     }
     let mut multipart = Multipart::begin(client, key, attributes).map_err(failed)?;
     multipart.send_all(data).map_err(failed)?;
@@ -101,14 +102,33 @@ fn require(
 /// Headers of a new object, whichever way it is written.
 pub(super) fn object_headers(client: &Client, attributes: Attributes) -> Vec<(String, String)> {
     let mut headers = client.encryption_headers(true);
-    headers.extend(object::attribute_headers(attributes));
+    headers.extend(object::attribute_headers(Stands::File, attributes));
     headers
+}
+
+/// An object that stands for something else, with these headers.
+pub(super) fn put_mark(
+    client: &Client,
+    key: &str,
+    headers: Vec<(String, String)>,
+    bytes: &[u8],
+) -> Result<(), Fault> {
+    let crc = checksum::crc32c(&[bytes]);
+    let pieces = [bytes];
+    let body: &[&[u8]] = if bytes.is_empty() { &[] } else { &pieces };
+    let sum = Sum::knowing(client.settings.checksum, body, Some(crc));
+    let mut request = Request::new("PUT", Some(key))
+        .headers(headers)
+        .header(checksum::OWN, checksum::own(crc, bytes.len() as u64))
+        .body(body);
+    request.headers.extend(sum.map(|sum| sum.header()));
+    client.call(&request, client.settings.attempts, |_| Ok(()))
 }
 
 fn put_single(
     client: &Client,
     key: &str,
-    attributes: Attributes,
+    headers: Vec<(String, String)>,
     pieces: &[&[u8]],
     absent: bool,
 ) -> Result<ObjectMeta, TierError> {
@@ -116,7 +136,7 @@ fn put_single(
     let (token, crc) = (client.token(), checksum::crc32c(pieces));
     let sum = Sum::knowing(client.settings.checksum, pieces, Some(crc));
     let mut request = Request::new("PUT", Some(key))
-        .headers(object_headers(client, attributes))
+        .headers(headers)
         .header(checksum::OWN, checksum::own(crc, size))
         .body(pieces);
     request.headers.extend(sum.map(|sum| sum.header()));
@@ -301,7 +321,8 @@ impl Upload for ObjectUpload {
         }
         if self.multipart.is_none() {
             let pieces: [&[u8]; 2] = [&self.held, &self.current];
-            return put_single(&client, &key, self.attributes, &pieces, absent);
+            let headers = object_headers(&client, self.attributes);
+            return put_single(&client, &key, headers, &pieces, absent);
         }
         let size = self.end();
         let failed = |fault| client.failed(Action::Commit, &key, fault);
