@@ -1,5 +1,7 @@
 //! What becomes of one name, from what source and target have of it: pure.
 
+use hayase_tier::ObjectMeta;
+
 use crate::item::{Item, Kind};
 
 /// When a file that is there already is written over.
@@ -29,6 +31,9 @@ pub enum Step {
     Copy,
     /// Something of another kind (file or link) goes first.
     Replace,
+    /// Listings do not tell: the objects are asked. With it what the target's listing has; nothing of a
+    /// link in a tree.
+    Ask(Option<ObjectMeta>),
 }
 
 /// How source and target are compared.
@@ -39,6 +44,38 @@ pub struct Rules {
     /// The target shows the mode and time that it was given. Otherwise its own time is not earlier
     /// than that of bytes that were copied.
     pub keeps_attributes: bool,
+}
+
+/// Which listings do not show what a file's writer said about it: mode, time, whether it is a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hides {
+    /// That of the source.
+    pub source: bool,
+    /// That of the target.
+    pub target: bool,
+}
+
+/// Whether [`decide`] has to wait for what the objects themselves tell.
+pub fn must_ask(source: &Item, target: Option<&Item>, hides: Hides, overwrite: Overwrite) -> bool {
+    let Some(target) = target else { return false };
+    if overwrite == Overwrite::Always || overwrite == Overwrite::Never {
+        return false;
+    }
+    match (&source.kind, &target.kind) {
+        (Kind::File { bytes: ours }, Kind::File { bytes: theirs }) => {
+            // An object without a time of its own is dated as the store lists it.
+            let is_dated = hides.source && !hides.target && source.mtime == target.mtime;
+            let is_open = overwrite == Overwrite::Newer || ours == theirs;
+            (hides.source || hides.target) && is_open && !is_dated
+        }
+        (Kind::File { bytes }, Kind::Link { target }) => {
+            hides.source && *bytes == target.len() as u64
+        }
+        (Kind::Link { target: ours }, Kind::File { bytes }) => {
+            hides.target && *bytes == ours.len() as u64
+        }
+        _ => false,
+    }
 }
 
 /// Decides for `source`, where the target has `target` under the same name (of the same sort: a file
@@ -114,6 +151,31 @@ mod tests {
         check(&link("x"), &new, [Replace, Replace, Replace, Spare]);
         check(&link("x"), &link("x"), [Keep; 4]);
         check(&link("x"), &link("y"), [Copy, Copy, Copy, Spare]);
+    }
+
+    #[test]
+    fn objects_are_asked_only_where_listings_do_not_tell() {
+        let (source, target) = (true, true);
+        let check = |ours: &Item, theirs: &Item, hides: (bool, bool), expected: bool| {
+            let hides = Hides { source: hides.0, target: hides.1 };
+            let asks = |overwrite| must_ask(ours, Some(theirs), hides, overwrite);
+            assert_eq!(asks(Overwrite::Changed), expected, "{ours:?} {theirs:?} {hides:?}");
+            assert!(!asks(Overwrite::Always) && !asks(Overwrite::Never));
+            assert!(!must_ask(ours, None, hides, Overwrite::Changed), "nothing is there");
+        };
+        let new = file(5, 100, 0o644);
+        check(&new, &file(5, 99, 0o644), (false, false), false);
+        check(&new, &file(5, 99, 0o644), (source, false), true);
+        check(&new, &file(5, 101, 0o644), (false, target), true);
+        check(&new, &file(5, 100, 0o600), (source, false), false);
+        check(&new, &file(6, 99, 0o644), (source, target), false);
+        check(&new, &link("a/b/c"), (source, false), true);
+        check(&new, &link("a/b"), (source, false), false);
+        check(&new, &link("a/b/c"), (false, target), false);
+        check(&link("a/b/c"), &new, (false, target), true);
+        check(&link("a/b"), &new, (false, target), false);
+        let hides = Hides { source, target: false };
+        assert!(must_ask(&new, Some(&file(6, 99, 0o644)), hides, Overwrite::Newer));
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub const CHUNK_BYTES: usize = 1 << 16;
 /// Longest line of an index: a name and a link's target of 4095 bytes, each byte as `%XX`.
 pub const LINE_BYTES_MAX: usize = 32 * 1024;
 
+/// Longest text of a symbolic link, as on Linux.
+pub const LINK_BYTES_MAX: u64 = 4095;
+
 /// Largest entry that is compressed: it is unpacked in memory.
 pub const COMPRESSED_BYTES_MAX: u64 = 64 << 20;
 

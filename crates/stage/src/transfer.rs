@@ -2,7 +2,7 @@
 //!
 //! Rooms: [`planning`] (source against target, in order), [`gate`] (how many streams, how much memory),
 //! [`streams`] (what each stream does),
-//! [`bytes`] (reading a source so that a change is noticed), [`large`] (one file in parts),
+//! [`bytes`] (reading a source so that a change is noticed), [`asking`] (what only objects themselves tell), [`large`] (one file in parts),
 //! [`packing`] (items into packs), [`finish`] (directories, removals, the index).
 //!
 //! Invariants:
@@ -12,6 +12,7 @@
 //!    together, those that wait only names; beside that an index, where packs are read or written.
 //! 3. Nothing is removed before everything has arrived.
 
+pub(crate) mod asking;
 mod bytes;
 mod finish;
 mod gate;
@@ -68,6 +69,8 @@ pub struct Options {
     pub share: Option<Share>,
     /// Only files of some sizes.
     pub sizes: Sizes,
+    /// A file of the right size, of which listings do not tell more, was copied just now: it is not asked.
+    pub trusts_sizes: bool,
 }
 
 impl Default for Options {
@@ -83,6 +86,7 @@ impl Default for Options {
             packs: None,
             share: None,
             sizes: Sizes::All,
+            trusts_sizes: false,
         }
     }
 }
@@ -237,6 +241,8 @@ struct Outcome {
     lines: HashMap<PackId, PackLine>,
     /// Directories of the target that get their attributes at the end.
     directories: Vec<Item>,
+    /// The same where only marks of the source tell the attributes.
+    marked: Vec<Item>,
     /// What the source does not have, in order.
     removals: Vec<Item>,
 }
@@ -257,6 +263,8 @@ struct Shared<'a> {
     bandwidth: Bandwidth,
     gate: Gate,
     outcome: Mutex<Outcome>,
+    /// Files about which objects were asked.
+    asked: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -295,6 +303,7 @@ pub fn transfer(
         bandwidth: Bandwidth::new(options.bandwidth),
         gate: Gate::new(options.streams.range().0),
         outcome: Mutex::default(),
+        asked: AtomicU64::new(0),
         stop: AtomicBool::new(false),
     };
     shared.run()?;
@@ -395,7 +404,7 @@ impl Shared<'_> {
     /// Work done so far (bytes, and something for each item, which costs even when it is empty), items
     /// and units that ended, calls that found nobody or were told to slow down.
     fn seen(&self) -> (u64, u64, u64) {
-        let items = Progress::get(&self.progress.items_done);
+        let items = Progress::get(&self.progress.items_done) + self.asked.load(Ordering::Relaxed);
         let work = Progress::get(&self.progress.bytes_moved) + items * ITEM_COST_BYTES;
         let tiers = [&self.source.place().tier, &self.target.tier];
         let throttled: u64 = tiers.iter().map(|tier| tier.traffic().throttled).sum();

@@ -3,11 +3,14 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hayase_tier::Reader;
+
 use crate::checksum::Checksum;
 use crate::item::{Item, Kind};
-use crate::limits::PIECE_BYTES;
-use crate::pack::{Codec, PackError};
+use crate::limits::{LINK_BYTES_MAX, PIECE_BYTES};
+use crate::pack::{Codec, PackError, Row};
 use crate::source::{Next, Origin, Source};
+use crate::transfer::asking::{file_of, link_of};
 use crate::{Progress, Selection};
 
 /// One name that is not the same on both sides.
@@ -70,10 +73,7 @@ pub fn compare(
                         Some(Pair::Both(ours, theirs)) => {
                             names.fetch_add(1, Ordering::Relaxed);
                             Progress::add(&progress.found, 1);
-                            let keeps = target.keeps_attributes(&theirs.1);
-                            if let Some(what) =
-                                differs(source, &ours, target, &theirs, keeps, progress)
-                            {
+                            if let Some(what) = differs(source, &ours, target, &theirs, progress) {
                                 differ(&ours.0.name.to_string(), what);
                             }
                         }
@@ -162,9 +162,46 @@ fn settle(
     }
 }
 
-impl Source {
-    fn keeps_attributes(&self, origin: &Origin) -> bool {
-        matches!(origin, Origin::Row(_)) || self.place().tier.capabilities().attributes
+/// One side as it is: read to its end, and asked where its listing does not tell.
+struct Seen {
+    item: Item,
+    /// Of a file.
+    sum: Option<u32>,
+    /// Its mode and time are those that it was given.
+    is_dated: bool,
+}
+
+impl Seen {
+    fn of(tree: &Source, (item, origin): &Side) -> Result<Self, PackError> {
+        let hides = matches!(origin, Origin::Object(_)) && tree.place().hides();
+        match item.kind {
+            Kind::File { .. } => {}
+            Kind::Directory if hides => {
+                let item = tree.place().told_directory(item)?;
+                return Ok(Self { item, sum: None, is_dated: true });
+            }
+            _ => return Ok(Self { item: item.clone(), sum: None, is_dated: true }),
+        }
+        if let (Origin::Row(row), Some(_)) = (origin, tree.set())
+            && row.location.is_some()
+        {
+            let sum = Some(packed_sum(tree, row)?);
+            return Ok(Self { item: item.clone(), sum, is_dated: true });
+        }
+        let reader = tree.place().tier.open(&tree.place().key(item.name.as_bytes())?)?;
+        let sum = sum(&*reader)?;
+        if !hides {
+            return Ok(Self { item: item.clone(), sum: Some(sum), is_dated: true });
+        }
+        let is_dated = reader.attributes()?.mtime.is_some();
+        let item = file_of(item, &*reader)?;
+        if reader.is_link()? && item.bytes() <= LINK_BYTES_MAX {
+            let mut target = vec![0; usize::try_from(item.bytes()).unwrap_or(0)];
+            let count = reader.read_at(0, &mut target)?;
+            target.truncate(count);
+            return Ok(Self { item: link_of(item, target), sum: None, is_dated: true });
+        }
+        Ok(Self { item, sum: Some(sum), is_dated })
     }
 }
 
@@ -174,60 +211,61 @@ fn differs(
     ours: &Side,
     target: &Source,
     theirs: &Side,
-    keeps_attributes: bool,
     progress: &Progress,
 ) -> Option<String> {
-    let (a, b) = (&ours.0, &theirs.0);
+    if let (Kind::File { bytes: a }, Kind::File { bytes: b }) = (&ours.0.kind, &theirs.0.kind)
+        && a != b
+    {
+        return Some(format!("has {b} bytes instead of {a}"));
+    }
+    let (ours, theirs) = match (Seen::of(source, ours), Seen::of(target, theirs)) {
+        (Ok(ours), Ok(theirs)) => (ours, theirs),
+        (Err(error), _) | (_, Err(error)) => return Some(error.to_string()),
+    };
+    let (a, b) = (&ours.item, &theirs.item);
     match (&a.kind, &b.kind) {
-        (Kind::File { bytes: a }, Kind::File { bytes: b }) if a != b => {
-            return Some(format!("has {b} bytes instead of {a}"));
-        }
         (Kind::Link { target: a }, Kind::Link { target: b }) if a != b => {
             return Some(format!("leads to {} instead of {}", b.escape_ascii(), a.escape_ascii()));
         }
-        (Kind::File { .. }, Kind::File { .. })
-        | (Kind::Link { .. }, Kind::Link { .. })
-        | (Kind::Directory, Kind::Directory) => {}
+        (Kind::File { .. }, Kind::File { .. }) if ours.sum != theirs.sum => {
+            return Some("has other bytes".to_owned());
+        }
+        (Kind::File { bytes }, Kind::File { .. }) => Progress::add(&progress.bytes_moved, *bytes),
+        (Kind::Link { .. }, Kind::Link { .. }) | (Kind::Directory, Kind::Directory) => {}
         _ => return Some("is of another kind".to_owned()),
     }
-    if let Kind::File { bytes } = a.kind {
-        let sums = sum(source, ours).and_then(|a| Ok((a, sum(target, theirs)?)));
-        match sums {
-            Ok((a, b)) if a == b => Progress::add(&progress.bytes_moved, bytes),
-            Ok(_) => return Some("has other bytes".to_owned()),
-            Err(error) => return Some(error.to_string()),
-        }
-    }
-    if keeps_attributes && a.mode != b.mode {
+    // An object that its writer told nothing about has neither mode nor time to compare.
+    let is_dated = ours.is_dated && theirs.is_dated;
+    if is_dated && a.mode != b.mode {
         return Some(format!("has mode {:04o} instead of {:04o}", b.mode, a.mode));
     }
-    if keeps_attributes && !a.mtime.agrees(b.mtime) {
+    if is_dated && !a.mtime.agrees(b.mtime) {
         return Some(format!("is dated {} instead of {}", b.mtime, a.mtime));
     }
     None
 }
 
-/// The checksum of the bytes that are there.
-fn sum(tree: &Source, side: &Side) -> Result<u32, PackError> {
-    let (item, origin) = side;
-    let (mut sum, mut piece, mut at) = (Checksum::new(), Vec::new(), 0);
-    if let (Origin::Row(row), Some(set)) = (origin, tree.set())
-        && let Some(place) = row.location
-    {
-        let pack = set.pack(place.pack)?;
-        if place.codec == Codec::Zstd || place.stored <= PIECE_BYTES as u64 {
-            return Ok(crate::checksum::of(&pack.entry(row)?));
-        }
-        while at < place.stored {
-            let len = (place.stored - at).min(PIECE_BYTES as u64) as usize;
-            pack.read_range(place.offset + at, len, &mut piece)?;
-            sum.update(&piece);
-            at += len as u64;
-        }
-        return Ok(sum.value());
+/// The checksum of an entry of a pack, from the bytes that are there.
+fn packed_sum(tree: &Source, row: &Row) -> Result<u32, PackError> {
+    let set = tree.set().expect("an entry lies in a set");
+    let place = row.location.expect("an entry lies in a pack");
+    let pack = set.pack(place.pack)?;
+    if place.codec == Codec::Zstd || place.stored <= PIECE_BYTES as u64 {
+        return Ok(crate::checksum::of(&pack.entry(row)?));
     }
-    let reader = tree.place().tier.open(&tree.place().key(item.name.as_bytes())?)?;
-    piece.resize(PIECE_BYTES, 0);
+    let (mut sum, mut piece, mut at) = (Checksum::new(), Vec::new(), 0);
+    while at < place.stored {
+        let len = (place.stored - at).min(PIECE_BYTES as u64) as usize;
+        pack.read_range(place.offset + at, len, &mut piece)?;
+        sum.update(&piece);
+        at += len as u64;
+    }
+    Ok(sum.value())
+}
+
+/// That of an object.
+fn sum(reader: &dyn Reader) -> Result<u32, PackError> {
+    let (mut sum, mut piece, mut at) = (Checksum::new(), vec![0; PIECE_BYTES], 0);
     loop {
         let count = reader.read_at(at, &mut piece)?;
         sum.update(&piece[..count]);

@@ -9,6 +9,9 @@ use crate::item::{Item, Kind, Mtime};
 use crate::limits::WALK_PAGE_NAMES;
 use crate::pack::DIRECTORY;
 
+/// Of a directory whose mark was not asked, or says nothing.
+const DIRECTORY_MODE: u32 = 0o755;
+
 /// What a walk meets.
 #[derive(Debug)]
 pub(crate) enum Met {
@@ -44,6 +47,7 @@ impl<'a> Walk<'a> {
             None => ListRequest::all(prefix),
         };
         request.limit = WALK_PAGE_NAMES;
+        request.marks = self.place.tier.marks().is_some();
         self.levels.push(Level { request, entries: VecDeque::new(), is_last: false });
     }
 
@@ -93,9 +97,14 @@ impl<'a> Walk<'a> {
         let tree = self.place.tier.tree();
         let met = match (entry.kind, tree) {
             (EntryKind::Object(meta), _) => Met::Item(file(meta), Some(meta)),
-            (EntryKind::Directory, tree) => {
+            // Its mark says more, to those who ask.
+            (EntryKind::Directory, None) => {
+                let (kind, mode, mtime) = (Kind::Directory, DIRECTORY_MODE, Mtime::EPOCH);
+                Met::Item(Item { name, kind, mode, mtime }, None)
+            }
+            (EntryKind::Directory, Some(tree)) => {
                 self.descend([full, b"/"].concat());
-                match tree?.directory(&key) {
+                match tree.directory(&key) {
                     Ok(meta) => {
                         let (mode, mtime) = (meta.mode, meta.mtime.into());
                         Met::Item(Item { name, kind: Kind::Directory, mode, mtime }, None)

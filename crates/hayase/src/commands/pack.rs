@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::transfer::{
     self, CopyArgs, KeyArgs, NewKeyArgs, Remembered, SelectionArgs, pack_size, zstd_level,
 };
-use crate::config::Environment;
+use crate::config::{Environment, set_endpoint};
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 use crate::wiring::places::{self, Wish};
@@ -27,6 +27,9 @@ use crate::wiring::places::{self, Wish};
 pub(crate) struct PackArgs {
     #[command(subcommand)]
     verb: Verb,
+    /// Where the S3 server is: http[s]://HOST[:PORT] [default: $AWS_ENDPOINT_URL, else AWS]
+    #[arg(long, value_name = "URL", global = true)]
+    endpoint: Option<String>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -107,6 +110,7 @@ pub(crate) fn run(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
+    set_endpoint(args.endpoint.as_ref());
     match &args.verb {
         Verb::Create(args) => create(args, environment, output),
         Verb::List(args) => list(args, output),

@@ -205,12 +205,15 @@ impl Staging<'_> {
     }
 
     /// Parts of the source into one directory that all nodes see. What one node can not do is left to
-    /// the complete copy that follows.
-    fn parts(&self, order: &Order) -> anyhow::Result<Vec<NodePart>> {
+    /// the complete copy that follows. Also whether every part of one and the same source arrived.
+    fn parts(&self, order: &Order) -> anyhow::Result<(Vec<NodePart>, bool)> {
         let orders = (0..self.nodes).map(|node| (node, order.share(node, self.nodes, false)));
         let ends = self.crew.run(&orders.collect::<Vec<_>>())?;
-        let mut parts = Vec::new();
+        let (mut parts, mut seen, mut is_complete) = (Vec::new(), None, true);
         for (node, end) in (0..).zip(ends) {
+            is_complete &= end
+                .as_ref()
+                .is_ok_and(|end| end.is_complete && *seen.get_or_insert(end.seen) == end.seen);
             match end {
                 Ok(end) => parts.push(NodePart {
                     node,
@@ -222,7 +225,7 @@ impl Staging<'_> {
                 Err(error) => self.crew.output.note(&format!("{error:#}; node 0 does its part")),
             }
         }
-        Ok(parts)
+        Ok((parts, is_complete))
     }
 
     fn shared_parts(&self) -> anyhow::Result<End> {
@@ -230,11 +233,11 @@ impl Staging<'_> {
         if order.copy.dry_run {
             return self.whole(order);
         }
-        let parts = self.parts(&order)?;
+        let (parts, is_complete) = self.parts(&order)?;
         // What every node wrote over is not written over once more.
         let is_all = parts.len() == usize::from(self.nodes);
         let order = if is_all { order.after_parts() } else { order };
-        Ok(joined(self.whole(order)?, parts))
+        Ok(joined(self.whole(order.trusting(is_complete))?, parts))
     }
 
     /// Each node its part, into its own directory; all directories everywhere.
@@ -272,10 +275,12 @@ impl Staging<'_> {
         let has_large = looked.iter().any(|end| end.large > 0);
         let mut parts = Vec::new();
         for passing in [Passing::Large, Passing::Small] {
-            let order = between.passing(passing);
+            let mut order = between.passing(passing);
             // Without large files there is only to be removed what an earlier try left of some.
             if passing == Passing::Small || has_large {
-                add_parts(&mut parts, self.parts(&order)?);
+                let (more, is_complete) = self.parts(&order)?;
+                add_parts(&mut parts, more);
+                order = order.trusting(is_complete);
             }
             let fetched = self.whole(order)?;
             if !fetched.is_complete {

@@ -1,7 +1,11 @@
-//! `hayase stage`.
+//! `hayase stage`. Room: [`background`] (out through the cache area).
+
+pub(crate) mod background;
 
 use std::ffi::OsString;
+use std::path::Path;
 
+use anyhow::Context;
 use hayase_layout::ByteCount;
 use hayase_stage::limits::PACK_BYTES;
 use hayase_stage::pack::writer::Compression;
@@ -10,11 +14,12 @@ use hayase_stage::verify::{Comparison, compare};
 use hayase_stage::{PackOptions, Place, Progress};
 use serde::Serialize;
 
+use super::job_arg::JobArg;
 use super::spread::{self, AreaPlace, SpreadArgs};
 use super::transfer::{
     self, CopyArgs, KeyArgs, KeyError, Remembered, SelectionArgs, pack_size, zstd_level,
 };
-use crate::config::Environment;
+use crate::config::{Environment, set_endpoint};
 use crate::exit::Status;
 use crate::job::Registry;
 use crate::output::{Human, Output, Page};
@@ -25,6 +30,9 @@ use crate::wiring::places::{self, Wish};
 pub(crate) struct StageArgs {
     #[command(subcommand)]
     verb: Verb,
+    /// Where the S3 server is: http[s]://HOST[:PORT] [default: $AWS_ENDPOINT_URL, else AWS]
+    #[arg(long, value_name = "URL", global = true)]
+    endpoint: Option<String>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -73,6 +81,11 @@ struct OutArgs {
     zstd: Option<i32>,
     #[command(flatten)]
     key: KeyArgs,
+    /// End when everything is safe on the nodes of a job, whose tier holds the target; its servers go on
+    #[arg(long)]
+    background: bool,
+    #[command(flatten)]
+    job: JobArg,
 }
 
 #[derive(Debug, clap::Args)]
@@ -114,6 +127,7 @@ pub(crate) fn run(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
+    set_endpoint(args.endpoint.as_ref());
     match &args.verb {
         Verb::In(args) => stage_in(args, environment, output),
         Verb::Out(args) => stage_out(args, environment, output),
@@ -152,12 +166,23 @@ fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow
 
 fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
     let source = Source::open(places::open(&args.source, Wish::Present)?, None)?;
-    let target = target(&args.source, &args.target, &args.copy, environment)?;
+    let place = match args.background {
+        true => background::in_cache(&args.target, &args.job.find(environment)?)?.into_os_string(),
+        false => args.target.clone(),
+    };
+    if let Some(above) =
+        Path::new(&place).parent().filter(|_| args.background && !args.copy.is_dry_run())
+    {
+        let made = std::fs::create_dir_all(above);
+        made.with_context(|| format!("make the directory {}", above.display()))?;
+    }
+    let target = target(&args.source, &place, &args.copy, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
     let mut options = args.copy.options(remembered.start())?;
+    let is_store = places::is_bucket(&args.target);
     let bytes = match args.pack {
         Pack::Size(bytes) => Some(bytes),
-        Pack::Auto if target.tier.tree().is_none() => Some(PACK_BYTES),
+        Pack::Auto if is_store => Some(PACK_BYTES),
         Pack::Auto | Pack::None => None,
     };
     let master = args.key.key()?;
@@ -170,7 +195,11 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
         master,
         ..PackOptions::default()
     });
-    transfer::run(&source, &target, &options, &remembered, output)
+    let status = transfer::run(&source, &target, &options, &remembered, output)?;
+    if args.background && !args.copy.is_dry_run() {
+        output.note(background::ON_ITS_WAY);
+    }
+    Ok(status)
 }
 
 fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {

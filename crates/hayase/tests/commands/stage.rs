@@ -1,6 +1,8 @@
 //! `hayase stage`, also when it is killed.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -63,15 +65,23 @@ fn a_tree_goes_to_a_bucket_and_comes_back() {
         let again = end(&stage_s3(&scene, &server, &["in", &url, &back, "--json"]).with(0));
         assert_eq!(again["copied"], 0, "{pack}: {again}");
     }
-    // A bucket has no links and no empty directories: what can not be kept is told.
+    // Links and empty directories of loose objects are objects that stand for them.
     let url = format!("s3://{BUCKET}/loose");
-    let told = stage_s3(&scene, &server, &["out", "tree", &url, "--pack", "none"]).with(3).stdout;
-    assert!(told.contains("2 did not arrive") && told.contains("with --pack it would"), "{told}");
+    stage_s3(&scene, &server, &["out", "tree", &url, "--pack", "none"]).with(0);
     stage_s3(&scene, &server, &["in", &url, "loose"]).with(0);
-    assert_eq!(
-        fs::read(scene.path("loose/sub/file-002")).unwrap(),
-        fs::read(scene.path("tree/sub/file-002")).unwrap()
-    );
+    check_same(&scene.path("tree"), &scene.path("loose"));
+    stage_s3(&scene, &server, &["verify", "tree", &url, "--exact"]).with(0);
+    stage_s3(&scene, &server, &["verify", &url, "loose", "--exact"]).with(0);
+    // A name that S3 can not have is told.
+    fs::write(scene.path("tree").join(OsStr::from_bytes(b"\xff")), "").unwrap();
+    let told = stage_s3(&scene, &server, &["out", "tree", &url, "--pack", "none"]).with(3).stdout;
+    assert!(told.contains("1 did not arrive") && told.contains("keep it in a pack"), "{told}");
+    // Where the server is can be typed, too; that counts.
+    let mut typed =
+        scene.command(&["stage", "verify", &url, "loose", "--endpoint", &server.endpoint()]);
+    typed.env("AWS_ENDPOINT_URL", "http://127.0.0.1:1").env_remove("AWS_PROFILE");
+    typed.env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+    done(&typed.output().unwrap()).with(0);
     let nowhere = stage_s3(&scene, &server, &["in", "s3://no-such-bucket/x", "in"]).with(2);
     assert!(nowhere.stderr.contains("no-such-bucket"), "{nowhere:?}");
     stage_s3(&scene, &server, &["in", "s3://A", "in"]).with(2).says(&["can be no bucket"]);

@@ -1,10 +1,11 @@
 //! Reading files of the source, so that a change under the reader is noticed.
 
-use hayase_tier::{Key, ObjectMeta, Reader, TierError};
+use hayase_tier::{Key, Reader, TierError};
 
 use super::Shared;
-use crate::item::{Item, Kind};
-use crate::limits::CHANGED_TRIES_MAX;
+use super::asking::{file_of, link_of};
+use crate::item::Item;
+use crate::limits::{CHANGED_TRIES_MAX, LINK_BYTES_MAX};
 use crate::pack::{Codec, PackError, PackReader, Row};
 use crate::plan::Task;
 use crate::source::Origin;
@@ -60,11 +61,33 @@ impl Bytes {
         Ok(Self::Object { reader, key, crc32c })
     }
 
-    /// What the file is now, which may be newer than the listing; of an entry what its row says.
-    pub(super) fn item(&self, listed: &Item) -> Item {
+    /// What the file is now, which may be newer than the listing; of an entry what its row says. A store
+    /// is asked for it, unless something was read before.
+    pub(super) fn item(&self, listed: &Item) -> Result<Item, PackError> {
         match self {
-            Self::Object { reader, crc32c: None, .. } => with_meta(listed, &reader.meta()),
-            _ => listed.clone(),
+            Self::Object { reader, crc32c: None, .. } => Ok(file_of(listed, &**reader)?),
+            _ => Ok(listed.clone()),
+        }
+    }
+
+    /// The same where all of its bytes were read: they may be what a link says.
+    fn item_of(&self, listed: &Item, data: &[u8]) -> Result<Item, PackError> {
+        let item = self.item(listed)?;
+        match self {
+            Self::Object { reader, crc32c: None, .. }
+                if data.len() as u64 <= LINK_BYTES_MAX && reader.is_link()? =>
+            {
+                Ok(link_of(item, data.to_vec()))
+            }
+            _ => Ok(item),
+        }
+    }
+
+    /// How long it is.
+    fn len(&self, listed: &Item) -> u64 {
+        match self {
+            Self::Object { reader, crc32c: None, .. } => reader.meta().size.get(),
+            _ => listed.bytes(),
         }
     }
 
@@ -112,17 +135,8 @@ impl Bytes {
     }
 }
 
-fn with_meta(listed: &Item, meta: &ObjectMeta) -> Item {
-    Item {
-        name: listed.name.clone(),
-        kind: Kind::File { bytes: meta.size.get() },
-        mode: meta.mode & 0o777,
-        mtime: meta.mtime.into(),
-    }
-}
-
 impl Shared<'_> {
-    /// A whole object of at most `bytes_max`, as it was at one moment.
+    /// A whole object of at most `bytes_max`, as it was at one moment; a link where it stands for one.
     pub(super) fn read_object(
         &self,
         task: &Task,
@@ -134,14 +148,14 @@ impl Shared<'_> {
             let version = if tries == 0 { Version::Listed } else { Version::Present };
             let read = self.again(|| {
                 let bytes = Bytes::open(self, task, version)?;
-                let item = bytes.item(&task.item);
-                let len = usize::try_from(item.bytes()).unwrap_or(usize::MAX);
-                if item.bytes() > bytes_max {
-                    return Err(PackError::Changed { name: item.name.to_string() });
+                let len = bytes.len(&task.item);
+                if len > bytes_max {
+                    return Err(PackError::Changed { name: task.item.name.to_string() });
                 }
                 let mut data = Vec::new();
-                bytes.read(0, len, &mut data)?;
+                bytes.read(0, usize::try_from(len).unwrap_or(usize::MAX), &mut data)?;
                 bytes.check_unchanged(self)?;
+                let item = bytes.item_of(&task.item, &data)?;
                 check_sum(&bytes, &item, crate::checksum::of(&data))?;
                 Ok((item, data))
             });

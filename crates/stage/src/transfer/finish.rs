@@ -24,7 +24,13 @@ impl Shared<'_> {
         if self.options.packs.is_some() {
             return Ok(());
         }
+        let marked = std::mem::take(&mut self.outcome().marked);
         let mut directories = std::mem::take(&mut self.outcome().directories);
+        directories.extend(self.told_directories(&marked));
+        if self.target.tier.tree().is_none() {
+            self.for_each_directory(&directories, |directory| self.mark_again(directory));
+            return Ok(());
+        }
         // The deepest first: setting one changes nothing above it, making names in it would.
         directories.sort_by(|a, b| b.order(a));
         for directory in directories {
@@ -42,6 +48,17 @@ impl Shared<'_> {
         let before = SystemTime::now().checked_sub(UPLOAD_AGE).unwrap_or(SystemTime::UNIX_EPOCH);
         // They are hidden from everybody: what can not be removed now is no failure of this transfer.
         let _ = self.target.tier.sweep(&[self.target.prefix(), below].concat(), before);
+    }
+
+    /// The mark that a store has of a directory says what the source does.
+    fn mark_again(&self, directory: &Item) -> Result<(), PackError> {
+        let Some(marks) = self.target.tier.marks() else { return Ok(()) };
+        let there = self.again(|| Ok(self.target.told_directory(directory)?))?;
+        if there.mode == directory.mode && there.mtime == directory.mtime {
+            return Ok(());
+        }
+        let key = self.target.key(directory.name.as_bytes())?;
+        self.again(|| Ok(marks.mark_directory(&key, attributes(directory))?))
     }
 
     fn date_directory(&self, directory: &Item) -> Result<(), PackError> {
@@ -108,6 +125,10 @@ impl Shared<'_> {
                     other => other,
                 }
             }
+            (Kind::Directory, None) => match tier.marks() {
+                Some(marks) => marks.unmark_directory(&key),
+                None => return Ok(false),
+            },
             _ => tier.delete(&key),
         };
         match removed {

@@ -93,7 +93,7 @@ impl Shared<'_> {
 
     fn open_large(&self, large: &Large) -> Result<Open, PackError> {
         let bytes = Bytes::open(self, &large.task, Version::Present)?;
-        let item = bytes.item(&large.task.item);
+        let item = bytes.item(&large.task.item)?;
         if item.bytes() != large.task.item.bytes() {
             return Err(PackError::Changed { name: item.name.to_string() });
         }

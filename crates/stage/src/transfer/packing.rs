@@ -97,10 +97,18 @@ impl Shared<'_> {
     ) -> Result<(Item, Cow<'a, [u8]>), PackError> {
         let task = &tasks[0];
         if !matches!(task.item.kind, Kind::File { .. }) {
-            return Ok((task.item.clone(), Cow::Borrowed(&[])));
+            let item = match (&task.item.kind, &task.origin) {
+                (Kind::Directory, Origin::Object(_)) => {
+                    self.again(|| Ok(self.source.place().told_directory(&task.item)?))?
+                }
+                _ => task.item.clone(),
+            };
+            return Ok((item, Cow::Borrowed(&[])));
         }
         let (Origin::Row(row), Some(at)) = (&task.origin, location(task)) else {
             let (item, data) = self.read_object(task, self.packs().bytes)?;
+            // A link says its text itself.
+            let data = if matches!(item.kind, Kind::File { .. }) { data } else { Vec::new() };
             return Ok((item, Cow::Owned(data)));
         };
         if !stretch.as_ref().is_some_and(|known| known.holds(at)) {
@@ -116,7 +124,7 @@ impl Shared<'_> {
     pub(super) fn solo(&self, task: &Task) {
         let write = || -> Result<Written, PackError> {
             let bytes = Bytes::open(self, task, Version::Present)?;
-            let item = bytes.item(&task.item);
+            let item = bytes.item(&task.item)?;
             let mut pack = self.begin_pack()?;
             pack.begin_file(&item)?;
             let sum = self.read_through(&bytes, &item, |_, piece| pack.push(piece))?;
@@ -147,7 +155,7 @@ impl Shared<'_> {
 
     fn put_loose(&self, task: &Task) -> Result<(Item, u32), PackError> {
         let bytes = Bytes::open(self, task, Version::Present)?;
-        let item = bytes.item(&task.item);
+        let item = bytes.item(&task.item)?;
         let key = self.target.key(item.name.as_bytes())?;
         if self.is_there(&item) {
             // A killed run brought it and told no index: only its checksum is missing.
@@ -167,10 +175,16 @@ impl Shared<'_> {
         let Ok(key) = self.target.key(item.name.as_bytes()) else { return false };
         let Ok(meta) = self.target.tier.stat(&key) else { return false };
         let kind = Kind::File { bytes: meta.size.get() };
-        let there = Item { kind, mode: item.mode, mtime: meta.mtime.into(), ..item.clone() };
-        let keeps_attributes = self.target.tier.capabilities().attributes;
+        let listed = Item { kind, mode: item.mode, mtime: meta.mtime.into(), ..item.clone() };
+        let (there, keeps_attributes) = match self.target.hides() {
+            true => match self.target.told(&listed, Some(meta)) {
+                Ok(told) => told,
+                Err(_) => return false,
+            },
+            false => (listed, true),
+        };
         let rules = Rules { overwrite: self.options.overwrite, keeps_attributes };
-        decide(item, Some(&there), rules) == Step::Keep
+        matches!(decide(item, Some(&there), rules), Step::Keep | Step::Attributes)
     }
 
     /// Reads a file once, piece by piece; answers its checksum.

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::mpsc::SyncSender;
 
-use hayase_tier::Key;
+use hayase_tier::{Key, ObjectMeta};
 
 use super::{Shared, Unit};
-use crate::compare::{Rules, Step, decide};
+use crate::compare::{Rules, Step, decide, must_ask};
 use crate::item::{Item, Kind};
-use crate::limits::PACK_ENTRIES_MAX;
+use crate::limits::{PACK_ENTRIES_MAX, PARTS_BYTES_MIN};
 use crate::pack::{PackError, PackId, Row};
 use crate::plan::{PackRules, Planner, Task};
 use crate::source::{Next, Origin, shown};
@@ -18,15 +18,22 @@ use crate::{Progress, Sizes};
 
 /// What the target has, in order: its names, or the rows of its index.
 enum Target<'a> {
-    Names { walk: Walk<'a>, met: Option<Item> },
+    Names { walk: Walk<'a>, met: Option<(Item, Option<ObjectMeta>)> },
     Rows(std::slice::Iter<'a, Row>),
 }
 
 /// What came next at the target, up to some name of the source.
 enum There {
-    Before(Item, Option<Row>),
-    Same(Item, Option<Row>),
+    Before(Found),
+    Same(Found),
     Behind,
+}
+
+/// A name of the target, with its row or with what the listing told of an object.
+struct Found {
+    item: Item,
+    row: Option<Row>,
+    meta: Option<ObjectMeta>,
 }
 
 impl Target<'_> {
@@ -36,7 +43,7 @@ impl Target<'_> {
             while met.is_none() {
                 match walk.next() {
                     None => return Ok(There::Behind),
-                    Some(Ok(Met::Item(found, _))) => *met = Some(found),
+                    Some(Ok(Met::Item(found, meta))) => *met = Some((found, meta)),
                     // What can not be copied is not removed either.
                     Some(Ok(Met::Other(..))) => {}
                     Some(Err(error)) => return Err(error.into()),
@@ -44,7 +51,7 @@ impl Target<'_> {
             }
         }
         let next = match self {
-            Self::Names { met, .. } => met.as_ref(),
+            Self::Names { met, .. } => met.as_ref().map(|(item, _)| item),
             Self::Rows(rows) => rows.as_slice().first().map(|row| &row.item),
         };
         let Some(next) = next else { return Ok(There::Behind) };
@@ -52,14 +59,17 @@ impl Target<'_> {
         if order.is_gt() {
             return Ok(There::Behind);
         }
-        let (found, row) = match self {
-            Self::Names { met, .. } => (met.take().expect("it was looked at"), None),
+        let found = match self {
+            Self::Names { met, .. } => {
+                let (item, meta) = met.take().expect("it was looked at");
+                Found { item, row: None, meta }
+            }
             Self::Rows(rows) => {
                 let row = rows.next().expect("it was looked at").clone();
-                (row.item.clone(), Some(row))
+                Found { item: row.item.clone(), row: Some(row), meta: None }
             }
         };
-        Ok(if order.is_eq() { There::Same(found, row) } else { There::Before(found, row) })
+        Ok(if order.is_eq() { There::Same(found) } else { There::Before(found) })
     }
 }
 
@@ -167,9 +177,7 @@ impl Planning<'_, '_> {
     }
 
     fn send(&self, work: crate::plan::Work) {
-        if !self.shared.options.is_dry_run {
-            self.shared.send(self.sender, work);
-        }
+        self.shared.send(self.sender, work);
     }
 
     fn leave_out(&self, name: &[u8], why: &'static str) {
@@ -183,12 +191,12 @@ impl Planning<'_, '_> {
     }
 
     /// Goes on in the target up to `item`, and answers what stands under its name.
-    fn catch_up(&mut self, item: Option<&Item>) -> Result<Option<(Item, Option<Row>)>, PackError> {
+    fn catch_up(&mut self, item: Option<&Item>) -> Result<Option<Found>, PackError> {
         loop {
             match self.target.up_to(item)? {
                 There::Behind => return Ok(None),
-                There::Same(found, row) => return Ok(Some((found, row))),
-                There::Before(found, row) => self.too_much(found, row),
+                There::Same(found) => return Ok(Some(found)),
+                There::Before(found) => self.too_much(found.item, found.row),
             }
         }
     }
@@ -221,21 +229,28 @@ impl Planning<'_, '_> {
         let there = self.catch_up(Some(&item))?;
         self.flush_empty(Some(&item));
         let is_packing = self.shared.options.packs.is_some();
-        let mut step = decide(&item, there.as_ref().map(|(found, _)| found), self.rules);
+        let (item, mut step) = match self.first_step(item, &origin, there.as_ref()) {
+            Ok(decided) => decided,
+            Err((name, error)) => {
+                self.shared.failed(&name, error);
+                return Ok(());
+            }
+        };
         if is_packing {
             // A member of a pack says mode and time too: it is written anew.
-            let found = there.as_ref().map(|(found, _)| found);
+            let found = there.as_ref().map(|found| &found.item);
             let differs = found.is_some_and(|found| item.is_directory() && *found != item);
             if step == Step::Attributes || (step == Step::Keep && differs) {
                 step = Step::Copy;
             }
             let adopted = self.leftovers.remove(&item.name);
             if step == Step::Copy
-                && let Some((id, row)) = adopted.filter(|(_, row)| row.item == item)
+                && let Some((id, row)) =
+                    adopted.filter(|(_, row)| self.is_adopted(&item, &origin, row))
             {
                 self.shared.outcome().rows.push((Some(id), row));
                 step = Step::Keep;
-            } else if let Some((_, Some(row))) = there {
+            } else if let Some(Found { row: Some(row), .. }) = there {
                 // Also when it is written anew: what is written later counts, if it is written.
                 let named = self.named(row);
                 self.shared.outcome().rows.push(named);
@@ -247,9 +262,62 @@ impl Planning<'_, '_> {
         Ok(())
     }
 
-    /// A store without a tree holds no links; of directories only those with something in them.
+    /// What is to be done, or that a stream asks; the item as far as it is known then. What only this
+    /// thread can use is asked for at once: rows of an index, and what large files are cut by.
+    fn first_step(
+        &self,
+        item: Item,
+        origin: &Origin,
+        there: Option<&Found>,
+    ) -> Result<(Item, Step), (String, PackError)> {
+        let shared = self.shared;
+        let (hides, options) = (shared.hides(origin), shared.options);
+        let failed = |item: &Item, error| (item.name.to_string(), error);
+        let found = there.map(|found| &found.item);
+        let is_packing = options.packs.is_some();
+        if is_packing && item.is_directory() && hides.source && found.is_some() {
+            let told = shared.again(|| Ok(shared.source.place().told_directory(&item)?));
+            return told.map(|item| (item, Step::Keep)).map_err(|error| failed(&item, error));
+        }
+        let Some(there) = there.filter(|_| must_ask(&item, found, hides, options.overwrite)) else {
+            let step = shared.step_for_target(decide(&item, found, self.rules));
+            return Ok((item, step));
+        };
+        if options.trusts_sizes && there.item.bytes() == item.bytes() {
+            return Ok((item, Step::Keep));
+        }
+        if !is_packing && item.bytes() < PARTS_BYTES_MIN {
+            return Ok((item, Step::Ask(there.meta)));
+        }
+        let settled = shared.again(|| shared.settle(&item, origin, &there.item, there.meta));
+        settled.map_err(|error| failed(&item, error))
+    }
+
+    /// An entry of a pack that no index names is this item.
+    fn is_adopted(&self, item: &Item, origin: &Origin, row: &Row) -> bool {
+        let shared = self.shared;
+        if row.item == *item || !shared.hides(origin).source {
+            return row.item == *item;
+        }
+        let is_as_long = match (&item.kind, &row.item.kind) {
+            (Kind::File { bytes }, Kind::Link { target }) => *bytes == target.len() as u64,
+            (ours, theirs) => ours == theirs,
+        };
+        let Origin::Object(meta) = origin else { return false };
+        let place = shared.source.place();
+        let told = || match item.kind {
+            Kind::Directory => place.told_directory(item),
+            _ => place.told(item, *meta).map(|(item, _)| item),
+        };
+        // What can not be asked is copied, and fails there with its reason.
+        is_as_long && (shared.options.trusts_sizes || told().is_ok_and(|told| told == row.item))
+    }
+
+    /// A store without a tree and without marks holds no links; of directories only those with something
+    /// in them.
     fn can_hold(&mut self, item: &Item) -> bool {
-        if self.shared.target.tier.tree().is_some() {
+        let tier = &self.shared.target.tier;
+        if tier.tree().is_some() || tier.marks().is_some() {
             return true;
         }
         match item.kind {
@@ -278,8 +346,13 @@ impl Planning<'_, '_> {
     fn act(&mut self, item: Item, origin: Origin, step: Step) {
         let shared = self.shared;
         let is_loose_directory = item.is_directory() && shared.options.packs.is_none();
-        if is_loose_directory && !shared.options.is_dry_run {
-            shared.outcome().directories.push(item.clone());
+        // What is made in a store now says all there is to say.
+        let is_right = shared.target.tier.tree().is_none() && step != Step::Keep;
+        if is_loose_directory && !shared.options.is_dry_run && !is_right {
+            let mut outcome = shared.outcome();
+            let is_hidden = shared.hides(&origin).source;
+            let list = if is_hidden { &mut outcome.marked } else { &mut outcome.directories };
+            list.push(item.clone());
         }
         match step {
             Step::Keep => {
@@ -291,16 +364,19 @@ impl Planning<'_, '_> {
                 shared.outcome().summary.spared += 1;
                 return;
             }
-            Step::Attributes | Step::Copy | Step::Replace => {}
-        }
-        Shared::count(&shared.progress.items_wanted, 1);
-        if step != Step::Attributes {
-            Shared::count(&shared.progress.bytes_wanted, item.bytes());
-        }
-        if shared.options.is_dry_run {
-            shared.observer.would(step, &item);
-            shared.outcome().summary.copied += 1;
-            return;
+            Step::Attributes | Step::Copy | Step::Replace => {
+                Shared::count(&shared.progress.items_wanted, 1);
+                if step != Step::Attributes {
+                    Shared::count(&shared.progress.bytes_wanted, item.bytes());
+                }
+                if shared.options.is_dry_run {
+                    shared.observer.would(step, &item);
+                    shared.outcome().summary.copied += 1;
+                    return;
+                }
+            }
+            // Counted by the stream that asks.
+            Step::Ask(_) => {}
         }
         for work in self.planner.push(Task { item, origin, step }) {
             self.send(work);

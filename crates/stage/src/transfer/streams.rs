@@ -29,6 +29,18 @@ impl Shared<'_> {
             if self.is_stopped() {
                 return;
             }
+            let name = task.item.name.to_string();
+            let task = match task.step {
+                Step::Ask(there) => match self.asked(task, there) {
+                    Ok(Some(task)) => task,
+                    Ok(None) => continue,
+                    Err(error) => {
+                        self.failed(&name, error);
+                        continue;
+                    }
+                },
+                _ => task,
+            };
             let done = match (&stretch, location(&task)) {
                 // Asked for again, one by one: some of them may be whole.
                 (Err(_), Some(at)) => self.stretch(at, at).and_then(|one| self.entry(&task, &one)),
@@ -37,7 +49,7 @@ impl Shared<'_> {
             };
             match done {
                 Ok(()) => self.copied(1),
-                Err(error) => self.failed(&task.item.name.to_string(), error),
+                Err(error) => self.failed(&name, error),
             }
         }
     }
@@ -85,20 +97,52 @@ impl Shared<'_> {
             }
             Kind::File { .. } => {
                 let (item, data) = self.read_object(task, PARTS_BYTES_MIN)?;
-                self.put(task, &item, &data)
-            }
-            Kind::Directory => {
-                let tree = tier.tree().expect("a target without directories gets none");
-                self.again(|| Ok(tree.make_directory(&key)?))
-            }
-            Kind::Link { target } => {
-                let tree = tier.tree().expect("a target without links gets none");
-                if task.step == Step::Replace {
-                    self.remove_other(task)?;
+                match item.kind {
+                    Kind::Link { .. } => self.put_link(task, &item, &data),
+                    _ => self.put(task, &item, &data),
                 }
-                self.again(|| Ok(tree.make_link(&key, target)?))
             }
+            Kind::Directory => match (tier.tree(), tier.marks()) {
+                (Some(tree), _) => self.again(|| Ok(tree.make_directory(&key)?)),
+                (None, marks) => {
+                    let marks = marks.expect("a target without directories gets none");
+                    let item = self.directory_of(task)?;
+                    self.again(|| Ok(marks.mark_directory(&key, attributes(&item))?))
+                }
+            },
+            Kind::Link { target } => self.put_link(task, &task.item, target),
         }
+    }
+
+    /// A directory of the source with its mode and time.
+    fn directory_of(&self, task: &Task) -> Result<Item, PackError> {
+        match task.origin {
+            Origin::Object(_) => {
+                self.again(|| Ok(self.source.place().told_directory(&task.item)?))
+            }
+            Origin::Row(_) => Ok(task.item.clone()),
+        }
+    }
+
+    /// Makes a symbolic link, or what stands for one in a store.
+    fn put_link(&self, task: &Task, item: &Item, target: &[u8]) -> Result<(), PackError> {
+        let key = self.target.key(item.name.as_bytes())?;
+        let tier = &self.target.tier;
+        let Some(tree) = tier.tree() else {
+            let marks = tier.marks().expect("a target without links gets none");
+            return self.again(|| Ok(marks.mark_link(&key, target, attributes(item))?));
+        };
+        if task.step == Step::Replace {
+            self.remove_other(task)?;
+        }
+        self.again(|| match tree.make_link(&key, target) {
+            // Its listing showed a file where a file is; that it is a link is known only now.
+            Err(TierError::NotObject { .. }) if matches!(task.item.kind, Kind::File { .. }) => {
+                tier.delete(&key)?;
+                Ok(tree.make_link(&key, target)?)
+            }
+            other => Ok(other?),
+        })
     }
 
     /// A file or link that stands where the other is to be.

@@ -1,12 +1,12 @@
 //! A tier that breaks when it is told to: for the tests of faults and of continuing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use hayase_tier::{
     Action, Attributes, Capabilities, Key, ListRequest, ObjectMeta, Page, Precondition, Reader,
-    Tier, TierError, Tree, Upload,
+    Tier, TierError, Traffic, Tree, Upload,
 };
 
 /// What happens at a commit or read.
@@ -18,6 +18,8 @@ pub(crate) struct Broken {
     inner: Arc<dyn Tier>,
     on_commit: Arc<Hook>,
     on_read: Arc<Hook>,
+    /// Requests that were told to slow down, as a tier of requests counts them.
+    pub(crate) throttled: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Broken {
@@ -30,7 +32,8 @@ impl Broken {
     /// Breaks never.
     pub(crate) fn new(inner: impl Tier + 'static) -> Self {
         let fine: Arc<Hook> = Arc::new(|_| Ok(()));
-        Self { inner: Arc::new(inner), on_commit: Arc::clone(&fine), on_read: fine }
+        let (inner, throttled) = (Arc::new(inner), Arc::default());
+        Self { inner, on_commit: Arc::clone(&fine), on_read: fine, throttled }
     }
 
     /// Is full after `commits` commits.
@@ -99,6 +102,9 @@ impl Tier for Broken {
     }
     fn describe(&self) -> String {
         self.inner.describe()
+    }
+    fn traffic(&self) -> Traffic {
+        Traffic { throttled: self.throttled.load(Ordering::Relaxed), ..Traffic::default() }
     }
     fn list(&self, request: &ListRequest) -> Result<Page, TierError> {
         self.inner.list(request)

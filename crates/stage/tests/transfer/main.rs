@@ -4,10 +4,13 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod broken;
+mod bucket;
 mod faults;
+mod many;
 mod resume;
 mod rules;
 mod shares;
+mod throttling;
 mod trees;
 
 use std::collections::BTreeMap;

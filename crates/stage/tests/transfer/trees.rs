@@ -40,6 +40,26 @@ fn there_and_back(options: &Options) {
     assert!(same.differences.is_empty(), "{same:?}");
 }
 
+/// Names that a careless copy takes for one.
+const ALIKE: [&str; 6] = ["File", "file", "FILE", "caf\u{e9}", "cafe\u{301}", "cafe"];
+
+#[test]
+fn names_that_look_alike_stay_apart() {
+    let trees = Trees::new(|top| {
+        for name in ALIKE {
+            std::fs::create_dir(top.join(format!("{name}.d"))).unwrap();
+            std::fs::write(top.join(format!("{name}.d/{name}")), name).unwrap();
+            std::fs::write(top.join(name), name).unwrap();
+        }
+    });
+    copy_all(&trees.from(), &trees.to(), &Options::default());
+    assert_same(&trees.from, &trees.to);
+    let (store, unpacked) = (store(), Trees::new(|_| ()));
+    copy_all(&trees.from(), &store, &packs(64 << 10, Compression::None, None));
+    copy_all(&store, &unpacked.to(), &Options::default());
+    assert_same(&trees.from, &unpacked.to);
+}
+
 #[test]
 fn plain_packs() {
     there_and_back(&packs(64 << 10, Compression::None, None));

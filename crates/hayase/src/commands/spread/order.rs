@@ -25,6 +25,8 @@ pub(crate) struct Order {
     pub(crate) verb: Verb,
     /// On the way through `shared`.
     pub(crate) passing: Option<Passing>,
+    /// All nodes have copied their parts, just now: what has the right size is there.
+    pub(crate) trusts_sizes: bool,
     /// What the person's environment says of object stores.
     pub(crate) variables: BTreeMap<String, String>,
 }
@@ -85,6 +87,7 @@ impl Order {
             share: None,
             verb: Verb::In,
             passing: None,
+            trusts_sizes: false,
             variables: crate::config::store_variables(),
         }
     }
@@ -120,6 +123,11 @@ impl Order {
             self.copy.overwrite = OverwriteArg::Changed;
         }
         self
+    }
+
+    /// Whether every part is known to have arrived.
+    pub(super) fn trusting(self, trusts_sizes: bool) -> Self {
+        Self { trusts_sizes, ..self }
     }
 
     /// Only looks at what there is to do.

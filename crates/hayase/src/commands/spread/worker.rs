@@ -75,6 +75,7 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
     let target = open(&order.target, wish)?;
     let mut options = order.copy.options(STREAMS_START)?;
     options.share = order.part();
+    options.trusts_sizes = order.trusts_sizes;
     if let Some(passing) = order.passing {
         passing.apply(&mut options);
     }

@@ -101,6 +101,7 @@ impl CopyArgs {
             packs: None,
             share: None,
             sizes: Sizes::All,
+            trusts_sizes: false,
         })
     }
 }

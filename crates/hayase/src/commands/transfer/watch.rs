@@ -136,7 +136,7 @@ impl Observer for Telling<'_> {
         let action = match step {
             Step::Replace => "replace",
             Step::Attributes => "set the attributes of",
-            Step::Copy | Step::Keep | Step::Spare => "copy",
+            Step::Copy | Step::Keep | Step::Spare | Step::Ask(_) => "copy",
         };
         self.tell(action, item);
     }

@@ -1,0 +1,205 @@
+//! The cache area in front of a bucket, and what is staged out through it behind the command.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use hayase_s3_server::{ACCESS_KEY, BUCKET, Options, SECRET_KEY, Server};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::packs::{check_same, make_tree};
+use crate::support::{Done, Scene, done, wait_until};
+
+/// A job of this machine with a bucket behind its cache area.
+struct Bucket {
+    scene: Scene,
+    server: Server,
+    url: String,
+}
+
+impl Bucket {
+    fn new(test: &str) -> Option<Self> {
+        let scene = Scene::with_nodes(test)?;
+        let server = Server::start(&Options::default()).unwrap();
+        Some(Self { scene, server, url: format!("s3://{BUCKET}/project") })
+    }
+
+    fn run(&self, args: &[&str]) -> Done {
+        let mut command = self.scene.command(args);
+        command.env("AWS_ENDPOINT_URL", self.server.endpoint()).env_remove("AWS_PROFILE");
+        command.env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+        done(&command.output().unwrap())
+    }
+
+    fn up(&self, more: &[&str]) {
+        let (storage, mount) = (self.scene.path("storage"), self.scene.path("mount"));
+        let (storage, mount) = (storage.to_str().unwrap(), mount.to_str().unwrap());
+        let areas = ["--shared", "300M", "--local", "16M", "--tier", &self.url];
+        let places = ["up", "--storage", storage, "--mount", mount];
+        self.run(&[&places, &areas[..], more].concat()).with(0);
+    }
+
+    fn down(&self) {
+        self.run(&["down"]).with(0);
+        self.scene.check_nothing_left();
+    }
+
+    fn cache(&self, name: &str) -> PathBuf {
+        self.scene.path("mount/cache").join(name)
+    }
+
+    /// The bucket, or what lies below a prefix of it, as a directory.
+    fn staged(&self, below: &str, to: &str) -> PathBuf {
+        let url = format!("{}{below}", self.url);
+        self.run(&["stage", "in", &url, to]).with(0);
+        self.scene.path(to)
+    }
+}
+
+fn errno(result: std::io::Result<()>) -> Option<Errno> {
+    result.err().and_then(|error| Errno::from_io_error(&error))
+}
+
+#[test]
+fn a_bucket_stands_behind_the_cache_area() {
+    let Some(bucket) = Bucket::new("a_bucket_stands_behind_the_cache_area") else { return };
+    make_tree(&bucket.scene);
+    let input = format!("{}/in", bucket.url);
+    bucket.run(&["stage", "out", "tree/sub", &input, "--pack", "none"]).with(0);
+    bucket.up(&[]);
+    let tree = bucket.scene.path("tree/sub");
+    check_same(&tree, &bucket.cache("in"));
+    // Written as a whole and in parts, dated, removed, renamed over one another.
+    let large: Vec<u8> = (0..21_000_000u32).map(|at| (at ^ (at >> 11)) as u8).collect();
+    fs::create_dir_all(bucket.cache("out/empty")).unwrap();
+    fs::write(bucket.cache("out/large"), &large).unwrap();
+    fs::write(bucket.cache("out/state.new"), "second").unwrap();
+    fs::write(bucket.cache("out/state"), "first").unwrap();
+    bucket.run(&["flush"]).with(0);
+    // What the bucket has is moved there, changed there and removed there.
+    fs::rename(bucket.cache("out/state.new"), bucket.cache("out/state")).unwrap();
+    fs::set_permissions(bucket.cache("out/state"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::rename(bucket.cache("in/file-001"), bucket.cache("out/moved")).unwrap();
+    fs::remove_file(bucket.cache("in/file-002")).unwrap();
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_234_567_890);
+    fs::File::open(bucket.cache("out/moved")).unwrap().set_modified(time).unwrap();
+    assert_eq!(fs::read(bucket.cache("out/state")).unwrap(), b"second");
+    // In part: the file is fetched, changed and sent as a whole.
+    let file = fs::OpenOptions::new().write(true).open(bucket.cache("in/file-150")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"changed", 100).unwrap();
+    drop(file);
+    // What a bucket can not have.
+    let link = std::os::unix::fs::symlink("large", bucket.cache("out/link"));
+    assert_eq!(errno(link), Some(Errno::PERM));
+    let renamed = fs::rename(bucket.cache("out"), bucket.cache("other"));
+    assert_eq!(errno(renamed), Some(Errno::XDEV));
+    assert_eq!(errno(fs::remove_dir(bucket.cache("out"))), Some(Errno::NOTEMPTY));
+    fs::create_dir(bucket.cache("gone")).unwrap();
+    fs::remove_dir(bucket.cache("gone")).unwrap();
+    bucket.down();
+    let all = bucket.staged("", "all");
+    let names = |path: &str| -> Vec<String> {
+        let entries = fs::read_dir(all.join(path)).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(""), ["in", "out"]);
+    assert_eq!(names("out"), ["empty", "large", "moved", "state"]);
+    assert!(fs::read(all.join("out/large")).unwrap() == large);
+    assert_eq!(fs::read(all.join("out/state")).unwrap(), b"second");
+    let meta = |name: &str| fs::metadata(all.join(name)).unwrap();
+    assert_eq!(meta("out/state").permissions().mode() & 0o777, 0o640);
+    assert_eq!(meta("out/moved").modified().unwrap(), time);
+    assert_eq!(fs::read(all.join("out/moved")).unwrap(), fs::read(tree.join("file-001")).unwrap());
+    let changed = fs::read(all.join("in/file-150")).unwrap();
+    assert_eq!(changed.len() as u64, fs::metadata(tree.join("file-150")).unwrap().len());
+    assert_eq!(&changed[100..107], b"changed");
+    assert_eq!(names("in").len(), 199, "200 files and a directory, one moved, one removed");
+}
+
+#[test]
+fn a_change_in_the_bucket_is_seen_and_two_versions_are_kept() {
+    let Some(bucket) = Bucket::new("a_change_in_the_bucket_is_seen_and_two_versions_are_kept")
+    else {
+        return;
+    };
+    let write = |name: &str, text: &str| {
+        fs::create_dir_all(bucket.scene.path("new")).unwrap();
+        fs::write(bucket.scene.path("new").join(name), text).unwrap();
+        let args = ["stage", "out", "new", &bucket.url, "--pack", "none", "--overwrite", "always"];
+        bucket.run(&args).with(0);
+        fs::remove_file(bucket.scene.path("new").join(name)).unwrap();
+    };
+    write("a", "first");
+    write("b", "first");
+    bucket.up(&[]);
+    assert_eq!(fs::read(bucket.cache("a")).unwrap(), b"first");
+    write("a", "other");
+    let seen = || fs::read(bucket.cache("a")).is_ok_and(|bytes| bytes == b"other");
+    wait_until("the new version is seen", seen, String::new);
+    // Both change one: theirs keeps the name, ours lies beside it.
+    let mut ours = fs::OpenOptions::new().write(true).open(bucket.cache("b")).unwrap();
+    std::io::Write::write_all(&mut ours, b"ours!").unwrap();
+    write("b", "their");
+    drop(ours);
+    bucket.run(&["flush"]);
+    bucket.run(&["down"]);
+    let all = bucket.staged("", "all");
+    assert_eq!(fs::read(all.join("b")).unwrap(), b"their");
+    let beside = fs::read_dir(&all).unwrap().map(|entry| entry.unwrap().path());
+    let mut beside = beside.filter(|path| path.to_string_lossy().contains("hayase-conflict"));
+    assert_eq!(fs::read(beside.next().unwrap()).unwrap(), b"ours!");
+}
+
+#[test]
+fn what_is_staged_out_behind_the_command_arrives() {
+    let Some(bucket) = Bucket::new("what_is_staged_out_behind_the_command_arrives") else { return };
+    make_tree(&bucket.scene);
+    let tree = bucket.scene.path("tree");
+    let target = format!("{}/results/one", bucket.url);
+    let stage = |target: &str, more: &[&str]| {
+        bucket.run(&[&["stage", "out", "tree", target, "--background"], more].concat())
+    };
+    stage(&target, &[]).with(2).says(&["no job"]);
+    bucket.up(&[]);
+    stage("s3://elsewhere/x", &[]).with(2).says(&["does not lie in the tier", "--background"]);
+    stage("kept", &[]).with(2).says(&["does not lie in the tier"]);
+    // Packed, since it goes to a bucket; and loose, where a bucket's cache area has no links.
+    let told = stage(&target, &[]).with(0);
+    assert!(told.stderr.contains("on its way to the tier"), "{told:?}");
+    let loose = format!("{}/results/loose", bucket.url);
+    stage(&loose, &["--pack", "none", "--exclude", "/link"]).with(0);
+    let again = stage(&loose, &["--pack", "none", "--exclude", "/link", "--json"]).with(0).stdout;
+    assert!(again.contains("\"copied\":0,"), "{again}");
+    // What was there when the command ended is safe: its source may go.
+    fs::rename(&tree, bucket.scene.path("source")).unwrap();
+    bucket.down();
+    check_same(&bucket.scene.path("source"), &bucket.staged("/results/one", "back"));
+    fs::remove_file(bucket.scene.path("source/link")).unwrap();
+    check_same(&bucket.scene.path("source"), &bucket.staged("/results/loose", "loose"));
+}
+
+#[test]
+fn what_was_on_its_way_when_the_job_died_is_resumed() {
+    let Some(bucket) = Bucket::new("what_was_on_its_way_when_the_job_died_is_resumed") else {
+        return;
+    };
+    make_tree(&bucket.scene);
+    // On one machine the images stay mounted when all processes are killed.
+    bucket.up(&[]);
+    let target = format!("{}/results", bucket.url);
+    bucket.run(&["stage", "out", "tree", &target, "--background"]).with(0);
+    for (pid, _) in bucket.scene.processes() {
+        // One may end with another.
+        let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+    }
+    let none = || bucket.scene.processes().is_empty();
+    wait_until("all processes are gone", none, || format!("{:?}", bucket.scene.processes()));
+    let dir = bucket.scene.path("run/jobs").join(&bucket.scene.jobs()[0]);
+    bucket.run(&["resume", dir.to_str().unwrap()]).with(0);
+    assert_eq!(bucket.scene.leftovers(), <[String; 0]>::default());
+    check_same(&bucket.scene.path("tree"), &bucket.staged("/results", "back"));
+}

@@ -1,0 +1,233 @@
+//! Asking a store about objects where its listing is not enough: the mode and time that a file was given,
+//! and whether it stands for a link.
+//!
+//! A listing of a store shows neither ([`hayase_tier::Capabilities::attributes`]). They come with the bytes of
+//! what is copied, so a first copy asks nothing; one that finds a file of the same size at the target asks
+//! once for it, on a stream.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use hayase_tier::{Attributes, Key, ObjectMeta, Reader, TierError};
+
+use super::Shared;
+use crate::compare::{Hides, Rules, Step, decide};
+use crate::item::{Item, Kind};
+use crate::limits::LINK_BYTES_MAX;
+use crate::pack::PackError;
+use crate::plan::Task;
+use crate::source::Origin;
+use crate::{Place, Progress};
+
+impl Place {
+    /// A listing does not show what a file's writer said about it.
+    pub(crate) fn hides(&self) -> bool {
+        !self.tier.capabilities().attributes
+    }
+
+    /// What a listed file is when its object is asked; whether its writer told a time.
+    pub(crate) fn told(
+        &self,
+        listed: &Item,
+        meta: Option<ObjectMeta>,
+    ) -> Result<(Item, bool), TierError> {
+        let key = self.full(listed)?;
+        let reader = match meta {
+            Some(meta) => self.tier.open_listed(&key, meta)?,
+            None => self.tier.open(&key)?,
+        };
+        let has_time = reader.attributes()?.mtime.is_some();
+        let mut item = file_of(listed, &*reader)?;
+        if reader.is_link()? && item.bytes() <= LINK_BYTES_MAX {
+            let mut target = vec![0; usize::try_from(item.bytes()).unwrap_or(0)];
+            let count = reader.read_at(0, &mut target)?;
+            target.truncate(count);
+            item = link_of(item, target);
+        }
+        Ok((item, has_time))
+    }
+
+    /// What the mark of a directory says; one without a mark is as it was listed.
+    pub(crate) fn told_directory(&self, listed: &Item) -> Result<Item, TierError> {
+        let Some(marks) = self.tier.marks() else { return Ok(listed.clone()) };
+        match marks.directory(&self.full(listed)?) {
+            Ok(attributes) => Ok(with_attributes(listed.clone(), attributes)),
+            Err(TierError::Missing { .. }) => Ok(listed.clone()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn full(&self, item: &Item) -> Result<Key, TierError> {
+        let missing = || TierError::Missing {
+            action: hayase_tier::Action::Open,
+            path: item.name.to_string(),
+        };
+        self.key(item.name.as_bytes()).map_err(|_| missing())
+    }
+}
+
+/// A file as its open version tells; costs no request when something was read of it.
+pub(crate) fn file_of(listed: &Item, reader: &dyn Reader) -> Result<Item, TierError> {
+    let meta = reader.meta();
+    let shown = Item {
+        name: listed.name.clone(),
+        kind: Kind::File { bytes: meta.size.get() },
+        mode: meta.mode & 0o777,
+        mtime: meta.mtime.into(),
+    };
+    Ok(with_attributes(shown, reader.attributes()?))
+}
+
+/// The link for which an object of these bytes stands.
+pub(crate) fn link_of(file: Item, bytes: Vec<u8>) -> Item {
+    let kind = Kind::Link { target: bytes.into() };
+    Item { kind, mode: 0o777, mtime: crate::Mtime::EPOCH, ..file }
+}
+
+fn with_attributes(item: Item, attributes: Attributes) -> Item {
+    Item {
+        mode: attributes.mode.unwrap_or(item.mode) & 0o777,
+        mtime: attributes.mtime.map_or(item.mtime, Into::into),
+        ..item
+    }
+}
+
+impl Shared<'_> {
+    /// What listings do not show of the two sides of one name.
+    pub(super) fn hides(&self, origin: &Origin) -> Hides {
+        Hides {
+            source: matches!(origin, Origin::Object(_)) && self.source.place().hides(),
+            target: self.options.packs.is_none() && self.target.hides(),
+        }
+    }
+
+    /// Source and target, asked; answers the source as it is and what is to be done.
+    pub(super) fn settle(
+        &self,
+        item: &Item,
+        origin: &Origin,
+        there: &Item,
+        there_meta: Option<ObjectMeta>,
+    ) -> Result<(Item, Step), PackError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let hides = self.hides(origin);
+        let ours = match origin {
+            Origin::Object(meta) if hides.source => self.source.place().told(item, *meta)?.0,
+            _ => item.clone(),
+        };
+        let (theirs, keeps_attributes) = match there.kind {
+            Kind::File { .. } if hides.target => match self.target.told(there, there_meta) {
+                // Gone, or another one by now: whatever it was, it is written over.
+                Err(TierError::Missing { .. } | TierError::Changed { .. }) => {
+                    return Ok((ours, Step::Copy));
+                }
+                told => told?,
+            },
+            _ => (there.clone(), true),
+        };
+        let rules = Rules { overwrite: self.options.overwrite, keeps_attributes };
+        let step = decide(&ours, Some(&theirs), rules);
+        Ok((ours, self.step_for_target(step)))
+    }
+
+    /// A store replaces whatever is there, and changes attributes with the bytes only.
+    pub(super) fn step_for_target(&self, step: Step) -> Step {
+        let is_store = self.options.packs.is_none() && self.target.tier.tree().is_none();
+        match step {
+            Step::Replace if is_store => Step::Copy,
+            Step::Attributes if is_store && self.target.hides() => Step::Copy,
+            other => other,
+        }
+    }
+
+    /// A stream's part of a task that could not be decided: what is to be done, if anything.
+    pub(super) fn asked(
+        &self,
+        task: Task,
+        there: Option<ObjectMeta>,
+    ) -> Result<Option<Task>, PackError> {
+        let target = self.listed_there(&task.item, there)?;
+        let Some(target) = target else { return Ok(Some(Task { step: Step::Copy, ..task })) };
+        let settled = self.again(|| self.settle(&task.item, &task.origin, &target, there));
+        let (item, step) = settled?;
+        let mut outcome = self.outcome();
+        match step {
+            Step::Keep => outcome.summary.kept += 1,
+            Step::Spare => outcome.summary.spared += 1,
+            _ => {
+                drop(outcome);
+                Progress::add(&self.progress.items_wanted, 1);
+                if step != Step::Attributes {
+                    Progress::add(&self.progress.bytes_wanted, item.bytes());
+                }
+                if self.options.is_dry_run {
+                    self.observer.would(step, &item);
+                    self.outcome().summary.copied += 1;
+                    return Ok(None);
+                }
+                return Ok(Some(Task { item, step, ..task }));
+            }
+        }
+        if step == Step::Keep {
+            Progress::add(&self.progress.items_kept, 1);
+        }
+        Ok(None)
+    }
+
+    /// What planning saw at the target: an object, or a link of a tree.
+    fn listed_there(
+        &self,
+        item: &Item,
+        there: Option<ObjectMeta>,
+    ) -> Result<Option<Item>, PackError> {
+        if let Some(meta) = there {
+            return Ok(Some(Item {
+                name: item.name.clone(),
+                kind: Kind::File { bytes: meta.size.get() },
+                mode: meta.mode & 0o777,
+                mtime: meta.mtime.into(),
+            }));
+        }
+        let key = self.target.key(item.name.as_bytes())?;
+        let link = self.target.tier.tree().map(|tree| tree.link(&key));
+        match link {
+            Some(Ok(target)) => Ok(Some(link_of(item.clone(), target))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Directories whose attributes only their marks tell, each asked; those that can not be are told.
+    pub(super) fn told_directories(&self, listed: &[Item]) -> Vec<Item> {
+        let told = Mutex::new(Vec::with_capacity(listed.len()));
+        self.for_each_directory(listed, |directory| {
+            let item = self.again(|| Ok(self.source.place().told_directory(directory)?))?;
+            told.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+            Ok(())
+        });
+        told.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something for each of them, several at a time; failures are told.
+    pub(super) fn for_each_directory(
+        &self,
+        directories: &[Item],
+        act: impl Fn(&Item) -> Result<(), PackError> + Sync,
+    ) {
+        let next = Mutex::new(directories.iter());
+        let streams = self.gate.streams().min(directories.len());
+        std::thread::scope(|scope| {
+            for _ in 0..streams {
+                scope.spawn(|| {
+                    while !self.is_stopped() {
+                        let taken = next.lock().unwrap_or_else(PoisonError::into_inner).next();
+                        let Some(directory) = taken else { return };
+                        if let Err(error) = act(directory) {
+                            self.failed(&directory.name.to_string(), error);
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
