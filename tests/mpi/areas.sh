@@ -57,7 +57,7 @@ spread() {
     openmpi)
       launch+=(--oversubscribe -n "$ranks" --host "$(on 0 paste -sd, "$HAYASE_JOB/hostfile")" --map-by node)
       launch+=(--mca plm_rsh_agent "$hayase exec --launcher" --mca plm_rsh_no_tree_spawn 1 --mca mpi_yield_when_idle 1)
-      launch+=(-x TMPDIR -x MPI4PY_MPIABI -x HAYASE_MPIIO_TRACE -x LD_LIBRARY_PATH)
+      launch+=(-x TMPDIR -x MPI4PY_MPIABI -x HAYASE_MPIIO_TRACE -x LD_LIBRARY_PATH -x EXCHANGE -x BUFFER)
       [ "$(id -u)" != 0 ] || launch+=(--allow-run-as-root)
       ;;
   esac
@@ -67,6 +67,7 @@ spread() {
 programs_compile() {
   "mpicc.$mpi" -O2 -o "$work/bin/blocks" demo/blocks.c &&
     "mpicc.$mpi" -O1 -o "$work/bin/killed" tests/mpi/programs/killed.c &&
+    "mpicc.$mpi" -O1 -o "$work/bin/exchanged" tests/mpi/programs/exchanged.c &&
     "mpicc.$mpi" -O1 -o "$work/bin/nested" tests/mpi/programs/nested.c
 }
 
@@ -95,6 +96,18 @@ agrees() { # PROGRAM RANKS [ARGUMENT AFTER FILE]
 }
 nested_subarrays_agree() { agrees nested 3; }
 blocks_agree() { agrees blocks 6 4; }
+# What four processes wrote on three nodes, read together by others: as independently, whoever reads for whom.
+reads_by_others_agree() {
+  local file=$shared/others-$mpi ranks bytes
+  EXCHANGE=auto BUFFER=16MiB spread 4 ours "$work/bin/exchanged" write "$file" || return 1
+  for ranks in 2 3 9; do
+    EXCHANGE=on BUFFER=1MiB HAYASE_MPIIO_TRACE=1 spread $ranks ours "$work/bin/exchanged" read "$file" 2>"$work/trace" ||
+      { cat "$work/trace"; return 1; }
+    bytes=$(awk '/trace exchanged/ { sum += $(NF - 1) } END { print sum + 0 }' "$work/trace")
+    [ "$bytes" -gt 1000000 ] || { say "$ranks ranks exchanged $bytes bytes"; cat "$work/trace"; return 1; }
+    EXCHANGE=auto BUFFER=16MiB spread $ranks ours "$work/bin/exchanged" read "$file" || return 1
+  done
+}
 received_by_all() { echo $(($(received_bytes 0) + $(received_bytes 1) + $(received_bytes 2))); }
 # 48 MiB from six ranks on three nodes: without us two thirds of them cross the network.
 parts_are_local() {
@@ -312,6 +325,7 @@ programs() {
   try programs_compile
   try nested_subarrays_agree
   try blocks_agree
+  try reads_by_others_agree
   try parts_are_local
   try names_and_sizes
   try busy_while_open

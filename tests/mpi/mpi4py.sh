@@ -14,7 +14,7 @@ mpi4py_prepare() {
     python3 -m venv "$target/mpi4py/venv" &&
       timeout 200 "$mpi4py_python" -m pip install -q --only-binary :all: "mpi4py==$MPI4PY" &&
       printf 'mpi4py==%s --hash=sha256:%s\n' "$MPI4PY" "$MPI4PY_SDIST_SHA256" >"$target/mpi4py/sdist.txt" &&
-      timeout 200 "$mpi4py_python" -m pip download -q --no-binary :all: --no-deps --require-hashes \
+      timeout 200 "$mpi4py_python" -m pip download -q --no-binary mpi4py --no-deps --require-hashes \
         -d "$target/mpi4py" -r "$target/mpi4py/sdist.txt" &&
       tar -xzf "$target/mpi4py/mpi4py-$MPI4PY.tar.gz" -C "$target/mpi4py"
   } >"$work/pip" 2>&1

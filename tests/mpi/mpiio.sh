@@ -43,12 +43,53 @@ passes_through() {
   run "$mpi" 2 stock "$work/bin/nested" "$work/plain/stock" && cmp "$file" "$work/plain/stock"
 }
 
+# exchange_reads MPI RANKS HINT BUFFER: what 4 processes wrote, read together by others. Prints the bytes that ranks had
+# from each other.
+exchange_reads() {
+  EXCHANGE=$3 BUFFER=$4 HAYASE_MPIIO_TRACE=1 run "$1" "$2" preloaded "$work/bin/exchanged" read "$work/marked/exchanged" \
+    >"$work/said" 2>"$work/trace" || { cat "$work/said" "$work/trace"; return 1; }
+  exchanged_bytes
+}
+exchanged_bytes() { awk '/trace exchanged/ { sum += $(NF - 1) } END { print sum + 0 }' "$work/trace"; }
+reads_by_others_agree() {
+  local mpi=$1 ranks=$2 bytes
+  if [ ! -e "$work/marked/exchanged.random" ]; then
+    EXCHANGE=on run "$mpi" 4 preloaded "$work/bin/exchanged" write "$work/marked/exchanged" || return 1
+  fi
+  bytes=$(exchange_reads "$mpi" "$ranks" on 64KiB) || { say "$bytes"; return 1; }
+  [ "$bytes" -gt 1000000 ] || { say "$bytes bytes were exchanged in small rounds"; return 1; }
+  bytes=$(exchange_reads "$mpi" "$ranks" on 16MiB) || { say "$bytes"; return 1; }
+  [ "$bytes" -gt 1000000 ] || { say "$bytes bytes were exchanged"; return 1; }
+  bytes=$(exchange_reads "$mpi" "$ranks" auto 16MiB) || { say "$bytes"; return 1; }
+  bytes=$(exchange_reads "$mpi" "$ranks" off 16MiB) || { say "$bytes"; return 1; }
+  [ "$bytes" = 0 ] || { say "$bytes bytes were exchanged though it is off"; return 1; }
+}
+# Whoever reads by the view that wrote asks nobody, also where that is wished.
+own_parts_are_not_exchanged() {
+  local hint
+  for hint in auto on; do
+    rm -rf "$work/marked/same"
+    EXCHANGE=$hint HAYASE_MPIIO_TRACE=1 run "$1" 4 preloaded "$work/bin/exchanged" same "$work/marked/same" \
+      >"$work/said" 2>"$work/trace" || { cat "$work/said" "$work/trace"; return 1; }
+    [ $hint = on ] || [ "$(exchanged_bytes)" = 0 ] || { cat "$work/trace"; return 1; }
+  done
+}
+# All ranks come back, with the errors, counts and bytes of independent reads.
+exchange_meets_a_missing_part() {
+  local mpi=$1 file=$work/marked/exchanged.nested
+  [ -e "$file" ] || return 1
+  rm -rf "$work/marked/damaged" && cp -r "$file" "$work/marked/damaged" && rm "$(printf '%s\n' "$work/marked/damaged"/*.part | head -n 1)" &&
+    EXCHANGE=on run "$mpi" 3 preloaded "$work/bin/exchanged" damaged "$work/marked/damaged" 2>"$work/said" || { cat "$work/said"; return 1; }
+  grep -q 'hayase mpiio: .*part' "$work/said" || { cat "$work/said"; say "nobody said what is missing"; return 1; }
+}
+
 programs_c() {
   local rpath=() cc
   cc=$(tool "$1" mpicc)
   case $1 in mpich | openmpi) ;; *) rpath=(-Wl,-rpath,"$(dirname "$cc")/../lib") ;; esac
   "$cc" -O1 -o "$work/bin/nested" tests/mpi/programs/nested.c "${rpath[@]}" &&
     "$cc" -O1 -o "$work/bin/datatypes" tests/mpi/programs/datatypes.c "${rpath[@]}" &&
+    "$cc" -O1 -o "$work/bin/exchanged" tests/mpi/programs/exchanged.c "${rpath[@]}" &&
     "$cc" -O1 -o "$work/bin/semantics" tests/mpi/programs/semantics.c "${rpath[@]}"
 }
 programs_fortran() {
@@ -113,6 +154,12 @@ for mpi; do
   for ranks in 1 2 4; do
     try "${mpi}_nested_subarrays_by_${ranks}_agree" agrees "$mpi" "$ranks" nested
   done
+  case $mpi in mpich | openmpi) readers="2 3 9" ;; *) readers=3 ;; esac
+  for ranks in $readers; do
+    try "${mpi}_reads_by_${ranks}_of_what_4_wrote_agree" reads_by_others_agree "$mpi" "$ranks"
+  done
+  try "${mpi}_own_parts_are_not_exchanged" own_parts_are_not_exchanged "$mpi"
+  try "${mpi}_an_exchange_meets_a_missing_part" exchange_meets_a_missing_part "$mpi"
   try "${mpi}_flat_file_at_close" flattens "$mpi"
   try "${mpi}_other_files_pass_through" passes_through "$mpi"
   case $mpi in mpich | openmpi) ;; *) continue ;; esac

@@ -6,7 +6,7 @@
 //!
 //! - [`Container`]: make, find, load, delete one. [`enable`] marks a directory in which MPI-IO makes them.
 //! - [`ContainerFile`]: one opening: writes through views and at offsets, reads, size, epochs, publication.
-//! - [`Reader`]: reads the file as it was published ([`Snapshot`]).
+//! - [`Reader`]: reads the file as it was published ([`Snapshot`]); [`Plan`]: what it would read.
 //! - [`area`]: a container in the `shared` area of a job, where the mount shows it as one plain file.
 //! - [`Gathered`], [`part_reads`]: the same for the servers of that area, which read its files themselves.
 //!
@@ -68,7 +68,7 @@ pub use mark::{
 };
 pub use names::{DIRECTORY_MARK, MARK, STUB};
 pub use part_reads::{PartRead, part_reads};
-pub use reader::Reader;
+pub use reader::{Plan, ReadCost, Reader, Wanted};
 pub use snapshot::{PublishedLog, Snapshot, Torn};
 pub use walk::containers_below;
 pub use writer::{Durability, Identity};

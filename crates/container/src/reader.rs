@@ -1,6 +1,8 @@
 //! Reading: extents of the file, through the index of all writers, from their parts.
 //!
 //! Here: which bytes of which part make up what is asked for, read in the order of the parts.
+//! - `plan`: the same without reading, for who shares it with others. `wanted`: order and calls.
+//!
 //! Not here: where the index comes from ([`crate::ContainerFile`] for open files, [`crate::Snapshot`] for
 //! what is published).
 //!
@@ -10,20 +12,25 @@
 //! together: some nanoseconds for each piece between, instead of one search for each.
 
 use std::fs::File;
-use std::ops::Range;
 use std::sync::Arc;
 
 use hayase_layout::index::Scratch;
 use hayase_layout::{
-    ByteCount, Extent, Found, GlobalOffset, Index, LocalExtent, LocalOffset, StreamMap,
-    StreamOffset, View, Writer, WriterId, WriterLog, units::OFFSET_MAX,
+    ByteCount, Extent, Found, GlobalOffset, Index, LocalExtent, LocalOffset, StreamExtent,
+    StreamMap, StreamOffset, View, Writer, WriterId, WriterLog, units::OFFSET_MAX,
 };
 
-use crate::limits::{
-    LOOKUP_EXTENTS_MAX, LOOKUP_SPREAD_MAX, PIECES_MAX, READ_BYTES_MAX, READ_GAP_MAX,
-};
+use crate::limits::{LOOKUP_EXTENTS_MAX, LOOKUP_SPREAD_MAX, PIECES_MAX, READ_BYTES_MAX};
 use crate::parts::Parts;
 use crate::{Container, ContainerError, Snapshot};
+
+mod plan;
+mod wanted;
+
+pub use plan::Plan;
+pub use wanted::{ReadCost, Wanted};
+
+use wanted::{push_joined, sort_by_part};
 
 /// The file at one moment. Reads are `pread`s, from any number of threads.
 #[derive(Clone, Debug)]
@@ -31,14 +38,6 @@ pub struct Reader {
     parts: Arc<Parts>,
     index: Arc<Index>,
     size: ByteCount,
-}
-
-/// Bytes of one part, and where they belong in the buffer.
-#[derive(Clone, Debug)]
-struct Wanted {
-    part: u16,
-    local: LocalExtent,
-    buffer: Range<usize>,
 }
 
 impl Reader {
@@ -99,10 +98,7 @@ impl Reader {
         offset: GlobalOffset,
         target: &mut [u8],
     ) -> Result<usize, ContainerError> {
-        let end = offset.0.saturating_add(target.len() as u64).min(OFFSET_MAX);
-        let wanted = Extent::between(offset.min(GlobalOffset(end)), GlobalOffset(end));
-        let wanted = wanted.map_err(|error| invalid(&error.to_string()))?;
-        self.read_extents([wanted], target)
+        self.read_extents([extent_at(offset, target.len())?], target)
     }
 
     /// Reads the view stream from `start` on: how many bytes, as [`Reader::read_at`].
@@ -117,16 +113,30 @@ impl Reader {
     ) -> Result<usize, ContainerError> {
         let window = view.window(start, ByteCount(target.len() as u64));
         let mut rest = window;
-        while !rest.is_empty() {
-            // Read with the view that wrote: no lookup per block.
-            let Some((part, local)) = self.index.stretch(view, rest) else { break };
-            let from = (rest.start().0 - window.start().0) as usize;
-            let len = local.len().get();
-            self.parts.read(self.writer(part).id, local, &mut target[from..from + len as usize])?;
-            rest = rest.split_at(StreamOffset(rest.start().0 + len)).1;
+        while let Some((want, later)) = self.next_stretch(view, window, rest) {
+            self.parts.read(self.writer(want.part).id, want.local, &mut target[want.buffer])?;
+            rest = later;
         }
         let done = (window.len().get() - rest.len().get()) as usize;
         Ok(done + self.read_extents(view.extents(rest), &mut target[done..])?)
+    }
+
+    /// The beginning of `rest`, the end of `window`, where the view that is read with wrote it: no lookup
+    /// for each block. With what is left.
+    fn next_stretch(
+        &self,
+        view: &View,
+        window: StreamExtent,
+        rest: StreamExtent,
+    ) -> Option<(Wanted, StreamExtent)> {
+        if rest.is_empty() {
+            return None;
+        }
+        let (part, local) = self.index.stretch(view, rest)?;
+        let from = (rest.start().0 - window.start().0) as usize;
+        let len = local.len().get();
+        let buffer = from..from + len as usize;
+        Some((Wanted { part, local, buffer }, rest.split_at(StreamOffset(rest.start().0 + len)).1))
     }
 
     /// Reads `extents` one behind the other into `target`: how many bytes, up to the first that is behind
@@ -140,19 +150,10 @@ impl Reader {
         target: &mut [u8],
     ) -> Result<usize, ContainerError> {
         let mut gathering = Gathering::new(self, target);
-        let end = GlobalOffset(self.size.get());
-        for extent in extents {
-            let (inside, outside) = extent.split_at(end);
-            gathering.require_room(extent)?;
-            // In steps: a lookup gives all its pieces at once.
-            for step in inside.chunks(READ_BYTES_MAX) {
-                gathering.add(step)?;
-            }
-            if !outside.is_empty() {
-                break;
-            }
-        }
-        gathering.finish()
+        gathering.collect(extents, |gathering| gathering.fetch().map(|()| true))?;
+        gathering.look_up();
+        gathering.fetch()?;
+        Ok(gathering.taken)
     }
 
     /// The first byte at `offset` or behind that was written; `None` when there is only a hole up to the
@@ -221,6 +222,31 @@ impl<'a> Gathering<'a> {
         }
     }
 
+    /// Takes extents up to the end of the file, or until `full` says to stop, which is asked whenever there
+    /// are [`PIECES_MAX`] pieces. The last ones are still to be looked up.
+    fn collect(
+        &mut self,
+        extents: impl IntoIterator<Item = Extent>,
+        mut full: impl FnMut(&mut Self) -> Result<bool, ContainerError>,
+    ) -> Result<(), ContainerError> {
+        let end = GlobalOffset(self.reader.size.get());
+        for extent in extents {
+            let (inside, outside) = extent.split_at(end);
+            self.require_room(extent)?;
+            // In steps: a lookup gives all its pieces at once.
+            for step in inside.chunks(READ_BYTES_MAX) {
+                if self.wanted.len() >= PIECES_MAX && !full(self)? {
+                    return Ok(());
+                }
+                self.add(step);
+            }
+            if !outside.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     fn require_room(&self, extent: Extent) -> Result<(), ContainerError> {
         match extent.len().get() <= (self.target.len() - self.taken) as u64 {
             true => Ok(()),
@@ -228,7 +254,7 @@ impl<'a> Gathering<'a> {
         }
     }
 
-    fn add(&mut self, extent: Extent) -> Result<(), ContainerError> {
+    fn add(&mut self, extent: Extent) {
         let len = extent.len().get();
         if let (Some(first), Some(last)) = (self.group.first(), self.group.last()) {
             let span = extent.end().0.saturating_sub(first.start().0);
@@ -237,27 +263,25 @@ impl<'a> Gathering<'a> {
                 && span <= LOOKUP_SPREAD_MAX * (self.group_bytes + len)
                 && self.group.len() < LOOKUP_EXTENTS_MAX;
             if !is_near {
-                self.look_up()?;
+                self.look_up();
             }
         }
         self.group.push(extent);
         self.group_bytes += len;
         self.taken += len as usize;
+    }
+
+    /// Reads what was noted, in the order of the parts.
+    fn fetch(&mut self) -> Result<(), ContainerError> {
+        sort_by_part(&mut self.wanted, self.reader.index.writers().len());
+        self.reader.read_planned(&self.wanted, self.target)?;
+        self.wanted.clear();
         Ok(())
     }
 
-    /// How many bytes.
-    fn finish(mut self) -> Result<usize, ContainerError> {
-        self.look_up()?;
-        self.reader.fetch(&mut self.wanted, self.target)?;
-        Ok(self.taken)
-    }
-
     /// Zeros holes at once, and notes what is to be read.
-    fn look_up(&mut self) -> Result<(), ContainerError> {
-        let (Some(first), Some(last)) = (self.group.first(), self.group.last()) else {
-            return Ok(());
-        };
+    fn look_up(&mut self) {
+        let (Some(first), Some(last)) = (self.group.first(), self.group.last()) else { return };
         let span = Extent::between(first.start(), last.end());
         let span = span.expect("extents of a group ascend");
         self.reader.index.look_up(span, &mut self.scratch, &mut self.found);
@@ -292,108 +316,14 @@ impl<'a> Gathering<'a> {
         }
         self.group.clear();
         (self.group_bytes, self.group_at) = (0, self.taken);
-        if self.wanted.len() >= PIECES_MAX {
-            self.reader.fetch(&mut self.wanted, self.target)?;
-        }
-        Ok(())
     }
 }
 
-impl Reader {
-    /// Reads what was noted, in the order of the parts.
-    fn fetch(&self, wanted: &mut Vec<Wanted>, target: &mut [u8]) -> Result<(), ContainerError> {
-        sort_by_part(wanted, self.index.writers().len());
-        let mut scratch = Vec::new();
-        let mut rest = &wanted[..];
-        while let Some(first) = rest.first() {
-            let (count, end) = reach_of_one_read(rest);
-            let (now, later) = rest.split_at(count);
-            rest = later;
-            let writer = self.writer(first.part).id;
-            if let [only] = now {
-                self.parts.read(writer, only.local, &mut target[only.buffer.clone()])?;
-                continue;
-            }
-            let start = first.local.start();
-            let local = LocalExtent::between(start, LocalOffset(end));
-            let local = local.map_err(|error| invalid(&error.to_string()))?;
-            scratch.resize(scratch.len().max(local.len().get() as usize), 0);
-            let bytes = &mut scratch[..local.len().get() as usize];
-            self.parts.read(writer, local, bytes)?;
-            for want in now {
-                let from = (want.local.start().0 - start.0) as usize;
-                let len = want.buffer.len();
-                target[want.buffer.clone()].copy_from_slice(&bytes[from..from + len]);
-            }
-        }
-        wanted.clear();
-        Ok(())
-    }
-}
-
-/// By part and place. O(n) where the pieces of each part come in order, as they do when extents ascend.
-fn sort_by_part(wanted: &mut Vec<Wanted>, parts: usize) {
-    let place = |want: &Wanted| (want.local.start(), want.buffer.start);
-    if wanted.is_sorted_by_key(|want| (want.part, place(want))) {
-        return;
-    }
-    if wanted.len() < parts {
-        wanted.sort_unstable_by_key(|want| (want.part, place(want)));
-        return;
-    }
-    // Where the pieces of each part begin.
-    let mut nexts = vec![0; parts + 1];
-    wanted.iter().for_each(|want| nexts[usize::from(want.part) + 1] += 1);
-    for part in 0..parts {
-        nexts[part + 1] += nexts[part];
-    }
-    let mut order = vec![0; wanted.len()];
-    for (nth, want) in wanted.iter().enumerate() {
-        let next = &mut nexts[usize::from(want.part)];
-        order[*next] = nth;
-        *next += 1;
-    }
-    let mut sorted: Vec<Wanted> = order.into_iter().map(|nth| wanted[nth].clone()).collect();
-    for of_part in sorted.chunk_by_mut(|a, b| a.part == b.part) {
-        if !of_part.is_sorted_by_key(place) {
-            of_part.sort_unstable_by_key(place);
-        }
-    }
-    *wanted = sorted;
-}
-
-/// Pieces that follow each other in part and buffer are one.
-fn push_joined(wanted: &mut Vec<Wanted>, next: Wanted) {
-    match wanted.last_mut() {
-        Some(last)
-            if last.part == next.part
-                && last.local.end() == next.local.start()
-                && last.buffer.end == next.buffer.start =>
-        {
-            let joined = LocalExtent::between(last.local.start(), next.local.end());
-            last.local = joined.expect("both are valid, and one is behind the other");
-            last.buffer.end = next.buffer.end;
-        }
-        _ => wanted.push(next),
-    }
-}
-
-/// How many of these, sorted by part and place, are read with one call, and where it ends in the part.
-fn reach_of_one_read(wanted: &[Wanted]) -> (usize, u64) {
-    let first = &wanted[0];
-    let start = first.local.start().0;
-    let mut end = first.local.end().0;
-    let mut count = 1;
-    for next in &wanted[1..] {
-        let far = next.local.start().0 > end + READ_GAP_MAX.get();
-        let reach = end.max(next.local.end().0);
-        if next.part != first.part || far || reach - start > READ_BYTES_MAX.get() {
-            break;
-        }
-        end = reach;
-        count += 1;
-    }
-    (count, end)
+/// As much of `len` bytes at `offset` as a file can have.
+fn extent_at(offset: GlobalOffset, len: usize) -> Result<Extent, ContainerError> {
+    let end = offset.0.saturating_add(len as u64).min(OFFSET_MAX);
+    let extent = Extent::between(offset.min(GlobalOffset(end)), GlobalOffset(end));
+    extent.map_err(|error| invalid(&error.to_string()))
 }
 
 fn invalid(what: &str) -> ContainerError {

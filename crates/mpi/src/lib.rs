@@ -8,6 +8,7 @@
 //!   MPI statically); `abi`: what differs between libraries.
 //! - `library`: what is asked of the MPI library, as safe calls; `pointers`: what programs hand over.
 //! - `datatype`, `memory`, `view`, `transfer`: types, memory, file views, and moving bytes between them.
+//! - `exchange`: collective reads in which processes read parts for each other.
 //! - `selection`: which files; `flat`: what becomes a flat file at its close; `open_files`: those that are open; `shared_pointer`: their shared pointers.
 //! - `calls`: what each call does; `error`: what it answers when it fails; `trace`: what people are told.
 //!
@@ -16,7 +17,8 @@
 //! and about the other processes is not.
 //!
 //! **Collective calls** need no communication to write: each process writes its own part. To open, sync,
-//! close and resize they agree on an epoch with a few words.
+//! close and resize they agree on an epoch with a few words. To read what others wrote by another decomposition
+//! they exchange, where that pays.
 //!
 //! Source: MPI 4.1, chapter 14; paper 001 (MPI-IO/Gfarm).
 
@@ -24,6 +26,7 @@ mod abi;
 mod calls;
 mod datatype;
 mod error;
+mod exchange;
 mod exports;
 mod flat;
 mod library;

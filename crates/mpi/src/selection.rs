@@ -8,6 +8,8 @@
 //! | `HAYASE_MPIIO_PATHS` | patterns with `*` and `?`, separated by `:` | none |
 //! | `HAYASE_MPIIO_CONSISTENCY`, hint `hayase_consistency` | `mpi`, `posix` | `mpi` |
 //! | hint `hayase_flatten` | `close`, `keep` | see [`Flatten`] |
+//! | `HAYASE_MPIIO_EXCHANGE`, hint `hayase_exchange` | `off`, `auto`, `on` | `auto` |
+//! | hint `hayase_exchange_buffer` | bytes | [`ROUND_BYTES`] |
 //!
 //! A hint counts before the environment. Rank 0 decides for all: its environment and hints count.
 
@@ -18,8 +20,15 @@ use std::{
 };
 
 use hayase_container::{Container, ContainerError};
+use hayase_layout::ByteCount;
 
-use crate::{abi::Handle, error::Error, library::hints, trace};
+use crate::{
+    abi::Handle,
+    error::Error,
+    exchange::{Exchange, ROUND_BYTES},
+    library::hints,
+    trace,
+};
 
 /// Whether files become containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +65,7 @@ pub(crate) struct Settings {
     mode: Mode,
     patterns: Vec<Vec<u8>>,
     consistency: Consistency,
+    exchange: Exchange,
 }
 
 /// What is known of a path.
@@ -89,6 +99,7 @@ impl Settings {
                 .collect(),
             consistency: variable("HAYASE_MPIIO_CONSISTENCY", consistency_of)
                 .unwrap_or(Consistency::Mpi),
+            exchange: variable("HAYASE_MPIIO_EXCHANGE", exchange_of).unwrap_or(Exchange::Auto),
         })
     }
 
@@ -142,6 +153,11 @@ impl Settings {
         let hint = hint(info, c"hayase_consistency", consistency_of)?;
         Ok(hint.unwrap_or(self.consistency))
     }
+
+    /// For a file that is opened with these hints.
+    pub(crate) fn exchange(&self, info: Handle) -> Result<Exchange, Error> {
+        Ok(hint(info, c"hayase_exchange", exchange_of)?.unwrap_or(self.exchange))
+    }
 }
 
 /// The hint about what is left of an existing container.
@@ -151,6 +167,12 @@ pub(crate) fn hint_flatten(info: Handle) -> Result<Option<Flatten>, Error> {
         "keep" => Some(Flatten::Keep),
         _ => None,
     })
+}
+
+/// The hint about the bytes of a round of an exchange.
+pub(crate) fn hint_round_bytes(info: Handle) -> Result<ByteCount, Error> {
+    let bytes = hint(info, c"hayase_exchange_buffer", |value| value.parse().ok())?;
+    Ok(bytes.unwrap_or(ROUND_BYTES))
 }
 
 fn mode_of(value: &str) -> Option<Mode> {
@@ -166,6 +188,15 @@ fn consistency_of(value: &str) -> Option<Consistency> {
     match value {
         "mpi" => Some(Consistency::Mpi),
         "posix" => Some(Consistency::Posix),
+        _ => None,
+    }
+}
+
+fn exchange_of(value: &str) -> Option<Exchange> {
+    match value {
+        "off" | "0" => Some(Exchange::Off),
+        "auto" => Some(Exchange::Auto),
+        "on" | "1" => Some(Exchange::On),
         _ => None,
     }
 }

@@ -30,6 +30,14 @@ pub(crate) fn is_on() -> bool {
     *ON.get_or_init(|| std::env::var_os("HAYASE_MPIIO_TRACE").is_some_and(|value| value == "1"))
 }
 
+/// What collective reads have exchanged with other processes: rounds, bytes that came from them.
+static EXCHANGED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+pub(crate) fn count_exchanged(bytes: u64) {
+    EXCHANGED[0].fetch_add(1, Ordering::Relaxed);
+    EXCHANGED[1].fetch_add(bytes, Ordering::Relaxed);
+}
+
 pub(crate) fn count(call: Call) {
     if is_on() {
         COUNTS[call as usize].fetch_add(1, Ordering::Relaxed);
@@ -42,7 +50,8 @@ pub(crate) fn count_taken(call: Call) {
     }
 }
 
-/// Prints what was counted, when it is to be: `MPI_File_open 2 2`, the second number those served here.
+/// Prints what was counted, when it is to be: `MPI_File_open 2 2`, the second number those served here; and
+/// `exchanged 3 rounds 4096 bytes`, the bytes those that other processes read for this one.
 pub(crate) fn report() {
     if !is_on() {
         return;
@@ -55,5 +64,9 @@ pub(crate) fn report() {
             let taken = TAKEN[nth].load(Ordering::Relaxed);
             say(&format!("trace MPI_{} {count} {taken}", call.name()));
         }
+    }
+    let [rounds, bytes] = [0, 1].map(|nth: usize| EXCHANGED[nth].load(Ordering::Relaxed));
+    if rounds > 0 {
+        say(&format!("trace exchanged {rounds} rounds {bytes} bytes"));
     }
 }

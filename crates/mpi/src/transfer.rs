@@ -6,7 +6,7 @@
 //! A write is contiguous in the writer's part, whatever view and memory look like. Memory that is not one
 //! piece goes through a buffer of [`BUFFER_BYTES`].
 
-use hayase_container::{Access, Durability, Write};
+use hayase_container::{Access, Durability, Plan, Reader, Write};
 use hayase_layout::{
     ByteCount, Extent, GlobalOffset, StreamExtent, StreamOffset, units::OFFSET_MAX,
 };
@@ -17,7 +17,7 @@ use crate::{
     library::types,
     memory::{Memory, Region},
     open_files::OpenFile,
-    view::{Datarep, FileView, Map},
+    view::{Datarep, FileView, Map, Scattered},
 };
 
 /// Memory for packing, whatever is written or read at once.
@@ -222,15 +222,39 @@ fn read_bytes(
         },
         Map::Tiles(view, _) => file.container.read_through(view, StreamOffset(stream), target)?,
         Map::Scattered(scattered) => {
-            let mut extents = Vec::new();
-            scattered.blocks(stream..stream.saturating_add(len), |start, len| {
-                extents.push(extent(start, ByteCount(len)));
-            });
-            let extents = extents.into_iter().collect::<Result<Vec<_>, _>>()?;
-            file.container.read_extents(extents, target)?
+            file.container.read_extents(scattered_extents(scattered, stream, len)?, target)?
         }
         Map::Nothing => 0,
     })
+}
+
+/// What [`read_bytes`] reads, planned only; as much of it as one plan has.
+pub(crate) fn plan_bytes(
+    reader: &Reader,
+    view: &FileView,
+    stream: u64,
+    target: &mut [u8],
+) -> Result<Plan, Error> {
+    let len = target.len() as u64;
+    Ok(match &view.map {
+        Map::Flat(start) => match start.checked_add(stream) {
+            Some(at) => reader.plan_at(GlobalOffset(at), target)?,
+            None => Plan::default(),
+        },
+        Map::Tiles(view, _) => reader.plan_through(view, StreamOffset(stream), target)?,
+        Map::Scattered(scattered) => {
+            reader.plan_extents(scattered_extents(scattered, stream, len)?, target)?
+        }
+        Map::Nothing => Plan::default(),
+    })
+}
+
+fn scattered_extents(scattered: &Scattered, stream: u64, len: u64) -> Result<Vec<Extent>, Error> {
+    let mut extents = Vec::new();
+    scattered.blocks(stream..stream.saturating_add(len), |start, len| {
+        extents.push(extent(start, ByteCount(len)));
+    });
+    extents.into_iter().collect()
 }
 
 /// Memory whose elements are as long in external32; what describes it.

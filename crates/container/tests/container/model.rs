@@ -7,7 +7,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use hayase_container::{
-    Access, Container, ContainerFile, Durability, Finished, Replace, Snapshot, Write, check, export,
+    Access, Container, ContainerFile, Durability, Finished, Reader, Replace, Snapshot, Write,
+    check, export,
 };
 use hayase_layout::{ByteCount, Epoch, GlobalOffset, StreamMap, StreamOffset, View};
 use proptest::prelude::*;
@@ -305,7 +306,30 @@ impl Scene {
         let inside = places.iter().take_while(|place| **place < expected.len() as u64);
         let bytes: Vec<u8> = inside.map(|place| expected[*place as usize]).collect();
         assert_eq!(&buffer[..count], &bytes[..]);
+        let planned = by_plan(&file.reader().unwrap(), start, len, views().get(view));
+        assert_eq!(planned, bytes, "by a plan");
     }
+}
+
+/// Reads as [`Scene::compare`] does, but plans first.
+fn by_plan(reader: &Reader, start: u64, len: u64, view: Option<&View>) -> Vec<u8> {
+    let mut buffer = vec![0xdd; len as usize];
+    let plan = match view {
+        None => reader.plan_at(GlobalOffset(start), &mut buffer),
+        Some(view) => reader.plan_through(view, StreamOffset(start / 2), &mut buffer),
+    };
+    let plan = plan.unwrap();
+    assert!(!plan.is_cut, "a few pieces");
+    let mut same = buffer.clone();
+    let cost = reader.read_planned(&plan.wanted, &mut buffer).unwrap();
+    assert_eq!(cost, plan.cost());
+    // By somebody who knows the writers from elsewhere, and was asked in another order.
+    let writers: Vec<_> = reader.index().writers().iter().map(|writer| writer.id).collect();
+    let asked = plan.wanted.into_iter().rev().collect();
+    assert_eq!(reader.read_wanted(&writers, asked, &mut same).unwrap(), cost);
+    assert_eq!(same, buffer);
+    buffer.truncate(plan.bytes);
+    buffer
 }
 
 /// Syncs of compactions cost nothing there; what they are for is tried in [`super::crash`].

@@ -88,3 +88,43 @@ fn another_decomposition_reads_what_was_written() {
         }
     }
 }
+
+/// What has more pieces than one plan is planned piecewise, each byte once.
+#[test]
+fn a_plan_of_many_pieces_is_cut() {
+    let top = tempfile::tempdir().unwrap();
+    let path = top.path().join("F");
+    let container = create(&path);
+    const WRITERS: u64 = 4;
+    const REGIONS: u64 = 60_000; // of each: more than are looked up at once
+    const BYTES: u64 = 40;
+    for rank in 0..WRITERS {
+        let file = open(&container, rank as u32, rank as u32);
+        let view = file.declare_view(&cyclic(rank * BYTES, BYTES, WRITERS * BYTES));
+        let data: Vec<u8> =
+            (0..REGIONS).flat_map(|nth| [[rank as u8; 20], [nth as u8; 20]]).flatten().collect();
+        file.write(Write::Through { view, window: window(0, REGIONS * BYTES) }, &data).unwrap();
+        file.close(Durability::Written).unwrap();
+    }
+    let reader = open(&container, 9, 0).reader().unwrap();
+    let size = (WRITERS * REGIONS * BYTES) as usize;
+    let mut buffer = vec![0xee; size];
+    let (mut at, mut plans) = (0, 0);
+    loop {
+        let wanted = super::extent(at as u64, (size - at) as u64);
+        let plan = reader.plan_extents([wanted], &mut buffer[at..]).unwrap();
+        assert!(plan.bytes > 0);
+        reader.read_planned(&plan.wanted, &mut buffer[at..]).unwrap();
+        at += plan.bytes;
+        plans += 1;
+        if !plan.is_cut {
+            break;
+        }
+    }
+    assert_eq!(at, size);
+    assert!(plans > 1, "one plan would hold {} pieces", WRITERS * REGIONS);
+    for (nth, region) in (0..).zip(buffer.chunks(BYTES as usize)) {
+        assert_eq!(region[..20], [(nth % WRITERS) as u8; 20]);
+        assert_eq!(region[20..], [(nth / WRITERS) as u8; 20]);
+    }
+}

@@ -54,6 +54,7 @@ pub(crate) fn sync(file: &OpenFile) -> Result<(), Error> {
 }
 
 pub(crate) fn set_atomicity(file: &OpenFile, flag: c_int) -> Result<(), Error> {
+    file.exchanges.set_atomic(flag != 0);
     // What was written before is seen by whoever reads in the new mode.
     let published = file.container.publish(Durability::Written);
     next_epoch(file)?;

@@ -1,11 +1,21 @@
 //! Reads and writes of all processes of a file together.
 //!
-//! Each writes its own part and reads what is published, without a word to the others: nothing has to be
-//! exchanged, so nothing is waited for. (MPI promises no synchronisation in these calls.)
+//! Each writes its own part, without a word to the others: nothing has to be exchanged, so nothing is waited
+//! for. (MPI promises no synchronisation in these calls.) A read is the same, except where processes read
+//! parts for each other ([`crate::exchange`]).
 //! Source: MPI 4.1, sections 14.4.2 and 14.4.3.
 
-use super::independent;
-use crate::{error::Error, memory::Memory, open_files::OpenFile, pointers::Address};
+use std::sync::Arc;
+
+use super::independent::{self, finish};
+use crate::{
+    error::Error,
+    exchange::{self, Ask, Step},
+    memory::{Memory, Region},
+    open_files::OpenFile,
+    pointers::Address,
+    transfer::Moved,
+};
 
 pub(crate) fn read_at_all(
     file: &OpenFile,
@@ -13,7 +23,7 @@ pub(crate) fn read_at_all(
     memory: Memory,
     status: Address,
 ) -> Result<(), Error> {
-    independent::read_at(file, offset, memory, status)
+    finish(load_at(file, offset, memory), status)
 }
 
 pub(crate) fn write_at_all(
@@ -26,9 +36,39 @@ pub(crate) fn write_at_all(
 }
 
 pub(crate) fn read_all(file: &OpenFile, memory: Memory, status: Address) -> Result<(), Error> {
-    independent::read(file, memory, status)
+    finish(load(file, memory), status)
 }
 
 pub(crate) fn write_all(file: &OpenFile, memory: Memory, status: Address) -> Result<(), Error> {
     independent::write(file, memory, status)
+}
+
+/// Reads at `offset` etypes.
+pub(super) fn load_at(file: &OpenFile, offset: i64, memory: Memory) -> Moved {
+    let view = file.view();
+    let stream = view.stream(offset);
+    let ask = memory.region().and_then(|region| Ok(Ask { view, stream: stream?, region }));
+    exchange::read(file, ask)
+}
+
+/// Reads at the individual pointer, which advances by what was read.
+pub(super) fn load(file: &OpenFile, memory: Memory) -> Moved {
+    let step = file.exchanges.step();
+    if step == Step::Alone {
+        return independent::load(file, memory);
+    }
+    let region = memory.region();
+    let len = region.as_ref().map_or(0, Region::len);
+    // Not locked while others are waited for: another thread may be what they wait for. So the pointer
+    // advances by all of it at first.
+    let (view, stream) = {
+        let mut state = file.state();
+        let position = state.position;
+        state.position = position.saturating_add(len);
+        (Arc::clone(&state.view), position)
+    };
+    let moved = exchange::read_as(file, step, region.map(|region| Ask { view, stream, region }));
+    let mut state = file.state();
+    state.position = state.position.saturating_sub(len - moved.bytes.min(len));
+    moved
 }

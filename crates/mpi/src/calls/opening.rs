@@ -14,20 +14,21 @@ use std::{
 };
 
 use hayase_container::{Access, Container, ContainerFile, Creation, Durability, Identity};
-use hayase_layout::{Epoch, NodeId, Rank};
+use hayase_layout::{ByteCount, Epoch, NodeId, Rank};
 
 use super::admin::on_rank_0;
 use crate::abi::ompi;
 use crate::{
     abi::{AmodeBits, Handle},
     error::{Error, raise},
+    exchange::{Exchange, Exchanges},
     exports::{original, outside},
     flat::{Presence, flatten},
     library::{self, Communicator, communicator},
     open_files::{self, OpenFile, Parts},
     pointers::{Out, Text},
     real,
-    selection::{Consistency, Decision, Flatten, Settings, hint_flatten},
+    selection::{Consistency, Decision, Flatten, Settings, hint_flatten, hint_round_bytes},
     shared_pointer::SharedPointer,
     trace,
 };
@@ -40,6 +41,9 @@ struct Plan {
     key: u64,
     flatten: Flatten,
     consistency: Consistency,
+    exchange: Exchange,
+    /// Of a round of an exchange.
+    round_bytes: ByteCount,
 }
 
 /// `None` passes the call on.
@@ -124,8 +128,8 @@ fn try_open(
     });
     // All or none.
     let has_failed = !matches!(&opened, Ok((.., 0)));
-    let failures = comm_copy.gather(u64::from(has_failed))?;
-    if failures.iter().any(|failed| *failed > 0) {
+    let told = comm_copy.gather(u64::from(has_failed) << 16 | u64::from(node().0))?;
+    if told.iter().any(|word| word >> 16 > 0) {
         comm_copy.free()?;
         let (_, _, mut handle, code) = opened?;
         if code != 0 {
@@ -135,6 +139,8 @@ fn try_open(
         return Err(elsewhere());
     }
     let (container, stub, mut handle, _) = opened?;
+    let nodes: Vec<_> = told.iter().map(|word| NodeId(*word as u16)).collect();
+    let exchanges = Exchanges::new(plan.exchange, plan.round_bytes, &nodes, comm_copy.rank());
     let presence = Presence::in_container(container.container().inside());
     let file = OpenFile::new(Parts {
         presence,
@@ -143,6 +149,7 @@ fn try_open(
         comm: comm_copy,
         container,
         shared: SharedPointer::new(&stub, plan.key),
+        exchanges,
         delete_on_close: amode & library::abi()?.amode.delete_on_close != 0,
         flatten: plan.flatten,
         consistency: plan.consistency,
@@ -194,6 +201,8 @@ fn prepare(
         key: RandomState::new().hash_one(0),
         flatten,
         consistency: settings.consistency(info)?,
+        exchange: settings.exchange(info)?,
+        round_bytes: hint_round_bytes(info)?,
     };
     Ok(Some((container, plan)))
 }
@@ -212,16 +221,19 @@ enum Told {
 
 fn tell_decision(comm: Handle, plan: Option<Plan>, refused: bool) -> Result<Told, Error> {
     let words = match plan {
-        None => [if refused { 2 } else { 0 }, 0, 0, 0, 0],
+        None => [if refused { 2 } else { 0 }, 0, 0, 0, 0, 0, 0],
         Some(plan) => [
             1,
             plan.epoch.0,
             plan.key,
             u64::from(plan.flatten == Flatten::Close),
             u64::from(plan.consistency == Consistency::Posix),
+            plan.exchange as u64,
+            plan.round_bytes.0,
         ],
     };
-    let [is_taken, epoch, key, is_flat, is_posix] = communicator::tell_on(comm, words)?;
+    let [is_taken, epoch, key, is_flat, is_posix, exchange, round_bytes] =
+        communicator::tell_on(comm, words)?;
     match is_taken {
         0 => return Ok(Told::Passed),
         2 => return Ok(Told::Refused),
@@ -232,6 +244,12 @@ fn tell_decision(comm: Handle, plan: Option<Plan>, refused: bool) -> Result<Told
         key,
         flatten: if is_flat == 1 { Flatten::Close } else { Flatten::Keep },
         consistency: if is_posix == 1 { Consistency::Posix } else { Consistency::Mpi },
+        exchange: match exchange {
+            word if word == Exchange::Off as u64 => Exchange::Off,
+            word if word == Exchange::On as u64 => Exchange::On,
+            _ => Exchange::Auto,
+        },
+        round_bytes: ByteCount(round_bytes),
     }))
 }
 
@@ -261,15 +279,20 @@ fn access(amode: c_int) -> Result<Option<Access>, Error> {
 /// that no two writers have one part.
 fn identity(rank: u32) -> Identity {
     static OPENINGS: AtomicU32 = AtomicU32::new(0);
-    let name = std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
-    let node =
-        name.iter().fold(0_u16, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
     Identity {
-        node: NodeId(node),
+        node: node(),
         process: std::process::id(),
         opening: OPENINGS.fetch_add(1, Ordering::Relaxed),
         rank: Rank(rank),
     }
+}
+
+/// Where this process runs.
+fn node() -> NodeId {
+    let name = std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
+    let number =
+        name.iter().fold(0_u16, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
+    NodeId(number)
 }
 
 /// With the library, by this process alone: the handle that the program gets.

@@ -5,6 +5,7 @@
 use super::independent::{finish, require_etypes};
 use crate::{
     error::Error,
+    exchange::{self, Ask},
     memory::{Memory, Region},
     open_files::OpenFile,
     pointers::{Address, Out},
@@ -62,11 +63,19 @@ pub(super) fn store(file: &OpenFile, memory: Memory) -> Moved {
 }
 
 pub(super) fn load_ordered(file: &OpenFile, memory: Memory) -> Moved {
-    in_order(file, memory, read_etypes)
+    Moved::of(|| {
+        let (etypes, region) = in_order(file, memory)?;
+        let view = file.view();
+        let stream = etypes.saturating_mul(view.etype_size);
+        Ok(exchange::read(file, region.map(|region| Ask { view, stream, region })))
+    })
 }
 
 pub(super) fn store_ordered(file: &OpenFile, memory: Memory) -> Moved {
-    in_order(file, memory, write_etypes)
+    Moved::of(|| {
+        let (etypes, region) = in_order(file, memory)?;
+        Ok(write_etypes(file, etypes, &mut region?))
+    })
 }
 
 type Transfer = fn(&OpenFile, u64, &mut Region) -> Moved;
@@ -94,24 +103,22 @@ fn at_next(file: &OpenFile, memory: Memory, transfer: Transfer) -> Moved {
     })
 }
 
-/// Collective: each begins where the rank before it ends. A process whose arguments are wrong takes
-/// part with nothing.
-fn in_order(file: &OpenFile, memory: Memory, transfer: Transfer) -> Moved {
+/// Collective: where this process begins, in etypes, which is where the rank before it ends; and its memory.
+/// A process whose arguments are wrong takes part with nothing. The outer error is one of all.
+fn in_order(file: &OpenFile, memory: Memory) -> Result<(u64, Result<Region, Error>), Error> {
     let region = memory.region();
     let etypes = region.as_ref().map_or(0, |region| region.len() / file.view().etype_size);
-    Moved::of(|| {
-        let all = file.comm.gather(etypes)?;
-        let start = match file.comm.rank() {
-            0 => file.shared.fetch_add(all.iter().sum()),
-            _ => Ok(0),
-        };
-        // An error of rank 0 is one of all.
-        let is_known = u64::from(start.is_ok());
-        let [is_known, start] = file.comm.tell([is_known, *start.as_ref().unwrap_or(&0)])?;
-        if is_known == 0 {
-            return Err(Error::unsupported("rank 0 could not move the shared pointer"));
-        }
-        let before: u64 = all[..file.comm.rank() as usize].iter().sum();
-        Ok(transfer(file, start + before, &mut region?))
-    })
+    let all = file.comm.gather(etypes)?;
+    let start = match file.comm.rank() {
+        0 => file.shared.fetch_add(all.iter().sum()),
+        _ => Ok(0),
+    };
+    // An error of rank 0 is one of all.
+    let is_known = u64::from(start.is_ok());
+    let [is_known, start] = file.comm.tell([is_known, *start.as_ref().unwrap_or(&0)])?;
+    if is_known == 0 {
+        return Err(Error::unsupported("rank 0 could not move the shared pointer"));
+    }
+    let before: u64 = all[..file.comm.rank() as usize].iter().sum();
+    Ok((start + before, region))
 }

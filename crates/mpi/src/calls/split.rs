@@ -3,7 +3,7 @@
 //! At most one is begun on a file at a time.
 //! Source: MPI 4.1, section 14.4.6.
 
-use super::{independent, shared};
+use super::{collective, independent, shared};
 use crate::{
     abi::ErrorClass, error::Error, library::requests::set_status, memory::Memory,
     open_files::OpenFile, pointers::Address, transfer::Moved,
@@ -21,7 +21,7 @@ pub(crate) enum Split {
 }
 
 pub(crate) fn read_at_all_begin(file: &OpenFile, offset: i64, memory: Memory) -> Result<(), Error> {
-    begin(file, Split::ReadAtAll, || independent::load_at(file, offset, memory))
+    begin(file, Split::ReadAtAll, || collective::load_at(file, offset, memory))
 }
 
 pub(crate) fn write_at_all_begin(
@@ -33,7 +33,7 @@ pub(crate) fn write_at_all_begin(
 }
 
 pub(crate) fn read_all_begin(file: &OpenFile, memory: Memory) -> Result<(), Error> {
-    begin(file, Split::ReadAll, || independent::load(file, memory))
+    begin(file, Split::ReadAll, || collective::load(file, memory))
 }
 
 pub(crate) fn write_all_begin(file: &OpenFile, memory: Memory) -> Result<(), Error> {

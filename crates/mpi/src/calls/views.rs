@@ -30,6 +30,7 @@ pub(crate) fn set_view(
     datarep: Text,
     _info: Handle,
 ) -> Result<(), Error> {
+    file.exchanges.set_view();
     if let Some((split, _)) = file.state().split {
         return Err(Error::usual(ErrorClass::Io, format!("a view is set before {split:?} ended")));
     }

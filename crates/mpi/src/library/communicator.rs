@@ -1,4 +1,5 @@
-//! The processes that opened a file together: a communicator of our own, for few small messages.
+//! The processes that opened a file together: a communicator of our own, for few small messages, and for what
+//! they read for each other.
 //!
 //! A copy, so that nothing here can be mistaken for the program's messages, and so that the program
 //! may free its own while the file is open.
@@ -73,18 +74,101 @@ impl Communicator {
 
     /// What each rank says, in order; collective.
     pub(crate) fn gather(&self, word: u64) -> Result<Vec<u64>, Error> {
-        if self.size == 1 {
-            return Ok(vec![word]);
-        }
-        let mut words = vec![0_u64; self.size as usize];
-        let (source, target) = ((&raw const word).cast(), words.as_mut_ptr().cast());
-        // SAFETY: eight bytes from each process, and room for eight of each.
-        let answer = unsafe {
-            mpi::Allgather(source, 8, objects()?.byte, target, 8, objects()?.byte, self.handle)
-        };
-        done(answer, "MPI_Allgather")?;
-        Ok(words)
+        Ok(self.gather_words([word])?.into_iter().map(|[word]| word).collect())
     }
+
+    /// The same of several words.
+    pub(crate) fn gather_words<const N: usize>(
+        &self,
+        words: [u64; N],
+    ) -> Result<Vec<[u64; N]>, Error> {
+        if self.size == 1 {
+            return Ok(vec![words]);
+        }
+        let mut all = vec![[0_u64; N]; self.size as usize];
+        let (source, target) = ((&raw const words).cast(), all.as_mut_ptr().cast());
+        let (bytes, byte) = (size_of_val(&words) as c_int, objects()?.byte); // N is small
+        // SAFETY: so many bytes from each process, and room for as many of each.
+        let answer =
+            unsafe { mpi::Allgather(source, bytes, byte, target, bytes, byte, self.handle) };
+        done(answer, "MPI_Allgather")?;
+        Ok(all)
+    }
+
+    /// Says something else to each rank, in order; what each says to this one. Collective.
+    pub(crate) fn swap_words<const N: usize>(
+        &self,
+        words: &[[u64; N]],
+    ) -> Result<Vec<[u64; N]>, Error> {
+        if words.len() != self.size as usize {
+            return Err(Error::internal("words for another number of processes"));
+        }
+        let mut all = vec![[0_u64; N]; words.len()];
+        let (source, target) = (words.as_ptr().cast(), all.as_mut_ptr().cast());
+        let (bytes, byte) = (size_of::<[u64; N]>() as c_int, objects()?.byte); // N is small
+        // SAFETY: so many bytes for each process, and room for as many of each.
+        let answer =
+            unsafe { mpi::Alltoall(source, bytes, byte, target, bytes, byte, self.handle) };
+        done(answer, "MPI_Alltoall")?;
+        Ok(all)
+    }
+
+    /// Sends `source`, cut into `source_lens`, to the ranks in order; what they send to this one, of
+    /// `target_lens` bytes that are known. Collective.
+    ///
+    /// Fails, before anything is sent, when MPI can not count so many bytes.
+    pub(crate) fn swap_bytes(
+        &self,
+        source: &[u8],
+        source_lens: &[usize],
+        target_lens: &[usize],
+    ) -> Result<Vec<u8>, Error> {
+        let (source_counts, source_places, source_bytes) = counts(source_lens)?;
+        let (target_counts, target_places, target_bytes) = counts(target_lens)?;
+        let ranks = self.size as usize;
+        if source_counts.len() != ranks || target_counts.len() != ranks {
+            return Err(Error::internal("bytes for another number of processes"));
+        }
+        if source_bytes != source.len() {
+            return Err(Error::internal("lengths that are not those of the bytes"));
+        }
+        let mut target = vec![0_u8; target_bytes];
+        let byte = objects()?.byte;
+        // An empty vector's address is 1, which is MPI_IN_PLACE in Open MPI: then this byte's.
+        let (mut nothing, is_empty) = (0_u8, (source.is_empty(), target.is_empty()));
+        let place = &raw mut nothing;
+        let source_place = if is_empty.0 { place.cast_const() } else { source.as_ptr() };
+        let target_place = if is_empty.1 { place } else { target.as_mut_ptr() };
+        // SAFETY: a count and a place for each process; together they are the buffer, as was checked for the one
+        // and made for the other.
+        let answer = unsafe {
+            mpi::Alltoallv(
+                source_place.cast(),
+                source_counts.as_ptr(),
+                source_places.as_ptr(),
+                byte,
+                target_place.cast(),
+                target_counts.as_ptr(),
+                target_places.as_ptr(),
+                byte,
+                self.handle,
+            )
+        };
+        done(answer, "MPI_Alltoallv")?;
+        Ok(target)
+    }
+}
+
+/// Counts and places of pieces that lie behind each other, and how long they are together.
+fn counts(lens: &[usize]) -> Result<(Vec<c_int>, Vec<c_int>, usize), Error> {
+    let (mut counts, mut places, mut at) = (Vec::new(), Vec::new(), 0);
+    let count = |len| c_int::try_from(len).map_err(|_| Error::count("more bytes than MPI counts"));
+    for len in lens {
+        counts.push(count(*len)?);
+        places.push(count(at)?);
+        at += len;
+    }
+    Ok((counts, places, at))
 }
 
 /// What rank 0 of a communicator says, on all; collective.
