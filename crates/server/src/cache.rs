@@ -27,6 +27,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use hayase_layout::InodeId;
 use hayase_store::{FileKind, FileState, Inode, Ledger, LedgerError, LedgerRecord, ops};
@@ -93,6 +94,8 @@ pub(crate) struct Cache {
     threads: Disk,
     pub(crate) durable_at: DurableAt,
     pub(crate) deadline: Option<std::time::SystemTime>,
+    /// A file that stays open for so long is flushed as it stands.
+    pub(crate) flush_open: Option<std::time::Duration>,
     pub(crate) traffic: Traffic,
     /// Dirty bytes, and all bytes: above their high mark until they reach the low one.
     pub(crate) dirty_mark: Marked,
@@ -124,9 +127,13 @@ pub(crate) struct Active {
     pub(crate) told: Cell<Option<Shown>>,
     /// Since when nobody has it open for writing, while it is not safe.
     pub(crate) complete_since: Cell<Option<Instant>>,
+    /// Since when somebody has it open for writing without a flush, as far as the flusher has seen.
+    pub(crate) open_since: Cell<Option<Instant>>,
     /// After a failure: not before then.
     pub(crate) retry_at: Cell<Option<Instant>>,
     pub(crate) is_flushing: Cell<bool>,
+    /// Bytes of the present flush that were sent so far; counted by the thread that sends.
+    pub(crate) sent: Arc<AtomicU64>,
     /// When it was renamed over another file.
     pub(crate) renamed: Cell<Option<Instant>>,
     /// Last opened; for choosing what gives its room back.
@@ -143,8 +150,10 @@ impl Active {
             held_until: Cell::default(),
             told: Cell::default(),
             complete_since: Cell::default(),
+            open_since: Cell::default(),
             retry_at: Cell::default(),
             is_flushing: Cell::default(),
+            sent: Arc::default(),
             renamed: Cell::default(),
             used: Cell::new(Instant::now()),
         }
@@ -211,6 +220,7 @@ impl Cache {
             threads: Disk::with_threads(TIER_THREADS),
             durable_at: settings.durable_at,
             deadline: settings.deadline,
+            flush_open: settings.flush_open,
             traffic: Traffic::default(),
             dirty_mark: Marked::default(),
             space_mark: Marked::default(),
@@ -294,6 +304,11 @@ impl Cache {
         Rc::clone(active.entry(ino).or_insert_with(|| Rc::new(Active::new())))
     }
 
+    /// The tier has every file; tombstones do not count.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.not_durable.borrow().is_empty()
+    }
+
     pub(crate) fn not_durable(&self) -> Vec<InodeId> {
         self.not_durable.borrow().iter().copied().collect()
     }
@@ -311,6 +326,17 @@ impl Cache {
         wanted: impl Fn(&LedgerRecord) -> bool,
     ) -> Vec<LedgerRecord> {
         self.ledger.borrow().records().filter(|record| wanted(record)).cloned().collect()
+    }
+
+    /// What `chosen` makes of records above `after`, by inode: `most` at most.
+    pub(crate) fn page_of<T>(
+        &self,
+        after: InodeId,
+        most: usize,
+        chosen: impl Fn(&LedgerRecord) -> Option<T>,
+    ) -> Vec<T> {
+        let ledger = self.ledger.borrow();
+        ledger.records_after(after).filter_map(chosen).take(most).collect()
     }
 
     /// The file may be written from here on; in the ledger before this returns.

@@ -3,7 +3,7 @@
 //! Rooms: [`policy`] says what is flushed next (pure); [`worker`] does it; [`gather`] moves the bytes
 //! and makes them the tier's version; [`removal`] takes away what the job has removed; [`space`] gives room back and slows down who fills it;
 //! [`deadline`] says what will not be durable in time; [`resume`] does the same work for a job whose
-//! servers are gone.
+//! servers are gone; [`verify`] reads back what came to the tier.
 //!
 //! A flush reads a part that nobody writes, and what it read is worth something only if nothing of
 //! the file changed until the end: its bytes, its name, its openers. Then the tier's version is
@@ -18,6 +18,7 @@ pub(crate) mod removal;
 pub(crate) mod resume;
 pub(crate) mod space;
 mod traffic;
+pub(crate) mod verify;
 mod worker;
 
 pub(crate) use self::traffic::Traffic;

@@ -4,11 +4,11 @@
 mod cluster;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use cluster::{Cluster, Process, W};
-use hayase_layout::InodeId;
+use hayase_layout::{ByteCount, InodeId};
 use hayase_tier::flaky::{Call, Fault};
 use hayase_tier::{Action, Flaky, Key, ListRequest, Memory, Tier};
 use hayase_wire::message::FileKind;
@@ -22,6 +22,9 @@ struct Script {
     failing: Mutex<Vec<(Action, u64)>>,
     calls: Mutex<Vec<Call>>,
     failed: AtomicU64,
+    /// Calls of this kind wait.
+    held: Mutex<Option<Call>>,
+    released: Condvar,
 }
 
 impl Script {
@@ -29,8 +32,29 @@ impl Script {
         *self.failing.lock().expect("no holder panics") = vec![(action, times)];
     }
 
+    /// From here on calls of this kind wait before the tier hears of them, until [`Script::release`].
+    fn hold(&self, call: Call) {
+        *self.held.lock().expect("no holder panics") = Some(call);
+    }
+
+    fn release(&self) {
+        *self.held.lock().expect("no holder panics") = None;
+        self.released.notify_all();
+    }
+
+    fn wait_if_held(&self, call: Call) {
+        let held = self.held.lock().expect("no holder panics");
+        let is_held = |held: &mut Option<Call>| *held == Some(call);
+        drop(self.released.wait_while(held, is_held).expect("no holder panics"));
+    }
+
+    fn saw(&self, call: Call) -> bool {
+        self.calls.lock().expect("no holder panics").contains(&call)
+    }
+
     fn fault(&self, call: Call) -> Option<Fault> {
         self.calls.lock().expect("no holder panics").push(call);
+        self.wait_if_held(call);
         let mut failing = self.failing.lock().expect("no holder panics");
         let (_, left) = failing.iter_mut().find(|(action, _)| call == Call::Begun(*action))?;
         *left = left.checked_sub(1)?;
@@ -47,12 +71,20 @@ struct Scene {
 
 impl Scene {
     fn new(servers: u16) -> Self {
+        Self::before(|tier| Cluster::up_with_tier(servers, tier))
+    }
+
+    /// Servers with so little room, which can be restarted.
+    fn small(servers: u16, room: ByteCount) -> Self {
+        Self::before(|tier| Cluster::up_small(servers, room, tier))
+    }
+
+    fn before(up: impl FnOnce(Arc<dyn Tier>) -> Cluster) -> Self {
         let script = Arc::<Script>::default();
         let asked = Arc::clone(&script);
         let below = Memory::new();
         let flaky = Flaky::new(below.clone(), move |call| asked.fault(call));
-        let cluster = Cluster::up_with_tier(servers, Arc::new(flaky));
-        Self { cluster, tier: Arc::new(below), script }
+        Self { cluster: up(Arc::new(flaky)), tier: Arc::new(below), script }
     }
 
     fn read(&self, path: &str) -> Option<Vec<u8>> {
@@ -156,4 +188,125 @@ fn a_directory_that_goes_does_not_take_the_last_version_of_a_file_along() {
         assert_eq!(scene.read("to/f").as_deref(), Some(&b"second"[..]));
         assert_eq!(scene.names(), ["to/f"]);
     }
+}
+
+/// The tier gets it, since nobody can stop a commit; then the removal finds it there.
+#[test]
+fn a_file_that_is_removed_in_the_middle_of_its_commit_does_not_come_back() {
+    for servers in [1, 3] {
+        let scene = Scene::new(servers);
+        let mut process = scene.cluster.process(0);
+        scene.script.hold(Call::Begun(Action::Commit));
+        write(&mut process, TOP, "f", b"bytes");
+        wait_until("the commit began", || scene.script.saw(Call::Begun(Action::Commit)));
+        process.remove(TOP, "f", false).expect("removed");
+        scene.script.release();
+        wait_until("the commit ended", || scene.script.saw(Call::Done(Action::Commit)));
+        wait_until("what was committed goes", || scene.names().is_empty());
+        // Others come and go; it does not.
+        write(&mut process, TOP, "g", b"later");
+        scene.wait_for("g", b"later");
+        assert_eq!(scene.names(), ["g"], "{servers} servers");
+        assert!(process.lookup(TOP, "f").is_err());
+    }
+}
+
+const MIB: u64 = 1 << 20;
+
+fn write_mib(process: &mut Process, ino: InodeId, count: u64) {
+    let block = vec![7; MIB as usize];
+    process.open(ino, W).expect("opened");
+    for index in 0..count {
+        process.write(ino, index * MIB, &block).expect("written: there was room to wait for");
+    }
+    process.close(ino, W).expect("closed");
+}
+
+/// What is dirty can come to the tier and give its room up, if somebody waits for that.
+#[test]
+fn writers_wait_for_room_as_long_as_something_can_be_flushed() {
+    let scene = Scene::small(1, ByteCount::mib(32));
+    let mut process = scene.cluster.process(0);
+    scene.script.hold(Call::Begun(Action::Commit));
+    let script = Arc::clone(&scene.script);
+    let released = Arc::new(AtomicU64::new(0));
+    let told = Arc::clone(&released);
+    let later = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(1));
+        told.store(1, Ordering::Relaxed);
+        script.release();
+    });
+    for index in 0..6 {
+        let name = format!("f{index}");
+        let made = process.create(TOP, &name, FileKind::Regular).expect("made");
+        write_mib(&mut process, made.ino, 10);
+    }
+    assert_eq!(
+        released.load(Ordering::Relaxed),
+        1,
+        "more than there is room for was written before"
+    );
+    later.join().expect("released");
+    wait_until("all of it is in the tier", || scene.names().len() == 6);
+}
+
+/// Both find the area full of copies at the same time, one of them on another node.
+#[test]
+fn copies_go_for_two_writers_at_once() {
+    let scene = Scene::small(2, ByteCount::mib(48));
+    let mut here = scene.cluster.process(0);
+    let mut inodes = Vec::new();
+    for name in ["one", "other"] {
+        inodes.push(write(&mut here, TOP, name, b"small"));
+    }
+    for index in 0..4 {
+        let copy = here.create(TOP, &format!("copy{index}"), FileKind::Regular).expect("made");
+        write_mib(&mut here, copy.ino, 8);
+    }
+    wait_until("copies are in the tier", || scene.names().len() == 6);
+    let writers: Vec<_> = [0, 1]
+        .into_iter()
+        .zip(inodes)
+        .map(|(node, ino)| {
+            let mut process = scene.cluster.process(node);
+            std::thread::spawn(move || write_mib(&mut process, ino, 12))
+        })
+        .collect();
+    for writer in writers {
+        writer.join().expect("no writer saw ENOSPC");
+    }
+    let size =
+        |name: &str| scene.tier.stat(&Key::new(name).expect("a name")).map(|at| at.size.get());
+    for name in ["one", "other"] {
+        wait_until(name, || size(name).ok() == Some(12 * MIB));
+    }
+}
+
+/// A server that was started anew numbers what is completed from the beginning: what was renamed before
+/// still comes behind what was written before that.
+#[test]
+fn a_rename_does_not_overtake_after_a_restart() {
+    let mut scene = Scene::small(1, ByteCount::mib(64));
+    let mut process = scene.cluster.process(0);
+    for name in ["pointer", "pointer.tmp"] {
+        write(&mut process, TOP, name, b"to old");
+        scene.wait_for(name, b"to old");
+    }
+    scene.script.fail(Action::Begin, FOR_EVER);
+    write(&mut process, TOP, "data", b"data");
+    let tmp = process.lookup(TOP, "pointer.tmp").expect("there").attr.ino;
+    write_again(&mut process, tmp, b"to data");
+    process.rename((TOP, "pointer.tmp"), (TOP, "pointer")).expect("renamed");
+    drop(process);
+    scene.cluster.restart(0);
+    let mut process = scene.cluster.process(0);
+    write(&mut process, TOP, "later", b"later");
+    assert_eq!(scene.read("pointer").as_deref(), Some(&b"to old"[..]));
+    scene.script.fail(Action::Begin, 0);
+    wait_until("the pointer points to the data", || {
+        let is_new = scene.read("pointer").as_deref() == Some(b"to data");
+        assert!(!is_new || scene.read("data").is_some(), "the pointer came first");
+        is_new
+    });
+    scene.wait_for("later", b"later");
 }

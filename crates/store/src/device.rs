@@ -88,6 +88,13 @@ pub trait DeviceFile: Send + Sync {
         copy_through_memory(self, offset, target, target_offset, len)
     }
 
+    /// The bytes as they are at one moment, to be read while this file goes on being written; they take
+    /// no room but for what changes meanwhile, and go with the descriptor. `None` where the storage
+    /// can not do that.
+    fn snapshot(&self) -> Result<Option<OwnedFd>, PartError> {
+        Ok(None)
+    }
+
     /// A descriptor of its own for another process, readable and writable, with its own position and
     /// flags; `None` where there are no descriptors to give.
     fn descriptor(&self) -> Result<Option<OwnedFd>, PartError>;

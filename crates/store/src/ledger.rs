@@ -15,6 +15,7 @@
 //!   what it copied, a log without that mark is not read.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use hayase_layout::{InodeId, LocalOffset};
@@ -54,6 +55,18 @@ pub enum LedgerError {
         /// Of this program.
         expected: u8,
     },
+}
+
+impl LedgerError {
+    /// What the user can try next.
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::Format { .. } => {
+                Some("resume this job with the version of hayase that it was started with")
+            }
+            Self::Device { .. } => None,
+        }
+    }
 }
 
 /// What is durable where, of one server. See the module's invariants.
@@ -117,6 +130,12 @@ impl Ledger {
     /// All files, by inode number.
     pub fn records(&self) -> impl Iterator<Item = &LedgerRecord> {
         self.records.values()
+    }
+
+    /// Those above `after`, by inode number.
+    pub fn records_after(&self, after: InodeId) -> impl Iterator<Item = &LedgerRecord> {
+        let above = (Bound::Excluded(after), Bound::Unbounded);
+        self.records.range(above).map(|(_, record)| record)
     }
 
     /// Makes `record` what is known of its file. Costs one write; nothing when it is known already.

@@ -1,6 +1,7 @@
 //! Files below a path of the cache area, as `flush` and `evict` take them.
 
 use std::fs::{self, Metadata};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use rustix::io::Errno;
 
 use super::AreaPathError;
 use crate::config::Environment;
-use crate::job::Registry;
+use crate::job::{Job, Registry};
 use crate::wiring::status::CacheServer;
 
 /// How long a server may take for one file.
@@ -30,6 +31,10 @@ pub(crate) struct CachedFile {
 
 /// Some files, and who can be asked about them.
 pub(crate) struct CachedFiles {
+    /// Whose area it is.
+    pub(crate) job: Job,
+    /// The path that was given, from the tier's root.
+    pub(crate) tier_path: Vec<u8>,
     /// The node whose mount shows them.
     pub(crate) node: u16,
     /// Its server.
@@ -43,16 +48,16 @@ impl CachedFiles {
     pub(crate) fn below(path: &Path, environment: &Environment) -> anyhow::Result<Self> {
         let whole = fs::canonicalize(path).with_context(|| format!("find {}", path.display()))?;
         let jobs = Registry::new(&environment.runtime).jobs();
-        let node_of = |job: &crate::job::Job| {
-            (0..job.settings.nodes).find(|&node| {
-                let mount = job.settings.cache_mount(node);
-                let seen = mount.and_then(|mount| fs::canonicalize(mount).ok());
-                seen.is_some_and(|mount| whole.starts_with(mount))
+        let node_of = |job: &Job| {
+            (0..job.settings.nodes).find_map(|node| {
+                let mount = fs::canonicalize(job.settings.cache_mount(node)?).ok()?;
+                let below = whole.strip_prefix(mount).ok()?;
+                Some((node, below.as_os_str().as_bytes().to_vec()))
             })
         };
         // Simulated nodes have the same paths: the one that is asked is the one we are on.
-        let found = jobs.iter().find_map(|job| Some((job, node_of(job)?)));
-        let Some((job, mut node)) = found else {
+        let found = jobs.into_iter().find_map(|job| node_of(&job).map(|found| (job, found)));
+        let Some((job, (mut node, tier_path))) = found else {
             return Err(AreaPathError::Elsewhere(path.to_owned()).into());
         };
         if let Some(own) = job.dir.own_node().record().filter(|_| job.settings.has_namespaces()) {
@@ -69,7 +74,7 @@ impl CachedFiles {
             );
         }
         walk(&whole, &meta, &mut files)?;
-        Ok(Self { node, server, found: files })
+        Ok(Self { job, tier_path, node, server, found: files })
     }
 }
 

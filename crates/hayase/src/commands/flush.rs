@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::cached_files::CachedFiles;
 use super::down::write_left;
 use super::job_arg::JobArg;
+use super::verify::{VerifyTold, verify_job};
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::launch::drain::{Left, NotDurable, drain};
@@ -23,7 +24,7 @@ const FAILURES_MAX: u32 = 3;
 /// Wait until the tier has what was written into the cache area
 ///
 /// With PATH: that file, or all files below that directory. Files that somebody has open for writing
-/// are listed and left. Ends with 3 when something is not in the tier.
+/// are listed and left. Ends with 3 when something is not in the tier, or not as it was sent.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FlushArgs {
     /// File or directory of the cache area [default: the whole job]
@@ -33,6 +34,9 @@ pub(crate) struct FlushArgs {
     /// Wait so long at most [default: as long as it takes some]
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u32>,
+    /// Read back what this job brought to the tier, and compare it with what was sent
+    #[arg(long)]
+    verify: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,6 +46,9 @@ struct FlushTold {
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<u64>,
     left: Left,
+    /// When that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verified: Option<VerifyTold>,
 }
 
 /// Waits.
@@ -52,10 +59,11 @@ pub(crate) fn run(
 ) -> anyhow::Result<Status> {
     let begin = Instant::now();
     let patience = args.timeout.map(|seconds| Duration::from_secs(seconds.into()));
-    let (files, left) = match &args.path {
+    let (job, below, files, left) = match &args.path {
         Some(path) => {
-            let (files, left) = flush_below(path, patience, environment)?;
-            (Some(files), left)
+            let mut files = CachedFiles::below(path, environment)?;
+            let (count, left) = flush_below(&mut files, patience)?;
+            (files.job, Some(files.tier_path), Some(count), left)
         }
         None => {
             let job = args.job.find(environment)?;
@@ -64,22 +72,24 @@ pub(crate) fn run(
                 (0..job.settings.nodes).filter(|node| !elsewhere.contains(node)).collect();
             let mut session = (!elsewhere.is_empty())
                 .then(|| crate::launch::tree::Session::open(&job, &elsewhere));
-            (None, drain(&job, &here, session.as_mut(), patience, output))
+            let left = drain(&job, &here, session.as_mut(), patience, output);
+            drop(session);
+            (job, None, None, left)
         }
     };
-    let status = if left.is_nothing() { Status::Done } else { Status::Partly };
+    let verified = match args.verify {
+        true => Some(verify_job(&job, below.as_deref(), output)?),
+        false => None,
+    };
+    let is_right = verified.as_ref().is_none_or(VerifyTold::is_right);
+    let status = if left.is_nothing() && is_right { Status::Done } else { Status::Partly };
     let took_ms = begin.elapsed().as_millis() as u64;
-    output.show(&FlushTold { took_ms, files, left })?;
+    output.show(&FlushTold { took_ms, files, left, verified })?;
     Ok(status)
 }
 
-fn flush_below(
-    path: &std::path::Path,
-    patience: Option<Duration>,
-    environment: &Environment,
-) -> anyhow::Result<(u64, Left)> {
+fn flush_below(files: &mut CachedFiles, patience: Option<Duration>) -> anyhow::Result<(u64, Left)> {
     let begin = Instant::now();
-    let mut files = CachedFiles::below(path, environment)?;
     let mut left = Left::default();
     let mut pending = files.found.clone();
     let count = pending.len() as u64;
@@ -120,5 +130,8 @@ impl Human for FlushTold {
             page.line(&format!("everything is in the tier ({seconds:.2} s)"));
         }
         write_left(page, &self.left);
+        if let Some(verified) = &self.verified {
+            verified.write(page);
+        }
     }
 }

@@ -7,8 +7,9 @@ use anyhow::{Context, bail};
 use hayase_layout::ByteCount;
 use serde::Serialize;
 
+use super::verify::{VerifyTold, verify_ledgers};
 use crate::exit::Status;
-use crate::job::{JobDir, Settings, clean_resumed, ledgers};
+use crate::job::{JobDir, Settings, clean_resumed, detach_areas, ledgers};
 use crate::output::{Human, Output, Page};
 use crate::wiring::resume::{Left, Resumed, Resuming};
 
@@ -26,6 +27,9 @@ pub(crate) struct ResumeArgs {
     /// Leave the storage as it is also when the tier has everything
     #[arg(long)]
     keep: bool,
+    /// Read back what the job brought to the tier, and compare it with what was sent
+    #[arg(long)]
+    verify: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -45,6 +49,9 @@ struct ResumeTold {
     /// Nodes whose storage is not on this machine.
     not_here: Vec<u16>,
     removed: bool,
+    /// When that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verified: Option<VerifyTold>,
 }
 
 #[derive(Debug, Serialize)]
@@ -73,10 +80,12 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         failed: Vec::new(),
         not_here: Vec::new(),
         removed: false,
+        verified: None,
     };
-    let (here, not_here): (Vec<u16>, _) =
+    let (here, not_here): (Vec<u16>, Vec<u16>) =
         (0..settings.nodes).partition(|node| settings.ledger(*node).exists());
-    told.not_here = not_here;
+    let not_here = not_here.into_iter().filter(|node| !ledgers::is_in_tier(&settings, *node));
+    told.not_here = not_here.collect();
     let mut left = Left::find(&settings)?;
     for node in &here {
         let resumed = left.files(*node, |file| told.add(*node, &file));
@@ -91,7 +100,11 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         // What is removed may be the last version of a file that is on one of those.
         told.removals_waiting = left.removals;
     }
-    let is_done = told.failed.is_empty() && told.not_here.is_empty();
+    if args.verify {
+        told.verified = Some(verify_ledgers(&settings, output)?);
+    }
+    let is_right = told.verified.as_ref().is_none_or(VerifyTold::is_right);
+    let is_done = told.failed.is_empty() && told.not_here.is_empty() && is_right;
     if is_done && !args.keep {
         clean_resumed(&settings, &args.dir);
         told.removed = true;
@@ -113,6 +126,8 @@ fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
     if job.is_alive() {
         bail!("job {} is up: use `hayase flush`, or end it first", job.settings.job);
     }
+    // Mounts of a job that was killed on this machine keep its images busy.
+    detach_areas(&job.settings);
     Ok(job.settings)
 }
 
@@ -164,6 +179,9 @@ impl Human for ResumeTold {
         }
         for node in &self.not_here {
             page.line(&format!("node {node}: its storage is not on this machine"));
+        }
+        if let Some(verified) = &self.verified {
+            verified.write(page);
         }
         if self.removed {
             page.line("the job's storage was removed");

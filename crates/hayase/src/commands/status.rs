@@ -1,8 +1,12 @@
-//! `hayase status`.
+//! `hayase status`: what is known of jobs, their nodes and servers; also for `top` and `report`.
+//!
+//! Rooms: [`page`] (what it looks like), [`drain`] (the way to the tier, over all nodes).
+
+mod drain;
+mod page;
 
 use std::time::{Duration, Instant};
 
-use hayase_layout::ByteCount;
 use serde::{Deserialize, Serialize};
 
 use super::job_arg::JobArg;
@@ -10,9 +14,14 @@ use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::{Job, JobId, Registry, Settings};
 use crate::launch::tree::{Answer, JOIN_PATIENCE, Session};
-use crate::output::{Human, Output, Page};
+use crate::metrics::{self, Measured};
+use crate::output::Output;
 use crate::supervisor::control::{Call, DaemonState, NodeState, Reply, Request};
-use crate::wiring::status::{CacheServed, Served, lost_files, server_status};
+use crate::wiring::status::{
+    CacheServed, Sample, Served, lost_files, server_history, server_status,
+};
+
+pub(crate) use self::drain::Drain;
 
 /// How long one node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -27,6 +36,9 @@ pub(crate) struct StatusArgs {
     /// List the files that the tier does not have yet, and why
     #[arg(long)]
     ledger: bool,
+    /// Print counters as Prometheus reads them, of all nodes
+    #[arg(long, conflicts_with = "ledger")]
+    prometheus: bool,
 }
 
 /// Lost files of one server that are told by path.
@@ -43,45 +55,48 @@ struct AllJobs {
     with_ledger: bool,
 }
 
+/// What is known of a job.
 #[derive(Debug, Serialize)]
-struct JobStatus {
-    job: JobId,
-    job_dir: std::path::PathBuf,
-    storage: std::path::PathBuf,
-    kind: &'static str,
+pub(crate) struct JobStatus {
+    pub(crate) job: JobId,
+    pub(crate) job_dir: std::path::PathBuf,
+    pub(crate) storage: std::path::PathBuf,
+    pub(crate) kind: &'static str,
     /// `up`, `damaged` (a node or a daemon is missing), `dead` (no process is left).
-    state: &'static str,
-    shared_bytes: u64,
-    local_bytes: u64,
+    pub(crate) state: &'static str,
+    pub(crate) shared_bytes: u64,
+    pub(crate) local_bytes: u64,
     /// Nodes that carry the storage of all.
-    storage_nodes: Vec<u16>,
-    limiter: Option<String>,
-    nodes: Vec<NodeStatus>,
+    pub(crate) storage_nodes: Vec<u16>,
+    pub(crate) limiter: Option<String>,
+    pub(crate) nodes: Vec<NodeStatus>,
+    /// The way to the tier, of a job that has one.
+    pub(crate) drain: Option<Drain>,
     /// Nodes that were declared lost.
-    lost_nodes: Vec<u16>,
+    pub(crate) lost_nodes: Vec<u16>,
     /// Files that can not be reached because of that, by path below `shared`: some of them.
-    lost_files: Vec<String>,
+    pub(crate) lost_files: Vec<String>,
     /// How many there are; those whose names were on lost nodes are not known.
-    lost_files_total: u64,
+    pub(crate) lost_files_total: u64,
     /// Nodes whose servers have not heard of server 0 lately: nobody is declared lost.
-    without_coordinator: Vec<u16>,
+    pub(crate) without_coordinator: Vec<u16>,
 }
 
 /// What is known of a node.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct NodeStatus {
-    node: u16,
-    host: String,
-    address: String,
-    shared: std::path::PathBuf,
-    local: std::path::PathBuf,
+    pub(crate) node: u16,
+    pub(crate) host: String,
+    pub(crate) address: String,
+    pub(crate) shared: std::path::PathBuf,
+    pub(crate) local: std::path::PathBuf,
     /// The node whose storage it uses: itself, or that of its group.
-    storage_node: u16,
+    pub(crate) storage_node: u16,
     /// Absent when its supervisor has ended.
-    supervisor: Option<NodeState>,
+    pub(crate) supervisor: Option<NodeState>,
     /// Absent when its server does not answer; then `trouble` says why.
-    server: Option<Served>,
-    trouble: Option<String>,
+    pub(crate) server: Option<Served>,
+    pub(crate) trouble: Option<String>,
 }
 
 impl NodeStatus {
@@ -108,11 +123,31 @@ pub(crate) fn run(
         Registry::new(&environment.runtime).jobs()
     };
     let with_ledger = args.ledger;
-    output.show(&AllJobs { jobs: jobs.iter().map(look_at).collect(), with_ledger })?;
+    let jobs: Vec<_> = jobs.iter().map(look_at).collect();
+    if args.prometheus {
+        output.raw(counters(&jobs).as_bytes())?;
+        return Ok(Status::Done);
+    }
+    output.show(&AllJobs { jobs, with_ledger })?;
     Ok(Status::Done)
 }
 
-fn look_at(job: &Job) -> JobStatus {
+/// Of all nodes, as Prometheus reads them.
+fn counters(jobs: &[JobStatus]) -> String {
+    let mut measured = Vec::new();
+    for job in jobs {
+        measured.extend(job.nodes.iter().map(|node| Measured {
+            job: job.job.as_str(),
+            node: node.node,
+            host: &node.host,
+            served: node.server.as_ref(),
+        }));
+    }
+    metrics::text(&measured)
+}
+
+/// Asks every node of a job.
+pub(crate) fn look_at(job: &Job) -> JobStatus {
     let settings = &job.settings;
     let elsewhere = job.nodes_elsewhere();
     let here: Vec<u16> = (0..settings.nodes).filter(|node| !elsewhere.contains(node)).collect();
@@ -155,7 +190,47 @@ fn look_at(job: &Job) -> JobStatus {
         shared_bytes: settings.shared.get(),
         local_bytes: settings.local.get(),
         limiter,
+        drain: settings
+            .tier
+            .as_ref()
+            .map(|_| Drain::of(nodes.iter().filter_map(NodeStatus::cache))),
         nodes,
+    }
+}
+
+impl JobStatus {
+    /// The way to the tier, when a server tells of it.
+    fn drain(&self) -> Option<&Drain> {
+        self.drain.as_ref().filter(|_| self.nodes.iter().any(|node| node.cache().is_some()))
+    }
+}
+
+/// What the server of a node of this machine had done by which moment, oldest first.
+pub(crate) fn history_of_node(job: &Job, node: u16) -> anyhow::Result<Vec<Sample>> {
+    server_history(&job.dir.node(node).server_socket(), PATIENCE)
+}
+
+/// The same of all nodes of a job; why, where it is not known.
+pub(crate) fn histories(job: &Job) -> Vec<(u16, Result<Vec<Sample>, String>)> {
+    let elsewhere = job.nodes_elsewhere();
+    let here = (0..job.settings.nodes).filter(|node| !elsewhere.contains(node));
+    let mut all: Vec<_> = here
+        .map(|node| (node, history_of_node(job, node).map_err(|error| format!("{error:#}"))))
+        .collect();
+    if !elsewhere.is_empty() {
+        let answers =
+            Session::open(job, &elsewhere).ask(&Request::History, JOIN_PATIENCE + 2 * PATIENCE);
+        all.extend(answers.into_iter().map(|(node, answer)| (node, history_from(answer))));
+    }
+    all.sort_by_key(|(node, _)| *node);
+    all
+}
+
+fn history_from(answer: Result<Answer, String>) -> Result<Vec<Sample>, String> {
+    match answer? {
+        Answer::Status(value) => serde_json::from_value(value).map_err(|error| error.to_string()),
+        Answer::Failed { why } => Err(why),
+        other => Err(format!("unexpected answer {other:?}")),
     }
 }
 
@@ -258,157 +333,28 @@ fn state_of(nodes: &[NodeStatus], settings: &Settings) -> &'static str {
     }
 }
 
-impl Human for AllJobs {
-    fn write(&self, page: &mut Page) {
-        if self.jobs.is_empty() {
-            page.line("no jobs; start one with `hayase up`");
-        }
-        for (index, job) in self.jobs.iter().enumerate() {
-            if index > 0 {
-                page.blank();
-            }
-            job.write(page);
-            job.write_cache(page, self.with_ledger);
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Of a job whose nodes do not answer.
+    pub(crate) fn status_of(settings: &Settings) -> JobStatus {
+        JobStatus {
+            job: settings.job.clone(),
+            job_dir: "/job".into(),
+            storage: settings.job_storage(),
+            kind: settings.kind.word(),
+            state: "up",
+            shared_bytes: settings.shared.get(),
+            local_bytes: settings.local.get(),
+            storage_nodes: Vec::new(),
+            limiter: None,
+            nodes: (0..settings.nodes).map(|node| unknown(settings, node)).collect(),
+            drain: None,
+            lost_nodes: Vec::new(),
+            lost_files: Vec::new(),
+            lost_files_total: 0,
+            without_coordinator: Vec::new(),
         }
     }
-}
-
-impl Human for JobStatus {
-    fn write(&self, page: &mut Page) {
-        page.title(&format!("job {}: {}", self.job, self.state));
-        page.pair("job directory", &self.job_dir.display());
-        page.pair("storage", &self.storage.display());
-        page.pair("nodes", &format!("{} ({})", self.nodes.len(), self.kind));
-        let each = match self.storage_nodes.len() == self.nodes.len() {
-            true => "on each node".to_owned(),
-            false => {
-                let which: Vec<_> = self.storage_nodes.iter().map(u16::to_string).collect();
-                format!("on each of nodes {}", which.join(", "))
-            }
-        };
-        let limiter = self.limiter.as_deref().unwrap_or("unknown");
-        page.pair("shared", &format!("{} {each}, {limiter}", ByteCount(self.shared_bytes)));
-        match limiter {
-            "image" => {
-                page.pair("local", &format!("{} {each}, {limiter}", ByteCount(self.local_bytes)));
-            }
-            _ => page.pair("local", &"a directory of the storage, as large as that"),
-        }
-        page.blank();
-        let head =
-            ["node", "host", "address", "shared used", "local used", "open", "path", "peers"];
-        page.table(&head, self.nodes.iter().map(row).collect());
-        for node in &self.nodes {
-            if let Some(trouble) = &node.trouble {
-                page.line(&format!("  node {}: {trouble}", node.node));
-            }
-            for (name, daemon) in node.supervisor.iter().flat_map(daemons) {
-                if let DaemonState::Ended(how) = daemon {
-                    page.line(&format!("  node {}: {name} ended: {how}", node.node));
-                }
-            }
-            for (name, times) in node.supervisor.iter().flat_map(restarts) {
-                page.line(&format!(
-                    "  node {}: {name} ended and was started again: {times}",
-                    node.node
-                ));
-            }
-        }
-        self.write_losses(page);
-        let slow = self.nodes.iter().filter_map(|node| {
-            let told = &node.supervisor.as_ref()?.ready.as_ref()?.mount;
-            (!told.why.is_empty()).then_some(&told.why)
-        });
-        let mut reasons: Vec<_> = slow.collect();
-        reasons.dedup();
-        for why in reasons {
-            page.line(&format!("  no passthrough: {why}"));
-        }
-    }
-}
-
-fn daemons(state: &NodeState) -> [(&'static str, &DaemonState); 2] {
-    [("serve", &state.server), ("serve-mount", &state.mount)]
-}
-
-impl JobStatus {
-    fn write_losses(&self, page: &mut Page) {
-        for node in &self.without_coordinator {
-            page.line(&format!(
-                "  node {node}: no coordinator (node 0 is silent): finish and `hayase down`"
-            ));
-        }
-        for node in &self.lost_nodes {
-            page.line(&format!("  node {node} is lost: its files and names answer EIO"));
-        }
-        if self.lost_files_total > 0 {
-            page.line(&format!("  files out of reach: {}", self.lost_files_total));
-            self.lost_files.iter().for_each(|path| page.line(&format!("    {path}")));
-        }
-    }
-}
-
-impl JobStatus {
-    /// How far the cache area is behind, node by node.
-    fn write_cache(&self, page: &mut Page, with_ledger: bool) {
-        let caches = || self.nodes.iter().filter_map(|node| Some((node.node, node.cache()?)));
-        let Some((_, first)) = caches().next() else { return };
-        page.blank();
-        page.pair("tier", &first.tier);
-        let row = |(node, cache): (u16, &CacheServed)| {
-            let rate = format!("{}/s", ByteCount(cache.rate));
-            let left = match cache.dirty_bytes.checked_div(cache.rate) {
-                Some(seconds) if cache.dirty_bytes > 0 => format!("{seconds} s"),
-                _ => "-".to_owned(),
-            };
-            let (dirty, failed) = (cache.dirty_files.to_string(), cache.failed_files.to_string());
-            let bytes = ByteCount(cache.dirty_bytes).to_string();
-            vec![node.to_string(), dirty, bytes, cache.open_files.to_string(), failed, rate, left]
-        };
-        let head = ["node", "dirty files", "dirty", "open", "failed", "rate", "done in"];
-        page.table(&head, caches().map(row).collect());
-        for (node, cache) in caches() {
-            if cache.misses_bytes > 0 {
-                let (bytes, seconds) = (ByteCount(cache.misses_bytes), cache.deadline_s);
-                page.line(&format!(
-                    "  node {node}: {bytes} will not be in the tier at the deadline in {} s",
-                    seconds.unwrap_or(0)
-                ));
-            }
-            for path in &cache.conflicts {
-                page.line(&format!("  two versions: ours is kept as {path}"));
-            }
-            if with_ledger {
-                cache.lines.iter().for_each(|line| page.line(&line.in_words()));
-            }
-        }
-    }
-}
-
-/// Daemons that were started again, and how often.
-fn restarts(state: &NodeState) -> impl Iterator<Item = (&'static str, u32)> {
-    let all = [("serve", state.server_restarts), ("serve-mount", state.mount_restarts)];
-    all.into_iter().filter(|(_, times)| *times > 0)
-}
-
-fn row(node: &NodeStatus) -> Vec<String> {
-    let dash = || "-".to_owned();
-    let told = node.supervisor.as_ref().and_then(|s| s.ready.as_ref());
-    let path = told.map_or_else(dash, |ready| ready.mount.path.clone());
-    let server = node.server.as_ref();
-    let used_of = |total: u64, free: u64| {
-        format!("{} of {}", ByteCount(total.saturating_sub(free)), ByteCount(total))
-    };
-    let guest = (node.storage_node != node.node).then(|| format!("by node {}", node.storage_node));
-    let used = server.map_or_else(dash, |s| used_of(s.shared_total, s.shared_free));
-    let room = node.supervisor.as_ref().and_then(|state| state.local);
-    let local = room.map_or_else(dash, |room| used_of(room.total, room.free));
-    let (used, local) = (guest.clone().unwrap_or(used), guest.unwrap_or(local));
-    let open = server.map_or_else(dash, |server| server.files_open.to_string());
-    let peers = server.map_or_else(dash, |server| {
-        let up = server.peers.iter().filter(|peer| peer.state != "unreachable").count();
-        format!("{up} of {}", server.peers.len())
-    });
-    let address = node.address.clone();
-    vec![node.node.to_string(), node.host.clone(), address, used, local, open, path, peers]
 }

@@ -6,6 +6,7 @@ use anyhow::Context;
 use hayase_server::ResumedJob;
 use hayase_store::{Area, CountedArea, FileState, ImageArea, LedgerRecord, Parts};
 use hayase_tier::Tier;
+use rustix::mount::{UnmountFlags, unmount};
 
 use super::places::{self, Wish};
 use crate::job::{Settings, ledgers};
@@ -46,7 +47,9 @@ impl<'a> Left<'a> {
             return self.flush(node, &CountedArea::open(&root, self.settings.shared)?, told);
         }
         if is_mount_point(&root) {
-            anyhow::bail!("{} is mounted: a server may still use it", root.display());
+            // Its servers were killed, or are not of this job's record. Not by force: who uses it stays.
+            let ended = unmount(&root, UnmountFlags::empty());
+            ended.with_context(|| format!("{} is mounted and used by somebody", root.display()))?;
         }
         let image = ImageArea::open(&root.with_extension("img"), &root)?;
         let flushed = self.flush(node, &image, told);

@@ -9,11 +9,12 @@ use hayase_wire::message::{
     CacheLine, CacheStatus, ClientRole, Flushed, NodeReply, NodeRequest, PROTOCOL_VERSION,
     PeerState, ServerStatus,
 };
+pub(crate) use hayase_wire::message::{ChecksumLine, Sample};
 use hayase_wire::{BlockingChannel, decode, encode};
 use serde::{Deserialize, Serialize};
 
 /// What a server tells, in words and plain numbers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Served {
     /// Its place among the members.
     pub(crate) server: u16,
@@ -57,7 +58,7 @@ pub(crate) struct Served {
 }
 
 /// The cache area of one server. Paths are from the tier's root.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CacheServed {
     /// For people.
     pub(crate) tier: String,
@@ -65,6 +66,9 @@ pub(crate) struct CacheServed {
     pub(crate) dirty_files: u64,
     /// Their bytes.
     pub(crate) dirty_bytes: u64,
+    /// Of those bytes, how many the tier got already: it shows them when it has the whole file.
+    #[serde(default)]
+    pub(crate) sent_bytes: u64,
     /// Of those files, how many are open for writing.
     pub(crate) open_files: u64,
     /// Of those files, how many could not be flushed at the last try.
@@ -134,6 +138,30 @@ pub(crate) fn server_status(socket: &Path, patience: Duration) -> anyhow::Result
     match ask(&mut channel, &NodeRequest::Status)? {
         NodeReply::Status(status) => Ok(Served::from(*status)),
         NodeReply::Refused(refused) => Err(refused).context("ask for its status"),
+        other => bail!("answered with {other:?}"),
+    }
+}
+
+/// What the server behind `socket` had done by which moment, oldest first.
+pub(crate) fn server_history(socket: &Path, patience: Duration) -> anyhow::Result<Vec<Sample>> {
+    let mut channel = greet(socket, patience)?;
+    match ask(&mut channel, &NodeRequest::History)? {
+        NodeReply::History(history) => Ok(history),
+        NodeReply::Refused(refused) => Err(refused).context("ask for its history"),
+        other => bail!("answered with {other:?}"),
+    }
+}
+
+/// Versions in the tier that the server behind `socket` has sent, of inodes above `after`: some of them.
+pub(crate) fn server_checksums(
+    socket: &Path,
+    after: u64,
+    patience: Duration,
+) -> anyhow::Result<Vec<ChecksumLine>> {
+    let mut channel = greet(socket, patience)?;
+    match ask(&mut channel, &NodeRequest::Checksums { after })? {
+        NodeReply::Checksums(lines) => Ok(lines),
+        NodeReply::Refused(refused) => Err(refused).context("ask what the tier should hold"),
         other => bail!("answered with {other:?}"),
     }
 }
@@ -219,6 +247,7 @@ impl From<CacheStatus> for CacheServed {
         Self {
             dirty_files: status.dirty_files,
             dirty_bytes: status.dirty_bytes,
+            sent_bytes: status.sent_bytes,
             open_files: status.open_files,
             failed_files: status.failed_files,
             clean_bytes: status.clean_bytes,

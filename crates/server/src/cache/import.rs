@@ -206,17 +206,22 @@ impl Node {
 
 /// What stands under `key`, as far as the area can show it.
 fn look(tier: &dyn Tier, key: &Key, name: Vec<u8>) -> Result<Option<Imported>, TierError> {
-    match tier.stat(key) {
+    match tier.stat_as_written(key) {
         Ok(meta) => Ok(Some(file(name, &meta))),
         Err(TierError::Missing { .. }) => match tier.tree() {
             Some(_) => Ok(None),
-            // Names are flat: a directory is there when something lies in it.
+            // Names are flat: a directory is there when something lies in it, or when it has a mark.
             None => {
                 let mut below = key.as_bytes().to_vec();
                 below.push(b'/');
                 let request = ListRequest { limit: 1, ..ListRequest::one_level(below) };
                 let is_there = !tier.list(&request)?.entries.is_empty();
-                Ok(is_there.then(|| directory(name, DIRECTORY_MODE)))
+                if is_there {
+                    return Ok(Some(directory(name, DIRECTORY_MODE)));
+                }
+                let mark = tier.marks().and_then(|marks| marks.directory(key).ok());
+                let mode = mark.map(|mark| mark.mode.unwrap_or(DIRECTORY_MODE));
+                Ok(mode.map(|mode| directory(name, mode)))
             }
         },
         Err(TierError::NotObject { .. }) => no_file(tier, key, name),

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, Layout};
 use hayase_store::namespace::Inode;
 use hayase_store::{FileState, LedgerRecord};
-use hayase_tier::{Attributes, Key, ObjectMeta, Tier, TierError};
+use hayase_tier::{Attributes, Key, ListRequest, ObjectMeta, Tier, TierError, copy_object};
 use hayase_wire::message::{
     Binding, FileKind, MetaChange, NewNode, PeerReply, PeerRequest, Place, Refused, SetTime,
     TierVersion,
@@ -76,7 +76,10 @@ impl Node {
                     Some(tree) => tree
                         .make_directory(&key)
                         .and_then(|()| tree.set_directory(&key, attributes)),
-                    None => Ok(()), // It is there when something lies in it.
+                    None => match tier.marks() {
+                        Some(marks) => marks.mark_directory(&key, attributes),
+                        None => Ok(()), // It is there when something lies in it.
+                    },
                 };
                 cache.ask_tier(make).await?;
             }
@@ -441,9 +444,18 @@ impl Node {
             return Ok(()); // The tier's own root is not ours to change.
         }
         let key = key(&path)?;
-        let set = move |tier: &dyn Tier| match tier.tree() {
-            Some(tree) => tree.set_directory(&key, attributes),
-            None => Ok(()),
+        let set = move |tier: &dyn Tier| match (tier.tree(), tier.marks()) {
+            (Some(tree), _) => tree.set_directory(&key, attributes),
+            (None, Some(marks)) => {
+                let told = match marks.directory(&key) {
+                    Err(TierError::Missing { .. }) => Attributes::default(),
+                    told => told?,
+                };
+                let (mode, mtime) =
+                    (attributes.mode.or(told.mode), attributes.mtime.or(told.mtime));
+                marks.mark_directory(&key, Attributes { mode, mtime })
+            }
+            (None, None) => Ok(()),
         };
         self.cache()?.ask_tier(set).await
     }
@@ -474,7 +486,16 @@ fn gone_is_fine(result: Result<(), TierError>) -> Result<(), TierError> {
 
 /// What is not empty there is not removed: `ENOTEMPTY`.
 fn remove_directory(tier: &dyn Tier, key: &Key) -> Result<(), Refused> {
-    let Some(tree) = tier.tree() else { return Ok(()) };
+    let Some(tree) = tier.tree() else {
+        let below = [key.as_bytes(), b"/"].concat();
+        let request = ListRequest { limit: 1, ..ListRequest::one_level(below) };
+        let listed = tier.list(&request).map_err(|error| tier_refused(&error))?;
+        if !listed.entries.is_empty() {
+            return Err(Refused::new(libc_errno::ENOTEMPTY));
+        }
+        let unmarked = tier.marks().map_or(Ok(()), |marks| marks.unmark_directory(key));
+        return gone_is_fine(unmarked).map_err(|error| tier_refused(&error));
+    };
     match tree.remove_directory(key) {
         Ok(()) | Err(TierError::Missing { .. }) => Ok(()),
         Err(TierError::NotObject { .. }) => Err(Refused::new(libc_errno::ENOTEMPTY)),
@@ -491,16 +512,27 @@ fn move_object(
     aside: &Key,
     expected: Option<u64>,
 ) -> Result<(Option<hayase_store::TierVersion>, bool), TierError> {
-    let there = found(tier.stat(to))?;
-    if found(tier.stat(from))?.is_none() {
+    let there = found(tier.stat_as_written(to))?;
+    let Some(moved) = found(tier.stat(from))? else {
         return Ok((there.map(|meta| version_of(&meta)), false));
-    }
-    let is_foreign = there.is_some_and(|meta| Some(meta.identity) != expected);
+    };
+    // Of a move in two steps the first may have been done before.
+    let is_copied = there.is_some_and(|meta| meta.identity == moved.identity);
+    let is_foreign = !is_copied && there.is_some_and(|meta| Some(meta.identity) != expected);
     if is_foreign {
-        tier.rename(to, aside)?;
+        move_one(tier, to, aside)?;
     }
-    tier.rename(from, to)?;
-    Ok((Some(version_of(&tier.stat(to)?)), is_foreign))
+    move_one(tier, from, to)?;
+    Ok((Some(version_of(&tier.stat_as_written(to)?)), is_foreign))
+}
+
+/// In one step where the tier can; else it is under both names for a moment, never under none.
+fn move_one(tier: &dyn Tier, from: &Key, to: &Key) -> Result<(), TierError> {
+    if tier.capabilities().rename {
+        return tier.rename(from, to);
+    }
+    copy_object(tier, from, to, Attributes::default())?;
+    gone_is_fine(tier.delete(from))
 }
 
 fn found(result: Result<ObjectMeta, TierError>) -> Result<Option<ObjectMeta>, TierError> {
@@ -532,7 +564,12 @@ fn set_object(
     if Some(before.identity) != expected {
         return Err(Refused::because(libc_errno::ESTALE, "it has changed in the tier"));
     }
-    tier.set_attributes(key, attributes).map_err(|error| tier_refused(&error))?;
-    let after = tier.stat(key).map_err(|error| tier_refused(&error))?;
+    let set = match tier.capabilities().attributes {
+        true => tier.set_attributes(key, attributes),
+        // They are kept beside the bytes, and change with them only.
+        false => copy_object(tier, key, key, attributes).map(drop),
+    };
+    set.map_err(|error| tier_refused(&error))?;
+    let after = tier.stat_as_written(key).map_err(|error| tier_refused(&error))?;
     Ok(Some(version_of(&after)))
 }

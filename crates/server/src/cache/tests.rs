@@ -12,6 +12,7 @@ fn cache() -> Cache {
         tier: Arc::new(Memory::new()),
         durable_at: DurableAt::Node,
         deadline: None,
+        flush_open: None,
     };
     Cache::open(settings, ledger).unwrap()
 }

@@ -417,7 +417,7 @@ pub(crate) fn version_at(
     tier: &dyn Tier,
     key: &hayase_tier::Key,
 ) -> Result<Option<TierVersion>, TierError> {
-    match tier.stat(key) {
+    match tier.stat_as_written(key) {
         Ok(meta) => Ok(Some(version_of(&meta))),
         Err(TierError::Missing { .. } | TierError::NotObject { .. }) => Ok(None),
         Err(error) => Err(error),

@@ -1,5 +1,6 @@
 //! The end of the job: what will not be in the tier by then, and what this server says of its cache.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use hayase_store::LedgerRecord;
@@ -32,10 +33,23 @@ impl Cache {
 }
 
 impl Node {
+    /// Bytes of files on their way that the tier got already; it shows them when it has the whole file.
+    fn sent_bytes(cache: &Cache) -> u64 {
+        let sent = |ino| {
+            let active = cache.active(ino);
+            if active.is_flushing.get() { active.sent.load(Ordering::Relaxed) } else { 0 }
+        };
+        match cache.traffic.running.get() {
+            0 => 0,
+            _ => cache.not_durable().into_iter().map(sent).sum(),
+        }
+    }
+
     /// Says once in a while what will not make it.
     pub(crate) fn warn_in_time(&self, cache: &Cache) {
         let Some(left) = cache.left() else { return };
-        let missed = misses(self.dirty_bytes(cache), cache.traffic.rate(), left);
+        let to_send = self.dirty_bytes(cache).saturating_sub(Self::sent_bytes(cache));
+        let missed = misses(to_send, cache.traffic.rate(), left);
         if missed > 0 && !cache.has_warned.replace(true) {
             let seconds = left.as_secs();
             tracing::warn!(bytes = missed, seconds, "will not be in the tier at the deadline");
@@ -49,6 +63,7 @@ impl Node {
     pub(crate) fn cache_status(&self) -> Option<Box<CacheStatus>> {
         let cache = self.cache.as_ref()?;
         let (dirty_bytes, rate) = (self.dirty_bytes(cache), cache.traffic.rate());
+        let sent_bytes = Self::sent_bytes(cache).min(dirty_bytes);
         let mut left = cache.records_where(|record| !record.state.is_safe());
         left.sort_by(|one, other| one.path.cmp(&other.path));
         let is_copy = |record: &LedgerRecord| record.state.is_safe() && record.state.is_here();
@@ -60,6 +75,7 @@ impl Node {
             tier: cache.tier.describe(),
             dirty_files: left.len() as u64,
             dirty_bytes,
+            sent_bytes,
             open_files: open as u64,
             failed_files: failed as u64,
             clean_bytes: clean.iter().map(|record| record.bytes).sum(),
@@ -69,7 +85,7 @@ impl Node {
             conflicts: cache.traffic.conflicts.borrow().clone(),
             rate,
             deadline_s: deadline.map(|left| left.as_secs()),
-            misses_bytes: deadline.map_or(0, |left| misses(dirty_bytes, rate, left)),
+            misses_bytes: deadline.map_or(0, |left| misses(dirty_bytes - sent_bytes, rate, left)),
             lines: self.lines(&left),
         }))
     }

@@ -14,6 +14,8 @@ pub(crate) struct Candidate {
     pub(crate) ino: InodeId,
     /// For how long nobody has had it open for writing; `None` while somebody has.
     pub(crate) complete_for: Option<Duration>,
+    /// It stays open, and has waited long enough for its close: it goes as it stands.
+    pub(crate) is_due: bool,
     /// It failed, and is not to be tried before this has passed.
     pub(crate) retry_in: Duration,
 }
@@ -40,8 +42,9 @@ pub(crate) fn streams_of_node(node_max: usize, job_streams: usize, nodes: u16) -
 pub(crate) fn choose(mut candidates: Vec<Candidate>, now: Situation) -> Vec<InodeId> {
     let most = if now.is_busy { 1 } else { now.streams };
     let free = most.saturating_sub(now.running);
-    candidates
-        .retain(|file| file.retry_in.is_zero() && (file.complete_for.is_some() || now.is_late));
+    candidates.retain(|file| {
+        file.retry_in.is_zero() && (file.complete_for.is_some() || file.is_due || now.is_late)
+    });
     // The longest complete first, those still open last.
     candidates.sort_by_key(|file| (std::cmp::Reverse(file.complete_for), file.ino));
     candidates.into_iter().take(free).map(|file| file.ino).collect()
@@ -62,6 +65,7 @@ mod tests {
         Candidate {
             ino: InodeId(ino),
             complete_for: complete.map(Duration::from_millis),
+            is_due: false,
             retry_in: Duration::from_millis(retry),
         }
     }
@@ -83,6 +87,13 @@ mod tests {
         check(Situation { is_busy: true, ..IDLE }, &[3]);
         check(Situation { is_busy: true, running: 1, ..IDLE }, &[]);
         check(Situation { is_late: true, streams: 9, ..IDLE }, &[3, 1, 2]);
+    }
+
+    #[test]
+    fn a_file_that_stays_open_goes_when_it_is_due_after_those_that_are_complete() {
+        let due = |ino| Candidate { is_due: true, ..file(ino, None, 0) };
+        let files = vec![due(1), file(2, Some(1), 0), file(3, None, 0)];
+        assert_eq!(choose(files, Situation { streams: 9, ..IDLE }), [InodeId(2), InodeId(1)]);
     }
 
     #[test]

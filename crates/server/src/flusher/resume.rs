@@ -11,7 +11,7 @@ use hayase_store::{FileState, Ledger, LedgerError, LedgerRecord, Parts};
 use hayase_tier::Tier;
 use hayase_wire::message::Refused;
 
-use super::gather::{self, Committed};
+use super::gather::{self, Committed, Source};
 use crate::cache::names::conflict_path;
 use crate::cache::order::directory_of;
 use crate::cache::paths::key;
@@ -249,14 +249,17 @@ fn flush(parts: &Parts, tier: &dyn Tier, record: LedgerRecord) -> Result<LedgerR
     let mut record = record;
     for _ in 0..=CONFLICTS_MAX {
         let path = key(&record.path)?;
-        let sent = gather::send(tier, &part, &path, record.mode, &|_| ())?;
-        let stat = sent.stat;
+        let source = Source::still(part.clone())?;
+        let sent = gather::send(tier, &source, &path, record.mode, &|_| ())?;
+        let (stat, checksum) = (sent.stat, sent.checksum);
         let committed = gather::commit(tier, &path, &record, sent);
         match committed.map_err(|error| tier_refused(&error))? {
             Committed::Durable(version) => {
-                let (state, version, bytes) = (FileState::Durable, Some(version), stat.size);
+                let (state, bytes) = (FileState::Durable, stat.size);
                 let (sent, errno, attempts, after) = (None, 0, 0, 0);
-                let known = LedgerRecord { state, version, sent, bytes, ..record };
+                let checksum = Some((version.identity, checksum));
+                let version = Some(version);
+                let known = LedgerRecord { state, version, sent, bytes, checksum, ..record };
                 return Ok(LedgerRecord { errno, attempts, after, ..known });
             }
             Committed::Conflict => {

@@ -82,7 +82,8 @@ impl Node {
         let until = Instant::now() + WRITE_WAIT;
         let marks = (DIRTY_LOW_PERCENT, DIRTY_HIGH_PERCENT);
         loop {
-            let usage = self.usage_here();
+            // What was known a moment ago, a fast writer has filled since.
+            let usage = self.usage_now();
             let is_tight = usage.free < len.saturating_add(usage.total / ROOM_LEFT);
             let is_behind = cache.dirty_mark.is_full(self.dirty_bytes(cache), usage.total, marks);
             if !is_tight && !is_behind || Instant::now() >= until {

@@ -9,7 +9,7 @@ use hayase_store::{FileState, LedgerRecord, PartStat};
 use hayase_wire::message::{Flushed, PeerReply, PeerRequest, Place, Refused};
 use tokio::time::Instant;
 
-use super::gather::{self, Committed, Sent};
+use super::gather::{self, Committed, Sent, Source};
 use super::policy::{Candidate, Situation, backoff, choose, streams_of_node};
 use crate::cache::Cache;
 use crate::cache::names::conflict_path;
@@ -46,6 +46,7 @@ impl Node {
             let is_busy = look.is_err() && asked - requests > FLUSH_BUSY_REQUESTS;
             requests = asked;
             cache.traffic.measure();
+            self.look_at_drain(cache);
             let situation = Situation {
                 running: cache.traffic.running.get(),
                 streams,
@@ -62,7 +63,9 @@ impl Node {
             let going = choose(self.candidates(cache, &removed), removing);
             looked_at_removed = next_look(&removed, going.is_empty());
             for ino in chosen {
-                self.begin_flush(cache, ino, situation.is_late);
+                // Nobody else is chosen while it is open.
+                let as_it_stands = situation.is_late || self.has_writers(ino);
+                self.begin_flush(cache, ino, as_it_stands);
             }
             for number in going {
                 self.begin_removal(cache, number);
@@ -76,15 +79,18 @@ impl Node {
         let candidate = |ino: InodeId| {
             let active = cache.active(ino);
             let is_idle = !active.is_flushing.get() && !active.is_held();
-            let complete_since = match self.has_writers(ino) {
-                true => None,
-                false => active.complete_since.get().or_else(|| Some(Instant::now())),
+            let (complete_since, open_since) = match self.has_writers(ino) {
+                true => (None, active.open_since.get().or_else(|| Some(Instant::now()))),
+                false => (active.complete_since.get().or_else(|| Some(Instant::now())), None),
             };
             active.complete_since.set(complete_since);
+            active.open_since.set(open_since);
+            let open_for = open_since.map(|since| since.elapsed());
             let retry_in = active.retry_at.get().map(|at| at.duration_since(Instant::now()));
             is_idle.then_some(Candidate {
                 ino,
                 complete_for: complete_since.map(|since| since.elapsed()),
+                is_due: cache.flush_open.zip(open_for).is_some_and(|(most, open)| open >= most),
                 retry_in: retry_in.unwrap_or_default(),
             })
         };
@@ -92,6 +98,9 @@ impl Node {
     }
 
     fn begin_flush(self: &Rc<Self>, cache: &Cache, ino: InodeId, as_it_stands: bool) {
+        // The next time when it has been open for so long again.
+        cache.active(ino).open_since.set(None);
+        cache.active(ino).sent.store(0, Ordering::Relaxed);
         // Counted before the task has its first turn: the loop may look again.
         cache.active(ino).is_flushing.set(true);
         cache.traffic.running.set(cache.traffic.running.get() + 1);
@@ -189,7 +198,8 @@ impl Node {
         };
         let path = key(&record.path)?;
         let part = self.parts.get(whole_part(ino, 0)).map_err(part_refused)?;
-        let mark = gather::mark_of(&part.stat().map_err(part_refused)?);
+        let source = self.source(part, as_it_stands && self.has_writers(ino)).await?;
+        let mark = gather::mark_of(&source.stat);
         let record = match record.sent {
             // Before another mark takes its place.
             Some(earlier) if earlier != mark => {
@@ -209,7 +219,8 @@ impl Node {
         } else {
             cache.put(LedgerRecord { bytes: mark.0, sent: Some(mark), ..record.clone() })?;
         }
-        let sent = self.send(cache, &part, &path, record.mode).await?;
+        let (part, is_frozen) = (source.part.clone(), source.snapshot.is_some());
+        let sent = self.send(cache, source, &path, record.mode).await?;
         let mut record = record;
         if record.version.is_none() {
             self.replace_tombstones(ino, generation).await?;
@@ -223,11 +234,11 @@ impl Node {
             && !active.is_held()
             && may(self)
             && cache.record(ino).is_some_and(|now| is_current(&now))
-            && stands_still(&sent.stat, &part.stat().map_err(part_refused)?);
+            && (is_frozen || stands_still(&sent.stat, &part.stat().map_err(part_refused)?));
         if !is_same {
             return Ok(Outcome::Overtaken);
         }
-        let (stat, known) = (sent.stat, record.clone());
+        let (stat, checksum, known) = (sent.stat, sent.checksum, record.clone());
         let committed =
             cache.ask_tier(move |tier| gather::commit(tier, &path, &known, sent)).await?;
         let version = match committed {
@@ -235,13 +246,18 @@ impl Node {
             Committed::Conflict => return Ok(Outcome::Conflict),
         };
         // Opened for writing during the commit: what was committed is a version, but not the last.
-        let is_last = active.generation.get() == generation && may(self) && !self.has_writers(ino);
+        // So is one that was frozen, and written further since.
+        let is_last = active.generation.get() == generation
+            && may(self)
+            && !self.has_writers(ino)
+            && (!is_frozen || stands_still(&stat, &part.stat().map_err(part_refused)?));
         cache.update(ino, |record| {
             if record.is_nameless {
                 return; // A tombstone hides what was committed: it was said to be on its way.
             }
             (record.version, record.errno, record.attempts) = (Some(version), 0, 0);
             (record.bytes, record.sent) = (stat.size, None);
+            record.checksum = Some((version.identity, checksum));
             record.state = if is_last { FileState::Durable } else { FileState::Dirty };
             record.after = if is_last { 0 } else { record.after };
         })?;
@@ -250,19 +266,29 @@ impl Node {
         Ok(if is_last { Outcome::Durable } else { Outcome::Overtaken })
     }
 
+    /// What is read of a part: a snapshot, where somebody may go on writing it.
+    async fn source(&self, part: hayase_store::Part, is_open: bool) -> Result<Source, Refused> {
+        if !is_open {
+            return Source::still(part);
+        }
+        self.disk.run(move || Source::as_it_stands(part)).await
+    }
+
     async fn send(
         &self,
         cache: &Cache,
-        part: &hayase_store::Part,
+        source: Source,
         key: &hayase_tier::Key,
         mode: u32,
     ) -> Result<Sent, Refused> {
-        let (part, key) = (part.clone(), key.clone());
+        let key = key.clone();
         let sent = Arc::clone(&cache.traffic.sent_bytes);
+        let of_file = Arc::clone(&cache.active(source.part.id().ino).sent);
         let counted = move |bytes| {
             sent.fetch_add(bytes, Ordering::Relaxed);
+            of_file.fetch_add(bytes, Ordering::Relaxed);
         };
-        cache.tier_work(move |tier| gather::send(tier, &part, &key, mode, &counted)).await
+        cache.tier_work(move |tier| gather::send(tier, &source, &key, mode, &counted)).await
     }
 
     /// The tier has a version that is not ours: ours gets a name of its own, here and there.

@@ -369,6 +369,21 @@ impl DeviceFile for PreadFile {
         Ok(done)
     }
 
+    /// A file without a name that shares its blocks: a reflink.
+    fn snapshot(&self) -> Result<Option<OwnedFd>, PartError> {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        // Where it can not be done is an answer, not an error.
+        self.with("snapshot", |file| {
+            let cloned = rustix::fs::openat(&self.root.directory, ".", flags, PART_MODE)
+                .and_then(|copy| rustix::fs::ioctl_ficlone(&copy, file).map(|()| copy));
+            match cloned {
+                Ok(copy) => Ok(Some(copy)),
+                Err(Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOTTY) => Ok(None),
+                Err(errno) => Err(errno),
+            }
+        })
+    }
+
     fn descriptor(&self) -> Result<Option<OwnedFd>, PartError> {
         let file = self.root.open(&self.path, OFlags::RDWR).map_err(|e| self.fail("open", e))?;
         Ok(Some(file))

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::{LedgerError, LedgerRecord};
 
 /// Written at the start of every payload.
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
 
 /// Length (u32) and checksum (u64), little endian.
 const HEADER_BYTES: usize = 12;

@@ -102,6 +102,9 @@ pub struct LedgerRecord {
     /// Removed or replaced by the job while it was open: `path` is not its own any more, and nothing of it
     /// comes to the tier.
     pub is_nameless: bool,
+    /// Which version of the tier (its [`TierVersion::identity`]) holds bytes that we sent, and their XXH3:
+    /// speaks of `version` as long as that has this identity.
+    pub checksum: Option<(u64, u64)>,
     /// Of a tombstone, which has an inode number of its own and no part.
     pub buried: Option<Buried>,
 }
@@ -123,6 +126,7 @@ impl LedgerRecord {
             attempts: 0,
             after: 0,
             is_nameless: false,
+            checksum: None,
             buried: None,
         }
     }
@@ -137,6 +141,12 @@ impl LedgerRecord {
     ) -> Self {
         let (state, buried) = (FileState::Removed, Some(buried));
         Self { state, version, sent, buried, ..Self::new(number, path, 0) }
+    }
+
+    /// XXH3 of the bytes that the tier holds of this file; `None` where it holds none that we sent.
+    pub fn known_checksum(&self) -> Option<u64> {
+        let (identity, checksum) = self.checksum?;
+        self.version.is_some_and(|version| version.identity == identity).then_some(checksum)
     }
 
     /// What the tier shows under the path is this file's: the version that is known, or the one that

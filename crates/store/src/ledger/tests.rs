@@ -16,6 +16,7 @@ fn record(ino: u64, state: FileState, bytes: u64) -> LedgerRecord {
         bytes,
         mode: 0o644,
         version: None,
+        checksum: None,
         over: None,
         is_over: false,
         sent: None,

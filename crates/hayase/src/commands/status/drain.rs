@@ -1,0 +1,133 @@
+//! How far the cache area of a job is on its way to the tier, over all nodes together.
+
+use hayase_layout::ByteCount;
+use serde::Serialize;
+
+use crate::moment;
+use crate::wiring::status::CacheServed;
+
+/// Characters of a bar.
+const BAR: u64 = 20;
+
+/// What is left, and how fast it goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Drain {
+    /// That the tier does not have.
+    pub(crate) dirty_files: u64,
+    pub(crate) dirty_bytes: u64,
+    /// Of those, bytes that are on their way: the tier shows them when it has the whole file.
+    pub(crate) sent_bytes: u64,
+    /// Of those, files that somebody has open for writing: they go when they are closed.
+    pub(crate) open_files: u64,
+    /// That the tier got since the servers began.
+    pub(crate) flushed_bytes: u64,
+    /// Bytes per second, as it was when the servers last sent some.
+    pub(crate) rate: u64,
+    /// Seconds until the slowest node is done at its own rate; absent while a rate is not known.
+    done_in_s: Option<u64>,
+    /// Seconds to the deadline of the job, where there is one.
+    pub(crate) deadline_s: Option<u64>,
+    /// Bytes that will not make it by then.
+    pub(crate) misses_bytes: u64,
+}
+
+impl Drain {
+    /// Of these nodes together.
+    pub(crate) fn of<'a>(caches: impl IntoIterator<Item = &'a CacheServed>) -> Self {
+        let mut drain = Self { done_in_s: Some(0), ..Self::default() };
+        for cache in caches {
+            drain.dirty_files += cache.dirty_files;
+            drain.dirty_bytes += cache.dirty_bytes;
+            drain.sent_bytes += cache.sent_bytes;
+            drain.open_files += cache.open_files;
+            drain.flushed_bytes += cache.flushed_bytes;
+            drain.rate += cache.rate;
+            drain.misses_bytes += cache.misses_bytes;
+            drain.deadline_s = drain.deadline_s.or(cache.deadline_s);
+            let to_send = cache.dirty_bytes.saturating_sub(cache.sent_bytes);
+            let left = match (to_send, cache.rate) {
+                (0, _) => Some(0),
+                (_, 0) => None,
+                (bytes, rate) => Some(bytes.div_ceil(rate)),
+            };
+            drain.done_in_s = drain.done_in_s.zip(left).map(|(one, other)| one.max(other));
+        }
+        drain
+    }
+
+    /// Seconds until nothing is left; `None` when nothing is, or nobody knows.
+    pub(crate) fn left_s(&self) -> Option<u64> {
+        self.done_in_s.filter(|_| self.dirty_bytes > 0)
+    }
+
+    /// Percent of what was written that the tier has, of what passed since the servers began.
+    pub(crate) fn percent(&self) -> u64 {
+        let to_send = self.dirty_bytes.saturating_sub(self.sent_bytes);
+        let all = u128::from(self.flushed_bytes) + u128::from(to_send);
+        (u128::from(self.flushed_bytes) * 100).checked_div(all).map_or(100, |share| share as u64)
+    }
+
+    /// One line: a bar, what is left, and until when.
+    pub(crate) fn in_words(&self, now_ms: u64) -> String {
+        let full = (self.percent() * BAR / 100) as usize;
+        let bar = format!("{}{}", "#".repeat(full), "-".repeat(BAR as usize - full));
+        match self.dirty_files {
+            0 => self.without_bar(now_ms),
+            _ => format!("[{bar}] {}", self.without_bar(now_ms)),
+        }
+    }
+
+    /// The same, for a page that draws a bar of its own.
+    pub(crate) fn without_bar(&self, now_ms: u64) -> String {
+        let flushed = ByteCount(self.flushed_bytes);
+        if self.dirty_files == 0 {
+            return format!("everything is in the tier; {flushed} went there");
+        }
+        let end = match self.left_s() {
+            Some(left) => {
+                let at = moment::utc_clock(now_ms.saturating_add(left.saturating_mul(1000)));
+                format!("done in {}, at {at}", moment::span(left))
+            }
+            None => "nobody knows how long still".to_owned(),
+        };
+        let (percent, left, files) =
+            (self.percent(), ByteCount(self.dirty_bytes), self.dirty_files);
+        let rate = ByteCount(self.rate);
+        format!("{percent} %: {left} in {files} files left, {rate}/s, {end}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache(dirty_bytes: u64, flushed_bytes: u64, rate: u64) -> CacheServed {
+        let dirty_files = u64::from(dirty_bytes > 0);
+        CacheServed { dirty_files, dirty_bytes, flushed_bytes, rate, ..CacheServed::default() }
+    }
+
+    #[test]
+    fn the_slowest_node_decides_when_all_is_done() {
+        let check = |caches: &[CacheServed], left: Option<u64>, percent: u64| {
+            let drain = Drain::of(caches);
+            assert_eq!((drain.left_s(), drain.percent()), (left, percent), "{drain:?}");
+        };
+        check(&[cache(100, 0, 10), cache(100, 200, 50)], Some(10), 50);
+        check(&[cache(101, 0, 10)], Some(11), 0);
+        check(&[cache(100, 100, 10), cache(1, 0, 0)], None, 49);
+        check(&[cache(0, 100, 0)], None, 100);
+        check(&[], None, 100);
+    }
+
+    #[test]
+    fn a_line_says_how_much_how_fast_and_until_when() {
+        let drain = Drain::of(&[cache(1 << 20, 3 << 20, 1 << 18)]);
+        let bar = "[###############-----] 75 %";
+        assert_eq!(
+            drain.in_words(0),
+            format!("{bar}: 1 MiB in 1 files left, 256 KiB/s, done in 4 s, at 00:00:04 UTC")
+        );
+        assert!(Drain::of(&[cache(1, 0, 0)]).in_words(0).ends_with("nobody knows how long still"));
+        assert!(Drain::of(&[cache(0, 5, 0)]).in_words(0).starts_with("everything is in the tier"));
+    }
+}

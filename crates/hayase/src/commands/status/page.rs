@@ -1,0 +1,165 @@
+//! What `hayase status` looks like to a person.
+
+use hayase_layout::ByteCount;
+
+use super::drain::Drain;
+use super::{AllJobs, JobStatus, NodeStatus};
+use crate::moment;
+use crate::output::{Human, Page};
+use crate::supervisor::control::{DaemonState, NodeState};
+use crate::wiring::status::CacheServed;
+
+impl Human for AllJobs {
+    fn write(&self, page: &mut Page) {
+        if self.jobs.is_empty() {
+            page.line("no jobs; start one with `hayase up`");
+        }
+        for (index, job) in self.jobs.iter().enumerate() {
+            if index > 0 {
+                page.blank();
+            }
+            job.write(page);
+            job.write_cache(page, self.with_ledger);
+        }
+    }
+}
+
+impl Human for JobStatus {
+    fn write(&self, page: &mut Page) {
+        page.title(&format!("job {}: {}", self.job, self.state));
+        page.pair("job directory", &self.job_dir.display());
+        page.pair("storage", &self.storage.display());
+        page.pair("nodes", &format!("{} ({})", self.nodes.len(), self.kind));
+        let each = match self.storage_nodes.len() == self.nodes.len() {
+            true => "on each node".to_owned(),
+            false => {
+                let which: Vec<_> = self.storage_nodes.iter().map(u16::to_string).collect();
+                format!("on each of nodes {}", which.join(", "))
+            }
+        };
+        let limiter = self.limiter.as_deref().unwrap_or("unknown");
+        page.pair("shared", &format!("{} {each}, {limiter}", ByteCount(self.shared_bytes)));
+        match limiter {
+            "image" => {
+                page.pair("local", &format!("{} {each}, {limiter}", ByteCount(self.local_bytes)));
+            }
+            _ => page.pair("local", &"a directory of the storage, as large as that"),
+        }
+        page.blank();
+        let head =
+            ["node", "host", "address", "shared used", "local used", "open", "path", "peers"];
+        page.table(&head, self.nodes.iter().map(row).collect());
+        for node in &self.nodes {
+            if let Some(trouble) = &node.trouble {
+                page.line(&format!("  node {}: {trouble}", node.node));
+            }
+            for (name, daemon) in node.supervisor.iter().flat_map(daemons) {
+                if let DaemonState::Ended(how) = daemon {
+                    page.line(&format!("  node {}: {name} ended: {how}", node.node));
+                }
+            }
+            for (name, times) in node.supervisor.iter().flat_map(restarts) {
+                page.line(&format!(
+                    "  node {}: {name} ended and was started again: {times}",
+                    node.node
+                ));
+            }
+        }
+        self.write_losses(page);
+        let slow = self.nodes.iter().filter_map(|node| {
+            let told = &node.supervisor.as_ref()?.ready.as_ref()?.mount;
+            (!told.why.is_empty()).then_some(&told.why)
+        });
+        let mut reasons: Vec<_> = slow.collect();
+        reasons.dedup();
+        for why in reasons {
+            page.line(&format!("  no passthrough: {why}"));
+        }
+    }
+}
+
+fn daemons(state: &NodeState) -> [(&'static str, &DaemonState); 2] {
+    [("serve", &state.server), ("serve-mount", &state.mount)]
+}
+
+impl JobStatus {
+    fn write_losses(&self, page: &mut Page) {
+        for node in &self.without_coordinator {
+            page.line(&format!(
+                "  node {node}: no coordinator (node 0 is silent): finish and `hayase down`"
+            ));
+        }
+        for node in &self.lost_nodes {
+            page.line(&format!("  node {node} is lost: its files and names answer EIO"));
+        }
+        if self.lost_files_total > 0 {
+            page.line(&format!("  files out of reach: {}", self.lost_files_total));
+            self.lost_files.iter().for_each(|path| page.line(&format!("    {path}")));
+        }
+    }
+}
+
+impl JobStatus {
+    /// How far the cache area is behind, node by node and together.
+    fn write_cache(&self, page: &mut Page, with_ledger: bool) {
+        let caches = || self.nodes.iter().filter_map(|node| Some((node.node, node.cache()?)));
+        let Some((_, first)) = caches().next() else { return };
+        page.blank();
+        page.pair("tier", &first.tier);
+        let row = |(node, cache): (u16, &CacheServed)| {
+            let rate = format!("{}/s", ByteCount(cache.rate));
+            let left = Drain::of([cache]).left_s().map_or_else(|| "-".to_owned(), moment::span);
+            let (dirty, failed) = (cache.dirty_files.to_string(), cache.failed_files.to_string());
+            let bytes = ByteCount(cache.dirty_bytes).to_string();
+            vec![node.to_string(), dirty, bytes, cache.open_files.to_string(), failed, rate, left]
+        };
+        let head = ["node", "dirty files", "dirty", "open", "failed", "rate", "done in"];
+        page.table(&head, caches().map(row).collect());
+        if let Some(drain) = self.drain() {
+            page.line(&format!("  {}", drain.in_words(moment::now_ms())));
+        }
+        for (node, cache) in caches() {
+            if cache.misses_bytes > 0 {
+                let (bytes, seconds) = (ByteCount(cache.misses_bytes), cache.deadline_s);
+                page.line(&format!(
+                    "  node {node}: {bytes} will not be in the tier at the deadline in {} s",
+                    seconds.unwrap_or(0)
+                ));
+            }
+            for path in &cache.conflicts {
+                page.line(&format!("  two versions: ours is kept as {path}"));
+            }
+            if with_ledger {
+                cache.lines.iter().for_each(|line| page.line(&line.in_words()));
+            }
+        }
+    }
+}
+
+/// Daemons that were started again, and how often.
+fn restarts(state: &NodeState) -> impl Iterator<Item = (&'static str, u32)> {
+    let all = [("serve", state.server_restarts), ("serve-mount", state.mount_restarts)];
+    all.into_iter().filter(|(_, times)| *times > 0)
+}
+
+fn row(node: &NodeStatus) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let told = node.supervisor.as_ref().and_then(|s| s.ready.as_ref());
+    let path = told.map_or_else(dash, |ready| ready.mount.path.clone());
+    let server = node.server.as_ref();
+    let used_of = |total: u64, free: u64| {
+        format!("{} of {}", ByteCount(total.saturating_sub(free)), ByteCount(total))
+    };
+    let guest = (node.storage_node != node.node).then(|| format!("by node {}", node.storage_node));
+    let used = server.map_or_else(dash, |s| used_of(s.shared_total, s.shared_free));
+    let room = node.supervisor.as_ref().and_then(|state| state.local);
+    let local = room.map_or_else(dash, |room| used_of(room.total, room.free));
+    let (used, local) = (guest.clone().unwrap_or(used), guest.unwrap_or(local));
+    let open = server.map_or_else(dash, |server| server.files_open.to_string());
+    let peers = server.map_or_else(dash, |server| {
+        let up = server.peers.iter().filter(|peer| peer.state != "unreachable").count();
+        format!("{up} of {}", server.peers.len())
+    });
+    let address = node.address.clone();
+    vec![node.node.to_string(), node.host.clone(), address, used, local, open, path, peers]
+}

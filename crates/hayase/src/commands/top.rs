@@ -1,0 +1,220 @@
+//! `hayase top`: a job as it changes.
+
+use std::time::{Duration, Instant};
+
+use hayase_layout::ByteCount;
+use serde::Serialize;
+
+use super::job_arg::JobArg;
+use super::status::{JobStatus, NodeStatus, look_at};
+use crate::config::Environment;
+use crate::exit::Status;
+use crate::moment;
+use crate::output::{Human, Output, Page};
+use crate::wiring::status::Served;
+
+/// Watch a job: what its nodes move, and how far the cache area is on its way to the tier
+///
+/// On a terminal the page is drawn anew at each look, until the job ends or Ctrl-C; elsewhere each look is a
+/// line, with --json a JSON object in a line.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    job: JobArg,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 2,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    interval: u32,
+    /// End after so many looks [default: when the job does]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    count: Option<u32>,
+}
+
+/// One look, and what happened since the one before.
+#[derive(Debug, Serialize)]
+struct Look {
+    at_ms: u64,
+    #[serde(flatten)]
+    job: JobStatus,
+    /// By node; absent in the first look.
+    speeds: Vec<Option<Speed>>,
+}
+
+/// Bytes and requests per second since the look before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct Speed {
+    requests: u64,
+    read: u64,
+    written: u64,
+    to_tier: u64,
+    from_tier: u64,
+}
+
+impl Speed {
+    /// Between two looks at a server; `None` when it was started anew in between.
+    fn between(before: &Served, now: &Served) -> Option<Self> {
+        if before.start_id != now.start_id {
+            return None;
+        }
+        // By the server's own clock: what happened between its two answers.
+        let ms = now.up_ms.saturating_sub(before.up_ms).max(1);
+        let per_second = |before: u64, now: u64| {
+            (u128::from(now.saturating_sub(before)) * 1000 / u128::from(ms)) as u64
+        };
+        let tier = |served: &Served| {
+            served.cache.as_ref().map_or((0, 0), |cache| (cache.flushed_bytes, cache.fetched_bytes))
+        };
+        let (tier_before, tier_now) = (tier(before), tier(now));
+        Some(Self {
+            requests: per_second(before.requests, now.requests),
+            read: per_second(before.bytes_read, now.bytes_read),
+            written: per_second(before.bytes_written, now.bytes_written),
+            to_tier: per_second(tier_before.0, tier_now.0),
+            from_tier: per_second(tier_before.1, tier_now.1),
+        })
+    }
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            requests: self.requests + other.requests,
+            read: self.read + other.read,
+            written: self.written + other.written,
+            to_tier: self.to_tier + other.to_tier,
+            from_tier: self.from_tier + other.from_tier,
+        }
+    }
+}
+
+/// Looks until the job has ended.
+pub(crate) fn run(
+    args: &TopArgs,
+    environment: &Environment,
+    output: &Output,
+) -> anyhow::Result<Status> {
+    let job = args.job.find(environment)?;
+    let pause = Duration::from_secs(args.interval.into());
+    let mut before: Option<JobStatus> = None;
+    for number in 1.. {
+        let begin = Instant::now();
+        let status = look_at(&job);
+        let is_over = !job.dir.path().exists() || status.state == "dead";
+        let speeds = status.nodes.iter().map(|node| speed_of(before.as_ref(), node)).collect();
+        let look = Look { at_ms: moment::now_ms(), job: status, speeds };
+        output.live(&look, &look.line())?;
+        before = Some(look.job);
+        if is_over || args.count.is_some_and(|count| number >= count) {
+            break;
+        }
+        std::thread::sleep(pause.saturating_sub(begin.elapsed()));
+    }
+    Ok(Status::Done)
+}
+
+fn speed_of(before: Option<&JobStatus>, node: &NodeStatus) -> Option<Speed> {
+    let before = before?.nodes.iter().find(|other| other.node == node.node)?;
+    Speed::between(before.server.as_ref()?, node.server.as_ref()?)
+}
+
+impl Look {
+    fn all(&self) -> Speed {
+        self.speeds.iter().flatten().fold(Speed::default(), |sum, speed| sum.add(*speed))
+    }
+
+    /// For logs: one line with everything of the job together.
+    fn line(&self) -> String {
+        let (all, at) = (self.all(), moment::utc(self.at_ms));
+        let mut line = format!(
+            "{at} job {} {}: read {}, written {}",
+            self.job.job,
+            self.job.state,
+            rate(all.read),
+            rate(all.written)
+        );
+        if let Some(drain) = &self.job.drain {
+            line += &format!(", to the tier {}; {}", rate(all.to_tier), drain.in_words(self.at_ms));
+        }
+        line
+    }
+}
+
+fn rate(bytes: u64) -> String {
+    format!("{}/s", ByteCount(bytes))
+}
+
+impl Human for Look {
+    fn write(&self, page: &mut Page) {
+        let at = moment::utc(self.at_ms);
+        page.title(&format!("job {}: {}    {at}", self.job.job, self.job.state));
+        let mut head = vec!["node", "host", "used", "open", "requests/s", "read", "written"];
+        if self.job.drain.is_some() {
+            head.extend(["to tier", "from tier", "not in tier"]);
+        }
+        let rows = self.job.nodes.iter().zip(&self.speeds);
+        page.table(&head, rows.map(|(node, speed)| self.row(node, *speed)).collect());
+        if let Some(drain) = &self.job.drain {
+            page.blank();
+            page.line(&format!("  {}", drain.in_words(self.at_ms)));
+            if let Some(left) = drain.deadline_s {
+                let (left, missed) = (moment::span(left), ByteCount(drain.misses_bytes));
+                page.line(&format!("  the job ends in {left}: {missed} will not be in the tier"));
+            }
+        }
+        for node in &self.job.nodes {
+            if let Some(trouble) = &node.trouble {
+                page.line(&format!("  node {}: {trouble}", node.node));
+            }
+        }
+        if let Some(lost) = self.job.lost_nodes.first() {
+            page.line(&format!("  node {lost} is lost; see `hayase status`"));
+        }
+        page.line("  bytes that a kernel moves itself (passthrough) do not pass a server");
+    }
+}
+
+impl Look {
+    fn row(&self, node: &NodeStatus, speed: Option<Speed>) -> Vec<String> {
+        let dash = || "-".to_owned();
+        let of = |value: Option<u64>| value.map_or_else(dash, rate);
+        let used = |served: &Served| {
+            let used = served.shared_total.saturating_sub(served.shared_free);
+            ByteCount(used).to_string()
+        };
+        let mut row = vec![
+            node.node.to_string(),
+            node.host.clone(),
+            node.server.as_ref().map_or_else(dash, used),
+            node.server.as_ref().map_or_else(dash, |served| served.files_open.to_string()),
+            speed.map_or_else(dash, |speed| speed.requests.to_string()),
+            of(speed.map(|speed| speed.read)),
+            of(speed.map(|speed| speed.written)),
+        ];
+        if self.job.drain.is_some() {
+            let dirty = |bytes: u64| ByteCount(bytes).to_string();
+            row.push(of(speed.map(|speed| speed.to_tier)));
+            row.push(of(speed.map(|speed| speed.from_tier)));
+            row.push(node.cache().map_or_else(dash, |cache| dirty(cache.dirty_bytes)));
+        }
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_are_what_happened_between_two_answers() {
+        let served = |start_id, up_ms, bytes_written| Served {
+            start_id,
+            up_ms,
+            bytes_written,
+            ..Served::default()
+        };
+        let written =
+            |before: &Served, now: &Served| Speed::between(before, now).map(|s| s.written);
+        assert_eq!(written(&served(1, 1000, 50), &served(1, 1500, 150)), Some(200));
+        assert_eq!(written(&served(1, 1000, 50), &served(1, 1000, 50)), Some(0));
+        // Its counters began anew.
+        assert_eq!(written(&served(1, 1000, 50), &served(2, 100, 9)), None);
+    }
+}

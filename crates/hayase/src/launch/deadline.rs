@@ -1,0 +1,113 @@
+//! When a job ends: what was typed, else what the batch system says.
+//!
+//! Sources: sbatch(1) (`SLURM_JOB_END_TIME`, seconds since 1970), squeue(1) (`%L`, the time that is left,
+//! for versions of Slurm that do not set it). PBS and PJM tell their jobs nothing of the kind.
+
+use std::process::{Command, Stdio};
+
+use super::program;
+use crate::config::Environment;
+use crate::moment::{self, MomentError};
+
+/// Typed where nobody wants to be warned.
+const NONE: &str = "none";
+
+/// Why the job has no such deadline.
+#[derive(Debug, thiserror::Error)]
+#[error("--deadline {typed}")]
+pub(crate) struct DeadlineError {
+    typed: String,
+    source: MomentError,
+}
+
+/// Milliseconds since 1970; `None` when nobody knows.
+pub(crate) fn choose(
+    typed: Option<&str>,
+    environment: &Environment,
+) -> Result<Option<u64>, DeadlineError> {
+    let now_ms = moment::now_ms();
+    match typed {
+        Some(NONE) => Ok(None),
+        Some(typed) => match moment::parse(typed, now_ms) {
+            Ok(at_ms) => Ok(Some(at_ms)),
+            Err(source) => Err(DeadlineError { typed: typed.to_owned(), source }),
+        },
+        None => Ok(of_batch(environment, now_ms)),
+    }
+}
+
+/// What the batch system says.
+fn of_batch(environment: &Environment, now_ms: u64) -> Option<u64> {
+    let end = environment.batch.slurm_end.as_deref().and_then(|end| end.parse::<u64>().ok());
+    if let Some(end_ms) = end.and_then(|seconds| seconds.checked_mul(1000)) {
+        return (end_ms > now_ms).then_some(end_ms);
+    }
+    let (job, _) = environment.batch.slurm.as_ref()?;
+    let squeue = program::find("squeue", &environment.path)?;
+    let told = Command::new(squeue)
+        .args(["--noheader", "--format=%L", "--jobs", job])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    let text = String::from_utf8(told.ok()?.stdout).ok()?;
+    Some(now_ms.saturating_add(squeue_left(text.lines().next()?.trim())?.saturating_mul(1000)))
+}
+
+/// Seconds of `%L`: `D-HH:MM:SS`, `HH:MM:SS`, `MM:SS`; words where there is no limit.
+fn squeue_left(text: &str) -> Option<u64> {
+    if text.matches(':').count() == 1 {
+        return moment::span_of(&format!("0:{text}"));
+    }
+    if text.contains(':') { moment::span_of(text) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::config::Batch;
+
+    #[test]
+    fn squeue_writes_three_kinds_of_spans() {
+        let check = |text, seconds| assert_eq!(squeue_left(text), seconds, "{text}");
+        check("05:09", Some(309));
+        check("1:05:09", Some(3909));
+        check("2-01:05:09", Some(176_709));
+        check("UNLIMITED", None);
+        check("INVALID", None);
+        check("17", None);
+    }
+
+    #[test]
+    fn what_was_typed_comes_before_what_the_batch_system_says() {
+        let now = moment::now_ms();
+        let end = (now / 1000 + 7200).to_string();
+        let batch = Batch { slurm_end: Some(end), ..Batch::default() };
+        let environment = Environment { batch, path: "/nowhere".into(), ..Environment::read() };
+        let chosen = |typed| choose(typed, &environment).unwrap();
+        assert_eq!(chosen(None), Some((now / 1000 + 7200) * 1000));
+        assert_eq!(chosen(Some("none")), None);
+        let typed = chosen(Some("1h")).unwrap();
+        assert!((now + 3_600_000..now + 3_700_000).contains(&typed));
+        let error = choose(Some("soon"), &environment).unwrap_err();
+        assert!(format!("{:#}", anyhow::Error::from(error)).contains("`soon` is no time"));
+        let past = Batch { slurm_end: Some("1000".into()), ..Batch::default() };
+        let environment = Environment { batch: past, ..environment };
+        assert_eq!(choose(None, &environment).unwrap(), None);
+    }
+
+    #[test]
+    fn older_slurm_is_asked() {
+        let top = tempfile::tempdir().unwrap();
+        let squeue = top.path().join("squeue");
+        std::fs::write(&squeue, "#!/bin/sh\n[ \"$4\" = 7 ] && echo 10:00\n").unwrap();
+        std::fs::set_permissions(&squeue, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let batch = Batch { slurm: Some(("7".into(), "n1".into())), ..Batch::default() };
+        let path = format!("{}:/bin", top.path().display()).into();
+        let environment = Environment { batch, path, ..Environment::read() };
+        let now = moment::now_ms();
+        let chosen = choose(None, &environment).unwrap().unwrap();
+        assert!((now + 600_000..now + 700_000).contains(&chosen), "{chosen}");
+    }
+}

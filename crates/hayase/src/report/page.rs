@@ -1,0 +1,462 @@
+//! The page itself: HTML with its style and pictures inside.
+
+use std::fmt::{Display, Write};
+
+use hayase_layout::ByteCount;
+
+use super::JobReport;
+use super::plot::{self, Line};
+use super::series::{self, Points};
+use crate::commands::status::NodeStatus;
+use crate::moment;
+use crate::supervisor::control::DaemonState;
+use crate::wiring::status::Sample;
+
+const STYLE: &str = include_str!("style.css");
+
+/// Nodes that have a line of their own.
+const LINES_MAX: usize = 8;
+
+/// Files and names that are listed; there may be more.
+const LISTED_MAX: usize = 1000;
+
+/// The whole page.
+pub(super) fn html(report: &JobReport) -> String {
+    let mut page = Html(String::new());
+    let job = escaped(report.settings.job.as_str());
+    let _ = write!(
+        page.0,
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>hayase: job {job}</title>\n<style>\n{STYLE}</style></head>\n<body>\n"
+    );
+    head(&mut page, report);
+    if report.settings.tier.is_some() {
+        drain(&mut page, report);
+        missing(&mut page, report);
+    }
+    bytes(&mut page, report);
+    nodes(&mut page, report);
+    losses(&mut page, report);
+    configuration(&mut page, report);
+    unknown(&mut page, report);
+    page.0 += "</body></html>\n";
+    page.0
+}
+
+/// Text that means nothing to a browser.
+pub(super) fn escaped(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;")
+}
+
+/// Pieces of the page.
+struct Html(String);
+
+impl Html {
+    fn title(&mut self, text: &str) {
+        let _ = writeln!(self.0, "<h2>{}</h2>", escaped(text));
+    }
+
+    fn line(&mut self, class: &str, text: &str) {
+        let _ = writeln!(self.0, "<p class=\"{class}\">{}</p>", escaped(text));
+    }
+
+    fn tile(&mut self, class: &str, value: &dyn Display, what: &str) {
+        let value = escaped(&value.to_string());
+        let what = escaped(what);
+        let _ = writeln!(
+            self.0,
+            "<div class=\"tile\"><b class=\"{class}\">{value}</b><span>{what}</span></div>"
+        );
+    }
+
+    /// A name that begins with `#` is one of numbers, with `/` one of paths.
+    fn table(&mut self, head: &[&str], rows: &[Vec<String>]) {
+        let class = |name: &str| match name.as_bytes().first() {
+            Some(b'#') => "n",
+            Some(b'/') => "path",
+            _ => "",
+        };
+        self.0 += "<div class=\"scroll\"><table><tr>";
+        for name in head {
+            let (class, name) = (class(name), name.trim_start_matches(['#', '/']));
+            let _ = write!(self.0, "<th class=\"{class}\">{}</th>", escaped(name));
+        }
+        self.0 += "</tr>\n";
+        for row in rows {
+            self.0 += "<tr>";
+            for (name, cell) in head.iter().zip(row) {
+                let _ = write!(self.0, "<td class=\"{}\">{}</td>", class(name), escaped(cell));
+            }
+            self.0 += "</tr>\n";
+        }
+        self.0 += "</table></div>\n";
+    }
+
+    fn plot(&mut self, what: &str, begin_ms: u64, lines: &[Line]) {
+        match plot::svg(what, begin_ms, lines) {
+            Some(svg) => self.0 += &format!("<figure>{svg}</figure>\n"),
+            None => self.line("soft", "There are too few looks at the counters for a picture."),
+        }
+    }
+}
+
+fn head(page: &mut Html, report: &JobReport) {
+    let (settings, status) = (&report.settings, &report.status);
+    let _ = writeln!(page.0, "<h1>Job {}</h1>", escaped(settings.job.as_str()));
+    let ran = moment::span(report.made_ms.saturating_sub(settings.created_ms) / 1000);
+    let nodes = if settings.nodes == 1 { "node" } else { "nodes" };
+    page.line(
+        "soft",
+        &format!(
+            "{} {nodes} ({}), {}; begun {}, this page was made {ran} later, at {}",
+            settings.nodes,
+            settings.kind.word(),
+            status.state,
+            moment::utc(settings.created_ms),
+            moment::utc(report.made_ms),
+        ),
+    );
+    page.0 += "<div class=\"tiles\">\n";
+    let of = |value: fn(&Sample) -> u64| report.last().map(value).sum::<u64>();
+    page.tile("", &ByteCount(of(|s| s.used_bytes)), "stored in shared and cache now");
+    page.tile("", &ByteCount(of(|s| s.bytes_written)), "written through servers");
+    page.tile("", &ByteCount(of(|s| s.bytes_read)), "read through servers");
+    if settings.tier.is_some() {
+        page.tile("", &ByteCount(of(|s| s.flushed_bytes)), "sent to the tier");
+        page.tile("", &ByteCount(of(|s| s.fetched_bytes)), "fetched from the tier");
+        let class = if report.left.is_nothing() { "good" } else { "bad" };
+        let left = ByteCount(report.left.bytes);
+        let what = format!("not in the tier, in {} files", report.left.files);
+        page.tile(class, &left, &what);
+    }
+    page.0 += "</div>\n";
+}
+
+fn drain(page: &mut Html, report: &JobReport) {
+    page.title("On its way to the tier");
+    if let Some(drain) = &report.status.drain {
+        let percent = drain.percent();
+        let _ = writeln!(page.0, "<div class=\"bar\"><i style=\"width:{percent}%\"></i></div>");
+        page.line("", &drain.without_bar(report.made_ms));
+        if let Some(left) = drain.deadline_s {
+            let (left, missed) = (moment::span(left), ByteCount(drain.misses_bytes));
+            let (class, what) = match drain.misses_bytes {
+                0 => ("", "what is known to be missing can be there by then".to_owned()),
+                _ => ("bad", format!("at this rate {missed} will not be in the tier then")),
+            };
+            page.line(class, &format!("The job ends in {left}: {what}."));
+        }
+    }
+    let lines = [
+        line("not in the tier", report.sum(|s| s.dirty_bytes), true),
+        line("sent to the tier", report.sum(|s| s.flushed_bytes), false),
+        line("fetched from the tier", report.sum(|s| s.fetched_bytes), false),
+    ];
+    page.plot("bytes on their way to the tier", report.settings.created_ms, &lines);
+}
+
+fn missing(page: &mut Html, report: &JobReport) {
+    page.title("Files that are not in the tier");
+    let left = &report.left;
+    for node in &left.unknown {
+        page.line("bad", &format!("Node {node}: nobody can say what of it is durable."));
+    }
+    for path in left.conflicts.iter().take(LISTED_MAX) {
+        page.line("bad", &format!("Two versions: ours is kept as {path}"));
+    }
+    if left.files == 0 {
+        page.line("good", "None: the tier has everything that is known here.");
+        return;
+    }
+    let row = |line: &crate::launch::drain::NotDurable| {
+        let why = match line.errno {
+            0 => String::new(),
+            errno => {
+                format!("{} times: {}", line.attempts, std::io::Error::from_raw_os_error(errno))
+            }
+        };
+        let bytes = ByteCount(line.bytes).to_string();
+        vec![line.path.clone(), line.node.to_string(), line.state.clone(), bytes, why]
+    };
+    let rows: Vec<_> = left.lines.iter().take(LISTED_MAX).map(row).collect();
+    page.table(&["/path in the tier", "#node", "state", "#bytes", "failed"], &rows);
+    let more = left.files.saturating_sub(rows.len() as u64);
+    if more > 0 {
+        page.line("soft", &format!("And {more} more."));
+    }
+}
+
+fn bytes(page: &mut Html, report: &JobReport) {
+    page.title("Stored in shared and cache, by node");
+    let mut nodes: Vec<_> = report
+        .known()
+        .map(|(node, history)| (node, series::of_node(history, |s| s.used_bytes)))
+        .collect();
+    let count = nodes.len();
+    let last = |points: &Points| points.last().map_or(0.0, |(_, value)| *value);
+    nodes.sort_by(|(_, one), (_, other)| last(other).total_cmp(&last(one)));
+    let rest = nodes.split_off(count.min(if count > LINES_MAX { LINES_MAX - 1 } else { count }));
+    nodes.sort_by_key(|(node, _)| *node);
+    let mut lines: Vec<_> = nodes
+        .into_iter()
+        .map(|(node, points)| line(&format!("node {node}"), points, false))
+        .collect();
+    if !rest.is_empty() {
+        let (name, rest) = (format!("{} others together", rest.len()), rest.into_iter());
+        lines.push(line(
+            &name,
+            series::sum(&rest.map(|(_, points)| points).collect::<Vec<_>>()),
+            false,
+        ));
+    }
+    page.plot("bytes stored by each node", report.settings.created_ms, &lines);
+    page.title("Bytes that passed the servers");
+    let lines = [
+        line("written", report.sum(|s| s.bytes_written), false),
+        line("read", report.sum(|s| s.bytes_read), false),
+    ];
+    page.plot("bytes that passed the servers", report.settings.created_ms, &lines);
+}
+
+fn line(name: &str, points: Points, is_filled: bool) -> Line {
+    Line { name: name.to_owned(), points, is_filled }
+}
+
+fn nodes(page: &mut Html, report: &JobReport) {
+    page.title("Nodes");
+    let has_tier = report.settings.tier.is_some();
+    let mut head = vec![
+        "#node",
+        "host",
+        "way to a file of this node",
+        "#shared and cache",
+        "#local",
+        "#read",
+        "#written",
+    ];
+    if has_tier {
+        head.extend(["#to tier", "#from tier"]);
+    }
+    head.extend(["#requests", "restarts"]);
+    let rows: Vec<_> = report.status.nodes.iter().map(|node| row(node, has_tier)).collect();
+    page.table(&head, &rows);
+    for node in &report.status.nodes {
+        if let Some(trouble) = &node.trouble {
+            page.line("bad", &format!("Node {}: {trouble}", node.node));
+        }
+        let daemons =
+            node.supervisor.iter().flat_map(|s| [("serve", &s.server), ("serve-mount", &s.mount)]);
+        for (name, daemon) in daemons {
+            if let DaemonState::Ended(how) = daemon {
+                page.line("bad", &format!("Node {}: {name} ended: {how}", node.node));
+            }
+        }
+    }
+}
+
+fn row(node: &NodeStatus, has_tier: bool) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let of = |value: Option<u64>| value.map_or_else(dash, |bytes| ByteCount(bytes).to_string());
+    let told = node.supervisor.as_ref().and_then(|state| state.ready.as_ref());
+    let way = told.map_or_else(dash, |ready| match ready.mount.why.is_empty() {
+        true => ready.mount.path.clone(),
+        false => format!("{}: {}", ready.mount.path, ready.mount.why),
+    });
+    let (served, cache) = (node.server.as_ref(), node.cache());
+    let room = node.supervisor.as_ref().and_then(|state| state.local);
+    let restarts = node.supervisor.as_ref().map_or_else(dash, |state| {
+        match (state.server_restarts, state.mount_restarts) {
+            (0, 0) => "none".to_owned(),
+            (server, mount) => format!("server {server}, mount {mount}"),
+        }
+    });
+    let mut row = vec![
+        node.node.to_string(),
+        node.host.clone(),
+        way,
+        of(served.map(|s| s.shared_total.saturating_sub(s.shared_free))),
+        of(room.map(|room| room.total.saturating_sub(room.free))),
+        of(served.map(|s| s.bytes_read)),
+        of(served.map(|s| s.bytes_written)),
+    ];
+    if has_tier {
+        row.push(of(cache.map(|cache| cache.flushed_bytes)));
+        row.push(of(cache.map(|cache| cache.fetched_bytes)));
+    }
+    row.push(served.map_or_else(dash, |s| s.requests.to_string()));
+    row.push(restarts);
+    row
+}
+
+fn losses(page: &mut Html, report: &JobReport) {
+    let status = &report.status;
+    if status.lost_nodes.is_empty() {
+        return;
+    }
+    page.title("Lost nodes");
+    let nodes: Vec<_> = status.lost_nodes.iter().map(u16::to_string).collect();
+    page.line(
+        "bad",
+        &format!(
+            "Lost: {}. Files of theirs that are known by name: {}.",
+            nodes.join(", "),
+            status.lost_files_total
+        ),
+    );
+    let rows: Vec<_> =
+        status.lost_files.iter().take(LISTED_MAX).map(|path| vec![path.clone()]).collect();
+    page.table(&["/path in shared"], &rows);
+}
+
+fn configuration(page: &mut Html, report: &JobReport) {
+    page.title("Configuration");
+    let settings = &report.settings;
+    let mut rows = vec![
+        ("version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("job directory", report.status.job_dir.display().to_string()),
+        ("storage", settings.job_storage().display().to_string()),
+        ("mount points below", settings.mount.display().to_string()),
+        ("shared and cache, each node", settings.shared.to_string()),
+        ("local, each node", settings.local.to_string()),
+        ("limits kept by", report.status.limiter.clone().unwrap_or_else(|| "-".to_owned())),
+        ("between nodes", if settings.encrypt { "encrypted" } else { "authenticated" }.to_owned()),
+    ];
+    if let Some(stripe) = settings.stripe {
+        let width = if stripe.width == 0 { "all".to_owned() } else { stripe.width.to_string() };
+        rows.push(("new files in shared", format!("{} over {width} nodes", stripe.stripe)));
+    }
+    if settings.storage_nodes.is_empty() {
+        rows.push(("nodes with storage", "all".to_owned()));
+    } else {
+        let nodes: Vec<_> = settings.storage_nodes.iter().map(u16::to_string).collect();
+        rows.push(("nodes with storage", nodes.join(", ")));
+    }
+    if let Some(tier) = &settings.tier {
+        rows.push(("tier", tier.place.clone()));
+        rows.push(("fsync in cache promises", format!("{:?}", tier.fsync).to_lowercase()));
+        let deadline = tier.deadline_ms.map_or_else(|| "none".to_owned(), moment::utc);
+        rows.push(("deadline", deadline));
+    }
+    let rows: Vec<_> = rows.into_iter().map(|(key, value)| vec![key.to_owned(), value]).collect();
+    page.table(&["setting", "value"], &rows);
+}
+
+fn unknown(page: &mut Html, report: &JobReport) {
+    page.title("What this page does not know");
+    page.0 += "<ul>\n";
+    let mut item = |text: &str| {
+        let _ = writeln!(page.0, "<li>{}</li>", escaped(text));
+    };
+    item(
+        "Bytes that a kernel reads and writes itself (passthrough) pass no server: they are seen only in what is stored.",
+    );
+    item(
+        "Servers look at their counters while they work, a second apart or more; in between lines are straight, and in long jobs they look more rarely.",
+    );
+    item("How full local was before now, and what programs did there.");
+    for (node, history) in &report.histories {
+        if let Err(why) = history {
+            item(&format!("What node {node} moved: {why}"));
+        }
+    }
+    for node in &report.status.nodes {
+        if let Some(served) = node.server.as_ref().filter(|served| served.incarnation > 1) {
+            let starts = served.incarnation;
+            item(&format!(
+                "What node {} moved before its server was started anew (start {starts}).",
+                node.node
+            ));
+        }
+    }
+    page.0 += "</ul>\n";
+}
+
+impl JobReport {
+    fn known(&self) -> impl Iterator<Item = (u16, &[Sample])> {
+        self.histories.iter().filter_map(|(node, history)| Some((*node, history.as_deref().ok()?)))
+    }
+
+    fn last(&self) -> impl Iterator<Item = &Sample> {
+        self.known().filter_map(|(_, history)| history.last())
+    }
+
+    fn sum(&self, value: fn(&Sample) -> u64) -> Points {
+        let nodes: Vec<_> =
+            self.known().map(|(_, history)| series::of_node(history, value)).collect();
+        series::sum(&nodes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::commands::status::tests::status_of;
+    use crate::job::Kind;
+    use crate::launch::drain::{Left, NotDurable};
+
+    fn report(nodes: u16) -> JobReport {
+        let kind = Kind::Namespaces { subnet: Ipv4Addr::new(10, 1, 2, 0) };
+        let settings = crate::job::sample_settings(kind, nodes);
+        let history = |node: u16| {
+            let sample = |second: u64| Sample {
+                at_ms: second * 1000,
+                used_bytes: second << 20,
+                bytes_written: second * u64::from(node),
+                ..Sample::default()
+            };
+            Ok((0..10).map(sample).collect())
+        };
+        JobReport {
+            made_ms: 10_000,
+            status: status_of(&settings),
+            histories: (0..nodes).map(|node| (node, history(node))).collect(),
+            left: Left::default(),
+            settings,
+        }
+    }
+
+    #[test]
+    fn a_page_needs_nothing_from_elsewhere() {
+        let html = html(&report(2));
+        for word in ["http://", "https://", "<script", "src=", "@import", "url("] {
+            assert!(!html.contains(word), "{word}");
+        }
+        assert_eq!(html.matches("<svg").count(), 2);
+        assert!(html.contains("node 1") && html.contains("begun 1970-01-01 00:00:00 UTC"));
+    }
+
+    #[test]
+    fn names_of_files_can_not_change_the_page() {
+        let mut report = report(1);
+        report.settings.tier = Some(crate::job::TierSettings {
+            place: "/tier".into(),
+            fsync: crate::job::FsyncAt::Node,
+            deadline_ms: None,
+            flush_open_s: 0,
+            faults: None,
+        });
+        report.left.files = 3;
+        report.left.lines.push(NotDurable {
+            node: 0,
+            path: "<img src=x onerror=\"alert(1)\">&".into(),
+            state: "failed".into(),
+            bytes: 5,
+            errno: 28,
+            attempts: 2,
+        });
+        let html = html(&report);
+        assert!(html.contains("&lt;img src=x onerror=&quot;alert(1)&quot;&gt;&amp;"), "{html}");
+        assert!(html.contains("No space left on device") && html.contains("And 2 more."));
+    }
+
+    #[test]
+    fn of_many_nodes_the_fullest_have_lines() {
+        let html = html(&report(20));
+        assert!(html.contains("13 others together"));
+        assert_eq!(html.matches("class=\"line c7\"").count(), 1);
+    }
+}

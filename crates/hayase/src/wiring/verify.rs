@@ -1,0 +1,30 @@
+//! Reading the tier of a job, as a bystander does.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use hayase_tier::Tier;
+
+use super::places::{self, Wish};
+use super::status::ChecksumLine;
+use crate::job::Settings;
+
+pub(crate) use hayase_server::Verified;
+
+/// The tier.
+pub(crate) struct Reader(Arc<dyn Tier>);
+
+impl Reader {
+    /// Of the job of these settings.
+    pub(crate) fn open(settings: &Settings) -> anyhow::Result<Self> {
+        let tier = settings.tier.as_ref().context("the job has no tier")?;
+        let place = places::open(tier.place.as_ref(), Wish::Present).context("open the tier")?;
+        Ok(Self(place.tier))
+    }
+
+    /// Reads a version and compares; `counted` hears of bytes as they are read.
+    pub(crate) fn verify(&self, line: &ChecksumLine, mut counted: impl FnMut(u64)) -> Verified {
+        let expected = (line.identity, line.checksum);
+        hayase_server::verify(&*self.0, &line.path, expected, &mut counted)
+    }
+}

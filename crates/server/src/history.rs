@@ -1,0 +1,169 @@
+//! What a server had done by which moment, in a list of bounded length: for `hayase report`.
+//!
+//! Here: which looks at the counters are kept (pure), and looking at them.
+//! Not here: the counters ([`crate::node::Counters`]), how they are drawn (`hayase::report`).
+//!
+//! Nothing wakes a server for this. It looks when it is asked for something anyway, or when a flush moves;
+//! what it knew last before a pause is kept too, so that a pause is seen as one. A list that is full
+//! keeps every second look from there on, so it spans the whole life of the server, whatever that is.
+
+use hayase_wire::message::Sample;
+
+use crate::cache::Cache;
+use crate::limits::{HISTORY_PAUSE_MS, HISTORY_SAMPLES_MAX};
+use crate::node::Node;
+
+/// The looks that were kept, oldest first.
+pub(crate) struct History {
+    kept: Vec<Sample>,
+    /// The last look that was not kept (yet).
+    last: Option<Sample>,
+    /// Kept looks are at least so far apart; doubles when the list is full.
+    pause_ms: u64,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self { kept: Vec::new(), last: None, pause_ms: HISTORY_PAUSE_MS }
+    }
+}
+
+impl History {
+    /// Whether a look at `now_ms` would be kept: then it may cost something.
+    fn is_due(&self, now_ms: u64) -> bool {
+        self.kept.last().is_none_or(|kept| now_ms >= kept.at_ms.saturating_add(self.pause_ms))
+    }
+
+    /// Adds a look. O(1), but for one in [`HISTORY_SAMPLES_MAX`] / 2 kept ones.
+    fn look(&mut self, sample: Sample) {
+        if !self.is_due(sample.at_ms) {
+            self.last = Some(sample);
+            return;
+        }
+        // Before a pause: what comes after it did not begin when that ended.
+        if let Some(last) = self.last.take()
+            && last.at_ms.saturating_add(self.pause_ms) < sample.at_ms
+        {
+            self.keep(last);
+        }
+        self.keep(sample);
+    }
+
+    fn keep(&mut self, sample: Sample) {
+        if self.kept.len() >= HISTORY_SAMPLES_MAX {
+            let mut index = 0;
+            self.kept.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+            self.pause_ms = self.pause_ms.saturating_mul(2);
+        }
+        self.kept.push(sample);
+    }
+
+    fn newest(&self) -> Option<Sample> {
+        self.last.or(self.kept.last().copied())
+    }
+
+    /// All looks, oldest first, with the last one.
+    fn all(&self) -> Vec<Sample> {
+        self.kept.iter().chain(&self.last).copied().collect()
+    }
+}
+
+impl Node {
+    /// Looks at the counters, while there is something to do anyway. Costs a few reads of memory, and
+    /// now and then a question to the file system.
+    pub(crate) fn look_at_counters(&self) {
+        let now = self.now();
+        self.look_at(now.seconds.max(0) as u64 * 1000 + u64::from(now.nanos / 1_000_000));
+    }
+
+    fn look_at(&self, at_ms: u64) {
+        let (is_due, before) = {
+            let history = self.history.borrow();
+            (history.is_due(at_ms), history.newest().unwrap_or_default())
+        };
+        let cache = self.cache.as_ref();
+        let used_bytes = match is_due {
+            true => {
+                let usage = self.usage_here();
+                usage.total.saturating_sub(usage.free)
+            }
+            false => before.used_bytes,
+        };
+        let dirty_bytes = match cache {
+            Some(cache) if cache.is_durable() => 0,
+            Some(cache) if is_due => self.dirty_bytes(cache),
+            _ => before.dirty_bytes,
+        };
+        let sample = Sample {
+            at_ms,
+            requests: self.counters.requests.get(),
+            bytes_read: self.counters.bytes_read.get(),
+            bytes_written: self.counters.bytes_written.get(),
+            flushed_bytes: cache.map_or(0, |cache| cache.traffic.sent()),
+            fetched_bytes: cache.map_or(0, |cache| cache.traffic.fetched_bytes.get()),
+            dirty_bytes,
+            used_bytes,
+        };
+        self.history.borrow_mut().look(sample);
+    }
+
+    /// The same from the flusher's loop: only while it moves something, and once when it is done.
+    pub(crate) fn look_at_drain(&self, cache: &Cache) {
+        let was_dirty = || self.history.borrow().newest().is_some_and(|last| last.dirty_bytes > 0);
+        if cache.traffic.running.get() > 0 || (cache.is_durable() && was_dirty()) {
+            self.look_at_counters();
+        }
+    }
+
+    /// What it had done by which moment.
+    pub(crate) fn history(&self) -> Vec<Sample> {
+        self.look_at_counters();
+        self.history.borrow().all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(at_ms: u64) -> Sample {
+        Sample { at_ms, requests: at_ms, ..Sample::default() }
+    }
+
+    fn looked(moments: impl IntoIterator<Item = u64>) -> Vec<u64> {
+        let mut history = History::default();
+        moments.into_iter().for_each(|moment| history.look(at(moment)));
+        history.all().iter().map(|sample| sample.at_ms).collect()
+    }
+
+    #[test]
+    fn looks_are_a_pause_apart_and_the_last_one_is_known() {
+        let pause = HISTORY_PAUSE_MS;
+        assert_eq!(looked([0, 1, 2, pause, pause + 1, pause + 2]), [0, pause, pause + 2]);
+    }
+
+    #[test]
+    fn what_was_known_before_a_pause_is_kept() {
+        let pause = HISTORY_PAUSE_MS;
+        assert_eq!(looked([0, 7, 9 * pause, 9 * pause + 1]), [0, 7, 9 * pause, 9 * pause + 1]);
+    }
+
+    proptest! {
+        /// Bounded, in order, and it spans all: the first look and the last one are there.
+        #[test]
+        fn a_history_spans_everything(steps in proptest::collection::vec(0..5000u64, 1..3000)) {
+            let moments: Vec<u64> =
+                steps.iter().scan(0, |now, step| { *now += step; Some(*now) }).collect();
+            let kept = looked(moments.iter().copied());
+            prop_assert!(kept.len() <= HISTORY_SAMPLES_MAX + 1);
+            prop_assert!(kept.is_sorted());
+            prop_assert_eq!(kept.first(), moments.first());
+            prop_assert_eq!(kept.last(), moments.last());
+        }
+    }
+}
