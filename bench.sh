@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures: ./bench.sh NAME [--quick] (NAME: foundation, nodes, mpiio, stage). Raw samples and conditions go to bench/out, the
-# page with the results to docs/.
+# Measures: ./bench.sh NAME [--quick] (NAME: foundation, nodes, mpiio, stage, flush).
+# Raw samples and conditions go to bench/out, the page with the results to docs/.
 set -euo pipefail
 cd "$(dirname "$0")"
 . scripts/prepare.sh

@@ -20,6 +20,10 @@ use crate::disk_limit;
 /// How long `hayase down` may take here.
 const DOWN_PATIENCE: Duration = Duration::from_secs(60);
 
+/// What a job has just let go of is busy a moment longer.
+const UNMOUNT_TRIES: u32 = 100;
+const UNMOUNT_PAUSE: Duration = Duration::from_millis(50);
+
 /// Something that must not stay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -30,6 +34,8 @@ pub(crate) enum Thing {
     ControlGroup(PathBuf),
     /// A directory with everything below it.
     Tree(PathBuf),
+    /// Something that is mounted there.
+    Mount(PathBuf),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -112,9 +118,28 @@ fn remove(thing: &Thing, hayase: &Path) {
         }
         Thing::Job(_) => {}
         Thing::ControlGroup(path) => disk_limit::remove(path),
+        Thing::Mount(path) => unmount(path),
         Thing::Tree(path) => {
             let _ = remove_tree(path);
         }
+    }
+}
+
+/// Takes away what is mounted at `path`; waits while somebody still uses it, not for ever.
+pub(crate) fn unmount(path: &Path) {
+    let busy = || {
+        run(Command::new("umount").arg(path), DOWN_PATIENCE)
+            .is_ok_and(|ended| !ended.status.success())
+    };
+    let is_mounted = || {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        mounts.lines().any(|line| line.split(' ').nth(1).is_some_and(|at| Path::new(at) == path))
+    };
+    for _ in 0..UNMOUNT_TRIES {
+        if !is_mounted() || !busy() {
+            return;
+        }
+        std::thread::sleep(UNMOUNT_PAUSE);
     }
 }
 

@@ -15,6 +15,9 @@ use crate::worker::Worker;
 /// More than any command should take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Between two looks at daemons that are being started.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 /// What `up` is asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct JobOptions {
@@ -24,19 +27,48 @@ pub(crate) struct JobOptions {
     pub(crate) shared: &'static str,
     /// Masks features of newer kernels.
     pub(crate) kernel_profile: Option<&'static str>,
-    /// Servers only: plain processes that count their sizes, reached by the client library.
-    pub(crate) servers_only: bool,
+    /// What each node has.
+    pub(crate) node: NodeKind,
+    /// With the cache area in front of this directory.
+    pub(crate) tier: Option<PathBuf>,
+}
+
+/// What a node of a job has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeKind {
+    /// Namespaces, images, a server and its mounts.
+    Mounted,
+    /// Namespaces, images and a server, reached by the client library.
+    Served,
+    /// A server that is a plain process and counts its sizes, reached by the client library.
+    Plain,
+}
+
+impl NodeKind {
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Mounted => &["--local", "300MiB"],
+            Self::Served => &["--local", "300MiB", "--no-mounts"],
+            Self::Plain => &["--local", "16MiB", "--no-mounts", "--no-image", "--no-namespaces"],
+        }
+    }
 }
 
 impl JobOptions {
     /// So many servers, without mounts and images.
     pub(crate) fn servers(nodes: u16) -> Self {
-        Self { shared: "64MiB", servers_only: true, ..Self::nodes(nodes) }
+        Self { shared: "64MiB", node: NodeKind::Plain, ..Self::nodes(nodes) }
+    }
+
+    /// So many servers with an image each, without mounts.
+    pub(crate) fn servers_with_images(nodes: u16) -> Self {
+        Self { shared: "300MiB", node: NodeKind::Served, ..Self::nodes(nodes) }
     }
 
     /// So many nodes, with enough room for any bench.
     pub(crate) fn nodes(nodes: u16) -> Self {
-        Self { nodes, shared: "1200MiB", kernel_profile: None, servers_only: false }
+        let (kernel_profile, tier) = (None, None);
+        Self { nodes, shared: "1200MiB", kernel_profile, node: NodeKind::Mounted, tier }
     }
 }
 
@@ -46,6 +78,7 @@ pub(crate) struct Job<'a> {
     bench: &'a Bench,
     tree: PathBuf,
     nodes: Vec<NodeProcesses>,
+    kind: NodeKind,
     /// From the start of `hayase up` to a file made through the mount of each node.
     pub(crate) up_time: Duration,
     is_up: bool,
@@ -73,24 +106,24 @@ impl<'a> Job<'a> {
         let tree = bench.scratch().join(&name);
         std::fs::create_dir_all(tree.join("storage")).context("make the job's storage")?;
         let (nodes, up_time) = (Vec::new(), Duration::ZERO);
-        let mut job = Self { bench, tree, nodes, up_time, is_up: true, is_damaged: false };
+        let kind = options.node;
+        let mut job = Self { bench, tree, nodes, kind, up_time, is_up: true, is_damaged: false };
         bench.guard().made(Thing::Job(job.directory()))?;
         let mut up = Command::new(bench.hayase());
         up.args(["up", "--json", "--job", &name, "--job-dir"]).arg(job.directory());
         up.arg("--storage").arg(job.tree.join("storage"));
         up.arg("--mount").arg(job.tree.join("mnt"));
         up.args(["--nodes", &options.nodes.to_string()]);
-        let local = if options.servers_only { "16MiB" } else { "300MiB" };
-        up.args(["--shared", options.shared, "--local", local]);
-        if options.servers_only {
-            up.args(["--no-mounts", "--no-image", "--no-namespaces"]);
+        up.args(["--shared", options.shared]).args(options.node.options());
+        if let Some(tier) = &options.tier {
+            up.arg("--tier").arg(tier);
         }
         if let Some(profile) = options.kernel_profile {
             up.args(["--kernel-profile", profile]);
         }
         let begin = Instant::now();
         run(&mut up, PATIENCE)?.success("hayase up")?;
-        let mounted = if options.servers_only { 0 } else { options.nodes };
+        let mounted = if options.node == NodeKind::Mounted { options.nodes } else { 0 };
         for node in 0..mounted {
             let mut touch = job.on_node(node, "touch");
             touch.arg(job.shared().join(format!("ready-{node}")));
@@ -108,13 +141,19 @@ impl<'a> Job<'a> {
         self.tree.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
 
-    fn directory(&self) -> PathBuf {
+    /// The job directory.
+    pub(crate) fn directory(&self) -> PathBuf {
         self.tree.join("job")
     }
 
     /// The shared area, on every node.
     pub(crate) fn shared(&self) -> PathBuf {
         self.tree.join("mnt/shared")
+    }
+
+    /// The cache area, on every node.
+    pub(crate) fn cache(&self) -> PathBuf {
+        self.tree.join("mnt/cache")
     }
 
     /// Where the server of a node keeps parts and names: the root of an XFS image, seen on the
@@ -136,11 +175,11 @@ impl<'a> Job<'a> {
         command
     }
 
-    /// A workload program on a node; where nothing is mounted, on this machine.
+    /// A workload program on a node; where nodes are plain processes, on this machine.
     pub(crate) fn worker(&self, node: u16) -> anyhow::Result<Worker> {
-        let mut command = match self.nodes.first().is_some_and(|first| first.mount.is_none()) {
-            true => Command::new(self.bench.program()),
-            false => self.on_node(node, self.bench.program()),
+        let mut command = match self.kind {
+            NodeKind::Plain => Command::new(self.bench.program()),
+            NodeKind::Mounted | NodeKind::Served => self.on_node(node, self.bench.program()),
         };
         let worker = Worker::start(command.arg("worker"))?;
         self.bench.give_precedence(worker.process())?;
@@ -215,10 +254,15 @@ impl<'a> Job<'a> {
         nodes.iter().map(of).collect()
     }
 
-    /// The daemons as they are now: some were started again.
+    /// The daemons as they are now, when those that were killed have been started again.
     pub(crate) fn look_again(&mut self) -> anyhow::Result<()> {
-        self.nodes = self.find_processes()?;
-        Ok(())
+        let begin = Instant::now();
+        loop {
+            match self.find_processes() {
+                Err(_) if begin.elapsed() < PATIENCE => std::thread::sleep(LOOK_AGAIN),
+                found => return found.map(|nodes| self.nodes = nodes),
+            }
+        }
     }
 
     /// `hayase down`, and how long it took.

@@ -1,6 +1,6 @@
 //! `./bench.sh NAME`: measures the goals of Hayase and says which hold.
 //!
-//! A bench is a list of groups of measurements ([`foundation`], [`nodes`], [`mpiio`], [`stage`]); a group brings up jobs with the
+//! A bench is a list of groups of measurements ([`foundation`], [`nodes`], [`mpiio`], [`stage`], [`flush`]); a group brings up jobs with the
 //! product's own command line ([`job`]), lets workload programs run on their nodes ([`worker`],
 //! [`workloads`]), takes turns between what is measured and what it is measured against
 //! ([`rounds`]), and hands over tables, goals and raw samples ([`report`]).
@@ -10,6 +10,7 @@
 mod bench;
 mod command;
 mod disk_limit;
+mod flush;
 mod foundation;
 mod guard;
 mod job;
@@ -51,6 +52,8 @@ enum Verb {
     Mpiio(run::RunArguments),
     /// Staging: trees between a bucket and memory, loose, packed, sealed, mounted; against rclone
     Stage(run::RunArguments),
+    /// The cache area: written behind, drained, read again, in front of a disk of known speed
+    Flush(run::RunArguments),
     /// Do tasks from standard input
     #[command(hide = true)]
     Worker,
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Verb::Nodes(arguments) => run::run("nodes", nodes::INTRO, nodes::GROUPS, &arguments),
         Verb::Mpiio(arguments) => run::run("mpiio", mpiio::INTRO, mpiio::GROUPS, &arguments),
         Verb::Stage(arguments) => run::run("stage", stage::INTRO, stage::GROUPS, &arguments),
+        Verb::Flush(arguments) => run::run("flush", flush::INTRO, flush::GROUPS, &arguments),
         Verb::Worker => workloads::serve().map(|()| true),
         Verb::MinimalDaemon { source, mount_point } => {
             minimal_daemon::serve(&source, &mount_point).map(|()| true)

@@ -6,6 +6,7 @@ pub(crate) mod conditions;
 pub(crate) mod goal;
 pub(crate) mod output;
 pub(crate) mod page;
+pub(crate) mod plot;
 pub(crate) mod raw;
 pub(crate) mod table;
 

@@ -3,9 +3,10 @@
 //! Rooms: [`ground`] (an S3 server in this process, trees in memory), [`program`] (a copy as a process: its
 //! time, CPU and largest memory), [`sizes`] (small, medium and large files, loose and packed), [`sealing`],
 //! [`unpacking`] (packs against tar), [`mounted`] (packs that are mounted against files in `shared`),
-//! [`tuning`] (the number of streams that is found, against a sweep, through a [`proxy`]).
+//! [`figures`] (those of the paper), [`tuning`] (the number of streams that is found, against a sweep, through a [`proxy`]).
 //! Not here yet: several nodes with limited links, a Ceph gateway.
 
+mod figures;
 mod ground;
 mod mounted;
 mod program;
@@ -39,5 +40,6 @@ pub(crate) const GROUPS: &[Group] = &[
     Group { name: "sealing", title: "Sealed packs", run: sealing::run },
     Group { name: "unpacking", title: "Packs against tar", run: unpacking::run },
     Group { name: "tuning", title: "Streams found through a slow line", run: tuning::run },
+    Group { name: "figures", title: "Figures 2 to 5 of the paper", run: figures::run },
     Group { name: "mounted", title: "Packs that are mounted", run: mounted::run },
 ];

@@ -44,7 +44,7 @@ pub(crate) enum Task {
     Alone(locks::Alone),
     /// Hold a lock in turn with another program.
     HandOver(locks::HandOver),
-    /// Look at a name once.
+    /// Look at some names once.
     Look(look::Look),
     /// Give files to [`Task::TcpTransfer`], from a thread of its own until the worker ends.
     TcpServe {

@@ -44,6 +44,8 @@ pub(crate) enum By {
     Stock { options: &'static [&'static str], hints: &'static str },
     /// Ours.
     Hayase,
+    /// Ours, with these hints of the program.
+    Hinted(&'static str),
 }
 
 impl By {
@@ -163,7 +165,7 @@ impl Mpi {
     pub(crate) fn path(&self, by: By, name: &str) -> PathBuf {
         match by {
             By::Stock { .. } => self.plain.join(name),
-            By::Hayase => self.marked.join(name),
+            By::Hayase | By::Hinted(_) => self.marked.join(name),
         }
     }
 
@@ -195,6 +197,10 @@ impl Mpi {
                 given = hints;
             }
             By::Hayase => self.preload(&mut command),
+            By::Hinted(hints) => {
+                self.preload(&mut command);
+                given = hints;
+            }
         }
         command.arg(&self.program).args(arguments);
         command

@@ -14,6 +14,12 @@ use crate::stats;
 
 const WANTED: f64 = 0.7;
 const STOCK: [&str; 2] = ["flat", "flat again"];
+/// As it is, and with exchanges in no call and in every call.
+const OURS: [(&str, By); 3] = [
+    ("hayase", By::Hayase),
+    ("alone", By::Hinted("hayase_exchange:off")),
+    ("exchanged", By::Hinted("hayase_exchange:on")),
+];
 
 /// Written by 4 processes.
 struct Case {
@@ -82,7 +88,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     mpi.clean()?;
     let note = format!(
         "{}, collective calls. Written by 4 processes through Hayase; `flat` is the exported file, read by the MPI \
-         itself. Open, calls and close together.",
+         itself. Open, calls and close together. The last two columns are ratios to `flat` too.",
         mpi.kind.name()
     );
     let mut outcome = Outcome { notes: vec![note], ..Outcome::default() };
@@ -98,8 +104,9 @@ fn what(case: &Case, cache: &str) -> String {
 fn measure(bench: &Bench, mpi: &Mpi, case: &Case, samples: &mut Samples) -> anyhow::Result<()> {
     for cache in CACHES {
         for round in 0..bench.rounds(2, 7) {
-            for variant in order(round, STOCK, &["hayase"]) {
-                let by = if variant == "hayase" { By::Hayase } else { By::STOCK };
+            for variant in order(round, STOCK, &OURS.map(|(variant, _)| variant)) {
+                let by = OURS.iter().find(|(name, _)| *name == variant);
+                let by = by.map_or(By::STOCK, |(_, by)| *by);
                 if cache == "cold" {
                     make_cold(&mpi.path(by, case.file))?;
                 }
@@ -114,7 +121,15 @@ fn measure(bench: &Bench, mpi: &Mpi, case: &Case, samples: &mut Samples) -> anyh
 }
 
 fn judge(outcome: &mut Outcome, samples: &Samples) {
-    let head = ["read with another decomposition", "flat MiB/s", "hayase MiB/s", "ratio", "A/A"];
+    let head = [
+        "read with another decomposition",
+        "flat MiB/s",
+        "hayase MiB/s",
+        "ratio",
+        "A/A",
+        "without exchange",
+        "exchange in every call",
+    ];
     let mut table = Table::new("Another decomposition", &head);
     for case in CASES {
         for cache in CACHES {
@@ -122,12 +137,18 @@ fn judge(outcome: &mut Outcome, samples: &Samples) {
             let found = samples.compare(&what, "hayase", STOCK);
             let figure = stats::median(&found.ratios).unwrap_or(f64::NAN);
             let rate = |variant: &str| number(samples.rate(&what, variant) / 1_048_576.0);
+            let of_stock = |variant: &str| {
+                let ratios = samples.compare(&what, variant, STOCK).ratios;
+                number(stats::median(&ratios).unwrap_or(f64::NAN))
+            };
             table.row(vec![
                 what.clone(),
                 rate(STOCK[0]),
                 rate("hayase"),
                 number(figure),
                 number(stats::median(&found.same).unwrap_or(f64::NAN)),
+                of_stock("alone"),
+                of_stock("exchanged"),
             ]);
             let goal = Goal::new(format!("{what}: of stock"), figure, "", Wanted::AtLeast(WANTED));
             outcome.goals.push(goal.same_as(found.same));

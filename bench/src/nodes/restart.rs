@@ -26,6 +26,9 @@ const THREADS: u64 = 16;
 /// Files of one directory.
 const DIRECTORY_FILES: u64 = 10_000;
 
+/// Names that are looked for: half of all lie on the server that was killed, so one of these does.
+const LOOKS: usize = 32;
+
 /// Pauses before a restart grow with restarts of the last two minutes: a job has few.
 const KILLS: (usize, usize) = (1, 3);
 
@@ -48,8 +51,8 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let goal = Goal::new(name, figure, "s", Wanted::AtMost(SECONDS_MAX));
     let notes = vec![
         "Two nodes; all files are made on node 0, so that its server has their inodes and parts, and half of their \
-         names.\nThe answer is that of a stat(2) of a name that is not there, asked through the mount as soon as the \
-         server is dead.\nIt includes the supervisor's pause before a restart (50 ms at first, doubled by each restart \
+         names.\nThe answer is the last of stat(2) of 32 names that are not there, asked through the mount as soon as \
+         the server is dead: about half of them lie on it.\nIt includes the supervisor's pause before a restart (50 ms at first, doubled by each restart \
          of the last two minutes) and the time until both nodes have told what they hold."
             .to_owned(),
     ];
@@ -76,10 +79,11 @@ fn fill(job: &Job<'_>, files: u64) -> anyhow::Result<()> {
 
 fn one(job: &mut Job<'_>, files: u64, round: usize, samples: &mut Samples) -> anyhow::Result<()> {
     let mut workers = [job.worker(0)?, job.worker(1)?];
-    let path = job.shared().join(format!("bench-0/no-such-file-{round}"));
+    let name = |look| job.shared().join(format!("bench-0/no-such-file-{round}-{look}"));
+    let paths: Vec<_> = (0..LOOKS).map(name).collect();
     for worker in &mut workers {
         // The way there is known, the name is not.
-        worker.perform(&Task::Look(Look { path: job.shared().join("bench-0") }))?;
+        worker.perform(&Task::Look(Look { paths: vec![job.shared().join("bench-0")] }))?;
     }
     let server = job.nodes()[0].server.cast_signed();
     let killed = crate::workloads::locks::now();
@@ -87,7 +91,7 @@ fn one(job: &mut Job<'_>, files: u64, round: usize, samples: &mut Samples) -> an
     // Not before its connections are dead: what was asked of it would be asked again.
     std::thread::sleep(Duration::from_millis(2));
     for worker in &mut workers {
-        worker.ask(&Task::Look(Look { path: path.clone() }))?;
+        worker.ask(&Task::Look(Look { paths: paths.clone() }))?;
     }
     for (what, worker) in ["own", "other"].iter().zip(&mut workers) {
         let answered = worker.moment()?;

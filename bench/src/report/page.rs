@@ -21,6 +21,12 @@ pub(crate) fn write(
 ) -> anyhow::Result<PathBuf> {
     let path = Path::new(DIRECTORY).join(format!("{name}.md"));
     std::fs::create_dir_all(DIRECTORY).with_context(|| format!("make {DIRECTORY}"))?;
+    let tables = groups.iter().flat_map(|(_, outcome)| &outcome.tables);
+    for plot in tables.filter_map(|table| table.plot.as_ref()) {
+        let path = Path::new(DIRECTORY).join(format!("{name}-{}.svg", plot.name));
+        std::fs::write(&path, plot.to_svg())
+            .with_context(|| format!("write {}", path.display()))?;
+    }
     std::fs::write(&path, text(name, intro, conditions, groups))
         .with_context(|| format!("write {}", path.display()))?;
     Ok(path)
@@ -53,6 +59,9 @@ fn text(name: &str, intro: &str, conditions: &Conditions, groups: &[(&str, Outco
         }
         for table in &outcome.tables {
             let _ = write!(text, "\n{}", table.to_markdown());
+        }
+        for plot in outcome.tables.iter().filter_map(|table| table.plot.as_ref()) {
+            let _ = write!(text, "\n![{}]({name}-{}.svg)\n", plot.title, plot.name);
         }
     }
     text

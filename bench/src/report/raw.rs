@@ -1,4 +1,4 @@
-//! Everything that was measured, as JSON in `bench/out/`, so that nobody has to believe a median.
+//! Everything that was measured, as JSON, and what was drawn of it, in `bench/out/`, so that nobody has to believe a median.
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,7 @@ pub(crate) fn write(
     conditions: &Conditions,
     groups: &[(&str, Outcome)],
 ) -> anyhow::Result<PathBuf> {
+    let tables = groups.iter().flat_map(|(_, outcome)| &outcome.tables);
     let groups: Vec<Value> = groups.iter().map(|(name, outcome)| group(name, outcome)).collect();
     let run = json!({ "bench": name, "conditions": conditions, "groups": groups });
     let stamp: String = conditions.date.chars().filter(char::is_ascii_digit).collect();
@@ -25,6 +26,11 @@ pub(crate) fn write(
     std::fs::create_dir_all(DIRECTORY).with_context(|| format!("make {DIRECTORY}"))?;
     std::fs::write(&path, serde_json::to_vec_pretty(&run)?)
         .with_context(|| format!("write {}", path.display()))?;
+    for plot in tables.filter_map(|table| table.plot.as_ref()) {
+        let path = path.with_file_name(format!("{name}-{stamp}-{}.svg", plot.name));
+        std::fs::write(&path, plot.to_svg())
+            .with_context(|| format!("write {}", path.display()))?;
+    }
     Ok(path)
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use super::plot::Plot;
+
 /// A title, a head and rows of the same width.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
@@ -9,13 +11,15 @@ pub(crate) struct Table {
     pub(crate) title: String,
     head: Vec<String>,
     rows: Vec<Vec<String>>,
+    /// The same, drawn.
+    pub(crate) plot: Option<Plot>,
 }
 
 impl Table {
     /// Without rows.
     pub(crate) fn new(title: impl Into<String>, head: &[&str]) -> Self {
         let head = head.iter().map(|&cell| cell.to_owned()).collect();
-        Self { title: title.into(), head, rows: Vec::new() }
+        Self { title: title.into(), head, rows: Vec::new(), plot: None }
     }
 
     /// Adds a row.

@@ -132,6 +132,36 @@ impl<'a> Ground<'a> {
         Ok(command)
     }
 
+    /// The same through `rclone crypt`: what is in the bucket is encrypted by the client, names included.
+    pub(super) fn rclone_crypt(
+        &self,
+        from: &str,
+        to: &str,
+        password: &str,
+    ) -> anyhow::Result<Command> {
+        let is_up = to.starts_with("s3:");
+        let (inside, outside) = if is_up { (to, from) } else { (from, to) };
+        let name = inside.strip_prefix("s3:").context("one end is in the bucket")?;
+        let obscured = Command::new("rclone").args(["obscure", password]).output();
+        let obscured = obscured.context("run rclone")?;
+        ensure!(obscured.status.success(), "rclone obscure: {}", obscured.status);
+        // The other options of the store go along, as options of the command.
+        let mut command = self.rclone(outside, outside)?;
+        let ends = if is_up { [outside, "SECRET:"] } else { ["SECRET:", outside] };
+        let ends = ends.map(|end| match end {
+            "SECRET:" => end.to_owned(),
+            path => self.path(path).display().to_string(),
+        });
+        let options: Vec<_> = command.get_args().skip(3).map(ToOwned::to_owned).collect();
+        command = Command::new("rclone");
+        command.env_remove("AWS_CA_BUNDLE").arg("copy").args(&ends).args(options);
+        command.env("RCLONE_CONFIG_SECRET_TYPE", "crypt");
+        command.env("RCLONE_CONFIG_SECRET_REMOTE", format!(":s3:{BUCKET}/{name}"));
+        command
+            .env("RCLONE_CONFIG_SECRET_PASSWORD", String::from_utf8_lossy(&obscured.stdout).trim());
+        Ok(command)
+    }
+
     /// Runs a copy; fails when it does.
     pub(super) fn run(&self, command: Command) -> anyhow::Result<Ran> {
         program::run(command, PATIENCE, |process| self.bench.give_precedence(process))
