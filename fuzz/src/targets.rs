@@ -1,6 +1,8 @@
 //! The decoders of what other programs wrote: networks, sockets, disks, users.
 
+mod containers;
 mod layouts;
+mod ledgers;
 mod messages;
 mod names;
 mod packs;
@@ -10,7 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use crate::Target;
 
 /// All of them.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 17] = [
     Target { name: "header", seeds: messages::headers, run: messages::header },
     Target { name: "peer-request", seeds: messages::peer_requests, run: messages::peer_request },
     Target { name: "peer-reply", seeds: messages::peer_replies, run: messages::peer_reply },
@@ -20,6 +22,10 @@ pub const TARGETS: [Target; 13] = [
     Target { name: "layout", seeds: layouts::layouts, run: layouts::layout },
     Target { name: "view", seeds: layouts::views, run: layouts::view },
     Target { name: "names", seeds: names::stores, run: names::store },
+    Target { name: "ledger", seeds: ledgers::logs, run: ledgers::log },
+    Target { name: "container-mark", seeds: containers::marks, run: containers::mark },
+    Target { name: "container-index", seeds: containers::indexes, run: containers::index },
+    Target { name: "container-snapshot", seeds: containers::snapshots, run: containers::snapshot },
     Target { name: "pack-row", seeds: packs::rows, run: packs::row },
     Target { name: "pack-index", seeds: packs::indexes, run: packs::index },
     Target { name: "pack", seeds: packs::packs, run: packs::pack },

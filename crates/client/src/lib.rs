@@ -28,5 +28,6 @@ pub use program::Program;
 pub use session::Session;
 pub use volume::area::{AreaSettings, AreaVolume};
 pub use volume::container::ContainerVolume;
+pub use volume::gfarm::GfarmVolume;
 pub use volume::private_tree::PrivateTree;
 pub use volume::{KernelCaches, ReadOnly, Volume};

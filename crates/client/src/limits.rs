@@ -42,6 +42,10 @@ pub const ATTRIBUTES_MAX: usize = 131_072;
 /// Names that this mount made in directories of its own, kept to know which are not there.
 pub const NAMES_MADE_MAX: usize = 65_536;
 
+/// How long the kernel may know a name that it was told: it keeps it for a second, and gets the answer
+/// a little later.
+pub const NAME_TOLD: Duration = Duration::from_secs(2);
+
 /// Pieces of the inode table, each under its own lock.
 pub const SHARDS: usize = 64;
 

@@ -109,7 +109,7 @@ impl Program {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ELOOP`.
     pub fn directory(&self, path: &str) -> Result<Directory, ProgramError> {
-        let attr = self.walk(path, true).map_err(failed("open directory", path))?;
+        let attr = self.found(path, true).map_err(failed("open directory", path))?;
         if attr.kind != FileKind::Directory {
             return Err(failed("open directory", path)(Refused::new(libc::ENOTDIR)));
         }
@@ -131,7 +131,7 @@ impl Program {
     /// # Errors
     /// As stat(2).
     pub fn stat(&self, path: &str) -> Result<Attr, ProgramError> {
-        self.walk(path, true).map_err(failed("stat", path))
+        self.found(path, true).map_err(failed("stat", path))
     }
 
     /// Attributes of the last component itself.
@@ -139,7 +139,7 @@ impl Program {
     /// # Errors
     /// As lstat(2).
     pub fn lstat(&self, path: &str) -> Result<Attr, ProgramError> {
-        self.walk(path, false).map_err(failed("stat", path))
+        self.found(path, false).map_err(failed("stat", path))
     }
 
     /// A new directory.
@@ -187,14 +187,22 @@ impl Program {
         if name.is_empty() || name == "." || name == ".." {
             return Err(Refused::new(libc::EINVAL));
         }
-        let ino = self.walk(parent, true)?.ino;
+        let (ino, _) = self.walk(parent, true)?;
         let volume = Arc::clone(&self.volume);
         Ok((Directory { volume, ino, path: parent.to_owned() }, name))
     }
 
-    /// From the root; `..` goes back by where the walk came from, and not above the root.
-    fn walk(&self, path: &str, follow_last: bool) -> Result<Attr, Refused> {
-        let mut trail = vec![self.volume.lasting_attributes(InodeId::ROOT)?];
+    fn found(&self, path: &str, follow_last: bool) -> Result<Attr, Refused> {
+        match self.walk(path, follow_last)? {
+            (_, Some(attr)) => Ok(attr),
+            (ino, None) => Ok(self.volume.attributes(ino)?.attr),
+        }
+    }
+
+    /// From the root; `..` goes back by where the walk came from, and not above the root. The root
+    /// itself is not asked what it is.
+    fn walk(&self, path: &str, follow_last: bool) -> Result<(InodeId, Option<Attr>), Refused> {
+        let mut trail = vec![(InodeId::ROOT, None)];
         let mut left: Vec<String> = components(path);
         let mut links = 0;
         while let Some(name) = left.pop() {
@@ -204,8 +212,8 @@ impl Program {
                 }
                 continue;
             }
-            let dir = trail.last().expect("the root stays").ino;
-            let found = self.volume.lookup(dir, name.as_bytes())?.attr;
+            let (dir, _) = trail.last().expect("the root stays");
+            let found = self.volume.lookup(*dir, name.as_bytes())?.attr;
             if found.kind == FileKind::Symlink && (follow_last || !left.is_empty()) {
                 links += 1;
                 if links > LINKS_MAX {
@@ -218,15 +226,10 @@ impl Program {
                 }
                 left.extend(components(&target));
             } else {
-                trail.push(found);
+                trail.push((found.ino, Some(found)));
             }
         }
-        let ino = trail.last().expect("the root stays").ino;
-        if trail.len() == 1 {
-            Ok(self.volume.attributes(ino)?.attr)
-        } else {
-            Ok(trail.remove(trail.len() - 1))
-        }
+        Ok(trail.pop().expect("the root stays"))
     }
 }
 

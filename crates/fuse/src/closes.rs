@@ -35,6 +35,8 @@ pub(crate) struct Holder {
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Closes {
+    /// Closes of files that may be written are told from the start.
+    writers_told: bool,
     files: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
@@ -54,10 +56,15 @@ impl Closes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// `writers_told`: the volume wants to know of closes.
+    pub(crate) fn new(writers_told: bool) -> Self {
+        Self { writers_told, ..Self::default() }
+    }
+
     /// The handle of a file that is opened now, and what the kernel is told of its closes.
     pub(crate) fn open(&self, access: Access) -> (FileHandle, FopenFlags) {
         let number = self.files.fetch_add(1, Ordering::Relaxed);
-        match self.lock().told {
+        match self.lock().told || (self.writers_told && access.write) {
             true => (file_handle(number, access, false), FopenFlags::empty()),
             false => (file_handle(number, access, true), FopenFlags::FOPEN_NOFLUSH),
         }
@@ -203,6 +210,14 @@ mod tests {
         let released = closes.released(handle);
         assert!(matches!(released[..], [Holder { owner: LockOwner(7), .. }]));
         assert!(closes.released(handle).is_empty(), "once");
+    }
+
+    #[test]
+    fn closes_of_writers_are_told_where_the_volume_wants_them() {
+        let closes = Closes::new(true);
+        assert_eq!(closes.open(READ).1, FopenFlags::FOPEN_NOFLUSH);
+        let (handle, flags) = closes.open(Access { read: false, write: true });
+        assert_eq!((flags, is_untold(handle)), (FopenFlags::empty(), false));
     }
 
     #[test]

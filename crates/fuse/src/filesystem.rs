@@ -18,6 +18,7 @@ use fuser::{
 use hayase_wire::message::{FileKind, MetaChange};
 
 use crate::attributes::{ino, kind_of_mode, set_time};
+use crate::handles::access_of;
 use crate::limits::{BACKGROUND_MAX, NAME_BYTES_MAX};
 use crate::ops::Shared;
 use crate::ops::create::NewInode;
@@ -299,11 +300,14 @@ impl Filesystem for Requests {
         &self,
         _req: &Request,
         inode: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
         let ino = ino(inode);
+        if self.shared.wants_closes && access_of(fh).write {
+            return self.may_wait(move |shared| shared.closed(ino, lock_owner, reply));
+        }
         if !self.shared.volume.may_hold_locks(ino, lock_owner.0) {
             return reply.ok();
         }

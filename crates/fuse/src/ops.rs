@@ -43,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) directories: Directories,
     running: Running,
     pub(crate) closes: Arc<Closes>,
+    pub(crate) wants_closes: bool,
     /// How long the kernel keeps a name.
     name_ttl: Duration,
 }
@@ -55,13 +56,15 @@ impl std::fmt::Debug for Shared {
 
 impl Shared {
     pub(crate) fn new(volume: Arc<dyn Volume>, threads: usize, strict_names: bool) -> Self {
+        let wants_closes = volume.wants_closes();
         Self {
             volume,
             kernel: Arc::new(Kernel::new()),
             waiters: Waiters::new(threads),
             directories: Directories::default(),
             running: Running::default(),
-            closes: Arc::default(),
+            closes: Arc::new(Closes::new(wants_closes)),
+            wants_closes,
             name_ttl: if strict_names { Duration::ZERO } else { NAME_TTL },
         }
     }

@@ -244,3 +244,68 @@ fn a_program_and_a_mount_see_each_other() {
         }
     }
 }
+
+#[test]
+fn a_mount_reads_what_a_program_of_its_node_writes() {
+    for profile in [KernelProfile::Native, KernelProfile::V6_1, KernelProfile::V4_18] {
+        let Some(nodes) = Nodes::up("program_writes", 2, profile) else { return };
+        for node in 0..2 {
+            let name = format!("file-{node}");
+            let path = nodes.path(node, &name);
+            // On node 0: its own part, or (node 1) pages of its kernel.
+            fs::write(nodes.path(0, &name), [0; 8192]).unwrap();
+            let reader = File::open(&path).unwrap();
+            let mut byte = [9];
+            reader.read_exact_at(&mut byte, 5000).unwrap();
+            assert_eq!((byte, fs::metadata(&path).unwrap().len()), ([0], 8192));
+            let program = Program::connect(&nodes.socket(node)).unwrap();
+            let options = ProgramOptions { write: true, ..ProgramOptions::default() };
+            let file = program.open(&name, options).unwrap();
+            for round in 1..20_u8 {
+                file.write_at(&[round], 5000).unwrap();
+                thread::sleep(Duration::from_millis(5)); // A tick of the part's clock.
+                reader.read_exact_at(&mut byte, 5000).unwrap();
+                assert_eq!(byte, [round], "{profile}: a program of node {node} wrote");
+                file.append(&[round]).unwrap();
+                let len = 8192 + u64::from(round);
+                assert_eq!(fs::metadata(&path).unwrap().len(), len, "{profile}, node {node}");
+                assert_eq!(reader.metadata().unwrap().len(), len, "{profile}, node {node}");
+            }
+            file.set_len(10).unwrap();
+            assert_eq!(reader.metadata().unwrap().len(), 10);
+            assert_eq!(reader.read_at(&mut byte, 5000).unwrap(), 0);
+            drop(file);
+            program.rename(&name, "moved").unwrap();
+            assert!(!path.exists() && nodes.path(node, "moved").exists());
+            program.remove("moved").unwrap();
+            assert!(!nodes.path(node, "moved").exists());
+            assert_eq!(reader.metadata().unwrap().nlink(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_program_reads_what_the_mount_of_its_node_writes() {
+    for profile in [KernelProfile::Native, KernelProfile::V6_1, KernelProfile::V4_18] {
+        let Some(nodes) = Nodes::up("program_reads", 2, profile) else { return };
+        for node in 0..2 {
+            let name = format!("file-{node}");
+            fs::write(nodes.path(0, &name), [0; 8192]).unwrap();
+            let program = Program::connect(&nodes.socket(node)).unwrap();
+            let options = ProgramOptions { read: true, ..ProgramOptions::default() };
+            let file = program.open(&name, options).unwrap();
+            let writer = OpenOptions::new().write(true).open(nodes.path(node, &name)).unwrap();
+            for round in 1..20_u8 {
+                let mut byte = [9];
+                assert_eq!(program.stat(&name).unwrap().size, 8192 + u64::from(round) - 1);
+                writer.write_all_at(&[round], 5000).unwrap();
+                file.read_at(&mut byte, 5000).unwrap();
+                assert_eq!(byte, [round], "{profile}: the mount of node {node} wrote");
+                writer.write_all_at(&[round], 8191 + u64::from(round)).unwrap();
+                let len = 8192 + u64::from(round);
+                assert_eq!(file.attributes().unwrap().size, len, "{profile}, node {node}");
+                assert_eq!(program.stat(&name).unwrap().size, len, "{profile}, node {node}");
+            }
+        }
+    }
+}

@@ -16,6 +16,7 @@ use hayase_wire::message::{
 };
 use tokio::sync::Notify;
 
+use crate::beside::WrittenBeside;
 use crate::booked::Booked;
 use crate::lent::LentSlots;
 use crate::limits::{RECALL_DEADLINE, TELL_WAIT};
@@ -42,8 +43,11 @@ pub(crate) struct Process {
     pub(crate) lock_homes: RefCell<BTreeSet<ServerId>>,
     /// Servers that may remember answers to it.
     pub(crate) once_at: RefCell<BTreeSet<ServerId>>,
+    /// Those on which nothing is asked at the moment.
     callbacks: RefCell<Vec<Callee>>,
+    /// There is one; there is more than the last one.
     callee_idle: Notify,
+    callee_spare: Notify,
     /// Its last connection has ended.
     gone: Cell<bool>,
 }
@@ -79,6 +83,8 @@ pub(crate) struct Clients {
     asked: Cell<u64>,
     /// Those that were not answered yet: one of an inode at a time.
     on_their_way: RefCell<HashMap<InodeId, Access>>,
+    /// By processes that are no mounts.
+    pub(crate) written_beside: WrittenBeside,
 }
 
 /// An open that its home is being asked for; nobody may think meanwhile that there is none.
@@ -126,6 +132,7 @@ impl Clients {
                 once_at: RefCell::default(),
                 callbacks: RefCell::default(),
                 callee_idle: Notify::new(),
+                callee_spare: Notify::new(),
                 gone: Cell::new(false),
             })
         });
@@ -194,6 +201,9 @@ impl Clients {
         total.0 += u32::from(open.access.read && !held.read);
         total.1 += u32::from(open.access.write && !held.write);
         booked.book(open);
+        if !process.mount && open.access.write && !held.write {
+            self.written_beside.begin(ino);
+        }
     }
 
     /// Books a close; returns what the whole node no longer has open.
@@ -201,6 +211,9 @@ impl Clients {
         let mut opens = process.opens.borrow_mut();
         let Some(booked) = opens.get_mut(&close.ino) else { return Access::default() };
         let ended = booked.end(close.access, close.as_of);
+        if !process.mount && ended.write {
+            self.written_beside.end(close.ino);
+        }
         if booked.is_empty() {
             opens.remove(&close.ino);
             process.lost.borrow_mut().remove(&close.ino);
@@ -214,6 +227,10 @@ impl Clients {
             totals.remove(&close.ino);
         }
         gone
+    }
+
+    pub(crate) fn has_mounts(&self) -> bool {
+        self.processes.borrow().values().any(|process| process.mount)
     }
 
     pub(crate) fn mounts(&self) -> Vec<Rc<Process>> {
@@ -250,10 +267,23 @@ impl Process {
         tokio::time::timeout(TELL_WAIT, told).await.is_ok()
     }
 
+    /// What it had open as far as is known here, and has no more by its answer to a recall.
+    pub(crate) fn no_longer_open(&self, ino: InodeId, still_open: StillOpen) -> Access {
+        let booked = self.opens.borrow().get(&ino).copied().unwrap_or_default();
+        booked.ended_by(still_open)
+    }
+
     /// One more way on which this process answers.
     pub(crate) fn add_callback(&self, callee: Callee) {
-        self.callbacks.borrow_mut().push(callee);
+        let idle = {
+            let mut callbacks = self.callbacks.borrow_mut();
+            callbacks.push(callee);
+            callbacks.len()
+        };
         self.callee_idle.notify_one();
+        if idle > 1 {
+            self.callee_spare.notify_one();
+        }
     }
 
     /// Asks the process, on another way when one turns out to be dead; `None` when it is gone.
@@ -267,11 +297,19 @@ impl Process {
     }
 
     /// A way is with one caller or in the list: one whose caller gives up in the middle is out of
-    /// step, and ends with the call.
+    /// step, and ends with the call. The last idle one is never for what waits for the kernel: on
+    /// all the others may be asked what waits for this server, which may wait for what is asked then.
     async fn call_once(&self, callback: &Callback) -> Option<CallbackReply> {
+        let (kept, returned) = match callback.waits_for_kernel() {
+            true => (1, &self.callee_spare),
+            false => (0, &self.callee_idle),
+        };
         let mut callee = loop {
-            let returned = self.callee_idle.notified();
-            let idle = self.callbacks.borrow_mut().pop();
+            let returned = returned.notified();
+            let idle = {
+                let mut callbacks = self.callbacks.borrow_mut();
+                if callbacks.len() > kept { callbacks.pop() } else { None }
+            };
             match idle {
                 Some(callee) => break callee,
                 None if self.gone.get() => return None,
@@ -295,6 +333,7 @@ impl Node {
         self.sole_makers.left(process.id);
         process.gone.set(true);
         process.callee_idle.notify_waiters();
+        process.callee_spare.notify_waiters();
         self.release_locks(process).await;
         for server in process.once_at.take() {
             // Nobody waits: what is not forgotten costs a little room.
@@ -314,9 +353,7 @@ impl Node {
             let recall = Callback::Recall { ino, bits };
             match tokio::time::timeout(RECALL_DEADLINE, mount.call(&recall)).await {
                 Ok(Some(CallbackReply::Recalled(still_open))) => {
-                    let booked = mount.opens.borrow().get(&ino).copied().unwrap_or_default();
-                    let access = booked.ended_by(still_open);
-                    let as_of = still_open.as_of;
+                    let (access, as_of) = (mount.no_longer_open(ino, still_open), still_open.as_of);
                     self.clients.closed(&mount, Close { ino, access, as_of });
                 }
                 Ok(None) => tracing::debug!(%ino, "a mount that is gone was not asked"),
@@ -338,5 +375,76 @@ impl Node {
 
     pub(crate) fn is_this_node(&self, node: NodeId) -> bool {
         node == self.node
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::LocalSet;
+
+    use super::*;
+
+    const WAYS: usize = 4;
+
+    /// A mount whose kernel gives nothing back before `release` is told so.
+    fn stuck_mount(release: &Rc<Notify>) -> Rc<Process> {
+        let process = Clients::default().process(1, true, false);
+        let release = Rc::clone(release);
+        let answer: Rc<AnswerCallback> = Rc::new(move |callback: Callback| {
+            let release = Rc::clone(&release);
+            Box::pin(async move {
+                match callback {
+                    Callback::LocksAt { .. } => CallbackReply::Holds { locks: Vec::new() },
+                    _ => {
+                        release.notified().await;
+                        CallbackReply::Told
+                    }
+                }
+            })
+        });
+        for _ in 0..WAYS {
+            process.add_callback(Callee::Here(Rc::clone(&answer)));
+        }
+        process
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn locks_are_told_while_every_recall_waits_for_the_kernel() {
+        let test = async {
+            let release = Rc::new(Notify::new());
+            let process = stuck_mount(&release);
+            let home = ServerId(1);
+            let mut recalls = tokio::task::JoinSet::new();
+            for number in 0..2 * WAYS {
+                let process = Rc::clone(&process);
+                recalls.spawn_local(async move {
+                    let callback = match number % 3 {
+                        0 => Callback::HomeLost { home },
+                        1 => Callback::Recall { ino: InodeId(number as u64), bits: Grants::ALL },
+                        _ => Callback::InvalName { parent: InodeId::ROOT, name: b"a".to_vec() },
+                    };
+                    process.call(&callback).await
+                });
+            }
+            tokio::time::sleep(RECALL_DEADLINE).await;
+            for _ in 0..3 {
+                let asked = Callback::LocksAt { home };
+                let told = tokio::time::timeout(RECALL_DEADLINE, process.call(&asked)).await;
+                assert_eq!(told, Ok(Some(CallbackReply::Holds { locks: Vec::new() })));
+            }
+            tokio::task::spawn_local(async move {
+                loop {
+                    tokio::time::sleep(TELL_WAIT / 100).await;
+                    release.notify_waiters();
+                }
+            });
+            for _ in 0..2 * WAYS {
+                let recall = tokio::time::timeout(RECALL_DEADLINE, recalls.join_next()).await;
+                let recall = recall.expect("no recall is forgotten").expect("one is left");
+                assert_eq!(recall.expect("no panic"), Some(CallbackReply::Told));
+            }
+            assert_eq!(process.callbacks.borrow().len(), WAYS);
+        };
+        LocalSet::new().run_until(test).await;
     }
 }

@@ -19,6 +19,7 @@
 
 mod answers;
 mod appends;
+mod beside;
 mod booked;
 mod cache;
 mod clients;
@@ -33,6 +34,7 @@ mod flusher;
 mod given_up;
 mod grace;
 mod ground;
+mod history;
 mod home;
 mod homes;
 mod keyed_lock;
@@ -63,6 +65,7 @@ mod usage;
 
 pub use cache::CACHE_NAME;
 pub use flusher::resume::{Resumed, ResumedJob, Resuming};
+pub use flusher::verify::{Verified, verify};
 pub use ground::{Ground, OpenNames};
 pub use local::{AnswerCallback, LocalProcess, LocalServer, ServerGone};
 pub use serve::{ServeError, serve, serve_on};

@@ -27,6 +27,10 @@ pub(crate) const LOOK: Duration = Duration::from_millis(500);
 /// For server 0 to answer a beat, or for others to take what it declares.
 pub(crate) const BEAT_DEADLINE: Duration = Duration::from_secs(1);
 
+/// Who does not take what server 0 tells is told again after [`BEAT`], then after twice as long each
+/// time, this at most; at once when it beats.
+pub(crate) const TELL_PAUSE_MAX: Duration = Duration::from_secs(30);
+
 /// Whose connection ended and who did not beat over another one for so long is declared lost. Longer
 /// than a supervisor takes to start a server again (but for one that ended many times lately); a machine that is gone ends its connections 2 s
 /// after its last sign of life, which count ([`hayase_wire::deadline::PEER_LOSS_WAIT`]).
@@ -55,6 +59,13 @@ pub(crate) const TELL_WAIT: Duration = Duration::from_secs(5);
 
 /// How long a request to another server may take before the caller gets `EIO`.
 pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(5);
+
+/// After a program has closed what it wrote, mounts of its node are granted nothing of it for so long:
+/// what they asked for meanwhile is answered by then.
+pub(crate) const BESIDE_KEPT: Duration = CALL_DEADLINE;
+
+/// Files that programs wrote are swept for those that are over whenever this many more are known.
+pub(crate) const BESIDE_SWEEP_STEP: usize = 1024;
 
 /// The same for a request that waits for recalls on third nodes.
 pub(crate) const OPEN_DEADLINE: Duration = Duration::from_secs(10);
@@ -258,6 +269,14 @@ pub(crate) const FLUSH_RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// Bytes per second are measured over so long.
 pub(crate) const RATE_WINDOW: Duration = Duration::from_secs(1);
+
+/// Versions of one message that tells what the tier should hold: paths may be 4 KiB long.
+pub(crate) const CHECKSUMS_PAGE: usize = 64;
+
+/// Looks at the counters that are kept for the job's report, at least so far apart: when there are more,
+/// every second one goes and the pause doubles.
+pub(crate) const HISTORY_SAMPLES_MAX: usize = 256;
+pub(crate) const HISTORY_PAUSE_MS: u64 = 1000;
 
 /// Names of second versions that a server tells of.
 pub(crate) const CONFLICTS_TOLD_MAX: usize = 256;

@@ -25,8 +25,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hayase_layout::{NodeId, ServerId};
-use hayase_wire::PeerIdentity;
 use hayase_wire::message::{MembersNow, PeerReply, PeerRequest, Refused};
+use hayase_wire::{COORDINATOR, PeerIdentity};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -35,9 +35,6 @@ use crate::convert::meta_refused;
 use crate::home::Event;
 use crate::limits::{BEAT, BEAT_DEADLINE, REST, REST_OF_EACH, SILENCE};
 use crate::node::{Node, libc_errno};
-
-/// Server 0: it alone declares.
-const COORDINATOR: ServerId = ServerId(0);
 
 /// Between two beats of a server while nothing happens.
 fn rest(servers: u16) -> Duration {
@@ -56,8 +53,6 @@ pub(crate) struct Membership {
     /// When server 0 answered last, and whether it answered the last beat.
     heard_coordinator: Cell<Option<Instant>>,
     coordinator_answers: Cell<bool>,
-    /// As server 0: epoch and release that all living servers were told.
-    told: Cell<(u64, u64)>,
     /// There is something to beat for, or (at server 0) to look at.
     wakes: Notify,
     changed: Notify,
@@ -112,10 +107,10 @@ impl Membership {
         now.released >= now.epoch && self.unreleased.borrow().is_empty()
     }
 
-    /// As server 0: whether somebody was not told the latest.
-    fn is_untold(&self) -> bool {
-        let now = self.now.borrow();
-        self.told.get() != (now.epoch, now.released)
+    /// As server 0: who is to be told the latest now.
+    fn to_tell(&self) -> Vec<ServerId> {
+        let (coordinator, now) = (self.coordinator.borrow(), self.now.borrow());
+        coordinator.as_ref().map(|c| c.to_tell(&now, Instant::now())).unwrap_or_default()
     }
 
     /// A lost node is back and says itself what it holds: nothing of it is released over its head.
@@ -173,21 +168,16 @@ impl Node {
             coordinator.slept(Instant::now());
         }
         self.declare().await;
-        if self.membership.is_untold() {
-            self.tell_members().await;
-        }
+        self.tell_members().await;
     }
 
     fn next_look(&self) -> Duration {
         let coordinator = self.membership.coordinator.borrow();
         let members = self.membership.now.borrow();
-        let next = coordinator.as_ref().map(|c| c.next_look(&members, Instant::now()));
-        let next = next.unwrap_or(REST);
-        if self.membership.told.get() == (members.epoch, members.released) {
-            next
-        } else {
-            next.min(BEAT)
-        }
+        let Some(coordinator) = coordinator.as_ref() else { return REST };
+        let now = Instant::now();
+        let next = coordinator.next_look(&members, now);
+        coordinator.next_telling(&members, now).map_or(next, |telling| telling.min(next))
     }
 
     async fn keep_beating(self: &Rc<Self>) {
@@ -241,7 +231,7 @@ impl Node {
             self.membership.changed.notify_waiters();
         }
         self.release_lost();
-        if self.membership.is_untold() {
+        if !self.membership.to_tell().is_empty() {
             self.membership.wakes.notify_one();
         }
         PeerReply::Members(Box::new(self.membership.now.borrow().clone()))
@@ -297,40 +287,32 @@ impl Node {
         gone
     }
 
-    /// As server 0: tells all living servers, and notes who has taken it.
+    /// As server 0: tells the living servers that have not taken the latest, and notes who has then.
     async fn tell_members(self: &Rc<Self>) {
         let members = self.membership.now.borrow().clone();
-        let mut told = Vec::new();
-        for server in self.all_servers().filter(|server| *server != self.me) {
-            if !members.is_server_lost(server) {
-                let (this, members) = (Rc::clone(self), Box::new(members.clone()));
-                told.push((
-                    server,
-                    tokio::task::spawn_local(async move {
-                        let news = PeerRequest::Members(members);
-                        this.peers.call(server, &news, None, None, BEAT_DEADLINE).await.is_ok()
-                    }),
-                ));
-            }
+        let mut asked = tokio::task::JoinSet::new();
+        for server in self.membership.to_tell() {
+            let (this, news) = (Rc::clone(self), PeerRequest::Members(Box::new(members.clone())));
+            asked.spawn_local(async move {
+                let answer = this.peers.call(server, &news, None, None, BEAT_DEADLINE).await;
+                (server, answer.is_ok())
+            });
         }
-        let mut are_all_told = true;
-        for (server, told) in told {
-            let is_told = told.await.unwrap_or(false);
-            are_all_told &= is_told;
-            if is_told && let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut()
-            {
-                coordinator.took(server, members.epoch);
-            }
+        if asked.is_empty() {
+            return;
         }
-        if are_all_told {
-            self.membership.told.set((members.epoch, members.released));
-        }
-        {
-            let coordinator = self.membership.coordinator.borrow();
-            let mut now = self.membership.now.borrow_mut();
-            if let Some(coordinator) = coordinator.as_ref() {
-                now.released = coordinator.taken_by_all(&now);
+        let mut answered = asked.join_all().await;
+        answered.sort_unstable();
+        if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut() {
+            let now = Instant::now();
+            for (server, has_taken) in answered {
+                match has_taken {
+                    true => coordinator.took(server, (&members).into(), now),
+                    false => coordinator.did_not_take(server, now),
+                }
             }
+            let mut members = self.membership.now.borrow_mut();
+            members.released = coordinator.taken_by_all(&members);
         }
         self.release_lost();
     }

@@ -23,6 +23,7 @@ use crate::finished::FinishedIntents;
 use crate::given_up::GivenUp;
 use crate::grace::Grace;
 use crate::ground::Clock;
+use crate::history::History;
 use crate::homes::Homes;
 use crate::keyed_lock::KeyedLock;
 use crate::limits;
@@ -90,6 +91,8 @@ pub(crate) struct Node {
     /// What this node knows of files that its processes read and write.
     pub(crate) files: Files,
     pub(crate) counters: Counters,
+    /// What they were before.
+    pub(crate) history: RefCell<History>,
     /// Names in the middle of a rename or of a directory's removal.
     pub(crate) name_locks: KeyedLock<Place>,
     /// At the home: inodes whose size changes in several steps, directories being removed.

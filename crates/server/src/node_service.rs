@@ -47,6 +47,7 @@ impl Node {
         request: NodeRequest,
     ) -> NodeAnswer {
         self.counters.requests.set(self.counters.requests.get() + 1);
+        self.look_at_counters();
         let (request, once) = match request {
             NodeRequest::Once { slot, number, request } => {
                 (*request, Some(OnceId { process: process.id, slot, number }))
@@ -57,6 +58,7 @@ impl Node {
             let why = "this process has not said what it holds since the server was started anew";
             return NodeReply::Refused(Refused::because(libc_errno::EIO, why)).into();
         }
+        let changes = self.changes_beside(process, &request);
         let answer = match request {
             NodeRequest::Create(node) => self.create(process, node, once).await,
             NodeRequest::Open { ino, open, truncate } => {
@@ -64,7 +66,12 @@ impl Node {
             }
             other => self.serve_plain(process, other, once).await.map(NodeAnswer::from),
         };
-        answer.unwrap_or_else(|refused| NodeReply::Refused(refused).into())
+        let mut answer = answer.unwrap_or_else(|refused| NodeReply::Refused(refused).into());
+        if let Some(changes) = changes {
+            self.changed_beside(changes, &answer.reply).await;
+        }
+        self.limit_grants(process, &mut answer.reply);
+        answer
     }
 
     async fn serve_plain(
@@ -80,7 +87,7 @@ impl Node {
             R::SetAttr { ino, change } => self.set_attributes(ino, change).await,
             R::Link { ino, parent, name } => self.link(process, ino, (parent, name), once).await,
             R::Remove { parent, name, directory } => {
-                self.remove(parent, name, directory, once).await
+                self.remove(Some(process), parent, name, directory, once).await
             }
             R::Rename { from, to, no_replace, exchange } => {
                 self.move_name(process, (from, to), no_replace, exchange, once).await
@@ -165,6 +172,8 @@ impl Node {
                 Ok(NodeReply::LostFiles { paths, total })
             }
             N::Status => Ok(NodeReply::Status(Box::new(self.status()))),
+            N::Checksums { after } => self.checksums(after),
+            N::History => Ok(NodeReply::History(self.history())),
             N::Hello { .. } => Err(Refused::because(libc_errno::EPROTO, "said hello twice")),
             other => {
                 tracing::error!(?other, "a request that nobody serves");

@@ -168,6 +168,7 @@ impl PeerService {
     ) -> Served {
         let node = &self.0;
         node.counters.requests.set(node.counters.requests.get() + 1);
+        node.look_at_counters();
         let request: PeerRequest = match hayase_wire::decode(body) {
             Ok(request) => request,
             Err(error) => {

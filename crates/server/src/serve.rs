@@ -152,8 +152,9 @@ async fn run(
     let stores = open_stores(&ground, &settings)?;
     let incarnation = stores.incarnation;
     let (listeners, addresses) = listen(&ground, &settings, incarnation).await?;
+    let me = settings.identity(incarnation);
     let members = meet(&settings, addresses.clone(), incarnation).await?;
-    let credentials = credentials(&settings);
+    let credentials = credentials(&settings, me);
     let node = node(ground, settings, stores, &members)?;
     node.hold_prepared_names().await;
     let mut tasks = tokio::task::JoinSet::new();
@@ -295,7 +296,7 @@ async fn meet(
         server: settings.server,
         host: settings.host.clone(),
         addresses,
-        start_id: settings.start_id,
+        start_id: settings.identity(incarnation).start_id,
         version: PROTOCOL_VERSION,
     };
     members::publish(job_dir, &member, secret).map_err(refused)?;
@@ -311,12 +312,8 @@ async fn meet(
     members::wait_sealed(job_dir, secret, settings.wait).await.map_err(refused)
 }
 
-fn credentials(settings: &Settings) -> Credentials {
-    Credentials {
-        secret: settings.secret.clone(),
-        me: PeerIdentity { server: settings.server, start_id: settings.start_id },
-        encrypt: settings.encrypt,
-    }
+fn credentials(settings: &Settings, me: PeerIdentity) -> Credentials {
+    Credentials { secret: settings.secret.clone(), me, encrypt: settings.encrypt }
 }
 
 fn node(
@@ -325,7 +322,8 @@ fn node(
     stores: Stores,
     members: &Members,
 ) -> Result<Rc<Node>, ServeError> {
-    let connector = Connector::new(ground.transport, credentials(&settings));
+    let me = settings.identity(stores.incarnation);
+    let connector = Connector::new(ground.transport, credentials(&settings, me));
     let addresses: HashMap<ServerId, Vec<Address>> =
         members.servers.iter().map(|member| (member.server, member.addresses.clone())).collect();
     let make = move |to: ServerId| {
@@ -363,7 +361,7 @@ fn node(
         servers: settings.servers,
         groups: settings.groups,
         host: settings.host,
-        start_id: settings.start_id,
+        start_id: me.start_id,
         started: std::time::Instant::now(),
         removal: Arc::new(Removal::new(Arc::clone(&names), Arc::clone(&parts))),
         names,
@@ -392,6 +390,7 @@ fn node(
         renames: Default::default(),
         files: Default::default(),
         counters: Counters::default(),
+        history: RefCell::default(),
         name_locks: KeyedLock::new(),
         inode_locks: KeyedLock::new(),
         inode_locks_of_opens: KeyedLock::new(),

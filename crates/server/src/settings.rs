@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use hayase_layout::{Groups, NodeId, ServerId};
 use hayase_store::Area;
 use hayase_tier::Tier;
-use hayase_wire::Secret;
+use hayase_wire::{PeerIdentity, Secret};
 
 /// One server of one job.
 pub struct Settings {
@@ -24,8 +24,9 @@ pub struct Settings {
     pub host: String,
     /// The job's secret.
     pub secret: Secret,
-    /// Larger each time the server is started, so that old news of it are known as such.
-    pub start_id: u64,
+    /// Random: tells this start from one with other storage. (Which of two starts came later is
+    /// counted in the storage itself.)
+    pub nonce: u32,
     /// The node's socket, in a directory that only the owner may enter.
     pub socket: PathBuf,
     /// Addresses to listen on, best first; ports are chosen by the kernel unless `port` is given.
@@ -52,6 +53,16 @@ pub struct Settings {
 impl Settings {
     /// Whoever carries such an operation out has finished, or given up, after this.
     pub const INTENT_AGE: Duration = crate::limits::INTENT_AGE;
+
+    /// As whom the server is known in this incarnation.
+    pub(crate) fn identity(&self, incarnation: u64) -> PeerIdentity {
+        PeerIdentity { server: self.server, start_id: start_id(incarnation, self.nonce) }
+    }
+}
+
+/// Grows from start to start, whatever the clock says, so that old news of a server are known as such.
+fn start_id(incarnation: u64, nonce: u32) -> u64 {
+    incarnation << 32 | u64::from(nonce)
 }
 
 /// The cache area of a job.
@@ -62,6 +73,8 @@ pub struct CacheSettings {
     pub durable_at: DurableAt,
     /// When the job ends, as far as anybody knows.
     pub deadline: Option<SystemTime>,
+    /// A file that stays open for writing for so long is flushed as it stands, again and again.
+    pub flush_open: Option<Duration>,
 }
 
 /// What fsync(2) of a file in the cache area promises.
@@ -72,4 +85,16 @@ pub enum DurableAt {
     Node,
     /// The tier has them: they survive the job.
     Tier,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn start_ids_grow_whatever_is_random_in_them() {
+        assert!(start_id(2, 0) > start_id(1, u32::MAX));
+        assert_ne!(start_id(1, 4), start_id(1, 5), "other storage, another server");
+        assert_ne!(start_id(1, 0), 0, "nobody is called so");
+    }
 }

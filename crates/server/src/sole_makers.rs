@@ -2,8 +2,9 @@
 //!
 //! Whoever makes a directory knows that it is empty. If that is a mount, it is told so
 //! (`Grants::cache` of a new directory) and says by itself of any name that it has not made that it
-//! is not there: a create then costs no lookup at the shard. Before anybody else makes a name in the
-//! directory, on this node or on another, the mount has given that up.
+//! is not there, and of those that it has made that they are: neither costs a lookup at the shard. Before
+//! anybody else makes or takes away a name in the directory, on this node or on another, the mount has
+//! given that up.
 //!
 //! Here: at the home of a directory (its maker's own server) which mount it is; at a shard, which
 //! directories are free for all. In memory only: after a restart nobody is told anything.
@@ -84,8 +85,8 @@ impl Node {
         }
     }
 
-    /// Shard: makes sure that `from` may make a name in `dir`.
-    pub(crate) async fn may_make_names(
+    /// Shard: makes sure that `from` may make or take away a name in `dir`.
+    pub(crate) async fn may_change_names(
         self: &Rc<Self>,
         dir: InodeId,
         from: NodeId,

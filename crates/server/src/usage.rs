@@ -60,6 +60,12 @@ impl Node {
         known
     }
 
+    /// This server's room at this moment: for who would fill it before [`USAGE_FRESH`] has passed.
+    pub(crate) fn usage_now(&self) -> AreaUse {
+        self.usage.here.set(None);
+        self.usage_here()
+    }
+
     /// Whether so much is left here that nobody needs to be careful.
     pub(crate) fn is_roomy(&self) -> bool {
         let here = self.usage_here();

@@ -8,11 +8,11 @@ mod cluster;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Process};
+use cluster::{Cluster, Process, RW};
 use hayase_layout::shard::name_shard;
 use hayase_layout::{InodeId, ServerId};
 use hayase_store::MetaStore;
-use hayase_wire::message::{FileKind, Name, NewNode, NodeReply, NodeRequest};
+use hayase_wire::message::{FileKind, Name, NewNode, NodeReply, NodeRequest, OpenKind, Opening};
 
 const ROOT: InodeId = InodeId::ROOT;
 const SERVERS: u16 = 2;
@@ -39,6 +39,16 @@ fn name(name: &str) -> Name {
 }
 
 fn new_node(at: &str, kind: FileKind) -> NodeRequest {
+    new_node_open(at, kind, None)
+}
+
+/// As open(2) asks for it: made and opened in one step.
+fn new_open_file(at: &str) -> NodeRequest {
+    let open = Opening { access: RW, kind: OpenKind::Remote, number: 1 };
+    new_node_open(at, FileKind::Regular, Some(open))
+}
+
+fn new_node_open(at: &str, kind: FileKind, open: Option<Opening>) -> NodeRequest {
     NodeRequest::Create(NewNode {
         parent: ROOT,
         name: name(at),
@@ -50,7 +60,7 @@ fn new_node(at: &str, kind: FileKind) -> NodeRequest {
         target: None,
         policy: None,
         exclusive: true,
-        open: None,
+        open,
     })
 }
 
@@ -161,6 +171,53 @@ fn rename(from: &str, to: &str) -> NodeRequest {
 fn create() {
     for (at, _) in &pairs() {
         walk(|_| new_node(at, FileKind::Regular));
+    }
+}
+
+#[test]
+fn create_with_open() {
+    for (at, _) in &pairs() {
+        walk(|_| new_open_file(at));
+    }
+}
+
+/// A server is killed before it answers a create with O_EXCL that has happened. Repeated it answers with the open,
+/// also when others have removed the file meanwhile, or have made another of that name.
+#[test]
+fn a_create_that_happened_is_open_when_it_is_repeated() {
+    for (at, _) in &pairs() {
+        for others in [&[][..], &["remove"], &["remove", "make"]] {
+            let mut cluster = Cluster::up_in_memory(SERVERS);
+            let mut process = cluster.process(1);
+            let create = new_open_file(at);
+            process.ask_once(1, &create).expect("it happens");
+            cluster.restart(1);
+            process = process.reconnect(&cluster, 1);
+            let mut other = cluster.process(0);
+            for deed in others {
+                match *deed {
+                    "remove" => other.remove(ROOT, at, false).expect("removed"),
+                    _ => drop(other.create(ROOT, at, FileKind::Regular).expect("made")),
+                }
+            }
+            let story = format!("{at}: {others:?}");
+            let again = process.ask_once(1, &create);
+            let Ok(NodeReply::Created(created)) = again else { panic!("{story}: {again:?}") };
+            let opened = created.opened.unwrap_or_else(|| panic!("{story}: not open"));
+            let (ino, links) = (opened.attr.ino, u32::from(others.is_empty()));
+            assert_eq!((created.new, opened.attr.nlink), (true, links), "{story}");
+            process.write(ino, 0, b"mine").unwrap_or_else(|error| panic!("{story}: {error}"));
+            assert_eq!(process.read(ino, 0, 10).expect("read"), b"mine", "{story}");
+            assert_eq!(process.attr(ino).expect("fstat(2)").nlink, links, "{story}");
+            match other.lookup(ROOT, at) {
+                Ok(entry) => assert_eq!(entry.attr.ino == ino, others.is_empty(), "{story}"),
+                Err(_) => assert_eq!(others, ["remove"], "{story}"),
+            }
+            process.opens_asked = 1;
+            process.close(ino, RW).expect("closed");
+            // The root, and what has a name.
+            settles(&cluster, 1 + usize::from(others != ["remove"]), &story);
+        }
     }
 }
 

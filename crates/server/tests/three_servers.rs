@@ -201,6 +201,43 @@ fn hard_links_and_orphans() {
 }
 
 #[test]
+fn a_program_takes_back_what_the_mount_of_its_node_keeps() {
+    let cluster = Cluster::up(2);
+    let (mut program, mut mount) = (cluster.process(1), cluster.mount(1));
+    let ino = cluster.process(0).create(ROOT, "file", FileKind::Regular).expect("made").ino;
+    let recalls = |mount: &cluster::Process| mount.recalls.load(Ordering::Relaxed);
+    let keeps_attributes = |process: &mut cluster::Process| match process
+        .ask(&NodeRequest::GetAttr { ino })
+        .expect("attributes")
+    {
+        NodeReply::Attr { grants, .. } => grants.attr,
+        other => panic!("{other:?}"),
+    };
+    assert!(mount.open(ino, R).expect("opened").grants.cache, "nobody writes");
+    assert!(keeps_attributes(&mut mount));
+    assert!(!keeps_attributes(&mut program), "nobody could ask it to give back");
+    assert!(!program.open(ino, R).expect("opened").grants.cache);
+    assert_eq!(recalls(&mount), 0, "readers do not disturb each other");
+
+    let opened = program.open(ino, RW).expect("opened");
+    assert_eq!((recalls(&mount), opened.grants.attr), (1, false));
+    program.write(ino, 0, b"bytes").expect("written");
+    assert!(!keeps_attributes(&mut mount), "its server knows of no later write");
+    assert_eq!(mount.attr(ino).expect("attributes").size, 5);
+    let opened = mount.open(ino, R).expect("opened");
+    assert!(!opened.grants.cache && opened.writing);
+    program.close(ino, RW).expect("closed");
+    assert!(!keeps_attributes(&mut mount), "what it asked for before may still be answered");
+
+    let before = recalls(&mount);
+    let change = MetaChange { mode: Some(0o600), ..MetaChange::default() };
+    program.ask(&NodeRequest::SetAttr { ino, change }).expect("changed");
+    assert_eq!(recalls(&mount), before + 1);
+    program.remove(ROOT, "file", false).expect("removed");
+    assert_eq!(recalls(&mount), before + 2);
+}
+
+#[test]
 fn a_writer_recalls_the_caches_of_other_nodes() {
     let cluster = Cluster::up(3);
     let mut maker = cluster.process(0);

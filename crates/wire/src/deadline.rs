@@ -26,12 +26,17 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(3);
 /// A peer that stops in the middle of a frame, sending or receiving, is dead after this.
 pub const STALL_MAX: Duration = Duration::from_secs(10);
 
-/// Keep-alive and user timeout of TCP: what finds a link that was cut while nobody called.
+/// User timeout of TCP: bytes on their way that no kernel acknowledges for so long mean that the link
+/// was cut.
 pub const LINK_LOSS_WAIT: Duration = Duration::from_secs(10);
 
-/// The same of connections whose frames carry no payload: a peer whose kernel does not answer is gone
-/// after this, without a wake-up of either process while it does. Those with payload may wait longer
-/// for a peer that takes nothing because its disk is slow.
+/// Keep-alive of TCP: a link on which nothing travels is probed so often. Each server has two of them
+/// for each other server, so that anything shorter would cost every kernel more in larger jobs.
+pub const LINK_IDLE: Duration = Duration::from_secs(60);
+
+/// A server whose kernel does not answer is gone after this, without a wake-up of either process while
+/// it does: of the connections of the coordinator alone, and of those only the ones whose frames carry
+/// no payload. The others may wait longer for a peer that takes nothing because its disk is slow.
 pub const PEER_LOSS_WAIT: Duration = Duration::from_secs(2);
 
 /// Pause after `accept` failed (mostly: no descriptors left).

@@ -14,6 +14,7 @@ use crate::codec::{self, CodecError};
 use crate::deadline::{HANDSHAKE_WAIT, PEER_LOSS_WAIT};
 use crate::header::{FrameKind, Header, TAG_BYTES};
 use crate::limits::HELLO_BYTES_MAX;
+use crate::members::COORDINATOR;
 use crate::message::PROTOCOL_VERSION;
 use crate::secret::Secret;
 use crate::session::{
@@ -60,6 +61,15 @@ pub struct LinkId {
     pub link: u64,
     /// Which of its connections.
     pub lane: Lane,
+}
+
+impl LinkId {
+    /// Whether both ends must learn soon that the other's machine is gone: of the coordinator's
+    /// connections, because it declares who is lost, and because nobody is while it is silent. All
+    /// others learn it from there, and probe nobody.
+    fn is_watched(self, one: ServerId, other: ServerId) -> bool {
+        self.lane == Lane::Small && (one == COORDINATOR || other == COORDINATOR)
+    }
 }
 
 /// Why a handshake failed.
@@ -164,6 +174,7 @@ pub async fn connect(
         }
         let encrypt = credentials.encrypt || theirs.encrypt;
         let (ours, peers) = noise.dangerously_get_raw_split();
+        notice_loss(&*sender, credentials.me.server, to, link);
         let mut session = session(sender, receiver, (&ours, &peers), encrypt, theirs.who, link);
         session.sender.send(FrameKind::Ping, 0, &[], &[]).await.map_err(from_session)?;
         Ok(session)
@@ -193,6 +204,7 @@ pub async fn accept(
         send_hello(&mut *sender, &mut noise, &mine).await?;
         let encrypt = credentials.encrypt || theirs.encrypt;
         let (peers, ours) = noise.dangerously_get_raw_split();
+        notice_loss(&*sender, credentials.me.server, theirs.who.server, link);
         let mut session = session(sender, receiver, (&ours, &peers), encrypt, theirs.who, link);
         match session.receiver.next().await.map_err(from_session)? {
             Some(frame) if frame.kind == FrameKind::Ping => Ok(session),
@@ -230,9 +242,6 @@ fn session(
     peer: PeerIdentity,
     link: LinkId,
 ) -> Session {
-    if link.lane == Lane::Small {
-        sender.notice_loss_within(PEER_LOSS_WAIT);
-    }
     Session {
         sender: SessionSender::new(sender, Sealer::new(DirectionKeys::derive(ours, encrypt))),
         receiver: SessionReceiver::new(
@@ -241,6 +250,12 @@ fn session(
         ),
         peer,
         link,
+    }
+}
+
+fn notice_loss(sender: &dyn FrameSender, one: ServerId, other: ServerId, link: LinkId) {
+    if link.is_watched(one, other) {
+        sender.notice_loss_within(PEER_LOSS_WAIT);
     }
 }
 
@@ -296,10 +311,14 @@ fn from_session(error: SessionError) -> HandshakeError {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use std::time::Duration;
+
     use super::*;
     use crate::header::HEADER_BYTES;
-    use crate::transport::MemoryTransport;
     use crate::transport::memory::{Direction, MemoryFrame};
+    use crate::transport::{LocalFuture, MemoryTransport};
 
     const LINK: LinkId = LinkId { link: 1, lane: Lane::Bulk };
 
@@ -346,6 +365,57 @@ mod tests {
             let mut payload = [0; 7];
             far.receiver.payload(&mut payload).await.unwrap();
             assert_eq!(&payload, b"payload");
+        }
+    }
+
+    /// Notes what it is asked to notice.
+    struct Noting {
+        inner: Box<dyn FrameSender>,
+        asked: Rc<Cell<Option<Duration>>>,
+    }
+
+    impl FrameSender for Noting {
+        fn send<'a>(
+            &'a mut self,
+            header: &'a [u8; HEADER_BYTES],
+            body: &'a [u8],
+            payload: &'a [u8],
+        ) -> LocalFuture<'a, Result<(), TransportError>> {
+            self.inner.send(header, body, payload)
+        }
+
+        fn notice_loss_within(&self, wait: Duration) {
+            self.asked.set(Some(wait));
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_coordinators_small_connections_are_watched() {
+        let noting = |end: Connection| {
+            let asked = Rc::new(Cell::new(None));
+            let noting = Noting { inner: end.sender, asked: Rc::clone(&asked) };
+            (Connection { sender: Box::new(noting), ..end }, asked)
+        };
+        for (one, other, lane, is_watched) in [
+            (0, 1, Lane::Small, true),
+            (1, 0, Lane::Small, true),
+            (0, 1, Lane::Bulk, false),
+            (1, 2, Lane::Small, false),
+            (2, 1, Lane::Bulk, false),
+        ] {
+            let (near, far) = MemoryTransport::new().pair();
+            let ((near, by_near), (far, by_far)) = (noting(near), noting(far));
+            let (ours, theirs) = (credentials(one, 9, false), credentials(other, 9, false));
+            let link = LinkId { link: 1, lane };
+            let (near, far) =
+                tokio::join!(connect(near, &ours, ServerId(other), link), accept(far, &theirs));
+            assert!(near.is_ok() && far.is_ok());
+            let expected = is_watched.then_some(PEER_LOSS_WAIT);
+            assert_eq!(
+                (by_near.get(), by_far.get()),
+                (expected, expected),
+                "{one} {other} {lane:?}"
+            );
         }
     }
 

@@ -32,7 +32,7 @@ pub use arena::{Arena, ArenaError, ArenaSlot, Slot};
 pub use buffer::{BoxBuffer, Buffer};
 pub use codec::{CodecError, decode, encode};
 pub use handshake::{Credentials, HandshakeError, PeerIdentity};
-pub use members::{Member, Members, MembersError};
+pub use members::{COORDINATOR, Member, Members, MembersError};
 pub use node::{BlockingChannel, Closer, NodeChannel, NodeError, NodeListener, PeerCredentials};
 pub use rpc::{
     Answer, CallError, Connector, PeerLink, Response, Returned, Service, serve_connection,

@@ -20,6 +20,9 @@ use crate::message::PROTOCOL_VERSION;
 use crate::secret::Secret;
 use crate::transport::Address;
 
+/// The server that seals the list, and that alone declares who is lost.
+pub const COORDINATOR: ServerId = ServerId(0);
+
 const CODE_CONTEXT: &str = "hayase wire v1: list of members";
 
 /// One server.

@@ -18,7 +18,9 @@ mod status;
 pub use attr::{
     Attr, DirEntry, Entry, FileKind, Grants, MetaChange, Name, SetTime, TimeSpec, XattrMode,
 };
-pub use cache::{CacheLine, CacheStatus, Flushed, Imported, Moment, Shown, TierVersion};
+pub use cache::{
+    CacheLine, CacheStatus, ChecksumLine, Flushed, Imported, Moment, Shown, TierVersion,
+};
 pub use lock::{Lock, LockAnswer, LockHeld, LockKind, LockRange};
 pub use node::{
     Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, NewNode, NodeReply,
@@ -26,7 +28,7 @@ pub use node::{
 };
 pub use peer::{Binding, PartRef, PeerReply, PeerRequest, Place, RenameEnd, ShardEntry};
 pub use reclaim::{HeldLock, HeldOpen, Holding, MembersNow, OnceId};
-pub use status::{AreaUse, PeerState, ServerStatus};
+pub use status::{AreaUse, PeerState, Sample, ServerStatus};
 
 use serde::{Deserialize, Serialize};
 

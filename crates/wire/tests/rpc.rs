@@ -363,6 +363,28 @@ fn a_restarted_server_is_found_again() {
 }
 
 #[test]
+fn a_silent_server_is_unreachable_also_where_an_idle_connection_to_it_is_left() {
+    run_paused(async {
+        let transport = MemoryTransport::new();
+        let silent = Rc::new(Cell::new(false));
+        transport.set_tap({
+            let silent = silent.clone();
+            move |_, frame| Some(if silent.get() { vec![] } else { vec![frame] })
+        });
+        let pair = start(Rc::new(transport), memory()).await;
+        pair.link.call(vec![1], None, None, WAIT).await.unwrap();
+        pair.link.call(vec![2], send(), into(), WAIT).await.unwrap();
+        assert_eq!(pair.link.state(), PeerState::Connected);
+        silent.set(true);
+        let waited = Duration::from_secs(5);
+        pair.link.call(vec![3], None, None, waited).await.unwrap_err();
+        assert_eq!(pair.link.state(), PeerState::Unreachable);
+        silent.set(false);
+        pair.link.call(vec![4], send(), into(), WAIT).await.unwrap();
+    });
+}
+
+#[test]
 fn a_silent_server_is_dead_after_three_seconds() {
     run_paused(async {
         let transport = MemoryTransport::new();

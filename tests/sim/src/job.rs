@@ -292,7 +292,8 @@ impl Job {
             groups: Groups::all(self.servers()),
             host: format!("n{server}"),
             secret: self.secret.clone(),
-            start_id: (life << 16) + u64::from(server) + 1,
+            // Smaller from life to life: nothing may depend on it.
+            nonce: u32::MAX - life as u32,
             socket: home.join("server.sock"),
             listen: Vec::new(),
             port: 0,

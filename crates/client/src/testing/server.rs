@@ -280,7 +280,9 @@ impl State {
                 opens: Vec::new(),
                 parts: Vec::new(),
             })),
-            NodeRequest::Status => return Err(Refused::new(libc::EOPNOTSUPP)),
+            NodeRequest::Status | NodeRequest::History => {
+                return Err(Refused::new(libc::EOPNOTSUPP));
+            }
             _ => self.serve_parts(request, bulk)?,
         };
         Ok(Reply { message, descriptor: None })

@@ -1,6 +1,6 @@
 //! Opening and releasing files.
 
-use fuser::{Errno, FileHandle, OpenFlags, ReplyOpen};
+use fuser::{Errno, FileHandle, LockOwner, OpenFlags, ReplyEmpty, ReplyOpen};
 use hayase_layout::InodeId;
 
 use super::Shared;
@@ -26,6 +26,20 @@ impl Shared {
         match backing.filter(|_| class == OpenClass::Passthrough) {
             Some(id) => reply.opened_passthrough(handle, flags, &id),
             None => reply.opened(handle, flags),
+        }
+    }
+
+    /// A descriptor that may write was closed: the volume's errors are those of close(2).
+    pub(crate) fn closed(&self, ino: InodeId, owner: LockOwner, reply: ReplyEmpty) {
+        match self.volume.closed(ino) {
+            Ok(()) if self.volume.may_hold_locks(ino, owner.0) => {
+                self.unlock_all(ino, owner, reply);
+            }
+            Ok(()) => reply.ok(),
+            Err(refused) => {
+                self.give_up_locks(ino, owner);
+                reply.error(errno(&refused));
+            }
         }
     }
 

@@ -30,7 +30,9 @@ impl Shared {
     pub(crate) fn getxattr(&self, ino: InodeId, name: &Name, size: u32, reply: ReplyXattr) {
         let value = match name.as_slice() {
             EXPLAIN => self.explain(ino),
-            LAYOUT => self.volume.attributes(ino).map(|found| layout_text(&found.attr).into()),
+            LAYOUT if self.volume.has_layouts() => {
+                self.volume.attributes(ino).map(|found| layout_text(&found.attr).into())
+            }
             name if name.starts_with(b"system.") => Err(Refused::new(libc::EOPNOTSUPP)),
             name => self.volume.xattr(ino, name),
         };
@@ -50,8 +52,8 @@ impl Shared {
     ) {
         let result = match name.as_slice() {
             EXPLAIN => Err(Refused::because(libc::EPERM, "user.hayase.explain is read only")),
-            LAYOUT => self.set_layout(ino, value),
-            PUBLISHED => self.published(ino, value),
+            LAYOUT if self.volume.has_layouts() => self.set_layout(ino, value),
+            PUBLISHED if self.volume.has_layouts() => self.published(ino, value),
             name if name.starts_with(b"system.") => Err(Refused::new(libc::EOPNOTSUPP)),
             name => {
                 xattr_mode(flags).and_then(|mode| self.volume.set_xattr(ino, name, value, mode))
@@ -77,7 +79,7 @@ impl Shared {
     pub(crate) fn removexattr(&self, ino: InodeId, name: &Name, reply: ReplyEmpty) {
         let result = match name.as_slice() {
             EXPLAIN => Err(Refused::because(libc::EPERM, "user.hayase.explain is read only")),
-            LAYOUT => self.set_policy(ino, None),
+            LAYOUT if self.volume.has_layouts() => self.set_policy(ino, None),
             name if name.starts_with(b"system.") => Err(Refused::new(libc::EOPNOTSUPP)),
             name => self.volume.remove_xattr(ino, name),
         };

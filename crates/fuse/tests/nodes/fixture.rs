@@ -95,7 +95,7 @@ impl Nodes {
             groups: hayase_layout::Groups::all(count),
             host: format!("n{server}"),
             secret,
-            start_id: u64::from(server) + 100,
+            nonce: u32::from(server) + 100,
             socket,
             listen: vec!["127.0.0.1".parse().unwrap()],
             port: 0,

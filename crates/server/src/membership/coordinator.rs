@@ -8,7 +8,7 @@ use hayase_wire::PeerIdentity;
 use hayase_wire::message::MembersNow;
 use tokio::time::Instant;
 
-use crate::limits::{BEAT, SILENCE, STALL, STALL_RESTS};
+use crate::limits::{BEAT, SILENCE, STALL, STALL_RESTS, TELL_PAUSE_MAX};
 
 /// Server 0's part of the membership.
 #[derive(Debug)]
@@ -26,6 +26,35 @@ struct Heard {
     took: u64,
     /// Since when there is no connection of it; `None` while there is one.
     ended: Option<Instant>,
+    told: Told,
+}
+
+/// What a server was told and took, and when it is told what came since.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    news: News,
+    at: Instant,
+    /// Until the next time, if it does not take it.
+    pause: Duration,
+}
+
+impl Told {
+    fn nothing(now: Instant) -> Self {
+        Self { news: News::default(), at: now, pause: BEAT }
+    }
+}
+
+/// Which version of what there is to tell: epoch and release.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct News {
+    epoch: u64,
+    released: u64,
+}
+
+impl From<&MembersNow> for News {
+    fn from(members: &MembersNow) -> Self {
+        Self { epoch: members.epoch, released: members.released }
+    }
 }
 
 impl Heard {
@@ -44,7 +73,8 @@ impl Coordinator {
     ) -> Self {
         let heard = |server| {
             let start_id = known.iter().find(|(known, _)| *known == server).map(|(_, id)| *id);
-            (server, Heard { at: now, start_id, took: 0, ended: Some(now) })
+            let told = Told::nothing(now);
+            (server, Heard { at: now, start_id, took: 0, ended: Some(now), told })
         };
         Self { heard: (1..servers).map(ServerId).map(heard).collect(), rest }
     }
@@ -60,7 +90,12 @@ impl Coordinator {
         if members.is_lost(from.server, from.start_id) {
             return false; // It is told so.
         }
-        let heard = Heard { at: now, start_id: Some(from.start_id), took, ended: None };
+        let before = self.heard.get(&from.server);
+        let before = before.filter(|heard| heard.start_id == Some(from.start_id));
+        // It hears now, whatever it did not hear before.
+        let news = before.map(|heard| heard.told.news).unwrap_or_default();
+        let told = Told { news, ..Told::nothing(now) };
+        let heard = Heard { at: now, start_id: Some(from.start_id), took, ended: None, told };
         self.heard.insert(from.server, heard);
         let before = members.lost.len();
         members.lost.retain(|(server, _)| *server != from.server);
@@ -125,9 +160,38 @@ impl Coordinator {
         living.map(|(_, heard)| heard.took).min().unwrap_or(members.epoch).min(members.epoch)
     }
 
-    pub(super) fn took(&mut self, server: ServerId, epoch: u64) {
+    /// Living servers that have not taken the latest, and are due to be told.
+    pub(super) fn to_tell(&self, members: &MembersNow, now: Instant) -> Vec<ServerId> {
+        let due = self.untold(members).filter(|(_, told)| told.at <= now);
+        due.map(|(server, _)| server).collect()
+    }
+
+    /// How long until somebody is due to be told; `None` when all living have taken the latest.
+    pub(super) fn next_telling(&self, members: &MembersNow, now: Instant) -> Option<Duration> {
+        let next = self.untold(members).map(|(_, told)| told.at).min()?;
+        Some(next.saturating_duration_since(now))
+    }
+
+    fn untold(&self, members: &MembersNow) -> impl Iterator<Item = (ServerId, Told)> {
+        let news = News::from(members);
+        let living = self.heard.iter().filter(|(server, _)| !members.is_server_lost(**server));
+        living.map(|(server, heard)| (*server, heard.told)).filter(move |(_, t)| t.news != news)
+    }
+
+    /// A server was told and has taken it.
+    pub(super) fn took(&mut self, server: ServerId, news: News, now: Instant) {
         if let Some(heard) = self.heard.get_mut(&server) {
-            heard.took = heard.took.max(epoch);
+            heard.took = heard.took.max(news.epoch);
+            heard.told = Told { news, ..Told::nothing(now) };
+        }
+    }
+
+    /// A server was told and did not answer.
+    pub(super) fn did_not_take(&mut self, server: ServerId, now: Instant) {
+        if let Some(heard) = self.heard.get_mut(&server) {
+            let told = &mut heard.told;
+            told.at = now + told.pause;
+            told.pause = (told.pause * 2).min(TELL_PAUSE_MAX);
         }
     }
 
@@ -226,6 +290,42 @@ mod tests {
         assert_eq!(looks(&coordinator, SILENCE), BEAT, "it is there and does not answer");
         coordinator.ended(peer(2, 7), begin + SILENCE / 2);
         assert_eq!(looks(&coordinator, SILENCE + SILENCE / 4), SILENCE / 4);
+    }
+
+    #[test]
+    fn who_does_not_take_the_news_is_told_again_later_and_later_and_nobody_else_is() {
+        let begin = Instant::now();
+        let (mut coordinator, mut members) = three(begin);
+        assert_eq!(coordinator.next_telling(&members, begin), None, "there is no news");
+        (members.epoch, members.released) = (1, 0);
+        assert_eq!(coordinator.to_tell(&members, begin), [ServerId(1), ServerId(2)]);
+        coordinator.took(ServerId(1), News::from(&members), begin);
+        let (mut at, mut pause) = (begin, BEAT);
+        for _ in 0..8 {
+            assert_eq!(coordinator.to_tell(&members, at), [ServerId(2)]);
+            coordinator.did_not_take(ServerId(2), at);
+            assert!(coordinator.to_tell(&members, at).is_empty());
+            assert_eq!(coordinator.next_telling(&members, at), Some(pause));
+            at += pause;
+            pause = (pause * 2).min(TELL_PAUSE_MAX);
+        }
+        assert_eq!(pause, TELL_PAUSE_MAX);
+        coordinator.did_not_take(ServerId(2), at);
+        members.released = 1;
+        assert_eq!(coordinator.to_tell(&members, at), [ServerId(1)], "news for who takes it");
+        coordinator.beat(&mut members, peer(2, 7), 0, at);
+        let both = [ServerId(1), ServerId(2)];
+        assert_eq!(coordinator.to_tell(&members, at), both, "who beats hears");
+        for server in both {
+            coordinator.took(server, News::from(&members), at);
+        }
+        assert_eq!(coordinator.next_telling(&members, at), None);
+        coordinator.beat(&mut members, peer(2, 7), 1, at);
+        assert_eq!(coordinator.next_telling(&members, at), None, "it has taken it");
+        coordinator.beat(&mut members, peer(2, 8), 0, at);
+        assert_eq!(coordinator.to_tell(&members, at), [ServerId(2)], "another one knows nothing");
+        members.lost.push((ServerId(2), 8));
+        assert_eq!(coordinator.next_telling(&members, at), None, "who is lost is told nothing");
     }
 
     #[test]

@@ -4,14 +4,15 @@
 //! the commit point; then the intent goes. Where home and shard are this server, all of it is one
 //! transaction.
 
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use hayase_layout::placement::{ServerUse, Wish, place};
 use hayase_layout::{ByteCount, InodeId, Layout, ServerId};
 use hayase_store::namespace::Inode;
 use hayase_wire::message::{
-    Binding, Created, Entry, FileKind, Grants, NewNode, NodeReply, OnceId, PeerReply, PeerRequest,
-    Place, Refused,
+    Binding, Created, Entry, FileKind, Grants, NewNode, NodeReply, OnceId, Opened, Opening,
+    PeerReply, PeerRequest, Place, Refused,
 };
 
 use super::NodeAnswer;
@@ -39,7 +40,7 @@ impl Node {
         self.refuse_cache_name(node.parent, &node.name)?;
         self.end_sole_maker(node.parent, Some(process.id)).await;
         let (open, parent) = (node.open, node.parent);
-        let (mut entry, new) = self.make_or_find(process, node, once).await?;
+        let (mut entry, new) = self.make_or_find(process, &node, once).await?;
         if new {
             self.directories.changed_here(parent, self.now());
             // Only the home itself knows when somebody else comes to make names in a directory.
@@ -50,7 +51,17 @@ impl Node {
         let (opened, descriptor) = match open {
             Some(open) if entry.attr.kind == FileKind::Regular => {
                 let ino = entry.attr.ino;
-                let (opened, descriptor) = self.open_for(process, ino, open, false).await?;
+                let opened = match new {
+                    true => self.open_for(process, ino, open, false).await,
+                    false => self.open_old(process, ino, open, false).await,
+                };
+                let opened = match opened {
+                    Err(refused) if new && refused.errno == libc_errno::ESTALE => {
+                        self.open_nameless(process, &node, open).await?
+                    }
+                    other => other?,
+                };
+                let (opened, descriptor) = opened;
                 entry.attr = opened.attr.clone();
                 (Some(opened), descriptor)
             }
@@ -64,12 +75,12 @@ impl Node {
     async fn make_or_find(
         self: &Rc<Self>,
         process: &Process,
-        node: NewNode,
+        node: &NewNode,
         once: Option<OnceId>,
     ) -> Result<(Entry, bool), Refused> {
         for _ in 0..CREATE_TRIES {
             let found = match node.parent.is_cached() {
-                true => self.before_create(&node).await?,
+                true => self.before_create(node).await?,
                 false => None,
             };
             let made = match found {
@@ -78,7 +89,7 @@ impl Node {
             };
             let existing = match made {
                 Made::New(entry) => return Ok((entry, true)),
-                Made::Before(ino) => return Ok((self.made_before(&node, ino).await?, true)),
+                Made::Before(ino) => return Ok((self.made_before(node, ino).await?, true)),
                 Made::Existing(_) if node.exclusive => {
                     return Err(Refused::new(libc_errno::EEXIST));
                 }
@@ -94,7 +105,6 @@ impl Node {
     }
 
     /// The request has happened already. What it made may be gone by now, and was there all the same.
-    /// (An open of it is refused then, with ESTALE, and the kernel makes another.)
     async fn made_before(self: &Rc<Self>, node: &NewNode, ino: InodeId) -> Result<Entry, Refused> {
         match self.entry(ino).await {
             Err(refused) if refused.errno == libc_errno::ESTALE => {
@@ -103,6 +113,37 @@ impl Node {
             }
             other => other,
         }
+    }
+
+    /// The file of a create that has happened was removed by others before its answer came, and nobody
+    /// had it open: a file without a name is what is open then. (Refused, the kernel would make the
+    /// name once more, or find what others have made under it since.)
+    async fn open_nameless(
+        self: &Rc<Self>,
+        process: &Rc<Process>,
+        node: &NewNode,
+        open: Opening,
+    ) -> Result<(Opened, Option<OwnedFd>), Refused> {
+        if node.parent.is_cached() {
+            // What the tier has under the name would have to be told apart: the kernel looks again.
+            return Err(Refused::new(libc_errno::ESTALE));
+        }
+        let (home, layout) = self.place_new(node).await?;
+        let request = PeerRequest::CreateInode { node: node.clone(), layout };
+        let ino = match self.ask(home, request).await? {
+            PeerReply::Attr { attr, .. } => attr.ino,
+            other => return Err(unexpected(&other)),
+        };
+        // Until it is open and without its name, the intent lets the home collect it.
+        let (mut opened, descriptor) = self.open_for(process, ino, open, false).await?;
+        let place = Place { parent: node.parent, name: node.name.clone() };
+        let requester = self.node;
+        let unnamed = PeerRequest::LinkDec { ino, place, requester, replaced: false };
+        self.ask(home, unnamed).await?;
+        self.finished(home, ino.0);
+        opened.attr.nlink = 0;
+        opened.grants = Grants::NONE;
+        Ok((opened, descriptor))
     }
 
     async fn make(
@@ -174,7 +215,7 @@ impl Node {
         place: &Place,
         once: Option<OnceId>,
     ) -> Result<Made, Refused> {
-        self.may_make_names(place.parent, self.node).await?;
+        self.may_change_names(place.parent, self.node).await?;
         let _held = self.hold_name(place).await?;
         self.hold_dir(place.parent).await?;
         if let Some(PeerReply::Bound(earlier)) = self.answered(once)? {

@@ -201,8 +201,10 @@ impl Node {
         }
     }
 
+    /// `process`: whose deed it is; none for the server's own.
     pub(crate) async fn remove(
         self: &Rc<Self>,
+        process: Option<&Process>,
         parent: InodeId,
         name: Name,
         directory: bool,
@@ -214,6 +216,7 @@ impl Node {
         if parent.is_cached() {
             self.before_remove(&place, directory).await?;
         }
+        self.end_sole_maker(parent, process.map(|process| process.id)).await;
         let remove = PeerRequest::Remove { place: place.clone(), directory, once };
         let removed = match self.ask(shard, remove).await? {
             PeerReply::Bound(binding) => binding.ino,
@@ -245,6 +248,7 @@ impl Node {
             return Err(Refused::because(libc_errno::EINVAL, "RENAME_EXCHANGE is not offered"));
         }
         check_tree(from.0, to.0)?;
+        self.end_sole_maker(from.0, Some(process.id)).await;
         self.end_sole_maker(to.0, Some(process.id)).await;
         let from = Place { parent: from.0, name: from.1 };
         let to = Place { parent: to.0, name: to.1 };

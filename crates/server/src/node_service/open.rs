@@ -23,8 +23,23 @@ impl Node {
         open: Opening,
         truncate: bool,
     ) -> Result<NodeAnswer, Refused> {
-        let (opened, descriptor) = self.open_for(process, ino, open, truncate).await?;
+        let (opened, descriptor) = self.open_old(process, ino, open, truncate).await?;
         Ok(NodeAnswer { reply: NodeReply::Opened(Box::new(opened)), descriptor })
+    }
+
+    /// Of a file that was there before, so that a mount of this node may know it.
+    pub(super) async fn open_old(
+        self: &Rc<Self>,
+        process: &Rc<Process>,
+        ino: InodeId,
+        open: Opening,
+        truncate: bool,
+    ) -> Result<(Opened, Option<OwnedFd>), Refused> {
+        let _beside = match open.access.write || truncate {
+            true => self.writes_beside(process, ino).await,
+            false => None,
+        };
+        self.open_for(process, ino, open, truncate).await
     }
 
     pub(super) async fn open_for(
@@ -74,9 +89,6 @@ impl Node {
             false => None,
         };
         opened.descriptor = descriptor.is_some();
-        if !process.mount {
-            opened.grants = hayase_wire::message::Grants::NONE;
-        }
         Ok(Some((opened, descriptor)))
     }
 

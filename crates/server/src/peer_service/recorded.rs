@@ -435,13 +435,13 @@ impl Node {
     async fn remove_container(self: &Rc<Self>, container: InodeId) -> Result<(), Refused> {
         for _ in 0..REMOVAL_ROUNDS {
             for name in self.files_in(container).await?.into_keys() {
-                match self.remove(container, name.into_bytes(), false, None).await {
+                match self.remove(None, container, name.into_bytes(), false, None).await {
                     Err(error) if error.errno != libc_errno::ENOENT => return Err(error),
                     _ => {}
                 }
             }
             let Some(place) = self.place_of_directory(container).await? else { return Ok(()) };
-            match self.remove(place.parent, place.name, true, None).await {
+            match self.remove(None, place.parent, place.name, true, None).await {
                 // A writer made another part meanwhile.
                 Err(error) if error.errno == libc_errno::ENOTEMPTY => {}
                 other => return other.map(drop),

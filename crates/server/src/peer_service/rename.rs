@@ -88,7 +88,8 @@ impl Node {
         once: Option<OnceId>,
     ) -> Answer {
         check_name(&to.name)?;
-        self.may_make_names(to.parent, requester).await?;
+        self.may_change_names(from.parent, requester).await?;
+        self.may_change_names(to.parent, requester).await?;
         let op = self.operation_id();
         let moved = self.ask(self.shard_of(from.parent, &from.name), lookup(&from)).await?;
         let PeerReply::Bound(moved) = moved else { return Err(unexpected(&moved)) };

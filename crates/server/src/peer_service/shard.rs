@@ -107,7 +107,7 @@ impl Node {
         once: Option<OnceId>,
     ) -> Answer {
         check_name(&place.name)?;
-        self.may_make_names(place.parent, from).await?;
+        self.may_change_names(place.parent, from).await?;
         let _held = self.hold_name(&place).await?;
         self.hold_dir(place.parent).await?;
         if self.given_up.contains(op) {
@@ -135,6 +135,7 @@ impl Node {
         directory: bool,
         once: Option<OnceId>,
     ) -> Answer {
+        self.may_change_names(place.parent, from).await?;
         let held = self.hold_name(&place).await?;
         self.settle_name(&place).await?;
         let Some(found) = self.bound(&place)? else {

@@ -4,7 +4,7 @@ mod frame_faults;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub(crate) struct Cluster {
     names: Option<Vec<Arc<MemoryStore>>>,
     faults: Option<Arc<FrameFaults>>,
     tier: Option<Arc<dyn Tier>>,
+    /// Of each server.
+    room: ByteCount,
     servers: Vec<Running>,
 }
 
@@ -44,7 +46,8 @@ type Running = (oneshot::Sender<()>, JoinHandle<()>);
 /// Short: tests wait for it.
 const INTENT_AGE: Duration = Duration::from_millis(100);
 
-static NEXT_START: AtomicU64 = AtomicU64::new(10_000);
+/// Smaller from start to start: nothing may depend on it.
+static NEXT_NONCE: AtomicU32 = AtomicU32::new(u32::MAX);
 
 impl Cluster {
     pub(crate) fn up(servers: u16) -> Self {
@@ -65,6 +68,14 @@ impl Cluster {
         cluster.started(servers)
     }
 
+    /// The same, with little room on each server, and names that survive a restart.
+    pub(crate) fn up_small(servers: u16, room: ByteCount, tier: Arc<dyn Tier>) -> Self {
+        let mut cluster = Self::empty();
+        (cluster.tier, cluster.room) = (Some(tier), room);
+        cluster.names = Some((0..servers).map(|_| Arc::new(MemoryStore::new())).collect());
+        cluster.started(servers)
+    }
+
     fn empty() -> Self {
         Self {
             directory: tempfile::tempdir().expect("a temporary directory"),
@@ -72,6 +83,7 @@ impl Cluster {
             names: None,
             faults: None,
             tier: None,
+            room: ByteCount::mib(256),
             servers: Vec::new(),
         }
     }
@@ -91,7 +103,7 @@ impl Cluster {
     fn start(&mut self, servers: u16) {
         let ready: Vec<_> = (0..servers)
             .map(|server| {
-                let (running, told) = self.begin(server, servers, u64::from(server) + 100);
+                let (running, told) = self.begin(server, servers);
                 self.servers.push(running);
                 told
             })
@@ -101,15 +113,15 @@ impl Cluster {
         }
     }
 
-    fn begin(&self, server: u16, servers: u16, start_id: u64) -> (Running, Receiver<()>) {
+    fn begin(&self, server: u16, servers: u16) -> (Running, Receiver<()>) {
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = std::sync::mpsc::channel();
         let root = self.directory.path().to_owned();
         let secret = self.secret.clone();
         let names = self.names.as_ref().map(|names| Arc::clone(&names[usize::from(server)]));
-        let (faults, tier) = (self.faults.clone(), self.tier.clone());
+        let (faults, tier, room) = (self.faults.clone(), self.tier.clone(), self.room);
         let thread = std::thread::spawn(move || {
-            let given = (start_id, names, faults, tier);
+            let given = (names, faults, tier, room);
             run_server(&root, server, servers, secret, given, stopped, move || {
                 // Somebody may not wait any more.
                 let _ = tell.send(());
@@ -143,8 +155,7 @@ impl Cluster {
         thread.join().expect("the server ends");
         let names = self.names.as_mut().expect("names are in memory");
         names[at] = Arc::new(names[at].after_kill());
-        let (running, told) =
-            self.begin(server, servers, NEXT_START.fetch_add(1, Ordering::Relaxed));
+        let (running, told) = self.begin(server, servers);
         self.servers[at] = running;
         let mut mount = Process::connect_as(
             &self.socket(server),
@@ -190,22 +201,22 @@ impl Drop for Cluster {
     }
 }
 
-/// Start id, names, the network's faults, the tier.
-type Given = (u64, Option<Arc<MemoryStore>>, Option<Arc<FrameFaults>>, Option<Arc<dyn Tier>>);
+/// Names, the network's faults, the tier, room for parts.
+type Given = (Option<Arc<MemoryStore>>, Option<Arc<FrameFaults>>, Option<Arc<dyn Tier>>, ByteCount);
 
 fn run_server(
     root: &Path,
     server: u16,
     servers: u16,
     secret: Secret,
-    (start_id, names, faults, tier): Given,
+    (names, faults, tier, room): Given,
     stopped: oneshot::Receiver<()>,
     ready: impl FnOnce(),
 ) {
     let home = root.join(server.to_string());
     let area = home.join("area");
     std::fs::create_dir_all(&area).expect("directories");
-    let area = CountedArea::open(&area, ByteCount::mib(256)).expect("an area");
+    let area = CountedArea::open(&area, room).expect("an area");
     let settings = Settings {
         server: ServerId(server),
         node: NodeId(server),
@@ -213,7 +224,7 @@ fn run_server(
         groups: hayase_layout::Groups::all(servers),
         host: format!("n{server}"),
         secret,
-        start_id,
+        nonce: NEXT_NONCE.fetch_sub(1, Ordering::Relaxed),
         socket: home.join("server.sock"),
         listen: vec!["127.0.0.1".parse().expect("an address")],
         port: 0,
@@ -224,6 +235,7 @@ fn run_server(
             tier,
             durable_at: DurableAt::default(),
             deadline: None,
+            flush_open: None,
         }),
         encrypt: false,
         intent_age: INTENT_AGE,
@@ -319,12 +331,17 @@ impl Process {
         assert!(matches!(reply, NodeReply::Welcome { .. }), "{reply:?}");
         let recalls = std::sync::Arc::new(AtomicU64::new(0));
         if let Some(recalled) = recalled {
-            let mut callback = BlockingChannel::connect(socket, wait).expect("a connection");
-            let body = hayase_wire::encode(&hello(ClientRole::Callback)).expect("encodes");
-            callback.call(&body, None).expect("a welcome");
-            callback.set_wait(None).expect("waits for ever");
-            let counted = std::sync::Arc::clone(&recalls);
-            std::thread::spawn(move || answer_callbacks(&mut callback, recalled, &counted));
+            let recalled = std::sync::Arc::new(std::sync::Mutex::new(recalled));
+            // One of them is never for recalls.
+            for _ in 0..2 {
+                let mut callback = BlockingChannel::connect(socket, wait).expect("a connection");
+                let body = hayase_wire::encode(&hello(ClientRole::Callback)).expect("encodes");
+                callback.call(&body, None).expect("a welcome");
+                callback.set_wait(None).expect("waits for ever");
+                let counted = std::sync::Arc::clone(&recalls);
+                let recalled = std::sync::Arc::clone(&recalled);
+                std::thread::spawn(move || answer_callbacks(&mut callback, &recalled, &counted));
+            }
         }
         Self { process, channel, arena, opens_asked: 0, recalls }
     }
@@ -467,11 +484,16 @@ impl Process {
     }
 }
 
-fn answer_callbacks(channel: &mut BlockingChannel, mut recalled: Recalled, recalls: &AtomicU64) {
+fn answer_callbacks(
+    channel: &mut BlockingChannel,
+    recalled: &std::sync::Mutex<Recalled>,
+    recalls: &AtomicU64,
+) {
     while let Ok((body, _)) = channel.receive() {
         let reply = match hayase_wire::decode(&body).expect("decodes") {
             Callback::Recall { .. } => {
                 recalls.fetch_add(1, Ordering::Relaxed);
+                let mut recalled = recalled.lock().expect("no answer panics");
                 CallbackReply::Recalled(recalled())
             }
             Callback::InvalName { .. } => CallbackReply::Forgotten,

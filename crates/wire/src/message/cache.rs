@@ -71,6 +71,19 @@ pub struct CacheLine {
     pub attempts: u32,
 }
 
+/// One version in the tier whose bytes were sent by a server, and what they were.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChecksumLine {
+    pub ino: u64,
+    /// From the tier's root.
+    pub path: Vec<u8>,
+    /// Of the version, as the tier tells it.
+    pub identity: u64,
+    pub bytes: u64,
+    /// XXH3, 64 bits, of all bytes.
+    pub checksum: u64,
+}
+
 /// The cache area of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheStatus {
@@ -79,6 +92,8 @@ pub struct CacheStatus {
     /// Files and bytes that the tier does not have yet.
     pub dirty_files: u64,
     pub dirty_bytes: u64,
+    /// Of those, bytes that are on their way: the tier shows them when it has the whole file.
+    pub sent_bytes: u64,
     /// Of those, files that somebody has open for writing.
     pub open_files: u64,
     /// Of those, files whose last try failed.

@@ -12,8 +12,9 @@ use hayase_layout::{ByteCount, InodeId, NodeId, ServerId, StripePolicy};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AreaUse, Attr, DirEntry, Entry, FileKind, Flushed, Grants, HeldLock, Holding, Lock, LockAnswer,
-    LockHeld, LockRange, MetaChange, Name, Refused, ServerStatus, XattrMode,
+    AreaUse, Attr, ChecksumLine, DirEntry, Entry, FileKind, Flushed, Grants, HeldLock, Holding,
+    Lock, LockAnswer, LockHeld, LockRange, MetaChange, Name, Refused, Sample, ServerStatus,
+    XattrMode,
 };
 
 /// What a connection is for; the first thing said on it.
@@ -315,6 +316,8 @@ pub enum NodeRequest {
         step: RecordedStep,
     },
     Status,
+    /// What the server had done by which moment, for the job's report.
+    History,
     /// Files that can not be reached because a node is lost, as far as this server knows their names:
     /// at most `max` of them by path, and how many there are.
     LostFiles {
@@ -323,6 +326,10 @@ pub enum NodeRequest {
     /// Bytes of the one server that keeps this private tree.
     StatFsOf {
         tree: InodeId,
+    },
+    /// Versions in the tier of which this server knows what they hold, of inodes above `after`.
+    Checksums {
+        after: u64,
     },
     /// A file of the cache area: how far is its flush? Begins it if nobody writes the file.
     Flush {
@@ -395,6 +402,10 @@ pub enum NodeReply {
     StatFs(AreaUse),
     Explained(Box<Explained>),
     Status(Box<ServerStatus>),
+    /// Oldest first.
+    History(Vec<Sample>),
+    /// By inode; empty when there are no more.
+    Checksums(Vec<ChecksumLine>),
     LostFiles {
         paths: Vec<Name>,
         total: u64,
@@ -427,6 +438,20 @@ pub enum Callback {
     Lost { inodes: Vec<InodeId> },
     /// Are you there?
     Ping,
+}
+
+impl Callback {
+    /// Whether its answer waits for the kernel, and so perhaps for calls that wait for a server.
+    pub fn waits_for_kernel(&self) -> bool {
+        match self {
+            Self::Recall { .. } | Self::InvalName { .. } | Self::HomeLost { .. } => true,
+            Self::LockGranted { .. }
+            | Self::LocksAt { .. }
+            | Self::HomeDead { .. }
+            | Self::Lost { .. }
+            | Self::Ping => false,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -22,6 +22,24 @@ pub enum PeerState {
     Unreachable,
 }
 
+/// What a server had done by some moment since it began, and what it held then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+    pub requests: u64,
+    /// That passed this server on their way to readers and to parts: not what a node's kernel moved itself.
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    /// To and from the tier.
+    pub flushed_bytes: u64,
+    pub fetched_bytes: u64,
+    /// That the tier did not have.
+    pub dirty_bytes: u64,
+    /// Of the area.
+    pub used_bytes: u64,
+}
+
 /// For `hayase status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerStatus {

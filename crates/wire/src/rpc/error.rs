@@ -35,6 +35,17 @@ pub enum LinkError {
     NoAddress,
 }
 
+impl LinkError {
+    /// Whether the peer was not heard of while it was waited for, rather than ending a connection.
+    pub(super) fn is_silence(&self) -> bool {
+        match self {
+            Self::Silent { .. } => true,
+            Self::Lost(error) => error.is_loss(),
+            _ => false,
+        }
+    }
+}
+
 /// Why a call has no answer. The request may have been carried out, unless `Refused`.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {

@@ -84,6 +84,13 @@ impl Line {
         let _ = self.queue.send(Order::Close);
     }
 
+    /// The same, unless somebody waits for it.
+    pub(super) fn close_if_idle(&self) {
+        if self.pending.borrow().is_empty() {
+            self.close();
+        }
+    }
+
     fn forget(&self, id: u64) {
         self.pending.borrow_mut().remove(&id);
     }

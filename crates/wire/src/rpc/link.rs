@@ -373,6 +373,13 @@ impl PeerLink {
     fn set_down(&self, kind: LaneKind, error: LinkError) {
         let lane = self.lane(kind);
         tracing::debug!(server = %self.to, ?kind, %error, "not connected");
+        if error.is_silence() {
+            // Nobody would find out for long that the other connection, if it is idle, is as dead.
+            let other = if kind == LaneKind::Small { LaneKind::Bulk } else { LaneKind::Small };
+            if let LaneState::Up { line, .. } = &*self.lane(other).state.borrow() {
+                line.close_if_idle();
+            }
+        }
         let wait = match &*lane.state.borrow() {
             LaneState::Up { line, .. } if line.is_proven() => RECONNECT_WAIT_MIN,
             LaneState::Up { wait, .. }

@@ -12,11 +12,9 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use super::low_water::set_low_water;
 use super::stream::{Reader, StreamReceiver, StreamSender, Writer};
 use super::{Address, Connection, Listener, LocalFuture, Transport, TransportError};
-use crate::deadline::{CONNECT_WAIT, LINK_LOSS_WAIT};
+use crate::deadline::{CONNECT_WAIT, LINK_IDLE, LINK_LOSS_WAIT};
 
 const BACKLOG: u32 = 1024;
-/// Probes before an idle link counts as lost; with the interval below they fill [`LINK_LOSS_WAIT`].
-const KEEPALIVE_PROBES: u32 = 4;
 
 /// Connects from any address, or from one (a node that is simulated by a loopback address).
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,17 +55,16 @@ fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    notice_loss_within(stream, LINK_LOSS_WAIT, KEEPALIVE_PROBES)
+    probe(stream, LINK_IDLE, LINK_LOSS_WAIT)
 }
 
-/// A silent peer is probed so often in that time. What is on its way has as long to arrive; the kernel
-/// takes that limit for probes, too (tcp(7), `TCP_USER_TIMEOUT`).
-fn notice_loss_within(stream: &TcpStream, wait: Duration, probes: u32) -> io::Result<()> {
-    let interval = wait / (probes + 1);
-    sockopt::set_tcp_keepidle(stream, interval)?;
-    sockopt::set_tcp_keepintvl(stream, interval)?;
-    sockopt::set_tcp_keepcnt(stream, probes)?;
-    sockopt::set_tcp_user_timeout(stream, wait.as_millis() as u32)?;
+/// A peer that was silent for `idle` is asked by the kernel whether it is there; one that answers
+/// nothing is gone `loss` after its last sign of life, or at the next probe where that is later. What is
+/// on its way has as long to arrive (tcp(7), `TCP_USER_TIMEOUT`, which also decides about probes).
+fn probe(stream: &TcpStream, idle: Duration, loss: Duration) -> io::Result<()> {
+    sockopt::set_tcp_keepidle(stream, idle)?;
+    sockopt::set_tcp_keepintvl(stream, idle.min(loss / 2))?;
+    sockopt::set_tcp_user_timeout(stream, loss.as_millis() as u32)?;
     Ok(())
 }
 
@@ -82,9 +79,8 @@ fn connection(stream: TcpStream, peer: SocketAddr) -> Connection {
 
 impl Writer for OwnedWriteHalf {
     fn notice_loss_within(&self, wait: Duration) -> io::Result<()> {
-        // Intervals are whole seconds: as many probes as fit.
-        let probes = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_sub(1).max(1);
-        notice_loss_within(self.as_ref(), wait, probes)
+        // Intervals are whole seconds.
+        probe(self.as_ref(), (wait / 2).max(Duration::from_secs(1)), wait)
     }
 }
 
@@ -174,6 +170,7 @@ mod tests {
     use tokio::task::LocalSet;
 
     use super::*;
+    use crate::deadline::PEER_LOSS_WAIT;
     use crate::header::HEADER_BYTES;
     use crate::limits::{LOW_WATER_BYTES, SEGMENT_BYTES};
     use crate::transport::conformance;
@@ -222,6 +219,21 @@ mod tests {
         };
         tokio::time::timeout(Duration::from_secs(10), receive).await.expect("nothing hangs");
         drop(sender.join().unwrap());
+    }
+
+    #[tokio::test]
+    async fn only_who_asks_for_it_is_probed_each_second() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpTransport::new().stream(listener.local_addr().unwrap()).await.unwrap();
+        let probed_after = |stream: &TcpStream| sockopt::tcp_keepidle(stream).unwrap();
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(probed_after(&stream), LINK_IDLE);
+        let (reader, writer) = stream.into_split();
+        Writer::notice_loss_within(&writer, PEER_LOSS_WAIT).unwrap();
+        let stream = reader.reunite(writer).unwrap();
+        assert_eq!(probed_after(&stream), Duration::from_secs(1));
+        let loss = sockopt::tcp_user_timeout(&stream).unwrap();
+        assert_eq!(Duration::from_millis(loss.into()), PEER_LOSS_WAIT);
     }
 
     #[tokio::test]

@@ -7,11 +7,18 @@ use hayase_wire::message::{Entry, Grants, Name, NewNode, NodeReply, NodeRequest,
 
 use super::{Area, Asked, Found, LinkError, Listed};
 use crate::grants::Stamp;
+use crate::made_names::Known;
 
 impl Area {
     pub(super) fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
-        if self.made.lacks(parent, name) {
-            return Err(Refused::new(libc::ENOENT));
+        match self.made.find(parent, name) {
+            Known::Absent => return Err(Refused::new(libc::ENOENT)),
+            Known::Bound(ino) => match self.attributes(ino) {
+                // It ended meanwhile, by somebody else's deed.
+                Err(refused) if refused.errno == libc::ESTALE => {}
+                found => return found,
+            },
+            Known::Nothing => {}
         }
         let asked = self.asked();
         match self.call(&NodeRequest::Lookup { parent, name: name.to_vec() })?.message {
@@ -24,13 +31,15 @@ impl Area {
         let parent = node.parent;
         node.exclusive = true;
         node.open = None;
-        self.made.add(parent, &node.name);
+        let name = node.name.clone();
+        self.made.add(parent, &name);
         let asked = self.asked();
         let answer = self.call(&NodeRequest::Create(node));
         self.entries_changed(parent);
         match answer?.message {
             NodeReply::Created(created) => {
                 let Entry { attr, grants } = created.entry;
+                self.made.bound(parent, &name, attr.ino);
                 self.know_names(asked, attr.ino, grants);
                 Ok(self.found(asked, attr, grants))
             }
@@ -60,8 +69,10 @@ impl Area {
         let answer = self.call(&NodeRequest::Link { ino, parent, name: name.to_vec() });
         self.entries_changed(parent);
         match answer.map(|reply| reply.message) {
-            Ok(NodeReply::Entry(entry)) => Ok(self.learn_changed(asked, entry.attr, entry.grants)),
-            Ok(NodeReply::Attr { attr, grants }) => Ok(self.learn_changed(asked, attr, grants)),
+            Ok(NodeReply::Entry(Entry { attr, grants }) | NodeReply::Attr { attr, grants }) => {
+                self.made.bound(parent, name, ino);
+                Ok(self.learn_changed(asked, attr, grants))
+            }
             Ok(other) => {
                 self.changed(ino);
                 Err(LinkError::unexpected("Link", &other).into())
@@ -79,6 +90,7 @@ impl Area {
         name: &[u8],
         directory: bool,
     ) -> Result<(), Refused> {
+        self.made.unsure(parent, name);
         let request = NodeRequest::Remove { parent, name: name.to_vec(), directory };
         let answer = self.call(&request);
         self.entries_changed(parent);
@@ -101,6 +113,7 @@ impl Area {
         exchange: bool,
     ) -> Result<(), Refused> {
         let (source, target) = (from.0, to.0);
+        self.made.unsure(from.0, &from.1);
         self.made.add(to.0, &to.1);
         let answer = self.call(&NodeRequest::Rename { from, to, no_replace, exchange });
         self.entries_changed(source);

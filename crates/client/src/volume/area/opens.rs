@@ -146,12 +146,14 @@ impl Area {
         let held = Access { read: wish.access.read || kind == OpenKind::Local, ..wish.access };
         node.open = Some(self.opening(held, kind));
         self.creating.fetch_add(1, Ordering::SeqCst);
-        self.made.add(parent, &node.name);
+        let name = node.name.clone();
+        self.made.add(parent, &name);
         let asked = self.asked();
         let reply = self.call(&NodeRequest::Create(node));
         let booked = reply.and_then(|reply| match reply.message {
             NodeReply::Created(created) => match created.opened {
                 Some(opened) => {
+                    self.made.bound(parent, &name, opened.attr.ino);
                     let part = reply.descriptor.map(Arc::new);
                     Ok(self.book_created(asked, (held, kind), wish, opened, part))
                 }

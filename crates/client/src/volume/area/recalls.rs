@@ -1,10 +1,11 @@
 //! What the server asks of this node.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{
-    Access, Callback, CallbackReply, Grants, HeldLock, HeldOpen, OpenKind, Opening, StillOpen,
+    Access, Callback, CallbackReply, Grants, HeldLock, HeldOpen, Name, OpenKind, Opening, StillOpen,
 };
 
 use super::{Area, Class, Drops};
@@ -106,12 +107,13 @@ impl Area {
 
     /// First nothing is granted any more, then the kernel drops what it has, then this returns.
     fn recall(&self, ino: InodeId, bits: Grants) -> StillOpen {
+        let mut names = Vec::new();
         let (access, as_of, class) = {
             let mut shard = self.inodes.lock(ino);
             shard.stamps.stamp(ino, &self.moments);
             shard.attributes.remove(ino);
             if bits.cache {
-                self.made.end(ino);
+                names = self.made.end(ino);
             }
             // Under the inode's lock: what it is asked for from now on has a higher number.
             let as_of = self.opens_asked.load(Ordering::SeqCst);
@@ -134,7 +136,20 @@ impl Area {
             (access, as_of, class)
         };
         self.invalidate(ino, drops(class, bits.cache));
+        self.forget_names(ino, &names);
         StillOpen { access, as_of }
+    }
+
+    /// Names of a directory that the kernel was told from here: nobody else tells it of their end.
+    fn forget_names(&self, dir: InodeId, names: &[Name]) {
+        let (Some(kernel), Some((last, others))) = (self.kernel.get(), names.split_last()) else {
+            return;
+        };
+        for name in others {
+            kernel.forget_name(dir, name, Duration::ZERO);
+        }
+        // One after the other: with the last one all are forgotten.
+        kernel.forget_name(dir, last, NAME_WAIT);
     }
 }
 

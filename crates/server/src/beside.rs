@@ -1,0 +1,227 @@
+//! Programs that work beside the mounts of their node.
+//!
+//! The home of an inode knows nodes. What it grants to a node the node's mount keeps; the home does
+//! not ask for it back when the same node changes the file, because a mount gives back by itself what it
+//! is about to change. A program that uses the client library is another process of that node: it
+//! is granted nothing, since nobody can ask it for anything, and what it changes this server takes back
+//! from the mounts. While it has a file open for writing, and for a while after, they are granted
+//! nothing of that file.
+//! Source: `docs/design/001-coherence.md`, "Programs without a mount".
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use hayase_layout::InodeId;
+use hayase_wire::message::{Callback, CallbackReply, Close, Grants, Name, NodeReply, NodeRequest};
+use tokio::time::Instant;
+
+use crate::clients::Process;
+use crate::limits::{BESIDE_KEPT, BESIDE_SWEEP_STEP, INVAL_NAME_WAIT, RECALL_DEADLINE};
+use crate::node::Node;
+
+/// Files that programs have open for writing, or had a moment ago.
+#[derive(Default)]
+pub(crate) struct WrittenBeside {
+    files: RefCell<HashMap<InodeId, Writers>>,
+    sweep_at: Cell<usize>,
+}
+
+struct Writers {
+    count: u32,
+    /// When the last of them ended.
+    ended: Instant,
+}
+
+impl Writers {
+    /// What was asked for while it was written may be answered still.
+    fn count_still(&self) -> bool {
+        self.count > 0 || self.ended.elapsed() < BESIDE_KEPT
+    }
+}
+
+impl WrittenBeside {
+    pub(crate) fn begin(&self, ino: InodeId) {
+        let mut files = self.files.borrow_mut();
+        if files.len() >= self.sweep_at.get().max(BESIDE_SWEEP_STEP) {
+            files.retain(|_, writers| writers.count_still());
+            self.sweep_at.set(files.len() + BESIDE_SWEEP_STEP);
+        }
+        files.entry(ino).or_insert_with(|| Writers { count: 0, ended: Instant::now() }).count += 1;
+    }
+
+    pub(crate) fn end(&self, ino: InodeId) {
+        if let Some(writers) = self.files.borrow_mut().get_mut(&ino) {
+            writers.count = writers.count.saturating_sub(1);
+            writers.ended = Instant::now();
+        }
+    }
+
+    pub(crate) fn has(&self, ino: InodeId) -> bool {
+        self.files.borrow().get(&ino).is_some_and(Writers::count_still)
+    }
+}
+
+/// Counts a program as a writer of a file until it is dropped.
+pub(crate) struct Beside {
+    node: Rc<Node>,
+    ino: InodeId,
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.node.clients.written_beside.end(self.ino);
+    }
+}
+
+/// What a request changes that a mount of the node may remember, bytes of open files aside.
+pub(crate) struct Changes {
+    ino: Option<(InodeId, Grants)>,
+    names: Vec<(InodeId, Name)>,
+}
+
+const ATTR: Grants = Grants { cache: false, attr: true };
+
+impl Changes {
+    fn of(request: &NodeRequest) -> Option<Self> {
+        use NodeRequest as R;
+        let (ino, names) = match request {
+            R::SetAttr { ino, change } if change.size.is_some() => {
+                (Some((*ino, Grants::ALL)), vec![])
+            }
+            R::SetAttr { ino, .. }
+            | R::Link { ino, .. }
+            | R::SetXattr { ino, .. }
+            | R::RemoveXattr { ino, .. } => (Some((*ino, ATTR)), vec![]),
+            R::Remove { parent, name, .. } => (None, vec![(*parent, name.clone())]),
+            R::Rename { from, to, .. } => (None, vec![from.clone(), to.clone()]),
+            _ => return None,
+        };
+        Some(Self { ino, names })
+    }
+}
+
+impl Node {
+    /// A program is going to open a file and to change it: mounts of this node have given back what
+    /// they keep of it, and get nothing of it until it is open and closed again.
+    pub(crate) async fn writes_beside(
+        self: &Rc<Self>,
+        process: &Process,
+        ino: InodeId,
+    ) -> Option<Beside> {
+        if process.mount {
+            return None;
+        }
+        self.clients.written_beside.begin(ino);
+        let beside = Beside { node: Rc::clone(self), ino };
+        self.take_back_here(ino, Grants::ALL).await;
+        Some(beside)
+    }
+
+    /// What a request of a program is going to change; `None` of what changes nothing, and of mounts,
+    /// which know what they do.
+    pub(crate) fn changes_beside(
+        &self,
+        process: &Process,
+        request: &NodeRequest,
+    ) -> Option<Changes> {
+        if process.mount || !self.clients.has_mounts() { None } else { Changes::of(request) }
+    }
+
+    /// The request was carried out: no mount of this node remembers what was before.
+    pub(crate) async fn changed_beside(self: &Rc<Self>, changes: Changes, reply: &NodeReply) {
+        let mut inos: Vec<_> = changes.ino.into_iter().collect();
+        match reply {
+            NodeReply::Refused(_) => return,
+            NodeReply::Removed { ino } => inos.push((*ino, ATTR)),
+            NodeReply::Renamed { moved, replaced } => {
+                inos.extend(std::iter::once(moved).chain(replaced).map(|ino| (*ino, ATTR)));
+            }
+            _ => {}
+        }
+        for (parent, name) in changes.names {
+            let forgotten = self.forget_name_here(parent, name);
+            if tokio::time::timeout(INVAL_NAME_WAIT, forgotten).await.is_err() {
+                tracing::debug!("a name may be seen up to a second longer by a busy mount");
+            }
+        }
+        for (ino, bits) in inos {
+            self.take_back_here(ino, bits).await;
+        }
+    }
+
+    /// What a mount of this node keeps ends; the home hears of opens that lingered.
+    async fn take_back_here(self: &Rc<Self>, ino: InodeId, bits: Grants) {
+        for mount in self.clients.mounts() {
+            let recall = Callback::Recall { ino, bits };
+            match tokio::time::timeout(RECALL_DEADLINE, mount.call(&recall)).await {
+                Ok(Some(CallbackReply::Recalled(still_open))) => {
+                    let (access, as_of) = (mount.no_longer_open(ino, still_open), still_open.as_of);
+                    if access.read || access.write {
+                        self.close_all(&mount, vec![Close { ino, access, as_of }]).await;
+                    }
+                }
+                Ok(None) => tracing::debug!(%ino, "a mount that is gone was not asked"),
+                other => tracing::warn!(%ino, ?other, "a mount did not give back in time"),
+            }
+        }
+    }
+
+    /// What `process` may keep of an answer, at most: a program nothing, a mount nothing of what a
+    /// program of this node writes.
+    pub(crate) fn limit_grants(&self, process: &Process, reply: &mut NodeReply) {
+        let limit = |ino: InodeId, grants: &mut Grants| {
+            if !process.mount || self.clients.written_beside.has(ino) {
+                *grants = Grants::NONE;
+            }
+        };
+        match reply {
+            NodeReply::Entry(entry) => limit(entry.attr.ino, &mut entry.grants),
+            NodeReply::Attr { attr, grants } => limit(attr.ino, grants),
+            NodeReply::Created(created) => {
+                limit(created.entry.attr.ino, &mut created.entry.grants);
+                if let Some(opened) = &mut created.opened {
+                    limit(opened.attr.ino, &mut opened.grants);
+                }
+            }
+            NodeReply::Opened(opened) => limit(opened.attr.ino, &mut opened.grants),
+            NodeReply::Entries(entries) => {
+                for entry in entries.iter_mut().filter_map(|entry| entry.entry.as_mut()) {
+                    limit(entry.attr.ino, &mut entry.grants);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_counts_as_written_for_a_while_after_its_last_writer() {
+        let (files, ino) = (WrittenBeside::default(), InodeId(7));
+        assert!(!files.has(ino));
+        files.begin(ino);
+        files.begin(ino);
+        files.end(ino);
+        tokio::time::advance(2 * BESIDE_KEPT).await;
+        assert!(files.has(ino), "one is left");
+        files.end(ino);
+        assert!(files.has(ino) && !files.has(InodeId(8)));
+        tokio::time::advance(BESIDE_KEPT).await;
+        assert!(!files.has(ino));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_over_is_forgotten() {
+        let files = WrittenBeside::default();
+        for ino in 0..10 * BESIDE_SWEEP_STEP as u64 {
+            files.begin(InodeId(ino));
+            files.end(InodeId(ino));
+            tokio::time::advance(BESIDE_KEPT / BESIDE_SWEEP_STEP as u32).await;
+        }
+        assert!(files.files.borrow().len() <= 2 * BESIDE_SWEEP_STEP + 1);
+    }
+}
