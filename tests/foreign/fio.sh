@@ -4,7 +4,7 @@
 suite_fio() {
     command -v fio > /dev/null || { skip fio "not installed (apt install fio)"; return 0; }
     local name failed=0
-    for name in passthrough remote striped; do
+    for name in $(files); do
         fio_one "$name" buffered --ioengine=psync --direct=0 || failed=1
         fio_one "$name" mmap --ioengine=mmap || failed=1
         fio_one "$name" direct --ioengine=psync --direct=1 || failed=1
@@ -29,6 +29,7 @@ fio_one() {
     if on_node 0 timeout 300 fio "${options[@]}" "$@" --do_verify=1 --end_fsync=1 > "$output" 2>&1 &&
         on_node 2 timeout 300 fio "${options[@]}" --ioengine=psync --verify_only=1 >> "$output" 2>&1; then
         after=$(on_node 0 stat -c %i "$file")
+        same_in_tier "$file" || { echo "FAILED fio $name, $how"; return 1; }
         [ "$before" = "$after" ] || { echo "FAILED fio $name, $how: it made another file"; return 1; }
         echo "ok fio $name, $how: written on node 0, verified on nodes 0 and 2"
     else

@@ -8,7 +8,7 @@ fsx_operations=${FSX_OPERATIONS:-5000}
 suite_fsx() {
     local program name failed=0
     program=$(installed fsx 0.3.2) || return 1
-    for name in passthrough remote striped; do
+    for name in $(files); do
         fsx_one "$program" "$name" || failed=1
     done
     return "$failed"
@@ -27,6 +27,7 @@ fsx_one() {
     # `timeout` inside: a hang of the file system must not become a hang of the run.
     if on_node 0 timeout 300 "$program" -f "$config" -N "$fsx_operations" -S "$seed" -P "$scratch" \
         "$dir/file" > "$output" 2>&1; then
+        same_in_tier "$dir/file" || { echo "FAILED fsx $name: seed $seed"; return 1; }
         echo "ok fsx $name: $fsx_operations operations, seed $seed"
     else
         echo "FAILED fsx $name: seed $seed"

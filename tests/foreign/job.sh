@@ -1,5 +1,5 @@
 # The file system under test: a job of three simulated nodes, or an ordinary directory.
-# Sourced by run.sh, which sets: root scratch plain profile where.
+# Sourced by run.sh, which sets: root scratch plain profile cache where.
 
 # Starts it; sets `shared`, the directory that all nodes see.
 job_up() {
@@ -12,8 +12,15 @@ job_up() {
     [ -x "$hayase" ] || { echo "$hayase is not there: cargo build -p hayase" >&2; exit 1; }
     shared=$scratch/mount/shared
     mkdir -p "$scratch/storage" "$scratch/mount"
+    local tier=()
+    if [ -n "$cache" ]; then
+        shared=$scratch/mount/cache
+        mkdir "$scratch/tier"
+        tier=(--tier "$scratch/tier" --flush-open 1
+            --tier-faults "seed=$RANDOM,one-in=12,latency-us=2000,rate=100MiB")
+    fi
     "$hayase" up --nodes 3 --storage "$scratch/storage" --shared 1GiB --local 300MiB \
-        --mount "$scratch/mount" --job-dir "$scratch/job" --json \
+        --mount "$scratch/mount" --job-dir "$scratch/job" --json "${tier[@]}" \
         ${profile:+--kernel-profile "$profile"} > "$scratch/up.json"
 }
 
@@ -30,6 +37,19 @@ on_node() {
 stripe() {
     [ -n "$plain" ] || HAYASE_JOB=$scratch/job on_node 0 "$hayase" layout set \
         --stripe 64KiB --width 3 "$1"
+}
+
+# files: what the suites call their files by: where they lie. Striping is nothing of `cache`.
+files() { if [ -n "$cache" ]; then echo passthrough remote; else echo passthrough remote striped; fi; }
+
+# same_in_tier PATH: with --cache, the tier holds what the area shows, as it was sent.
+same_in_tier() {
+    [ -n "$cache" ] || return 0
+    timeout 120 "$hayase" flush --job "$scratch/job" --verify > "$scratch/flush.txt" 2>&1 || {
+        echo "FAILED flush --verify: $(cat "$scratch/flush.txt")"
+        return 1
+    }
+    on_node 1 cmp "$1" "$scratch/tier/${1#"$shared"/}" || { echo "FAILED $1 differs in the tier"; return 1; }
 }
 
 job_logs() {

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Runs file system suites that others wrote, on a job's `shared` or on an ordinary directory.
 #
-#   tests/foreign/run.sh [--plain DIR] [--profile P] [pjdfstest] [fsx] [fio]
+#   tests/foreign/run.sh [--plain DIR] [--profile P] [--cache] [pjdfstest] [fsx] [fio]
 #
+# With --cache: on the job's `cache`, in front of a directory that is slow and fails at times; afterwards
+# the directory must hold what the area shows.
 # Without --plain: brings up three simulated nodes (needs root; the binary is $HAYASE_BIN or
 # target/debug/hayase). Differences that we document are in differences.txt: a test that fails and is
 # not listed there fails the run, and so does a listed one that passes. Suites from crates.io are
@@ -19,11 +21,12 @@ for suite in pjdfstest fsx fio; do
     source "$here/$suite.sh"
 done
 
-plain='' profile='' suites=()
+plain='' profile='' cache='' suites=()
 while [ $# -gt 0 ]; do
     case $1 in
         --plain) plain=$2; shift 2 ;;
         --profile) profile=$2; shift 2 ;;
+        --cache) cache=1; shift ;;
         pjdfstest | fsx | fio) suites+=("$1"); shift ;;
         *) echo "run.sh: no such option or suite: $1" >&2; exit 2 ;;
     esac
@@ -32,6 +35,7 @@ done
 case $profile in native) profile='' ;; esac
 # As the differences name it.
 where=${plain:+plain}
+where=${where:-${cache:+cache}}
 where=${where:-${profile:-native}}
 
 scratch=$(mktemp -d "${HAYASE_E2E_DIR:-/tmp}/hayase-foreign-XXXXXX")

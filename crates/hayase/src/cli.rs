@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Run(Box<commands::run::RunArgs>),
     Exec(commands::exec::ExecArgs),
     Status(commands::status::StatusArgs),
+    Top(commands::top::TopArgs),
+    Report(commands::report::ReportArgs),
     Flush(commands::flush::FlushArgs),
     Evict(commands::evict::EvictArgs),
     Resume(commands::resume::ResumeArgs),
@@ -50,6 +52,8 @@ pub(crate) enum Command {
     Relay(commands::relay::RelayArgs),
     #[command(hide = true)]
     StageWorker(commands::spread::worker::StageWorkerArgs),
+    #[command(hide = true)]
+    GfarmLane(commands::gfarm_lane::GfarmLaneArgs),
     #[command(hide = true)]
     Man(commands::man::ManArgs),
     #[command(hide = true)]

@@ -15,6 +15,7 @@ pub(crate) mod evict;
 pub(crate) mod exec;
 pub(crate) mod explain;
 pub(crate) mod flush;
+pub(crate) mod gfarm_lane;
 pub(crate) mod job_arg;
 pub(crate) mod layout;
 pub(crate) mod man;
@@ -23,6 +24,7 @@ pub(crate) mod node;
 pub(crate) mod noise;
 pub(crate) mod pack;
 pub(crate) mod relay;
+pub(crate) mod report;
 pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod serve;
@@ -30,12 +32,15 @@ pub(crate) mod serve_mount;
 pub(crate) mod spread;
 pub(crate) mod stage;
 pub(crate) mod status;
+pub(crate) mod top;
 mod transfer;
 pub(crate) mod up;
+pub(crate) mod verify;
 
 pub(crate) use area_path::AreaPathError;
 pub(crate) use mount::MountPathError;
 pub(crate) use spread::SpreadError;
+pub(crate) use stage::background::BackgroundError;
 pub(crate) use transfer::KeyError;
 
 /// Does what was typed.
@@ -50,6 +55,8 @@ pub(crate) fn run(
         Command::Run(args) => run::run(&args, environment, output),
         Command::Exec(args) => exec::run(&args, environment, output),
         Command::Status(args) => status::run(&args, environment, output),
+        Command::Top(args) => top::run(&args, environment, output),
+        Command::Report(args) => report::run(&args, environment, output),
         Command::Flush(args) => flush::run(&args, environment, output),
         Command::Evict(args) => evict::run(&args, environment, output),
         Command::Resume(args) => resume::run(&args, output),
@@ -66,6 +73,7 @@ pub(crate) fn run(
         Command::ServeMount(args) => serve_mount::run(&args, environment, output),
         Command::Node(args) => node::run(&args, environment, output),
         Command::Relay(args) => relay::run(&args, environment, output),
+        Command::GfarmLane(args) => gfarm_lane::run(&args),
         Command::Man(args) => man::run(&args),
         Command::Completions(args) => completions::run(&args, output),
     }

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use rustix::process::{getegid, geteuid};
 
@@ -44,16 +45,32 @@ pub(crate) struct Environment {
     pub(crate) is_privileged: bool,
 }
 
-/// A variable of a client of object stores (`AWS_*`): which ones count, its library knows.
+/// The variable that `--endpoint` speaks for; it counts before the others.
+const ENDPOINT_VARIABLE: &str = "AWS_ENDPOINT_URL_S3";
+
+/// What `--endpoint` said, once, before anything asks.
+static ENDPOINT: OnceLock<String> = OnceLock::new();
+
+/// From here on the S3 server is there, whatever the environment says.
+pub(crate) fn set_endpoint(url: Option<&String>) {
+    if let Some(url) = url {
+        let _ = ENDPOINT.set(url.clone());
+    }
+}
+
+/// A variable of a client of object stores (`AWS_*`, `HAYASE_S3_*`): which ones count, its library knows.
 pub(crate) fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
+    let typed = ENDPOINT.get().filter(|_| name == ENDPOINT_VARIABLE);
+    typed.cloned().or_else(|| std::env::var(name).ok())
 }
 
 /// All variables of clients of object stores, for workers on other nodes.
 pub(crate) fn store_variables() -> std::collections::BTreeMap<String, String> {
     let all = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    all.filter(|(name, _)| name.starts_with("AWS_")).collect()
+    let is_meant = |name: &str| name.starts_with("AWS_") || name.starts_with("HAYASE_S3_");
+    let typed = ENDPOINT.get().map(|url| (ENDPOINT_VARIABLE.to_owned(), url.clone()));
+    all.filter(|(name, _)| is_meant(name)).chain(typed).collect()
 }
 
 impl Environment {
@@ -89,6 +106,8 @@ impl Environment {
 pub(crate) struct Batch {
     /// `SLURM_JOB_ID` and `SLURM_JOB_NODELIST`, the latter folded into ranges.
     pub(crate) slurm: Option<(String, String)>,
+    /// `SLURM_JOB_END_TIME`: seconds since 1970.
+    pub(crate) slurm_end: Option<String>,
     /// `PBS_NODEFILE`: a line for each slot.
     pub(crate) pbs: Option<PathBuf>,
     /// `PJM_O_NODEINF`: a line for each node.
@@ -101,6 +120,7 @@ impl Batch {
         let file = |name| text(name).map(PathBuf::from);
         Self {
             slurm: text("SLURM_JOB_ID").zip(text("SLURM_JOB_NODELIST")),
+            slurm_end: text("SLURM_JOB_END_TIME"),
             pbs: file("PBS_NODEFILE"),
             pjm: file("PJM_O_NODEINF"),
         }

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use hayase_container::ContainerError;
 use hayase_stage::pack::PackError;
 
-use crate::commands::{AreaPathError, KeyError, MountPathError, SpreadError};
+use crate::commands::{AreaPathError, BackgroundError, KeyError, MountPathError, SpreadError};
 use crate::job::JobError;
 use crate::launch::{
-    EnterError, LaunchError, NodeError, PlanError, PreloadError, StorageNodesError,
+    DeadlineError, EnterError, LaunchError, NodeError, PlanError, PreloadError, StorageNodesError,
 };
 use crate::supervisor::daemon::DaemonFailed;
 use crate::wiring::places::PlaceError;
@@ -63,12 +63,16 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
     for cause in error.chain() {
         let found = if let Some(e) = cause.downcast_ref::<JobError>() {
             Some((e.help(), e.is_usage()))
+        } else if let Some(e) = cause.downcast_ref::<BackgroundError>() {
+            Some((Some(e.help()), true))
         } else if let Some(e) = cause.downcast_ref::<PlanError>() {
             Some((e.help(), true))
         } else if let Some(e) = cause.downcast_ref::<StorageNodesError>() {
             Some((e.help().map(str::to_owned), true))
         } else if let Some(e) = cause.downcast_ref::<LaunchError>() {
             Some((e.help(), true))
+        } else if cause.is::<DeadlineError>() {
+            Some((None, true))
         } else if let Some(e) = cause.downcast_ref::<NodeError>() {
             Some((e.help(), false))
         } else if let Some(e) = cause.downcast_ref::<EnterError>() {

@@ -3,12 +3,13 @@
 //! Rooms: [`plan`] (what was typed becomes the job's settings, checked), [`ground`] (directories of
 //! a job, made before and removed after), [`storage_nodes`] (which nodes carry storage), [`start`] (supervisors up, all or none), [`stop`],
 //! [`enter`] (running a program on a node), [`tree`] (nodes that are other hosts), [`hosts`] (lists of
-//! hosts), [`allocation`] (what a batch system gave us), [`addresses`], [`namespaces`] and [`network`] (what makes a simulated
+//! hosts), [`allocation`] (what a batch system gave us), [`deadline`] (when it takes that back), [`addresses`], [`namespaces`] and [`network`] (what makes a simulated
 //! node), [`mounts`] (what is mounted where), [`signals`], [`lines`], [`program`] (finding `ip` and
 //! its like), [`preload`] (launchers of MPI). What a node does by itself is in [`crate::supervisor`].
 
 pub(crate) mod addresses;
 pub(crate) mod allocation;
+pub(crate) mod deadline;
 pub(crate) mod drain;
 pub(crate) mod enter;
 pub(crate) mod ground;
@@ -27,6 +28,7 @@ pub(crate) mod storage_nodes;
 pub(crate) mod tree;
 
 pub(crate) use allocation::LaunchError;
+pub(crate) use deadline::DeadlineError;
 pub(crate) use enter::EnterError;
 pub(crate) use plan::PlanError;
 pub(crate) use preload::PreloadError;

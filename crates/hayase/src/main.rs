@@ -3,7 +3,7 @@
 //! Here: reading arguments, choosing the verb, turning an error into words and an exit code.
 //! Rooms: [`commands`] (one verb, one file), [`job`] (the job directory and how a job is found),
 //! [`launch`] (starting and ending the nodes of a job), [`supervisor`] (the process that keeps one
-//! node), [`doctor`] (what this machine can do), [`noise`] (how programs are disturbed), [`output`] (the only code that prints),
+//! node), [`doctor`] (what this machine can do), [`noise`] (how programs are disturbed), [`report`] (the page of a job), [`metrics`] (counters for Prometheus), [`moment`] (times as people write them), [`output`] (the only code that prints),
 //! [`wiring`] (where the servers, the mounts and the areas of the other crates are plugged in).
 
 mod cli;
@@ -14,9 +14,12 @@ mod exit;
 mod job;
 mod launch;
 mod logging;
+mod metrics;
+mod moment;
 mod noise;
 mod output;
 mod process;
+mod report;
 mod size;
 mod supervisor;
 mod wiring;

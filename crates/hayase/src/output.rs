@@ -46,6 +46,20 @@ impl Output {
         self.raw(page.text().as_bytes())
     }
 
+    /// Prints what is looked at again and again: on a terminal the page takes the place of the one before,
+    /// elsewhere `line` is added; with `--json`, an object in a line.
+    pub(crate) fn live<T: Serialize + Human>(&self, result: &T, line: &str) -> anyhow::Result<()> {
+        if self.json {
+            return self.line(result);
+        }
+        if !io::stdout().is_terminal() {
+            return self.raw(format!("{line}\n").as_bytes());
+        }
+        let mut page = Page::new(self.has_colour);
+        result.write(&mut page);
+        self.raw(human::redrawn(page.text()).as_bytes())
+    }
+
     /// Prints one JSON object in one line, whatever was asked for: how daemons talk to supervisors.
     pub(crate) fn line<T: Serialize>(&self, value: &T) -> anyhow::Result<()> {
         self.raw(&json::line(value)?)

@@ -1,11 +1,13 @@
 //! Where the other crates are plugged in: each meeting point in a file of its own.
 //!
-//! [`areas`] (`hayase_store`), [`serve`] (`hayase_server`), [`serve_mount`] and [`mount_containers`]
-//! (`hayase_client` and `hayase_fuse`), [`status`] (`hayase_wire`), [`passthrough`] (`hayase_fuse`),
-//! [`places`] (`hayase_tier`), [`resume`] (`hayase_server`, for jobs whose servers are gone).
+//! [`areas`] (`hayase_store`), [`serve`] (`hayase_server`), [`serve_mount`], [`mount_containers`] and
+//! [`mount_gfarm`] (`hayase_client` and `hayase_fuse`), [`status`] (`hayase_wire`), [`passthrough`]
+//! (`hayase_fuse`), [`places`] (`hayase_tier`), [`resume`] and [`verify`] (`hayase_server`, for jobs whose
+//! servers are gone, and what came to the tier).
 
 pub(crate) mod areas;
 pub(crate) mod mount_containers;
+pub(crate) mod mount_gfarm;
 pub(crate) mod mount_packs;
 pub(crate) mod passthrough;
 pub(crate) mod places;
@@ -13,11 +15,13 @@ pub(crate) mod resume;
 pub(crate) mod serve;
 pub(crate) mod serve_mount;
 pub(crate) mod status;
+pub(crate) mod tier_faults;
+pub(crate) mod verify;
 
 use std::error::Error;
 
 use hayase_fuse::MountError;
-use hayase_store::{AreaError, MetaError, NamespaceError, PartError};
+use hayase_store::{AreaError, LedgerError, MetaError, NamespaceError, PartError};
 use hayase_tier::TierError;
 use hayase_wire::transport::TransportError;
 use hayase_wire::{HandshakeError, MembersError, NodeError, SecretError};
@@ -36,6 +40,7 @@ pub(crate) fn advice(cause: &(dyn Error + 'static)) -> Option<String> {
         .or_else(|| of(cause, MetaError::help))
         .or_else(|| of(cause, NamespaceError::help))
         .or_else(|| of(cause, PartError::help))
+        .or_else(|| of(cause, LedgerError::help))
         .or_else(|| of(cause, MembersError::help))
         .or_else(|| of(cause, HandshakeError::help))
         .or_else(|| of(cause, TransportError::help))

@@ -1,4 +1,5 @@
-//! The areas of a job: their sizes are true and hard, `local` is each node's own.
+//! The areas of a job: their sizes are true and hard, `local` is each node's own. Test 42 of the coherence
+//! protocol: a full disk says so at write(2), on the node of the bytes and on others.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -118,13 +118,27 @@ fn lost_for_good(job: &Job) -> TestResult {
     Ok(())
 }
 
+/// What the mount of a node tells of a file, and its home.
+fn explained(node: &Node, path: &str) -> anyhow::Result<serde_json::Value> {
+    Ok(serde_json::from_str(&node.get_xattr(path, "user.hayase.explain")?)?)
+}
+
 /// B reads a file through its cache; its network is cut; A writes. B reads an error or the new bytes.
 fn reader_cut_off(job: &Job) -> TestResult {
     let (a, b) = (job.node(0)?, job.node(1)?);
     let path = format!("{}/file", job.shared());
     a.write_file(&path, Data::fill(1, 8192))?;
+    // As long as the home takes its maker for a writer, nobody may cache it.
+    eventually(DECLARED, || {
+        let told = explained(&a, &path)?;
+        let opens = told["opens"].as_array().context("opens")?;
+        ensure!(opens.iter().all(|open| open["write"] == false), "it is written: {told}");
+        Ok(())
+    })?;
     let on_b = b.open(&path, "r")?;
     on_b.check(0, Data::fill(1, 8192))?;
+    let told = explained(&b, &path)?;
+    ensure!(told["here"]["cache"] == true, "B caches nothing that could be old: {told}");
     cut(&b)?;
     let begin = Instant::now();
     let on_a = a.open(&path, "rw").context("a writer, while a reader does not give back")?;

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         .posix("coherence_22_hard_links", hard_links)
         .posix("coherence_25_created_after_a_miss", created_after_a_miss)
         .posix("coherence_25_created_in_a_new_directory", created_in_a_new_directory)
+        .posix("coherence_25_gone_from_a_new_directory", gone_from_a_new_directory)
         .posix("coherence_25_gone_after_a_hit", gone_after_a_hit)
         .posix("coherence_27_rights_follow_at_once", rights_follow_at_once)
         .run()
@@ -347,6 +348,46 @@ fn created_in_a_new_directory(scene: &Scene<'_>) -> TestResult {
         }
         expect_errno(maker.rmdir(&dir), &["ENOTEMPTY", "EEXIST"])?;
     }
+    Ok(())
+}
+
+/// The maker of a directory knows which names are in it, until another node takes one away there.
+fn gone_from_a_new_directory(scene: &Scene<'_>) -> TestResult {
+    let mut late = 0;
+    for round in 0..30 {
+        let nodes = scene.nodes();
+        let (maker, other) = (nodes[round % 3], nodes[(round + 1 + round / 15) % 3]);
+        let dir = scene.path(&format!("made-{round}"));
+        let [gone, stays] = ["gone", "stays"].map(|name| format!("{dir}/{name}"));
+        maker.mkdir(&dir)?;
+        for path in [&gone, &stays] {
+            maker.write_file(path, Data::fill(1, 1))?;
+        }
+        let made = maker.stat(&gone)?.ino;
+        if round % 5 == 0 {
+            // The kernel has forgotten the name, and is told by its mount.
+            std::thread::sleep(NAME_BOUND + Duration::from_millis(100));
+            maker.stat(&gone)?;
+        }
+        match round % 3 {
+            0 => other.unlink(&gone)?,
+            1 => other.rename(&gone, &scene.path("elsewhere"))?,
+            _ => other.rename(&stays, &gone)?,
+        }
+        let is_gone = || match round % 3 {
+            2 => {
+                ensure!(maker.stat(&gone)?.ino != made, "the replaced file");
+                expect_errno(maker.stat(&stays), &["ENOENT"])
+            }
+            _ => expect_errno(maker.stat(&gone), &["ENOENT"]),
+        };
+        let waited = eventually(NAME_BOUND, is_gone).with_context(|| format!("round {round}"))?;
+        late += u32::from(!waited.is_zero());
+        // From now on both change names, and each sees what the other did.
+        other.write_file(&format!("{dir}/again"), Data::fill(3, 5))?;
+        ensure!(maker.stat(&format!("{dir}/again"))?.size == 5, "round {round}");
+    }
+    ensure!(late <= 3, "{late} of 30 names were seen after they were gone");
     Ok(())
 }
 

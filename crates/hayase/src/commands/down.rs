@@ -1,5 +1,6 @@
 //! `hayase down`.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hayase_layout::ByteCount;
@@ -33,6 +34,9 @@ pub(crate) struct DownArgs {
     /// End only what the job has on this host, and reach no other: for epilogs of batch systems
     #[arg(long)]
     here: bool,
+    /// Write the page of the job there, as `hayase report` does, before its servers end
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
@@ -52,7 +56,8 @@ pub(crate) fn run(
     let begin = Instant::now();
     let job = args.job.find(environment)?;
     let drain = args.drain.map(|seconds| Duration::from_secs(seconds.into()));
-    let how = How { keep: args.keep, discard: args.discard, drain };
+    let report = args.report.as_deref();
+    let how = How { keep: args.keep, discard: args.discard, drain, report };
     let stopped = if args.here && job.settings.kind == Kind::Hosts {
         stop_here(&job, how, output)
     } else {

@@ -14,6 +14,7 @@ use crate::launch::allocation::LauncherName;
 use crate::launch::signals::{ENDING, Signals};
 use crate::launch::tree::way::FANOUT_DEFAULT;
 use crate::launch::{ground, plan, start};
+use crate::metrics::listener::parse_address;
 use crate::output::{Human, Output, Page};
 use crate::size;
 use crate::supervisor::said::Ready;
@@ -79,15 +80,25 @@ pub(crate) struct UpArgs {
     /// Where this program lies on the other hosts [default: the same path as here]
     #[arg(long, value_name = "PATH", conflicts_with = "nodes")]
     pub(crate) remote_hayase: Option<PathBuf>,
-    /// Directory of shared storage to put the cache area in front of: `cache` beside `shared` shows it
-    #[arg(long, value_name = "DIR")]
+    /// Directory or bucket (s3://..) to put the cache area in front of: `cache` beside `shared` shows it
+    #[arg(long, value_name = "PLACE")]
     pub(crate) tier: Option<OsString>,
     /// Where bytes of the cache area are when fsync returns [default: node]
     #[arg(long, value_name = "WHERE", requires = "tier")]
     pub(crate) fsync: Option<FsyncAt>,
-    /// The job ends after this many seconds: `status` warns of what will not be in the tier by then
-    #[arg(long, value_name = "SECONDS", requires = "tier")]
-    pub(crate) deadline: Option<u32>,
+    /// When the job ends, as 90m, 1:30:00 or 2030-01-31T18:00:00Z, or `none`: `status` warns of what will not be in the tier by then [default: what the batch system says]
+    #[arg(long, value_name = "WHEN", requires = "tier")]
+    pub(crate) deadline: Option<String>,
+    /// Flush files that stay open for writing again and again, after so many seconds; 0 is not at all
+    #[arg(long, value_name = "SECONDS", requires = "tier", default_value_t = 300)]
+    pub(crate) flush_open: u32,
+    /// Makes the tier bad, for tests
+    #[arg(long, value_name = "HOW", requires = "tier", hide = true,
+          value_parser = crate::wiring::tier_faults::parse)]
+    pub(crate) tier_faults: Option<crate::wiring::tier_faults::TierFaults>,
+    /// Tell counters to Prometheus at http://ADDR:PORT/metrics of each node [default: nowhere; ADDR 127.0.0.1]
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
+    pub(crate) metrics: Option<std::net::SocketAddr>,
     /// Encrypt the data between nodes, not only the greeting and the headers
     #[arg(long)]
     pub(crate) encrypt: bool,

@@ -82,6 +82,8 @@ pub(crate) fn detach_areas(settings: &Settings) {
 /// Removes what was kept of a job, now that the tier has all of it; `dir` is where it was found.
 pub(crate) fn clean_resumed(settings: &Settings, dir: &Path) {
     if is_ours(settings) {
+        // On one machine without namespaces the images of a killed job are mounted still.
+        detach_below(&settings.job_storage());
         crate::wiring::areas::release_devices(&settings.job_storage());
         let _ = fs::remove_dir_all(settings.job_storage());
     }
@@ -182,9 +184,11 @@ fn remove_made(dir: &JobDir, settings: &Settings) {
 
 /// Removes the job's place in the storage when nothing but its mark is left in it.
 fn remove_storage(settings: &Settings) {
-    // With `--keep` more than the mark is there, and the mark stays with it.
+    // With `--keep` more than marks is there, and they stay with it.
+    let marks = 1 + (0..settings.nodes).filter(|node| ledgers::is_in_tier(settings, *node)).count();
     let entries = fs::read_dir(settings.job_storage()).map_or(0, Iterator::count);
-    if is_ours(settings) && entries == 1 {
+    if is_ours(settings) && entries == marks {
+        ledgers::remove_in_tier_marks(settings);
         let _ = fs::remove_file(settings.storage_mark());
         let _ = fs::remove_dir(settings.job_storage());
     }

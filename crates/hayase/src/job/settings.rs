@@ -4,7 +4,7 @@
 //! Not here: how they are chosen (`launch::plan`).
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::launch::is_same_host;
 use crate::process::ProcessId;
+use crate::wiring::tier_faults::TierFaults;
 
 /// Changes whenever an old binary would misread a new `job.json`.
 pub(crate) const SETTINGS_FORMAT: u32 = 1;
@@ -241,17 +242,26 @@ pub(crate) struct Settings {
     /// What the cache area stands in front of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tier: Option<TierSettings>,
+    /// Where each server tells its counters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 /// The cache area of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TierSettings {
-    /// An absolute directory.
+    /// An absolute directory, or the URL of a bucket.
     pub(crate) place: String,
     /// What fsync(2) promises.
     pub(crate) fsync: FsyncAt,
     /// Milliseconds since 1970: the end of the job.
     pub(crate) deadline_ms: Option<u64>,
+    /// Seconds after which a file that stays open for writing is flushed as it stands; 0: never.
+    #[serde(default)]
+    pub(crate) flush_open_s: u32,
+    /// Of tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) faults: Option<TierFaults>,
 }
 
 /// Where bytes must be when fsync(2) of a file in the cache area returns.
@@ -297,6 +307,16 @@ impl Settings {
             }
             Kind::Hosts => None,
         }
+    }
+
+    /// Where a node's server tells its counters, if it does: nodes that share this machine's network
+    /// take one port after the other.
+    pub(crate) fn metrics_address(&self, node: u16) -> Option<SocketAddr> {
+        let mut address = self.metrics?;
+        if matches!(self.kind, Kind::Loopback { .. }) {
+            address.set_port(address.port().saturating_add(node));
+        }
+        Some(address)
     }
 
     /// Which nodes have storage, and whose storage the others use.
@@ -430,6 +450,7 @@ pub(crate) mod tests {
             mmap_shared: MmapShared::Everywhere,
             timeout_ms: 1000,
             tier: None,
+            metrics: None,
         }
     }
 

@@ -11,12 +11,13 @@ use hayase_layout::{ByteCount, StripePolicy};
 use rustix::fs::Access;
 
 use super::allocation::{Choice, choose};
-use super::{mounts, network, storage_nodes};
+use super::{deadline, mounts, network, storage_nodes};
 use crate::commands::up::UpArgs;
 use crate::config::Environment;
 use crate::job::{
     Job, JobDir, JobError, JobId, Kind, Reach, Registry, SETTINGS_FORMAT, Settings, TierSettings,
 };
+use crate::moment;
 use crate::process::{ProcessId, boot_id};
 use crate::wiring::places;
 
@@ -102,8 +103,8 @@ pub(crate) enum PlanError {
     /// Its name can not be written down.
     #[error("--tier {}: only places whose name is UTF-8 can be a tier", .0.display())]
     Tier(std::ffi::OsString),
-    /// An object store.
-    #[error("--tier {}: the cache area needs a directory", .0.display())]
+    /// Another kind of storage.
+    #[error("--tier {}: the cache area needs a directory or a bucket", .0.display())]
     TierKind(std::ffi::OsString),
     /// The job directory exists.
     #[error("job directory {} exists already", .0.display())]
@@ -125,7 +126,7 @@ impl PlanError {
             Self::Width { .. } => "--width 0 means all nodes",
             Self::JobDirExists(_) => "choose another --job-dir, or remove it",
             Self::TierKind(_) => {
-                "name a directory that all nodes see; `hayase stage` copies from and to object stores"
+                "name a directory that all nodes see (also a mount of Gfarm), or s3://BUCKET/PREFIX"
             }
             Self::Tier(_) | Self::Nodes(_) | Self::Stripe(_) | Self::TooSmall { .. } => {
                 return None;
@@ -173,7 +174,7 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         mark,
         boot_id: boot_id()?,
         launcher: ProcessId::current()?,
-        created_ms: now_ms(),
+        created_ms: moment::now_ms(),
         uid: environment.uid,
         gid: environment.gid,
         is_privileged: environment.is_privileged,
@@ -196,7 +197,8 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         names: args.names.unwrap_or_default(),
         mmap_shared: args.mmap_shared.unwrap_or_default(),
         timeout_ms: u64::from(args.timeout) * 1000,
-        tier: choose_tier(args)?,
+        tier: choose_tier(args, environment)?,
+        metrics: args.metrics,
     };
     if let Some(text) = &args.storage_nodes {
         settings.storage_nodes =
@@ -211,17 +213,19 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
 }
 
 /// The tier, which is there: a job does not find out later that it can not be reached.
-fn choose_tier(args: &UpArgs) -> anyhow::Result<Option<TierSettings>> {
+fn choose_tier(args: &UpArgs, environment: &Environment) -> anyhow::Result<Option<TierSettings>> {
     let Some(place) = &args.tier else { return Ok(None) };
-    // Renames and attributes of the cache area need a tier that has them.
-    if places::is_url(place) {
-        return Err(PlanError::TierKind(place.clone()).into());
-    }
-    let place = std::path::absolute(place)?.into_os_string();
+    let place = match places::is_url(place) {
+        true if places::is_bucket(place) => place.clone(),
+        true => return Err(PlanError::TierKind(place.clone()).into()),
+        false => std::path::absolute(place)?.into_os_string(),
+    };
     places::open(&place, places::Wish::Present).context("open the tier")?;
     let place = place.into_string().map_err(PlanError::Tier)?;
-    let deadline_ms = args.deadline.map(|seconds| now_ms() + u64::from(seconds) * 1000);
-    Ok(Some(TierSettings { place, fsync: args.fsync.unwrap_or_default(), deadline_ms }))
+    let deadline_ms = deadline::choose(args.deadline.as_deref(), environment)?;
+    let (fsync, flush_open_s) = (args.fsync.unwrap_or_default(), args.flush_open);
+    let faults = args.tier_faults;
+    Ok(Some(TierSettings { place, fsync, deadline_ms, flush_open_s, faults }))
 }
 
 /// The hosts of the job, if it is not this machine alone, and how many nodes it has.
@@ -427,9 +431,4 @@ fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     text.to_lowercase()
-}
-
-fn now_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
 }

@@ -2,6 +2,7 @@
 //!
 //! Two rounds, each on all nodes at once: an unmount may still need the servers of other nodes.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -22,13 +23,15 @@ pub(crate) const LAST_BREATH: Duration = Duration::from_secs(5);
 
 /// What is to become of the bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct How {
+pub(crate) struct How<'a> {
     /// They stay in the storage.
     pub(crate) keep: bool,
     /// Those that the tier does not have go too.
     pub(crate) discard: bool,
     /// How long to wait for the tier to have them; as long as it takes some, without.
     pub(crate) drain: Option<Duration>,
+    /// Where the page of the job goes.
+    pub(crate) report: Option<&'a Path>,
 }
 
 /// Both rounds go over all nodes.
@@ -63,7 +66,7 @@ pub(crate) struct Stopped {
 }
 
 /// Takes every node down and removes what the job made. Works on a job that is half dead as well.
-pub(crate) fn stop(job: &Job, how: How, output: &Output) -> Stopped {
+pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
     let mut keep = how.keep;
     let nodes = job.settings.nodes;
     let mut stopped = Stopped { nodes, is_complete: true, ..Stopped::default() };
@@ -82,6 +85,9 @@ pub(crate) fn stop(job: &Job, how: How, output: &Output) -> Stopped {
             let here: Vec<u16> = (0..nodes).filter(|node| !elsewhere.contains(node)).collect();
             stopped.left = drain(job, &here, session.as_mut(), how.drain, output);
             keep |= !stopped.left.is_nothing();
+        }
+        if round == Round::Rest {
+            stopped.report(job, how.report);
         }
         let request = round.request(keep);
         let calls: Vec<_> = supervisors
@@ -127,7 +133,7 @@ pub(crate) fn stop(job: &Job, how: How, output: &Output) -> Stopped {
 
 /// Ends and removes what this host has of a job on several hosts. The job directory of the launcher stays until
 /// `down` without `--here`, if other nodes may still be told by it.
-pub(crate) fn stop_here(job: &Job, how: How, output: &Output) -> Stopped {
+pub(crate) fn stop_here(job: &Job, how: How<'_>, output: &Output) -> Stopped {
     let mut keep = how.keep;
     let mut stopped = Stopped { is_complete: true, ..Stopped::default() };
     for node in job.nodes_here() {
@@ -136,6 +142,9 @@ pub(crate) fn stop_here(job: &Job, how: How, output: &Output) -> Stopped {
             if round == Round::Rest && !how.discard {
                 stopped.left = drain(job, &[node], None, how.drain, output);
                 keep |= !stopped.left.is_nothing();
+            }
+            if round == Round::Rest {
+                stopped.report(job, how.report);
             }
             let request = round.request(keep);
             match end_here(job, node, &request) {
@@ -177,6 +186,15 @@ impl Stopped {
                 Err(why) if is_last => self.fails(node.into(), &format!("{host}: {why}")),
                 Err(_) => {}
             }
+        }
+    }
+
+    /// Writes the page of the job while its servers can still be asked.
+    fn report(&mut self, job: &Job, path: Option<&Path>) {
+        let Some(path) = path else { return };
+        if let Err(error) = crate::report::write(job, path) {
+            self.is_complete = false;
+            self.notes.push(format!("{error:#}"));
         }
     }
 

@@ -73,9 +73,20 @@ impl Page {
     }
 }
 
+/// `text` over what a terminal shows: from its upper left corner, each line to its end, nothing below it.
+/// Source: ECMA-48 (CUP, EL, ED).
+pub(super) fn redrawn(text: &str) -> String {
+    format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_is_drawn_over_the_one_before() {
+        assert_eq!(redrawn("a\nb\n"), "\x1b[Ha\x1b[K\nb\x1b[K\n\x1b[J");
+    }
 
     #[test]
     fn tables_are_aligned_without_trailing_spaces() {

@@ -29,6 +29,13 @@ const CALLER_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) enum Request {
     /// How are you?
     Status,
+    /// What has the server done by which moment? Answered by the relay of a host, not by supervisors.
+    History,
+    /// Which versions in the tier are the server's, and what do they hold? As [`Self::History`]; of inodes above this.
+    Checksums {
+        /// Inode.
+        after: u64,
+    },
     /// End the programs of the job here, and unmount its areas.
     Unmount,
     /// End everything. The answer comes when it is done.

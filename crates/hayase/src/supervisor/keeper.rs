@@ -300,6 +300,10 @@ impl Keeper {
                 caller.answer(&Reply::Status(Box::new(self.state())));
                 None
             }
+            Event::Asked(caller, Request::History | Request::Checksums { .. }) => {
+                caller.answer(&Reply::Refused { why: "ask the server".to_owned() });
+                None
+            }
             Event::Asked(caller, Request::Unmount) => {
                 let notes = self.unmount(caller.pid);
                 caller.answer(&Reply::Done { notes });

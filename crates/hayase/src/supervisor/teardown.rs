@@ -71,6 +71,7 @@ impl Keeper {
         if keep
             && self.settings.tier.is_some()
             && let Err(error) = ledgers::keep_for_resume(&self.settings)
+                .and_then(|()| ledgers::write_list(&self.settings, self.node))
         {
             notes.push(format!("{error:#}"));
         }
@@ -78,6 +79,13 @@ impl Keeper {
             notes.extend(areas.release());
         }
         let storage = self.settings.node_storage(self.node);
+        if !keep
+            && self.settings.tier.is_some()
+            && is_ours(&self.settings)
+            && let Err(error) = ledgers::mark_in_tier(&self.settings, self.node)
+        {
+            notes.push(format!("{error:#}"));
+        }
         if !keep
             && is_ours(&self.settings)
             && let Err(error) = fs::remove_dir_all(&storage)

@@ -41,8 +41,8 @@ pub(super) fn show(
 }
 
 /// Mount namespaces that were made meanwhile have copies of the mount, and their owners do not know: the
-/// session would serve those until they end. Nothing is lost: nothing is ever written.
-fn end_soon() {
+/// session would serve those until they end. Nothing is lost: nothing is written, or all of it is told.
+pub(super) fn end_soon() {
     std::thread::sleep(END_PATIENCE);
     tracing::info!("other mount namespaces still show the mount: ending all the same");
     std::process::exit(0);

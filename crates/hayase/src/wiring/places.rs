@@ -28,6 +28,8 @@ pub(crate) enum Wish {
     Made,
     /// As [`Wish::Made`], in an area of a job, and need not last longer than that.
     Passing,
+    /// As [`Wish::Made`], in the cache area of a job.
+    Cached,
     /// It is there or looks as if it were, empty: for dry runs, which make nothing.
     Supposed,
 }
@@ -149,6 +151,26 @@ pub(crate) fn check_apart(
     }
 }
 
+/// The name of `target` below the place `above`: `Some(None)` for `above` itself, `None` when it lies elsewhere.
+pub(crate) fn relative(above: &OsStr, target: &OsStr) -> Option<Option<Key>> {
+    let (above_path, target_path) = match (scheme(above), scheme(target)) {
+        (None, None) => {
+            let above = fs::canonicalize(above).ok()?;
+            (above.into_os_string(), resolved_far(target)?.into_os_string())
+        }
+        (Some((above, above_path)), Some((scheme, path))) if above == scheme => (above_path, path),
+        _ => return None,
+    };
+    let names = |path: &OsStr| -> Vec<Vec<u8>> {
+        let names = path.as_bytes().split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+        names.map(<[u8]>::to_vec).collect()
+    };
+    if names(&above_path) == names(&target_path) {
+        return Some(None);
+    }
+    below(above_path.as_bytes(), target_path.as_bytes()).map(Some)
+}
+
 /// What is wanted of a target: what lies in `shared` or `local` of a job of this machine ends with it.
 pub(crate) fn lasting(target: &OsStr, registry: &Registry) -> Wish {
     let Some(path) = scheme(target).is_none().then(|| resolved(target)).flatten() else {
@@ -159,7 +181,19 @@ pub(crate) fn lasting(target: &OsStr, registry: &Registry) -> Wish {
         let areas = [job.settings.shared_mount(node), job.settings.local_mount(node)];
         areas.iter().any(|area| path.starts_with(area) && is_mounted(area))
     });
-    if is_passing { Wish::Passing } else { Wish::Made }
+    let is_cached = || {
+        let jobs = registry.jobs().into_iter();
+        let mut areas = jobs.flat_map(|job| {
+            let settings = job.settings;
+            (0..settings.nodes).filter_map(move |node| settings.cache_mount(node))
+        });
+        areas.any(|area| path.starts_with(&area) && is_mounted(&area))
+    };
+    match is_passing {
+        true => Wish::Passing,
+        false if is_cached() => Wish::Cached,
+        false => Wish::Made,
+    }
 }
 
 /// Without links; of a path that is not there yet as far as it is.
@@ -171,8 +205,17 @@ fn resolved(path: &OsStr) -> Option<PathBuf> {
     })
 }
 
+/// Without links, however much of the path is not there yet.
+fn resolved_far(path: &OsStr) -> Option<PathBuf> {
+    let path = std::path::absolute(Path::new(path)).ok()?;
+    path.ancestors().find_map(|above| {
+        let real = fs::canonicalize(above).ok()?;
+        Some(real.join(path.strip_prefix(above).ok()?))
+    })
+}
+
 /// Seen from here; where nodes have mounts of their own, others see the directory below it.
-fn is_mounted(area: &Path) -> bool {
+pub(crate) fn is_mounted(area: &Path) -> bool {
     let device = |path: &Path| fs::metadata(path).map(|meta| meta.dev()).ok();
     device(area).is_some_and(|own| area.parent().and_then(device) != Some(own))
 }
@@ -180,6 +223,11 @@ fn is_mounted(area: &Path) -> bool {
 /// Names a place by a scheme, not by a path.
 pub(crate) fn is_url(place: &OsStr) -> bool {
     scheme(place).is_some()
+}
+
+/// Names a bucket, or what lies below a prefix of it.
+pub(crate) fn is_bucket(place: &OsStr) -> bool {
+    scheme(place).is_some_and(|(scheme, _)| scheme == "s3")
 }
 
 /// The name of `target` below `source`, of each what stands behind its scheme; `None` when it lies elsewhere.
@@ -218,7 +266,7 @@ fn bucket(url: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Place,
 fn gfarm(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
     let tier = match wish {
         Wish::Made => Gfarm::attach_or_make(place),
-        Wish::Present | Wish::Supposed | Wish::Passing => Gfarm::attach(place),
+        Wish::Present | Wish::Supposed | Wish::Passing | Wish::Cached => Gfarm::attach(place),
     };
     match tier {
         Err(TierError::Missing { .. }) if wish == Wish::Supposed => {
@@ -229,13 +277,19 @@ fn gfarm(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
 }
 
 fn directory(path: &Path, wish: Wish) -> Result<Place, PlaceError> {
-    let attach = if wish == Wish::Passing { Posix::attach_passing } else { Posix::attach };
+    let attach = match wish {
+        Wish::Passing => Posix::attach_passing,
+        Wish::Cached => Posix::attach_cached,
+        Wish::Present | Wish::Made | Wish::Supposed => Posix::attach,
+    };
     match attach(path) {
         Ok(tier) => Ok(Place::root(Arc::new(tier))),
         Err(TierError::Missing { .. }) if wish == Wish::Supposed => {
             Ok(Place::root(Arc::new(Memory::new())))
         }
-        Err(TierError::Missing { .. }) if matches!(wish, Wish::Made | Wish::Passing) => {
+        Err(TierError::Missing { .. })
+            if matches!(wish, Wish::Made | Wish::Passing | Wish::Cached) =>
+        {
             fs::create_dir(path)
                 .map_err(|source| PlaceError::Make { path: path.to_owned(), source })?;
             Ok(Place::root(Arc::new(attach(path)?)))
@@ -261,6 +315,23 @@ mod tests {
         check("./s3://x", None);
         check("a:b", None);
         check("://x", None);
+    }
+
+    #[test]
+    fn a_target_is_named_from_the_tier() {
+        let check = |above: &str, target: &str, expected: Option<Option<&str>>| {
+            let found = relative(OsStr::new(above), OsStr::new(target));
+            let found = found.map(|name| name.map(|name| name.to_string()));
+            assert_eq!(found, expected.map(|name| name.map(str::to_owned)), "{above} {target}");
+        };
+        check("s3://b/p", "s3://b/p/a/c", Some(Some("a/c")));
+        check("s3://b/p/", "s3://b/p", Some(None));
+        check("s3://b/p", "s3://b/q", None);
+        check("s3://b/p", "/b/p/a", None);
+        check("/", "/usr/bin", Some(Some("usr/bin")));
+        check("/usr", "/usr/", Some(None));
+        check("/usr", "/usr/not/there/yet", Some(Some("not/there/yet")));
+        check("/usr", "/etc", None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The server of a node.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
 use hayase_layout::{NodeId, ServerId};
@@ -11,6 +11,7 @@ use super::areas::open_shared;
 use super::places::{self, Wish};
 use crate::job::{FsyncAt, JobDir, Settings, random};
 use crate::launch::addresses;
+use crate::metrics::listener;
 
 /// Serves until a signal ends it; calls `ready` once, when every server of the job is known.
 pub(crate) fn serve(
@@ -26,7 +27,7 @@ pub(crate) fn serve(
         groups: settings.groups(),
         host: settings.host(node),
         secret: dir.secret()?,
-        start_id: start_id()?,
+        nonce: u32::from_le_bytes(random()?),
         socket: dir.node(node).server_socket(),
         listen: addresses::of(settings, node)?,
         port: 0,
@@ -38,6 +39,7 @@ pub(crate) fn serve(
         intent_age: hayase_server::Settings::INTENT_AGE,
         wait: Duration::from_millis(settings.timeout_ms),
     };
+    let socket = server.socket.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("wait for signals")?;
@@ -48,6 +50,10 @@ pub(crate) fn serve(
                 _ = interrupt.recv() => {}
             }
         };
+        if let Some(address) = settings.metrics_address(node) {
+            let (job, host) = (settings.job.to_string(), settings.host(node));
+            listener::listen(address, listener::Told { job, node, host, socket })?;
+        }
         let ready = || {
             // Whoever started us is gone; the end follows by itself.
             if let Err(error) = ready() {
@@ -59,13 +65,6 @@ pub(crate) fn serve(
     })
 }
 
-/// Milliseconds of the clock, and 20 random bits for a clock that was set back: a server is not started
-/// twice in a millisecond.
-fn start_id() -> anyhow::Result<u64> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(((now.as_millis() as u64) << 20) | (u64::from(u32::from_le_bytes(random()?)) >> 12))
-}
-
 /// What stands behind the cache area, if the job has one.
 fn cache(settings: &Settings) -> anyhow::Result<Option<CacheSettings>> {
     let Some(tier) = &settings.tier else { return Ok(None) };
@@ -75,5 +74,10 @@ fn cache(settings: &Settings) -> anyhow::Result<Option<CacheSettings>> {
         FsyncAt::Tier => DurableAt::Tier,
     };
     let deadline = tier.deadline_ms.map(|ms| UNIX_EPOCH + Duration::from_millis(ms));
-    Ok(Some(CacheSettings { tier: place.tier, durable_at, deadline }))
+    let flush_open = (tier.flush_open_s > 0).then(|| Duration::from_secs(tier.flush_open_s.into()));
+    let tier = match tier.faults {
+        Some(faults) => faults.around(place.tier),
+        None => place.tier,
+    };
+    Ok(Some(CacheSettings { tier, durable_at, deadline, flush_open }))
 }

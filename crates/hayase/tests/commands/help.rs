@@ -78,9 +78,9 @@ fn a_missing_or_unknown_verb_is_wrong_usage() {
     scene.hayase(&["up", "--tire", "/x"]).with(2).says(&["unexpected argument '--tire'"]);
     scene.hayase(&["up", "--deadline", "5"]).with(2).says(&["--tier"]);
     scene
-        .hayase(&["up", "--tier", "s3://b/p"])
+        .hayase(&["up", "--tier", "gfarm:///a"])
         .with(2)
-        .says(&["needs a directory", "hayase stage"]);
+        .says(&["needs a directory or a bucket", "s3://"]);
     scene.hayase(&["up", "--shared", "lots"]).with(2).says(&["is no size", "300MiB"]);
     scene.hayase(&["up", "--shared", "5parsecs"]).with(2).says(&["is no unit"]);
     scene.hayase(&["up", "--kernel-profile", "2.4"]).with(2).says(&["4.18", "6.9"]);

@@ -359,7 +359,7 @@ fn shared_mappings_can_be_refused_off_the_home_node() {
 fn mpi_runs_over_the_nodes_without_options() {
     let Some(scene) = Scene::with_nodes("mpi_runs_over_the_nodes_without_options") else { return };
     let has = |program| std::process::Command::new(program).arg("--version").output().is_ok();
-    if !has("mpicc") || !has("mpiexec.hydra") {
+    if !has("mpicc.mpich") || !has("mpiexec.hydra") {
         println!("SKIP mpi_runs_over_the_nodes_without_options: needs MPICH");
         return;
     }
@@ -378,7 +378,7 @@ fn mpi_runs_over_the_nodes_without_options() {
             MPI_Finalize();
         }"#;
     fs::write(scene.path("ring.c"), source).unwrap();
-    let built = std::process::Command::new("mpicc")
+    let built = std::process::Command::new("mpicc.mpich")
         .args(["-o", "ring", "ring.c"])
         .current_dir(scene.path(""))
         .status()

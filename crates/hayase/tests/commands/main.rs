@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, reason = "says which tests were skipped")]
 
 mod bad_input;
+mod cache_bucket;
 mod containers;
 mod help;
 mod jobs;

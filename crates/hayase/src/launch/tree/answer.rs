@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::message::{Answer, Join};
-use crate::commands::status::look_at_node;
+use crate::commands::status::{history_of_node, look_at_node};
+use crate::commands::verify::checksums_of_node;
 use crate::job::{Job, JobDir, clean_node};
 use crate::launch::stop::{LAST_BREATH, ROUND_MAX};
 use crate::process::wait_ended;
@@ -20,7 +21,9 @@ pub(crate) fn answer(join: &Join, node: u16, request: &Request) -> Answer {
         _ => {
             let why = format!("it has no job {} any more", join.job);
             return match request {
-                Request::Status => Answer::Failed { why },
+                Request::Status | Request::History | Request::Checksums { .. } => {
+                    Answer::Failed { why }
+                }
                 Request::Unmount | Request::Stop { .. } => {
                     Answer::Done { notes: Vec::new(), was_dead: true }
                 }
@@ -28,10 +31,19 @@ pub(crate) fn answer(join: &Join, node: u16, request: &Request) -> Answer {
         }
     };
     let job = Job { dir, settings };
+    let told = |value: serde_json::Result<serde_json::Value>| match value {
+        Ok(value) => Answer::Status(value),
+        Err(error) => Answer::Failed { why: error.to_string() },
+    };
     match request {
-        Request::Status => match serde_json::to_value(look_at_node(&job, node)) {
-            Ok(value) => Answer::Status(value),
-            Err(error) => Answer::Failed { why: error.to_string() },
+        Request::Status => told(serde_json::to_value(look_at_node(&job, node))),
+        Request::History => match history_of_node(&job, node) {
+            Ok(history) => told(serde_json::to_value(history)),
+            Err(error) => Answer::Failed { why: format!("{error:#}") },
+        },
+        Request::Checksums { after } => match checksums_of_node(&job, node, *after) {
+            Ok(lines) => told(serde_json::to_value(lines)),
+            Err(error) => Answer::Failed { why: format!("{error:#}") },
         },
         Request::Unmount | Request::Stop { .. } => end_here(&job, node, request),
     }
