@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Every test of the repository, one suite after the other; the last line tells how it went.
+# Every test of the repository, in two streams of suites; the last line tells how it went.
 #
 #   ./test.sh                 all suites that this machine can run
-#   ./test.sh --long          also many simulations, long searches in decoders, mpi4py in an area,
+#   ./test.sh --long          also many simulations, long searches in decoders, millions of files, mpi4py in an area,
 #                             and both commands of the README in a fresh Debian 12 root
 #   ./test.sh --only SUITE    one suite (may be given again); ./test.sh --list names them
 #
@@ -15,9 +15,9 @@ cd "$(dirname "$0")" || exit 1
 usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 
 suites=(scripts format clippy tidy unit)
-suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1)
+suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1 fsx-cache fio-cache)
 suites+=(mpi mpiio mpiio-foreign mpiio-faults mpiio-romio areas s3 gfarm ssh slurm user)
-long_suites=(sim-long fuzz-long areas-mpi4py fresh-debian)
+long_suites=(sim-long fuzz-long entries-long areas-mpi4py fresh-debian)
 
 only=()
 long=
@@ -38,6 +38,10 @@ done
 [ ${#only[@]} = 0 ] || suites=("${only[@]}")
 
 logs=$(mktemp -d "${TMPDIR:-/tmp}/hayase-test.XXXXXX")
+# A line "passed failed skipped" for each suite that has ended.
+counts=$(mktemp "${TMPDIR:-/tmp}/hayase-test-counts.XXXXXX")
+running=
+streams=()
 # Ends the suite that is running, with time to clean up after itself.
 end_suite() {
   local tries=100
@@ -45,7 +49,12 @@ end_suite() {
   while kill -0 "$running" 2>/dev/null && [ $((tries -= 1)) -gt 0 ]; do sleep 0.2; done
   kill -KILL -- "-$running" 2>/dev/null
 }
-trap '[ -z "$running" ] || end_suite; rm -rf "$logs"' EXIT
+# Ends the suite of this process, and the streams that it has started.
+end_all() {
+  [ -z "$running" ] || end_suite
+  [ ${#streams[@]} = 0 ] || { kill -TERM "${streams[@]}"; wait "${streams[@]}"; } 2>/dev/null
+}
+trap 'end_all; rm -rf "$logs" "$counts"' EXIT
 trap 'exit 130' INT TERM
 # The simulation's seeds: the same for a commit wherever it is tested.
 HAYASE_COMMIT=$(git rev-parse HEAD 2>/dev/null) && export HAYASE_COMMIT
@@ -103,6 +112,8 @@ suite_fsx() { job_suite fsx tests/foreign/run.sh fsx; }
 suite_fsx-6.1() { job_suite fsx-6.1 tests/foreign/run.sh --profile 6.1 fsx; }
 suite_fio() { job_suite fio tests/foreign/run.sh fio; }
 suite_fio-6.1() { job_suite fio-6.1 tests/foreign/run.sh --profile 6.1 fio; }
+suite_fsx-cache() { job_suite fsx-cache tests/foreign/run.sh --cache fsx; }
+suite_fio-cache() { job_suite fio-cache tests/foreign/run.sh --cache fio; }
 suite_mpi() { job_suite mpi tests/mpi/run.sh; }
 # Needs no mount: containers lie in any directory.
 suite_mpiio() {
@@ -115,7 +126,12 @@ suite_mpiio-romio() { cargo build --locked -q -p hayase -p hayase-mpi && tests/m
 suite_areas() { cargo build --locked -q -p hayase-mpi && job_suite areas tests/mpi/areas.sh; }
 suite_areas-mpi4py() { cargo build --locked -q -p hayase-mpi && job_suite areas-mpi4py tests/mpi/areas.sh --mpi4py; }
 suite_s3() { tests/s3/run.sh; }
-suite_gfarm() { tests/gfarm/gfarm.sh; }
+suite_gfarm() {
+  local failed=0
+  tests/gfarm/gfarm.sh || failed=1
+  tests/gfarm/mount.sh || failed=1
+  return $failed
+}
 suite_ssh() { job_suite ssh tests/launch/ssh.sh; }
 suite_slurm() { job_suite slurm tests/launch/slurm.sh; }
 suite_user() { cargo build --locked -q -p hayase-mpi && job_suite user tests/launch/user.sh; }
@@ -125,6 +141,8 @@ suite_sim-long() {
   HAYASE_SIM_FIRST=$first HAYASE_SIM_SEEDS=10000 HAYASE_SIM_SCALE=1000 cargo test --locked -p hayase-sim -- --show-output
 }
 suite_fuzz-long() { HAYASE_FUZZ_SECONDS=300 cargo test --locked -p hayase-fuzz -- --show-output; }
+# Two million entries, into packs and out of them.
+suite_entries-long() { HAYASE_ENTRIES=2000000 cargo test --release --locked -p hayase-stage --test transfer many; }
 suite_fresh-debian() { scripts/fresh-debian.sh; }
 
 # Skips that nothing on this machine could turn into runs: calls that only other systems have.
@@ -138,7 +156,7 @@ seconds_max() {
     sim-long) echo 10800 ;;
     *-long) echo 3600 ;;
     fresh-debian) echo 7200 ;;
-    *) echo 420 ;;
+    *) echo 600 ;;
   esac
 }
 
@@ -156,8 +174,6 @@ count() {
     END { print p+0, f+0, s+0 }' "$1"
 }
 
-passed=0 failed=0 skipped=0
-running=
 run_suite() {
   local name=$1 log=$logs/$1 start=$SECONDS status=0 p f s seconds_max
   seconds_max=$(seconds_max "$name")
@@ -181,7 +197,7 @@ run_suite() {
     echo "the suite ran nothing" >>"$log"
     f=1
   fi
-  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+  echo "$p $f $s" >>"$counts"
   printf '%-12s %5d passed %3d failed %3d skipped %6d s\n' "$name" "$p" "$f" "$s" $((SECONDS - start))
   if [ "$f" != 0 ]; then
     say "--- $name"
@@ -201,6 +217,15 @@ failures_of() {
   tail -n 12 "$1"
 }
 
+# One suite after the other, beside other streams.
+run_stream() {
+  local suite
+  streams=()
+  trap end_all EXIT
+  trap 'exit 130' INT TERM
+  for suite in "$@"; do run_suite "$suite"; done
+}
+
 # --- now ---
 
 prepare_packages build || die "nothing can be built without these packages"
@@ -211,9 +236,24 @@ obstacles=$(node_obstacles)
 fuse_missing=$(fuse_obstacle)
 say "$(cargo --version), Linux $(uname -r), $(nproc) cores"
 [ -z "$obstacles" ] || printf 'this machine can not run everything:\n%s\n' "$obstacles"
+# What compiles and computes goes first and alone; end-to-end tests wait more than they compute, so ours run beside
+# those with foreign programs; what takes hours comes last.
+first=() own=() foreign=() last=()
 for suite in "${suites[@]}"; do
-  run_suite "$suite"
+  case $suite in
+    scripts | format | clippy | tidy | unit) first+=("$suite") ;;
+    e2e*) own+=("$suite") ;;
+    *-long | areas-mpi4py | fresh-debian) last+=("$suite") ;;
+    *) foreign+=("$suite") ;;
+  esac
 done
+for suite in ${first[@]+"${first[@]}"}; do run_suite "$suite"; done
+run_stream ${own[@]+"${own[@]}"} & streams+=($!)
+run_stream ${foreign[@]+"${foreign[@]}"} & streams+=($!)
+wait "${streams[@]}"
+streams=()
+for suite in ${last[@]+"${last[@]}"}; do run_suite "$suite"; done
+read -r passed failed skipped < <(awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }' "$counts")
 
 skips=$(cat "$logs"/* | grep '^SKIP ' | sort -u)
 [ -z "$skips" ] || printf '\n%s\n' "$skips"
