@@ -10,8 +10,15 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 
 use crate::guard::{Guard, Thing};
+use crate::worker::Worker;
+use crate::workloads::Task;
+use crate::workloads::sequential::{Operation, Sequential};
 
 const CONTROLLER: &str = "/sys/fs/cgroup/blkio";
+
+/// A limit is one when a direct write comes so near to it; what the disk does beside it may slow one of them.
+const HOLDS: std::ops::RangeInclusive<f64> = 0.8..=1.15;
+const TRIES: u32 = 5;
 
 /// Ended processes leave their group a little later.
 const REMOVE_RETRIES: u32 = 100;
@@ -78,6 +85,34 @@ pub(crate) fn remove(path: &Path) {
         }
         std::thread::sleep(REMOVE_PAUSE);
     }
+}
+
+/// What a direct write of `blocks` MiB below `directory` reaches, in MiB/s, by a worker in a group with that limit.
+///
+/// # Errors
+/// When no such write of a few comes near the limit.
+pub(crate) fn prove(
+    worker: &mut Worker,
+    directory: &Path,
+    blocks: u64,
+    limit_mib: u64,
+) -> anyhow::Result<f64> {
+    let mut made = Vec::new();
+    for _ in 0..TRIES {
+        let work = Sequential::new(Operation::New, directory.join("bench-direct"), blocks);
+        let task = Task::Sequential(Sequential { direct: true, sync: true, ..work });
+        let found = worker.measure(&task)?;
+        let rate = found.amount / found.seconds / 1_048_576.0;
+        if HOLDS.contains(&(rate / limit_mib as f64)) {
+            return Ok(rate);
+        }
+        made.push(format!("{rate:.0}"));
+    }
+    bail!(
+        "the disk of {} was limited to {limit_mib} MiB/s, but direct writes made {}",
+        directory.display(),
+        made.join(", ")
+    )
 }
 
 /// The device (`major:minor`) of what `process` sees mounted at `mount`.

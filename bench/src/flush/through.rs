@@ -5,12 +5,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
-
 use super::slow_tier::SlowTier;
 use crate::bench::Bench;
 use crate::command::run as run_command;
-use crate::disk_limit::DiskLimit;
+use crate::disk_limit::{self, DiskLimit};
 use crate::job::{Job, JobOptions};
 use crate::report::Outcome;
 use crate::report::goal::{Goal, Wanted, number};
@@ -22,9 +20,8 @@ use crate::worker::Worker;
 use crate::workloads::Task;
 use crate::workloads::sequential::{Operation, Sequential};
 
-/// Of the tier's disk, in each direction, and how near to it a direct write must come.
+/// Of the tier's disk, in each direction.
 const LIMIT_MIB: u64 = 80;
-const LIMIT_HOLDS: std::ops::RangeInclusive<f64> = 0.8..=1.15;
 
 const PLAIN: [&str; 2] = ["shared", "shared again"];
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -45,7 +42,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     for process in [node.server, worker.process()] {
         limit.add(process)?;
     }
-    let direct = prove(&tier, &mut worker)?;
+    let direct = disk_limit::prove(&mut worker, tier.path(), 128, LIMIT_MIB)?;
     let mut measured =
         Through { bench, job: &job, worker: &mut worker, samples: Samples::default() };
     for round in 0..bench.rounds(3, 7) {
@@ -58,19 +55,6 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     drop(worker);
     job.down()?;
     Ok(outcome(samples, direct, area))
-}
-
-/// What a direct write reaches, in MiB/s: the limit.
-fn prove(tier: &SlowTier<'_>, worker: &mut Worker) -> anyhow::Result<f64> {
-    let work = Sequential::new(Operation::New, tier.path().join("bench-direct"), 128);
-    let task = Task::Sequential(Sequential { direct: true, sync: true, ..work });
-    let found = worker.measure(&task)?;
-    let rate = found.amount / found.seconds / 1_048_576.0;
-    ensure!(
-        LIMIT_HOLDS.contains(&(rate / LIMIT_MIB as f64)),
-        "the tier was limited to {LIMIT_MIB} MiB/s, but a direct write made {rate:.0}"
-    );
-    Ok(rate)
 }
 
 struct Through<'a> {

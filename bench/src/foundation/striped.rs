@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use anyhow::ensure;
-
 use crate::bench::Bench;
 use crate::command::run as run_command;
-use crate::disk_limit::{DiskLimit, device_of_mount};
+use crate::disk_limit::{self, DiskLimit, device_of_mount};
 use crate::job::{Job, JobOptions};
 use crate::report::Outcome;
 use crate::report::goal::{Goal, Wanted, number};
@@ -21,9 +19,6 @@ use crate::workloads::sequential::{Operation, Sequential};
 
 /// Of each node's disk, in each direction.
 const LIMIT_MIB: u64 = 80;
-
-/// A limit is one when a direct write comes so near to it.
-const LIMIT_HOLDS: std::ops::RangeInclusive<f64> = 0.8..=1.15;
 
 const NODES: u16 = 3;
 const WHOLE: [&str; 2] = ["whole", "whole again"];
@@ -77,15 +72,7 @@ fn slow_down(
             let Some(process) = process else { continue };
             limit.add(process)?;
         }
-        let work = Sequential::new(Operation::New, job.image(node).join("bench-direct"), 64);
-        let found =
-            worker.measure(&Task::Sequential(Sequential { direct: true, sync: true, ..work }))?;
-        let rate = found.amount / found.seconds / 1_048_576.0;
-        ensure!(
-            LIMIT_HOLDS.contains(&(rate / LIMIT_MIB as f64)),
-            "the disk of node {node} was limited to {LIMIT_MIB} MiB/s, but a direct write made {rate:.0}"
-        );
-        alone.push(rate);
+        alone.push(disk_limit::prove(worker, &job.image(node), 64, LIMIT_MIB)?);
     }
     Ok(alone)
 }

@@ -412,8 +412,8 @@ impl Library {
         self.checked(answer).map(|()| File { library: self, raw })
     }
 
-    /// The name under which this host serves files of the Gfarm that `path` belongs to; `None` when it
-    /// does not.
+    /// The name under which this host serves files of the Gfarm that `path` belongs to; `None` when the
+    /// metadata server knows none now. The library would keep that answer for good.
     pub(crate) fn own_host(&self, path: &CStr) -> Result<Option<CString>, Failure> {
         let _alone = self.alone();
         let table = &self.table;
@@ -433,11 +433,16 @@ impl Library {
             }
         }
         let (mut name, mut port) = (null_mut(), 0);
-        // SAFETY: the connection is ours until it is freed; a name that is told is never freed.
+        // SAFETY: the connection is ours until it is freed; a name that is told is ours, and freed once.
         let host = unsafe {
+            let own = (table.gfarm_host_get_self_name)();
             let answer =
-                (table.gfm_host_get_canonical_self_name)(connection, &raw mut name, &raw mut port);
-            (answer == 0).then(|| CStr::from_ptr(name).to_owned())
+                (table.gfm_host_get_canonical_name)(connection, own, &raw mut name, &raw mut port);
+            (answer == 0).then(|| {
+                let host = CStr::from_ptr(name).to_owned();
+                libc::free(name.cast());
+                host
+            })
         };
         // SAFETY: it was acquired above and is used no more.
         unsafe { (table.gfm_client_connection_free)(connection) };

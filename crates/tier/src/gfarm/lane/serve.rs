@@ -7,6 +7,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use super::{Answer, Kind, Request, SetTime, Stat, Time, frame};
 use crate::gfarm::error::{self, Aim, code};
@@ -57,9 +58,18 @@ fn aim(request: &Request) -> Aim {
 struct Serving {
     files: HashMap<u64, File>,
     opened: u64,
-    /// This host as Gfarm calls it, asked once.
-    own_host: Option<Option<CString>>,
+    own_host: OwnHost,
 }
+
+/// This host as Gfarm calls it, and when it was last asked for. A file server may come up after its mounts.
+#[derive(Default)]
+struct OwnHost {
+    name: Option<CString>,
+    asked: Option<Instant>,
+}
+
+/// What a host is called is asked again after this long where Gfarm knew none: the resolver may be slow.
+const ASKED_AGAIN: Duration = Duration::from_secs(20);
 
 struct Reply {
     answer: Answer,
@@ -227,11 +237,14 @@ impl Serving {
 
     /// Also lets the library know under which name this process is known.
     fn own_host(&mut self, library: &Library, path: &std::ffi::CStr) -> Option<CString> {
-        if self.own_host.is_none() {
+        let own = &mut self.own_host;
+        if own.name.is_none() && own.asked.is_none_or(|when| when.elapsed() > ASKED_AGAIN) {
             // Out of reach now: asked again with the next request.
-            self.own_host = library.own_host(path).ok();
+            if let Ok(name) = library.own_host(path) {
+                *own = OwnHost { name, asked: Some(Instant::now()) };
+            }
         }
-        self.own_host.clone().flatten()
+        own.name.clone()
     }
 }
 

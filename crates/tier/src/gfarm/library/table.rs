@@ -146,7 +146,8 @@ functions! {
     gfm_client_connection_and_process_acquire_by_path(*const c_char, *mut *mut c_void) -> Code;
     gfm_client_connection_free(*mut c_void);
     gfm_client_username(*mut c_void) -> *const c_char;
-    gfm_host_get_canonical_self_name(*mut c_void, *mut *mut c_char, *mut c_int) -> Code;
+    gfm_host_get_canonical_name(*mut c_void, *const c_char, *mut *mut c_char, *mut c_int) -> Code;
+    gfarm_host_get_self_name() -> *const c_char;
 }
 
 /// Loads the library, for the life of the process, and finds every function.
