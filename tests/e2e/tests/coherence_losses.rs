@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 fn main() -> ExitCode {
     Suite::new("coherence_losses", JobOptions::three())
         .alone("coherence_28_39_a_lost_node_holds_nothing", || on_a_job(lost_for_good))
+        .alone("coherence_28_the_only_other_node_is_lost", the_only_other_is_lost)
         .alone("coherence_35_a_reader_that_is_cut_off_never_reads_old_bytes", || {
             on_a_job(reader_cut_off)
         })
@@ -119,6 +120,22 @@ fn lost_for_good(job: &Job) -> TestResult {
 }
 
 /// What the mount of a node tells of a file, and its home.
+/// Nobody is left to be told of it, and all the same what it held is free.
+fn the_only_other_is_lost() -> TestResult {
+    let job = Job::up(JobOptions::nodes(2))?;
+    let (a, b) = (job.node(0)?, job.node(1)?);
+    let path = format!("{}/locked", job.shared());
+    a.write_file(&path, Data::pattern(1, 1000))?;
+    let (on_a, on_b) = (a.open(&path, "rw")?, b.open(&path, "rw")?);
+    on_b.lock(Fcntl)?;
+    held_elsewhere(&on_a)?;
+    kill_process(pid_of(&job, 1, "node")?, Signal::KILL)?;
+    let freed = eventually(DECLARED, || Ok(on_a.lock(Fcntl)?));
+    freed.context("the lock of the only other node is free").map_err(|e| e.context(job.logs()))?;
+    on_a.check(0, Data::pattern(1, 1000))?;
+    job.down()
+}
+
 fn explained(node: &Node, path: &str) -> anyhow::Result<serde_json::Value> {
     Ok(serde_json::from_str(&node.get_xattr(path, "user.hayase.explain")?)?)
 }
