@@ -196,7 +196,7 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
         ..PackOptions::default()
     });
     let status = transfer::run(&source, &target, &options, &remembered, output)?;
-    if args.background && !args.copy.is_dry_run() {
+    if args.background && !args.copy.is_dry_run() && status == Status::Done {
         output.note(background::ON_ITS_WAY);
     }
     Ok(status)

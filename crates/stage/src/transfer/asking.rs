@@ -147,10 +147,10 @@ impl Shared<'_> {
         task: Task,
         there: Option<ObjectMeta>,
     ) -> Result<Option<Task>, PackError> {
-        let target = self.listed_there(&task.item, there)?;
-        let Some(target) = target else { return Ok(Some(Task { step: Step::Copy, ..task })) };
-        let settled = self.again(|| self.settle(&task.item, &task.origin, &target, there));
-        let (item, step) = settled?;
+        let (item, step) = match self.listed_there(&task.item, there)? {
+            Some(target) => self.again(|| self.settle(&task.item, &task.origin, &target, there))?,
+            None => (task.item.clone(), Step::Copy),
+        };
         let mut outcome = self.outcome();
         match step {
             Step::Keep => outcome.summary.kept += 1,
@@ -193,7 +193,9 @@ impl Shared<'_> {
         let link = self.target.tier.tree().map(|tree| tree.link(&key));
         match link {
             Some(Ok(target)) => Ok(Some(link_of(item.clone(), target))),
-            _ => Ok(None),
+            // Gone, or something else by now: whatever it was, it is written over.
+            None | Some(Err(TierError::Missing { .. } | TierError::NotObject { .. })) => Ok(None),
+            Some(Err(error)) => Err(error.into()),
         }
     }
 
