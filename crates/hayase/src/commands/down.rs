@@ -35,7 +35,7 @@ pub(crate) struct DownArgs {
     #[arg(long)]
     here: bool,
     /// Write the page of the job there, as `hayase report` does, before its servers end
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "here")]
     report: Option<PathBuf>,
 }
 

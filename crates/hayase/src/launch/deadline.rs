@@ -3,7 +3,8 @@
 //! Sources: sbatch(1) (`SLURM_JOB_END_TIME`, seconds since 1970), squeue(1) (`%L`, the time that is left,
 //! for versions of Slurm that do not set it). PBS and PJM tell their jobs nothing of the kind.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use super::program;
 use crate::config::Environment;
@@ -11,6 +12,9 @@ use crate::moment::{self, MomentError};
 
 /// Typed where nobody wants to be warned.
 const NONE: &str = "none";
+
+/// A controller that is out of reach does not keep a job from starting.
+const SQUEUE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why the job has no such deadline.
 #[derive(Debug, thiserror::Error)]
@@ -44,12 +48,9 @@ fn of_batch(environment: &Environment, now_ms: u64) -> Option<u64> {
     }
     let (job, _) = environment.batch.slurm.as_ref()?;
     let squeue = program::find("squeue", &environment.path)?;
-    let told = Command::new(squeue)
-        .args(["--noheader", "--format=%L", "--jobs", job])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output();
-    let text = String::from_utf8(told.ok()?.stdout).ok()?;
+    let mut asking = Command::new(squeue);
+    asking.args(["--noheader", "--format=%L", "--jobs", job]);
+    let text = program::told_within(&mut asking, SQUEUE_PATIENCE)?;
     Some(now_ms.saturating_add(squeue_left(text.lines().next()?.trim())?.saturating_mul(1000)))
 }
 

@@ -7,7 +7,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
@@ -62,6 +62,11 @@ pub(crate) fn listen(address: SocketAddr, told: Told) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address)
         .with_context(|| format!("listen at {address} for questions about counters (--metrics)"))?;
     tracing::info!(%address, "counters are told here");
+    serve(listener, told)
+}
+
+/// On a thread of its own.
+fn serve(listener: TcpListener, told: Told) -> anyhow::Result<()> {
     let serve = move || {
         for caller in listener.incoming() {
             match caller {
@@ -84,10 +89,27 @@ pub(crate) fn listen(address: SocketAddr, told: Told) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Reads of a caller until a moment, however slowly its bytes come.
+struct Until<'a> {
+    caller: &'a TcpStream,
+    end: Instant,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.caller.set_read_timeout(Some(left))?;
+        self.caller.read(buffer)
+    }
+}
+
 fn answer(mut caller: &TcpStream, told: &Told) -> io::Result<()> {
-    caller.set_read_timeout(Some(CALLER_PATIENCE))?;
     caller.set_write_timeout(Some(CALLER_PATIENCE))?;
-    let mut lines = BufReader::new(caller.take(QUESTION_BYTES_MAX)).lines();
+    let question = Until { caller, end: Instant::now() + CALLER_PATIENCE };
+    let mut lines = BufReader::new(question.take(QUESTION_BYTES_MAX)).lines();
     let first = lines.next().unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()))?;
     // To the end of the question: who is still writing would not read.
     for line in lines {
@@ -150,11 +172,10 @@ mod tests {
     /// Over a real socket; the server is not there, so all that is told is that.
     #[test]
     fn who_says_nothing_keeps_nobody_waiting_for_ever() {
-        let found = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = found.local_addr().unwrap();
-        drop(found);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
         let socket = PathBuf::from("/nowhere/server.sock");
-        listen(address, Told { job: "j".into(), node: 3, host: "h".into(), socket }).unwrap();
+        serve(listener, Told { job: "j".into(), node: 3, host: "h".into(), socket }).unwrap();
         let silent = TcpStream::connect(address).unwrap();
         let mut asking = TcpStream::connect(address).unwrap();
         asking.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();

@@ -75,12 +75,13 @@ impl Keeper {
         {
             notes.push(format!("{error:#}"));
         }
+        let has_left_all = self.has_left_all();
         if let Some(areas) = self.areas.take() {
             notes.extend(areas.release());
         }
         let storage = self.settings.node_storage(self.node);
         if !keep
-            && self.settings.tier.is_some()
+            && has_left_all
             && is_ours(&self.settings)
             && let Err(error) = ledgers::mark_in_tier(&self.settings, self.node)
         {
@@ -107,6 +108,13 @@ impl Keeper {
         }
         tracing::info!("down");
         notes
+    }
+
+    /// Whether the tier has everything of this node; asked when its server has ended. Not so when what it
+    /// does not have is thrown away.
+    fn has_left_all(&self) -> bool {
+        self.settings.tier.is_some()
+            && ledgers::not_durable(&self.settings, self.node).is_ok_and(|left| left.is_empty())
     }
 }
 
