@@ -253,9 +253,14 @@ run_stream ${foreign[@]+"${foreign[@]}"} & streams+=($!)
 wait "${streams[@]}"
 streams=()
 for suite in ${last[@]+"${last[@]}"}; do run_suite "$suite"; done
+unfinished=$((${#suites[@]} - $(wc -l <"$counts")))
 read -r passed failed skipped < <(awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }' "$counts")
 
 skips=$(cat "$logs"/* | grep '^SKIP ' | sort -u)
+if [ "$unfinished" != 0 ]; then
+  say "$unfinished suites did not come to their end."
+  failed=$((failed + unfinished))
+fi
 [ -z "$skips" ] || printf '\n%s\n' "$skips"
 wrong_skips=$(grep -E -v "$never_here" <<<"$skips" | grep -c .)
 if [ -z "$obstacles" ] && [ "$wrong_skips" -gt 0 ]; then
