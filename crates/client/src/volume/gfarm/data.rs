@@ -10,6 +10,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::nodes::Node;
+use super::open_file::Usable;
 use super::opens::system;
 use super::{Inner, gone, refused};
 
@@ -117,17 +118,16 @@ impl Inner {
         let node = self.nodes.get(ino)?;
         let (writes, file, failed) = {
             let mut state = node.lock();
-            let file = state.file.usable(true).and_then(|(_, file)| file);
-            (state.file.writes.clone(), file, state.file.failed.take())
+            (state.file.writes.clone(), state.file.usable(true), state.file.failed.take())
         };
         if let Some(errno) = failed {
             return Err(Refused::because(errno, "bytes that were written are lost"));
         }
         match (writes, file) {
             (Some(here), _) => rustix::fs::fsync(here).map_err(errno),
-            (None, Some(file)) => self.sync_there(file),
+            (None, Some(Usable::Open(file))) => self.sync_there(file),
             // A directory, or a file that nobody writes.
-            (None, None) => Ok(()),
+            (None, _) => Ok(()),
         }
     }
 

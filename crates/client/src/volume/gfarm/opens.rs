@@ -13,7 +13,7 @@ use hayase_tier::gfarm_lane::{FileId, Kind, Opened, Request};
 use hayase_wire::message::{Access, NewNode, Refused};
 
 use super::nodes::Node;
-use super::open_file::{Leaving, Plain, Slot, Telling};
+use super::open_file::{Leaving, Plain, Slot, Telling, Usable};
 use super::{Inner, gone, refused};
 use crate::open_file::{Class, Serving};
 use crate::volume::{Drops, FileOpen, Found, OpenWish};
@@ -115,24 +115,18 @@ impl Inner {
 
     /// An open of Gfarm for what the kernel has open, made again when it was closed.
     pub(super) fn usable(&self, node: &Node, write: bool) -> Result<FileId, Refused> {
-        match node.lock().file.usable(write) {
-            None => return Err(Refused::new(libc::EBADF)),
-            Some((_, Some(file))) => return Ok(file),
-            Some((_, None)) => {}
-        }
-        let (file, _) = self.reopen(node, write)?;
-        let mut state = node.lock();
-        let unused = match state.file.usable(write) {
-            Some((number, None)) => {
-                state.file.slots[number].file = Some(file);
+        loop {
+            let for_writing = match node.lock().file.usable(write) {
+                None => return Err(Refused::new(libc::EBADF)),
+                Some(Usable::Open(file)) => return Ok(file),
+                Some(Usable::Closed { write }) => write,
+            };
+            let (file, _) = self.reopen(node, for_writing)?;
+            if node.lock().file.refill(file, for_writing) {
                 return Ok(file);
             }
-            Some((_, Some(other))) => Ok(other), // another thread was faster
-            None => Err(Refused::new(libc::EBADF)),
-        };
-        drop(state);
-        self.close_quietly(file);
-        unused
+            self.close_quietly(file); // another thread was faster
+        }
     }
 
     fn reopen(&self, node: &Node, write: bool) -> Result<(FileId, Option<OwnedFd>), Refused> {
