@@ -77,6 +77,10 @@ names_attributes_and_errors() { python names "$work/mnt-1"; }
 names_are_the_same_without_passthrough() { python names "$work/mnt-old"; }
 a_close_is_seen_by_the_next_open() { python coherence "$work/mnt-1" "$work/mnt-2"; }
 descriptors_mappings_and_files_without_names() { python writers "$work/mnt-2" "$work/mnt-3"; }
+processes_share_one_open_of_a_remote_file() {
+  head -c 100000 /dev/zero >"$work/mnt-2/inherited" && lies_on /inherited 2 &&
+    python inherited "$work/mnt-1/inherited" "$work/mnt-2/inherited"
+}
 old_kernels_and_new_ones_see_the_same() {
   mkdir "$work/mnt-1/mixed" && mkdir "$work/mnt-1/mixed/a" "$work/mnt-1/mixed/b" &&
     python writers "$work/mnt-1/mixed/a" "$work/mnt-old/mixed/a" && python coherence "$work/mnt-old/mixed/b" "$work/mnt-2/mixed/b"
@@ -281,6 +285,7 @@ try names_attributes_and_errors
 try names_are_the_same_without_passthrough
 try a_close_is_seen_by_the_next_open
 try descriptors_mappings_and_files_without_names
+try processes_share_one_open_of_a_remote_file
 try old_kernels_and_new_ones_see_the_same
 try files_lie_where_they_are_written
 try local_files_are_the_kernels

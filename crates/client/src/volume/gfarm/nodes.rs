@@ -6,7 +6,7 @@
 //! Gfarm gives numbers away again; the kernel is told what stands behind one by kind, size and time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use hayase_layout::InodeId;
 use hayase_tier::gfarm_lane::Stat;
@@ -26,6 +26,8 @@ pub(super) struct Node {
     /// Gfarm's number.
     pub(super) gfarm: u64,
     state: Mutex<State>,
+    /// Shared by calls that use an open of Gfarm; alone: nobody does.
+    uses: RwLock<()>,
     /// Held while a write finds the end of the file.
     pub(super) appending: Mutex<()>,
 }
@@ -41,6 +43,16 @@ pub(super) struct State {
 impl Node {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An open of Gfarm that is found in a slot from now on is not closed while this lives.
+    pub(super) fn using(&self) -> RwLockReadGuard<'_, ()> {
+        self.uses.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was taken out of its slot before is used by nobody when it returns. Not while [`Node::using`] lives.
+    pub(super) fn wait_for_users(&self) {
+        drop(self.uses.write().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -217,7 +229,8 @@ impl Table {
 
 fn new_node(ino: InodeId, stat: Stat) -> Arc<Node> {
     let state = Mutex::new(State { seen: stat, file: OpenFile::default() });
-    Arc::new(Node { ino, gfarm: stat.ino, state, appending: Mutex::default() })
+    let (uses, appending) = (RwLock::default(), Mutex::default());
+    Arc::new(Node { ino, gfarm: stat.ino, state, uses, appending })
 }
 
 #[cfg(test)]

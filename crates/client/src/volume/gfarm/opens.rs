@@ -2,6 +2,9 @@
 //!
 //! Every open of the kernel is one of Gfarm: that is what makes a close on one host seen by the next open on
 //! another. What the kernel keeps of the file is dropped when the open finds another version.
+//!
+//! Several processes may use one open, and each close of one of them ends Gfarm's: it is taken out of its slot, which
+//! the next call fills again ([`Inner::usable`]), and closed when those that found it there are done ([`Node::using`]).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -113,7 +116,7 @@ impl Inner {
         Ok(FileOpen { class, descriptor, cache, keep_pages: cache && keep_pages, striped: false })
     }
 
-    /// An open of Gfarm for what the kernel has open, made again when it was closed.
+    /// An open of Gfarm for what the kernel has open, made again when it was closed. Below [`Node::using`].
     pub(super) fn usable(&self, node: &Node, write: bool) -> Result<FileId, Refused> {
         loop {
             let for_writing = match node.lock().file.usable(write) {
@@ -147,6 +150,7 @@ impl Inner {
         let had = slot.and_then(|slot| slot.file.take());
         drop(state);
         if had.is_some() {
+            node.wait_for_users();
             self.close_quietly(file);
         }
     }
@@ -182,7 +186,10 @@ impl Inner {
     /// What the closer does with it.
     pub(super) fn finish(&self, node: &Arc<Node>, leaving: &Leaving) {
         let told = match (&leaving.writes, leaving.file) {
-            (None, Some(file)) => self.lanes.close(file, None).map_err(refused),
+            (None, Some(file)) => {
+                node.wait_for_users();
+                self.lanes.close(file, None).map_err(refused)
+            }
             _ => self.tell(node, leaving),
         };
         if let Err(why) = told {
@@ -192,6 +199,7 @@ impl Inner {
 
     /// Lets the metadata server know what was written, before it returns.
     fn tell(&self, node: &Arc<Node>, leaving: &Leaving) -> Result<(), Refused> {
+        node.wait_for_users();
         let writes = leaving.writes.as_deref();
         let now = writes.map(Plain::of).transpose().map_err(|error| system(&error))?;
         let mut telling = leaving.telling(now.as_ref());
