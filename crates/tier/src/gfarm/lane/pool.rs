@@ -1,9 +1,12 @@
-//! Who asks: several lanes, each call on the one with least to do, none longer than its deadline.
+//! Who asks: several lanes, each call on the one with least to do, none longer than its deadline once its turn has come.
 //!
 //! Invariants:
-//! 1. A lane's lock is held by one call at most, for `patience` at most; no call holds two.
+//! 1. A lane's lock is held by one call at most, for `patience` and the start of a process at most; no call holds two.
 //! 2. After a call that did not end in time, or not well, the lane's process is no more; the next call starts another.
 //! 3. A file belongs to the process that opened it, and is lost with it.
+//!
+//! Calls of one lane wait in line, behind each for as long as it holds the lock. Those of a file that was lost end at
+//! once when their turn comes.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -92,7 +95,8 @@ impl std::fmt::Debug for Lanes {
 }
 
 impl Lanes {
-    /// No process is started before it is needed. No call takes longer than `patience`, once its turn has come.
+    /// No process is started before it is needed. A call takes no longer than `patience` once its turn on a lane has
+    /// come; one that is asked again has a turn on two lanes.
     pub fn new(spawn: Spawn, patience: Duration) -> Self {
         let lanes = (0..NAME_LANES + FILE_LANES).map(|_| Lane::default()).collect();
         Self { spawn, patience, lanes }
@@ -251,7 +255,7 @@ impl Lanes {
                 *running = None;
                 lane.files.store(0, Ordering::Relaxed);
                 let errno = match error.kind() {
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => libc::ETIMEDOUT,
+                    io::ErrorKind::TimedOut => libc::ETIMEDOUT,
                     _ => libc::EIO,
                 };
                 Err(Lost { errno, ..broken(format!("Gfarm's library does not answer: {error}")) })
@@ -270,13 +274,9 @@ impl Lanes {
         request: &Request,
         bytes: &[u8],
     ) -> io::Result<frame::Frame<Answer>> {
-        let begin = Instant::now();
-        socket.set_write_timeout(Some(self.patience))?;
-        frame::send(socket, request, bytes, None)?;
-        // A timeout of zero would mean none.
-        let left = self.patience.saturating_sub(begin.elapsed()).max(Duration::from_millis(1));
-        socket.set_read_timeout(Some(left))?;
-        frame::receive(socket)?.ok_or_else(|| io::Error::other("its process ended"))
+        let deadline = Instant::now().checked_add(self.patience);
+        frame::send(socket, request, bytes, None, deadline)?;
+        frame::receive(socket, deadline)?.ok_or_else(|| io::Error::other("its process ended"))
     }
 }
 
@@ -322,9 +322,10 @@ mod tests {
     fn lanes(patience: Duration, answer: fn(&Request) -> Option<Answer>) -> Lanes {
         let spawn = move |socket: UnixStream| {
             std::thread::spawn(move || {
-                while let Ok(Some((request, bytes, _))) = frame::receive::<Request>(&socket) {
+                while let Ok(Some((request, bytes, _))) = frame::receive::<Request>(&socket, None) {
                     match answer(&request) {
-                        Some(answer) if frame::send(&socket, &answer, &bytes, None).is_ok() => {}
+                        Some(answer)
+                            if frame::send(&socket, &answer, &bytes, None, None).is_ok() => {}
                         _ => std::thread::sleep(Duration::from_secs(2)),
                     }
                 }
