@@ -228,6 +228,15 @@ def writers(one, two):
         expect("without a name", os.pread(file, 5000, 0), b"kept" * 1000 + b"more")
         expect("names left", os.fstat(file).st_nlink, 0)
         os.close(file)
+    # The last name that this host knows of is removed, and another host made one more.
+    file = os.open(here, os.O_CREAT | os.O_RDWR)
+    os.link(there, f"{there}.link")
+    os.unlink(here)
+    expect("names of a file that another host linked", os.stat(f"{here}.link").st_nlink, 1)
+    os.write(file, b"by its other name")
+    os.close(os.dup(file))
+    expect("after the close of one descriptor", read(f"{there}.link"), b"by its other name")
+    os.close(file)
     # A rename under an open file.
     file = os.open(here, os.O_CREAT | os.O_RDWR)
     os.write(file, b"before")

@@ -116,7 +116,9 @@ impl Nodes {
         let known = table.nodes.entry(ino).or_insert_with(|| new_node(ino, stat));
         let is_other = {
             let mut state = known.lock();
-            let is_other = state.seen.kind != stat.kind;
+            // Of a file that was removed here, and is not open, Gfarm may give the number to another one.
+            let was_removed = state.file.unlinked && state.file.slots.is_empty();
+            let is_other = state.seen.kind != stat.kind || was_removed;
             state.seen = stat;
             is_other
         };
@@ -236,7 +238,9 @@ fn new_node(ino: InodeId, stat: Stat) -> Arc<Node> {
 #[cfg(test)]
 mod tests {
     use hayase_tier::gfarm_lane::Kind;
+    use hayase_wire::message::Access;
 
+    use super::super::open_file::Slot;
     use super::*;
 
     fn stat(ino: u64, kind: Kind) -> Stat {
@@ -303,6 +307,23 @@ mod tests {
         assert_eq!(nodes.seen(InodeId::ROOT, b"..", stat(2, Kind::Directory)).ino, InodeId::ROOT);
         assert_eq!(nodes.seen(InodeId::ROOT, b"one", stat(1, Kind::File)).ino, InodeId(2));
         assert_eq!(path(&nodes, InodeId(2)), "/one");
+    }
+
+    #[test]
+    fn the_number_of_a_removed_file_is_another_node_when_nobody_has_it_open() {
+        let (nodes, dir, file) = tree("/");
+        let before = nodes.get(file).unwrap();
+        {
+            let open = &mut before.lock().file;
+            open.unlinked = true;
+            let access = Access { read: true, write: true };
+            open.slots.push(Slot { access, file: None });
+        }
+        assert!(Arc::ptr_eq(&before, &nodes.seen(dir, b"link", stat(11, Kind::File))));
+        before.lock().file.slots.clear();
+        let after = nodes.seen(dir, b"new", stat(11, Kind::File));
+        assert!(!Arc::ptr_eq(&before, &after) && after.ino == file);
+        assert!(!after.lock().file.unlinked);
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub(super) struct OpenFile {
     pub(super) told: Option<(Plain, SystemTime)>,
     /// Where the file ends, while it is written on another host from here.
     pub(super) size: Option<u64>,
-    /// Its last name was removed here.
+    /// Its last name was removed here, as far as this host knows: a name that another one made is found by a look.
     pub(super) unlinked: bool,
     pub(super) times: Option<TimesLater>,
     /// A write was lost: the next close says so.
