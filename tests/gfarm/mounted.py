@@ -3,6 +3,7 @@
     mounted.py names MNT            names, attributes and errors of one mount, beside those of a local directory
     mounted.py coherence MNT MNT    a close on one node is seen by the next open on the other
     mounted.py writers MNT MNT      several descriptors, mappings and files without a name
+    mounted.py inherited FILE FILE  processes that use one open of a file whose bytes lie elsewhere, as two mounts show it
 """
 
 import errno
@@ -227,6 +228,15 @@ def writers(one, two):
         expect("without a name", os.pread(file, 5000, 0), b"kept" * 1000 + b"more")
         expect("names left", os.fstat(file).st_nlink, 0)
         os.close(file)
+    # The last name that this host knows of is removed, and another host made one more.
+    file = os.open(here, os.O_CREAT | os.O_RDWR)
+    os.link(there, f"{there}.link")
+    os.unlink(here)
+    expect("names of a file that another host linked", os.stat(f"{here}.link").st_nlink, 1)
+    os.write(file, b"by its other name")
+    os.close(os.dup(file))
+    expect("after the close of one descriptor", read(f"{there}.link"), b"by its other name")
+    os.close(file)
     # A rename under an open file.
     file = os.open(here, os.O_CREAT | os.O_RDWR)
     os.write(file, b"before")
@@ -236,5 +246,52 @@ def writers(one, two):
     expect("renamed while it was written", read(f"{there}.moved"), b"before, after")
 
 
+def inherited(here, there):
+    for flags in (0, os.O_DIRECT):  # with the kernel's pages, and each read a call
+        share(here, there, flags)
+
+
+def share(here, there, flags):
+    # As `(a & b) > f`: each close of a process tells the metadata server, while others use the same open.
+    processes, block, most = 4, 8192, 120
+    size = processes * most * block
+    file = os.open(here, os.O_RDWR | flags)
+    os.ftruncate(file, 0)
+    os.ftruncate(file, size)
+
+    def use(number):
+        for turn in range(most // (number + 1)):
+            place = (number * most + turn) * block
+            os.pwrite(file, bytes([1 + number]) * block, place)
+            os.close(os.dup(file))
+            found = set(os.pread(file, block, place))
+            # Pages that one process drops while another's write is on its way may come back as they were before.
+            if flags and found != {1 + number}:
+                sys.exit(f"block {turn} is not what was written")
+            os.pread(file, size, 0)
+            if turn % 8 == number:
+                os.ftruncate(file, size)
+                os.fsync(file)
+        os.close(file)
+
+    children = []
+    for number in range(processes):
+        if (child := os.fork()) == 0:
+            try:
+                use(number)
+            except BaseException as error:
+                print(f"process {number}: {error!r}", flush=True)
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    failed = [child for child in children if os.waitpid(child, 0)[1] != 0]
+    os.close(file)
+    expect("processes that failed", len(failed), 0)
+    blocks = [(n, turn < most // (n + 1)) for n in range(processes) for turn in range(most)]
+    wanted = b"".join(bytes([1 + n if is_written else 0]) * block for n, is_written in blocks)
+    if read(there) != wanted:
+        sys.exit("other bytes came than those that were written")
+
+
 if __name__ == "__main__":
-    {"names": names, "coherence": coherence, "writers": writers}[sys.argv[1]](*sys.argv[2:])
+    {"names": names, "coherence": coherence, "writers": writers, "inherited": inherited}[sys.argv[1]](*sys.argv[2:])

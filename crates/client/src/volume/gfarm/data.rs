@@ -4,12 +4,13 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
 
 use hayase_layout::InodeId;
-use hayase_tier::gfarm_lane::{FileId, Lost, Request};
+use hayase_tier::gfarm_lane::{Lost, Request};
 use hayase_wire::message::Refused;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::nodes::Node;
+use super::open_file::Usable;
 use super::opens::system;
 use super::{Inner, gone, refused};
 
@@ -25,8 +26,11 @@ impl Inner {
         }
         let mut tries = 1;
         loop {
+            let using = node.using();
             let file = self.usable(&node, false)?;
-            match self.lanes.read(file, offset, len) {
+            let answer = self.lanes.read(file, offset, len);
+            drop(using);
+            match answer {
                 Err(lost) if is_out_of_reach(&lost) && tries < READ_TRIES => {
                     tries += 1;
                     if node.lock().file.has_writers() {
@@ -52,6 +56,8 @@ impl Inner {
         if let Some(here) = here {
             return write_plain(&here, offset, data).map(|()| written);
         }
+        // A close of another descriptor of this open would end it.
+        let _using = node.using();
         let file = self.usable(node, true)?;
         let answer = self.lanes.write(file, offset, data);
         let mut state = node.lock();
@@ -96,6 +102,7 @@ impl Inner {
         if !has_writers {
             return self.truncate_closed(node, len);
         }
+        let _using = node.using();
         let file = self.usable(node, true)?;
         self.lanes.truncate(file, len).map_err(refused)?;
         node.lock().file.size = Some(len);
@@ -115,24 +122,23 @@ impl Inner {
 
     pub(super) fn sync(&self, ino: InodeId) -> Result<(), Refused> {
         let node = self.nodes.get(ino)?;
+        let using = node.using();
         let (writes, file, failed) = {
             let mut state = node.lock();
-            let file = state.file.usable(true).and_then(|(_, file)| file);
-            (state.file.writes.clone(), file, state.file.failed.take())
+            (state.file.writes.clone(), state.file.usable(true), state.file.failed.take())
         };
         if let Some(errno) = failed {
             return Err(Refused::because(errno, "bytes that were written are lost"));
         }
         match (writes, file) {
-            (Some(here), _) => rustix::fs::fsync(here).map_err(errno),
-            (None, Some(file)) => self.sync_there(file),
+            (Some(here), _) => {
+                drop(using); // closes need not wait for this host's storage
+                rustix::fs::fsync(here).map_err(errno)
+            }
+            (None, Some(Usable::Open(file))) => self.lanes.sync(file).map_err(refused),
             // A directory, or a file that nobody writes.
-            (None, None) => Ok(()),
+            (None, _) => Ok(()),
         }
-    }
-
-    fn sync_there(&self, file: FileId) -> Result<(), Refused> {
-        self.lanes.sync(file).map_err(refused)
     }
 
     pub(super) fn allocate(

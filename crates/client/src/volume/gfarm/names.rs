@@ -41,8 +41,31 @@ impl Inner {
     }
 
     pub(super) fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
-        let stat = self.stat(self.nodes.path_in(parent, name)?)?;
-        Ok(self.found(&self.nodes.seen(parent, name, stat)))
+        let path = self.nodes.path_in(parent, name)?;
+        let stat = self.stat(path.clone())?;
+        let node = self.nodes.seen(parent, name, stat);
+        if node.lock().file.unlinked {
+            self.look_again(&node, parent, name, path)?;
+        }
+        Ok(self.found(&node))
+    }
+
+    /// It lost its last name here: another host made this one, or it was removed during the look. What is told after the
+    /// removal is true.
+    fn look_again(
+        &self,
+        node: &Node,
+        parent: InodeId,
+        name: &[u8],
+        path: Vec<u8>,
+    ) -> Result<(), Refused> {
+        let stat = self.stat(path).inspect_err(|_| drop(self.nodes.unname(parent, name)))?;
+        if stat.ino == node.gfarm {
+            let mut state = node.lock();
+            state.seen = stat;
+            state.file.unlinked = false;
+        }
+        Ok(())
     }
 
     pub(super) fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {

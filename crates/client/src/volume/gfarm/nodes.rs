@@ -6,7 +6,7 @@
 //! Gfarm gives numbers away again; the kernel is told what stands behind one by kind, size and time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use hayase_layout::InodeId;
 use hayase_tier::gfarm_lane::Stat;
@@ -26,6 +26,8 @@ pub(super) struct Node {
     /// Gfarm's number.
     pub(super) gfarm: u64,
     state: Mutex<State>,
+    /// Shared by calls that use an open of Gfarm; alone: nobody does.
+    uses: RwLock<()>,
     /// Held while a write finds the end of the file.
     pub(super) appending: Mutex<()>,
 }
@@ -41,6 +43,16 @@ pub(super) struct State {
 impl Node {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An open of Gfarm that is found in a slot from now on is not closed while this lives.
+    pub(super) fn using(&self) -> RwLockReadGuard<'_, ()> {
+        self.uses.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was taken out of its slot before is used by nobody when it returns. Not while [`Node::using`] lives.
+    pub(super) fn wait_for_users(&self) {
+        drop(self.uses.write().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -104,7 +116,9 @@ impl Nodes {
         let known = table.nodes.entry(ino).or_insert_with(|| new_node(ino, stat));
         let is_other = {
             let mut state = known.lock();
-            let is_other = state.seen.kind != stat.kind;
+            // Of a file that was removed here, and is not open, Gfarm may give the number to another one.
+            let was_removed = state.file.unlinked && state.file.slots.is_empty();
+            let is_other = state.seen.kind != stat.kind || was_removed;
             state.seen = stat;
             is_other
         };
@@ -217,13 +231,16 @@ impl Table {
 
 fn new_node(ino: InodeId, stat: Stat) -> Arc<Node> {
     let state = Mutex::new(State { seen: stat, file: OpenFile::default() });
-    Arc::new(Node { ino, gfarm: stat.ino, state, appending: Mutex::default() })
+    let (uses, appending) = (RwLock::default(), Mutex::default());
+    Arc::new(Node { ino, gfarm: stat.ino, state, uses, appending })
 }
 
 #[cfg(test)]
 mod tests {
     use hayase_tier::gfarm_lane::Kind;
+    use hayase_wire::message::Access;
 
+    use super::super::open_file::Slot;
     use super::*;
 
     fn stat(ino: u64, kind: Kind) -> Stat {
@@ -290,6 +307,23 @@ mod tests {
         assert_eq!(nodes.seen(InodeId::ROOT, b"..", stat(2, Kind::Directory)).ino, InodeId::ROOT);
         assert_eq!(nodes.seen(InodeId::ROOT, b"one", stat(1, Kind::File)).ino, InodeId(2));
         assert_eq!(path(&nodes, InodeId(2)), "/one");
+    }
+
+    #[test]
+    fn the_number_of_a_removed_file_is_another_node_when_nobody_has_it_open() {
+        let (nodes, dir, file) = tree("/");
+        let before = nodes.get(file).unwrap();
+        {
+            let open = &mut before.lock().file;
+            open.unlinked = true;
+            let access = Access { read: true, write: true };
+            open.slots.push(Slot { access, file: None });
+        }
+        assert!(Arc::ptr_eq(&before, &nodes.seen(dir, b"link", stat(11, Kind::File))));
+        before.lock().file.slots.clear();
+        let after = nodes.seen(dir, b"new", stat(11, Kind::File));
+        assert!(!Arc::ptr_eq(&before, &after) && after.ino == file);
+        assert!(!after.lock().file.unlinked);
     }
 
     #[test]

@@ -62,6 +62,16 @@ pub(super) struct Slot {
     pub(super) file: Option<FileId>,
 }
 
+/// Where a call finds Gfarm's open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Usable {
+    Open(FileId),
+    /// It was closed: opened again, as it was, it goes back to its slot ([`OpenFile::refill`]).
+    Closed {
+        write: bool,
+    },
+}
+
 /// Times that were set while the file is open for writing: its close would put others in their place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimesLater {
@@ -83,7 +93,7 @@ pub(super) struct OpenFile {
     pub(super) told: Option<(Plain, SystemTime)>,
     /// Where the file ends, while it is written on another host from here.
     pub(super) size: Option<u64>,
-    /// Its last name was removed here.
+    /// Its last name was removed here, as far as this host knows: a name that another one made is found by a look.
     pub(super) unlinked: bool,
     pub(super) times: Option<TimesLater>,
     /// A write was lost: the next close says so.
@@ -148,12 +158,18 @@ impl OpenFile {
         }
     }
 
-    /// An open of Gfarm for this, or the number of a slot that can have one.
-    pub(super) fn usable(&self, write: bool) -> Option<(usize, Option<FileId>)> {
-        let fits = |slot: &Slot| if write { slot.access.write } else { true };
-        let slots = || self.slots.iter().enumerate().filter(|(_, slot)| fits(slot));
-        let open = slots().find(|(_, slot)| slot.file.is_some());
-        open.or_else(|| slots().next()).map(|(number, slot)| (number, slot.file))
+    /// An open of Gfarm for this; `None` when the kernel has none.
+    pub(super) fn usable(&self, write: bool) -> Option<Usable> {
+        let slots = || self.slots.iter().filter(|slot| slot.access.write || !write);
+        let open = slots().find_map(|slot| slot.file).map(Usable::Open);
+        open.or_else(|| slots().next().map(|slot| Usable::Closed { write: slot.access.write }))
+    }
+
+    /// Whether there is a slot that lacks such an open: it has this one now.
+    pub(super) fn refill(&mut self, file: FileId, write: bool) -> bool {
+        let lacks = |slot: &&mut Slot| slot.access.write == write && slot.file.is_none();
+        let slot = self.slots.iter_mut().find(lacks);
+        slot.map(|slot| slot.file = Some(file)).is_some()
     }
 
     /// A descriptor that may write was closed: of one open the rest.
@@ -251,9 +267,19 @@ mod tests {
     fn an_open_that_is_closed_already_is_released_first() {
         let mut open = opened(&[(WRITE, true), (WRITE, false)]);
         assert!(open.release(WRITE).unwrap().0.file.is_none());
-        assert_eq!(open.usable(true), Some((0, Some(file()))));
-        assert_eq!(open.usable(false), Some((0, Some(file()))));
+        assert_eq!(open.usable(true), Some(Usable::Open(file())));
+        assert_eq!(open.usable(false), Some(Usable::Open(file())));
         assert_eq!(opened(&[(READ, true)]).usable(true), None);
-        assert_eq!(opened(&[(READ, false)]).usable(false), Some((0, None)));
+    }
+
+    #[test]
+    fn what_is_opened_again_to_be_read_can_be_written_as_before() {
+        let mut open = opened(&[(WRITE, false)]);
+        assert_eq!(open.usable(false), Some(Usable::Closed { write: true }));
+        assert!(!open.refill(file(), false), "no open is there that only reads");
+        assert!(open.refill(file(), true));
+        assert!(!open.refill(file(), true), "another call was faster");
+        assert_eq!(open.usable(true), Some(Usable::Open(file())));
+        assert_eq!(opened(&[(READ, false)]).usable(false), Some(Usable::Closed { write: false }));
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! Every open of the kernel is one of Gfarm: that is what makes a close on one host seen by the next open on
 //! another. What the kernel keeps of the file is dropped when the open finds another version.
+//!
+//! Several processes may use one open, and each close of one of them ends Gfarm's: it is taken out of its slot, which
+//! the next call fills again ([`Inner::usable`]), and closed when those that found it there are done ([`Node::using`]).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,7 +16,7 @@ use hayase_tier::gfarm_lane::{FileId, Kind, Opened, Request};
 use hayase_wire::message::{Access, NewNode, Refused};
 
 use super::nodes::Node;
-use super::open_file::{Leaving, Plain, Slot, Telling};
+use super::open_file::{Leaving, Plain, Slot, Telling, Usable};
 use super::{Inner, gone, refused};
 use crate::open_file::{Class, Serving};
 use crate::volume::{Drops, FileOpen, Found, OpenWish};
@@ -113,26 +116,20 @@ impl Inner {
         Ok(FileOpen { class, descriptor, cache, keep_pages: cache && keep_pages, striped: false })
     }
 
-    /// An open of Gfarm for what the kernel has open, made again when it was closed.
+    /// An open of Gfarm for what the kernel has open, made again when it was closed. Below [`Node::using`].
     pub(super) fn usable(&self, node: &Node, write: bool) -> Result<FileId, Refused> {
-        match node.lock().file.usable(write) {
-            None => return Err(Refused::new(libc::EBADF)),
-            Some((_, Some(file))) => return Ok(file),
-            Some((_, None)) => {}
-        }
-        let (file, _) = self.reopen(node, write)?;
-        let mut state = node.lock();
-        let unused = match state.file.usable(write) {
-            Some((number, None)) => {
-                state.file.slots[number].file = Some(file);
+        loop {
+            let for_writing = match node.lock().file.usable(write) {
+                None => return Err(Refused::new(libc::EBADF)),
+                Some(Usable::Open(file)) => return Ok(file),
+                Some(Usable::Closed { write }) => write,
+            };
+            let (file, _) = self.reopen(node, for_writing)?;
+            if node.lock().file.refill(file, for_writing) {
                 return Ok(file);
             }
-            Some((_, Some(other))) => Ok(other), // another thread was faster
-            None => Err(Refused::new(libc::EBADF)),
-        };
-        drop(state);
-        self.close_quietly(file);
-        unused
+            self.close_quietly(file); // another thread was faster
+        }
     }
 
     fn reopen(&self, node: &Node, write: bool) -> Result<(FileId, Option<OwnedFd>), Refused> {
@@ -153,6 +150,7 @@ impl Inner {
         let had = slot.and_then(|slot| slot.file.take());
         drop(state);
         if had.is_some() {
+            node.wait_for_users();
             self.close_quietly(file);
         }
     }
@@ -188,7 +186,10 @@ impl Inner {
     /// What the closer does with it.
     pub(super) fn finish(&self, node: &Arc<Node>, leaving: &Leaving) {
         let told = match (&leaving.writes, leaving.file) {
-            (None, Some(file)) => self.lanes.close(file, None).map_err(refused),
+            (None, Some(file)) => {
+                node.wait_for_users();
+                self.lanes.close(file, None).map_err(refused)
+            }
             _ => self.tell(node, leaving),
         };
         if let Err(why) = told {
@@ -198,6 +199,7 @@ impl Inner {
 
     /// Lets the metadata server know what was written, before it returns.
     fn tell(&self, node: &Arc<Node>, leaving: &Leaving) -> Result<(), Refused> {
+        node.wait_for_users();
         let writes = leaving.writes.as_deref();
         let now = writes.map(Plain::of).transpose().map_err(|error| system(&error))?;
         let mut telling = leaving.telling(now.as_ref());

@@ -3,11 +3,14 @@
 //! `u32` length of the message, `u32` length of the bytes (both little endian), the message (postcard), the bytes.
 //! Both ends are the same program, so there is no version.
 
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -24,11 +27,13 @@ const LENGTHS: usize = 8;
 /// A message, the bytes behind it, the descriptor beside it.
 pub(super) type Frame<M> = (M, Vec<u8>, Option<OwnedFd>);
 
+/// `deadline`: of the whole frame, however slowly the other end takes it; `TimedOut` then.
 pub(super) fn send<M: Serialize>(
-    mut socket: &UnixStream,
+    socket: &UnixStream,
     message: &M,
     bytes: &[u8],
     descriptor: Option<BorrowedFd<'_>>,
+    deadline: Option<Instant>,
 ) -> io::Result<()> {
     let mut head = vec![0; LENGTHS];
     let message = postcard::to_stdvec(message).map_err(io::Error::other)?;
@@ -42,43 +47,48 @@ pub(super) fn send<M: Serialize>(
         let fits = control.push(SendAncillaryMessage::ScmRights(descriptors));
         debug_assert!(fits, "the space is made for one descriptor");
     }
-    let slices = [IoSlice::new(&head), IoSlice::new(bytes)];
-    let sent = sendmsg(socket, &slices, &mut control, SendFlags::NOSIGNAL)?;
-    if sent < head.len() {
-        socket.write_all(&head[sent..])?;
-        socket.write_all(bytes)
-    } else {
-        socket.write_all(&bytes[sent - head.len()..])
+    let mut sent = 0;
+    while sent < head.len() + bytes.len() {
+        let behind = sent.saturating_sub(head.len());
+        let slices = [IoSlice::new(&head[sent.min(head.len())..]), IoSlice::new(&bytes[behind..])];
+        sent += retried(socket, PollFlags::OUT, deadline, || {
+            sendmsg(socket, &slices, &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+        })?;
+        control.clear(); // it went with the first byte
     }
+    Ok(())
 }
 
-/// `None` at the end of the stream.
+/// `None` at the end of the stream; `deadline` as in [`send`].
 pub(super) fn receive<M: DeserializeOwned>(
-    mut socket: &UnixStream,
+    socket: &UnixStream,
+    deadline: Option<Instant>,
 ) -> io::Result<Option<Frame<M>>> {
     let mut lengths = [0; LENGTHS];
-    let (got, descriptor) = receive_some(socket, &mut lengths)?;
+    let (got, descriptor) = receive_some(socket, &mut lengths, deadline)?;
     if got == 0 {
         return Ok(None);
     }
-    socket.read_exact(&mut lengths[got..])?;
+    receive_all(socket, &mut lengths[got..], deadline)?;
     let [a, b, c, d, e, f, g, h] = lengths;
-    let message = read(socket, u32::from_le_bytes([a, b, c, d]), MESSAGE_BYTES_MAX)?;
-    let bytes = read(socket, u32::from_le_bytes([e, f, g, h]), BYTES_MAX)?;
+    let message = read(socket, u32::from_le_bytes([a, b, c, d]), MESSAGE_BYTES_MAX, deadline)?;
+    let bytes = read(socket, u32::from_le_bytes([e, f, g, h]), BYTES_MAX, deadline)?;
     let message = postcard::from_bytes(&message).map_err(io::Error::other)?;
     Ok(Some((message, bytes, descriptor)))
 }
 
-fn receive_some(socket: &UnixStream, into: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+fn receive_some(
+    socket: &UnixStream,
+    into: &mut [u8],
+    deadline: Option<Instant>,
+) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut into = [IoSliceMut::new(into)];
-    let received = loop {
-        match recvmsg(socket, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Err(rustix::io::Errno::INTR) => {}
-            answer => break answer?,
-        }
-    };
+    let received = retried(socket, PollFlags::IN, deadline, || {
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        recvmsg(socket, &mut into, &mut control, flags)
+    })?;
     let descriptors = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
@@ -86,22 +96,76 @@ fn receive_some(socket: &UnixStream, into: &mut [u8]) -> io::Result<(usize, Opti
     Ok((received.bytes, descriptors.flatten().next()))
 }
 
+fn receive_all(
+    socket: &UnixStream,
+    mut into: &mut [u8],
+    deadline: Option<Instant>,
+) -> io::Result<()> {
+    while !into.is_empty() {
+        match receive_some(socket, into, deadline)?.0 {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            got => into = &mut into[got..],
+        }
+    }
+    Ok(())
+}
+
+/// What `call` answers once it need not wait.
+fn retried<T>(
+    socket: &UnixStream,
+    ready: PollFlags,
+    deadline: Option<Instant>,
+    mut call: impl FnMut() -> rustix::io::Result<T>,
+) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => wait(socket, ready, deadline)?,
+            answer => return Ok(answer?),
+        }
+    }
+}
+
+/// Until the socket is ready or has ended.
+fn wait(socket: &UnixStream, ready: PollFlags, deadline: Option<Instant>) -> io::Result<()> {
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        // Longer than it can say is without end.
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut [PollFd::new(socket, ready)], timeout.as_ref()) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 fn length(len: usize, max: usize) -> io::Result<u32> {
     let fits = u32::try_from(len).ok().filter(|_| len <= max);
     fits.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a message is too long"))
 }
 
-fn read(mut socket: &UnixStream, len: u32, max: usize) -> io::Result<Vec<u8>> {
+fn read(
+    socket: &UnixStream,
+    len: u32,
+    max: usize,
+    deadline: Option<Instant>,
+) -> io::Result<Vec<u8>> {
     let len = len as usize;
     length(len, max)?;
     let mut bytes = vec![0; len];
-    socket.read_exact(&mut bytes)?;
+    receive_all(socket, &mut bytes, deadline)?;
     Ok(bytes)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::os::fd::AsFd;
+    use std::time::Duration;
 
     use super::*;
     use crate::gfarm::lane::Request;
@@ -115,18 +179,18 @@ mod tests {
         file.set_len(12345).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                send(&here, &request, &bytes, Some(file.as_fd())).unwrap();
-                send(&here, &Request::Sync { file: 8 }, &[], None).unwrap();
+                send(&here, &request, &bytes, Some(file.as_fd()), None).unwrap();
+                send(&here, &Request::Sync { file: 8 }, &[], None, None).unwrap();
                 here.shutdown(std::net::Shutdown::Write).unwrap();
             });
-            let (message, came, descriptor) = receive::<Request>(&there).unwrap().unwrap();
+            let (message, came, descriptor) = receive::<Request>(&there, None).unwrap().unwrap();
             assert_eq!((message, came == bytes), (request.clone(), true));
             let stat = rustix::fs::fstat(descriptor.unwrap()).unwrap();
             assert_eq!(stat.st_size, 12345);
-            let (message, came, descriptor) = receive::<Request>(&there).unwrap().unwrap();
+            let (message, came, descriptor) = receive::<Request>(&there, None).unwrap().unwrap();
             assert_eq!((message, came.len()), (Request::Sync { file: 8 }, 0));
             assert!(descriptor.is_none());
-            assert!(receive::<Request>(&there).unwrap().is_none());
+            assert!(receive::<Request>(&there, None).unwrap().is_none());
         });
     }
 
@@ -134,10 +198,39 @@ mod tests {
     fn what_is_no_message_is_an_error() {
         let (mut here, there) = UnixStream::pair().unwrap();
         here.write_all(&[0xff; 64]).unwrap();
-        assert!(receive::<Request>(&there).is_err());
+        assert!(receive::<Request>(&there, None).is_err());
         let (mut here, there) = UnixStream::pair().unwrap();
         here.write_all(&[1, 0]).unwrap();
         drop(here);
-        assert!(receive::<Request>(&there).is_err(), "cut off");
+        assert!(receive::<Request>(&there, None).is_err(), "cut off");
+    }
+
+    /// A deadline that is meant to run out.
+    fn soon() -> Option<Instant> {
+        Some(Instant::now() + Duration::from_millis(200))
+    }
+
+    #[test]
+    fn what_comes_in_small_pieces_has_one_deadline() {
+        let (mut here, there) = UnixStream::pair().unwrap();
+        let pieces = std::thread::spawn(move || {
+            let mut next: &[u8] = &[0, 0, 1 << 4, 0, 0, 0, 0, 0]; // 1 MiB is announced
+            while here.write_all(next).is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+                next = &[0];
+            }
+        });
+        let error = receive::<Request>(&there, soon()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(there);
+        pieces.join().unwrap();
+    }
+
+    #[test]
+    fn what_nobody_takes_has_a_deadline() {
+        let (here, _there) = UnixStream::pair().unwrap();
+        let request = Request::Write { file: 7, offset: 0 };
+        let error = send(&here, &request, &[0; 3 << 20], None, soon()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -1,10 +1,15 @@
-//! Who asks: several lanes, each call on the one with least to do, none longer than its deadline.
+//! Who asks: several lanes, each call on the one with least to do, none longer than its deadline once its turn has come.
 //!
 //! Invariants:
-//! 1. A lane's lock is held by one call at most, for `patience` at most; no call holds two.
+//! 1. A lane's lock is held by one call at most, for `patience` and the start of a process at most; no call holds two.
 //! 2. After a call that did not end in time, or not well, the lane's process is no more; the next call starts another.
-//! 3. A file belongs to the process that opened it, and is lost with it.
+//! 3. A file belongs to the process that opened it, and is lost with it. A process that answers is not ended while it
+//!    has one.
+//!
+//! Calls of one lane wait in line, behind each for as long as it holds the lock. Those of a file that was lost end at
+//! once when their turn comes.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -65,7 +70,7 @@ pub struct Lanes {
 struct Lane {
     /// Calls under way and in line.
     calls: AtomicUsize,
-    /// Files that are open there.
+    /// Files that are open there, for a look without the lock.
     files: AtomicUsize,
     /// Counts its processes.
     process: AtomicU64,
@@ -75,6 +80,19 @@ struct Lane {
 struct Running {
     socket: UnixStream,
     child: Child,
+    /// Open there, by its own numbers.
+    files: HashSet<u64>,
+}
+
+impl Running {
+    fn note(&mut self, request: &Request, answer: &io::Result<frame::Frame<Answer>>) {
+        match (request, answer) {
+            // Also when it says that it failed.
+            (Request::Close { file, .. }, _) => drop(self.files.remove(file)),
+            (_, Ok((Answer::Opened { file, .. }, ..))) => drop(self.files.insert(*file)),
+            _ => {}
+        }
+    }
 }
 
 impl Drop for Running {
@@ -92,7 +110,8 @@ impl std::fmt::Debug for Lanes {
 }
 
 impl Lanes {
-    /// No process is started before it is needed. No call takes longer than `patience`, once its turn has come.
+    /// No process is started before it is needed. A call takes no longer than `patience` once its turn on a lane has
+    /// come; one that is asked again has a turn on two lanes.
     pub fn new(spawn: Spawn, patience: Duration) -> Self {
         let lanes = (0..NAME_LANES + FILE_LANES).map(|_| Lane::default()).collect();
         Self { spawn, patience, lanes }
@@ -137,7 +156,6 @@ impl Lanes {
     fn open_on(&self, lane: usize, request: &Request) -> Result<Opened, Lost> {
         let ((answer, _, descriptor), process) = self.on_process(lane, None, request, &[])?;
         let Answer::Opened { file, stat } = answer else { return Err(nonsense()) };
-        self.lanes[lane].files.fetch_add(1, Ordering::Relaxed);
         Ok(Opened { file: FileId { lane, process, file }, stat, descriptor })
     }
 
@@ -179,11 +197,7 @@ impl Lanes {
     /// # Errors
     /// As [`Lanes::read`]; the file is closed all the same.
     pub fn close(&self, file: FileId, len: Option<u64>) -> Result<(), Lost> {
-        let closed = self.on_file(file, &Request::Close { file: file.file, len }, &[]);
-        let files = &self.lanes[file.lane].files;
-        let _ =
-            files.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |files| files.checked_sub(1));
-        closed.map(drop)
+        self.on_file(file, &Request::Close { file: file.file, len }, &[]).map(drop)
     }
 
     fn on_file(
@@ -225,43 +239,51 @@ impl Lanes {
     ) -> Result<(frame::Frame<Answer>, u64), Lost> {
         let lane = &self.lanes[number];
         let _call = Call::begin(&lane.calls);
-        let mut running = lane.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = lane.running.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(process) = process
-            && (running.is_none() || lane.process.load(Ordering::Acquire) != process)
+            && (place.is_none() || lane.process.load(Ordering::Acquire) != process)
         {
             return Err(broken("the file was lost with the process that had it open".to_owned()));
         }
-        if running.is_none() {
-            *running =
-                Some(self.start().map_err(|error| broken(format!("start a lane: {error}")))?);
-            lane.process.fetch_add(1, Ordering::AcqRel);
-        }
-        let socket = &running.as_ref().expect("it was started above").socket;
-        match self.ask(socket, request, bytes) {
+        let running = match &mut *place {
+            Some(running) => running,
+            none => {
+                let started = self.start();
+                let started = started.map_err(|error| broken(format!("start a lane: {error}")))?;
+                lane.process.fetch_add(1, Ordering::AcqRel);
+                none.insert(started)
+            }
+        };
+        let answer = self.ask(&running.socket, request, bytes);
+        running.note(request, &answer);
+        let (answer, ends) = match answer {
             Ok((Answer::Failed { errno, text, broken }, _, _)) => {
                 // libgfarm would connect again by itself; where no file is lost by it a new process is surer.
-                if broken && process.is_none() && lane.files.load(Ordering::Relaxed) == 0 {
-                    *running = None;
-                }
-                Err(Lost { errno, text, broken })
+                let ends = broken && running.files.is_empty();
+                (Err(Lost { errno, text, broken }), ends)
             }
-            Ok(frame) => Ok((frame, lane.process.load(Ordering::Acquire))),
+            Ok(frame) => (Ok((frame, lane.process.load(Ordering::Acquire))), false),
             Err(error) => {
                 tracing::warn!(lane = number, %request, %error, "a lane did not answer: it is ended");
-                *running = None;
-                lane.files.store(0, Ordering::Relaxed);
                 let errno = match error.kind() {
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => libc::ETIMEDOUT,
+                    io::ErrorKind::TimedOut => libc::ETIMEDOUT,
                     _ => libc::EIO,
                 };
-                Err(Lost { errno, ..broken(format!("Gfarm's library does not answer: {error}")) })
+                let why = format!("Gfarm's library does not answer: {error}");
+                (Err(Lost { errno, ..broken(why) }), true)
             }
+        };
+        if ends {
+            *place = None;
         }
+        let files = place.as_ref().map_or(0, |running| running.files.len());
+        lane.files.store(files, Ordering::Relaxed);
+        answer
     }
 
     fn start(&self) -> io::Result<Running> {
         let (socket, theirs) = UnixStream::pair()?;
-        Ok(Running { child: (self.spawn)(theirs)?, socket })
+        Ok(Running { child: (self.spawn)(theirs)?, socket, files: HashSet::new() })
     }
 
     fn ask(
@@ -270,13 +292,9 @@ impl Lanes {
         request: &Request,
         bytes: &[u8],
     ) -> io::Result<frame::Frame<Answer>> {
-        let begin = Instant::now();
-        socket.set_write_timeout(Some(self.patience))?;
-        frame::send(socket, request, bytes, None)?;
-        // A timeout of zero would mean none.
-        let left = self.patience.saturating_sub(begin.elapsed()).max(Duration::from_millis(1));
-        socket.set_read_timeout(Some(left))?;
-        frame::receive(socket)?.ok_or_else(|| io::Error::other("its process ended"))
+        let deadline = Instant::now().checked_add(self.patience);
+        frame::send(socket, request, bytes, None, deadline)?;
+        frame::receive(socket, deadline)?.ok_or_else(|| io::Error::other("its process ended"))
     }
 }
 
@@ -317,15 +335,32 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::gfarm::lane::Kind;
+
+    /// Never runs out.
+    const PATIENCE: Duration = Duration::from_secs(600);
+
+    /// What a process does with a request.
+    enum Does {
+        Answers(Answer),
+        /// It goes on to wait for the next one.
+        Nothing,
+        Ends,
+    }
 
     /// Lanes whose processes do nothing; a thread of ours answers in their place.
-    fn lanes(patience: Duration, answer: fn(&Request) -> Option<Answer>) -> Lanes {
+    fn lanes(patience: Duration, does: impl Fn(&Request) -> Does + Send + Sync + 'static) -> Lanes {
+        let does = Arc::new(does);
         let spawn = move |socket: UnixStream| {
+            let does = Arc::clone(&does);
             std::thread::spawn(move || {
-                while let Ok(Some((request, bytes, _))) = frame::receive::<Request>(&socket) {
-                    match answer(&request) {
-                        Some(answer) if frame::send(&socket, &answer, &bytes, None).is_ok() => {}
-                        _ => std::thread::sleep(Duration::from_secs(2)),
+                while let Ok(Some((request, bytes, _))) = frame::receive(&socket, None) {
+                    match does(&request) {
+                        Does::Answers(answer) => {
+                            frame::send(&socket, &answer, &bytes, None, None).unwrap();
+                        }
+                        Does::Nothing => {}
+                        Does::Ends => return,
                     }
                 }
             });
@@ -338,25 +373,54 @@ mod tests {
         Request::RemoveDirectory { path: path.into() }
     }
 
-    /// Of names the second byte says how they end.
-    fn by_name(request: &Request) -> Option<Answer> {
-        match request {
-            Request::RemoveDirectory { path } if path == b"/silent" => None,
-            Request::Open { path, .. } => Some(Answer::Failed {
-                errno: libc::EIO,
-                text: "as told".into(),
-                broken: path == b"/broken",
-            }),
-            _ => Some(Answer::Done),
+    fn open(path: &str, truncate: bool) -> Request {
+        Request::Open { path: path.into(), write: true, truncate }
+    }
+
+    /// As the name says.
+    fn by_name(request: &Request) -> Does {
+        let (Request::RemoveDirectory { path } | Request::Open { path, .. }) = request else {
+            return Does::Answers(Answer::Done);
+        };
+        let failed = |broken| Answer::Failed { errno: libc::EIO, text: "as told".into(), broken };
+        match path.as_slice() {
+            b"/silent" => Does::Nothing,
+            b"/ends" => Does::Ends,
+            b"/refused" => Does::Answers(failed(false)),
+            b"/broken" => Does::Answers(failed(true)),
+            b"/file" => Does::Answers(Answer::Opened { file: 1, stat: STAT }),
+            _ => Does::Answers(Answer::Done),
         }
     }
 
+    const STAT: Stat = Stat {
+        ino: 2,
+        generation: 1,
+        kind: Kind::File,
+        mode: 0o644,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        size: 0,
+        atime: (0, 0),
+        mtime: (0, 0),
+        ctime: (0, 0),
+    };
+
     #[test]
     fn a_call_that_does_not_end_holds_up_no_other() {
-        let lanes = Arc::new(lanes(Duration::from_secs(3), by_name));
-        let silent = std::thread::spawn({
+        let (end, held) = std::sync::mpsc::channel::<()>();
+        let held = Mutex::new(held);
+        let lanes = Arc::new(lanes(PATIENCE, move |request| match *request == path("/held") {
+            true => {
+                let _ = held.lock().unwrap().recv();
+                Does::Ends
+            }
+            false => by_name(request),
+        }));
+        let call = std::thread::spawn({
             let lanes = Arc::clone(&lanes);
-            move || lanes.call(&path("/silent"), &[])
+            move || lanes.call(&path("/held"), &[])
         });
         while lanes.lanes[0].calls.load(Ordering::Relaxed) == 0 {
             std::thread::yield_now();
@@ -364,42 +428,67 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(lanes.call(&path("/quick"), b"x").unwrap(), (Answer::Done, b"x".to_vec()));
         }
-        assert!(!silent.is_finished(), "the others did not wait for it");
-        let lost = silent.join().unwrap().unwrap_err();
-        assert_eq!((lost.errno, lost.broken), (libc::ETIMEDOUT, true));
+        assert!(!call.is_finished(), "the others did not wait for it");
+        drop(end);
+        let lost = call.join().unwrap().unwrap_err();
+        assert_eq!((lost.errno, lost.broken), (libc::EIO, true));
         // Its lane has a new process.
         assert_eq!(lanes.on(0, None, &path("/quick"), &[]).unwrap().0, Answer::Done);
         assert_eq!(lanes.lanes[0].process.load(Ordering::Relaxed), 2);
     }
 
     #[test]
+    fn a_silent_process_is_ended() {
+        let lanes = lanes(Duration::from_millis(200), by_name);
+        let lost = lanes.on(0, None, &path("/silent"), &[]).unwrap_err();
+        assert_eq!((lost.errno, lost.broken), (libc::ETIMEDOUT, true));
+        assert!(lanes.lanes[0].running.lock().unwrap().is_none());
+    }
+
+    #[test]
     fn files_are_lost_with_their_process() {
-        let lanes = lanes(Duration::from_millis(300), by_name);
-        assert_eq!(lanes.on(3, None, &path("/quick"), &[]).unwrap().0, Answer::Done);
-        let file = FileId { lane: 3, process: 1, file: 1 };
+        let lanes = lanes(PATIENCE, by_name);
+        let file = lanes.open_on(3, &open("/file", false)).unwrap().file;
+        assert_eq!(file, FileId { lane: 3, process: 1, file: 1 });
         assert!(lanes.sync(file).is_ok());
-        assert!(lanes.on(3, None, &path("/silent"), &[]).is_err());
+        assert!(lanes.on(3, None, &path("/ends"), &[]).is_err());
         let lost = lanes.sync(file).unwrap_err();
         assert!(lost.broken && lost.text.contains("was lost"), "{lost}");
         assert!(lanes.sync(FileId { process: 2, ..file }).is_err(), "none was started for a file");
     }
 
     #[test]
+    fn a_process_that_answers_is_not_ended_while_it_has_files() {
+        let lanes = lanes(PATIENCE, by_name);
+        let open_on_3 = |path| lanes.open_on(3, &open(path, false)).map(|opened| opened.file);
+        let files = || lanes.lanes[3].files.load(Ordering::Relaxed);
+        let before = open_on_3("/file").unwrap();
+        assert!(lanes.on(3, None, &path("/ends"), &[]).is_err());
+        assert_eq!(files(), 0);
+        let file = open_on_3("/file").unwrap();
+        assert_eq!(file, FileId { process: 2, ..before });
+        assert!(lanes.close(before, None).is_err(), "it was lost");
+        assert_eq!(files(), 1);
+        open_on_3("/broken").unwrap_err();
+        lanes.sync(file).unwrap();
+        lanes.close(file, None).unwrap();
+        assert_eq!(files(), 0);
+        open_on_3("/broken").unwrap_err();
+        assert!(lanes.lanes[3].running.lock().unwrap().is_none(), "nothing was lost by it");
+    }
+
+    #[test]
     fn what_broke_is_asked_once_more_if_it_may() {
-        let lanes = lanes(Duration::from_secs(5), by_name);
+        let lanes = lanes(PATIENCE, by_name);
         let processes = || {
             let count = |lane: &Lane| lane.process.load(Ordering::Relaxed);
             lanes.lanes.iter().map(count).collect::<Vec<_>>()
         };
-        let open = |path: &str, truncate| {
-            let path = path.into();
-            lanes.open(&Request::Open { path, write: true, truncate }).unwrap_err()
-        };
-        open("/refused", false);
+        lanes.open(&open("/refused", false)).unwrap_err();
         assert_eq!(processes(), [0, 0, 1, 0, 0, 0, 0, 0], "an answer is an answer");
-        open("/broken", true);
+        lanes.open(&open("/broken", true)).unwrap_err();
         assert_eq!(processes(), [0, 0, 1, 0, 0, 0, 0, 0], "it may have been emptied");
-        open("/broken", false);
+        lanes.open(&open("/broken", false)).unwrap_err();
         assert_eq!(processes(), [0, 0, 2, 1, 0, 0, 0, 0], "on a new one, then on another");
     }
 }

@@ -20,7 +20,7 @@ use crate::timestamp::seconds_and_nanos;
 /// What the socket says; errors of Gfarm are answers.
 pub fn serve(socket: &UnixStream) -> io::Result<()> {
     let mut serving = Serving::default();
-    while let Some((request, bytes, _)) = frame::receive::<Request>(socket)? {
+    while let Some((request, bytes, _)) = frame::receive::<Request>(socket, None)? {
         let aim = aim(&request);
         let reply = serving.answer(request, &bytes).unwrap_or_else(|failure| {
             let errno = match failure.code {
@@ -31,7 +31,7 @@ pub fn serve(socket: &UnixStream) -> io::Result<()> {
             Answer::Failed { errno, text: failure.text, broken }.into()
         });
         let descriptor = reply.descriptor.as_ref().map(AsFd::as_fd);
-        frame::send(socket, &reply.answer, &reply.bytes, descriptor)?;
+        frame::send(socket, &reply.answer, &reply.bytes, descriptor, None)?;
     }
     Ok(())
 }
