@@ -157,9 +157,11 @@ fn stays_open() -> TestResult {
     let tier = TierDir::new()?;
     let job = Job::up(with(&tier, &["--flush-open", "1"]))?;
     let cluster = job.cluster().context("a real job")?;
+    // Ends when it is told to; by itself only if nobody is left to tell it.
+    let (log, stop) = (job.cached("log"), format!("{}/stop", job.shared()));
     let script = format!(
-        "exec > {}; i=0; while [ $i -lt 1000 ]; do echo line $i; i=$((i + 1)); sleep 0.01; done",
-        job.cached("log")
+        "exec > {log}; i=0; while [ ! -e {stop} ] && [ $i -lt 60000 ]; do \
+         echo line $i; i=$((i + 1)); sleep 0.01; done; echo end"
     );
     let arguments = ["sh", "-c", &script].map(std::path::Path::new);
     let mut writer = cluster.exec(0, &arguments).spawn().context("start a writer")?;
@@ -172,12 +174,12 @@ fn stays_open() -> TestResult {
         })?;
         seen = tier.read("log")?;
     }
-    let was_open = writer.try_wait()?.is_none();
-    ensure!(was_open, "the writer was done before the tier had two versions");
+    ensure!(!seen.ends_with(b"end\n"), "the writer was done before the tier had two versions");
+    job.node(0)?.write_file(&stop, Data::bytes(b""))?;
     ensure!(writer.wait()?.success(), "the writer failed");
     flush(&job)?;
     let whole = tier.read("log")?;
-    ensure!(whole.starts_with(&seen) && whole.ends_with(b"line 999\n"), "{} bytes", whole.len());
+    ensure!(whole.starts_with(&seen) && whole.ends_with(b"\nend\n"), "{} bytes", whole.len());
     job.down()
 }
 
