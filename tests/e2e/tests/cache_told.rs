@@ -141,6 +141,13 @@ fn verified(job: &Job, tier: &TierDir) -> TestResult {
     run(&mut cluster.exec(0, &evict), BACK)?.success()?;
     let told = cluster.run_on(0, "flush", &["--verify", &job.cached("d/f0")])?.success()?.stdout;
     ensure!(told.contains("verified: 1 files, 9 MiB,"), "{told}");
+    // So is what has another name or other rights since.
+    job.node(1)?.rename(&job.cached("d/f1"), &job.cached("d/renamed"))?;
+    job.node(1)?.chmod(&job.cached("d/f3"), 0o640)?;
+    job.node(0)?.chmod(&job.cached("d/f0"), 0o600)?;
+    let told = cluster.run("flush", &["--verify"])?.success()?.stdout;
+    ensure!(told.contains("verified: 4 files, 36 MiB,"), "{told}");
+    ensure!(!told.contains("not compared"), "{told}");
     let mut bytes = tier.read("d/f3")?;
     bytes[5 << 20] ^= 1;
     tier.write("d/f3", &bytes)?;
