@@ -13,7 +13,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{Callback, CallbackReply, Close, Grants, Name, NodeReply, NodeRequest};
+use hayase_wire::message::{
+    Callback, CallbackReply, Close, Grants, Name, NodeReply, NodeRequest, Refused,
+};
+use rustix::io::Errno;
 use tokio::time::Instant;
 
 use crate::clients::Process;
@@ -128,11 +131,11 @@ impl Node {
         if process.mount || !self.clients.has_mounts() { None } else { Changes::of(request) }
     }
 
-    /// The request was carried out: no mount of this node remembers what was before.
+    /// The request was carried out, or nobody knows: no mount of this node remembers what was before.
     pub(crate) async fn changed_beside(self: &Rc<Self>, changes: Changes, reply: &NodeReply) {
         let mut inos: Vec<_> = changes.ino.into_iter().collect();
         match reply {
-            NodeReply::Refused(_) => return,
+            NodeReply::Refused(refused) if says_that_nothing_happened(refused) => return,
             NodeReply::Removed { ino } => inos.push((*ino, ATTR)),
             NodeReply::Renamed { moved, replaced } => {
                 inos.extend(std::iter::once(moved).chain(replaced).map(|ino| (*ino, ATTR)));
@@ -195,6 +198,34 @@ impl Node {
     }
 }
 
+/// Errors of whoever carries a request out, before it does. Any other one, such as `EIO`, may be of an
+/// answer that was lost on its way.
+fn says_that_nothing_happened(refused: &Refused) -> bool {
+    matches!(
+        Errno::from_raw_os_error(refused.errno),
+        Errno::NOENT
+            | Errno::EXIST
+            | Errno::ACCESS
+            | Errno::PERM
+            | Errno::ROFS
+            | Errno::NOTDIR
+            | Errno::ISDIR
+            | Errno::NOTEMPTY
+            | Errno::NAMETOOLONG
+            | Errno::INVAL
+            | Errno::XDEV
+            | Errno::MLINK
+            | Errno::LOOP
+            | Errno::NOSPC
+            | Errno::DQUOT
+            | Errno::FBIG
+            | Errno::NODATA
+            | Errno::RANGE
+            | Errno::TOOBIG
+            | Errno::OPNOTSUPP
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,6 +243,16 @@ mod tests {
         assert!(files.has(ino) && !files.has(InodeId(8)));
         tokio::time::advance(BESIDE_KEPT).await;
         assert!(!files.has(ino));
+    }
+
+    #[test]
+    fn an_answer_that_was_lost_is_no_refusal() {
+        let nothing_happened =
+            |errno: Errno| says_that_nothing_happened(&Refused::new(errno.raw_os_error()));
+        assert!(nothing_happened(Errno::NOENT) && nothing_happened(Errno::NOTEMPTY));
+        for errno in [Errno::IO, Errno::TIMEDOUT, Errno::STALE, Errno::AGAIN, Errno::CONNRESET] {
+            assert!(!nothing_happened(errno), "{errno}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -35,7 +35,12 @@ impl History {
     }
 
     /// Adds a look. O(1), but for one in [`HISTORY_SAMPLES_MAX`] / 2 kept ones.
+    ///
+    /// Where the clock was set back the look counts for the moment of the last one: those who draw
+    /// the list take it as sorted.
     fn look(&mut self, sample: Sample) {
+        let latest_ms = self.newest().map_or(0, |newest| newest.at_ms);
+        let sample = Sample { at_ms: sample.at_ms.max(latest_ms), ..sample };
         if !self.is_due(sample.at_ms) {
             self.last = Some(sample);
             return;
@@ -151,6 +156,13 @@ mod tests {
     fn what_was_known_before_a_pause_is_kept() {
         let pause = HISTORY_PAUSE_MS;
         assert_eq!(looked([0, 7, 9 * pause, 9 * pause + 1]), [0, 7, 9 * pause, 9 * pause + 1]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_leaves_the_list_in_order() {
+        let pause = HISTORY_PAUSE_MS;
+        assert_eq!(looked([5 * pause, 5 * pause + 9, pause]), [5 * pause, 5 * pause + 9]);
+        assert_eq!(looked([5 * pause, pause, 7 * pause]), [5 * pause, 5 * pause, 7 * pause]);
     }
 
     proptest! {

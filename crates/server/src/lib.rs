@@ -65,7 +65,7 @@ mod usage;
 
 pub use cache::CACHE_NAME;
 pub use flusher::resume::{Resumed, ResumedJob, Resuming};
-pub use flusher::verify::{Verified, verify};
+pub use flusher::verify::{Verified, checksum_line, verify};
 pub use ground::{Ground, OpenNames};
 pub use local::{AnswerCallback, LocalProcess, LocalServer, ServerGone};
 pub use serve::{ServeError, serve, serve_on};

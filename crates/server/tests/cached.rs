@@ -48,6 +48,10 @@ impl Script {
         drop(self.released.wait_while(held, is_held).expect("no holder panics"));
     }
 
+    fn forget(&self) {
+        self.calls.lock().expect("no holder panics").clear();
+    }
+
     fn saw(&self, call: Call) -> bool {
         self.calls.lock().expect("no holder panics").contains(&call)
     }
@@ -72,6 +76,11 @@ struct Scene {
 impl Scene {
     fn new(servers: u16) -> Self {
         Self::before(|tier| Cluster::up_with_tier(servers, tier))
+    }
+
+    /// Servers that flush open files as they stand.
+    fn flushing_open(servers: u16) -> Self {
+        Self::before(|tier| Cluster::up_flushing_open(servers, tier))
     }
 
     /// Servers with so little room, which can be restarted.
@@ -309,4 +318,24 @@ fn a_rename_does_not_overtake_after_a_restart() {
         is_new
     });
     scene.wait_for("later", b"later");
+}
+
+/// A program that has a file open needs no open to write on: what it writes, and closes, during a commit
+/// comes to the tier too.
+#[test]
+fn what_is_written_and_closed_during_a_commit_comes_to_the_tier() {
+    let scene = Scene::flushing_open(1);
+    let mut process = scene.cluster.process(0);
+    let ino = process.create(TOP, "f", FileKind::Regular).expect("made").ino;
+    process.open(ino, W).expect("opened");
+    process.write(ino, 0, b"first").expect("written");
+    scene.wait_for("f", b"first");
+    scene.script.forget();
+    scene.script.hold(Call::Begun(Action::Commit));
+    process.write(ino, 0, b"second").expect("written");
+    wait_until("it goes as it stands", || scene.script.saw(Call::Begun(Action::Commit)));
+    process.write(ino, 0, b"latest").expect("written");
+    process.close(ino, W).expect("closed");
+    scene.script.release();
+    scene.wait_for("f", b"latest");
 }

@@ -141,6 +141,13 @@ fn verified(job: &Job, tier: &TierDir) -> TestResult {
     run(&mut cluster.exec(0, &evict), BACK)?.success()?;
     let told = cluster.run_on(0, "flush", &["--verify", &job.cached("d/f0")])?.success()?.stdout;
     ensure!(told.contains("verified: 1 files, 9 MiB,"), "{told}");
+    // So is what has another name or other rights since.
+    job.node(1)?.rename(&job.cached("d/f1"), &job.cached("d/renamed"))?;
+    job.node(1)?.chmod(&job.cached("d/f3"), 0o640)?;
+    job.node(0)?.chmod(&job.cached("d/f0"), 0o600)?;
+    let told = cluster.run("flush", &["--verify"])?.success()?.stdout;
+    ensure!(told.contains("verified: 4 files, 36 MiB,"), "{told}");
+    ensure!(!told.contains("not compared"), "{told}");
     let mut bytes = tier.read("d/f3")?;
     bytes[5 << 20] ^= 1;
     tier.write("d/f3", &bytes)?;
@@ -157,9 +164,11 @@ fn stays_open() -> TestResult {
     let tier = TierDir::new()?;
     let job = Job::up(with(&tier, &["--flush-open", "1"]))?;
     let cluster = job.cluster().context("a real job")?;
+    // Ends when it is told to; by itself only if nobody is left to tell it.
+    let (log, stop) = (job.cached("log"), format!("{}/stop", job.shared()));
     let script = format!(
-        "exec > {}; i=0; while [ $i -lt 1000 ]; do echo line $i; i=$((i + 1)); sleep 0.01; done",
-        job.cached("log")
+        "exec > {log}; i=0; while [ ! -e {stop} ] && [ $i -lt 60000 ]; do \
+         echo line $i; i=$((i + 1)); sleep 0.01; done; echo end"
     );
     let arguments = ["sh", "-c", &script].map(std::path::Path::new);
     let mut writer = cluster.exec(0, &arguments).spawn().context("start a writer")?;
@@ -172,12 +181,12 @@ fn stays_open() -> TestResult {
         })?;
         seen = tier.read("log")?;
     }
-    let was_open = writer.try_wait()?.is_none();
-    ensure!(was_open, "the writer was done before the tier had two versions");
+    ensure!(!seen.ends_with(b"end\n"), "the writer was done before the tier had two versions");
+    job.node(0)?.write_file(&stop, Data::bytes(b""))?;
     ensure!(writer.wait()?.success(), "the writer failed");
     flush(&job)?;
     let whole = tier.read("log")?;
-    ensure!(whole.starts_with(&seen) && whole.ends_with(b"line 999\n"), "{} bytes", whole.len());
+    ensure!(whole.starts_with(&seen) && whole.ends_with(b"\nend\n"), "{} bytes", whole.len());
     job.down()
 }
 

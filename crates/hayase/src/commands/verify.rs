@@ -13,10 +13,13 @@ use crate::launch::tree::{Answer, JOIN_PATIENCE, Session};
 use crate::output::{Output, Page};
 use crate::supervisor::control::Request;
 use crate::wiring::status::{ChecksumLine, server_checksums};
-use crate::wiring::verify::{Reader, Verified};
+use crate::wiring::verify::{Reader, Verified, checksum_line};
 
 /// How long a server may take for a page of its ledger.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// So often the job may bring a newer version of a file to the tier while it is read back.
+const TRIES_MAX: u32 = 16;
 
 /// What was found in the tier.
 #[derive(Debug, Default, Serialize)]
@@ -26,6 +29,9 @@ pub(crate) struct VerifyTold {
     pub(crate) same_bytes: u64,
     /// Files that do not.
     pub(crate) wrong: Vec<WrongFile>,
+    /// Files that were sent, of which nobody knows what the version that the tier has now should hold: it
+    /// is none that was sent, or it gets another one just now.
+    pub(crate) unchecked_files: u64,
     /// Nodes that can not say what they sent.
     pub(crate) unknown: Vec<u16>,
 }
@@ -52,6 +58,10 @@ impl VerifyTold {
         for file in &self.wrong {
             page.line(&format!("not as it was sent: {}: {}", file.path, file.what));
         }
+        if self.unchecked_files > 0 {
+            let files = self.unchecked_files;
+            page.line(&format!("not compared: {files} files, whose checksum is not known"));
+        }
         for node in &self.unknown {
             page.line(&format!("node {node}: nobody can say what it sent"));
         }
@@ -76,90 +86,174 @@ pub(crate) fn verify_job(
     let mut told = VerifyTold::default();
     let mut lines = Vec::new();
     for node in 0..job.settings.nodes {
-        match lines_of(job, node) {
-            Ok(of_node) => lines.extend(of_node),
-            Err(error) => {
-                tracing::warn!(node, "{error:#}");
-                told.unknown.push(node);
-            }
+        match Asked::of(job, node).lines() {
+            Ok(of_node) => lines.extend(of_node.into_iter().map(|line| (node, line))),
+            Err(error) => told.can_not_say(node, &error),
         }
     }
-    lines.retain(|line| below.is_none_or(|below| is_below(&line.path, below)));
-    told.read(&job.settings, &lines, output)?;
+    lines.retain(|(_, line)| below.is_none_or(|below| is_below(&line.path, below)));
+    let mut asked: Option<Asked<'_>> = None;
+    let mut again = |node: u16, ino: u64| {
+        // Lines are in the order of nodes.
+        let asked = match asked.take().filter(|asked| asked.node == node) {
+            Some(same) => asked.insert(same),
+            None => asked.insert(Asked::of(job, node)),
+        };
+        asked.line(ino)
+    };
+    told.read(&job.settings, &lines, &mut again, output)?;
     Ok(told)
 }
 
-/// Everything that one node has sent.
-fn lines_of(job: &Job, node: u16) -> anyhow::Result<Vec<ChecksumLine>> {
-    let is_elsewhere = job.nodes_elsewhere().contains(&node);
-    let mut session = is_elsewhere.then(|| Session::open(job, &[node]));
-    let mut all: Vec<ChecksumLine> = Vec::new();
-    loop {
-        let after = all.last().map_or(0, |line| line.ino);
-        let page = match &mut session {
-            None => checksums_of_node(job, node, after)?,
-            Some(session) => {
-                let request = Request::Checksums { after };
-                let mut answers = session.ask(&request, JOIN_PATIENCE + PATIENCE);
-                match answers.remove(&node) {
-                    Some(Ok(Answer::Status(value))) => serde_json::from_value(value)?,
-                    other => anyhow::bail!("unexpected answer {other:?}"),
-                }
-            }
+/// The server of one node.
+struct Asked<'a> {
+    job: &'a Job,
+    node: u16,
+    /// To a node of another machine.
+    session: Option<Session>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(job: &'a Job, node: u16) -> Self {
+        let is_elsewhere = job.nodes_elsewhere().contains(&node);
+        Self { job, node, session: is_elsewhere.then(|| Session::open(job, &[node])) }
+    }
+
+    /// Some of what it has sent, of inodes above `after`; nothing at the end.
+    fn page(&mut self, after: u64) -> anyhow::Result<Vec<ChecksumLine>> {
+        let Some(session) = &mut self.session else {
+            return checksums_of_node(self.job, self.node, after);
         };
-        if page.is_empty() {
-            return Ok(all);
+        let request = Request::Checksums { after };
+        let mut answers = session.ask(&request, JOIN_PATIENCE + PATIENCE);
+        match answers.remove(&self.node) {
+            Some(Ok(Answer::Status(value))) => Ok(serde_json::from_value(value)?),
+            other => anyhow::bail!("unexpected answer {other:?}"),
         }
-        all.extend(page);
+    }
+
+    /// Everything that it has sent.
+    fn lines(&mut self) -> anyhow::Result<Vec<ChecksumLine>> {
+        let mut all: Vec<ChecksumLine> = Vec::new();
+        loop {
+            let page = self.page(all.last().map_or(0, |line| line.ino))?;
+            if page.is_empty() {
+                return Ok(all);
+            }
+            all.extend(page);
+        }
+    }
+
+    /// What it has sent of one file.
+    fn line(&mut self, ino: u64) -> anyhow::Result<Option<ChecksumLine>> {
+        let page = self.page(ino.saturating_sub(1))?;
+        Ok(page.into_iter().next().filter(|line| line.ino == ino))
     }
 }
 
 /// Reads back what a job whose servers are gone has sent, as its ledgers on this machine know it.
 pub(crate) fn verify_ledgers(settings: &Settings, output: &Output) -> anyhow::Result<VerifyTold> {
     let mut told = VerifyTold::default();
-    let line = |record: hayase_store::LedgerRecord| {
-        let checksum = record.known_checksum().filter(|_| !record.is_nameless)?;
-        let version = record.version.filter(|_| record.state.is_safe())?;
-        let (ino, identity, bytes) = (record.ino.0, version.identity, version.size);
-        Some(ChecksumLine { ino, path: record.path, identity, bytes, checksum })
-    };
-    let lines: Vec<_> = ledgers::all(settings)?.into_iter().filter_map(line).collect();
-    told.read(settings, &lines, output)?;
+    let records = ledgers::all(settings)?;
+    let lines: Vec<_> = records.iter().filter_map(checksum_line).map(|line| (0, line)).collect();
+    let known = |ino| lines.iter().find(|(_, line)| line.ino == ino).map(|(_, line)| line.clone());
+    told.read(settings, &lines, &mut |_, ino| Ok(known(ino)), output)?;
     Ok(told)
+}
+
+/// What is known now of the file of this node with this inode number.
+type Again<'a> = &'a mut dyn FnMut(u16, u64) -> anyhow::Result<Option<ChecksumLine>>;
+
+/// What became of one file.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    /// Of a version that was sent, and its checksum.
+    Read(u64, Verified),
+    /// Nobody knows what it should hold.
+    Unchecked,
+    /// The job has removed it since, or writes it anew.
+    Gone,
+}
+
+/// Reads what `line` tells of. Where the tier has another version, or none, the job may have brought or
+/// removed it: then `again` knows of another line.
+fn found(
+    line: &ChecksumLine,
+    mut read: impl FnMut(&ChecksumLine, u64) -> Verified,
+    mut again: impl FnMut() -> anyhow::Result<Option<ChecksumLine>>,
+) -> anyhow::Result<Found> {
+    let mut line = line.clone();
+    for _ in 0..TRIES_MAX {
+        let Some(checksum) = line.checksum else { return Ok(Found::Unchecked) };
+        let verified = read(&line, checksum);
+        if !matches!(verified, Verified::Changed | Verified::Missing) {
+            return Ok(Found::Read(checksum, verified));
+        }
+        match again()? {
+            None => return Ok(Found::Gone),
+            Some(now) if now == line => return Ok(Found::Read(checksum, verified)),
+            Some(now) => line = now,
+        }
+    }
+    Ok(Found::Unchecked)
 }
 
 impl VerifyTold {
     fn read(
         &mut self,
         settings: &Settings,
-        lines: &[ChecksumLine],
+        lines: &[(u16, ChecksumLine)],
+        again: Again<'_>,
         output: &Output,
     ) -> anyhow::Result<()> {
         let reader = Reader::open(settings)?;
-        let (bar, wanted) = (output.transfer(), lines.iter().map(|line| line.bytes).sum::<u64>());
-        let mut moved = 0;
-        for line in lines {
-            let verified = reader.verify(line, |bytes| {
-                moved += bytes;
-                bar.set(moved, wanted, true);
-            });
-            let what = match verified {
-                Verified::Same => {
-                    self.same_files += 1;
-                    self.same_bytes += line.bytes;
-                    continue;
-                }
-                Verified::Differs { found } => {
-                    format!("checksum {found:016x} where {:016x} was sent", line.checksum)
-                }
-                Verified::Changed => "somebody has changed it since".to_owned(),
-                Verified::Missing => "it is not there any more".to_owned(),
-                Verified::Unreadable(refused) => format!("it can not be read: {refused}"),
+        let wanted = lines.iter().map(|(_, line)| line.bytes).sum::<u64>();
+        let (bar, mut moved) = (output.transfer(), 0);
+        for (node, line) in lines {
+            let read = |line: &ChecksumLine, checksum| {
+                reader.verify(line, checksum, |bytes| {
+                    moved += bytes;
+                    bar.set(moved, wanted, true);
+                })
             };
-            let path = String::from_utf8_lossy(&line.path).into_owned();
-            self.wrong.push(WrongFile { path, what });
+            match found(line, read, || again(*node, line.ino)) {
+                Ok(found) => self.add(line, found),
+                Err(error) => self.can_not_say(*node, &error),
+            }
         }
         Ok(())
+    }
+
+    fn add(&mut self, line: &ChecksumLine, found: Found) {
+        let what = match found {
+            Found::Read(_, Verified::Same) => {
+                self.same_files += 1;
+                self.same_bytes += line.bytes;
+                return;
+            }
+            Found::Unchecked => {
+                self.unchecked_files += 1;
+                return;
+            }
+            Found::Gone => return,
+            Found::Read(checksum, Verified::Differs { found }) => {
+                format!("checksum {found:016x} where {checksum:016x} was sent")
+            }
+            Found::Read(_, Verified::Changed) => "somebody has changed it since".to_owned(),
+            Found::Read(_, Verified::Missing) => "it is not there any more".to_owned(),
+            Found::Read(_, Verified::Unreadable(refused)) => {
+                format!("it can not be read: {refused}")
+            }
+        };
+        let path = String::from_utf8_lossy(&line.path).into_owned();
+        self.wrong.push(WrongFile { path, what });
+    }
+
+    fn can_not_say(&mut self, node: u16, error: &anyhow::Error) {
+        tracing::warn!(node, "{error:#}");
+        if !self.unknown.contains(&node) {
+            self.unknown.push(node);
+        }
     }
 }
 
@@ -177,5 +271,45 @@ mod tests {
     fn a_name_is_not_below_its_own_beginning() {
         assert!(is_below(b"a/b", b"a") && is_below(b"a", b"a") && is_below(b"x", b""));
         assert!(!is_below(b"ab", b"a") && !is_below(b"a", b"a/b"));
+    }
+
+    fn line(identity: u64, checksum: Option<u64>) -> ChecksumLine {
+        ChecksumLine { ino: 7, path: b"f".to_vec(), identity, bytes: 3, checksum }
+    }
+
+    /// A tier that has version 2, and a server that tells `now` when it is asked again.
+    fn check(told: &ChecksumLine, now: Option<&ChecksumLine>, expected: &Found) {
+        let read = |line: &ChecksumLine, checksum| match (line.identity, checksum) {
+            (2, 22) => Verified::Same,
+            (2, _) => Verified::Differs { found: 22 },
+            _ => Verified::Changed,
+        };
+        let found = found(told, read, || Ok(now.cloned())).unwrap();
+        assert_eq!(&found, expected, "{told:?} {now:?}");
+    }
+
+    #[test]
+    fn what_the_job_itself_brings_meanwhile_is_not_wrong() {
+        let (before, now, other) = (line(1, Some(11)), line(2, Some(22)), line(2, Some(33)));
+        let differs = Verified::Differs { found: 22 };
+        check(&now, None, &Found::Read(22, Verified::Same));
+        check(&before, Some(&now), &Found::Read(22, Verified::Same));
+        check(&before, None, &Found::Gone);
+        check(&before, Some(&line(1, None)), &Found::Unchecked);
+        check(&before, Some(&before), &Found::Read(11, Verified::Changed));
+        check(&other, None, &Found::Read(33, differs));
+        check(&line(1, None), None, &Found::Unchecked);
+    }
+
+    #[test]
+    fn a_file_that_changes_all_the_time_is_not_compared() {
+        let mut identity = 0;
+        let mut next = || {
+            identity += 1;
+            Ok(Some(line(identity, Some(identity))))
+        };
+        let told = next().unwrap().unwrap();
+        let found = found(&told, |_, _| Verified::Missing, next).unwrap();
+        assert_eq!(found, Found::Unchecked);
     }
 }

@@ -9,7 +9,7 @@ use super::places::{self, Wish};
 use super::status::ChecksumLine;
 use crate::job::Settings;
 
-pub(crate) use hayase_server::Verified;
+pub(crate) use hayase_server::{Verified, checksum_line};
 
 /// The tier.
 pub(crate) struct Reader(Arc<dyn Tier>);
@@ -22,9 +22,14 @@ impl Reader {
         Ok(Self(place.tier))
     }
 
-    /// Reads a version and compares; `counted` hears of bytes as they are read.
-    pub(crate) fn verify(&self, line: &ChecksumLine, mut counted: impl FnMut(u64)) -> Verified {
-        let expected = (line.identity, line.checksum);
+    /// Reads a version whose bytes had `checksum`, and compares; `counted` hears of bytes as they are read.
+    pub(crate) fn verify(
+        &self,
+        line: &ChecksumLine,
+        checksum: u64,
+        mut counted: impl FnMut(u64),
+    ) -> Verified {
+        let expected = (line.identity, checksum);
         hayase_server::verify(&*self.0, &line.path, expected, &mut counted)
     }
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, Layout, NodeId, ServerId};
 use hayase_store::namespace::{EntryRecord, FileKind as StoredKind, Inode};
 use hayase_store::{FileState, LedgerRecord, ops};
-use hayase_tier::{EntryKind, Key, ListRequest, ObjectMeta, Tier, TierError};
+use hayase_tier::{EntryKind, Key, ListRequest, Marks, ObjectMeta, Tier, TierError};
 use hayase_wire::message::{Binding, FileKind, Imported, PeerReply, PeerRequest, Place, Refused};
 use tokio::time::Instant;
 
@@ -219,8 +219,7 @@ fn look(tier: &dyn Tier, key: &Key, name: Vec<u8>) -> Result<Option<Imported>, T
                 if is_there {
                     return Ok(Some(directory(name, DIRECTORY_MODE)));
                 }
-                let mark = tier.marks().and_then(|marks| marks.directory(key).ok());
-                let mode = mark.map(|mark| mark.mode.unwrap_or(DIRECTORY_MODE));
+                let mode = tier.marks().map_or(Ok(None), |marks| mode_of_mark(marks, key))?;
                 Ok(mode.map(|mode| directory(name, mode)))
             }
         },
@@ -229,11 +228,23 @@ fn look(tier: &dyn Tier, key: &Key, name: Vec<u8>) -> Result<Option<Imported>, T
     }
 }
 
-/// Directories and links; devices and the like are not shown.
+/// Rights of a directory that has a mark. A tier that does not answer does not say that there is none.
+fn mode_of_mark(marks: &dyn Marks, key: &Key) -> Result<Option<u32>, TierError> {
+    match marks.directory(key) {
+        Ok(mark) => Ok(Some(mark.mode.unwrap_or(DIRECTORY_MODE))),
+        Err(TierError::Missing { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Directories and links; devices and the like are not shown, nor directories that nobody may look into.
 fn no_file(tier: &dyn Tier, key: &Key, name: Vec<u8>) -> Result<Option<Imported>, TierError> {
     let Some(tree) = tier.tree() else { return Ok(None) };
-    if let Ok(meta) = tree.directory(key) {
-        return Ok(Some(directory(name, meta.mode)));
+    match tree.directory(key) {
+        Ok(meta) => return Ok(Some(directory(name, meta.mode))),
+        Err(TierError::Missing { .. } | TierError::NotObject { .. } | TierError::Denied { .. }) => {
+        }
+        Err(error) => return Err(error),
     }
     match tree.link(key) {
         Ok(target) => {
@@ -282,4 +293,63 @@ fn page_of(tier: &dyn Tier, request: &ListRequest) -> Result<Names, TierError> {
         }
     }
     Ok((entries, page.next))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use hayase_tier::flaky::{Call, Fault};
+    use hayase_tier::{Action, Attributes, Flaky, Memory};
+
+    use super::*;
+
+    /// Marks of a store that answers like this.
+    struct Answers(fn(String) -> Result<Attributes, TierError>);
+
+    impl Marks for Answers {
+        fn directory(&self, key: &Key) -> Result<Attributes, TierError> {
+            (self.0)(key.to_string())
+        }
+        fn mark_directory(&self, _: &Key, _: Attributes) -> Result<(), TierError> {
+            Ok(())
+        }
+        fn unmark_directory(&self, _: &Key) -> Result<(), TierError> {
+            Ok(())
+        }
+        fn mark_link(&self, _: &Key, _: &[u8], _: Attributes) -> Result<(), TierError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_store_that_does_not_answer_does_not_say_that_there_is_no_name() {
+        fn timeout() -> io::Error {
+            io::ErrorKind::TimedOut.into()
+        }
+        const ACTION: Action = Action::Directory;
+        let key = Key::new("d").unwrap();
+        let mode = |answer| mode_of_mark(&Answers(answer), &key);
+        assert_eq!(mode(|_| Ok(Attributes::default())).unwrap(), Some(DIRECTORY_MODE));
+        assert_eq!(mode(|path| Err(TierError::Missing { action: ACTION, path })).unwrap(), None);
+        let error = mode(|path| Err(TierError::Denied { action: ACTION, path, source: timeout() }));
+        assert!(matches!(error, Err(TierError::Denied { .. })), "{error:?}");
+        let error =
+            mode(|path| Err(TierError::Unavailable { action: ACTION, path, source: timeout() }));
+        assert!(matches!(error, Err(TierError::Unavailable { .. })), "{error:?}");
+    }
+
+    #[test]
+    fn a_tree_that_does_not_answer_does_not_say_that_there_is_no_directory() {
+        let key = Key::new("d").unwrap();
+        let failing = |fault| {
+            let plan = move |call| (call == Call::Begun(Action::Directory)).then_some(fault);
+            let tier = Memory::new();
+            tier.tree().unwrap().make_directory(&key).unwrap();
+            look(&Flaky::new(tier, plan), &key, b"d".to_vec())
+        };
+        assert!(failing(Fault::Io).is_err() && failing(Fault::Unavailable).is_err());
+        // Not ours to look into, and not to fail a listing of its directory either.
+        assert_eq!(failing(Fault::Denied).unwrap(), None);
+    }
 }

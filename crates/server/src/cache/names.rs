@@ -303,13 +303,17 @@ impl Node {
         let moves_there = record.version.is_some()
             && record.state.is_safe()
             && !(record.state.is_here() && record.is_over && self.would_overtake(&path));
-        let version = match moves_there {
+        let (version, is_as_known) = match moves_there {
             true => self.move_in_tier(cache, &record, &path).await?,
-            false => record.over,
+            false => (record.over, false),
         };
         let is_over = record.is_over;
         cache.update(ino, |record| {
-            (record.path, record.version, record.over) = (path.clone(), version, None);
+            match version.filter(|_| is_as_known) {
+                Some(version) => record.same_bytes_in(version),
+                None => record.version = version,
+            }
+            (record.path, record.over) = (path.clone(), None);
             (record.is_over, record.sent) = (false, None);
             if !moves_there && record.state.is_here() && record.state != FileState::Failed {
                 record.state = FileState::Dirty;
@@ -373,22 +377,28 @@ impl Node {
         cache.update(ino, |record| record.after = after)
     }
 
+    /// What the tier has under the new name, and whether those are the bytes of the version that is known.
     async fn move_in_tier(
         &self,
         cache: &Cache,
         record: &LedgerRecord,
         path: &[u8],
-    ) -> Result<Option<hayase_store::TierVersion>, Refused> {
-        let (old, new) = (key(&record.path)?, key(path)?);
-        let expected = record.over.map(|over| over.identity);
+    ) -> Result<(Option<hayase_store::TierVersion>, bool), Refused> {
         let beside = conflict_path(path, record.ino);
-        let aside = key(&beside)?;
-        let work = move |tier: &dyn Tier| move_object(tier, &old, &new, &aside, expected);
-        let (version, put_aside) = cache.ask_tier(work).await?;
+        let mut wanted = Move {
+            from: key(&record.path)?,
+            to: key(path)?,
+            aside: key(&beside)?,
+            expected: record.over.map(|over| over.identity),
+            put_aside: false,
+        };
+        let Moved { version, moved, put_aside } =
+            cache.ask_tier(move |tier| wanted.done(tier)).await?;
         if put_aside {
             cache.traffic.conflict(beside);
         }
-        Ok(version)
+        let known = record.version.map(|version| version.identity);
+        Ok((version, moved.is_some() && moved == known))
     }
 
     /// Home: rights and times of what the tier has change there first; of what it does not have yet
@@ -421,15 +431,19 @@ impl Node {
         let active = cache.active(inode.ino);
         active.changed();
         let Some(record) = cache.record(inode.ino) else { return Ok(()) };
-        let mut version = record.version;
-        if record.state.is_safe() && attributes != Attributes::default() && version.is_some() {
+        let mut changed = None;
+        if record.state.is_safe()
+            && attributes != Attributes::default()
+            && let Some(version) = record.version
+        {
             let key = key(&record.path)?;
-            let expected = version.map(|version| version.identity);
-            let set = move |tier: &dyn Tier| set_object(tier, &key, attributes, expected);
-            version = cache.tier_work(set).await?;
+            let set = move |tier: &dyn Tier| set_object(tier, &key, attributes, version.identity);
+            changed = Some(cache.tier_work(set).await?);
         }
         cache.update(inode.ino, |record| {
-            record.version = version;
+            if let Some(version) = changed {
+                record.same_bytes_in(version);
+            }
             record.mode = mode.unwrap_or(record.mode);
         })
     }
@@ -503,36 +517,84 @@ fn remove_directory(tier: &dyn Tier, key: &Key) -> Result<(), Refused> {
     }
 }
 
-/// Moves an object over the version that is expected there; another one is put aside first. Answers
-/// what is there then, and whether something was put aside. Done again, it does nothing.
-fn move_object(
-    tier: &dyn Tier,
-    from: &Key,
-    to: &Key,
-    aside: &Key,
+/// So often a move begins anew because somebody else writes its names meanwhile.
+const MOVE_TRIES: u32 = 8;
+
+/// An object that is to move over the version that is expected there; another one is put aside first.
+struct Move {
+    from: Key,
+    to: Key,
+    aside: Key,
+    /// Identity of what may be replaced at `to`.
     expected: Option<u64>,
-) -> Result<(Option<hayase_store::TierVersion>, bool), TierError> {
-    let there = found(tier.stat_as_written(to))?;
-    let Some(moved) = found(tier.stat(from))? else {
-        return Ok((there.map(|meta| version_of(&meta)), false));
-    };
-    // Of a move in two steps the first may have been done before.
-    let is_copied = there.is_some_and(|meta| meta.identity == moved.identity);
-    let is_foreign = !is_copied && there.is_some_and(|meta| Some(meta.identity) != expected);
-    if is_foreign {
-        move_one(tier, to, aside)?;
-    }
-    move_one(tier, from, to)?;
-    Ok((Some(version_of(&tier.stat_as_written(to)?)), is_foreign))
+    put_aside: bool,
 }
 
-/// In one step where the tier can; else it is under both names for a moment, never under none.
-fn move_one(tier: &dyn Tier, from: &Key, to: &Key) -> Result<(), TierError> {
+/// What came of it.
+#[derive(Debug)]
+struct Moved {
+    /// What is there then.
+    version: Option<hayase_store::TierVersion>,
+    /// The identity that it had at its old name; `None` where it was gone from there.
+    moved: Option<u64>,
+    /// Somebody else's version is beside it.
+    put_aside: bool,
+}
+
+impl Move {
+    /// Done again, it does nothing.
+    fn done(&mut self, tier: &dyn Tier) -> Result<Moved, TierError> {
+        for _ in 1..MOVE_TRIES {
+            match self.step(tier) {
+                Err(TierError::Changed { .. } | TierError::Exists { .. }) => {}
+                other => return other,
+            }
+        }
+        self.step(tier)
+    }
+
+    /// `Changed` or `Exists` when what it found did not stay so.
+    fn step(&mut self, tier: &dyn Tier) -> Result<Moved, TierError> {
+        let mut there = found(tier.stat_as_written(&self.to))?;
+        let Some(object) = found(tier.stat(&self.from))? else {
+            let version = there.map(|meta| version_of(&meta));
+            return Ok(Moved { version, moved: None, put_aside: self.put_aside });
+        };
+        // Of a move in two steps the first may have been done before.
+        let is_copied = there.is_some_and(|meta| meta.identity == object.identity);
+        if let Some(theirs) =
+            there.filter(|meta| !is_copied && Some(meta.identity) != self.expected)
+        {
+            let former = found(tier.stat(&self.aside))?;
+            move_one(tier, (&self.to, theirs), (&self.aside, former))?;
+            (there, self.put_aside) = (None, true);
+        }
+        move_one(tier, (&self.from, object), (&self.to, there))?;
+        let version = Some(version_of(&tier.stat_as_written(&self.to)?));
+        Ok(Moved { version, moved: Some(object.identity), put_aside: self.put_aside })
+    }
+}
+
+/// In one step where the tier can; else it is under both names for a moment, never under none. With
+/// each name comes what was found there.
+fn move_one(
+    tier: &dyn Tier,
+    (from, object): (&Key, ObjectMeta),
+    (to, replaced): (&Key, Option<ObjectMeta>),
+) -> Result<(), TierError> {
     if tier.capabilities().rename {
         return tier.rename(from, to);
     }
-    copy_object(tier, from, to, Attributes::default())?;
-    gone_is_fine(tier.delete(from))
+    let replaced = replaced.map(|meta| meta.identity);
+    copy_object(tier, (from, object.identity), (to, replaced), Attributes::default())?;
+    match found(tier.stat(from))? {
+        Some(now) if now.identity == object.identity => gone_is_fine(tier.delete(from)),
+        Some(_) => {
+            tracing::warn!(%from, %to, "somebody wrote it while it was moved: both are kept");
+            Ok(())
+        }
+        None => Ok(()),
+    }
 }
 
 fn found(result: Result<ObjectMeta, TierError>) -> Result<Option<ObjectMeta>, TierError> {
@@ -558,18 +620,103 @@ fn set_object(
     tier: &dyn Tier,
     key: &Key,
     attributes: Attributes,
-    expected: Option<u64>,
-) -> Result<Option<hayase_store::TierVersion>, Refused> {
+    expected: u64,
+) -> Result<hayase_store::TierVersion, Refused> {
+    let has_changed = || Refused::because(libc_errno::ESTALE, "it has changed in the tier");
     let before = tier.stat(key).map_err(|error| tier_refused(&error))?;
-    if Some(before.identity) != expected {
-        return Err(Refused::because(libc_errno::ESTALE, "it has changed in the tier"));
+    if before.identity != expected {
+        return Err(has_changed());
     }
     let set = match tier.capabilities().attributes {
         true => tier.set_attributes(key, attributes),
         // They are kept beside the bytes, and change with them only.
-        false => copy_object(tier, key, key, attributes).map(drop),
+        false => copy_object(tier, (key, expected), (key, Some(expected)), attributes).map(drop),
     };
-    set.map_err(|error| tier_refused(&error))?;
+    set.map_err(|error| match error {
+        TierError::Changed { .. } => has_changed(),
+        error => tier_refused(&error),
+    })?;
     let after = tier.stat_as_written(key).map_err(|error| tier_refused(&error))?;
-    Ok(Some(version_of(&after)))
+    Ok(version_of(&after))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use hayase_tier::flaky::Call;
+    use hayase_tier::{Action, Flaky, Memory, Precondition};
+
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::new(name).unwrap()
+    }
+
+    fn put(tier: &Memory, name: &str, bytes: &[u8]) -> u64 {
+        let any = Precondition::Any;
+        tier.put(&key(name), Attributes::default(), bytes, any).unwrap().identity
+    }
+
+    fn read(tier: &dyn Tier, name: &str) -> Vec<u8> {
+        let mut bytes = vec![0; 16];
+        let read = tier.open(&key(name)).unwrap().read_at(0, &mut bytes).unwrap();
+        bytes.truncate(read);
+        bytes
+    }
+
+    /// Before the first such call somebody else writes `name`.
+    fn written_at(tier: &Memory, at: Call, name: &'static str) -> impl Tier + use<> {
+        let (theirs, is_written) = (tier.clone(), AtomicBool::new(false));
+        Flaky::new(tier.clone(), move |call| {
+            if call == at && !is_written.swap(true, Ordering::Relaxed) {
+                put(&theirs, name, b"theirs");
+            }
+            None
+        })
+    }
+
+    fn wanted(expected: Option<u64>) -> Move {
+        let (from, to, aside) = (key("from"), key("to"), key("aside"));
+        Move { from, to, aside, expected, put_aside: false }
+    }
+
+    #[test]
+    fn what_comes_while_an_object_is_moved_is_put_aside() {
+        for call in [Call::Begun(Action::Begin), Call::Begun(Action::Commit)] {
+            let below = Memory::flat();
+            let ours = put(&below, "from", b"ours");
+            let tier = written_at(&below, call, "to");
+            let moved = wanted(None).done(&tier).unwrap();
+            assert!(moved.put_aside && moved.moved == Some(ours), "{call:?}: {moved:?}");
+            assert_eq!(moved.version.map(|now| now.size), Some(4), "{call:?}");
+            assert_eq!(
+                (read(&below, "to"), read(&below, "aside")),
+                (b"ours".into(), b"theirs".into())
+            );
+            assert!(below.stat(&key("from")).is_err(), "{call:?}");
+        }
+    }
+
+    #[test]
+    fn what_comes_at_the_old_name_of_an_object_stays_there() {
+        let below = Memory::flat();
+        put(&below, "from", b"ours");
+        let old = put(&below, "to", b"old");
+        let tier = written_at(&below, Call::Done(Action::Commit), "from");
+        let moved = wanted(Some(old)).done(&tier).unwrap();
+        assert!(!moved.put_aside, "{moved:?}");
+        assert_eq!((read(&below, "to"), read(&below, "from")), (b"ours".into(), b"theirs".into()));
+    }
+
+    #[test]
+    fn a_move_that_was_done_is_not_done_again() {
+        for below in [Memory::new(), Memory::flat()] {
+            let ours = put(&below, "from", b"ours");
+            assert_eq!(wanted(None).done(&below).unwrap().moved, Some(ours));
+            let again = wanted(None).done(&below).unwrap();
+            assert!(again.moved.is_none() && !again.put_aside, "{again:?}");
+            assert_eq!(read(&below, "to"), b"ours");
+        }
+    }
 }

@@ -38,11 +38,12 @@ impl Source {
     /// A part that somebody may be writing: frozen where the storage can do that. Costs a write-back of
     /// what the kernel holds of it.
     pub(crate) fn as_it_stands(part: Part) -> Result<Self, Refused> {
+        // Before it is frozen: what is written between the two is told as newer, never as sent.
+        let stat = part.stat().map_err(part_refused)?;
         let Some(snapshot) = part.snapshot().map_err(part_refused)? else {
             return Self::still(part);
         };
         let snapshot = File::from(snapshot);
-        let stat = part.stat().map_err(part_refused)?;
         let size = snapshot.metadata().map_err(|error| io_refused(&error))?.len();
         Ok(Self { part, snapshot: Some(snapshot), stat: PartStat { size, ..stat } })
     }

@@ -2,8 +2,9 @@
 //!
 //! Blocking, and without any server: the reader is a bystander, as whoever uses the files later will be.
 
+use hayase_store::LedgerRecord;
 use hayase_tier::{Tier, TierError};
-use hayase_wire::message::Refused;
+use hayase_wire::message::{ChecksumLine, Refused};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::cache::paths::key;
@@ -26,6 +27,19 @@ pub enum Verified {
     Missing,
     /// It can not be read.
     Unreadable(Refused),
+}
+
+/// What the tier should hold of a file that the job has sent there; `None` of any other file.
+pub fn checksum_line(record: &LedgerRecord) -> Option<ChecksumLine> {
+    let is_sent = record.state.is_safe() && !record.is_nameless && record.checksum.is_some();
+    let version = record.version.filter(|_| is_sent)?;
+    Some(ChecksumLine {
+        ino: record.ino.0,
+        path: record.path.clone(),
+        identity: version.identity,
+        bytes: version.size,
+        checksum: record.known_checksum(),
+    })
 }
 
 /// Reads the version `identity` of `path`, whose bytes had the XXH3 `checksum`, and compares. `counted` hears of
@@ -66,7 +80,7 @@ pub fn verify(
             Ok(true) => Verified::Differs { found },
             _ => Verified::Changed,
         },
-        Ok(None) => Verified::Changed,
+        Ok(None) | Err(TierError::Changed { .. }) => Verified::Changed,
         Err(TierError::Missing { .. }) => Verified::Missing,
         Err(error) => Verified::Unreadable(tier_refused(&error)),
     }

@@ -198,7 +198,10 @@ impl Node {
         };
         let path = key(&record.path)?;
         let part = self.parts.get(whole_part(ino, 0)).map_err(part_refused)?;
-        let source = self.source(part, as_it_stands && self.has_writers(ino)).await?;
+        // Before the first look at its bytes: whoever writes it may do so, and close it, at any moment
+        // from here on. A mapping is no open, and goes on being written without one.
+        let is_written = as_it_stands && (self.has_writers(ino) || !self.probe_part(ino).await);
+        let source = self.source(part, is_written).await?;
         let mark = gather::mark_of(&source.stat);
         let record = match record.sent {
             // Before another mark takes its place.
@@ -238,25 +241,24 @@ impl Node {
         if !is_same {
             return Ok(Outcome::Overtaken);
         }
-        let (stat, checksum, known) = (sent.stat, sent.checksum, record.clone());
+        let (bytes, checksum, known) = (sent.stat.size, sent.checksum, record.clone());
         let committed =
             cache.ask_tier(move |tier| gather::commit(tier, &path, &known, sent)).await?;
         let version = match committed {
             Committed::Durable(version) => version,
             Committed::Conflict => return Ok(Outcome::Conflict),
         };
-        // Opened for writing during the commit: what was committed is a version, but not the last.
-        // So is one that was frozen, and written further since.
-        let is_last = active.generation.get() == generation
-            && may(self)
-            && !self.has_writers(ino)
-            && (!is_frozen || stands_still(&stat, &part.stat().map_err(part_refused)?));
+        // Opened for writing during the commit: what was committed is a version, but not the last. Nor is
+        // one of a file that was written all the while: no look at size and times tells what came in
+        // the same tick, or after the last look. It goes once more when nobody writes it.
+        let is_last =
+            !is_written && active.generation.get() == generation && !self.has_writers(ino);
         cache.update(ino, |record| {
             if record.is_nameless {
                 return; // A tombstone hides what was committed: it was said to be on its way.
             }
             (record.version, record.errno, record.attempts) = (Some(version), 0, 0);
-            (record.bytes, record.sent) = (stat.size, None);
+            (record.bytes, record.sent) = (bytes, None);
             record.checksum = Some((version.identity, checksum));
             record.state = if is_last { FileState::Durable } else { FileState::Dirty };
             record.after = if is_last { 0 } else { record.after };

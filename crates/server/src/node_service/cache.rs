@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use hayase_layout::InodeId;
 use hayase_store::LedgerRecord;
-use hayase_wire::message::{ChecksumLine, Flushed, NodeReply, PeerReply, PeerRequest, Refused};
+use hayase_wire::message::{Flushed, NodeReply, PeerReply, PeerRequest, Refused};
 
 use super::Served;
+use crate::flusher::verify::checksum_line;
 use crate::limits::{CHECKSUMS_PAGE, FETCH_PAUSE};
 use crate::node::{Node, libc_errno, unexpected};
 use crate::settings::DurableAt;
@@ -43,18 +44,14 @@ impl Node {
 
     /// Versions in the tier whose bytes came from here, by inode: a page of them.
     pub(super) fn checksums(&self, after: u64) -> Served {
+        let cache = self.cache()?;
         let line = |record: &LedgerRecord| {
-            let checksum = record.known_checksum().filter(|_| !record.is_nameless)?;
-            let version = record.version.filter(|_| record.state.is_safe())?;
-            Some(ChecksumLine {
-                ino: record.ino.0,
-                path: record.path.clone(),
-                identity: version.identity,
-                bytes: version.size,
-                checksum,
-            })
+            let mut line = checksum_line(record)?;
+            // The tier may have its next version before the ledger knows of it.
+            line.checksum = line.checksum.filter(|_| !cache.publishing.is_locked(&record.ino));
+            Some(line)
         };
-        Ok(NodeReply::Checksums(self.cache()?.page_of(InodeId(after), CHECKSUMS_PAGE, line)))
+        Ok(NodeReply::Checksums(cache.page_of(InodeId(after), CHECKSUMS_PAGE, line)))
     }
 
     pub(super) async fn evict_file(self: &Rc<Self>, ino: InodeId) -> Served {

@@ -36,6 +36,8 @@ pub(crate) struct Cluster {
     names: Option<Vec<Arc<MemoryStore>>>,
     faults: Option<Arc<FrameFaults>>,
     tier: Option<Arc<dyn Tier>>,
+    /// After how long files that stay open are flushed as they stand.
+    flush_open: Option<Duration>,
     /// Of each server.
     room: ByteCount,
     servers: Vec<Running>,
@@ -68,6 +70,13 @@ impl Cluster {
         cluster.started(servers)
     }
 
+    /// The same, where files that are open are flushed at once, as they stand.
+    pub(crate) fn up_flushing_open(servers: u16, tier: Arc<dyn Tier>) -> Self {
+        let mut cluster = Self::empty();
+        (cluster.tier, cluster.flush_open) = (Some(tier), Some(Duration::ZERO));
+        cluster.started(servers)
+    }
+
     /// The same, with little room on each server, and names that survive a restart.
     pub(crate) fn up_small(servers: u16, room: ByteCount, tier: Arc<dyn Tier>) -> Self {
         let mut cluster = Self::empty();
@@ -83,6 +92,7 @@ impl Cluster {
             names: None,
             faults: None,
             tier: None,
+            flush_open: None,
             room: ByteCount::mib(256),
             servers: Vec::new(),
         }
@@ -119,15 +129,21 @@ impl Cluster {
         let root = self.directory.path().to_owned();
         let secret = self.secret.clone();
         let names = self.names.as_ref().map(|names| Arc::clone(&names[usize::from(server)]));
-        let (faults, tier, room) = (self.faults.clone(), self.tier.clone(), self.room);
+        let (faults, cache, room) = (self.faults.clone(), self.cache(), self.room);
         let thread = std::thread::spawn(move || {
-            let given = (names, faults, tier, room);
+            let given = (names, faults, cache, room);
             run_server(&root, server, servers, secret, given, stopped, move || {
                 // Somebody may not wait any more.
                 let _ = tell.send(());
             });
         });
         ((stop, thread), told)
+    }
+
+    fn cache(&self) -> Option<CacheSettings> {
+        let tier = self.tier.clone()?;
+        let durable_at = DurableAt::default();
+        Some(CacheSettings { tier, durable_at, deadline: None, flush_open: self.flush_open })
     }
 
     /// With names in memory, which can be stopped at any commit.
@@ -201,15 +217,15 @@ impl Drop for Cluster {
     }
 }
 
-/// Names, the network's faults, the tier, room for parts.
-type Given = (Option<Arc<MemoryStore>>, Option<Arc<FrameFaults>>, Option<Arc<dyn Tier>>, ByteCount);
+/// Names, the network's faults, the cache area, room for parts.
+type Given = (Option<Arc<MemoryStore>>, Option<Arc<FrameFaults>>, Option<CacheSettings>, ByteCount);
 
 fn run_server(
     root: &Path,
     server: u16,
     servers: u16,
     secret: Secret,
-    (names, faults, tier, room): Given,
+    (names, faults, cache, room): Given,
     stopped: oneshot::Receiver<()>,
     ready: impl FnOnce(),
 ) {
@@ -231,12 +247,7 @@ fn run_server(
         job_dir: root.to_owned(),
         area: Box::new(area),
         mounts: 1,
-        cache: tier.map(|tier| CacheSettings {
-            tier,
-            durable_at: DurableAt::default(),
-            deadline: None,
-            flush_open: None,
-        }),
+        cache,
         encrypt: false,
         intent_age: INTENT_AGE,
         wait: Duration::from_secs(20),

@@ -149,10 +149,40 @@ impl LedgerRecord {
         self.version.is_some_and(|version| version.identity == identity).then_some(checksum)
     }
 
+    /// The tier's version of the same bytes is `version` from here on: under another name, or with other
+    /// attributes. What is known of the bytes stays known.
+    pub fn same_bytes_in(&mut self, version: TierVersion) {
+        if let Some(checksum) = self.known_checksum() {
+            self.checksum = Some((version.identity, checksum));
+        }
+        self.version = Some(version);
+    }
+
     /// What the tier shows under the path is this file's: the version that is known, or the one that
     /// was sent last, if a crash hid that it arrived.
     pub fn is_ours(&self, identity: u64, size: u64, mtime: Time) -> bool {
         let known = self.version.is_some_and(|version| version.identity == identity);
         known || self.sent == Some((size, mtime))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_follows_the_bytes_to_their_next_version() {
+        let at = |identity| {
+            let mtime = Time { seconds: 0, nanos: 0 };
+            TierVersion { identity, size: 1, mtime, mode: 0o600 }
+        };
+        let mut record = LedgerRecord::new(InodeId(7), b"f".to_vec(), 0o600);
+        (record.version, record.checksum) = (Some(at(1)), Some((1, 99)));
+        record.same_bytes_in(at(2));
+        assert_eq!((record.version, record.known_checksum()), (Some(at(2)), Some(99)));
+        record.version = Some(at(3));
+        assert_eq!(record.known_checksum(), None);
+        record.same_bytes_in(at(4));
+        assert_eq!(record.known_checksum(), None);
     }
 }

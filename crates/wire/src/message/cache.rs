@@ -80,8 +80,9 @@ pub struct ChecksumLine {
     /// Of the version, as the tier tells it.
     pub identity: u64,
     pub bytes: u64,
-    /// XXH3, 64 bits, of all bytes.
-    pub checksum: u64,
+    /// XXH3, 64 bits, of all bytes; `None` where the tier has another version than the one that was sent,
+    /// or gets one just now.
+    pub checksum: Option<u64>,
 }
 
 /// The cache area of one server.
