@@ -265,9 +265,8 @@ def share(here, there, flags):
             os.pwrite(file, bytes([1 + number]) * block, place)
             os.close(os.dup(file))
             found = set(os.pread(file, block, place))
-            # Pages that one process drops while another's write is on its way may come back as they were before.
-            if flags and found != {1 + number}:
-                sys.exit(f"block {turn} is not what was written")
+            if found != {1 + number}:
+                sys.exit(f"block {turn} is not what was written, flags {flags:#x}: {sorted(found)}")
             os.pread(file, size, 0)
             if turn % 8 == number:
                 os.ftruncate(file, size)

@@ -32,6 +32,7 @@ pub(crate) struct Requests {
     pub(crate) shared: Arc<Shared>,
     pub(crate) profile: KernelProfile,
     pub(crate) map_remote: bool,
+    pub(crate) pages_until_open: bool,
 }
 
 impl Requests {
@@ -76,6 +77,12 @@ impl Filesystem for Requests {
         let mut wanted = self.profile.wanted() & config.capabilities();
         if !self.map_remote {
             wanted.remove(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
+        }
+        // Dropped while a write of another process is on its way, a page may come back as it was before.
+        let explicit = InitFlags::FUSE_EXPLICIT_INVAL_DATA;
+        if self.pages_until_open && config.capabilities().contains(explicit) {
+            wanted.remove(InitFlags::FUSE_AUTO_INVAL_DATA);
+            wanted.insert(explicit);
         }
         let unoffered = |_| std::io::Error::other("the kernel took back a capability");
         config.add_capabilities(wanted).map_err(unoffered)?;

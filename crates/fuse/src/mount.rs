@@ -44,6 +44,8 @@ pub struct MountSettings {
     /// Files that are not served by the kernel may be mapped shared and writable (whole pages are
     /// written back); otherwise that is `ENODEV`.
     pub map_remote: bool,
+    /// Pages of a file stay until an open says that it is another version; changed times and sizes drop none.
+    pub pages_until_open: bool,
 }
 
 impl MountSettings {
@@ -60,6 +62,7 @@ impl MountSettings {
             threads: default_threads(),
             strict_names: false,
             map_remote: true,
+            pages_until_open: false,
         }
     }
 
@@ -182,6 +185,7 @@ pub fn mount(volume: Arc<dyn Volume>, settings: &MountSettings) -> Result<Mounte
         shared: Arc::clone(&shared),
         profile: settings.kernel_profile,
         map_remote: settings.map_remote,
+        pages_until_open: settings.pages_until_open,
     };
     let session = Session::new(requests, &settings.mount_point, &config)
         .map_err(|source| MountError::Mount { path: path(), source })?;

@@ -37,6 +37,7 @@ pub(crate) fn mount_gfarm(
     how.kernel_profile = kernel_profile;
     // What anybody does here is done as the one Gfarm user whose key was used.
     how.allow_other = false;
+    how.pages_until_open = true;
     let mounted = hayase_fuse::mount(Arc::new(volume.clone()), &how)?;
     tracing::info!(
         place = gfarm.describe(),
