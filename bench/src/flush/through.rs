@@ -1,7 +1,7 @@
 //! Half an area is written into `cache` and into `shared`, in turn; then it drains, and is read again, first from
 //! the copy and then, when the copy was given up, from the tier. At the end twice the area is written at once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -43,8 +43,13 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
         limit.add(process)?;
     }
     let direct = disk_limit::prove(&mut worker, tier.path(), 128, LIMIT_MIB)?;
-    let mut measured =
-        Through { bench, job: &job, worker: &mut worker, samples: Samples::default() };
+    let mut measured = Through {
+        bench,
+        job: &job,
+        tier: tier.path(),
+        worker: &mut worker,
+        samples: Samples::default(),
+    };
     for round in 0..bench.rounds(3, 7) {
         for variant in rounds::order(round, PLAIN, &["cache"]) {
             measured.one(variant, round, area / 2)?;
@@ -60,6 +65,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
 struct Through<'a> {
     bench: &'a Bench,
     job: &'a Job<'a>,
+    tier: &'a Path,
     worker: &'a mut Worker,
     samples: Samples,
 }
@@ -85,6 +91,7 @@ impl Through<'_> {
         }
         if is_cached {
             self.hayase(&["evict"], &path)?;
+            self.worker.perform(&Task::Evict { path: self.tier.to_owned() })?;
             let found = self.worker.measure(&read())?;
             self.keep("read from the tier", variant, round, found);
         }
@@ -160,6 +167,7 @@ fn outcome(samples: Samples, direct: f64, area: u64) -> Outcome {
     let notes = vec![format!(
         "The area is {area} MiB, files have half of it; 1 MiB calls through the page cache, without fsync(2).\n\
          The tier's disk is limited to {LIMIT_MIB} MiB/s in both directions; a direct write made {} MiB/s.\n\
+         Before it is read from the tier, the file is given up by the job and dropped from the memory of the tier's file system.\n\
          The drain is timed from the end of the write, over what the tier did not have by then.",
         number(direct)
     )];
