@@ -11,6 +11,7 @@ Written by `./bench.sh flush --write-docs`.
 The tier is an ext4 file system on a loop device of its own, mounted `sync`; a control group limits what the job's servers \
 read and write there, and a direct write by a program in the same group shows that it does.
 One simulated node; its own storage is not limited.
+Not measured here: many small files in front of a slow tier, the requests of recorded files, computation beside a flush.
 Absolute figures are this machine's; the ratios are the result.
 Raw samples are written to `bench/out/`.";
 
