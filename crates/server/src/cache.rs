@@ -52,6 +52,7 @@ mod convert;
 mod fetch;
 mod import;
 pub(crate) mod names;
+pub(crate) mod object_moves;
 pub(crate) mod order;
 pub(crate) mod paths;
 pub(crate) mod tombstones;

@@ -12,7 +12,7 @@ use hayase_tier::Tier;
 use hayase_wire::message::Refused;
 
 use super::gather::{self, Committed, Source};
-use crate::cache::names::conflict_path;
+use crate::cache::object_moves::conflict_path;
 use crate::cache::order::directory_of;
 use crate::cache::paths::key;
 use crate::cache::tier_refused;

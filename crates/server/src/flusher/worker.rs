@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::gather::{self, Committed, Sent, Source};
 use super::policy::{Candidate, Situation, backoff, choose, streams_of_node};
 use crate::cache::Cache;
-use crate::cache::names::conflict_path;
+use crate::cache::object_moves::conflict_path;
 use crate::cache::paths::key;
 use crate::convert::part_refused;
 use crate::limits::{
