@@ -35,6 +35,8 @@ try() {
 
 toolchain=$(rustc --print sysroot)
 registry=${CARGO_HOME:-$HOME/.cargo}/registry
+# What the demo unpacks: the machines reach no network.
+cargo fetch --locked --quiet --manifest-path demo/source-tree/Cargo.toml || die "the demo's source tree can not be fetched"
 # Beside the user: cargo for the demo.
 prepare_machines() {
   prepare_someone
