@@ -49,11 +49,11 @@ fn text(name: &str, intro: &str, conditions: &Conditions, groups: &[(&str, Outco
         );
     }
     text += "\n## Conditions\n\n";
-    for (name, value) in conditions.pairs() {
-        let _ = writeln!(text, "- {name}: {value}");
+    for (what, value) in conditions.pairs() {
+        let _ = writeln!(text, "- {what}: {value}");
     }
-    for (name, outcome) in groups {
-        let _ = writeln!(text, "\n## {name}\n");
+    for (title, outcome) in groups {
+        let _ = writeln!(text, "\n## {title}\n");
         for note in &outcome.notes {
             let _ = writeln!(text, "{note}");
         }
