@@ -193,16 +193,29 @@ pub trait Volume: Send + Sync + 'static {
     /// fcntl(2) with `F_SETLK` and `F_SETLKW`, flock(2): `told` is called once, when the lock is
     /// held or will not be, here or on another thread. Who waits ends with `EINTR` within a second
     /// or so when a signal is pending for the thread `waiter`.
-    fn lock(&self, ino: InodeId, lock: Lock, waiter: Option<u32>, told: LockTold);
+    /// Volumes without locks refuse all of them: those of one host alone would be silently wrong.
+    fn lock(&self, ino: InodeId, lock: Lock, waiter: Option<u32>, told: LockTold) {
+        let _ = (ino, lock, waiter);
+        told(no_locks());
+    }
 
     /// Gives up what `owner` holds of `range`. May wait for other nodes.
-    fn unlock(&self, ino: InodeId, owner: u64, range: LockRange) -> Result<(), Refused>;
+    fn unlock(&self, ino: InodeId, owner: u64, range: LockRange) -> Result<(), Refused> {
+        let _ = (ino, owner, range);
+        Ok(()) // nobody holds any
+    }
 
     /// `F_GETLK`: a lock in the way of this one. May wait for other nodes.
-    fn test_lock(&self, ino: InodeId, lock: Lock) -> Result<Option<LockHeld>, Refused>;
+    fn test_lock(&self, ino: InodeId, lock: Lock) -> Result<Option<LockHeld>, Refused> {
+        let _ = (ino, lock);
+        no_locks()
+    }
 
     /// Whether `owner` may hold locks of this inode. Never waits.
-    fn may_hold_locks(&self, ino: InodeId, owner: u64) -> bool;
+    fn may_hold_locks(&self, ino: InodeId, owner: u64) -> bool {
+        let _ = (ino, owner);
+        false
+    }
 
     /// fallocate(2).
     fn allocate(&self, ino: InodeId, mode: i32, offset: u64, len: u64) -> Result<(), Refused>;
@@ -250,6 +263,10 @@ pub trait Volume: Send + Sync + 'static {
 
     /// How a file is served, as its home and this node see it.
     fn explain(&self, ino: InodeId) -> Result<(Explained, LocalUse), Refused>;
+}
+
+fn no_locks<T>() -> Result<T, Refused> {
+    Err(Refused::because(libc::EOPNOTSUPP, "this mount has no locks"))
 }
 
 /// What an [`KernelCaches::invalidate`] drops.

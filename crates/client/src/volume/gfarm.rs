@@ -23,14 +23,14 @@ use std::sync::{Arc, OnceLock};
 use hayase_layout::InodeId;
 use hayase_tier::gfarm_lane::{Answer, Lanes, Lost, Request};
 use hayase_wire::message::{
-    Access, AreaUse, Attr, DirEntry, Entry, Explained, Grants, Lock, LockHeld, LockRange,
-    MetaChange, Name, NewNode, Refused, XattrMode,
+    Access, AreaUse, Attr, DirEntry, Entry, Explained, Grants, MetaChange, Name, NewNode, Refused,
+    XattrMode,
 };
 
 use self::closer::Closer;
 use self::listings::Listings;
 use self::nodes::Nodes;
-use super::{FileOpen, Found, KernelCaches, Listed, LocalUse, LockTold, OpenWish, Volume};
+use super::{FileOpen, Found, KernelCaches, Listed, LocalUse, OpenWish, Volume};
 use crate::grants::{Moments, Stamp};
 use crate::open_file::Class;
 
@@ -101,11 +101,6 @@ fn refused(lost: Lost) -> Refused {
 /// Of an inode whose name is gone, on another host: the kernel looks the name up again, and says what is true then.
 fn gone(why: Refused) -> Refused {
     if why.errno == libc::ENOENT { Refused { errno: libc::ESTALE, ..why } } else { why }
-}
-
-fn no_locks<T>() -> Result<T, Refused> {
-    let why = "Gfarm has no locks; those of one host would be silently wrong between hosts";
-    Err(Refused::because(libc::EOPNOTSUPP, why))
 }
 
 impl Volume for GfarmVolume {
@@ -241,22 +236,6 @@ impl Volume for GfarmVolume {
 
     fn transfer_bytes(&self) -> usize {
         TRANSFER_BYTES
-    }
-
-    fn lock(&self, _ino: InodeId, _lock: Lock, _waiter: Option<u32>, told: LockTold) {
-        told(no_locks());
-    }
-
-    fn unlock(&self, _ino: InodeId, _owner: u64, _range: LockRange) -> Result<(), Refused> {
-        Ok(()) // nobody holds any
-    }
-
-    fn test_lock(&self, _ino: InodeId, _lock: Lock) -> Result<Option<LockHeld>, Refused> {
-        no_locks()
-    }
-
-    fn may_hold_locks(&self, _ino: InodeId, _owner: u64) -> bool {
-        false
     }
 
     fn allocate(&self, ino: InodeId, mode: i32, offset: u64, len: u64) -> Result<(), Refused> {

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{
-    Access, AreaUse, Attr, Explained, Lock, LockHeld, LockRange, MetaChange, Name, NewNode,
-    Refused, XattrMode,
+    Access, AreaUse, Attr, Explained, MetaChange, Name, NewNode, Refused, XattrMode,
 };
 
-use super::{FileOpen, Found, KernelCaches, Listed, LocalUse, LockTold, OpenWish, Volume};
+use super::{FileOpen, Found, KernelCaches, Listed, LocalUse, OpenWish, Volume};
 use crate::grants::Stamp;
 use crate::open_file::Class;
 
@@ -91,10 +90,6 @@ pub trait ReadOnly: Send + Sync + 'static {
 
 fn refused<T, V: ReadOnly>(_: &V) -> Result<T, Refused> {
     Err(Refused::because(libc::EROFS, V::WHAT))
-}
-
-fn no_locks<T>() -> Result<T, Refused> {
-    Err(Refused::because(libc::EOPNOTSUPP, "a mount that is read-only has no locks"))
 }
 
 impl<V: ReadOnly> Volume for V {
@@ -204,22 +199,6 @@ impl<V: ReadOnly> Volume for V {
 
     fn transfer_bytes(&self) -> usize {
         ReadOnly::transfer_bytes(self)
-    }
-
-    fn lock(&self, _ino: InodeId, _lock: Lock, _waiter: Option<u32>, told: LockTold) {
-        told(no_locks());
-    }
-
-    fn unlock(&self, _ino: InodeId, _owner: u64, _range: LockRange) -> Result<(), Refused> {
-        Ok(()) // nobody holds any
-    }
-
-    fn test_lock(&self, _ino: InodeId, _lock: Lock) -> Result<Option<LockHeld>, Refused> {
-        no_locks()
-    }
-
-    fn may_hold_locks(&self, _ino: InodeId, _owner: u64) -> bool {
-        false
     }
 
     fn allocate(&self, _ino: InodeId, _mode: i32, _offset: u64, _len: u64) -> Result<(), Refused> {
