@@ -2,8 +2,9 @@
 //!
 //! Here: text to milliseconds, and back for people. Not here: where a deadline comes from
 //! ([`crate::launch::deadline`]).
-//! Source: days and civil dates after Howard Hinnant, "chrono-compatible low-level date algorithms";
-//! spans like `1-02:30:00` after sbatch(1).
+//! Source: spans like `1-02:30:00` after sbatch(1).
+
+use hayase_tier::calendar::{DAY, civil, days};
 
 /// Why a text is no moment.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,8 +22,6 @@ pub(crate) enum MomentError {
     #[error("`{0}` has passed already")]
     Passed(String),
 }
-
-const DAY: i64 = 86_400;
 
 /// The moment that `text` means, in milliseconds since 1970: a span from `now_ms` on, or a date.
 pub(crate) fn parse(text: &str, now_ms: u64) -> Result<u64, MomentError> {
@@ -118,28 +117,6 @@ fn offset(zone: &str) -> Option<i64> {
     let (hours, minutes) = zone.strip_prefix(['+', '-'])?.split_once(':')?;
     let (hours, minutes) = (number(hours)? as i64, number(minutes)? as i64);
     (hours <= 15 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
-}
-
-/// Days from 1970-01-01 to a civil date.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
-/// Year, month, day of a day since 1970-01-01.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + i64::from(month <= 2), month, day)
 }
 
 /// `2030-01-31 18:00:00 UTC`.

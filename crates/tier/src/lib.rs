@@ -9,6 +9,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod calendar;
 pub mod conformance;
 mod copy;
 mod decorated_tree;
