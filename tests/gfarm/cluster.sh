@@ -4,6 +4,7 @@
 #   on NODE CMD...           CMD on that node
 #   cluster_down             ends every process that was started and removes what was made, but not DIR
 #   spool_stop NODE / spool_start NODE, metadata_stop / metadata_start
+#   hosts_of PATH, lies_on PATH NODE..., carried NODE rx|tx
 #
 # A node is a network namespace and a host name. Gfarm tells "this host" in two ways: a new file is put on the
 # server that has the name of the host, and bytes go past the server where it has an address of the host.
@@ -153,6 +154,19 @@ cluster_down() {
   done
   cluster_id=
 }
+
+# hosts_of PATH: the hosts of a file, as Gfarm's own tool tells them.
+hosts_of() { on 0 gfwhere "$1" | tr -s ' \n' '\n' | grep -F "$cluster_net." | sort | tr '\n' ' '; }
+# lies_on PATH NODE...: on these and no others.
+lies_on() {
+  local path=$1 node expected=''
+  shift
+  for node in "$@"; do expected+="$(cluster_address "$node")"$'\n'; done
+  expected=$(sort <<<"${expected%$'\n'}" | tr '\n' ' ')
+  [ "$(hosts_of "$path")" = "$expected" ] || { say "$path lies on $(hosts_of "$path"), not on $expected"; return 1; }
+}
+# carried NODE rx|tx: bytes that a node has taken from the network, or sent.
+carried() { on "$1" cat /proc/net/dev | awk -v way="$2" '$1 == "eth0:" { print way == "rx" ? $2 : $10 }'; }
 
 # cluster_logs: the end of what each daemon said.
 cluster_logs() {

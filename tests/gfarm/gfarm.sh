@@ -45,17 +45,6 @@ tier() {
   shift
   on "$node" timeout 60 "$check" "$@"
 }
-# The hosts of a file as Gfarm's own tool tells them.
-hosts_of() { on 0 gfwhere "$1" | tr -s ' \n' '\n' | grep -F "$cluster_net." | sort | tr '\n' ' '; }
-lies_on() { # PATH NODE...
-  local path=$1 node expected=''
-  shift
-  for node in "$@"; do expected+="$(cluster_address "$node")"$'\n'; done
-  expected=$(sort <<<"${expected%$'\n'}" | tr '\n' ' ')
-  [ "$(hosts_of "$path")" = "$expected" ] || { say "$path lies on $(hosts_of "$path"), not on $expected"; return 1; }
-}
-# carried NODE rx|tx: bytes that a node has taken from the network, or sent.
-carried() { on "$1" cat /proc/net/dev | awk -v way="$2" '$1 == "eth0:" { print way == "rx" ? $2 : $10 }'; }
 # told WORDS CMD...: CMD fails, and says these words.
 told() {
   local words=$1 status=0

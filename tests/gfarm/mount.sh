@@ -50,15 +50,6 @@ show() {
   HAYASE_LOG=hayase=info,info on "$node" "$hayase" mount --wait 8 --log "$work/log-$name" "$@" gfarm:/// "$work/mnt-$name"
 }
 hide() { umount "$work/mnt-$1" && cluster_wait 20 sh -c "! pgrep -f 'mount.* $work/mnt-$1\$'"; }
-hosts_of() { on 0 gfwhere "$1" | tr -s ' \n' '\n' | grep -F "$cluster_net." | sort | tr '\n' ' '; }
-lies_on() { # PATH NODE...
-  local path=$1 node expected=''
-  shift
-  for node in "$@"; do expected+="$(cluster_address "$node")"$'\n'; done
-  expected=$(sort <<<"${expected%$'\n'}" | tr '\n' ' ')
-  [ "$(hosts_of "$path")" = "$expected" ] || { say "$path lies on $(hosts_of "$path"), not on $expected"; return 1; }
-}
-carried() { on "$1" cat /proc/net/dev | awk -v way="$2" '$1 == "eth0:" { print way == "rx" ? $2 : $10 }'; }
 # How the mount serves an open file, as it says itself.
 served() { getfattr --only-values -n user.hayase.explain "$1" 2>/dev/null; }
 # Ends with an errno, within seconds, whatever servers do: fails NAME SECONDS CMD...

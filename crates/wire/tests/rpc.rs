@@ -362,15 +362,18 @@ fn a_restarted_server_is_found_again() {
     });
 }
 
+/// A transport over which nothing comes while the switch is on.
+fn may_be_silenced() -> (MemoryTransport, Rc<Cell<bool>>) {
+    let (transport, silent) = (MemoryTransport::new(), Rc::new(Cell::new(false)));
+    let is_silent = Rc::clone(&silent);
+    transport.set_tap(move |_, frame| Some(if is_silent.get() { vec![] } else { vec![frame] }));
+    (transport, silent)
+}
+
 #[test]
 fn a_silent_server_is_unreachable_also_where_an_idle_connection_to_it_is_left() {
     run_paused(async {
-        let transport = MemoryTransport::new();
-        let silent = Rc::new(Cell::new(false));
-        transport.set_tap({
-            let silent = silent.clone();
-            move |_, frame| Some(if silent.get() { vec![] } else { vec![frame] })
-        });
+        let (transport, silent) = may_be_silenced();
         let pair = start(Rc::new(transport), memory()).await;
         pair.link.call(vec![1], None, None, WAIT).await.unwrap();
         pair.link.call(vec![2], send(), into(), WAIT).await.unwrap();
@@ -387,12 +390,7 @@ fn a_silent_server_is_unreachable_also_where_an_idle_connection_to_it_is_left() 
 #[test]
 fn a_silent_server_is_dead_after_three_seconds() {
     run_paused(async {
-        let transport = MemoryTransport::new();
-        let silent = Rc::new(Cell::new(false));
-        transport.set_tap({
-            let silent = silent.clone();
-            move |_, frame| Some(if silent.get() { vec![] } else { vec![frame] })
-        });
+        let (transport, silent) = may_be_silenced();
         let pair = start(Rc::new(transport), memory()).await;
         pair.link.call(vec![], None, None, WAIT).await.unwrap();
         silent.set(true);
