@@ -4,6 +4,7 @@
 //! - `communicator`: few collective calls among the processes of one open file.
 //! - `types`: what is asked about datatypes; what is remembered with them.
 //! - `requests`: requests that are complete when they are made; statuses.
+//! - `waiting`: collectives that leave the processor to those they wait for.
 //! - `hints`: the values of an `MPI_Info`.
 //!
 //! Not here: `MPI_File_` calls ([`crate::exports::original`]), what types select ([`crate::datatype`]).
@@ -22,6 +23,7 @@ mod functions;
 pub(crate) mod hints;
 pub(crate) mod requests;
 pub(crate) mod types;
+mod waiting;
 
 pub(crate) use communicator::Communicator;
 

@@ -8,7 +8,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::{done, functions as mpi, objects};
+use super::{done, functions as mpi, objects, waiting::wait};
 use crate::{
     abi::{Handle, HandleWidth},
     error::Error,
@@ -28,9 +28,15 @@ impl Communicator {
     pub(crate) fn copy_of(comm: Handle) -> Result<Self, Error> {
         let (mut rank, mut size): (c_int, c_int) = (0, 0);
         let mut copy = 0_usize;
-        // SAFETY: three variables of ours; one that is an `int` fills the lower half of `copy`.
+        // SAFETY: variables of ours; one that is an `int` fills the lower half of `copy`. All live until
+        // the request is complete.
         unsafe {
-            done(mpi::Comm_dup(comm, &raw mut copy), "MPI_Comm_dup")?;
+            let place = &raw mut copy;
+            wait(
+                "MPI_Comm_dup",
+                |request| mpi::Comm_idup(comm, place, request),
+                || mpi::Comm_dup(comm, place),
+            )?;
             done(mpi::Comm_rank(comm, &raw mut rank), "MPI_Comm_rank")?;
             done(mpi::Comm_size(comm, &raw mut size), "MPI_Comm_size")?;
         }
@@ -60,8 +66,7 @@ impl Communicator {
         if self.size == 1 {
             return Ok(());
         }
-        // SAFETY: no pointers.
-        done(unsafe { mpi::Barrier(self.handle) }, "MPI_Barrier")
+        meet_on(self.handle)
     }
 
     /// What rank 0 says, on all; collective.
@@ -88,10 +93,16 @@ impl Communicator {
         let mut all = vec![[0_u64; N]; self.size as usize];
         let (source, target) = ((&raw const words).cast(), all.as_mut_ptr().cast());
         let (bytes, byte) = (size_of_val(&words) as c_int, objects()?.byte); // N is small
-        // SAFETY: so many bytes from each process, and room for as many of each.
-        let answer =
-            unsafe { mpi::Allgather(source, bytes, byte, target, bytes, byte, self.handle) };
-        done(answer, "MPI_Allgather")?;
+        // SAFETY: so many bytes from each process, and room for as many of each, until it is complete.
+        unsafe {
+            wait(
+                "MPI_Allgather",
+                |request| {
+                    mpi::Iallgather(source, bytes, byte, target, bytes, byte, self.handle, request)
+                },
+                || mpi::Allgather(source, bytes, byte, target, bytes, byte, self.handle),
+            )?;
+        }
         Ok(all)
     }
 
@@ -106,10 +117,16 @@ impl Communicator {
         let mut all = vec![[0_u64; N]; words.len()];
         let (source, target) = (words.as_ptr().cast(), all.as_mut_ptr().cast());
         let (bytes, byte) = (size_of::<[u64; N]>() as c_int, objects()?.byte); // N is small
-        // SAFETY: so many bytes for each process, and room for as many of each.
-        let answer =
-            unsafe { mpi::Alltoall(source, bytes, byte, target, bytes, byte, self.handle) };
-        done(answer, "MPI_Alltoall")?;
+        // SAFETY: so many bytes for each process, and room for as many of each, until it is complete.
+        unsafe {
+            wait(
+                "MPI_Alltoall",
+                |request| {
+                    mpi::Ialltoall(source, bytes, byte, target, bytes, byte, self.handle, request)
+                },
+                || mpi::Alltoall(source, bytes, byte, target, bytes, byte, self.handle),
+            )?;
+        }
         Ok(all)
     }
 
@@ -139,22 +156,44 @@ impl Communicator {
         let place = &raw mut nothing;
         let source_place = if is_empty.0 { place.cast_const() } else { source.as_ptr() };
         let target_place = if is_empty.1 { place } else { target.as_mut_ptr() };
+        let (from, to) = (source_place.cast(), target_place.cast());
+        let (from_counts, from_places) = (source_counts.as_ptr(), source_places.as_ptr());
+        let (to_counts, to_places) = (target_counts.as_ptr(), target_places.as_ptr());
+        let comm = self.handle;
         // SAFETY: a count and a place for each process; together they are the buffer, as was checked for the one
-        // and made for the other.
-        let answer = unsafe {
-            mpi::Alltoallv(
-                source_place.cast(),
-                source_counts.as_ptr(),
-                source_places.as_ptr(),
-                byte,
-                target_place.cast(),
-                target_counts.as_ptr(),
-                target_places.as_ptr(),
-                byte,
-                self.handle,
-            )
-        };
-        done(answer, "MPI_Alltoallv")?;
+        // and made for the other. All live until it is complete.
+        unsafe {
+            wait(
+                "MPI_Alltoallv",
+                |request| {
+                    mpi::Ialltoallv(
+                        from,
+                        from_counts,
+                        from_places,
+                        byte,
+                        to,
+                        to_counts,
+                        to_places,
+                        byte,
+                        comm,
+                        request,
+                    )
+                },
+                || {
+                    mpi::Alltoallv(
+                        from,
+                        from_counts,
+                        from_places,
+                        byte,
+                        to,
+                        to_counts,
+                        to_places,
+                        byte,
+                        comm,
+                    )
+                },
+            )?;
+        }
         Ok(target)
     }
 }
@@ -177,16 +216,22 @@ pub(crate) fn tell_on<const N: usize>(
     mut words: [u64; N],
 ) -> Result<[u64; N], Error> {
     let bytes = size_of_val(&words) as c_int; // N is a constant of the caller, small
-    // SAFETY: the buffer has so many bytes, and every pattern of bits is a value of it.
-    let answer = unsafe { mpi::Bcast((&raw mut words).cast(), bytes, objects()?.byte, 0, comm) };
-    done(answer, "MPI_Bcast")?;
+    let (buffer, byte) = ((&raw mut words).cast(), objects()?.byte);
+    // SAFETY: the buffer has so many bytes until it is complete, and every pattern of bits is a value of it.
+    unsafe {
+        wait(
+            "MPI_Bcast",
+            |request| mpi::Ibcast(buffer, bytes, byte, 0, comm, request),
+            || mpi::Bcast(buffer, bytes, byte, 0, comm),
+        )?;
+    }
     Ok(words)
 }
 
 /// All processes of a communicator have come here; collective.
 pub(crate) fn meet_on(comm: Handle) -> Result<(), Error> {
-    // SAFETY: no pointers.
-    done(unsafe { mpi::Barrier(comm) }, "MPI_Barrier")
+    // SAFETY: no pointers but the request's.
+    unsafe { wait("MPI_Barrier", |request| mpi::Ibarrier(comm, request), || mpi::Barrier(comm)) }
 }
 
 /// The caller's rank in the program's communicator.

@@ -53,21 +53,44 @@ functions! {
     Comm_dup(comm: Handle, copy: *mut usize);
     Comm_free(comm: *mut usize);
     Comm_group(comm: Handle, group: *mut c_void);
+    Comm_idup(comm: Handle, copy: *mut usize, request: *mut usize);
+    Test(request: *mut usize, flag: *mut c_int, status: *mut c_void);
     Barrier(comm: Handle);
+    Ibarrier(comm: Handle, request: *mut usize);
     Bcast(buffer: *mut c_void, count: c_int, datatype: Handle, root: c_int, comm: Handle);
+    Ibcast(
+        buffer: *mut c_void, count: c_int, datatype: Handle, root: c_int, comm: Handle,
+        request: *mut usize,
+    );
     Allgather(
         source: *const c_void, source_count: c_int, source_type: Handle,
         target: *mut c_void, target_count: c_int, target_type: Handle, comm: Handle,
     );
+    Iallgather(
+        source: *const c_void, source_count: c_int, source_type: Handle,
+        target: *mut c_void, target_count: c_int, target_type: Handle, comm: Handle,
+        request: *mut usize,
+    );
     Alltoall(
         source: *const c_void, source_count: c_int, source_type: Handle,
         target: *mut c_void, target_count: c_int, target_type: Handle, comm: Handle,
+    );
+    Ialltoall(
+        source: *const c_void, source_count: c_int, source_type: Handle,
+        target: *mut c_void, target_count: c_int, target_type: Handle, comm: Handle,
+        request: *mut usize,
     );
     Alltoallv(
         source: *const c_void, source_counts: *const c_int, source_places: *const c_int,
         source_type: Handle,
         target: *mut c_void, target_counts: *const c_int, target_places: *const c_int,
         target_type: Handle, comm: Handle,
+    );
+    Ialltoallv(
+        source: *const c_void, source_counts: *const c_int, source_places: *const c_int,
+        source_type: Handle,
+        target: *mut c_void, target_counts: *const c_int, target_places: *const c_int,
+        target_type: Handle, comm: Handle, request: *mut usize,
     );
     Info_get(info: Handle, key: *const c_char, len: c_int, value: *mut c_char, flag: *mut c_int);
     Info_get_string(
