@@ -14,7 +14,9 @@ use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 
 use crate::directory::{Directory, hidden_name, retry, split};
-use crate::limits::{EXPORT_WINDOW_MAX, EXPORT_WINDOW_MIN, KERNEL_COPY_MIN, PIECES_MAX};
+use crate::limits::{
+    EXPORT_BUFFER, EXPORT_WINDOW_MAX, EXPORT_WINDOW_MIN, KERNEL_COPY_MIN, PIECES_MAX,
+};
 use crate::{ContainerError, Reader};
 
 /// What is to become of a file that has the name.
@@ -39,7 +41,7 @@ pub struct Exported {
 
 /// Writes the file that `reader` sees to `target`; `progress` is told how far it is.
 ///
-/// Durable when it returns. Memory for one window and its pieces, whatever the size.
+/// Durable when it returns. Memory for [`EXPORT_BUFFER`] and the pieces of one window, whatever the size.
 pub fn export(
     reader: &Reader,
     target: &Path,
@@ -118,8 +120,27 @@ impl Export<'_> {
         self.copy_small(&small, buffer)
     }
 
-    /// One read of all, in the order of the parts; one write for each stretch of the file.
+    /// In batches that fill the buffer.
     fn copy_small(
+        &mut self,
+        extents: &[Extent],
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), ContainerError> {
+        let (mut batch, mut len) = (Vec::new(), 0);
+        for extent in extents.iter().flat_map(|extent| extent.chunks(EXPORT_BUFFER)) {
+            if len + extent.len().get() > EXPORT_BUFFER.get() {
+                self.copy_batch(&batch, buffer)?;
+                batch.clear();
+                len = 0;
+            }
+            len += extent.len().get();
+            batch.push(extent);
+        }
+        self.copy_batch(&batch, buffer)
+    }
+
+    /// One read of all, in the order of the parts; one write for each stretch of the file.
+    fn copy_batch(
         &mut self,
         extents: &[Extent],
         buffer: &mut Vec<u8>,

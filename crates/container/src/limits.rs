@@ -49,7 +49,11 @@ pub const EPOCH_MAX: u64 = 1 << 62;
 /// Bytes of the file that an export looks at together: at first, and where pieces are small.
 pub const EXPORT_WINDOW_MIN: ByteCount = ByteCount::mib(4);
 
-/// The same where pieces are large: what it holds in memory.
+/// What an export gathers from small pieces before it writes: little enough to stay in a processor's cache and
+/// not to pay for fresh pages, and some of it from each of many parts.
+pub const EXPORT_BUFFER: ByteCount = ByteCount::mib(4);
+
+/// Bytes of the file that are looked at together where there is little in them.
 pub const EXPORT_WINDOW_MAX: ByteCount = ByteCount::mib(64);
 
 /// Pieces of this many bytes are copied by the kernel; a call for less costs more than it saves.

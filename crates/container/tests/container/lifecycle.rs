@@ -333,6 +333,36 @@ fn exports_replace_only_when_told_and_keep_holes() {
     assert!(blocks * 512 < 4 << 20, "{blocks} blocks of 512 bytes");
 }
 
+/// More of it than one buffer holds, in pieces that no multiple of anything ends.
+#[test]
+fn exports_gather_small_pieces_of_several_writers() {
+    const PIECE: usize = 47_008;
+    let top = tempfile::tempdir().unwrap();
+    let container = create(&top.path().join("F"));
+    let writers = [0, 1, 2].map(|rank| open(&container, 1, rank));
+    let mut expected = Vec::new();
+    for nth in 0..250_usize {
+        let piece: Vec<u8> = (0..PIECE).map(|at| (nth * 31 + at * 7 + at / 256) as u8).collect();
+        // Each tenth is a hole.
+        if nth % 10 == 9 {
+            expected.resize(expected.len() + PIECE, 0);
+            continue;
+        }
+        writers[nth % 3].write_at(GlobalOffset(expected.len() as u64), &piece).unwrap();
+        expected.extend(piece);
+    }
+    for writer in writers {
+        writer.close(Durability::Written).unwrap();
+    }
+    let target = top.path().join("flat");
+    let reader = open(&container, 1, 0).reader().unwrap();
+    let done = export(&reader, &target, Replace::Never, &mut |_| ()).unwrap();
+    assert_eq!((done.bytes.get() as usize, done.kernel_bytes), (225 * PIECE, ByteCount::ZERO));
+    // The last piece is a hole that nobody wrote.
+    expected.truncate(249 * PIECE);
+    assert!(fs::read(&target).unwrap() == expected);
+}
+
 /// Threads of one process write through one opening.
 #[test]
 fn threads_share_an_opening() {
