@@ -1,0 +1,25 @@
+//! A mount of a Gfarm in memory, of which other hosts change what they like.
+
+use hayase_tier::gfarm_lane::Request;
+
+use super::fake::{Fake, READ, WRITE};
+use crate::volume::Volume;
+
+#[test]
+fn what_was_written_is_synced_also_after_a_close_of_another_descriptor() {
+    let (fake, mount) = Fake::mount();
+    fake.files().replace("/f", b"");
+    let ino = mount.look("f").unwrap();
+    mount.open_it(ino, WRITE).unwrap();
+    let synced = || fake.asked(|request| matches!(request, Request::Sync { .. }));
+    mount.write(ino, 0, b"bytes").unwrap();
+    mount.sync(ino, false).unwrap();
+    assert_eq!(synced(), 1);
+    mount.closed(ino).unwrap();
+    mount.sync(ino, false).unwrap();
+    assert_eq!(synced(), 1, "after a close");
+    mount.release(ino, WRITE);
+    mount.open_it(ino, READ).unwrap();
+    mount.sync(ino, false).unwrap();
+    assert_eq!(synced(), 0, "nobody writes it");
+}
