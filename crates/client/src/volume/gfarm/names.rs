@@ -43,9 +43,10 @@ impl Inner {
     pub(super) fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
         let path = self.nodes.path_in(parent, name)?;
         let stat = self.stat(path.clone())?;
-        let node = self.nodes.seen(parent, name, stat);
-        if node.lock().file.unlinked {
-            self.look_again(&node, parent, name, path)?;
+        let mut node = self.nodes.seen(parent, name, stat);
+        let unlinked = node.lock().file.unlinked;
+        if unlinked {
+            node = self.look_again(node, parent, name, path)?;
         }
         Ok(self.found(&node))
     }
@@ -54,18 +55,20 @@ impl Inner {
     /// removal is true.
     fn look_again(
         &self,
-        node: &Node,
+        node: Arc<Node>,
         parent: InodeId,
         name: &[u8],
         path: Vec<u8>,
-    ) -> Result<(), Refused> {
+    ) -> Result<Arc<Node>, Refused> {
         let stat = self.stat(path).inspect_err(|_| drop(self.nodes.unname(parent, name)))?;
-        if stat.ino == node.gfarm {
-            let mut state = node.lock();
-            state.seen = stat;
-            state.file.unlinked = false;
+        if stat.ino != node.gfarm {
+            return Ok(self.nodes.seen(parent, name, stat));
         }
-        Ok(())
+        let mut state = node.lock();
+        state.seen = stat;
+        state.file.unlinked = false;
+        drop(state);
+        Ok(node)
     }
 
     pub(super) fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {

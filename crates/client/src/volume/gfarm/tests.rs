@@ -1,5 +1,6 @@
 //! A mount of a Gfarm in memory, of which other hosts change what they like.
 
+use hayase_layout::InodeId;
 use hayase_tier::gfarm_lane::Request;
 
 use super::fake::{Fake, READ, WRITE};
@@ -22,4 +23,25 @@ fn what_was_written_is_synced_also_after_a_close_of_another_descriptor() {
     mount.open_it(ino, READ).unwrap();
     mount.sync(ino, false).unwrap();
     assert_eq!(synced(), 0, "nobody writes it");
+}
+
+#[test]
+fn a_name_that_changes_during_the_second_look_is_what_it_is_then() {
+    let (fake, mount) = Fake::mount();
+    fake.files().replace("/f", b"old");
+    let old = mount.look("f").unwrap();
+    mount.open_it(old, READ).unwrap();
+    fake.files().link(b"/f", b"/g").unwrap();
+    mount.remove(InodeId::ROOT, b"f", false).unwrap();
+    let mut looks = 0;
+    fake.before(move |request, files| {
+        looks += usize::from(matches!(request, Request::Stat { .. }));
+        if looks == 2 {
+            files.replace("/g", b"another");
+        }
+    });
+    let new = mount.look("g").unwrap();
+    assert_ne!(new, old);
+    assert_eq!(mount.size(new), 7);
+    assert_eq!(mount.attributes(old).unwrap().attr.nlink, 0);
 }
