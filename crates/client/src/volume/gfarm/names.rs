@@ -1,6 +1,7 @@
 //! Names and attributes: what is asked of the metadata server, and how its answers are shown.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use hayase_layout::{InodeId, Layout};
 use hayase_tier::gfarm_lane::{Answer, Kind, Request, SetTime, Stat, Time};
@@ -109,37 +110,34 @@ impl Inner {
         if let Some(size) = change.size {
             self.truncate(&node, size)?;
         }
-        if change.mode.is_some() || change.uid.is_some() || change.gid.is_some() {
-            let path = self.nodes.path(ino)?;
-            if let Some(mode) = change.mode {
-                self.done(&Request::SetMode { path: path.clone(), mode }).map_err(gone)?;
-            }
-            if change.uid.is_some() || change.gid.is_some() {
-                let (uid, gid) = (change.uid, change.gid);
-                self.done(&Request::SetOwner { path, uid, gid }).map_err(gone)?;
-            }
-        }
-        if change.atime.is_some() || change.mtime.is_some() {
-            self.set_times(&node, time_set(change.atime), time_set(change.mtime))?;
+        let is_nameless = {
+            let state = node.lock();
+            state.file.unlinked && !state.file.slots.is_empty()
+        };
+        if is_nameless {
+            note(&mut node.lock(), change, now());
+        } else if (MetaChange { size: None, ..*change }) != MetaChange::default() {
+            self.set_named(&node, change)?;
         }
         self.attributes(ino)
     }
 
-    fn set_times(&self, node: &Node, atime: SetTime, mtime: SetTime) -> Result<(), Refused> {
-        let unlinked = {
-            let mut state = node.lock();
-            let writes = state.file.writes.clone();
-            if state.file.has_writers() {
-                let plain = writes.and_then(|writes| Plain::of(writes).ok());
-                state.file.times = Some(TimesLater { atime, mtime, plain });
-            }
-            state.file.unlinked
-        };
-        if unlinked {
-            return Ok(());
-        }
+    /// Mode, owner and times, by its name.
+    fn set_named(&self, node: &Node, change: &MetaChange) -> Result<(), Refused> {
         let path = self.nodes.path(node.ino)?;
-        self.done(&Request::SetTimes { path, atime, mtime }).map_err(gone)
+        if let Some(mode) = change.mode {
+            self.done(&Request::SetMode { path: path.clone(), mode }).map_err(gone)?;
+        }
+        if change.uid.is_some() || change.gid.is_some() {
+            let (uid, gid) = (change.uid, change.gid);
+            self.done(&Request::SetOwner { path: path.clone(), uid, gid }).map_err(gone)?;
+        }
+        if change.atime.is_some() || change.mtime.is_some() {
+            let (atime, mtime) = (time_set(change.atime), time_set(change.mtime));
+            set_times_later(&mut node.lock(), atime, mtime);
+            self.done(&Request::SetTimes { path, atime, mtime }).map_err(gone)?;
+        }
+        Ok(())
     }
 
     pub(super) fn make(&self, new: &NewNode) -> Result<Found, Refused> {
@@ -265,7 +263,8 @@ impl Inner {
 
     pub(super) fn remove_xattr(&self, ino: InodeId, name: &[u8]) -> Result<(), Refused> {
         check_kind(name)?;
-        self.done(&Request::RemoveXattr { path: self.nodes.path(ino)?, name: name.to_vec() })
+        let path = self.nodes.path(ino)?;
+        self.done(&Request::RemoveXattr { path, name: name.to_vec() })
     }
 
     pub(super) fn usage(&self) -> Result<AreaUse, Refused> {
@@ -293,6 +292,36 @@ fn lost_a_name(node: &Arc<Node>) {
     state.seen.nlink = state.seen.nlink.saturating_sub(1);
     if state.seen.nlink == 0 && state.seen.kind == Kind::File {
         state.file.unlinked = true;
+    }
+}
+
+/// Of an open file without a name: Gfarm can not be told, and nobody else sees it.
+fn note(state: &mut State, change: &MetaChange, now: Time) {
+    let time = |was: Time, set| match time_set(set) {
+        SetTime::Keep => was,
+        SetTime::Now => now,
+        SetTime::To(time) => time,
+    };
+    set_times_later(state, time_set(change.atime), time_set(change.mtime));
+    let seen = &mut state.seen;
+    seen.mode = change.mode.unwrap_or(seen.mode);
+    seen.uid = change.uid.unwrap_or(seen.uid);
+    seen.gid = change.gid.unwrap_or(seen.gid);
+    seen.atime = time(seen.atime, change.atime);
+    seen.mtime = time(seen.mtime, change.mtime);
+    seen.ctime = now;
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (since.as_secs().cast_signed(), since.subsec_nanos())
+}
+
+/// Its close would put others in their place, when it is written.
+fn set_times_later(state: &mut State, atime: SetTime, mtime: SetTime) {
+    if (atime, mtime) != (SetTime::Keep, SetTime::Keep) && state.file.has_writers() {
+        let plain = state.file.writes.as_ref().and_then(|writes| Plain::of(writes).ok());
+        state.file.times = Some(TimesLater { atime, mtime, plain });
     }
 }
 

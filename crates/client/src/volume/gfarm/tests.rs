@@ -2,6 +2,7 @@
 
 use hayase_layout::InodeId;
 use hayase_tier::gfarm_lane::Request;
+use hayase_wire::message::{MetaChange, SetTime, TimeSpec};
 
 use super::fake::{Fake, READ, WRITE};
 use crate::volume::Volume;
@@ -44,4 +45,28 @@ fn a_name_that_changes_during_the_second_look_is_what_it_is_then() {
     assert_ne!(new, old);
     assert_eq!(mount.size(new), 7);
     assert_eq!(mount.attributes(old).unwrap().attr.nlink, 0);
+}
+
+#[test]
+fn attributes_of_an_open_file_without_a_name_are_set_on_this_host() {
+    let (fake, mount) = Fake::mount();
+    fake.files().replace("/f", b"bytes");
+    let ino = mount.look("f").unwrap();
+    mount.open_it(ino, WRITE).unwrap();
+    mount.remove(InodeId::ROOT, b"f", false).unwrap();
+    let mtime = TimeSpec { seconds: 1_500_000_000, nanos: 7 };
+    let change = MetaChange {
+        mode: Some(0o600),
+        uid: Some(5),
+        gid: Some(6),
+        mtime: Some(SetTime::To(mtime)),
+        ..MetaChange::default()
+    };
+    let told = mount.set_attributes(ino, &change).unwrap().attr;
+    assert_eq!((told.mode, told.uid, told.gid, told.mtime), (0o600, 5, 6, mtime));
+    let later = mount.attributes(ino).unwrap().attr;
+    assert_eq!((later.mode, later.nlink, later.mtime), (0o600, 0, mtime));
+    mount.release(ino, WRITE);
+    let why = mount.set_attributes(ino, &change).unwrap_err();
+    assert_eq!(why.errno, libc::ESTALE, "nobody has it open");
 }
