@@ -72,6 +72,21 @@ impl Inner {
         Ok(node)
     }
 
+    /// Where it is, and what is there; `ESTALE` when that is something else. What is done by this path hits another
+    /// file only when another host puts it there between the two.
+    fn look_at(&self, node: &Node) -> Result<(Vec<u8>, Stat), Refused> {
+        let path = self.nodes.path(node.ino)?;
+        let stat = self.stat(path.clone()).map_err(gone)?;
+        match stat.ino == node.gfarm {
+            true => Ok((path, stat)),
+            false => Err(Refused::because(libc::ESTALE, "another host put another file there")),
+        }
+    }
+
+    pub(super) fn own_path(&self, node: &Node) -> Result<Vec<u8>, Refused> {
+        self.look_at(node).map(|(path, _)| path)
+    }
+
     pub(super) fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
         let node = self.nodes.get(ino)?;
         let (is_open, unlinked) = {
@@ -81,18 +96,10 @@ impl Inner {
         if unlinked && is_open {
             return Ok(self.found(&node));
         }
-        let there = self.nodes.path(ino).and_then(|path| self.stat(path));
-        let there = there.and_then(|stat| match stat.ino == node.gfarm {
-            true => Ok(stat),
-            false => Err(Refused::new(libc::ESTALE)),
-        });
-        match there {
-            Ok(stat) => node.lock().seen = stat,
+        match self.look_at(&node) {
+            Ok((_, stat)) => node.lock().seen = stat,
             // Its name is gone on another host: it is what it was, until it is released.
-            Err(why) if is_open && matches!(why.errno, libc::ENOENT | libc::ESTALE) => {
-                node.lock().seen.nlink = 0;
-            }
-            Err(why) if why.errno == libc::ENOENT => return Err(Refused::new(libc::ESTALE)),
+            Err(why) if is_open && why.errno == libc::ESTALE => node.lock().seen.nlink = 0,
             Err(why) => return Err(why),
         }
         Ok(self.found(&node))
@@ -124,7 +131,7 @@ impl Inner {
 
     /// Mode, owner and times, by its name.
     fn set_named(&self, node: &Node, change: &MetaChange) -> Result<(), Refused> {
-        let path = self.nodes.path(node.ino)?;
+        let path = self.own_path(node)?;
         if let Some(mode) = change.mode {
             self.done(&Request::SetMode { path: path.clone(), mode }).map_err(gone)?;
         }
@@ -250,7 +257,7 @@ impl Inner {
             XattrMode::Create => libc::XATTR_CREATE,
             XattrMode::Replace => libc::XATTR_REPLACE,
         };
-        let path = self.nodes.path(ino)?;
+        let path = self.own_path(&*self.nodes.get(ino)?)?;
         let request = Request::SetXattr { path, name: name.to_vec(), flags };
         self.lanes.call(&request, value).map(drop).map_err(refused)
     }
@@ -263,7 +270,7 @@ impl Inner {
 
     pub(super) fn remove_xattr(&self, ino: InodeId, name: &[u8]) -> Result<(), Refused> {
         check_kind(name)?;
-        let path = self.nodes.path(ino)?;
+        let path = self.own_path(&*self.nodes.get(ino)?)?;
         self.done(&Request::RemoveXattr { path, name: name.to_vec() })
     }
 

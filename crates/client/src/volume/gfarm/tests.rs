@@ -2,7 +2,7 @@
 
 use hayase_layout::InodeId;
 use hayase_tier::gfarm_lane::Request;
-use hayase_wire::message::{MetaChange, SetTime, TimeSpec};
+use hayase_wire::message::{MetaChange, SetTime, TimeSpec, XattrMode};
 
 use super::fake::{Fake, READ, WRITE};
 use crate::volume::Volume;
@@ -69,4 +69,31 @@ fn attributes_of_an_open_file_without_a_name_are_set_on_this_host() {
     mount.release(ino, WRITE);
     let why = mount.set_attributes(ino, &change).unwrap_err();
     assert_eq!(why.errno, libc::ESTALE, "nobody has it open");
+}
+
+#[test]
+fn what_is_set_of_a_file_is_not_set_of_the_one_that_replaced_it() {
+    let (fake, mount) = Fake::mount();
+    fake.files().replace("/f", b"bytes");
+    let ino = mount.look("f").unwrap();
+    mount.open_it(ino, WRITE).unwrap();
+    let times = MetaChange { mtime: Some(SetTime::Now), ..MetaChange::default() };
+    mount.set_attributes(ino, &times).unwrap();
+    fake.files().replace("/f", b"another");
+    let is_stale = |told: Result<(), hayase_wire::message::Refused>| {
+        assert_eq!(told.unwrap_err().errno, libc::ESTALE);
+    };
+    let set = |change| mount.set_attributes(ino, &change).map(drop);
+    is_stale(set(MetaChange { mode: Some(0o600), ..MetaChange::default() }));
+    is_stale(set(MetaChange { uid: Some(5), ..MetaChange::default() }));
+    is_stale(set(times));
+    is_stale(mount.set_xattr(ino, b"user.a", b"value", XattrMode::Set));
+    is_stale(mount.remove_xattr(ino, b"user.a"));
+    mount.closed(ino).unwrap(); // which sets times once more
+    let there = fake.files().stat("/f");
+    assert_eq!((there.mode, there.uid, there.mtime), (0o644, 0, (0, 0)));
+    assert_eq!(fake.files().attribute("/f", b"user.a"), None);
+    let new = mount.look("f").unwrap();
+    mount.set_xattr(new, b"user.a", b"value", XattrMode::Set).unwrap();
+    assert_eq!(fake.files().attribute("/f", b"user.a").unwrap(), b"value");
 }
