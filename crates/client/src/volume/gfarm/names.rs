@@ -190,6 +190,8 @@ impl Inner {
         directory: bool,
     ) -> Result<(), Refused> {
         let path = self.nodes.path_in(parent, name)?;
+        let had = self.nodes.named(parent, name);
+        let _using = had.as_ref().map(|node| self.hold(node));
         self.done(&match directory {
             true => Request::RemoveDirectory { path },
             false => Request::Unlink { path },
@@ -212,6 +214,8 @@ impl Inner {
         }
         let (source, target) =
             (self.nodes.path_in(from.0, &from.1)?, self.nodes.path_in(to.0, &to.1)?);
+        let replaced = self.nodes.named(to.0, &to.1);
+        let _using = replaced.as_ref().map(|node| self.hold(node));
         self.done(&Request::Rename { from: source, to: target })?;
         self.listings.changed(from.0);
         self.listings.changed(to.0);

@@ -161,6 +161,13 @@ impl Nodes {
         Ok(path)
     }
 
+    /// What this host knows there.
+    pub(super) fn named(&self, parent: InodeId, name: &[u8]) -> Option<Arc<Node>> {
+        let table = self.lock();
+        let ino = table.names.get(&(parent, name.to_vec()))?;
+        table.nodes.get(ino).cloned()
+    }
+
     /// The name is no more: the node that had it.
     pub(super) fn unname(&self, parent: InodeId, name: &[u8]) -> Option<Arc<Node>> {
         let mut table = self.lock();

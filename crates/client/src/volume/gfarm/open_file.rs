@@ -172,6 +172,11 @@ impl OpenFile {
         slot.map(|slot| slot.file = Some(file)).is_some()
     }
 
+    /// Whether an open for writing that was on its way to be closed stays, since nobody could open the file again.
+    pub(super) fn takes_back(&mut self, file: FileId) -> bool {
+        self.unlinked && self.refill(file, true)
+    }
+
     /// A descriptor that may write was closed: of one open the rest.
     pub(super) fn writer_closes(&mut self) -> Option<Leaving> {
         if self.unlinked || !self.has_writers() {
@@ -189,7 +194,8 @@ impl OpenFile {
         let number = closed.or_else(|| self.slots.iter().position(of_access))?;
         let slot = self.slots.swap_remove(number);
         let writes = self.writes.clone().filter(|_| access.write && !self.unlinked);
-        let leaving = Leaving { file: slot.file, writes, told: self.told };
+        let file = slot.file.filter(|file| !(access.write && self.takes_back(*file)));
+        let leaving = Leaving { file, writes, told: self.told };
         if !self.has_writers() {
             self.writes = None;
             self.size = None;

@@ -8,7 +8,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, RwLockReadGuard};
 use std::time::SystemTime;
 
 use hayase_layout::InodeId;
@@ -132,6 +132,20 @@ impl Inner {
         }
     }
 
+    /// A name of it is about to go, perhaps the last: what the kernel has open must be open with Gfarm until then, or
+    /// Gfarm forgets the bytes. A close during that waits for the end of what is returned, and gives its open back.
+    pub(super) fn hold<'a>(&self, node: &'a Node) -> RwLockReadGuard<'a, ()> {
+        let using = node.using();
+        let (is_elsewhere, write) = {
+            let file = &node.lock().file;
+            (file.reads.is_none() && !file.slots.is_empty(), file.has_writers())
+        };
+        if is_elsewhere && let Err(why) = self.usable(node, write) {
+            tracing::debug!(ino = node.gfarm, %why, "it is lost when this was its last name");
+        }
+        using
+    }
+
     fn reopen(&self, node: &Node, write: bool) -> Result<(FileId, Option<OwnedFd>), Refused> {
         let path = self.nodes.path(node.ino)?;
         let opened = self.lanes.open(&Request::Open { path, write, truncate: false });
@@ -200,6 +214,9 @@ impl Inner {
     /// Lets the metadata server know what was written, before it returns.
     fn tell(&self, node: &Arc<Node>, leaving: &Leaving) -> Result<(), Refused> {
         node.wait_for_users();
+        if leaving.file.is_some_and(|file| node.lock().file.takes_back(file)) {
+            return Ok(()); // its last name went meanwhile: there is nobody to be told
+        }
         let writes = leaving.writes.as_deref();
         let now = writes.map(Plain::of).transpose().map_err(|error| system(&error))?;
         let mut telling = leaving.telling(now.as_ref());

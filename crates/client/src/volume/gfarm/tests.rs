@@ -4,6 +4,7 @@ use hayase_layout::InodeId;
 use hayase_tier::gfarm_lane::Request;
 use hayase_wire::message::{MetaChange, SetTime, TimeSpec, XattrMode};
 
+use super::GfarmVolume;
 use super::fake::{Fake, READ, WRITE};
 use crate::volume::Volume;
 
@@ -96,4 +97,69 @@ fn what_is_set_of_a_file_is_not_set_of_the_one_that_replaced_it() {
     let new = mount.look("f").unwrap();
     mount.set_xattr(new, b"user.a", b"value", XattrMode::Set).unwrap();
     assert_eq!(fake.files().attribute("/f", b"user.a").unwrap(), b"value");
+}
+
+/// Both names: one that is removed, and one that is replaced.
+fn lose_the_name(mount: &GfarmVolume, replace: bool) {
+    match replace {
+        false => mount.remove(InodeId::ROOT, b"f", false).unwrap(),
+        true => {
+            let [from, to] = [b"other", &b"f"[..]].map(|name| (InodeId::ROOT, name.to_vec()));
+            mount.look("other").unwrap();
+            mount.rename(from, to, false, false).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_file_that_was_flushed_can_be_used_without_a_name() {
+    for replace in [false, true] {
+        let (fake, mount) = Fake::mount();
+        fake.files().replace("/f", b"");
+        fake.files().replace("/other", b"");
+        let ino = mount.look("f").unwrap();
+        mount.open_it(ino, WRITE).unwrap();
+        mount.write(ino, 0, b"first").unwrap();
+        mount.closed(ino).unwrap();
+        assert_eq!(fake.files().opens(), 0);
+        lose_the_name(&mount, replace);
+        mount.write(ino, 5, b", second").unwrap();
+        mount.closed(ino).unwrap();
+        assert_eq!(mount.bytes(ino).unwrap(), b"first, second");
+        mount.sync(ino, false).unwrap();
+        mount.release(ino, WRITE);
+        mount.drain();
+        assert_eq!(fake.files().opens(), 0);
+    }
+}
+
+#[test]
+fn a_close_during_the_removal_of_the_name_loses_nothing() {
+    for replace in [false, true] {
+        let (fake, mount) = Fake::mount();
+        fake.files().replace("/f", b"");
+        fake.files().replace("/other", b"");
+        let ino = mount.look("f").unwrap();
+        mount.open_it(ino, WRITE).unwrap();
+        mount.write(ino, 0, b"bytes").unwrap();
+        let (told, closes) = std::sync::mpsc::channel();
+        let closer = mount.clone();
+        fake.before(move |request, _| {
+            if matches!(request, Request::Unlink { .. } | Request::Rename { .. }) {
+                let mount = closer.clone();
+                told.send(std::thread::spawn(move || mount.closed(ino))).unwrap();
+                // The close has taken its open, and waits for the end of this.
+                let node = closer.0.nodes.get(ino).unwrap();
+                while node.lock().file.slots[0].file.is_some() {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        lose_the_name(&mount, replace);
+        closes.recv().unwrap().join().unwrap().unwrap();
+        assert_eq!(mount.bytes(ino).unwrap(), b"bytes");
+        mount.release(ino, WRITE);
+        mount.drain();
+        assert_eq!(fake.files().opens(), 0);
+    }
 }
