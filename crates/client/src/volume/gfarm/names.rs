@@ -49,6 +49,7 @@ impl Inner {
         if unlinked {
             node = self.look_again(node, parent, name, path)?;
         }
+        self.follow(&node);
         Ok(self.found(&node))
     }
 
@@ -97,7 +98,10 @@ impl Inner {
             return Ok(self.found(&node));
         }
         match self.look_at(&node) {
-            Ok((_, stat)) => node.lock().seen = stat,
+            Ok((_, stat)) => {
+                node.lock().seen = stat;
+                self.follow(&node);
+            }
             // Its name is gone on another host: it is what it was, until it is released.
             Err(why) if is_open && why.errno == libc::ESTALE => node.lock().seen.nlink = 0,
             Err(why) => return Err(why),
@@ -379,7 +383,8 @@ pub(super) fn attr(ino: InodeId, stat: &Stat) -> Attr {
     }
 }
 
-/// While it is written from this host, size and time are here before they are with the metadata server.
+/// While it is written from this host, size and time are here before they are with the metadata server. While it is
+/// read through pages, the size is theirs.
 pub(super) fn shown(ino: InodeId, state: &State) -> Attr {
     let mut attr = attr(ino, &state.seen);
     if state.file.unlinked {
@@ -393,7 +398,7 @@ pub(super) fn shown(ino: InodeId, state: &State) -> Attr {
         if !is_set && !is_told {
             attr.mtime = time(plain.mtime);
         }
-    } else if let Some(size) = state.file.size {
+    } else if let Some(size) = state.file.size.or(state.file.end_of_pages()) {
         (attr.size, attr.blocks) = (size, size.div_ceil(512));
     }
     attr

@@ -28,6 +28,9 @@ pub(super) struct Node {
     state: Mutex<State>,
     /// Shared by calls that use an open of Gfarm; alone: nobody does.
     uses: RwLock<()>,
+    /// Held while an open joins the others, and while these follow another version: then nobody here begins to write.
+    /// No read waits for it.
+    pub(super) joining: Mutex<()>,
     /// Held while a write finds the end of the file.
     pub(super) appending: Mutex<()>,
 }
@@ -238,8 +241,8 @@ impl Table {
 
 fn new_node(ino: InodeId, stat: Stat) -> Arc<Node> {
     let state = Mutex::new(State { seen: stat, file: OpenFile::default() });
-    let (uses, appending) = (RwLock::default(), Mutex::default());
-    Arc::new(Node { ino, gfarm: stat.ino, state, uses, appending })
+    let (uses, joining, appending) = (RwLock::default(), Mutex::default(), Mutex::default());
+    Arc::new(Node { ino, gfarm: stat.ino, state, uses, joining, appending })
 }
 
 #[cfg(test)]

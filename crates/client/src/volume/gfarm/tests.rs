@@ -163,3 +163,84 @@ fn a_close_during_the_removal_of_the_name_loses_nothing() {
         assert_eq!(fake.files().opens(), 0);
     }
 }
+
+#[test]
+fn a_reader_gets_another_version_whole_or_not_at_all() {
+    let (fake, mount) = Fake::mount();
+    fake.files().replace("/f", b"first");
+    let ino = mount.look("f").unwrap();
+    mount.open_it(ino, READ).unwrap();
+    assert!(!fake.pages_were_dropped());
+    fake.files().write("/f", b"first, and more");
+    assert_eq!(mount.bytes(ino).unwrap(), b"first", "nobody has looked");
+    assert_eq!(mount.lasting_attributes(ino).unwrap().size, 5);
+    assert_eq!(mount.size(ino), 15);
+    assert!(fake.pages_were_dropped());
+    assert_eq!(mount.bytes(ino).unwrap(), b"first, and more");
+    assert_eq!(mount.size(ino), 15);
+    assert!(!fake.pages_were_dropped(), "once");
+    // By its name, and by a listing, which drops nothing.
+    fake.files().write("/f", b"short");
+    mount.0.nodes.seen(InodeId::ROOT, b"f", fake.files().stat("/f"));
+    assert_eq!(mount.lasting_attributes(ino).unwrap().size, 15);
+    mount.look("f").unwrap();
+    assert!(fake.pages_were_dropped());
+    assert_eq!((mount.size(ino), mount.bytes(ino).unwrap()), (5, b"short".to_vec()));
+    // What can not be opened any more stays what it was.
+    fake.files().write("/f", b"never read");
+    fake.before(|request, files| {
+        if matches!(request, Request::Open { .. }) {
+            files.replace("/f", b"another file");
+        }
+    });
+    assert_eq!((mount.size(ino), mount.bytes(ino).unwrap()), (5, b"short".to_vec()));
+    mount.release(ino, READ);
+    mount.drain();
+    assert_eq!(fake.files().opens(), 0);
+}
+
+#[test]
+fn an_open_sees_the_last_close_whoever_has_the_file_open() {
+    let (fake, mount) = Fake::mount();
+    fake.files().replace("/f", b"first");
+    let ino = mount.look("f").unwrap();
+    mount.open_it(ino, READ).unwrap();
+    for access in [READ, WRITE] {
+        fake.files().write("/f", b"another");
+        assert!(!mount.open_it(ino, access).unwrap().keep_pages);
+        assert!(fake.pages_were_dropped());
+        assert_eq!((mount.size(ino), mount.bytes(ino).unwrap()), (7, b"another".to_vec()));
+    }
+    // Who writes here is seen by who reads here, also when he has left.
+    mount.write(ino, 0, b"written here").unwrap();
+    assert_eq!(mount.bytes(ino).unwrap(), b"written here");
+    mount.closed(ino).unwrap();
+    assert_eq!(mount.bytes(ino).unwrap(), b"written here");
+    mount.release(ino, WRITE);
+    assert_eq!(mount.lasting_attributes(ino).unwrap().size, 12);
+    assert_eq!(mount.bytes(ino).unwrap(), b"written here");
+    assert_eq!(mount.size(ino), 12);
+    for _ in 0..2 {
+        mount.release(ino, READ);
+    }
+    mount.drain();
+    assert_eq!(fake.files().opens(), 0);
+}
+
+#[test]
+fn a_reader_of_a_file_without_a_name_has_what_was_written() {
+    let (fake, mount) = Fake::mount();
+    fake.files().replace("/f", b"");
+    let ino = mount.look("f").unwrap();
+    mount.open_it(ino, READ).unwrap();
+    mount.open_it(ino, WRITE).unwrap();
+    mount.write(ino, 0, b"bytes").unwrap();
+    mount.closed(ino).unwrap();
+    lose_the_name(&mount, false);
+    mount.write(ino, 5, b" and more").unwrap();
+    mount.release(ino, WRITE);
+    assert_eq!((mount.size(ino), mount.bytes(ino).unwrap()), (14, b"bytes and more".to_vec()));
+    mount.release(ino, READ);
+    mount.drain();
+    assert_eq!(fake.files().opens(), 0);
+}
