@@ -79,6 +79,13 @@ a_reader_follows_what_is_written_elsewhere() {
       python held "$work/mnt-2/held-$name" "$work/mnt-$name/held-$name" || return 1
   done
 }
+a_crowd_of_readers_follows() {
+  local name
+  for name in 1 old; do
+    echo >"$work/mnt-2/crowd-$name" && lies_on "/crowd-$name" 2 &&
+      python crowd "$work/mnt-2/crowd-$name" "$work/mnt-$name/crowd-$name" || return 1
+  done
+}
 a_reader_keeps_what_did_not_change() {
   local before after
   head -c 8000000 /dev/urandom >"$work/mnt-2/kept" && lies_on /kept 2 && exec 6<"$work/mnt-1/kept" || return 1
@@ -306,6 +313,7 @@ try a_close_is_seen_by_the_next_open
 try descriptors_mappings_and_files_without_names
 try processes_share_one_open_of_a_remote_file
 try a_reader_follows_what_is_written_elsewhere
+try a_crowd_of_readers_follows
 try a_reader_keeps_what_did_not_change
 try a_reader_of_a_copy_follows_too
 try old_kernels_and_new_ones_see_the_same

@@ -4,6 +4,7 @@
     mounted.py coherence MNT MNT    a close on one node is seen by the next open on the other
     mounted.py writers MNT MNT      several descriptors, mappings and files without a name
     mounted.py held FILE FILE       a reader keeps a file open (the second) while it is written elsewhere (the first)
+    mounted.py crowd FILE FILE      many of one node read, look, open (the second) while it grows elsewhere (the first)
     mounted.py inherited FILE FILE  processes that use one open of a file whose bytes lie elsewhere, as two mounts show it
 """
 
@@ -279,16 +280,7 @@ def share(here, there, flags):
                 os.fsync(file)
         os.close(file)
 
-    children = []
-    for number in range(processes):
-        if (child := os.fork()) == 0:
-            try:
-                use(number)
-            except BaseException as error:
-                print(f"process {number}: {error!r}", flush=True)
-                os._exit(1)
-            os._exit(0)
-        children.append(child)
+    children = [start(use, number) for number in range(processes)]
     failed = [child for child in children if os.waitpid(child, 0)[1] != 0]
     os.close(file)
     expect("processes that failed", len(failed), 0)
@@ -332,6 +324,47 @@ def held(there, here):
     os.close(file)
 
 
+def crowd(there, here):
+    write(there, b"grown" * 1000)
+    most = 200 * 5000
+    wanted = b"grown" * (most // 5)
+
+    def hold(file):
+        found = os.pread(file, most, 0)
+        if not wanted.startswith(found):
+            sys.exit(f"{len(found)} bytes, but not those that were written: zeros from {found.find(0)}")
+        return len(found)
+
+    def look(file):
+        return os.stat(here).st_size
+
+    def write_nothing(file):
+        os.close(os.open(here, os.O_RDWR))
+        return os.fstat(file).st_size
+
+    def use(what):
+        file = os.open(here, os.O_RDONLY)
+        while what(file) < most:
+            pass
+        os.close(file)
+
+    children = [start(use, what) for what in (hold, hold, hold, look, look, write_nothing)]
+    for _ in range(199):
+        write(there, b"grown" * 1000, os.O_APPEND)
+    expect("processes that failed", sum(os.waitpid(child, 0)[1] != 0 for child in children), 0)
+
+
+def start(work, *arguments):
+    if (child := os.fork()) != 0:
+        return child
+    try:
+        work(*arguments)
+    except BaseException as error:
+        print(f"{arguments}: {error!r}", flush=True)
+        os._exit(1)
+    os._exit(0)
+
+
 def follow(file, path, wanted):
     """Whatever is told of size and bytes meanwhile belongs together; then it is what is wanted."""
     end = time.monotonic() + 30
@@ -346,4 +379,4 @@ def follow(file, path, wanted):
 
 
 if __name__ == "__main__":
-    {"names": names, "coherence": coherence, "writers": writers, "held": held, "inherited": inherited}[sys.argv[1]](*sys.argv[2:])
+    {"names": names, "coherence": coherence, "writers": writers, "held": held, "crowd": crowd, "inherited": inherited}[sys.argv[1]](*sys.argv[2:])
