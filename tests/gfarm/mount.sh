@@ -72,6 +72,39 @@ processes_share_one_open_of_a_remote_file() {
   head -c 100000 /dev/zero >"$work/mnt-2/inherited" && lies_on /inherited 2 &&
     python inherited "$work/mnt-1/inherited" "$work/mnt-2/inherited"
 }
+a_reader_follows_what_is_written_elsewhere() {
+  local name
+  for name in 1 old3; do
+    head -c 10000 <(yes line) >"$work/mnt-2/held-$name" && lies_on "/held-$name" 2 &&
+      python held "$work/mnt-2/held-$name" "$work/mnt-$name/held-$name" || return 1
+  done
+}
+a_crowd_of_readers_follows() {
+  local name
+  for name in 1 old; do
+    echo >"$work/mnt-2/crowd-$name" && lies_on "/crowd-$name" 2 &&
+      python crowd "$work/mnt-2/crowd-$name" "$work/mnt-$name/crowd-$name" || return 1
+  done
+}
+a_reader_keeps_what_did_not_change() {
+  local before after
+  head -c 8000000 /dev/urandom >"$work/mnt-2/kept" && lies_on /kept 2 && exec 6<"$work/mnt-1/kept" || return 1
+  cat <&6 >"$work/kept"
+  before=$(carried 1 rx)
+  for _ in 1 2 3 4 5; do stat --cached=never "$work/mnt-1/kept" && cmp "$work/mnt-1/kept" "$work/kept" || return 1; done
+  after=$(carried 1 rx)
+  exec 6<&-
+  [ $((after - before)) -lt 200000 ] || { say "$((after - before)) bytes came again"; return 1; }
+}
+# Its copy on another host is of an older version then.
+a_reader_of_a_copy_follows_too() {
+  local name
+  for name in 1 old; do
+    head -c 10000 <(yes line) >"$work/mnt-2/copied-$name" && on 1 gfrep -q -N 1 -D "$(cluster_address 3)" "/copied-$name" &&
+      cluster_wait 20 lies_on "/copied-$name" 2 3 || return 1
+    python held "$work/mnt-2/copied-$name" "$work/mnt-$name/copied-$name" || return 1
+  done
+}
 old_kernels_and_new_ones_see_the_same() {
   mkdir "$work/mnt-1/mixed" && mkdir "$work/mnt-1/mixed/a" "$work/mnt-1/mixed/b" &&
     python writers "$work/mnt-1/mixed/a" "$work/mnt-old/mixed/a" && python coherence "$work/mnt-old/mixed/b" "$work/mnt-2/mixed/b"
@@ -279,6 +312,10 @@ try names_are_the_same_without_passthrough
 try a_close_is_seen_by_the_next_open
 try descriptors_mappings_and_files_without_names
 try processes_share_one_open_of_a_remote_file
+try a_reader_follows_what_is_written_elsewhere
+try a_crowd_of_readers_follows
+try a_reader_keeps_what_did_not_change
+try a_reader_of_a_copy_follows_too
 try old_kernels_and_new_ones_see_the_same
 try files_lie_where_they_are_written
 try local_files_are_the_kernels

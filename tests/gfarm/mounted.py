@@ -3,6 +3,8 @@
     mounted.py names MNT            names, attributes and errors of one mount, beside those of a local directory
     mounted.py coherence MNT MNT    a close on one node is seen by the next open on the other
     mounted.py writers MNT MNT      several descriptors, mappings and files without a name
+    mounted.py held FILE FILE       a reader keeps a file open (the second) while it is written elsewhere (the first)
+    mounted.py crowd FILE FILE      many of one node read, look, open (the second) while it grows elsewhere (the first)
     mounted.py inherited FILE FILE  processes that use one open of a file whose bytes lie elsewhere, as two mounts show it
 """
 
@@ -221,12 +223,17 @@ def writers(one, two):
     for path, other in ((here, there), (there, here)):
         write(here, b"kept" * 1000)
         file = os.open(path, os.O_RDWR)
+        os.close(os.dup(file))
         os.unlink(path)
         refused("a removed name", errno.ENOENT, os.open, other, os.O_RDONLY)
         os.pwrite(file, b"more", 4000)
         os.close(os.dup(file))
         expect("without a name", os.pread(file, 5000, 0), b"kept" * 1000 + b"more")
         expect("names left", os.fstat(file).st_nlink, 0)
+        os.fchmod(file, 0o604)
+        os.utime(file, ns=(1, 1_400_000_000_000_000_001))
+        found = os.fstat(file)
+        expect("set without a name", (oct(found.st_mode), found.st_mtime_ns), ("0o100604", 1_400_000_000_000_000_001))
         os.close(file)
     # The last name that this host knows of is removed, and another host made one more.
     file = os.open(here, os.O_CREAT | os.O_RDWR)
@@ -273,16 +280,7 @@ def share(here, there, flags):
                 os.fsync(file)
         os.close(file)
 
-    children = []
-    for number in range(processes):
-        if (child := os.fork()) == 0:
-            try:
-                use(number)
-            except BaseException as error:
-                print(f"process {number}: {error!r}", flush=True)
-                os._exit(1)
-            os._exit(0)
-        children.append(child)
+    children = [start(use, number) for number in range(processes)]
     failed = [child for child in children if os.waitpid(child, 0)[1] != 0]
     os.close(file)
     expect("processes that failed", len(failed), 0)
@@ -292,5 +290,93 @@ def share(here, there, flags):
         sys.exit("other bytes came than those that were written")
 
 
+def held(there, here):
+    size = len(first := read(here))
+    file = os.open(here, os.O_RDONLY)
+    expect("at the open", os.pread(file, size + 1, 0), first)
+    # It grows in the middle of a page.
+    write(there, b"grown" * 10, os.O_APPEND)
+    follow(file, here, first + b"grown" * 10)
+    with open(file, "rb", buffering=0, closefd=False) as open_file, \
+            mmap.mmap(file, size + 50, prot=mmap.PROT_READ) as mapped:
+        expect("mapped", mapped[:], first + b"grown" * 10)
+        open_file.seek(size)
+        expect("from where it was", open_file.read(100), b"grown" * 10)
+    # Written anew; who opens it sees that, whoever else has it open.
+    for turn in range(6):
+        data = b"%d" % turn * (size - 700 * turn)
+        write(there, data)
+        if (found := read(here)) != data:
+            sys.exit(f"opened anew, turn {turn}: {len(found)} bytes that begin with {found[:20]!r}")
+        follow(file, here, data)
+    # One who writes here is seen by who reads here.
+    writer = os.open(here, os.O_WRONLY)
+    os.pwrite(writer, b"written here", 5000)
+    again = os.open(here, os.O_RDONLY | os.O_DIRECT)
+    for reader in (file, again):
+        expect("written on this node", os.pread(reader, 12, 5000), b"written here")
+    os.close(again)
+    os.close(writer)
+    data = data[:5000] + b"written here" + data[5012:]
+    follow(file, here, data)
+    write(there, data + b"end")
+    follow(file, here, data + b"end")
+    os.close(file)
+
+
+def crowd(there, here):
+    write(there, b"grown" * 1000)
+    most = 200 * 5000
+    wanted = b"grown" * (most // 5)
+
+    def hold(file):
+        found = os.pread(file, most, 0)
+        if not wanted.startswith(found):
+            sys.exit(f"{len(found)} bytes, but not those that were written: zeros from {found.find(0)}")
+        return len(found)
+
+    def look(file):
+        return os.stat(here).st_size
+
+    def write_nothing(file):
+        os.close(os.open(here, os.O_RDWR))
+        return os.fstat(file).st_size
+
+    def use(what):
+        file = os.open(here, os.O_RDONLY)
+        while what(file) < most:
+            pass
+        os.close(file)
+
+    children = [start(use, what) for what in (hold, hold, hold, look, look, write_nothing)]
+    for _ in range(199):
+        write(there, b"grown" * 1000, os.O_APPEND)
+    expect("processes that failed", sum(os.waitpid(child, 0)[1] != 0 for child in children), 0)
+
+
+def start(work, *arguments):
+    if (child := os.fork()) != 0:
+        return child
+    try:
+        work(*arguments)
+    except BaseException as error:
+        print(f"{arguments}: {error!r}", flush=True)
+        os._exit(1)
+    os._exit(0)
+
+
+def follow(file, path, wanted):
+    """Whatever is told of size and bytes meanwhile belongs together; then it is what is wanted."""
+    end = time.monotonic() + 30
+    while (found := os.pread(file, len(wanted) + 1, 0)) != wanted:
+        if len(found) == len(wanted) or b"\0" in found:
+            sys.exit(f"{len(found)} bytes, but not those that were written: it ends with {found[-60:]!r}")
+        if time.monotonic() > end:
+            sys.exit(f"{len(found)} bytes of {len(wanted)} come")
+        os.stat(path)
+        time.sleep(0.05)
+    expect("size", os.fstat(file).st_size, len(wanted))
+
+
 if __name__ == "__main__":
-    {"names": names, "coherence": coherence, "writers": writers, "inherited": inherited}[sys.argv[1]](*sys.argv[2:])
+    {"names": names, "coherence": coherence, "writers": writers, "held": held, "crowd": crowd, "inherited": inherited}[sys.argv[1]](*sys.argv[2:])

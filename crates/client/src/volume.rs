@@ -281,8 +281,8 @@ pub enum Drops {
 /// The caches above a volume, seen from it.
 pub trait KernelCaches: Send + Sync + 'static {
     /// Returns when it is dropped, also from answers that were on their way when this began.
-    /// Never called with a lock of the volume held, nor by a call that the kernel waits for with
-    /// pages of this inode locked.
+    /// Never called with a lock held that a read waits for, nor by a call that the kernel waits for
+    /// with pages of this inode locked.
     fn invalidate(&self, ino: InodeId, drops: Drops);
 
     /// Returns when the name is dropped, or after `wait` while that still goes on.

@@ -1,6 +1,6 @@
 //! The library's trait, handed on to [`crate::ops`]. Requests that may wait for other nodes go
-//! through [`crate::waiters`]; reads, writes, attributes and releases never do, because recalls
-//! wait for them.
+//! through [`crate::waiters`]; reads, writes and releases never do, because recalls wait for them; nor do attributes, but
+//! where pages stay until an open.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -112,6 +112,10 @@ impl Filesystem for Requests {
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        // Pages may have to be dropped before another size is told, which waits for reads.
+        if self.pages_until_open {
+            return self.may_wait(move |shared| shared.getattr(ino(inode), reply));
+        }
         self.shared.getattr(ino(inode), reply);
     }
 

@@ -44,7 +44,8 @@ pub struct MountSettings {
     /// Files that are not served by the kernel may be mapped shared and writable (whole pages are
     /// written back); otherwise that is `ENODEV`.
     pub map_remote: bool,
-    /// Pages of a file stay until an open says that it is another version; changed times and sizes drop none.
+    /// Pages of a file stay until an open says that it is another version; changed times and sizes drop none. A volume that
+    /// tells a larger size of an open file drops its pages first.
     pub pages_until_open: bool,
 }
 

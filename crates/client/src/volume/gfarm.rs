@@ -12,11 +12,15 @@
 
 mod closer;
 mod data;
+#[cfg(test)]
+mod fake;
 mod listings;
 mod names;
 mod nodes;
 mod open_file;
 mod opens;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, OnceLock};
 

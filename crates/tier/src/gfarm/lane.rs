@@ -16,7 +16,7 @@ mod serve;
 use serde::{Deserialize, Serialize};
 
 pub use pool::{FileId, Lanes, Lost, Opened, Spawn};
-pub use serve::serve;
+pub use serve::{Reply, serve, serve_by};
 
 /// Seconds since 1970, and nanoseconds that count upwards.
 pub type Time = (i64, u32);

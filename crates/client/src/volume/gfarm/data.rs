@@ -10,7 +10,6 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::nodes::Node;
-use super::open_file::Usable;
 use super::opens::system;
 use super::{Inner, gone, refused};
 
@@ -122,23 +121,24 @@ impl Inner {
 
     pub(super) fn sync(&self, ino: InodeId) -> Result<(), Refused> {
         let node = self.nodes.get(ino)?;
-        let using = node.using();
-        let (writes, file, failed) = {
+        let (here, failed, has_writers) = {
             let mut state = node.lock();
-            (state.file.writes.clone(), state.file.usable(true), state.file.failed.take())
+            let file = &mut state.file;
+            (file.writes.clone(), file.failed.take(), file.has_writers())
         };
         if let Some(errno) = failed {
             return Err(Refused::because(errno, "bytes that were written are lost"));
         }
-        match (writes, file) {
-            (Some(here), _) => {
-                drop(using); // closes need not wait for this host's storage
-                rustix::fs::fsync(here).map_err(errno)
-            }
-            (None, Some(Usable::Open(file))) => self.lanes.sync(file).map_err(refused),
-            // A directory, or a file that nobody writes.
-            (None, _) => Ok(()),
+        if let Some(here) = here {
+            return rustix::fs::fsync(here).map_err(errno);
         }
+        if !has_writers {
+            return Ok(()); // a directory, or a file that nobody writes
+        }
+        // Also when a close has told of what was written: the bytes may still be in memory where they are.
+        let _using = node.using();
+        let file = self.usable(&node, true)?;
+        self.lanes.sync(file).map_err(refused)
     }
 
     pub(super) fn allocate(

@@ -1,6 +1,7 @@
 //! Names and attributes: what is asked of the metadata server, and how its answers are shown.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use hayase_layout::{InodeId, Layout};
 use hayase_tier::gfarm_lane::{Answer, Kind, Request, SetTime, Stat, Time};
@@ -43,10 +44,12 @@ impl Inner {
     pub(super) fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
         let path = self.nodes.path_in(parent, name)?;
         let stat = self.stat(path.clone())?;
-        let node = self.nodes.seen(parent, name, stat);
-        if node.lock().file.unlinked {
-            self.look_again(&node, parent, name, path)?;
+        let mut node = self.nodes.seen(parent, name, stat);
+        let unlinked = node.lock().file.unlinked;
+        if unlinked {
+            node = self.look_again(node, parent, name, path)?;
         }
+        self.follow(&node);
         Ok(self.found(&node))
     }
 
@@ -54,18 +57,35 @@ impl Inner {
     /// removal is true.
     fn look_again(
         &self,
-        node: &Node,
+        node: Arc<Node>,
         parent: InodeId,
         name: &[u8],
         path: Vec<u8>,
-    ) -> Result<(), Refused> {
+    ) -> Result<Arc<Node>, Refused> {
         let stat = self.stat(path).inspect_err(|_| drop(self.nodes.unname(parent, name)))?;
-        if stat.ino == node.gfarm {
-            let mut state = node.lock();
-            state.seen = stat;
-            state.file.unlinked = false;
+        if stat.ino != node.gfarm {
+            return Ok(self.nodes.seen(parent, name, stat));
         }
-        Ok(())
+        let mut state = node.lock();
+        state.seen = stat;
+        state.file.unlinked = false;
+        drop(state);
+        Ok(node)
+    }
+
+    /// Where it is, and what is there; `ESTALE` when that is something else. What is done by this path hits another
+    /// file only when another host puts it there between the two.
+    fn look_at(&self, node: &Node) -> Result<(Vec<u8>, Stat), Refused> {
+        let path = self.nodes.path(node.ino)?;
+        let stat = self.stat(path.clone()).map_err(gone)?;
+        match stat.ino == node.gfarm {
+            true => Ok((path, stat)),
+            false => Err(Refused::because(libc::ESTALE, "another host put another file there")),
+        }
+    }
+
+    pub(super) fn own_path(&self, node: &Node) -> Result<Vec<u8>, Refused> {
+        self.look_at(node).map(|(path, _)| path)
     }
 
     pub(super) fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
@@ -77,18 +97,13 @@ impl Inner {
         if unlinked && is_open {
             return Ok(self.found(&node));
         }
-        let there = self.nodes.path(ino).and_then(|path| self.stat(path));
-        let there = there.and_then(|stat| match stat.ino == node.gfarm {
-            true => Ok(stat),
-            false => Err(Refused::new(libc::ESTALE)),
-        });
-        match there {
-            Ok(stat) => node.lock().seen = stat,
-            // Its name is gone on another host: it is what it was, until it is released.
-            Err(why) if is_open && matches!(why.errno, libc::ENOENT | libc::ESTALE) => {
-                node.lock().seen.nlink = 0;
+        match self.look_at(&node) {
+            Ok((_, stat)) => {
+                node.lock().seen = stat;
+                self.follow(&node);
             }
-            Err(why) if why.errno == libc::ENOENT => return Err(Refused::new(libc::ESTALE)),
+            // Its name is gone on another host: it is what it was, until it is released.
+            Err(why) if is_open && why.errno == libc::ESTALE => node.lock().seen.nlink = 0,
             Err(why) => return Err(why),
         }
         Ok(self.found(&node))
@@ -106,37 +121,34 @@ impl Inner {
         if let Some(size) = change.size {
             self.truncate(&node, size)?;
         }
-        if change.mode.is_some() || change.uid.is_some() || change.gid.is_some() {
-            let path = self.nodes.path(ino)?;
-            if let Some(mode) = change.mode {
-                self.done(&Request::SetMode { path: path.clone(), mode }).map_err(gone)?;
-            }
-            if change.uid.is_some() || change.gid.is_some() {
-                let (uid, gid) = (change.uid, change.gid);
-                self.done(&Request::SetOwner { path, uid, gid }).map_err(gone)?;
-            }
-        }
-        if change.atime.is_some() || change.mtime.is_some() {
-            self.set_times(&node, time_set(change.atime), time_set(change.mtime))?;
+        let is_nameless = {
+            let state = node.lock();
+            state.file.unlinked && !state.file.slots.is_empty()
+        };
+        if is_nameless {
+            note(&mut node.lock(), change, now());
+        } else if (MetaChange { size: None, ..*change }) != MetaChange::default() {
+            self.set_named(&node, change)?;
         }
         self.attributes(ino)
     }
 
-    fn set_times(&self, node: &Node, atime: SetTime, mtime: SetTime) -> Result<(), Refused> {
-        let unlinked = {
-            let mut state = node.lock();
-            let writes = state.file.writes.clone();
-            if state.file.has_writers() {
-                let plain = writes.and_then(|writes| Plain::of(writes).ok());
-                state.file.times = Some(TimesLater { atime, mtime, plain });
-            }
-            state.file.unlinked
-        };
-        if unlinked {
-            return Ok(());
+    /// Mode, owner and times, by its name.
+    fn set_named(&self, node: &Node, change: &MetaChange) -> Result<(), Refused> {
+        let path = self.own_path(node)?;
+        if let Some(mode) = change.mode {
+            self.done(&Request::SetMode { path: path.clone(), mode }).map_err(gone)?;
         }
-        let path = self.nodes.path(node.ino)?;
-        self.done(&Request::SetTimes { path, atime, mtime }).map_err(gone)
+        if change.uid.is_some() || change.gid.is_some() {
+            let (uid, gid) = (change.uid, change.gid);
+            self.done(&Request::SetOwner { path: path.clone(), uid, gid }).map_err(gone)?;
+        }
+        if change.atime.is_some() || change.mtime.is_some() {
+            let (atime, mtime) = (time_set(change.atime), time_set(change.mtime));
+            set_times_later(&mut node.lock(), atime, mtime);
+            self.done(&Request::SetTimes { path, atime, mtime }).map_err(gone)?;
+        }
+        Ok(())
     }
 
     pub(super) fn make(&self, new: &NewNode) -> Result<Found, Refused> {
@@ -182,6 +194,8 @@ impl Inner {
         directory: bool,
     ) -> Result<(), Refused> {
         let path = self.nodes.path_in(parent, name)?;
+        let had = self.nodes.named(parent, name);
+        let _using = had.as_ref().map(|node| self.hold(node));
         self.done(&match directory {
             true => Request::RemoveDirectory { path },
             false => Request::Unlink { path },
@@ -204,6 +218,8 @@ impl Inner {
         }
         let (source, target) =
             (self.nodes.path_in(from.0, &from.1)?, self.nodes.path_in(to.0, &to.1)?);
+        let replaced = self.nodes.named(to.0, &to.1);
+        let _using = replaced.as_ref().map(|node| self.hold(node));
         self.done(&Request::Rename { from: source, to: target })?;
         self.listings.changed(from.0);
         self.listings.changed(to.0);
@@ -249,7 +265,7 @@ impl Inner {
             XattrMode::Create => libc::XATTR_CREATE,
             XattrMode::Replace => libc::XATTR_REPLACE,
         };
-        let path = self.nodes.path(ino)?;
+        let path = self.own_path(&*self.nodes.get(ino)?)?;
         let request = Request::SetXattr { path, name: name.to_vec(), flags };
         self.lanes.call(&request, value).map(drop).map_err(refused)
     }
@@ -262,7 +278,8 @@ impl Inner {
 
     pub(super) fn remove_xattr(&self, ino: InodeId, name: &[u8]) -> Result<(), Refused> {
         check_kind(name)?;
-        self.done(&Request::RemoveXattr { path: self.nodes.path(ino)?, name: name.to_vec() })
+        let path = self.own_path(&*self.nodes.get(ino)?)?;
+        self.done(&Request::RemoveXattr { path, name: name.to_vec() })
     }
 
     pub(super) fn usage(&self) -> Result<AreaUse, Refused> {
@@ -290,6 +307,36 @@ fn lost_a_name(node: &Arc<Node>) {
     state.seen.nlink = state.seen.nlink.saturating_sub(1);
     if state.seen.nlink == 0 && state.seen.kind == Kind::File {
         state.file.unlinked = true;
+    }
+}
+
+/// Of an open file without a name: Gfarm can not be told, and nobody else sees it.
+fn note(state: &mut State, change: &MetaChange, now: Time) {
+    let time = |was: Time, set| match time_set(set) {
+        SetTime::Keep => was,
+        SetTime::Now => now,
+        SetTime::To(time) => time,
+    };
+    set_times_later(state, time_set(change.atime), time_set(change.mtime));
+    let seen = &mut state.seen;
+    seen.mode = change.mode.unwrap_or(seen.mode);
+    seen.uid = change.uid.unwrap_or(seen.uid);
+    seen.gid = change.gid.unwrap_or(seen.gid);
+    seen.atime = time(seen.atime, change.atime);
+    seen.mtime = time(seen.mtime, change.mtime);
+    seen.ctime = now;
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (since.as_secs().cast_signed(), since.subsec_nanos())
+}
+
+/// Its close would put others in their place, when it is written.
+fn set_times_later(state: &mut State, atime: SetTime, mtime: SetTime) {
+    if (atime, mtime) != (SetTime::Keep, SetTime::Keep) && state.file.has_writers() {
+        let plain = state.file.writes.as_ref().and_then(|writes| Plain::of(writes).ok());
+        state.file.times = Some(TimesLater { atime, mtime, plain });
     }
 }
 
@@ -336,7 +383,8 @@ pub(super) fn attr(ino: InodeId, stat: &Stat) -> Attr {
     }
 }
 
-/// While it is written from this host, size and time are here before they are with the metadata server.
+/// While it is written from this host, size and time are here before they are with the metadata server. While it is
+/// read through pages, the size is theirs.
 pub(super) fn shown(ino: InodeId, state: &State) -> Attr {
     let mut attr = attr(ino, &state.seen);
     if state.file.unlinked {
@@ -350,7 +398,7 @@ pub(super) fn shown(ino: InodeId, state: &State) -> Attr {
         if !is_set && !is_told {
             attr.mtime = time(plain.mtime);
         }
-    } else if let Some(size) = state.file.size {
+    } else if let Some(size) = state.file.size.or(state.file.end_of_pages()) {
         (attr.size, attr.blocks) = (size, size.div_ceil(512));
     }
     attr

@@ -28,6 +28,9 @@ pub(super) struct Node {
     state: Mutex<State>,
     /// Shared by calls that use an open of Gfarm; alone: nobody does.
     uses: RwLock<()>,
+    /// Held while an open joins the others, and while these follow another version: then nobody here begins to write.
+    /// No read waits for it.
+    pub(super) joining: Mutex<()>,
     /// Held while a write finds the end of the file.
     pub(super) appending: Mutex<()>,
 }
@@ -161,6 +164,13 @@ impl Nodes {
         Ok(path)
     }
 
+    /// What this host knows there.
+    pub(super) fn named(&self, parent: InodeId, name: &[u8]) -> Option<Arc<Node>> {
+        let table = self.lock();
+        let ino = table.names.get(&(parent, name.to_vec()))?;
+        table.nodes.get(ino).cloned()
+    }
+
     /// The name is no more: the node that had it.
     pub(super) fn unname(&self, parent: InodeId, name: &[u8]) -> Option<Arc<Node>> {
         let mut table = self.lock();
@@ -231,8 +241,8 @@ impl Table {
 
 fn new_node(ino: InodeId, stat: Stat) -> Arc<Node> {
     let state = Mutex::new(State { seen: stat, file: OpenFile::default() });
-    let (uses, appending) = (RwLock::default(), Mutex::default());
-    Arc::new(Node { ino, gfarm: stat.ino, state, uses, appending })
+    let (uses, joining, appending) = (RwLock::default(), Mutex::default(), Mutex::default());
+    Arc::new(Node { ino, gfarm: stat.ino, state, uses, joining, appending })
 }
 
 #[cfg(test)]

@@ -5,19 +5,28 @@
 //! Invariants:
 //! 1. The class is that of the first open and stays until the last is released.
 //! 2. In class L all opens have the same plain file: what the kernel was given.
-//! 3. `told` is how the plain file looked when the metadata server was told of it last, or when it was opened.
+//! 3. While somebody writes here, what is read comes from an open that writes: an open that only reads may be of another copy.
+//! 4. In class R, while nobody writes here, the kernel is told no size but that of the version `pages`.
+//! 5. `told` is how the plain file looked when the metadata server was told of it last, or when it was opened.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use hayase_tier::gfarm_lane::{FileId, SetTime};
+use hayase_tier::gfarm_lane::{FileId, SetTime, Stat};
 use hayase_wire::message::Access;
 
 use crate::open_file::Class;
 
 /// The kernel's clock of files goes in steps; a change within one step leaves no trace in the time.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
+
+/// Of a file's bytes: generation, size and time of change.
+pub(super) type Version = (u64, u64, (i64, u32));
+
+pub(super) fn version(stat: &Stat) -> Version {
+    (stat.generation, stat.size, stat.mtime)
+}
 
 /// A plain file as fstat(2) shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +108,17 @@ pub(super) struct OpenFile {
     /// A write was lost: the next close says so.
     pub(super) failed: Option<i32>,
     /// Version of the pages that the kernel may have.
-    pub(super) pages: Option<(u64, u64, (i64, u32))>,
+    pub(super) pages: Option<Version>,
+}
+
+/// What is to be done when the kernel has given an open back.
+#[derive(Debug)]
+pub(super) struct Released {
+    pub(super) leaving: Leaving,
+    /// Opens that only read, to be closed.
+    pub(super) readers: Vec<FileId>,
+    /// The kernel has none any more.
+    pub(super) is_last: bool,
 }
 
 /// What has to be told to the metadata server when a writer closes.
@@ -149,6 +168,27 @@ impl OpenFile {
         self.slots.iter().any(|slot| slot.access.write)
     }
 
+    /// By requests, and by nobody who writes.
+    pub(super) fn is_only_read(&self) -> bool {
+        self.class == Some(Class::Remote) && !self.slots.is_empty() && !self.has_writers()
+    }
+
+    /// Where the kernel must take the end of the file to be: behind it, its pages are filled up with zeros.
+    pub(super) fn end_of_pages(&self) -> Option<u64> {
+        self.pages.filter(|_| self.is_only_read()).map(|(_, size, _)| size)
+    }
+
+    /// Whether what is read here may be of another version than this one.
+    pub(super) fn is_behind(&self, version: Version) -> bool {
+        self.is_only_read() && self.pages != Some(version)
+    }
+
+    /// Opens that may be of a former version, or of a copy that is one: to be closed, they are opened again when needed.
+    pub(super) fn take_readers(&mut self) -> Vec<FileId> {
+        let readers = self.slots.iter_mut().filter(|slot| !slot.access.write);
+        readers.filter_map(|slot| slot.file.take()).collect()
+    }
+
     /// Where the bytes can be read here; not while they are written elsewhere.
     pub(super) fn readable(&self) -> Option<Arc<OwnedFd>> {
         match (&self.reads, &self.writes) {
@@ -160,6 +200,7 @@ impl OpenFile {
 
     /// An open of Gfarm for this; `None` when the kernel has none.
     pub(super) fn usable(&self, write: bool) -> Option<Usable> {
+        let write = write || self.has_writers();
         let slots = || self.slots.iter().filter(|slot| slot.access.write || !write);
         let open = slots().find_map(|slot| slot.file).map(Usable::Open);
         open.or_else(|| slots().next().map(|slot| Usable::Closed { write: slot.access.write }))
@@ -172,6 +213,11 @@ impl OpenFile {
         slot.map(|slot| slot.file = Some(file)).is_some()
     }
 
+    /// Whether an open for writing that was on its way to be closed stays, since nobody could open the file again.
+    pub(super) fn takes_back(&mut self, file: FileId) -> bool {
+        self.unlinked && self.refill(file, true)
+    }
+
     /// A descriptor that may write was closed: of one open the rest.
     pub(super) fn writer_closes(&mut self) -> Option<Leaving> {
         if self.unlinked || !self.has_writers() {
@@ -182,24 +228,42 @@ impl OpenFile {
         Some(Leaving { file, writes: self.writes.clone(), told: self.told })
     }
 
-    /// The kernel gives an open back; what is to be told of it, and whether it was the last one.
-    pub(super) fn release(&mut self, access: Access) -> Option<(Leaving, bool)> {
+    /// The kernel gives an open back.
+    pub(super) fn release(&mut self, access: Access) -> Option<Released> {
         let of_access = |slot: &Slot| slot.access == access;
         let closed = self.slots.iter().position(|slot| of_access(slot) && slot.file.is_none());
         let number = closed.or_else(|| self.slots.iter().position(of_access))?;
         let slot = self.slots.swap_remove(number);
         let writes = self.writes.clone().filter(|_| access.write && !self.unlinked);
-        let leaving = Leaving { file: slot.file, writes, told: self.told };
-        if !self.has_writers() {
-            self.writes = None;
-            self.size = None;
+        let mut leaving = Leaving { file: slot.file, writes, told: self.told };
+        let readers = match access.write && !self.has_writers() {
+            true => self.last_writer_leaves(slot.file),
+            false => Vec::new(),
+        };
+        if self.unlinked && slot.file.is_some_and(|file| self.refill(file, self.has_writers())) {
+            leaving.file = None;
         }
         let is_last = self.slots.is_empty();
         if is_last {
             self.class = None;
             self.reads = None;
         }
-        Some((leaving, is_last))
+        Some(Released { leaving, readers, is_last })
+    }
+
+    /// What is left are opens that only read: those that are to be closed, since they may lack what was written.
+    fn last_writer_leaves(&mut self, file: Option<FileId>) -> Vec<FileId> {
+        let plain = self.writes.take().and_then(|writes| Plain::of(writes).ok());
+        let size = self.size.take().or(plain.map(|plain| plain.size));
+        if self.class != Some(Class::Remote) || self.slots.is_empty() {
+            return Vec::new();
+        }
+        // Of no generation that is told: the next look opens what was written.
+        self.pages = size.map(|size| (0, size, (0, 0)));
+        match self.reads.is_none() && (!self.unlinked || file.is_some()) {
+            true => self.take_readers(),
+            false => Vec::new(),
+        }
     }
 }
 
@@ -247,11 +311,11 @@ mod tests {
         let mut open = opened(&[(WRITE, true), (READ, true)]);
         assert!(open.writer_closes().unwrap().file.is_some(), "the first close of a descriptor");
         assert!(open.writer_closes().unwrap().file.is_none(), "one more of the same open");
-        let (leaving, is_last) = open.release(WRITE).unwrap();
-        assert!(leaving.file.is_none() && !is_last);
+        let released = open.release(WRITE).unwrap();
+        assert!(released.leaving.file.is_none() && !released.is_last);
         assert!(open.writer_closes().is_none(), "only a reader is left");
-        let (leaving, is_last) = open.release(READ).unwrap();
-        assert!(leaving.file.is_some() && is_last && open.class.is_none());
+        let released = open.release(READ).unwrap();
+        assert!(released.leaving.file.is_some() && released.is_last && open.class.is_none());
         assert!(open.release(READ).is_none());
     }
 
@@ -260,13 +324,13 @@ mod tests {
         let mut open = opened(&[(WRITE, true)]);
         open.unlinked = true;
         assert!(open.writer_closes().is_none());
-        assert!(open.release(WRITE).unwrap().0.file.is_some());
+        assert!(open.release(WRITE).unwrap().leaving.file.is_some());
     }
 
     #[test]
     fn an_open_that_is_closed_already_is_released_first() {
         let mut open = opened(&[(WRITE, true), (WRITE, false)]);
-        assert!(open.release(WRITE).unwrap().0.file.is_none());
+        assert!(open.release(WRITE).unwrap().leaving.file.is_none());
         assert_eq!(open.usable(true), Some(Usable::Open(file())));
         assert_eq!(open.usable(false), Some(Usable::Open(file())));
         assert_eq!(opened(&[(READ, true)]).usable(true), None);

@@ -1,14 +1,15 @@
 //! Opening, and telling the metadata server at the end.
 //!
 //! Every open of the kernel is one of Gfarm: that is what makes a close on one host seen by the next open on
-//! another. What the kernel keeps of the file is dropped when the open finds another version.
+//! another. What the kernel keeps of the file is dropped when the open finds another version, or when a look does
+//! ([`Inner::follow`]): what an open of Gfarm reads may be a copy that stays as it was.
 //!
 //! Several processes may use one open, and each close of one of them ends Gfarm's: it is taken out of its slot, which
 //! the next call fills again ([`Inner::usable`]), and closed when those that found it there are done ([`Node::using`]).
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLockReadGuard, TryLockError};
 use std::time::SystemTime;
 
 use hayase_layout::InodeId;
@@ -16,7 +17,7 @@ use hayase_tier::gfarm_lane::{FileId, Kind, Opened, Request};
 use hayase_wire::message::{Access, NewNode, Refused};
 
 use super::nodes::Node;
-use super::open_file::{Leaving, Plain, Slot, Telling, Usable};
+use super::open_file::{Leaving, Plain, Released, Slot, Telling, Usable, Version, version};
 use super::{Inner, gone, refused};
 use crate::open_file::{Class, Serving};
 use crate::volume::{Drops, FileOpen, Found, OpenWish};
@@ -52,8 +53,9 @@ impl Inner {
 
     /// The open joins those that are there.
     fn admit(&self, node: &Arc<Node>, wish: OpenWish, opened: Opened) -> Result<FileOpen, Refused> {
+        let _alone = node.joining.lock().unwrap_or_else(PoisonError::into_inner);
         let Opened { file, stat, descriptor } = opened;
-        let version = (stat.generation, stat.size, stat.mtime);
+        let version = version(&stat);
         let descriptor = descriptor.map(Arc::new);
         let plain = match descriptor.as_ref().map(Plain::of).transpose() {
             Ok(plain) => plain,
@@ -62,6 +64,7 @@ impl Inner {
                 return Err(system(&error));
             }
         };
+        self.leave_behind(node, version);
         let mut state = node.lock();
         let class = match state.file.class {
             Some(class) => class,
@@ -77,13 +80,14 @@ impl Inner {
             self.close_quietly(file);
             return Err(Refused::new(libc::ESTALE));
         }
-        let is_new_version = {
-            let seen = &state.seen;
-            (seen.generation, seen.size, seen.mtime) != version
-        };
+        let is_new_version = self::version(&state.seen) != version;
         state.seen = stat;
         let keep_pages = state.file.pages.replace(version) == Some(version);
         let open = &mut state.file;
+        let readers = match class == Class::Remote && wish.access.write {
+            true => open.take_readers(),
+            false => Vec::new(),
+        };
         open.class = Some(class);
         open.slots.push(Slot { access: wish.access, file: Some(file) });
         if wish.access.write {
@@ -108,12 +112,89 @@ impl Inner {
             open.reads.clone_from(&descriptor);
         }
         drop(state);
+        self.close_later(node, readers);
         if is_new_version && let Some(kernel) = self.kernel.get() {
             kernel.invalidate(node.ino, Drops::Attributes);
         }
         let cache = class == Class::Remote && !wish.uncached;
         let descriptor = descriptor.filter(|_| class == Class::Local);
         Ok(FileOpen { class, descriptor, cache, keep_pages: cache && keep_pages, striped: false })
+    }
+
+    /// An open found this version: readers of another one get this one from now on, and the kernel drops their pages
+    /// before it is told of the new size.
+    fn leave_behind(&self, node: &Arc<Node>, version: Version) {
+        let readers = {
+            let file = &mut node.lock().file;
+            if !file.is_behind(version) {
+                return;
+            }
+            file.reads = None;
+            file.take_readers()
+        };
+        self.drop_pages(node);
+        self.close_later(node, readers);
+    }
+
+    /// The metadata server was asked, and may have told of another version than the one that is read here: that one is
+    /// read from now on. When it can not be opened, the file stays as it was for those who have it open.
+    /// Waits for reads.
+    pub(super) fn follow(&self, node: &Arc<Node>) {
+        let is_behind = || {
+            let state = node.lock();
+            state.file.is_behind(version(&state.seen))
+        };
+        if !is_behind() {
+            return;
+        }
+        let _alone = match node.joining.try_lock() {
+            Ok(alone) => alone,
+            Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
+            Err(TryLockError::WouldBlock) => return, // it follows already
+        };
+        if is_behind()
+            && let Err(why) = self.follow_alone(node)
+        {
+            tracing::debug!(ino = node.gfarm, %why, "another version can not be opened");
+        }
+    }
+
+    fn follow_alone(&self, node: &Arc<Node>) -> Result<(), Refused> {
+        let opened = self.reopen(node, false)?;
+        let readers = {
+            let mut state = node.lock();
+            if !state.file.is_only_read() {
+                drop(state);
+                self.close_quietly(opened.file);
+                return Ok(());
+            }
+            state.seen = opened.stat;
+            let readers = state.file.take_readers();
+            state.file.refill(opened.file, false);
+            state.file.reads = opened.descriptor.map(Arc::new);
+            readers
+        };
+        self.drop_pages(node);
+        self.close_later(node, readers);
+        let file = &mut node.lock().file;
+        if file.is_only_read() {
+            file.pages = Some(version(&opened.stat));
+        }
+        Ok(())
+    }
+
+    fn drop_pages(&self, node: &Node) {
+        if let Some(kernel) = self.kernel.get() {
+            kernel.invalidate(node.ino, Drops::Pages);
+        }
+    }
+
+    /// Opens that only read, when those that use them are done.
+    fn close_later(&self, node: &Arc<Node>, readers: Vec<FileId>) {
+        for file in readers {
+            let leaving = Leaving { file: Some(file), writes: None, told: None };
+            self.closer.submit(Arc::clone(node), leaving);
+        }
     }
 
     /// An open of Gfarm for what the kernel has open, made again when it was closed. Below [`Node::using`].
@@ -124,7 +205,7 @@ impl Inner {
                 Some(Usable::Open(file)) => return Ok(file),
                 Some(Usable::Closed { write }) => write,
             };
-            let (file, _) = self.reopen(node, for_writing)?;
+            let file = self.reopen(node, for_writing)?.file;
             if node.lock().file.refill(file, for_writing) {
                 return Ok(file);
             }
@@ -132,7 +213,21 @@ impl Inner {
         }
     }
 
-    fn reopen(&self, node: &Node, write: bool) -> Result<(FileId, Option<OwnedFd>), Refused> {
+    /// A name of it is about to go, perhaps the last: what the kernel has open must be open with Gfarm until then, or
+    /// Gfarm forgets the bytes. A close during that waits for the end of what is returned, and gives its open back.
+    pub(super) fn hold<'a>(&self, node: &'a Node) -> RwLockReadGuard<'a, ()> {
+        let using = node.using();
+        let (is_elsewhere, write) = {
+            let file = &node.lock().file;
+            (file.reads.is_none() && !file.slots.is_empty(), file.has_writers())
+        };
+        if is_elsewhere && let Err(why) = self.usable(node, write) {
+            tracing::debug!(ino = node.gfarm, %why, "it is lost when this was its last name");
+        }
+        using
+    }
+
+    fn reopen(&self, node: &Node, write: bool) -> Result<Opened, Refused> {
         let path = self.nodes.path(node.ino)?;
         let opened = self.lanes.open(&Request::Open { path, write, truncate: false });
         let opened = opened.map_err(refused)?;
@@ -140,7 +235,7 @@ impl Inner {
             self.close_quietly(opened.file);
             return Err(Refused::because(libc::ESTALE, "the file was replaced while it was open"));
         }
-        Ok((opened.file, opened.descriptor))
+        Ok(opened)
     }
 
     /// This open failed: the next call opens another one, perhaps on another host.
@@ -173,11 +268,14 @@ impl Inner {
     pub(super) fn release(self: &Arc<Self>, ino: InodeId, access: Access) {
         let Ok(node) = self.nodes.get(ino) else { return };
         let mut state = node.lock();
-        let Some((leaving, is_last)) = state.file.release(access) else { return };
+        let Some(Released { leaving, readers, is_last }) = state.file.release(access) else {
+            return;
+        };
         if is_last && let Some(kernel) = self.kernel.get() {
             kernel.release_descriptor(ino);
         }
         drop(state);
+        self.close_later(&node, readers);
         if leaving.file.is_some() || leaving.writes.is_some() {
             self.closer.submit(node, leaving);
         }
@@ -200,6 +298,9 @@ impl Inner {
     /// Lets the metadata server know what was written, before it returns.
     fn tell(&self, node: &Arc<Node>, leaving: &Leaving) -> Result<(), Refused> {
         node.wait_for_users();
+        if leaving.file.is_some_and(|file| node.lock().file.takes_back(file)) {
+            return Ok(()); // its last name went meanwhile: there is nobody to be told
+        }
         let writes = leaving.writes.as_deref();
         let now = writes.map(Plain::of).transpose().map_err(|error| system(&error))?;
         let mut telling = leaving.telling(now.as_ref());
@@ -231,12 +332,17 @@ impl Inner {
             state.file.times.take().filter(|times| times.plain == now)
         };
         let Some(times) = times else { return Ok(()) };
-        let path = self.nodes.path(node.ino)?;
+        let path = match self.own_path(node) {
+            Ok(path) => path,
+            // It has no name any more that this host knows of: nobody here sees its times.
+            Err(why) if why.errno == libc::ESTALE => return Ok(()),
+            Err(why) => return Err(why),
+        };
         self.done(&Request::SetTimes { path, atime: times.atime, mtime: times.mtime })
     }
 
     fn reopen_same(&self, node: &Node, now: Option<&Plain>) -> Result<FileId, Refused> {
-        let (file, descriptor) = self.reopen(node, true)?;
+        let Opened { file, descriptor, .. } = self.reopen(node, true)?;
         let plain = descriptor.and_then(|descriptor| Plain::of(descriptor).ok());
         if plain.zip(now).is_some_and(|(plain, now)| plain.is_same_file(now)) {
             return Ok(file);

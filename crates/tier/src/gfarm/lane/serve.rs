@@ -20,16 +20,29 @@ use crate::timestamp::seconds_and_nanos;
 /// What the socket says; errors of Gfarm are answers.
 pub fn serve(socket: &UnixStream) -> io::Result<()> {
     let mut serving = Serving::default();
-    while let Some((request, bytes, _)) = frame::receive::<Request>(socket, None)? {
+    serve_by(socket, |request, bytes| {
         let aim = aim(&request);
-        let reply = serving.answer(request, &bytes).unwrap_or_else(|failure| {
+        serving.answer(request, &bytes).unwrap_or_else(|failure| {
             let errno = match failure.code {
                 -1 => libc::EIO,
                 number => error::errno(number, aim),
             };
             let broken = error::is_broken(failure.code);
             Answer::Failed { errno, text: failure.text, broken }.into()
-        });
+        })
+    })
+}
+
+/// The same with answers of somebody else's, who is given the bytes behind each request.
+///
+/// # Errors
+/// What the socket says.
+pub fn serve_by(
+    socket: &UnixStream,
+    mut answer: impl FnMut(Request, Vec<u8>) -> Reply,
+) -> io::Result<()> {
+    while let Some((request, bytes, _)) = frame::receive::<Request>(socket, None)? {
+        let reply = answer(request, bytes);
         let descriptor = reply.descriptor.as_ref().map(AsFd::as_fd);
         frame::send(socket, &reply.answer, &reply.bytes, descriptor, None)?;
     }
@@ -71,10 +84,15 @@ struct OwnHost {
 /// What a host is called is asked again after this long where Gfarm knew none: the resolver may be slow.
 const ASKED_AGAIN: Duration = Duration::from_secs(20);
 
-struct Reply {
-    answer: Answer,
-    bytes: Vec<u8>,
-    descriptor: Option<OwnedFd>,
+/// An answer, and what travels with it.
+#[derive(Debug)]
+pub struct Reply {
+    /// The answer.
+    pub answer: Answer,
+    /// Behind it.
+    pub bytes: Vec<u8>,
+    /// Beside it.
+    pub descriptor: Option<OwnedFd>,
 }
 
 impl From<Answer> for Reply {

@@ -1,0 +1,247 @@
+//! A mount of a Gfarm in memory, of which other hosts change what they like.
+
+use hayase_layout::InodeId;
+use hayase_tier::gfarm_lane::Request;
+use hayase_wire::message::{MetaChange, SetTime, TimeSpec, XattrMode};
+
+use super::GfarmVolume;
+use super::fake::{Fake, READ, WRITE};
+use crate::volume::Volume;
+
+#[test]
+fn what_was_written_is_synced_also_after_a_close_of_another_descriptor() {
+    let (fake, mount) = Fake::mount();
+    fake.files().replace("/f", b"");
+    let ino = mount.look("f").unwrap();
+    mount.open_it(ino, WRITE).unwrap();
+    let synced = || fake.asked(|request| matches!(request, Request::Sync { .. }));
+    mount.write(ino, 0, b"bytes").unwrap();
+    mount.sync(ino, false).unwrap();
+    assert_eq!(synced(), 1);
+    mount.closed(ino).unwrap();
+    mount.sync(ino, false).unwrap();
+    assert_eq!(synced(), 1, "after a close");
+    mount.release(ino, WRITE);
+    mount.open_it(ino, READ).unwrap();
+    mount.sync(ino, false).unwrap();
+    assert_eq!(synced(), 0, "nobody writes it");
+}
+
+#[test]
+fn a_name_that_changes_during_the_second_look_is_what_it_is_then() {
+    let (fake, mount) = Fake::mount();
+    fake.files().replace("/f", b"old");
+    let old = mount.look("f").unwrap();
+    mount.open_it(old, READ).unwrap();
+    fake.files().link(b"/f", b"/g").unwrap();
+    mount.remove(InodeId::ROOT, b"f", false).unwrap();
+    let mut looks = 0;
+    fake.before(move |request, files| {
+        looks += usize::from(matches!(request, Request::Stat { .. }));
+        if looks == 2 {
+            files.replace("/g", b"another");
+        }
+    });
+    let new = mount.look("g").unwrap();
+    assert_ne!(new, old);
+    assert_eq!(mount.size(new), 7);
+    assert_eq!(mount.attributes(old).unwrap().attr.nlink, 0);
+}
+
+#[test]
+fn attributes_of_an_open_file_without_a_name_are_set_on_this_host() {
+    let (fake, mount) = Fake::mount();
+    fake.files().replace("/f", b"bytes");
+    let ino = mount.look("f").unwrap();
+    mount.open_it(ino, WRITE).unwrap();
+    mount.remove(InodeId::ROOT, b"f", false).unwrap();
+    let mtime = TimeSpec { seconds: 1_500_000_000, nanos: 7 };
+    let change = MetaChange {
+        mode: Some(0o600),
+        uid: Some(5),
+        gid: Some(6),
+        mtime: Some(SetTime::To(mtime)),
+        ..MetaChange::default()
+    };
+    let told = mount.set_attributes(ino, &change).unwrap().attr;
+    assert_eq!((told.mode, told.uid, told.gid, told.mtime), (0o600, 5, 6, mtime));
+    let later = mount.attributes(ino).unwrap().attr;
+    assert_eq!((later.mode, later.nlink, later.mtime), (0o600, 0, mtime));
+    mount.release(ino, WRITE);
+    let why = mount.set_attributes(ino, &change).unwrap_err();
+    assert_eq!(why.errno, libc::ESTALE, "nobody has it open");
+}
+
+#[test]
+fn what_is_set_of_a_file_is_not_set_of_the_one_that_replaced_it() {
+    let (fake, mount) = Fake::mount();
+    fake.files().replace("/f", b"bytes");
+    let ino = mount.look("f").unwrap();
+    mount.open_it(ino, WRITE).unwrap();
+    let times = MetaChange { mtime: Some(SetTime::Now), ..MetaChange::default() };
+    mount.set_attributes(ino, &times).unwrap();
+    fake.files().replace("/f", b"another");
+    let is_stale = |told: Result<(), hayase_wire::message::Refused>| {
+        assert_eq!(told.unwrap_err().errno, libc::ESTALE);
+    };
+    let set = |change| mount.set_attributes(ino, &change).map(drop);
+    is_stale(set(MetaChange { mode: Some(0o600), ..MetaChange::default() }));
+    is_stale(set(MetaChange { uid: Some(5), ..MetaChange::default() }));
+    is_stale(set(times));
+    is_stale(mount.set_xattr(ino, b"user.a", b"value", XattrMode::Set));
+    is_stale(mount.remove_xattr(ino, b"user.a"));
+    mount.closed(ino).unwrap(); // which sets times once more
+    let there = fake.files().stat("/f");
+    assert_eq!((there.mode, there.uid, there.mtime), (0o644, 0, (0, 0)));
+    assert_eq!(fake.files().attribute("/f", b"user.a"), None);
+    let new = mount.look("f").unwrap();
+    mount.set_xattr(new, b"user.a", b"value", XattrMode::Set).unwrap();
+    assert_eq!(fake.files().attribute("/f", b"user.a").unwrap(), b"value");
+}
+
+/// Both names: one that is removed, and one that is replaced.
+fn lose_the_name(mount: &GfarmVolume, replace: bool) {
+    match replace {
+        false => mount.remove(InodeId::ROOT, b"f", false).unwrap(),
+        true => {
+            let [from, to] = [b"other", &b"f"[..]].map(|name| (InodeId::ROOT, name.to_vec()));
+            mount.look("other").unwrap();
+            mount.rename(from, to, false, false).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_file_that_was_flushed_can_be_used_without_a_name() {
+    for replace in [false, true] {
+        let (fake, mount) = Fake::mount();
+        fake.files().replace("/f", b"");
+        fake.files().replace("/other", b"");
+        let ino = mount.look("f").unwrap();
+        mount.open_it(ino, WRITE).unwrap();
+        mount.write(ino, 0, b"first").unwrap();
+        mount.closed(ino).unwrap();
+        assert_eq!(fake.files().opens(), 0);
+        lose_the_name(&mount, replace);
+        mount.write(ino, 5, b", second").unwrap();
+        mount.closed(ino).unwrap();
+        assert_eq!(mount.bytes(ino).unwrap(), b"first, second");
+        mount.sync(ino, false).unwrap();
+        mount.release(ino, WRITE);
+        mount.drain();
+        assert_eq!(fake.files().opens(), 0);
+    }
+}
+
+#[test]
+fn a_close_during_the_removal_of_the_name_loses_nothing() {
+    for replace in [false, true] {
+        let (fake, mount) = Fake::mount();
+        fake.files().replace("/f", b"");
+        fake.files().replace("/other", b"");
+        let ino = mount.look("f").unwrap();
+        mount.open_it(ino, WRITE).unwrap();
+        mount.write(ino, 0, b"bytes").unwrap();
+        let (told, closes) = std::sync::mpsc::channel();
+        let closer = mount.clone();
+        fake.before(move |request, _| {
+            if matches!(request, Request::Unlink { .. } | Request::Rename { .. }) {
+                let mount = closer.clone();
+                told.send(std::thread::spawn(move || mount.closed(ino))).unwrap();
+                // The close has taken its open, and waits for the end of this.
+                let node = closer.0.nodes.get(ino).unwrap();
+                while node.lock().file.slots[0].file.is_some() {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        lose_the_name(&mount, replace);
+        closes.recv().unwrap().join().unwrap().unwrap();
+        fake.before(|_, _| {}); // which keeps no mount
+        assert_eq!(mount.bytes(ino).unwrap(), b"bytes");
+        mount.release(ino, WRITE);
+        mount.drain();
+        assert_eq!(fake.files().opens(), 0);
+    }
+}
+
+#[test]
+fn a_reader_gets_another_version_whole_or_not_at_all() {
+    let (fake, mount) = Fake::mount();
+    fake.files().replace("/f", b"first");
+    let ino = mount.look("f").unwrap();
+    mount.open_it(ino, READ).unwrap();
+    assert!(!fake.pages_were_dropped());
+    fake.files().write("/f", b"first, and more");
+    assert_eq!(mount.bytes(ino).unwrap(), b"first", "nobody has looked");
+    assert_eq!(mount.lasting_attributes(ino).unwrap().size, 5);
+    assert_eq!(mount.size(ino), 15);
+    assert!(fake.pages_were_dropped());
+    assert_eq!(mount.bytes(ino).unwrap(), b"first, and more");
+    assert_eq!(mount.size(ino), 15);
+    assert!(!fake.pages_were_dropped(), "once");
+    // By its name, and by a listing, which drops nothing.
+    fake.files().write("/f", b"short");
+    mount.0.nodes.seen(InodeId::ROOT, b"f", fake.files().stat("/f"));
+    assert_eq!(mount.lasting_attributes(ino).unwrap().size, 15);
+    mount.look("f").unwrap();
+    assert!(fake.pages_were_dropped());
+    assert_eq!((mount.size(ino), mount.bytes(ino).unwrap()), (5, b"short".to_vec()));
+    // What can not be opened any more stays what it was.
+    fake.files().write("/f", b"never read");
+    fake.before(|request, files| {
+        if matches!(request, Request::Open { .. }) {
+            files.replace("/f", b"another file");
+        }
+    });
+    assert_eq!((mount.size(ino), mount.bytes(ino).unwrap()), (5, b"short".to_vec()));
+    mount.release(ino, READ);
+    mount.drain();
+    assert_eq!(fake.files().opens(), 0);
+}
+
+#[test]
+fn an_open_sees_the_last_close_whoever_has_the_file_open() {
+    let (fake, mount) = Fake::mount();
+    fake.files().replace("/f", b"first");
+    let ino = mount.look("f").unwrap();
+    mount.open_it(ino, READ).unwrap();
+    for access in [READ, WRITE] {
+        fake.files().write("/f", b"another");
+        assert!(!mount.open_it(ino, access).unwrap().keep_pages);
+        assert!(fake.pages_were_dropped());
+        assert_eq!((mount.size(ino), mount.bytes(ino).unwrap()), (7, b"another".to_vec()));
+    }
+    // Who writes here is seen by who reads here, also when he has left.
+    mount.write(ino, 0, b"written here").unwrap();
+    assert_eq!(mount.bytes(ino).unwrap(), b"written here");
+    mount.closed(ino).unwrap();
+    assert_eq!(mount.bytes(ino).unwrap(), b"written here");
+    mount.release(ino, WRITE);
+    assert_eq!(mount.lasting_attributes(ino).unwrap().size, 12);
+    assert_eq!(mount.bytes(ino).unwrap(), b"written here");
+    assert_eq!(mount.size(ino), 12);
+    for _ in 0..2 {
+        mount.release(ino, READ);
+    }
+    mount.drain();
+    assert_eq!(fake.files().opens(), 0);
+}
+
+#[test]
+fn a_reader_of_a_file_without_a_name_has_what_was_written() {
+    let (fake, mount) = Fake::mount();
+    fake.files().replace("/f", b"");
+    let ino = mount.look("f").unwrap();
+    mount.open_it(ino, READ).unwrap();
+    mount.open_it(ino, WRITE).unwrap();
+    mount.write(ino, 0, b"bytes").unwrap();
+    mount.closed(ino).unwrap();
+    lose_the_name(&mount, false);
+    mount.write(ino, 5, b" and more").unwrap();
+    mount.release(ino, WRITE);
+    assert_eq!((mount.size(ino), mount.bytes(ino).unwrap()), (14, b"bytes and more".to_vec()));
+    mount.release(ino, READ);
+    mount.drain();
+    assert_eq!(fake.files().opens(), 0);
+}
