@@ -10,7 +10,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{Access, Attr, DirEntry, FileKind, MetaChange, NewNode, Refused};
+use hayase_wire::message::{
+    Access, Attr, DirEntry, FileKind, MetaChange, NewNode, ParentPolicy, Refused,
+};
 
 use crate::limits::LISTING_BYTES;
 use crate::open_file::Serving;
@@ -269,8 +271,8 @@ impl Directory {
     /// As mkdirat(2).
     pub fn create_directory(&self, name: &str, mode: u32) -> Result<Self, ProgramError> {
         let made = self
-            .new_node(name, FileKind::Directory, mode)
-            .and_then(|node| self.volume.make(node))
+            .volume
+            .make(self.new_node(name, FileKind::Directory, mode))
             .map_err(failed("create directory", &self.join(name)))?;
         let volume = Arc::clone(&self.volume);
         Ok(Self { volume, ino: made.attr.ino, path: self.join(name) })
@@ -315,9 +317,8 @@ impl Directory {
         format!("{}/{name}", self.path.trim_end_matches('/'))
     }
 
-    fn new_node(&self, name: &str, kind: FileKind, mode: u32) -> Result<NewNode, Refused> {
-        let parent = self.volume.lasting_attributes(self.ino)?;
-        Ok(NewNode {
+    fn new_node(&self, name: &str, kind: FileKind, mode: u32) -> NewNode {
+        NewNode {
             parent: self.ino,
             name: name.into(),
             kind,
@@ -326,10 +327,10 @@ impl Directory {
             gid: rustix::process::getegid().as_raw(),
             rdev: 0,
             target: None,
-            policy: parent.policy,
+            policy: ParentPolicy::Unknown,
             exclusive: true,
             open: None,
-        })
+        }
     }
 
     fn try_open(&self, name: &str, options: OpenOptions) -> Result<File, Refused> {
@@ -341,7 +342,7 @@ impl Directory {
             uncached: true,
         };
         if options.create {
-            let node = self.new_node(name, FileKind::Regular, options.mode)?;
+            let node = self.new_node(name, FileKind::Regular, options.mode);
             match self.volume.create(node, wish) {
                 Ok((found, open)) => {
                     return Ok(self.file(found.attr.ino, access, open.descriptor));

@@ -12,7 +12,9 @@ use cluster::{Cluster, Process, RW};
 use hayase_layout::shard::name_shard;
 use hayase_layout::{InodeId, ServerId};
 use hayase_store::MetaStore;
-use hayase_wire::message::{FileKind, Name, NewNode, NodeReply, NodeRequest, OpenKind, Opening};
+use hayase_wire::message::{
+    FileKind, Name, NewNode, NodeReply, NodeRequest, OpenKind, Opening, ParentPolicy,
+};
 
 const ROOT: InodeId = InodeId::ROOT;
 const SERVERS: u16 = 2;
@@ -58,7 +60,7 @@ fn new_node_open(at: &str, kind: FileKind, open: Option<Opening>) -> NodeRequest
         gid: 0,
         rdev: 0,
         target: None,
-        policy: None,
+        policy: ParentPolicy::Known(None),
         exclusive: true,
         open,
     })

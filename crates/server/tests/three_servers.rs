@@ -6,8 +6,10 @@ mod cluster;
 use std::sync::atomic::Ordering;
 
 use cluster::{Cluster, R, RW, W};
-use hayase_layout::{ByteCount, InodeId, StripePolicy};
-use hayase_wire::message::{Access, FileKind, MetaChange, NodeReply, NodeRequest, StillOpen};
+use hayase_layout::{ByteCount, InodeId, Layout, StripePolicy};
+use hayase_wire::message::{
+    Access, FileKind, MetaChange, NodeReply, NodeRequest, ParentPolicy, StillOpen,
+};
 
 const ROOT: InodeId = InodeId::ROOT;
 const EEXIST: i32 = 17;
@@ -84,6 +86,36 @@ fn bytes_are_written_and_read_from_every_node() {
                 assert_eq!(process.read(ino, end + 10, 100).expect("read"), &[] as &[u8]);
             }
         }
+    });
+}
+
+/// A program may keep no attributes: it does not know how files of a directory are laid out.
+#[test]
+fn who_does_not_know_the_policy_gets_that_of_the_directory() {
+    on_one_and_three(|cluster, servers| {
+        let striped = StripePolicy { stripe: ByteCount::kib(4), width: 0 };
+        let mut owner = cluster.process(0);
+        let dir = owner.create(ROOT, "d", FileKind::Directory).expect("made").ino;
+        for policy in [Some(striped), None, Some(striped)] {
+            let change = MetaChange { policy: Some(policy), ..MetaChange::default() };
+            owner.ask(&NodeRequest::SetAttr { ino: dir, change }).expect("set");
+            for node in 0..servers {
+                let mut process = cluster.process(node);
+                let mut make = |name: &str, kind| {
+                    let made = process.create_in(dir, name, kind, ParentPolicy::Unknown);
+                    process.remove(dir, name, kind == FileKind::Directory).expect("removed");
+                    made.expect("made")
+                };
+                let file = make("file", FileKind::Regular);
+                let is_striped = matches!(file.layout, Layout::Striped { .. });
+                assert_eq!(is_striped, policy.is_some(), "node {node}: {:?}", file.layout);
+                assert_eq!(make("directory", FileKind::Directory).policy, policy);
+            }
+        }
+        let missing = owner.create(ROOT, "gone", FileKind::Directory).expect("made").ino;
+        owner.remove(ROOT, "gone", true).expect("removed");
+        let refused = owner.create_in(missing, "file", FileKind::Regular, ParentPolicy::Unknown);
+        assert_eq!(errno(refused), ENOENT);
     });
 }
 

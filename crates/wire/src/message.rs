@@ -24,7 +24,7 @@ pub use cache::{
 pub use lock::{Lock, LockAnswer, LockHeld, LockKind, LockRange};
 pub use node::{
     Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, NewNode, NodeReply,
-    NodeRequest, OpenKind, Opened, Opening, RecordedStep, SlotRange, StillOpen,
+    NodeRequest, OpenKind, Opened, Opening, ParentPolicy, RecordedStep, SlotRange, StillOpen,
 };
 pub use peer::{Binding, PartRef, PeerReply, PeerRequest, Place, RenameEnd, ShardEntry};
 pub use reclaim::{HeldLock, HeldOpen, Holding, MembersNow, OnceId};
@@ -33,7 +33,7 @@ pub use status::{AreaUse, PeerState, Sample, ServerStatus};
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever an old server would misread a new message. Checked in the handshake.
-pub const PROTOCOL_VERSION: u16 = 5;
+pub const PROTOCOL_VERSION: u16 = 6;
 
 /// Largest payload of one frame, and the size of an arena slot.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;

@@ -16,7 +16,7 @@ use hayase_layout::{InodeId, StripePolicy};
 use hayase_wire::Arena;
 use hayase_wire::message::{
     Access, Close, FileKind, Lock, LockAnswer, LockKind, LockRange, NewNode, NodeReply,
-    NodeRequest, OpenKind, Opening, Refused, SlotRange,
+    NodeRequest, OpenKind, Opening, ParentPolicy, Refused, SlotRange,
 };
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore, oneshot};
 
@@ -200,7 +200,7 @@ impl Mount {
             gid: 0,
             rdev: 0,
             target: None,
-            policy,
+            policy: ParentPolicy::Known(policy),
             exclusive: true,
             open: None,
         };

@@ -121,7 +121,7 @@ fn new_file(name: &str) -> hayase_wire::message::NewNode {
         gid: 0,
         rdev: 0,
         target: None,
-        policy: None,
+        policy: hayase_wire::message::ParentPolicy::Known(None),
         exclusive: true,
         open: None,
     }

@@ -6,7 +6,7 @@ use fuser::{BackingId, OpenFlags, ReplyCreate, ReplyEntry};
 use hayase_client::open_file::Class;
 use hayase_client::volume::{FileOpen, Found};
 use hayase_layout::InodeId;
-use hayase_wire::message::{Access, FileKind, Name, NewNode, Refused};
+use hayase_wire::message::{Access, FileKind, Name, NewNode, ParentPolicy, Refused};
 
 use super::{GENERATION, Shared};
 use crate::attributes::file_attr;
@@ -108,7 +108,7 @@ impl Shared {
             gid,
             rdev: new.rdev,
             target: new.target,
-            policy: parent.policy,
+            policy: ParentPolicy::Known(parent.policy),
             exclusive: true,
             open: None,
         })

@@ -12,7 +12,7 @@ use hayase_layout::{ByteCount, InodeId, Layout, ServerId};
 use hayase_store::namespace::Inode;
 use hayase_wire::message::{
     Binding, Created, Entry, FileKind, Grants, NewNode, NodeReply, OnceId, Opened, Opening,
-    PeerReply, PeerRequest, Place, Refused,
+    ParentPolicy, PeerReply, PeerRequest, Place, Refused,
 };
 
 use super::NodeAnswer;
@@ -38,6 +38,7 @@ impl Node {
     ) -> Result<NodeAnswer, Refused> {
         check_name(&node.name)?;
         self.refuse_cache_name(node.parent, &node.name)?;
+        let node = self.know_policy(node).await?;
         self.end_sole_maker(node.parent, Some(process.id)).await;
         let (open, parent) = (node.open, node.parent);
         let (mut entry, new) = self.make_or_find(process, &node, once).await?;
@@ -69,6 +70,15 @@ impl Node {
         };
         let reply = NodeReply::Created(Box::new(Created { entry, new, opened }));
         Ok(NodeAnswer { reply, descriptor })
+    }
+
+    /// With the policy of the directory, which who asks may not know.
+    async fn know_policy(self: &Rc<Self>, node: NewNode) -> Result<NewNode, Refused> {
+        if node.policy != ParentPolicy::Unknown {
+            return Ok(node);
+        }
+        let parent = self.entry(node.parent).await?.attr;
+        Ok(NewNode { policy: ParentPolicy::Known(parent.policy), ..node })
     }
 
     /// A new file, or the one that has this name. True: it is new.
@@ -247,7 +257,7 @@ impl Node {
             return Ok((node.parent.home(), layout));
         }
         // The flusher works on whole files, each on one node.
-        let policy = node.policy.filter(|_| !node.parent.is_cached());
+        let policy = node.policy.known().filter(|_| !node.parent.is_cached());
         let is_roomy = || own == self.me && policy.is_none() && self.is_roomy();
         if layout == Layout::None || is_roomy() {
             return Ok((own, layout));

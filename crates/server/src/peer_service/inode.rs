@@ -144,7 +144,7 @@ impl Node {
             layout,
             target: node.target.clone(),
             name: Some((node.parent, node.name.clone())),
-            policy: if kind == FileKind::Directory { node.policy } else { None },
+            policy: node.policy.known().filter(|_| kind == FileKind::Directory),
             ..Inode::new(ino, kind, now)
         }
     }

@@ -16,8 +16,8 @@ use hayase_store::{Area, MemoryStore, Parts};
 use hayase_tier::Tier;
 use hayase_wire::message::{
     Access, Attr, Callback, CallbackReply, ClientRole, Close, Created, Entry, FileKind, Holding,
-    NewNode, NodeReply, NodeRequest, OpenKind, Opened, Opening, PROTOCOL_VERSION, Refused,
-    SlotRange, StillOpen,
+    NewNode, NodeReply, NodeRequest, OpenKind, Opened, Opening, PROTOCOL_VERSION, ParentPolicy,
+    Refused, SlotRange, StillOpen,
 };
 use hayase_wire::{Arena, BlockingChannel, Secret};
 use tempfile::TempDir;
@@ -381,6 +381,16 @@ impl Process {
         name: &str,
         kind: FileKind,
         policy: Option<hayase_layout::StripePolicy>,
+    ) -> Result<Attr, Refused> {
+        self.create_in(parent, name, kind, ParentPolicy::Known(policy))
+    }
+
+    pub(crate) fn create_in(
+        &mut self,
+        parent: InodeId,
+        name: &str,
+        kind: FileKind,
+        policy: ParentPolicy,
     ) -> Result<Attr, Refused> {
         let node = NewNode {
             parent,

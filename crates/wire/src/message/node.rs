@@ -83,12 +83,31 @@ pub struct NewNode {
     pub rdev: u32,
     /// Of a symbolic link.
     pub target: Option<Vec<u8>>,
-    /// The parent's policy, as the asking node knows it: given to a new directory, obeyed for a new file.
-    pub policy: Option<StripePolicy>,
+    /// The parent's policy: given to a new directory, obeyed for a new file.
+    pub policy: ParentPolicy,
     /// Refuse with `EEXIST` when the name exists; otherwise the existing file is returned (and opened).
     pub exclusive: bool,
     /// Open it in the same step.
     pub open: Option<Opening>,
+}
+
+/// The policy of the directory in which something is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ParentPolicy {
+    /// As the asking node knows it, which it does where it may keep the directory's attributes.
+    Known(Option<StripePolicy>),
+    /// The server that is asked looks it up: spares who may keep nothing a question of its own.
+    Unknown,
+}
+
+impl ParentPolicy {
+    /// `None` where there is none or it is unknown.
+    pub fn known(self) -> Option<StripePolicy> {
+        match self {
+            Self::Known(policy) => policy,
+            Self::Unknown => None,
+        }
+    }
 }
 
 /// The answer to [`NodeRequest::Open`].

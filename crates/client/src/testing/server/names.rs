@@ -30,7 +30,7 @@ impl State {
         inode.attr.gid = node.gid;
         inode.attr.rdev = node.rdev;
         inode.attr.layout = Layout::None;
-        inode.attr.policy = node.policy.filter(|_| node.kind == FileKind::Directory);
+        inode.attr.policy = node.policy.known().filter(|_| node.kind == FileKind::Directory);
         inode.target = node.target.clone().unwrap_or_default();
         inode.attr.size = inode.target.len() as u64;
         if node.kind == FileKind::Regular {

@@ -266,7 +266,7 @@ impl Area {
 mod tests {
     use std::sync::{Arc, mpsc};
 
-    use hayase_wire::message::{FileKind, LockKind, NewNode};
+    use hayase_wire::message::{FileKind, LockKind, NewNode, ParentPolicy};
 
     use super::*;
     use crate::testing::FakeServer;
@@ -302,7 +302,7 @@ mod tests {
             gid: 0,
             rdev: 0,
             target: None,
-            policy: None,
+            policy: ParentPolicy::Known(None),
             exclusive: true,
             open: None,
         };
