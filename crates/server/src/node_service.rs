@@ -147,7 +147,7 @@ impl Node {
                 self.sync_to_tier(ino).await?;
                 Ok(synced)
             }
-            N::Flush { ino } => Ok(NodeReply::Flushed(self.flush_file(ino, false).await?)),
+            N::Flush { ino } => Ok(NodeReply::Flushed(self.flush_file(ino).await?)),
             N::Evict { ino } => self.evict_file(ino).await,
             N::GetXattr { ino, name } => self.at_home(ino, P::GetXattr { ino, name }).await,
             N::SetXattr { ino, .. } if ino.is_cached() => {

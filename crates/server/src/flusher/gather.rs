@@ -41,6 +41,8 @@ impl Source {
         // Before it is frozen: what is written between the two is told as newer, never as sent.
         let stat = part.stat().map_err(part_refused)?;
         let Some(snapshot) = part.snapshot().map_err(part_refused)? else {
+            // A page that is dirty already may be written through a mapping without another time.
+            part.sync(true).map_err(part_refused)?;
             return Self::still(part);
         };
         let snapshot = File::from(snapshot);

@@ -8,19 +8,15 @@ use hayase_wire::message::{Flushed, NodeReply, PeerReply, PeerRequest, Refused};
 
 use super::Served;
 use crate::flusher::verify::checksum_line;
-use crate::limits::{CHECKSUMS_PAGE, FETCH_PAUSE};
+use crate::limits::CHECKSUMS_PAGE;
 use crate::node::{Node, libc_errno, unexpected};
 use crate::settings::DurableAt;
 
 impl Node {
     /// How far the flush of a file is; begins it where nothing stands against it.
-    pub(super) async fn flush_file(
-        self: &Rc<Self>,
-        ino: InodeId,
-        as_it_stands: bool,
-    ) -> Result<Flushed, Refused> {
+    pub(super) async fn flush_file(self: &Rc<Self>, ino: InodeId) -> Result<Flushed, Refused> {
         check_cached(ino)?;
-        match self.ask(ino.home(), PeerRequest::CacheFlush { ino, as_it_stands }).await? {
+        match self.ask(ino.home(), PeerRequest::CacheFlush { ino }).await? {
             PeerReply::Flushed(flushed) => Ok(flushed),
             other => Err(unexpected(&other)),
         }
@@ -33,11 +29,15 @@ impl Node {
         if !is_asked {
             return Ok(());
         }
+        let mut wanted = None;
         loop {
-            match self.flush_file(ino, true).await? {
-                Flushed::Durable => return Ok(()),
-                Flushed::Failed { errno, .. } => return Err(Refused::new(errno)),
-                Flushed::Pending | Flushed::Open => tokio::time::sleep(FETCH_PAUSE).await,
+            match self.ask(ino.home(), PeerRequest::CacheSync { ino, round: wanted }).await? {
+                PeerReply::Flushed(Flushed::Durable) => return Ok(()),
+                PeerReply::Flushed(Flushed::Failed { errno, .. }) => {
+                    return Err(Refused::new(errno));
+                }
+                PeerReply::Flushing { round } => wanted = Some(round),
+                other => return Err(unexpected(&other)),
             }
         }
     }
