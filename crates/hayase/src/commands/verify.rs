@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// So often the job may bring a newer version of a file to the tier while it is read back.
 const TRIES_MAX: u32 = 16;
 
+/// Before a server is asked about a file again: it may be in the middle of a commit or a rename.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// What was found in the tier.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct VerifyTold {
@@ -46,9 +49,9 @@ pub(crate) struct WrongFile {
 }
 
 impl VerifyTold {
-    /// Everything that is known to have been sent is there.
+    /// Everything that was sent is there: where nobody could look, nobody says so.
     pub(crate) fn is_right(&self) -> bool {
-        self.wrong.is_empty() && self.unknown.is_empty()
+        self.wrong.is_empty() && self.unknown.is_empty() && self.unchecked_files == 0
     }
 
     /// For people.
@@ -94,6 +97,7 @@ pub(crate) fn verify_job(
     lines.retain(|(_, line)| below.is_none_or(|below| is_below(&line.path, below)));
     let mut asked: Option<Asked<'_>> = None;
     let mut again = |node: u16, ino: u64| {
+        std::thread::sleep(PAUSE);
         // Lines are in the order of nodes.
         let asked = match asked.take().filter(|asked| asked.node == node) {
             Some(same) => asked.insert(same),
@@ -176,7 +180,7 @@ enum Found {
 }
 
 /// Reads what `line` tells of. Where the tier has another version, or none, the job may have brought or
-/// removed it: then `again` knows of another line.
+/// removed it, and where it has no checksum the job may be about to: then `again` knows of another line.
 fn found(
     line: &ChecksumLine,
     mut read: impl FnMut(&ChecksumLine, u64) -> Verified,
@@ -184,15 +188,18 @@ fn found(
 ) -> anyhow::Result<Found> {
     let mut line = line.clone();
     for _ in 0..TRIES_MAX {
-        let Some(checksum) = line.checksum else { return Ok(Found::Unchecked) };
-        let verified = read(&line, checksum);
-        if !matches!(verified, Verified::Changed | Verified::Missing) {
+        let found = line.checksum.map(|checksum| (checksum, read(&line, checksum)));
+        let is_over =
+            |(_, found): &(u64, Verified)| !matches!(found, Verified::Changed | Verified::Missing);
+        if let Some((checksum, verified)) = found.clone().filter(is_over) {
             return Ok(Found::Read(checksum, verified));
         }
-        match again()? {
-            None => return Ok(Found::Gone),
-            Some(now) if now == line => return Ok(Found::Read(checksum, verified)),
-            Some(now) => line = now,
+        match (again()?, found) {
+            (None, _) => return Ok(Found::Gone),
+            (Some(now), Some((checksum, verified))) if now == line => {
+                return Ok(Found::Read(checksum, verified));
+            }
+            (Some(now), _) => line = now,
         }
     }
     Ok(Found::Unchecked)
@@ -298,7 +305,19 @@ mod tests {
         check(&before, Some(&line(1, None)), &Found::Unchecked);
         check(&before, Some(&before), &Found::Read(11, Verified::Changed));
         check(&other, None, &Found::Read(33, differs));
-        check(&line(1, None), None, &Found::Unchecked);
+        check(&line(1, None), None, &Found::Gone);
+        check(&line(1, None), Some(&line(1, None)), &Found::Unchecked);
+        check(&line(1, None), Some(&now), &Found::Read(22, Verified::Same));
+    }
+
+    #[test]
+    fn only_what_was_compared_is_right() {
+        let mut told = VerifyTold::default();
+        told.add(&line(2, Some(22)), Found::Read(22, Verified::Same));
+        told.add(&line(2, Some(22)), Found::Gone);
+        assert!(told.is_right() && told.same_files == 1);
+        told.add(&line(2, None), Found::Unchecked);
+        assert!(!told.is_right());
     }
 
     #[test]
