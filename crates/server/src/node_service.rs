@@ -172,7 +172,7 @@ impl Node {
                 Ok(NodeReply::LostFiles { paths, total })
             }
             N::Status => Ok(NodeReply::Status(Box::new(self.status()))),
-            N::Checksums { after } => self.checksums(after),
+            N::Checksums { after, most } => self.checksums(after, most),
             N::History => Ok(NodeReply::History(self.history())),
             N::Hello { .. } => Err(Refused::because(libc_errno::EPROTO, "said hello twice")),
             other => {

@@ -3,6 +3,7 @@
 //! Here: which versions there should be, from servers or ledgers, and what became of them.
 //! Not here: the reading itself ([`crate::wiring::verify`]).
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use hayase_layout::ByteCount;
@@ -76,8 +77,9 @@ pub(crate) fn checksums_of_node(
     job: &Job,
     node: u16,
     after: u64,
+    most: u16,
 ) -> anyhow::Result<Vec<ChecksumLine>> {
-    server_checksums(&job.dir.node(node).server_socket(), after, PATIENCE)
+    server_checksums(&job.dir.node(node).server_socket(), (after, most), PATIENCE)
 }
 
 /// Reads back what the servers of a running job have sent, below the directory or file `below` of the tier.
@@ -123,12 +125,12 @@ impl<'a> Asked<'a> {
         Self { job, node, session: is_elsewhere.then(|| Session::open(job, &[node])) }
     }
 
-    /// Some of what it has sent, of inodes above `after`; nothing at the end.
-    fn page(&mut self, after: u64) -> anyhow::Result<Vec<ChecksumLine>> {
+    /// Some of what it has sent, `most` at most, of inodes above `after`; nothing at the end.
+    fn page(&mut self, after: u64, most: u16) -> anyhow::Result<Vec<ChecksumLine>> {
         let Some(session) = &mut self.session else {
-            return checksums_of_node(self.job, self.node, after);
+            return checksums_of_node(self.job, self.node, after, most);
         };
-        let request = Request::Checksums { after };
+        let request = Request::Checksums { after, most };
         let mut answers = session.ask(&request, JOIN_PATIENCE + PATIENCE);
         match answers.remove(&self.node) {
             Some(Ok(Answer::Status(value))) => Ok(serde_json::from_value(value)?),
@@ -140,7 +142,7 @@ impl<'a> Asked<'a> {
     fn lines(&mut self) -> anyhow::Result<Vec<ChecksumLine>> {
         let mut all: Vec<ChecksumLine> = Vec::new();
         loop {
-            let page = self.page(all.last().map_or(0, |line| line.ino))?;
+            let page = self.page(all.last().map_or(0, |line| line.ino), u16::MAX)?;
             if page.is_empty() {
                 return Ok(all);
             }
@@ -150,7 +152,7 @@ impl<'a> Asked<'a> {
 
     /// What it has sent of one file.
     fn line(&mut self, ino: u64) -> anyhow::Result<Option<ChecksumLine>> {
-        let page = self.page(ino.saturating_sub(1))?;
+        let page = self.page(ino.saturating_sub(1), 1)?;
         Ok(page.into_iter().next().filter(|line| line.ino == ino))
     }
 }
@@ -160,8 +162,10 @@ pub(crate) fn verify_ledgers(settings: &Settings, output: &Output) -> anyhow::Re
     let mut told = VerifyTold::default();
     let records = ledgers::all(settings)?;
     let lines: Vec<_> = records.iter().filter_map(checksum_line).map(|line| (0, line)).collect();
-    let known = |ino| lines.iter().find(|(_, line)| line.ino == ino).map(|(_, line)| line.clone());
-    told.read(settings, &lines, &mut |_, ino| Ok(known(ino)), output)?;
+    let known: HashMap<u64, &ChecksumLine> =
+        lines.iter().map(|(_, line)| (line.ino, line)).collect();
+    let mut again = |_, ino| Ok(known.get(&ino).copied().cloned());
+    told.read(settings, &lines, &mut again, output)?;
     Ok(told)
 }
 

@@ -42,8 +42,8 @@ impl Node {
         }
     }
 
-    /// Versions in the tier whose bytes came from here, by inode: a page of them.
-    pub(super) fn checksums(&self, after: u64) -> Served {
+    /// Versions in the tier whose bytes came from here, by inode: a page of them, `most` at most.
+    pub(super) fn checksums(&self, after: u64, most: u16) -> Served {
         let cache = self.cache()?;
         let line = |record: &LedgerRecord| {
             let mut line = checksum_line(record)?;
@@ -51,7 +51,8 @@ impl Node {
             line.checksum = line.checksum.filter(|_| !cache.publishing.is_locked(&record.ino));
             Some(line)
         };
-        Ok(NodeReply::Checksums(cache.page_of(InodeId(after), CHECKSUMS_PAGE, line)))
+        let most = usize::from(most).min(CHECKSUMS_PAGE);
+        Ok(NodeReply::Checksums(cache.page_of(InodeId(after), most, line)))
     }
 
     pub(super) async fn evict_file(self: &Rc<Self>, ino: InodeId) -> Served {
