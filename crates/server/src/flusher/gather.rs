@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 
 use hayase_layout::LocalOffset;
 use hayase_store::{LedgerRecord, Part, PartStat, Time};
-use hayase_tier::{Attributes, Key, Precondition, Tier, TierError, Upload};
+use hayase_tier::{Attributes, Key, Precondition, Tier, TierError, Upload, if_there};
 use hayase_wire::message::Refused;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -119,11 +119,7 @@ pub(crate) fn commit(
     record: &LedgerRecord,
     sent: Sent,
 ) -> Result<Committed, TierError> {
-    let found = match tier.stat_as_written(key) {
-        Ok(meta) => Some(meta),
-        Err(TierError::Missing { .. }) => None,
-        Err(error) => return Err(error),
-    };
+    let found = if_there(tier.stat_as_written(key))?;
     let is_ours = found.is_some_and(|meta| {
         let known = record.version.is_some_and(|version| version.identity == meta.identity);
         // A crash hid how the last flush ended: it had ended well.
@@ -132,7 +128,7 @@ pub(crate) fn commit(
     let precondition = match found {
         Some(_) if !is_ours => return Ok(Committed::Conflict),
         Some(_) => Precondition::Any,
-        None => absent(tier, sent.stat.size),
+        None => Precondition::absent(tier, sent.stat.size),
     };
     match sent.upload.commit(precondition) {
         Ok(meta) => {
@@ -142,14 +138,6 @@ pub(crate) fn commit(
         }
         Err(TierError::Exists { .. }) => Ok(Committed::Conflict),
         Err(error) => Err(error),
-    }
-}
-
-/// Where nothing is, nothing that comes meanwhile is replaced, if the tier can promise that.
-fn absent(tier: &dyn Tier, size: u64) -> Precondition {
-    match tier.capabilities().absent_max {
-        Some(most) if size <= most.get() => Precondition::Absent,
-        _ => Precondition::Any,
     }
 }
 
