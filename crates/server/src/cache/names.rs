@@ -22,7 +22,7 @@ use hayase_wire::message::{
 use tokio::time::Instant;
 
 use super::convert::system_time;
-use super::object_moves::{Move, Moved, conflict_path, gone_is_fine};
+use super::object_moves::{Move, Moved, conflict_paths, gone_is_fine};
 use super::paths::key;
 use super::tombstones::{shown, version_at};
 use super::{CACHE_NAME, Cache, stored_version, tier_refused, version_of, wire_version};
@@ -382,21 +382,28 @@ impl Node {
         record: &LedgerRecord,
         path: &[u8],
     ) -> Result<(Option<hayase_store::TierVersion>, bool), Refused> {
-        let beside = conflict_path(path, record.ino);
+        // Names that are too long for the tier are none.
+        let beside = conflict_paths(path, record.ino).filter_map(|path| key(&path).ok());
         let mut wanted = Move {
             from: key(&record.path)?,
             to: key(path)?,
-            aside: key(&beside)?,
+            aside: beside.collect(),
             expected: record.over.map(|over| over.identity),
-            put_aside: false,
+            put_aside: Vec::new(),
         };
-        let Moved { version, moved, put_aside } =
-            cache.ask_tier(move |tier| wanted.done(tier)).await?;
-        if put_aside {
-            cache.traffic.conflict(beside);
+        let work = move |tier: &dyn Tier| Ok((wanted.done(tier), wanted.put_aside));
+        let (moved, put_aside) = cache.ask_tier(work).await?;
+        for beside in put_aside {
+            cache.traffic.conflict(beside.as_bytes().to_vec());
         }
-        let known = record.version.map(|version| version.identity);
-        Ok((version, moved.is_some() && moved == known))
+        let Moved { version, moved } = moved.map_err(|error| tier_refused(&error))?;
+        let is_as_known = match (moved, version, record.version) {
+            (Some(moved), _, Some(known)) => moved == known.identity,
+            // It was moved before, and nobody was told.
+            (None, Some(now), Some(known)) => (now.size, now.mtime) == (known.size, known.mtime),
+            _ => false,
+        };
+        Ok((version, is_as_known))
     }
 
     /// Home: rights and times of what the tier has change there first; of what it does not have yet

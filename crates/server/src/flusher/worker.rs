@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::gather::{self, Committed, Sent, Source};
 use super::policy::{Candidate, Situation, backoff, choose, streams_of_node};
-use crate::cache::object_moves::conflict_path;
+use crate::cache::object_moves::conflict_paths;
 use crate::cache::paths::key;
 use crate::cache::{Cache, Stood, system_time};
 use crate::convert::{part_refused, stored_time};
@@ -19,7 +19,7 @@ use crate::limits::{
     DEADLINE_RESERVE, FILE_TIMES_GRAIN, FLUSH_BUSY_REQUESTS, FLUSH_LOOK, FLUSH_LOOK_FILES,
     FLUSH_RETRY_FIRST, FLUSH_RETRY_MAX, FLUSH_STREAMS, FLUSH_STREAMS_JOB, REMOVAL_STREAMS,
 };
-use crate::node::Node;
+use crate::node::{Node, libc_errno};
 use crate::peer_service::inode::whole_part;
 
 /// How a flush ended without an error.
@@ -332,13 +332,28 @@ impl Node {
             let inode = self.inode(ino)?;
             let Some((parent, name)) = inode.name else { return Ok(()) };
             let from = Place { parent, name: name.clone() };
-            let to = Place { parent, name: conflict_path(&name, ino) };
-            let path = self.tier_path_of(&to).await?;
             cache.update(ino, |record| (record.version, record.sent) = (None, None))?;
-            let (coordinator, no_replace) = (self.shard_of(parent, &to.name), true);
-            let rename = PeerRequest::Rename { from, to, no_replace, once: None };
-            self.ask(coordinator, rename).await?;
-            cache.traffic.conflict(path);
+            let mut names = conflict_paths(&name, ino).peekable();
+            while let Some(name) = names.next() {
+                let to = Place { parent, name };
+                let path = self.tier_path_of(&to).await?;
+                let (coordinator, no_replace) = (self.shard_of(parent, &to.name), true);
+                let from = from.clone();
+                let rename = PeerRequest::Rename { from, to, no_replace, once: None };
+                match self.ask(coordinator, rename).await {
+                    // Another version of this file is kept there.
+                    Err(refused) if refused.errno == libc_errno::EEXIST => {
+                        if names.peek().is_none() {
+                            return Err(refused);
+                        }
+                    }
+                    answer => {
+                        answer?;
+                        cache.traffic.conflict(path);
+                        break;
+                    }
+                }
+            }
             cache.update(ino, |record| record.state = FileState::Dirty)
         };
         let renamed: Result<(), Refused> = renamed.await;
