@@ -10,10 +10,11 @@ use std::os::unix::fs::FileExt;
 
 use hayase_layout::LocalOffset;
 use hayase_store::{LedgerRecord, Part, PartStat, Time};
-use hayase_tier::{Attributes, Key, Precondition, Tier, TierError, Upload, if_there};
+use hayase_tier::{Attributes, Key, ObjectMeta, Precondition, Tier, TierError, Upload, if_there};
 use hayase_wire::message::Refused;
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::cache::object_moves::as_told_now;
 use crate::cache::{system_time, tier_refused, time_of, version_of};
 use crate::convert::part_refused;
 use crate::limits::FLUSH_BYTES;
@@ -130,10 +131,11 @@ pub(crate) fn commit(
         Some(_) => Precondition::Any,
         None => Precondition::absent(tier, sent.stat.size),
     };
+    let mtime = system_time(sent.stat.mtime);
     match sent.upload.commit(precondition) {
         Ok(meta) => {
-            // Some tiers tell the identity only when they are asked.
-            let meta = tier.stat_as_written(key).unwrap_or(meta);
+            let ours = ObjectMeta { mtime, ..meta };
+            let meta = as_told_now(tier, key, ours).unwrap_or(ours);
             Ok(Committed::Durable(version_of(&meta)))
         }
         Err(TierError::Exists { .. }) => Ok(Committed::Conflict),

@@ -434,6 +434,26 @@ mod tests {
         assert_eq!(node.read("f").unwrap(), b"ours");
     }
 
+    /// The checksum of ours would be told of theirs.
+    #[test]
+    fn what_replaces_a_version_right_after_its_commit_is_not_taken_for_it() {
+        let (below, key) = (Memory::new(), Key::new("f").unwrap());
+        let (theirs, at) = (below.clone(), key.clone());
+        let tier = Flaky::new(below.clone(), move |call| {
+            if call == Call::Done(Action::Commit) {
+                let any = Precondition::Any;
+                theirs.put(&at, Attributes::default(), b"theirs", any).unwrap();
+            }
+            None
+        });
+        let mut node = Node::new(Arc::new(tier));
+        let record = node.write(3, "f", b"ours");
+        node.ledger.put(record.clone()).unwrap();
+        assert!(node.resume()[0].failure.is_none());
+        let known = node.ledger.get(record.ino).unwrap();
+        assert_ne!(known.version.unwrap().identity, below.stat(&key).unwrap().identity);
+    }
+
     fn tombstone(number: u64, path: &str, version: hayase_store::TierVersion) -> LedgerRecord {
         let buried = Buried { parent: InodeId::CACHE_ROOT, ino: InodeId(1).in_cache() };
         let number = InodeId(number).in_cache();
