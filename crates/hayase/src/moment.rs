@@ -96,16 +96,15 @@ fn date(text: &str) -> Result<i64, MomentError> {
     let [year, month, day] = all(date, '-').ok_or_else(unreadable)?;
     let clock = clock.strip_prefix(['T', ' ']).ok_or_else(unreadable)?;
     let [hour, minute, second] = all(clock, ':').ok_or_else(unreadable)?;
-    let fits =
-        (1..=12).contains(&month) && (1..=31).contains(&day) && (1970..10_000).contains(&year);
-    if !fits || hour > 23 || minute > 59 || second > 60 {
+    let days = days(year, month, day).ok_or_else(unreadable)?;
+    if hour > 23 || minute > 59 || second > 60 {
         return Err(unreadable());
     }
     if zone.is_empty() {
         return Err(MomentError::NoZone(text.to_owned()));
     }
     let offset = offset(zone).ok_or_else(unreadable)?;
-    Ok(days(year, month, day) * DAY + hour * 3600 + minute * 60 + second - offset)
+    Ok(days * DAY + hour * 3600 + minute * 60 + second - offset)
 }
 
 /// Seconds that a zone is ahead of UTC: `Z`, `+09:00`.
@@ -188,6 +187,7 @@ mod tests {
         check("2030-01-31T18:00:00Z", 1_896_112_800);
         check("2030-01-31T18:00:00+09:00", 1_896_112_800 - 9 * 3600);
         check("2030-01-31 18:00:00-01:30", 1_896_112_800 + 5400);
+        check("2032-02-29T18:00:00Z", 1_961_690_400);
         check("10s", 1_700_000_010);
         let fails = |text: &str, error: fn(String) -> MomentError| {
             assert_eq!(parse(text, now), Err(error(text.to_owned())));
@@ -195,6 +195,9 @@ mod tests {
         fails("2030-01-31T18:00:00", MomentError::NoZone);
         fails("2020-01-31T18:00:00Z", MomentError::Passed);
         fails("2030-13-31T18:00:00Z", MomentError::Unreadable);
+        fails("2030-02-31T18:00:00Z", MomentError::Unreadable);
+        fails("2030-02-29T18:00:00Z", MomentError::Unreadable);
+        fails("2030-04-31T18:00:00Z", MomentError::Unreadable);
         fails("tomorrow", MomentError::Unreadable);
         fails("2030-01-31T18:00:00 JST", MomentError::Unreadable);
         fails("äääääääääääää", MomentError::Unreadable);

@@ -30,7 +30,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use hayase_layout::InodeId;
-use hayase_store::{FileKind, FileState, Inode, Ledger, LedgerError, LedgerRecord, ops};
+use hayase_store::{
+    FileKind, FileState, Inode, Ledger, LedgerError, LedgerRecord, PartStat, Time, ops,
+};
 use hayase_tier::{ObjectMeta, Tier, TierError};
 use hayase_wire::message::{Place, Refused, Shown};
 use tokio::sync::Notify;
@@ -132,13 +134,36 @@ pub(crate) struct Active {
     pub(crate) open_since: Cell<Option<Instant>>,
     /// After a failure: not before then.
     pub(crate) retry_at: Cell<Option<Instant>>,
+    /// It went as it stood, and goes again not before then, unless it is closed or somebody asks for it.
+    pub(crate) rests_until: Cell<Option<Instant>>,
+    /// What the tier has of it, while it stays open.
+    pub(crate) stood: Cell<Option<Stood>>,
     pub(crate) is_flushing: Cell<bool>,
+    /// Flushes that have begun; and which of them was the last that brought what was written before it.
+    pub(crate) round: Cell<u64>,
+    pub(crate) arrived_round: Cell<u64>,
     /// Bytes of the present flush that were sent so far; counted by the thread that sends.
     pub(crate) sent: Arc<AtomicU64>,
     /// When it was renamed over another file.
     pub(crate) renamed: Cell<Option<Instant>>,
     /// Last opened; for choosing what gives its room back.
     pub(crate) used: Cell<Instant>,
+}
+
+/// A file that was sent while somebody had it open: as long as this stays the same, so do its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stood {
+    generation: u64,
+    size: u64,
+    mtime: Time,
+    /// Nobody can set it: the kernel writes bytes of programs without asking us.
+    pub(crate) ctime: Time,
+}
+
+impl Stood {
+    pub(crate) fn of(generation: u64, part: &PartStat) -> Self {
+        Self { generation, size: part.size, mtime: part.mtime, ctime: part.ctime }
+    }
 }
 
 impl Active {
@@ -153,7 +178,11 @@ impl Active {
             complete_since: Cell::default(),
             open_since: Cell::default(),
             retry_at: Cell::default(),
+            rests_until: Cell::default(),
+            stood: Cell::default(),
             is_flushing: Cell::default(),
+            round: Cell::default(),
+            arrived_round: Cell::default(),
             sent: Arc::default(),
             renamed: Cell::default(),
             used: Cell::new(Instant::now()),

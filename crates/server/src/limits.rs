@@ -287,6 +287,9 @@ pub(crate) const CACHE_LINES_BYTES_MAX: usize = 64 << 10;
 /// So long before the deadline also open files are flushed, as they stand.
 pub(crate) const DEADLINE_RESERVE: Duration = Duration::from_secs(5);
 
+/// The times of a file tell two changes apart that lie so far from each other, on any local file system.
+pub(crate) const FILE_TIMES_GRAIN: Duration = Duration::from_secs(1);
+
 /// Of a node's share: above the high mark copies of what the tier has go, down to the low one.
 pub(crate) const SPACE_HIGH_PERCENT: u64 = 80;
 pub(crate) const SPACE_LOW_PERCENT: u64 = 60;

@@ -187,6 +187,7 @@ pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
         | PeerRequest::CacheClear { .. }
         | PeerRequest::CacheFetch { .. }
         | PeerRequest::CacheFlush { .. }
+        | PeerRequest::CacheSync { .. }
         | PeerRequest::CacheEvict { .. } => limits::SYNC_DEADLINE,
         PeerRequest::Open { .. }
         | PeerRequest::SetAttr { .. }

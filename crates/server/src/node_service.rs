@@ -147,7 +147,7 @@ impl Node {
                 self.sync_to_tier(ino).await?;
                 Ok(synced)
             }
-            N::Flush { ino } => Ok(NodeReply::Flushed(self.flush_file(ino, false).await?)),
+            N::Flush { ino } => Ok(NodeReply::Flushed(self.flush_file(ino).await?)),
             N::Evict { ino } => self.evict_file(ino).await,
             N::GetXattr { ino, name } => self.at_home(ino, P::GetXattr { ino, name }).await,
             N::SetXattr { ino, .. } if ino.is_cached() => {
@@ -172,7 +172,7 @@ impl Node {
                 Ok(NodeReply::LostFiles { paths, total })
             }
             N::Status => Ok(NodeReply::Status(Box::new(self.status()))),
-            N::Checksums { after } => self.checksums(after),
+            N::Checksums { after, most } => self.checksums(after, most),
             N::History => Ok(NodeReply::History(self.history())),
             N::Hello { .. } => Err(Refused::because(libc_errno::EPROTO, "said hello twice")),
             other => {

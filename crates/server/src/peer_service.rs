@@ -176,7 +176,8 @@ impl Node {
                 self.has_settled(&path, before, with_open)
             }
             R::CacheFetch { ino } => self.fetch_all(ino).await,
-            R::CacheFlush { ino, as_it_stands } => self.flush_now(ino, as_it_stands).await,
+            R::CacheFlush { ino } => Ok(PeerReply::Flushed(self.flush_now(ino)?)),
+            R::CacheSync { ino, round } => self.sync_now(ino, round).await,
             R::CacheEvict { ino } => self.evict(ino).await,
             other => self.serve_locks(from, other).await,
         }

@@ -56,6 +56,12 @@ impl Script {
         self.calls.lock().expect("no holder panics").contains(&call)
     }
 
+    /// Calls of this kind since [`Script::forget`].
+    fn count(&self, wanted: Call) -> usize {
+        let calls = self.calls.lock().expect("no holder panics");
+        calls.iter().filter(|call| **call == wanted).count()
+    }
+
     fn fault(&self, call: Call) -> Option<Fault> {
         self.calls.lock().expect("no holder panics").push(call);
         self.wait_if_held(call);
@@ -81,6 +87,11 @@ impl Scene {
     /// Servers that flush open files as they stand.
     fn flushing_open(servers: u16) -> Self {
         Self::before(|tier| Cluster::up_flushing_open(servers, tier))
+    }
+
+    /// Servers whose fsync promises the tier.
+    fn syncing(servers: u16) -> Self {
+        Self::before(|tier| Cluster::up_syncing(servers, tier))
     }
 
     /// Servers with so little room, which can be restarted.
@@ -338,4 +349,71 @@ fn what_is_written_and_closed_during_a_commit_comes_to_the_tier() {
     process.close(ino, W).expect("closed");
     scene.script.release();
     scene.wait_for("f", b"latest");
+}
+
+/// A program has a file open and syncs it: each time the tier has what was written by then, at once.
+#[test]
+fn every_fsync_of_an_open_file_brings_what_was_written() {
+    let scene = Scene::syncing(2);
+    let mut process = scene.cluster.process(1);
+    let ino = process.create(TOP, "log", FileKind::Regular).expect("made").ino;
+    process.open(ino, W).expect("opened");
+    let begin = Instant::now();
+    for line in 0..10 {
+        let bytes = format!("line {line}");
+        process.write(ino, 0, bytes.as_bytes()).expect("written");
+        process.fsync(ino).expect("synced");
+        assert_eq!(scene.read("log").as_deref(), Some(bytes.as_bytes()));
+    }
+    // Files that stay open rest for five seconds when nobody asks.
+    assert!(begin.elapsed() < Duration::from_secs(30), "each waited for the one before");
+    process.close(ino, W).expect("closed");
+}
+
+#[test]
+fn an_open_file_that_nobody_has_changed_is_not_sent_again() {
+    let scene = Scene::syncing(1);
+    let mut process = scene.cluster.process(0);
+    let ino = process.create(TOP, "f", FileKind::Regular).expect("made").ino;
+    process.open(ino, W).expect("opened");
+    process.write(ino, 0, b"first").expect("written");
+    // Its times tell from here on whether it was changed since.
+    std::thread::sleep(Duration::from_millis(1500));
+    process.fsync(ino).expect("synced");
+    scene.script.forget();
+    process.fsync(ino).expect("synced");
+    assert_eq!(scene.script.count(Call::Begun(Action::Begin)), 0, "it was sent again");
+    process.write(ino, 0, b"other").expect("written");
+    process.fsync(ino).expect("synced");
+    assert_eq!(scene.read("f").as_deref(), Some(&b"other"[..]));
+    process.write(ino, 0, b"third").expect("written");
+    process.fsync(ino).expect("synced");
+    assert_eq!(scene.read("f").as_deref(), Some(&b"third"[..]));
+    process.close(ino, W).expect("closed");
+    wait_until("what is closed needs no look at times", || {
+        scene.script.count(Call::Done(Action::Commit)) == 3
+    });
+}
+
+/// One flush that began after fsync was asked is enough, also if it takes longer than a message may wait, and
+/// while somebody writes on.
+#[test]
+fn an_fsync_waits_for_one_flush() {
+    let scene = Scene::syncing(1);
+    let (mut syncing, mut writing) = (scene.cluster.process(0), scene.cluster.process(0));
+    let ino = writing.create(TOP, "f", FileKind::Regular).expect("made").ino;
+    writing.open(ino, W).expect("opened");
+    writing.write(ino, 0, b"first").expect("written");
+    scene.script.hold(Call::Begun(Action::Commit));
+    let synced = std::thread::spawn(move || syncing.fsync(ino));
+    wait_until("the commit began", || scene.script.saw(Call::Begun(Action::Commit)));
+    writing.write(ino, 0, b"other").expect("written");
+    // The home answers at least every two seconds.
+    std::thread::sleep(Duration::from_millis(2500));
+    scene.script.release();
+    synced.join().expect("no panic").expect("synced");
+    assert_eq!(scene.script.count(Call::Begun(Action::Begin)), 1, "it was sent again");
+    assert_eq!(scene.read("f").as_deref(), Some(&b"first"[..]));
+    writing.close(ino, W).expect("closed");
+    scene.wait_for("f", b"other");
 }

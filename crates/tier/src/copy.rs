@@ -3,7 +3,7 @@
 
 use hayase_layout::ByteCount;
 
-use crate::{Action, Attributes, Key, ObjectMeta, Precondition, Tier, TierError};
+use crate::{Action, Attributes, Key, ObjectMeta, Precondition, Tier, TierError, if_there};
 
 /// Bytes that are read and written at a time.
 const COPY_BYTES: ByteCount = ByteCount::mib(8);
@@ -43,26 +43,14 @@ pub fn copy_object(
         upload.write_at(at, &buffer[..count])?;
         at += count as u64;
     }
-    let found = match tier.stat(to) {
-        Ok(meta) => Some(meta.identity),
-        Err(TierError::Missing { .. }) => None,
-        Err(error) => return Err(error),
-    };
+    let found = if_there(tier.stat(to))?.map(|meta| meta.identity);
     if found != replaced {
         return Err(changed(Action::Commit, to));
     }
     upload.commit(match found {
-        None => absent(tier, size),
+        None => Precondition::absent(tier, size),
         Some(_) => Precondition::Any,
     })
-}
-
-/// Where nothing is, nothing that comes meanwhile is replaced, if the tier can promise that.
-fn absent(tier: &dyn Tier, size: u64) -> Precondition {
-    match tier.capabilities().absent_max {
-        Some(most) if size <= most.get() => Precondition::Absent,
-        _ => Precondition::Any,
-    }
 }
 
 #[cfg(test)]

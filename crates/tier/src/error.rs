@@ -5,6 +5,15 @@ use std::io;
 
 use rustix::io::Errno;
 
+/// Of something that need not be there: `None` where it is missing.
+pub fn if_there<T>(result: Result<T, TierError>) -> Result<Option<T>, TierError> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(TierError::Missing { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// What was being done when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {

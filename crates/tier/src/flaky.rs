@@ -141,6 +141,9 @@ impl<T: Tier> Tier for Flaky<T> {
     fn stat(&self, key: &Key) -> Result<ObjectMeta, TierError> {
         self.run(Action::Stat, key, || self.tier.stat(key))
     }
+    fn stat_as_written(&self, key: &Key) -> Result<ObjectMeta, TierError> {
+        self.run(Action::Stat, key, || self.tier.stat_as_written(key))
+    }
     fn open(&self, key: &Key) -> Result<Box<dyn Reader>, TierError> {
         let reader = self.run(Action::Open, key, || self.tier.open(key))?;
         Ok(self.reader(key, reader))

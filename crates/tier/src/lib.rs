@@ -32,7 +32,7 @@ mod tree;
 mod walk;
 
 pub use copy::copy_object;
-pub use error::{Action, TierError};
+pub use error::{Action, TierError, if_there};
 pub use flaky::Flaky;
 pub use gfarm::{Gfarm, lane as gfarm_lane};
 pub use key::{COMPONENT_BYTES_MAX, KEY_BYTES_MAX, Key, KeyError, TEMPORARY_PREFIX};

@@ -89,6 +89,10 @@ impl<T: Tier> Tier for Limited<T> {
         let _turn = self.turns.take();
         self.tier.stat(key)
     }
+    fn stat_as_written(&self, key: &Key) -> Result<ObjectMeta, TierError> {
+        let _turn = self.turns.take();
+        self.tier.stat_as_written(key)
+    }
     fn open(&self, key: &Key) -> Result<Box<dyn Reader>, TierError> {
         let _turn = self.turns.take();
         self.tier.open(key).map(|inner| self.reader(inner))

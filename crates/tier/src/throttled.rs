@@ -134,6 +134,10 @@ impl<T: Tier> Tier for Throttled<T> {
         self.meter.call();
         self.tier.stat(key)
     }
+    fn stat_as_written(&self, key: &Key) -> Result<ObjectMeta, TierError> {
+        self.meter.call();
+        self.tier.stat_as_written(key)
+    }
     fn open(&self, key: &Key) -> Result<Box<dyn Reader>, TierError> {
         self.meter.call();
         self.tier.open(key).map(|inner| self.reader(inner))

@@ -117,6 +117,17 @@ pub enum Precondition {
     Absent,
 }
 
+impl Precondition {
+    /// Where nothing is: an object of `size` bytes that comes there replaces nothing that came meanwhile, if
+    /// the tier can promise that.
+    pub fn absent(tier: &(impl Tier + ?Sized), size: u64) -> Self {
+        match tier.capabilities().absent_max {
+            Some(most) if size <= most.get() => Self::Absent,
+            _ => Self::Any,
+        }
+    }
+}
+
 /// Bytes of an object that lie on certain hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {

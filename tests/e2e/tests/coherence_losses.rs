@@ -119,7 +119,6 @@ fn lost_for_good(job: &Job) -> TestResult {
     Ok(())
 }
 
-/// What the mount of a node tells of a file, and its home.
 /// Nobody is left to be told of it, and all the same what it held is free.
 fn the_only_other_is_lost() -> TestResult {
     let job = Job::up(JobOptions::nodes(2))?;
@@ -136,6 +135,7 @@ fn the_only_other_is_lost() -> TestResult {
     job.down()
 }
 
+/// What the mount of a node tells of a file, and its home.
 fn explained(node: &Node, path: &str) -> anyhow::Result<serde_json::Value> {
     Ok(serde_json::from_str(&node.get_xattr(path, "user.hayase.explain")?)?)
 }

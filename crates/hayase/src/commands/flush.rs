@@ -24,7 +24,8 @@ const FAILURES_MAX: u32 = 3;
 /// Wait until the tier has what was written into the cache area
 ///
 /// With PATH: that file, or all files below that directory. Files that somebody has open for writing
-/// are listed and left. Ends with 3 when something is not in the tier, or not as it was sent.
+/// are listed and left. Ends with 3 when something is not in the tier, not
+/// as it was sent, or could not be compared.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FlushArgs {
     /// File or directory of the cache area [default: the whole job]

@@ -3,6 +3,7 @@
 //! Here: which versions there should be, from servers or ledgers, and what became of them.
 //! Not here: the reading itself ([`crate::wiring::verify`]).
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use hayase_layout::ByteCount;
@@ -20,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// So often the job may bring a newer version of a file to the tier while it is read back.
 const TRIES_MAX: u32 = 16;
+
+/// Before a server is asked about a file again: it may be in the middle of a commit or a rename.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// What was found in the tier.
 #[derive(Debug, Default, Serialize)]
@@ -46,9 +50,9 @@ pub(crate) struct WrongFile {
 }
 
 impl VerifyTold {
-    /// Everything that is known to have been sent is there.
+    /// Everything that was sent is there: where nobody could look, nobody says so.
     pub(crate) fn is_right(&self) -> bool {
-        self.wrong.is_empty() && self.unknown.is_empty()
+        self.wrong.is_empty() && self.unknown.is_empty() && self.unchecked_files == 0
     }
 
     /// For people.
@@ -73,8 +77,9 @@ pub(crate) fn checksums_of_node(
     job: &Job,
     node: u16,
     after: u64,
+    most: u16,
 ) -> anyhow::Result<Vec<ChecksumLine>> {
-    server_checksums(&job.dir.node(node).server_socket(), after, PATIENCE)
+    server_checksums(&job.dir.node(node).server_socket(), (after, most), PATIENCE)
 }
 
 /// Reads back what the servers of a running job have sent, below the directory or file `below` of the tier.
@@ -94,6 +99,7 @@ pub(crate) fn verify_job(
     lines.retain(|(_, line)| below.is_none_or(|below| is_below(&line.path, below)));
     let mut asked: Option<Asked<'_>> = None;
     let mut again = |node: u16, ino: u64| {
+        std::thread::sleep(PAUSE);
         // Lines are in the order of nodes.
         let asked = match asked.take().filter(|asked| asked.node == node) {
             Some(same) => asked.insert(same),
@@ -119,12 +125,12 @@ impl<'a> Asked<'a> {
         Self { job, node, session: is_elsewhere.then(|| Session::open(job, &[node])) }
     }
 
-    /// Some of what it has sent, of inodes above `after`; nothing at the end.
-    fn page(&mut self, after: u64) -> anyhow::Result<Vec<ChecksumLine>> {
+    /// Some of what it has sent, `most` at most, of inodes above `after`; nothing at the end.
+    fn page(&mut self, after: u64, most: u16) -> anyhow::Result<Vec<ChecksumLine>> {
         let Some(session) = &mut self.session else {
-            return checksums_of_node(self.job, self.node, after);
+            return checksums_of_node(self.job, self.node, after, most);
         };
-        let request = Request::Checksums { after };
+        let request = Request::Checksums { after, most };
         let mut answers = session.ask(&request, JOIN_PATIENCE + PATIENCE);
         match answers.remove(&self.node) {
             Some(Ok(Answer::Status(value))) => Ok(serde_json::from_value(value)?),
@@ -136,7 +142,7 @@ impl<'a> Asked<'a> {
     fn lines(&mut self) -> anyhow::Result<Vec<ChecksumLine>> {
         let mut all: Vec<ChecksumLine> = Vec::new();
         loop {
-            let page = self.page(all.last().map_or(0, |line| line.ino))?;
+            let page = self.page(all.last().map_or(0, |line| line.ino), u16::MAX)?;
             if page.is_empty() {
                 return Ok(all);
             }
@@ -146,7 +152,7 @@ impl<'a> Asked<'a> {
 
     /// What it has sent of one file.
     fn line(&mut self, ino: u64) -> anyhow::Result<Option<ChecksumLine>> {
-        let page = self.page(ino.saturating_sub(1))?;
+        let page = self.page(ino.saturating_sub(1), 1)?;
         Ok(page.into_iter().next().filter(|line| line.ino == ino))
     }
 }
@@ -156,8 +162,10 @@ pub(crate) fn verify_ledgers(settings: &Settings, output: &Output) -> anyhow::Re
     let mut told = VerifyTold::default();
     let records = ledgers::all(settings)?;
     let lines: Vec<_> = records.iter().filter_map(checksum_line).map(|line| (0, line)).collect();
-    let known = |ino| lines.iter().find(|(_, line)| line.ino == ino).map(|(_, line)| line.clone());
-    told.read(settings, &lines, &mut |_, ino| Ok(known(ino)), output)?;
+    let known: HashMap<u64, &ChecksumLine> =
+        lines.iter().map(|(_, line)| (line.ino, line)).collect();
+    let mut again = |_, ino| Ok(known.get(&ino).copied().cloned());
+    told.read(settings, &lines, &mut again, output)?;
     Ok(told)
 }
 
@@ -176,7 +184,7 @@ enum Found {
 }
 
 /// Reads what `line` tells of. Where the tier has another version, or none, the job may have brought or
-/// removed it: then `again` knows of another line.
+/// removed it, and where it has no checksum the job may be about to: then `again` knows of another line.
 fn found(
     line: &ChecksumLine,
     mut read: impl FnMut(&ChecksumLine, u64) -> Verified,
@@ -184,15 +192,18 @@ fn found(
 ) -> anyhow::Result<Found> {
     let mut line = line.clone();
     for _ in 0..TRIES_MAX {
-        let Some(checksum) = line.checksum else { return Ok(Found::Unchecked) };
-        let verified = read(&line, checksum);
-        if !matches!(verified, Verified::Changed | Verified::Missing) {
+        let found = line.checksum.map(|checksum| (checksum, read(&line, checksum)));
+        let is_over =
+            |(_, found): &(u64, Verified)| !matches!(found, Verified::Changed | Verified::Missing);
+        if let Some((checksum, verified)) = found.clone().filter(is_over) {
             return Ok(Found::Read(checksum, verified));
         }
-        match again()? {
-            None => return Ok(Found::Gone),
-            Some(now) if now == line => return Ok(Found::Read(checksum, verified)),
-            Some(now) => line = now,
+        match (again()?, found) {
+            (None, _) => return Ok(Found::Gone),
+            (Some(now), Some((checksum, verified))) if now == line => {
+                return Ok(Found::Read(checksum, verified));
+            }
+            (Some(now), _) => line = now,
         }
     }
     Ok(Found::Unchecked)
@@ -298,7 +309,19 @@ mod tests {
         check(&before, Some(&line(1, None)), &Found::Unchecked);
         check(&before, Some(&before), &Found::Read(11, Verified::Changed));
         check(&other, None, &Found::Read(33, differs));
-        check(&line(1, None), None, &Found::Unchecked);
+        check(&line(1, None), None, &Found::Gone);
+        check(&line(1, None), Some(&line(1, None)), &Found::Unchecked);
+        check(&line(1, None), Some(&now), &Found::Read(22, Verified::Same));
+    }
+
+    #[test]
+    fn only_what_was_compared_is_right() {
+        let mut told = VerifyTold::default();
+        told.add(&line(2, Some(22)), Found::Read(22, Verified::Same));
+        told.add(&line(2, Some(22)), Found::Gone);
+        assert!(told.is_right() && told.same_files == 1);
+        told.add(&line(2, None), Found::Unchecked);
+        assert!(!told.is_right());
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub(crate) enum Request {
     Checksums {
         /// Inode.
         after: u64,
+        /// Versions, at most.
+        most: u16,
     },
     /// End the programs of the job here, and unmount its areas.
     Unmount,

@@ -152,14 +152,14 @@ pub(crate) fn server_history(socket: &Path, patience: Duration) -> anyhow::Resul
     }
 }
 
-/// Versions in the tier that the server behind `socket` has sent, of inodes above `after`: some of them.
+/// Versions in the tier that the server behind `socket` has sent, of inodes above `after`: some of them, `most` at most.
 pub(crate) fn server_checksums(
     socket: &Path,
-    after: u64,
+    (after, most): (u64, u16),
     patience: Duration,
 ) -> anyhow::Result<Vec<ChecksumLine>> {
     let mut channel = greet(socket, patience)?;
-    match ask(&mut channel, &NodeRequest::Checksums { after })? {
+    match ask(&mut channel, &NodeRequest::Checksums { after, most })? {
         NodeReply::Checksums(lines) => Ok(lines),
         NodeReply::Refused(refused) => Err(refused).context("ask what the tier should hold"),
         other => bail!("answered with {other:?}"),

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, Layout, NodeId, ServerId};
 use hayase_store::namespace::{EntryRecord, FileKind as StoredKind, Inode};
 use hayase_store::{FileState, LedgerRecord, ops};
-use hayase_tier::{EntryKind, Key, ListRequest, Marks, ObjectMeta, Tier, TierError};
+use hayase_tier::{EntryKind, Key, ListRequest, Marks, ObjectMeta, Tier, TierError, if_there};
 use hayase_wire::message::{Binding, FileKind, Imported, PeerReply, PeerRequest, Place, Refused};
 use tokio::time::Instant;
 
@@ -230,11 +230,8 @@ fn look(tier: &dyn Tier, key: &Key, name: Vec<u8>) -> Result<Option<Imported>, T
 
 /// Rights of a directory that has a mark. A tier that does not answer does not say that there is none.
 fn mode_of_mark(marks: &dyn Marks, key: &Key) -> Result<Option<u32>, TierError> {
-    match marks.directory(key) {
-        Ok(mark) => Ok(Some(mark.mode.unwrap_or(DIRECTORY_MODE))),
-        Err(TierError::Missing { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let mark = if_there(marks.directory(key))?;
+    Ok(mark.map(|mark| mark.mode.unwrap_or(DIRECTORY_MODE)))
 }
 
 /// Directories and links; devices and the like are not shown, nor directories that nobody may look into.

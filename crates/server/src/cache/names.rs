@@ -14,7 +14,7 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, Layout};
 use hayase_store::namespace::Inode;
 use hayase_store::{FileState, LedgerRecord};
-use hayase_tier::{Attributes, Key, ListRequest, Tier, TierError, copy_object};
+use hayase_tier::{Attributes, Key, ListRequest, ObjectMeta, Tier, TierError, copy_object};
 use hayase_wire::message::{
     Binding, FileKind, MetaChange, NewNode, PeerReply, PeerRequest, Place, Refused, SetTime,
     TierVersion,
@@ -22,7 +22,7 @@ use hayase_wire::message::{
 use tokio::time::Instant;
 
 use super::convert::system_time;
-use super::object_moves::{Move, Moved, conflict_path, gone_is_fine};
+use super::object_moves::{Move, Moved, as_told_now, conflict_paths, gone_is_fine};
 use super::paths::key;
 use super::tombstones::{shown, version_at};
 use super::{CACHE_NAME, Cache, stored_version, tier_refused, version_of, wire_version};
@@ -382,21 +382,28 @@ impl Node {
         record: &LedgerRecord,
         path: &[u8],
     ) -> Result<(Option<hayase_store::TierVersion>, bool), Refused> {
-        let beside = conflict_path(path, record.ino);
+        // Names that are too long for the tier are none.
+        let beside = conflict_paths(path, record.ino).filter_map(|path| key(&path).ok());
         let mut wanted = Move {
             from: key(&record.path)?,
             to: key(path)?,
-            aside: key(&beside)?,
+            aside: beside.collect(),
             expected: record.over.map(|over| over.identity),
-            put_aside: false,
+            put_aside: Vec::new(),
         };
-        let Moved { version, moved, put_aside } =
-            cache.ask_tier(move |tier| wanted.done(tier)).await?;
-        if put_aside {
-            cache.traffic.conflict(beside);
+        let work = move |tier: &dyn Tier| Ok((wanted.done(tier), wanted.put_aside));
+        let (moved, put_aside) = cache.ask_tier(work).await?;
+        for beside in put_aside {
+            cache.traffic.conflict(beside.as_bytes().to_vec());
         }
-        let known = record.version.map(|version| version.identity);
-        Ok((version, moved.is_some() && moved == known))
+        let Moved { version, moved } = moved.map_err(|error| tier_refused(&error))?;
+        let is_as_known = match (moved, version, record.version) {
+            (Some(moved), _, Some(known)) => moved == known.identity,
+            // It was moved before, and nobody was told.
+            (None, Some(now), Some(known)) => (now.size, now.mtime) == (known.size, known.mtime),
+            _ => false,
+        };
+        Ok((version, is_as_known))
     }
 
     /// Home: rights and times of what the tier has change there first; of what it does not have yet
@@ -516,19 +523,51 @@ fn set_object(
     expected: u64,
 ) -> Result<hayase_store::TierVersion, Refused> {
     let has_changed = || Refused::because(libc_errno::ESTALE, "it has changed in the tier");
-    let before = tier.stat(key).map_err(|error| tier_refused(&error))?;
+    let before = tier.stat_as_written(key).map_err(|error| tier_refused(&error))?;
     if before.identity != expected {
         return Err(has_changed());
     }
     let set = match tier.capabilities().attributes {
-        true => tier.set_attributes(key, attributes),
+        true => tier.set_attributes(key, attributes).map(|()| before),
         // They are kept beside the bytes, and change with them only.
-        false => copy_object(tier, (key, expected), (key, Some(expected)), attributes).map(drop),
+        false => copy_object(tier, (key, expected), (key, Some(expected)), attributes),
     };
-    set.map_err(|error| match error {
+    let mtime = attributes.mtime.unwrap_or(before.mtime);
+    let after = set.and_then(|ours| as_told_now(tier, key, ObjectMeta { mtime, ..ours }));
+    after.map(|after| version_of(&after)).map_err(|error| match error {
         TierError::Changed { .. } => has_changed(),
         error => tier_refused(&error),
-    })?;
-    let after = tier.stat_as_written(key).map_err(|error| tier_refused(&error))?;
-    Ok(version_of(&after))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use hayase_tier::flaky::Call;
+    use hayase_tier::{Action, Flaky, Memory, Precondition};
+
+    use super::*;
+
+    /// The checksum of what was sent would be told of other bytes.
+    #[test]
+    fn what_replaces_a_version_whose_attributes_change_is_not_taken_for_it() {
+        let check = |below: Memory, call| {
+            let (key, any) = (Key::new("f").unwrap(), Precondition::Any);
+            let put = |bytes: &[u8]| below.put(&key, Attributes::default(), bytes, any).unwrap();
+            let (before, theirs) = (put(b"ours").identity, below.clone());
+            let tier = Flaky::new(below.clone(), move |at| {
+                if at == call {
+                    let key = Key::new("f").unwrap();
+                    theirs.put(&key, Attributes::default(), b"theirs", any).unwrap();
+                }
+                None
+            });
+            let change = Attributes { mode: Some(0o600), mtime: None };
+            let after = set_object(&tier, &key, change, before).unwrap();
+            assert_ne!(after.identity, below.stat(&key).unwrap().identity, "{call:?}");
+            let (before, alone) = (below.stat(&key).unwrap().identity, below.clone());
+            let after = set_object(&alone, &key, change, before).unwrap();
+            assert_eq!(after.identity, below.stat(&key).unwrap().identity, "{call:?}");
+        };
+        check(Memory::new(), Call::Done(Action::SetAttributes));
+    }
 }

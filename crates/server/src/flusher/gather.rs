@@ -10,10 +10,11 @@ use std::os::unix::fs::FileExt;
 
 use hayase_layout::LocalOffset;
 use hayase_store::{LedgerRecord, Part, PartStat, Time};
-use hayase_tier::{Attributes, Key, Precondition, Tier, TierError, Upload};
+use hayase_tier::{Attributes, Key, ObjectMeta, Precondition, Tier, TierError, Upload, if_there};
 use hayase_wire::message::Refused;
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::cache::object_moves::as_told_now;
 use crate::cache::{system_time, tier_refused, time_of, version_of};
 use crate::convert::part_refused;
 use crate::limits::FLUSH_BYTES;
@@ -41,6 +42,8 @@ impl Source {
         // Before it is frozen: what is written between the two is told as newer, never as sent.
         let stat = part.stat().map_err(part_refused)?;
         let Some(snapshot) = part.snapshot().map_err(part_refused)? else {
+            // A page that is dirty already may be written through a mapping without another time.
+            part.sync(true).map_err(part_refused)?;
             return Self::still(part);
         };
         let snapshot = File::from(snapshot);
@@ -117,11 +120,7 @@ pub(crate) fn commit(
     record: &LedgerRecord,
     sent: Sent,
 ) -> Result<Committed, TierError> {
-    let found = match tier.stat_as_written(key) {
-        Ok(meta) => Some(meta),
-        Err(TierError::Missing { .. }) => None,
-        Err(error) => return Err(error),
-    };
+    let found = if_there(tier.stat_as_written(key))?;
     let is_ours = found.is_some_and(|meta| {
         let known = record.version.is_some_and(|version| version.identity == meta.identity);
         // A crash hid how the last flush ended: it had ended well.
@@ -130,24 +129,17 @@ pub(crate) fn commit(
     let precondition = match found {
         Some(_) if !is_ours => return Ok(Committed::Conflict),
         Some(_) => Precondition::Any,
-        None => absent(tier, sent.stat.size),
+        None => Precondition::absent(tier, sent.stat.size),
     };
+    let mtime = system_time(sent.stat.mtime);
     match sent.upload.commit(precondition) {
         Ok(meta) => {
-            // Some tiers tell the identity only when they are asked.
-            let meta = tier.stat_as_written(key).unwrap_or(meta);
+            let ours = ObjectMeta { mtime, ..meta };
+            let meta = as_told_now(tier, key, ours).unwrap_or(ours);
             Ok(Committed::Durable(version_of(&meta)))
         }
         Err(TierError::Exists { .. }) => Ok(Committed::Conflict),
         Err(error) => Err(error),
-    }
-}
-
-/// Where nothing is, nothing that comes meanwhile is replaced, if the tier can promise that.
-fn absent(tier: &dyn Tier, size: u64) -> Precondition {
-    match tier.capabilities().absent_max {
-        Some(most) if size <= most.get() => Precondition::Absent,
-        _ => Precondition::Any,
     }
 }
 

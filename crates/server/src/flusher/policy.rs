@@ -2,7 +2,8 @@
 //!
 //! Pure: no clock, no files. A file is complete since its last writer closed it; one that failed waits
 //! for its time. While the server is busy for the job, one stream goes on, so that it always moves;
-//! when it is idle, all of them do (LLIO flushes while its servers are idle; this keeps a floor).
+//! when it is idle, or the job's time is over, all of them do (LLIO flushes while its servers are idle; this
+//! keeps a floor).
 
 use std::time::Duration;
 
@@ -40,7 +41,8 @@ pub(crate) fn streams_of_node(node_max: usize, job_streams: usize, nodes: u16) -
 
 /// Which files begin now, in this order. O(n log n).
 pub(crate) fn choose(mut candidates: Vec<Candidate>, now: Situation) -> Vec<InodeId> {
-    let most = if now.is_busy { 1 } else { now.streams };
+    // At the end what is here counts, not who has to wait for it.
+    let most = if now.is_busy && !now.is_late { 1 } else { now.streams };
     let free = most.saturating_sub(now.running);
     candidates.retain(|file| {
         file.retry_in.is_zero() && (file.complete_for.is_some() || file.is_due || now.is_late)
@@ -87,6 +89,7 @@ mod tests {
         check(Situation { is_busy: true, ..IDLE }, &[3]);
         check(Situation { is_busy: true, running: 1, ..IDLE }, &[]);
         check(Situation { is_late: true, streams: 9, ..IDLE }, &[3, 1, 2]);
+        check(Situation { is_late: true, is_busy: true, streams: 9, ..IDLE }, &[3, 1, 2]);
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl Node {
         let Some(is_named) = self.has_name_again(tombstone, buried).await? else {
             // What is hidden may be the last version that the tier has of it.
             if now {
-                let flush = PeerRequest::CacheFlush { ino: buried.ino, as_it_stands: false };
+                let flush = PeerRequest::CacheFlush { ino: buried.ino };
                 self.ask(buried.ino.home(), flush).await?;
             }
             return Ok(false);

@@ -12,7 +12,7 @@ use hayase_tier::Tier;
 use hayase_wire::message::Refused;
 
 use super::gather::{self, Committed, Source};
-use crate::cache::object_moves::conflict_path;
+use crate::cache::object_moves::conflict_paths;
 use crate::cache::order::directory_of;
 use crate::cache::paths::key;
 use crate::cache::tier_refused;
@@ -247,7 +247,9 @@ fn sending(parts: &Parts, record: LedgerRecord) -> LedgerRecord {
 fn flush(parts: &Parts, tier: &dyn Tier, record: LedgerRecord) -> Result<LedgerRecord, Refused> {
     let part = parts.get(whole_part(record.ino, 0)).map_err(part_refused)?;
     let mut record = record;
-    for _ in 0..=CONFLICTS_MAX {
+    let name = record.path.clone();
+    let mut names = conflict_paths(&name, record.ino).take(CONFLICTS_MAX);
+    loop {
         let path = key(&record.path)?;
         let source = Source::still(part.clone())?;
         let sent = gather::send(tier, &source, &path, record.mode, &|_| ())?;
@@ -263,7 +265,8 @@ fn flush(parts: &Parts, tier: &dyn Tier, record: LedgerRecord) -> Result<LedgerR
                 return Ok(LedgerRecord { errno, attempts, after, ..known });
             }
             Committed::Conflict => {
-                record.path = conflict_path(&record.path, record.ino);
+                let Some(next) = names.next() else { break };
+                record.path = next;
                 (record.version, record.sent) = (None, None);
             }
         }
@@ -429,6 +432,26 @@ mod tests {
         let told = node.resume();
         assert!(told[0].failure.is_none() && told[0].what == Resuming::Flush);
         assert_eq!(node.read("f").unwrap(), b"ours");
+    }
+
+    /// The checksum of ours would be told of theirs.
+    #[test]
+    fn what_replaces_a_version_right_after_its_commit_is_not_taken_for_it() {
+        let (below, key) = (Memory::new(), Key::new("f").unwrap());
+        let (theirs, at) = (below.clone(), key.clone());
+        let tier = Flaky::new(below.clone(), move |call| {
+            if call == Call::Done(Action::Commit) {
+                let any = Precondition::Any;
+                theirs.put(&at, Attributes::default(), b"theirs", any).unwrap();
+            }
+            None
+        });
+        let mut node = Node::new(Arc::new(tier));
+        let record = node.write(3, "f", b"ours");
+        node.ledger.put(record.clone()).unwrap();
+        assert!(node.resume()[0].failure.is_none());
+        let known = node.ledger.get(record.ino).unwrap();
+        assert_ne!(known.version.unwrap().identity, below.stat(&key).unwrap().identity);
     }
 
     fn tombstone(number: u64, path: &str, version: hayase_store::TierVersion) -> LedgerRecord {

@@ -6,18 +6,18 @@ use std::sync::atomic::Ordering;
 
 use hayase_layout::InodeId;
 use hayase_store::{FileState, LedgerRecord, PartStat};
-use hayase_wire::message::{Flushed, PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::{PeerRequest, Place, Refused};
 use tokio::time::Instant;
 
 use super::gather::{self, Committed, Sent, Source};
 use super::policy::{Candidate, Situation, backoff, choose, streams_of_node};
-use crate::cache::Cache;
-use crate::cache::object_moves::conflict_path;
+use crate::cache::object_moves::conflict_paths;
 use crate::cache::paths::key;
-use crate::convert::part_refused;
+use crate::cache::{Cache, Stood, system_time};
+use crate::convert::{part_refused, stored_time};
 use crate::limits::{
-    DEADLINE_RESERVE, FLUSH_BUSY_REQUESTS, FLUSH_LOOK, FLUSH_LOOK_FILES, FLUSH_RETRY_FIRST,
-    FLUSH_RETRY_MAX, FLUSH_STREAMS, FLUSH_STREAMS_JOB, REMOVAL_STREAMS,
+    DEADLINE_RESERVE, FILE_TIMES_GRAIN, FLUSH_BUSY_REQUESTS, FLUSH_LOOK, FLUSH_LOOK_FILES,
+    FLUSH_RETRY_FIRST, FLUSH_RETRY_MAX, FLUSH_STREAMS, FLUSH_STREAMS_JOB, REMOVAL_STREAMS,
 };
 use crate::node::{Node, libc_errno};
 use crate::peer_service::inode::whole_part;
@@ -25,6 +25,8 @@ use crate::peer_service::inode::whole_part;
 /// How a flush ended without an error.
 enum Outcome {
     Durable,
+    /// The tier has it as it was when the flush began; somebody may be writing it.
+    AsItStood,
     /// The file was changed, opened, renamed or removed meanwhile: later.
     Overtaken,
     /// It gets another name, and is flushed to that.
@@ -83,10 +85,14 @@ impl Node {
                 true => (None, active.open_since.get().or_else(|| Some(Instant::now()))),
                 false => (active.complete_since.get().or_else(|| Some(Instant::now())), None),
             };
+            if active.open_since.get().is_some() && open_since.is_none() {
+                active.rests_until.set(None); // Closed: what it is now is what it stays.
+            }
             active.complete_since.set(complete_since);
             active.open_since.set(open_since);
             let open_for = open_since.map(|since| since.elapsed());
-            let retry_in = active.retry_at.get().map(|at| at.duration_since(Instant::now()));
+            let not_before = active.retry_at.get().max(active.rests_until.get());
+            let retry_in = not_before.map(|at| at.duration_since(Instant::now()));
             is_idle.then_some(Candidate {
                 ino,
                 complete_for: complete_since.map(|since| since.elapsed()),
@@ -97,12 +103,14 @@ impl Node {
         files.iter().copied().filter_map(candidate).collect()
     }
 
-    fn begin_flush(self: &Rc<Self>, cache: &Cache, ino: InodeId, as_it_stands: bool) {
+    pub(super) fn begin_flush(self: &Rc<Self>, cache: &Cache, ino: InodeId, as_it_stands: bool) {
+        let active = cache.active(ino);
         // The next time when it has been open for so long again.
-        cache.active(ino).open_since.set(None);
-        cache.active(ino).sent.store(0, Ordering::Relaxed);
+        active.open_since.set(None);
+        active.sent.store(0, Ordering::Relaxed);
+        active.round.set(active.round.get() + 1);
         // Counted before the task has its first turn: the loop may look again.
-        cache.active(ino).is_flushing.set(true);
+        active.is_flushing.set(true);
         cache.traffic.running.set(cache.traffic.running.get() + 1);
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move { this.flush_counted(ino, as_it_stands).await });
@@ -139,12 +147,21 @@ impl Node {
             Ok(Outcome::Durable) => {
                 cache.traffic.flushed_files.set(cache.traffic.flushed_files.get() + 1);
                 active.retry_at.set(None);
+                active.arrived_round.set(active.round.get());
                 cache.work.notify_one();
             }
+            Ok(Outcome::AsItStood) => {
+                active.retry_at.set(None);
+                // Once in a while is enough for a file that stays open.
+                active.rests_until.set(Some(Instant::now() + DEADLINE_RESERVE));
+                active.arrived_round.set(active.round.get());
+            }
             Ok(Outcome::Overtaken) => {
-                // A file that stays open went as it stood: once in a while is enough.
-                let pause = if as_it_stands { DEADLINE_RESERVE } else { FLUSH_LOOK };
-                active.retry_at.set(Some(Instant::now() + pause));
+                active.retry_at.set(Some(Instant::now() + FLUSH_LOOK));
+                if as_it_stands {
+                    // Nor is one that is written all the time sent again and again.
+                    active.rests_until.set(Some(Instant::now() + DEADLINE_RESERVE));
+                }
                 let again = cache.update(ino, |record| {
                     if record.state == FileState::Flushing {
                         record.state = FileState::Dirty;
@@ -201,7 +218,13 @@ impl Node {
         // Before the first look at its bytes: whoever writes it may do so, and close it, at any moment
         // from here on. A mapping is no open, and goes on being written without one.
         let is_written = as_it_stands && (self.has_writers(ino) || !self.probe_part(ino).await);
+        let begin = system_time(stored_time(self.now()));
         let source = self.source(part, is_written).await?;
+        let stands = Stood::of(generation, &source.stat);
+        if is_written && active.stood.get() == Some(stands) {
+            return Ok(Outcome::AsItStood);
+        }
+        active.stood.set(None);
         let mark = gather::mark_of(&source.stat);
         let record = match record.sent {
             // Before another mark takes its place.
@@ -265,7 +288,14 @@ impl Node {
         })?;
         let ledger = cache.ledger_file();
         self.disk.run(move || ledger.sync(true).map_err(part_refused)).await?;
-        Ok(if is_last { Outcome::Durable } else { Outcome::Overtaken })
+        if is_last {
+            return Ok(Outcome::Durable);
+        }
+        // What was written in the same tick of the clock before and after the look shows no other time.
+        let changed = system_time(stands.ctime);
+        let can_tell = begin.duration_since(changed).is_ok_and(|age| age > FILE_TIMES_GRAIN);
+        active.stood.set(Some(stands).filter(|_| is_written && can_tell));
+        Ok(Outcome::AsItStood)
     }
 
     /// What is read of a part: a snapshot, where somebody may go on writing it.
@@ -302,72 +332,33 @@ impl Node {
             let inode = self.inode(ino)?;
             let Some((parent, name)) = inode.name else { return Ok(()) };
             let from = Place { parent, name: name.clone() };
-            let to = Place { parent, name: conflict_path(&name, ino) };
-            let path = self.tier_path_of(&to).await?;
             cache.update(ino, |record| (record.version, record.sent) = (None, None))?;
-            let (coordinator, no_replace) = (self.shard_of(parent, &to.name), true);
-            let rename = PeerRequest::Rename { from, to, no_replace, once: None };
-            self.ask(coordinator, rename).await?;
-            cache.traffic.conflict(path);
+            let mut names = conflict_paths(&name, ino).peekable();
+            while let Some(name) = names.next() {
+                let to = Place { parent, name };
+                let path = self.tier_path_of(&to).await?;
+                let (coordinator, no_replace) = (self.shard_of(parent, &to.name), true);
+                let from = from.clone();
+                let rename = PeerRequest::Rename { from, to, no_replace, once: None };
+                match self.ask(coordinator, rename).await {
+                    // Another version of this file is kept there.
+                    Err(refused) if refused.errno == libc_errno::EEXIST => {
+                        if names.peek().is_none() {
+                            return Err(refused);
+                        }
+                    }
+                    answer => {
+                        answer?;
+                        cache.traffic.conflict(path);
+                        break;
+                    }
+                }
+            }
             cache.update(ino, |record| record.state = FileState::Dirty)
         };
         let renamed: Result<(), Refused> = renamed.await;
         if let Err(refused) = renamed {
             self.flush_failed(cache, ino, &refused);
-        }
-    }
-
-    /// Home: flushes one file now; how far it is.
-    pub(crate) async fn flush_now(
-        self: &Rc<Self>,
-        ino: InodeId,
-        as_it_stands: bool,
-    ) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
-        let flushed = |how| Ok(PeerReply::Flushed(how));
-        let Some(record) = cache.record(ino).filter(|record| !record.state.is_safe()) else {
-            return flushed(Flushed::Durable);
-        };
-        if !as_it_stands && self.has_writers(ino) {
-            return flushed(Flushed::Open);
-        }
-        let active = cache.active(ino);
-        let waits = active.retry_at.get().is_some_and(|at| at > Instant::now());
-        if record.state == FileState::Failed && waits {
-            let (errno, attempts) = (record.errno, record.attempts);
-            return flushed(Flushed::Failed { errno, attempts });
-        }
-        if !active.is_flushing.get() && !waits && !active.is_held() {
-            let before = record.version;
-            self.begin_flush(cache, ino, as_it_stands);
-            if as_it_stands {
-                return self.flushed_as_it_stood(cache, ino, before).await;
-            }
-        }
-        flushed(Flushed::Pending)
-    }
-
-    /// The file stays dirty while it is open: that a new version is in the tier says that it went.
-    async fn flushed_as_it_stood(
-        &self,
-        cache: &Cache,
-        ino: InodeId,
-        before: Option<hayase_store::TierVersion>,
-    ) -> Result<PeerReply, Refused> {
-        let until = Instant::now() + crate::limits::FETCH_WAIT;
-        loop {
-            let record = cache.record(ino).ok_or_else(|| Refused::new(libc_errno::ESTALE))?;
-            if record.state.is_safe() || record.version != before {
-                return Ok(PeerReply::Flushed(Flushed::Durable));
-            }
-            if record.state == FileState::Failed {
-                let (errno, attempts) = (record.errno, record.attempts);
-                return Ok(PeerReply::Flushed(Flushed::Failed { errno, attempts }));
-            }
-            if Instant::now() > until {
-                return Ok(PeerReply::Flushed(Flushed::Pending));
-            }
-            tokio::time::sleep(crate::limits::FETCH_PAUSE).await;
         }
     }
 }

@@ -8,19 +8,15 @@ use hayase_wire::message::{Flushed, NodeReply, PeerReply, PeerRequest, Refused};
 
 use super::Served;
 use crate::flusher::verify::checksum_line;
-use crate::limits::{CHECKSUMS_PAGE, FETCH_PAUSE};
+use crate::limits::CHECKSUMS_PAGE;
 use crate::node::{Node, libc_errno, unexpected};
 use crate::settings::DurableAt;
 
 impl Node {
     /// How far the flush of a file is; begins it where nothing stands against it.
-    pub(super) async fn flush_file(
-        self: &Rc<Self>,
-        ino: InodeId,
-        as_it_stands: bool,
-    ) -> Result<Flushed, Refused> {
+    pub(super) async fn flush_file(self: &Rc<Self>, ino: InodeId) -> Result<Flushed, Refused> {
         check_cached(ino)?;
-        match self.ask(ino.home(), PeerRequest::CacheFlush { ino, as_it_stands }).await? {
+        match self.ask(ino.home(), PeerRequest::CacheFlush { ino }).await? {
             PeerReply::Flushed(flushed) => Ok(flushed),
             other => Err(unexpected(&other)),
         }
@@ -33,17 +29,21 @@ impl Node {
         if !is_asked {
             return Ok(());
         }
+        let mut wanted = None;
         loop {
-            match self.flush_file(ino, true).await? {
-                Flushed::Durable => return Ok(()),
-                Flushed::Failed { errno, .. } => return Err(Refused::new(errno)),
-                Flushed::Pending | Flushed::Open => tokio::time::sleep(FETCH_PAUSE).await,
+            match self.ask(ino.home(), PeerRequest::CacheSync { ino, round: wanted }).await? {
+                PeerReply::Flushed(Flushed::Durable) => return Ok(()),
+                PeerReply::Flushed(Flushed::Failed { errno, .. }) => {
+                    return Err(Refused::new(errno));
+                }
+                PeerReply::Flushing { round } => wanted = Some(round),
+                other => return Err(unexpected(&other)),
             }
         }
     }
 
-    /// Versions in the tier whose bytes came from here, by inode: a page of them.
-    pub(super) fn checksums(&self, after: u64) -> Served {
+    /// Versions in the tier whose bytes came from here, by inode: a page of them, `most` at most.
+    pub(super) fn checksums(&self, after: u64, most: u16) -> Served {
         let cache = self.cache()?;
         let line = |record: &LedgerRecord| {
             let mut line = checksum_line(record)?;
@@ -51,7 +51,8 @@ impl Node {
             line.checksum = line.checksum.filter(|_| !cache.publishing.is_locked(&record.ino));
             Some(line)
         };
-        Ok(NodeReply::Checksums(cache.page_of(InodeId(after), CHECKSUMS_PAGE, line)))
+        let most = usize::from(most).min(CHECKSUMS_PAGE);
+        Ok(NodeReply::Checksums(cache.page_of(InodeId(after), most, line)))
     }
 
     pub(super) async fn evict_file(self: &Rc<Self>, ino: InodeId) -> Served {

@@ -38,6 +38,8 @@ pub(crate) struct Cluster {
     tier: Option<Arc<dyn Tier>>,
     /// After how long files that stay open are flushed as they stand.
     flush_open: Option<Duration>,
+    /// What fsync promises of files of the cache area.
+    durable_at: DurableAt,
     /// Of each server.
     room: ByteCount,
     servers: Vec<Running>,
@@ -77,6 +79,13 @@ impl Cluster {
         cluster.started(servers)
     }
 
+    /// The same, where fsync promises that the tier has the bytes.
+    pub(crate) fn up_syncing(servers: u16, tier: Arc<dyn Tier>) -> Self {
+        let mut cluster = Self::empty();
+        (cluster.tier, cluster.durable_at) = (Some(tier), DurableAt::Tier);
+        cluster.started(servers)
+    }
+
     /// The same, with little room on each server, and names that survive a restart.
     pub(crate) fn up_small(servers: u16, room: ByteCount, tier: Arc<dyn Tier>) -> Self {
         let mut cluster = Self::empty();
@@ -93,6 +102,7 @@ impl Cluster {
             faults: None,
             tier: None,
             flush_open: None,
+            durable_at: DurableAt::default(),
             room: ByteCount::mib(256),
             servers: Vec::new(),
         }
@@ -142,8 +152,8 @@ impl Cluster {
 
     fn cache(&self) -> Option<CacheSettings> {
         let tier = self.tier.clone()?;
-        let durable_at = DurableAt::default();
-        Some(CacheSettings { tier, durable_at, deadline: None, flush_open: self.flush_open })
+        let (durable_at, flush_open) = (self.durable_at, self.flush_open);
+        Some(CacheSettings { tier, durable_at, deadline: None, flush_open })
     }
 
     /// With names in memory, which can be stopped at any commit.
@@ -463,6 +473,10 @@ impl Process {
         slot.as_mut()[..bytes.len()].copy_from_slice(bytes);
         let from = SlotRange { slot: slot.index(), len: bytes.len() as u32 };
         self.ask(&NodeRequest::Write { ino, offset, from }).map(drop)
+    }
+
+    pub(crate) fn fsync(&mut self, ino: InodeId) -> Result<(), Refused> {
+        self.ask(&NodeRequest::Fsync { ino, data_only: false }).map(drop)
     }
 
     pub(crate) fn append(&mut self, ino: InodeId, bytes: &[u8]) -> Result<u64, Refused> {

@@ -40,14 +40,11 @@ pub(super) fn parse_rfc3339(text: &str) -> Option<SystemTime> {
 fn at(year: i64, month: i64, day: i64, clock: &str) -> Option<SystemTime> {
     let mut clock = clock.split(':').map(|field| field.parse::<i64>().ok());
     let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
-    let valid = (1970..10_000).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && (0..24).contains(&hour)
-        && (0..60).contains(&minute)
-        && (0..=60).contains(&second);
-    let seconds = days(year, month, day) * DAY + hour * 3600 + minute * 60 + second;
-    valid.then(|| UNIX_EPOCH + Duration::from_secs(seconds.unsigned_abs()))
+    if !(0..24).contains(&hour) || !(0..60).contains(&minute) || !(0..=60).contains(&second) {
+        return None;
+    }
+    let seconds = days(year, month, day)? * DAY + hour * 3600 + minute * 60 + second;
+    Some(UNIX_EPOCH + Duration::from_secs(seconds.unsigned_abs()))
 }
 
 #[cfg(test)]

@@ -346,9 +346,11 @@ pub enum NodeRequest {
     StatFsOf {
         tree: InodeId,
     },
-    /// Versions in the tier of which this server knows what they hold, of inodes above `after`.
+    /// Versions in the tier of which this server knows what they hold, of inodes above `after`: a page of
+    /// them, `most` at most.
     Checksums {
         after: u64,
+        most: u16,
     },
     /// A file of the cache area: how far is its flush? Begins it if nobody writes the file.
     Flush {

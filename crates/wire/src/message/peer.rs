@@ -269,8 +269,11 @@ pub enum PeerRequest {
     CacheSettled { path: Vec<u8>, before: Option<Moment>, with_open: bool },
     /// Home: fetch what is not here, since it will be written. `Ready` when all is.
     CacheFetch { ino: InodeId },
-    /// Home: flush it, also while it is open if `as_it_stands`. `Flushed`.
-    CacheFlush { ino: InodeId, as_it_stands: bool },
+    /// Home: flush it, unless it is open for writing. `Flushed`.
+    CacheFlush { ino: InodeId },
+    /// Home: what was written so far comes to the tier, also while it is open. `Flushed`, or `Flushing`:
+    /// ask again with what that says.
+    CacheSync { ino: InodeId, round: Option<u64> },
     /// Home: give the room of a file back that is in the tier and not open. `Ready` when it is not here.
     CacheEvict { ino: InodeId },
 }
@@ -373,6 +376,8 @@ pub enum PeerReply {
     Ready(bool),
     /// Of a flush.
     Flushed(Flushed),
+    /// Not yet: the flush of this number, or a later one, will bring it.
+    Flushing { round: u64 },
     /// What the tier may show of a file.
     Shown(Shown),
     /// Tombstones of a name.

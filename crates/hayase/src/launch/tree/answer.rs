@@ -41,7 +41,7 @@ pub(crate) fn answer(join: &Join, node: u16, request: &Request) -> Answer {
             Ok(history) => told(serde_json::to_value(history)),
             Err(error) => Answer::Failed { why: format!("{error:#}") },
         },
-        Request::Checksums { after } => match checksums_of_node(&job, node, *after) {
+        Request::Checksums { after, most } => match checksums_of_node(&job, node, *after, *most) {
             Ok(lines) => told(serde_json::to_value(lines)),
             Err(error) => Answer::Failed { why: format!("{error:#}") },
         },
