@@ -10,6 +10,7 @@
 mod bench;
 mod command;
 mod disk_limit;
+mod distant_daemon;
 mod flush;
 mod foundation;
 mod guard;
@@ -65,6 +66,16 @@ enum Verb {
         /// Where
         mount_point: PathBuf,
     },
+    /// Show a directory late until standard input ends
+    #[command(hide = true)]
+    DistantDaemon {
+        /// What is shown
+        source: PathBuf,
+        /// Where
+        mount_point: PathBuf,
+        /// How much later each answer comes
+        milliseconds: u64,
+    },
     /// Clean up when standard input ends
     #[command(hide = true)]
     Guard {
@@ -85,6 +96,10 @@ fn main() -> ExitCode {
         Verb::Worker => workloads::serve().map(|()| true),
         Verb::MinimalDaemon { source, mount_point } => {
             minimal_daemon::serve(&source, &mount_point).map(|()| true)
+        }
+        Verb::DistantDaemon { source, mount_point, milliseconds } => {
+            let delay = std::time::Duration::from_millis(milliseconds);
+            distant_daemon::serve(&source, &mount_point, delay).map(|()| true)
         }
         Verb::Guard { hayase } => guard::stand(&hayase).map(|()| true),
     };

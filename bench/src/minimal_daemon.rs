@@ -6,8 +6,8 @@
 //! with a cloned device each, passthrough, `KILLPRIV_V2`, a second of TTL for names and attributes.
 //! What benches do not call is not there.
 
-mod inodes;
-mod requests;
+pub(crate) mod inodes;
+pub(crate) mod requests;
 
 use std::io::{BufRead, Write};
 use std::path::Path;

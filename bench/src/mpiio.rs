@@ -5,7 +5,7 @@
 
 mod export;
 mod index;
-mod launch;
+pub(crate) mod launch;
 mod patterns;
 mod records;
 mod regions;

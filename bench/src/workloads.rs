@@ -6,6 +6,7 @@
 //! Not here: who starts workers and what their figures mean ([`crate::worker`], [`crate::foundation`], [`crate::nodes`]).
 
 pub(crate) mod block;
+pub(crate) mod compute;
 pub(crate) mod evict;
 pub(crate) mod library;
 pub(crate) mod locks;
@@ -36,6 +37,8 @@ pub(crate) enum Task {
     Sequential(sequential::Sequential),
     /// Small calls anywhere in a file.
     Random(random::Random),
+    /// Computing, and nothing else.
+    Compute(compute::Compute),
     /// Names and inodes.
     Metadata(metadata::Metadata),
     /// New files by the client library.
@@ -112,6 +115,7 @@ fn perform(task: &Task) -> anyhow::Result<Answer> {
         }
         Task::Sequential(work) => Answer::Measured(work.run()?),
         Task::Random(work) => Answer::Measured(work.run()?),
+        Task::Compute(work) => Answer::Measured(work.run()?),
         Task::Metadata(work) => Answer::Measured(work.run()?),
         Task::Library(work) => Answer::Measured(work.run()?),
         Task::Alone(work) => Answer::Measured(work.run()?),

@@ -11,9 +11,9 @@ use fuser::BackingId;
 
 /// One inode.
 #[derive(Debug)]
-pub(super) struct Inode {
+pub(crate) struct Inode {
     /// `O_PATH`.
-    pub(super) descriptor: Arc<OwnedFd>,
+    pub(crate) descriptor: Arc<OwnedFd>,
     lookups: u64,
     backing: Weak<BackingId>,
 }
@@ -27,11 +27,11 @@ struct State {
 
 /// All of them; the root has number 1 and is never forgotten.
 #[derive(Debug)]
-pub(super) struct Inodes(Mutex<State>);
+pub(crate) struct Inodes(Mutex<State>);
 
 impl Inodes {
     /// Only the root.
-    pub(super) fn new(root: OwnedFd) -> Self {
+    pub(crate) fn new(root: OwnedFd) -> Self {
         let root = Inode { descriptor: Arc::new(root), lookups: u64::MAX, backing: Weak::new() };
         let state = State { inodes: HashMap::from([(1, root)]), ..State::default() };
         Self(Mutex::new(state))
@@ -42,12 +42,12 @@ impl Inodes {
     }
 
     /// The descriptor of an inode that the kernel knows.
-    pub(super) fn descriptor(&self, number: u64) -> Option<Arc<OwnedFd>> {
+    pub(crate) fn descriptor(&self, number: u64) -> Option<Arc<OwnedFd>> {
         Some(Arc::clone(&self.state().inodes.get(&number)?.descriptor))
     }
 
     /// The kernel has looked it up once more.
-    pub(super) fn remember(&self, number: u64, descriptor: OwnedFd) {
+    pub(crate) fn remember(&self, number: u64, descriptor: OwnedFd) {
         let mut state = self.state();
         let inode = state.inodes.entry(number).or_insert_with(|| Inode {
             descriptor: Arc::new(descriptor),
@@ -58,7 +58,7 @@ impl Inodes {
     }
 
     /// The kernel forgets `lookups` of them.
-    pub(super) fn forget(&self, number: u64, lookups: u64) {
+    pub(crate) fn forget(&self, number: u64, lookups: u64) {
         let mut state = self.state();
         let Some(inode) = state.inodes.get_mut(&number).filter(|_| number != 1) else { return };
         inode.lookups = inode.lookups.saturating_sub(lookups);
@@ -68,7 +68,7 @@ impl Inodes {
     }
 
     /// A new handle of an inode, and its registration; `register` makes one if there is none.
-    pub(super) fn open(
+    pub(crate) fn open(
         &self,
         number: u64,
         register: impl FnOnce(&OwnedFd) -> std::io::Result<BackingId>,
@@ -88,7 +88,7 @@ impl Inodes {
     }
 
     /// A handle is closed.
-    pub(super) fn release(&self, handle: u64) {
+    pub(crate) fn release(&self, handle: u64) {
         let backing = self.state().open.remove(&handle);
         // Perhaps the last one: the registration ends outside of the lock.
         drop(backing);

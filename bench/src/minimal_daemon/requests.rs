@@ -152,7 +152,7 @@ fn errno(error: rustix::io::Errno) -> Errno {
     std::io::Error::from(error).into()
 }
 
-fn attributes(descriptor: &impl AsFd) -> Result<FileAttr, Errno> {
+pub(crate) fn attributes(descriptor: &impl AsFd) -> Result<FileAttr, Errno> {
     let stat = statat(descriptor, "", AtFlags::EMPTY_PATH).map_err(errno)?;
     let kind = match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
         rustix::fs::FileType::Directory => FileType::Directory,

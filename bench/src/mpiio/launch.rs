@@ -177,19 +177,7 @@ impl Mpi {
         name: &str,
         arguments: &[String],
     ) -> anyhow::Result<Said> {
-        let mut command = Command::new(self.kind.tool("mpiexec"));
-        command.args(["-n", &ranks.to_string()]);
-        // More ranks than cores: whoever waits lets the others go on.
-        match self.kind {
-            Kind::Mpich => command.args(["-genv", "MPIR_CVAR_POLLS_BEFORE_YIELD", "1"]),
-            Kind::OpenMpi => command.args([
-                "--oversubscribe",
-                "--allow-run-as-root",
-                "--mca",
-                "mpi_yield_when_idle",
-                "1",
-            ]),
-        };
+        let mut command = self.mpiexec(Command::new(self.kind.tool("mpiexec")), ranks);
         let mut given = "";
         match by {
             By::Stock { options, hints } => {
@@ -207,6 +195,37 @@ impl Mpi {
             .arg(format!("file={}", self.path(by, name).display()))
             .arg(format!("hints={given}"));
         Ok(Said(run(&mut command, RUN_PATIENCE)?.success(&format!("{arguments:?} with {by:?}"))?))
+    }
+
+    /// Runs the program with our library on a file of any place; `on_node` begins commands where that is.
+    pub(crate) fn run_at(
+        &self,
+        on_node: impl FnOnce(&str) -> Command,
+        ranks: u64,
+        path: &Path,
+        arguments: &[String],
+    ) -> anyhow::Result<()> {
+        let mut command = self.mpiexec(on_node(&self.kind.tool("mpiexec")), ranks);
+        self.preload(&mut command);
+        command.arg(&self.program).args(arguments);
+        command.arg(format!("file={}", path.display())).arg("hints=");
+        run(&mut command, RUN_PATIENCE)?.success(&format!("{arguments:?}")).map(drop)
+    }
+
+    fn mpiexec(&self, mut command: Command, ranks: u64) -> Command {
+        command.args(["-n", &ranks.to_string()]);
+        // More ranks than cores: whoever waits lets the others go on.
+        match self.kind {
+            Kind::Mpich => command.args(["-genv", "MPIR_CVAR_POLLS_BEFORE_YIELD", "1"]),
+            Kind::OpenMpi => command.args([
+                "--oversubscribe",
+                "--allow-run-as-root",
+                "--mca",
+                "mpi_yield_when_idle",
+                "1",
+            ]),
+        };
+        command
     }
 
     fn preload(&self, command: &mut Command) {

@@ -26,6 +26,7 @@ use crate::ops::locks::LockWish;
 use crate::ops::read_write::is_append;
 use crate::passthrough::PassthroughState;
 use crate::profile::KernelProfile;
+use crate::waiters::Line;
 
 /// A mount, as the library sees it.
 pub(crate) struct Requests {
@@ -37,9 +38,9 @@ pub(crate) struct Requests {
 
 impl Requests {
     /// Here or on another thread, but never on the last threads that serve reads.
-    fn may_wait(&self, job: impl FnOnce(&Shared) + Send + 'static) {
+    fn may_wait(&self, inode: INodeNo, job: impl FnOnce(&Shared) + Send + 'static) {
         let shared = Arc::clone(&self.shared);
-        self.shared.waiters.run(move || job(&shared));
+        self.shared.waiters.run(Line::of(ino(inode)), move || job(&shared));
     }
 
     fn new_inode(
@@ -104,7 +105,7 @@ impl Filesystem for Requests {
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.to_owned();
-        self.may_wait(move |shared| shared.lookup(ino(parent), &name, reply));
+        self.may_wait(parent, move |shared| shared.lookup(ino(parent), &name, reply));
     }
 
     fn forget(&self, _req: &Request, inode: INodeNo, lookups: u64) {
@@ -114,7 +115,7 @@ impl Filesystem for Requests {
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         // Pages may have to be dropped before another size is told, which waits for reads.
         if self.pages_until_open {
-            return self.may_wait(move |shared| shared.getattr(ino(inode), reply));
+            return self.may_wait(inode, move |shared| shared.getattr(ino(inode), reply));
         }
         self.shared.getattr(ino(inode), reply);
     }
@@ -146,11 +147,11 @@ impl Filesystem for Requests {
             mtime: mtime.map(set_time),
             policy: None,
         };
-        self.may_wait(move |shared| shared.setattr(ino(inode), &change, reply));
+        self.may_wait(inode, move |shared| shared.setattr(ino(inode), &change, reply));
     }
 
     fn readlink(&self, _req: &Request, inode: INodeNo, reply: ReplyData) {
-        self.may_wait(move |shared| shared.readlink(ino(inode), reply));
+        self.may_wait(inode, move |shared| shared.readlink(ino(inode), reply));
     }
 
     fn mknod(
@@ -168,7 +169,7 @@ impl Filesystem for Requests {
         let mut new = self.new_inode(request, parent, name, kind, mode & !umask);
         new.rdev = rdev;
         let busy = self.shared.kernel.busy.enter(new.parent);
-        self.may_wait(move |shared| {
+        self.may_wait(parent, move |shared| {
             let _busy = busy;
             shared.make(new, reply);
         });
@@ -186,7 +187,7 @@ impl Filesystem for Requests {
         check_name!(reply, name);
         let new = self.new_inode(request, parent, name, FileKind::Directory, mode & !umask);
         let busy = self.shared.kernel.busy.enter(new.parent);
-        self.may_wait(move |shared| {
+        self.may_wait(parent, move |shared| {
             let _busy = busy;
             shared.make(new, reply);
         });
@@ -196,7 +197,7 @@ impl Filesystem for Requests {
         check_name!(reply, name);
         let name = name.as_bytes().to_vec();
         let busy = self.shared.kernel.busy.enter(ino(parent));
-        self.may_wait(move |shared| {
+        self.may_wait(parent, move |shared| {
             let _busy = busy;
             shared.remove(ino(parent), &name, false, reply);
         });
@@ -206,7 +207,7 @@ impl Filesystem for Requests {
         check_name!(reply, name);
         let name = name.as_bytes().to_vec();
         let busy = self.shared.kernel.busy.enter(ino(parent));
-        self.may_wait(move |shared| {
+        self.may_wait(parent, move |shared| {
             let _busy = busy;
             shared.remove(ino(parent), &name, true, reply);
         });
@@ -224,7 +225,7 @@ impl Filesystem for Requests {
         let mut new = self.new_inode(request, parent, name, FileKind::Symlink, 0o777);
         new.target = Some(target.as_os_str().as_bytes().to_vec());
         let busy = self.shared.kernel.busy.enter(new.parent);
-        self.may_wait(move |shared| {
+        self.may_wait(parent, move |shared| {
             let _busy = busy;
             shared.make(new, reply);
         });
@@ -245,7 +246,7 @@ impl Filesystem for Requests {
         let to = (ino(new_parent), new_name.as_bytes().to_vec());
         let directories = &self.shared.kernel.busy;
         let busy = (directories.enter(from.0), directories.enter(to.0));
-        self.may_wait(move |shared| {
+        self.may_wait(parent, move |shared| {
             let _busy = busy;
             shared.rename(from, to, flags, reply);
         });
@@ -262,14 +263,14 @@ impl Filesystem for Requests {
         check_name!(reply, name);
         let name = name.as_bytes().to_vec();
         let busy = self.shared.kernel.busy.enter(ino(parent));
-        self.may_wait(move |shared| {
+        self.may_wait(parent, move |shared| {
             let _busy = busy;
             shared.link(ino(inode), ino(parent), &name, reply);
         });
     }
 
     fn open(&self, _req: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.may_wait(move |shared| shared.open(ino(inode), flags, reply));
+        self.may_wait(inode, move |shared| shared.open(ino(inode), flags, reply));
     }
 
     fn read(
@@ -283,7 +284,13 @@ impl Filesystem for Requests {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.shared.read(ino(inode), offset, size, reply);
+        if !ino(inode).is_cached() {
+            return self.shared.read(ino(inode), offset, size, reply);
+        }
+        // Perhaps its bytes are still on their way from the tier, for as long as that takes.
+        let shared = Arc::clone(&self.shared);
+        let read = move || shared.read(ino(inode), offset, size, reply);
+        self.shared.waiters.run(Line::TierReads, read);
     }
 
     fn write(
@@ -317,12 +324,12 @@ impl Filesystem for Requests {
     ) {
         let ino = ino(inode);
         if self.shared.wants_closes && access_of(fh).write {
-            return self.may_wait(move |shared| shared.closed(ino, lock_owner, reply));
+            return self.may_wait(inode, move |shared| shared.closed(ino, lock_owner, reply));
         }
         if !self.shared.volume.may_hold_locks(ino, lock_owner.0) {
             return reply.ok();
         }
-        self.may_wait(move |shared| shared.unlock_all(ino, lock_owner, reply));
+        self.may_wait(inode, move |shared| shared.unlock_all(ino, lock_owner, reply));
     }
 
     fn release(
@@ -338,7 +345,7 @@ impl Filesystem for Requests {
         self.shared.release(ino(inode), fh, flags);
         match flock_owner {
             Some(owner) => {
-                self.may_wait(move |shared| shared.unlock_all(ino(inode), owner, reply));
+                self.may_wait(inode, move |shared| shared.unlock_all(ino(inode), owner, reply));
             }
             None => reply.ok(),
         }
@@ -352,7 +359,7 @@ impl Filesystem for Requests {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.may_wait(move |shared| shared.fsync(ino(inode), data_only, reply));
+        self.may_wait(inode, move |shared| shared.fsync(ino(inode), data_only, reply));
     }
 
     fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -367,7 +374,7 @@ impl Filesystem for Requests {
         offset: u64,
         reply: ReplyDirectory,
     ) {
-        self.may_wait(move |shared| shared.readdir(ino(inode), fh, offset, reply));
+        self.may_wait(inode, move |shared| shared.readdir(ino(inode), fh, offset, reply));
     }
 
     fn readdirplus(
@@ -378,7 +385,7 @@ impl Filesystem for Requests {
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
-        self.may_wait(move |shared| shared.readdirplus(ino(inode), fh, offset, reply));
+        self.may_wait(inode, move |shared| shared.readdirplus(ino(inode), fh, offset, reply));
     }
 
     fn releasedir(
@@ -401,11 +408,11 @@ impl Filesystem for Requests {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.may_wait(move |shared| shared.fsync(ino(inode), data_only, reply));
+        self.may_wait(inode, move |shared| shared.fsync(ino(inode), data_only, reply));
     }
 
-    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        self.may_wait(move |shared| shared.statfs(reply));
+    fn statfs(&self, _req: &Request, inode: INodeNo, reply: ReplyStatfs) {
+        self.may_wait(inode, move |shared| shared.statfs(reply));
     }
 
     fn setxattr(
@@ -419,21 +426,23 @@ impl Filesystem for Requests {
         reply: ReplyEmpty,
     ) {
         let (name, value) = (name.as_bytes().to_vec(), value.to_vec());
-        self.may_wait(move |shared| shared.setxattr(ino(inode), &name, &value, flags, reply));
+        self.may_wait(inode, move |shared| {
+            shared.setxattr(ino(inode), &name, &value, flags, reply)
+        });
     }
 
     fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let name = name.as_bytes().to_vec();
-        self.may_wait(move |shared| shared.getxattr(ino(inode), &name, size, reply));
+        self.may_wait(inode, move |shared| shared.getxattr(ino(inode), &name, size, reply));
     }
 
     fn listxattr(&self, _req: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
-        self.may_wait(move |shared| shared.listxattr(ino(inode), size, reply));
+        self.may_wait(inode, move |shared| shared.listxattr(ino(inode), size, reply));
     }
 
     fn removexattr(&self, _req: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.as_bytes().to_vec();
-        self.may_wait(move |shared| shared.removexattr(ino(inode), &name, reply));
+        self.may_wait(inode, move |shared| shared.removexattr(ino(inode), &name, reply));
     }
 
     /// The kernel checks rights itself (`default_permissions`) and does not ask.
@@ -454,7 +463,7 @@ impl Filesystem for Requests {
         check_name!(reply, name);
         let new = self.new_inode(request, parent, name, FileKind::Regular, mode & !umask);
         let busy = self.shared.kernel.busy.enter(new.parent);
-        self.may_wait(move |shared| {
+        self.may_wait(parent, move |shared| {
             let _busy = busy;
             shared.create(new, OpenFlags(flags), reply);
         });
@@ -473,7 +482,7 @@ impl Filesystem for Requests {
         reply: ReplyLock,
     ) {
         let wish = LockWish { owner: lock_owner, start, end, typ, pid };
-        self.may_wait(move |shared| shared.getlk(ino(inode), &wish, reply));
+        self.may_wait(inode, move |shared| shared.getlk(ino(inode), &wish, reply));
     }
 
     fn setlk(
@@ -491,7 +500,7 @@ impl Filesystem for Requests {
     ) {
         let wish = LockWish { owner: lock_owner, start, end, typ, pid };
         let waiter = (request.pid(), sleep);
-        self.may_wait(move |shared| shared.setlk(ino(inode), fh, &wish, waiter, reply));
+        self.may_wait(inode, move |shared| shared.setlk(ino(inode), fh, &wish, waiter, reply));
     }
 
     /// Not a terminal, and nothing else that has controls.
@@ -519,7 +528,9 @@ impl Filesystem for Requests {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.may_wait(move |shared| shared.fallocate(ino(inode), mode, offset, length, reply));
+        self.may_wait(inode, move |shared| {
+            shared.fallocate(ino(inode), mode, offset, length, reply)
+        });
     }
 
     fn lseek(
@@ -531,7 +542,7 @@ impl Filesystem for Requests {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        self.may_wait(move |shared| shared.lseek(ino(inode), offset, whence, reply));
+        self.may_wait(inode, move |shared| shared.lseek(ino(inode), offset, whence, reply));
     }
 
     fn copy_file_range(
@@ -548,6 +559,7 @@ impl Filesystem for Requests {
         reply: ReplyWrite,
     ) {
         let (from, to) = ((ino(ino_in), offset_in), (ino(ino_out), offset_out));
-        self.may_wait(move |shared| shared.copy_file_range(from, to, len, reply));
+        let slower = if from.0.is_cached() { ino_in } else { ino_out };
+        self.may_wait(slower, move |shared| shared.copy_file_range(from, to, len, reply));
     }
 }

@@ -11,9 +11,13 @@ pub const THREADS: std::ops::RangeInclusive<usize> = 2..=4;
 /// Most threads that take requests from the kernel.
 pub const THREADS_MAX: usize = 16;
 
-/// Further threads for requests that wait for other nodes. Together with [`THREADS_MAX`] they
-/// are fewer than the connections of a process, so that none waits for a connection.
+/// Further threads for requests that wait for other nodes. Together with [`THREADS_MAX`] and twice
+/// [`TIER_WAITERS_MAX`] they are fewer than the connections of a process, so that none waits for a connection.
 pub const WAITERS_MAX: usize = 14;
+
+/// The same for requests that wait for the tier, and once more for reads of what comes from it: as many small files
+/// are fetched at once.
+pub const TIER_WAITERS_MAX: usize = 16;
 
 /// Requests in line for those threads; the kernel has one per waiting process or thread.
 pub const WAITING_MAX: usize = 65_536;

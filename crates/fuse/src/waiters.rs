@@ -3,24 +3,62 @@
 //! A recall from another node ends only after this mount has served the reads that the kernel has
 //! in flight. If all threads waited for other nodes, and theirs for us, nobody would serve them.
 //! So at most half of the threads may run such requests themselves; the rest hand them over.
+//!
+//! A tier may be slow to answer, or not answer at all. What may wait for it stands in lines of its own, so that
+//! the other areas go on; and so do reads of what comes from it, since a recall waits for them too.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::limits::{WAITERS_MAX, WAITING_MAX};
+use hayase_layout::InodeId;
+
+use crate::limits::{TIER_WAITERS_MAX, WAITERS_MAX, WAITING_MAX};
 
 type Job = Box<dyn FnOnce() + Send>;
+
+/// What a request may wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// Other nodes.
+    Areas,
+    /// Other nodes and the tier.
+    Tier,
+    /// Bytes of the tier, and nothing else.
+    TierReads,
+}
+
+impl Line {
+    /// Of requests, other than reads, that concern this inode.
+    pub(crate) fn of(ino: InodeId) -> Self {
+        if ino.is_cached() { Self::Tier } else { Self::Areas }
+    }
+
+    const fn threads_max(self) -> usize {
+        match self {
+            Self::Areas => WAITERS_MAX,
+            Self::Tier | Self::TierReads => TIER_WAITERS_MAX,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Areas => "wait",
+            Self::Tier => "tier",
+            Self::TierReads => "read",
+        }
+    }
+}
 
 /// See the module.
 pub(crate) struct Waiters {
     inline: AtomicUsize,
     inline_max: usize,
-    pool: Arc<Pool>,
+    pools: [Arc<Pool>; 3],
 }
 
-#[derive(Default)]
 struct Pool {
+    line: Line,
     state: Mutex<State>,
     more: Condvar,
 }
@@ -36,25 +74,28 @@ struct State {
 impl Waiters {
     /// For a mount of `threads` threads.
     pub(crate) fn new(threads: usize) -> Self {
-        Self { inline: AtomicUsize::new(0), inline_max: threads / 2, pool: Arc::default() }
+        let pools = [Line::Areas, Line::Tier, Line::TierReads].map(Pool::new).map(Arc::new);
+        Self { inline: AtomicUsize::new(0), inline_max: threads / 2, pools }
     }
 
     /// Runs `job` here or on another thread. False, and it is dropped (its reply answers `EIO`),
     /// when the line is full.
-    pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> bool {
+    pub(crate) fn run(&self, line: Line, job: impl FnOnce() + Send + 'static) -> bool {
         if self.inline.fetch_add(1, Ordering::AcqRel) < self.inline_max {
             let _here = Inline(&self.inline);
             job();
             return true;
         }
         self.inline.fetch_sub(1, Ordering::AcqRel);
-        Pool::submit(&self.pool, Box::new(job))
+        Pool::submit(&self.pools[line as usize], Box::new(job))
     }
 
     /// Ends the idle threads, and the others after their request.
     pub(crate) fn stop(&self) {
-        self.pool.lock().stopped = true;
-        self.pool.more.notify_all();
+        for pool in &self.pools {
+            pool.lock().stopped = true;
+            pool.more.notify_all();
+        }
     }
 }
 
@@ -68,6 +109,10 @@ impl Drop for Inline<'_> {
 }
 
 impl Pool {
+    fn new(line: Line) -> Self {
+        Self { line, state: Mutex::default(), more: Condvar::new() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,14 +120,14 @@ impl Pool {
     fn submit(pool: &Arc<Self>, job: Job) -> bool {
         let mut state = pool.lock();
         if state.jobs.len() >= WAITING_MAX {
-            tracing::error!("more than {WAITING_MAX} requests wait for other nodes");
+            tracing::error!("more than {WAITING_MAX} requests wait");
             return false;
         }
         state.jobs.push_back(job);
-        if state.idle < state.jobs.len() && state.threads < WAITERS_MAX {
-            let number = state.threads;
+        if state.idle < state.jobs.len() && state.threads < pool.line.threads_max() {
             let mine = Arc::clone(pool);
-            let builder = std::thread::Builder::new().name(format!("hayase-wait-{number}"));
+            let name = format!("hayase-{}-{}", pool.line.name(), state.threads);
+            let builder = std::thread::Builder::new().name(name);
             match builder.spawn(move || mine.work()) {
                 Ok(_) => state.threads += 1,
                 Err(error) => tracing::error!(%error, "start a thread for waiting requests"),
@@ -131,7 +176,7 @@ mod tests {
                 let (waiters, blocked, done) =
                     (Arc::clone(&waiters), Arc::clone(&blocked), done.clone());
                 std::thread::spawn(move || {
-                    waiters.run(move || {
+                    waiters.run(Line::Areas, move || {
                         blocked.lock().unwrap().recv().unwrap();
                         done.send(()).unwrap();
                     })
@@ -143,7 +188,7 @@ mod tests {
         }
         for _ in 0..10 {
             let done = done.clone();
-            assert!(waiters.run(move || done.send(()).unwrap()));
+            assert!(waiters.run(Line::Areas, move || done.send(()).unwrap()));
         }
         for _ in 0..10 {
             finished
@@ -164,12 +209,38 @@ mod tests {
         let (done, finished) = mpsc::channel();
         for _ in 0..1000 {
             let done = done.clone();
-            assert!(waiters.run(move || done.send(()).unwrap()));
+            assert!(waiters.run(Line::Areas, move || done.send(()).unwrap()));
         }
         for _ in 0..1000 {
             finished.recv_timeout(Duration::from_secs(5)).unwrap();
         }
-        assert!(waiters.pool.lock().threads <= WAITERS_MAX);
+        assert!(waiters.pools[0].lock().threads <= WAITERS_MAX);
+        waiters.stop();
+    }
+
+    /// A tier that does not answer: everything that waits for it takes its own threads, and no others.
+    #[test]
+    fn who_waits_for_the_tier_holds_up_nobody_else() {
+        let waiters = Waiters::new(0);
+        let (release, blocked) = mpsc::channel::<()>();
+        let blocked = Arc::new(Mutex::new(blocked));
+        let (done, finished) = mpsc::channel();
+        for _ in 0..3 * TIER_WAITERS_MAX {
+            let (blocked, done) = (Arc::clone(&blocked), done.clone());
+            waiters.run(Line::Tier, move || {
+                let _ended = blocked.lock().unwrap().recv();
+                done.send(Line::Tier).unwrap();
+            });
+        }
+        for line in [Line::Areas, Line::TierReads] {
+            let done = done.clone();
+            waiters.run(line, move || done.send(line).unwrap());
+            assert_eq!(finished.recv_timeout(Duration::from_secs(30)), Ok(line));
+        }
+        drop(release);
+        for _ in 0..3 * TIER_WAITERS_MAX {
+            assert_eq!(finished.recv_timeout(Duration::from_secs(30)), Ok(Line::Tier));
+        }
         waiters.stop();
     }
 }

@@ -214,8 +214,8 @@ pub(crate) const FLATTEN_TOLD: Duration = Duration::from_secs(10);
 
 /// Listings of a container until it is empty, when it is removed.
 pub(crate) const REMOVAL_ROUNDS: usize = 16;
-/// Threads that wait for the tier.
-pub(crate) const TIER_THREADS: usize = 16;
+/// Threads that wait for the tier: a mount's requests, beside the files and names that are flushed.
+pub(crate) const TIER_THREADS: usize = 32;
 
 /// What the tier told of a name is taken as true for so long.
 pub(crate) const CACHE_FRESH: Duration = Duration::from_secs(1);
@@ -228,6 +228,10 @@ pub(crate) const IMPORT_ENTRIES_MAX: usize = 256;
 
 /// Of one request to the tier while a file is fetched.
 pub(crate) const FETCH_BYTES: u64 = 4 << 20;
+
+/// A file of at most so many bytes is fetched by who opens it: then its reader needs no server, and one round
+/// trip to the tier less is waited for.
+pub(crate) const FETCH_AT_OPEN: u64 = 1 << 20;
 
 /// Requests that are sent ahead of a reader.
 pub(crate) const FETCH_AHEAD: usize = 8;

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Process, W};
+use cluster::{Cluster, Process, R, W};
 use hayase_layout::{ByteCount, InodeId};
 use hayase_tier::flaky::{Call, Fault};
-use hayase_tier::{Action, Flaky, Key, ListRequest, Memory, Tier};
+use hayase_tier::{Action, Attributes, Flaky, Key, ListRequest, Memory, Precondition, Tier};
 use hayase_wire::message::FileKind;
 
 const TOP: InodeId = InodeId::CACHE_ROOT;
@@ -329,6 +329,25 @@ fn a_rename_does_not_overtake_after_a_restart() {
         is_new
     });
     scene.wait_for("later", b"later");
+}
+
+/// Its reader needs no server then, and waits for one round trip less; of a large file nothing is read that nobody
+/// asked for.
+#[test]
+fn a_small_file_is_here_when_its_open_returns() {
+    const MIB: usize = 1 << 20;
+    let scene = Scene::new(1);
+    let mut process = scene.cluster.process(0);
+    for (name, bytes, is_read) in [("small", MIB, true), ("large", MIB + 1, false)] {
+        let key = Key::new(name).expect("a name");
+        let mut upload = scene.tier.begin(&key, Attributes::default()).expect("begun");
+        upload.write_at(0, &vec![7; bytes]).expect("written");
+        upload.commit(Precondition::Absent).expect("there");
+        let ino = process.lookup(TOP, name).expect("there").attr.ino;
+        scene.script.forget();
+        process.open(ino, R).expect("opened");
+        assert_eq!(scene.script.saw(Call::Done(Action::Read)), is_read, "{name}");
+    }
 }
 
 /// A program that has a file open needs no open to write on: what it writes, and closes, during a commit

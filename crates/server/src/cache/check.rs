@@ -95,6 +95,7 @@ impl Node {
         if !access.write && !truncate {
             if state == FileState::InTier {
                 self.begin_fetch(ino).await?;
+                self.fetch_small(ino).await;
             }
             return Ok(());
         }

@@ -20,7 +20,7 @@ use super::convert::system_time;
 use super::paths::key;
 use super::tier_refused;
 use crate::convert::part_refused;
-use crate::limits::{FETCH_AHEAD, FETCH_BYTES, FETCH_WAIT};
+use crate::limits::{FETCH_AHEAD, FETCH_AT_OPEN, FETCH_BYTES, FETCH_WAIT};
 use crate::node::{Node, libc_errno};
 use crate::peer_service::inode::{is_missing, whole_part};
 
@@ -109,6 +109,15 @@ impl Node {
                 }
             }
             changed.await;
+        }
+    }
+
+    /// A small file that is about to be read: its bytes, now. What stands against it its reader is told.
+    pub(crate) async fn fetch_small(self: &Rc<Self>, ino: InodeId) {
+        let fetch = self.cached(ino).and_then(|cache| cache.active(ino).fetch.borrow().clone());
+        if fetch.is_some_and(|fetch| fetch.size <= FETCH_AT_OPEN) {
+            let all = self.fetch_range(ino, 0, FETCH_AT_OPEN);
+            let _in_time = tokio::time::timeout(FETCH_WAIT, all).await;
         }
     }
 
