@@ -18,8 +18,8 @@ use crate::workloads::library::Library;
 use crate::workloads::sequential::{Operation, Sequential};
 
 /// What a server may hold: 64 transfer slots (64 MiB), the key-value store's tables in memory (five of
-/// 8 MiB) and its cache (16 MiB), the mapped arena of its mount (32 MiB), and 40 MiB for what it knows of
-/// inodes, opens and connections.
+/// 8 MiB) and its cache (16 MiB), what its mount uses of the mapped arena (a MiB for each request under way, here
+/// fewer than 32), and 40 MiB for what it knows of inodes, opens and connections.
 const BOUND_MIB: f64 = 192.0;
 
 /// The last third of the load over the middle third.
