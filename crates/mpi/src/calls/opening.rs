@@ -128,7 +128,7 @@ fn try_open(
     });
     // All or none.
     let has_failed = !matches!(&opened, Ok((.., 0)));
-    let told = comm_copy.gather(u64::from(has_failed) << 16 | u64::from(node().0))?;
+    let told = comm_copy.gather_at_open(u64::from(has_failed) << 16 | u64::from(node().0))?;
     if told.iter().any(|word| word >> 16 > 0) {
         comm_copy.free()?;
         let (_, _, mut handle, code) = opened?;
@@ -330,7 +330,7 @@ pub(crate) fn close(fh: Out<Handle>) -> Option<c_int> {
     }
     open_files::remove(handle);
     let code = original::File_close(fh).unwrap_or(0);
-    let ended = file.comm.barrier().and_then(|()| end(&file));
+    let ended = file.comm.meet().and_then(|()| end(&file));
     // Another thread may still be in a call on it, against MPI's word; then the copy stays.
     if let Some(file) = std::sync::Arc::into_inner(file)
         && let Err(error) = file.into_comm().free()

@@ -66,15 +66,44 @@ impl Communicator {
         if self.size == 1 {
             return Ok(());
         }
-        meet_on(self.handle)
+        // SAFETY: no pointers.
+        done(unsafe { mpi::Barrier(self.handle) }, "MPI_Barrier")
+    }
+
+    /// The same where a file is opened or closed, so offering the processor.
+    pub(crate) fn meet(&self) -> Result<(), Error> {
+        if self.size == 1 { Ok(()) } else { meet_on(self.handle) }
     }
 
     /// What rank 0 says, on all; collective.
     pub(crate) fn tell<const N: usize>(&self, words: [u64; N]) -> Result<[u64; N], Error> {
         match self.size {
             1 => Ok(words),
-            _ => tell_on(self.handle, words),
+            _ => {
+                let (mut words, byte) = (words, objects()?.byte);
+                let (buffer, bytes) = ((&raw mut words).cast(), size_of_val(&words) as c_int);
+                // SAFETY: the buffer has so many bytes, and every pattern of bits is a value of it.
+                let answer = unsafe { mpi::Bcast(buffer, bytes, byte, 0, self.handle) };
+                done(answer, "MPI_Bcast")?;
+                Ok(words)
+            }
         }
+    }
+
+    /// What each rank says, in order, where a file is opened: offering the processor. Collective.
+    pub(crate) fn gather_at_open(&self, word: u64) -> Result<Vec<u64>, Error> {
+        let mut all = vec![0_u64; self.size as usize];
+        let (source, target) = ((&raw const word).cast(), all.as_mut_ptr().cast());
+        let (bytes, byte, comm) = (size_of_val(&word) as c_int, objects()?.byte, self.handle);
+        // SAFETY: so many bytes from each process, and room for as many of each, until it is complete.
+        unsafe {
+            wait(
+                "MPI_Allgather",
+                |request| mpi::Iallgather(source, bytes, byte, target, bytes, byte, comm, request),
+                || mpi::Allgather(source, bytes, byte, target, bytes, byte, comm),
+            )?;
+        }
+        Ok(all)
     }
 
     /// What each rank says, in order; collective.
@@ -93,16 +122,10 @@ impl Communicator {
         let mut all = vec![[0_u64; N]; self.size as usize];
         let (source, target) = ((&raw const words).cast(), all.as_mut_ptr().cast());
         let (bytes, byte) = (size_of_val(&words) as c_int, objects()?.byte); // N is small
-        // SAFETY: so many bytes from each process, and room for as many of each, until it is complete.
-        unsafe {
-            wait(
-                "MPI_Allgather",
-                |request| {
-                    mpi::Iallgather(source, bytes, byte, target, bytes, byte, self.handle, request)
-                },
-                || mpi::Allgather(source, bytes, byte, target, bytes, byte, self.handle),
-            )?;
-        }
+        // SAFETY: so many bytes from each process, and room for as many of each.
+        let answer =
+            unsafe { mpi::Allgather(source, bytes, byte, target, bytes, byte, self.handle) };
+        done(answer, "MPI_Allgather")?;
         Ok(all)
     }
 
@@ -117,16 +140,10 @@ impl Communicator {
         let mut all = vec![[0_u64; N]; words.len()];
         let (source, target) = (words.as_ptr().cast(), all.as_mut_ptr().cast());
         let (bytes, byte) = (size_of::<[u64; N]>() as c_int, objects()?.byte); // N is small
-        // SAFETY: so many bytes for each process, and room for as many of each, until it is complete.
-        unsafe {
-            wait(
-                "MPI_Alltoall",
-                |request| {
-                    mpi::Ialltoall(source, bytes, byte, target, bytes, byte, self.handle, request)
-                },
-                || mpi::Alltoall(source, bytes, byte, target, bytes, byte, self.handle),
-            )?;
-        }
+        // SAFETY: so many bytes for each process, and room for as many of each.
+        let answer =
+            unsafe { mpi::Alltoall(source, bytes, byte, target, bytes, byte, self.handle) };
+        done(answer, "MPI_Alltoall")?;
         Ok(all)
     }
 
@@ -156,44 +173,22 @@ impl Communicator {
         let place = &raw mut nothing;
         let source_place = if is_empty.0 { place.cast_const() } else { source.as_ptr() };
         let target_place = if is_empty.1 { place } else { target.as_mut_ptr() };
-        let (from, to) = (source_place.cast(), target_place.cast());
-        let (from_counts, from_places) = (source_counts.as_ptr(), source_places.as_ptr());
-        let (to_counts, to_places) = (target_counts.as_ptr(), target_places.as_ptr());
-        let comm = self.handle;
         // SAFETY: a count and a place for each process; together they are the buffer, as was checked for the one
-        // and made for the other. All live until it is complete.
-        unsafe {
-            wait(
-                "MPI_Alltoallv",
-                |request| {
-                    mpi::Ialltoallv(
-                        from,
-                        from_counts,
-                        from_places,
-                        byte,
-                        to,
-                        to_counts,
-                        to_places,
-                        byte,
-                        comm,
-                        request,
-                    )
-                },
-                || {
-                    mpi::Alltoallv(
-                        from,
-                        from_counts,
-                        from_places,
-                        byte,
-                        to,
-                        to_counts,
-                        to_places,
-                        byte,
-                        comm,
-                    )
-                },
-            )?;
-        }
+        // and made for the other.
+        let answer = unsafe {
+            mpi::Alltoallv(
+                source_place.cast(),
+                source_counts.as_ptr(),
+                source_places.as_ptr(),
+                byte,
+                target_place.cast(),
+                target_counts.as_ptr(),
+                target_places.as_ptr(),
+                byte,
+                self.handle,
+            )
+        };
+        done(answer, "MPI_Alltoallv")?;
         Ok(target)
     }
 }
@@ -210,7 +205,7 @@ fn counts(lens: &[usize]) -> Result<(Vec<c_int>, Vec<c_int>, usize), Error> {
     Ok((counts, places, at))
 }
 
-/// What rank 0 of a communicator says, on all; collective.
+/// What rank 0 of a communicator says, on all, when a file is opened; collective.
 pub(crate) fn tell_on<const N: usize>(
     comm: Handle,
     mut words: [u64; N],

@@ -75,22 +75,11 @@ functions! {
         source: *const c_void, source_count: c_int, source_type: Handle,
         target: *mut c_void, target_count: c_int, target_type: Handle, comm: Handle,
     );
-    Ialltoall(
-        source: *const c_void, source_count: c_int, source_type: Handle,
-        target: *mut c_void, target_count: c_int, target_type: Handle, comm: Handle,
-        request: *mut usize,
-    );
     Alltoallv(
         source: *const c_void, source_counts: *const c_int, source_places: *const c_int,
         source_type: Handle,
         target: *mut c_void, target_counts: *const c_int, target_places: *const c_int,
         target_type: Handle, comm: Handle,
-    );
-    Ialltoallv(
-        source: *const c_void, source_counts: *const c_int, source_places: *const c_int,
-        source_type: Handle,
-        target: *mut c_void, target_counts: *const c_int, target_places: *const c_int,
-        target_type: Handle, comm: Handle, request: *mut usize,
     );
     Info_get(info: Handle, key: *const c_char, len: c_int, value: *mut c_char, flag: *mut c_int);
     Info_get_string(

@@ -1,10 +1,10 @@
-//! Collective calls that are started, and waited for without keeping a processor from those they wait for.
+//! Opens and closes are waited for without keeping a processor from those who are waited for.
 //!
 //! MPICH and some others spin in a blocking collective. Where there are more processes than cores, whoever is
 //! waited for then gets its core only when the spinning one's time slice ends, milliseconds later, at each of
-//! the few meetings of an open or a close. So collectives are started nonblocking and tested here, and between
-//! two tests the processor is offered to whoever wants it: with a core for each process that costs a system
-//! call of a fraction of a microsecond per test.
+//! the few meetings of an open or a close. So these are started nonblocking and tested here, and after a while
+//! the processor is offered to whoever wants it. Not for what reads and writes exchange: who yields to other
+//! programs gets the core back a time slice later, which many small exchanges would add up.
 //! Source: MPI 4.1, section 6.12 (nonblocking collectives), 3.7.3 (MPI_Test); sched_yield(2).
 
 #![expect(unsafe_code, reason = "the library's functions")]
@@ -17,6 +17,8 @@ use std::{
 use super::{abi, done, functions as mpi};
 use crate::error::Error;
 
+/// Tested without a pause for so long: two processes that have a core each are done sooner.
+const SPIN: Duration = Duration::from_micros(20);
 /// Who waits for longer lets the processor rest: a rank may be busy for long with what only it does.
 const PATIENCE: Duration = Duration::from_millis(5);
 /// Between two tests from then on.
@@ -37,6 +39,7 @@ pub(super) fn wait(
     done(started, call)?;
     let status = abi()?.status_ignore as *mut c_void;
     let began = Instant::now();
+    let mut resumed = began;
     loop {
         let mut is_complete: c_int = 0;
         // SAFETY: the request was started above, and is not used after it is complete; a variable of ours.
@@ -45,10 +48,14 @@ pub(super) fn wait(
         if is_complete != 0 {
             return Ok(());
         }
+        if resumed.elapsed() < SPIN {
+            continue;
+        }
         if began.elapsed() < PATIENCE {
             std::thread::yield_now();
         } else {
             std::thread::sleep(REST);
         }
+        resumed = Instant::now();
     }
 }
