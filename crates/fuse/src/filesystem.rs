@@ -427,7 +427,7 @@ impl Filesystem for Requests {
     ) {
         let (name, value) = (name.as_bytes().to_vec(), value.to_vec());
         self.may_wait(inode, move |shared| {
-            shared.setxattr(ino(inode), &name, &value, flags, reply)
+            shared.setxattr(ino(inode), &name, &value, flags, reply);
         });
     }
 
@@ -529,7 +529,7 @@ impl Filesystem for Requests {
         reply: ReplyEmpty,
     ) {
         self.may_wait(inode, move |shared| {
-            shared.fallocate(ino(inode), mode, offset, length, reply)
+            shared.fallocate(ino(inode), mode, offset, length, reply);
         });
     }
 
