@@ -16,8 +16,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hayase_layout::ByteCount;
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::{Area, AreaError, AreaUsage, NAMES_DIRECTORY, PARTS_DIRECTORY};
@@ -39,6 +41,9 @@ const OVERHEAD_FRACTION: u64 = 100;
 const ATTEMPTS: u32 = 3;
 /// Left on the disk below beside the image.
 const STORAGE_SLACK: ByteCount = ByteCount::mib(8);
+/// So long an unmount waits for files that are being closed.
+const CLOSING_WAIT_MAX: Duration = Duration::from_secs(2);
+const CLOSING_WAIT_STEP: Duration = Duration::from_millis(1);
 
 /// An area in an image that is mounted by us, and unmounted when this is dropped.
 #[derive(Debug)]
@@ -114,11 +119,20 @@ impl ImageArea {
         &self.image
     }
 
-    /// Unmounts; the loop device detaches itself. `EBUSY` when something in it is open.
+    /// Unmounts; the loop device detaches itself. `EBUSY` when something in it stays open: a thread
+    /// that ends closes its files a moment after all have seen it end, so the first `EBUSY` says little.
     pub fn unmount(mut self) -> Result<(), AreaError> {
         let root = &self.mounted.root;
-        rustix::mount::unmount(root, UnmountFlags::empty())
-            .map_err(|errno| fail("unmount", root, errno.into()))?;
+        let start = Instant::now();
+        loop {
+            match rustix::mount::unmount(root, UnmountFlags::empty()) {
+                Ok(()) => break,
+                Err(Errno::BUSY) if start.elapsed() < CLOSING_WAIT_MAX => {
+                    std::thread::sleep(CLOSING_WAIT_STEP);
+                }
+                Err(errno) => return Err(fail("unmount", root, errno.into())),
+            }
+        }
         self.ended = true;
         Ok(())
     }
