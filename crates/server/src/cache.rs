@@ -38,13 +38,13 @@ use hayase_wire::message::{Place, Refused, Shown};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::convert::stored_time;
+use crate::convert::{part_refused, stored_time};
 use crate::disk::Disk;
 use crate::flusher::Traffic;
 use crate::flusher::removal::Settling;
 use crate::flusher::space::Marked;
 use crate::keyed_lock::KeyedLock;
-use crate::limits::{CACHE_MEMO_MAX, TIER_THREADS};
+use crate::limits::CACHE_MEMO_MAX;
 use crate::node::{Node, libc_errno};
 use crate::serve::ServeError;
 use crate::settings::{CacheSettings, DurableAt};
@@ -53,6 +53,7 @@ mod check;
 mod convert;
 mod fetch;
 mod import;
+pub(crate) mod name_check;
 pub(crate) mod names;
 pub(crate) mod object_moves;
 pub(crate) mod order;
@@ -126,6 +127,11 @@ pub(crate) struct Active {
     pub(crate) is_retired: Cell<bool>,
     /// Its name is in somebody's hands until then.
     pub(crate) held_until: Cell<Option<Instant>>,
+    /// Nobody but this server has had its name in hand since this was known: another file may not have taken it
+    /// unheard of here, as it may before a restart, or when who took it died.
+    pub(crate) is_name_known: Cell<bool>,
+    /// Since when it has been another file's: nobody waits for this one.
+    pub(crate) taken_since: Cell<Option<Instant>>,
     /// What its shard was told that the tier may show, when the name was about to go.
     pub(crate) told: Cell<Option<Shown>>,
     /// Since when nobody has it open for writing, while it is not safe.
@@ -174,6 +180,8 @@ impl Active {
             checked: Cell::default(),
             is_retired: Cell::default(),
             held_until: Cell::default(),
+            is_name_known: Cell::default(),
+            taken_since: Cell::default(),
             told: Cell::default(),
             complete_since: Cell::default(),
             open_since: Cell::default(),
@@ -209,9 +217,13 @@ impl Active {
 }
 
 impl Cache {
-    /// The cache in front of the tier of `settings`; what an earlier incarnation was flushing is
-    /// dirty again.
-    pub(crate) fn open(settings: CacheSettings, mut ledger: Ledger) -> Result<Self, LedgerError> {
+    /// The cache in front of the tier of `settings`, asked on `threads`; what an earlier incarnation was
+    /// flushing is dirty again.
+    pub(crate) fn open(
+        settings: CacheSettings,
+        mut ledger: Ledger,
+        threads: Disk,
+    ) -> Result<Self, LedgerError> {
         let interrupted: Vec<LedgerRecord> = ledger
             .records()
             .filter(|record| record.state == FileState::Flushing)
@@ -247,7 +259,7 @@ impl Cache {
             settling: RefCell::default(),
             settling_locks: KeyedLock::new(),
             publishing: KeyedLock::new(),
-            threads: Disk::with_threads(TIER_THREADS),
+            threads,
             durable_at: settings.durable_at,
             deadline: settings.deadline,
             flush_open: settings.flush_open,
@@ -381,8 +393,7 @@ impl Cache {
         Ok(())
     }
 
-    /// The ledger survives a power cut.
-    pub(crate) fn ledger_file(&self) -> Arc<dyn hayase_store::DeviceFile> {
+    fn ledger_file(&self) -> Arc<dyn hayase_store::DeviceFile> {
         self.ledger.borrow().file()
     }
 
@@ -405,6 +416,12 @@ impl Cache {
 }
 
 impl Node {
+    /// What the ledger was told so far survives a power cut.
+    pub(crate) async fn ledger_durable(&self, cache: &Cache) -> Result<(), Refused> {
+        let ledger = cache.ledger_file();
+        self.disk.run(move || ledger.sync(true).map_err(part_refused)).await
+    }
+
     /// The root of the area, made at the first start of its home.
     pub(crate) fn make_cache_root(&self) -> Result<(), ServeError> {
         let root = InodeId::CACHE_ROOT;

@@ -18,12 +18,15 @@ pub(crate) enum Disk {
 
 impl Disk {
     pub(crate) fn threads() -> Self {
-        Self::with_threads(DISK_THREADS)
+        Self::Threads(Arc::new(Semaphore::new(DISK_THREADS)))
     }
 
-    /// So many threads, for what must not take those of the disks away.
-    pub(crate) fn with_threads(threads: usize) -> Self {
-        Self::Threads(Arc::new(Semaphore::new(threads)))
+    /// The same kind, with so many threads of its own: for what must not take those of the disks away.
+    pub(crate) fn apart(&self, threads: usize) -> Self {
+        match self {
+            Self::Threads(_) => Self::Threads(Arc::new(Semaphore::new(threads))),
+            Self::Here => Self::Here,
+        }
     }
 
     /// Runs `work` where it may wait. At most [`DISK_THREADS`] run at once.

@@ -157,6 +157,7 @@ pub(crate) fn is_served_in_grace(request: &PeerRequest) -> bool {
             | R::PartBlocks { .. }
             | R::ProcessGone { .. }
             | R::WhichAreGone(_)
+            | R::IsSpokenOf { .. }
             | R::CacheImport { .. }
             | R::CacheForget { .. }
             | R::CacheCheck { .. }
@@ -165,6 +166,7 @@ pub(crate) fn is_served_in_grace(request: &PeerRequest) -> bool {
             | R::CacheTombstones { .. }
             | R::CacheReplaced { .. }
             | R::CacheClear { .. }
+            | R::CacheClaims { .. }
             | R::StatFs
             | R::Status
     )

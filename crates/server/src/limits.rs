@@ -244,6 +244,10 @@ pub(crate) const FETCH_PAUSE: Duration = Duration::from_millis(20);
 /// there; then it is refused.
 pub(crate) const CLEAR_WAIT: Duration = Duration::from_secs(20);
 
+/// A file whose name another one has, as nobody has said here, is given up after this: longer than a program
+/// whose server was gone waits for the answer to its rename.
+pub(crate) const TAKEN_WAIT: Duration = SYNC_DEADLINE;
+
 /// A file whose name is being changed is not flushed for so long at most: as long as a rename may take.
 pub(crate) const CACHE_HOLD: Duration = RENAME_HOLD;
 

@@ -167,7 +167,11 @@ pub(crate) fn refusal(reply: PeerReply) -> Result<PeerReply, Refused> {
 pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
     match request {
         // These may wait for the tier.
-        PeerRequest::Lookup(place) if place.parent.is_cached() => limits::SYNC_DEADLINE,
+        PeerRequest::Lookup(place) | PeerRequest::Rename { to: place, .. }
+            if place.parent.is_cached() =>
+        {
+            limits::SYNC_DEADLINE
+        }
         PeerRequest::Open { ino, .. }
         | PeerRequest::SetAttr { ino, .. }
         | PeerRequest::LinkDec { ino, .. }
@@ -185,6 +189,8 @@ pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
         | PeerRequest::CacheTombstones { .. }
         | PeerRequest::CacheReplaced { .. }
         | PeerRequest::CacheClear { .. }
+        | PeerRequest::CacheClaims { .. }
+        | PeerRequest::CacheTakeBack { .. }
         | PeerRequest::CacheFetch { .. }
         | PeerRequest::CacheFlush { .. }
         | PeerRequest::CacheSync { .. }

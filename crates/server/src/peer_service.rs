@@ -84,6 +84,7 @@ impl Node {
                 self.rename_finish(op, place, moved, end, requester).await
             }
             R::RenameOutcome { op } => self.rename_outcome(op),
+            R::IsSpokenOf { ino } => Ok(self.is_spoken_of(ino)),
             R::HasName { ino, place } => self.has_name(ino, &place),
             R::SettleIntent { op } => self.settle(op).await.map(|()| PeerReply::Done),
             R::Finished { ops } => {
@@ -171,6 +172,8 @@ impl Node {
             R::CacheReplaced { place, tombstones } => {
                 self.tombstones_replaced(&place, &tombstones).await
             }
+            R::CacheTakeBack { place, gone, ino } => self.give_name_back(&place, gone, ino).await,
+            R::CacheClaims { path } => self.claims(&path).await,
             R::CacheClear { dir } => self.clear_directory(dir).await,
             R::CacheSettled { path, before, with_open } => {
                 self.has_settled(&path, before, with_open)

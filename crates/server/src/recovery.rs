@@ -168,6 +168,7 @@ impl Node {
         let names = || ops::names_of(&self.names.begin(), ino).map_err(meta_refused);
         if self.inode(ino).is_err_and(|refused| is_gone(&refused))
             || names()? != made_for
+            || self.was_renamed(ino, &place).await?
             || self.was_bound(place.clone(), ino, ino.0).await?
             || names()? != made_for
         {

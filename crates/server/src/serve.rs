@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use hayase_layout::ServerId;
 use hayase_store::{
-    Ledger, LedgerError, MetaError, Namespace, NamespaceError, PartError, Parts, PreadDevice,
-    Removal, SlotPool, Time,
+    Ledger, LedgerError, MetaError, Namespace, NamespaceError, PartError, Parts, Removal, SlotPool,
+    Time,
 };
 use hayase_wire::message::{MembersNow, PROTOCOL_VERSION};
 use hayase_wire::transport::{Address, Listener};
@@ -29,7 +29,7 @@ use crate::given_up::GivenUp;
 use crate::grace::Grace;
 use crate::ground::Ground;
 use crate::keyed_lock::KeyedLock;
-use crate::limits::{LOCKS_MAX, PARTS_OPEN_MAX, SLOTS};
+use crate::limits::{LOCKS_MAX, PARTS_OPEN_MAX, SLOTS, TIER_THREADS};
 use crate::local::LocalServer;
 use crate::locks::Locks;
 use crate::membership::Membership;
@@ -240,9 +240,9 @@ fn open_stores(ground: &Ground, settings: &Settings) -> Result<Stores, ServeErro
 
 fn open_ledger(settings: &Settings) -> Result<Ledger, ServeError> {
     let server = settings.server;
-    let device = PreadDevice::open(&settings.area.ledger())
-        .map_err(|source| ServeError::Parts { server, source })?;
-    Ledger::open(Arc::new(device)).map_err(|source| ServeError::Ledger { server, source })
+    let device = settings.area.ledger_device();
+    let device = device.map_err(|source| ServeError::Parts { server, source })?;
+    Ledger::open(device).map_err(|source| ServeError::Ledger { server, source })
 }
 
 fn are_on_one_host(one: &Address, other: &Address) -> bool {
@@ -349,7 +349,7 @@ fn node(
     };
     let cache = match (settings.cache, stores.ledger) {
         (Some(asked), Some(ledger)) => {
-            let cache = Cache::open(asked, ledger);
+            let cache = Cache::open(asked, ledger, ground.disk.apart(TIER_THREADS));
             Some(cache.map_err(|source| ServeError::Ledger { server, source })?)
         }
         _ => None,

@@ -290,6 +290,9 @@ impl Node {
                 self.finish_old_intents();
             }
             self.finish_prepared_for(from.server);
+            if let Some(cache) = &self.cache {
+                cache.names_may_be_gone();
+            }
             self.grace.told(from.server);
         }
         PeerReply::Reclaimed { lost }

@@ -34,7 +34,10 @@ impl Node {
         for (home, parts) in of_home {
             for page in parts.chunks(STRAYS_PAGE) {
                 let removed = match home == self.me {
-                    true => self.remove_own_strays(page),
+                    true => match self.recover_records(page).await {
+                        Ok(()) => self.remove_own_strays(page),
+                        Err(error) => Err(error),
+                    },
                     false => self.remove_strays(home, page).await,
                 };
                 // Others have their turn after each page.

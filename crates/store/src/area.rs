@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use hayase_layout::ByteCount;
 
-use crate::device::Device;
+use crate::device::{Device, PreadDevice};
 use crate::part::PartError;
 
 pub mod counted;
@@ -50,6 +50,11 @@ pub trait Area: Send + Sync {
     /// The directory for the ledger of what is durable where, beside that of the names.
     fn ledger(&self) -> PathBuf {
         self.names().with_file_name(LEDGER_DIRECTORY)
+    }
+
+    /// Where the files of the ledger lie.
+    fn ledger_device(&self) -> Result<Arc<dyn Device>, PartError> {
+        Ok(Arc::new(PreadDevice::open(&self.ledger())?))
     }
 
     /// The parts in this area. What writes through this device gets `ENOSPC` when the area is full.

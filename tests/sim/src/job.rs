@@ -11,13 +11,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hayase_layout::{ByteCount, Groups, NodeId, ServerId};
-use hayase_server::{Ground, LocalServer, ServeError, Settings, serve_on};
+use hayase_server::{
+    CacheSettings, DurableAt, Ground, LocalServer, ServeError, Settings, serve_on,
+};
 use hayase_store::part::PartError;
 use hayase_store::{Area, AreaError, AreaUsage, CrashDevice, Device, MemoryStore};
+use hayase_tier::Memory;
 use hayase_wire::Secret;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::before_tier::BeforeTier;
 use crate::counted::Counted;
 use crate::crash_point::{MortalNames, Pulse};
 use crate::network::Network;
@@ -35,6 +39,8 @@ const AREA: u64 = ByteCount::gib(1).0;
 /// The servers of one job.
 pub(crate) struct Job {
     pub(crate) network: Rc<Network>,
+    /// With the cache area in front of it.
+    tier: Option<Memory>,
     nodes: Vec<Node>,
     directory: tempfile::TempDir,
     secret: Secret,
@@ -69,18 +75,22 @@ struct Node {
     gone: Cell<bool>,
     /// How often its server was woken.
     wakes: Rc<Cell<u64>>,
+    /// What happens to its calls to the tier.
+    before_tier: Arc<BeforeTier>,
 }
 
 /// What a node keeps when its server dies.
 struct Storage {
     names: Arc<MemoryStore>,
     parts: Arc<CrashDevice>,
+    ledger: Arc<CrashDevice>,
 }
 
 impl Node {
     fn new() -> Self {
+        let device = || Arc::new(CrashDevice::new());
         let storage =
-            Storage { names: Arc::new(MemoryStore::new()), parts: Arc::new(CrashDevice::new()) };
+            Storage { names: Arc::new(MemoryStore::new()), parts: device(), ledger: device() };
         Self {
             storage: RefCell::new(storage),
             lives: Cell::new(0),
@@ -91,24 +101,34 @@ impl Node {
             death: Cell::new(None),
             gone: Cell::new(false),
             wakes: Rc::default(),
+            before_tier: Arc::default(),
         }
     }
 
     fn lose_power(&self, random: &Random) {
         let mut storage = self.storage.borrow_mut();
         let kept = random.below(storage.names.unsynced() as u64 + 1) as usize;
-        let parts = storage.parts.restarted(|| random.chance(50));
-        *storage = Storage {
-            names: Arc::new(storage.names.after_power_cut(kept)),
-            parts: Arc::new(parts),
-        };
+        let restarted = |device: &CrashDevice| Arc::new(device.restarted(|| random.chance(50)));
+        let (parts, ledger) = (restarted(&storage.parts), restarted(&storage.ledger));
+        *storage = Storage { names: Arc::new(storage.names.after_power_cut(kept)), parts, ledger };
     }
 }
 
 impl Job {
     /// Starts servers that know each other.
     pub(crate) async fn up(servers: u16, network: Rc<Network>, random: Random) -> Rc<Self> {
+        Self::up_before(None, servers, network, random).await
+    }
+
+    /// The same, with the cache area where there is a tier.
+    pub(crate) async fn up_before(
+        tier: Option<Memory>,
+        servers: u16,
+        network: Rc<Network>,
+        random: Random,
+    ) -> Rc<Self> {
         let job = Rc::new(Self {
+            tier,
             network,
             nodes: (0..servers).map(|_| Node::new()).collect(),
             directory: tempfile::tempdir().expect("a temporary directory"),
@@ -122,6 +142,18 @@ impl Job {
         }
         job.all_ready().await;
         job
+    }
+
+    /// What stands between a server and the tier.
+    pub(crate) fn before_tier(&self, server: u16) -> &BeforeTier {
+        &self.node(server).before_tier
+    }
+
+    /// Ends a server in the middle of its `calls`th call to the tier from now on.
+    pub(crate) fn kill_at_call(&self, server: u16, calls: u64, death: Death) {
+        let node = self.node(server);
+        node.death.set(Some(death));
+        node.before_tier.die_at(calls);
     }
 
     pub(crate) fn servers(&self) -> u16 {
@@ -189,10 +221,11 @@ impl Job {
         (storage.names.after_kill(), Arc::clone(&storage.parts))
     }
 
-    /// Ends a server, now.
+    /// Ends a server, now. One that is dead already and comes back does so as its first death said.
     pub(crate) fn kill(&self, server: u16, death: Death) {
         let node = self.node(server);
-        if node.gone.get() {
+        let is_between_lives = death.pause.is_some() && !node.pulse.borrow().is_alive();
+        if node.gone.get() || is_between_lives {
             return;
         }
         node.death.set(Some(death));
@@ -262,7 +295,7 @@ impl Job {
             node.ready.set(life);
             node.changed.notify_waiters();
         };
-        let settings = self.settings(server, life);
+        let settings = self.settings(server, life, &pulse);
         let served = serve_on(ground, settings, opened, ready, std::future::pending());
         let served = Counted::new(served, Rc::clone(&node.wakes));
         tokio::select! {
@@ -281,9 +314,17 @@ impl Job {
         }
     }
 
-    fn settings(&self, server: u16, life: u64) -> Settings {
+    fn settings(&self, server: u16, life: u64, pulse: &Arc<Pulse>) -> Settings {
         let home = self.directory.path().join(server.to_string());
-        let parts = Arc::clone(&self.node(server).storage.borrow().parts);
+        let node = self.node(server);
+        let storage = node.storage.borrow();
+        let (parts, ledger) = (Arc::clone(&storage.parts), Arc::clone(&storage.ledger));
+        let cache = self.tier.as_ref().map(|tier| CacheSettings {
+            tier: node.before_tier.of(tier, pulse),
+            durable_at: DurableAt::default(),
+            deadline: None,
+            flush_open: None,
+        });
         std::fs::create_dir_all(&home).expect("a directory");
         Settings {
             server: ServerId(server),
@@ -298,9 +339,9 @@ impl Job {
             listen: Vec::new(),
             port: 0,
             job_dir: self.directory.path().to_owned(),
-            area: Box::new(MemoryArea { root: home, parts }),
+            area: Box::new(MemoryArea { root: home, parts, ledger }),
             mounts: 1,
-            cache: None,
+            cache,
             encrypt: false,
             intent_age: Settings::INTENT_AGE,
             wait: MEETING,
@@ -326,6 +367,7 @@ async fn wait(node: &Node, is_so: impl Fn() -> bool) {
 struct MemoryArea {
     root: PathBuf,
     parts: Arc<CrashDevice>,
+    ledger: Arc<CrashDevice>,
 }
 
 impl Area for MemoryArea {
@@ -339,6 +381,11 @@ impl Area for MemoryArea {
 
     fn usage(&self) -> Result<AreaUsage, AreaError> {
         Ok(AreaUsage { total: AREA, free: AREA, inodes: 0, inodes_free: 0 })
+    }
+
+    fn ledger_device(&self) -> Result<Arc<dyn Device>, PartError> {
+        let ledger: Arc<CrashDevice> = Arc::clone(&self.ledger);
+        Ok(ledger)
     }
 
     fn parts(&self) -> Result<Arc<dyn Device>, PartError> {

@@ -26,6 +26,10 @@
 //! | I12 | a request happens once | appends, names, the counter |
 //! | I13 | durable is what was synced | `workload::synced` by `check::synced`, over a power cut of all nodes |
 //!
+//! In front of a tier ([`flushing()`]): what fsync(2) has answered for comes to the tier, however often it fails, servers are
+//! killed and nodes lose power in the middle of its calls; it shows whole versions, none after a newer one, and no
+//! second version of anything.
+//!
 //! A write in whose middle a server is started anew may happen twice before it returns; nothing else may.
 //! Not checked: times, modes, xattrs, directories, hard links (`crates/server/tests/crash_points.rs`,
 //! `tests/e2e`); what a single node that loses power alone may forget; more than three nodes with
@@ -33,10 +37,12 @@
 
 #![forbid(unsafe_code)]
 
+mod before_tier;
 mod check;
 mod counted;
 mod crash_point;
 mod faults;
+mod flushing;
 mod history;
 mod job;
 mod kind;
@@ -47,6 +53,7 @@ mod run;
 mod scale;
 mod workload;
 
+pub use flushing::{Flushed, flushing};
 pub use kind::{Kind, UnknownKind};
 pub use run::{Report, Violation, run, run_kind};
 pub use scale::{Effort, Scale, scale};

@@ -158,8 +158,12 @@ impl Mount {
     // --- names, all of them in the root ---
 
     pub(crate) async fn lookup(&self, name: &str) -> Result<InodeId, Failure> {
-        let request = NodeRequest::Lookup { parent: InodeId::ROOT, name: name.into() };
-        match self.ask(request).await? {
+        self.lookup_in(InodeId::ROOT, name).await
+    }
+
+    /// The same in a directory.
+    pub(crate) async fn lookup_in(&self, parent: InodeId, name: &str) -> Result<InodeId, Failure> {
+        match self.ask(NodeRequest::Lookup { parent, name: name.into() }).await? {
             NodeReply::Entry(entry) => Ok(entry.attr.ino),
             other => panic!("{other:?} to a lookup"),
         }
@@ -212,7 +216,12 @@ impl Mount {
 
     /// Whose name it was.
     pub(crate) async fn unlink(&self, name: &str) -> Result<InodeId, Failure> {
-        let (parent, name) = (InodeId::ROOT, name.into());
+        self.unlink_in(InodeId::ROOT, name).await
+    }
+
+    /// The same in a directory.
+    pub(crate) async fn unlink_in(&self, parent: InodeId, name: &str) -> Result<InodeId, Failure> {
+        let name = name.into();
         match self.ask(NodeRequest::Remove { parent, name, directory: false }).await? {
             NodeReply::Removed { ino } => Ok(ino),
             other => panic!("{other:?} to an unlink"),
@@ -225,7 +234,17 @@ impl Mount {
         from: &str,
         to: &str,
     ) -> Result<(InodeId, Option<InodeId>), Failure> {
-        let place = |name: &str| (InodeId::ROOT, name.into());
+        self.rename_in(InodeId::ROOT, from, to).await
+    }
+
+    /// The same in a directory.
+    pub(crate) async fn rename_in(
+        &self,
+        dir: InodeId,
+        from: &str,
+        to: &str,
+    ) -> Result<(InodeId, Option<InodeId>), Failure> {
+        let place = |name: &str| (dir, name.into());
         let (from, to) = (place(from), place(to));
         let request = NodeRequest::Rename { from, to, no_replace: false, exchange: false };
         match self.ask(request).await? {

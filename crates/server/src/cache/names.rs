@@ -31,7 +31,7 @@ use crate::limits::{CACHE_HOLD, FETCH_PAUSE};
 use crate::node::{Node, libc_errno, unexpected};
 
 /// Rights that a tier keeps.
-const TIER_MODE: u32 = 0o777;
+pub(super) const TIER_MODE: u32 = 0o777;
 
 impl Node {
     /// The name of the area itself is nobody's to make or remove.
@@ -43,7 +43,10 @@ impl Node {
     }
 
     /// What a name is bound to; names of the tier are taken in.
-    async fn binding(self: &Rc<Self>, place: &Place) -> Result<Option<Binding>, Refused> {
+    pub(crate) async fn binding(
+        self: &Rc<Self>,
+        place: &Place,
+    ) -> Result<Option<Binding>, Refused> {
         let shard = self.shard_of(place.parent, &place.name);
         match self.ask(shard, PeerRequest::Lookup(place.clone())).await {
             Ok(PeerReply::Bound(found)) => Ok(Some(found)),
@@ -103,6 +106,7 @@ impl Node {
         let above = above.ok_or_else(|| Refused::because(libc_errno::EIO, "its path is lost"))?;
         let path = super::paths::join(&above, &node.name);
         let (ino, mode) = (inode.ino, inode.mode & TIER_MODE);
+        cache.active(ino).is_name_known.set(true);
         cache.put(LedgerRecord::new(ino, path, mode))
     }
 
@@ -157,50 +161,50 @@ impl Node {
         Ok(true)
     }
 
-    /// Before a rename inside the area: neither file is flushed until it is over. What to say when it did
-    /// not take place.
-    pub(crate) async fn before_rename(
-        self: &Rc<Self>,
-        from: &Place,
-        to: &Place,
-        no_replace: bool,
-    ) -> Result<Option<PeerRequest>, Refused> {
-        let target = self.binding(to).await?;
-        let Some(moved) = self.binding(from).await? else {
-            return Err(Refused::new(libc_errno::ENOENT));
-        };
-        if from == to || target.is_some_and(|target| target.ino == moved.ino) {
-            return Ok(None);
-        }
+    /// What the area does not rename, or not over that. Directories of the tier cannot be renamed with all
+    /// that is on its way into them, and a link is renamed there before it is here.
+    pub(crate) fn refuse_in_cache(moved: Binding, victim: Option<Binding>) -> Result<(), Refused> {
         if moved.kind == FileKind::Directory {
             let why = "directories of the cache area are not renamed: copy them";
             return Err(Refused::because(libc_errno::EXDEV, why));
         }
-        match target {
-            Some(_) if no_replace => return Err(Refused::new(libc_errno::EEXIST)),
-            Some(target) if target.kind == FileKind::Directory => {
-                return Err(Refused::new(libc_errno::EISDIR));
+        match victim {
+            Some(victim) if victim.kind == FileKind::Directory => {
+                Err(Refused::new(libc_errno::EISDIR))
             }
-            Some(target) if target.kind != moved.kind => {
+            Some(victim) if victim.kind != moved.kind => {
                 let why =
                     "a link of the cache area is not replaced by a file, nor a file by a link";
-                return Err(Refused::because(libc_errno::EXDEV, why));
+                Err(Refused::because(libc_errno::EXDEV, why))
             }
-            _ => {}
+            _ => Ok(()),
         }
+    }
+
+    /// Before the commit of a rename inside the area, with both names held: neither file is flushed until
+    /// it is over. What to say when it does not take place.
+    pub(crate) async fn before_rename(
+        self: &Rc<Self>,
+        moved: Binding,
+        victim: Option<Binding>,
+        from: &Place,
+        to: &Place,
+    ) -> Result<Option<PeerRequest>, Refused> {
         if moved.kind == FileKind::Symlink {
             self.move_link(from, to).await?;
             return Ok(None);
         }
         let mut over = None;
-        if let Some(target) = target {
-            over = match self.ask(target.ino.home(), hold(target.ino)).await? {
+        if let Some(victim) = victim {
+            over = match self.ask(victim.ino.home(), hold(victim.ino)).await? {
                 PeerReply::InTier(version) => version,
                 other => return Err(unexpected(&other)),
             };
+            if over.is_none() && self.is_no_more(victim.ino).await? {
+                over = self.claimed_at(to).await?;
+            }
         }
-        let ino = moved.ino;
-        let is_over = target.is_some();
+        let (ino, is_over) = (moved.ino, victim.is_some());
         self.ask(ino.home(), PeerRequest::CacheMove { ino, is_over, over, undo: false }).await?;
         Ok(Some(PeerRequest::CacheMove { ino, is_over: false, over: None, undo: true }))
     }
@@ -235,26 +239,34 @@ impl Node {
         let active = cache.active(ino);
         active.changed();
         active.held_until.set(Some(Instant::now() + CACHE_HOLD));
-        self.adopt_sent(cache, ino).await?;
-        let version = cache.record(ino).and_then(|record| record.version);
+        active.is_name_known.set(false);
+        let adopted = self.adopt_sent(cache, ino).await?;
+        let version = adopted.or_else(|| cache.record(ino).and_then(|record| record.version));
         Ok(PeerReply::InTier(version.map(wire_version)))
     }
 
     /// A crash, or an answer that was lost, has hidden whether the last version that was sent arrived: if
-    /// the tier shows it, it is the one that the ledger knows from here on. With `publishing` held.
-    pub(crate) async fn adopt_sent(&self, cache: &Cache, ino: InodeId) -> Result<(), Refused> {
+    /// the tier shows it, it is the one that the ledger knows from here on, and the answer. With
+    /// `publishing` held.
+    pub(crate) async fn adopt_sent(
+        &self,
+        cache: &Cache,
+        ino: InodeId,
+    ) -> Result<Option<hayase_store::TierVersion>, Refused> {
         let Some(record) = cache.record(ino).filter(|record| record.sent.is_some()) else {
-            return Ok(());
+            return Ok(None);
         };
         let key = key(&record.path)?;
         let found = cache.ask_tier(move |tier| version_at(tier, &key)).await?;
         let is_ours = |found: &hayase_store::TierVersion| {
             record.is_ours(found.identity, found.size, found.mtime)
         };
+        let ours = found.filter(is_ours);
         cache.update(ino, |now| {
-            now.version = found.filter(is_ours).or(now.version);
+            now.version = ours.or(now.version);
             now.sent = None;
-        })
+        })?;
+        Ok(ours)
     }
 
     /// Home: the file is about to be renamed, over another one or not, to where the tier has `over`. It
@@ -270,8 +282,14 @@ impl Node {
         let active = cache.active(ino);
         active.changed();
         active.held_until.set((!undo).then(|| Instant::now() + CACHE_HOLD));
+        active.is_name_known.set(false);
         let over = over.map(stored_version);
         cache.update(ino, |record| (record.is_over, record.over) = (is_over, over))?;
+        if over.is_some() {
+            // Or a name that was bound since would be known, and not what the tier has under it, which would
+            // look like somebody else's version.
+            self.ledger_durable(cache).await?;
+        }
         Ok(PeerReply::Done)
     }
 
@@ -293,26 +311,29 @@ impl Node {
         }
         let active = cache.active(ino);
         active.changed();
-        let Some(record) = cache.record(ino).filter(|record| record.path != path) else {
-            return Ok(()); // Said twice.
-        };
+        let Some(record) = cache.record(ino) else { return Ok(()) };
+        if record.path == path {
+            // Said twice; or a power cut took it from the names, and they were told anew.
+            return self.is_there_already(cache, &record);
+        }
         let bury = PeerRequest::CacheBury { place: from.clone(), ino, shown: shown(&record) };
         self.ask(self.shard_of(from.parent, &from.name), bury).await?;
         let moves_there = record.version.is_some()
             && record.state.is_safe()
             && !(record.state.is_here() && record.is_over && self.would_overtake(&path));
         let (version, is_as_known) = match moves_there {
-            true => self.move_in_tier(cache, &record, &path).await?,
+            true => self.move_in_tier(cache, &record, to, &path).await?,
             false => (record.over, false),
         };
         let is_over = record.is_over;
+        let sent = record.sent.filter(|_| !moves_there);
         cache.update(ino, |record| {
             match version.filter(|_| is_as_known) {
                 Some(version) => record.same_bytes_in(version),
                 None => record.version = version,
             }
             (record.path, record.over) = (path.clone(), None);
-            (record.is_over, record.sent) = (false, None);
+            (record.is_over, record.sent) = (false, sent);
             if !moves_there && record.state.is_here() && record.state != FileState::Failed {
                 record.state = FileState::Dirty;
             }
@@ -320,10 +341,25 @@ impl Node {
         if !moves_there && record.state.is_here() {
             self.place_in_order(cache, ino, &path, is_over)?;
         }
+        // Before the names say so: where they kept that and the ledger did not, nobody would say it again.
+        self.ledger_durable(cache).await?;
         active.held_until.set(None);
+        active.is_name_known.set(true);
+        active.taken_since.set(None);
         drop(held);
         cache.work.notify_one();
         Ok(())
+    }
+
+    fn is_there_already(&self, cache: &Cache, record: &LedgerRecord) -> Result<(), Refused> {
+        cache.active(record.ino).held_until.set(None);
+        if !record.is_over {
+            return Ok(());
+        }
+        cache.update(record.ino, |record| {
+            record.version = record.version.or(record.over.take());
+            (record.is_over, record.over) = (false, None);
+        })
     }
 
     /// Whether the file is going to be renamed in the tier to where nothing is known to be. What comes
@@ -351,6 +387,7 @@ impl Node {
         cache.update(ino, |record| {
             (record.is_over, record.over) = (true, record.over.or(hidden.version));
         })?;
+        self.ledger_durable(cache).await?;
         self.replaced(to, hidden.numbers).await
     }
 
@@ -377,18 +414,27 @@ impl Node {
 
     /// What the tier has under the new name, and whether those are the bytes of the version that is known.
     async fn move_in_tier(
-        &self,
+        self: &Rc<Self>,
         cache: &Cache,
         record: &LedgerRecord,
+        to: &Place,
         path: &[u8],
     ) -> Result<(Option<hayase_store::TierVersion>, bool), Refused> {
+        if let Some(version) = record.version {
+            // An answer that is lost, or a crash, may hide that it was moved.
+            cache.update(record.ino, |now| now.sent = Some((version.size, version.mtime)))?;
+            self.ledger_durable(cache).await?;
+        }
         // Names that are too long for the tier are none.
         let beside = conflict_paths(path, record.ino).filter_map(|path| key(&path).ok());
         let mut wanted = Move {
             from: key(&record.path)?,
             to: key(path)?,
             aside: beside.collect(),
-            expected: record.over.map(|over| over.identity),
+            expected: match record.over {
+                Some(over) => Some(over.identity),
+                None => self.claimed_if_there(cache, to, path).await?,
+            },
             put_aside: Vec::new(),
         };
         let work = move |tier: &dyn Tier| Ok((wanted.done(tier), wanted.put_aside));

@@ -19,12 +19,20 @@ use std::collections::{BTreeSet, HashMap};
 
 use hayase_layout::InodeId;
 
+use crate::node::libc_errno;
+
 /// Removed files that are remembered one by one for each directory; older ones count as one.
 const LOST_MAX: usize = 64;
 
 /// Directories that are remembered; beyond, those without a file that the tier does not have are
 /// forgotten, and a removal that still waits for a lost file in one of them waits no longer.
 const DIRECTORIES_MAX: usize = 65_536;
+
+/// Whether others wait for a file whose last flush failed so. Not where there is no room: removing is how it is
+/// made. And not where the bytes were lost in a power cut that no fsync(2) was ahead of: they never come.
+pub(crate) fn is_waited_for(errno: i32) -> bool {
+    !matches!(errno, libc_errno::ENOSPC | libc_errno::EDQUOT | libc_errno::ENODATA)
+}
 
 /// Files that the tier does not have, by directory, in their order.
 #[derive(Default)]

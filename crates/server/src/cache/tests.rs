@@ -14,7 +14,7 @@ fn cache() -> Cache {
         deadline: None,
         flush_open: None,
     };
-    Cache::open(settings, ledger).unwrap()
+    Cache::open(settings, ledger, Disk::Here).unwrap()
 }
 
 fn file(ino: u64, path: &str) -> LedgerRecord {

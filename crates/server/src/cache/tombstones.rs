@@ -20,6 +20,7 @@ use hayase_tier::{Tier, TierError};
 use hayase_wire::message::{PeerReply, PeerRequest, Place, Refused, Shown};
 use tokio::time::Instant;
 
+use super::order::is_waited_for;
 use super::paths::key;
 use super::{Cache, remember, stored_version, version_of, wire_version};
 use crate::convert::{meta_refused, stored_time, time};
@@ -239,10 +240,9 @@ impl Node {
             })?;
         }
         // Under another name, in whichever directory, it has to be in the tier before this one goes.
-        let is_coming = cache.record(ino).is_some_and(|record| {
-            !record.state.is_safe()
-                && !matches!(record.errno, libc_errno::ENOSPC | libc_errno::EDQUOT)
-        });
+        let is_coming = cache
+            .record(ino)
+            .is_some_and(|record| !record.state.is_safe() && is_waited_for(record.errno));
         Ok(PeerReply::Outcome(if !is_named && is_coming { None } else { Some(is_named) }))
     }
 

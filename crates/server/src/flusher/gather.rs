@@ -8,8 +8,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use hayase_layout::LocalOffset;
-use hayase_store::{LedgerRecord, Part, PartStat, Time};
+use hayase_layout::{InodeId, LocalOffset};
+use hayase_store::{LedgerRecord, Part, PartStat, Parts, Time};
 use hayase_tier::{Attributes, Key, ObjectMeta, Precondition, Tier, TierError, Upload, if_there};
 use hayase_wire::message::Refused;
 use xxhash_rust::xxh3::Xxh3;
@@ -19,6 +19,7 @@ use crate::cache::{system_time, tier_refused, time_of, version_of};
 use crate::convert::part_refused;
 use crate::limits::FLUSH_BYTES;
 use crate::node::libc_errno;
+use crate::peer_service::inode::{is_missing, whole_part};
 
 /// Where the bytes of a version come from.
 pub(crate) struct Source {
@@ -64,6 +65,17 @@ impl Source {
 
 fn io_refused(error: &std::io::Error) -> Refused {
     Refused::because(error.raw_os_error().unwrap_or(libc_errno::EIO), error.to_string())
+}
+
+/// The part that holds a file.
+pub(crate) fn part_of(parts: &Parts, ino: InodeId) -> Result<Part, Refused> {
+    parts.get(whole_part(ino, 0)).map_err(|error| match is_missing(&error) {
+        true => {
+            let why = "its bytes were lost with the power of the node, before fsync(2)";
+            Refused::because(libc_errno::ENODATA, why)
+        }
+        false => part_refused(error),
+    })
 }
 
 /// A version that is on its way, and of what.

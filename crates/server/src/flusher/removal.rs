@@ -17,7 +17,7 @@ use hayase_wire::message::{Moment, PeerReply, PeerRequest, Place, Refused};
 use tokio::time::Instant;
 
 use crate::cache::Cache;
-use crate::cache::order::directory_of;
+use crate::cache::order::{directory_of, is_waited_for};
 use crate::cache::paths::key;
 use crate::cache::tombstones::version_at;
 use crate::limits::{CACHE_MEMO_MAX, CLOSE_GRACE, FLUSH_LOOK};
@@ -212,10 +212,11 @@ impl Node {
     }
 
     fn holds_back(&self, cache: &Cache, ino: InodeId, with_open: bool) -> bool {
-        let is_on_its_way = cache.record(ino).is_some_and(|record| {
-            let is_full = matches!(record.errno, libc_errno::ENOSPC | libc_errno::EDQUOT);
-            !record.state.is_safe() && !is_full
-        });
-        is_on_its_way && (with_open || !self.has_writers(ino))
+        let is_on_its_way = cache
+            .record(ino)
+            .is_some_and(|record| !record.state.is_safe() && is_waited_for(record.errno));
+        is_on_its_way
+            && cache.active(ino).taken_since.get().is_none()
+            && (with_open || !self.has_writers(ino))
     }
 }

@@ -13,11 +13,10 @@ use hayase_wire::message::Refused;
 
 use super::gather::{self, Committed, Source};
 use crate::cache::object_moves::conflict_paths;
-use crate::cache::order::directory_of;
+use crate::cache::order::{directory_of, is_waited_for};
 use crate::cache::paths::key;
 use crate::cache::tier_refused;
 use crate::cache::tombstones::version_at;
-use crate::convert::part_refused;
 use crate::node::libc_errno;
 use crate::peer_service::inode::whole_part;
 
@@ -58,7 +57,7 @@ pub struct ResumedJob {
     tombstones: Vec<LedgerRecord>,
     /// Names that files of the job had when it died.
     named: HashMap<InodeId, Vec<u8>>,
-    /// Directories of which something is not in the tier, for another reason than that it is full.
+    /// Directories of which something is not in the tier that others [wait for](is_waited_for).
     missing: BTreeSet<Vec<u8>>,
     /// Files that are not in the tier.
     failed: BTreeSet<InodeId>,
@@ -108,7 +107,7 @@ impl ResumedJob {
             };
             if let Some(refused) = &resumed.failure {
                 self.failed.insert(ino);
-                if !is_full(refused) {
+                if is_waited_for(refused.errno) {
                     self.missing.insert(dir);
                 }
             }
@@ -170,11 +169,6 @@ fn behind(record: LedgerRecord, why: &str) -> Resumed {
     };
     let failure = Some(Refused::because(libc_errno::EAGAIN, why));
     Resumed { path: record.path, bytes: record.bytes, what, failure }
-}
-
-/// Removing is how room is made: what finds none does not stand in its way.
-fn is_full(refused: &Refused) -> bool {
-    matches!(refused.errno, libc_errno::ENOSPC | libc_errno::EDQUOT)
 }
 
 /// `is_named`: by its home's record the file still has this name. The home had not heard of a new one, or
@@ -245,7 +239,7 @@ fn sending(parts: &Parts, record: LedgerRecord) -> LedgerRecord {
 
 /// One file; the record of what is durable then.
 fn flush(parts: &Parts, tier: &dyn Tier, record: LedgerRecord) -> Result<LedgerRecord, Refused> {
-    let part = parts.get(whole_part(record.ino, 0)).map_err(part_refused)?;
+    let part = gather::part_of(parts, record.ino)?;
     let mut record = record;
     let name = record.path.clone();
     let mut names = conflict_paths(&name, record.ino).take(CONFLICTS_MAX);

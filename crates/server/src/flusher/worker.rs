@@ -11,16 +11,16 @@ use tokio::time::Instant;
 
 use super::gather::{self, Committed, Sent, Source};
 use super::policy::{Candidate, Situation, backoff, choose, streams_of_node};
+use crate::cache::name_check::NameCheck;
 use crate::cache::object_moves::conflict_paths;
 use crate::cache::paths::key;
-use crate::cache::{Cache, Stood, system_time};
+use crate::cache::{Cache, Stood, stored_version, system_time};
 use crate::convert::{part_refused, stored_time};
 use crate::limits::{
     DEADLINE_RESERVE, FILE_TIMES_GRAIN, FLUSH_BUSY_REQUESTS, FLUSH_LOOK, FLUSH_LOOK_FILES,
     FLUSH_RETRY_FIRST, FLUSH_RETRY_MAX, FLUSH_STREAMS, FLUSH_STREAMS_JOB, REMOVAL_STREAMS,
 };
 use crate::node::{Node, libc_errno};
-use crate::peer_service::inode::whole_part;
 
 /// How a flush ended without an error.
 enum Outcome {
@@ -31,6 +31,8 @@ enum Outcome {
     Overtaken,
     /// It gets another name, and is flushed to that.
     Conflict,
+    /// Another file has its name: told in a moment, by who took it.
+    Taken,
 }
 
 impl Node {
@@ -171,6 +173,7 @@ impl Node {
                     tracing::error!(%ino, %error, "the ledger");
                 }
             }
+            Ok(Outcome::Taken) => active.retry_at.set(Some(Instant::now() + FLUSH_RETRY_FIRST)),
             Ok(Outcome::Conflict) => self.rename_conflict(cache, ino).await,
             Err(refused) => self.flush_failed(cache, ino, &refused),
         }
@@ -207,6 +210,11 @@ impl Node {
         if cache.record(ino).is_some_and(|record| self.waits_for_turn(cache, &record)) {
             return Ok(Outcome::Overtaken);
         }
+        match self.check_name_of(cache, ino).await? {
+            NameCheck::Own => {}
+            NameCheck::InHand => return Ok(Outcome::Overtaken),
+            NameCheck::Taken => return Ok(Outcome::Taken),
+        }
         let may = |node: &Self| as_it_stands || !node.has_writers(ino);
         let is_still = may(self) && (as_it_stands || self.probe_part(ino).await);
         let Some(record) = cache.record(ino).filter(|record| is_still && !record.state.is_safe())
@@ -214,7 +222,7 @@ impl Node {
             return Ok(Outcome::Overtaken);
         };
         let path = key(&record.path)?;
-        let part = self.parts.get(whole_part(ino, 0)).map_err(part_refused)?;
+        let part = gather::part_of(&self.parts, ino)?;
         // Before the first look at its bytes: whoever writes it may do so, and close it, at any moment
         // from here on. A mapping is no open, and goes on being written without one.
         let is_written = as_it_stands && (self.has_writers(ino) || !self.probe_part(ino).await);
@@ -246,7 +254,12 @@ impl Node {
             cache.put(LedgerRecord { bytes: mark.0, sent: Some(mark), ..record.clone() })?;
         }
         let (part, is_frozen) = (source.part.clone(), source.snapshot.is_some());
-        let sent = self.send(cache, source, &path, record.mode).await?;
+        // The mark is durable before the tier has what it speaks of: or, after a power cut, that would look like
+        // somebody else's version.
+        let sending = self.send(cache, source, &path, record.mode);
+        let (sent, marked) = tokio::join!(sending, self.ledger_durable(cache));
+        let sent = sent?;
+        marked?;
         let mut record = record;
         if record.version.is_none() {
             self.replace_tombstones(ino, generation).await?;
@@ -286,8 +299,7 @@ impl Node {
             record.state = if is_last { FileState::Durable } else { FileState::Dirty };
             record.after = if is_last { 0 } else { record.after };
         })?;
-        let ledger = cache.ledger_file();
-        self.disk.run(move || ledger.sync(true).map_err(part_refused)).await?;
+        self.ledger_durable(cache).await?;
         if is_last {
             return Ok(Outcome::Durable);
         }
@@ -329,9 +341,20 @@ impl Node {
             if cache.is_nameless(ino) {
                 return Ok(()); // The name is another file's, or nobody's.
             }
+            cache.active(ino).is_name_known.set(false);
+            if self.check_name_of(cache, ino).await? != NameCheck::Own {
+                return Ok(());
+            }
             let inode = self.inode(ino)?;
             let Some((parent, name)) = inode.name else { return Ok(()) };
             let from = Place { parent, name: name.clone() };
+            if let Some(version) = self.claimed_at(&from).await? {
+                // It is the job's own, of a file that had the name before a power cut.
+                let version = Some(stored_version(version));
+                return cache.update(ino, |record| {
+                    (record.version, record.state) = (version, FileState::Dirty);
+                });
+            }
             cache.update(ino, |record| (record.version, record.sent) = (None, None))?;
             let mut names = conflict_paths(&name, ino).peekable();
             while let Some(name) = names.next() {

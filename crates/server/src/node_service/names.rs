@@ -254,19 +254,12 @@ impl Node {
         let to = Place { parent: to.0, name: to.1 };
         self.refuse_cache_name(from.parent, &from.name)?;
         self.refuse_cache_name(to.parent, &to.name)?;
-        let undo = match (from.parent.is_cached(), to.parent.is_cached()) {
-            (true, true) => self.before_rename(&from, &to, no_replace).await?,
-            (false, false) => None,
-            _ => return Err(Refused::new(libc_errno::EXDEV)),
-        };
+        if from.parent.is_cached() != to.parent.is_cached() {
+            return Err(Refused::new(libc_errno::EXDEV));
+        }
         let parents = (from.parent, to.parent);
         let coordinator = self.shard_of(to.parent, &to.name);
-        let renamed =
-            self.ask(coordinator, PeerRequest::Rename { from, to, no_replace, once }).await;
-        if let (Err(_), Some(undo)) = (&renamed, undo) {
-            self.undo_rename(undo).await;
-        }
-        match renamed? {
+        match self.ask(coordinator, PeerRequest::Rename { from, to, no_replace, once }).await? {
             PeerReply::Renamed { moved, replaced } => {
                 let now = self.now();
                 self.directories.changed_here(parents.0, now);

@@ -3,13 +3,14 @@
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, Layout, NodeId};
+use hayase_store::{PartId, Parts};
 use hayase_wire::message::{
     Access, Close, Explained, Grants, OpenKind, Opened, Opening, PartRef, PeerReply, PeerRequest,
     Refused,
 };
 
 use super::Answer;
-use super::inode::{clear_suid, whole_part};
+use super::inode::{clear_suid, is_missing, whole_part};
 use crate::home::Event;
 use crate::limits::CLOSES_AT_ONCE;
 use crate::node::{Node, libc_errno};
@@ -120,10 +121,7 @@ impl Node {
         }
         let part = whole_part(ino, inode.layout_epoch);
         let parts = self.parts.clone();
-        let probe = self.disk.run(move || {
-            let quiescent = parts.get(part).and_then(|part| part.is_quiescent());
-            quiescent.map_err(crate::convert::part_refused)
-        });
+        let probe = self.disk.run(move || Ok(is_quiescent(&parts, part)));
         probe.await.unwrap_or(false)
     }
 
@@ -137,8 +135,7 @@ impl Node {
         let parts = self.parts.clone();
         let found: Vec<_> = asked.iter().map(|(ino, part)| (*ino, part.is_none())).collect();
         let probe = self.disk.run(move || {
-            let probe = |part| parts.get(part).and_then(|part| part.is_quiescent());
-            let quiescent = |part: Option<_>| part.is_none_or(|part| probe(part).unwrap_or(false));
+            let quiescent = |part: Option<_>| part.is_none_or(|part| is_quiescent(&parts, part));
             Ok(asked.into_iter().map(|(ino, part)| (ino, quiescent(part))).collect())
         });
         probe.await.unwrap_or(found)
@@ -185,4 +182,11 @@ impl Node {
         }
         Ok(PeerReply::Explained(Box::new(Explained { attr, state, opens, parts })))
     }
+}
+
+/// Nobody writes a part behind the server's back. One that is not there, since a power cut came before fsync(2),
+/// is written by nobody.
+fn is_quiescent(parts: &Parts, part: PartId) -> bool {
+    let quiescent = parts.get(part).and_then(|part| part.is_quiescent());
+    quiescent.unwrap_or_else(|error| is_missing(&error))
 }

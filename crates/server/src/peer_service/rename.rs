@@ -93,6 +93,10 @@ impl Node {
         let op = self.operation_id();
         let moved = self.ask(self.shard_of(from.parent, &from.name), lookup(&from)).await?;
         let PeerReply::Bound(moved) = moved else { return Err(unexpected(&moved)) };
+        if to.parent.is_cached() {
+            // The name may be bound in the tier only.
+            self.binding(&to).await?;
+        }
         let between = moved.kind == FileKind::Directory && from.parent != to.parent;
         if between {
             self.ask(REFEREE, PeerRequest::RenameLock { op }).await?;
@@ -159,6 +163,8 @@ impl Node {
                     Ok(()) => self.finished(self.me, op),
                     Err(error) => {
                         tracing::warn!(op, %error, "a rename is finished later");
+                        // fsync(2) of the file asks the shard of the name that its home knows.
+                        self.names_durable().await?;
                         self.renames.count_later(to.clone(), op);
                         self.finish_later([op]);
                     }
@@ -197,6 +203,11 @@ impl Node {
             if victim.ino == moved.ino {
                 return Ok(Outcome::Nothing);
             }
+        }
+        if to.parent.is_cached() {
+            Self::refuse_in_cache(moved, victim)?;
+        }
+        if let Some(victim) = victim {
             match (directory, victim.kind == FileKind::Directory) {
                 (true, false) => return Err(Refused::new(libc_errno::ENOTDIR)),
                 (false, true) => return Err(Refused::new(libc_errno::EISDIR)),
@@ -212,10 +223,32 @@ impl Node {
                 (false, false) => {}
             }
         }
-        if let Err(refused) = self.hold_dir(to.parent).await {
-            self.finish_later([op]);
-            return Err(refused);
+        let held = match to.parent.is_cached() {
+            true => self.before_rename(moved, victim, from, to).await?,
+            false => None,
+        };
+        let committed = match self.hold_dir(to.parent).await {
+            Ok(()) => self.commit_rename((op, once), moved, victim, from, to),
+            Err(refused) => {
+                self.finish_later([op]);
+                Err(refused)
+            }
+        };
+        if let (Err(_), Some(undo)) = (&committed, held) {
+            self.undo_rename(undo).await;
         }
+        committed
+    }
+
+    /// The new name is bound, and the old one is not if it is this shard's as well.
+    fn commit_rename(
+        &self,
+        (op, once): (u64, Option<OnceId>),
+        moved: Binding,
+        victim: Option<Binding>,
+        from: &Place,
+        to: &Place,
+    ) -> Result<Outcome, Refused> {
         tracing::debug!(op, ino = %moved.ino, "rename commits");
         let mut txn = self.names.begin();
         ops::replace(&mut txn, to.parent, &to.name, record(moved)).map_err(meta_refused)?;
@@ -281,7 +314,7 @@ impl Node {
 
     /// Before a name is taken from what a rename has bound it to: what it stands for must know that it
     /// has this name, or would keep it for ever. The caller holds the name.
-    pub(super) async fn settle_name(self: &Rc<Self>, place: &Place) -> Result<(), Refused> {
+    pub(crate) async fn settle_name(self: &Rc<Self>, place: &Place) -> Result<(), Refused> {
         let uncounted = self.renames.uncounted.borrow().get(place).copied();
         match uncounted {
             Some(op) => self.settle(op).await,

@@ -13,7 +13,7 @@ use hayase_wire::message::{
 };
 
 use super::Answer;
-use crate::convert::{kind, meta_refused, part_refused, stored_kind};
+use crate::convert::{kind, meta_refused, stored_kind};
 use crate::keyed_lock::KeyGuard;
 use crate::limits::{INVAL_NAME_WAIT, NAME_WAIT};
 use crate::node::{Node, check_name, libc_errno};
@@ -305,8 +305,8 @@ impl Node {
     /// The last one that is durable then; 0 without a tier.
     async fn tombstones_durable(&self) -> Result<u64, Refused> {
         let Some(cache) = &self.cache else { return Ok(0) };
-        let (buried, ledger) = (cache.last_tombstone.get(), cache.ledger_file());
-        self.disk.run(move || ledger.sync(true).map_err(part_refused)).await?;
+        let buried = cache.last_tombstone.get();
+        self.ledger_durable(cache).await?;
         Ok(buried)
     }
 

@@ -252,8 +252,7 @@ impl Node {
             Layout::Whole if !self.is_here(ino) => {}
             Layout::Whole => {
                 if let Some(cache) = self.cached(ino) {
-                    let ledger = cache.ledger_file();
-                    self.disk.run(move || ledger.sync(true).map_err(part_refused)).await?;
+                    self.ledger_durable(cache).await?;
                 }
                 let part = self.whole(&inode)?;
                 let work = move || part.sync(data_only).map_err(part_refused);

@@ -107,6 +107,8 @@ pub enum PeerRequest {
     RenameOutcome { op: u64 },
     /// Home: does it count this name of `ino`? `Outcome`.
     HasName { ino: InodeId, place: Place },
+    /// Any: does an operation there that is not finished speak of this inode? `Outcome`.
+    IsSpokenOf { ino: InodeId },
     /// Any: finish or undo the operation of this intent now.
     SettleIntent { op: u64 },
     /// Any: what these intents there speak of is done (of a new inode: its name is bound).
@@ -263,6 +265,10 @@ pub enum PeerRequest {
     /// Shard: the directory is about to be removed: what its tombstones hide goes from the tier now.
     /// `Ready` when all has.
     CacheClear { dir: InodeId },
+    /// Any: does a file of that home have `path` in the ledger, and in the tier what the tier shows there? `InTier`.
+    CacheClaims { path: Vec<u8> },
+    /// Shard: this name, if it is still that of the file `gone`, which is no more, is that of `ino`.
+    CacheTakeBack { place: Place, gone: InodeId, ino: InodeId },
     /// Any: whether the tier has all files of the directory at `path` (from the tier's root) that were
     /// there when this server's number was `before`; `None`: as of now. Those that are open for writing
     /// count only `with_open`. `Settled`.

@@ -95,6 +95,22 @@ pub enum IntentKind {
     },
 }
 
+impl IntentKind {
+    /// Whether finishing the operation tells something to the inode `of`.
+    pub fn speaks_of(&self, of: InodeId) -> bool {
+        match self {
+            Self::Create { ino, .. } | Self::Link { ino, .. } => *ino == of,
+            Self::Rename { entry, victim, .. } => {
+                entry.ino == of || victim.as_ref().is_some_and(|victim| victim.ino == of)
+            }
+            Self::Remove { entry, .. }
+            | Self::Prepared { entry, .. }
+            | Self::RemoveDirectory { entry, .. }
+            | Self::Renamed { entry, .. } => entry.ino == of,
+        }
+    }
+}
+
 /// Records `intent`, in the place of one with the same id.
 pub fn put_intent(txn: &mut Txn<'_>, intent: &Intent) -> Result<(), NamespaceError> {
     txn.put(keys::intent(intent.id), codec::encode(&intent.what));

@@ -1,0 +1,302 @@
+//! After a crash: whether a file still has the name that the ledger knows, and files that the ledger has lost.
+//!
+//! Names and ledger are two logs. A power cut may take the end of one and leave that of the other, and a server that
+//! dies may not have heard who took a name. So a file whose name somebody had in hand, or that was there when the
+//! server began, comes to the tier only after the shard of its name was asked. Where ledger and names differ, the
+//! names are right: they are what programs see.
+
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, Layout, ServerId};
+use hayase_store::{EntryRecord, FileKind, FileState, LedgerRecord, PartId, ops};
+use hayase_wire::message::{
+    Binding, PeerReply, PeerRequest, Place, Refused, Shown, TierVersion as WireVersion,
+};
+use tokio::time::Instant;
+
+use super::names::TIER_MODE;
+use super::paths::key;
+use super::tombstones::{shown, version_at};
+use super::{Cache, wire_version};
+use crate::convert::meta_refused;
+use crate::limits::TAKEN_WAIT;
+use crate::node::{Node, unexpected};
+
+/// What the shard of a file's name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NameCheck {
+    /// The name is this file's.
+    Own,
+    /// Somebody has it in hand: to be asked again.
+    InHand,
+    /// It is another file's, and nobody has said so here yet.
+    Taken,
+}
+
+impl Node {
+    /// Home: whether a file may come to the tier under its name. Costs nothing while nobody else had that in
+    /// hand; else a message to its shard, and it waits while somebody has.
+    pub(crate) async fn check_name_of(
+        self: &Rc<Self>,
+        cache: &Cache,
+        ino: InodeId,
+    ) -> Result<NameCheck, Refused> {
+        let active = cache.active(ino);
+        if active.is_name_known.get() {
+            return Ok(NameCheck::Own);
+        }
+        let generation = active.generation.get();
+        let name = self.inode(ino).ok().and_then(|inode| inode.name);
+        let Some((parent, name)) = name else { return Ok(NameCheck::Own) };
+        let place = Place { parent, name };
+        let found = self.binding(&place).await?;
+        let path = self.tier_path_of(&place).await?;
+        let other = cache.record(ino).map(|record| record.path).filter(|known| *known != path);
+        let is_at = |found: Option<Binding>| found.is_some_and(|found| found.ino == ino);
+        // A power cut can take the news of a rename from the home, and leave it at the shard and in the ledger.
+        let known = match &other {
+            Some(other) => self.place_at(other).await?,
+            None => Some(place.clone()),
+        };
+        let holder = match (&known, &other) {
+            (Some(known), Some(_)) => self.binding(known).await?,
+            _ => found,
+        };
+        let has_other = other.is_some() && is_at(holder);
+        if active.generation.get() != generation {
+            return Ok(NameCheck::InHand);
+        }
+        let is_own = has_other || is_at(found) || found.is_none() && other.is_none();
+        if is_own && !has_other && other.is_some() {
+            cache.follow_names(ino, path)?;
+        }
+        // One that nobody has may be taken at any moment.
+        active.is_name_known.set(has_other || is_at(found));
+        let since = active.taken_since.get().unwrap_or_else(Instant::now);
+        active.taken_since.set((!is_own).then_some(since));
+        if is_own {
+            return Ok(NameCheck::Own);
+        }
+        if self.is_spoken_of_anywhere(ino).await? {
+            return Ok(NameCheck::Taken); // Told by that.
+        }
+        match (known, holder) {
+            (Some(known), Some(holder)) if !self.counts_name(holder.ino, &known).await? => {
+                // It is being made, or on its way out.
+                if self.is_no_more(holder.ino).await? {
+                    self.take_name_back(ino, known, holder.ino).await?;
+                }
+            }
+            // Who renamed it, and has no answer yet, says so again; it may have its old name back until then.
+            _ if since.elapsed() < TAKEN_WAIT => {}
+            _ => {
+                if let Some(record) = cache.record(ino) {
+                    self.end_nameless(&record, place, holder).await?;
+                }
+            }
+        }
+        Ok(NameCheck::Taken)
+    }
+
+    async fn counts_name(self: &Rc<Self>, ino: InodeId, place: &Place) -> Result<bool, Refused> {
+        let asked = PeerRequest::HasName { ino, place: place.clone() };
+        match self.ask(ino.home(), asked).await? {
+            PeerReply::Outcome(has) => Ok(has == Some(true)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The name of a path of the tier here, if its directory is.
+    async fn place_at(self: &Rc<Self>, path: &[u8]) -> Result<Option<Place>, Refused> {
+        let mut place: Option<Place> = None;
+        for name in path.split(|byte| *byte == b'/') {
+            let parent = match &place {
+                None => InodeId::CACHE_ROOT,
+                Some(above) => match self.binding(above).await? {
+                    Some(above) => above.ino,
+                    None => return Ok(None),
+                },
+            };
+            place = Some(Place { parent, name: name.into() });
+        }
+        Ok(place)
+    }
+
+    pub(super) async fn is_no_more(self: &Rc<Self>, ino: InodeId) -> Result<bool, Refused> {
+        match self.ask(ino.home(), PeerRequest::WhichAreGone(vec![ino])).await? {
+            PeerReply::Gone(gone) => Ok(gone.contains(&ino)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What the tier has at a name that a power cut gave back to a file that is no more: the file that had the name
+    /// after that one may be at any home, and safe, so that nothing has asked for its name since.
+    pub(crate) async fn claimed_at(
+        self: &Rc<Self>,
+        place: &Place,
+    ) -> Result<Option<WireVersion>, Refused> {
+        let path = self.tier_path_of(place).await?;
+        let lost = self.membership.lost();
+        for server in (0..self.servers).map(ServerId).filter(|server| !lost.contains(server)) {
+            match self.ask(server, PeerRequest::CacheClaims { path: path.clone() }).await? {
+                PeerReply::InTier(None) => {}
+                PeerReply::InTier(version) => return Ok(version),
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The identity of what the tier has at a path, if it is the job's own.
+    pub(super) async fn claimed_if_there(
+        self: &Rc<Self>,
+        cache: &Cache,
+        place: &Place,
+        path: &[u8],
+    ) -> Result<Option<u64>, Refused> {
+        let wanted = key(path)?;
+        match cache.ask_tier(move |tier| version_at(tier, &wanted)).await? {
+            None => Ok(None),
+            Some(_) => Ok(self.claimed_at(place).await?.map(|version| version.identity)),
+        }
+    }
+
+    /// Any: what the tier has of a file of this home at `path`, if it is what the tier shows there. Looks at all records.
+    pub(crate) async fn claims(self: &Rc<Self>, path: &[u8]) -> Result<PeerReply, Refused> {
+        let cache = self.cache()?;
+        let wanted = key(path)?;
+        let Some(found) = cache.ask_tier(move |tier| version_at(tier, &wanted)).await? else {
+            return Ok(PeerReply::InTier(None));
+        };
+        let is_ours = |record: &&LedgerRecord| {
+            record.path == path
+                && record.buried.is_none()
+                && (record.version.is_some_and(|version| version.identity == found.identity)
+                    || record.sent == Some((found.size, found.mtime)))
+        };
+        let is_claimed = cache.ledger.borrow().records().find(is_ours).is_some();
+        Ok(PeerReply::InTier(is_claimed.then(|| wire_version(found))))
+    }
+
+    /// Home: a power cut took the shard back to a file that this one had replaced, and that is no more. The name is
+    /// this file's again.
+    async fn take_name_back(
+        self: &Rc<Self>,
+        ino: InodeId,
+        place: Place,
+        gone: InodeId,
+    ) -> Result<(), Refused> {
+        tracing::info!(%ino, %gone, "a name that a power cut gave to a file that is no more is taken back");
+        let shard = self.shard_of(place.parent, &place.name);
+        self.ask(shard, PeerRequest::CacheTakeBack { place, gone, ino }).await.map(drop)
+    }
+
+    /// Shard: the name, if it is still that of a file that is `gone`, is that of `ino`.
+    pub(crate) async fn give_name_back(
+        self: &Rc<Self>,
+        place: &Place,
+        gone: InodeId,
+        ino: InodeId,
+    ) -> Result<PeerReply, Refused> {
+        let _held = self.hold_name(place).await?;
+        self.settle_name(place).await?;
+        self.hold_dir(place.parent).await?;
+        if self.bound(place)?.is_some_and(|found| found.ino == gone) {
+            let mut txn = self.names.begin();
+            let entry = EntryRecord { ino, kind: FileKind::Regular };
+            ops::replace(&mut txn, place.parent, &place.name, entry).map_err(meta_refused)?;
+            txn.commit().map_err(meta_refused)?;
+            self.directories.forget_name(place);
+        }
+        Ok(PeerReply::Done)
+    }
+
+    /// Home: whether a file was renamed since it was made as `place`, and a power cut has taken that from the names.
+    pub(crate) async fn was_renamed(
+        self: &Rc<Self>,
+        ino: InodeId,
+        place: &Place,
+    ) -> Result<bool, Refused> {
+        let Some(record) = self.cached(ino).and_then(|cache| cache.record(ino)) else {
+            return Ok(false);
+        };
+        Ok(record.path != self.tier_path_of(place).await?)
+    }
+
+    /// Whether an operation that is not finished, of whichever server, will say more of this file.
+    async fn is_spoken_of_anywhere(self: &Rc<Self>, ino: InodeId) -> Result<bool, Refused> {
+        let lost = self.membership.lost();
+        for server in (0..self.servers).map(ServerId).filter(|server| !lost.contains(server)) {
+            match self.ask(server, PeerRequest::IsSpokenOf { ino }).await? {
+                PeerReply::Outcome(Some(false)) => {}
+                PeerReply::Outcome(_) => return Ok(true),
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Any: whether an operation that is not finished here speaks of this file.
+    pub(crate) fn is_spoken_of(&self, ino: InodeId) -> PeerReply {
+        PeerReply::Outcome(Some(self.intents().iter().any(|intent| intent.what.speaks_of(ino))))
+    }
+
+    /// Home: a power cut took the name of a file away, at its shard, and nobody is going to say so. What the tier
+    /// has of it is for `holder`, the file that has the name now, to replace.
+    async fn end_nameless(
+        self: &Rc<Self>,
+        record: &LedgerRecord,
+        place: Place,
+        holder: Option<Binding>,
+    ) -> Result<(), Refused> {
+        let (ino, path) = (record.ino, record.path.clone());
+        let name = String::from_utf8_lossy(&path).into_owned();
+        tracing::warn!(%ino, name, "a power cut took this name before fsync(2), and the file goes with it");
+        let shown = shown(record);
+        if let Some(Binding { ino, .. }) = holder.filter(|_| shown != Shown::default()) {
+            self.ask(ino.home(), PeerRequest::CacheStillNamed { ino, path, shown }).await?;
+        }
+        let (requester, replaced) = (self.node, true);
+        let unlink = PeerRequest::LinkDec { ino, place, requester, replaced };
+        self.ask(self.me, unlink).await.map(drop)
+    }
+
+    /// Home, after a restart: files whose parts are there and of which the ledger knows nothing, since a power cut
+    /// took the end of it, come to the tier like others.
+    pub(crate) async fn recover_records(self: &Rc<Self>, parts: &[PartId]) -> Result<(), Refused> {
+        for ino in parts.iter().map(|part| part.ino) {
+            let Some(cache) = self.cached(ino).filter(|cache| cache.record(ino).is_none()) else {
+                continue;
+            };
+            let inode = ops::get_inode(&self.names.begin(), ino).map_err(meta_refused)?;
+            let Some(inode) = inode.filter(|inode| inode.layout == Layout::Whole) else { continue };
+            let Some((parent, name)) = inode.name else { continue };
+            let path = self.tier_path_of(&Place { parent, name }).await?;
+            if cache.record(ino).is_none() && self.inode(ino).is_ok() {
+                cache.put(LedgerRecord::new(ino, path, inode.mode & TIER_MODE))?;
+                cache.work.notify_one();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Cache {
+    /// A server was started anew: a power cut may have taken names from it.
+    pub(crate) fn names_may_be_gone(&self) {
+        for active in self.active.borrow().values() {
+            active.is_name_known.set(false);
+        }
+    }
+
+    /// The names say that the file is at `path`, and the ledger does not: what the tier has there is unknown.
+    fn follow_names(&self, ino: InodeId, path: Vec<u8>) -> Result<(), Refused> {
+        self.update(ino, |record| {
+            (record.path, record.is_over, record.over) = (path, false, None);
+            (record.version, record.sent) = (None, None);
+            if record.state.is_here() {
+                record.state = FileState::Dirty;
+            }
+        })
+    }
+}
