@@ -173,7 +173,7 @@ impl Node {
                 self.tombstones_replaced(&place, &tombstones).await
             }
             R::CacheTakeBack { place, gone, ino } => self.give_name_back(&place, gone, ino).await,
-            R::CacheClaims { path } => self.claims(&path).await,
+            R::CacheClaims { path, except } => self.claims(&path, except).await,
             R::CacheClear { dir } => self.clear_directory(dir).await,
             R::CacheSettled { path, before, with_open } => {
                 self.has_settled(&path, before, with_open)

@@ -77,8 +77,21 @@ impl Node {
         if is_own {
             return Ok(NameCheck::Own);
         }
+        let may_be_told = since.elapsed() < TAKEN_WAIT;
+        self.settle_taken(cache, ino, (place, known, holder), may_be_told).await?;
+        Ok(NameCheck::Taken)
+    }
+
+    /// Home: another file, `holder`, has the name that this one has as `place`, or in the ledger as `known`.
+    async fn settle_taken(
+        self: &Rc<Self>,
+        cache: &Cache,
+        ino: InodeId,
+        (place, known, holder): (Place, Option<Place>, Option<Binding>),
+        may_be_told: bool,
+    ) -> Result<(), Refused> {
         if self.is_spoken_of_anywhere(ino).await? {
-            return Ok(NameCheck::Taken); // Told by that.
+            return Ok(()); // Told by that.
         }
         match (known, holder) {
             (Some(known), Some(holder)) if !self.counts_name(holder.ino, &known).await? => {
@@ -88,14 +101,14 @@ impl Node {
                 }
             }
             // Who renamed it, and has no answer yet, says so again; it may have its old name back until then.
-            _ if since.elapsed() < TAKEN_WAIT => {}
+            _ if may_be_told => {}
             _ => {
                 if let Some(record) = cache.record(ino) {
                     self.end_nameless(&record, place, holder).await?;
                 }
             }
         }
-        Ok(NameCheck::Taken)
+        Ok(())
     }
 
     async fn counts_name(self: &Rc<Self>, ino: InodeId, place: &Place) -> Result<bool, Refused> {
@@ -134,11 +147,13 @@ impl Node {
     pub(crate) async fn claimed_at(
         self: &Rc<Self>,
         place: &Place,
+        except: InodeId,
     ) -> Result<Option<WireVersion>, Refused> {
         let path = self.tier_path_of(place).await?;
         let lost = self.membership.lost();
         for server in (0..self.servers).map(ServerId).filter(|server| !lost.contains(server)) {
-            match self.ask(server, PeerRequest::CacheClaims { path: path.clone() }).await? {
+            let claims = PeerRequest::CacheClaims { path: path.clone(), except };
+            match self.ask(server, claims).await? {
                 PeerReply::InTier(None) => {}
                 PeerReply::InTier(version) => return Ok(version),
                 other => return Err(unexpected(&other)),
@@ -153,16 +168,23 @@ impl Node {
         cache: &Cache,
         place: &Place,
         path: &[u8],
+        except: InodeId,
     ) -> Result<Option<u64>, Refused> {
         let wanted = key(path)?;
         match cache.ask_tier(move |tier| version_at(tier, &wanted)).await? {
             None => Ok(None),
-            Some(_) => Ok(self.claimed_at(place).await?.map(|version| version.identity)),
+            Some(_) => Ok(self.claimed_at(place, except).await?.map(|version| version.identity)),
         }
     }
 
-    /// Any: what the tier has of a file of this home at `path`, if it is what the tier shows there. Looks at all records.
-    pub(crate) async fn claims(self: &Rc<Self>, path: &[u8]) -> Result<PeerReply, Refused> {
+    /// Any: what the tier shows at `path`, if this server has sent it for a file of that name. What was taken in from
+    /// the tier is not ours, whoever has it in a record; nor does the mark of what `except` is sending just now tell
+    /// anything: somebody may have written as many bytes in the same tick. Looks at all records.
+    pub(crate) async fn claims(
+        self: &Rc<Self>,
+        path: &[u8],
+        except: InodeId,
+    ) -> Result<PeerReply, Refused> {
         let cache = self.cache()?;
         let wanted = key(path)?;
         let Some(found) = cache.ask_tier(move |tier| version_at(tier, &wanted)).await? else {
@@ -170,8 +192,9 @@ impl Node {
         };
         let is_ours = |record: &&LedgerRecord| {
             record.path == path
+                && record.ino != except
                 && record.buried.is_none()
-                && (record.version.is_some_and(|version| version.identity == found.identity)
+                && (record.checksum.is_some_and(|(identity, _)| identity == found.identity)
                     || record.sent == Some((found.size, found.mtime)))
         };
         let is_claimed = cache.ledger.borrow().records().find(is_ours).is_some();

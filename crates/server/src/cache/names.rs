@@ -201,7 +201,7 @@ impl Node {
                 other => return Err(unexpected(&other)),
             };
             if over.is_none() && self.is_no_more(victim.ino).await? {
-                over = self.claimed_at(to).await?;
+                over = self.claimed_at(to, moved.ino).await?;
             }
         }
         let (ino, is_over) = (moved.ino, victim.is_some());
@@ -433,7 +433,7 @@ impl Node {
             aside: beside.collect(),
             expected: match record.over {
                 Some(over) => Some(over.identity),
-                None => self.claimed_if_there(cache, to, path).await?,
+                None => self.claimed_if_there(cache, to, path, record.ino).await?,
             },
             put_aside: Vec::new(),
         };

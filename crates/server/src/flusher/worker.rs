@@ -348,7 +348,7 @@ impl Node {
             let inode = self.inode(ino)?;
             let Some((parent, name)) = inode.name else { return Ok(()) };
             let from = Place { parent, name: name.clone() };
-            if let Some(version) = self.claimed_at(&from).await? {
+            if let Some(version) = self.claimed_at(&from, ino).await? {
                 // It is the job's own, of a file that had the name before a power cut.
                 let version = Some(stored_version(version));
                 return cache.update(ino, |record| {

@@ -163,10 +163,12 @@ impl Node {
                     Ok(()) => self.finished(self.me, op),
                     Err(error) => {
                         tracing::warn!(op, %error, "a rename is finished later");
-                        // fsync(2) of the file asks the shard of the name that its home knows.
-                        self.names_durable().await?;
                         self.renames.count_later(to.clone(), op);
                         self.finish_later([op]);
+                        // fsync(2) of the file asks the shard of the name that its home knows.
+                        if let Err(error) = self.names_durable().await {
+                            tracing::error!(op, %error, "a power cut may take this rename");
+                        }
                     }
                 }
                 self.touch_dir(to.parent);

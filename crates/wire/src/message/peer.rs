@@ -265,8 +265,8 @@ pub enum PeerRequest {
     /// Shard: the directory is about to be removed: what its tombstones hide goes from the tier now.
     /// `Ready` when all has.
     CacheClear { dir: InodeId },
-    /// Any: does a file of that home have `path` in the ledger, and in the tier what the tier shows there? `InTier`.
-    CacheClaims { path: Vec<u8> },
+    /// Any: what the tier shows at `path`, if that server has sent it there for another file than `except`. `InTier`.
+    CacheClaims { path: Vec<u8>, except: InodeId },
     /// Shard: this name, if it is still that of the file `gone`, which is no more, is that of `ino`.
     CacheTakeBack { place: Place, gone: InodeId, ino: InodeId },
     /// Any: whether the tier has all files of the directory at `path` (from the tier's root) that were
