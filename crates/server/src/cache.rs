@@ -318,6 +318,15 @@ impl Cache {
         self.put(record)
     }
 
+    /// A flush has ended, and brought nothing.
+    pub(crate) fn not_flushing(&self, ino: InodeId) -> Result<(), Refused> {
+        self.update(ino, |record| {
+            if record.state == FileState::Flushing {
+                record.state = FileState::Dirty;
+            }
+        })
+    }
+
     /// Whoever has it open goes on, but there is nowhere to bring it any more.
     pub(crate) fn lost_its_name(&self, ino: InodeId) -> Result<(), Refused> {
         self.active(ino).changed();

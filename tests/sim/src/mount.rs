@@ -216,12 +216,7 @@ impl Mount {
 
     /// Whose name it was.
     pub(crate) async fn unlink(&self, name: &str) -> Result<InodeId, Failure> {
-        self.unlink_in(InodeId::ROOT, name).await
-    }
-
-    /// The same in a directory.
-    pub(crate) async fn unlink_in(&self, parent: InodeId, name: &str) -> Result<InodeId, Failure> {
-        let name = name.into();
+        let (parent, name) = (InodeId::ROOT, name.into());
         match self.ask(NodeRequest::Remove { parent, name, directory: false }).await? {
             NodeReply::Removed { ino } => Ok(ino),
             other => panic!("{other:?} to an unlink"),

@@ -164,12 +164,7 @@ impl Node {
                     // Nor is one that is written all the time sent again and again.
                     active.rests_until.set(Some(Instant::now() + DEADLINE_RESERVE));
                 }
-                let again = cache.update(ino, |record| {
-                    if record.state == FileState::Flushing {
-                        record.state = FileState::Dirty;
-                    }
-                });
-                if let Err(error) = again {
+                if let Err(error) = cache.not_flushing(ino) {
                     tracing::error!(%ino, %error, "the ledger");
                 }
             }
@@ -343,7 +338,7 @@ impl Node {
             }
             cache.active(ino).is_name_known.set(false);
             if self.check_name_of(cache, ino).await? != NameCheck::Own {
-                return Ok(());
+                return cache.not_flushing(ino);
             }
             let inode = self.inode(ino)?;
             let Some((parent, name)) = inode.name else { return Ok(()) };
