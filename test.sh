@@ -40,6 +40,10 @@ done
 logs=$(mktemp -d "${TMPDIR:-/tmp}/hayase-test.XXXXXX")
 # A line "passed failed skipped" for each suite that has ended.
 counts=$(mktemp "${TMPDIR:-/tmp}/hayase-test-counts.XXXXXX")
+# Suites that failed beside another one: tried once more, alone, if they are few.
+again=$(mktemp "${TMPDIR:-/tmp}/hayase-test-again.XXXXXX")
+again_max=2
+beside=
 running=
 streams=()
 # Ends the suite that is running, with time to clean up after itself.
@@ -54,7 +58,7 @@ end_all() {
   [ -z "$running" ] || end_suite
   [ ${#streams[@]} = 0 ] || { kill -TERM "${streams[@]}"; wait "${streams[@]}"; } 2>/dev/null
 }
-trap 'end_all; rm -rf "$logs" "$counts"' EXIT
+trap 'end_all; rm -rf "$logs" "$counts" "$again"' EXIT
 trap 'exit 130' INT TERM
 # The simulation's seeds: the same for a commit wherever it is tested.
 HAYASE_COMMIT=$(git rev-parse HEAD 2>/dev/null) && export HAYASE_COMMIT
@@ -197,7 +201,11 @@ run_suite() {
     echo "the suite ran nothing" >>"$log"
     f=1
   fi
-  echo "$p $f $s" >>"$counts"
+  if [ -n "$beside" ] && [ "$f" != 0 ]; then
+    echo "$name $p $f $s" >>"$again"
+  else
+    echo "$p $f $s" >>"$counts"
+  fi
   printf '%-12s %5d passed %3d failed %3d skipped %6d s\n' "$name" "$p" "$f" "$s" $((SECONDS - start))
   if [ "$f" != 0 ]; then
     say "--- $name"
@@ -221,9 +229,23 @@ failures_of() {
 run_stream() {
   local suite
   streams=()
+  beside=1
   trap end_all EXIT
   trap 'exit 130' INT TERM
   for suite in "$@"; do run_suite "$suite"; done
+}
+
+# What failed beside another suite, alone: what fails twice has failed. Many at once are no accident.
+run_again() {
+  local name p f s
+  if [ "$(wc -l <"$again")" -gt "$again_max" ]; then
+    cut -d ' ' -f 2- "$again" >>"$counts"
+    return
+  fi
+  while read -r name p f s; do
+    say "once more, alone: $name"
+    run_suite "$name"
+  done <"$again"
 }
 
 # --- now ---
@@ -252,6 +274,7 @@ run_stream ${own[@]+"${own[@]}"} & streams+=($!)
 run_stream ${foreign[@]+"${foreign[@]}"} & streams+=($!)
 wait "${streams[@]}"
 streams=()
+run_again
 for suite in ${last[@]+"${last[@]}"}; do run_suite "$suite"; done
 unfinished=$((${#suites[@]} - $(wc -l <"$counts")))
 read -r passed failed skipped < <(awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }' "$counts")

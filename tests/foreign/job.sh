@@ -16,8 +16,11 @@ job_up() {
     if [ -n "$cache" ]; then
         shared=$scratch/mount/cache
         mkdir "$scratch/tier"
+        # Seldom enough that failures in a row, which a program that reads would be told of, stay rare.
+        local seed=${HAYASE_TIER_SEED:-$RANDOM}
+        echo "the tier fails by seed $seed (HAYASE_TIER_SEED repeats it)"
         tier=(--tier "$scratch/tier" --flush-open 1
-            --tier-faults "seed=$RANDOM,one-in=12,latency-us=2000,rate=100MiB")
+            --tier-faults "seed=$seed,one-in=40,latency-us=2000,rate=100MiB")
     fi
     "$hayase" up --nodes 3 --storage "$scratch/storage" --shared 1GiB --local 300MiB \
         --mount "$scratch/mount" --job-dir "$scratch/job" --json "${tier[@]}" \
