@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures: ./bench.sh NAME [--quick] (NAME: foundation, nodes, mpiio, stage, flush).
+# Measures: ./bench.sh NAME [--quick] (NAME: foundation, nodes, mpiio, stage, flush, dataplane).
 # Raw samples and conditions go to bench/out, the page with the results to docs/.
 set -euo pipefail
 cd "$(dirname "$0")"

@@ -1,6 +1,6 @@
 //! `./bench.sh NAME`: measures the goals of Hayase and says which hold.
 //!
-//! A bench is a list of groups of measurements ([`foundation`], [`nodes`], [`mpiio`], [`stage`], [`flush`]); a group brings up jobs with the
+//! A bench is a list of groups of measurements ([`foundation`], [`nodes`], [`mpiio`], [`stage`], [`flush`], [`dataplane`]); a group brings up jobs with the
 //! product's own command line ([`job`]), lets workload programs run on their nodes ([`worker`],
 //! [`workloads`]), takes turns between what is measured and what it is measured against
 //! ([`rounds`]), and hands over tables, goals and raw samples ([`report`]).
@@ -9,6 +9,7 @@
 
 mod bench;
 mod command;
+mod dataplane;
 mod disk_limit;
 mod distant_daemon;
 mod flush;
@@ -55,6 +56,8 @@ enum Verb {
     Stage(run::RunArguments),
     /// The cache area: written behind, drained, read again, in front of a disk of known speed
     Flush(run::RunArguments),
+    /// Bytes through a server: its disk beside fio, its network beside a bare loop, its memory
+    Dataplane(run::RunArguments),
     /// Do tasks from standard input
     #[command(hide = true)]
     Worker,
@@ -93,6 +96,9 @@ fn main() -> ExitCode {
         Verb::Mpiio(arguments) => run::run("mpiio", mpiio::INTRO, mpiio::GROUPS, &arguments),
         Verb::Stage(arguments) => run::run("stage", stage::INTRO, stage::GROUPS, &arguments),
         Verb::Flush(arguments) => run::run("flush", flush::INTRO, flush::GROUPS, &arguments),
+        Verb::Dataplane(arguments) => {
+            run::run("dataplane", dataplane::INTRO, dataplane::GROUPS, &arguments)
+        }
         Verb::Worker => workloads::serve().map(|()| true),
         Verb::MinimalDaemon { source, mount_point } => {
             minimal_daemon::serve(&source, &mount_point).map(|()| true)

@@ -13,6 +13,7 @@ pub(crate) mod locks;
 pub(crate) mod look;
 pub(crate) mod metadata;
 pub(crate) mod random;
+pub(crate) mod ring;
 pub(crate) mod sequential;
 pub(crate) mod tcp_loop;
 
@@ -35,6 +36,8 @@ pub(crate) enum Task {
     },
     /// Large calls from the start to the end of a file.
     Sequential(sequential::Sequential),
+    /// Large requests by a server's ring.
+    Ring(ring::RingTransfers),
     /// Small calls anywhere in a file.
     Random(random::Random),
     /// Computing, and nothing else.
@@ -114,6 +117,7 @@ fn perform(task: &Task) -> anyhow::Result<Answer> {
             Answer::Done
         }
         Task::Sequential(work) => Answer::Measured(work.run()?),
+        Task::Ring(work) => Answer::Measured(work.run()?),
         Task::Random(work) => Answer::Measured(work.run()?),
         Task::Compute(work) => Answer::Measured(work.run()?),
         Task::Metadata(work) => Answer::Measured(work.run()?),

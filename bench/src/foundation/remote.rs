@@ -76,6 +76,7 @@ fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
                         server,
                         path,
                         write,
+                        direct: false,
                         blocks: BLOCKS,
                         milliseconds,
                     })

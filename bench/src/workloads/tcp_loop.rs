@@ -4,15 +4,16 @@
 //! further word, and writing ends with one byte that says that the last one is in the file. So
 //! nothing waits for a round trip, and nothing is done beyond moving the bytes.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::block::{BLOCK_BYTES, Block};
@@ -31,6 +32,8 @@ pub(crate) struct Transfer {
     pub(crate) path: PathBuf,
     /// Into the file, else out of it.
     pub(crate) write: bool,
+    /// Past the page cache of the server's side.
+    pub(crate) direct: bool,
     /// Size of the file, in blocks of 1 MiB.
     pub(crate) blocks: u64,
     /// As many passes as take at least this long.
@@ -60,15 +63,19 @@ fn answer(mut stream: TcpStream) -> anyhow::Result<()> {
     stream.read_exact(&mut path)?;
     let path = Path::new(std::ffi::OsStr::from_bytes(&path));
     let mut block = Block::new();
-    if head[0] == b'w' {
-        let file = OpenOptions::new().write(true).open(path)?;
+    let mut options = OpenOptions::new();
+    if head[0].is_ascii_uppercase() {
+        options.custom_flags(OFlags::DIRECT.bits().cast_signed());
+    }
+    if head[0].eq_ignore_ascii_case(&b'w') {
+        let file = options.write(true).open(path)?;
         for index in 0..blocks {
             stream.read_exact(&mut block)?;
             file.write_all_at(&block, index * BLOCK_BYTES as u64)?;
         }
         stream.write_all(b"!")?;
     } else {
-        let file = File::open(path)?;
+        let file = options.read(true).open(path)?;
         for index in 0..blocks {
             file.read_exact_at(&mut block, index * BLOCK_BYTES as u64)?;
             stream.write_all(&block)?;
@@ -92,7 +99,8 @@ impl Transfer {
     fn pass(&self, watch: &mut Stopwatch, block: &mut Block) -> anyhow::Result<()> {
         let mut stream = TcpStream::connect(self.server)?;
         let path = self.path.as_os_str().as_bytes();
-        let mut head = vec![if self.write { b'w' } else { b'r' }];
+        let kind = if self.write { b'w' } else { b'r' };
+        let mut head = vec![if self.direct { kind.to_ascii_uppercase() } else { kind }];
         head.extend(self.blocks.to_le_bytes());
         head.extend((path.len() as u64).to_le_bytes());
         head.extend(path);
@@ -117,6 +125,7 @@ impl Transfer {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::net::Ipv4Addr;
 
     use super::*;
@@ -128,7 +137,8 @@ mod tests {
         File::create(&path).unwrap();
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let server = SocketAddr::new(address, serve(address).unwrap());
-        let mut work = Transfer { server, path, write: true, blocks: 3, milliseconds: 1 };
+        let mut work =
+            Transfer { server, path, write: true, direct: false, blocks: 3, milliseconds: 1 };
         assert!(work.run().unwrap().amount >= 3.0 * 1_048_576.0);
         work.write = false;
         work.run().unwrap();

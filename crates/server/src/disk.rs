@@ -29,6 +29,11 @@ impl Disk {
         }
     }
 
+    /// Whether there is anything to wait for.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self, Self::Threads(_))
+    }
+
     /// Runs `work` where it may wait. At most [`DISK_THREADS`] run at once.
     pub(crate) async fn run<T: Send + 'static>(
         &self,

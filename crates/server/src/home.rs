@@ -237,6 +237,22 @@ impl Home {
         self.grants.retain(|_, held| *held != Grants::NONE);
     }
 
+    /// A process of the home's node has the part open past the server, or may still have it mapped.
+    pub(crate) fn has_local_users(&self) -> bool {
+        self.unprobed || self.has_local_opens()
+    }
+
+    fn has_local_opens(&self) -> bool {
+        self.opens.values().any(|held| held.local)
+    }
+
+    /// Begins a probe when nothing but a mapping may still write the part; feed [`Event::Probed`].
+    pub(crate) fn begin_probe(&mut self) -> bool {
+        let begins = self.unprobed && !self.probing && !self.has_local_opens();
+        self.probing |= begins;
+        begins
+    }
+
     /// The inode is no more: nobody has to be told of it, and nothing has to be known.
     pub(crate) fn end(&mut self) {
         self.forget_attributes();

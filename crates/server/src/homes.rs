@@ -231,6 +231,25 @@ impl Node {
         });
     }
 
+    /// Whether a process of this node may read or write the part of an inode of this home past the server. Where
+    /// only a mapping may, that is found out for the next time.
+    pub(crate) fn is_used_locally(self: &Rc<Self>, ino: InodeId) -> bool {
+        let mut entries = self.homes.entries.borrow_mut();
+        // Nobody has told of it: a former life of this server may have let it be mapped.
+        let Some(entry) = entries.get_mut(&ino) else { return self.incarnation > 1 };
+        if !entry.home.has_local_users() {
+            return false;
+        }
+        let failed = entry.probe_failed;
+        let is_paused = failed.is_some_and(|at| at.elapsed() < PROBE_PAUSE);
+        let begins = !is_paused && entry.home.begin_probe();
+        drop(entries);
+        if begins {
+            self.begin_probe(ino, failed);
+        }
+        true
+    }
+
     fn begin_probe(self: &Rc<Self>, ino: InodeId, failed: Option<Instant>) {
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {

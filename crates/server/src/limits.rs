@@ -161,6 +161,9 @@ pub(crate) const SLOTS: usize = 64;
 /// page cache takes less time than waking a thread for it.
 pub(crate) const INLINE_BYTES: usize = 1 << 20;
 
+/// Smaller transfers go through the page cache: there the kernel joins them on their way to the disk.
+pub(crate) const DIRECT_BYTES_MIN: usize = 256 << 10;
+
 /// Bytes of a part of a striped file that begin their way to the disk together.
 pub(crate) const WRITEBACK_BYTES: u64 = 4 << 20;
 

@@ -16,6 +16,7 @@ use crate::answers::Answers;
 use crate::appends::Appends;
 use crate::cache::Cache;
 use crate::clients::Clients;
+use crate::direct::DirectIo;
 use crate::directories::Directories;
 use crate::disk::Disk;
 use crate::files::Files;
@@ -67,6 +68,7 @@ pub(crate) struct Node {
     /// Of a job with a tier.
     pub(crate) cache: Option<Cache>,
     pub(crate) disk: Disk,
+    pub(crate) direct: DirectIo,
     pub(crate) clock: Clock,
     pub(crate) homes: Homes,
     pub(crate) clients: Clients,

@@ -25,6 +25,7 @@ use tokio::task::LocalSet;
 use crate::answers::Answers;
 use crate::cache::Cache;
 use crate::clients::Clients;
+use crate::direct::DirectIo;
 use crate::given_up::GivenUp;
 use crate::grace::Grace;
 use crate::ground::Ground;
@@ -368,6 +369,7 @@ fn node(
         parts,
         area: settings.area,
         cache,
+        direct: DirectIo::new(stores.slots.clone(), settings.direct_io && ground.disk.waits()),
         disk: ground.disk,
         clock: ground.clock,
         homes: Default::default(),

@@ -41,6 +41,8 @@ pub struct Settings {
     pub mounts: u16,
     /// The cache area, when the job has a tier.
     pub cache: Option<CacheSettings>,
+    /// Move large requests past the page cache, where the kernel and the file system can.
+    pub direct_io: bool,
     /// Encrypt what travels between servers, not only authenticate it.
     pub encrypt: bool,
     /// After this long an operation over several servers that is not finished is taken over by who

@@ -1,6 +1,6 @@
 //! What this server tells of itself.
 
-use hayase_wire::message::ServerStatus;
+use hayase_wire::message::{ProcessUse, ServerStatus};
 
 use crate::node::Node;
 
@@ -22,7 +22,10 @@ impl Node {
             requests: self.counters.requests.get(),
             bytes_read: self.counters.bytes_read.get(),
             bytes_written: self.counters.bytes_written.get(),
+            bytes_direct: self.direct.bytes(),
+            io: self.direct.way().to_owned(),
             resident_bytes: resident_bytes(),
+            process: process_use(),
             peers: self.peers.states(self.me, self.servers),
             cache: self.cache_status(),
         }
@@ -34,4 +37,59 @@ fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
     pages * rustix::param::page_size() as u64
+}
+
+/// From `/proc/self`; 0 where the kernel does not tell.
+fn process_use() -> ProcessUse {
+    let calls = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    ProcessUse {
+        cpu_ms: cpu_ms(),
+        read_calls: field(&calls, "syscr:"),
+        write_calls: field(&calls, "syscw:"),
+        wake_ups: wake_ups(),
+    }
+}
+
+/// Of all threads that the process has and had.
+fn cpu_ms() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field is the program's name, which may hold anything.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split(' ').collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+    (ticks(12) + ticks(13)) * 1000 / rustix::param::clock_ticks_per_second()
+}
+
+/// Of the threads that the process has now.
+fn wake_ups() -> u64 {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return 0 };
+    threads
+        .flatten()
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok())
+        .map(|status| field(&status, "voluntary_ctxt_switches:"))
+        .sum()
+}
+
+/// The number behind a name at the begin of a line.
+fn field(text: &str, name: &str) -> u64 {
+    let value = text.lines().find_map(|line| line.strip_prefix(name));
+    value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_told_of_its_work() {
+        let before = process_use();
+        let began = std::time::Instant::now();
+        while process_use().cpu_ms < before.cpu_ms + 20 {
+            assert!(began.elapsed().as_secs() < 60, "no CPU time is told");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let after = process_use();
+        assert!(after.read_calls > before.read_calls && after.wake_ups > before.wake_ups);
+        assert_eq!(field("a: 1\nsyscr: 22\n", "syscr:"), 22);
+        assert_eq!(field("", "syscr:"), 0);
+    }
 }

@@ -1,7 +1,7 @@
 //! Devices: what the files of parts lie on.
 //!
-//! Here: the traits. Rooms: [`PreadDevice`] on a directory, [`MemoryDevice`] for tests, [`CrashDevice`]
-//! which forgets what was not synced, [`conformance`] which all pass.
+//! Here: the traits. Rooms: [`PreadDevice`] on a directory, [`uring`] past the page cache of its files,
+//! [`MemoryDevice`] for tests, [`CrashDevice`] which forgets what was not synced, [`conformance`] which all pass.
 //! Not here: keeping files open ([`crate::part`]); a limit of bytes ([`crate::area::counted`]).
 //!
 //! The contract, in words: a file grows by writing behind its end, the gap reads as zeros. What
@@ -20,6 +20,7 @@ pub mod conformance;
 mod crash;
 mod memory;
 mod pread;
+pub mod uring;
 
 pub use self::crash::CrashDevice;
 pub use self::memory::MemoryDevice;
@@ -111,6 +112,13 @@ pub trait DeviceFile: Send + Sync {
     /// As `write_at`, if that takes no waiting; else [`PartError::WouldWait`], also where nobody can
     /// tell: some of the bytes may be written then, so write all of them again.
     fn write_nowait(&self, offset: LocalOffset, bytes: &[u8]) -> Result<(), PartError>;
+
+    /// A descriptor past the page cache (`O_DIRECT`), for requests of a [`uring::Ring`] that are aligned to
+    /// [`uring::DIRECT_ALIGN`]; `None` where there is none to give, or where such a `transfer` would pass by pages
+    /// that are in memory anyway. Nobody else may have the file open or mapped, as long as it is used.
+    fn direct(&self, _transfer: uring::Transfer) -> Option<Arc<OwnedFd>> {
+        None
+    }
 
     /// Nobody but this device has the file open for writing or mapped so, in any process. The files
     /// own descriptors are closed for that, and opened again by the next call that needs one. A

@@ -15,7 +15,7 @@ pub mod slots;
 
 pub use area::{Area, AreaError, AreaUsage, CountedArea, ImageArea, MountedArea};
 pub use device::{
-    CrashDevice, Device, DeviceFile, MemoryDevice, PartStat, PreadDevice, SetTime, Whence,
+    CrashDevice, Device, DeviceFile, MemoryDevice, PartStat, PreadDevice, SetTime, Whence, uring,
 };
 pub use ledger::{Buried, FileState, Ledger, LedgerError, LedgerRecord, TierVersion};
 pub use meta::{Batch, FjallStore, MemoryStore, MetaError, MetaStore};

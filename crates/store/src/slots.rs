@@ -59,6 +59,11 @@ impl SlotPool {
         self.shared.free().len()
     }
 
+    /// The addresses of all slots, one piece of memory, for who registers it with the kernel.
+    pub(crate) fn span(&self) -> std::ops::Range<usize> {
+        self.shared.region.span()
+    }
+
     /// All slots.
     pub fn count(&self) -> usize {
         self.shared.region.count()

@@ -27,6 +27,7 @@ pub mod rpc;
 pub mod secret;
 pub mod session;
 pub mod transport;
+pub mod watch;
 
 pub use arena::{Arena, ArenaError, ArenaSlot, Slot};
 pub use buffer::{BoxBuffer, Buffer};

@@ -28,12 +28,12 @@ pub use node::{
 };
 pub use peer::{Binding, PartRef, PeerReply, PeerRequest, Place, RenameEnd, ShardEntry};
 pub use reclaim::{HeldLock, HeldOpen, Holding, MembersNow, OnceId};
-pub use status::{AreaUse, PeerState, Sample, ServerStatus};
+pub use status::{AreaUse, PeerState, ProcessUse, Sample, ServerStatus};
 
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever an old server would misread a new message. Checked in the handshake.
-pub const PROTOCOL_VERSION: u16 = 6;
+pub const PROTOCOL_VERSION: u16 = 7;
 
 /// Largest payload of one frame, and the size of an arena slot.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;

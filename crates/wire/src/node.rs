@@ -1,7 +1,7 @@
 //! The socket of a node: how its processes talk to its server.
 //!
 //! `node/listener.rs` and `node/channel.rs` are the server's half (async), `node/blocking.rs` the
-//! process's (one thread, one channel), `node/frame.rs` the bytes of both, `node/watch.rs` what wakes the server. A message is 16 bytes of
+//! process's (one thread, one channel), `node/frame.rs` the bytes of both. A message is 16 bytes of
 //! header and a body, with at most one descriptor beside it; bulk bytes lie in the
 //! [`crate::Arena`]. No codes and no encryption: the kernel says who is at the other end.
 //!
@@ -16,7 +16,6 @@ mod blocking;
 mod channel;
 mod frame;
 mod listener;
-mod watch;
 
 pub use blocking::{BlockingChannel, Closer};
 pub use channel::NodeChannel;

@@ -342,6 +342,7 @@ impl Job {
             area: Box::new(MemoryArea { root: home, parts, ledger }),
             mounts: 1,
             cache,
+            direct_io: true,
             encrypt: false,
             intent_age: Settings::INTENT_AGE,
             wait: MEETING,

@@ -103,6 +103,7 @@ impl Nodes {
             area: Box::new(RoomyArea(MountedArea::open(&home.join("area")).unwrap())),
             mounts: 1,
             cache: None,
+            direct_io: true,
             encrypt: false,
             intent_age: Settings::INTENT_AGE,
             wait: Duration::from_secs(20),

@@ -117,6 +117,9 @@ pub(crate) struct UpArgs {
     /// Keep the areas in plain directories and count, where an image per area could be made
     #[arg(long)]
     pub(crate) no_image: bool,
+    /// Read and write parts through the page cache only, where large requests of other nodes could go past it
+    #[arg(long)]
+    pub(crate) no_direct_io: bool,
     /// Simulate nodes as plain processes even where namespaces could be made
     #[arg(long, requires = "nodes")]
     pub(crate) no_namespaces: bool,

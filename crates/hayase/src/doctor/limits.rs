@@ -1,5 +1,7 @@
 //! Limits of processes and of the kernel.
 
+use hayase_store::SlotPool;
+use hayase_store::uring::Ring;
 use rustix::process::{Resource, getrlimit};
 
 use super::{Check, read};
@@ -30,11 +32,25 @@ fn locked_memory() -> Check {
     Check::ok("locked memory", limit.map_or("no limit".to_owned(), |n| format!("{} KiB", n >> 10)))
 }
 
+/// What servers use for large transfers past the page cache; without it they go through it.
 fn io_uring() -> Check {
-    match read("/proc/sys/kernel/io_uring_disabled").as_deref() {
-        Some("0") => Check::ok("io_uring", "allowed"),
-        Some(_) => Check::ok("io_uring", "switched off; not used by this version"),
-        None => Check::ok("io_uring", "not known to be restricted; not used by this version"),
+    let name = "io_uring";
+    let forbidden = |found: &str| {
+        Check::warn(
+            name,
+            found,
+            "large requests of other nodes go through the page cache of the node that has the part",
+            "sysctl kernel.io_uring_disabled=0, or a kernel and container that allow it",
+        )
+    };
+    let slots = match SlotPool::new(1) {
+        Ok(slots) => slots,
+        Err(error) => return forbidden(&format!("no memory to try it: {error}")),
+    };
+    match Ring::<Vec<u8>>::new(1, &slots) {
+        Ok(ring) if ring.has_registered_slots() => Check::ok(name, "io_uring, registered buffers"),
+        Ok(_) => Check::ok(name, "io_uring; buffers can not be registered"),
+        Err(error) => forbidden(&error.to_string()),
     }
 }
 

@@ -229,6 +229,8 @@ pub(crate) struct Settings {
     pub(crate) image: bool,
     /// Layout of new files in `shared`; local-first without.
     pub(crate) stripe: Option<StripePolicy>,
+    /// Large requests of other nodes may go past the page cache.
+    pub(crate) direct_io: bool,
     /// Payloads between nodes are encrypted.
     pub(crate) encrypt: bool,
     /// Features to hide.
@@ -444,6 +446,7 @@ pub(crate) mod tests {
             local: ByteCount::mib(300),
             image: false,
             stripe: None,
+            direct_io: true,
             encrypt: false,
             kernel_profile: Some(KernelProfile::V6_1),
             names: Names::Cached,

@@ -192,6 +192,7 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         local: ByteCount::ZERO,
         image,
         stripe: None,
+        direct_io: !args.no_direct_io,
         encrypt: args.encrypt,
         kernel_profile: args.kernel_profile,
         names: args.names.unwrap_or_default(),

@@ -35,6 +35,7 @@ pub(crate) fn serve(
         area: open_shared(dir, settings, node)?,
         mounts: settings.mounts_of(node),
         cache: cache(settings)?,
+        direct_io: settings.direct_io,
         encrypt: settings.encrypt,
         intent_age: hayase_server::Settings::INTENT_AGE,
         wait: Duration::from_millis(settings.timeout_ms),

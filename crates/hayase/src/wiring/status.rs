@@ -48,8 +48,25 @@ pub(crate) struct Served {
     pub(crate) bytes_read: u64,
     /// Bytes that passed it on their way to parts.
     pub(crate) bytes_written: u64,
+    /// Of both, what went past the page cache.
+    #[serde(default)]
+    pub(crate) bytes_direct: u64,
+    /// Which way large transfers take.
+    #[serde(default)]
+    pub(crate) io: String,
     /// Its memory.
     pub(crate) resident_bytes: u64,
+    /// Milliseconds of CPU since its start.
+    #[serde(default)]
+    pub(crate) cpu_ms: u64,
+    /// System calls like read(2), and like write(2).
+    #[serde(default)]
+    pub(crate) read_calls: u64,
+    #[serde(default)]
+    pub(crate) write_calls: u64,
+    /// Times that its threads were woken.
+    #[serde(default)]
+    pub(crate) wake_ups: u64,
     /// The other servers as it sees them.
     pub(crate) peers: Vec<Peer>,
     /// Of a job with a tier.
@@ -291,7 +308,13 @@ impl From<ServerStatus> for Served {
             requests: status.requests,
             bytes_read: status.bytes_read,
             bytes_written: status.bytes_written,
+            bytes_direct: status.bytes_direct,
+            io: status.io,
             resident_bytes: status.resident_bytes,
+            cpu_ms: status.process.cpu_ms,
+            read_calls: status.process.read_calls,
+            write_calls: status.process.write_calls,
+            wake_ups: status.process.wake_ups,
             peers: status.peers.iter().map(peer).collect(),
             cache: status.cache.map(|cache| CacheServed::from(*cache)),
         }

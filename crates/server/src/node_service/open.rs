@@ -85,7 +85,10 @@ impl Node {
         on_its_way.booked(process);
         self.files.learn(&opened.attr);
         let descriptor = match opened.descriptor {
-            true => self.descriptor(process, &opened),
+            true => {
+                self.direct.until_settled(opened.attr.ino).await;
+                self.descriptor(process, &opened)
+            }
             false => None,
         };
         opened.descriptor = descriptor.is_some();

@@ -1,12 +1,14 @@
 //! Bytes of parts on this server.
 //!
-//! I/O is tried at once where it takes no waiting; what would wait, and everything larger, goes to a
-//! thread of the disk pool. Bytes move between the part and the transfer buffer, nowhere else.
+//! Large transfers go past the page cache, where nobody on this node has the part open ([`crate::direct`]). Other
+//! I/O is tried at once where it takes no waiting; what would wait, and everything larger, goes to a thread of the
+//! disk pool. Bytes move between the part and the transfer buffer, nowhere else.
 
 use std::ops::Range;
 use std::rc::Rc;
 
 use hayase_layout::{Layout, LocalOffset};
+use hayase_store::uring::Transfer;
 use hayase_store::{Part, PartId};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PAYLOAD_BYTES_MAX, PartRef, PeerReply, PeerRequest, Refused};
@@ -14,6 +16,7 @@ use hayase_wire::message::{PAYLOAD_BYTES_MAX, PartRef, PeerReply, PeerRequest, R
 use super::Answer;
 use super::inode::is_missing;
 use crate::convert::{part_id, part_refused};
+use crate::direct::is_worth_another_way;
 use crate::limits::{INLINE_BYTES, WRITEBACK_BYTES};
 use crate::node::{Node, libc_errno, unexpected};
 use crate::peers::Served;
@@ -21,50 +24,109 @@ use crate::peers::Served;
 impl Node {
     /// Bytes of a part into a buffer; short at the end of the part.
     pub(crate) async fn read_into(
-        &self,
+        self: &Rc<Self>,
         part: Part,
         offset: LocalOffset,
         len: usize,
-        mut buffer: BoxBuffer,
+        buffer: BoxBuffer,
     ) -> Result<(BoxBuffer, usize), Refused> {
-        let read = if len <= INLINE_BYTES {
-            part.read_nowait(offset, &mut (*buffer).as_mut()[..len]).ok()
-        } else {
-            None
+        let (buffer, done) = match self.may_pass_by(&part, offset, len) {
+            true => self.move_direct(&part, Transfer::Read, offset, (buffer, len)).await?,
+            false => (buffer, 0),
         };
-        let (buffer, read) = match read {
-            Some(read) => (buffer, read),
-            None => {
-                let work = move || {
-                    let bytes = &mut (*buffer).as_mut()[..len];
-                    let read = part.read_at(offset, bytes).map_err(part_refused)?;
-                    Ok((buffer, read))
-                };
-                self.disk.run(work).await?
-            }
-        };
+        let (buffer, read) = self.read_through_pages(part, offset, done..len, buffer).await?;
         self.counters.bytes_read.set(self.counters.bytes_read.get() + read as u64);
         Ok((buffer, read))
     }
 
+    /// The bytes of `wanted` into their place in the buffer; tells the end of what was read.
+    async fn read_through_pages(
+        &self,
+        part: Part,
+        offset: LocalOffset,
+        wanted: Range<usize>,
+        mut buffer: BoxBuffer,
+    ) -> Result<(BoxBuffer, usize), Refused> {
+        let offset = LocalOffset(offset.0 + wanted.start as u64);
+        if wanted.is_empty() {
+            return Ok((buffer, wanted.end));
+        }
+        if wanted.len() <= INLINE_BYTES
+            && let Ok(read) = part.read_nowait(offset, &mut (*buffer).as_mut()[wanted.clone()])
+        {
+            return Ok((buffer, wanted.start + read));
+        }
+        let work = move || {
+            let bytes = &mut (*buffer).as_mut()[wanted.clone()];
+            let read = part.read_at(offset, bytes).map_err(part_refused)?;
+            Ok((buffer, wanted.start + read))
+        };
+        self.disk.run(work).await
+    }
+
     /// All of a buffer's first `len` bytes into a part.
     pub(crate) async fn write_from(
-        &self,
+        self: &Rc<Self>,
         part: Part,
         offset: LocalOffset,
         (buffer, len): (BoxBuffer, usize),
     ) -> Result<(), Refused> {
-        let written =
-            len <= INLINE_BYTES && part.write_nowait(offset, &(*buffer).as_ref()[..len]).is_ok();
-        if !written {
-            let work = move || {
-                let bytes = &(*buffer).as_ref()[..len];
-                part.write_at(offset, bytes).map_err(part_refused)
-            };
-            self.disk.run(work).await?;
-        }
+        let (buffer, done) = match self.may_pass_by(&part, offset, len) {
+            true => self.move_direct(&part, Transfer::Write, offset, (buffer, len)).await?,
+            false => (buffer, 0),
+        };
+        self.write_through_pages(part, offset, done..len, buffer).await?;
         self.counters.bytes_written.set(self.counters.bytes_written.get() + len as u64);
         Ok(())
+    }
+
+    async fn write_through_pages(
+        &self,
+        part: Part,
+        offset: LocalOffset,
+        wanted: Range<usize>,
+        buffer: BoxBuffer,
+    ) -> Result<(), Refused> {
+        let offset = LocalOffset(offset.0 + wanted.start as u64);
+        let inline = wanted.len() <= INLINE_BYTES;
+        if wanted.is_empty()
+            || inline && part.write_nowait(offset, &(*buffer).as_ref()[wanted.clone()]).is_ok()
+        {
+            return Ok(());
+        }
+        let work = move || {
+            let bytes = &(*buffer).as_ref()[wanted];
+            part.write_at(offset, bytes).map_err(part_refused)
+        };
+        self.disk.run(work).await
+    }
+
+    /// Whether a transfer is worth going past the page cache, and nobody on this node may have the part open.
+    fn may_pass_by(self: &Rc<Self>, part: &Part, offset: LocalOffset, len: usize) -> bool {
+        let PartId { ino, index, .. } = part.id();
+        let is_opened_by_messages_only = index > 0 || ino.home() != self.me;
+        self.direct.is_worth(offset, len)
+            && (is_opened_by_messages_only || !self.is_used_locally(ino))
+    }
+
+    /// Moves as many bytes past the page cache as go there, from the first on, and tells how many; the rest is to
+    /// be moved through it.
+    async fn move_direct(
+        &self,
+        part: &Part,
+        transfer: Transfer,
+        offset: LocalOffset,
+        bytes: (BoxBuffer, usize),
+    ) -> Result<(BoxBuffer, usize), Refused> {
+        match self.direct.transfer(part, transfer, offset, bytes).await {
+            Ok((buffer, Ok(moved))) => Ok((buffer, moved)),
+            Ok((buffer, Err(error))) if is_worth_another_way(&error) => Ok((buffer, 0)),
+            Ok((_, Err(error))) => {
+                let why = format!("{transfer} part {} past the page cache: {error}", part.id());
+                Err(Refused::because(error.raw_os_error().unwrap_or(libc_errno::EIO), why))
+            }
+            Err(buffer) => Ok((buffer, 0)),
+        }
     }
 
     pub(super) async fn read_part(

@@ -258,6 +258,7 @@ fn run_server(
         area: Box::new(area),
         mounts: 1,
         cache,
+        direct_io: true,
         encrypt: false,
         intent_age: INTENT_AGE,
         wait: Duration::from_secs(20),

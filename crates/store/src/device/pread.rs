@@ -1,7 +1,7 @@
 //! Parts as plain files below one directory, read and written with pread(2) and pwrite(2).
 //!
 //! Here: the directory with its 256 sub-directories, one open file. Rooms: [`name`] makes the path
-//! of a part without allocating.
+//! of a part without allocating, [`pages`] knows whether its bytes may be in the page cache.
 //! Not here: asking whether others write ([`crate::part::quiescence`]).
 //!
 //! Invariants:
@@ -20,14 +20,17 @@ use hayase_layout::LocalOffset;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::uring::Transfer;
 use super::{Device, DeviceFile, PartStat, SetTime, Whence};
 use crate::namespace::Time;
 use crate::part::{PartError, PartId, quiescence};
 
 mod name;
+mod pages;
 mod writeback;
 
 use self::name::PartPath;
+use self::pages::Pages;
 
 /// Bytes that the kernel is asked to copy at once.
 const COPY_BYTES_MAX: u64 = 1 << 30;
@@ -42,6 +45,8 @@ pub struct PreadDevice {
 struct Root {
     path: PathBuf,
     directory: OwnedFd,
+    /// Until a file could not be opened with `O_DIRECT`.
+    has_direct: AtomicBool,
 }
 
 impl PreadDevice {
@@ -67,7 +72,8 @@ impl PreadDevice {
         }
         // Once here, so that the sync of a part need not think of its directory's own name.
         rustix::fs::fsync(&directory).map_err(|e| fail("sync the directory of parts", e.into()))?;
-        Ok(Self { root: Arc::new(Root { path: path.to_owned(), directory }) })
+        let has_direct = AtomicBool::new(true);
+        Ok(Self { root: Arc::new(Root { path: path.to_owned(), directory, has_direct }) })
     }
 }
 
@@ -146,6 +152,7 @@ struct PreadFile {
     path: PartPath,
     handle: RwLock<Handle>,
     appending: Mutex<()>,
+    pages: Pages,
     /// The directory entry is on storage.
     name_synced: AtomicBool,
 }
@@ -156,6 +163,8 @@ struct Handle {
     file: Option<OwnedFd>,
     /// `O_APPEND`; made by the first append.
     append: Option<OwnedFd>,
+    /// `O_DIRECT`; made by the first transfer past the page cache.
+    direct: Option<Arc<OwnedFd>>,
 }
 
 impl PreadFile {
@@ -164,8 +173,9 @@ impl PreadFile {
             root,
             id,
             path,
-            handle: RwLock::new(Handle { file: Some(file), append: None }),
+            handle: RwLock::new(Handle { file: Some(file), ..Handle::default() }),
             appending: Mutex::new(()),
+            pages: Pages::default(),
             name_synced: AtomicBool::new(false),
         }
     }
@@ -211,6 +221,25 @@ impl PreadFile {
         }
     }
 
+    /// The descriptor past the page cache; `None` where the file system has no such thing.
+    fn direct_descriptor(&self) -> Option<Arc<OwnedFd>> {
+        if let Some(direct) = &self.handle.read().expect("no holder of this lock panics").direct {
+            return Some(Arc::clone(direct));
+        }
+        let mut handle = self.handle.write().expect("no holder of this lock panics");
+        if handle.direct.is_none() {
+            handle.direct = match self.root.open(&self.path, OFlags::RDWR | OFlags::DIRECT) {
+                Ok(file) => Some(Arc::new(file)),
+                Err(errno) => {
+                    tracing::debug!(part = %self.id, %errno, "not to be used past the page cache");
+                    self.root.has_direct.store(false, Ordering::Relaxed);
+                    None
+                }
+            };
+        }
+        handle.direct.clone()
+    }
+
     fn sync_name(&self) -> Result<(), PartError> {
         if self.name_synced.load(Ordering::Acquire) {
             return Ok(());
@@ -243,6 +272,7 @@ impl DeviceFile for PreadFile {
     }
 
     fn write_at(&self, offset: LocalOffset, bytes: &[u8]) -> Result<(), PartError> {
+        self.pages.written(bytes.len());
         let mut done = 0;
         while done < bytes.len() {
             let at = offset.0 + done as u64;
@@ -255,6 +285,7 @@ impl DeviceFile for PreadFile {
     }
 
     fn append(&self, bytes: &[u8]) -> Result<LocalOffset, PartError> {
+        self.pages.written(bytes.len());
         // RWF_APPEND does not tell the place, so: a descriptor of its own, whose position nobody
         // else moves. The kernel holds the inode's lock from finding the end to writing there.
         let _alone = self.appending.lock().expect("no holder of this lock panics");
@@ -385,11 +416,13 @@ impl DeviceFile for PreadFile {
     }
 
     fn descriptor(&self) -> Result<Option<OwnedFd>, PartError> {
+        self.pages.handed_out();
         let file = self.root.open(&self.path, OFlags::RDWR).map_err(|e| self.fail("open", e))?;
         Ok(Some(file))
     }
 
     fn path_descriptor(&self) -> Result<Option<OwnedFd>, PartError> {
+        self.pages.handed_out();
         let file = self.root.open(&self.path, OFlags::PATH).map_err(|e| self.fail("open", e))?;
         Ok(Some(file))
     }
@@ -419,8 +452,26 @@ impl DeviceFile for PreadFile {
             unless_waiting(rustix::io::pwritev2(file, &slices, offset.0, flags))
         })?;
         match written {
-            Some(written) if written == bytes.len() => Ok(()),
+            Some(written) if written == bytes.len() => {
+                self.pages.written(written);
+                Ok(())
+            }
             _ => Err(PartError::WouldWait { part: self.id }),
+        }
+    }
+
+    fn direct(&self, transfer: Transfer) -> Option<Arc<OwnedFd>> {
+        if !self.root.has_direct.load(Ordering::Relaxed) {
+            return None;
+        }
+        match transfer {
+            Transfer::Read if self.pages.hold_most() => None,
+            Transfer::Read => self.direct_descriptor(),
+            Transfer::Write => {
+                let direct = self.direct_descriptor()?;
+                self.pages.passed_by();
+                Some(direct)
+            }
         }
     }
 
@@ -428,8 +479,13 @@ impl DeviceFile for PreadFile {
         let mut handle = self.handle.write().expect("no holder of this lock panics");
         *handle = Handle::default();
         let file = self.root.open(&self.path, OFlags::RDONLY).map_err(|e| self.fail("open", e))?;
-        quiescence::is_quiescent(file.as_fd())
-            .map_err(|e| PartError::from_io("probe", self.id, &self.root.path, e))
+        let quiescent = quiescence::is_quiescent(file.as_fd())
+            .map_err(|e| PartError::from_io("probe", self.id, &self.root.path, e))?;
+        if quiescent {
+            let stat = rustix::fs::fstat(&file).map_err(|e| self.fail("stat", e))?;
+            self.pages.given_back(stat.st_size.try_into().unwrap_or(0));
+        }
+        Ok(quiescent)
     }
 }
 

@@ -52,6 +52,12 @@ impl Region {
         self.count
     }
 
+    /// Addresses of all slots. Their order is that of their numbers.
+    pub(super) fn span(&self) -> std::ops::Range<usize> {
+        let start = self.first.as_ptr().expose_provenance();
+        start..start + self.count * SLOT_BYTES
+    }
+
     /// The bytes of slot `index`, for as long as its number is borrowed.
     pub(super) fn slot<'a>(&'a self, index: &'a usize) -> &'a [u8] {
         let start = self.start(*index);

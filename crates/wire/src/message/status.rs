@@ -40,6 +40,18 @@ pub struct Sample {
     pub used_bytes: u64,
 }
 
+/// What a process has used since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessUse {
+    /// Milliseconds of CPU, in the process and in the kernel for it, all its threads together.
+    pub cpu_ms: u64,
+    /// read(2), write(2) and their like.
+    pub read_calls: u64,
+    pub write_calls: u64,
+    /// Times that its threads went to sleep and were woken.
+    pub wake_ups: u64,
+}
+
 /// For `hayase status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerStatus {
@@ -63,7 +75,13 @@ pub struct ServerStatus {
     pub requests: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
+    /// Of both, what went past the page cache of the parts.
+    pub bytes_direct: u64,
+    /// Which way large transfers take, for a person.
+    pub io: String,
     pub resident_bytes: u64,
+    /// What the process has used since its start.
+    pub process: ProcessUse,
     pub peers: Vec<(ServerId, PeerState)>,
     /// Of a job with a tier.
     pub cache: Option<Box<super::CacheStatus>>,

@@ -9,10 +9,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 
 use super::frame::{Inbox, header};
-use super::watch::watch;
 use super::{NodeError, PeerCredentials};
 use crate::deadline::STALL_MAX;
 use crate::transport::descriptor;
+use crate::watch;
 
 /// One process at this server. One request at a time: `recv`, then `send`; on a callback channel
 /// the other way round.
@@ -31,7 +31,7 @@ impl NodeChannel {
             PeerCredentials { uid: peer.uid(), gid: peer.gid(), pid: peer.pid().unwrap_or(0) };
         let stream = stream
             .into_std()
-            .and_then(|stream| watch(stream, Interest::READABLE))
+            .and_then(|stream| watch::stream(stream, Interest::READABLE))
             .map_err(|source| NodeError::Accept { source })?;
         Ok(Self { stream, peer, inbox: Inbox::new(), broken: false })
     }
@@ -127,7 +127,7 @@ impl NodeChannel {
     /// Waits for room, which is rare, by a descriptor that is watched only now.
     async fn writable(&self) -> io::Result<()> {
         let copy = self.stream.get_ref().try_clone()?;
-        let copy = watch(copy, Interest::WRITABLE)?;
+        let copy = watch::stream(copy, Interest::WRITABLE)?;
         copy.writable().await.map(drop)
     }
 }

@@ -45,6 +45,9 @@ impl Human for JobStatus {
             }
             _ => page.pair("local", &"a directory of the storage, as large as that"),
         }
+        if let Some(io) = self.large_requests() {
+            page.pair("large requests", &io);
+        }
         page.blank();
         let head =
             ["node", "host", "address", "shared used", "local used", "open", "path", "peers"];
@@ -83,6 +86,13 @@ fn daemons(state: &NodeState) -> [(&'static str, &DaemonState); 2] {
 }
 
 impl JobStatus {
+    /// Which way large requests of other nodes take, each way that some node takes.
+    fn large_requests(&self) -> Option<String> {
+        let ways = self.nodes.iter().filter_map(|node| Some(node.server.as_ref()?.io.as_str()));
+        let ways: std::collections::BTreeSet<_> = ways.filter(|way| !way.is_empty()).collect();
+        (!ways.is_empty()).then(|| ways.into_iter().collect::<Vec<_>>().join("; "))
+    }
+
     fn write_losses(&self, page: &mut Page) {
         for node in &self.without_coordinator {
             page.line(&format!(

@@ -1,0 +1,27 @@
+//! The way of bytes through a server: its disk, its network, its memory.
+
+mod disk;
+mod memory;
+mod remote;
+
+use crate::run::Group;
+
+/// What a reader of the page must know first.
+pub(crate) const INTRO: &str = "\
+Written by `./bench.sh dataplane --write-docs`.
+Simulated nodes on one machine; the disk of each is an XFS image on a loop device with direct I/O.
+CPU time is that of processes and of the kernel for them: what loop devices and network interrupts take besides is not in it, \
+on either side.
+Absolute figures are this machine's; the ratios are the result.
+Raw samples are written to `bench/out/`.";
+
+/// In the order in which they run.
+pub(crate) const GROUPS: &[Group] = &[
+    Group { name: "disk", title: "Direct I/O of a server's ring, beside fio", run: disk::run },
+    Group {
+        name: "remote",
+        title: "Files of another node, beside a bare loop that receives and writes",
+        run: remote::run,
+    },
+    Group { name: "memory", title: "Memory while bytes pass through", run: memory::run },
+];

@@ -1,0 +1,196 @@
+//! Large transfers of parts past the page cache: by a ring on the server's own thread, without a thread in between.
+//!
+//! Here: when that is done, the wait for the ends, the rest that is not aligned. The ring is made at the first
+//! such transfer. Where there is none to be had, and for all else, parts are read and written through the page
+//! cache ([`crate::peer_service::parts`]).
+//!
+//! Invariant: while a process of this node may have a part open or mapped past the server, nothing moves past
+//! its pages: [`DirectIo::until_settled`] is waited for before such an open is answered.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, LocalOffset};
+use hayase_store::uring::{DIRECT_ALIGN, Ended, Request, RequestId, Ring, Transfer, direct_len};
+use hayase_store::{Part, SlotPool};
+use hayase_wire::{BoxBuffer, Buffer};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Notify, oneshot};
+
+use crate::limits::{DIRECT_BYTES_MIN, SLOTS};
+
+/// See the module header.
+pub(crate) struct DirectIo {
+    slots: SlotPool,
+    wanted: bool,
+    running: OnceCell<Option<Rc<Running>>>,
+    bytes: Cell<u64>,
+}
+
+/// A buffer and how many bytes came into it or went from it.
+type Moved = (BoxBuffer, io::Result<usize>);
+
+impl DirectIo {
+    /// `wanted` as the job says; where nothing waits for disks there is no ring either.
+    pub(crate) fn new(slots: SlotPool, wanted: bool) -> Self {
+        Self { slots, wanted, running: OnceCell::new(), bytes: Cell::new(0) }
+    }
+
+    /// Bytes that were moved so.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    /// For a person: which way large transfers take.
+    pub(crate) fn way(&self) -> &'static str {
+        match self.running.get() {
+            _ if !self.wanted => "page-cache",
+            None => "io_uring, when it is first needed",
+            Some(Some(running)) if running.has_registered_slots => "io_uring, registered buffers",
+            Some(Some(_)) => "io_uring",
+            Some(None) => "page-cache, since there is no io_uring",
+        }
+    }
+
+    /// Whether a transfer is worth it, before anybody is asked whether it may be.
+    pub(crate) fn is_worth(&self, offset: LocalOffset, len: usize) -> bool {
+        self.wanted
+            && direct_len(offset.0, len) >= DIRECT_BYTES_MIN
+            && !matches!(self.running.get(), Some(None))
+    }
+
+    /// Moves as much of a transfer as is aligned; the buffer alone when it can not be done so.
+    pub(crate) async fn transfer(
+        &self,
+        part: &Part,
+        transfer: Transfer,
+        offset: LocalOffset,
+        (buffer, len): (BoxBuffer, usize),
+    ) -> Result<Moved, BoxBuffer> {
+        let Some(running) = self.running() else { return Err(buffer) };
+        let Some(file) = part.direct(transfer) else { return Err(buffer) };
+        let len = direct_len(offset.0, len);
+        let request = Request { file, transfer, offset: offset.0, buffer, len };
+        let ended = running.begin(part.id().ino, request)?;
+        // The ring's owner lives as long as this: the end comes.
+        let ended = ended.await.expect("every request that began has an end");
+        if let Ok(moved) = ended.moved {
+            self.bytes.set(self.bytes.get() + moved as u64);
+        }
+        Ok((ended.buffer, ended.moved))
+    }
+
+    /// Returns when nothing moves past the pages of this inode's part.
+    pub(crate) async fn until_settled(&self, ino: InodeId) {
+        let Some(Some(running)) = self.running.get() else { return };
+        loop {
+            let settled = running.settled.notified();
+            if !running.under_way.borrow().contains_key(&ino) {
+                return;
+            }
+            settled.await;
+        }
+    }
+
+    fn running(&self) -> Option<&Rc<Running>> {
+        let running = self.running.get_or_init(|| match Running::start(&self.slots) {
+            Ok(running) => Some(running),
+            Err(error) => {
+                tracing::info!(%error, "no io_uring: parts are read and written through the page cache");
+                None
+            }
+        });
+        running.as_ref()
+    }
+}
+
+/// What went wrong past the page cache and is worth a try through it.
+pub(crate) fn is_worth_another_way(error: &io::Error) -> bool {
+    let Some(errno) = error.raw_os_error() else { return false };
+    use rustix::io::Errno;
+    [Errno::INVAL, Errno::OPNOTSUPP, Errno::AGAIN, Errno::INTR, Errno::CANCELED, Errno::NOMEM]
+        .iter()
+        .any(|known| known.raw_os_error() == errno)
+}
+
+struct Waiting {
+    ino: InodeId,
+    end: oneshot::Sender<Ended<dyn Buffer>>,
+}
+
+struct Running {
+    /// Ready when a request has ended.
+    ready: AsyncFd<OwnedFd>,
+    ring: RefCell<Ring<dyn Buffer>>,
+    waiting: RefCell<HashMap<RequestId, Waiting>>,
+    under_way: RefCell<HashMap<InodeId, usize>>,
+    settled: Notify,
+    has_registered_slots: bool,
+}
+
+impl Running {
+    fn start(slots: &SlotPool) -> io::Result<Rc<Self>> {
+        let ring = Ring::new(SLOTS as u32, slots)?;
+        let ready = hayase_wire::watch::readable(ring.descriptor()?)?;
+        let running = Rc::new(Self {
+            ready,
+            has_registered_slots: ring.has_registered_slots(),
+            ring: RefCell::new(ring),
+            waiting: RefCell::default(),
+            under_way: RefCell::default(),
+            settled: Notify::new(),
+        });
+        let watching = Rc::clone(&running);
+        tokio::task::spawn_local(async move { watching.watch().await });
+        Ok(running)
+    }
+
+    fn begin(
+        &self,
+        ino: InodeId,
+        request: Request<dyn Buffer>,
+    ) -> Result<oneshot::Receiver<Ended<dyn Buffer>>, BoxBuffer> {
+        let begun = self.ring.borrow_mut().begin(request);
+        let id = begun.map_err(|request| request.buffer)?;
+        let (end, ended) = oneshot::channel();
+        *self.under_way.borrow_mut().entry(ino).or_default() += 1;
+        self.waiting.borrow_mut().insert(id, Waiting { ino, end });
+        Ok(ended)
+    }
+
+    async fn watch(&self) {
+        while let Ok(mut guard) = self.ready.readable().await {
+            // Before the look: an end that comes after it makes the descriptor ready again.
+            guard.clear_ready();
+            self.tell();
+        }
+    }
+
+    /// Tells of all requests that have ended.
+    fn tell(&self) {
+        loop {
+            let Some(ended) = self.ring.borrow_mut().ended() else { return };
+            let Some(waiting) = self.waiting.borrow_mut().remove(&ended.id) else { continue };
+            self.ended_of(waiting.ino);
+            // Who does not wait any more gives the buffer back by that.
+            let _ = waiting.end.send(ended);
+        }
+    }
+
+    fn ended_of(&self, ino: InodeId) {
+        let mut under_way = self.under_way.borrow_mut();
+        if let Some(count) = under_way.get_mut(&ino) {
+            *count -= 1;
+            if *count == 0 {
+                under_way.remove(&ino);
+                self.settled.notify_waiters();
+            }
+        }
+    }
+}
+
+/// Rings move whole blocks only.
+const _: () = assert!(DIRECT_BYTES_MIN.is_multiple_of(DIRECT_ALIGN));
