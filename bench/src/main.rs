@@ -15,6 +15,7 @@ mod distant_daemon;
 mod flush;
 mod foundation;
 mod guard;
+mod huge_pages;
 mod job;
 mod minimal_daemon;
 mod mpiio;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::bench::Bench;
 use crate::command::run as run_program;
+use crate::huge_pages::HugePages;
 use crate::job::{Job, JobOptions};
 use crate::report::Outcome;
 use crate::report::goal::{Goal, Wanted, number};
@@ -33,7 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Both on files that are written already, so that neither waits for room.
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let job = Job::up(bench, &JobOptions::nodes(1))?;
-    let samples = measure(bench, &job)?;
+    // As many as fio asks for, and one for what it rounds up.
+    let lent = HugePages::lend(u64::from(DEPTH) / 2 + 1);
+    let samples = measure(bench, &job, lent.is_some())?;
     job.down()?;
     let mut goals = Vec::new();
     for what in KINDS {
@@ -52,12 +55,17 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let notes = vec![format!(
         "A file of {BLOCKS} MiB, O_DIRECT, requests of 1 MiB one behind the other, {DEPTH} under way.\n\
          ring: the server's module, one thread, its transfer slots registered (2 MiB pages). \
-         fio: ioengine=io_uring, fixedbufs, registerfiles, its own buffers."
+         fio: ioengine=io_uring, fixedbufs, registerfiles, buffers in {}.",
+        if lent.is_some() {
+            "huge pages"
+        } else {
+            "4 KiB pages, since the kernel has no huge ones left"
+        }
     )];
     Ok(Outcome { goals, tables: vec![table(&samples)], notes, samples: samples.0 })
 }
 
-fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
+fn measure(bench: &Bench, job: &Job<'_>, huge: bool) -> anyhow::Result<Samples> {
     let mut worker = job.worker(0)?;
     let beside = job.image(0).join("bench");
     worker.perform(&Task::MakeDirectory { path: beside.clone() })?;
@@ -73,7 +81,7 @@ fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
             for variant in rounds::order(round, FIO, &["ring"]) {
                 let write = what == "write";
                 let measured = match FIO.iter().position(|fio| *fio == variant) {
-                    Some(which) => fio(job, &files[which], write, milliseconds)?,
+                    Some(which) => fio(job, &files[which], (write, huge), milliseconds)?,
                     None => worker.measure(&Task::Ring(RingTransfers {
                         path: beside.join("ring"),
                         write,
@@ -101,7 +109,12 @@ fn sample(what: &str, variant: &str, round: usize, measured: Measured) -> Sample
     }
 }
 
-fn fio(job: &Job<'_>, path: &Path, write: bool, milliseconds: u64) -> anyhow::Result<Measured> {
+fn fio(
+    job: &Job<'_>,
+    path: &Path,
+    (write, huge): (bool, bool),
+    milliseconds: u64,
+) -> anyhow::Result<Measured> {
     let side = if write { "write" } else { "read" };
     let mut command = job.on_node(0, "fio");
     command.args(["--name=bench", "--output-format=json", "--ioengine=io_uring", "--fixedbufs=1"]);
@@ -111,7 +124,9 @@ fn fio(job: &Job<'_>, path: &Path, write: bool, milliseconds: u64) -> anyhow::Re
         "--bs=1M",
         "--time_based=1",
         "--fallocate=none",
+        "--scramble_buffers=0",
     ]);
+    command.arg(if huge { "--iomem=shmhuge" } else { "--iomem=malloc" });
     command.arg(format!("--rw={side}")).arg(format!("--iodepth={DEPTH}"));
     command.arg(format!("--size={BLOCKS}M")).arg(format!("--runtime={milliseconds}ms"));
     command.arg(filename(path));

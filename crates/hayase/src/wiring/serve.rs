@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::areas::open_shared;
 use super::places::{self, Wish};
-use crate::job::{FsyncAt, JobDir, Settings, random};
+use crate::job::{FsyncAt, JobDir, KernelProfile, Settings, random};
 use crate::launch::addresses;
 use crate::metrics::listener;
 
@@ -35,7 +35,9 @@ pub(crate) fn serve(
         area: open_shared(dir, settings, node)?,
         mounts: settings.mounts_of(node),
         cache: cache(settings)?,
-        direct_io: settings.direct_io,
+        // io_uring came with Linux 5.1.
+        direct_io: settings.direct_io
+            && settings.kernel_profile.is_none_or(|profile| profile != KernelProfile::V4_18),
         encrypt: settings.encrypt,
         intent_age: hayase_server::Settings::INTENT_AGE,
         wait: Duration::from_millis(settings.timeout_ms),
