@@ -215,7 +215,7 @@ pub(crate) const FLATTEN_TOLD: Duration = Duration::from_secs(10);
 /// Listings of a container until it is empty, when it is removed.
 pub(crate) const REMOVAL_ROUNDS: usize = 16;
 /// Threads that wait for the tier: a mount's requests, beside the files and names that are flushed.
-pub(crate) const TIER_THREADS: usize = 32;
+pub(crate) const TIER_THREADS: usize = 48;
 
 /// What the tier told of a name is taken as true for so long.
 pub(crate) const CACHE_FRESH: Duration = Duration::from_secs(1);
