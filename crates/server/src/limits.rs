@@ -233,6 +233,9 @@ pub(crate) const FETCH_BYTES: u64 = 4 << 20;
 /// trip to the tier less is waited for.
 pub(crate) const FETCH_AT_OPEN: u64 = 1 << 20;
 
+/// One of at most so many bytes is opened and read by one thread in one go.
+pub(crate) const FETCH_AT_ONCE: u64 = 128 << 10;
+
 /// Requests that are sent ahead of a reader.
 pub(crate) const FETCH_AHEAD: usize = 8;
 
