@@ -370,6 +370,30 @@ fn a_small_file_that_can_not_be_read_at_its_open_is_read_later() {
     assert_eq!(process.read(ino, 0, 5).expect("read"), b"bytes");
 }
 
+/// Whoever looked a name up, or listed it, need not be told the same twice; what somebody else has put there is
+/// seen a second later.
+#[test]
+fn the_tier_is_asked_once_a_second_for_a_name() {
+    let scene = Scene::new(2);
+    let mut process = scene.cluster.process(0);
+    scene.put("looked-up", b"1");
+    scene.put("listed", b"1");
+    process.lookup(TOP, "looked-up").expect("there");
+    assert_eq!(scene.script.count(Call::Begun(Action::Stat)), 1);
+    process.names(TOP);
+    let begin = Instant::now();
+    process.lookup(TOP, "listed").expect("there");
+    let asked = scene.script.count(Call::Begun(Action::Stat));
+    assert!(asked == 1 || begin.elapsed() > Duration::from_millis(800), "asked {asked} times");
+    for name in ["looked-up", "listed"] {
+        scene.put(name, b"12");
+    }
+    std::thread::sleep(Duration::from_millis(1100));
+    for name in ["looked-up", "listed"] {
+        assert_eq!(process.lookup(TOP, name).expect("there").attr.size, 2, "{name}");
+    }
+}
+
 /// A program that has a file open needs no open to write on: what it writes, and closes, during a commit
 /// comes to the tier too.
 #[test]
