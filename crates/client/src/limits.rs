@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Connections of one process to its node's server.
-pub const CHANNELS_MAX: usize = 64;
+pub const CHANNELS_MAX: usize = 96;
 
 /// A read open is kept at the home so long after the last close, so that opening again is free.
 pub const READ_LINGER: Duration = Duration::from_secs(5);

@@ -16,8 +16,8 @@ pub const THREADS_MAX: usize = 16;
 pub const WAITERS_MAX: usize = 14;
 
 /// The same for requests that wait for the tier, and once more for reads of what comes from it: as many small files
-/// are fetched at once.
-pub const TIER_WAITERS_MAX: usize = 16;
+/// are fetched at once, as many as programs that copy trees open at once.
+pub const TIER_WAITERS_MAX: usize = 32;
 
 /// Requests in line for those threads; the kernel has one per waiting process or thread.
 pub const WAITING_MAX: usize = 65_536;

@@ -218,7 +218,7 @@ pub(crate) const FLATTEN_TOLD: Duration = Duration::from_secs(10);
 /// Listings of a container until it is empty, when it is removed.
 pub(crate) const REMOVAL_ROUNDS: usize = 16;
 /// Threads that wait for the tier: a mount's requests, beside the files and names that are flushed.
-pub(crate) const TIER_THREADS: usize = 32;
+pub(crate) const TIER_THREADS: usize = 48;
 
 /// What the tier told of a name is taken as true for so long.
 pub(crate) const CACHE_FRESH: Duration = Duration::from_secs(1);
@@ -235,6 +235,9 @@ pub(crate) const FETCH_BYTES: u64 = 4 << 20;
 /// A file of at most so many bytes is fetched by who opens it: then its reader needs no server, and one round
 /// trip to the tier less is waited for.
 pub(crate) const FETCH_AT_OPEN: u64 = 1 << 20;
+
+/// One of at most so many bytes is opened and read by one thread in one go.
+pub(crate) const FETCH_AT_ONCE: u64 = 128 << 10;
 
 /// Requests that are sent ahead of a reader.
 pub(crate) const FETCH_AHEAD: usize = 8;

@@ -158,7 +158,7 @@ impl Node {
     async fn serve_cache(self: Rc<Self>, from: NodeId, request: PeerRequest) -> Answer {
         use PeerRequest as R;
         match request {
-            R::CacheImport { dir, entries } => self.import_entries(dir, entries).await,
+            R::CacheImport { dir, entries, age } => self.import_entries(dir, entries, age).await,
             R::CacheForget { place, ino } => self.forget_imported(from, place, ino).await,
             R::CacheCheck { ino } => self.check_in_tier(ino).await,
             R::CacheHold { ino } => self.hold_cached(ino).await,

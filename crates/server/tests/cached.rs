@@ -15,6 +15,7 @@ use hayase_wire::message::FileKind;
 
 const TOP: InodeId = InodeId::CACHE_ROOT;
 const FOR_EVER: u64 = u64::MAX;
+const EIO: i32 = 5;
 
 /// What the tier was asked, and how often calls of a kind are to fail from now on.
 #[derive(Default)]
@@ -105,6 +106,13 @@ impl Scene {
         let below = Memory::new();
         let flaky = Flaky::new(below.clone(), move |call| asked.fault(call));
         Self { cluster: up(Arc::new(flaky)), tier: Arc::new(below), script }
+    }
+
+    /// Somebody else puts a file there.
+    fn put(&self, path: &str, bytes: &[u8]) {
+        let key = Key::new(path).expect("a path");
+        let put = self.tier.put(&key, Attributes::default(), bytes, Precondition::Any);
+        put.expect("there");
     }
 
     fn read(&self, path: &str) -> Option<Vec<u8>> {
@@ -338,15 +346,51 @@ fn a_small_file_is_here_when_its_open_returns() {
     const MIB: usize = 1 << 20;
     let scene = Scene::new(1);
     let mut process = scene.cluster.process(0);
-    for (name, bytes, is_read) in [("small", MIB, true), ("large", MIB + 1, false)] {
-        let key = Key::new(name).expect("a name");
-        let mut upload = scene.tier.begin(&key, Attributes::default()).expect("begun");
-        upload.write_at(0, &vec![7; bytes]).expect("written");
-        upload.commit(Precondition::Absent).expect("there");
+    let files = [("tiny", 9, true), ("small", MIB, true), ("large", MIB + 1, false)];
+    for (name, bytes, is_read) in files {
+        scene.put(name, &vec![7; bytes]);
         let ino = process.lookup(TOP, name).expect("there").attr.ino;
         scene.script.forget();
         process.open(ino, R).expect("opened");
         assert_eq!(scene.script.saw(Call::Done(Action::Read)), is_read, "{name}");
+    }
+}
+
+/// What stands against its bytes is told to who reads them, if it still stands then.
+#[test]
+fn a_small_file_that_can_not_be_read_at_its_open_is_read_later() {
+    let scene = Scene::new(1);
+    let mut process = scene.cluster.process(0);
+    scene.put("f", b"bytes");
+    let ino = process.lookup(TOP, "f").expect("there").attr.ino;
+    scene.script.fail(Action::Read, FOR_EVER);
+    process.open(ino, R).expect("opened");
+    assert_eq!(process.read(ino, 0, 5).expect_err("the tier said no").errno, EIO);
+    scene.script.fail(Action::Read, 0);
+    assert_eq!(process.read(ino, 0, 5).expect("read"), b"bytes");
+}
+
+/// Whoever looked a name up, or listed it, need not be told the same twice; what somebody else has put there is
+/// seen a second later.
+#[test]
+fn the_tier_is_asked_once_a_second_for_a_name() {
+    let scene = Scene::new(2);
+    let mut process = scene.cluster.process(0);
+    scene.put("looked-up", b"1");
+    scene.put("listed", b"1");
+    process.lookup(TOP, "looked-up").expect("there");
+    assert_eq!(scene.script.count(Call::Begun(Action::Stat)), 1);
+    process.names(TOP);
+    let begin = Instant::now();
+    process.lookup(TOP, "listed").expect("there");
+    let asked = scene.script.count(Call::Begun(Action::Stat));
+    assert!(asked == 1 || begin.elapsed() > Duration::from_millis(800), "asked {asked} times");
+    for name in ["looked-up", "listed"] {
+        scene.put(name, b"12");
+    }
+    std::thread::sleep(Duration::from_millis(1100));
+    for name in ["looked-up", "listed"] {
+        assert_eq!(process.lookup(TOP, name).expect("there").attr.size, 2, "{name}");
     }
 }
 

@@ -80,14 +80,20 @@ impl Posix {
         move |errno| TierError::from_errno(action, path.clone(), errno)
     }
 
-    /// The directory of `key`, and what stands under its name there now.
+    /// The directory of `key`, open, and what stands under its name there now.
     fn find(&self, action: Action, key: &Key) -> Result<(OwnedFd, Stat), TierError> {
-        let failed = self.failed(action, key);
-        let (parent, name) = key.split_last();
-        let directory = self.root.open_directory(parent).map_err(&failed)?;
-        let stat = fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(&failed)?;
-        self.require_object(action, key, &stat)?;
+        let directory = self.root.open_directory(key.split_last().0);
+        let directory = directory.map_err(self.failed(action, key))?;
+        let stat = self.look(action, key, &directory)?;
         Ok((directory, stat))
+    }
+
+    /// What stands under the last name of `key` in its directory.
+    fn look(&self, action: Action, key: &Key, directory: &OwnedFd) -> Result<Stat, TierError> {
+        let stat = fs::statat(directory, key.split_last().1, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = stat.map_err(self.failed(action, key))?;
+        self.require_object(action, key, &stat)?;
+        Ok(stat)
     }
 
     fn require_object(&self, action: Action, key: &Key, stat: &Stat) -> Result<(), TierError> {
@@ -114,13 +120,15 @@ impl Tier for Posix {
     }
 
     fn stat(&self, key: &Key) -> Result<ObjectMeta, TierError> {
-        self.find(Action::Stat, key).map(|(_, stat)| meta(&stat))
+        let directory = self.root.reach_directory(key.split_last().0);
+        let directory = directory.map_err(self.failed(Action::Stat, key))?;
+        self.look(Action::Stat, key, &directory).map(|stat| meta(&stat))
     }
 
     fn open(&self, key: &Key) -> Result<Box<dyn Reader>, TierError> {
         let failed = self.failed(Action::Open, key);
         let (parent, name) = key.split_last();
-        let directory = self.root.open_directory(parent).map_err(&failed)?;
+        let directory = self.root.reach_directory(parent).map_err(&failed)?;
         // Not blocking, so that a pipe under this name is refused below instead of waited for.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = again(|| fs::openat(&directory, name, flags | OFlags::NOCTTY, Mode::empty()))

@@ -10,17 +10,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hayase_layout::{ByteCount, InodeId, LocalOffset};
-use hayase_store::{FileState, Part, SetTime};
-use hayase_tier::{ObjectMeta, Reader};
+use hayase_store::{FileState, Part, PartError, PartId, Parts, SetTime, TierVersion};
+use hayase_tier::{ObjectMeta, Reader, Tier};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PeerReply, Refused};
 use tokio::sync::Notify;
 
 use super::convert::system_time;
 use super::paths::key;
-use super::tier_refused;
+use super::{Cache, tier_refused};
 use crate::convert::part_refused;
-use crate::limits::{FETCH_AHEAD, FETCH_AT_OPEN, FETCH_BYTES, FETCH_WAIT};
+use crate::limits::{FETCH_AHEAD, FETCH_AT_ONCE, FETCH_AT_OPEN, FETCH_BYTES, FETCH_WAIT};
 use crate::node::{Node, libc_errno};
 use crate::peer_service::inode::{is_missing, whole_part};
 
@@ -153,19 +153,27 @@ impl Node {
             identity: version.identity,
         };
         let (parts, id) = (self.parts.clone(), whole_part(ino, 0));
-        let begin = move |tier: &dyn hayase_tier::Tier| {
+        let begin = move |tier: &dyn Tier| {
             let reader = tier.open_listed(&key, meta).map_err(|error| tier_refused(&error))?;
-            // What an earlier incarnation had begun.
-            parts.remove(id).map_err(part_refused)?;
-            let part = parts.create(id).map_err(part_refused)?;
+            let part = empty(&parts, id).map_err(part_refused)?;
+            let is_small = (1..=FETCH_AT_ONCE).contains(&version.size);
+            if is_small && copy_all(&*reader, &part, version).is_ok() {
+                return Ok((Arc::<dyn Reader>::from(reader), part, true));
+            }
+            // What stood against it is told to who reads, if it is still there.
             part.truncate(version.size).map_err(part_refused)?;
-            Ok((Arc::<dyn Reader>::from(reader), part))
+            Ok((Arc::from(reader), part, false))
         };
         let begun = cache.tier_work(begin).await;
         if begun.as_ref().is_err_and(|refused| refused.errno == libc_errno::ESTALE) {
             active.checked.set(None); // the next lookup finds out what is there now
         }
-        let (reader, part) = begun?;
+        let (reader, part, is_here) = begun?;
+        if is_here {
+            cache.traffic.fetched(version.size);
+            self.is_now_here(cache, ino);
+            return Ok(None);
+        }
         let count = version.size.div_ceil(FETCH_BYTES) as usize;
         let fetch = Rc::new(Fetch {
             reader,
@@ -196,15 +204,7 @@ impl Node {
         tokio::task::spawn_local(async move {
             let (reader, part) = (Arc::clone(&fetch.reader), fetch.part.clone());
             let len = bytes.end - bytes.start;
-            let work = move |_: &dyn hayase_tier::Tier| {
-                let mut buffer = vec![0; len as usize];
-                let read = reader.read_at(bytes.start, &mut buffer);
-                if read.map_err(|error| tier_refused(&error))? < buffer.len() {
-                    let why = "the file became shorter in the tier while it was read";
-                    return Err(Refused::because(libc_errno::EIO, why));
-                }
-                part.write_at(LocalOffset(bytes.start), &buffer).map_err(part_refused)
-            };
+            let work = move |_: &dyn Tier| copy(&*reader, &part, bytes);
             let Ok(cache) = this.cache() else { return };
             let result = cache.tier_work(work).await;
             if result.is_ok() {
@@ -226,6 +226,10 @@ impl Node {
         if let Err(error) = fetch.part.set_times(mtime, mtime) {
             tracing::warn!(%ino, %error, "the time of a fetched file could not be set");
         }
+        self.is_now_here(cache, ino);
+    }
+
+    fn is_now_here(&self, cache: &Cache, ino: InodeId) {
         let clean = cache.update(ino, |record| record.state = FileState::Clean);
         if let Err(error) = clean {
             tracing::warn!(%ino, %error, "a fetched file will be fetched again after a restart");
@@ -256,7 +260,7 @@ impl Node {
             return Err(Refused::new(libc_errno::EAGAIN));
         };
         let reader = Arc::clone(&fetch.reader);
-        let read = move |_: &dyn hayase_tier::Tier| {
+        let read = move |_: &dyn Tier| {
             let bytes = &mut (*buffer).as_mut()[..len];
             let read = reader.read_at(offset.0, bytes).map_err(|error| tier_refused(&error))?;
             Ok((buffer, read))
@@ -275,4 +279,32 @@ impl Node {
             Err(error) => Err(part_refused(error)),
         }
     }
+}
+
+/// An empty part; what an earlier incarnation had begun is gone.
+fn empty(parts: &Parts, id: PartId) -> Result<Part, PartError> {
+    match parts.create(id) {
+        Err(PartError::Exists { .. }) => {
+            parts.remove(id)?;
+            parts.create(id)
+        }
+        made => made,
+    }
+}
+
+/// All bytes of a small file, and its time.
+fn copy_all(reader: &dyn Reader, part: &Part, version: TierVersion) -> Result<(), Refused> {
+    copy(reader, part, 0..version.size)?;
+    let mtime = Some(SetTime::To(version.mtime));
+    part.set_times(mtime, mtime).map_err(part_refused)
+}
+
+fn copy(reader: &dyn Reader, part: &Part, bytes: Range<u64>) -> Result<(), Refused> {
+    let mut buffer = vec![0; (bytes.end - bytes.start) as usize];
+    let read = reader.read_at(bytes.start, &mut buffer);
+    if read.map_err(|error| tier_refused(&error))? < buffer.len() {
+        let why = "the file became shorter in the tier while it was read";
+        return Err(Refused::because(libc_errno::EIO, why));
+    }
+    part.write_at(LocalOffset(bytes.start), &buffer).map_err(part_refused)
 }

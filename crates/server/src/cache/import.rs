@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use hayase_layout::{InodeId, Layout, NodeId, ServerId};
 use hayase_store::namespace::{EntryRecord, FileKind as StoredKind, Inode};
@@ -36,23 +37,24 @@ impl Node {
         let path = self.tier_path_of(place).await?;
         // What no tier can name is in none.
         let Ok(key) = Key::new(&path) else { return Ok(None) };
-        let name = place.name.clone();
+        let (name, asked) = (place.name.clone(), Instant::now());
         let found = cache.ask_tier(move |tier| look(tier, &key, name)).await?;
         let Some(imported) = found else {
             remember(&cache.absent, place.clone(), Instant::now());
             return Ok(None);
         };
         let _held = self.name_locks.lock(place.clone()).await;
-        self.bind_imported(place, &path, &imported).await
+        self.bind_imported(place, &path, &imported, Some(asked)).await
     }
 
-    /// With the name held. A name that somebody made meanwhile stays; one that the job has removed, and
-    /// that the tier only does not know of yet, is not made again.
+    /// With the name held, as the tier told it when it was `asked`. A name that somebody made meanwhile stays;
+    /// one that the job has removed, and that the tier only does not know of yet, is not made again.
     async fn bind_imported(
         self: &Rc<Self>,
         place: &Place,
         path: &[u8],
         imported: &Imported,
+        asked: Option<Instant>,
     ) -> Result<Option<Binding>, Refused> {
         self.hold_dir(place.parent).await?;
         if let Some(found) = self.bound(place)? {
@@ -70,7 +72,9 @@ impl Node {
             let (path, mode, bytes) = (path.to_vec(), version.mode, version.size);
             let (state, version) = (FileState::InTier, Some(version));
             let record = LedgerRecord { state, version, ..LedgerRecord::new(ino, path, mode) };
-            self.cache()?.put(LedgerRecord { bytes, ..record })?;
+            let cache = self.cache()?;
+            cache.put(LedgerRecord { bytes, ..record })?;
+            cache.active(ino).checked.set(asked);
         }
         let mut txn = self.names.begin();
         ops::create(&mut txn, &inode, None).map_err(meta_refused)?;
@@ -123,9 +127,9 @@ impl Node {
         }
         let mut request = ListRequest::one_level(prefix);
         loop {
-            let page = request.clone();
+            let (page, asked) = (request.clone(), Instant::now());
             let (entries, next) = cache.ask_tier(move |tier| page_of(tier, &page)).await?;
-            self.tell_shards(dir, entries).await?;
+            self.tell_shards(dir, entries, asked).await?;
             match next {
                 Some(next) => request = request.continued(next),
                 None => break,
@@ -139,6 +143,7 @@ impl Node {
         self: &Rc<Self>,
         dir: InodeId,
         entries: Vec<Imported>,
+        asked: Instant,
     ) -> Result<(), Refused> {
         let mut by_shard: BTreeMap<ServerId, Vec<Imported>> = BTreeMap::new();
         for entry in entries {
@@ -146,19 +151,22 @@ impl Node {
         }
         for (shard, entries) in by_shard {
             for entries in entries.chunks(IMPORT_ENTRIES_MAX) {
-                let request = PeerRequest::CacheImport { dir, entries: entries.to_vec() };
+                let (entries, age) = (entries.to_vec(), asked.elapsed());
+                let request = PeerRequest::CacheImport { dir, entries, age };
                 self.ask(shard, request).await?;
             }
         }
         Ok(())
     }
 
-    /// Shard: binds those names that are free.
+    /// Shard: binds those names that are free. The tier was asked for them `age` ago.
     pub(crate) async fn import_entries(
         self: &Rc<Self>,
         dir: InodeId,
         entries: Vec<Imported>,
+        age: Duration,
     ) -> Result<PeerReply, Refused> {
+        let asked = Instant::now().checked_sub(age);
         let above = self.directory_path(dir).await?;
         for entry in entries {
             let place = Place { parent: dir, name: entry.name.clone() };
@@ -166,7 +174,7 @@ impl Node {
                 continue; // There, or in the hands of somebody who knows better.
             }
             let _held = self.name_locks.lock(place.clone()).await;
-            self.bind_imported(&place, &join(&above, &entry.name), &entry).await?;
+            self.bind_imported(&place, &join(&above, &entry.name), &entry, asked).await?;
         }
         Ok(PeerReply::Done)
     }

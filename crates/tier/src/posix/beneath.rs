@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{self, Mode, OFlags, ResolveFlags};
+use rustix::fs::{self, Mode, NFS_SUPER_MAGIC, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::again;
@@ -21,6 +21,10 @@ const DURABLE_DIRECTORIES_MAX: usize = 65_536;
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Names in it can be looked up, and it is not read: nobody but the kernel hears of that.
+const DIRECTORY_PATH: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// How long what was written has to last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +45,9 @@ pub(super) struct Root {
     path: PathBuf,
     /// False once the kernel said that it has no openat2.
     one_step: AtomicBool,
+    /// The kernel asks whether it knows the right names of a directory only when that is opened. NFS: names
+    /// are believed for up to a minute otherwise, and another host's rename(2) is not seen.
+    opens_make_fresh: bool,
     /// (path, inode) of directories whose names are known to be on stable storage.
     durable: Mutex<HashSet<(Box<[u8]>, u64)>>,
 }
@@ -50,7 +57,9 @@ impl Root {
     pub(super) fn attach(path: &Path, lasts: Lasts) -> rustix::io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = again(|| fs::open(path, flags, Mode::empty()))?;
+        let is_nfs = |kind: fs::StatFs| kind.f_type == NFS_SUPER_MAGIC;
         Ok(Self {
+            opens_make_fresh: fs::fstatfs(&directory).map_or(true, is_nfs),
             directory,
             lasts,
             path: path.to_path_buf(),
@@ -85,6 +94,22 @@ impl Root {
             }
         }
         self.open_step_by_step(relative)
+    }
+
+    /// The same directory, for looking a name up in it and for nothing else. Where its names are right without
+    /// that it is not opened, which is a question more to a distant file system.
+    pub(super) fn reach_directory(&self, relative: &[u8]) -> rustix::io::Result<OwnedFd> {
+        if self.opens_make_fresh || !self.one_step.load(Ordering::Relaxed) {
+            return self.open_directory(relative);
+        }
+        let relative = if relative.is_empty() { b"." } else { relative };
+        // Another file system may be mounted below, of which nothing is known.
+        let here = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        let reach = || fs::openat2(&self.directory, relative, DIRECTORY_PATH, Mode::empty(), here);
+        match again(reach) {
+            Err(Errno::NOSYS | Errno::PERM | Errno::XDEV) => self.open_directory(relative),
+            answer => answer,
+        }
     }
 
     fn open_step_by_step(&self, relative: &[u8]) -> rustix::io::Result<OwnedFd> {
@@ -196,14 +221,38 @@ mod tests {
         symlink("../../outside", root.join("real/out")).unwrap();
         for root in roots(&root) {
             assert!(root.open_directory(b"real/deep").is_ok());
+            assert!(root.reach_directory(b"real/deep").is_ok());
             for link in [&b"out"[..], b"in", b"real/out", b"in/deep"] {
                 let refused = root.open_directory(link).unwrap_err();
+                assert!(matches!(refused, Errno::LOOP | Errno::NOTDIR), "{refused}");
+                let refused = root.reach_directory(link).unwrap_err();
                 assert!(matches!(refused, Errno::LOOP | Errno::NOTDIR), "{refused}");
                 let refused = root.make_directory(&[link, b"/new"].concat()).unwrap_err();
                 assert!(matches!(refused, Errno::LOOP | Errno::NOTDIR), "{refused}");
             }
         }
         assert_eq!(std::fs::read_dir(around.path().join("outside")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_directory_is_opened_for_a_name_only_where_that_makes_it_fresh() {
+        let around = tempfile::tempdir().unwrap();
+        std::fs::create_dir(around.path().join("d")).unwrap();
+        for path in ["name", "d/name"] {
+            std::fs::write(around.path().join(path), path).unwrap();
+        }
+        let mut root = Root::attach(around.path(), Lasts::BeyondPowerCut).unwrap();
+        for opens_make_fresh in [false, true] {
+            root.opens_make_fresh = opens_make_fresh;
+            for (directory, size) in [(&b""[..], 4), (b"d", 6)] {
+                let reached = root.reach_directory(directory).unwrap();
+                let found = fs::statat(&reached, "name", fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
+                assert_eq!(found.st_size, size);
+                // One that is not open can not be read.
+                let read = fs::Dir::read_from(&reached).and_then(|mut names| names.next().unwrap());
+                assert_eq!(read.is_ok(), opens_make_fresh, "{read:?}");
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::os::fd::OwnedFd;
 use std::time::SystemTime;
 
-use rustix::fs::{self, AtFlags, Dir, FileType};
+use rustix::fs::{self, AtFlags, FileType, RawDir};
 use rustix::io::Errno;
 
 use super::beneath::Root;
@@ -14,6 +14,9 @@ use crate::key::is_temporary;
 use crate::timestamp::system_time;
 use crate::walk::{Directories, Seen, split_prefix};
 use crate::{Action, ObjectMeta, TierError};
+
+/// Names that are asked for at once take at most this much: a distant file system answers each time.
+const NAMES_BYTES: usize = 128 << 10;
 
 /// The directories below a root, for one listing.
 pub(super) struct Names<'a> {
@@ -48,7 +51,8 @@ impl Directories for Names<'_> {
 
     fn object(&mut self, path: &[u8], name: &[u8]) -> Result<Option<ObjectMeta>, TierError> {
         if self.open.as_ref().is_none_or(|(opened, _)| opened != path) {
-            let Some(directory) = open_listed(self.root, path, Action::List)? else {
+            let reached = self.root.reach_directory(path.strip_suffix(b"/").unwrap_or(path));
+            let Some(directory) = listed(self.root, path, Action::List, reached)? else {
                 return Ok(None);
             };
             self.open = Some((path.to_vec(), directory));
@@ -68,8 +72,13 @@ impl Directories for Names<'_> {
 }
 
 /// A directory that a listing met; `None` when it vanished, or became something else, meanwhile.
-fn open_listed(root: &Root, path: &[u8], action: Action) -> Result<Option<OwnedFd>, TierError> {
-    match root.open_directory(path.strip_suffix(b"/").unwrap_or(path)) {
+fn listed(
+    root: &Root,
+    path: &[u8],
+    action: Action,
+    found: rustix::io::Result<OwnedFd>,
+) -> Result<Option<OwnedFd>, TierError> {
+    match found {
         Ok(directory) => Ok(Some(directory)),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
         Err(errno) => Err(TierError::from_errno(action, root.shown(path), errno)),
@@ -83,10 +92,18 @@ fn for_each_name(
     action: Action,
     mut visit: impl FnMut(&OwnedFd, &[u8], FileType) -> Result<(), TierError>,
 ) -> Result<(), TierError> {
-    let Some(directory) = open_listed(root, path, action)? else { return Ok(()) };
+    let opened = root.open_directory(path.strip_suffix(b"/").unwrap_or(path));
+    let Some(directory) = listed(root, path, action, opened)? else { return Ok(()) };
     let failed = |errno| TierError::from_errno(action, root.shown(path), errno);
-    for name in Dir::read_from(&directory).map_err(failed)? {
-        let name = name.map_err(failed)?;
+    let mut buffer = Vec::with_capacity(NAMES_BYTES);
+    let mut names = RawDir::new(&directory, buffer.spare_capacity_mut());
+    while let Some(name) = names.next() {
+        let name = match name {
+            Err(Errno::INTR) => continue,
+            // Removed while it was read: nothing is in it.
+            Err(Errno::NOENT) => break,
+            other => other.map_err(failed)?,
+        };
         let bytes = name.file_name().to_bytes();
         if matches!(bytes, b"." | b"..") {
             continue;

@@ -5,6 +5,8 @@
 //! kernel already knows what it asked for and is not recalled. Every request may arrive twice (the sender repeats it under the same id after a broken
 //! connection); those that are not idempotent by themselves are answered from the reply cache.
 
+use std::time::Duration;
+
 use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
 use serde::{Deserialize, Serialize};
 
@@ -237,8 +239,9 @@ pub enum PeerRequest {
     /// Home: of which of these is there no record, and will never be? `Gone`.
     WhichAreGone(Vec<InodeId>),
 
-    /// Shard, of a directory in the cache area: what the tier has there. Names that are bound stay.
-    CacheImport { dir: InodeId, entries: Vec<Imported> },
+    /// Shard, of a directory in the cache area: what the tier has there, asked for so long ago. Names that are
+    /// bound stay.
+    CacheImport { dir: InodeId, entries: Vec<Imported>, age: Duration },
     /// Shard: the file of this name is not in the tier any more, or is another one: unbind it.
     CacheForget { place: Place, ino: InodeId },
     /// Home, of a name that was looked up: is the file still what the tier has? Asked of the tier when
