@@ -19,6 +19,7 @@ mod moment;
 mod noise;
 mod output;
 mod process;
+mod processors;
 mod report;
 mod size;
 mod supervisor;

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use hayase_e2e::actor::Answer;
-use hayase_e2e::{Command, Data, JobOptions, Scene, Suite, TestResult, note};
+use hayase_e2e::process::run;
+use hayase_e2e::{Command, Data, Job, JobOptions, Scene, Suite, TestResult, Trial, note};
 
 fn main() -> ExitCode {
     Suite::new("daemons", JobOptions::three())
         .job("daemons_are_all_there", all_there)
         .job("daemons_idle_cost_nothing", idle_cost_nothing)
         .job("daemons_memory_is_bounded", memory_is_bounded)
+        .alone("daemons_stay_on_system_cores", stay_on_system_cores)
+        .alone("daemons_system_cores_that_are_not_there", no_such_cores)
         .run()
 }
 
@@ -157,4 +160,49 @@ fn resident_mib(pid: u32) -> anyhow::Result<u64> {
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
     let kib = line.split_whitespace().nth(1).context("odd VmRSS")?;
     Ok(kib.parse::<u64>()? / 1024)
+}
+
+/// Every thread of every daemon, and the kernel's workers for their rings; not the programs of the job.
+fn stay_on_system_cores() -> TestResult {
+    let mut options = JobOptions::nodes(2);
+    options.extra = vec!["--system-cores".into(), "0".into()];
+    let job = Job::up(options)?;
+    let path = format!("{}/file", job.shared());
+    job.node(0)?.write_file(&path, Data::fill(1, 1))?;
+    let far = job.node(1)?.open(&path, "rw")?;
+    for block in 0..16 {
+        far.pwrite(block << 20, Data::pattern(block, 1 << 20))?;
+    }
+    for pid in job.cluster().context("a real job")?.daemons().all() {
+        for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+            // One that has just ended is nowhere.
+            let Ok(status) = std::fs::read_to_string(thread?.path().join("status")) else {
+                continue;
+            };
+            let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            ensure!(list.map(str::trim) == Some("0"), "a thread of {pid} may run on {list:?}");
+        }
+    }
+    let here = std::fs::read_to_string("/proc/self/status")?;
+    let allowed =
+        here.lines().find(|line| line.starts_with("Cpus_allowed_list:")).context("no list")?;
+    let there = job.node(0)?.shell("grep Cpus_allowed_list: /proc/self/status")?;
+    ensure!(
+        there.stdout.trim() == allowed,
+        "programs may run on {:?}, here {allowed:?}",
+        there.stdout
+    );
+    job.down()
+}
+
+fn no_such_cores() -> TestResult {
+    let trial = Trial::new()?;
+    let mut options = JobOptions::nodes(1);
+    for (cores, said) in [("1000", "on the processors 1000"), ("3-1", "no range of them")] {
+        options.extra = vec!["--system-cores".into(), cores.into()];
+        let ended = run(&mut trial.up(&options)?, Duration::from_secs(40))?;
+        ensure!(ended.code != Some(0), "up with --system-cores {cores}");
+        ensure!(ended.stderr.contains(said), "{cores}: {}", ended.stderr);
+    }
+    trial.end()
 }

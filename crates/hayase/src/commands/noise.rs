@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
-use rustix::thread::CpuSet;
 use serde::Serialize;
 
 use crate::exit::Status;
@@ -13,6 +12,7 @@ use crate::noise::fwq::{self, Measured, SAMPLES_MAX, WORK_MAX};
 use crate::noise::plot;
 use crate::noise::slowdown::{Baseline, Noise, Program, examine};
 use crate::output::{Human, Output, Page};
+use crate::processors::Processors;
 
 /// Measure how much programs on these processors are disturbed, and what that costs at scale
 ///
@@ -23,7 +23,7 @@ use crate::output::{Human, Output, Page};
 #[derive(Debug, clap::Args)]
 pub(crate) struct NoiseArgs {
     /// Processors to measure, as 0-3,8 [default: all that this process may use]
-    #[arg(long, value_name = "LIST", value_parser = processors)]
+    #[arg(long, value_name = "LIST")]
     processors: Option<Processors>,
 
     /// Size of a piece of work: 2^BITS steps
@@ -77,7 +77,7 @@ struct Told {
 /// Measures, tells and draws.
 pub(crate) fn run(args: &NoiseArgs, output: &Output) -> anyhow::Result<Status> {
     let processors = match &args.processors {
-        Some(Processors(list)) => list.clone(),
+        Some(list) => list.numbers().to_vec(),
         None => fwq::allowed().context("ask which processors may be used")?,
     };
     let alone = measure(args, &processors, output, "measure alone")?;
@@ -126,26 +126,6 @@ fn draw(path: &Path, alone: &[Measured], beside: Option<&[Measured]>) -> anyhow:
     }
     let svg = plot::svg("The same work again and again", &panels);
     std::fs::write(path, svg).with_context(|| format!("draw to {}", path.display()))
-}
-
-/// Numbers of processors, ascending, each once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Processors(Vec<usize>);
-
-/// `0-3,8`.
-fn processors(list: &str) -> Result<Processors, String> {
-    let number = |text: &str| text.trim().parse().ok().filter(|n: &usize| *n < CpuSet::MAX_CPU);
-    let mut found = Vec::new();
-    for range in list.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        match (number(first), number(last)) {
-            (Some(first), Some(last)) if first <= last => found.extend(first..=last),
-            _ => return Err(format!("`{range}` is no processor and no range of them, as 0-3")),
-        }
-    }
-    found.sort_unstable();
-    found.dedup();
-    Ok(Processors(found))
 }
 
 fn milliseconds(text: &str) -> Result<f64, String> {
@@ -228,17 +208,4 @@ fn table(page: &mut Page, title: &str, noise: &[Noise]) {
         ]
     });
     page.table(&head, rows.collect());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_of_processors() {
-        assert_eq!(processors("0-2,8,1"), Ok(Processors(vec![0, 1, 2, 8])));
-        for wrong in ["", "a", "3-1", "1,,2", "-1", "99999"] {
-            assert!(processors(wrong).is_err(), "`{wrong}`");
-        }
-    }
 }

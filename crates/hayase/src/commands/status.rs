@@ -16,6 +16,7 @@ use crate::job::{Job, JobId, Registry, Settings};
 use crate::launch::tree::{Answer, JOIN_PATIENCE, Session};
 use crate::metrics::{self, Measured};
 use crate::output::Output;
+use crate::processors::Processors;
 use crate::supervisor::control::{Call, DaemonState, NodeState, Reply, Request};
 use crate::wiring::status::{
     CacheServed, Sample, Served, lost_files, server_history, server_status,
@@ -69,6 +70,9 @@ pub(crate) struct JobStatus {
     /// Nodes that carry the storage of all.
     pub(crate) storage_nodes: Vec<u16>,
     pub(crate) limiter: Option<String>,
+    /// Processors of each node on which its daemons stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) system_cores: Option<Processors>,
     pub(crate) nodes: Vec<NodeStatus>,
     /// The way to the tier, of a job that has one.
     pub(crate) drain: Option<Drain>,
@@ -190,6 +194,7 @@ pub(crate) fn look_at(job: &Job) -> JobStatus {
         shared_bytes: settings.shared.get(),
         local_bytes: settings.local.get(),
         limiter,
+        system_cores: settings.system_cores.clone(),
         drain: settings
             .tier
             .as_ref()
@@ -349,6 +354,7 @@ pub(crate) mod tests {
             local_bytes: settings.local.get(),
             storage_nodes: Vec::new(),
             limiter: None,
+            system_cores: None,
             nodes: (0..settings.nodes).map(|node| unknown(settings, node)).collect(),
             drain: None,
             lost_nodes: Vec::new(),

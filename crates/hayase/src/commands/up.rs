@@ -102,6 +102,10 @@ pub(crate) struct UpArgs {
     /// Encrypt the data between nodes, not only the greeting and the headers
     #[arg(long)]
     pub(crate) encrypt: bool,
+    /// Keep all daemons of a node, and the kernel's workers for them, on these of its processors, as 0-1,48
+    /// [default: anywhere]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) system_cores: Option<crate::processors::Processors>,
     /// Use no feature that a Linux older than this lacks
     #[arg(long, value_name = "VERSION")]
     pub(crate) kernel_profile: Option<KernelProfile>,

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::launch::is_same_host;
 use crate::process::ProcessId;
+use crate::processors::Processors;
 use crate::wiring::tier_faults::TierFaults;
 
 /// Changes whenever an old binary would misread a new `job.json`.
@@ -233,6 +234,9 @@ pub(crate) struct Settings {
     pub(crate) direct_io: bool,
     /// Payloads between nodes are encrypted.
     pub(crate) encrypt: bool,
+    /// Where the daemons of a node stay; anywhere without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) system_cores: Option<Processors>,
     /// Features to hide.
     pub(crate) kernel_profile: Option<KernelProfile>,
     /// Names on other nodes.
@@ -448,6 +452,7 @@ pub(crate) mod tests {
             stripe: None,
             direct_io: true,
             encrypt: false,
+            system_cores: "0".parse().ok(),
             kernel_profile: Some(KernelProfile::V6_1),
             names: Names::Cached,
             mmap_shared: MmapShared::Everywhere,

@@ -194,6 +194,7 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         stripe: None,
         direct_io: !args.no_direct_io,
         encrypt: args.encrypt,
+        system_cores: args.system_cores.clone(),
         kernel_profile: args.kernel_profile,
         names: args.names.unwrap_or_default(),
         mmap_shared: args.mmap_shared.unwrap_or_default(),

@@ -114,6 +114,7 @@ pub(crate) fn run(
 
 impl Keeper {
     fn bring_up(&mut self, hub: Option<&Path>, environment: &Environment) -> Result<Ready, End> {
+        self.stay_on_system_cores().map_err(End::Failed)?;
         self.make_node(hub, environment).map_err(End::Failed)?;
         tracing::info!(job = %self.settings.job, node = self.node, "areas");
         self.areas = Some(NodeAreas::create(&self.settings, self.node).map_err(End::Failed)?);
@@ -128,6 +129,17 @@ impl Keeper {
         };
         tracing::info!("ready");
         self.describe(told).map_err(End::Failed)
+    }
+
+    /// Before any daemon, thread or ring is made: all of them inherit it.
+    fn stay_on_system_cores(&self) -> anyhow::Result<()> {
+        let Some(cores) = &self.settings.system_cores else { return Ok(()) };
+        cores.stay().with_context(|| {
+            format!(
+                "keep the daemons of node {} on the processors {cores} (--system-cores)",
+                self.node
+            )
+        })
     }
 
     /// Namespaces and network, then the record by which others find this process.

@@ -45,6 +45,9 @@ impl Human for JobStatus {
             }
             _ => page.pair("local", &"a directory of the storage, as large as that"),
         }
+        if let Some(cores) = &self.system_cores {
+            page.pair("daemons", &format!("on processors {cores} of each node"));
+        }
         if let Some(io) = self.large_requests() {
             page.pair("large requests", &io);
         }
