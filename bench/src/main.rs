@@ -1,6 +1,6 @@
 //! `./bench.sh NAME`: measures the goals of Hayase and says which hold.
 //!
-//! A bench is a list of groups of measurements ([`foundation`], [`nodes`], [`mpiio`], [`stage`], [`flush`]); a group brings up jobs with the
+//! A bench is a list of groups of measurements ([`foundation`], [`nodes`], [`mpiio`], [`stage`], [`flush`], [`gfarm`]); a group brings up jobs with the
 //! product's own command line ([`job`]), lets workload programs run on their nodes ([`worker`],
 //! [`workloads`]), takes turns between what is measured and what it is measured against
 //! ([`rounds`]), and hands over tables, goals and raw samples ([`report`]).
@@ -13,6 +13,7 @@ mod disk_limit;
 mod distant_daemon;
 mod flush;
 mod foundation;
+mod gfarm;
 mod guard;
 mod job;
 mod minimal_daemon;
@@ -55,6 +56,8 @@ enum Verb {
     Stage(run::RunArguments),
     /// The cache area: written behind, drained, read again, in front of a disk of known speed
     Flush(run::RunArguments),
+    /// A real Gfarm: our mount and containers beside gfarm2fs
+    Gfarm(run::RunArguments),
     /// Do tasks from standard input
     #[command(hide = true)]
     Worker,
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Verb::Mpiio(arguments) => run::run("mpiio", mpiio::INTRO, mpiio::GROUPS, &arguments),
         Verb::Stage(arguments) => run::run("stage", stage::INTRO, stage::GROUPS, &arguments),
         Verb::Flush(arguments) => run::run("flush", flush::INTRO, flush::GROUPS, &arguments),
+        Verb::Gfarm(arguments) => run::run("gfarm", gfarm::INTRO, gfarm::GROUPS, &arguments),
         Verb::Worker => workloads::serve().map(|()| true),
         Verb::MinimalDaemon { source, mount_point } => {
             minimal_daemon::serve(&source, &mount_point).map(|()| true)
