@@ -4,6 +4,8 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
+
 use super::cluster::{Cluster, HAYASE};
 use super::programs::{fastest, start, together};
 use crate::bench::Bench;
@@ -57,17 +59,18 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
 
 /// Every kind moves the same files as what is measured later.
 fn choose(cluster: &Cluster, workers: &mut [Worker]) -> anyhow::Result<Best<'static>> {
-    let mut pass = |reads: bool, kind: &'static str, attempt: usize| {
-        let files = files(cluster, "gfarm2fs", (kind, kind), &format!("try-{reads}-{attempt}"));
+    let mut reads = Vec::new();
+    let write = fastest(&KINDS, TRIES, |kind, attempt| {
+        let files = files(cluster, OTHER[0], (kind, kind), &format!("try-{kind}-{attempt}"));
         let written = together(workers, &tasks(Operation::New, &files.written))?;
-        let read = together(workers, &tasks(Operation::Read, &files.read))?;
+        reads.push(together(workers, &tasks(Operation::Read, &files.read))?);
         remove(&files.written)?;
-        Ok(if reads { read } else { written })
-    };
-    Ok(Best {
-        write: fastest(&KINDS, TRIES, |kind, attempt| pass(false, kind, attempt))?,
-        read: fastest(&KINDS, TRIES, |kind, attempt| pass(true, kind, attempt))?,
-    })
+        Ok(written)
+    })?;
+    // In the order in which they were measured.
+    let mut reads = reads.into_iter();
+    let read = fastest(&KINDS, TRIES, |_, _| reads.next().context("as many reads as writes"))?;
+    Ok(Best { write, read })
 }
 
 /// The files of one variant; gfarm2fs may show them best in two ways.
@@ -108,7 +111,7 @@ fn measure(
     best: &Best<'_>,
 ) -> anyhow::Result<Samples> {
     let mut samples = Samples::default();
-    for round in 0..=bench.rounds(8, 20) {
+    for round in 0..=bench.rounds(6, 20) {
         for variant in rounds::order(round, NATIVE, &[OTHER[0], MOUNT, OTHER[1]]) {
             let files = files(cluster, variant, (best.write, best.read), &round.to_string());
             let mut of_round = Samples::default();

@@ -86,7 +86,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     for (what, operation, _) in ROWS {
         best.push(fastest(&KINDS, TRIES, |kind, attempt| {
             let prefix = format!("try-{what}-{kind}-{attempt}-").replace("+", "-");
-            programs.one(kind, operation, &prefix, |worker, task| worker.measure(task))
+            programs.one(kind, operation, &prefix, Worker::measure)
         })?);
     }
     let mut samples = Samples::default();

@@ -73,7 +73,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let cluster = Cluster::up(bench, &[OTHER])?;
     let program = bench.scratch().join(bench.new_name());
     Kind::Mpich.compile(&program)?;
-    let steps = bench.rounds(128, 512);
+    let steps = bench.rounds(256, 512);
     let runs = Runs { cluster: &cluster, steps, program, library: library(bench)? };
     let top = cluster.mount(HAYASE, 1);
     for directory in ["marked", "plain"] {
@@ -81,7 +81,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     }
     tool(Command::new(bench.hayase()).args(["container", "enable"]).arg(top.join("marked")))?;
     let (mut samples, mut shares) = (Samples::default(), Shares::new());
-    for round in 0..=bench.rounds(4, 8) {
+    for round in 0..=bench.rounds(3, 8) {
         let names: Vec<&str> = WAYS[1..7].iter().map(|way| way.name).collect();
         for name in order(round, EACH, &names) {
             let Some(way) = WAYS.into_iter().find(|way| way.name == name) else { continue };
