@@ -1,6 +1,6 @@
 //! `./bench.sh NAME`: measures the goals of Hayase and says which hold.
 //!
-//! A bench is a list of groups of measurements ([`foundation`], [`nodes`], [`mpiio`], [`stage`], [`flush`], [`dataplane`]); a group brings up jobs with the
+//! A bench is a list of groups of measurements ([`foundation`], [`nodes`], [`mpiio`], [`stage`], [`flush`], [`gfarm`], [`dataplane`]); a group brings up jobs with the
 //! product's own command line ([`job`]), lets workload programs run on their nodes ([`worker`],
 //! [`workloads`]), takes turns between what is measured and what it is measured against
 //! ([`rounds`]), and hands over tables, goals and raw samples ([`report`]).
@@ -14,6 +14,7 @@ mod disk_limit;
 mod distant_daemon;
 mod flush;
 mod foundation;
+mod gfarm;
 mod guard;
 mod huge_pages;
 mod job;
@@ -59,6 +60,8 @@ enum Verb {
     Flush(run::RunArguments),
     /// Bytes through a server: its disk beside fio, its network beside a bare loop, its memory
     Dataplane(run::RunArguments),
+    /// A real Gfarm: our mount and containers beside gfarm2fs
+    Gfarm(run::RunArguments),
     /// Do tasks from standard input
     #[command(hide = true)]
     Worker,
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Verb::Dataplane(arguments) => {
             run::run("dataplane", dataplane::INTRO, dataplane::GROUPS, &arguments)
         }
+        Verb::Gfarm(arguments) => run::run("gfarm", gfarm::INTRO, gfarm::GROUPS, &arguments),
         Verb::Worker => workloads::serve().map(|()| true),
         Verb::MinimalDaemon { source, mount_point } => {
             minimal_daemon::serve(&source, &mount_point).map(|()| true)

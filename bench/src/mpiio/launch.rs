@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 
 use crate::bench::Bench;
-use crate::command::run;
+use crate::command::{Ended, run};
 use crate::sample::Measured;
 use crate::workloads::evict::evict;
 
@@ -86,6 +86,11 @@ impl Phases {
 pub(crate) struct Said(String);
 
 impl Said {
+    /// As a run of the program wrote it.
+    pub(crate) fn of(ended: Ended, what: &str) -> anyhow::Result<Self> {
+        ended.success(what).map(Self)
+    }
+
     /// Of `write` or `read`.
     pub(crate) fn phases(&self, direction: &str) -> anyhow::Result<Phases> {
         match self.numbers(direction)?[..] {
@@ -113,11 +118,18 @@ impl Kind {
     }
 
     /// How Debian calls its tools.
-    fn tool(self, tool: &str) -> String {
+    pub(crate) fn tool(self, tool: &str) -> String {
         match self {
             Self::Mpich => format!("{tool}.mpich"),
             Self::OpenMpi => format!("{tool}.openmpi"),
         }
+    }
+
+    /// The program, for this MPI.
+    pub(crate) fn compile(self, program: &Path) -> anyhow::Result<()> {
+        let mut compiler = Command::new(self.tool("mpicc"));
+        compiler.args(["-O2", "-o"]).arg(program).arg(SOURCE);
+        run(&mut compiler, COMPILE_PATIENCE)?.success("compile the MPI program").map(drop)
     }
 }
 
@@ -141,12 +153,7 @@ impl Mpi {
     }
 
     fn compile(bench: &Bench, kind: Kind) -> anyhow::Result<Self> {
-        let library = bench.hayase().with_file_name("libhayase_mpiio.so");
-        ensure!(
-            library.exists(),
-            "{} is not there: cargo build --release -p hayase-mpi",
-            library.display()
-        );
+        let library = library(bench)?;
         let scratch = bench.scratch().join(bench.new_name());
         let (marked, plain) = (scratch.join("marked"), scratch.join("plain"));
         for directory in [&marked, &plain] {
@@ -155,9 +162,7 @@ impl Mpi {
         }
         tool(Command::new(bench.hayase()).args(["container", "enable"]).arg(&marked))?;
         let program = scratch.join("patterns");
-        let mut compiler = Command::new(kind.tool("mpicc"));
-        compiler.args(["-O2", "-o"]).arg(&program).arg(SOURCE);
-        run(&mut compiler, COMPILE_PATIENCE)?.success("compile the MPI program")?;
+        kind.compile(&program)?;
         Ok(Self { kind, program, library, marked, plain })
     }
 
@@ -194,7 +199,7 @@ impl Mpi {
         command
             .arg(format!("file={}", self.path(by, name).display()))
             .arg(format!("hints={given}"));
-        Ok(Said(run(&mut command, RUN_PATIENCE)?.success(&format!("{arguments:?} with {by:?}"))?))
+        Said::of(run(&mut command, RUN_PATIENCE)?, &format!("{arguments:?} with {by:?}"))
     }
 
     /// Runs the program with our library on a file of any place; `on_node` begins commands where that is.
@@ -251,6 +256,14 @@ impl Mpi {
         }
         sync(&self.plain)
     }
+}
+
+/// Ours, to be preloaded.
+pub(crate) fn library(bench: &Bench) -> anyhow::Result<PathBuf> {
+    let library = bench.hayase().with_file_name("libhayase_mpiio.so");
+    let help = "cargo build --release -p hayase-mpi";
+    ensure!(library.exists(), "{} is not there: {help}", library.display());
+    Ok(library)
 }
 
 /// Writes all that is dirty on this file system.

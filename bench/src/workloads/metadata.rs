@@ -20,6 +20,8 @@ pub(crate) enum Operation {
     Open,
     /// stat(2) again and again, after a pass that is not counted.
     Stat,
+    /// stat(2), once.
+    Look,
     /// unlink(2).
     Unlink,
 }
@@ -73,7 +75,7 @@ impl Metadata {
                 OpenOptions::new().write(true).create_new(true).open(path).map(drop)
             }
             Operation::Open => File::open(path).map(drop),
-            Operation::Stat => fs::metadata(path).map(drop),
+            Operation::Stat | Operation::Look => fs::metadata(path).map(drop),
             Operation::Unlink => fs::remove_file(path),
         }
     }
@@ -98,6 +100,7 @@ mod tests {
         assert_eq!(count(), 5);
         assert!(work(Operation::Create).run().is_err(), "they are there");
         work(Operation::Open).run().unwrap();
+        assert_eq!(work(Operation::Look).run().unwrap().amount, 5.0);
         assert!(work(Operation::Stat).run().unwrap().amount >= 5.0);
         work(Operation::Unlink).run().unwrap();
         assert_eq!(count(), 0);

@@ -235,6 +235,36 @@ impl std::fmt::Display for Request {
 }
 
 impl Request {
+    /// What is asked about, the first of two; empty for an open file.
+    pub(crate) fn path(&self) -> &[u8] {
+        match self {
+            Self::Stat { path }
+            | Self::List { path }
+            | Self::ReadLink { path }
+            | Self::MakeDirectory { path, .. }
+            | Self::RemoveDirectory { path }
+            | Self::Unlink { path }
+            | Self::Rename { from: path, .. }
+            | Self::Link { from: path, .. }
+            | Self::Symlink { path, .. }
+            | Self::SetMode { path, .. }
+            | Self::SetTimes { path, .. }
+            | Self::SetOwner { path, .. }
+            | Self::Xattr { path, .. }
+            | Self::SetXattr { path, .. }
+            | Self::Xattrs { path }
+            | Self::RemoveXattr { path, .. }
+            | Self::Room { path }
+            | Self::Create { path, .. }
+            | Self::Open { path, .. } => path,
+            Self::Read { .. }
+            | Self::Write { .. }
+            | Self::Truncate { .. }
+            | Self::Sync { .. }
+            | Self::Close { .. } => &[],
+        }
+    }
+
     /// Whether doing it twice is doing it once: it may be asked again when nobody knows whether it was done.
     pub fn is_repeatable(&self) -> bool {
         match self {

@@ -5,6 +5,8 @@
 //! 2. After a call that did not end in time, or not well, the lane's process is no more; the next call starts another.
 //! 3. A file belongs to the process that opened it, and is lost with it. A process that answers is not ended while it
 //!    has one.
+//! 4. Where one lane met a break, each other one answers a look before it is given what must not be asked twice: the
+//!    servers that one lost have mostly been lost by all, and who did not ask since does not know.
 //!
 //! Calls of one lane wait in line, behind each for as long as it holds the lock. Those of a file that was lost end at
 //! once when their turn comes.
@@ -24,6 +26,9 @@ use super::{Answer, Request, Stat, frame};
 const NAME_LANES: usize = 2;
 /// Processes for open files; a file stays with one.
 const FILE_LANES: usize = 6;
+/// A process that has files open is asked this often whether its connection carries: libgfarm connects again by itself,
+/// and the first answer tells of the old connection.
+const LOOKS: usize = 2;
 
 /// Starts a process that calls [`super::serve`] with this socket.
 pub type Spawn = Box<dyn Fn(UnixStream) -> io::Result<Child> + Send + Sync>;
@@ -38,6 +43,14 @@ pub struct Lost {
     pub text: String,
     /// The connection, or the process: what was asked may have been done or not.
     pub broken: bool,
+    /// It was given to a process; else nothing was done.
+    asked: bool,
+}
+
+impl Lost {
+    fn may_be_asked_again(&self, request: &Request) -> bool {
+        self.broken && (!self.asked || request.is_repeatable())
+    }
 }
 
 /// An open file, on its lane; the default is one that no lane has.
@@ -64,6 +77,8 @@ pub struct Lanes {
     spawn: Spawn,
     patience: Duration,
     lanes: Vec<Lane>,
+    /// Breaks that a lane was the first to meet.
+    breaks: AtomicU64,
 }
 
 #[derive(Default)]
@@ -82,6 +97,24 @@ struct Running {
     child: Child,
     /// Open there, by its own numbers.
     files: HashSet<u64>,
+    /// The [`Lanes::breaks`] after which its connection was seen to carry.
+    carried: u64,
+}
+
+/// Which process of a lane a request is for.
+#[derive(Clone, Copy)]
+enum Taker {
+    Any,
+    /// Any whose connection was seen to carry since the last break.
+    Sure,
+    /// The one that has the file open.
+    Holder(u64),
+}
+
+impl Taker {
+    fn of(request: &Request) -> Self {
+        if request.is_repeatable() { Self::Any } else { Self::Sure }
+    }
 }
 
 impl Running {
@@ -114,7 +147,7 @@ impl Lanes {
     /// come; one that is asked again has a turn on two lanes.
     pub fn new(spawn: Spawn, patience: Duration) -> Self {
         let lanes = (0..NAME_LANES + FILE_LANES).map(|_| Lane::default()).collect();
-        Self { spawn, patience, lanes }
+        Self { spawn, patience, lanes, breaks: AtomicU64::new(0) }
     }
 
     /// About names: on any lane, and once more on another one when the connection broke and nothing can
@@ -125,10 +158,10 @@ impl Lanes {
     pub fn call(&self, request: &Request, bytes: &[u8]) -> Result<(Answer, Vec<u8>), Lost> {
         let lanes = 0..NAME_LANES;
         let first = self.least_busy(lanes.clone());
-        let answer = match self.on(first, None, request, bytes) {
-            Err(lost) if lost.broken && request.is_repeatable() => {
+        let answer = match self.on(first, Taker::of(request), request, bytes) {
+            Err(lost) if lost.may_be_asked_again(request) => {
                 tracing::info!(%request, %lost, "asked again");
-                self.on((first + 1) % NAME_LANES, None, request, bytes)
+                self.on((first + 1) % NAME_LANES, Taker::Sure, request, bytes)
             }
             answer => answer,
         };
@@ -142,19 +175,19 @@ impl Lanes {
     pub fn open(&self, request: &Request) -> Result<Opened, Lost> {
         let lanes = NAME_LANES..NAME_LANES + FILE_LANES;
         let first = self.least_busy(lanes.clone());
-        let opened = match self.open_on(first, request) {
-            Err(lost) if lost.broken && request.is_repeatable() => {
+        let opened = match self.open_on(first, Taker::of(request), request) {
+            Err(lost) if lost.may_be_asked_again(request) => {
                 tracing::info!(%request, %lost, "asked again");
                 let next = NAME_LANES + (first + 1 - NAME_LANES) % FILE_LANES;
-                self.open_on(next, request)
+                self.open_on(next, Taker::Sure, request)
             }
             opened => opened,
         };
         opened.inspect_err(|lost| note(request, lost))
     }
 
-    fn open_on(&self, lane: usize, request: &Request) -> Result<Opened, Lost> {
-        let ((answer, _, descriptor), process) = self.on_process(lane, None, request, &[])?;
+    fn open_on(&self, lane: usize, taker: Taker, request: &Request) -> Result<Opened, Lost> {
+        let ((answer, _, descriptor), process) = self.on_process(lane, taker, request, &[])?;
         let Answer::Opened { file, stat } = answer else { return Err(nonsense()) };
         Ok(Opened { file: FileId { lane, process, file }, stat, descriptor })
     }
@@ -206,7 +239,7 @@ impl Lanes {
         request: &Request,
         bytes: &[u8],
     ) -> Result<frame::Frame<Answer>, Lost> {
-        self.on(file.lane, Some(file.process), request, bytes)
+        self.on(file.lane, Taker::Holder(file.process), request, bytes)
             .inspect_err(|lost| note(request, lost))
     }
 
@@ -222,47 +255,97 @@ impl Lanes {
     fn on(
         &self,
         number: usize,
-        process: Option<u64>,
+        taker: Taker,
         request: &Request,
         bytes: &[u8],
     ) -> Result<frame::Frame<Answer>, Lost> {
-        self.on_process(number, process, request, bytes).map(|(frame, _)| frame)
+        self.on_process(number, taker, request, bytes).map(|(frame, _)| frame)
     }
 
-    /// One request on one lane, of one process if it is said; the process that answered.
+    /// One request on one lane; the process that answered.
     fn on_process(
         &self,
         number: usize,
-        process: Option<u64>,
+        taker: Taker,
         request: &Request,
         bytes: &[u8],
     ) -> Result<(frame::Frame<Answer>, u64), Lost> {
         let lane = &self.lanes[number];
         let _call = Call::begin(&lane.calls);
         let mut place = lane.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(process) = process
-            && (place.is_none() || lane.process.load(Ordering::Acquire) != process)
-        {
-            return Err(broken("the file was lost with the process that had it open".to_owned()));
+        let deadline = Instant::now().checked_add(self.patience);
+        match taker {
+            Taker::Any => {}
+            Taker::Sure => self.make_sure(number, &mut place, request, deadline)?,
+            Taker::Holder(process) => {
+                if place.is_none() || lane.process.load(Ordering::Acquire) != process {
+                    let why = "the file was lost with the process that had it open";
+                    return Err(unasked(broken(why.to_owned())));
+                }
+            }
         }
+        let frame = self.once(number, &mut place, request, bytes, deadline)?;
+        Ok((frame, lane.process.load(Ordering::Acquire)))
+    }
+
+    /// Lets the lane look at something when its connection may have broken unnoticed. Then it carries, or it will be
+    /// that of a new process.
+    fn make_sure(
+        &self,
+        number: usize,
+        place: &mut Option<Running>,
+        request: &Request,
+        deadline: Option<Instant>,
+    ) -> Result<(), Lost> {
+        let look = Request::Stat { path: request.path().to_vec() };
+        let mut looks = 0;
+        while let Some(running) = place
+            && running.carried != self.breaks.load(Ordering::Acquire)
+        {
+            looks += 1;
+            match self.once(number, place, &look, &[], deadline) {
+                Err(lost) if lost.broken => {
+                    let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+                    if is_late || (place.is_some() && looks >= LOOKS) {
+                        return Err(unasked(lost));
+                    }
+                }
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// One request to the process of a lane, or to one that is started for it.
+    fn once(
+        &self,
+        number: usize,
+        place: &mut Option<Running>,
+        request: &Request,
+        bytes: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<frame::Frame<Answer>, Lost> {
+        let lane = &self.lanes[number];
+        let breaks = self.breaks.load(Ordering::Acquire);
         let running = match &mut *place {
             Some(running) => running,
             none => {
-                let started = self.start();
-                let started = started.map_err(|error| broken(format!("start a lane: {error}")))?;
+                let started = self.start(breaks);
+                let started =
+                    started.map_err(|error| unasked(broken(format!("start a lane: {error}"))))?;
                 lane.process.fetch_add(1, Ordering::AcqRel);
                 none.insert(started)
             }
         };
-        let answer = self.ask(&running.socket, request, bytes);
+        let answer = ask(&running.socket, request, bytes, deadline);
         running.note(request, &answer);
         let (answer, ends) = match answer {
             Ok((Answer::Failed { errno, text, broken }, _, _)) => {
                 // libgfarm would connect again by itself; where no file is lost by it a new process is surer.
                 let ends = broken && running.files.is_empty();
-                (Err(Lost { errno, text, broken }), ends)
+                (Err(Lost { errno, text, broken, asked: true }), ends)
             }
-            Ok(frame) => (Ok((frame, lane.process.load(Ordering::Acquire))), false),
+            Ok(frame) => (Ok(frame), false),
             Err(error) => {
                 tracing::warn!(lane = number, %request, %error, "a lane did not answer: it is ended");
                 let errno = match error.kind() {
@@ -273,6 +356,12 @@ impl Lanes {
                 (Err(Lost { errno, ..broken(why) }), true)
             }
         };
+        match &answer {
+            Err(lost) if lost.broken => self.note_break(running.carried),
+            // What is asked of an open file goes past the metadata server.
+            _ if !request.path().is_empty() => running.carried = breaks,
+            _ => {}
+        }
         if ends {
             *place = None;
         }
@@ -281,21 +370,26 @@ impl Lanes {
         answer
     }
 
-    fn start(&self) -> io::Result<Running> {
-        let (socket, theirs) = UnixStream::pair()?;
-        Ok(Running { child: (self.spawn)(theirs)?, socket, files: HashSet::new() })
+    /// One that nobody met before: who was told of the last one and has not asked since only meets that.
+    fn note_break(&self, carried: u64) {
+        let next = carried + 1;
+        let _ = self.breaks.compare_exchange(carried, next, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    fn ask(
-        &self,
-        socket: &UnixStream,
-        request: &Request,
-        bytes: &[u8],
-    ) -> io::Result<frame::Frame<Answer>> {
-        let deadline = Instant::now().checked_add(self.patience);
-        frame::send(socket, request, bytes, None, deadline)?;
-        frame::receive(socket, deadline)?.ok_or_else(|| io::Error::other("its process ended"))
+    fn start(&self, carried: u64) -> io::Result<Running> {
+        let (socket, theirs) = UnixStream::pair()?;
+        Ok(Running { child: (self.spawn)(theirs)?, socket, files: HashSet::new(), carried })
     }
+}
+
+fn ask(
+    socket: &UnixStream,
+    request: &Request,
+    bytes: &[u8],
+    deadline: Option<Instant>,
+) -> io::Result<frame::Frame<Answer>> {
+    frame::send(socket, request, bytes, None, deadline)?;
+    frame::receive(socket, deadline)?.ok_or_else(|| io::Error::other("its process ended"))
 }
 
 /// Counts while it lives.
@@ -315,7 +409,11 @@ impl Drop for Call<'_> {
 }
 
 fn broken(text: String) -> Lost {
-    Lost { errno: libc::EIO, text, broken: true }
+    Lost { errno: libc::EIO, text, broken: true, asked: true }
+}
+
+fn unasked(lost: Lost) -> Lost {
+    Lost { asked: false, ..lost }
 }
 
 fn nonsense() -> Lost {
@@ -330,165 +428,4 @@ fn note(request: &Request, lost: &Lost) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::process::{Command, Stdio};
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::gfarm::lane::Kind;
-
-    /// Never runs out.
-    const PATIENCE: Duration = Duration::from_secs(600);
-
-    /// What a process does with a request.
-    enum Does {
-        Answers(Answer),
-        /// It goes on to wait for the next one.
-        Nothing,
-        Ends,
-    }
-
-    /// Lanes whose processes do nothing; a thread of ours answers in their place.
-    fn lanes(patience: Duration, does: impl Fn(&Request) -> Does + Send + Sync + 'static) -> Lanes {
-        let does = Arc::new(does);
-        let spawn = move |socket: UnixStream| {
-            let does = Arc::clone(&does);
-            std::thread::spawn(move || {
-                while let Ok(Some((request, bytes, _))) = frame::receive(&socket, None) {
-                    match does(&request) {
-                        Does::Answers(answer) => {
-                            frame::send(&socket, &answer, &bytes, None, None).unwrap();
-                        }
-                        Does::Nothing => {}
-                        Does::Ends => return,
-                    }
-                }
-            });
-            Command::new("sleep").arg("100").stdin(Stdio::null()).spawn()
-        };
-        Lanes::new(Box::new(spawn), patience)
-    }
-
-    fn path(path: &str) -> Request {
-        Request::RemoveDirectory { path: path.into() }
-    }
-
-    fn open(path: &str, truncate: bool) -> Request {
-        Request::Open { path: path.into(), write: true, truncate }
-    }
-
-    /// As the name says.
-    fn by_name(request: &Request) -> Does {
-        let (Request::RemoveDirectory { path } | Request::Open { path, .. }) = request else {
-            return Does::Answers(Answer::Done);
-        };
-        let failed = |broken| Answer::Failed { errno: libc::EIO, text: "as told".into(), broken };
-        match path.as_slice() {
-            b"/silent" => Does::Nothing,
-            b"/ends" => Does::Ends,
-            b"/refused" => Does::Answers(failed(false)),
-            b"/broken" => Does::Answers(failed(true)),
-            b"/file" => Does::Answers(Answer::Opened { file: 1, stat: STAT }),
-            _ => Does::Answers(Answer::Done),
-        }
-    }
-
-    const STAT: Stat = Stat {
-        ino: 2,
-        generation: 1,
-        kind: Kind::File,
-        mode: 0o644,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        size: 0,
-        atime: (0, 0),
-        mtime: (0, 0),
-        ctime: (0, 0),
-    };
-
-    #[test]
-    fn a_call_that_does_not_end_holds_up_no_other() {
-        let (end, held) = std::sync::mpsc::channel::<()>();
-        let held = Mutex::new(held);
-        let lanes = Arc::new(lanes(PATIENCE, move |request| match *request == path("/held") {
-            true => {
-                let _ = held.lock().unwrap().recv();
-                Does::Ends
-            }
-            false => by_name(request),
-        }));
-        let call = std::thread::spawn({
-            let lanes = Arc::clone(&lanes);
-            move || lanes.call(&path("/held"), &[])
-        });
-        while lanes.lanes[0].calls.load(Ordering::Relaxed) == 0 {
-            std::thread::yield_now();
-        }
-        for _ in 0..100 {
-            assert_eq!(lanes.call(&path("/quick"), b"x").unwrap(), (Answer::Done, b"x".to_vec()));
-        }
-        assert!(!call.is_finished(), "the others did not wait for it");
-        drop(end);
-        let lost = call.join().unwrap().unwrap_err();
-        assert_eq!((lost.errno, lost.broken), (libc::EIO, true));
-        // Its lane has a new process.
-        assert_eq!(lanes.on(0, None, &path("/quick"), &[]).unwrap().0, Answer::Done);
-        assert_eq!(lanes.lanes[0].process.load(Ordering::Relaxed), 2);
-    }
-
-    #[test]
-    fn a_silent_process_is_ended() {
-        let lanes = lanes(Duration::from_millis(200), by_name);
-        let lost = lanes.on(0, None, &path("/silent"), &[]).unwrap_err();
-        assert_eq!((lost.errno, lost.broken), (libc::ETIMEDOUT, true));
-        assert!(lanes.lanes[0].running.lock().unwrap().is_none());
-    }
-
-    #[test]
-    fn files_are_lost_with_their_process() {
-        let lanes = lanes(PATIENCE, by_name);
-        let file = lanes.open_on(3, &open("/file", false)).unwrap().file;
-        assert_eq!(file, FileId { lane: 3, process: 1, file: 1 });
-        assert!(lanes.sync(file).is_ok());
-        assert!(lanes.on(3, None, &path("/ends"), &[]).is_err());
-        let lost = lanes.sync(file).unwrap_err();
-        assert!(lost.broken && lost.text.contains("was lost"), "{lost}");
-        assert!(lanes.sync(FileId { process: 2, ..file }).is_err(), "none was started for a file");
-    }
-
-    #[test]
-    fn a_process_that_answers_is_not_ended_while_it_has_files() {
-        let lanes = lanes(PATIENCE, by_name);
-        let open_on_3 = |path| lanes.open_on(3, &open(path, false)).map(|opened| opened.file);
-        let files = || lanes.lanes[3].files.load(Ordering::Relaxed);
-        let before = open_on_3("/file").unwrap();
-        assert!(lanes.on(3, None, &path("/ends"), &[]).is_err());
-        assert_eq!(files(), 0);
-        let file = open_on_3("/file").unwrap();
-        assert_eq!(file, FileId { process: 2, ..before });
-        assert!(lanes.close(before, None).is_err(), "it was lost");
-        assert_eq!(files(), 1);
-        open_on_3("/broken").unwrap_err();
-        lanes.sync(file).unwrap();
-        lanes.close(file, None).unwrap();
-        assert_eq!(files(), 0);
-        open_on_3("/broken").unwrap_err();
-        assert!(lanes.lanes[3].running.lock().unwrap().is_none(), "nothing was lost by it");
-    }
-
-    #[test]
-    fn what_broke_is_asked_once_more_if_it_may() {
-        let lanes = lanes(PATIENCE, by_name);
-        let processes = || {
-            let count = |lane: &Lane| lane.process.load(Ordering::Relaxed);
-            lanes.lanes.iter().map(count).collect::<Vec<_>>()
-        };
-        lanes.open(&open("/refused", false)).unwrap_err();
-        assert_eq!(processes(), [0, 0, 1, 0, 0, 0, 0, 0], "an answer is an answer");
-        lanes.open(&open("/broken", true)).unwrap_err();
-        assert_eq!(processes(), [0, 0, 1, 0, 0, 0, 0, 0], "it may have been emptied");
-        lanes.open(&open("/broken", false)).unwrap_err();
-        assert_eq!(processes(), [0, 0, 2, 1, 0, 0, 0, 0], "on a new one, then on another");
-    }
-}
+mod tests;

@@ -1,0 +1,158 @@
+//! Names and inodes through our mount, against gfarm2fs: both ask the same metadata server.
+
+use std::path::PathBuf;
+
+use super::cluster::{Cluster, HAYASE};
+use super::programs::{fastest, start};
+use crate::bench::Bench;
+use crate::report::Outcome;
+use crate::report::goal::{Goal, Wanted, number};
+use crate::report::table::Table;
+use crate::rounds;
+use crate::sample::Samples;
+use crate::stats;
+use crate::worker::Worker;
+use crate::workloads::Task;
+use crate::workloads::metadata::{Metadata, Operation};
+
+/// Options of gfarm2fs (see `bench/gfarm/cluster.sh`).
+const KINDS: [&str; 2] = ["big", "closed"];
+const TRIES: usize = 3;
+
+const OTHER: [&str; 2] = ["gfarm2fs", "gfarm2fs again"];
+const MOUNT: &str = "mount";
+
+/// Of gfarm2fs, with a goal or without. In this order in a directory.
+const ROWS: [(&str, Operation, Option<f64>); 4] = [
+    ("create+close", Operation::Create, Some(5.0)),
+    (FIRST_STAT, Operation::Look, Some(5.0)),
+    ("stat, again", Operation::Stat, None),
+    ("unlink", Operation::Unlink, None),
+];
+/// Of files that another node made.
+const FIRST_STAT: &str = "stat";
+
+/// One program on node 1, and one on node 2 that makes what the first finds.
+struct Programs<'a> {
+    cluster: &'a Cluster,
+    workers: Vec<Worker>,
+    files: u64,
+}
+
+impl Programs<'_> {
+    fn task(&self, (kind, node): (&str, u16), operation: Operation, prefix: &str) -> Task {
+        Task::Metadata(Metadata {
+            operation,
+            directory: self.directory(kind, node),
+            prefix: prefix.to_owned(),
+            files: self.files,
+            milliseconds: 0,
+        })
+    }
+
+    fn directory(&self, kind: &str, node: u16) -> PathBuf {
+        self.cluster.mount(kind, node).join("names")
+    }
+
+    /// Runs a block on files that are there when they must be, and not when they must not; none is left.
+    fn one<T>(
+        &mut self,
+        kind: &str,
+        operation: Operation,
+        prefix: &str,
+        block: impl FnOnce(&mut Worker, &Task) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        if operation != Operation::Create {
+            let task = self.task((HAYASE, 2), Operation::Create, prefix);
+            self.workers[1].measure(&task)?;
+        }
+        let task = self.task((kind, 1), operation, prefix);
+        let found = block(&mut self.workers[0], &task)?;
+        if operation != Operation::Unlink {
+            let task = self.task((HAYASE, 2), Operation::Unlink, prefix);
+            self.workers[1].measure(&task)?;
+        }
+        Ok(found)
+    }
+}
+
+/// All rows, in turns with gfarm2fs.
+pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
+    let cluster = Cluster::up(bench, &KINDS)?;
+    let (workers, files) = (start(bench, 2)?, bench.rounds(50, 200) as u64);
+    let mut programs = Programs { cluster: &cluster, workers, files };
+    std::fs::create_dir(programs.directory(HAYASE, 1))?;
+    let mut best = Vec::new();
+    for (what, operation, _) in ROWS {
+        best.push(fastest(&KINDS, TRIES, |kind, attempt| {
+            let prefix = format!("try-{what}-{kind}-{attempt}-").replace("+", "-");
+            programs.one(kind, operation, &prefix, Worker::measure)
+        })?);
+    }
+    let mut samples = Samples::default();
+    for round in 0..=bench.rounds(8, 20) {
+        for ((what, operation, _), best) in ROWS.into_iter().zip(&best) {
+            for variant in rounds::order(round, OTHER, &[MOUNT]) {
+                let kind = if variant == MOUNT { HAYASE } else { best };
+                let served = cluster.daemons(kind);
+                let mut of_round = Samples::default();
+                let prefix = format!("{what}-{variant}-{round}-");
+                programs.one(kind, operation, &prefix, |worker, task| {
+                    let place = (what, variant, round);
+                    rounds::measure(&mut of_round, place, &served, || worker.measure(task))
+                })?;
+                // The first round makes connections.
+                samples.0.extend(of_round.0.into_iter().filter(|_| round > 0));
+            }
+        }
+    }
+    drop(programs);
+    Ok(judge(files, samples, &best))
+}
+
+fn judge(files: u64, samples: Samples, best: &[&str]) -> Outcome {
+    let head = [
+        "per second",
+        "mount",
+        "gfarm2fs",
+        "its options",
+        "of gfarm2fs",
+        "half between",
+        "A/A",
+        "our CPU us each",
+        "its",
+    ];
+    let mut table = Table::new("1 program on node 1", &head);
+    let mut goals = Vec::new();
+    for ((what, _, wanted), best) in ROWS.into_iter().zip(best) {
+        let found = samples.compare(what, MOUNT, OTHER);
+        let figure = |values: &[f64]| stats::median(values).unwrap_or(f64::NAN);
+        let (low, high) = stats::quartiles(&found.ratios).unwrap_or((f64::NAN, f64::NAN));
+        let cpu = |variant| number(samples.cpu_per_amount(what, variant).1 * 1e6);
+        table.row(vec![
+            what.to_owned(),
+            number(samples.rate(what, MOUNT)),
+            number(samples.rate(what, OTHER[0])),
+            (*best).to_owned(),
+            number(figure(&found.ratios)),
+            format!("{}-{}", number(low), number(high)),
+            number(figure(&found.same)),
+            cpu(MOUNT),
+            cpu(OTHER[0]),
+        ]);
+        if let Some(wanted) = wanted {
+            let name = format!("{what} through the mount, of gfarm2fs");
+            let goal = Goal::new(name, figure(&found.ratios), "", Wanted::AtLeast(wanted));
+            goals.push(goal.same_as(found.same));
+        }
+    }
+    let notes = vec![format!(
+        "{files} files in one directory, one call after the other. The row \"{FIRST_STAT}\" is the first look at files that \
+         another node has just made; \"stat, again\" is of what was looked at a moment ago, which the kernel answers by \
+         itself where a mount lets it.\nBoth ask the same metadata server, one request after the other: where its answers \
+         take most of the time, nobody can be several times faster than the other. A create asks it for the name, the file, \
+         its place and its close, in our mount as in gfarm2fs.\nOptions of gfarm2fs: `big` is `big_writes`, with attributes \
+         and names up to a second old, as with our mount; `closed` always asks."
+    )];
+    Outcome { goals, tables: vec![table], notes, samples: samples.0 }
+}
