@@ -34,8 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Both on files that are written already, so that neither waits for room.
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let job = Job::up(bench, &JobOptions::nodes(1))?;
-    // As many as fio asks for, and one for what it rounds up.
-    let lent = HugePages::lend(u64::from(DEPTH) / 2 + 1);
+    // fio takes more than its buffers.
+    let lent = HugePages::lend(2 * u64::from(DEPTH));
     let samples = measure(bench, &job, lent.is_some())?;
     job.down()?;
     let mut goals = Vec::new();
