@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, Layout, ServerId};
-use hayase_store::{EntryRecord, FileKind, FileState, LedgerRecord, PartId, ops};
+use hayase_store::{EntryRecord, FileKind, FileState, LedgerRecord, PartId, TierVersion, ops};
 use hayase_wire::message::{
     Binding, PeerReply, PeerRequest, Place, Refused, Shown, TierVersion as WireVersion,
 };
@@ -177,9 +177,8 @@ impl Node {
         }
     }
 
-    /// Any: what the tier shows at `path`, if this server has sent it for a file of that name. What was taken in from
-    /// the tier is not ours, whoever has it in a record; nor does the mark of what `except` is sending just now tell
-    /// anything: somebody may have written as many bytes in the same tick. Looks at all records.
+    /// Any: what the tier shows at `path`, if a file of that name here [`claims`] it. The mark of what `except` is
+    /// sending just now tells nothing: somebody may have written as many bytes in the same tick. Looks at all records.
     pub(crate) async fn claims(
         self: &Rc<Self>,
         path: &[u8],
@@ -190,13 +189,7 @@ impl Node {
         let Some(found) = cache.ask_tier(move |tier| version_at(tier, &wanted)).await? else {
             return Ok(PeerReply::InTier(None));
         };
-        let is_ours = |record: &&LedgerRecord| {
-            record.path == path
-                && record.ino != except
-                && record.buried.is_none()
-                && (record.checksum.is_some_and(|(identity, _)| identity == found.identity)
-                    || record.sent == Some((found.size, found.mtime)))
-        };
+        let is_ours = |record: &&LedgerRecord| record.ino != except && claims(record, path, &found);
         let is_claimed = cache.ledger.borrow().records().find(is_ours).is_some();
         Ok(PeerReply::InTier(is_claimed.then(|| wire_version(found))))
     }
@@ -304,6 +297,19 @@ impl Node {
     }
 }
 
+/// Whether what the tier shows at `path` is the job's own to replace, as this file knows: it has sent it; or it is to
+/// replace it, and was kept from that until a power cut took its name. What replaced the file itself would have been
+/// told of that version, and nobody else may know of it any more: who had sent it has ended. A file that is as the
+/// tier has it tells nothing: it may have been taken in from there.
+fn claims(record: &LedgerRecord, path: &[u8], found: &TierVersion) -> bool {
+    let is_known = record.version.is_some_and(|version| version.identity == found.identity);
+    record.path == path
+        && record.buried.is_none()
+        && (record.checksum.is_some_and(|(identity, _)| identity == found.identity)
+            || record.sent == Some((found.size, found.mtime))
+            || is_known && !record.state.is_safe())
+}
+
 impl Cache {
     /// A server was started anew: a power cut may have taken names from it.
     pub(crate) fn names_may_be_gone(&self) {
@@ -321,5 +327,49 @@ impl Cache {
                 record.state = FileState::Dirty;
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hayase_store::Time;
+
+    use super::*;
+
+    const PATH: &[u8] = b"d/f";
+
+    fn version(identity: u64) -> TierVersion {
+        let mtime = Time { seconds: 1, nanos: identity as u32 };
+        TierVersion { identity, size: 16, mtime, mode: 0o644 }
+    }
+
+    fn record(state: FileState, known: Option<u64>) -> LedgerRecord {
+        let record = LedgerRecord::new(InodeId(7), PATH.to_vec(), 0o644);
+        LedgerRecord { state, version: known.map(version), ..record }
+    }
+
+    /// `f` was sent as version 4 and its file ended; the next one was renamed over it, and a power cut took its
+    /// name before it came to the tier. The third one must not take version 4 for somebody else's.
+    #[test]
+    fn what_a_file_was_to_replace_is_the_jobs_own_and_nothing_else() {
+        for state in [FileState::Dirty, FileState::Flushing, FileState::Failed] {
+            let waits = record(state, Some(4));
+            assert!(claims(&waits, PATH, &version(4)), "{state:?}");
+            assert!(!claims(&waits, PATH, &version(5)), "somebody wrote it since: {state:?}");
+            assert!(!claims(&waits, b"d/g", &version(4)), "another name: {state:?}");
+            assert!(!claims(&record(state, None), PATH, &version(4)), "{state:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_taken_in_from_the_tier_is_claimed_by_nobody() {
+        for state in [FileState::InTier, FileState::Clean] {
+            assert!(!claims(&record(state, Some(4)), PATH, &version(4)), "{state:?}");
+        }
+        let sent = LedgerRecord { checksum: Some((4, 0)), ..record(FileState::Durable, Some(4)) };
+        assert!(claims(&sent, PATH, &version(4)) && !claims(&sent, PATH, &version(5)));
+        let mark = Some((version(4).size, version(4).mtime));
+        let is_sending = LedgerRecord { sent: mark, ..record(FileState::Flushing, None) };
+        assert!(claims(&is_sending, PATH, &version(4)) && !claims(&is_sending, PATH, &version(5)));
     }
 }
