@@ -58,7 +58,7 @@ impl Conditions {
             ("machine", self.machine.clone()),
             ("kernel", self.kernel.clone()),
             ("versions", self.versions.join(", ")),
-            ("storage", self.storage.clone()),
+            ("storage of jobs", self.storage.clone()),
             (
                 "load average (1, 5, 15 min)",
                 format!("{} before, {} after", self.load_before, self.load_after),

@@ -20,7 +20,7 @@ use hayase_wire::{BoxBuffer, Buffer};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 
-use crate::limits::{DIRECT_BYTES_MIN, SLOTS};
+use crate::limits::{DIRECT_BYTES_MIN, DIRECT_PAUSE, SLOTS};
 
 /// See the module header.
 pub(crate) struct DirectIo {
@@ -28,6 +28,8 @@ pub(crate) struct DirectIo {
     wanted: bool,
     running: OnceCell<Option<Rc<Running>>>,
     bytes: Cell<u64>,
+    /// Inodes whose size is being set, how often each.
+    held: RefCell<HashMap<InodeId, usize>>,
 }
 
 /// A buffer and how many bytes came into it or went from it.
@@ -36,7 +38,13 @@ type Moved = (BoxBuffer, io::Result<usize>);
 impl DirectIo {
     /// `wanted` as the job says; where nothing waits for disks there is no ring either.
     pub(crate) fn new(slots: SlotPool, wanted: bool) -> Self {
-        Self { slots, wanted, running: OnceCell::new(), bytes: Cell::new(0) }
+        Self {
+            slots,
+            wanted,
+            running: OnceCell::new(),
+            bytes: Cell::new(0),
+            held: RefCell::default(),
+        }
     }
 
     /// Bytes that were moved so.
@@ -55,9 +63,20 @@ impl DirectIo {
         }
     }
 
+    /// Keeps an inode's part from transfers past its pages until the result is dropped, and waits for those under
+    /// way: file systems (XFS) that set a size or a range look at the old size before they wait for direct I/O, and
+    /// would take what it adds meanwhile for a gap.
+    pub(crate) async fn hold(&self, ino: InodeId) -> Held<'_> {
+        *self.held.borrow_mut().entry(ino).or_default() += 1;
+        let held = Held { of: self, ino };
+        self.until_settled(ino).await;
+        held
+    }
+
     /// Whether a transfer is worth it, before anybody is asked whether it may be.
-    pub(crate) fn is_worth(&self, offset: LocalOffset, len: usize) -> bool {
+    pub(crate) fn is_worth(&self, ino: InodeId, offset: LocalOffset, len: usize) -> bool {
         self.wanted
+            && !self.held.borrow().contains_key(&ino)
             && direct_len(offset.0, len) >= DIRECT_BYTES_MIN
             && !matches!(self.running.get(), Some(None))
     }
@@ -107,6 +126,24 @@ impl DirectIo {
     }
 }
 
+/// See [`DirectIo::hold`].
+pub(crate) struct Held<'a> {
+    of: &'a DirectIo,
+    ino: InodeId,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut held = self.of.held.borrow_mut();
+        if let Some(count) = held.get_mut(&self.ino) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.ino);
+            }
+        }
+    }
+}
+
 /// What went wrong past the page cache and is worth a try through it.
 pub(crate) fn is_worth_another_way(error: &io::Error) -> bool {
     let Some(errno) = error.raw_os_error() else { return false };
@@ -149,7 +186,7 @@ impl Running {
     }
 
     fn begin(
-        &self,
+        self: &Rc<Self>,
         ino: InodeId,
         request: Request<dyn Buffer>,
     ) -> Result<oneshot::Receiver<Ended<dyn Buffer>>, BoxBuffer> {
@@ -158,7 +195,19 @@ impl Running {
         let (end, ended) = oneshot::channel();
         *self.under_way.borrow_mut().entry(ino).or_default() += 1;
         self.waiting.borrow_mut().insert(id, Waiting { ino, end });
+        if self.ring.borrow_mut().is_behind() {
+            let this = Rc::clone(self);
+            tokio::task::spawn_local(async move { this.catch_up().await });
+        }
         Ok(ended)
+    }
+
+    /// Offers what the kernel did not take until it does.
+    async fn catch_up(&self) {
+        while self.ring.borrow_mut().is_behind() {
+            tokio::time::sleep(DIRECT_PAUSE).await;
+            self.tell();
+        }
     }
 
     async fn watch(&self) {

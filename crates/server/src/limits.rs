@@ -164,6 +164,9 @@ pub(crate) const INLINE_BYTES: usize = 1 << 20;
 /// Smaller transfers go through the page cache: there the kernel joins them on their way to the disk.
 pub(crate) const DIRECT_BYTES_MIN: usize = 256 << 10;
 
+/// Requests that the kernel did not take, being short of memory, are offered again after this.
+pub(crate) const DIRECT_PAUSE: Duration = Duration::from_millis(5);
+
 /// Bytes of a part of a striped file that begin their way to the disk together.
 pub(crate) const WRITEBACK_BYTES: u64 = 4 << 20;
 

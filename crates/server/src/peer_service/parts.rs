@@ -105,7 +105,7 @@ impl Node {
     fn may_pass_by(self: &Rc<Self>, part: &Part, offset: LocalOffset, len: usize) -> bool {
         let PartId { ino, index, .. } = part.id();
         let is_opened_by_messages_only = index > 0 || ino.home() != self.me;
-        self.direct.is_worth(offset, len)
+        self.direct.is_worth(ino, offset, len)
             && (is_opened_by_messages_only || !self.is_used_locally(ino))
     }
 
@@ -311,6 +311,7 @@ impl Node {
         let found =
             if len > 0 { Some(self.part_for_writing(part)?) } else { self.existing_part(part)? };
         if let Some(found) = found {
+            let _held = self.direct.hold(part.ino).await;
             let work = move || found.truncate(len).map_err(part_refused);
             self.disk.run(work).await?;
         }

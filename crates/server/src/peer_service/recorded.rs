@@ -388,6 +388,7 @@ impl Node {
             at += len;
         }
         let part = part.clone();
+        let _held = self.direct.hold(part.id().ino).await;
         self.disk.run(move || part.truncate(size).map_err(part_refused)).await?;
         Ok(shown.trunc_epoch)
     }

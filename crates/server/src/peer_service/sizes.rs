@@ -65,6 +65,7 @@ impl Node {
         match &inode.layout {
             Layout::Whole => {
                 let part = self.whole(inode)?;
+                let _held = self.direct.hold(inode.ino).await;
                 let work = move || part.truncate(size).map_err(part_refused);
                 self.disk.run(work).await?;
                 self.usage_changed();
@@ -211,6 +212,7 @@ impl Node {
         match inode.layout {
             Layout::Whole => {
                 let part = self.whole(&inode)?;
+                let _held = self.direct.hold(ino).await;
                 let work = move || part.allocate(mode, offset, len).map_err(part_refused);
                 self.disk.run(work).await?;
                 self.usage_changed();

@@ -131,7 +131,7 @@ impl<B: ?Sized + AsRef<[u8]> + AsMut<[u8]>> Ring<B> {
             let (file, buffer) = self.requests.take(id);
             return Err(Request { file, transfer, offset, buffer, len });
         }
-        // What the kernel does not take now goes with the next call: it is under way all the same.
+        // What the kernel does not take now goes with a later call ([`Ring::is_behind`]): it is under way all the same.
         let _ = self.submit();
         Ok(id)
     }
@@ -184,6 +184,11 @@ impl<B: ?Sized + AsRef<[u8]> + AsMut<[u8]>> Ring<B> {
             errno => Err(io::Error::from_raw_os_error(-errno)),
         };
         Some(Ended { id, buffer, moved })
+    }
+
+    /// Whether the kernel has not taken all requests, being short of memory: [`Ring::ended`] offers them again.
+    pub fn is_behind(&mut self) -> bool {
+        !self.ring.submission().is_empty()
     }
 
     /// What did not go with its own call, or ends that wait for a call to be told of.
