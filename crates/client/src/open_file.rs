@@ -79,7 +79,7 @@ pub struct OpenFile {
     closing: bool,
     read_idle: Option<Instant>,
     write_idle: Option<Instant>,
-    /// Somebody else wants it: nothing lingers any more.
+    /// Somebody else wants it, or it was lost: nothing lingers any more.
     brief: bool,
     /// It has no name left: nothing lingers longer than it takes to tell of many at once.
     nameless: bool,
@@ -189,6 +189,11 @@ impl OpenFile {
                 self.write_idle = Some(now);
             }
         }
+    }
+
+    /// What is not open any more is told of at once: the home and the server here are to forget it.
+    pub fn end_lingering(&mut self) {
+        self.brief = true;
     }
 
     /// When [`OpenFile::close_due`] has something to do, as far as is known now.

@@ -26,13 +26,15 @@ impl LostFiles {
         self.len.store(lost.len(), Ordering::Release);
     }
 
-    /// Its last descriptor here was closed.
-    pub(super) fn closed(&self, ino: InodeId) {
-        if self.len.load(Ordering::Acquire) > 0 {
-            let mut lost = self.lock();
-            lost.remove(&ino);
-            self.len.store(lost.len(), Ordering::Release);
+    /// Its last descriptor here was closed; tells whether it was one of them.
+    pub(super) fn closed(&self, ino: InodeId) -> bool {
+        if self.len.load(Ordering::Acquire) == 0 {
+            return false;
         }
+        let mut lost = self.lock();
+        let was_lost = lost.remove(&ino);
+        self.len.store(lost.len(), Ordering::Release);
+        was_lost
     }
 
     pub(super) fn check(&self, ino: InodeId) -> Result<(), Refused> {
@@ -54,7 +56,7 @@ mod tests {
         assert!(lost.check(ino).is_ok());
         lost.add(&[ino, InodeId(8)]);
         assert_eq!(lost.check(ino).unwrap_err().errno, libc::EIO);
-        lost.closed(ino);
+        assert!(lost.closed(ino) && !lost.closed(ino));
         assert!(lost.check(ino).is_ok() && lost.check(InodeId(8)).is_err());
     }
 }

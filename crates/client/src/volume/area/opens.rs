@@ -195,7 +195,10 @@ impl Area {
             self.remote_handles.fetch_sub(1, Ordering::Relaxed);
         }
         if !node.open.is_open() {
-            self.lost.closed(ino);
+            if self.lost.closed(ino) {
+                // The server forgets the loss with the close that it is told of.
+                node.open.end_lingering();
+            }
             self.release_if_unheld(&mut shard, ino);
         }
         self.queue(&mut shard, ino);
