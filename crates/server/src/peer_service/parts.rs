@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use hayase_layout::{Layout, LocalOffset};
-use hayase_store::uring::Transfer;
+use hayase_store::uring::{Transfer, direct_len};
 use hayase_store::{Part, PartId};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PAYLOAD_BYTES_MAX, PartRef, PeerReply, PeerRequest, Refused};
@@ -71,7 +71,9 @@ impl Node {
         offset: LocalOffset,
         (buffer, len): (BoxBuffer, usize),
     ) -> Result<(), Refused> {
-        let (buffer, done) = match self.may_pass_by(&part, offset, len) {
+        // In one piece or not at all: a truncate must not come between two pieces of a write.
+        let is_whole = direct_len(offset.0, len) == len;
+        let (buffer, done) = match is_whole && self.may_pass_by(&part, offset, len) {
             true => self.move_direct(&part, Transfer::Write, offset, (buffer, len)).await?,
             false => (buffer, 0),
         };
