@@ -33,6 +33,8 @@ const CASES: &[(&str, Case)] = &[
     ("a listed version is opened, or told to be gone", versions::listed_version),
     ("of two commits where none was, one succeeds", versions::absent_once),
     ("an object put at once is as one put in pieces", objects::put_at_once),
+    ("objects put together are as those put alone", objects::put_together),
+    ("parts come in any order, or not at all", objects::parts),
     ("readers and writers at once: one whole version", versions::concurrent_replace),
     ("sweep takes what was left, never an object", versions::sweep),
     ("rename moves and replaces, or is refused", versions::rename),

@@ -134,6 +134,9 @@ impl<T: Tier> Tier for Flaky<T> {
     fn traffic(&self) -> Traffic {
         self.tier.traffic()
     }
+    fn upload_memory(&self, size: u64) -> u64 {
+        self.tier.upload_memory(size)
+    }
     fn list(&self, request: &ListRequest) -> Result<Page, TierError> {
         let prefix = String::from_utf8_lossy(&request.prefix);
         self.run(Action::List, &prefix, || self.tier.list(request))

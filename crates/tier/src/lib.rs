@@ -44,6 +44,7 @@ pub use posix::Posix;
 pub use s3::S3;
 pub use throttled::Throttled;
 pub use tier::{
-    Attributes, Capabilities, Location, ObjectMeta, Precondition, Reader, Tier, Traffic, Upload,
+    Attributes, Capabilities, Location, ObjectMeta, PartsUpload, Precondition, Reader, Tier,
+    Traffic, Upload, Whole,
 };
 pub use tree::{DirectoryMeta, Tree};

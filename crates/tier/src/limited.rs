@@ -81,6 +81,9 @@ impl<T: Tier> Tier for Limited<T> {
     fn traffic(&self) -> Traffic {
         self.tier.traffic()
     }
+    fn upload_memory(&self, size: u64) -> u64 {
+        self.tier.upload_memory(size)
+    }
     fn list(&self, request: &ListRequest) -> Result<Page, TierError> {
         let _turn = self.turns.take();
         self.tier.list(request)

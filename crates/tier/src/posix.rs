@@ -1,7 +1,7 @@
 //! A directory of any mounted file system (Lustre, GPFS, NFS, ext4, XFS) as a tier.
 //!
 //! Here: [`Posix`], one call after the other. Rooms: [`beneath`] (paths that can not leave the root),
-//! [`tree`] (directories and links), [`upload`] (temporary, fsync, rename, fsync), [`names`] (directories read for
+//! [`tree`] (directories and links), [`upload`] (temporary, fsync, rename, fsync), [`whole`] (the same for many small files), [`names`] (directories read for
 //! listings and for the sweep).
 //! An object is a regular file. Symbolic links are never followed below the root, wherever they
 //! point; a listing shows them as no objects.
@@ -11,6 +11,7 @@ mod beneath;
 mod names;
 mod tree;
 mod upload;
+mod whole;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -25,7 +26,7 @@ use crate::descriptor::read_fully;
 use crate::timestamp::{seconds_and_nanos, system_time};
 use crate::{
     Action, Attributes, Capabilities, Key, ListRequest, ObjectMeta, Page, Reader, Tier, TierError,
-    Tree, Upload,
+    Tree, Upload, Whole,
 };
 
 /// A mounted directory.
@@ -142,6 +143,10 @@ impl Tier for Posix {
         upload::begin(&self.root, key, attributes)
     }
 
+    fn put_each(&self, objects: &[Whole<'_>]) -> Vec<Result<(), TierError>> {
+        whole::put_each(&self.root, objects)
+    }
+
     fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError> {
         let failed = self.failed(Action::SetAttributes, key);
         let (directory, _) = self.find(Action::SetAttributes, key)?;
@@ -204,6 +209,12 @@ struct PosixReader {
 impl Reader for PosixReader {
     fn meta(&self) -> ObjectMeta {
         self.meta
+    }
+
+    /// A rename over its name, and the end of its last name, change the time that is part of the identity.
+    fn meta_now(&self) -> Option<Result<ObjectMeta, TierError>> {
+        let failed = |errno| TierError::from_errno(Action::Stat, self.path.clone(), errno);
+        Some(fs::fstat(&self.file).map(|stat| meta(&stat)).map_err(failed))
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {

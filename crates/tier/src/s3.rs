@@ -8,7 +8,7 @@
 //!
 //! Rooms: [`settings`] and [`credentials`] (what a person says), [`client`] (one request, signed and
 //! repeated), `http` (the wire), `sign`, `fault` (what went wrong and what to do), `list`, `reader`,
-//! `upload` and `multipart`, `marks`, `checksum`, `probe` (what this server can do), `limits`.
+//! `upload`, `parts` and `multipart`, `marks`, `checksum`, `probe` (what this server can do), `limits`.
 //! Not here: many small objects in one (packs), how many requests at once (`hayase-stage`).
 //! Source: Amazon S3 API reference; measured choices in `docs/design`.
 
@@ -23,6 +23,7 @@ mod list;
 mod marks;
 mod multipart;
 mod object;
+mod parts;
 mod percent;
 mod probe;
 mod reader;
@@ -44,8 +45,8 @@ pub use self::settings::{
     UploadChecksum,
 };
 use crate::{
-    Action, Attributes, Capabilities, Key, ListRequest, Marks, ObjectMeta, Page, Precondition,
-    Reader, Tier, TierError, Traffic, Upload,
+    Action, Attributes, Capabilities, Key, ListRequest, Marks, ObjectMeta, Page, PartsUpload,
+    Precondition, Reader, Tier, TierError, Traffic, Upload,
 };
 
 /// A bucket, or what lies below a prefix of one.
@@ -165,6 +166,20 @@ impl Tier for S3 {
     fn begin(&self, key: &Key, attributes: Attributes) -> Result<Box<dyn Upload>, TierError> {
         let full = self.full(Action::Begin, key)?;
         Ok(upload::begin(&self.client, full, attributes, self.conditional))
+    }
+
+    fn upload_memory(&self, size: u64) -> u64 {
+        upload::memory(&self.client, size)
+    }
+
+    fn begin_parts(
+        &self,
+        key: &Key,
+        attributes: Attributes,
+        sizes: (u64, u64),
+    ) -> Result<Option<Box<dyn PartsUpload>>, TierError> {
+        let full = self.full(Action::Begin, key)?;
+        parts::begin(&self.client, full, attributes, sizes, self.conditional)
     }
 
     fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError> {

@@ -126,6 +126,9 @@ impl<T: Tier> Tier for Throttled<T> {
     fn traffic(&self) -> Traffic {
         self.tier.traffic()
     }
+    fn upload_memory(&self, size: u64) -> u64 {
+        self.tier.upload_memory(size)
+    }
     fn list(&self, request: &ListRequest) -> Result<Page, TierError> {
         self.meter.call();
         self.tier.list(request)

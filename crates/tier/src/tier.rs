@@ -194,9 +194,38 @@ pub trait Tier: Send + Sync + fmt::Debug {
         upload.commit(precondition)
     }
 
+    /// Several whole objects, whatever is there; answers in their order. May cost less than [`Tier::put`]
+    /// for each, most for objects that follow each other in one directory.
+    fn put_each(&self, objects: &[Whole<'_>]) -> Vec<Result<(), TierError>> {
+        let put = |object: &Whole<'_>| {
+            self.put(object.key, object.attributes, object.data, Precondition::Any).map(|_| ())
+        };
+        objects.iter().map(put).collect()
+    }
+
     /// Begins a new version; the object is not visible before [`Upload::commit`]. In a tree the
     /// directories of the key are made now, and stay.
     fn begin(&self, key: &Key, attributes: Attributes) -> Result<Box<dyn Upload>, TierError>;
+
+    /// Most bytes that an upload of `size` bytes by [`Tier::begin`] keeps in memory; 0 where none are left
+    /// when `write_at` returns.
+    fn upload_memory(&self, size: u64) -> u64 {
+        let _ = size;
+        0
+    }
+
+    /// Begins a new version of `size` bytes that comes in parts of `part_bytes` (the last has what is
+    /// left), in any order and from several threads. `None` where there is no such way, at all or for
+    /// these sizes: then by [`Tier::begin`].
+    fn begin_parts(
+        &self,
+        key: &Key,
+        attributes: Attributes,
+        (size, part_bytes): (u64, u64),
+    ) -> Result<Option<Box<dyn PartsUpload>>, TierError> {
+        let _ = (key, attributes, size, part_bytes);
+        Ok(None)
+    }
 
     /// Changes attributes of the current version without touching its bytes.
     fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError>;
@@ -235,6 +264,12 @@ pub trait Reader: Send + Sync {
     /// As they were at the open.
     fn meta(&self) -> ObjectMeta;
 
+    /// What is open as it is now, where that is known without asking by name: a change behind the tier's back,
+    /// a replacement and a removal show in its identity.
+    fn meta_now(&self) -> Option<Result<ObjectMeta, TierError>> {
+        None
+    }
+
     /// What the writer said about the object, as far as the tier kept it. Costs at most one request, and
     /// none after a read.
     fn attributes(&self) -> Result<Attributes, TierError> {
@@ -266,6 +301,27 @@ pub trait Upload: Send {
 
     /// Makes the version durable, then visible in one step, then its name durable. Where attributes
     /// are not kept the time in the answer is the tier's clock, some seconds from what `stat` tells.
+    fn commit(self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError>;
+}
+
+/// An object that is all in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole<'a> {
+    /// Its name.
+    pub key: &'a Key,
+    /// What its writer says of it.
+    pub attributes: Attributes,
+    /// All of it.
+    pub data: &'a [u8],
+}
+
+/// A new version that comes in parts. Dropping it abandons it.
+pub trait PartsUpload: Send + Sync {
+    /// Sends part `number`, counted from 0, and returns when the storage has it: nothing of it is kept in
+    /// memory. Of a part that is sent twice the later one counts.
+    fn put_part(&self, number: u32, data: &[u8]) -> Result<(), TierError>;
+
+    /// As [`Upload::commit`]; fails when a part is missing.
     fn commit(self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError>;
 }
 
@@ -305,6 +361,20 @@ impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {
     }
     fn begin(&self, key: &Key, attributes: Attributes) -> Result<Box<dyn Upload>, TierError> {
         (**self).begin(key, attributes)
+    }
+    fn put_each(&self, objects: &[Whole<'_>]) -> Vec<Result<(), TierError>> {
+        (**self).put_each(objects)
+    }
+    fn upload_memory(&self, size: u64) -> u64 {
+        (**self).upload_memory(size)
+    }
+    fn begin_parts(
+        &self,
+        key: &Key,
+        attributes: Attributes,
+        sizes: (u64, u64),
+    ) -> Result<Option<Box<dyn PartsUpload>>, TierError> {
+        (**self).begin_parts(key, attributes, sizes)
     }
     fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError> {
         (**self).set_attributes(key, attributes)

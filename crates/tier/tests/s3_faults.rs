@@ -362,7 +362,7 @@ fn answer_lost(then: Reply, ours: bool, multipart: bool) -> Result<(), TierError
             _ => then.clone(),
         }
     });
-    let data = vec![1; if multipart { 11 << 20 } else { 10 }];
+    let data = vec![1; if multipart { 16 << 20 } else { 10 }];
     tier.put(&key("o"), Attributes::default(), &data, Precondition::Absent).map(drop)
 }
 
@@ -388,7 +388,7 @@ fn an_error_inside_a_good_status_is_an_error() {
         };
         Reply::Answer(200, vec![("etag", "\"e\"".to_owned())], document.to_vec())
     });
-    let data = vec![1; 11 << 20];
+    let data = vec![1; 16 << 20];
     let error = tier.put(&key("o"), Attributes::default(), &data, Precondition::Any).unwrap_err();
     assert!(matches!(error, TierError::Unavailable { .. }), "{error}");
     let seen = server.seen();

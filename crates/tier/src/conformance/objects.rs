@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::{get, is_missing, key, pattern, put, read_all};
-use crate::{Attributes, ObjectMeta, Precondition, Tier, TierError};
+use crate::{Attributes, ObjectMeta, Precondition, Tier, TierError, Whole};
 
 pub(super) fn absent(tier: &Arc<dyn Tier>) {
     put(&**tier, &key("there/is"), b"one");
@@ -117,6 +117,72 @@ pub(super) fn put_at_once(tier: &Arc<dyn Tier>) {
         assert!(matches!(taken, Err(TierError::Exists { .. })), "{taken:?}");
     }
     assert!(get(&**tier, &name) == pattern(7, 70_000));
+}
+
+pub(super) fn put_together(tier: &Arc<dyn Tier>) {
+    put(&**tier, &key("d/replaced"), b"old");
+    put(&**tier, &key("d/directory/below"), b"stays");
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_007);
+    let names = ["d/a", "d/replaced", "d/directory", "d/e/f", "new/one", "d/z", "top"].map(key);
+    let modes = [0o600, 0o644, 0o644, 0o777, 0o400, 0o604, 0o640];
+    let data: Vec<_> =
+        (0_u8..).zip([0, 5, 5, 70_000, 3, 4096, 1]).map(|(n, len)| pattern(n, len)).collect();
+    let whole = |at: usize| {
+        let attributes = Attributes { mode: Some(modes[at]), mtime: Some(time) };
+        Whole { key: &names[at], attributes, data: &data[at] }
+    };
+    let objects: Vec<_> = (0..names.len()).map(whole).collect();
+    let answers = tier.put_each(&objects);
+    assert_eq!(answers.len(), objects.len());
+    for (object, answer) in objects.iter().zip(answers) {
+        if object.key.as_bytes() == b"d/directory" && tier.capabilities().tree {
+            assert!(answer.is_err(), "a directory was replaced");
+            continue;
+        }
+        answer.expect("put");
+        assert!(get(&**tier, object.key) == object.data, "{} differs", object.key);
+        let kept = tier.open(object.key).expect("open").attributes().expect("attributes");
+        assert_eq!(kept, object.attributes, "{}", object.key);
+    }
+    assert_eq!(get(&**tier, &key("d/directory/below")), b"stays");
+    assert!(tier.put_each(&[]).is_empty());
+}
+
+pub(super) fn parts(tier: &Arc<dyn Tier>) {
+    const PART: u64 = 5 << 20;
+    let (name, size) = (key("d/parts"), 2 * PART + 17);
+    let attributes = Attributes { mode: Some(0o640), mtime: None };
+    let begin = || tier.begin_parts(&name, attributes, (size, PART)).expect("begin");
+    let Some(upload) = begin() else { return };
+    let bytes = pattern(3, size as usize);
+    let part = |number: u32| {
+        let start = u64::from(number) * PART;
+        &bytes[start as usize..(start + PART).min(size) as usize]
+    };
+    std::thread::scope(|scope| {
+        for number in [2, 0] {
+            let (upload, data) = (&upload, part(number));
+            scope.spawn(move || upload.put_part(number, data).expect("put a part"));
+        }
+    });
+    // One that is too short, or that is not there.
+    for (number, data) in [(1, part(2)), (3, part(2))] {
+        let refused = upload.put_part(number, data);
+        assert!(matches!(refused, Err(TierError::Unsupported { .. })), "{refused:?}");
+    }
+    assert!(is_missing(tier.stat(&name)), "it is seen before commit");
+    upload.put_part(1, part(0)).expect("put a part");
+    upload.put_part(1, part(1)).expect("put it again");
+    assert_eq!(upload.commit(Precondition::Any).expect("commit").size.get(), size);
+    assert!(get(&**tier, &name) == bytes, "bytes differ");
+    let kept = tier.open(&name).expect("open").attributes().expect("attributes");
+    assert_eq!(kept.mode, Some(0o640));
+    // Incomplete or dropped: the former version stays.
+    let incomplete = begin().expect("it could be begun before");
+    incomplete.put_part(0, part(1)).expect("put a part");
+    assert!(incomplete.commit(Precondition::Any).is_err());
+    drop(begin());
+    assert!(get(&**tier, &name) == bytes, "a part of another version is seen");
 }
 
 pub(super) fn window(tier: &Arc<dyn Tier>) {

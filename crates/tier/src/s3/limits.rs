@@ -61,3 +61,7 @@ pub(super) const PARTS_MAX: u32 = 10_000;
 
 /// After so many parts the next ones are twice as large, so that 10,000 are enough for 2.5 TiB.
 pub(super) const PARTS_PER_SIZE: u32 = 1000;
+
+/// An object that is in memory goes by one request up to so many parts' size: a pack of the usual size and
+/// its index, which in parts would cost five requests.
+pub(super) const PUT_PARTS_MAX: usize = 3;

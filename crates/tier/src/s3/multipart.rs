@@ -1,6 +1,6 @@
 //! An upload in parts: begun, sent by several threads, joined or given up; and what others left.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -18,7 +18,7 @@ use crate::{Action, Attributes, ObjectMeta, TierError};
 
 /// A part that the server has.
 #[derive(Debug)]
-struct Part {
+pub(super) struct Part {
     number: u32,
     etag: String,
     sum: Option<Sum>,
@@ -147,6 +147,23 @@ impl Multipart {
         let (sent, failure) = done.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.sent = sent;
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Sends part `number`, counted from 1, and waits; [`Multipart::take`] is told of it.
+    pub(super) fn send_now(&self, number: u32, bytes: &[u8]) -> Result<Part, Fault> {
+        send_part(&self.client, &self.key, &self.id, number, bytes)
+    }
+
+    /// Counts parts that [`Multipart::send_now`] sent; of two of one number the later.
+    pub(super) fn take(&mut self, parts: Vec<Part>) {
+        let all = std::mem::take(&mut self.sent).into_iter().chain(parts);
+        let by_number: BTreeMap<u32, Part> = all.map(|part| (part.number, part)).collect();
+        self.sent = by_number.into_values().collect();
+    }
+
+    /// Parts that the server has.
+    pub(super) fn sent(&self) -> usize {
+        self.sent.len()
     }
 
     /// Joins the parts; `None` when the server names no version.

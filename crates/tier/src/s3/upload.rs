@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use super::checksum::{self, Sum};
 use super::client::{Client, Request};
 use super::fault::Fault;
-use super::limits::{PART_BYTES_MAX, PARTS_PER_SIZE};
+use super::limits::{PART_BYTES_MAX, PARTS_MAX, PARTS_PER_SIZE, PUT_PARTS_MAX};
 use super::multipart::Multipart;
 pub(super) use super::multipart::sweep;
 use super::object::{self, META_UPLOAD, Seen, Stands};
@@ -61,6 +61,19 @@ pub(super) fn part_bytes(client: &Client, number: u32) -> usize {
     usize::try_from((first << doublings).min(PART_BYTES_MAX.max(first))).unwrap_or(usize::MAX)
 }
 
+/// Most bytes that the upload of an object of `size` bytes holds: the part that is kept, the one that
+/// grows, and those on their way.
+pub(super) fn memory(client: &Client, size: u64) -> u64 {
+    let (mut part, mut number, mut reached) = (part_bytes(client, 0) as u64, 0, 0_u64);
+    while number < PARTS_MAX && reached < size {
+        part = part_bytes(client, number) as u64;
+        reached = reached.saturating_add(part.saturating_mul(PARTS_PER_SIZE.into()));
+        number += PARTS_PER_SIZE;
+    }
+    let parts = client.settings.streams.max(1) as u64 + 2;
+    size.min(part.saturating_mul(parts))
+}
+
 /// An object from memory: one request, or parts straight from the caller's memory.
 pub(super) fn put(
     client: &Arc<Client>,
@@ -69,7 +82,7 @@ pub(super) fn put(
     data: &[u8],
     (precondition, conditional): (Precondition, Conditional),
 ) -> Result<ObjectMeta, TierError> {
-    let single = data.len() <= part_bytes(client, 0) * 2;
+    let single = data.len() <= part_bytes(client, 0) * PUT_PARTS_MAX;
     require(client, key, precondition, conditional, single)?;
     let failed = |fault| client.failed(Action::Commit, key, fault);
     let absent = precondition == Precondition::Absent;
@@ -83,7 +96,7 @@ pub(super) fn put(
 }
 
 /// Refuses a condition that this server does not know.
-fn require(
+pub(super) fn require(
     client: &Client,
     key: &str,
     precondition: Precondition,
@@ -181,7 +194,7 @@ fn settle(
     }
 }
 
-fn finish(
+pub(super) fn finish(
     mut multipart: Multipart,
     size: u64,
     client: &Client,
@@ -284,7 +297,7 @@ impl ObjectUpload {
     }
 }
 
-fn lost(action: Action, path: String) -> TierError {
+pub(super) fn lost(action: Action, path: String) -> TierError {
     let source = std::io::Error::other("a part of this upload could not be sent before");
     TierError::Io { action, path, source }
 }
