@@ -58,8 +58,24 @@ pub const STREAMS_AUTO_MAX: usize = 32;
 /// Threads that look at packs when they are verified.
 pub const VERIFY_THREADS: usize = 4;
 
-/// Bytes of data that all streams of a transfer hold together; a unit that is larger runs alone.
+/// Bytes of data that all streams of a transfer hold together unless told otherwise; a unit that is larger
+/// runs alone.
 pub const MEMORY_BYTES: u64 = 192 << 20;
+
+/// Least that may be asked for instead: four streams move a part each, or one writes a pack.
+pub const MEMORY_BYTES_MIN: u64 = 36 << 20;
+
+/// Parts of a file at most, as stores have it; larger files have larger parts.
+pub const PARTS_MAX: u64 = 10_000;
+
+/// A pack up to this size goes to a store by one request from memory, where an upload would hold it as well.
+pub const PACK_WHOLE_BYTES_MAX: u64 = 24 << 20;
+
+/// Packs of the source that stay open while they are unpacked; each keeps its first megabyte.
+pub const PACKS_OPEN_MAX: usize = 8;
+
+/// Small files that one stream makes at a time, so that their names are made durable together.
+pub const GROUP_ITEMS_MAX: usize = 64;
 
 /// Most streams that may be asked for.
 pub const STREAMS_MAX: usize = 64;

@@ -5,7 +5,10 @@
 
 use crate::compare::Step;
 use crate::item::{Item, Kind};
-use crate::limits::{BATCH_BYTES, BATCH_ITEMS_MAX, GAP_BYTES_MAX, PART_BYTES, PARTS_BYTES_MIN};
+use crate::limits::{
+    BATCH_BYTES, BATCH_ITEMS_MAX, GAP_BYTES_MAX, PART_BYTES, PARTS_BYTES_MIN, PARTS_MAX,
+    PIECE_BYTES,
+};
 use crate::pack::{Codec, header};
 use crate::source::Origin;
 
@@ -144,12 +147,24 @@ fn member_bytes(item: &Item) -> u64 {
     }
 }
 
+/// How large each part of a file is but the last: larger ones only where there would be too many.
+pub fn part_bytes(bytes: u64) -> u64 {
+    PART_BYTES.max(bytes.div_ceil(PARTS_MAX).next_multiple_of(PIECE_BYTES as u64))
+}
+
 /// Begin and length of each part of a file, in order.
 pub fn parts(bytes: u64) -> impl Iterator<Item = (u64, u64)> {
-    (0..bytes.div_ceil(PART_BYTES)).map(move |part| {
-        let start = part * PART_BYTES;
-        (start, PART_BYTES.min(bytes - start))
+    let part = part_bytes(bytes);
+    (0..bytes.div_ceil(part)).map(move |number| {
+        let start = number * part;
+        (start, part.min(bytes - start))
     })
+}
+
+/// Bytes of the pack that items become, about: its members and the lines of its index.
+pub fn pack_bytes(tasks: &[Task]) -> u64 {
+    let index_line = |task: &Task| 160 + 2 * task.item.name.as_bytes().len() as u64;
+    tasks.iter().map(|task| member_bytes(&task.item) + index_line(task)).sum::<u64>() + 4096
 }
 
 #[cfg(test)]
@@ -249,14 +264,16 @@ mod tests {
         }
 
         #[test]
-        fn parts_cover_a_file(bytes in 0u64..1 << 34) {
-            let mut end = 0;
+        fn parts_cover_a_file(bytes in prop_oneof![0u64..1 << 34, 0u64..5 << 40]) {
+            let (mut end, mut count) = (0, 0);
             for (start, len) in parts(bytes) {
                 prop_assert_eq!(start, end);
-                prop_assert!(len > 0 && len <= PART_BYTES);
-                end += len;
+                prop_assert!(len > 0 && len <= part_bytes(bytes));
+                (end, count) = (end + len, count + 1);
             }
             prop_assert_eq!(end, bytes);
+            prop_assert!(count <= PARTS_MAX);
+            prop_assert!(bytes > PARTS_MAX * PART_BYTES || part_bytes(bytes) == PART_BYTES);
         }
     }
 }

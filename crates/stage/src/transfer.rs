@@ -2,21 +2,24 @@
 //!
 //! Rooms: [`planning`] (source against target, in order), [`gate`] (how many streams, how much memory),
 //! [`streams`] (what each stream does),
+//! [`group`] (small files that are made together), [`open_packs`] (packs that are read),
 //! [`bytes`] (reading a source so that a change is noticed), [`asking`] (what only objects themselves tell), [`large`] (one file in parts),
 //! [`packing`] (items into packs), [`finish`] (directories, removals, the index).
 //!
 //! Invariants:
 //! 1. A file is at the target whole, checked and dated, or not at all: so a run that was killed at any
 //!    point is continued by running it again, and only what is missing moves.
-//! 2. Memory: units that are worked on hold at most [`MEMORY_BYTES`](crate::limits::MEMORY_BYTES)
-//!    together, those that wait only names; beside that an index, where packs are read or written.
+//! 2. Memory: units that are worked on hold at most [`Options::memory`] together, what their uploads keep
+//!    included; those that wait only names. Beside that an index, where packs are read or written.
 //! 3. Nothing is removed before everything has arrived.
 
 pub(crate) mod asking;
 mod bytes;
 mod finish;
 mod gate;
+mod group;
 mod large;
+mod open_packs;
 mod packing;
 mod planning;
 mod streams;
@@ -27,20 +30,22 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_chan
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hayase_tier::TierError;
+use hayase_tier::{Tier, TierError};
 use ring::rand::SecureRandom;
 
 use self::gate::Gate;
 use self::large::Large;
+use self::open_packs::OpenPacks;
 use crate::bandwidth::Bandwidth;
 use crate::item::Item;
 use crate::limits::{
-    BATCH_BYTES, FAILURES_LISTED_MAX, ITEM_COST_BYTES, PACK_BYTES, PACK_ENTRIES_MAX, PART_BYTES,
-    PIECE_BYTES, STREAMS_AUTO_MAX, STREAMS_MAX, STREAMS_START, TRIES_MAX, UNITS_WAITING,
+    BATCH_BYTES, FAILURES_LISTED_MAX, ITEM_COST_BYTES, MEMORY_BYTES, PACK_BYTES, PACK_ENTRIES_MAX,
+    PARTS_BYTES_MIN, PIECE_BYTES, STREAMS_AUTO_MAX, STREAMS_MAX, STREAMS_START, TRIES_MAX,
+    UNITS_WAITING,
 };
 use crate::pack::writer::Compression;
 use crate::pack::{MasterKey, PackError, PackId, PackLine, PackSet, Row};
-use crate::plan::{Task, Work};
+use crate::plan::{Task, Work, pack_bytes};
 use crate::source::{Origin, Source};
 use crate::tuner::{EPOCH, Sample, Tuner};
 use crate::{Observer, Overwrite, Place, Progress, Selection, Share, Sizes};
@@ -62,6 +67,8 @@ pub struct Options {
     pub streams: Streams,
     /// Bytes per second over all streams.
     pub bandwidth: Option<u64>,
+    /// Bytes of data that all streams hold together; one part of a file or one pack always may.
+    pub memory: u64,
     /// Make packs at the target.
     pub packs: Option<PackOptions>,
     /// Only what is this node's part; others copy the rest. Packs of a part are in no index: the complete
@@ -83,6 +90,7 @@ impl Default for Options {
             is_dry_run: false,
             streams: Streams::default(),
             bandwidth: None,
+            memory: MEMORY_BYTES,
             packs: None,
             share: None,
             sizes: Sizes::All,
@@ -173,6 +181,8 @@ pub struct Summary {
     pub large: u64,
     /// Streams at the end: a good begin for the next time.
     pub streams: usize,
+    /// The most bytes of data that were held together, as they were counted against [`Options::memory`].
+    pub memory_peak: u64,
     /// What did not arrive; the first [`FAILURES_LISTED_MAX`].
     pub failures: Vec<Failure>,
     /// All of them.
@@ -211,21 +221,27 @@ impl Units {
 }
 
 impl Unit {
-    /// Bytes of data that it holds while it is worked on, at most.
-    fn memory(&self) -> u64 {
-        const WRITER: u64 = 2 * PIECE_BYTES as u64;
+    /// Bytes of data that it and what it writes to hold while it is worked on, at most.
+    fn memory(&self, target: &dyn Tier) -> u64 {
+        const PIECE: u64 = PIECE_BYTES as u64;
+        const WRITER: u64 = 2 * PIECE;
         let largest =
             |tasks: &[Task]| tasks.iter().map(|task| task.item.bytes()).max().unwrap_or(0);
         match self {
-            Self::Part(..) => PART_BYTES,
-            Self::Work(Work::Copy(tasks)) => streams::stretch_bytes(tasks) + largest(tasks),
+            // With what the open of an object brings.
+            Self::Part(large, _) => large.part_bytes() + PIECE,
+            // With what a group of files holds that were compressed.
+            Self::Work(Work::Copy(tasks)) => streams::stretch_bytes(tasks) + largest(tasks) + PIECE,
             // A file and what zstd makes of it, or entries of the source's packs that lie together.
             Self::Work(Work::Pack(tasks)) => {
                 let is_packed = tasks.iter().any(|task| matches!(task.origin, Origin::Row(_)));
                 let stretch = if is_packed { BATCH_BYTES } else { 0 };
-                2 * largest(tasks) + stretch + WRITER
+                let pack = target.upload_memory(pack_bytes(tasks));
+                2 * largest(tasks) + stretch + WRITER + pack
             }
-            Self::Work(Work::Solo(_) | Work::Loose(_) | Work::Parts(_)) => 2 * WRITER,
+            Self::Work(Work::Solo(task) | Work::Loose(task) | Work::Parts(task)) => {
+                2 * WRITER + target.upload_memory(task.item.bytes())
+            }
         }
     }
 }
@@ -262,6 +278,7 @@ struct Shared<'a> {
     random: &'a Random,
     bandwidth: Bandwidth,
     gate: Gate,
+    open_packs: OpenPacks,
     outcome: Mutex<Outcome>,
     /// Files about which objects were asked.
     asked: AtomicU64,
@@ -301,14 +318,15 @@ pub fn transfer(
         observer,
         random,
         bandwidth: Bandwidth::new(options.bandwidth),
-        gate: Gate::new(options.streams.range().0),
+        gate: Gate::new(options.streams.range().0, options.memory),
+        open_packs: OpenPacks::default(),
         outcome: Mutex::default(),
         asked: AtomicU64::new(0),
         stop: AtomicBool::new(false),
     };
     shared.run()?;
     shared.finish()?;
-    let streams = shared.gate.streams();
+    let (streams, memory_peak) = (shared.gate.streams(), shared.gate.peak());
     let mut outcome = shared.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut unwritten = None;
     let is_indexed = !options.is_dry_run && options.share.is_none();
@@ -329,6 +347,7 @@ pub fn transfer(
         summary.failures.push(Failure { name, error });
     }
     summary.streams = streams;
+    summary.memory_peak = memory_peak;
     summary.found = Progress::get(&progress.found);
     summary.bytes_moved = Progress::get(&progress.bytes_moved);
     Ok(summary)
@@ -366,13 +385,14 @@ impl Shared<'_> {
             let _turn = self.gate.enter();
             let taken = units.lock().unwrap_or_else(PoisonError::into_inner).take();
             let Some((number, unit)) = taken else { return };
-            let _held = self.gate.hold(number, unit.memory());
+            let memory = unit.memory(&*self.target.tier);
+            let mut held = self.gate.hold(number, memory);
             if self.is_stopped() {
                 continue;
             }
             match unit {
-                Unit::Part(large, part) => self.part(&large, part),
-                Unit::Work(Work::Copy(tasks)) => self.copy(tasks),
+                Unit::Part(large, part) => self.part(&large, part, &mut held.buffer),
+                Unit::Work(Work::Copy(tasks)) => self.copy(tasks, &mut held.buffer),
                 Unit::Work(Work::Pack(tasks)) => self.pack(&tasks),
                 Unit::Work(Work::Solo(task)) => self.solo(&task),
                 Unit::Work(Work::Loose(task)) => self.loose(&task),
@@ -417,8 +437,11 @@ impl Shared<'_> {
             let _ = sender.send(unit);
         };
         match work {
-            Work::Parts(task) => {
-                let large = Arc::new(Large::new(task));
+            Work::Loose(ref task) | Work::Parts(ref task)
+                if task.item.bytes() >= PARTS_BYTES_MIN =>
+            {
+                let is_loose = matches!(work, Work::Loose(_));
+                let large = Arc::new(Large::new(task.clone(), is_loose));
                 (0..large.parts()).for_each(|part| put(Unit::Part(Arc::clone(&large), part)));
             }
             other => put(Unit::Work(other)),

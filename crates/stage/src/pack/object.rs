@@ -3,14 +3,15 @@
 //! Here: the one place that knows whether bytes pass through a seal. Not here: what they mean.
 
 use std::io;
+use std::sync::Arc;
 
-use hayase_tier::{Attributes, Key, ObjectMeta, Precondition, Reader, Upload};
+use hayase_tier::{Attributes, Key, ObjectMeta, Precondition, Reader, Tier, Upload};
 use ring::rand::SecureRandom;
 
 use super::seal::{HEADER_BYTES, Opener, Sealer};
 use super::{DataKey, PackError};
 use crate::Place;
-use crate::limits::{CHUNK_BYTES, PIECE_BYTES};
+use crate::limits::{CHUNK_BYTES, PACK_WHOLE_BYTES_MAX, PIECE_BYTES};
 
 /// Where the objects of a set lie, below its place. No file of a tree may have this name.
 pub const DIRECTORY: &str = ".hayase-packs";
@@ -26,11 +27,23 @@ pub(super) fn file_name(name: &str, extension: &str, key: Option<&DataKey>) -> S
     format!("{name}.{extension}")
 }
 
+/// How an object goes out.
+enum Out {
+    Pieces(Box<dyn Upload>),
+    /// All at once, at the end.
+    Whole(Arc<dyn Tier>, Key),
+}
+
+/// One that an upload would keep in memory anyway, and that is not too large, goes out whole.
+fn goes_whole(tier: &dyn Tier, bytes: u64) -> bool {
+    tier.upload_memory(bytes) > 0 && bytes <= PACK_WHOLE_BYTES_MAX
+}
+
 /// A new object on its way; nothing is seen of it before `commit`.
 pub(super) struct ObjectWriter {
-    upload: Box<dyn Upload>,
+    out: Out,
     written: u64,
-    /// What is ready to go out, in pieces of [`PIECE_BYTES`].
+    /// What is ready to go out, in pieces of [`PIECE_BYTES`] where it goes in pieces.
     ready: Vec<u8>,
     sealer: Option<Sealer>,
 }
@@ -43,14 +56,40 @@ impl ObjectWriter {
         key: Option<&DataKey>,
         random: &dyn SecureRandom,
     ) -> Result<Self, PackError> {
-        let sealer = key.map(|key| Sealer::new(key, name, random)).transpose()?;
         let object = key_of(place, &file_name(name, extension, key))?;
-        let upload = place.tier.begin(&object, Attributes::default())?;
-        let mut ready = Vec::with_capacity(PIECE_BYTES + 2 * CHUNK_BYTES);
-        if let Some(sealer) = &sealer {
-            ready.extend_from_slice(sealer.header());
+        let out = Out::Pieces(place.tier.begin(&object, Attributes::default())?);
+        let ready = Vec::with_capacity(PIECE_BYTES + 2 * CHUNK_BYTES);
+        Self { out, written: 0, ready, sealer: None }.sealed(name, key, random)
+    }
+
+    /// The same for an object that will have about `bytes`.
+    pub(super) fn begin_of(
+        place: &Place,
+        (name, extension): (&str, &str),
+        key: Option<&DataKey>,
+        random: &dyn SecureRandom,
+        bytes: u64,
+    ) -> Result<Self, PackError> {
+        if !goes_whole(&*place.tier, bytes) {
+            return Self::begin(place, name, extension, key, random);
         }
-        Ok(Self { upload, written: 0, ready, sealer })
+        let object = key_of(place, &file_name(name, extension, key))?;
+        let ready = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
+        let out = Out::Whole(Arc::clone(&place.tier), object);
+        Self { out, written: 0, ready, sealer: None }.sealed(name, key, random)
+    }
+
+    fn sealed(
+        mut self,
+        name: &str,
+        key: Option<&DataKey>,
+        random: &dyn SecureRandom,
+    ) -> Result<Self, PackError> {
+        self.sealer = key.map(|key| Sealer::new(key, name, random)).transpose()?;
+        if let Some(sealer) = &self.sealer {
+            self.ready.extend_from_slice(sealer.header());
+        }
+        Ok(self)
     }
 
     pub(super) fn write(&mut self, mut bytes: &[u8]) -> Result<(), PackError> {
@@ -69,9 +108,11 @@ impl ObjectWriter {
     }
 
     fn flush(&mut self) -> Result<(), PackError> {
-        self.upload.write_at(self.written, &self.ready)?;
-        self.written += self.ready.len() as u64;
-        self.ready.clear();
+        if let Out::Pieces(upload) = &mut self.out {
+            upload.write_at(self.written, &self.ready)?;
+            self.written += self.ready.len() as u64;
+            self.ready.clear();
+        }
         Ok(())
     }
 
@@ -82,7 +123,12 @@ impl ObjectWriter {
         if !self.ready.is_empty() {
             self.flush()?;
         }
-        Ok(self.upload.commit(precondition)?)
+        Ok(match self.out {
+            Out::Pieces(upload) => upload.commit(precondition)?,
+            Out::Whole(tier, key) => {
+                tier.put(&key, Attributes::default(), &self.ready, precondition)?
+            }
+        })
     }
 }
 
@@ -128,25 +174,38 @@ impl ObjectReader {
         len: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), PackError> {
-        out.clear();
-        if offset.checked_add(len as u64).is_none_or(|end| end > self.len()) {
-            return Err(self.damaged("it ends too early"));
-        }
-        if len == 0 {
-            return Ok(());
-        }
-        let Some(opener) = &self.opener else { return self.fill(offset, len, out) };
-        let (first, start, count) = opener.sealed_range(offset, len as u64);
-        let count = usize::try_from(count).map_err(|_| self.damaged("a range that is too long"))?;
-        self.fill(start, count, out)?;
-        opener.open(first, out)?;
-        let skip = usize::try_from(offset - first * CHUNK_BYTES as u64).expect("less than a chunk");
+        let skip = self.read_around(offset, len, out)?;
         out.drain(..skip);
         out.truncate(len);
         Ok(())
     }
 
+    /// The same with what chunks have before and behind; answers where byte `offset` is in `out`.
+    pub(super) fn read_around(
+        &self,
+        offset: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, PackError> {
+        if offset.checked_add(len as u64).is_none_or(|end| end > self.len()) {
+            return Err(self.damaged("it ends too early"));
+        }
+        if len == 0 {
+            out.clear();
+            return Ok(0);
+        }
+        let Some(opener) = &self.opener else { return self.fill(offset, len, out).map(|()| 0) };
+        let (first, start, count) = opener.sealed_range(offset, len as u64);
+        let count = usize::try_from(count).map_err(|_| self.damaged("a range that is too long"))?;
+        self.fill(start, count, out)?;
+        opener.open(first, out)?;
+        Ok(usize::try_from(offset - first * CHUNK_BYTES as u64).expect("less than a chunk"))
+    }
+
     fn fill(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), PackError> {
+        // What is there is written over or not looked at; so it is not made zeros before.
+        out.truncate(len);
+        out.reserve_exact(len - out.len());
         out.resize(len, 0);
         if self.reader.read_at(offset, out)? != len {
             return Err(self.damaged("it ends too early"));

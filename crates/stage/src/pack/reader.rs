@@ -45,6 +45,16 @@ impl PackReader {
         self.object.read_range(offset, len, out)
     }
 
+    /// The same with some bytes before and behind; answers where byte `offset` is in `out`.
+    pub(crate) fn read_around(
+        &self,
+        offset: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, PackError> {
+        self.object.read_around(offset, len, out)
+    }
+
     /// The bytes of one entry, checked.
     pub fn entry(&self, row: &Row) -> Result<Vec<u8>, PackError> {
         let at = self.location(row)?;

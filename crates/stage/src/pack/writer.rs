@@ -70,15 +70,24 @@ impl PackWriter {
         random: &dyn SecureRandom,
     ) -> Result<Self, PackError> {
         let id = PackId::random(random)?;
-        let object = ObjectWriter::begin(place, &object_name(id), "tar", key, random)?;
-        Ok(Self {
-            object,
-            id,
-            position: 0,
-            checksum: Checksum::new(),
-            rows: Vec::new(),
-            open: None,
-        })
+        Ok(Self::of(id, ObjectWriter::begin(place, &object_name(id), "tar", key, random)?))
+    }
+
+    /// The same for a pack that will have about `bytes`: one that fits goes out by one request.
+    pub fn begin_of(
+        place: &Place,
+        key: Option<&DataKey>,
+        random: &dyn SecureRandom,
+        bytes: u64,
+    ) -> Result<Self, PackError> {
+        let id = PackId::random(random)?;
+        let name = object_name(id);
+        Ok(Self::of(id, ObjectWriter::begin_of(place, (&name, "tar"), key, random, bytes)?))
+    }
+
+    fn of(id: PackId, object: ObjectWriter) -> Self {
+        let (checksum, rows) = (Checksum::new(), Vec::new());
+        Self { object, id, position: 0, checksum, rows, open: None }
     }
 
     /// Its name.

@@ -1,5 +1,7 @@
 //! Reading files of the source, so that a change under the reader is noticed.
 
+use std::sync::Arc;
+
 use hayase_tier::{Key, Reader, TierError};
 
 use super::Shared;
@@ -15,7 +17,7 @@ pub(super) enum Bytes {
     /// An object of its own. With it the checksum, where an index has it.
     Object { reader: Box<dyn Reader>, key: Key, crc32c: Option<u32> },
     /// An entry, stored as it is.
-    Entry { pack: Box<PackReader>, row: Row },
+    Entry { pack: Arc<PackReader>, row: Row },
     /// An entry that was compressed, all of it.
     Whole { data: Vec<u8>, row: Row },
 }
@@ -38,9 +40,9 @@ impl Bytes {
         if let Origin::Row(row) = &task.origin
             && let (Some(at), Some(set)) = (row.location, shared.source.set())
         {
-            let (pack, row) = (set.pack(at.pack)?, row.clone());
+            let (pack, row) = (shared.open_packs.get(set, at.pack)?, row.clone());
             return match at.codec {
-                Codec::Raw => Ok(Self::Entry { pack: Box::new(pack), row }),
+                Codec::Raw => Ok(Self::Entry { pack, row }),
                 Codec::Zstd => Ok(Self::Whole { data: pack.entry(&row)?, row }),
             };
         }
@@ -114,6 +116,8 @@ impl Bytes {
                 Ok(())
             }
             Self::Object { reader, key, .. } => {
+                out.truncate(len);
+                out.reserve_exact(len - out.len());
                 out.resize(len, 0);
                 match reader.read_at(offset, out)? == len {
                     true => Ok(()),
@@ -128,7 +132,11 @@ impl Bytes {
     pub(super) fn check_unchanged(&self, shared: &Shared<'_>) -> Result<(), PackError> {
         let tier = &shared.source.place().tier;
         let Self::Object { reader, key, .. } = self else { return Ok(()) };
-        if !tier.capabilities().tree || tier.stat(key)?.identity == reader.meta().identity {
+        if !tier.capabilities().tree {
+            return Ok(());
+        }
+        let now = reader.meta_now().unwrap_or_else(|| tier.stat(key))?;
+        if now.identity == reader.meta().identity {
             return Ok(());
         }
         Err(PackError::Changed { name: key.to_string() })

@@ -14,7 +14,7 @@ use crate::item::{Item, Kind};
 use crate::limits::PIECE_BYTES;
 use crate::pack::writer::Compression;
 use crate::pack::{PackError, PackWriter, Row, Written};
-use crate::plan::Task;
+use crate::plan::{Task, pack_bytes};
 use crate::source::Origin;
 
 impl Shared<'_> {
@@ -22,9 +22,10 @@ impl Shared<'_> {
         self.options.packs.as_ref().expect("packs are made only when asked for")
     }
 
-    fn begin_pack(&self) -> Result<PackWriter, PackError> {
+    /// A pack that will have about `bytes`.
+    fn begin_pack(&self, bytes: u64) -> Result<PackWriter, PackError> {
         let key = self.set.and_then(|set| set.key());
-        self.again(|| PackWriter::begin(self.target, key, self.random))
+        self.again(|| PackWriter::begin_of(self.target, key, self.random, bytes))
     }
 
     fn written(&self, written: Written) {
@@ -38,7 +39,7 @@ impl Shared<'_> {
     /// Items become one pack. One that can not be read is left out of it; the others go on.
     pub(super) fn pack(&self, tasks: &[Task]) {
         let names: HashSet<&[u8]> = tasks.iter().map(|task| task.item.name.as_bytes()).collect();
-        let mut pack = match self.begin_pack() {
+        let mut pack = match self.begin_pack(pack_bytes(tasks)) {
             Ok(pack) => pack,
             Err(error) => return self.all_failed(tasks, error),
         };
@@ -113,8 +114,9 @@ impl Shared<'_> {
         };
         if !stretch.as_ref().is_some_and(|known| known.holds(at)) {
             // Where that fails it is asked for alone: some entries may be whole.
-            let read = self.stretch(at, together(tasks, at)).or_else(|_| self.stretch(at, at));
-            *stretch = read?;
+            let buffer = stretch.take().map(Stretch::into_bytes).unwrap_or_default();
+            let read = self.stretch(at, together(tasks, at), buffer);
+            *stretch = Some(read.or_else(|_| self.stretch(at, at, Vec::new()))?);
         }
         let known = stretch.as_ref().expect("it was just read");
         Ok((task.item.clone(), known.entry(row)?))
@@ -125,7 +127,7 @@ impl Shared<'_> {
         let write = || -> Result<Written, PackError> {
             let bytes = Bytes::open(self, task, Version::Present)?;
             let item = bytes.item(&task.item)?;
-            let mut pack = self.begin_pack()?;
+            let mut pack = self.begin_pack(item.bytes())?;
             pack.begin_file(&item)?;
             let sum = self.read_through(&bytes, &item, |_, piece| pack.push(piece))?;
             pack.end_file()?;
@@ -171,7 +173,7 @@ impl Shared<'_> {
     }
 
     /// The target holds the file already, as far as its attributes tell.
-    fn is_there(&self, item: &Item) -> bool {
+    pub(super) fn is_there(&self, item: &Item) -> bool {
         let Ok(key) = self.target.key(item.name.as_bytes()) else { return false };
         let Ok(meta) = self.target.tier.stat(&key) else { return false };
         let kind = Kind::File { bytes: meta.size.get() };

@@ -1,10 +1,12 @@
 //! What a stream does with a batch: small files, directories, links and attributes, one after the other.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use hayase_tier::{Attributes, Precondition, TierError};
 
 use super::Shared;
+use super::group::Group;
 use crate::compare::Step;
 use crate::item::{Item, Kind};
 use crate::limits::{BATCH_BYTES, GAP_BYTES_MAX, PARTS_BYTES_MIN};
@@ -18,70 +20,85 @@ pub(super) fn attributes(item: &Item) -> Attributes {
 }
 
 impl Shared<'_> {
-    /// Items become items.
-    pub(super) fn copy(&self, tasks: Vec<Task>) {
-        let places: Vec<Location> = tasks.iter().filter_map(location).collect();
-        let stretch = match (places.first(), places.last()) {
-            (Some(first), Some(last)) => self.stretch(*first, *last),
-            _ => Ok(None),
-        };
+    /// Items become items; `buffer` is used for what is read of a pack.
+    pub(super) fn copy(&self, tasks: Vec<Task>, buffer: &mut Vec<u8>) {
+        let places = tasks.iter().filter_map(location);
+        let ends = places.fold(None, |ends: Option<(Location, Location)>, at| {
+            Some((ends.map_or(at, |(first, _)| first), at))
+        });
+        let stretch = ends.map(|(first, last)| self.stretch(first, last, std::mem::take(buffer)));
+        let mut group = Group::default();
         for task in tasks {
             if self.is_stopped() {
-                return;
+                break;
             }
-            let name = task.item.name.to_string();
+            let name = task.item.name.clone();
             let task = match task.step {
                 Step::Ask(there) => match self.asked(task, there) {
                     Ok(Some(task)) => task,
                     Ok(None) => continue,
                     Err(error) => {
-                        self.failed(&name, error);
+                        self.failed(&name.to_string(), error);
                         continue;
                     }
                 },
                 _ => task,
             };
-            let done = match (&stretch, location(&task)) {
+            let is_entry = is_file_in_pack(&task) && task.step != Step::Attributes;
+            let done = match &stretch {
+                Some(Ok(stretch)) if is_entry => match stretch.entry(row_of(&task)) {
+                    Ok(data) => {
+                        group.push(task, data);
+                        if group.is_full() {
+                            self.make(&mut group);
+                        }
+                        continue;
+                    }
+                    Err(error) => Err(error),
+                },
                 // Asked for again, one by one: some of them may be whole.
-                (Err(_), Some(at)) => self.stretch(at, at).and_then(|one| self.entry(&task, &one)),
-                (Ok(stretch), Some(_)) => self.entry(&task, stretch),
-                _ => self.item(&task),
+                Some(Err(_)) if is_entry => self.entry_alone(&task),
+                _ => {
+                    self.make(&mut group);
+                    self.item(&task)
+                }
             };
             match done {
                 Ok(()) => self.copied(1),
-                Err(error) => self.failed(&name, error),
+                Err(error) => self.failed(&name.to_string(), error),
             }
+        }
+        if !self.is_stopped() {
+            self.make(&mut group);
+        }
+        drop(group);
+        if let Some(Ok(stretch)) = stretch {
+            *buffer = stretch.into_bytes();
         }
     }
 
-    /// The bytes of a pack from one entry to another, by one read.
+    /// The bytes of a pack from one entry to another, by one read, into `buffer`.
     pub(super) fn stretch(
         &self,
         first: Location,
         last: Location,
-    ) -> Result<Option<Stretch>, PackError> {
+        mut buffer: Vec<u8>,
+    ) -> Result<Stretch, PackError> {
         let set = self.source.set().expect("an entry lies in a set");
-        self.again(|| {
-            let pack = set.pack(first.pack)?;
-            let len =
-                usize::try_from(last.offset + last.stored - first.offset).unwrap_or(usize::MAX);
-            let mut bytes = Vec::new();
-            pack.read_range(first.offset, len, &mut bytes)?;
-            Ok(Some(Stretch { pack, number: first.pack, start: first.offset, bytes }))
-        })
+        let len = usize::try_from(last.offset + last.stored - first.offset).unwrap_or(usize::MAX);
+        let (pack, skip) = self.again(|| {
+            let pack = self.open_packs.get(set, first.pack)?;
+            let skip = pack.read_around(first.offset, len, &mut buffer)?;
+            Ok((pack, skip))
+        })?;
+        let start = first.offset - skip as u64;
+        Ok(Stretch { pack, number: first.pack, start, bytes: buffer })
     }
 
-    fn entry(&self, task: &Task, stretch: &Option<Stretch>) -> Result<(), PackError> {
-        let (Some(stretch), Origin::Row(row)) = (stretch, &task.origin) else {
-            unreachable!("only entries of packs have a stretch");
-        };
-        match task.item.kind {
-            Kind::File { .. } if task.step != Step::Attributes => {
-                let data = stretch.entry(row)?;
-                self.put(task, &task.item, &data)
-            }
-            _ => self.item(task),
-        }
+    fn entry_alone(&self, task: &Task) -> Result<(), PackError> {
+        let at = location(task).expect("an entry lies in a pack");
+        let alone = self.stretch(at, at, Vec::new())?;
+        self.put(task, &task.item, &alone.entry(row_of(task))?)
     }
 
     /// Anything but the bytes of an entry.
@@ -196,6 +213,15 @@ pub(super) fn together(tasks: &[Task], first: Location) -> Location {
     last
 }
 
+fn is_file_in_pack(task: &Task) -> bool {
+    location(task).is_some() && matches!(task.item.kind, Kind::File { .. })
+}
+
+fn row_of(task: &Task) -> &Row {
+    let Origin::Row(row) = &task.origin else { unreachable!("an entry of a pack has a row") };
+    row
+}
+
 pub(super) fn location(task: &Task) -> Option<Location> {
     match &task.origin {
         Origin::Row(row) => row.location,
@@ -205,7 +231,7 @@ pub(super) fn location(task: &Task) -> Option<Location> {
 
 /// Consecutive bytes of a pack.
 pub(super) struct Stretch {
-    pack: PackReader,
+    pack: Arc<PackReader>,
     /// As rows call it.
     number: u32,
     start: u64,
@@ -213,6 +239,11 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
+    /// The buffer, to be used again.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// An entry lies in it.
     pub(super) fn holds(&self, at: Location) -> bool {
         let end = self.start + self.bytes.len() as u64;

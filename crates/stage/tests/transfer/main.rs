@@ -7,6 +7,7 @@ mod broken;
 mod bucket;
 mod faults;
 mod many;
+mod memory;
 mod resume;
 mod rules;
 mod shares;

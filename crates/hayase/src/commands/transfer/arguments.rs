@@ -1,7 +1,7 @@
 //! Arguments of every command that copies trees.
 
 use hayase_layout::ByteCount;
-use hayase_stage::limits::{PACK_BYTES_RANGE, STREAMS_MAX};
+use hayase_stage::limits::{MEMORY_BYTES, MEMORY_BYTES_MIN, PACK_BYTES_RANGE, STREAMS_MAX};
 use hayase_stage::{Options, Overwrite, Selection, Sizes, Streams};
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +72,10 @@ pub(crate) struct CopyArgs {
     /// Bytes per second, over all streams
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) bandwidth: Option<ByteCount>,
+    /// Memory for data on its way, over all streams [default: 192MiB]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    #[serde(default)]
+    pub(crate) memory: Option<ByteCount>,
 }
 
 impl CopyArgs {
@@ -98,6 +102,7 @@ impl CopyArgs {
                 StreamsArg::Fixed(streams) => Streams::Fixed(streams),
             },
             bandwidth: self.bandwidth.map(ByteCount::get),
+            memory: self.memory.map_or(MEMORY_BYTES, ByteCount::get),
             packs: None,
             share: None,
             sizes: Sizes::All,
@@ -120,6 +125,13 @@ fn streams(text: &str) -> Result<StreamsArg, String> {
     }
     let number = text.parse().ok().filter(|number| (1..=STREAMS_MAX).contains(number));
     number.map(StreamsArg::Fixed).ok_or_else(|| format!("write auto, or 1 to {STREAMS_MAX}"))
+}
+
+/// Memory that a copy may have.
+fn memory(text: &str) -> Result<ByteCount, String> {
+    let bytes = size::parse(text).map_err(|error| error.to_string())?;
+    let least = ByteCount(MEMORY_BYTES_MIN);
+    if bytes >= least { Ok(bytes) } else { Err(format!("a copy needs {least} at least")) }
 }
 
 /// A size that packs may have.
