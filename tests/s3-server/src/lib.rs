@@ -37,6 +37,9 @@ pub struct Options {
     pub buckets: Vec<String>,
     /// Also take buckets in front of this name (`bucket.domain`).
     pub domain: Option<String>,
+    /// Threads that serve, 1 at least: with one, requests are served in an order that tests can rely on;
+    /// with as many as processors, the checksums of bodies do not make it the limit of what is measured.
+    pub threads: usize,
 }
 
 impl Default for Options {
@@ -46,6 +49,7 @@ impl Default for Options {
             keys: Some((ACCESS_KEY.into(), SECRET_KEY.into())),
             buckets: vec![BUCKET.into()],
             domain: None,
+            threads: 1,
         }
     }
 }
@@ -67,7 +71,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, and serves on a thread of its own.
+    /// Listens, and serves on threads of its own.
     ///
     /// # Errors
     /// When the address can not be had.
@@ -78,7 +82,14 @@ impl Server {
         let address = listener.local_addr()?;
         let store = Arc::new(Store::new(&options.buckets));
         let service = service(&store, options, address.port())?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = match options.threads {
+            0 | 1 => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+            // One of them accepts.
+            threads => tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(threads)
+                .enable_all()
+                .build()?,
+        };
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name("s3-server".into()).spawn(move || {
             runtime.block_on(async move {

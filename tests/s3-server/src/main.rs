@@ -15,6 +15,9 @@ struct Args {
     /// Bucket to make; may be given again
     #[arg(long = "bucket", default_value = "bucket")]
     buckets: Vec<String>,
+    /// Threads that serve
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
     /// Access key
     #[arg(long, default_value = ACCESS_KEY)]
     access_key: String,
@@ -24,9 +27,9 @@ struct Args {
 }
 
 fn main() -> anyhow::Result<()> {
-    let Args { listen, buckets, access_key, secret_key } = Args::parse();
+    let Args { listen, buckets, threads, access_key, secret_key } = Args::parse();
     let keys = Some((access_key, secret_key));
-    let server = Server::start(&Options { listen, keys, buckets, domain: None })?;
+    let server = Server::start(&Options { listen, keys, buckets, domain: None, threads })?;
     writeln!(std::io::stdout(), "endpoint {}", server.endpoint())?;
     loop {
         std::thread::park();
