@@ -112,6 +112,8 @@ pub(crate) struct Cache {
     pub(crate) has_warned: Cell<bool>,
     /// Something may be flushed.
     pub(crate) work: Notify,
+    /// The flusher sleeps for longer than between two looks: requests wake it.
+    pub(crate) flusher_rests: Cell<bool>,
 }
 
 /// What is known of a file only while the server lives.
@@ -271,6 +273,7 @@ impl Cache {
             dirty: Cell::new(None),
             has_warned: Cell::new(false),
             work: Notify::new(),
+            flusher_rests: Cell::new(false),
         })
     }
 

@@ -67,6 +67,12 @@ impl Homes {
             .is_some_and(|entry| entry.home.opens().any(|(_, held)| held.access().write))
     }
 
+    /// Whether any node has anything of this home open for writing. O(n) of what is open.
+    pub(crate) fn is_written(&self) -> bool {
+        let entries = self.entries.borrow();
+        entries.values().any(|entry| entry.home.opens().any(|(_, held)| held.access().write))
+    }
+
     /// The nodes that have it open.
     pub(crate) fn open_on(&self, ino: InodeId) -> Vec<NodeId> {
         let entries = self.entries.borrow();

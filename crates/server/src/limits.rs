@@ -280,6 +280,13 @@ pub(crate) const REMOVAL_STREAMS: usize = 16;
 pub(crate) const FLUSH_LOOK: Duration = Duration::from_millis(100);
 pub(crate) const FLUSH_BUSY_REQUESTS: u64 = 200;
 
+/// The same, at most, while nobody asks for anything and what is left can not begin: a file that is open, one that
+/// failed a moment ago. Where nothing is left, only requests wake the flusher.
+pub(crate) const FLUSH_REST: Duration = Duration::from_secs(5);
+
+/// No program fills a node's storage faster than this, without a word to the server (passthrough).
+pub(crate) const FILL_BYTES_PER_SECOND: f64 = 16e9;
+
 /// Pauses between tries of a file that can not be flushed, doubling.
 pub(crate) const FLUSH_RETRY_FIRST: Duration = Duration::from_millis(500);
 pub(crate) const FLUSH_RETRY_MAX: Duration = Duration::from_secs(60);

@@ -48,6 +48,7 @@ impl Node {
     ) -> NodeAnswer {
         self.counters.requests.set(self.counters.requests.get() + 1);
         self.look_at_counters();
+        self.stir_flusher();
         let (request, once) = match request {
             NodeRequest::Once { slot, number, request } => {
                 (*request, Some(OnceId { process: process.id, slot, number }))

@@ -176,6 +176,10 @@ impl PeerService {
                 return PeerReply::Refused(refused).into();
             }
         };
+        // Which says only that somebody lives.
+        if !matches!(request, PeerRequest::Beat { .. }) {
+            node.stir_flusher();
+        }
         let asking = NodeId(from.server.0);
         if node.refuses(from) {
             return PeerReply::Dead.into();

@@ -26,6 +26,11 @@ impl Cache {
         Some(deadline.duration_since(SystemTime::now()).unwrap_or_default())
     }
 
+    /// When that begins.
+    pub(crate) fn late_in(&self) -> Option<Duration> {
+        self.left().map(|left| left.saturating_sub(DEADLINE_RESERVE))
+    }
+
     /// Files that are still open are flushed as they stand from here on.
     pub(crate) fn is_late(&self) -> bool {
         self.left().is_some_and(|left| left < DEADLINE_RESERVE)

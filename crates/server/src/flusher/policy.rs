@@ -15,10 +15,17 @@ pub(crate) struct Candidate {
     pub(crate) ino: InodeId,
     /// For how long nobody has had it open for writing; `None` while somebody has.
     pub(crate) complete_for: Option<Duration>,
-    /// It stays open, and has waited long enough for its close: it goes as it stands.
-    pub(crate) is_due: bool,
+    /// It stays open: after this it has waited long enough for its close, and goes as it stands. `None` when it waits
+    /// for its close however long that takes.
+    pub(crate) due_in: Option<Duration>,
     /// It failed, and is not to be tried before this has passed.
     pub(crate) retry_in: Duration,
+}
+
+impl Candidate {
+    fn is_due(&self) -> bool {
+        self.due_in.is_some_and(|wait| wait.is_zero())
+    }
 }
 
 /// How things are.
@@ -45,11 +52,24 @@ pub(crate) fn choose(mut candidates: Vec<Candidate>, now: Situation) -> Vec<Inod
     let most = if now.is_busy && !now.is_late { 1 } else { now.streams };
     let free = most.saturating_sub(now.running);
     candidates.retain(|file| {
-        file.retry_in.is_zero() && (file.complete_for.is_some() || file.is_due || now.is_late)
+        file.retry_in.is_zero() && (file.complete_for.is_some() || file.is_due() || now.is_late)
     });
     // The longest complete first, those still open last.
     candidates.sort_by_key(|file| (std::cmp::Reverse(file.complete_for), file.ino));
     candidates.into_iter().take(free).map(|file| file.ino).collect()
+}
+
+/// How long nothing can begin, unless somebody closes or changes something; `None` when that alone counts. `late_in`:
+/// when the job's time will be over.
+pub(crate) fn next(candidates: &[Candidate], late_in: Option<Duration>) -> Option<Duration> {
+    let of = |file: &Candidate| {
+        let ready_in = match file.complete_for {
+            Some(_) => Some(Duration::ZERO),
+            None => file.due_in.into_iter().chain(late_in).min(),
+        };
+        ready_in.map(|wait| wait.max(file.retry_in))
+    };
+    candidates.iter().filter_map(of).min()
 }
 
 /// How long a file waits after that many failures in a row: doubling from `first`, at most `most`.
@@ -67,7 +87,7 @@ mod tests {
         Candidate {
             ino: InodeId(ino),
             complete_for: complete.map(Duration::from_millis),
-            is_due: false,
+            due_in: None,
             retry_in: Duration::from_millis(retry),
         }
     }
@@ -94,9 +114,26 @@ mod tests {
 
     #[test]
     fn a_file_that_stays_open_goes_when_it_is_due_after_those_that_are_complete() {
-        let due = |ino| Candidate { is_due: true, ..file(ino, None, 0) };
+        let due = |ino| Candidate { due_in: Some(Duration::ZERO), ..file(ino, None, 0) };
         let files = vec![due(1), file(2, Some(1), 0), file(3, None, 0)];
         assert_eq!(choose(files, Situation { streams: 9, ..IDLE }), [InodeId(2), InodeId(1)]);
+    }
+
+    #[test]
+    fn the_next_file_is_the_one_whose_time_comes_first() {
+        let check = |files: &[Candidate], late_in: Option<u64>, expected: Option<u64>| {
+            let found = next(files, late_in.map(Duration::from_millis));
+            assert_eq!(found, expected.map(Duration::from_millis), "{files:?}");
+        };
+        let due =
+            |ino, ms| Candidate { due_in: Some(Duration::from_millis(ms)), ..file(ino, None, 0) };
+        check(&[], Some(5), None);
+        check(&[file(1, None, 0)], None, None); // its close is told
+        check(&[file(1, None, 0)], Some(70), Some(70));
+        check(&[file(1, Some(3), 0), due(2, 9)], None, Some(0));
+        check(&[file(1, Some(3), 40), due(2, 90)], None, Some(40));
+        check(&[Candidate { retry_in: Duration::from_millis(95), ..due(2, 90) }], None, Some(95));
+        check(&[due(2, 90)], Some(60), Some(60));
     }
 
     #[test]
@@ -114,6 +151,25 @@ mod tests {
     }
 
     proptest! {
+        /// What is not begun is begun at `next` at the latest, if nothing is under way.
+        #[test]
+        fn nobody_is_slept_over(
+            files in proptest::collection::vec(
+                (proptest::option::of(0..9u64), 0..9u64, proptest::option::of(0..9u64)), 0..9),
+        ) {
+            let files: Vec<_> = files.into_iter().enumerate().map(|(ino, (complete, retry, due))| {
+                let due_in = due.map(Duration::from_millis);
+                Candidate { due_in, ..file(ino as u64, complete, retry) }
+            }).collect();
+            let after = |wait: Duration| files.iter().map(|file| Candidate {
+                due_in: file.due_in.map(|due| due.saturating_sub(wait)),
+                retry_in: file.retry_in.saturating_sub(wait),
+                ..*file
+            }).collect::<Vec<_>>();
+            let first = (0..10).map(Duration::from_millis).find(|wait| !choose(after(*wait), IDLE).is_empty());
+            prop_assert_eq!(next(&files, None), first);
+        }
+
         /// Never more than allowed; no file waits that is older than one that goes; and as long as one
         /// may go and none is under way, one goes.
         #[test]

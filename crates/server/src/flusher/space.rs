@@ -10,6 +10,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use hayase_layout::InodeId;
 use hayase_store::FileState;
@@ -20,7 +21,8 @@ use crate::cache::Cache;
 use crate::convert::part_refused;
 use crate::limits::{
     DIRTY_COST, DIRTY_FRESH, DIRTY_HIGH_PERCENT, DIRTY_LOW_PERCENT, EVICT_AT_ONCE, FETCH_PAUSE,
-    FLUSH_LOOK_FILES, ROOM_LEFT, ROOM_WAIT, SPACE_HIGH_PERCENT, SPACE_LOW_PERCENT, WRITE_WAIT,
+    FILL_BYTES_PER_SECOND, FLUSH_LOOK_FILES, FLUSH_REST, ROOM_LEFT, ROOM_WAIT, SPACE_HIGH_PERCENT,
+    SPACE_LOW_PERCENT, WRITE_WAIT,
 };
 use crate::node::{Node, libc_errno};
 use crate::peer_service::inode::whole_part;
@@ -111,16 +113,28 @@ impl Node {
         files.into_iter().any(may_go)
     }
 
-    /// Lets copies go while the area is fuller than it should be.
-    pub(crate) async fn give_room_back(self: &Rc<Self>) {
-        let Some(cache) = &self.cache else { return };
+    /// Lets copies go while the area is fuller than it should be; whether some did.
+    pub(crate) async fn give_room_back(self: &Rc<Self>) -> bool {
+        let Some(cache) = &self.cache else { return false };
         let usage = self.usage_here();
         let used = usage.total - usage.free.min(usage.total);
         let marks = (SPACE_LOW_PERCENT, SPACE_HIGH_PERCENT);
-        if !cache.space_mark.is_full(used, usage.total, marks) {
-            return;
+        cache.space_mark.is_full(used, usage.total, marks) && self.give_copies_up(cache).await > 0
+    }
+
+    /// How long room can not become short, unless a request comes; `None` when none can: programs that have
+    /// nothing open for writing write nothing past the server.
+    pub(super) fn look_for_room(&self, cache: &Cache) -> Option<Duration> {
+        if cache.space_mark.0.get() {
+            return Some(FLUSH_REST); // What is in use now may go then.
         }
-        self.give_copies_up(cache).await;
+        if !self.homes.is_written() {
+            return None;
+        }
+        let usage = self.usage_here();
+        let used = usage.total - usage.free.min(usage.total);
+        let left = (usage.total / 100 * SPACE_HIGH_PERCENT).saturating_sub(used);
+        Some(Duration::from_secs_f64(left as f64 / FILL_BYTES_PER_SECOND))
     }
 
     /// The least recently opened copies go; how many did. All who ask meanwhile share one look at the

@@ -10,6 +10,7 @@ use hayase_wire::message::{PeerRequest, Place, Refused};
 use tokio::time::Instant;
 
 use super::gather::{self, Committed, Sent, Source};
+use super::pause::Look;
 use super::policy::{Candidate, Situation, backoff, choose, streams_of_node};
 use crate::cache::name_check::NameCheck;
 use crate::cache::object_moves::conflict_paths;
@@ -43,11 +44,13 @@ impl Node {
         let streams = streams_of_node(FLUSH_STREAMS, FLUSH_STREAMS_JOB, self.servers);
         let mut requests = self.counters.requests.get();
         let (mut looked_at, mut looked_at_removed) = (InodeId(0), InodeId(0));
+        let mut pause = Some(FLUSH_LOOK);
         loop {
-            let look = tokio::time::timeout(FLUSH_LOOK, cache.work.notified()).await;
+            let is_woken = cache.sleep(pause).await;
             let asked = self.counters.requests.get();
             // Woken by work, too little time has passed to tell.
-            let is_busy = look.is_err() && asked - requests > FLUSH_BUSY_REQUESTS;
+            let is_busy = !is_woken && asked - requests > FLUSH_BUSY_REQUESTS;
+            let is_quiet = !is_woken && asked == requests;
             requests = asked;
             cache.traffic.measure();
             self.look_at_drain(cache);
@@ -58,13 +61,17 @@ impl Node {
                 is_late: cache.is_late(),
             };
             let files = cache.not_durable_after(looked_at, FLUSH_LOOK_FILES);
-            let chosen = choose(self.candidates(cache, &files), situation);
+            let candidates = self.candidates(cache, &files);
+            let mut look = Look::at(&files, &candidates, cache.late_in());
+            let chosen = choose(candidates, situation);
             looked_at = next_look(&files, chosen.is_empty());
             // In a window of their own: they wait for files.
             let removed = cache.tombstones_after(looked_at_removed, FLUSH_LOOK_FILES);
             let (running, streams) = (cache.traffic.removing.get(), REMOVAL_STREAMS);
             let removing = Situation { running, streams, is_busy: false, is_late: false };
-            let going = choose(self.candidates(cache, &removed), removing);
+            let candidates = self.candidates(cache, &removed);
+            look.join(Look::at(&removed, &candidates, None));
+            let going = choose(candidates, removing);
             looked_at_removed = next_look(&removed, going.is_empty());
             for ino in chosen {
                 // Nobody else is chosen while it is open.
@@ -74,8 +81,13 @@ impl Node {
             for number in going {
                 self.begin_removal(cache, number);
             }
-            self.give_room_back().await;
+            let has_given = self.give_room_back().await;
             self.warn_in_time(cache);
+            let is_moving = cache.traffic.running.get() + cache.traffic.removing.get() > 0;
+            pause = match is_quiet && !is_moving && !has_given {
+                true => look.pause(self.look_for_room(cache)),
+                false => Some(FLUSH_LOOK),
+            };
         }
     }
 
@@ -98,7 +110,10 @@ impl Node {
             is_idle.then_some(Candidate {
                 ino,
                 complete_for: complete_since.map(|since| since.elapsed()),
-                is_due: cache.flush_open.zip(open_for).is_some_and(|(most, open)| open >= most),
+                due_in: cache
+                    .flush_open
+                    .zip(open_for)
+                    .map(|(most, open)| most.saturating_sub(open)),
                 retry_in: retry_in.unwrap_or_default(),
             })
         };
