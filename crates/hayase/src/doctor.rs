@@ -1,9 +1,10 @@
 //! What this machine can do for a job, and what to do where it can not.
 //!
 //! Here: what a check is, and the list of all. Rooms: [`kernel`], [`fuse`], [`storage`],
-//! [`network`] (simulated nodes), [`exposure`] (who could reach a server), [`launcher`], [`limits`], [`mpi`]. A check looks, and tries only what leaves
+//! [`network`] (simulated nodes), [`exposure`] (who could reach a server), [`launcher`], [`limits`], [`apart`] (from programs), [`mpi`]. A check looks, and tries only what leaves
 //! nothing behind.
 
+mod apart;
 mod exposure;
 mod fuse;
 mod kernel;
@@ -83,6 +84,7 @@ pub(crate) fn examine(
     let (exposed, listening) = exposure::examine(hosts, environment);
     checks.push(exposed);
     checks.extend(limits::checks());
+    checks.extend(apart::checks());
     checks.extend(mpi::checks(environment));
     (checks, listening)
 }

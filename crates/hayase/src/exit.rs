@@ -9,6 +9,7 @@ use hayase_container::ContainerError;
 use hayase_stage::pack::PackError;
 
 use crate::commands::{AreaPathError, BackgroundError, KeyError, MountPathError, SpreadError};
+use crate::cpu_budget::group::BudgetError;
 use crate::job::JobError;
 use crate::launch::{
     DeadlineError, EnterError, LaunchError, NodeError, PlanError, PreloadError, StorageNodesError,
@@ -85,6 +86,8 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
             Some((e.help(), true))
         } else if let Some(e) = cause.downcast_ref::<SpreadError>() {
             Some((e.help(), e.is_usage()))
+        } else if cause.is::<BudgetError>() {
+            Some((Some(BudgetError::help()), false))
         } else if let Some(e) = cause.downcast_ref::<DaemonFailed>() {
             Some((e.0.help.clone(), false))
         } else if let Some(e) = cause.downcast_ref::<ContainerError>() {

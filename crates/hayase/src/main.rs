@@ -3,14 +3,16 @@
 //! Here: reading arguments, choosing the verb, turning an error into words and an exit code.
 //! Rooms: [`commands`] (one verb, one file), [`job`] (the job directory and how a job is found),
 //! [`launch`] (starting and ending the nodes of a job), [`supervisor`] (the process that keeps one
-//! node), [`doctor`] (what this machine can do), [`noise`] (how programs are disturbed), [`report`] (the page of a job), [`metrics`] (counters for Prometheus), [`moment`] (times as people write them), [`output`] (the only code that prints),
+//! node), [`doctor`] (what this machine can do), [`noise`] (how programs are disturbed), [`processors`], [`interrupts`] and [`cpu_budget`] (what keeps daemons away from them), [`report`] (the page of a job), [`metrics`] (counters for Prometheus), [`moment`] (times as people write them), [`output`] (the only code that prints),
 //! [`wiring`] (where the servers, the mounts and the areas of the other crates are plugged in).
 
 mod cli;
 mod commands;
 mod config;
+mod cpu_budget;
 mod doctor;
 mod exit;
+mod interrupts;
 mod job;
 mod launch;
 mod logging;

@@ -6,11 +6,12 @@
 //! last process inside, the namespaces with their mounts.
 //!
 //! Rooms: [`keeper`] (what is up, in which order), [`teardown`] (the way back), [`areas`] (the
-//! node's areas as mounts), [`discard`] (not writing down what is removed),
+//! node's areas as mounts), [`apart`] (away from the programs), [`discard`] (not writing down what is removed),
 //! [`daemon`] (one child), [`restarts`] (when one that ended is started again), [`holders`] (who keeps a mount busy),
 //! [`programs`] (programs of the job on this node), [`control`] (requests of commands), [`said`]
 //! (what it tells the launcher).
 
+pub(crate) mod apart;
 mod areas;
 pub(crate) mod control;
 pub(crate) mod daemon;

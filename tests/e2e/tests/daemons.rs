@@ -6,15 +6,22 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use hayase_e2e::actor::Answer;
+use hayase_e2e::cached::{expect_tier, flush, in_front_of};
+use hayase_e2e::job::binary;
 use hayase_e2e::process::run;
-use hayase_e2e::{Command, Data, Job, JobOptions, Scene, Suite, TestResult, Trial, note};
+use hayase_e2e::{
+    Command, Data, Job, JobOptions, Scene, Suite, TestResult, TierDir, Trial, eventually, note,
+};
 
 fn main() -> ExitCode {
     Suite::new("daemons", JobOptions::three())
         .job("daemons_are_all_there", all_there)
         .job("daemons_idle_cost_nothing", idle_cost_nothing)
         .job("daemons_memory_is_bounded", memory_is_bounded)
+        .alone("daemons_idle_with_a_tier_cost_nothing", idle_with_a_tier)
         .alone("daemons_stay_on_system_cores", stay_on_system_cores)
+        .alone("daemons_interrupts_go_and_come_back", interrupts_move)
+        .alone("daemons_stay_within_their_budget", within_budget)
         .alone("daemons_system_cores_that_are_not_there", no_such_cores)
         .run()
 }
@@ -34,19 +41,39 @@ fn all_there(scene: &Scene<'_>) -> TestResult {
 
 /// Ten seconds without requests: no processor time beyond a clock tick, few wake-ups.
 fn idle_cost_nothing(scene: &Scene<'_>) -> TestResult {
-    const SECONDS: u64 = 10;
-    /// Of a build without optimization, beside other tests.
-    const MILLISECONDS_MAX: u64 = 10;
-    /// Two heartbeats, each with a few timers of the runtime, and threads that end.
-    const WAKES_MAX: u64 = 3 * SECONDS;
     // Everything has been used, then left alone for longer than an open lingers.
     let path = scene.path("file");
     scene.a.write_file(&path, Data::fill(1, 100_000))?;
     for node in scene.nodes() {
         node.read_file(&path)?;
     }
+    expect_rest(scene.job)
+}
+
+/// The same where a cache area has flushed what was written: nothing is looked for again and again.
+fn idle_with_a_tier() -> TestResult {
+    in_front_of(&TierDir::new()?, |job, tier| {
+        let path = job.cached("file");
+        job.node(0)?.write_file(&path, Data::fill(1, 100_000))?;
+        job.node(1)?.read_file(&path)?;
+        flush(job)?;
+        expect_rest(job)?;
+        // And what is written then is noticed as ever.
+        job.node(1)?.write_file(&job.cached("later"), Data::fill(2, 100))?;
+        eventually(Duration::from_secs(10), || expect_tier(tier, "later", &Data::fill(2, 100)))?;
+        Ok(())
+    })
+}
+
+/// All processes of a job that was used a moment ago.
+fn expect_rest(job: &Job) -> TestResult {
+    const SECONDS: u64 = 10;
+    /// Of a build without optimization, beside other tests.
+    const MILLISECONDS_MAX: u64 = 10;
+    /// Two heartbeats, each with a few timers of the runtime, and threads that end.
+    const WAKES_MAX: u64 = 3 * SECONDS;
     std::thread::sleep(Duration::from_secs(7));
-    let pids: Vec<u32> = scene.job.cluster().context("a real job")?.daemons().all().collect();
+    let pids: Vec<u32> = job.cluster().context("a real job")?.daemons().all().collect();
     let before = pids.iter().map(|pid| used(*pid)).collect::<anyhow::Result<Vec<_>>>()?;
     std::thread::sleep(Duration::from_secs(SECONDS));
     for (pid, before) in pids.iter().zip(&before) {
@@ -205,4 +232,131 @@ fn no_such_cores() -> TestResult {
         ensure!(ended.stderr.contains(said), "{cores}: {}", ended.stderr);
     }
     trial.end()
+}
+
+/// Interrupts of the machine's disk and network go to the system core, and come back with `down`; also after
+/// everything was killed.
+fn interrupts_move() -> TestResult {
+    let before = interrupts();
+    let processors = std::thread::available_parallelism()?.get();
+    if before.is_empty() || processors < 2 || !rustix::process::geteuid().is_root() {
+        note("skipped: no interrupts in /proc/irq, one processor only, or not root");
+        return Ok(());
+    }
+    let mut options = JobOptions::nodes(2);
+    options.extra = vec!["--system-cores".into(), "1".into(), "--move-interrupts".into()];
+    for is_killed in [false, true] {
+        let job = Job::up(options.clone())?;
+        let told = interrupts_told(&job)?;
+        let moved = told["moved"].as_u64().with_context(|| format!("nothing told: {told}"))?;
+        let refused = told["not_moved"].as_array().map_or(0, Vec::len);
+        note(&format!("{moved} moved, {refused} not: {}", told["not_moved"]));
+        let now = interrupts();
+        let changed = now.iter().filter(|(number, list)| before.get(*number) != Some(*list));
+        let changed: Vec<_> = changed.collect();
+        ensure!(changed.iter().all(|(_, list)| *list == "1"), "{changed:?}");
+        ensure!(moved > 0 && changed.len() as u64 <= moved, "{changed:?}, told {told}");
+        ensure!(!changed.is_empty() || before.values().all(|list| list == "1"), "none moved");
+        // Not by another job meanwhile.
+        let second = Job::up(JobOptions { nodes: 1, ..options.clone() })?;
+        let told = interrupts_told(&second)?.to_string();
+        ensure!(told.contains("another job"), "{told}");
+        second.down()?;
+        ensure!(interrupts() == now, "the second job moved some");
+        if is_killed {
+            for pid in job.cluster().context("a real job")?.daemons().all() {
+                kill(pid)?;
+            }
+        }
+        job.down()?;
+        ensure!(interrupts() == before, "{:?} before, {before:?} after", interrupts());
+    }
+    Ok(())
+}
+
+/// What the first node says of them.
+fn interrupts_told(job: &Job) -> anyhow::Result<serde_json::Value> {
+    let status = job.cluster().context("a real job")?.run("status", &["--json"])?.success()?.stdout;
+    let status: serde_json::Value = serde_json::from_str(&status)?;
+    Ok(status["jobs"][0]["nodes"][0]["supervisor"]["ready"]["interrupts"].clone())
+}
+
+fn kill(pid: u32) -> TestResult {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid)?).context("a process")?;
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
+    Ok(())
+}
+
+/// Where each one may go.
+fn interrupts() -> BTreeMap<String, String> {
+    let entries = std::fs::read_dir("/proc/irq").into_iter().flatten().flatten();
+    let of = |entry: std::fs::DirEntry| {
+        let list = std::fs::read_to_string(entry.path().join("smp_affinity_list")).ok()?;
+        Some((entry.file_name().into_string().ok()?, list.trim().to_owned()))
+    };
+    entries.filter_map(of).collect()
+}
+
+/// Under load from another node, the daemons of each node take what they may, and not more; and their group goes.
+fn within_budget() -> TestResult {
+    const CORES: f64 = 0.2;
+    const SECONDS: u64 = 4;
+    let mut options = JobOptions::nodes(2);
+    options.extra = vec!["--cpu-budget".into(), CORES.to_string()];
+    let mut doctor = std::process::Command::new(binary()?);
+    let told = run(doctor.args(["doctor", "--json"]), Duration::from_secs(40))?.stdout;
+    let told: serde_json::Value = serde_json::from_str(&told)?;
+    let mut checks = told["checks"].as_array().context("no checks")?.iter();
+    let check = checks.find(|check| check["name"] == "CPU budget").context("no such check")?;
+    if check["health"] != "ok" {
+        let trial = Trial::new()?;
+        let refused = run(&mut trial.up(&options)?, Duration::from_secs(40))?;
+        ensure!(refused.code != Some(0), "{}", refused.stdout);
+        ensure!(refused.stderr.contains("--cpu-budget can not hold"), "{}", refused.stderr);
+        note(&format!("skipped, and refused as it should be: {}", refused.stderr.trim()));
+        return trial.end();
+    }
+    let job = Job::up(options)?;
+    let path = format!("{}/file", job.shared());
+    job.node(0)?.write_file(&path, Data::fill(1, 1))?;
+    let daemons = job.cluster().context("a real job")?.daemons();
+    let groups: Vec<String> = daemons
+        .servers
+        .iter()
+        .map(|pid| Ok(std::fs::read_to_string(format!("/proc/{pid}/cgroup"))?))
+        .collect::<anyhow::Result<_>>()?;
+    ensure!(groups.iter().all(|groups| groups.contains("/hayase-")), "{groups:?}");
+    let pids: Vec<u32> = daemons.servers.iter().chain(&daemons.mounts).copied().collect();
+    let used_now = |pids: &[u32]| -> anyhow::Result<u64> {
+        let all = pids.iter().map(|pid| Ok(used(*pid)?.ran.values().sum::<u64>()));
+        all.sum()
+    };
+    let script = format!(
+        "end=$(($(date +%s) + {SECONDS} + 2)); while [ $(date +%s) -lt $end ]; do \
+         dd if=/dev/zero of={path} bs=1M count=16 conv=notrunc status=none; done"
+    );
+    let bound = Duration::from_secs(60);
+    let load = job.node(1)?.begin_within(Command::Shell { script }, bound);
+    std::thread::sleep(Duration::from_secs(1));
+    let (begin, before) = (std::time::Instant::now(), used_now(&pids)?);
+    std::thread::sleep(Duration::from_secs(SECONDS));
+    let ran = (used_now(&pids)? - before) as f64 / 1e9 / begin.elapsed().as_secs_f64();
+    match load.wait()? {
+        Answer::Output(output) if output.code == Some(0) => {}
+        other => anyhow::bail!("{other:?}"),
+    }
+    note(&format!("{ran:.3} processors on two nodes that may use {CORES} each"));
+    // Both nodes together; how the kernel deals out is a little uneven.
+    ensure!(ran <= 2.0 * CORES * 1.25, "{ran} processors");
+    ensure!(ran >= CORES / 4.0, "the load was too small to say: {ran} processors");
+    job.down()?;
+    let left = groups.iter().flat_map(|groups| groups.lines()).find(|line| {
+        let group = line.rsplit(':').next().unwrap_or_default();
+        group.contains("/hayase-")
+            && ["cpu", "unified", ""].iter().any(|root| {
+                std::path::Path::new("/sys/fs/cgroup").join(root).join(&group[1..]).exists()
+            })
+    });
+    ensure!(left.is_none(), "{left:?} is left");
+    Ok(())
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::job_arg::JobArg;
 use crate::config::Environment;
+use crate::cpu_budget::CpuBudget;
 use crate::exit::Status;
 use crate::job::{Job, JobId, Registry, Settings};
 use crate::launch::tree::{Answer, JOIN_PATIENCE, Session};
@@ -73,6 +74,9 @@ pub(crate) struct JobStatus {
     /// Processors of each node on which its daemons stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) system_cores: Option<Processors>,
+    /// What its daemons may take of the processors of a node, together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu_budget: Option<CpuBudget>,
     pub(crate) nodes: Vec<NodeStatus>,
     /// The way to the tier, of a job that has one.
     pub(crate) drain: Option<Drain>,
@@ -195,6 +199,7 @@ pub(crate) fn look_at(job: &Job) -> JobStatus {
         local_bytes: settings.local.get(),
         limiter,
         system_cores: settings.system_cores.clone(),
+        cpu_budget: settings.cpu_budget,
         drain: settings
             .tier
             .as_ref()
@@ -355,6 +360,7 @@ pub(crate) mod tests {
             storage_nodes: Vec::new(),
             limiter: None,
             system_cores: None,
+            cpu_budget: None,
             nodes: (0..settings.nodes).map(|node| unknown(settings, node)).collect(),
             drain: None,
             lost_nodes: Vec::new(),

@@ -106,6 +106,13 @@ pub(crate) struct UpArgs {
     /// [default: anywhere]
     #[arg(long, value_name = "LIST")]
     pub(crate) system_cores: Option<crate::processors::Processors>,
+    /// Move interrupts of network cards and disks to the system cores too, until `hayase down` (root)
+    #[arg(long, requires = "system_cores")]
+    pub(crate) move_interrupts: bool,
+    /// Let the daemons of a node together use so many of its processors at most, as 0.5, or such a share of all
+    /// of them, as 10% [default: no limit]
+    #[arg(long, value_name = "CORES|PERCENT%")]
+    pub(crate) cpu_budget: Option<crate::cpu_budget::CpuBudget>,
     /// Use no feature that a Linux older than this lacks
     #[arg(long, value_name = "VERSION")]
     pub(crate) kernel_profile: Option<KernelProfile>,

@@ -239,6 +239,20 @@ impl NodeDir {
         write_atomically(&self.made_file(), &text)
     }
 
+    fn group_file(&self) -> PathBuf {
+        self.0.join("control-group")
+    }
+
+    /// The control group of the node's daemons, if one was made for them.
+    pub(crate) fn group(&self) -> Option<PathBuf> {
+        fs::read_to_string(self.group_file()).ok().map(PathBuf::from)
+    }
+
+    /// Notes it.
+    pub(crate) fn write_group(&self, group: &Path) -> Result<(), JobError> {
+        write_atomically(&self.group_file(), group.as_os_str().as_encoded_bytes())
+    }
+
     /// The last `count` lines of a log, bounded also in bytes.
     pub(crate) fn last_lines(&self, of: &str, count: usize) -> Vec<String> {
         last_lines(&self.log(of), count)

@@ -12,6 +12,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use super::{Job, JobDir, Kind, Registry, Settings, ledgers};
 use crate::launch::mounts::mounted_below;
 use crate::process::wait_ended;
+use crate::supervisor::apart::end_killed;
 
 /// How long a process may take to be gone after it was killed: it may be inside a write to its disk.
 const END_MAX: Duration = Duration::from_secs(10);
@@ -103,6 +104,7 @@ pub(crate) fn clean(job: &Job) {
         return clean_hosts(job);
     }
     for node in 0..settings.nodes {
+        end_killed(settings, &job.dir.node(node));
         for place in settings.area_mounts(node) {
             detach_below(&place);
         }
@@ -136,6 +138,7 @@ pub(crate) fn clean_node(job: &Job, node: u16) {
     let mut settings = job.settings.clone();
     let dir = job.dir.node(node);
     settings.made = dir.made();
+    end_killed(&settings, &dir);
     for place in settings.area_mounts(node) {
         detach_below(&place);
     }

@@ -11,6 +11,7 @@ use std::str::FromStr;
 use hayase_layout::{ByteCount, Groups, NodeId, StripePolicy};
 use serde::{Deserialize, Serialize};
 
+use crate::cpu_budget::CpuBudget;
 use crate::launch::is_same_host;
 use crate::process::ProcessId;
 use crate::processors::Processors;
@@ -237,6 +238,12 @@ pub(crate) struct Settings {
     /// Where the daemons of a node stay; anywhere without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) system_cores: Option<Processors>,
+    /// Interrupts of network cards and disks go there too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) move_interrupts: bool,
+    /// Processor time of the daemons of a node together; no limit without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu_budget: Option<CpuBudget>,
     /// Features to hide.
     pub(crate) kernel_profile: Option<KernelProfile>,
     /// Names on other nodes.
@@ -453,6 +460,8 @@ pub(crate) mod tests {
             direct_io: true,
             encrypt: false,
             system_cores: "0".parse().ok(),
+            move_interrupts: true,
+            cpu_budget: "12.5%".parse().ok(),
             kernel_profile: Some(KernelProfile::V6_1),
             names: Names::Cached,
             mmap_shared: MmapShared::Everywhere,

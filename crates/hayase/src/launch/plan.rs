@@ -195,6 +195,8 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         direct_io: !args.no_direct_io,
         encrypt: args.encrypt,
         system_cores: args.system_cores.clone(),
+        move_interrupts: args.move_interrupts,
+        cpu_budget: args.cpu_budget,
         kernel_profile: args.kernel_profile,
         names: args.names.unwrap_or_default(),
         mmap_shared: args.mmap_shared.unwrap_or_default(),

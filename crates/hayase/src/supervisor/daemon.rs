@@ -61,6 +61,11 @@ impl Daemon {
         Ok(Self { name, child, handle, lines, ended: None })
     }
 
+    /// Its process number.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it said, if anything: `Some` when it is ready; an error when it will not be.
     pub(crate) fn poll_ready(
         &mut self,

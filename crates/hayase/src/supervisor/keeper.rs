@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::process::Signal;
 
+use super::apart::Apart;
 use super::areas::{hide, hide_cache, show_cache, show_local};
 use super::control::{Caller, DaemonState, NodeState, Reply, Request};
 use super::daemon::{Daemon, DaemonFailed, raise_open_files};
@@ -38,6 +39,7 @@ pub(crate) struct Keeper {
     events: Events,
     /// Held so that the network in the middle lives as long as its nodes.
     hub: Option<Hub>,
+    pub(super) apart: Apart,
     pub(super) areas: Option<NodeAreas>,
     pub(super) server: Option<Daemon>,
     pub(super) mount: Option<Daemon>,
@@ -92,6 +94,7 @@ pub(crate) fn run(
         node,
         events,
         hub: None,
+        apart: Apart::default(),
         areas: None,
         server: None,
         mount: None,
@@ -114,7 +117,8 @@ pub(crate) fn run(
 
 impl Keeper {
     fn bring_up(&mut self, hub: Option<&Path>, environment: &Environment) -> Result<Ready, End> {
-        self.stay_on_system_cores().map_err(End::Failed)?;
+        let dir = self.node_dir();
+        self.apart.begin(&self.settings, self.node, &dir).map_err(End::Failed)?;
         self.make_node(hub, environment).map_err(End::Failed)?;
         tracing::info!(job = %self.settings.job, node = self.node, "areas");
         self.areas = Some(NodeAreas::create(&self.settings, self.node).map_err(End::Failed)?);
@@ -129,17 +133,6 @@ impl Keeper {
         };
         tracing::info!("ready");
         self.describe(told).map_err(End::Failed)
-    }
-
-    /// Before any daemon, thread or ring is made: all of them inherit it.
-    fn stay_on_system_cores(&self) -> anyhow::Result<()> {
-        let Some(cores) = &self.settings.system_cores else { return Ok(()) };
-        cores.stay().with_context(|| {
-            format!(
-                "keep the daemons of node {} on the processors {cores} (--system-cores)",
-                self.node
-            )
-        })
     }
 
     /// Namespaces and network, then the record by which others find this process.
@@ -189,7 +182,12 @@ impl Keeper {
         tracing::info!("starting {name}");
         let mut daemon = Daemon::start(name, &self.dir, self.node, self.events.signals())
             .map_err(End::Failed)?;
+        // Before it has threads of its own, or soon after: they go with it.
+        let entered = self.apart.take(daemon.process()).map_err(End::Failed);
         let result = loop {
+            if let Err(end) = entered {
+                break Err(end);
+            }
             match daemon.poll_ready(&self.dir, self.node) {
                 Ok(Some(told)) => break Ok(told),
                 Ok(None) => {}
@@ -371,6 +369,7 @@ impl Keeper {
             cache: self.settings.cache_mount(self.node),
             limiter: self.areas.as_ref().map_or("", NodeAreas::limiter).to_owned(),
             mount,
+            interrupts: self.apart.interrupts(),
         })
     }
 

@@ -34,6 +34,9 @@ pub(crate) struct Ready {
     pub(crate) limiter: String,
     /// What the mount told when it was ready.
     pub(crate) mount: MountTold,
+    /// What became of interrupts that it was to move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) interrupts: Option<crate::interrupts::Told>,
 }
 
 /// A line on standard output of `serve` and `serve-mount`.

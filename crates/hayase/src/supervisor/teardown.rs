@@ -68,6 +68,7 @@ impl Keeper {
         if let Some(daemon) = &mut self.server {
             notes.extend(daemon.stop(SERVER_PATIENCE));
         }
+        notes.extend(self.apart.end());
         if keep
             && self.settings.tier.is_some()
             && let Err(error) = ledgers::keep_for_resume(&self.settings)

@@ -48,6 +48,9 @@ impl Human for JobStatus {
         if let Some(cores) = &self.system_cores {
             page.pair("daemons", &format!("on processors {cores} of each node"));
         }
+        if let Some(budget) = &self.cpu_budget {
+            page.pair("CPU budget", &format!("{budget} of each node, for its daemons together"));
+        }
         if let Some(io) = self.large_requests() {
             page.pair("large requests", &io);
         }
@@ -58,6 +61,13 @@ impl Human for JobStatus {
         for node in &self.nodes {
             if let Some(trouble) = &node.trouble {
                 page.line(&format!("  node {}: {trouble}", node.node));
+            }
+            let ready = node.supervisor.as_ref().and_then(|state| state.ready.as_ref());
+            if let Some(told) = ready.and_then(|ready| ready.interrupts.as_ref()) {
+                page.line(&format!("  node {}: {} interrupts moved", node.node, told.moved));
+                for what in &told.not_moved {
+                    page.line(&format!("  node {}: not moved: {what}", node.node));
+                }
             }
             for (name, daemon) in node.supervisor.iter().flat_map(daemons) {
                 if let DaemonState::Ended(how) = daemon {
