@@ -1,7 +1,9 @@
-//! The way of bytes through a server: its disk, its network, its memory.
+//! The way of bytes through a server: its disk, its network, its memory; and what programs beside it feel of it.
 
 mod disk;
+mod idle;
 mod memory;
+mod noise;
 mod remote;
 
 use crate::run::Group;
@@ -24,4 +26,10 @@ pub(crate) const GROUPS: &[Group] = &[
         run: remote::run,
     },
     Group { name: "memory", title: "Memory while bytes pass through", run: memory::run },
+    Group {
+        name: "noise",
+        title: "Programs on another processor than the servers",
+        run: noise::run,
+    },
+    Group { name: "idle", title: "A job that does nothing", run: idle::run },
 ];

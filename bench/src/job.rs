@@ -31,6 +31,9 @@ pub(crate) struct JobOptions {
     pub(crate) node: NodeKind,
     /// With the cache area in front of this directory.
     pub(crate) tier: Option<PathBuf>,
+    /// The daemons stay on this processor, to which interrupts are moved, and neither they nor workload programs go before other programs: what is
+    /// asked is how they disturb those.
+    pub(crate) system_core: Option<usize>,
 }
 
 /// What a node of a job has.
@@ -67,8 +70,14 @@ impl JobOptions {
 
     /// So many nodes, with enough room for any bench.
     pub(crate) fn nodes(nodes: u16) -> Self {
-        let (kernel_profile, tier) = (None, None);
-        Self { nodes, shared: "1200MiB", kernel_profile, node: NodeKind::Mounted, tier }
+        Self {
+            nodes,
+            shared: "1200MiB",
+            kernel_profile: None,
+            node: NodeKind::Mounted,
+            tier: None,
+            system_core: None,
+        }
     }
 }
 
@@ -82,6 +91,8 @@ pub(crate) struct Job<'a> {
     /// From the start of `hayase up` to a file made through the mount of each node.
     pub(crate) up_time: Duration,
     is_up: bool,
+    /// Its processes may go before other programs.
+    may_precede: bool,
     /// Something of it was killed on purpose.
     is_damaged: bool,
 }
@@ -107,7 +118,9 @@ impl<'a> Job<'a> {
         std::fs::create_dir_all(tree.join("storage")).context("make the job's storage")?;
         let (nodes, up_time) = (Vec::new(), Duration::ZERO);
         let kind = options.node;
-        let mut job = Self { bench, tree, nodes, kind, up_time, is_up: true, is_damaged: false };
+        let may_precede = options.system_core.is_none();
+        let (is_up, is_damaged) = (true, false);
+        let mut job = Self { bench, tree, nodes, kind, up_time, is_up, may_precede, is_damaged };
         bench.guard().made(Thing::Job(job.directory()))?;
         let mut up = Command::new(bench.hayase());
         up.args(["up", "--json", "--job", &name, "--job-dir"]).arg(job.directory());
@@ -117,6 +130,9 @@ impl<'a> Job<'a> {
         up.args(["--shared", options.shared]).args(options.node.options());
         if let Some(tier) = &options.tier {
             up.arg("--tier").arg(tier);
+        }
+        if let Some(core) = options.system_core {
+            up.args(["--system-cores", &core.to_string(), "--move-interrupts"]);
         }
         if let Some(profile) = options.kernel_profile {
             up.args(["--kernel-profile", profile]);
@@ -132,7 +148,7 @@ impl<'a> Job<'a> {
         job.up_time = begin.elapsed();
         job.nodes = job.find_processes()?;
         for daemon in job.daemons() {
-            bench.give_precedence(daemon)?;
+            job.give_precedence(daemon)?;
         }
         Ok(job)
     }
@@ -182,8 +198,12 @@ impl<'a> Job<'a> {
             NodeKind::Mounted | NodeKind::Served => self.on_node(node, self.bench.program()),
         };
         let worker = Worker::start(command.arg("worker"))?;
-        self.bench.give_precedence(worker.process())?;
+        self.give_precedence(worker.process())?;
         Ok(worker)
+    }
+
+    fn give_precedence(&self, process: u32) -> anyhow::Result<()> {
+        if self.may_precede { self.bench.give_precedence(process) } else { Ok(()) }
     }
 
     /// The daemons of each node.

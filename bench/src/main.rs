@@ -23,6 +23,7 @@ mod mpiio;
 mod nodes;
 mod precedence;
 mod process_times;
+mod processors;
 mod report;
 mod rounds;
 mod run;

@@ -54,6 +54,28 @@ pub(crate) fn span(values: &[f64]) -> Option<f64> {
     Some(largest / smallest)
 }
 
+/// The mean, and half the width of the interval around it in which 95 % of single values lie (Student's t). `None` of
+/// fewer than two.
+pub(crate) fn interval_95(values: &[f64]) -> Option<(f64, f64)> {
+    let freedom = values.len().checked_sub(1).filter(|freedom| *freedom > 0)?;
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    Some((mean, student_95(freedom) * (squares / freedom as f64).sqrt()))
+}
+
+/// The two-sided 95 % quantile of Student's t, for so many degrees of freedom; never too small.
+fn student_95(freedom: usize) -> f64 {
+    const FIRST: [f64; 10] =
+        [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+    match freedom {
+        1..=10 => FIRST[freedom - 1],
+        11..=14 => 2.228,
+        15..=19 => 2.131,
+        20..=29 => 2.086,
+        _ => 2.042,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,5 +105,14 @@ mod tests {
         assert_eq!(consecutive(&[2.0, 1.0, 3.0, 3.0, 7.0]), [2.0, 1.0]);
         assert_eq!(span(&[2.0, 1.0, 1.5]), Some(2.0));
         assert_eq!(span(&[]), None);
+    }
+    #[test]
+    fn single_values_lie_in_their_interval() {
+        let (mean, half) = interval_95(&[1.0, 2.0, 3.0]).unwrap();
+        assert!((mean - 2.0).abs() < 1e-9 && (half - 4.303).abs() < 1e-9, "{mean} {half}");
+        let (mean, half) = interval_95(&[5.0; 11]).unwrap();
+        assert_eq!((mean, half), (5.0, 0.0));
+        assert_eq!(interval_95(&[1.0]), None);
+        assert!((1..40).all(|n| student_95(n) >= student_95(n + 1)));
     }
 }
