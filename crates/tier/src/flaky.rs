@@ -187,6 +187,10 @@ impl<T: Tier> Tier for Flaky<T> {
         let shown = String::from_utf8_lossy(prefix);
         self.run(Action::Sweep, &shown, || self.tier.sweep(prefix, before))
     }
+    fn sweep_own(&self, directory: &[u8]) -> Result<usize, TierError> {
+        let shown = String::from_utf8_lossy(directory);
+        self.run(Action::Sweep, &shown, || self.tier.sweep_own(directory))
+    }
 }
 
 struct FlakyReader {

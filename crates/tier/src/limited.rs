@@ -142,6 +142,10 @@ impl<T: Tier> Tier for Limited<T> {
         let _turn = self.turns.take();
         self.tier.sweep(prefix, before)
     }
+    fn sweep_own(&self, directory: &[u8]) -> Result<usize, TierError> {
+        let _turn = self.turns.take();
+        self.tier.sweep_own(directory)
+    }
 }
 
 struct LimitedReader {

@@ -5,7 +5,8 @@
 //! listings and for the sweep).
 //! An object is a regular file. Symbolic links are never followed below the root, wherever they
 //! point; a listing shows them as no objects.
-//! Unfinished uploads lie beside their target as `.hayase-partial-<random>`.
+//! Unfinished uploads lie beside their target as `.hayase-partial-<random>`, or under a name that tells
+//! its owner ([`crate::Owner`]).
 
 mod beneath;
 mod names;
@@ -23,10 +24,11 @@ use rustix::io::Errno;
 
 use self::beneath::{Lasts, Root};
 use crate::descriptor::read_fully;
+use crate::owner::Attachment;
 use crate::timestamp::{seconds_and_nanos, system_time};
 use crate::{
-    Action, Attributes, Capabilities, Key, ListRequest, ObjectMeta, Page, Reader, Tier, TierError,
-    Tree, Upload, Whole,
+    Action, Attributes, Capabilities, Key, ListRequest, ObjectMeta, Owner, Page, Reader, Tier,
+    TierError, Tree, Upload, Whole,
 };
 
 /// A mounted directory.
@@ -61,6 +63,17 @@ impl Posix {
     /// As [`Posix::attach`].
     pub fn attach_cached(path: &Path) -> Result<Self, TierError> {
         Self::attach_lasting(path, Lasts::InCache)
+    }
+
+    /// The same as [`Posix::attach`] for `owner`, who can then remove what its earlier attachments left
+    /// ([`Tier::sweep_own`]).
+    ///
+    /// # Errors
+    /// As [`Posix::attach`].
+    pub fn attach_owned(path: &Path, owner: &Owner) -> Result<Self, TierError> {
+        let mut tier = Self::attach(path)?;
+        tier.root.own = Some(Attachment::of(owner));
+        Ok(tier)
     }
 
     fn attach_lasting(path: &Path, lasts: Lasts) -> Result<Self, TierError> {
@@ -109,7 +122,14 @@ impl Posix {
 
 impl Tier for Posix {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { rename: true, local_descriptor: true, tree: true, ..Capabilities::CORE }
+        let owned = self.root.own.is_some();
+        Capabilities {
+            rename: true,
+            local_descriptor: true,
+            tree: true,
+            owned,
+            ..Capabilities::CORE
+        }
     }
 
     fn describe(&self) -> String {
@@ -196,6 +216,10 @@ impl Tier for Posix {
 
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {
         names::sweep(&self.root, prefix, before)
+    }
+
+    fn sweep_own(&self, directory: &[u8]) -> Result<usize, TierError> {
+        names::sweep_own(&self.root, directory)
     }
 }
 

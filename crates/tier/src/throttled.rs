@@ -188,6 +188,10 @@ impl<T: Tier> Tier for Throttled<T> {
         self.meter.call();
         self.tier.sweep(prefix, before)
     }
+    fn sweep_own(&self, directory: &[u8]) -> Result<usize, TierError> {
+        self.meter.call();
+        self.tier.sweep_own(directory)
+    }
 }
 
 struct ThrottledReader {

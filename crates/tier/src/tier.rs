@@ -52,6 +52,8 @@ pub struct Capabilities {
     /// [`Upload::write_at`] takes any order. Otherwise a write must begin less than this behind the end
     /// of what was written so far; one that reaches further back is `Unsupported`.
     pub write_window: Option<ByteCount>,
+    /// [`Tier::sweep_own`] finds what an earlier attachment of the same [`crate::Owner`] left.
+    pub owned: bool,
     /// Largest object that [`Precondition::Absent`] can be asked for; `None`: it never can.
     pub absent_max: Option<ByteCount>,
 }
@@ -68,6 +70,7 @@ impl Capabilities {
         snapshots: true,
         any_bytes: true,
         write_window: None,
+        owned: false,
         absent_max: Some(ByteCount(u64::MAX)),
     };
 }
@@ -257,6 +260,14 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// Removes unfinished uploads below `prefix` (whole directories: empty, or ends with `/`) that
     /// were last written before `before`; answers how many. Never touches an object.
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError>;
+
+    /// Removes, of the unfinished uploads that lie in `directory` itself (empty: the root), those that earlier
+    /// attachments of this one's [`crate::Owner`] began, however young they are; answers how many. 0 without the
+    /// capability, and where there is no such directory.
+    fn sweep_own(&self, directory: &[u8]) -> Result<usize, TierError> {
+        let _ = directory;
+        Ok(0)
+    }
 }
 
 /// One version of one object, open for reading. Reads need no order and may run on several threads.
@@ -396,5 +407,8 @@ impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {
     }
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {
         (**self).sweep(prefix, before)
+    }
+    fn sweep_own(&self, directory: &[u8]) -> Result<usize, TierError> {
+        (**self).sweep_own(directory)
     }
 }

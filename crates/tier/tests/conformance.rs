@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use hayase_layout::ByteCount;
 use hayase_tier::throttled::Pace;
 use hayase_tier::{
-    Attributes, Capabilities, Flaky, Key, Limited, ListRequest, Memory, ObjectMeta, Page, Posix,
-    Precondition, Reader, Throttled, Tier, TierError, Upload, conformance,
+    Attributes, Capabilities, Flaky, Key, Limited, ListRequest, Memory, ObjectMeta, Owner, Page,
+    Posix, Precondition, Reader, Throttled, Tier, TierError, Upload, conformance,
 };
 
 #[test]
@@ -33,6 +33,19 @@ fn a_directory_is_a_tier() {
         let root = around.path().join(count.to_string());
         std::fs::create_dir(&root).unwrap();
         Posix::attach(&root).unwrap()
+    });
+}
+
+#[test]
+fn a_directory_whose_uploads_have_an_owner_is_a_tier() {
+    let around = tempfile::tempdir().unwrap();
+    let owner = Owner::new("job-1").unwrap();
+    let mut count = 0;
+    conformance::run(|| {
+        count += 1;
+        let root = around.path().join(count.to_string());
+        std::fs::create_dir(&root).unwrap();
+        Posix::attach_owned(&root, &owner).unwrap()
     });
 }
 

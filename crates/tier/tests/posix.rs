@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use hayase_tier::{
-    Attributes, Depth, EntryKind, Key, ListRequest, Posix, Precondition, Tier, TierError,
+    Attributes, Depth, EntryKind, Key, ListRequest, Owner, Posix, Precondition, Tier, TierError,
 };
 
 fn key(name: &str) -> Key {
@@ -85,6 +85,51 @@ fn a_killed_writer_leaves_nothing_that_is_seen_and_sweep_removes_it() {
     assert_eq!(tier.sweep(b"", later).unwrap(), 1);
     let left: Vec<_> = std::fs::read_dir(root.path().join("d")).unwrap().collect();
     assert_eq!(left.len(), 1);
+}
+
+#[test]
+fn an_owner_removes_what_its_killed_writer_left_and_nothing_else() {
+    let root = tempfile::tempdir().unwrap();
+    let attach =
+        |owner: &str| Posix::attach_owned(root.path(), &Owner::new(owner).unwrap()).unwrap();
+    let begin = |tier: &Posix, path| {
+        let mut upload = tier.begin(&key(path), Attributes::default()).unwrap();
+        upload.write_at(0, b"half").unwrap();
+        upload
+    };
+    let (killed, other, nobody) =
+        (attach("job-1"), attach("job-12"), Posix::attach(root.path()).unwrap());
+    // Never dropped, as by kill -9.
+    for (tier, path) in [(&killed, "d/f"), (&killed, "top"), (&other, "d/f"), (&nobody, "d/f")] {
+        std::mem::forget(begin(tier, path));
+    }
+    let again = attach("job-1");
+    assert!(again.capabilities().owned && !nobody.capabilities().owned);
+    let going = begin(&again, "d/g");
+    put(&again, "d/whole", b"whole").unwrap();
+    assert_eq!(again.sweep_own(b"d").unwrap(), 1);
+    assert_eq!(again.sweep_own(b"d").unwrap(), 0);
+    assert_eq!(again.sweep_own(b"").unwrap(), 1);
+    assert_eq!(again.sweep_own(b"not/there").unwrap(), 0);
+    assert_eq!(nobody.sweep_own(b"d").unwrap(), 0);
+    going.commit(Precondition::Any).unwrap();
+    assert_eq!(again.list(&ListRequest::all("")).unwrap().entries.len(), 2);
+    // Those of the other one, of nobody, and the two whole files.
+    assert_eq!(std::fs::read_dir(root.path().join("d")).unwrap().count(), 4);
+}
+
+#[test]
+fn a_commit_by_link_that_was_cut_off_keeps_its_identity() {
+    let root = tempfile::tempdir().unwrap();
+    let owner = Owner::new("job-1").unwrap();
+    let attach = || Posix::attach_owned(root.path(), &owner).unwrap();
+    std::mem::forget(attach().begin(&key("f"), Attributes::default()).unwrap());
+    let temporary = std::fs::read_dir(root.path()).unwrap().next().unwrap().unwrap().path();
+    std::fs::hard_link(temporary, root.path().join("f")).unwrap();
+    let tier = attach();
+    let before = tier.stat(&key("f")).unwrap();
+    assert_eq!(tier.sweep_own(b"").unwrap(), 0);
+    assert_eq!(tier.stat(&key("f")).unwrap(), before);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use super::again;
 use crate::key::{CACHED_TEMPORARY_PREFIX, TEMPORARY_PREFIX};
+use crate::owner::Attachment;
 
 /// Directories remembered as durable; when more are in use, the memory starts anew (it only saves fsyncs).
 const DURABLE_DIRECTORIES_MAX: usize = 65_536;
@@ -42,6 +43,8 @@ pub(super) enum Lasts {
 pub(super) struct Root {
     directory: OwnedFd,
     pub(super) lasts: Lasts,
+    /// Whose unfinished uploads are known as such.
+    pub(super) own: Option<Attachment>,
     path: PathBuf,
     /// False once the kernel said that it has no openat2.
     one_step: AtomicBool,
@@ -62,10 +65,16 @@ impl Root {
             opens_make_fresh: fs::fstatfs(&directory).map_or(true, is_nfs),
             directory,
             lasts,
+            own: None,
             path: path.to_path_buf(),
             one_step: AtomicBool::new(true),
             durable: Mutex::default(),
         })
+    }
+
+    /// How names of unfinished uploads begin.
+    pub(super) fn temporary_prefix(&self) -> &[u8] {
+        self.own.as_ref().map_or(self.lasts.temporary_prefix(), Attachment::prefix)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -172,8 +181,8 @@ impl Root {
 }
 
 impl Lasts {
-    /// How names of unfinished uploads begin.
-    pub(super) fn temporary_prefix(self) -> &'static [u8] {
+    /// How names of unfinished uploads begin that nobody owns.
+    fn temporary_prefix(self) -> &'static [u8] {
         match self {
             Self::BeyondPowerCut | Self::WithMachine => TEMPORARY_PREFIX,
             Self::InCache => CACHED_TEMPORARY_PREFIX,

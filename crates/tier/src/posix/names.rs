@@ -154,3 +154,33 @@ pub(super) fn sweep(root: &Root, prefix: &[u8], before: SystemTime) -> Result<us
     }
     Ok(removed)
 }
+
+/// Removes what earlier attachments of the owner left in one directory, but for second names of objects.
+pub(super) fn sweep_own(root: &Root, path: &[u8]) -> Result<usize, TierError> {
+    let Some(own) = &root.own else { return Ok(0) };
+    let mut removed = 0;
+    for_each_name(root, path, Action::Sweep, |directory, name, kind| {
+        if kind != FileType::RegularFile || !own.is_left_over(name) {
+            return Ok(());
+        }
+        let remove = || {
+            let stat = fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            // Cut off between the two halves of a commit by link: it is the object too, whose identity would change.
+            let is_object = stat.st_nlink > 1;
+            if !is_object {
+                fs::unlinkat(directory, name, AtFlags::empty())?;
+            }
+            Ok(usize::from(!is_object))
+        };
+        match remove() {
+            Ok(gone) => removed += gone,
+            Err(Errno::NOENT) => {}
+            Err(errno) => {
+                let shown = root.shown(&[path, b"/", name].concat());
+                return Err(TierError::from_errno(Action::Sweep, shown, errno));
+            }
+        }
+        Ok(())
+    })?;
+    Ok(removed)
+}

@@ -65,7 +65,7 @@ impl Tree for Posix {
             }
             Ok(_) => {
                 let make = |temporary: &[u8]| again(|| fs::symlinkat(target, &parent, temporary));
-                let prefix = self.root.lasts.temporary_prefix();
+                let prefix = self.root.temporary_prefix();
                 let (temporary, ()) =
                     with_temporary_name(prefix, make, is_taken).map_err(&failed)?;
                 fs::renameat(&parent, &*temporary, &parent, name).map_err(|errno| {

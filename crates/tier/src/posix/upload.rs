@@ -47,7 +47,7 @@ fn create_temporary(
     let mode = Mode::from_raw_mode(if attributes.mode.is_some() { 0o600 } else { 0o666 });
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let create = |name: &[u8]| again(|| fs::openat(directory, name, flags, mode));
-    with_temporary_name(root.lasts.temporary_prefix(), create, is_taken)
+    with_temporary_name(root.temporary_prefix(), create, is_taken)
 }
 
 pub(super) fn is_taken(errno: &Errno) -> bool {

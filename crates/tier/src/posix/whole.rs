@@ -83,7 +83,7 @@ impl Maker<'_> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let create = |name: &[u8]| again(|| fs::openat(&self.directory, name, flags, mode));
-        with_temporary_name(self.root.lasts.temporary_prefix(), create, is_taken)
+        with_temporary_name(self.root.temporary_prefix(), create, is_taken)
     }
 
     /// Mode and time. A mode is set only where creation did not: a mask or an inherited list of rights took
