@@ -41,6 +41,7 @@ use tokio::time::Instant;
 use crate::convert::{part_refused, stored_time};
 use crate::disk::Disk;
 use crate::flusher::Traffic;
+use crate::flusher::leftovers;
 use crate::flusher::removal::Settling;
 use crate::flusher::space::Marked;
 use crate::keyed_lock::KeyedLock;
@@ -110,6 +111,8 @@ pub(crate) struct Cache {
     /// Dirty bytes, and until when they are taken as that.
     pub(crate) dirty: Cell<Option<(Instant, u64)>>,
     pub(crate) has_warned: Cell<bool>,
+    /// Directories in which uploads of an earlier incarnation may lie, until they are swept.
+    pub(crate) cut_off: Cell<BTreeSet<Vec<u8>>>,
     /// Something may be flushed.
     pub(crate) work: Notify,
     /// The flusher sleeps for longer than between two looks: requests wake it.
@@ -226,6 +229,7 @@ impl Cache {
         mut ledger: Ledger,
         threads: Disk,
     ) -> Result<Self, LedgerError> {
+        let cut_off = leftovers::directories(ledger.records());
         let interrupted: Vec<LedgerRecord> = ledger
             .records()
             .filter(|record| record.state == FileState::Flushing)
@@ -272,6 +276,7 @@ impl Cache {
             evicted: Cell::default(),
             dirty: Cell::new(None),
             has_warned: Cell::new(false),
+            cut_off: Cell::new(cut_off),
             work: Notify::new(),
             flusher_rests: Cell::new(false),
         })

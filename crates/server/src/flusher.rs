@@ -3,7 +3,7 @@
 //! Rooms: [`policy`] says what is flushed next (pure); [`worker`] does it; [`gather`] moves the bytes
 //! and makes them the tier's version; [`pause`] says how long it may sleep; [`asked`] does it now for somebody who waits; [`removal`] takes away what the job has removed; [`space`] gives room back and slows down who fills it;
 //! [`deadline`] says what will not be durable in time; [`resume`] does the same work for a job whose
-//! servers are gone; [`verify`] reads back what came to the tier.
+//! servers are gone; [`leftovers`] removes what a killed server left unfinished in the tier; [`verify`] reads back what came to the tier.
 //!
 //! A flush reads a part that nobody writes, and what it read is worth something only if nothing of
 //! the file changed until the end: its bytes, its name, its openers. Then the tier's version is
@@ -14,6 +14,7 @@
 mod asked;
 pub(crate) mod deadline;
 pub(crate) mod gather;
+pub(crate) mod leftovers;
 mod pause;
 pub(crate) mod policy;
 pub(crate) mod removal;

@@ -12,6 +12,7 @@ use hayase_tier::Tier;
 use hayase_wire::message::Refused;
 
 use super::gather::{self, Committed, Source};
+use super::leftovers;
 use crate::cache::object_moves::conflict_paths;
 use crate::cache::order::{directory_of, is_waited_for};
 use crate::cache::paths::key;
@@ -79,7 +80,8 @@ impl ResumedJob {
 
     /// Flushes everything that `ledger`, of one node, says is not durable, in the order that renames
     /// want, and tells `told` of each file. The ledger is brought up to date file by file, so that an
-    /// interrupted run goes on where it was.
+    /// interrupted run goes on where it was. First goes what the node's server left unfinished in the tier,
+    /// when that is attached for the same owner.
     ///
     /// # Errors
     /// When the ledger can not be written; failures of single files are told.
@@ -93,6 +95,7 @@ impl ResumedJob {
         let is_left = |record: &&LedgerRecord| {
             !record.state.is_safe() && record.state != FileState::Removed && !record.is_nameless
         };
+        leftovers::sweep(tier, &leftovers::directories(ledger.records()));
         let mut files: Vec<_> = ledger.records().filter(is_left).cloned().collect();
         files.sort_by_key(|record| (record.after, record.ino));
         for record in files {

@@ -41,6 +41,7 @@ impl Node {
     pub(crate) async fn keep_flushing(self: Rc<Self>) {
         let Some(cache) = &self.cache else { return };
         self.grace.over().await;
+        self.sweep_leftovers();
         let streams = streams_of_node(FLUSH_STREAMS, FLUSH_STREAMS_JOB, self.servers);
         let mut requests = self.counters.requests.get();
         let (mut looked_at, mut looked_at_removed) = (InodeId(0), InodeId(0));
