@@ -132,6 +132,12 @@ fn server_killed() -> TestResult {
         let foreign = |name: &&String| !name.starts_with('f') && !name.contains(".hayase-partial-");
         ensure!(!shown.iter().any(|name| name.contains("conflict")), "{shown:?}");
         ensure!(shown.iter().find(foreign).is_none(), "{shown:?}");
+        // What the kill cut off the next start removes.
+        eventually(BACK, || {
+            let shown = tier.files()?;
+            ensure!(!shown.iter().any(|name| name.contains(".hayase-partial-")), "{shown:?}");
+            Ok(())
+        })?;
     }
     job.down()
 }

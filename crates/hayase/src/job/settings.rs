@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use hayase_layout::{ByteCount, Groups, NodeId, StripePolicy};
+use hayase_tier::Owner;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu_budget::CpuBudget;
@@ -299,6 +300,13 @@ impl Settings {
             Kind::ThisMachine => rustix::system::uname().nodename().to_string_lossy().into_owned(),
             Kind::Namespaces { .. } | Kind::Loopback { .. } => format!("{}-n{node}", self.job),
         }
+    }
+
+    /// As whose the uploads of a node's server are known in the tier, after each of its starts. The mark tells
+    /// the job from others of its name.
+    pub(crate) fn owner_in_tier(&self, node: u16) -> Owner {
+        let mark = self.mark.get(..16).unwrap_or(&self.mark);
+        Owner::new(format!("{}-{mark}-{node}", self.job)).expect("a job and its mark are plain")
     }
 
     /// The node that `host` names: `<job>-n<i>`, `n<i>` or its address; a host by its short or long name.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use hayase_stage::{Place, Selection};
 use hayase_tier::s3::{S3Settings, SettingsError};
-use hayase_tier::{Gfarm, Key, Memory, Posix, S3, TierError};
+use hayase_tier::{Gfarm, Key, Memory, Owner, Posix, S3, TierError};
 
 use crate::job::Registry;
 
@@ -82,6 +82,17 @@ impl PlaceError {
 /// The tier and directory that `place` names: a path, or a URL whose scheme chooses the tier.
 pub(crate) fn open(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
     open_with(place, wish, &crate::config::variable)
+}
+
+/// The tier behind a cache area, for one server of a job, which must be there. Where the tier can keep it,
+/// unfinished uploads are known as that server's.
+pub(crate) fn open_owned(place: &OsStr, owner: &Owner) -> Result<Place, PlaceError> {
+    let path = match scheme(place) {
+        None => place.to_owned(),
+        Some(("file", path)) => path,
+        Some(_) => return open(place, Wish::Present),
+    };
+    Ok(Place::root(Arc::new(Posix::attach_owned(Path::new(&path), owner)?)))
 }
 
 /// The same, where `variable` knows what the environment of the person says.

@@ -63,9 +63,12 @@ impl<'a> Left<'a> {
         area: &dyn Area,
         told: impl FnMut(Resumed),
     ) -> anyhow::Result<()> {
+        let place = self.settings.tier.as_ref().context("the job had no tier")?;
+        let owner = self.settings.owner_in_tier(node);
+        let own = places::open_owned(place.place.as_ref(), &owner).context("open the tier")?;
         let mut ledger = ledgers::open(self.settings, node)?;
         let parts = Parts::open(area.parts()?, PARTS_OPEN_MAX);
-        Ok(self.job.files(&mut ledger, &parts, &*self.tier, told)?)
+        Ok(self.job.files(&mut ledger, &parts, &*own.tier, told)?)
     }
 
     /// Removes from the tier what the job had removed, after the files of all nodes of the job.

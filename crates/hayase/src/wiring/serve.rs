@@ -8,7 +8,7 @@ use hayase_server::{CacheSettings, DurableAt};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::areas::open_shared;
-use super::places::{self, Wish};
+use super::places;
 use crate::job::{FsyncAt, JobDir, KernelProfile, Settings, random};
 use crate::launch::addresses;
 use crate::metrics::listener;
@@ -34,7 +34,7 @@ pub(crate) fn serve(
         job_dir: dir.path().to_owned(),
         area: open_shared(dir, settings, node)?,
         mounts: settings.mounts_of(node),
-        cache: cache(settings)?,
+        cache: cache(settings, node)?,
         // io_uring came with Linux 5.1.
         direct_io: settings.direct_io
             && settings.kernel_profile.is_none_or(|profile| profile != KernelProfile::V4_18),
@@ -69,9 +69,10 @@ pub(crate) fn serve(
 }
 
 /// What stands behind the cache area, if the job has one.
-fn cache(settings: &Settings) -> anyhow::Result<Option<CacheSettings>> {
+fn cache(settings: &Settings, node: u16) -> anyhow::Result<Option<CacheSettings>> {
     let Some(tier) = &settings.tier else { return Ok(None) };
-    let place = places::open(tier.place.as_ref(), Wish::Present).context("open the tier")?;
+    let owner = settings.owner_in_tier(node);
+    let place = places::open_owned(tier.place.as_ref(), &owner).context("open the tier")?;
     let durable_at = match tier.fsync {
         FsyncAt::Node => DurableAt::Node,
         FsyncAt::Tier => DurableAt::Tier,
