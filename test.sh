@@ -134,6 +134,7 @@ suite_gfarm() {
   local failed=0
   tests/gfarm/gfarm.sh || failed=1
   tests/gfarm/mount.sh || failed=1
+  tests/gfarm/cache.sh || failed=1
   return $failed
 }
 suite_ssh() { job_suite ssh tests/launch/ssh.sh; }

@@ -32,9 +32,11 @@ use hayase_layout::ByteCount;
 
 use self::library::{Kind, Library, Stat};
 use self::root::Root;
+use crate::key::TEMPORARY_PREFIX;
+use crate::owner::Attachment;
 use crate::{
-    Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, Reader, Tier,
-    TierError, Tree, Upload,
+    Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Owner, Page, Reader,
+    Tier, TierError, Tree, Upload,
 };
 
 /// A directory of Gfarm.
@@ -46,6 +48,8 @@ pub struct Gfarm {
     own_host: Option<CString>,
     /// Rights that new files and directories do not get; libgfarm does not ask the process.
     umask: u32,
+    /// Whose unfinished uploads are known as such.
+    own: Option<Attachment>,
 }
 
 impl Gfarm {
@@ -66,6 +70,15 @@ impl Gfarm {
         }
         let own_host = tier.library.own_host(&path).map_err(&failed)?;
         Ok(Self { own_host, ..tier })
+    }
+
+    /// The same as [`Gfarm::attach`] for `owner`, who can then remove what its earlier attachments left
+    /// ([`Tier::sweep_own`]).
+    ///
+    /// # Errors
+    /// As [`Gfarm::attach`].
+    pub fn attach_owned(url: impl AsRef<OsStr>, owner: &Owner) -> Result<Self, TierError> {
+        Ok(Self { own: Some(Attachment::of(owner)), ..Self::attach(url)? })
     }
 
     /// As [`Gfarm::attach`], but makes the directory when it is missing; what lies above it is there.
@@ -96,7 +109,7 @@ impl Gfarm {
             help: "write gfarm:///PATH, or gfarm://HOST:PORT/PATH",
         })?;
         let library = Library::get().map_err(|why| error::not_loaded(why, root.shown(b"")))?;
-        Ok(Self { library, root, own_host: None, umask: umask() })
+        Ok(Self { library, root, own_host: None, umask: umask(), own: None })
     }
 
     /// This host as Gfarm names it; `None` when it serves no files of this Gfarm.
@@ -107,6 +120,11 @@ impl Gfarm {
     /// The directory as libgfarm takes it: an absolute path, or a URL with the metadata server.
     pub fn library_path(&self) -> Vec<u8> {
         self.root.path(b"").into_bytes()
+    }
+
+    /// How names of unfinished uploads begin.
+    fn temporary_prefix(&self) -> &[u8] {
+        self.own.as_ref().map_or(TEMPORARY_PREFIX, Attachment::prefix)
     }
 
     fn failed(&self, action: Action, key: &Key) -> impl Fn(library::Failure) -> TierError {
@@ -150,6 +168,7 @@ impl Tier for Gfarm {
             local_descriptor: self.own_host.is_some(),
             locations: true,
             tree: true,
+            owned: self.own.is_some(),
             ..Capabilities::CORE
         }
     }
@@ -218,6 +237,10 @@ impl Tier for Gfarm {
 
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {
         names::sweep(self, prefix, before)
+    }
+
+    fn sweep_own(&self, directory: &[u8]) -> Result<usize, TierError> {
+        names::sweep_own(self, directory)
     }
 }
 

@@ -80,7 +80,7 @@ pub(crate) struct UpArgs {
     /// Where this program lies on the other hosts [default: the same path as here]
     #[arg(long, value_name = "PATH", conflicts_with = "nodes")]
     pub(crate) remote_hayase: Option<PathBuf>,
-    /// Directory or bucket (s3://..) to put the cache area in front of: `cache` beside `shared` shows it
+    /// Directory, bucket (s3://..) or directory of Gfarm (gfarm:///..) to put the cache area in front of: `cache` beside `shared` shows it
     #[arg(long, value_name = "PLACE")]
     pub(crate) tier: Option<OsString>,
     /// Where bytes of the cache area are when fsync returns [default: node]

@@ -104,7 +104,7 @@ pub(crate) enum PlanError {
     #[error("--tier {}: only places whose name is UTF-8 can be a tier", .0.display())]
     Tier(std::ffi::OsString),
     /// Another kind of storage.
-    #[error("--tier {}: the cache area needs a directory or a bucket", .0.display())]
+    #[error("--tier {}: the cache area needs a directory, a bucket or a Gfarm", .0.display())]
     TierKind(std::ffi::OsString),
     /// The job directory exists.
     #[error("job directory {} exists already", .0.display())]
@@ -126,7 +126,7 @@ impl PlanError {
             Self::Width { .. } => "--width 0 means all nodes",
             Self::JobDirExists(_) => "choose another --job-dir, or remove it",
             Self::TierKind(_) => {
-                "name a directory that all nodes see (also a mount of Gfarm), or s3://BUCKET/PREFIX"
+                "name a directory that all nodes see, s3://BUCKET/PREFIX or gfarm:///DIR"
             }
             Self::Tier(_) | Self::Nodes(_) | Self::Stripe(_) | Self::TooSmall { .. } => {
                 return None;
@@ -220,7 +220,7 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
 fn choose_tier(args: &UpArgs, environment: &Environment) -> anyhow::Result<Option<TierSettings>> {
     let Some(place) = &args.tier else { return Ok(None) };
     let place = match places::is_url(place) {
-        true if places::is_bucket(place) => place.clone(),
+        true if places::can_be_cached(place) => place.clone(),
         true => return Err(PlanError::TierKind(place.clone()).into()),
         false => std::path::absolute(place)?.into_os_string(),
     };

@@ -90,6 +90,9 @@ pub(crate) fn open_owned(place: &OsStr, owner: &Owner) -> Result<Place, PlaceErr
     let path = match scheme(place) {
         None => place.to_owned(),
         Some(("file", path)) => path,
+        Some(("gfarm", _)) => {
+            return Ok(Place::root(Arc::new(Gfarm::attach_owned(place, owner)?)));
+        }
         Some(_) => return open(place, Wish::Present),
     };
     Ok(Place::root(Arc::new(Posix::attach_owned(Path::new(&path), owner)?)))
@@ -239,6 +242,11 @@ pub(crate) fn is_url(place: &OsStr) -> bool {
 /// Names a bucket, or what lies below a prefix of it.
 pub(crate) fn is_bucket(place: &OsStr) -> bool {
     scheme(place).is_some_and(|(scheme, _)| scheme == "s3")
+}
+
+/// Names what a cache area can be in front of, by its scheme.
+pub(crate) fn can_be_cached(place: &OsStr) -> bool {
+    scheme(place).is_some_and(|(scheme, _)| matches!(scheme, "s3" | "gfarm"))
 }
 
 /// The name of `target` below `source`, of each what stands behind its scheme; `None` when it lies elsewhere.

@@ -77,10 +77,11 @@ fn a_missing_or_unknown_verb_is_wrong_usage() {
     scene.hayase(&["upp"]).with(2).says(&["unrecognized subcommand 'upp'", "'up'"]);
     scene.hayase(&["up", "--tire", "/x"]).with(2).says(&["unexpected argument '--tire'"]);
     scene.hayase(&["up", "--deadline", "5"]).with(2).says(&["--tier"]);
-    scene
-        .hayase(&["up", "--tier", "gfarm:///a"])
-        .with(2)
-        .says(&["needs a directory or a bucket", "s3://"]);
+    scene.hayase(&["up", "--tier", "ftp://a/b"]).with(2).says(&[
+        "needs a directory, a bucket or a Gfarm",
+        "s3://",
+        "gfarm:///",
+    ]);
     scene.hayase(&["up", "--shared", "lots"]).with(2).says(&["is no size", "300MiB"]);
     scene.hayase(&["up", "--shared", "5parsecs"]).with(2).says(&["is no unit"]);
     scene.hayase(&["up", "--kernel-profile", "2.4"]).with(2).says(&["4.18", "6.9"]);

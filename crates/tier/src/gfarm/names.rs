@@ -72,12 +72,33 @@ pub(super) fn sweep(tier: &Gfarm, prefix: &[u8], before: SystemTime) -> Result<u
                 Kind::File | Kind::Link => {}
             }
         })?;
-        for full in left {
-            match tier.library.unlink(&tier.root.path(&full)) {
-                Ok(()) => removed += 1,
-                Err(failure) if failure.code == code::NO_SUCH_NAME => {}
-                Err(failure) => return Err(tier.root.failed(Action::Sweep, &full)(failure)),
-            }
+        removed += remove(tier, left)?;
+    }
+    Ok(removed)
+}
+
+/// Removes what earlier attachments of the owner left in one directory, but for second names of objects: an upload
+/// that was cut off between the two halves of a commit by link is the object too.
+pub(super) fn sweep_own(tier: &Gfarm, directory: &[u8]) -> Result<usize, TierError> {
+    let Some(own) = &tier.own else { return Ok(0) };
+    let mut left = Vec::new();
+    tier.for_each_in(Action::Sweep, directory, &mut |name, stat| {
+        if stat.kind == Kind::File && stat.nlink == 1 && own.is_left_over(name) {
+            let above = if directory.is_empty() { &b""[..] } else { b"/" };
+            left.push([directory, above, name].concat());
+        }
+    })?;
+    remove(tier, left)
+}
+
+/// Removes these paths; how many were still there.
+fn remove(tier: &Gfarm, paths: Vec<Vec<u8>>) -> Result<usize, TierError> {
+    let mut removed = 0;
+    for path in paths {
+        match tier.library.unlink(&tier.root.path(&path)) {
+            Ok(()) => removed += 1,
+            Err(failure) if failure.code == code::NO_SUCH_NAME => {}
+            Err(failure) => return Err(tier.root.failed(Action::Sweep, &path)(failure)),
         }
     }
     Ok(removed)

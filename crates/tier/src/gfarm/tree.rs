@@ -5,7 +5,6 @@ use std::ffi::CString;
 use super::error::{self, code};
 use super::library::{Failure, Kind, Stat};
 use super::{Gfarm, no_object};
-use crate::key::TEMPORARY_PREFIX;
 use crate::temporary::with_temporary_name;
 use crate::{Action, Attributes, DirectoryMeta, Key, TierError, Tree};
 
@@ -86,7 +85,8 @@ impl Tree for Gfarm {
         };
         let make = |name: &[u8]| self.library.symlink(&target, &below(name));
         let is_taken = |failure: &Failure| failure.code == code::EXISTS;
-        let (name, ()) = with_temporary_name(TEMPORARY_PREFIX, make, is_taken).map_err(&failed)?;
+        let prefix = self.temporary_prefix();
+        let (name, ()) = with_temporary_name(prefix, make, is_taken).map_err(&failed)?;
         let temporary = below(&name);
         self.library.rename(&temporary, &path).map_err(|failure| {
             let _ = self.library.unlink(&temporary);

@@ -11,7 +11,6 @@ use super::library::{Failure, File, Library};
 use super::root::Root;
 use super::{Gfarm, apply, meta};
 use crate::descriptor::write_fully;
-use crate::key::TEMPORARY_PREFIX;
 use crate::temporary::with_temporary_name;
 use crate::{Action, Attributes, Key, ObjectMeta, Precondition, TierError, Upload};
 
@@ -75,7 +74,7 @@ impl GfarmUpload {
         };
         let create = |name: &[u8]| library.create(&path(name), mode);
         let is_taken = |failure: &Failure| failure.code == code::EXISTS;
-        let (name, file) = with_temporary_name(TEMPORARY_PREFIX, create, is_taken)
+        let (name, file) = with_temporary_name(tier.temporary_prefix(), create, is_taken)
             .map_err(root.failed(Action::Begin, key.as_bytes()))?;
         let temporary = Some(path(&name));
         let (key, file) = (key.clone(), Some(file));

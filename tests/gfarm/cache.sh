@@ -1,0 +1,158 @@
+#!/usr/bin/env bash
+# `hayase up --tier gfarm:///DIR` on nodes of a real Gfarm, which is started here: what is written in `cache` comes to Gfarm
+# and what lies there is seen, names and moves, two jobs in front of one directory, servers of Gfarm and of the job that
+# end in the middle, and a job that is killed. Prints `ok`, `FAILED` and `SKIP` lines.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+. scripts/prepare.sh
+. tests/gfarm/cluster.sh
+
+skip() { say "SKIP gfarm_cache: $1"; exit 0; }
+[ "$(id -u)" = 0 ] || skip "nodes of namespaces need root"
+[ -e /dev/fuse ] || skip "there is no /dev/fuse"
+prepare_daemon_packages gfarm || skip "Gfarm's packages can not be installed"
+unshare --net --uts --mount true 2>/dev/null || skip "namespaces may not be made here"
+
+cargo build --locked -q -p hayase || { say "FAILED cache: hayase does not build"; exit 1; }
+target=$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+hayase=$target/debug/hayase
+
+# Not /tmp: that may be in memory, and the areas' images want a disk.
+work=$(mktemp -d "${HAYASE_WORK_DIR:-/var/tmp}/hayase-gfarm-cache.XXXXXX")
+export HAYASE_RUNTIME_DIR=$work/run
+unset HAYASE_JOB
+finish() {
+  local node
+  for node in 1 2; do [ ! -e "$work/job-$node" ] || job "$node" down --discard >/dev/null 2>&1; done
+  cluster_down
+  rm -rf --one-file-system "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+failures=0
+# try NAME: one test, a function.
+try() {
+  if "$1" >"$work/out" 2>&1; then say "ok cache_$1"; else
+    say "FAILED cache_$1"
+    tail -n 20 "$work/out"
+    tail -n 8 "$work"/job-*/node-0/*.log 2>/dev/null
+    failures=$((failures + 1))
+  fi
+}
+# up NODE [OPTION...]: a job of that node alone, in front of gfarm:///work, which its area cache-NODE shows.
+up() {
+  local node=$1
+  shift
+  mkdir -p "$work/storage-$node" "$work/mount-$node"
+  on "$node" "$hayase" up --job "gf$node" --storage "$work/storage-$node" --mount "$work/mount-$node" \
+    --job-dir "$work/job-$node" --shared 300MiB --local 16MiB --tier gfarm:///work "$@"
+}
+# job NODE COMMAND...: of the job of that node.
+job() {
+  local node=$1
+  shift
+  on "$node" "$hayase" "$1" --job "$work/job-$node" "${@:2}"
+}
+flush() { on 0 timeout 90 "$hayase" flush --job "$work/job-$1" "${@:2}"; }
+evict() { HAYASE_JOB=$work/job-$1 timeout 90 "$hayase" evict "$(cache "$1" "$2")"; }
+cache() { say "$work/mount-$1/cache/${2:-}"; }
+sum() { sha256sum <"$1"; }
+# in_gfarm NAME FILE: another node's Gfarm tools find these bytes there.
+in_gfarm() { [ "$(on 3 gfexport "/work/$1" | sha256sum)" = "$(sum "$2")" ]; }
+partials() { on 0 gfls -a "/work/$1" | grep -c hayase-partial; }
+
+# --- a directory of Gfarm, seen and filled ---
+
+what_lies_there_is_read() {
+  head -c 5000000 /dev/urandom >"$work/input" && on 2 gfreg "$work/input" /work/input || return 1
+  up 1 && cmp "$work/input" "$(cache 1 input)" && [ "$(stat -c %s "$(cache 1 input)")" = 5000000 ]
+}
+what_is_written_comes_there() {
+  mkdir "$(cache 1 out)" && head -c 30000000 /dev/urandom >"$work/large" && cp "$work/large" "$(cache 1 out/large)" &&
+    printf 'small\n' >"$(cache 1 out/small)" && ln -s small "$(cache 1 out/link)" && chmod 640 "$(cache 1 out/small)" || return 1
+  flush 1 --verify || return 1
+  in_gfarm out/large "$work/large" && lies_on /work/out/large 1 || return 1
+  on 3 gfls -l /work/out | grep -q -- '-rw-r-----.* small' && on 3 gfls -l /work/out | grep -q 'link -> small'
+}
+names_follow() {
+  local out
+  out=$(cache 1 out)
+  printf 'second\n' >"$work/second" && cp "$work/second" "$out/small.new" && mv "$out/small.new" "$out/small" &&
+    mv "$out/large" "$out/moved" && rm "$out/link" && mkdir "$out/gone" && rmdir "$out/gone" && flush 1 || return 1
+  in_gfarm out/small "$work/second" && in_gfarm out/moved "$work/large" &&
+    [ "$(on 3 gfls /work/out | sort | paste -sd,)" = moved,small ]
+}
+room_is_given_back_and_read_again() {
+  evict 1 out/moved && cmp "$work/large" "$(cache 1 out/moved)"
+}
+
+# --- two jobs in front of one directory ---
+
+another_job_sees_what_was_flushed() {
+  up 2 && cmp "$work/large" "$(cache 2 out/moved)" || return 1
+  # A version that somebody else has put there is seen by the next open, after a second at most.
+  head -c 100000 /dev/urandom >"$work/third" && cp "$work/third" "$(cache 2 out/small)" && flush 2 || return 1
+  cluster_wait 10 cmp "$work/third" "$(cache 1 out/small)"
+}
+two_versions_are_both_kept() {
+  local small other
+  small=$(cache 1 out/both)
+  cp "$work/second" "$small" && flush 1 && cluster_wait 10 cmp "$work/second" "$(cache 2 out/both)" || return 1
+  # Open for writing on one node, so that it is not flushed before the other one is done.
+  exec 7>>"$small" && printf 'ours\n' >&7 && cp "$work/third" "$(cache 2 out/both)" && flush 2 || return 1
+  exec 7>&-
+  flush 1
+  other=$(on 3 gfls /work/out | grep 'both.hayase-conflict') || return 1
+  in_gfarm out/both "$work/third" && on 3 gfexport "/work/out/$other" | grep -q ours
+}
+
+# --- servers that end ---
+
+a_file_server_that_ends_is_waited_for() {
+  # New files may go to another host meanwhile; what only it has, is read again when it is back.
+  spool_stop 1
+  head -c 3000000 /dev/urandom >"$work/meanwhile" && cp "$work/meanwhile" "$(cache 1 meanwhile)" || return 1
+  spool_start 1 && cluster_wait 20 spools_ready && flush 1 && in_gfarm meanwhile "$work/meanwhile" &&
+    evict 1 meanwhile && cmp "$work/meanwhile" "$(cache 1 meanwhile)"
+}
+a_server_of_the_job_that_is_killed_goes_on() {
+  local round pid
+  mkdir -p "$(cache 1 killed)"
+  for round in 1 2 3; do
+    head -c 40000000 /dev/urandom >"$work/killed-$round" && cp "$work/killed-$round" "$(cache 1 "killed/$round")" || return 1
+    cluster_wait 10 sh -c "[ \"\$(GFARM_CONFIG_FILE=$cluster_dir/client.conf nsenter --net=/run/netns/$cluster_id-0 gfls -a /work/killed | grep -c partial)\" -gt 0 ]"
+    pid=$(pgrep -f -- "^[^ ]*hayase serve --job-dir $work/job-1 ") || return 1
+    kill -KILL "$pid"
+    cluster_wait 20 flush 1 || return 1
+    in_gfarm "killed/$round" "$work/killed-$round" || return 1
+  done
+  cluster_wait 10 sh -c "! GFARM_CONFIG_FILE=$cluster_dir/client.conf nsenter --net=/run/netns/$cluster_id-0 gfls -a /work/killed | grep partial" ||
+    { say "$(partials killed) unfinished uploads are left"; return 1; }
+}
+a_job_that_is_killed_is_resumed() {
+  local pids
+  spool_stop 1 && spool_stop 2 && spool_stop 3
+  head -c 3000000 /dev/urandom >"$work/late" && cp "$work/late" "$(cache 1 late)" && sync "$(cache 1 late)" || return 1
+  pids=$(pgrep -f -- "--job-dir $work/job-1( |\$)") || return 1
+  # shellcheck disable=SC2086 # a list of process ids
+  kill -KILL $pids
+  for node in 1 2 3; do spool_start "$node"; done
+  cluster_wait 20 spools_ready && timeout 90 env GFARM_CONFIG_FILE="$cluster_dir/client.conf" \
+    nsenter --net="/run/netns/$cluster_id-1" --uts="$cluster_dir/uts-1" "$hayase" resume --verify "$work/job-1" || return 1
+  in_gfarm late "$work/late"
+}
+a_job_ends_with_all_in_gfarm() {
+  cp "$work/large" "$(cache 2 last)" && timeout 90 "$hayase" down --job "$work/job-2" && in_gfarm last "$work/large"
+}
+
+cluster_up "$work/gfarm" || { say "FAILED cache: the cluster did not start"; cluster_logs; exit 1; }
+on 0 gfmkdir /work
+for test in what_lies_there_is_read what_is_written_comes_there names_follow room_is_given_back_and_read_again \
+  another_job_sees_what_was_flushed two_versions_are_both_kept a_file_server_that_ends_is_waited_for \
+  a_server_of_the_job_that_is_killed_goes_on a_job_that_is_killed_is_resumed a_job_ends_with_all_in_gfarm; do
+  try $test
+done
+
+[ "$failures" = 0 ] || cluster_logs
+[ "$failures" = 0 ]
