@@ -1,11 +1,13 @@
-//! The goals of MPI-IO through containers in a plain directory: one shared file, as fast as a file for each.
+//! The goals of MPI-IO: one shared file, as fast as a file for each.
 //!
-//! One MPI program (`bench/mpi/patterns.c`) does everything; it is compiled by each MPI that is here and run
+//! Most of it through containers in a plain directory; [`mounted`] and [`figures`] in `shared` of jobs. One MPI program (`bench/mpi/patterns.c`) does everything; it is compiled by each MPI that is here and run
 //! with and without `libhayase_mpiio.so`.
 
 mod export;
+mod figures;
 mod index;
 pub(crate) mod launch;
+mod mounted;
 mod patterns;
 mod records;
 mod regions;
@@ -18,7 +20,8 @@ use crate::run::Group;
 pub(crate) const INTRO: &str = "\
 Written by `./bench.sh mpiio --write-docs`.
 One MPI program, run with and without Hayase's library, on one machine, in directories of one local disk:
-containers in a plain directory, no job, no mount.
+containers in a plain directory, no job, no mount, but for the last groups: reading through mounts, and the figures 8, 9,
+11 and 12 of the paper, in `shared` of jobs of simulated nodes.
 Absolute figures are this machine's; the ratios are the result.
 A and B take turns in every round and figures are medians over rounds; \"A against A\" is the baseline's
 median ratio to itself over two rounds in which its two runs changed places, and no goal is judged when it
@@ -28,7 +31,7 @@ Times are those of the slowest process: open, the calls, close; ratios are of th
 beside.
 Nothing is synced inside of what is timed, on either side; before each run all that earlier runs wrote is on the
 disk. Reads find their bytes in the page cache unless the table says cold.
-Not measured here: files in the areas of a job, reads through the mount, several nodes.
+Where a table says nothing else nothing limits the disk and the links.
 Raw samples are written to `bench/out/`.";
 
 /// In the order in which they run.
@@ -44,4 +47,12 @@ pub(crate) const GROUPS: &[Group] = &[
     Group { name: "records", title: "Records and bytes of the index", run: records::run },
     Group { name: "lookup", title: "Lookups among many writers", run: index::run },
     Group { name: "export", title: "Export against cp", run: export::run },
+    Group { name: "mounted", title: "Read through a mount", run: mounted::run },
+    Group { name: "figure-8", title: "Figure 8 of the paper: IOR", run: figures::run_ior },
+    Group { name: "figure-9", title: "Figure 9 of the paper: HPIO", run: figures::run_hpio },
+    Group {
+        name: "figure-11",
+        title: "Figures 11 and 12 of the paper: BT-IO",
+        run: figures::run_bt,
+    },
 ];
