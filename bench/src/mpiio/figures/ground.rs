@@ -103,7 +103,7 @@ impl<'a> Ground<'a> {
         }
         let ground = Self { job, mpi, proved, _limit: limit };
         for node in 0..=NODES {
-            let rate = format!("rate {}bps burst 256k latency 100ms", LINK_MIB << 20);
+            let rate = format!("rate {}bps burst 256k latency 500ms", LINK_MIB << 20);
             ground.on(node, "tc", &format!("qdisc add dev eth0 root tbf {rate}"))?;
         }
         let shared = ground.job.shared();
