@@ -1,7 +1,8 @@
 //! The goals of MPI-IO: one shared file, as fast as a file for each.
 //!
-//! Most of it through containers in a plain directory; [`mounted`] and [`figures`] in `shared` of jobs. One MPI program (`bench/mpi/patterns.c`) does everything; it is compiled by each MPI that is here and run
-//! with and without `libhayase_mpiio.so`.
+//! Most of it through containers in a plain directory; [`mounted`] and [`figures`] in `shared` of jobs. One MPI program
+//! (`bench/mpi/patterns.c`) does everything; it is compiled by each MPI that is here and run with and without
+//! `libhayase_mpiio.so`.
 
 mod export;
 mod figures;

@@ -1,5 +1,5 @@
-//! Figures 11 and 12: BT-IO, nested sub-arrays of meshes of a fixed size, by more and more ranks; figure 11 with us, figure
-//! 12 striped.
+//! Figures 11 and 12: BT-IO, nested sub-arrays of meshes of a fixed size, by more and more ranks; figure 11 with us,
+//! figure 12 by the MPI alone.
 
 use super::ground::{Ground, NODES, ROUND, WAYS, Way};
 use super::{at, draw, judge};

@@ -93,3 +93,49 @@ pub(super) fn begin_writeback(file: &File, start: u64, end: u64) {
     // It only saves time; what fails to reach the disk fails again at the end, in fsync(2).
     let _ = writeback::begin(file.as_fd(), start, end - start);
 }
+
+#[cfg(test)]
+mod tests {
+    use hayase_layout::{ByteCount, GlobalOffset};
+
+    use super::*;
+
+    fn write_three(writing: &WriteBehind, at: u64, byte: u8) -> io::Result<()> {
+        let mut batch = writing.empty_batch()?;
+        batch.extents = vec![Extent::new(GlobalOffset(at), ByteCount(3)).unwrap()];
+        batch.bytes = vec![byte; 5]; // longer than the extent, as a used one may be
+        writing.write(batch);
+        Ok(())
+    }
+
+    #[test]
+    fn more_batches_than_go_round_are_written() {
+        let file = tempfile::tempfile().unwrap();
+        std::thread::scope(|scope| {
+            let writing = WriteBehind::start(scope, &file).unwrap();
+            (0..9_u8).for_each(|nth| write_three(&writing, 4 * u64::from(nth), nth).unwrap());
+            writing.finish().unwrap();
+        });
+        let mut bytes = [0; 35];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let expected: Vec<u8> = (0..35).map(|at| if at % 4 == 3 { 0 } else { at / 4 }).collect();
+        assert_eq!(bytes[..], expected[..]);
+        assert_eq!(file.metadata().unwrap().len(), 35);
+    }
+
+    #[test]
+    fn a_write_that_fails_is_told_and_ends_it() {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        let read_only = File::open(path.path()).unwrap();
+        let is_told = |told: io::Result<()>| {
+            assert_eq!(told.unwrap_err().raw_os_error(), Some(libc::EBADF));
+        };
+        std::thread::scope(|scope| {
+            let writing = WriteBehind::start(scope, &read_only).unwrap();
+            is_told((0..9).try_for_each(|nth| write_three(&writing, nth, 1)));
+            let writing = WriteBehind::start(scope, &read_only).unwrap();
+            write_three(&writing, 0, 1).unwrap();
+            is_told(writing.finish());
+        });
+    }
+}
