@@ -25,47 +25,53 @@ use crate::stats;
 const WANTED: f64 = 0.85;
 const MIB: f64 = 1_048_576.0;
 
-/// A line for each way over places, as a table and as a plot; `what` names the samples of a place.
+/// A line of a figure: its name, and bytes per second at each place.
+struct Line {
+    name: String,
+    rates: Vec<f64>,
+}
+
+impl Line {
+    /// Of a way, whose samples are named by `what` and the places.
+    fn of(way: Way, what: &str, places: &[String], samples: &Samples) -> Self {
+        let rate = |place: &String| samples.rate(&at(what, place), way.name());
+        Self { name: way.name().to_owned(), rates: places.iter().map(rate).collect() }
+    }
+}
+
+/// As a table and as a plot.
 fn draw(
     (name, title): (&str, &str),
     across: &'static str,
     places: &[String],
-    lines: &[(String, &dyn Fn(&str) -> f64)],
+    lines: &[Line],
 ) -> Table {
     let mut plot = Plot::new(name, title, (across, "MiB/s"), places.to_vec());
     let mut head = vec![across];
-    head.extend(lines.iter().map(|(line, _)| line.as_str()));
+    head.extend(lines.iter().map(|line| line.name.as_str()));
     let mut table = Table::new(format!("{title} (MiB/s)"), &head);
-    for place in places {
+    for (nth, place) in places.iter().enumerate() {
         let mut row = vec![place.clone()];
-        row.extend(lines.iter().map(|(_, rate)| number(rate(place) / MIB)));
+        row.extend(lines.iter().map(|line| number(line.rates[nth] / MIB)));
         table.row(row);
     }
-    for (line, rate) in lines {
-        plot.line(line.as_str(), places.iter().map(|place| Some(rate(place) / MIB)).collect());
+    for line in lines {
+        plot.line(line.name.as_str(), line.rates.iter().map(|rate| Some(rate / MIB)).collect());
     }
     table.plot = Some(plot);
     table
 }
 
-/// The same where lines are ways and samples are named by `what` and a place.
+/// The same of several ways.
 fn draw_ways(
-    (name, title): (&str, &str),
+    head: (&str, &str),
     across: &'static str,
     places: &[String],
     (what, ways): (&str, &[Way]),
     samples: &Samples,
 ) -> Table {
-    let rates: Vec<_> = ways
-        .iter()
-        .map(|way| {
-            let way = way.name();
-            (way.to_owned(), move |place: &str| samples.rate(&at(what, place), way))
-        })
-        .collect();
-    let lines: Vec<(String, &dyn Fn(&str) -> f64)> =
-        rates.iter().map(|(line, rate)| (line.clone(), rate as &dyn Fn(&str) -> f64)).collect();
-    draw((name, title), across, places, &lines)
+    let lines: Vec<Line> = ways.iter().map(|way| Line::of(*way, what, places, samples)).collect();
+    draw(head, across, places, &lines)
 }
 
 /// Kind of work at a place, as samples name it.

@@ -2,7 +2,7 @@
 //! figure 12 by the MPI alone.
 
 use super::ground::{Ground, NODES, ROUND, WAYS, Way};
-use super::{at, draw, judge};
+use super::{Line, at, draw, judge};
 use crate::bench::Bench;
 use crate::mpiio::patterns::push;
 use crate::report::Outcome;
@@ -34,7 +34,7 @@ impl Size {
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let ground = Ground::new(bench)?;
     let sizes = SIZES.each_ref().map(|size| {
-        let mib = size.meshes(bench, Way::Ours) * MESH >> 20;
+        let mib = (size.meshes(bench, Way::Ours) * MESH) >> 20;
         format!("`{}` is {mib} MiB", size.name)
     });
     let note = format!(
@@ -71,16 +71,12 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
         ("figure-11", "BT-IO, a file in parts", [Way::Each, Way::Ours]),
         ("figure-12", "BT-IO, the MPI alone", [Way::Striping, Way::OneServer]),
     ] {
-        let rates: Vec<_> = ways
-            .iter()
-            .flat_map(|way| SIZES.iter().map(move |size| (way.name(), size.name)))
-            .map(|(way, size)| {
-                let samples = &samples;
-                (format!("{way}, {size}"), move |place: &str| samples.rate(&at(size, place), way))
-            })
-            .collect();
-        let lines: Vec<(String, &dyn Fn(&str) -> f64)> =
-            rates.iter().map(|(line, rate)| (line.clone(), rate as &dyn Fn(&str) -> f64)).collect();
+        let of = |way: Way, size: &Size| {
+            let line = Line::of(way, size.name, &places, &samples);
+            Line { name: format!("{}, {}", line.name, size.name), ..line }
+        };
+        let lines: Vec<Line> =
+            ways.iter().flat_map(|way| SIZES.each_ref().map(|size| of(*way, size))).collect();
         outcome.tables.push(draw((name, title), "nodes", &places, &lines));
     }
     for size in &SIZES {

@@ -58,7 +58,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let mut tables = Vec::new();
     for figure in FIGURES {
         let values = figure.values.iter().step_by(bench.rounds(2, 1));
-        let places: Vec<_> = values.map(|value| value.to_string()).collect();
+        let places: Vec<_> = values.map(u64::to_string).collect();
         for place in &places {
             for round in 0..bench.rounds(1, 3) {
                 for way in WAYS {
