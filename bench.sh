@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures: ./bench.sh NAME [--quick] (NAME: foundation, nodes, mpiio, stage, flush, gfarm, dataplane).
+# Measures: ./bench.sh NAME [--quick] (NAME: foundation, nodes, mpiio, mpiio-nodes, stage, flush, gfarm, dataplane).
 # Raw samples and conditions go to bench/out, the page with the results to docs/.
 set -euo pipefail
 cd "$(dirname "$0")"

@@ -8,9 +8,11 @@
  *   do=write|read|both        steps=N  how many times (calls of blocks, meshes of nested and simple)
  *   side=N         points of a mesh in each direction, of 40 bytes (BT: 24 is class W)
  *   block=BYTES    of blocks: they interleave, rank by rank
- *   count=N        regions of 8 bytes that a process has, 8 bytes of gap behind each
+ *   count=N        regions that a process has
+ *   region=BYTES   of one of them, a multiple of 8 (default 8); spacing=BYTES  of the gap behind each (default 8)
  *   memory=dense|gaps          of regions
  *   check=first|all            one word of each call, or every byte
+ *   sync=1         what was written is durable before it is closed; that counts as closing
  *   hints=KEY:VALUE,KEY:VALUE
  *
  * Rank 0 prints one line for each direction:
@@ -27,12 +29,12 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { POINT = 40, REGION = 8, SETS = 20000, BATCH_BYTES = 4 << 20 };
+enum { POINT = 40, SETS = 20000, BATCH_BYTES = 4 << 20 };
 
 static int rank, size;
 static const char *file = "", *pattern = "", *files = "one", *calls = "all", *doing = "both";
 static const char *memory = "dense", *check = "first", *hints = "";
-static long steps = 1, side = 24, block = 4 << 20, count = 65536;
+static long steps = 1, side = 24, block = 4 << 20, count = 65536, region = 8, spacing = 8, syncing = 0;
 
 static void fail(const char *what, long where) {
   fprintf(stderr, "rank %d: %s (%ld)\n", rank, what, where);
@@ -48,6 +50,7 @@ static void read_arguments(int argc, char **argv) {
       {"file", &file, 0},     {"pattern", &pattern, 0}, {"files", &files, 0}, {"calls", &calls, 0},
       {"do", &doing, 0},      {"memory", &memory, 0},   {"check", &check, 0}, {"hints", &hints, 0},
       {"steps", 0, &steps},   {"side", 0, &side},       {"block", 0, &block}, {"count", 0, &count},
+      {"region", 0, &region}, {"spacing", 0, &spacing}, {"sync", 0, &syncing},
   };
   for (int i = 1; i < argc; i++) {
     char *value = strchr(argv[i], '=');
@@ -137,7 +140,7 @@ static MPI_Datatype mesh_view(void) {
 }
 static MPI_Datatype regions_view(void) {
   MPI_Datatype all;
-  MPI_Type_create_hvector((int)count, REGION, (MPI_Aint)size * 2 * REGION, MPI_BYTE, &all);
+  MPI_Type_create_hvector((int)count, (int)region, (MPI_Aint)(size * (region + spacing)), MPI_BYTE, &all);
   MPI_Type_commit(&all);
   return all;
 }
@@ -154,7 +157,7 @@ static void plan(void) {
     add_run(rank * block, block);
     step_extent = size * block;
   } else {
-    for (long r = 0; r < count; r++) add_run((r * size + rank) * 2 * REGION, REGION);
+    for (long r = 0; r < count; r++) add_run((r * size + rank) * (region + spacing), region);
     step_extent = 0; /* the same regions again */
   }
 }
@@ -171,7 +174,7 @@ static int memory_count;
 
 static char *slot_of(long step) { return buffer + (size_t)(step % batch) * slot_bytes; }
 static char *place_in_memory(long step, long at) {
-  return slot_of(step) + (is(memory, "gaps") ? at / REGION * 2 * REGION + at % REGION : at);
+  return slot_of(step) + (is(memory, "gaps") ? at / region * (region + spacing) + at % region : at);
 }
 static void fill_or_check(long step, int filling) {
   long at = 0;
@@ -189,13 +192,13 @@ static void fill_or_check(long step, int filling) {
 }
 static void set_up_memory(void) {
   int gaps = is(memory, "gaps");
-  slot_bytes = (size_t)step_bytes * (gaps ? 2 : 1);
+  slot_bytes = (size_t)(gaps ? step_bytes / region * (region + spacing) : step_bytes);
   batch = BATCH_BYTES / (long)slot_bytes < 1 ? 1 : BATCH_BYTES / (long)slot_bytes;
   if (batch > steps) batch = steps;
   buffer = malloc((size_t)batch * slot_bytes);
   memset(buffer, 0, (size_t)batch * slot_bytes);
   if (gaps) {
-    MPI_Type_create_hvector((int)(step_bytes / REGION), REGION, 2 * REGION, MPI_BYTE, &memory_type);
+    MPI_Type_create_hvector((int)(step_bytes / region), (int)region, (MPI_Aint)(region + spacing), MPI_BYTE, &memory_type);
     memory_count = 1;
   } else {
     MPI_Type_contiguous(8, MPI_BYTE, &memory_type);
@@ -266,7 +269,7 @@ static Times go(int writing) {
   if (!each && !is(pattern, "blocks") && !is(pattern, "simple")) {
     int nested = is(pattern, "nested");
     MPI_Datatype view = nested ? mesh_view() : regions_view();
-    must(MPI_File_set_view(fh, nested ? 0 : rank * 2 * REGION, MPI_BYTE, view, "native", info), "set_view");
+    must(MPI_File_set_view(fh, nested ? 0 : rank * (region + spacing), MPI_BYTE, view, "native", info), "set_view");
     MPI_Type_free(&view);
   }
   t.open = MPI_Wtime() - begin;
@@ -283,6 +286,7 @@ static Times go(int writing) {
   }
   meet();
   begin = MPI_Wtime();
+  if (writing && syncing) must(MPI_File_sync(fh), "sync");
   must(MPI_File_close(&fh), "close");
   t.close = MPI_Wtime() - begin;
   t.cpu = cpu() - cpu_before;

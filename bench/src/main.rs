@@ -55,6 +55,8 @@ enum Verb {
     Nodes(run::RunArguments),
     /// MPI-IO: one shared file, written at the speed of a file for each process
     Mpiio(run::RunArguments),
+    /// MPI-IO on several nodes: reads through mounts, and the figures of the first paper
+    MpiioNodes(run::RunArguments),
     /// Staging: trees between a bucket and memory, loose, packed, sealed, mounted; against rclone
     Stage(run::RunArguments),
     /// The cache area: written behind, drained, read again, in front of a disk of known speed
@@ -99,6 +101,9 @@ fn main() -> ExitCode {
         }
         Verb::Nodes(arguments) => run::run("nodes", nodes::INTRO, nodes::GROUPS, &arguments),
         Verb::Mpiio(arguments) => run::run("mpiio", mpiio::INTRO, mpiio::GROUPS, &arguments),
+        Verb::MpiioNodes(arguments) => {
+            run::run("mpiio-nodes", mpiio::NODES_INTRO, mpiio::NODES_GROUPS, &arguments)
+        }
         Verb::Stage(arguments) => run::run("stage", stage::INTRO, stage::GROUPS, &arguments),
         Verb::Flush(arguments) => run::run("flush", flush::INTRO, flush::GROUPS, &arguments),
         Verb::Dataplane(arguments) => {

@@ -1,11 +1,14 @@
-//! The goals of MPI-IO through containers in a plain directory: one shared file, as fast as a file for each.
+//! The goals of MPI-IO: one shared file, as fast as a file for each.
 //!
-//! One MPI program (`bench/mpi/patterns.c`) does everything; it is compiled by each MPI that is here and run
-//! with and without `libhayase_mpiio.so`.
+//! Most of it through containers in a plain directory; [`mounted`] and [`figures`] in `shared` of jobs. One MPI program
+//! (`bench/mpi/patterns.c`) does everything; it is compiled by each MPI that is here and run with and without
+//! `libhayase_mpiio.so`.
 
 mod export;
+mod figures;
 mod index;
 pub(crate) mod launch;
+mod mounted;
 mod patterns;
 mod records;
 mod regions;
@@ -28,7 +31,7 @@ Times are those of the slowest process: open, the calls, close; ratios are of th
 beside.
 Nothing is synced inside of what is timed, on either side; before each run all that earlier runs wrote is on the
 disk. Reads find their bytes in the page cache unless the table says cold.
-Not measured here: files in the areas of a job, reads through the mount, several nodes.
+Not here but in `./bench.sh mpiio-nodes`: files in `shared` of a job, reads through mounts, several nodes.
 Raw samples are written to `bench/out/`.";
 
 /// In the order in which they run.
@@ -44,4 +47,28 @@ pub(crate) const GROUPS: &[Group] = &[
     Group { name: "records", title: "Records and bytes of the index", run: records::run },
     Group { name: "lookup", title: "Lookups among many writers", run: index::run },
     Group { name: "export", title: "Export against cp", run: export::run },
+];
+
+/// The same for the page of several nodes.
+pub(crate) const NODES_INTRO: &str = "\
+Written by `./bench.sh mpiio-nodes --write-docs`.
+Files of MPI programs in `shared` of jobs of simulated nodes, read through mounts, and the figures 8, 9, 11 and 12 of the \
+first paper (MPI-IO/Gfarm): the same MPI program as of `./bench.sh mpiio`, by MPICH.
+All nodes share the processors of one machine: where several of them compute or wait for messages at once, that is slower \
+than on a cluster, for all variants.
+A and B take turns in every round and figures are medians over rounds; \"A against A\" is the baseline's
+median ratio to itself over two rounds in which its two runs changed places, and no goal is judged when it
+is outside of 0.9 to 1.1.
+Raw samples are written to `bench/out/`.";
+
+/// In the order in which they run.
+pub(crate) const NODES_GROUPS: &[Group] = &[
+    Group { name: "mounted", title: "Read through a mount", run: mounted::run },
+    Group { name: "figure-8", title: "Figure 8 of the paper: IOR", run: figures::run_ior },
+    Group { name: "figure-9", title: "Figure 9 of the paper: HPIO", run: figures::run_hpio },
+    Group {
+        name: "figure-11",
+        title: "Figures 11 and 12 of the paper: BT-IO",
+        run: figures::run_bt,
+    },
 ];

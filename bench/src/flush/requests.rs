@@ -44,8 +44,10 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let steps = ((bench.rounds(128, 512) as u64) << 20) / (PROCESSES * BLOCK);
     let bytes = steps * PROCESSES * BLOCK;
     let arguments = words(&format!("pattern=blocks block={BLOCK} steps={steps} do=write"));
-    let write =
-        |path: &Path| mpi.run_at(|program| job.on_node(0, program), PROCESSES, path, &arguments);
+    let write = |path: &Path| {
+        let on_node = |program: &str| job.on_node(0, program);
+        mpi.run_at(on_node, By::Hayase, PROCESSES, (path, &arguments))
+    };
     let hayase = |words: &[&str]| {
         let mut command = job.on_node(0, bench.hayase());
         command.args(words);

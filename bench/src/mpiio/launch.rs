@@ -182,7 +182,18 @@ impl Mpi {
         name: &str,
         arguments: &[String],
     ) -> anyhow::Result<Said> {
-        let mut command = self.mpiexec(Command::new(self.kind.tool("mpiexec")), ranks);
+        self.run_at(|program| Command::new(program), by, ranks, (&self.path(by, name), arguments))
+    }
+
+    /// Runs the program on a file of any place; `on_node` begins commands where that is.
+    pub(crate) fn run_at(
+        &self,
+        on_node: impl FnOnce(&str) -> Command,
+        by: By,
+        ranks: u64,
+        (path, arguments): (&Path, &[String]),
+    ) -> anyhow::Result<Said> {
+        let mut command = self.mpiexec(on_node(&self.kind.tool("mpiexec")), ranks);
         let mut given = "";
         match by {
             By::Stock { options, hints } => {
@@ -196,25 +207,19 @@ impl Mpi {
             }
         }
         command.arg(&self.program).args(arguments);
-        command
-            .arg(format!("file={}", self.path(by, name).display()))
-            .arg(format!("hints={given}"));
+        command.arg(format!("file={}", path.display())).arg(format!("hints={given}"));
         Said::of(run(&mut command, RUN_PATIENCE)?, &format!("{arguments:?} with {by:?}"))
     }
 
-    /// Runs the program with our library on a file of any place; `on_node` begins commands where that is.
-    pub(crate) fn run_at(
+    /// The program as one process that nothing launches, on a file of any place, without our library.
+    pub(crate) fn run_alone(
         &self,
-        on_node: impl FnOnce(&str) -> Command,
-        ranks: u64,
-        path: &Path,
-        arguments: &[String],
-    ) -> anyhow::Result<()> {
-        let mut command = self.mpiexec(on_node(&self.kind.tool("mpiexec")), ranks);
-        self.preload(&mut command);
-        command.arg(&self.program).args(arguments);
-        command.arg(format!("file={}", path.display())).arg("hints=");
-        run(&mut command, RUN_PATIENCE)?.success(&format!("{arguments:?}")).map(drop)
+        on_node: impl FnOnce(&Path) -> Command,
+        (path, arguments): (&Path, &[String]),
+    ) -> anyhow::Result<Said> {
+        let mut command = on_node(&self.program);
+        command.args(arguments).arg(format!("file={}", path.display()));
+        Said::of(run(&mut command, RUN_PATIENCE)?, &format!("{arguments:?}, alone"))
     }
 
     fn mpiexec(&self, mut command: Command, ranks: u64) -> Command {

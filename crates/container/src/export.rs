@@ -1,12 +1,11 @@
 //! Export: the container as one flat file, byte for byte.
 //!
 //! Here: what `hayase container export` does: large pieces by copy_file_range(2) (shared blocks where the
-//! file system can), the rest gathered into large writes; holes stay holes.
+//! file system can), the rest gathered into large writes by two threads ([`behind`]); holes stay holes.
 //! The target appears whole, under its name, when all of it is on the disk.
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use hayase_layout::{ByteCount, Extent, Found, GlobalOffset, Piece};
@@ -18,6 +17,10 @@ use crate::limits::{
     EXPORT_BUFFER, EXPORT_WINDOW_MAX, EXPORT_WINDOW_MIN, KERNEL_COPY_MIN, PIECES_MAX,
 };
 use crate::{ContainerError, Reader};
+
+mod behind;
+
+use behind::{WriteBehind, begin_writeback};
 
 /// What is to become of a file that has the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +44,8 @@ pub struct Exported {
 
 /// Writes the file that `reader` sees to `target`; `progress` is told how far it is.
 ///
-/// Durable when it returns. Memory for [`EXPORT_BUFFER`] and the pieces of one window, whatever the size.
+/// Durable when it returns. Memory for [`EXPORT_BATCHES`](crate::limits::EXPORT_BATCHES) of [`EXPORT_BUFFER`]
+/// and the pieces of one window, whatever the size.
 pub fn export(
     reader: &Reader,
     target: &Path,
@@ -78,10 +82,25 @@ impl Export<'_> {
         let size = self.reader.size();
         self.told.size = size;
         self.file.set_len(size.get()).map_err(|source| self.failed(source))?;
+        let file = self.file.try_clone().map_err(|source| self.failed(source))?;
+        std::thread::scope(|scope| {
+            let writing = WriteBehind::start(scope, &file);
+            let writing = writing.map_err(|source| self.failed(source))?;
+            self.copy_windows(&writing, progress)?;
+            writing.finish().map_err(|source| self.failed(source))
+        })?;
+        self.file.sync_all().map_err(|source| self.failed(source))
+    }
+
+    fn copy_windows(
+        &mut self,
+        writing: &WriteBehind,
+        progress: &mut dyn FnMut(ByteCount),
+    ) -> Result<(), ContainerError> {
+        let size = self.told.size.get();
         let (mut at, mut window) = (0, EXPORT_WINDOW_MIN.get());
-        let mut buffer = Vec::new();
-        while at < size.get() {
-            let end = (at + window).min(size.get());
+        while at < size {
+            let end = (at + window).min(size);
             let extent = Extent::between(GlobalOffset(at), GlobalOffset(end));
             let extent = extent.expect("sizes of files are offsets");
             let found = self.reader.index().lookup(extent);
@@ -93,14 +112,14 @@ impl Export<'_> {
             if found.len() < PIECES_MAX / 4 {
                 window = (window * 2).min(EXPORT_WINDOW_MAX.get());
             }
-            self.copy(&found, &mut buffer)?;
+            self.copy(&found, writing)?;
             at = end;
             progress(ByteCount(at));
         }
-        self.file.sync_all().map_err(|source| self.failed(source))
+        Ok(())
     }
 
-    fn copy(&mut self, found: &[Found], buffer: &mut Vec<u8>) -> Result<(), ContainerError> {
+    fn copy(&mut self, found: &[Found], writing: &WriteBehind) -> Result<(), ContainerError> {
         let mut small: Vec<Extent> = Vec::new();
         for found in found {
             let Found::Bytes(piece) = found else { continue };
@@ -117,45 +136,36 @@ impl Export<'_> {
                 _ => small.push(piece.extent),
             }
         }
-        self.copy_small(&small, buffer)
+        self.copy_small(&small, writing)
     }
 
-    /// In batches that fill the buffer.
-    fn copy_small(
-        &mut self,
-        extents: &[Extent],
-        buffer: &mut Vec<u8>,
-    ) -> Result<(), ContainerError> {
+    /// In batches that fill a buffer.
+    fn copy_small(&self, extents: &[Extent], writing: &WriteBehind) -> Result<(), ContainerError> {
         let (mut batch, mut len) = (Vec::new(), 0);
         for extent in extents.iter().flat_map(|extent| extent.chunks(EXPORT_BUFFER)) {
             if len + extent.len().get() > EXPORT_BUFFER.get() {
-                self.copy_batch(&batch, buffer)?;
+                self.copy_batch(&batch, writing)?;
                 batch.clear();
                 len = 0;
             }
             len += extent.len().get();
             batch.push(extent);
         }
-        self.copy_batch(&batch, buffer)
+        self.copy_batch(&batch, writing)
     }
 
-    /// One read of all, in the order of the parts; one write for each stretch of the file.
-    fn copy_batch(
-        &mut self,
-        extents: &[Extent],
-        buffer: &mut Vec<u8>,
-    ) -> Result<(), ContainerError> {
-        let len: u64 = extents.iter().map(|extent| extent.len().get()).sum();
-        buffer.resize(buffer.len().max(len as usize), 0);
-        let bytes = &mut buffer[..len as usize];
-        self.reader.read_extents(extents.iter().copied(), bytes)?;
-        let mut rest = &bytes[..];
-        for extent in extents {
-            let (now, later) = rest.split_at(extent.len().get() as usize);
-            let written = self.file.write_all_at(now, extent.start().0);
-            written.map_err(|source| self.failed(source))?;
-            rest = later;
+    /// One read of all, in the order of the parts; written while the next ones are read.
+    fn copy_batch(&self, extents: &[Extent], writing: &WriteBehind) -> Result<(), ContainerError> {
+        if extents.is_empty() {
+            return Ok(());
         }
+        let len: u64 = extents.iter().map(|extent| extent.len().get()).sum();
+        let mut batch = writing.empty_batch().map_err(|source| self.failed(source))?;
+        batch.bytes.resize(batch.bytes.len().max(len as usize), 0);
+        self.reader.read_extents(extents.iter().copied(), &mut batch.bytes[..len as usize])?;
+        batch.extents.clear();
+        batch.extents.extend_from_slice(extents);
+        writing.write(batch);
         Ok(())
     }
 
@@ -186,6 +196,7 @@ impl Export<'_> {
                 Err(errno) => return Err(self.failed(errno.into())),
             }
         }
+        begin_writeback(&self.file, piece.extent.start().0, piece.extent.end().0);
         Ok(true)
     }
 

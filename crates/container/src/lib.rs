@@ -30,7 +30,7 @@
 //! Not here: MPI handles and datatypes (`hayase_mpi`), mounts (`hayase_client`, `hayase_fuse`).
 //! Source: paper 001 (MPI-IO/Gfarm), sections 4 and 5; MPI 4.1, chapter 14; PLFS (Bent et al. 2009).
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 pub mod area;
 mod catalogue;

@@ -53,6 +53,9 @@ pub const EXPORT_WINDOW_MIN: ByteCount = ByteCount::mib(4);
 /// not to pay for fresh pages, and some of it from each of many parts.
 pub const EXPORT_BUFFER: ByteCount = ByteCount::mib(4);
 
+/// Buffers of an export: one is filled, one is written, one is ready for who is done first.
+pub const EXPORT_BATCHES: usize = 3;
+
 /// Bytes of the file that are looked at together where there is little in them.
 pub const EXPORT_WINDOW_MAX: ByteCount = ByteCount::mib(64);
 

@@ -1,0 +1,17 @@
+//! `sync_file_range`: bytes on their way to the disk before anybody waits for them.
+#![expect(unsafe_code, reason = "neither std nor rustix has sync_file_range(2)")]
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+/// Has the kernel begin to write `len` dirty bytes from `offset`. Waits only where the disk's queue is full.
+pub(super) fn begin(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
+    let (offset, len) = (offset.cast_signed(), len.cast_signed());
+    let flags = libc::SYNC_FILE_RANGE_WRITE;
+    // SAFETY: the call takes integers and touches no memory of ours; the descriptor is open as long as it is borrowed.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, flags) } {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    }
+}
