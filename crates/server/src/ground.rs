@@ -2,14 +2,21 @@
 //!
 //! Parameters, so that a simulation can own them: [`Ground::of`] is this machine's.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hayase_store::{FjallStore, MetaError, MetaStore};
 use hayase_wire::message::TimeSpec;
 use hayase_wire::transport::{Address, TcpTransport, Transport};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+use tokio::io::unix::AsyncFd;
 
 use crate::disk::Disk;
 use crate::settings::Settings;
@@ -97,5 +104,53 @@ impl Clock {
                 TimeSpec { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() }
             }
         }
+    }
+
+    /// A long pause that wakes the process once. The runtime's own timer wakes it up to three times for
+    /// a pause of seconds, as it hands it down from wheel to wheel: most of what an idle server costs.
+    pub(crate) async fn rest(&self, pause: Duration) {
+        if matches!(self, Self::Since(_)) {
+            return tokio::time::sleep(pause).await;
+        }
+        let waited = async { alarm(pause)?.readable().await.map(drop) };
+        if let Err(error) = waited.await {
+            tracing::debug!(%error, "the kernel has no timer to give");
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+/// Readable when `pause` has passed.
+fn alarm(pause: Duration) -> io::Result<AsyncFd<OwnedFd>> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+    let it_value = Timespec {
+        tv_sec: pause.as_secs() as i64,
+        // All zeros would mean never.
+        tv_nsec: i64::from(pause.subsec_nanos().max(1)),
+    };
+    let once = Itimerspec { it_interval: Timespec::default(), it_value };
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &once)?;
+    hayase_wire::watch::readable(timer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_rest_lasts_as_long_as_it_should() {
+        for pause in [Duration::ZERO, Duration::from_millis(30)] {
+            let began = std::time::Instant::now();
+            Clock::Kernel.rest(pause).await;
+            assert!(began.elapsed() >= pause && began.elapsed() < pause + Duration::from_secs(5));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_simulation_rests_on_its_own_time() {
+        let began = tokio::time::Instant::now();
+        Clock::Since(began).rest(Duration::from_secs(3600)).await;
+        assert!(began.elapsed() >= Duration::from_secs(3600));
     }
 }

@@ -160,7 +160,11 @@ impl Node {
         let wait = self.next_look();
         let before = Instant::now();
         // A wake may be there as well when a stopped process goes on.
-        let _woken = tokio::time::timeout(wait, self.membership.wakes.notified()).await;
+        tokio::select! {
+            biased;
+            () = self.membership.wakes.notified() => {}
+            () = self.clock.rest(wait) => {}
+        }
         let is_late = before.elapsed() >= wait + SILENCE / 2;
         if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut()
             && is_late
@@ -190,7 +194,7 @@ impl Node {
             biased;
             () = link.until_down() => {}
             () = self.membership.wakes.notified() => {}
-            () = tokio::time::sleep(rest(self.servers)) => {}
+            () = self.clock.rest(rest(self.servers)) => {}
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hayase_layout::{Groups, InodeId, NodeId, ServerId};
 use hayase_store::{Area, Namespace, Parts, Removal};
-use hayase_wire::message::{Name, PeerReply, PeerRequest, Place, Refused, TimeSpec};
+use hayase_wire::message::{Name, OnceId, PeerReply, PeerRequest, Place, Refused, TimeSpec};
 
 use crate::answers::Answers;
 use crate::appends::Appends;
@@ -122,9 +122,7 @@ impl Node {
         to: ServerId,
         request: PeerRequest,
     ) -> Local<Result<PeerReply, Refused>> {
-        if let Some(process) = request.once().and_then(|once| self.clients.find(once.process)) {
-            process.once_at.borrow_mut().insert(to);
-        }
+        self.remembers_answer(to, request.once());
         let this = Rc::clone(self);
         if to == self.me {
             return Box::pin(async move {
@@ -135,6 +133,13 @@ impl Node {
             let served = this.call(to, &request, None, None).await?;
             refusal(served.reply)
         })
+    }
+
+    /// `server` may remember an answer to this request of a process of this node.
+    pub(crate) fn remembers_answer(&self, server: ServerId, once: Option<OnceId>) {
+        if let Some(process) = once.and_then(|once| self.clients.find(once.process)) {
+            process.once_at.borrow_mut().insert(server);
+        }
     }
 
     /// The server that decides about this name.

@@ -100,6 +100,12 @@ pub trait DeviceFile: Send + Sync {
     /// flags; `None` where there are no descriptors to give.
     fn descriptor(&self) -> Result<Option<OwnedFd>, PartError>;
 
+    /// The same at less cost, where the one that this process has can be given away: it opens the part
+    /// again when it needs it.
+    fn give_descriptor(&self) -> Result<Option<OwnedFd>, PartError> {
+        self.descriptor()
+    }
+
     /// A descriptor that can neither read nor write (`O_PATH`), for a process that only tells the
     /// kernel which file it means; `None` where there are no descriptors to give. It keeps nobody
     /// from being quiescent.

@@ -77,8 +77,11 @@ impl Node {
         if node.policy != ParentPolicy::Unknown {
             return Ok(node);
         }
-        let parent = self.entry(node.parent).await?.attr;
-        Ok(NewNode { policy: ParentPolicy::Known(parent.policy), ..node })
+        let policy = match node.parent.home() == self.me {
+            true => self.inode(node.parent)?.policy,
+            false => self.entry(node.parent).await?.attr.policy,
+        };
+        Ok(NewNode { policy: ParentPolicy::Known(policy), ..node })
     }
 
     /// A new file, or the one that has this name. True: it is new.

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use hayase_layout::InodeId;
+use hayase_layout::{InodeId, ServerId};
 use hayase_wire::message::{
     Attr, Binding, Entry, FileKind, Grants, MetaChange, Name, NodeReply, OnceId, PeerReply,
     PeerRequest, Place, Refused,
@@ -217,8 +217,7 @@ impl Node {
             self.before_remove(&place, directory).await?;
         }
         self.end_sole_maker(parent, process.map(|process| process.id)).await;
-        let remove = PeerRequest::Remove { place: place.clone(), directory, once };
-        let removed = match self.ask(shard, remove).await? {
+        let removed = match self.remove_at_shard(shard, place.clone(), directory, once).await? {
             PeerReply::Bound(binding) => binding.ino,
             PeerReply::Unbound { binding: Binding { ino, .. }, op } => {
                 let requester = self.node;
@@ -234,6 +233,21 @@ impl Node {
         };
         self.directories.changed_here(parent, self.now());
         Ok(NodeReply::Removed { ino: removed })
+    }
+
+    /// Asks the shard; where that is this server, without the box that any request has room in.
+    async fn remove_at_shard(
+        self: &Rc<Self>,
+        shard: ServerId,
+        place: Place,
+        directory: bool,
+        once: Option<OnceId>,
+    ) -> Result<PeerReply, Refused> {
+        if shard != self.me || !self.grace.is_over() {
+            return self.ask(shard, PeerRequest::Remove { place, directory, once }).await;
+        }
+        self.remembers_answer(self.me, once);
+        self.happen_once(once, self.shard_remove(self.node, place, directory, once)).await
     }
 
     pub(super) async fn move_name(

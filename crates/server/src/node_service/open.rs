@@ -69,9 +69,8 @@ impl Node {
         // A close of this inode that is on its way to the home must not arrive after this open.
         let _ordered = self.inode_locks_of_opens.lock(ino).await;
         let on_its_way = self.clients.asks(ino, open);
-        let request = PeerRequest::Open { ino, open: on_its_way.by_node(), truncate };
         let mut opened = loop {
-            match self.ask(ino.home(), request.clone()).await {
+            match self.open_at_home(ino, on_its_way.by_node(), truncate).await {
                 Ok(PeerReply::Opened(opened)) => break *opened,
                 Ok(PeerReply::Stale) => return Ok(None),
                 Ok(other) => return Err(unexpected(&other)),
@@ -95,13 +94,26 @@ impl Node {
         Ok(Some((opened, descriptor)))
     }
 
+    /// Asks the home; where that is this server, without the box that any request has room in.
+    async fn open_at_home(
+        self: &Rc<Self>,
+        ino: InodeId,
+        open: Opening,
+        truncate: bool,
+    ) -> Result<PeerReply, Refused> {
+        if ino.home() == self.me && self.grace.is_over() {
+            return self.open_inode(self.node, ino, open, truncate).await;
+        }
+        self.ask(ino.home(), PeerRequest::Open { ino, open, truncate }).await
+    }
+
     /// The part's descriptor; without one the open is served by messages. A mount only names the
     /// part to its kernel, and what it keeps for later opens must not look like a writer.
     fn descriptor(&self, process: &Process, opened: &Opened) -> Option<OwnedFd> {
         let part = self.parts.get(whole_part(opened.attr.ino, opened.attr.layout_epoch));
         let descriptor = match process.mount {
             true => part.and_then(|part| part.path_descriptor()),
-            false => part.and_then(|part| part.descriptor()),
+            false => part.and_then(|part| part.give_descriptor()),
         };
         match descriptor.map_err(part_refused) {
             Ok(descriptor) => descriptor,

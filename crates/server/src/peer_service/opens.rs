@@ -16,7 +16,7 @@ use crate::limits::CLOSES_AT_ONCE;
 use crate::node::{Node, libc_errno};
 
 impl Node {
-    pub(super) async fn open_inode(
+    pub(crate) async fn open_inode(
         self: &Rc<Self>,
         from: NodeId,
         ino: InodeId,

@@ -128,7 +128,7 @@ impl Node {
         Ok(reply)
     }
 
-    pub(super) async fn shard_remove(
+    pub(crate) async fn shard_remove(
         self: &Rc<Self>,
         from: NodeId,
         place: Place,

@@ -214,6 +214,10 @@ impl DeviceFile for CrashFile {
         self.inner.descriptor()
     }
 
+    fn give_descriptor(&self) -> Result<Option<OwnedFd>, PartError> {
+        self.inner.give_descriptor()
+    }
+
     fn path_descriptor(&self) -> Result<Option<OwnedFd>, PartError> {
         self.inner.path_descriptor()
     }

@@ -5,8 +5,8 @@
 //! Not here: asking whether others write ([`crate::part::quiescence`]).
 //!
 //! Invariants:
-//! * no descriptor of ours leaves this module: another process gets a file description of its own,
-//!   so it can change neither our position nor our flags (`O_APPEND` would redirect our pwrites);
+//! * no file description is shared with another process: it gets one of its own, or ours for good, so
+//!   it can change neither our position nor our flags (`O_APPEND` would redirect our pwrites);
 //! * `handle` is locked for reading during every call on its descriptors, for writing while they
 //!   are opened or closed; who holds `appending` may take `handle`, never the other way round.
 
@@ -155,11 +155,13 @@ struct PreadFile {
     pages: Pages,
     /// The directory entry is on storage.
     name_synced: AtomicBool,
+    /// `handle.file` is as open(2) gave it: its position was never moved.
+    is_fresh: AtomicBool,
 }
 
 #[derive(Default)]
 struct Handle {
-    /// Read and write at a position; `None` after a probe.
+    /// Read and write at a position; `None` after a probe, or given away.
     file: Option<OwnedFd>,
     /// `O_APPEND`; made by the first append.
     append: Option<OwnedFd>,
@@ -177,6 +179,7 @@ impl PreadFile {
             appending: Mutex::new(()),
             pages: Pages::default(),
             name_synced: AtomicBool::new(false),
+            is_fresh: AtomicBool::new(true),
         }
     }
 
@@ -184,7 +187,7 @@ impl PreadFile {
         self.root.fail(action, self.id, errno)
     }
 
-    /// Calls `call` with the descriptor, opened again when a probe has closed it.
+    /// Calls `call` with the descriptor, opened again when a probe has closed it or it was given away.
     fn with<T>(
         &self,
         action: &'static str,
@@ -357,7 +360,8 @@ impl DeviceFile for PreadFile {
             Whence::Data => rustix::fs::SeekFrom::Data(offset),
             Whence::Hole => rustix::fs::SeekFrom::Hole(offset),
         };
-        // Our position is used by nothing else.
+        // Our position is used by nothing else, as long as it stays ours.
+        self.is_fresh.store(false, Ordering::Relaxed);
         self.with("seek in", |file| match rustix::fs::seek(file, to) {
             Ok(found) => Ok(Some(found)),
             Err(Errno::NXIO) => Ok(None),
@@ -419,6 +423,17 @@ impl DeviceFile for PreadFile {
         self.pages.handed_out();
         let file = self.root.open(&self.path, OFlags::RDWR).map_err(|e| self.fail("open", e))?;
         Ok(Some(file))
+    }
+
+    fn give_descriptor(&self) -> Result<Option<OwnedFd>, PartError> {
+        let mut handle = self.handle.write().expect("no holder of this lock panics");
+        let given = handle.file.take_if(|_| self.is_fresh.load(Ordering::Relaxed));
+        drop(handle);
+        if given.is_none() {
+            return self.descriptor();
+        }
+        self.pages.handed_out();
+        Ok(given)
     }
 
     fn path_descriptor(&self) -> Result<Option<OwnedFd>, PartError> {

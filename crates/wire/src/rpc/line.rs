@@ -27,6 +27,9 @@ pub(super) struct Line {
     /// A frame came since the line began.
     proven: Cell<bool>,
     busy: Notify,
+    /// Nothing is pending any more; told at most once in [`HEARTBEAT`].
+    idle: Notify,
+    told_idle: Cell<Option<Instant>>,
     alive: Cell<bool>,
 }
 
@@ -47,6 +50,8 @@ impl Line {
             heard: Cell::new(Instant::now()),
             proven: Cell::new(false),
             busy: Notify::new(),
+            idle: Notify::new(),
+            told_idle: Cell::new(None),
             alive: Cell::new(true),
         });
         let run = run(line.clone(), session.sender, session.receiver, orders);
@@ -92,7 +97,14 @@ impl Line {
     }
 
     fn forget(&self, id: u64) {
-        self.pending.borrow_mut().remove(&id);
+        let mut pending = self.pending.borrow_mut();
+        pending.remove(&id);
+        let now = self.heard.get();
+        let is_lone = |told: Instant| now.saturating_duration_since(told) >= HEARTBEAT;
+        if pending.is_empty() && self.told_idle.get().is_none_or(is_lone) {
+            self.told_idle.set(Some(now));
+            self.idle.notify_one();
+        }
     }
 }
 
@@ -215,7 +227,12 @@ async fn feel_pulse(line: &Line) -> LinkError {
         if line.pending.borrow().is_empty() {
             line.busy.notified().await;
         }
-        tokio::time::sleep(HEARTBEAT).await;
+        tokio::select! {
+            biased;
+            // After a lone call there is nothing to wake up for.
+            () = line.idle.notified() => continue,
+            () = tokio::time::sleep(HEARTBEAT) => {}
+        }
         if line.pending.borrow().is_empty() {
             continue;
         }

@@ -76,6 +76,32 @@ fn descriptors_are_independent_of_ours() {
 }
 
 #[test]
+fn a_descriptor_given_away_is_ours_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = PreadDevice::open(dir.path()).unwrap();
+    let file = device.create(id(7)).unwrap();
+    file.write_at(at(0), b"0123456789").unwrap();
+    let given = file.give_descriptor().unwrap().unwrap();
+    assert_eq!(rustix::fs::tell(&given).unwrap(), 0);
+    rustix::fs::fcntl_setfl(&given, OFlags::APPEND).unwrap();
+    file.write_at(at(0), b"x").unwrap();
+    assert_eq!(file.stat().unwrap().size, 10, "our write went where we said");
+    drop(given);
+    assert!(file.is_quiescent().unwrap(), "nothing is left of what was given");
+}
+
+#[test]
+fn what_is_given_away_begins_at_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = PreadDevice::open(dir.path()).unwrap();
+    let file = device.create(id(7)).unwrap();
+    file.write_at(at(0), b"0123456789").unwrap();
+    assert_eq!(file.seek(0, Whence::Hole).unwrap(), Some(10), "which moves our position");
+    let given = file.give_descriptor().unwrap().unwrap();
+    assert_eq!(rustix::fs::tell(&given).unwrap(), 0);
+}
+
+#[test]
 fn quiescence_sees_descriptors_and_the_part_works_on() {
     let dir = tempfile::tempdir().unwrap();
     let device = PreadDevice::open(dir.path()).unwrap();
