@@ -17,7 +17,7 @@ usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 suites=(scripts format clippy tidy unit)
 suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1 fsx-cache fio-cache)
 suites+=(mpi mpiio mpiio-foreign mpiio-faults mpiio-romio areas s3 gfarm ssh slurm user)
-long_suites=(sim-long fuzz-long entries-long areas-mpi4py fresh-debian)
+long_suites=(sim-long fuzz-long entries-long files-long areas-mpi4py fresh-debian)
 
 only=()
 long=
@@ -148,6 +148,8 @@ suite_sim-long() {
 suite_fuzz-long() { HAYASE_FUZZ_SECONDS=300 cargo test --locked -p hayase-fuzz -- --show-output; }
 # Two million entries, into packs and out of them.
 suite_entries-long() { HAYASE_ENTRIES=2000000 cargo test --release --locked -p hayase-stage --test transfer many; }
+# A hundred thousand files through `cache`.
+suite_files-long() { HAYASE_CACHE_FILES=100000 job_suite files-long cargo test --locked -p hayase-e2e -- cache_many_files; }
 suite_fresh-debian() { scripts/fresh-debian.sh; }
 
 # Skips that nothing on this machine could turn into runs: calls that only other systems have.

@@ -110,8 +110,14 @@ pub(crate) struct Batch {
     pub(crate) slurm_end: Option<String>,
     /// `PBS_NODEFILE`: a line for each slot.
     pub(crate) pbs: Option<PathBuf>,
+    /// `PBS_JOBID`.
+    pub(crate) pbs_job: Option<String>,
+    /// `PBS_WALLTIME`, of Torque: seconds from the job's start.
+    pub(crate) pbs_walltime: Option<String>,
     /// `PJM_O_NODEINF`: a line for each node.
     pub(crate) pjm: Option<PathBuf>,
+    /// `PJM_SUBJOBID`, else `PJM_JOBID`.
+    pub(crate) pjm_job: Option<String>,
 }
 
 impl Batch {
@@ -122,8 +128,16 @@ impl Batch {
             slurm: text("SLURM_JOB_ID").zip(text("SLURM_JOB_NODELIST")),
             slurm_end: text("SLURM_JOB_END_TIME"),
             pbs: file("PBS_NODEFILE"),
+            pbs_job: text("PBS_JOBID"),
+            pbs_walltime: text("PBS_WALLTIME"),
             pjm: file("PJM_O_NODEINF"),
+            pjm_job: text("PJM_SUBJOBID").or_else(|| text("PJM_JOBID")),
         }
+    }
+
+    /// This is a job of one of them.
+    pub(crate) fn is_some(&self) -> bool {
+        self.slurm.is_some() || self.pbs_job.is_some() || self.pjm_job.is_some()
     }
 }
 

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         .alone("cache_server_killed_while_the_tier_hangs", || {
             in_front_of(&TierDir::hanging(256 << 20)?, killed_while_it_hangs)
         })
-        .alone("cache_a_thousand_files", || in_front_of(&TierDir::new()?, many_files))
+        .alone("cache_many_files", || in_front_of(&TierDir::new()?, many_files))
         .run()
 }
 
@@ -302,41 +302,78 @@ fn killed_while_it_hangs(job: &Job, tier: &TierDir) -> TestResult {
     Ok(())
 }
 
-/// Fewer than a real job has; the note says how many.
+/// Files of [`many_files`]: as many as the environment says (`HAYASE_CACHE_FILES`), in whole directories of
+/// both nodes; fewer than a real job has where it says nothing.
+fn files_wanted() -> usize {
+    let said = std::env::var("HAYASE_CACHE_FILES").ok().and_then(|said| said.parse().ok());
+    said.unwrap_or(FILES).next_multiple_of(2 * FILES_OF_DIRECTORY)
+}
+
+const FILES: usize = 1000;
+
+/// Made by one call each, which has its bound.
+const FILES_OF_DIRECTORY: usize = 500;
+
+/// One file at least comes to the tier, or goes from it, in this time.
+const FILE: Duration = Duration::from_millis(20);
+
+/// Waits until the tier has everything, for as long as so many files may take.
+fn drain(job: &Job, files: usize) -> TestResult {
+    let cluster = job.cluster().context("a real job")?;
+    eventually(COMMAND.max(FILE * files as u32), || {
+        let status = told(&cluster.run("status", &["--json"])?)?;
+        let dirty =
+            |node: usize| &status["jobs"][0]["nodes"][node]["server"]["cache"]["dirty_files"];
+        ensure!((0..2).all(|node| *dirty(node) == 0), "{} and {} left", dirty(0), dirty(1));
+        Ok(())
+    })?;
+    flush(job)
+}
+
+/// The note says how many.
 fn many_files(job: &Job, tier: &TierDir) -> TestResult {
-    const FILES: usize = 1000;
-    let begin = std::time::Instant::now();
-    for node in [0, 1] {
+    let (files, begin) = (files_wanted(), std::time::Instant::now());
+    let directories = files / 2 / FILES_OF_DIRECTORY;
+    let made = |node: u16, directory: usize| -> TestResult {
         let script = format!(
-            "cd {} && mkdir n{node} && cd n{node} && i=0 && \
-             while [ $i -lt {} ]; do echo file-$i-of-{node} > f$i; i=$((i + 1)); done",
-            job.cached(""),
-            FILES / 2
+            "mkdir -p {0} && cd {0} && i=0 && while [ $i -lt {FILES_OF_DIRECTORY} ]; do \
+             echo file-$i-of-{node}-{directory} > f$i; i=$((i + 1)); done",
+            job.cached(&format!("n{node}/d{directory}")),
         );
         let made = job.node(node)?.shell(&script)?;
         ensure!(made.code == Some(0), "{made:?}");
+        Ok(())
+    };
+    for (node, directory) in (0..2).flat_map(|node| (0..directories).map(move |dir| (node, dir))) {
+        made(node, directory)?;
     }
     let written = begin.elapsed();
-    flush(job)?;
+    drain(job, files)?;
     note(&format!(
-        "{FILES} files: written in {written:.1?}, in the tier after {:.1?}",
+        "{files} files: written in {written:.1?}, in the tier after {:.1?}",
         begin.elapsed()
     ));
     let names: Vec<String> = tier.files()?;
-    ensure!(names.len() == FILES, "{} files in the tier", names.len());
-    for node in 0..2 {
-        for index in 0..FILES / 2 {
-            let bytes = tier.read(&format!("n{node}/f{index}"))?;
-            ensure!(bytes == format!("file-{index}-of-{node}\n").as_bytes(), "n{node}/f{index}");
+    ensure!(names.len() == files, "{} files in the tier", names.len());
+    for (node, directory) in (0..2).flat_map(|node| (0..directories).map(move |dir| (node, dir))) {
+        for index in 0..FILES_OF_DIRECTORY {
+            let name = format!("n{node}/d{directory}/f{index}");
+            let expected = format!("file-{index}-of-{node}-{directory}\n");
+            ensure!(tier.read(&name)? == expected.as_bytes(), "{name}");
         }
     }
     // And gone again: most of them while others are still being removed.
-    for dir in ["n0", "n1"] {
-        let removed = job.node(1)?.shell(&format!("rm -r {}", job.cached(dir)))?;
+    for (node, directory) in (0..2).flat_map(|node| (0..directories).map(move |dir| (node, dir))) {
+        let directory = job.cached(&format!("n{node}/d{directory}"));
+        let removed = job.node(1)?.shell(&format!("rm -r {directory}"))?;
         ensure!(removed.code == Some(0), "{removed:?}");
     }
-    flush(job)?;
-    ensure!(tier.files()?.is_empty(), "{:?}", tier.files());
+    drain(job, files)?;
+    eventually(COMMAND.max(FILE * files as u32), || {
+        ensure!(tier.files()?.is_empty(), "{} files left", tier.files()?.len());
+        Ok(())
+    })?;
+    note(&format!("gone again after {:.1?}", begin.elapsed()));
     Ok(())
 }
 

@@ -1,7 +1,12 @@
 //! When a job ends: what was typed, else what the batch system says.
 //!
 //! Sources: sbatch(1) (`SLURM_JOB_END_TIME`, seconds since 1970), squeue(1) (`%L`, the time that is left,
-//! for versions of Slurm that do not set it). PBS and PJM tell their jobs nothing of the kind.
+//! for versions of Slurm that do not set it). PBS and PJM set nothing of the kind: their commands are asked
+//! ([`pbs`], [`pjm`]), by the clock on the wall ([`local`]).
+
+mod local;
+mod pbs;
+mod pjm;
 
 use std::process::Command;
 use std::time::Duration;
@@ -14,7 +19,7 @@ use crate::moment::{self, MomentError};
 const NONE: &str = "none";
 
 /// A controller that is out of reach does not keep a job from starting.
-const SQUEUE_PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why the job has no such deadline.
 #[derive(Debug, thiserror::Error)]
@@ -36,22 +41,46 @@ pub(crate) fn choose(
             Ok(at_ms) => Ok(Some(at_ms)),
             Err(source) => Err(DeadlineError { typed: typed.to_owned(), source }),
         },
-        None => Ok(of_batch(environment, now_ms)),
+        None => {
+            let found = of_batch(environment, now_ms);
+            if found.is_none() && environment.batch.is_some() {
+                tracing::warn!(
+                    "when this batch job ends is not known: name it with --deadline, to be warned of \
+                     what will not be in the tier by then"
+                );
+            }
+            Ok(found)
+        }
     }
 }
 
 /// What the batch system says.
 fn of_batch(environment: &Environment, now_ms: u64) -> Option<u64> {
-    let end = environment.batch.slurm_end.as_deref().and_then(|end| end.parse::<u64>().ok());
+    let batch = &environment.batch;
+    let end = batch.slurm_end.as_deref().and_then(|end| end.parse::<u64>().ok());
     if let Some(end_ms) = end.and_then(|seconds| seconds.checked_mul(1000)) {
         return (end_ms > now_ms).then_some(end_ms);
     }
-    let (job, _) = environment.batch.slurm.as_ref()?;
-    let squeue = program::find("squeue", &environment.path)?;
-    let mut asking = Command::new(squeue);
-    asking.args(["--noheader", "--format=%L", "--jobs", job]);
-    let text = program::told_within(&mut asking, SQUEUE_PATIENCE)?;
-    Some(now_ms.saturating_add(squeue_left(text.lines().next()?.trim())?.saturating_mul(1000)))
+    let left = if let Some((job, _)) = &batch.slurm {
+        let text = told(environment, "squeue", &["--noheader", "--format=%L", "--jobs", job])?;
+        squeue_left(text.lines().next()?.trim())
+    } else if let Some(job) = &batch.pbs_job {
+        let text = told(environment, "qstat", &["-f", job])?;
+        let limit = batch.pbs_walltime.as_deref().and_then(moment::span_of);
+        pbs::left(&text, limit, local::now(&environment.path)?)
+    } else if let Some(job) = &batch.pjm_job {
+        pjm::left(&told(environment, "pjstat", &[job])?, job, local::now(&environment.path)?)
+    } else {
+        None
+    };
+    let left_ms = left.filter(|seconds| *seconds > 0)?.saturating_mul(1000);
+    Some(now_ms.saturating_add(left_ms))
+}
+
+/// What a command of the batch system says.
+fn told(environment: &Environment, name: &str, arguments: &[&str]) -> Option<String> {
+    let mut asking = Command::new(program::find(name, &environment.path)?);
+    program::told_within(asking.args(arguments), PATIENCE)
 }
 
 /// Seconds of `%L`: `D-HH:MM:SS`, `HH:MM:SS`, `MM:SS`; words where there is no limit.
@@ -98,17 +127,35 @@ mod tests {
         assert_eq!(choose(None, &environment).unwrap(), None);
     }
 
-    #[test]
-    fn older_slurm_is_asked() {
+    /// The job of `batch` has 600 s by a program `name` of this text; `None` without that program.
+    fn check_asked(batch: Batch, name: &str, text: &str) {
         let top = tempfile::tempdir().unwrap();
-        let squeue = top.path().join("squeue");
-        std::fs::write(&squeue, "#!/bin/sh\n[ \"$4\" = 7 ] && echo 10:00\n").unwrap();
-        std::fs::set_permissions(&squeue, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let batch = Batch { slurm: Some(("7".into(), "n1".into())), ..Batch::default() };
-        let path = format!("{}:/bin", top.path().display()).into();
+        let path = format!("{}:/bin:/usr/bin", top.path().display()).into();
         let environment = Environment { batch, path, ..Environment::read() };
+        let program = top.path().join(name);
+        std::fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         let now = moment::now_ms();
         let chosen = choose(None, &environment).unwrap().unwrap();
-        assert!((now + 600_000..now + 700_000).contains(&chosen), "{chosen}");
+        assert!((now + 590_000..now + 700_000).contains(&chosen), "{chosen}");
+        std::fs::write(&program, "#!/bin/sh\nexit 1\n").unwrap();
+        assert_eq!(choose(None, &environment).unwrap(), None);
+    }
+
+    #[test]
+    fn older_slurm_is_asked() {
+        let batch = Batch { slurm: Some(("7".into(), "n1".into())), ..Batch::default() };
+        check_asked(batch, "squeue", "[ \"$4\" = 7 ] && echo 10:00");
+    }
+
+    #[test]
+    fn pbs_and_pjm_are_asked() {
+        let pbs = Batch { pbs_job: Some("7.head".into()), ..Batch::default() };
+        let text = "[ \"$*\" = '-f 7.head' ] && printf '    %s = %s\\n' \
+                    Resource_List.walltime 01:10:00 resources_used.walltime 01:00:00";
+        check_asked(pbs, "qstat", text);
+        let pjm = Batch { pjm_job: Some("7".into()), ..Batch::default() };
+        let text = "[ \"$1\" = 7 ] && echo \"7 a NM RUN u $(date '+%m/%d %H:%M:%S') 0000:10:00 1\"";
+        check_asked(pjm, "pjstat", text);
     }
 }
