@@ -7,10 +7,13 @@
 //! nodes with limited links).
 //! Not here yet: a Ceph gateway.
 
+mod ceph;
 mod figures;
+mod gateway;
 mod ground;
 mod mounted;
 mod nodes;
+mod peers;
 mod program;
 mod proxy;
 mod sealing;
@@ -40,10 +43,18 @@ pub(crate) const GROUPS: &[Group] = &[
     Group { name: "small", title: "20,000 files of 16 KiB", run: sizes::run_small },
     Group { name: "medium", title: "1000 files of 1 MiB", run: sizes::run_medium },
     Group { name: "large", title: "4 files of 512 MiB", run: sizes::run_large },
+    Group { name: "peers", title: "Every tool that is there", run: peers::run },
     Group { name: "sealing", title: "Sealed packs", run: sealing::run },
     Group { name: "unpacking", title: "Packs against tar", run: unpacking::run },
     Group { name: "tuning", title: "Streams found through a slow line", run: tuning::run },
     Group { name: "figures", title: "Figures 2 to 5 of the paper", run: figures::run },
+    Group { name: "ceph-small", title: "Small files on a Ceph gateway", run: ceph::run_small },
+    Group { name: "ceph-medium", title: "1 MiB files on a Ceph gateway", run: ceph::run_medium },
+    Group {
+        name: "ceph-encryption",
+        title: "None, CSE and SSE-C on a Ceph gateway",
+        run: ceph::run_encryption,
+    },
     Group { name: "mounted", title: "Packs that are mounted", run: mounted::run },
     Group { name: "nodes", title: "Several nodes with a link each", run: nodes::run },
 ];
