@@ -232,7 +232,7 @@ pub(super) fn with_encryption_by_the_server(
     bench: &Bench,
     ground: &Ground<'_>,
 ) -> anyhow::Result<Outcome> {
-    const STREAMS: [usize; 4] = [1, 4, 16, 32];
+    const STREAMS: [usize; 3] = [1, 4, 16];
     let files = Files { count: bench.rounds(100, 200), bytes: 1 << 20 };
     ground.make_tree("tree", files)?;
     let ways = [PACKED, SEALED, BY_SERVER, Way::Rclone, Way::RcloneCrypt];

@@ -69,7 +69,7 @@ impl<'a> Ground<'a> {
     /// The same with a Ceph gateway.
     pub(super) fn at_gateway(bench: &'a Bench) -> anyhow::Result<Self> {
         let mut ground = Self::bare(bench)?;
-        let gateway = Gateway::up(&ground.path("ceph"))?;
+        let gateway = Gateway::up(&bench.scratch().join(bench.new_name()))?;
         ground.store = Some(Store::Ceph(gateway, Cell::new(0)));
         ground.empty_bucket()?;
         Ok(ground)
