@@ -2,7 +2,7 @@
 # Every test of the repository, in two streams of suites; the last line tells how it went.
 #
 #   ./test.sh                 all suites that this machine can run
-#   ./test.sh --long          also many simulations, long searches in decoders, millions of files, mpi4py in an area,
+#   ./test.sh --long          also many simulations, long searches in decoders, millions of files, mpi4py in an area, versitygw,
 #                             and both commands of the README in a fresh Debian 12 root
 #   ./test.sh --only SUITE    one suite (may be given again); ./test.sh --list names them
 #
@@ -17,7 +17,7 @@ usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 suites=(scripts format clippy tidy unit)
 suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1 fsx-cache fio-cache)
 suites+=(mpi mpiio mpiio-foreign mpiio-faults mpiio-romio areas s3 gfarm ssh slurm user)
-long_suites=(sim-long fuzz-long entries-long files-long areas-mpi4py fresh-debian)
+long_suites=(sim-long fuzz-long entries-long files-long areas-mpi4py s3-versitygw fresh-debian)
 
 only=()
 long=
@@ -130,6 +130,7 @@ suite_mpiio-romio() { cargo build --locked -q -p hayase -p hayase-mpi && tests/m
 suite_areas() { cargo build --locked -q -p hayase-mpi && job_suite areas tests/mpi/areas.sh; }
 suite_areas-mpi4py() { cargo build --locked -q -p hayase-mpi && job_suite areas-mpi4py tests/mpi/areas.sh --mpi4py; }
 suite_s3() { tests/s3/run.sh; }
+suite_s3-versitygw() { tests/s3/versitygw.sh; }
 suite_gfarm() {
   local failed=0
   tests/gfarm/gfarm.sh || failed=1
@@ -159,7 +160,7 @@ never_here='^SKIP [0-9]+ tests of pjdfstest: '
 seconds_max() {
   case $1 in
     unit) echo 2400 ;;
-    e2e* | mpiio* | areas* | s3 | gfarm) echo 1500 ;;
+    e2e* | mpiio* | areas* | s3* | gfarm) echo 1500 ;;
     sim-long) echo 10800 ;;
     *-long) echo 3600 ;;
     fresh-debian) echo 7200 ;;

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 
 use crate::bench::Bench;
 use crate::report::conditions::Conditions;
-use crate::report::goal::{Goal, Verdict};
+use crate::report::goal::Goal;
 use crate::report::{Outcome, output, page, raw};
 
 /// Measurements that share their conditions and are repeated together.
@@ -78,7 +78,7 @@ pub(crate) fn run(
     for goal in &goals {
         output::line(&goal.to_string());
     }
-    Ok(goals.iter().all(|goal| goal.verdict() == Verdict::Holds))
+    Ok(goals.iter().all(|goal| goal.verdict().is_good()))
 }
 
 /// Once, and once more when it was noisy. An error is a goal that fell short: the other groups go on.

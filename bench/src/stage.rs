@@ -1,16 +1,19 @@
 //! The goals of staging: trees between a bucket and memory, against rclone.
 //!
-//! Rooms: [`ground`] (an S3 server in this process, trees in memory), [`program`] (a copy as a process: its
-//! time, CPU and largest memory), [`sizes`] (small, medium and large files, loose and packed), [`sealing`],
-//! [`unpacking`] (packs against tar), [`mounted`] (packs that are mounted against files in `shared`),
-//! [`figures`] (those of the paper), [`tuning`] (the number of streams that is found, against a sweep, through a [`proxy`]), [`nodes`] (several
-//! nodes with limited links).
-//! Not here yet: a Ceph gateway.
+//! Rooms: [`ground`] (an S3 server in this process, trees in memory), [`gateway`] (a real one instead),
+//! [`program`] (a copy as a process: its time, CPU and largest memory), [`sizes`] (small, medium and large
+//! files, loose and packed), [`ceph`] (some of them on the gateway, and encryption), [`peers`] (every other
+//! tool that is there), [`sealing`], [`unpacking`] (packs against tar), [`mounted`] (packs that are mounted
+//! against files in `shared`), [`figures`] (those of the paper), [`tuning`] (the number of streams that is
+//! found, against a sweep, through a [`proxy`]), [`nodes`] (several nodes with limited links).
 
+mod ceph;
 mod figures;
+mod gateway;
 mod ground;
 mod mounted;
 mod nodes;
+mod peers;
 mod program;
 mod proxy;
 mod sealing;
@@ -25,6 +28,9 @@ pub(crate) const INTRO: &str = "\
 Written by `./bench.sh stage --write-docs`.
 The S3 server is `s3s` with objects in memory, on two threads of the bench's own process; it shares the machine with
 what is measured, and its CPU is not counted.
+An object costs little there; so what packs gain over loose objects is judged on a Ceph RADOS Gateway of Debian's \
+packages (\"on Ceph\": one OSD on a file on the disk of this machine, the frontend as it comes), and told for the \
+server in memory.
 The slow line is a proxy in the bench's process: 48 MiB/s, 6 MiB/s for each connection, 1 MiB objects; figures are
 of the window that begins 3 s after the copy, or after the change.
 Files come from memory and go to memory (/dev/shm); each copy begins with an empty target.
@@ -40,10 +46,18 @@ pub(crate) const GROUPS: &[Group] = &[
     Group { name: "small", title: "20,000 files of 16 KiB", run: sizes::run_small },
     Group { name: "medium", title: "1000 files of 1 MiB", run: sizes::run_medium },
     Group { name: "large", title: "4 files of 512 MiB", run: sizes::run_large },
+    Group { name: "peers", title: "Every tool that is there", run: peers::run },
     Group { name: "sealing", title: "Sealed packs", run: sealing::run },
     Group { name: "unpacking", title: "Packs against tar", run: unpacking::run },
     Group { name: "tuning", title: "Streams found through a slow line", run: tuning::run },
     Group { name: "figures", title: "Figures 2 to 5 of the paper", run: figures::run },
+    Group { name: "ceph-small", title: "Small files on a Ceph gateway", run: ceph::run_small },
+    Group { name: "ceph-medium", title: "1 MiB files on a Ceph gateway", run: ceph::run_medium },
+    Group {
+        name: "ceph-encryption",
+        title: "None, CSE and SSE-C on a Ceph gateway",
+        run: ceph::run_encryption,
+    },
     Group { name: "mounted", title: "Packs that are mounted", run: mounted::run },
     Group { name: "nodes", title: "Several nodes with a link each", run: nodes::run },
 ];

@@ -1,43 +1,28 @@
 #!/usr/bin/env bash
 # The S3 tier on a real Ceph RADOS Gateway, which is started here from Debian's packages: the conformance
-# suite, SSE-C, SSE-KMS, wrong settings. Prints `ok`, `FAILED` and `SKIP` lines.
+# suite, whole trees staged loose, packed and sealed, SSE-C, SSE-KMS, wrong settings. Prints `ok`, `FAILED` and `SKIP` lines.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 . scripts/prepare.sh
 . tests/s3/gateway.sh
+. tests/s3/checks.sh
 
 if ! prepare_packages s3; then
   say "SKIP s3: the packages of a Ceph gateway can not be installed"
   exit 0
 fi
-cargo build --locked -q --profile test -p hayase-tier --example s3_check || { say "FAILED s3: the program does not build"; exit 1; }
-check=$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/examples/s3_check
-
 work=$(mktemp -d "${TMPDIR:-/tmp}/hayase-s3.XXXXXX")
 trap 'gateway_down; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-failures=0
-# try NAME CMD...: one test.
-try() {
-  local name=$1
-  shift
-  if "$@" >"$work/out" 2>&1; then say "ok s3_$name"; else
-    say "FAILED s3_$name"
-    tail -n 20 "$work/out"
-    failures=$((failures + 1))
-  fi
-}
-
+checks_build || { say "FAILED s3: the programs do not build"; exit 1; }
 started=$SECONDS
 gateway_up "$work/ceph" || { say "FAILED s3: the gateway did not start"; gateway_logs; exit 1; }
 say "the gateway answers after $((SECONDS - started)) s"
 [ "$(gateway_curl PUT /data -o "$work/out" -w '%{http_code}')" = 200 ] ||
   { say "FAILED s3: no bucket can be made"; cat "$work/out"; gateway_logs; exit 1; }
 
-export AWS_ENDPOINT_URL=$gateway_endpoint AWS_EC2_METADATA_DISABLED=true
-export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testtest
-unset AWS_PROFILE AWS_REGION AWS_DEFAULT_REGION AWS_CA_BUNDLE
+checks_endpoint "$gateway_endpoint"
 
 encrypted() { # MODE NAME WORD: an object that was written so is stored so, as a foreign client sees it
   "$check" "$1" s3://data/seen --keep "$2" || return 1
@@ -53,6 +38,13 @@ try sse_c_keeps_others_out "$check" customer-key s3://data/seen --keep mine
 try sse_c_foreign_reader_is_refused closed
 try sse_kms_conformance "$check" "key-service:$gateway_key" s3://data/key-service
 try sse_kms_is_stored_so encrypted "key-service:$gateway_key" kms aws:kms
+for kind in loose packed sealed; do
+  try "stage_$kind" staged $kind "s3://data/$kind" env
+done
+customer=(env HAYASE_S3_SSE=c HAYASE_S3_SSE_C_KEY_FILE="$work/customer" HAYASE_S3_SSE_C_WITHOUT_TLS=yes)
+head -c 32 /dev/urandom >"$work/customer"
+try stage_sse_c staged packed s3://data/customer "${customer[@]}"
+try stage_sse_kms staged loose s3://data/kms env HAYASE_S3_SSE="kms:$gateway_key"
 try wrong_settings_are_told "$check" wrong-settings s3://data
 try small_objects "$check" small-objects s3://data/small
 grep -h '^small objects' "$work/out" || true

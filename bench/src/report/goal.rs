@@ -17,6 +17,8 @@ pub(crate) enum Wanted {
     AtLeast(f64),
     /// The figure or less.
     AtMost(f64),
+    /// Nothing: the figure is told beside another one that is judged.
+    Told,
 }
 
 /// What came out.
@@ -31,6 +33,15 @@ pub(crate) enum Verdict {
     Noisy,
     /// There is no figure.
     Failed,
+    /// Nothing was wanted.
+    Told,
+}
+
+impl Verdict {
+    /// Nothing is missing.
+    pub(crate) const fn is_good(self) -> bool {
+        matches!(self, Self::Holds | Self::Told)
+    }
 }
 
 /// One goal of an issue.
@@ -102,12 +113,16 @@ impl Goal {
         if self.trouble.is_some() || !self.figure.is_finite() {
             return Verdict::Failed;
         }
+        if self.wanted == Wanted::Told {
+            return Verdict::Told;
+        }
         if self.same.is_some() && !self.same().is_some_and(|same| EVEN.contains(&same)) {
             return Verdict::Noisy;
         }
         let reached = match self.wanted {
             Wanted::AtLeast(bound) => self.figure >= bound,
             Wanted::AtMost(bound) => self.figure <= bound,
+            Wanted::Told => true,
         };
         if reached { Verdict::Holds } else { Verdict::Short }
     }
@@ -120,6 +135,7 @@ impl fmt::Display for Verdict {
             Self::Short => "short",
             Self::Noisy => "noisy",
             Self::Failed => "short: not measured",
+            Self::Told => "not judged",
         })
     }
 }
@@ -129,6 +145,7 @@ impl fmt::Display for Wanted {
         match self {
             Self::AtLeast(bound) => write!(f, "at least {}", number(*bound)),
             Self::AtMost(bound) => write!(f, "at most {}", number(*bound)),
+            Self::Told => f.write_str("-"),
         }
     }
 }
@@ -178,6 +195,8 @@ mod tests {
         check(2.1, Wanted::AtMost(2.0), None, Verdict::Short);
         check(9.0, Wanted::AtLeast(0.1), Some(vec![1.2, 1.2]), Verdict::Noisy);
         check(9.0, Wanted::AtLeast(0.1), Some(vec![]), Verdict::Noisy);
+        check(0.1, Wanted::Told, Some(vec![9.0]), Verdict::Told);
+        check(f64::NAN, Wanted::Told, None, Verdict::Failed);
         check(f64::NAN, Wanted::AtLeast(0.1), None, Verdict::Failed);
         check(f64::INFINITY, Wanted::AtLeast(0.1), None, Verdict::Failed);
     }

@@ -1,7 +1,7 @@
 //! The figures 2 to 5 of Tanimura et al. (S3 staging), for us and for rclone: the number of parallel
 //! transfers, the size of objects, encryption, and a copy without a store.
 //!
-//! Not here: encryption by the server (SSE-C), which this server does not do.
+//! Encryption by the server (SSE-C) is drawn by [`with_encryption_by_the_server`], which wants one that does it.
 
 use std::process::Command;
 
@@ -18,7 +18,7 @@ use crate::sample::Samples;
 const MIB: f64 = 1_048_576.0;
 const STREAMS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 const BOTH: [&str; 2] = ["down", "up"];
-const NAMES: [&str; 4] = ["figure-2", "figure-3", "figure-4", "figure-5"];
+const NAMES: [&str; 5] = ["figure-2", "figure-3", "figure-4", "figure-5", "figure-4-ceph"];
 
 /// Obscured by nothing, since it hides nothing.
 const PASSWORD: &str = "figures";
@@ -40,6 +40,7 @@ enum Way {
         name: &'static str,
         out: &'static [&'static str],
         both: &'static [&'static str],
+        by_server: bool,
     },
     Rclone,
     RcloneCrypt,
@@ -47,10 +48,20 @@ enum Way {
     Plain,
 }
 
-const LOOSE: Way = Way::Ours { name: "loose", out: &["--pack", "none"], both: &[] };
-const PACKED: Way = Way::Ours { name: "packed", out: &["--pack", "16MiB"], both: &[] };
-const SEALED: Way =
-    Way::Ours { name: "sealed", out: &["--pack", "16MiB"], both: &["--key-file", "key"] };
+const LOOSE: Way = ours("loose", &["--pack", "none"], &[], false);
+const PACKED: Way = ours("packed", PACKS, &[], false);
+const SEALED: Way = ours("sealed", PACKS, &["--key-file", "key"], false);
+const BY_SERVER: Way = ours("SSE-C", PACKS, &[], true);
+const PACKS: &[&str] = &["--pack", "16MiB"];
+
+const fn ours(
+    name: &'static str,
+    out: &'static [&'static str],
+    both: &'static [&'static str],
+    by_server: bool,
+) -> Way {
+    Way::Ours { name, out, both, by_server }
+}
 
 impl Way {
     const fn name(self) -> &'static str {
@@ -73,7 +84,7 @@ impl Way {
         let inside = place.as_str();
         let ends = if what == "up" { ["tree", inside] } else { [inside, "in"] };
         match self {
-            Self::Ours { name, out, both } => {
+            Self::Ours { name, out, both, by_server } => {
                 let url = ground.url(name);
                 let mut arguments = match what {
                     "up" => [&["stage", "out", "tree", &url][..], out].concat(),
@@ -83,7 +94,12 @@ impl Way {
                 if let Some(number) = &number {
                     arguments.extend(["--streams", number]);
                 }
-                Ok(ground.hayase(&arguments))
+                let mut command = ground.hayase(&arguments);
+                if by_server {
+                    command.env("HAYASE_S3_SSE", "c").env("HAYASE_S3_SSE_C_KEY_FILE", "key");
+                    command.env("HAYASE_S3_SSE_C_WITHOUT_TLS", "yes");
+                }
+                Ok(command)
             }
             Self::Rclone | Self::RcloneCrypt => {
                 let mut command = match self {
@@ -113,7 +129,7 @@ fn measure(
     (rounds, samples): (usize, &mut Samples),
 ) -> anyhow::Result<()> {
     for round in 0..rounds {
-        ground.empty_bucket();
+        ground.empty_bucket()?;
         for turn in 0..ways.len() {
             let way = ways[(turn + round) % ways.len()];
             for what in ["up", "down"] {
@@ -208,6 +224,28 @@ fn by_size(bench: &Bench, outcome: &mut Outcome) -> anyhow::Result<()> {
     against.tables.truncate(1);
     outcome.tables.append(&mut against.tables);
     Ok(())
+}
+
+/// Figure 4 as the paper has it: nobody encrypts, the client does (CSE: our sealed packs, `rclone crypt`), the server
+/// does (SSE-C; rclone 1.60 sends its keys over TLS only).
+pub(super) fn with_encryption_by_the_server(
+    bench: &Bench,
+    ground: &Ground<'_>,
+) -> anyhow::Result<Outcome> {
+    const STREAMS: [usize; 3] = [1, 4, 16];
+    let files = Files { count: bench.rounds(100, 200), bytes: 1 << 20 };
+    ground.make_tree("tree", files)?;
+    let ways = [PACKED, SEALED, BY_SERVER, Way::Rclone, Way::RcloneCrypt];
+    let (mut samples, mut outcome) = (Samples::default(), Outcome::default());
+    for streams in STREAMS {
+        let place = streams.to_string();
+        let measured = (1, &mut samples);
+        measure(ground, (&ways, files), (&place, Some(streams)), measured)?;
+    }
+    let title = format!("Encryption on Ceph, {} files of 1 MiB", files.count);
+    let places = STREAMS.map(|streams| streams.to_string());
+    draw((NAMES[4], &title), "transfers at a time", (&ways, &places), &samples, &mut outcome);
+    Ok(outcome)
 }
 
 fn by_encryption(bench: &Bench, files: Files, outcome: &mut Outcome) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
-//! Where copies are measured: an S3 server of this process, and trees in memory.
+//! Where copies are measured: an S3 server (of this process, or a [`Gateway`]), and trees in memory.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -7,11 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use hayase_s3_server::{ACCESS_KEY, BUCKET, Options, SECRET_KEY, Server};
 
+use super::gateway::{self, Gateway};
 use super::program::{self, Ran};
 use crate::bench::Bench;
+use crate::command;
 use crate::guard::{Thing, remove_tree};
 
 /// A file system in memory that every Linux has.
@@ -29,8 +32,17 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(600);
 /// See the module. Everything goes when it is dropped.
 pub(super) struct Ground<'a> {
     bench: &'a Bench,
-    server: Server,
+    /// `None` once it has ended.
+    store: Option<Store>,
     top: PathBuf,
+}
+
+/// The S3 server.
+enum Store {
+    /// Of this process, with objects in memory.
+    Own(Server),
+    /// A gateway, and how many buckets it was given.
+    Ceph(Gateway, Cell<u32>),
 }
 
 /// A tree of equal files.
@@ -48,12 +60,27 @@ impl Files {
 
 impl<'a> Ground<'a> {
     pub(super) fn new(bench: &'a Bench) -> anyhow::Result<Self> {
+        let server = Server::start(&Options { threads: SERVER_THREADS, ..Options::default() })?;
+        let mut ground = Self::bare(bench)?;
+        ground.store = Some(Store::Own(server));
+        Ok(ground)
+    }
+
+    /// The same with a Ceph gateway.
+    pub(super) fn at_gateway(bench: &'a Bench) -> anyhow::Result<Self> {
+        let mut ground = Self::bare(bench)?;
+        let gateway = Gateway::up(&bench.scratch().join(bench.new_name()))?;
+        ground.store = Some(Store::Ceph(gateway, Cell::new(0)));
+        ground.empty_bucket()?;
+        Ok(ground)
+    }
+
+    fn bare(bench: &'a Bench) -> anyhow::Result<Self> {
         let top = Path::new(MEMORY).join(bench.new_name());
         bench.guard().made(Thing::Tree(top.clone()))?;
         fs::create_dir(&top).with_context(|| format!("make {}", top.display()))?;
         fs::write(top.join("key"), "07".repeat(32))?;
-        let server = Server::start(&Options { threads: SERVER_THREADS, ..Options::default() })?;
-        Ok(Self { bench, server, top })
+        Ok(Self { bench, store: None, top })
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -87,19 +114,57 @@ impl<'a> Ground<'a> {
         Ok(tree)
     }
 
+    fn store(&self) -> &Store {
+        self.store.as_ref().expect("it lives as long as the ground")
+    }
+
+    fn bucket(&self) -> String {
+        match self.store() {
+            Store::Own(_) => BUCKET.to_owned(),
+            Store::Ceph(_, buckets) => format!("{BUCKET}-{}", buckets.get()),
+        }
+    }
+
     /// `s3://BUCKET/NAME`.
     pub(super) fn url(&self, name: &str) -> String {
-        format!("s3://{BUCKET}/{name}")
+        format!("s3://{}/{name}", self.bucket())
     }
 
-    /// Forgets all objects.
-    pub(super) fn empty_bucket(&self) {
-        self.server.make_bucket(BUCKET);
+    /// Forgets all objects; a gateway, which is slow at that, gets a new bucket.
+    pub(super) fn empty_bucket(&self) -> anyhow::Result<()> {
+        match self.store() {
+            Store::Own(server) => server.make_bucket(BUCKET),
+            Store::Ceph(_, buckets) => {
+                buckets.set(buckets.get() + 1);
+                let mut make = self.rclone_with(&["mkdir", &format!(":s3:{}", self.bucket())])?;
+                command::run(&mut make, PATIENCE)?.success("make a bucket")?;
+            }
+        }
+        Ok(())
     }
 
-    /// Where the server listens.
-    pub(super) fn address(&self) -> SocketAddr {
-        self.server.address()
+    /// Of the S3 server.
+    pub(super) fn endpoint(&self) -> String {
+        match self.store() {
+            Store::Own(server) => server.endpoint(),
+            Store::Ceph(gateway, _) => gateway.endpoint().to_owned(),
+        }
+    }
+
+    /// Name and secret of its user.
+    pub(super) fn keys(&self) -> [&'static str; 2] {
+        match self.store() {
+            Store::Own(_) => [ACCESS_KEY, SECRET_KEY],
+            Store::Ceph(..) => gateway::KEYS,
+        }
+    }
+
+    /// Where the server of this process listens.
+    pub(super) fn address(&self) -> anyhow::Result<SocketAddr> {
+        match self.store() {
+            Store::Own(server) => Ok(server.address()),
+            Store::Ceph(..) => bail!("the gateway is not of this process"),
+        }
     }
 
     /// Removes a copy that was measured.
@@ -110,8 +175,8 @@ impl<'a> Ground<'a> {
     /// The product, with what it must know of the server.
     pub(super) fn hayase(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.bench.hayase());
-        command.args(arguments).env("AWS_ENDPOINT_URL", self.server.endpoint());
-        command.env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+        self.tell(&mut command);
+        command.args(arguments);
         // Without TLS we would sign bodies, which rclone never does.
         command.env("HAYASE_S3_SIGN_BODIES", "no");
         command.env_remove("AWS_PROFILE").env("HAYASE_RUNTIME_DIR", self.path("run"));
@@ -119,21 +184,36 @@ impl<'a> Ground<'a> {
         command
     }
 
+    /// Tells a program where the server is and who asks, in the variables that all S3 programs read.
+    pub(super) fn tell(&self, command: &mut Command) {
+        let [key, secret] = self.keys();
+        command.env("AWS_ENDPOINT_URL", self.endpoint()).env("AWS_DEFAULT_REGION", "us-east-1");
+        command.env("AWS_ACCESS_KEY_ID", key).env("AWS_SECRET_ACCESS_KEY", secret);
+        command.env_remove("AWS_PROFILE").env_remove("AWS_CA_BUNDLE");
+    }
+
     /// `rclone copy FROM TO`; a name that begins with `s3:` is one in the bucket.
     pub(super) fn rclone(&self, from: &str, to: &str) -> anyhow::Result<Command> {
         let place = |name: &str| match name.strip_prefix("s3:") {
-            Some(name) => format!(":s3:{BUCKET}/{name}"),
+            Some(name) => format!(":s3:{}/{name}", self.bucket()),
             None => self.path(name).display().to_string(),
         };
+        let mut command = self.rclone_with(&["copy", &place(from), &place(to)])?;
+        command.args(["--transfers", "32", "--checkers", "32", "--s3-no-head"]);
+        command.arg("--s3-no-check-bucket");
+        Ok(command)
+    }
+
+    /// rclone, with what it must know of the server.
+    fn rclone_with(&self, words: &[&str]) -> anyhow::Result<Command> {
         let mut command = Command::new("rclone");
         // With it set rclone 1.60 refuses to start, TLS or not.
         command.env_remove("AWS_CA_BUNDLE");
         ensure!(program::is_installed("rclone"), "rclone is not installed");
-        command.args(["copy", &place(from), &place(to), "--config", "/dev/null"]);
-        command.args(["--transfers", "32", "--checkers", "32", "--s3-no-head"]);
-        command.args(["--s3-no-check-bucket", "--s3-provider", "Other"]);
-        command.args(["--s3-endpoint", &self.server.endpoint(), "--s3-access-key-id", ACCESS_KEY]);
-        command.args(["--s3-secret-access-key", SECRET_KEY, "--s3-region", "us-east-1"]);
+        let [key, secret] = self.keys();
+        command.args(words).args(["--config", "/dev/null", "--s3-provider", "Other"]);
+        command.args(["--s3-endpoint", &self.endpoint(), "--s3-access-key-id", key]);
+        command.args(["--s3-secret-access-key", secret, "--s3-region", "us-east-1"]);
         Ok(command)
     }
 
@@ -161,7 +241,7 @@ impl<'a> Ground<'a> {
         command = Command::new("rclone");
         command.env_remove("AWS_CA_BUNDLE").arg("copy").args(&ends).args(options);
         command.env("RCLONE_CONFIG_SECRET_TYPE", "crypt");
-        command.env("RCLONE_CONFIG_SECRET_REMOTE", format!(":s3:{BUCKET}/{name}"));
+        command.env("RCLONE_CONFIG_SECRET_REMOTE", format!(":s3:{}/{name}", self.bucket()));
         command
             .env("RCLONE_CONFIG_SECRET_PASSWORD", String::from_utf8_lossy(&obscured.stdout).trim());
         Ok(command)
@@ -191,6 +271,8 @@ impl<'a> Ground<'a> {
 
 impl Drop for Ground<'_> {
     fn drop(&mut self) {
+        // Before what it writes to.
+        self.store = None;
         match remove_tree(&self.top) {
             Ok(()) => drop(self.bench.guard().removed(Thing::Tree(self.top.clone()))),
             Err(error) => self.bench.warn(&format!("{error:#}")),

@@ -46,8 +46,12 @@ impl Ran {
 
 /// There is such a program on the PATH.
 pub(super) fn is_installed(program: &str) -> bool {
-    let run =
-        Command::new(program).arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    answers(program, "version")
+}
+
+/// There is such a program on the PATH, and it knows this word.
+pub(super) fn answers(program: &str, word: &str) -> bool {
+    let run = Command::new(program).arg(word).stdout(Stdio::null()).stderr(Stdio::null()).status();
     run.is_ok_and(|status| status.success())
 }
 

@@ -30,7 +30,7 @@ pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
                 let url = ground.url(if variant == SEALED { SEALED } else { "plain" });
                 let arguments: Vec<&str> = match what {
                     "up" => {
-                        ground.empty_bucket();
+                        ground.empty_bucket()?;
                         [&["stage", "out", "tree", &url, "--pack", "16MiB"], key(variant)].concat()
                     }
                     _ => [&["stage", "in", &url, "in"], key(variant)].concat(),
@@ -42,7 +42,7 @@ pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
                 }
             }
         }
-        ground.empty_bucket();
+        ground.empty_bucket()?;
         for variant in ["plain", SEALED] {
             let url = ground.url(variant);
             let arguments = [&["stage", "out", "tree", &url, "--pack", "16MiB"], key(variant)];

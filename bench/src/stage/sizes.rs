@@ -17,79 +17,89 @@ const MEMORY_MIB: f64 = 256.0;
 const RCLONE: [&str; 2] = ["rclone", "rclone again"];
 const MIB: f64 = 1_048_576.0;
 
+/// Fixed, where a goal is about so many connections.
+const FOUR: &str = "loose, 4 streams";
+
 /// What is measured of files of one size, and what is wanted of it.
-struct Size {
-    name: &'static str,
-    files: Files,
-    rounds: usize,
-    /// Of rclone's rate: loose, packed.
-    rate: (f64, Option<f64>),
+pub(super) struct Size {
+    pub(super) name: &'static str,
+    pub(super) files: Files,
+    pub(super) rounds: usize,
+    /// Variants besides rclone, which is always there.
+    pub(super) both: &'static [&'static str],
+    pub(super) down_only: &'static [&'static str],
+    /// What variants reach of rclone's rate.
+    pub(super) rate: &'static [(&'static str, Wanted)],
     /// Of rclone's CPU, loose.
-    cpu: Option<f64>,
+    pub(super) cpu: Option<f64>,
+    /// Files a second that [`FOUR`] brings.
+    pub(super) four: Option<f64>,
 }
 
 pub(super) fn run_small(bench: &Bench) -> anyhow::Result<Outcome> {
-    run(
-        bench,
-        &Size {
-            name: "16 KiB files",
-            files: Files { count: bench.rounds(4_000, 20_000), bytes: 16 << 10 },
-            rounds: bench.rounds(2, 4),
-            rate: (1.3, Some(15.0)),
-            cpu: Some(0.33),
-        },
-    )
+    let size = Size {
+        name: "16 KiB files",
+        files: Files { count: bench.rounds(4_000, 20_000), bytes: 16 << 10 },
+        rounds: bench.rounds(2, 4),
+        both: &["loose", "packed"],
+        down_only: &[],
+        rate: &[("loose", Wanted::AtLeast(1.3)), ("packed", Wanted::Told)],
+        cpu: Some(0.33),
+        four: None,
+    };
+    run(&Ground::new(bench)?, &size)
 }
 
 pub(super) fn run_medium(bench: &Bench) -> anyhow::Result<Outcome> {
-    run(
-        bench,
-        &Size {
-            name: "1 MiB files",
-            files: Files { count: bench.rounds(200, 1_000), bytes: 1 << 20 },
-            rounds: bench.rounds(2, 4),
-            rate: (1.0, None),
-            cpu: Some(0.6),
-        },
-    )
+    let size = Size {
+        name: "1 MiB files",
+        files: Files { count: bench.rounds(200, 1_000), bytes: 1 << 20 },
+        rounds: bench.rounds(2, 4),
+        both: &["loose"],
+        down_only: &[],
+        rate: &[("loose", Wanted::AtLeast(1.0))],
+        cpu: Some(0.6),
+        four: None,
+    };
+    run(&Ground::new(bench)?, &size)
 }
 
 pub(super) fn run_large(bench: &Bench) -> anyhow::Result<Outcome> {
-    run(
-        bench,
-        &Size {
-            name: if bench.rounds(0, 1) == 0 { "128 MiB files" } else { "512 MiB files" },
-            files: Files { count: 4, bytes: bench.rounds(128, 512) << 20 },
-            rounds: bench.rounds(2, 4),
-            rate: (1.0, None),
-            cpu: None,
-        },
-    )
+    let size = Size {
+        name: if bench.rounds(0, 1) == 0 { "128 MiB files" } else { "512 MiB files" },
+        files: Files { count: 4, bytes: bench.rounds(128, 512) << 20 },
+        rounds: bench.rounds(2, 4),
+        both: &["loose"],
+        down_only: &[],
+        rate: &[("loose", Wanted::AtLeast(1.0))],
+        cpu: None,
+        four: None,
+    };
+    run(&Ground::new(bench)?, &size)
 }
 
-fn run(bench: &Bench, size: &Size) -> anyhow::Result<Outcome> {
-    let ground = Ground::new(bench)?;
+/// Measures with a tree that is made for it and removed.
+pub(super) fn run(ground: &Ground<'_>, size: &Size) -> anyhow::Result<Outcome> {
     ground.make_tree("tree", size.files)?;
-    let mut others = vec!["loose"];
-    others.extend(size.rate.1.map(|_| "packed"));
     let (mut samples, mut memory) = (Samples::default(), 0);
     // Up: into an empty bucket each time.
     for round in 0..size.rounds {
-        for variant in order(round, RCLONE, &others) {
-            ground.empty_bucket();
-            let ran = ground.run(up(&ground, variant, "up")?)?;
+        for variant in order(round, RCLONE, size.both) {
+            ground.empty_bucket()?;
+            let ran = ground.run(up(ground, variant, "up")?)?;
             samples.0.push(ran.sample(("up", variant, round), size.files.total()));
             memory = memory.max(if variant.starts_with("rclone") { 0 } else { ran.memory });
         }
     }
     // Down: each from what suits it, which is there once.
-    ground.empty_bucket();
-    for variant in &others {
-        ground.run(up(&ground, variant, variant)?)?;
+    ground.empty_bucket()?;
+    for variant in size.both {
+        ground.run(up(ground, variant, variant)?)?;
     }
+    let others = [size.both, size.down_only].concat();
     for round in 0..size.rounds {
         for variant in order(round, RCLONE, &others) {
-            let ran = ground.run(down(&ground, variant)?)?;
+            let ran = ground.run(down(ground, variant)?)?;
             samples.0.push(ran.sample(("down", variant, round), size.files.total()));
             memory = memory.max(if variant.starts_with("rclone") { 0 } else { ran.memory });
             if round == 0 {
@@ -98,35 +108,72 @@ fn run(bench: &Bench, size: &Size) -> anyhow::Result<Outcome> {
             ground.clear("in")?;
         }
     }
-    Ok(outcome(size, &others, &samples, memory))
+    ground.clear("tree")?;
+    let mut goals: Vec<Goal> =
+        ["down", "up"].iter().flat_map(|what| goals(size, what, &samples)).collect();
+    let name = format!("memory of a copy of {}", size.name);
+    goals.push(Goal::new(name, memory as f64 / MIB, "MiB", Wanted::AtMost(MEMORY_MIB)));
+    let tables = vec![table(size, &others, &samples)];
+    Ok(Outcome { goals, tables, notes: Vec::new(), samples: samples.0 })
 }
 
 fn up(ground: &Ground<'_>, variant: &str, name: &str) -> anyhow::Result<Command> {
-    let pack = if variant == "packed" { "16MiB" } else { "none" };
+    let pack = if variant == "loose" { "none" } else { "16MiB" };
+    let key: &[&str] = if variant == "sealed" { &["--key-file", "key"] } else { &[] };
     match variant {
-        "loose" | "packed" => {
-            Ok(ground.hayase(&["stage", "out", "tree", &ground.url(name), "--pack", pack]))
+        _ if variant.starts_with("rclone") => ground.rclone("tree", &format!("s3:{name}")),
+        _ => {
+            let url = ground.url(name);
+            let arguments = [&["stage", "out", "tree", &url, "--pack", pack], key].concat();
+            Ok(ground.hayase(&arguments))
         }
-        _ => ground.rclone("tree", &format!("s3:{name}")),
     }
 }
 
 fn down(ground: &Ground<'_>, variant: &str) -> anyhow::Result<Command> {
-    match variant {
-        "loose" | "packed" => Ok(ground.hayase(&["stage", "in", &ground.url(variant), "in"])),
-        _ => ground.rclone("s3:loose", "in"),
-    }
+    let (name, options): (&str, &[&str]) = match variant {
+        FOUR => ("loose", &["--streams", "4"]),
+        "sealed" => (variant, &["--key-file", "key"]),
+        _ if variant.starts_with("rclone") => return ground.rclone("s3:loose", "in"),
+        _ => (variant, &[]),
+    };
+    let url = ground.url(name);
+    Ok(ground.hayase(&[&["stage", "in", &url, "in"], options].concat()))
 }
 
-fn outcome(size: &Size, others: &[&str], samples: &Samples, memory: u64) -> Outcome {
+fn goals(size: &Size, what: &str, samples: &Samples) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    for (variant, wanted) in size.rate {
+        let compared = samples.compare(what, variant, RCLONE);
+        let figure = stats::median(&compared.ratios).unwrap_or(f64::NAN);
+        let name = format!("{} {what}, {variant}, of rclone's loose", size.name);
+        goals.push(Goal::new(name, figure, "", *wanted).same_as(compared.same));
+    }
+    if let Some(wanted) = size.cpu {
+        let cpu = |variant| samples.cpu_per_amount(what, variant).0;
+        let name = format!("CPU for {} {what}, loose, of rclone's", size.name);
+        let figure = cpu("loose") / cpu(RCLONE[0]);
+        goals.push(Goal::new(name, figure, "", Wanted::AtMost(wanted)));
+    }
+    if let Some(wanted) = size.four.filter(|_| what == "down") {
+        let name = format!("{} by 4 connections, each second", size.name);
+        let figure = samples.rate(what, FOUR) / size.files.bytes as f64;
+        goals.push(Goal::new(name, figure, "", Wanted::AtLeast(wanted)));
+    }
+    goals
+}
+
+fn table(size: &Size, others: &[&str], samples: &Samples) -> Table {
     let mut table = Table::new(
         format!("{} x {}", size.files.count, size.name),
         &["", "MiB/s", "files/s", "CPU us/file", "of rclone"],
     );
-    let mut goals = Vec::new();
     for what in ["down", "up"] {
         for variant in std::iter::once(&RCLONE[0]).chain(others) {
             let rate = samples.rate(what, variant);
+            if rate.is_nan() {
+                continue;
+            }
             let files = rate / size.files.bytes as f64;
             let cpu = samples.cpu_per_amount(what, variant).0 * size.files.bytes as f64 * 1e6;
             let of_rclone = match variant.starts_with("rclone") {
@@ -136,30 +183,9 @@ fn outcome(size: &Size, others: &[&str], samples: &Samples, memory: u64) -> Outc
                     stats::median(&compared.ratios).unwrap_or(f64::NAN)
                 }
             };
-            let name = format!("{what}, {variant}");
-            table.row(vec![
-                name,
-                number(rate / MIB),
-                number(files),
-                number(cpu),
-                number(of_rclone),
-            ]);
-        }
-        for (variant, wanted) in [("loose", Some(size.rate.0)), ("packed", size.rate.1)] {
-            let Some(wanted) = wanted else { continue };
-            let compared = samples.compare(what, variant, RCLONE);
-            let figure = stats::median(&compared.ratios).unwrap_or(f64::NAN);
-            let name = format!("{} {what}, {variant}, of rclone's loose", size.name);
-            goals.push(Goal::new(name, figure, "", Wanted::AtLeast(wanted)).same_as(compared.same));
-        }
-        if let Some(wanted) = size.cpu {
-            let cpu = |variant| samples.cpu_per_amount(what, variant).0;
-            let figure = cpu("loose") / cpu(RCLONE[0]);
-            let name = format!("CPU for {} {what}, loose, of rclone's", size.name);
-            goals.push(Goal::new(name, figure, "", Wanted::AtMost(wanted)));
+            let cells = [rate / MIB, files, cpu, of_rclone].map(number);
+            table.row(std::iter::once(format!("{what}, {variant}")).chain(cells).collect());
         }
     }
-    let name = format!("memory of a copy of {}", size.name);
-    goals.push(Goal::new(name, memory as f64 / MIB, "MiB", Wanted::AtMost(MEMORY_MIB)));
-    Outcome { goals, tables: vec![table], notes: Vec::new(), samples: samples.0.clone() }
+    table
 }

@@ -1,4 +1,5 @@
-//! Packs against the floor: the same tree through `tar | tar` between two directories in memory.
+//! Packs against the floor: the same tree through `tar | tar` between two directories in memory; and packs that are
+//! read and checked as streams, without making files (`hayase pack verify`).
 
 use std::process::Command;
 
@@ -13,6 +14,9 @@ use crate::stats;
 
 const TAR: [&str; 2] = ["tar | tar", "tar | tar again"];
 const PACKED: &str = "packed";
+const READ: &str = "read only";
+/// CPU microseconds for each file that is only read.
+const READ_MAX: f64 = 10.0;
 const MIB: f64 = 1_048_576.0;
 
 pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
@@ -23,9 +27,11 @@ pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     ground.run(ground.hayase(&["stage", "out", "tree", &url, "--pack", "16MiB"]))?;
     let mut samples = Samples::default();
     for round in 0..bench.rounds(4, 8) {
-        for variant in order(round, TAR, &[PACKED]) {
+        for variant in order(round, TAR, &[PACKED, READ]) {
             let ran = if variant == PACKED {
                 ground.run(ground.hayase(&["stage", "in", &url, "in"]))?
+            } else if variant == READ {
+                ground.run(ground.hayase(&["pack", "verify", &url]))?
             } else {
                 let mut command = Command::new("sh");
                 command.args(["-c", "mkdir in && tar -C tree -cf - . | tar -C in -xf -"]);
@@ -38,14 +44,17 @@ pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     }
     let mut table =
         Table::new("From packs in a bucket, and from a directory", &["", "MiB/s", "CPU us/file"]);
-    for variant in [TAR[0], PACKED] {
-        let cpu = samples.cpu_per_amount("down", variant).0 * files.bytes as f64 * 1e6;
+    let cpu = |variant| samples.cpu_per_amount("down", variant).0 * files.bytes as f64 * 1e6;
+    for variant in [TAR[0], PACKED, READ] {
+        let cpu = cpu(variant);
         let rate = samples.rate("down", variant) / MIB;
         table.row(vec![variant.to_owned(), number(rate), number(cpu)]);
     }
     let compared = samples.compare("down", PACKED, TAR);
     let figure = stats::median(&compared.ratios).unwrap_or(f64::NAN);
     let goal = Goal::new("packs down, of tar | tar in memory", figure, "", Wanted::AtLeast(0.9));
-    let goals = vec![goal.same_as(compared.same)];
+    let read = "packs read and checked as a stream, CPU for each file";
+    let read = Goal::new(read, cpu(READ), "us", Wanted::AtMost(READ_MAX));
+    let goals = vec![goal.same_as(compared.same), read];
     Ok(Outcome { goals, tables: vec![table], notes: Vec::new(), samples: samples.0 })
 }

@@ -393,7 +393,7 @@ impl Shared<'_> {
             match unit {
                 Unit::Part(large, part) => self.part(&large, part, &mut held.buffer),
                 Unit::Work(Work::Copy(tasks)) => self.copy(tasks, &mut held.buffer),
-                Unit::Work(Work::Pack(tasks)) => self.pack(&tasks),
+                Unit::Work(Work::Pack(tasks)) => self.pack(&tasks, &mut held.buffer),
                 Unit::Work(Work::Solo(task)) => self.solo(&task),
                 Unit::Work(Work::Loose(task)) => self.loose(&task),
                 Unit::Work(Work::Parts(_)) => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hayase_tier::{Attributes, Key, ObjectMeta, Precondition, Reader, Tier, Upload};
 use ring::rand::SecureRandom;
 
-use super::seal::{HEADER_BYTES, Opener, Sealer};
+use super::seal::{HEADER_BYTES, Opener, Sealer, tags_bytes};
 use super::{DataKey, PackError};
 use crate::Place;
 use crate::limits::{CHUNK_BYTES, PACK_WHOLE_BYTES_MAX, PIECE_BYTES};
@@ -62,19 +62,23 @@ impl ObjectWriter {
         Self { out, written: 0, ready, sealer: None }.sealed(name, key, random)
     }
 
-    /// The same for an object that will have about `bytes`.
+    /// The same for an object that will have about `bytes`; one that goes out whole is collected in `buffer`, whose
+    /// bytes mean nothing: memory that was used before costs no page faults.
     pub(super) fn begin_of(
         place: &Place,
         (name, extension): (&str, &str),
         key: Option<&DataKey>,
         random: &dyn SecureRandom,
-        bytes: u64,
+        (bytes, buffer): (u64, Vec<u8>),
     ) -> Result<Self, PackError> {
         if !goes_whole(&*place.tier, bytes) {
             return Self::begin(place, name, extension, key, random);
         }
         let object = key_of(place, &file_name(name, extension, key))?;
-        let ready = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
+        let mut ready = buffer;
+        ready.clear();
+        let tags = if key.is_some() { tags_bytes(bytes) } else { 0 };
+        ready.reserve_exact(usize::try_from(bytes + tags).unwrap_or(0));
         let out = Out::Whole(Arc::clone(&place.tier), object);
         Self { out, written: 0, ready, sealer: None }.sealed(name, key, random)
     }
@@ -116,19 +120,24 @@ impl ObjectWriter {
         Ok(())
     }
 
-    pub(super) fn commit(mut self, precondition: Precondition) -> Result<ObjectMeta, PackError> {
+    /// What the object became, and the buffer, to be used again.
+    pub(super) fn commit(
+        mut self,
+        precondition: Precondition,
+    ) -> Result<(ObjectMeta, Vec<u8>), PackError> {
         if let Some(sealer) = self.sealer.take() {
             sealer.finish(&mut self.ready);
         }
         if !self.ready.is_empty() {
             self.flush()?;
         }
-        Ok(match self.out {
+        let meta = match self.out {
             Out::Pieces(upload) => upload.commit(precondition)?,
             Out::Whole(tier, key) => {
                 tier.put(&key, Attributes::default(), &self.ready, precondition)?
             }
-        })
+        };
+        Ok((meta, self.ready))
     }
 }
 

@@ -23,6 +23,11 @@ const VERSION: u8 = 1;
 const CHUNK_LOG2: u8 = CHUNK_BYTES.trailing_zeros() as u8;
 const SEALED_CHUNK: u64 = (CHUNK_BYTES + TAG_BYTES) as u64;
 
+/// What sealing adds to so many plain bytes.
+pub fn tags_bytes(plain: u64) -> u64 {
+    (HEADER_BYTES + TAG_BYTES) as u64 + plain / CHUNK_BYTES as u64 * TAG_BYTES as u64
+}
+
 fn nonce(chunk: u64) -> Nonce {
     let mut bytes = [0; 12];
     bytes[4..].copy_from_slice(&chunk.to_be_bytes());
@@ -232,6 +237,14 @@ mod tests {
 
     fn pattern(len: usize) -> Vec<u8> {
         (0..len).map(|at| ((at * 31) >> 3) as u8 ^ at as u8).collect()
+    }
+
+    #[test]
+    fn what_sealing_adds_is_known_before() {
+        for len in [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES + 1, 5 * CHUNK_BYTES + 7] {
+            let sealed = seal(&key(), "pack-x", &pattern(len), 1000);
+            assert_eq!(sealed.len() as u64, len as u64 + tags_bytes(len as u64));
+        }
     }
 
     #[test]

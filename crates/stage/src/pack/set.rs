@@ -251,8 +251,8 @@ impl PackSet {
             Err(PackError::Tier(TierError::Exists { .. })) => {
                 return Err(PackError::Conflict { place: self.place.describe() });
             }
-            other => other?,
-        };
+            other => drop(other?),
+        }
         let before: HashSet<PackId> = self.index.packs.iter().map(|pack| pack.id).collect();
         (self.generation, self.index) = (next, index);
         let oldest = now.checked_sub(LEFTOVER_AGE).unwrap_or(SystemTime::UNIX_EPOCH);

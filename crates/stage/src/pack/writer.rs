@@ -73,16 +73,18 @@ impl PackWriter {
         Ok(Self::of(id, ObjectWriter::begin(place, &object_name(id), "tar", key, random)?))
     }
 
-    /// The same for a pack that will have about `bytes`: one that fits goes out by one request.
+    /// The same for a pack that will have about `bytes`: one that fits is collected in `buffer`, and goes out by one
+    /// request.
     pub fn begin_of(
         place: &Place,
         key: Option<&DataKey>,
         random: &dyn SecureRandom,
-        bytes: u64,
+        (bytes, buffer): (u64, Vec<u8>),
     ) -> Result<Self, PackError> {
         let id = PackId::random(random)?;
         let name = object_name(id);
-        Ok(Self::of(id, ObjectWriter::begin_of(place, (&name, "tar"), key, random, bytes)?))
+        let object = ObjectWriter::begin_of(place, (&name, "tar"), key, random, (bytes, buffer))?;
+        Ok(Self::of(id, object))
     }
 
     fn of(id: PackId, object: ObjectWriter) -> Self {
@@ -208,7 +210,12 @@ impl PackWriter {
     }
 
     /// Appends the pack's own index and makes the pack durable.
-    pub fn finish(mut self) -> Result<Written, PackError> {
+    pub fn finish(self) -> Result<Written, PackError> {
+        self.finish_with_buffer().map(|(written, _)| written)
+    }
+
+    /// The same, with the buffer that the next pack may be collected in.
+    pub fn finish_with_buffer(mut self) -> Result<(Written, Vec<u8>), PackError> {
         assert!(self.open.is_none(), "the last file was ended");
         let own = PackLine { id: self.id, bytes: 0, crc32c: 0 };
         let index = Index { packs: vec![own], rows: std::mem::take(&mut self.rows) };
@@ -227,7 +234,7 @@ impl PackWriter {
         self.put(&footer)?;
         self.put(&[0; END_BYTES])?;
         let line = PackLine { id: self.id, bytes: self.position, crc32c: self.checksum.value() };
-        let meta = self.object.commit(Precondition::Any)?;
-        Ok(Written { line, rows: index.rows, object_bytes: meta.size.get() })
+        let (meta, buffer) = self.object.commit(Precondition::Any)?;
+        Ok((Written { line, rows: index.rows, object_bytes: meta.size.get() }, buffer))
     }
 }

@@ -22,10 +22,13 @@ impl Shared<'_> {
         self.options.packs.as_ref().expect("packs are made only when asked for")
     }
 
-    /// A pack that will have about `bytes`.
-    fn begin_pack(&self, bytes: u64) -> Result<PackWriter, PackError> {
+    /// A pack that will have about `bytes`, collected in `buffer` where it goes out whole.
+    fn begin_pack(&self, bytes: u64, buffer: &mut Vec<u8>) -> Result<PackWriter, PackError> {
         let key = self.set.and_then(|set| set.key());
-        self.again(|| PackWriter::begin_of(self.target, key, self.random, bytes))
+        self.again(|| {
+            let collected = (bytes, std::mem::take(buffer));
+            PackWriter::begin_of(self.target, key, self.random, collected)
+        })
     }
 
     fn written(&self, written: Written) {
@@ -36,10 +39,10 @@ impl Shared<'_> {
         outcome.summary.packs += 1;
     }
 
-    /// Items become one pack. One that can not be read is left out of it; the others go on.
-    pub(super) fn pack(&self, tasks: &[Task]) {
+    /// Items become one pack, by way of `buffer`. One that can not be read is left out of it; the others go on.
+    pub(super) fn pack(&self, tasks: &[Task], buffer: &mut Vec<u8>) {
         let names: HashSet<&[u8]> = tasks.iter().map(|task| task.item.name.as_bytes()).collect();
-        let mut pack = match self.begin_pack(pack_bytes(tasks)) {
+        let mut pack = match self.begin_pack(pack_bytes(tasks), buffer) {
             Ok(pack) => pack,
             Err(error) => return self.all_failed(tasks, error),
         };
@@ -67,8 +70,9 @@ impl Shared<'_> {
         if pack.is_empty() {
             return;
         }
-        match pack.finish() {
-            Ok(written) => {
+        match pack.finish_with_buffer() {
+            Ok((written, used)) => {
+                *buffer = used;
                 self.written(written);
                 self.copied(count);
             }
@@ -127,7 +131,7 @@ impl Shared<'_> {
         let write = || -> Result<Written, PackError> {
             let bytes = Bytes::open(self, task, Version::Present)?;
             let item = bytes.item(&task.item)?;
-            let mut pack = self.begin_pack(item.bytes())?;
+            let mut pack = self.begin_pack(item.bytes(), &mut Vec::new())?;
             pack.begin_file(&item)?;
             let sum = self.read_through(&bytes, &item, |_, piece| pack.push(piece))?;
             pack.end_file()?;

@@ -1,0 +1,227 @@
+//! Every other tool that is on the PATH, each at settings that suit it, on the same trees and the same server.
+//!
+//! rclone, aws (AWS CLI), s3cmd, s5cmd, and s3fs (a mount, into and out of which eight `cp` work; its daemon's CPU
+//! is not counted).
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::Context;
+
+use super::ground::{Files, Ground, PATIENCE};
+use super::program;
+use crate::bench::Bench;
+use crate::command;
+use crate::guard::{Thing, unmount};
+use crate::report::Outcome;
+use crate::report::goal::{Goal, Wanted, number};
+use crate::report::table::Table;
+use crate::sample::Samples;
+
+const OURS: &str = "hayase";
+const MIB: f64 = 1_048_576.0;
+const BOTH: [&str; 2] = ["down", "up"];
+
+/// In the bucket, and on the way back.
+const PLACE: &str = "peer";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tool {
+    Hayase,
+    Rclone,
+    Aws,
+    S3cmd,
+    S5cmd,
+    S3fs,
+}
+
+const TOOLS: [Tool; 6] =
+    [Tool::Hayase, Tool::Rclone, Tool::Aws, Tool::S3cmd, Tool::S5cmd, Tool::S3fs];
+
+impl Tool {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Hayase => OURS,
+            Self::Rclone => "rclone",
+            Self::Aws => "aws",
+            Self::S3cmd => "s3cmd",
+            Self::S5cmd => "s5cmd",
+            Self::S3fs => "s3fs",
+        }
+    }
+
+    fn is_here(self) -> bool {
+        let word = match self {
+            Self::Hayase => return true,
+            Self::Rclone | Self::S5cmd => "version",
+            Self::Aws | Self::S3cmd | Self::S3fs => "--version",
+        };
+        program::answers(self.name(), word)
+    }
+
+    /// Copies `tree` up, or the bucket's copy down to `in`.
+    fn command(self, ground: &Ground<'_>, what: &str) -> anyhow::Result<Command> {
+        let is_up = what == "up";
+        let url = ground.url(PLACE);
+        let mut command = Command::new(self.name());
+        ground.tell(&mut command);
+        command.current_dir(ground.path(""));
+        match self {
+            Self::Hayase if is_up => {
+                return Ok(ground.hayase(&["stage", "out", "tree", &url, "--pack", "none"]));
+            }
+            Self::Hayase => return Ok(ground.hayase(&["stage", "in", &url, "in"])),
+            Self::Rclone if is_up => return ground.rclone("tree", &format!("s3:{PLACE}")),
+            Self::Rclone => return ground.rclone(&format!("s3:{PLACE}"), "in"),
+            Self::Aws => {
+                let ends = if is_up { ["tree", &url] } else { [&url, "in"] };
+                command.args(["--endpoint-url", &ground.endpoint(), "s3", "cp", "--recursive"]);
+                command.arg("--only-show-errors").args(ends);
+                command.env("AWS_CONFIG_FILE", ground.path("aws"));
+            }
+            Self::S3cmd => {
+                let [key, secret] = ground.keys();
+                let endpoint = ground.endpoint();
+                let host = endpoint.trim_start_matches("http://");
+                command.args(["-c", "/dev/null", "-q", "--no-ssl", "--no-check-md5"]);
+                command.args([format!("--access_key={key}"), format!("--secret_key={secret}")]);
+                command.args([format!("--host={host}"), format!("--host-bucket={host}")]);
+                let url = format!("{url}/");
+                match is_up {
+                    true => command.args(["put", "-r", "tree/", &url]),
+                    false => command.args(["get", "-r", &url, "in/"]),
+                };
+            }
+            Self::S5cmd => {
+                command.env("S3_ENDPOINT_URL", ground.endpoint()).args(["--log", "error", "cp"]);
+                match is_up {
+                    true => command.args(["tree/", &format!("{url}/")]),
+                    false => command.args([&format!("{url}/*"), "in/"]),
+                };
+            }
+            Self::S3fs => {
+                let ends = if is_up { "tree mount/peer" } else { "mount/peer in" };
+                let script = format!(
+                    "set -- {ends} && mkdir -p $2 && to=$PWD/$2 && cd $1 && \
+                     find . -type d -exec mkdir -p $to/{{}} \\; && \
+                     find . -type f -print0 | xargs -0 -n 8 -P 8 cp --parents -t $to"
+                );
+                command = Command::new("sh");
+                command.args(["-c", &script]).current_dir(ground.path(""));
+            }
+        }
+        Ok(command)
+    }
+}
+
+/// A mount of the bucket by s3fs, which caches nothing from one copy to the next.
+struct Mount<'a>(&'a Bench, std::path::PathBuf);
+
+impl<'a> Mount<'a> {
+    fn new(bench: &'a Bench, ground: &Ground<'_>) -> anyhow::Result<Self> {
+        let point = ground.path("mount");
+        fs::create_dir_all(&point)?;
+        let url = ground.url("");
+        let bucket = url.trim_start_matches("s3://").trim_end_matches('/');
+        let mut command = Command::new("s3fs");
+        ground.tell(&mut command);
+        command.arg(bucket).arg(&point).args(["-o", &format!("url={}", ground.endpoint())]);
+        command.args(["-o", "use_path_request_style,parallel_count=16,multireq_max=64"]);
+        bench.guard().made(Thing::Mount(point.clone()))?;
+        let mount = Self(bench, point);
+        command::run(&mut command, PATIENCE)?.success("mount by s3fs")?;
+        Ok(mount)
+    }
+}
+
+impl Drop for Mount<'_> {
+    fn drop(&mut self) {
+        unmount(&self.1);
+        let _ = self.0.guard().removed(Thing::Mount(self.1.clone()));
+    }
+}
+
+pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
+    let ground = Ground::new(bench)?;
+    fs::write(
+        ground.path("aws"),
+        "[default]\ns3 =\n  max_concurrent_requests = 32\n  multipart_chunksize = 16MB\n",
+    )?;
+    let tools: Vec<Tool> = TOOLS.into_iter().filter(|tool| tool.is_here()).collect();
+    let large = bench.rounds(64, 256) << 20;
+    let sizes = [
+        ("16 KiB", Files { count: bench.rounds(400, 2_000), bytes: 16 << 10 }),
+        ("1 MiB", Files { count: bench.rounds(100, 500), bytes: 1 << 20 }),
+        (
+            if bench.rounds(0, 1) == 0 { "64 MiB" } else { "256 MiB" },
+            Files { count: 4, bytes: large },
+        ),
+    ];
+    let mut outcome = Outcome::default();
+    for (name, files) in sizes {
+        let samples = measure(bench, &ground, &tools, files)?;
+        judge(name, files, &tools, &samples, &mut outcome);
+        outcome.samples.extend(samples.0);
+    }
+    for tool in TOOLS.into_iter().filter(|tool| !tools.contains(tool)) {
+        outcome.notes.push(format!("{} is not on the PATH of this machine.", tool.name()));
+    }
+    Ok(outcome)
+}
+
+fn measure(
+    bench: &Bench,
+    ground: &Ground<'_>,
+    tools: &[Tool],
+    files: Files,
+) -> anyhow::Result<Samples> {
+    ground.make_tree("tree", files)?;
+    let mut samples = Samples::default();
+    for round in 0..bench.rounds(2, 4) {
+        for turn in 0..tools.len() {
+            let tool = tools[(turn + round) % tools.len()];
+            ground.empty_bucket()?;
+            for what in ["up", "down"] {
+                let mount = (tool == Tool::S3fs).then(|| Mount::new(bench, ground)).transpose()?;
+                let ran = ground.run(tool.command(ground, what)?);
+                drop(mount);
+                let ran = ran.with_context(|| format!("{} {what}", tool.name()))?;
+                samples.0.push(ran.sample((what, tool.name(), round), files.total()));
+            }
+            if round == 0 {
+                ground.check_same("tree", "in").with_context(|| tool.name())?;
+            }
+            ground.clear("in")?;
+        }
+    }
+    ground.clear("tree")?;
+    Ok(samples)
+}
+
+fn judge(name: &str, files: Files, tools: &[Tool], samples: &Samples, outcome: &mut Outcome) {
+    let mut table = Table::new(
+        format!("{} x {name}, loose", files.count),
+        &["", "down MiB/s", "up MiB/s", "down CPU s/GiB", "up CPU s/GiB"],
+    );
+    for tool in tools.iter().map(|tool| tool.name()) {
+        let rates = BOTH.map(|what| samples.rate(what, tool) / MIB);
+        let costs = BOTH.map(|what| samples.cpu_per_amount(what, tool).0 * MIB * 1024.0);
+        let cells = rates.iter().chain(&costs).map(|value| number(*value));
+        table.row(std::iter::once(tool.to_owned()).chain(cells).collect());
+    }
+    outcome.tables.push(table);
+    for what in BOTH {
+        let rate = |tool: &Tool| samples.rate(what, tool.name());
+        let others = tools.iter().filter(|tool| **tool != Tool::Hayase);
+        if let Some(best) = others.max_by(|a, b| rate(a).total_cmp(&rate(b))) {
+            let figure = rate(&Tool::Hayase) / rate(best);
+            let goal = format!("{name} files {what}, of the best peer ({})", best.name());
+            outcome.goals.push(Goal::new(goal, figure, "", Wanted::AtLeast(1.0)));
+        }
+        if tools.contains(&Tool::S5cmd) {
+            let figure = rate(&Tool::Hayase) / rate(&Tool::S5cmd);
+            let goal = format!("{name} files {what}, of s5cmd");
+            outcome.goals.push(Goal::new(goal, figure, "", Wanted::AtLeast(0.95)));
+        }
+    }
+}
