@@ -52,6 +52,8 @@ pub struct Wish {
     pub local: Option<ServerId>,
     /// What the directory asks for.
     pub policy: Option<StripePolicy>,
+    /// One part on one server, however full they are; no policy.
+    pub in_one: bool,
     /// The size, where it is known beforehand.
     pub size: Option<ByteCount>,
     /// Which file of this creator it is, as an inode's counter: turns the first server.
@@ -110,14 +112,18 @@ pub fn place(wish: &Wish, table: &[ServerUse]) -> Result<Decision, PolicyError> 
     };
     match table.iter().find(|server| Some(server.server) == wish.local) {
         Some(own) if fits(own) => return Ok(Decision::Whole(own.server)),
-        Some(_) => {}
-        None => {
+        Some(_) if !wish.in_one => {}
+        _ => {
             let fitting = table.iter().copied().filter(fits).collect();
             let whole = pick(wish, fitting, STRIPE_BYTES_DEFAULT, 1);
             if let Some([server]) = whole.as_deref() {
                 return Ok(Decision::Whole(*server));
             }
         }
+    }
+    if wish.in_one {
+        let any = pick(wish, table.to_vec(), STRIPE_BYTES_DEFAULT, 1);
+        return Ok(any.map_or(Decision::NoRoom, |servers| Decision::Whole(servers[0])));
     }
     let roomy = table.iter().copied().filter(ServerUse::is_roomy).collect();
     let servers = pick(wish, roomy, STRIPE_BYTES_DEFAULT, usize::MAX)
@@ -188,7 +194,8 @@ mod tests {
             .collect()
     }
 
-    const BY_0: Wish = Wish { local: Some(ServerId(0)), policy: None, size: None, turn: 0 };
+    const BY_0: Wish =
+        Wish { local: Some(ServerId(0)), policy: None, in_one: false, size: None, turn: 0 };
 
     fn sized(mib: u64) -> Wish {
         Wish { size: Some(ByteCount::mib(mib)), ..BY_0 }
@@ -230,6 +237,18 @@ mod tests {
         check(BY_0, "0/100 0/100", "no room");
         check(BY_0, "", "no room");
         check(BY_0, "0/0 0/0", "no room");
+    }
+
+    #[test]
+    fn who_takes_whole_files_only_gets_no_stripes() {
+        let whole = |turn| Wish { in_one: true, turn, ..BY_0 };
+        check(whole(0), "20/100 100/100 100/100", "whole 0");
+        check(whole(0), "19/100 100/100 50/100", "whole 1");
+        check(whole(1), "19/100 100/100 50/100", "whole 2");
+        check(whole(0), "5/100 7/100 0/100", "whole 1"); // nobody roomy: the freest
+        check(whole(0), "0/100 0/100", "no room");
+        check(Wish { size: Some(ByteCount::mib(90)), ..whole(0) }, "50/100 95/100", "whole 1");
+        check(Wish { size: Some(ByteCount::mib(90)), ..whole(0) }, "50/100 60/100", "no room");
     }
 
     #[test]
@@ -279,6 +298,7 @@ mod tests {
             Wish {
                 local: local.map(ServerId),
                 policy: width.map(|width| StripePolicy { stripe: ByteCount::mib(4), width }),
+                in_one: false,
                 size: size.map(ByteCount::mib),
                 turn,
             }

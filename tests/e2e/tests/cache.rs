@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         .alone("cache_evicted_files_are_fetched_again", || in_front_of_a_tier(evicted))
         .alone("cache_refuses_what_a_tier_can_not_keep", || in_front_of_a_tier(refusals))
         .alone("cache_fsync_promises_the_tier_when_asked", fsync_in_the_tier)
+        .alone("cache_files_of_a_nearly_full_node_come_to_the_tier", of_a_nearly_full_node)
         .run()
 }
 
@@ -318,6 +319,22 @@ fn refusals(job: &Job, tier: &TierDir) -> TestResult {
     ensure!(fifo.is_err(), "a pipe was made");
     ensure!(tier.read("f")? == b"f");
     Ok(())
+}
+
+/// Where a file of `shared` would be striped over the other nodes.
+fn of_a_nearly_full_node() -> TestResult {
+    let tier = TierDir::new()?;
+    let job = Job::up(tier.job(3).shared("300MiB"))?;
+    let fill = format!("fallocate -l 255MiB {}/fill", job.shared());
+    ensure!(job.node(0)?.shell(&fill)?.code == Some(0), "{fill}");
+    for number in 0..4_u8 {
+        let (name, bytes) = (format!("f{number}"), pattern(number, 5 << 20));
+        job.node(0)?.write_file(&job.cached(&name), bytes.clone())?;
+        flush(&job)?;
+        expect_tier(&tier, &name, &bytes)?;
+        expect_file(&job.node(1)?, &job.cached(&name), &bytes)?;
+    }
+    job.down()
 }
 
 fn fsync_in_the_tier() -> TestResult {

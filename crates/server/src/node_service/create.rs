@@ -260,7 +260,8 @@ impl Node {
             return Ok((node.parent.home(), layout));
         }
         // The flusher works on whole files, each on one node.
-        let policy = node.policy.known().filter(|_| !node.parent.is_cached());
+        let in_one = node.parent.is_cached();
+        let policy = node.policy.known().filter(|_| !in_one);
         let is_roomy = || own == self.me && policy.is_none() && self.is_roomy();
         if layout == Layout::None || is_roomy() {
             return Ok((own, layout));
@@ -277,7 +278,7 @@ impl Node {
             .collect();
         let turn = self.turn.get();
         self.turn.set(turn + 1);
-        let wish = Wish { local: Some(own), policy, size: None, turn };
+        let wish = Wish { local: Some(own), policy, in_one, size: None, turn };
         let decision = place(&wish, &table)
             .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
         match (decision.home(), decision.into_layout()) {
