@@ -148,11 +148,16 @@ a_job_ends_with_all_in_gfarm() {
 
 cluster_up "$work/gfarm" || { say "FAILED cache: the cluster did not start"; cluster_logs; exit 1; }
 on 0 gfmkdir /work
-for test in what_lies_there_is_read what_is_written_comes_there names_follow room_is_given_back_and_read_again \
-  another_job_sees_what_was_flushed two_versions_are_both_kept a_file_server_that_ends_is_waited_for \
-  a_server_of_the_job_that_is_killed_goes_on a_job_that_is_killed_is_resumed a_job_ends_with_all_in_gfarm; do
-  try $test
-done
+try what_lies_there_is_read
+try what_is_written_comes_there
+try names_follow
+try room_is_given_back_and_read_again
+try another_job_sees_what_was_flushed
+try two_versions_are_both_kept
+try a_file_server_that_ends_is_waited_for
+try a_server_of_the_job_that_is_killed_goes_on
+try a_job_that_is_killed_is_resumed
+try a_job_ends_with_all_in_gfarm
 
 [ "$failures" = 0 ] || cluster_logs
 [ "$failures" = 0 ]
