@@ -159,7 +159,7 @@ fn one_space(scene: &Scene<'_>) -> TestResult {
     for (first, second) in [(Flock, Fcntl), (Fcntl, Flock)] {
         for other in [&scene.b, &scene.c] {
             let (holder, waiter) = (scene.a.open(&path, "rw")?, other.open(&path, "rw")?);
-            // A close ends an flock a moment later: the kernel tells it without waiting.
+            // What a close ended ends a moment later: the kernel tells some closes without waiting.
             becomes_free(&holder, first)?;
             holder.lock(first)?;
             held_elsewhere(&waiter, second)?;
