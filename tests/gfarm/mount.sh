@@ -49,7 +49,11 @@ show() {
   mkdir -p "$work/mnt-$name"
   HAYASE_LOG=hayase=info,info on "$node" "$hayase" mount --wait 8 --log "$work/log-$name" "$@" gfarm:/// "$work/mnt-$name"
 }
-hide() { umount "$work/mnt-$1" && cluster_wait 20 sh -c "! pgrep -f 'mount.* $work/mnt-$1\$'"; }
+hide() {
+  umount "$work/mnt-$1" || return 1
+  # Long: each connection to a metadata server that ended meanwhile may have to be made anew.
+  cluster_wait 60 sh -c "! pgrep -f 'mount.* $work/mnt-$1\$'" || { say "the process of mnt-$1 is still there"; return 1; }
+}
 # How the mount serves an open file, as it says itself.
 served() { getfattr --only-values -n user.hayase.explain "$1" 2>/dev/null; }
 # Ends with an errno, within seconds, whatever servers do: fails NAME SECONDS CMD...
@@ -268,8 +272,9 @@ a_metadata_server_that_ends_is_found_again() {
 }
 a_mount_ends_with_all_told() {
   # Its connections were to the metadata server that ended: what makes a name is not asked twice.
-  cluster_wait 60 sh -c "echo new >$work/mnt-3/again" || return 1
-  ( for i in $(seq 40); do echo "$i" >"$work/mnt-3/end-$i"; done ) && hide 3 || return 1
+  cluster_wait 60 sh -c "echo new >$work/mnt-3/again" || { say "no file can be made"; return 1; }
+  for i in $(seq 40); do echo "$i" >"$work/mnt-3/end-$i" || return 1; done
+  hide 3 || return 1
   for i in $(seq 40); do [ "$(on 0 gfexport "/end-$i")" = "$i" ] || { say "end-$i"; return 1; }; done
 }
 # Without privilege: as a user of its own, by fusermount3, plain FUSE over the same descriptor.
