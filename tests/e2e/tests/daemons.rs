@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use hayase_e2e::actor::Answer;
 use hayase_e2e::cached::{expect_tier, flush, in_front_of};
-use hayase_e2e::job::binary;
+use hayase_e2e::job::{binary, is_alive};
 use hayase_e2e::process::run;
 use hayase_e2e::{
     Command, Data, Job, JobOptions, Scene, Suite, TestResult, TierDir, Trial, eventually, note,
@@ -264,9 +264,13 @@ fn interrupts_move() -> TestResult {
         second.down()?;
         ensure!(interrupts() == now, "the second job moved some");
         if is_killed {
-            for pid in job.cluster().context("a real job")?.daemons().all() {
-                kill(pid)?;
-            }
+            let pids: Vec<u32> = job.cluster().context("a real job")?.daemons().all().collect();
+            pids.iter().try_for_each(|pid| kill(*pid))?;
+            // One that is just dying takes a call of `down` and answers nothing: told, and no success.
+            eventually(Duration::from_secs(20), || {
+                ensure!(!pids.iter().any(|pid| is_alive(*pid)), "killed processes are there");
+                Ok(())
+            })?;
         }
         job.down()?;
         ensure!(interrupts() == before, "{:?} before, {before:?} after", interrupts());
