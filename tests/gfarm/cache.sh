@@ -40,13 +40,13 @@ try() {
     failures=$((failures + 1))
   fi
 }
-# up NODE [OPTION...]: a job of that node alone, in front of gfarm:///work, which its area cache-NODE shows.
+# up NODE [OPTION...]: a job of that node alone, in front of gfarm:///project, which its area cache-NODE shows.
 up() {
   local node=$1
   shift
   mkdir -p "$work/storage-$node" "$work/mount-$node"
   on "$node" "$hayase" up --job "gf$node" --storage "$work/storage-$node" --mount "$work/mount-$node" \
-    --job-dir "$work/job-$node" --shared 300MiB --local 16MiB --tier gfarm:///work "$@"
+    --job-dir "$work/job-$node" --shared 300MiB --local 16MiB --tier gfarm:///project "$@"
 }
 # job NODE COMMAND...: of the job of that node.
 job() {
@@ -59,21 +59,21 @@ evict() { HAYASE_JOB=$work/job-$1 timeout 90 "$hayase" evict "$(cache "$1" "$2")
 cache() { say "$work/mount-$1/cache/${2:-}"; }
 sum() { sha256sum <"$1"; }
 # in_gfarm NAME FILE: another node's Gfarm tools find these bytes there.
-in_gfarm() { [ "$(on 3 gfexport "/work/$1" | sha256sum)" = "$(sum "$2")" ]; }
-partials() { on 0 gfls -a "/work/$1" | grep -c hayase-partial; }
+in_gfarm() { [ "$(on 3 gfexport "/project/$1" | sha256sum)" = "$(sum "$2")" ]; }
+partials() { on 0 gfls -a "/project/$1" | grep -c hayase-partial; }
 
 # --- a directory of Gfarm, seen and filled ---
 
 what_lies_there_is_read() {
-  head -c 5000000 /dev/urandom >"$work/input" && on 2 gfreg "$work/input" /work/input || return 1
+  head -c 5000000 /dev/urandom >"$work/input" && on 2 gfreg "$work/input" /project/input || return 1
   up 1 && cmp "$work/input" "$(cache 1 input)" && [ "$(stat -c %s "$(cache 1 input)")" = 5000000 ]
 }
 what_is_written_comes_there() {
   mkdir "$(cache 1 out)" && head -c 30000000 /dev/urandom >"$work/large" && cp "$work/large" "$(cache 1 out/large)" &&
     printf 'small\n' >"$(cache 1 out/small)" && ln -s small "$(cache 1 out/link)" && chmod 640 "$(cache 1 out/small)" || return 1
   flush 1 --verify || return 1
-  in_gfarm out/large "$work/large" && lies_on /work/out/large 1 || return 1
-  on 3 gfls -l /work/out | grep -q -- '-rw-r-----.* small' && on 3 gfls -l /work/out | grep -q 'link -> small'
+  in_gfarm out/large "$work/large" && lies_on /project/out/large 1 || return 1
+  on 3 gfls -l /project/out | grep -q -- '-rw-r-----.* small' && on 3 gfls -l /project/out | grep -q 'link -> small'
 }
 names_follow() {
   local out
@@ -81,7 +81,7 @@ names_follow() {
   printf 'second\n' >"$work/second" && cp "$work/second" "$out/small.new" && mv "$out/small.new" "$out/small" &&
     mv "$out/large" "$out/moved" && rm "$out/link" && mkdir "$out/gone" && rmdir "$out/gone" && flush 1 || return 1
   in_gfarm out/small "$work/second" && in_gfarm out/moved "$work/large" &&
-    [ "$(on 3 gfls /work/out | sort | paste -sd,)" = moved,small ]
+    [ "$(on 3 gfls /project/out | sort | paste -sd,)" = moved,small ]
 }
 room_is_given_back_and_read_again() {
   evict 1 out/moved && cmp "$work/large" "$(cache 1 out/moved)"
@@ -103,8 +103,8 @@ two_versions_are_both_kept() {
   exec 7>>"$small" && printf 'ours\n' >&7 && cp "$work/third" "$(cache 2 out/both)" && flush 2 || return 1
   exec 7>&-
   flush 1
-  other=$(on 3 gfls /work/out | grep 'both.hayase-conflict') || return 1
-  in_gfarm out/both "$work/third" && on 3 gfexport "/work/out/$other" | grep -q ours
+  other=$(on 3 gfls /project/out | grep 'both.hayase-conflict') || return 1
+  in_gfarm out/both "$work/third" && on 3 gfexport "/project/out/$other" | grep -q ours
 }
 
 # --- servers that end ---
@@ -121,13 +121,13 @@ a_server_of_the_job_that_is_killed_goes_on() {
   mkdir -p "$(cache 1 killed)"
   for round in 1 2 3; do
     head -c 40000000 /dev/urandom >"$work/killed-$round" && cp "$work/killed-$round" "$(cache 1 "killed/$round")" || return 1
-    cluster_wait 10 sh -c "[ \"\$(GFARM_CONFIG_FILE=$cluster_dir/client.conf nsenter --net=/run/netns/$cluster_id-0 gfls -a /work/killed | grep -c partial)\" -gt 0 ]"
+    cluster_wait 10 sh -c "[ \"\$(GFARM_CONFIG_FILE=$cluster_dir/client.conf nsenter --net=/run/netns/$cluster_id-0 gfls -a /project/killed | grep -c partial)\" -gt 0 ]"
     pid=$(pgrep -f -- "^[^ ]*hayase serve --job-dir $work/job-1 ") || return 1
     kill -KILL "$pid"
     cluster_wait 20 flush 1 || return 1
     in_gfarm "killed/$round" "$work/killed-$round" || return 1
   done
-  cluster_wait 10 sh -c "! GFARM_CONFIG_FILE=$cluster_dir/client.conf nsenter --net=/run/netns/$cluster_id-0 gfls -a /work/killed | grep partial" ||
+  cluster_wait 10 sh -c "! GFARM_CONFIG_FILE=$cluster_dir/client.conf nsenter --net=/run/netns/$cluster_id-0 gfls -a /project/killed | grep partial" ||
     { say "$(partials killed) unfinished uploads are left"; return 1; }
 }
 a_job_that_is_killed_is_resumed() {
@@ -147,7 +147,7 @@ a_job_ends_with_all_in_gfarm() {
 }
 
 cluster_up "$work/gfarm" || { say "FAILED cache: the cluster did not start"; cluster_logs; exit 1; }
-on 0 gfmkdir /work
+on 0 gfmkdir /project
 try what_lies_there_is_read
 try what_is_written_comes_there
 try names_follow
