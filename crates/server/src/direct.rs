@@ -90,8 +90,8 @@ impl DirectIo {
         (buffer, len): (BoxBuffer, usize),
     ) -> Result<Moved, BoxBuffer> {
         let Some(running) = self.running() else { return Err(buffer) };
-        let Some(file) = part.direct(transfer) else { return Err(buffer) };
         let len = direct_len(offset.0, len);
+        let Some(file) = part.direct(transfer, offset.0 + len as u64) else { return Err(buffer) };
         let request = Request { file, transfer, offset: offset.0, buffer, len };
         let ended = running.begin(part.id().ino, request)?;
         // The ring's owner lives as long as this: the end comes.

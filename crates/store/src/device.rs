@@ -120,9 +120,9 @@ pub trait DeviceFile: Send + Sync {
     fn write_nowait(&self, offset: LocalOffset, bytes: &[u8]) -> Result<(), PartError>;
 
     /// A descriptor past the page cache (`O_DIRECT`), for requests of a [`uring::Ring`] that are aligned to
-    /// [`uring::DIRECT_ALIGN`]; `None` where there is none to give, or where such a `transfer` would pass by pages
-    /// that are in memory anyway. Nobody else may have the file open or mapped, as long as it is used.
-    fn direct(&self, _transfer: uring::Transfer) -> Option<Arc<OwnedFd>> {
+    /// [`uring::DIRECT_ALIGN`]; `None` where there is none to give, or where such a `transfer`, which ends at `end`,
+    /// would pass by pages that are in memory anyway. Nobody else may have the file open or mapped, as long as it is used.
+    fn direct(&self, _transfer: uring::Transfer, _end: u64) -> Option<Arc<OwnedFd>> {
         None
     }
 

@@ -475,13 +475,14 @@ impl DeviceFile for PreadFile {
         }
     }
 
-    fn direct(&self, transfer: Transfer) -> Option<Arc<OwnedFd>> {
+    fn direct(&self, transfer: Transfer, end: u64) -> Option<Arc<OwnedFd>> {
         if !self.root.has_direct.load(Ordering::Relaxed) {
             return None;
         }
         match transfer {
             Transfer::Read if self.pages.hold_most() => None,
             Transfer::Read => self.direct_descriptor(),
+            Transfer::Write if self.pages.hold_what_is_written_over(end) => None,
             Transfer::Write => {
                 let direct = self.direct_descriptor()?;
                 self.pages.passed_by();

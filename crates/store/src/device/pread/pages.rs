@@ -12,6 +12,8 @@ pub(super) struct Pages {
     through: AtomicU64,
     /// Transfers.
     past: AtomicU64,
+    /// What others had open was so long when they gave it back.
+    left: AtomicU64,
 }
 
 /// What one transfer past the page cache weighs: about its bytes.
@@ -31,6 +33,7 @@ impl Pages {
     /// Nobody else has the file any more: at most all its `size` bytes are in memory.
     pub(super) fn given_back(&self, size: u64) {
         self.through.fetch_min(size, Ordering::Relaxed);
+        self.left.store(size, Ordering::Relaxed);
     }
 
     pub(super) fn passed_by(&self) {
@@ -40,6 +43,12 @@ impl Pages {
     pub(super) fn hold_most(&self) -> bool {
         let past = self.past.load(Ordering::Relaxed).saturating_mul(TRANSFER_BYTES);
         self.through.load(Ordering::Relaxed) > past
+    }
+
+    /// Whether a write that ends at `end` is over bytes that others have left in memory: past them it would have
+    /// to wait until they are on the disk, and throw them away.
+    pub(super) fn hold_what_is_written_over(&self, end: u64) -> bool {
+        end <= self.left.load(Ordering::Relaxed) && self.hold_most()
     }
 }
 
@@ -59,5 +68,17 @@ mod tests {
         assert!(pages.hold_most());
         pages.given_back(5);
         assert!(!pages.hold_most(), "less than what passed by");
+    }
+
+    #[test]
+    fn what_others_left_is_written_over_in_memory_and_what_is_new_is_not() {
+        let pages = Pages::default();
+        pages.handed_out();
+        assert!(!pages.hold_what_is_written_over(1), "how much is not known yet");
+        pages.given_back(10 << 20);
+        assert!(pages.hold_what_is_written_over(10 << 20));
+        assert!(!pages.hold_what_is_written_over((10 << 20) + 1), "behind the old end");
+        (0..10).for_each(|_| pages.passed_by());
+        assert!(!pages.hold_what_is_written_over(1 << 20), "as much has passed by since");
     }
 }

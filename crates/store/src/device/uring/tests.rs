@@ -30,7 +30,7 @@ fn ground(slots: usize) -> Option<Ground> {
     let file = device.create(id(1)).unwrap();
     let slots = SlotPool::new(slots).unwrap();
     let ring = Ring::new(8, &slots);
-    match (file.direct(Transfer::Write), ring) {
+    match (file.direct(Transfer::Write, 0), ring) {
         (Some(_), Ok(ring)) => Some(Ground { _directory: directory, file, slots, ring }),
         (direct, ring) => {
             let ring = ring.err();
@@ -54,7 +54,7 @@ impl Ground {
         buffer: Box<Slot>,
         len: usize,
     ) -> Request<Slot> {
-        let file = self.file.direct(transfer).unwrap();
+        let file = self.file.direct(transfer, offset + len as u64).unwrap();
         Request { file, transfer, offset, buffer, len }
     }
 
@@ -86,7 +86,7 @@ impl Ground {
 
     fn read(&mut self, offset: u64, len: usize) -> Vec<u8> {
         let slot = self.slot(0xee);
-        let file = self.file.direct(Transfer::Write).unwrap();
+        let file = self.file.direct(Transfer::Write, offset + len as u64).unwrap();
         let request = Request { file, transfer: Transfer::Read, offset, buffer: slot, len };
         assert!(self.ring.begin(request).is_ok());
         let ended = self.end();
