@@ -121,8 +121,6 @@ pub(crate) struct Abi {
     pub(crate) objects: Objects<Predefined>,
     /// `MPI_STATUS_IGNORE`, as an address.
     pub(crate) status_ignore: usize,
-    /// The levels of threads up to here have no two threads in MPI calls at a time.
-    pub(crate) thread_serialized: c_int,
     pub(crate) seek_set: c_int,
     pub(crate) seek_cur: c_int,
     pub(crate) seek_end: c_int,

@@ -18,7 +18,6 @@ pub(crate) static ABI: Abi = Abi {
         byte: Number(0x247),
     },
     status_ignore: 0,
-    thread_serialized: 0, // none of several threads
     seek_set: 403,
     seek_cur: 401,
     seek_end: 402,

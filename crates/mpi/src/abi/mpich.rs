@@ -18,7 +18,6 @@ pub(crate) static ABI: Abi = Abi {
         byte: Number(0x4c00_010d),
     },
     status_ignore: 1,
-    thread_serialized: 2,
     seek_set: 600,
     seek_cur: 602,
     seek_end: 604,

@@ -18,7 +18,6 @@ pub(crate) static ABI: Abi = Abi {
         byte: Symbol("ompi_mpi_byte"),
     },
     status_ignore: 0,
-    thread_serialized: 2,
     seek_set: 600,
     seek_cur: 602,
     seek_end: 604,

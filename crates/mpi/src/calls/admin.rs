@@ -92,12 +92,8 @@ fn begin_epoch(
         let code = acted.as_ref().err().map_or(0, Error::code);
         [epoch.0.to_le_bytes(), (code as u64).to_le_bytes()].concat()
     })?;
-    let word = |nth: usize| -> Option<u64> {
-        Some(u64::from_le_bytes(*answer.get(nth * 8..)?.first_chunk()?))
-    };
-    let (Some(epoch), Some(code)) = (word(0), word(1)) else {
-        return Err(Error::argument("processes say different sizes"));
-    };
+    let [epoch, code] =
+        two_words(&answer).ok_or(Error::argument("processes say different sizes"))?;
     if file.comm.rank() > 0 {
         file.set_stale();
     }
@@ -110,20 +106,32 @@ fn bytes(size: i64) -> Result<ByteCount, Error> {
     Ok(ByteCount(size))
 }
 
-/// Collective: `run` on rank 0, when all are here; its error is one of all.
+/// Collective: `run` on rank 0, when all are here; its error is one of all, and its value is told to all.
 pub(super) fn on_rank_0(
     file: &OpenFile,
-    run: impl FnOnce() -> Result<(), Error>,
-) -> Result<(), Error> {
+    run: impl FnOnce() -> Result<u64, Error>,
+) -> Result<u64, Error> {
     let mut done = Ok(());
     let answer = file.comm.members().ask([0], |_| {
-        done = run();
-        let code = done.as_ref().err().map_or(0, Error::code);
-        (code as u64).to_le_bytes().to_vec()
+        let (value, code) = match run() {
+            Ok(value) => (value, 0),
+            Err(error) => {
+                let code = error.code();
+                done = Err(error);
+                (0, code)
+            }
+        };
+        [value.to_le_bytes(), (code as u64).to_le_bytes()].concat()
     })?;
     file.set_stale();
-    let code = answer.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    of_rank_0(done, code)
+    let [value, code] = two_words(&answer).ok_or(Error::internal("rank 0 told too little"))?;
+    of_rank_0(done, code).map(|()| value)
+}
+
+/// Little-endian, as rank 0 tells them; `None` where there are none.
+fn two_words(bytes: &[u8]) -> Option<[u64; 2]> {
+    let (words, _) = bytes.as_chunks::<8>();
+    Some(words.first_chunk::<2>()?.map(u64::from_le_bytes))
 }
 
 /// What this process returns: its own error on rank 0, elsewhere that there is one.

@@ -18,7 +18,9 @@ use std::{
     },
 };
 
-use hayase_container::{Access, Container, ContainerFile, Creation, Durability, Identity, Snapshot};
+use hayase_container::{
+    Access, Container, ContainerFile, Creation, Durability, Identity, Snapshot,
+};
 use hayase_layout::{NodeId, Rank};
 
 use super::admin::on_rank_0;
@@ -120,16 +122,13 @@ fn try_open(
     };
     let opened = open_own(path, amode, info, (container, &plan), members.rank);
     // All or none.
-    if members.has_failed(!matches!(&opened, Ok(Own { code: 0, .. })))? {
-        let Own { mut handle, code, .. } = opened?;
-        if code != 0 {
-            return Ok(Some(code)); // the library has called the handler
-        }
-        original::File_close(Out::of(&mut handle));
-        return Err(elsewhere());
-    }
+    let is_well = matches!(&opened, Ok(Own { code: 0, .. }));
+    let comm = match Communicator::of(members, is_well) {
+        Ok(Some(comm)) => comm,
+        Ok(None) => return not_by_all(opened),
+        Err(error) => return not_by_all(opened).and(Err(error)),
+    };
     let Own { container, is_current, mut handle, .. } = opened?;
-    let comm = Communicator::of(members)?;
     let exchanges = Exchanges::new(plan.exchange, plan.round_bytes, &plan.nodes, comm.rank());
     let file = OpenFile::new(Parts {
         presence: Presence::in_container(container.container().inside()),
@@ -145,13 +144,24 @@ fn try_open(
         consistency: plan.consistency,
     });
     if let Err(error) = append(&file) {
-        // Closed by all that fail alike: the size can not be told, or the shared pointer not be moved.
+        // All fail alike.
         original::File_close(Out::of(&mut handle));
+        file.into_comm().free()?;
         return Err(error);
     }
     open_files::insert(handle, file);
     fh.set(handle);
     Ok(Some(0))
+}
+
+/// What a process answers, whether it could open the file or not, when not all could.
+fn not_by_all(opened: Result<Own, Error>) -> Result<Option<c_int>, Error> {
+    let Own { mut handle, code, .. } = opened?;
+    if code != 0 {
+        return Ok(Some(code)); // the library has called the handler
+    }
+    original::File_close(Out::of(&mut handle));
+    Err(elsewhere())
 }
 
 /// What a process opens by itself.
@@ -312,8 +322,10 @@ fn append(file: &OpenFile) -> Result<(), Error> {
     if file.amode & library::abi()?.amode.append == 0 {
         return Ok(());
     }
-    on_rank_0(file, || file.shared.set(file.size()?))?;
-    let end = file.size()?;
+    let end = on_rank_0(file, || {
+        let end = file.size()?;
+        file.shared.set(end).map(|()| end)
+    })?;
     file.state().position = end;
     Ok(())
 }
@@ -331,7 +343,8 @@ pub(crate) fn close(fh: Out<Handle>) -> Option<c_int> {
     }
     open_files::remove(handle);
     let code = original::File_close(fh).unwrap_or(0);
-    let ended = file.comm.members().meet().and_then(|()| end(&file));
+    let common = file.comm.members().agree(closed.is_ok().into());
+    let ended = common.and_then(|common| end(&file, common != 0));
     // Another thread may still be in a call on it, against MPI's word; then the copy stays.
     if let Some(file) = std::sync::Arc::into_inner(file)
         && let Err(error) = file.into_comm().free()
@@ -344,17 +357,18 @@ pub(crate) fn close(fh: Out<Handle>) -> Option<c_int> {
     })
 }
 
-/// When all have closed the stub: deletes it, or makes it flat.
-fn end(file: &OpenFile) -> Result<(), Error> {
+/// When all have closed the stub: deletes it, or makes it flat. Where one of them could not publish what it wrote, what
+/// there is stays a container: `hayase container check` tells what is missing.
+fn end(file: &OpenFile, is_whole: bool) -> Result<(), Error> {
     let forgotten = match file.comm.rank() {
         0 if file.container.access() != Access::Read => file.shared.forget(),
         _ => Ok(()),
     };
     if file.delete_on_close {
-        return on_rank_0(file, || Ok(Container::delete(&file.path)?));
+        return on_rank_0(file, || Ok(Container::delete(&file.path).map(|()| 0)?)).map(|_| ());
     }
-    if file.flatten == Flatten::Close {
-        return on_rank_0(file, || flatten(&file.path).map(|_| ()));
+    if file.flatten == Flatten::Close && is_whole {
+        return on_rank_0(file, || flatten(&file.path).map(|_| 0)).map(|_| ());
     }
     if file.comm.rank() == 0 && file.container.access() != Access::Read {
         // The file is the same without; the next to open it reads less with it.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    copies::{self, Copies},
+    copies::{self, Copies, Place},
     done, functions as mpi,
     meeting::Members,
     objects,
@@ -37,33 +37,49 @@ enum Origin {
     /// `MPI_COMM_SELF`: a process alone has nobody to talk to.
     Alone,
     /// A copy that is put back.
-    Kept(Arc<Copies>),
+    Kept(Arc<Copies>, Place),
     /// A copy that is freed.
     Own,
 }
 
+/// What each says before they have a communicator; beside it, in the bits of [`copies::PLACES`], which copies are idle.
+const IS_WELL: u64 = 1 << 63;
+const CAN_KEEP: u64 = 1 << 62;
+
 impl Communicator {
-    /// For a file that these processes open; collective.
-    pub(crate) fn of(members: Members) -> Result<Self, Error> {
-        let Members { comm, rank, size } = members;
+    /// For a file that these processes open; `None`, on all, where one of them says that it is not well. Collective.
+    pub(crate) fn of(members: Members, is_well: bool) -> Result<Option<Self>, Error> {
+        let Members { comm, size, .. } = members;
         if size == 1 {
             let members = Members { comm: objects()?.comm_self, ..members };
-            return Ok(Self { members, origin: Origin::Alone });
+            return Ok(is_well.then_some(Self { members, origin: Origin::Alone }));
         }
         let copies = Copies::of(comm);
-        let copy = match copies.as_ref().and_then(|copies| copies.take()) {
-            Some(copy) => copy,
-            None => copy_of(comm)?,
+        let idle = copies.as_ref().map_or(0, |copies| CAN_KEEP | copies.idle());
+        let common = members.agree(idle | if is_well { IS_WELL } else { 0 })?;
+        if common & IS_WELL == 0 {
+            return Ok(None);
+        }
+        let copies = copies.filter(|_| common & CAN_KEEP != 0);
+        let (copy, origin) = match copies {
+            None => (copy_of(comm)?, Origin::Own),
+            Some(copies) => match copies.take(common & copies::PLACES)? {
+                Some((copy, place)) => (copy, Origin::Kept(copies, place)),
+                None => {
+                    let copy = copy_of(comm)?;
+                    let place = copies.place();
+                    (copy, place.map_or(Origin::Own, |place| Origin::Kept(copies, place)))
+                }
+            },
         };
-        let origin = copies.map_or(Origin::Own, Origin::Kept);
-        Ok(Self { members: Members { comm: copy, rank, size }, origin })
+        Ok(Some(Self { members: Members { comm: copy, ..members }, origin }))
     }
 
     /// Collective.
     pub(crate) fn free(self) -> Result<(), Error> {
         match self.origin {
             Origin::Alone => Ok(()),
-            Origin::Kept(copies) => copies.leave(self.members.comm),
+            Origin::Kept(copies, place) => copies.leave(self.members.comm, place),
             Origin::Own => copies::free(self.members.comm),
         }
     }
@@ -76,7 +92,10 @@ impl Communicator {
     /// Gives the program the group of these processes, to free.
     pub(crate) fn give_group(&self, target: Address) -> Result<(), Error> {
         // SAFETY: MPI obliges the program to give the address of an MPI_Group.
-        done(unsafe { mpi::Comm_group(self.members.comm, target.0 as *mut c_void) }, "MPI_Comm_group")
+        done(
+            unsafe { mpi::Comm_group(self.members.comm, target.0 as *mut c_void) },
+            "MPI_Comm_group",
+        )
     }
 
     pub(crate) fn rank(&self) -> u32 {

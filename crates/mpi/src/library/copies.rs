@@ -1,27 +1,33 @@
 //! Copies of the program's communicators, kept for the next file that is opened on one.
 //!
-//! A copy costs several collective rounds, so a communicator remembers those that closed files have left, as long
-//! as it lives. Each file that is open has a copy for itself: on one, the messages of two could be mixed up.
-//! All processes must find the same in store, without a word: they do where each of them opens and closes files on
-//! one communicator in the same order, which collective calls of one thread at a time do. With
-//! MPI_THREAD_MULTIPLE two threads may close one file and open another; then nothing is kept.
-//! Source: MPI 4.1, section 7.7.2 (attributes of communicators); 11.4.3 (levels of threads).
+//! A copy costs several collective rounds, so a communicator remembers, in an attribute, those that closed files have
+//! left, as long as it lives. Each file that is open has a copy for itself: on one, the messages of two could be mixed
+//! up. A copy has a place, which is the same on all processes: places are dealt out by opens, which happen in one order
+//! on all that share the communicator. Which copy is idle need not be the same, as threads may close files in any
+//! order: so whoever opens a file tells the others what is idle there, and all take one that is idle on all
+//! ([`super::Communicator::of`]).
+//!
+//! The copies are freed when the program frees the communicator, or ends MPI; that is collective, as is freeing
+//! them, and all processes have the same. A file that is still open then frees its own.
+//! Source: MPI 4.1, section 7.7.2 (attributes of communicators).
 
 #![expect(unsafe_code, reason = "the library's functions, and an Arc that it keeps")]
 
 use std::{
     ffi::{c_int, c_void},
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use super::{abi, done, functions as mpi};
+use super::{done, functions as mpi};
 use crate::{abi::Handle, error::Error};
 
-/// Copies that are kept of one communicator, at most: programs have few files open at a time.
-const KEPT_MAX: usize = 4;
+/// Which copy of a communicator it is.
+pub(super) type Place = u32;
+
+/// More copies of one communicator are not kept.
+const PLACES_MAX: Place = 62;
+/// Their bits in a word.
+pub(super) const PLACES: u64 = (1 << PLACES_MAX) - 1;
 
 /// The store of one communicator.
 #[derive(Debug, Default)]
@@ -31,23 +37,46 @@ pub(super) struct Copies {
 
 #[derive(Debug, Default)]
 struct Kept {
-    idle: Vec<Handle>,
-    /// The communicator is gone: nothing is kept any more.
+    /// By place; `None` where a file has it.
+    idle: Vec<Option<Handle>>,
+    /// The communicator is gone, or MPI at its end: nothing is kept any more.
     is_over: bool,
 }
 
-/// The library is about to end: what it forgets then needs no call of ours.
-static IS_ENDING: AtomicBool = AtomicBool::new(false);
+/// The key of the attribute, and all stores that there are, in the order of their making.
+#[derive(Debug)]
+struct Stores {
+    keyval: Option<c_int>,
+    all: Vec<Weak<Copies>>,
+}
 
-/// MPI_Finalize begins.
+static STORES: Mutex<Stores> = Mutex::new(Stores { keyval: None, all: Vec::new() });
+
+fn stores() -> MutexGuard<'static, Stores> {
+    STORES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// MPI is about to end: frees what is kept. Collective, as ending is.
 pub(crate) fn end() {
-    IS_ENDING.store(true, Ordering::Release);
+    let Stores { keyval, all } =
+        std::mem::replace(&mut *stores(), Stores { keyval: None, all: Vec::new() });
+    for copies in all.iter().filter_map(Weak::upgrade) {
+        copies.free_all();
+    }
+    if let Some(mut keyval) = keyval {
+        // SAFETY: a variable of ours; communicators that hold an attribute of it give it back none the less.
+        let _ = unsafe { mpi::Comm_free_keyval(&raw mut keyval) };
+    }
 }
 
 impl Copies {
     /// Those of a communicator; `None` where nothing can be kept.
     pub(super) fn of(comm: Handle) -> Option<Arc<Self>> {
-        let keyval = keyval()?;
+        let mut stores = stores();
+        let keyval = match stores.keyval {
+            Some(keyval) => keyval,
+            None => *stores.keyval.insert(new_keyval()?),
+        };
         let (mut value, mut is_there) = (std::ptr::null_mut::<c_void>(), 0);
         // SAFETY: two variables of ours.
         let answer = unsafe { mpi::Comm_get_attr(comm, keyval, &raw mut value, &raw mut is_there) };
@@ -71,24 +100,68 @@ impl Copies {
                 return None;
             }
         }
+        stores.all.retain(|other| other.strong_count() > 0);
+        stores.all.push(Arc::downgrade(&copies));
         Some(copies)
     }
 
-    /// One that nobody uses; the same on all processes.
-    pub(super) fn take(&self) -> Option<Handle> {
-        self.kept().idle.pop()
+    /// The places of the copies that nobody uses, as bits.
+    pub(super) fn idle(&self) -> u64 {
+        let kept = self.kept();
+        let idle = kept.idle.iter().enumerate().filter(|(_, copy)| copy.is_some());
+        idle.fold(0, |bits, (place, _)| bits | 1 << place)
+    }
+
+    /// The first of those that are idle on all processes; `None` where there is none.
+    pub(super) fn take(&self, common: u64) -> Result<Option<(Handle, Place)>, Error> {
+        if common == 0 {
+            return Ok(None);
+        }
+        let place = common.trailing_zeros();
+        let copy = self.kept().idle.get_mut(place as usize).and_then(Option::take);
+        // What was idle when it was told to the others is taken by no other open: they are in one order.
+        let copy =
+            copy.ok_or(Error::internal("two files were opened at once on one communicator"))?;
+        Ok(Some((copy, place)))
+    }
+
+    /// For a copy that was made for a file; `None` where it is not to be kept. The same on all processes, like
+    /// [`Copies::take`].
+    pub(super) fn place(&self) -> Option<Place> {
+        let mut kept = self.kept();
+        let place = Place::try_from(kept.idle.len()).ok().filter(|place| *place < PLACES_MAX);
+        if place.is_some() {
+            kept.idle.push(None);
+        }
+        place
     }
 
     /// For the next file, or to be freed; the same on all processes, like [`free`].
-    pub(super) fn leave(&self, copy: Handle) -> Result<(), Error> {
+    pub(super) fn leave(&self, copy: Handle, place: Place) -> Result<(), Error> {
         {
             let mut kept = self.kept();
-            if !kept.is_over && kept.idle.len() < KEPT_MAX {
-                kept.idle.push(copy);
+            if !kept.is_over
+                && let Some(idle) = kept.idle.get_mut(place as usize)
+            {
+                *idle = Some(copy);
                 return Ok(());
             }
         }
         free(copy)
+    }
+
+    /// Nothing is kept from here on; collective, as [`free`] is.
+    fn free_all(&self) {
+        let idle = {
+            let mut kept = self.kept();
+            kept.is_over = true;
+            std::mem::take(&mut kept.idle)
+        };
+        for copy in idle.into_iter().flatten() {
+            if let Err(error) = free(copy) {
+                error.tell();
+            }
+        }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -126,46 +199,16 @@ extern "C" fn forget(
 ) -> c_int {
     // SAFETY: `Copies::of` made it from an Arc, and the library lets go of it here.
     let copies = unsafe { Arc::from_raw(value.cast::<Copies>().cast_const()) };
-    let idle = {
-        let mut kept = copies.kept();
-        kept.is_over = true;
-        std::mem::take(&mut kept.idle)
-    };
-    if !IS_ENDING.load(Ordering::Acquire) {
-        for copy in idle {
-            if let Err(error) = free(copy) {
-                error.tell();
-            }
-        }
-    }
+    copies.free_all();
     0
 }
 
-/// The key under which communicators hold theirs; `None` where the library gives none, and where threads may call
-/// at a time.
-fn keyval() -> Option<c_int> {
-    static KEYVAL: OnceLock<Option<c_int>> = OnceLock::new();
-    *KEYVAL.get_or_init(|| {
-        if !is_one_thread_at_a_time() {
-            return None;
-        }
-        let mut keyval: c_int = 0;
-        // SAFETY: a variable of ours; the functions live as long as this library.
-        let answer = unsafe {
-            mpi::Comm_create_keyval(keep_to_itself, forget, &raw mut keyval, std::ptr::null_mut())
-        };
-        (answer == Some(0)).then_some(keyval)
-    })
-}
-
-fn is_one_thread_at_a_time() -> bool {
-    let (mut is_initialized, mut level): (c_int, c_int) = (0, 0);
-    // SAFETY: variables of ours. A program of sessions alone has no level that could be asked for.
-    let answers = unsafe {
-        match mpi::Initialized(&raw mut is_initialized) {
-            Some(0) if is_initialized != 0 => mpi::Query_thread(&raw mut level),
-            _ => None,
-        }
+/// `None` where the library gives none.
+fn new_keyval() -> Option<c_int> {
+    let mut keyval: c_int = 0;
+    // SAFETY: a variable of ours; the functions live as long as this library.
+    let answer = unsafe {
+        mpi::Comm_create_keyval(keep_to_itself, forget, &raw mut keyval, std::ptr::null_mut())
     };
-    answers == Some(0) && abi().is_ok_and(|abi| level <= abi.thread_serialized)
+    (answer == Some(0)).then_some(keyval)
 }

@@ -59,11 +59,9 @@ functions! {
     );
     Comm_set_attr(comm: Handle, keyval: c_int, value: *mut c_void);
     Comm_get_attr(comm: Handle, keyval: c_int, value: *mut *mut c_void, flag: *mut c_int);
-    Initialized(flag: *mut c_int);
-    Query_thread(provided: *mut c_int);
+    Comm_free_keyval(keyval: *mut c_int);
     Test(request: *mut usize, flag: *mut c_int, status: *mut c_void);
     Barrier(comm: Handle);
-    Ibarrier(comm: Handle, request: *mut usize);
     Bcast(buffer: *mut c_void, count: c_int, datatype: Handle, root: c_int, comm: Handle);
     Ibcast(
         buffer: *mut c_void, count: c_int, datatype: Handle, root: c_int, comm: Handle,

@@ -2,14 +2,17 @@
 //!
 //! Each is waited for in a way that leaves the processor to others ([`super::waiting`]), and there are as few as
 //! can be: one in which all tell rank 0 something and it answers all of them ([`Members::ask`]: only rank 0 waits for
-//! the words, the others for the answer), one in which all learn whether one of them has failed
-//! ([`Members::has_failed`]), one without a word ([`Members::meet`]). A process alone says nothing.
+//! the words, the others for the answer), one in which all learn what they have
+//! in common ([`Members::agree`]). A process alone says nothing.
 
 #![expect(unsafe_code, reason = "the library's functions")]
 
 use std::ffi::c_int;
 
-use super::{done, functions as mpi, objects, waiting::{Begun, begin}};
+use super::{
+    done, functions as mpi, objects,
+    waiting::{Begun, begin},
+};
 use crate::{abi::Handle, error::Error};
 
 /// The first message of an answer: its length, and as much of it as has room. Most answers have, and one short
@@ -39,18 +42,6 @@ impl Members {
         }
         let number = |value| u32::try_from(value).map_err(|_| Error::internal("a negative rank"));
         Ok(Self { comm, rank: number(rank)?, size: number(size)? })
-    }
-
-    /// All have come here; collective.
-    pub(crate) fn meet(self) -> Result<(), Error> {
-        let comm = self.comm;
-        if self.size == 1 {
-            return Ok(());
-        }
-        // SAFETY: no pointers but the request's.
-        let begun =
-            unsafe { begin("MPI_Barrier", |request| mpi::Ibarrier(comm, request), || mpi::Barrier(comm)) };
-        begun?.wait()
     }
 
     /// Each says a few words; rank 0 is given those of all, in the order of ranks, and answers all. Collective.
@@ -92,24 +83,24 @@ impl Members {
         Ok(message)
     }
 
-    /// Whether one of the processes has failed, on all; collective.
-    pub(crate) fn has_failed(self, own: bool) -> Result<bool, Error> {
+    /// Each says a word; the bits that all of them have, on all. Collective.
+    pub(crate) fn agree(self, own: u64) -> Result<u64, Error> {
         if self.size == 1 {
             return Ok(own);
         }
-        let (own, comm, byte) = (u8::from(own), self.comm, objects()?.byte);
-        let mut all = vec![0_u8; self.size as usize];
+        let (comm, bytes, byte) = (self.comm, size_of_val(&own) as c_int, objects()?.byte);
+        let mut all = vec![0_u64; self.size as usize];
         let (source, target) = ((&raw const own).cast(), all.as_mut_ptr().cast());
-        // SAFETY: a byte from each process, and room for one of each, until it is complete.
+        // SAFETY: so many bytes from each process, and room for as many of each, until it is complete.
         let begun = unsafe {
             begin(
                 "MPI_Allgather",
-                |request| mpi::Iallgather(source, 1, byte, target, 1, byte, comm, request),
-                || mpi::Allgather(source, 1, byte, target, 1, byte, comm),
+                |request| mpi::Iallgather(source, bytes, byte, target, bytes, byte, comm, request),
+                || mpi::Allgather(source, bytes, byte, target, bytes, byte, comm),
             )
         };
         begun?.wait()?;
-        Ok(all.iter().any(|failed| *failed != 0))
+        Ok(all.iter().fold(u64::MAX, |common, word| common & word))
     }
 
     /// To rank 0, which has room for the words of each.

@@ -81,8 +81,10 @@ impl Told {
         let [_, epoch, key, is_flat, is_posix, exchange, round_bytes, ranks] = words;
         let rest = &bytes[WORDS * 8..];
         let end = usize::try_from(ranks).ok().and_then(|ranks| ranks.checked_mul(2));
-        let (nodes, published) = end.and_then(|end| rest.split_at_checked(end)).ok_or_else(short)?;
-        let nodes = nodes.chunks_exact(2).map(|node| NodeId(u16::from_le_bytes([node[0], node[1]])));
+        let (nodes, published) =
+            end.and_then(|end| rest.split_at_checked(end)).ok_or_else(short)?;
+        let nodes =
+            nodes.chunks_exact(2).map(|node| NodeId(u16::from_le_bytes([node[0], node[1]])));
         Ok(Self::Taken(Plan {
             epoch: Epoch(epoch),
             key,
