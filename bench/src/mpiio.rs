@@ -27,6 +27,8 @@ A and B take turns in every round and figures are medians over rounds; \"A again
 median ratio to itself over two rounds in which its two runs changed places, and no goal is judged when it
 is outside of 0.9 to 1.1; a cost in microseconds that every round keeps needs no such comparison.
 Processes fill some steps, wait for each other, and move them: waiting is not timed, but what a call waits for is.
+Where processes share a processor, each step begins and ends with all of them, so that nothing that is not timed
+is done beside what is.
 Times are those of the slowest process: open, the calls, close; ratios are of their sum, the calls alone stand
 beside.
 Nothing is synced inside of what is timed, on either side; before each run all that earlier runs wrote is on the

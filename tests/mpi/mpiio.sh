@@ -90,6 +90,7 @@ programs_c() {
   "$cc" -O1 -o "$work/bin/nested" tests/mpi/programs/nested.c "${rpath[@]}" &&
     "$cc" -O1 -o "$work/bin/datatypes" tests/mpi/programs/datatypes.c "${rpath[@]}" &&
     "$cc" -O1 -o "$work/bin/exchanged" tests/mpi/programs/exchanged.c "${rpath[@]}" &&
+    "$cc" -O1 -Wall -Werror -pthread -o "$work/bin/communicators" tests/mpi/programs/communicators.c "${rpath[@]}" &&
     "$cc" -O1 -o "$work/bin/semantics" tests/mpi/programs/semantics.c "${rpath[@]}"
 }
 programs_fortran() {
@@ -151,6 +152,10 @@ for mpi; do
   for ranks in 1 3; do
     try "${mpi}_errors_modes_and_visibility_by_$ranks" run "$mpi" "$ranks" preloaded "$work/bin/semantics" "$work/plain/semantics"
   done
+  for ranks in 1 2 4; do
+    try "${mpi}_communicators_of_$ranks" run "$mpi" "$ranks" preloaded "$work/bin/communicators" many "$work/marked/communicators-$ranks"
+  done
+  try "${mpi}_threads_that_open_and_close" run "$mpi" 3 preloaded "$work/bin/communicators" threads "$work/marked/communicators-threads"
   for ranks in 1 2 4; do
     try "${mpi}_nested_subarrays_by_${ranks}_agree" agrees "$mpi" "$ranks" nested
   done

@@ -2,6 +2,8 @@
 //!
 //! - `functions`: the originals that are called and not taken, with their types.
 //! - `communicator`: few collective calls among the processes of one open file.
+//! - `copies`: of the program's communicators, kept for the next file.
+//! - `meeting`: what opens, closes and syncs tell each other.
 //! - `types`: what is asked about datatypes; what is remembered with them.
 //! - `requests`: requests that are complete when they are made; statuses.
 //! - `waiting`: collectives that leave the processor to those they wait for.
@@ -19,8 +21,10 @@ use crate::{
 };
 
 pub(crate) mod communicator;
+pub(crate) mod copies;
 mod functions;
 pub(crate) mod hints;
+pub(crate) mod meeting;
 pub(crate) mod requests;
 pub(crate) mod types;
 mod waiting;

@@ -69,6 +69,8 @@ pub(crate) struct Parts {
     pub(crate) amode: c_int,
     pub(crate) comm: Communicator,
     pub(crate) container: ContainerFile,
+    /// It knows what was published when all came to open it.
+    pub(crate) is_current: bool,
     pub(crate) shared: SharedPointer,
     pub(crate) exchanges: Exchanges,
     pub(crate) delete_on_close: bool,
@@ -79,8 +81,7 @@ pub(crate) struct Parts {
 impl OpenFile {
     pub(crate) fn new(parts: Parts) -> Self {
         let view = Arc::new(FileView::of_bytes());
-        // Rank 0 has looked just now, to open it for all.
-        let is_stale = AtomicBool::new(parts.comm.rank() > 0);
+        let is_stale = AtomicBool::new(!parts.is_current);
         Self {
             path: parts.path,
             amode: parts.amode,

@@ -1,8 +1,10 @@
 //! Opening, closing and deleting; and the end of the program.
 //!
-//! All of it is collective: rank 0 decides whether the file is a container, makes it, and tells the others
-//! with one broadcast. Then each of them opens its stub with the library, alone, and that handle is the program's.
-//! Where nothing is taken a barrier and the broadcast were all that was added, and the call is passed on.
+//! All of it is collective: when all are there, rank 0 decides whether the file is a container, makes it, and tells the
+//! others, with what was published in it. Then each of them opens its stub with the library, alone, and that handle is
+//! the program's; and all learn whether each could. These are two meetings ([`crate::library::meeting`]), and a copy
+//! of the communicator where none is left of an earlier file. Where nothing is taken the first meeting was all that was
+//! added, and the call is passed on. A close is one meeting. A process that opens a file alone meets nobody.
 //! Source: MPI 4.1, sections 14.2.1 to 14.2.3.
 
 use std::{
@@ -10,41 +12,40 @@ use std::{
     hash::{BuildHasher, RandomState},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
-use hayase_container::{Access, Container, ContainerFile, Creation, Durability, Identity};
-use hayase_layout::{ByteCount, Epoch, NodeId, Rank};
+use hayase_container::{
+    Access, Container, ContainerFile, Creation, Durability, Identity, Snapshot,
+};
+use hayase_layout::{NodeId, Rank};
 
 use super::admin::on_rank_0;
 use crate::abi::ompi;
 use crate::{
     abi::{AmodeBits, Handle},
     error::{Error, raise},
-    exchange::{Exchange, Exchanges},
+    exchange::Exchanges,
     exports::{original, outside},
     flat::{Presence, flatten},
-    library::{self, Communicator, communicator},
+    library::{self, Communicator, communicator, meeting::Members},
     open_files::{self, OpenFile, Parts},
     pointers::{Out, Text},
     real,
-    selection::{Consistency, Decision, Flatten, Settings, hint_flatten, hint_round_bytes},
+    selection::{Decision, Flatten, Settings, hint_flatten, hint_round_bytes},
     shared_pointer::SharedPointer,
     trace,
 };
 
-/// What rank 0 tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Plan {
-    epoch: Epoch,
-    /// Of the shared pointer.
-    key: u64,
-    flatten: Flatten,
-    consistency: Consistency,
-    exchange: Exchange,
-    /// Of a round of an exchange.
-    round_bytes: ByteCount,
-}
+mod plan;
+
+use plan::{Plan, Told};
+
+/// More than that is not told to all by rank 0: who reads a little of such a file may do without.
+const PUBLISHED_BYTES_MAX: usize = 16 << 20;
 
 /// `None` passes the call on.
 pub(crate) fn open(
@@ -93,70 +94,59 @@ fn try_open(
     if !communicator::is_usable(comm)? {
         return Ok(None);
     }
+    let members = Members::of(comm)?;
+    let (mut container, mut refused) = (None, None);
     // What a process did to this name before, it did before the file is made: deleting it, by many programs.
-    communicator::meet_on(comm)?;
-    let rank = communicator::rank_on(comm)?;
-    let mut container = None;
-    let (mut plan, mut refused) = (None, None);
-    if rank == 0 {
-        match prepare(path, amode, info) {
-            Ok(prepared) => (container, plan) = prepared.unzip(),
+    let told = members.ask([node().0.into()], |nodes| {
+        let nodes = nodes.iter().map(|[node]| NodeId(*node as u16)).collect();
+        match prepare(path, amode, info, nodes) {
+            Ok(None) => Told::Passed,
+            Ok(Some((prepared, plan))) => {
+                container = Some(prepared);
+                Told::Taken(plan)
+            }
             Err(error) => {
                 trace::say(&format!("{}: {error}", path.display()));
                 // Whatever is wrong, the library says it better, about the same path; but there are
                 // libraries that open a directory.
                 refused = path.is_dir().then_some(error);
+                if refused.is_some() { Told::Refused } else { Told::Passed }
             }
         }
-    }
-    let plan = match tell_decision(comm, plan, refused.is_some())? {
+        .encode()
+    })?;
+    let plan = match Told::decode(&told)? {
         Told::Taken(plan) => plan,
         Told::Passed => return Ok(None),
         Told::Refused => return Err(refused.unwrap_or_else(elsewhere)),
     };
-    let access = access(amode)?.ok_or(Error::argument("processes say different access modes"))?;
-    let comm_copy = Communicator::copy_of(comm)?;
-    let container = match container {
-        Some(container) => Ok(container),
-        None => open_existing(path, access, plan, rank),
-    };
-    let opened = container.and_then(|container| {
-        let stub = container.container().stub();
-        let mut handle = library::objects()?.file_null;
-        let code = open_stub(&stub, amode, info, &mut handle)?;
-        Ok((container, stub, handle, code))
-    });
+    let opened = open_own(path, amode, info, (container, &plan), members.rank);
     // All or none.
-    let has_failed = !matches!(&opened, Ok((.., 0)));
-    let told = comm_copy.gather_at_open(u64::from(has_failed) << 16 | u64::from(node().0))?;
-    if told.iter().any(|word| word >> 16 > 0) {
-        comm_copy.free()?;
-        let (_, _, mut handle, code) = opened?;
-        if code != 0 {
-            return Ok(Some(code)); // the library has called the handler
-        }
-        original::File_close(Out::of(&mut handle));
-        return Err(elsewhere());
-    }
-    let (container, stub, mut handle, _) = opened?;
-    let nodes: Vec<_> = told.iter().map(|word| NodeId(*word as u16)).collect();
-    let exchanges = Exchanges::new(plan.exchange, plan.round_bytes, &nodes, comm_copy.rank());
-    let presence = Presence::in_container(container.container().inside());
+    let is_well = matches!(&opened, Ok(Own { code: 0, .. }));
+    let comm = match Communicator::of(members, is_well) {
+        Ok(Some(comm)) => comm,
+        Ok(None) => return not_by_all(opened),
+        Err(error) => return not_by_all(opened).and(Err(error)),
+    };
+    let Own { container, is_current, mut handle, .. } = opened?;
+    let exchanges = Exchanges::new(plan.exchange, plan.round_bytes, &plan.nodes, comm.rank());
     let file = OpenFile::new(Parts {
-        presence,
+        presence: Presence::in_container(container.container().inside()),
         path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
         amode,
-        comm: comm_copy,
+        comm,
+        shared: SharedPointer::new(&container.container().stub(), plan.key),
         container,
-        shared: SharedPointer::new(&stub, plan.key),
+        is_current,
         exchanges,
         delete_on_close: amode & library::abi()?.amode.delete_on_close != 0,
         flatten: plan.flatten,
         consistency: plan.consistency,
     });
     if let Err(error) = append(&file) {
-        // Closed by all that fail alike: the size can not be told, or the shared pointer not be moved.
+        // All fail alike.
         original::File_close(Out::of(&mut handle));
+        file.into_comm().free()?;
         return Err(error);
     }
     open_files::insert(handle, file);
@@ -164,11 +154,50 @@ fn try_open(
     Ok(Some(0))
 }
 
+/// What a process answers, whether it could open the file or not, when not all could.
+fn not_by_all(opened: Result<Own, Error>) -> Result<Option<c_int>, Error> {
+    let Own { mut handle, code, .. } = opened?;
+    if code != 0 {
+        return Ok(Some(code)); // the library has called the handler
+    }
+    original::File_close(Out::of(&mut handle));
+    Err(elsewhere())
+}
+
+/// What a process opens by itself.
+struct Own {
+    container: ContainerFile,
+    /// It knows what was published.
+    is_current: bool,
+    handle: Handle,
+    /// What the library answered: 0, or there is no handle.
+    code: c_int,
+}
+
+/// On rank 0 there is a container already.
+fn open_own(
+    path: &Path,
+    amode: c_int,
+    info: Handle,
+    (container, plan): (Option<ContainerFile>, &Plan),
+    rank: u32,
+) -> Result<Own, Error> {
+    let access = access(amode)?.ok_or(Error::argument("processes say different access modes"))?;
+    let (container, is_current) = match container {
+        Some(container) => (container, true), // it has looked, to open it for all
+        None => open_existing(path, access, plan, rank)?,
+    };
+    let mut handle = library::objects()?.file_null;
+    let code = open_stub(&container.container().stub(), amode, info, &mut handle)?;
+    Ok(Own { container, is_current, handle, code })
+}
+
 /// On rank 0: the container and the plan; `None` when the library is to open the path.
 fn prepare(
     path: &Path,
     amode: c_int,
     info: Handle,
+    nodes: Vec<NodeId>,
 ) -> Result<Option<(ContainerFile, Plan)>, Error> {
     let bits = library::abi()?.amode;
     let Some(access) = access(amode)? else { return Ok(None) };
@@ -203,6 +232,8 @@ fn prepare(
         consistency: settings.consistency(info)?,
         exchange: settings.exchange(info)?,
         round_bytes: hint_round_bytes(info)?,
+        nodes,
+        published: published(&container, access)?,
     };
     Ok(Some((container, plan)))
 }
@@ -212,55 +243,32 @@ fn elsewhere() -> Error {
     Error::unsupported("another process could not open the container")
 }
 
-/// What rank 0 has decided, as all know it.
-enum Told {
-    Taken(Plan),
-    Passed,
-    Refused,
-}
-
-fn tell_decision(comm: Handle, plan: Option<Plan>, refused: bool) -> Result<Told, Error> {
-    let words = match plan {
-        None => [if refused { 2 } else { 0 }, 0, 0, 0, 0, 0, 0],
-        Some(plan) => [
-            1,
-            plan.epoch.0,
-            plan.key,
-            u64::from(plan.flatten == Flatten::Close),
-            u64::from(plan.consistency == Consistency::Posix),
-            plan.exchange as u64,
-            plan.round_bytes.0,
-        ],
-    };
-    let [is_taken, epoch, key, is_flat, is_posix, exchange, round_bytes] =
-        communicator::tell_on(comm, words)?;
-    match is_taken {
-        0 => return Ok(Told::Passed),
-        2 => return Ok(Told::Refused),
-        _ => {}
+/// What the others need not read from the indexes: each of them would read all.
+fn published(container: &ContainerFile, access: Access) -> Result<Vec<u8>, Error> {
+    if access == Access::Write {
+        return Ok(Vec::new());
     }
-    Ok(Told::Taken(Plan {
-        epoch: Epoch(epoch),
-        key,
-        flatten: if is_flat == 1 { Flatten::Close } else { Flatten::Keep },
-        consistency: if is_posix == 1 { Consistency::Posix } else { Consistency::Mpi },
-        exchange: match exchange {
-            word if word == Exchange::Off as u64 => Exchange::Off,
-            word if word == Exchange::On as u64 => Exchange::On,
-            _ => Exchange::Auto,
-        },
-        round_bytes: ByteCount(round_bytes),
-    }))
+    let mut bytes = container.snapshot()?.encode();
+    if bytes.len() > PUBLISHED_BYTES_MAX {
+        bytes.clear();
+    }
+    Ok(bytes)
 }
 
+/// And whether it knows what was published.
 fn open_existing(
     path: &Path,
     access: Access,
-    plan: Plan,
+    plan: &Plan,
     rank: u32,
-) -> Result<ContainerFile, Error> {
+) -> Result<(ContainerFile, bool), Error> {
     let container = Container::open(path, Creation::Never)?;
-    Ok(ContainerFile::open(container, access, identity(rank), Some(plan.epoch))?)
+    let container = ContainerFile::open(container, access, identity(rank), Some(plan.epoch))?;
+    if plan.published.is_empty() {
+        return Ok((container, false));
+    }
+    container.adopt(Snapshot::decode(&plan.published)?);
+    Ok((container, true))
 }
 
 /// What the mode allows; `None` for modes that the library is to judge.
@@ -289,10 +297,13 @@ fn identity(rank: u32) -> Identity {
 
 /// Where this process runs.
 fn node() -> NodeId {
-    let name = std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
-    let number =
-        name.iter().fold(0_u16, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
-    NodeId(number)
+    static NODE: OnceLock<NodeId> = OnceLock::new();
+    *NODE.get_or_init(|| {
+        let name = std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
+        let number =
+            name.iter().fold(0_u16, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
+        NodeId(number)
+    })
 }
 
 /// With the library, by this process alone: the handle that the program gets.
@@ -311,8 +322,10 @@ fn append(file: &OpenFile) -> Result<(), Error> {
     if file.amode & library::abi()?.amode.append == 0 {
         return Ok(());
     }
-    on_rank_0(file, || file.shared.set(file.size()?))?;
-    let end = file.size()?;
+    let end = on_rank_0(file, || {
+        let end = file.size()?;
+        file.shared.set(end).map(|()| end)
+    })?;
     file.state().position = end;
     Ok(())
 }
@@ -330,7 +343,8 @@ pub(crate) fn close(fh: Out<Handle>) -> Option<c_int> {
     }
     open_files::remove(handle);
     let code = original::File_close(fh).unwrap_or(0);
-    let ended = file.comm.meet().and_then(|()| end(&file));
+    let common = file.comm.members().agree(closed.is_ok().into());
+    let ended = common.and_then(|common| end(&file, common != 0));
     // Another thread may still be in a call on it, against MPI's word; then the copy stays.
     if let Some(file) = std::sync::Arc::into_inner(file)
         && let Err(error) = file.into_comm().free()
@@ -343,17 +357,18 @@ pub(crate) fn close(fh: Out<Handle>) -> Option<c_int> {
     })
 }
 
-/// When all have closed the stub: deletes it, or makes it flat.
-fn end(file: &OpenFile) -> Result<(), Error> {
+/// When all have closed the stub: deletes it, or makes it flat. Where one of them could not publish what it wrote, what
+/// there is stays a container: `hayase container check` tells what is missing.
+fn end(file: &OpenFile, is_whole: bool) -> Result<(), Error> {
     let forgotten = match file.comm.rank() {
         0 if file.container.access() != Access::Read => file.shared.forget(),
         _ => Ok(()),
     };
     if file.delete_on_close {
-        return on_rank_0(file, || Ok(Container::delete(&file.path)?));
+        return on_rank_0(file, || Ok(Container::delete(&file.path).map(|()| 0)?)).map(|_| ());
     }
-    if file.flatten == Flatten::Close {
-        return on_rank_0(file, || flatten(&file.path).map(|_| ()));
+    if file.flatten == Flatten::Close && is_whole {
+        return on_rank_0(file, || flatten(&file.path).map(|_| 0)).map(|_| ());
     }
     if file.comm.rank() == 0 && file.container.access() != Access::Read {
         // The file is the same without; the next to open it reads less with it.
@@ -384,6 +399,7 @@ pub(crate) fn delete(filename: Text, _info: Handle) -> Option<c_int> {
 /// Files that a program forgot to close keep what was written. Always passed on.
 pub(crate) fn finalize() -> Option<c_int> {
     publish_all();
+    library::copies::end();
     trace::report();
     None
 }

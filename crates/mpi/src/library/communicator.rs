@@ -6,9 +6,18 @@
 
 #![expect(unsafe_code, reason = "the library's functions")]
 
-use std::ffi::{c_int, c_void};
+use std::{
+    ffi::{c_int, c_void},
+    sync::Arc,
+};
 
-use super::{done, functions as mpi, objects, waiting::wait};
+use super::{
+    copies::{self, Copies, Place},
+    done, functions as mpi,
+    meeting::Members,
+    objects,
+    waiting::begin,
+};
 use crate::{
     abi::{Handle, HandleWidth},
     error::Error,
@@ -18,92 +27,103 @@ use crate::{
 /// See the module. Freed by [`Communicator::free`], which is collective; never by a drop.
 #[derive(Debug)]
 pub(crate) struct Communicator {
-    handle: Handle,
-    rank: u32,
-    size: u32,
+    members: Members,
+    origin: Origin,
 }
 
+/// Where its handle is from.
+#[derive(Debug)]
+enum Origin {
+    /// `MPI_COMM_SELF`: a process alone has nobody to talk to.
+    Alone,
+    /// A copy that is put back.
+    Kept(Arc<Copies>, Place),
+    /// A copy that is freed.
+    Own,
+}
+
+/// What each says before they have a communicator; beside it, in the bits of [`copies::PLACES`], which copies are idle.
+const IS_WELL: u64 = 1 << 63;
+const CAN_KEEP: u64 = 1 << 62;
+
 impl Communicator {
-    /// A copy of the program's; collective. Not of an intercommunicator.
-    pub(crate) fn copy_of(comm: Handle) -> Result<Self, Error> {
-        let (mut rank, mut size): (c_int, c_int) = (0, 0);
-        let mut copy = 0_usize;
-        // SAFETY: variables of ours; one that is an `int` fills the lower half of `copy`. All live until
-        // the request is complete.
-        unsafe {
-            let place = &raw mut copy;
-            wait(
-                "MPI_Comm_dup",
-                |request| mpi::Comm_idup(comm, place, request),
-                || mpi::Comm_dup(comm, place),
-            )?;
-            done(mpi::Comm_rank(comm, &raw mut rank), "MPI_Comm_rank")?;
-            done(mpi::Comm_size(comm, &raw mut size), "MPI_Comm_size")?;
+    /// For a file that these processes open; `None`, on all, where one of them says that it is not well. Collective.
+    pub(crate) fn of(members: Members, is_well: bool) -> Result<Option<Self>, Error> {
+        let Members { comm, size, .. } = members;
+        if size == 1 {
+            let members = Members { comm: objects()?.comm_self, ..members };
+            return Ok(is_well.then_some(Self { members, origin: Origin::Alone }));
         }
-        let number = |value| u32::try_from(value).map_err(|_| Error::internal("a negative rank"));
-        Ok(Self { handle: Handle(copy), rank: number(rank)?, size: number(size)? })
+        let copies = Copies::of(comm);
+        let idle = copies.as_ref().map_or(0, |copies| CAN_KEEP | copies.idle());
+        let common = members.agree(idle | if is_well { IS_WELL } else { 0 })?;
+        if common & IS_WELL == 0 {
+            return Ok(None);
+        }
+        let copies = copies.filter(|_| common & CAN_KEEP != 0);
+        let (copy, origin) = match copies {
+            None => (copy_of(comm)?, Origin::Own),
+            Some(copies) => match copies.take(common & copies::PLACES)? {
+                Some((copy, place)) => (copy, Origin::Kept(copies, place)),
+                None => {
+                    let copy = copy_of(comm)?;
+                    let place = copies.place();
+                    (copy, place.map_or(Origin::Own, |place| Origin::Kept(copies, place)))
+                }
+            },
+        };
+        Ok(Some(Self { members: Members { comm: copy, ..members }, origin }))
     }
 
     /// Collective.
     pub(crate) fn free(self) -> Result<(), Error> {
-        let mut handle = self.handle.0;
-        // SAFETY: the handle was made by MPI_Comm_dup, and is used no more.
-        done(unsafe { mpi::Comm_free(&raw mut handle) }, "MPI_Comm_free")
+        match self.origin {
+            Origin::Alone => Ok(()),
+            Origin::Kept(copies, place) => copies.leave(self.members.comm, place),
+            Origin::Own => copies::free(self.members.comm),
+        }
+    }
+
+    /// For what opens, closes and syncs tell each other.
+    pub(crate) fn members(&self) -> Members {
+        self.members
     }
 
     /// Gives the program the group of these processes, to free.
     pub(crate) fn give_group(&self, target: Address) -> Result<(), Error> {
         // SAFETY: MPI obliges the program to give the address of an MPI_Group.
-        done(unsafe { mpi::Comm_group(self.handle, target.0 as *mut c_void) }, "MPI_Comm_group")
+        done(
+            unsafe { mpi::Comm_group(self.members.comm, target.0 as *mut c_void) },
+            "MPI_Comm_group",
+        )
     }
 
     pub(crate) fn rank(&self) -> u32 {
-        self.rank
+        self.members.rank
     }
 
     /// Collective.
     pub(crate) fn barrier(&self) -> Result<(), Error> {
-        if self.size == 1 {
+        if self.members.size == 1 {
             return Ok(());
         }
         // SAFETY: no pointers.
-        done(unsafe { mpi::Barrier(self.handle) }, "MPI_Barrier")
-    }
-
-    /// The same where a file is opened or closed, so offering the processor.
-    pub(crate) fn meet(&self) -> Result<(), Error> {
-        if self.size == 1 { Ok(()) } else { meet_on(self.handle) }
+        done(unsafe { mpi::Barrier(self.members.comm) }, "MPI_Barrier")
     }
 
     /// What rank 0 says, on all; collective.
     pub(crate) fn tell<const N: usize>(&self, words: [u64; N]) -> Result<[u64; N], Error> {
-        match self.size {
+        match self.members.size {
             1 => Ok(words),
             _ => {
                 let (mut words, byte) = (words, objects()?.byte);
                 let (buffer, bytes) = ((&raw mut words).cast(), size_of_val(&words) as c_int);
                 // SAFETY: the buffer has so many bytes, and every pattern of bits is a value of it.
-                let answer = unsafe { mpi::Bcast(buffer, bytes, byte, 0, self.handle) };
+                let answer = unsafe { mpi::Bcast(buffer, bytes, byte, 0, self.members.comm) };
                 done(answer, "MPI_Bcast")?;
                 Ok(words)
             }
         }
-    }
-
-    /// What each rank says, in order, where a file is opened: offering the processor. Collective.
-    pub(crate) fn gather_at_open(&self, word: u64) -> Result<Vec<u64>, Error> {
-        let mut all = vec![0_u64; self.size as usize];
-        let (source, target) = ((&raw const word).cast(), all.as_mut_ptr().cast());
-        let (bytes, byte, comm) = (size_of_val(&word) as c_int, objects()?.byte, self.handle);
-        // SAFETY: so many bytes from each process, and room for as many of each, until it is complete.
-        unsafe {
-            wait(
-                "MPI_Allgather",
-                |request| mpi::Iallgather(source, bytes, byte, target, bytes, byte, comm, request),
-                || mpi::Allgather(source, bytes, byte, target, bytes, byte, comm),
-            )?;
-        }
-        Ok(all)
     }
 
     /// What each rank says, in order; collective.
@@ -116,15 +136,15 @@ impl Communicator {
         &self,
         words: [u64; N],
     ) -> Result<Vec<[u64; N]>, Error> {
-        if self.size == 1 {
+        if self.members.size == 1 {
             return Ok(vec![words]);
         }
-        let mut all = vec![[0_u64; N]; self.size as usize];
+        let mut all = vec![[0_u64; N]; self.members.size as usize];
         let (source, target) = ((&raw const words).cast(), all.as_mut_ptr().cast());
         let (bytes, byte) = (size_of_val(&words) as c_int, objects()?.byte); // N is small
         // SAFETY: so many bytes from each process, and room for as many of each.
         let answer =
-            unsafe { mpi::Allgather(source, bytes, byte, target, bytes, byte, self.handle) };
+            unsafe { mpi::Allgather(source, bytes, byte, target, bytes, byte, self.members.comm) };
         done(answer, "MPI_Allgather")?;
         Ok(all)
     }
@@ -134,7 +154,7 @@ impl Communicator {
         &self,
         words: &[[u64; N]],
     ) -> Result<Vec<[u64; N]>, Error> {
-        if words.len() != self.size as usize {
+        if words.len() != self.members.size as usize {
             return Err(Error::internal("words for another number of processes"));
         }
         let mut all = vec![[0_u64; N]; words.len()];
@@ -142,7 +162,7 @@ impl Communicator {
         let (bytes, byte) = (size_of::<[u64; N]>() as c_int, objects()?.byte); // N is small
         // SAFETY: so many bytes for each process, and room for as many of each.
         let answer =
-            unsafe { mpi::Alltoall(source, bytes, byte, target, bytes, byte, self.handle) };
+            unsafe { mpi::Alltoall(source, bytes, byte, target, bytes, byte, self.members.comm) };
         done(answer, "MPI_Alltoall")?;
         Ok(all)
     }
@@ -159,7 +179,7 @@ impl Communicator {
     ) -> Result<Vec<u8>, Error> {
         let (source_counts, source_places, source_bytes) = counts(source_lens)?;
         let (target_counts, target_places, target_bytes) = counts(target_lens)?;
-        let ranks = self.size as usize;
+        let ranks = self.members.size as usize;
         if source_counts.len() != ranks || target_counts.len() != ranks {
             return Err(Error::internal("bytes for another number of processes"));
         }
@@ -185,7 +205,7 @@ impl Communicator {
                 target_counts.as_ptr(),
                 target_places.as_ptr(),
                 byte,
-                self.handle,
+                self.members.comm,
             )
         };
         done(answer, "MPI_Alltoallv")?;
@@ -205,36 +225,21 @@ fn counts(lens: &[usize]) -> Result<(Vec<c_int>, Vec<c_int>, usize), Error> {
     Ok((counts, places, at))
 }
 
-/// What rank 0 of a communicator says, on all, when a file is opened; collective.
-pub(crate) fn tell_on<const N: usize>(
-    comm: Handle,
-    mut words: [u64; N],
-) -> Result<[u64; N], Error> {
-    let bytes = size_of_val(&words) as c_int; // N is a constant of the caller, small
-    let (buffer, byte) = ((&raw mut words).cast(), objects()?.byte);
-    // SAFETY: the buffer has so many bytes until it is complete, and every pattern of bits is a value of it.
+/// Collective. Not of an intercommunicator.
+fn copy_of(comm: Handle) -> Result<Handle, Error> {
+    let mut copy = 0_usize;
+    let place = &raw mut copy;
+    // SAFETY: a variable of ours, that lives until the request is complete; a handle that is an `int` fills its
+    // lower half.
     unsafe {
-        wait(
-            "MPI_Bcast",
-            |request| mpi::Ibcast(buffer, bytes, byte, 0, comm, request),
-            || mpi::Bcast(buffer, bytes, byte, 0, comm),
-        )?;
+        begin(
+            "MPI_Comm_dup",
+            |request| mpi::Comm_idup(comm, place, request),
+            || mpi::Comm_dup(comm, place),
+        )?
+        .wait()?;
     }
-    Ok(words)
-}
-
-/// All processes of a communicator have come here; collective.
-pub(crate) fn meet_on(comm: Handle) -> Result<(), Error> {
-    // SAFETY: no pointers but the request's.
-    unsafe { wait("MPI_Barrier", |request| mpi::Ibarrier(comm, request), || mpi::Barrier(comm)) }
-}
-
-/// The caller's rank in the program's communicator.
-pub(crate) fn rank_on(comm: Handle) -> Result<u32, Error> {
-    let mut rank: c_int = 0;
-    // SAFETY: a variable of ours.
-    done(unsafe { mpi::Comm_rank(comm, &raw mut rank) }, "MPI_Comm_rank")?;
-    u32::try_from(rank).map_err(|_| Error::internal("a negative rank"))
+    Ok(Handle(copy))
 }
 
 /// Whether a file can be opened on it: not the null communicator, and no intercommunicator.

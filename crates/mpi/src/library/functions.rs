@@ -21,7 +21,7 @@ pub(super) type CancelFunction = extern "C" fn(state: *mut c_void, complete: c_i
 /// When a type with an attribute is copied (MPI 4.1, section 7.7.4).
 pub(super) type CopyAttribute =
     extern "C" fn(Handle, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
-/// When it is freed.
+/// When it is freed. Of a communicator both have the same form.
 pub(super) type DeleteAttribute = extern "C" fn(Handle, c_int, *mut c_void, *mut c_void) -> c_int;
 
 macro_rules! functions {
@@ -54,12 +54,26 @@ functions! {
     Comm_free(comm: *mut usize);
     Comm_group(comm: Handle, group: *mut c_void);
     Comm_idup(comm: Handle, copy: *mut usize, request: *mut usize);
+    Comm_create_keyval(
+        copy: CopyAttribute, delete: DeleteAttribute, keyval: *mut c_int, state: *mut c_void,
+    );
+    Comm_set_attr(comm: Handle, keyval: c_int, value: *mut c_void);
+    Comm_get_attr(comm: Handle, keyval: c_int, value: *mut *mut c_void, flag: *mut c_int);
+    Comm_free_keyval(keyval: *mut c_int);
     Test(request: *mut usize, flag: *mut c_int, status: *mut c_void);
     Barrier(comm: Handle);
-    Ibarrier(comm: Handle, request: *mut usize);
     Bcast(buffer: *mut c_void, count: c_int, datatype: Handle, root: c_int, comm: Handle);
     Ibcast(
         buffer: *mut c_void, count: c_int, datatype: Handle, root: c_int, comm: Handle,
+        request: *mut usize,
+    );
+    Gather(
+        source: *const c_void, source_count: c_int, source_type: Handle,
+        target: *mut c_void, target_count: c_int, target_type: Handle, root: c_int, comm: Handle,
+    );
+    Igather(
+        source: *const c_void, source_count: c_int, source_type: Handle,
+        target: *mut c_void, target_count: c_int, target_type: Handle, root: c_int, comm: Handle,
         request: *mut usize,
     );
     Allgather(

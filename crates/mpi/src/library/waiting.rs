@@ -11,6 +11,7 @@
 
 use std::{
     ffi::{c_int, c_void},
+    marker::PhantomData,
     time::{Duration, Instant},
 };
 
@@ -24,38 +25,58 @@ const PATIENCE: Duration = Duration::from_millis(5);
 /// Between two tests from then on.
 const REST: Duration = Duration::from_micros(50);
 
-/// Calls `start`, with the address of a request, and waits for the request; where the library has no such call
-/// it is `blocking`. `call` names it in errors.
-pub(super) fn wait(
+/// A collective that was begun, with buffers of such a life.
+#[derive(Debug)]
+#[must_use = "the library uses its buffers until it was waited for"]
+pub(super) struct Begun<'a> {
+    call: &'static str,
+    /// `None` when it is over.
+    request: Option<usize>,
+    buffers: PhantomData<&'a mut [u8]>,
+}
+
+/// Calls `start`, with the address of a request; where the library has no such call it is `blocking`, which is over
+/// at once. `call` names it in errors.
+///
+/// What the call was given lives until [`Begun::wait`] is over, which is to be called for each.
+pub(super) fn begin<'a>(
     call: &'static str,
     start: impl FnOnce(*mut usize) -> Option<c_int>,
     blocking: impl FnOnce() -> Option<c_int>,
-) -> Result<(), Error> {
+) -> Result<Begun<'a>, Error> {
     let mut request = 0_usize;
+    let begun = |request| Begun { call, request, buffers: PhantomData };
     let started = start(&raw mut request);
     if started.is_none() {
-        return done(blocking(), call);
+        return done(blocking(), call).map(|()| begun(None));
     }
-    done(started, call)?;
-    let status = abi()?.status_ignore as *mut c_void;
-    let began = Instant::now();
-    let mut resumed = began;
-    loop {
-        let mut is_complete: c_int = 0;
-        // SAFETY: the request was started above, and is not used after it is complete; a variable of ours.
-        let tested = unsafe { mpi::Test(&raw mut request, &raw mut is_complete, status) };
-        done(tested, call)?;
-        if is_complete != 0 {
-            return Ok(());
+    done(started, call).map(|()| begun(Some(request)))
+}
+
+impl Begun<'_> {
+    /// Until it is over.
+    pub(super) fn wait(self) -> Result<(), Error> {
+        let Some(mut request) = self.request else { return Ok(()) };
+        let status = abi()?.status_ignore as *mut c_void;
+        let began = Instant::now();
+        let mut resumed = began;
+        loop {
+            let mut is_complete: c_int = 0;
+            // SAFETY: the request was started by `begin`, and is not used after it is complete; a variable of ours.
+            let tested = unsafe { mpi::Test(&raw mut request, &raw mut is_complete, status) };
+            done(tested, self.call)?;
+            if is_complete != 0 {
+                return Ok(());
+            }
+            if resumed.elapsed() < SPIN {
+                continue;
+            }
+            if began.elapsed() < PATIENCE {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(REST);
+            }
+            resumed = Instant::now();
         }
-        if resumed.elapsed() < SPIN {
-            continue;
-        }
-        if began.elapsed() < PATIENCE {
-            std::thread::yield_now();
-        } else {
-            std::thread::sleep(REST);
-        }
-        resumed = Instant::now();
     }
 }
