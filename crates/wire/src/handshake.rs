@@ -20,7 +20,7 @@ use crate::secret::Secret;
 use crate::session::{
     DirectionKeys, Opener, Sealer, SessionError, SessionReceiver, SessionSender, receive_body,
 };
-use crate::transport::{Connection, FrameReceiver, FrameSender, TransportError};
+use crate::transport::{Connection, FrameReceiver, FrameSender, TransportError, Upgrade};
 
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 const PROLOGUE: &[u8] = b"hayase wire handshake 1";
@@ -142,6 +142,8 @@ struct Introduction {
     encrypt: bool,
     /// Of the connector only.
     link: Option<LinkId>,
+    /// Of a better way, where there is one.
+    offer: Option<Vec<u8>>,
 }
 
 /// An authenticated connection.
@@ -164,9 +166,9 @@ pub async fn connect(
     link: LinkId,
 ) -> Result<Session, HandshakeError> {
     let steps = async {
-        let Connection { mut sender, mut receiver, .. } = connection;
+        let Connection { mut sender, mut receiver, upgrade, .. } = connection;
         let mut noise = noise(credentials)?.build_initiator()?;
-        let mine = introduction(credentials, Some(link))?;
+        let mine = introduction(credentials, Some(link), upgrade.as_deref())?;
         send_hello(&mut *sender, &mut noise, &mine).await?;
         let theirs = receive_hello(&mut *receiver, &mut noise).await?;
         if theirs.who.server != to {
@@ -177,7 +179,7 @@ pub async fn connect(
         notice_loss(&*sender, credentials.me.server, to, link);
         let mut session = session(sender, receiver, (&ours, &peers), encrypt, theirs.who, link);
         session.sender.send(FrameKind::Ping, 0, &[], &[]).await.map_err(from_session)?;
-        Ok(session)
+        upgraded(session, upgrade, theirs.offer)
     };
     tokio::time::timeout(HANDSHAKE_WAIT, steps).await.map_err(|_| HandshakeError::Slow)?
 }
@@ -188,26 +190,28 @@ pub async fn accept(
     credentials: &Credentials,
 ) -> Result<Session, HandshakeError> {
     let steps = async {
-        let Connection { mut sender, mut receiver, .. } = connection;
+        let Connection { mut sender, mut receiver, upgrade, .. } = connection;
         let mut noise = noise(credentials)?.build_responder()?;
         let theirs = receive_hello(&mut *receiver, &mut noise).await;
         if let Err(HandshakeError::Version { .. }) = theirs {
             // It knows the secret: it may know our version, and closes by itself.
-            let mine = introduction(credentials, None)?;
+            let mine = introduction(credentials, None, None)?;
             send_hello(&mut *sender, &mut noise, &mine).await?;
         }
         let theirs = theirs?;
         let link = theirs.link.ok_or(HandshakeError::Frame(SessionError::Protocol {
             what: "a connector that does not name its link",
         }))?;
-        let mine = introduction(credentials, None)?;
+        let mine = introduction(credentials, None, upgrade.as_deref())?;
         send_hello(&mut *sender, &mut noise, &mine).await?;
         let encrypt = credentials.encrypt || theirs.encrypt;
         let (peers, ours) = noise.dangerously_get_raw_split();
         notice_loss(&*sender, credentials.me.server, theirs.who.server, link);
         let mut session = session(sender, receiver, (&ours, &peers), encrypt, theirs.who, link);
         match session.receiver.next().await.map_err(from_session)? {
-            Some(frame) if frame.kind == FrameKind::Ping => Ok(session),
+            Some(frame) if frame.kind == FrameKind::Ping => {
+                upgraded(session, upgrade, theirs.offer)
+            }
             Some(_) => Err(HandshakeError::Frame(SessionError::Protocol {
                 what: "a session that does not start with a ping",
             })),
@@ -225,13 +229,30 @@ fn noise(credentials: &Credentials) -> Result<Builder<'_>, HandshakeError> {
 fn introduction(
     credentials: &Credentials,
     link: Option<LinkId>,
+    upgrade: Option<&dyn Upgrade>,
 ) -> Result<Vec<u8>, HandshakeError> {
     Ok(codec::encode(&Introduction {
         version: PROTOCOL_VERSION,
         who: credentials.me,
         encrypt: credentials.encrypt,
         link,
+        offer: upgrade.map(Upgrade::offer),
     })?)
+}
+
+/// The same session the better way, where both sides have it. Only now: who is not of the job never gets so
+/// far that anything is done with its offer.
+fn upgraded(
+    session: Session,
+    upgrade: Option<Box<dyn Upgrade>>,
+    theirs: Option<Vec<u8>>,
+) -> Result<Session, HandshakeError> {
+    let (Some(upgrade), Some(theirs)) = (upgrade, theirs) else { return Ok(session) };
+    let Session { sender, receiver, peer, link } = session;
+    let ((side, sealer), (news, opener)) = (sender.into_parts(), receiver.into_parts());
+    let (sender, receiver) = upgrade.take(&theirs, side, news)?;
+    let sender = SessionSender::new(sender, sealer);
+    Ok(Session { sender, receiver: SessionReceiver::new(receiver, opener), peer, link })
 }
 
 fn session(
@@ -473,7 +494,7 @@ mod tests {
         let (ours, theirs) = (credentials(0, 9, false), credentials(1, 9, false));
         let by_hand = async {
             let mut state = noise(&ours).unwrap().build_initiator().unwrap();
-            let mut mine = introduction(&ours, Some(LINK)).unwrap();
+            let mut mine = introduction(&ours, Some(LINK), None).unwrap();
             mine[0] = 77;
             send_hello(&mut *near.sender, &mut state, &mine).await.unwrap();
             receive_hello(&mut *near.receiver, &mut state).await.unwrap().version
@@ -554,7 +575,8 @@ mod tests {
         };
         let error = refused([b'G'; HEADER_BYTES], b"").await;
         assert!(matches!(error, HandshakeError::Frame(SessionError::Header(_))));
-        let error = refused(hello(513).to_bytes(), &[0; 513]).await;
+        let over = HELLO_BYTES_MAX + 1;
+        let error = refused(hello(over as u32).to_bytes(), &vec![0; over]).await;
         assert!(matches!(error, HandshakeError::Frame(SessionError::Header(_))));
         let error = refused(hello(100).to_bytes(), &[0; 60]).await;
         assert!(matches!(error, HandshakeError::Transport(TransportError::Truncated { .. })));

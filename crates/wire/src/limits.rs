@@ -5,7 +5,10 @@
 pub use crate::message::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 
 /// Longest body of a frame before the session is authenticated.
-pub const HELLO_BYTES_MAX: usize = 512;
+pub const HELLO_BYTES_MAX: usize = 4096;
+
+/// What a server says of its better way (UCX: the address of a worker, which names each device).
+pub const OFFER_BYTES_MAX: usize = 3500;
 
 /// What one receive may take beyond a header: bodies mostly fit, and little payload has to be copied.
 pub const READ_AHEAD_BYTES: usize = 4096;
@@ -16,6 +19,12 @@ pub const SEGMENT_BYTES: usize = 64 << 10;
 /// A receiver of payload is woken when so much waits, or the rest: for each segment a wake-up would
 /// cost as much as its bytes.
 pub const LOW_WATER_BYTES: usize = 256 << 10;
+
+/// Frames of a connection over UCX that may wait for a receiver that does not read.
+pub const FRAMES_AHEAD_MAX: u64 = 32;
+
+/// Payloads up to this travel with their message over UCX: a copy costs less than a rendezvous.
+pub const PAYLOAD_ALONG_MAX: usize = 4096;
 
 /// Calls of one kind (with or without payload) that may be unanswered at one peer.
 pub const CREDITS_PER_PEER: usize = 16;

@@ -33,7 +33,7 @@ pub use status::{AreaUse, PeerState, ProcessUse, Sample, ServerStatus};
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever an old server would misread a new message. Checked in the handshake.
-pub const PROTOCOL_VERSION: u16 = 7;
+pub const PROTOCOL_VERSION: u16 = 8;
 
 /// Largest payload of one frame, and the size of an arena slot.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;

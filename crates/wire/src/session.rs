@@ -119,6 +119,11 @@ impl SessionSender {
         Self { sender, sealer }
     }
 
+    /// To go on another way; between two frames.
+    pub(crate) fn into_parts(self) -> (Box<dyn FrameSender>, Sealer) {
+        (self.sender, self.sealer)
+    }
+
     /// Sends one frame. `body` and `payload` must be within their bounds.
     pub async fn send(
         &mut self,
@@ -144,6 +149,12 @@ impl SessionSender {
 impl SessionReceiver {
     pub(crate) fn new(receiver: Box<dyn FrameReceiver>, opener: Opener) -> Self {
         Self { receiver, opener, payload: None }
+    }
+
+    /// To go on another way; between two frames.
+    pub(crate) fn into_parts(self) -> (Box<dyn FrameReceiver>, Opener) {
+        assert!(self.payload.is_none(), "between two frames");
+        (self.receiver, self.opener)
     }
 
     /// The next frame; `None` when the peer closed without a word. Waits without limit for its

@@ -30,10 +30,12 @@ mod low_water;
 pub mod memory;
 mod stream;
 mod tcp;
+mod ucx;
 mod unix;
 
 pub use memory::MemoryTransport;
 pub use tcp::TcpTransport;
+pub use ucx::{NotLoaded, UcxError, UcxTransport, rdma_devices};
 pub use unix::UnixTransport;
 
 /// A future of this single-threaded side of the crate.
@@ -156,6 +158,26 @@ pub struct Connection {
     pub receiver: Box<dyn FrameReceiver>,
     /// Who is at the other end, for people.
     pub peer: String,
+    /// A better way, for when both know who they are.
+    pub upgrade: Option<Box<dyn Upgrade>>,
+}
+
+/// A better way between two processes, taken where both have it and once they know each other.
+///
+/// The connection they met on stays as its side channel, which tells at once when the other side is gone. The frames
+/// that follow are those of the same session: what protects them does not change.
+pub trait Upgrade: 'static {
+    /// What the other side must know; at most [`crate::limits::OFFER_BYTES_MAX`] bytes.
+    fn offer(&self) -> Vec<u8>;
+
+    /// Goes on with `sender` and `receiver` as the side channel. `theirs` is the offer of the peer, whose frames
+    /// may come the new way already.
+    fn take(
+        self: Box<Self>,
+        theirs: &[u8],
+        sender: Box<dyn FrameSender>,
+        receiver: Box<dyn FrameReceiver>,
+    ) -> Result<(Box<dyn FrameSender>, Box<dyn FrameReceiver>), TransportError>;
 }
 
 /// The sending half.

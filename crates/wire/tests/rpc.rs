@@ -13,7 +13,9 @@ use hayase_wire::header::{FrameKind, Header};
 use hayase_wire::limits::CREDITS_PER_PEER;
 use hayase_wire::message::PeerState;
 use hayase_wire::transport::memory::Direction;
-use hayase_wire::transport::{MemoryTransport, TcpTransport, Transport, UnixTransport};
+use hayase_wire::transport::{
+    MemoryTransport, TcpTransport, Transport, UcxTransport, UnixTransport,
+};
 use hayase_wire::{
     Address, BoxBuffer, CallError, Connector, Credentials, PeerIdentity, PeerLink, Response,
     Secret, Service, serve_listener,
@@ -174,6 +176,10 @@ fn calls_are_answered_over_every_transport() {
         let dir = tempfile::tempdir().unwrap();
         let path = Address::Unix(dir.path().join("s"));
         echo_works(&start(Rc::new(UnixTransport), path).await).await;
+        match UcxTransport::new(None, &["127.0.0.1".parse().unwrap()]) {
+            Ok(ucx) => echo_works(&start(Rc::new(ucx), any_port()).await).await,
+            Err(error) => eprintln!("skipped UCX: {error}"),
+        }
     });
 }
 

@@ -227,7 +227,7 @@ impl Port {
         let watched =
             Watched { network: Rc::clone(&network), pair, inner: end.receiver, loss: loss.clone() };
         let shaped = Shaped { network, pair, breaks, inner, pulse, sent, loss };
-        Connection { sender: Box::new(shaped), receiver: Box::new(watched), peer: end.peer }
+        Connection { sender: Box::new(shaped), receiver: Box::new(watched), ..end }
     }
 }
 

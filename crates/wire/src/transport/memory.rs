@@ -92,6 +92,7 @@ impl MemoryTransport {
                 taken: 0,
             }),
             peer: format!("memory:{peer}"),
+            upgrade: None,
         };
         (
             end(Direction::Out, out, back_end, "acceptor"),

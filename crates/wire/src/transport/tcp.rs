@@ -74,6 +74,7 @@ fn connection(stream: TcpStream, peer: SocketAddr) -> Connection {
         sender: Box::new(StreamSender::new(writer)),
         receiver: Box::new(StreamReceiver::new(reader)),
         peer: Address::Tcp(peer).to_string(),
+        upgrade: None,
     }
 }
 

@@ -23,6 +23,7 @@ fn connection(stream: UnixStream, path: &Path) -> Connection {
         sender: Box::new(StreamSender::new(writer)),
         receiver: Box::new(StreamReceiver::new(reader)),
         peer: Address::Unix(path.to_owned()).to_string(),
+        upgrade: None,
     }
 }
 

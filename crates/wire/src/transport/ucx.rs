@@ -1,0 +1,211 @@
+//! UCX: bytes by remote memory access where the network has it, through `libucp.so.0`, loaded at run time.
+//!
+//! Connections begin as those of [`TcpTransport`], so that servers with and without UCX understand each other: the
+//! handshake runs there, and says where the worker of each side is. From then on frames go as active messages
+//! over UCX, large payloads by rendezvous straight into their place, and the TCP connection stays as the side channel.
+//!
+//! Here: which devices UCX may use, and the upgrade. Rooms: [`table`] (the library), [`worker`], [`endpoint`],
+//! [`operation`] (what it must let go of), [`inbox`], [`connection`] (the halves), [`interface`].
+//! Facts behind it: `docs/design/002-wire.md`.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+use std::rc::Rc;
+
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::{
+    Address, Connection, FrameReceiver, FrameSender, Listener, LocalFuture, TcpTransport,
+    Transport, TransportError, Upgrade,
+};
+use crate::limits::OFFER_BYTES_MAX;
+
+mod connection;
+mod endpoint;
+mod inbox;
+mod interface;
+mod operation;
+mod table;
+mod worker;
+
+pub use table::NotLoaded;
+pub use worker::UcxError;
+
+use inbox::Inbox;
+use worker::Worker;
+
+/// Where the kernel tells of RDMA devices.
+const RDMA_DEVICES: &str = "/sys/class/infiniband";
+
+/// TCP connections that go on over UCX where the other side has it too.
+pub struct UcxTransport {
+    tcp: TcpTransport,
+    worker: Rc<Worker>,
+}
+
+impl UcxTransport {
+    /// Loads the library and opens the devices, which takes about 10 ms: RDMA devices where there are some that
+    /// work, else UCX's own TCP, on the interface that has one of `addresses`. Connections leave from `from`.
+    pub fn new(from: Option<IpAddr>, addresses: &[IpAddr]) -> Result<Self, UcxError> {
+        let devices = rdma_devices();
+        let interfaces = interface::names(addresses);
+        let mut settings = vec![
+            // Not those for programs of one machine: they notice no death of a peer.
+            ("TLS", transports(&devices)),
+            // Ours are the signals and the memory of this process.
+            ("KEEPALIVE_INTERVAL", "inf"),
+        ];
+        let interfaces = interfaces.join(",");
+        if devices.is_empty() && !interfaces.is_empty() {
+            settings.push(("NET_DEVICES", &interfaces));
+        }
+        let worker = Worker::new(&settings)?;
+        let tcp = from.map_or_else(TcpTransport::new, TcpTransport::from_address);
+        Ok(Self { tcp, worker })
+    }
+
+    /// The version of the library, if it can be loaded.
+    pub fn library_version() -> Result<String, NotLoaded> {
+        Ok(table::library()?.version())
+    }
+
+    fn upgradable(&self, mut connection: Connection) -> Connection {
+        self.worker.ensure_driven();
+        connection.upgrade =
+            Offer::new(&self.worker).map(|offer| Box::new(offer) as Box<dyn Upgrade>);
+        connection
+    }
+}
+
+/// RDMA devices of this machine with a port that works, by name.
+pub fn rdma_devices() -> Vec<String> {
+    rdma_devices_below(Path::new(RDMA_DEVICES))
+}
+
+fn rdma_devices_below(directory: &Path) -> Vec<String> {
+    let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+    // As `4: ACTIVE`.
+    let is_active = |state: String| state.trim_end().ends_with(": ACTIVE");
+    let mut devices: Vec<String> = entries(directory)
+        .filter(|device| {
+            entries(&device.path().join("ports"))
+                .any(|port| fs::read_to_string(port.path().join("state")).is_ok_and(is_active))
+        })
+        .map(|device| device.file_name().to_string_lossy().into_owned())
+        .collect();
+    devices.sort();
+    devices
+}
+
+/// What UCX may use: connected ones only, since plain datagrams get lost when it is busy.
+fn transports(rdma_devices: &[String]) -> &'static str {
+    if rdma_devices.is_empty() {
+        "tcp"
+    } else if rdma_devices.iter().any(|device| device.starts_with("mlx5")) {
+        "rc,dc,tcp"
+    } else {
+        "rc,tcp"
+    }
+}
+
+impl Transport for UcxTransport {
+    fn listen<'a>(
+        &'a self,
+        at: &'a Address,
+    ) -> LocalFuture<'a, Result<Box<dyn Listener>, TransportError>> {
+        Box::pin(async move {
+            let listener = self.tcp.listen(at).await?;
+            let transport = Self { tcp: self.tcp, worker: Rc::clone(&self.worker) };
+            Ok(Box::new(UcxListener { listener, transport }) as Box<dyn Listener>)
+        })
+    }
+
+    fn connect<'a>(
+        &'a self,
+        to: &'a Address,
+    ) -> LocalFuture<'a, Result<Connection, TransportError>> {
+        Box::pin(async move { Ok(self.upgradable(self.tcp.connect(to).await?)) })
+    }
+}
+
+struct UcxListener {
+    listener: Box<dyn Listener>,
+    transport: UcxTransport,
+}
+
+impl Listener for UcxListener {
+    fn accept(&mut self) -> LocalFuture<'_, Result<Connection, TransportError>> {
+        Box::pin(async move {
+            let connection = self.listener.accept().await?;
+            Ok(self.transport.upgradable(connection))
+        })
+    }
+
+    fn address(&self) -> Address {
+        self.listener.address()
+    }
+}
+
+/// An inbox that waits for its peer.
+struct Offer {
+    worker: Rc<Worker>,
+    inbox: Rc<Inbox>,
+    id: u64,
+    is_taken: bool,
+}
+
+impl Offer {
+    /// `None` where it is too long for a handshake, or could not be unique.
+    fn new(worker: &Rc<Worker>) -> Option<Self> {
+        let mut id = [0; 8];
+        SystemRandom::new().fill(&mut id).ok()?;
+        let len = worker.address().len() + id.len();
+        if len > OFFER_BYTES_MAX {
+            tracing::warn!(len, "the address of UCX is too long: fewer devices would help");
+            return None;
+        }
+        let (worker, inbox, id) = (Rc::clone(worker), Rc::default(), u64::from_le_bytes(id));
+        worker.open_inbox(id, &inbox);
+        Some(Self { worker, inbox, id, is_taken: false })
+    }
+}
+
+impl Upgrade for Offer {
+    fn offer(&self) -> Vec<u8> {
+        [&self.id.to_le_bytes()[..], self.worker.address()].concat()
+    }
+
+    fn take(
+        mut self: Box<Self>,
+        theirs: &[u8],
+        sender: Box<dyn FrameSender>,
+        receiver: Box<dyn FrameReceiver>,
+    ) -> Result<(Box<dyn FrameSender>, Box<dyn FrameReceiver>), TransportError> {
+        const ACTION: &str = "go on over UCX";
+        let failed =
+            |why: String| TransportError::Io { action: ACTION, source: std::io::Error::other(why) };
+        let Some((id, address)) =
+            theirs.split_first_chunk().filter(|(_, address)| !address.is_empty())
+        else {
+            return Err(failed("the peer does not say where it is".into()));
+        };
+        let endpoint =
+            self.worker.endpoint(address).map_err(|code| failed(self.worker.table.words(code)))?;
+        self.is_taken = true;
+        let ids = (self.id, u64::from_le_bytes(*id));
+        Ok(connection::halves(endpoint, Rc::clone(&self.inbox), ids, sender, receiver))
+    }
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        if !self.is_taken {
+            self.worker.close_inbox(self.id);
+            self.inbox.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! An endpoint: the way to the worker of one peer.
+//!
+//! Shared by all connections to that worker. It is given to no new connection once one of them has
+//! ended, and closed with the last of them: in order when it is good, by force when it is not or when an operation
+//! must let go of its buffer at once.
+
+#![expect(unsafe_code, reason = "functions of UCX")]
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{c_uint, c_void};
+use std::ptr::{null, null_mut};
+use std::rc::{Rc, Weak};
+
+use super::inbox::Inbox;
+use super::operation::{Completion, Detached, Operation, message_received, message_sent};
+use super::table::{
+    AM_SEND_FLAG_EAGER, AM_SEND_FLAG_RNDV, CANCELED, Code, EP_CLOSE_FLAG_FORCE,
+    EP_PARAM_ERR_HANDLER, EP_PARAM_ERR_HANDLING_MODE, EP_PARAM_REMOTE_ADDRESS,
+    ERR_HANDLING_MODE_PEER, EndpointParams, Handle, OP_CALLBACK, OP_FLAGS, OP_USER_DATA,
+    RequestParams, SocketAddress, Started,
+};
+use super::worker::{Descriptor, Worker, checked, endpoint_failed};
+
+pub(super) struct Endpoint {
+    pub(super) worker: Rc<Worker>,
+    /// Null once it is closed.
+    raw: Cell<Handle>,
+    failed: Cell<bool>,
+    retired: Cell<bool>,
+    /// Of its connections.
+    inboxes: RefCell<Vec<Weak<Inbox>>>,
+}
+
+/// How the bytes of a message travel.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    /// With it: copied on the other side.
+    Along,
+    /// By rendezvous: into their place when the other side says where that is.
+    Fetched,
+}
+
+impl Endpoint {
+    /// Towards the worker of that address, which a peer told that knows the job's secret. Connects when it is
+    /// first used.
+    pub(super) fn new(worker: &Rc<Worker>, address: &[u8]) -> Result<Rc<Self>, Code> {
+        let nowhere = || SocketAddress { address: null(), len: 0 };
+        let params = EndpointParams {
+            field_mask: EP_PARAM_REMOTE_ADDRESS | EP_PARAM_ERR_HANDLING_MODE | EP_PARAM_ERR_HANDLER,
+            address: address.as_ptr().cast(),
+            err_mode: ERR_HANDLING_MODE_PEER,
+            err_callback: Some(endpoint_failed),
+            err_arg: Rc::as_ptr(&worker.arrivals).cast_mut().cast(),
+            user_data: null_mut(),
+            flags: 0,
+            sockaddr: nowhere(),
+            conn_request: null_mut(),
+            name: null(),
+            local_sockaddr: nowhere(),
+        };
+        let mut raw = null_mut();
+        // SAFETY: the worker lives; the address is one of its kind and lives during the call; what the callback
+        // is given outlives the worker.
+        checked(unsafe {
+            (worker.table.ucp_ep_create)(worker.raw, &raw const params, &raw mut raw)
+        })?;
+        let endpoint = Rc::new(Self {
+            worker: Rc::clone(worker),
+            raw: Cell::new(raw),
+            failed: Cell::new(false),
+            retired: Cell::new(false),
+            inboxes: RefCell::default(),
+        });
+        worker.open_endpoint(raw, &endpoint);
+        worker.kick();
+        Ok(endpoint)
+    }
+
+    /// Whether a new connection may use it.
+    pub(super) fn is_good(&self) -> bool {
+        !self.failed.get() && !self.retired.get() && !self.raw.get().is_null()
+    }
+
+    /// No new connection may use it.
+    pub(super) fn retire(&self) {
+        self.retired.set(true);
+    }
+
+    /// The connection of that inbox is told when it fails.
+    pub(super) fn join(&self, inbox: &Rc<Inbox>) {
+        let mut inboxes = self.inboxes.borrow_mut();
+        inboxes.retain(|inbox| inbox.strong_count() > 0);
+        inboxes.push(Rc::downgrade(inbox));
+    }
+
+    /// Tells all its connections.
+    pub(super) fn fail(&self, why: &str) {
+        self.failed.set(true);
+        for inbox in self.inboxes.borrow().iter().filter_map(Weak::upgrade) {
+            inbox.fail(why.to_owned());
+        }
+    }
+
+    /// Starts to send a message; `header` is copied.
+    pub(super) fn send<'a>(
+        self: &Rc<Self>,
+        id: c_uint,
+        header: Vec<u8>,
+        data: &'a [u8],
+        way: Way,
+    ) -> Operation<'a> {
+        let completion = Rc::new(Completion::default());
+        let raw = self.raw.get();
+        if raw.is_null() {
+            return Operation::failed(self, CANCELED);
+        }
+        let params = RequestParams {
+            flags: match way {
+                Way::Along => AM_SEND_FLAG_EAGER,
+                Way::Fetched => AM_SEND_FLAG_RNDV,
+            },
+            ..request(message_sent as *const c_void, &completion)
+        };
+        let buffer = if data.is_empty() { null() } else { data.as_ptr() };
+        // SAFETY: the endpoint is open. Header and completion belong to the operation, which also borrows the data;
+        // it ends only after the library is done with them.
+        let answer = unsafe {
+            (self.worker.table.ucp_am_send_nbx)(
+                raw,
+                id,
+                header.as_ptr().cast(),
+                header.len(),
+                buffer.cast(),
+                data.len(),
+                &raw const params,
+            )
+        };
+        self.worker.kick();
+        Operation::new(self, Started::from_raw(answer), completion, header)
+    }
+
+    /// Starts to fetch what `from` stands for into the start of `into`, which has room for it.
+    pub(super) fn fetch<'a>(
+        self: &Rc<Self>,
+        from: Descriptor,
+        into: &'a mut [u8],
+    ) -> Operation<'a> {
+        assert!(from.len() <= into.len(), "a payload has room where it is fetched to");
+        if self.raw.get().is_null() {
+            return Operation::failed(self, CANCELED);
+        }
+        let completion = Rc::new(Completion::default());
+        let params = request(message_received as *const c_void, &completion);
+        let len = from.len();
+        // SAFETY: the worker lives. The descriptor is ours, and the library's again from here on. The room
+        // is borrowed by the operation, which ends only after the library is done with it.
+        let answer = unsafe {
+            (self.worker.table.ucp_am_recv_data_nbx)(
+                self.worker.raw,
+                from.into_raw(),
+                into.as_mut_ptr().cast(),
+                len,
+                &raw const params,
+            )
+        };
+        self.worker.kick();
+        Operation::new(self, Started::from_raw(answer), completion, Vec::new())
+    }
+
+    /// Sends a message of a header alone, and does not wait for it.
+    pub(super) fn tell(self: &Rc<Self>, id: c_uint, header: Vec<u8>) {
+        self.send(id, header, &[], Way::Along).detach();
+    }
+
+    /// Closes it by force: each operation on it ends soon, with an error where it was not done.
+    pub(super) fn kill(&self) {
+        self.fail("closed, since an operation was given up");
+        self.close(EP_CLOSE_FLAG_FORCE);
+    }
+
+    fn close(&self, flags: u32) {
+        let raw = self.raw.replace(null_mut());
+        if raw.is_null() {
+            return;
+        }
+        let params = RequestParams { flags, ..no_callback() };
+        self.worker.close_endpoint(raw);
+        // SAFETY: the endpoint is open, and nobody uses it from here on.
+        let answer = unsafe { (self.worker.table.ucp_ep_close_nbx)(raw, &raw const params) };
+        if let Started::Request(request) = Started::from_raw(answer) {
+            self.worker.detach(Detached::close(self.worker.table, request));
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.close(if self.failed.get() { EP_CLOSE_FLAG_FORCE } else { 0 });
+    }
+}
+
+fn no_callback() -> RequestParams {
+    RequestParams {
+        op_attr_mask: OP_FLAGS,
+        flags: 0,
+        request: null_mut(),
+        callback: null(),
+        datatype: 0,
+        user_data: null_mut(),
+        reply_buffer: null_mut(),
+        memory_type: 0,
+        recv_info: null_mut(),
+        memh: null_mut(),
+    }
+}
+
+/// With what tells `completion`, which outlives the request.
+fn request(callback: *const c_void, completion: &Rc<Completion>) -> RequestParams {
+    RequestParams {
+        op_attr_mask: OP_CALLBACK | OP_USER_DATA | OP_FLAGS,
+        callback,
+        user_data: Rc::as_ptr(completion).cast_mut().cast(),
+        ..no_callback()
+    }
+}

@@ -1,0 +1,174 @@
+//! An operation of UCX that may go on behind the call that started it.
+//!
+//! Invariant: an [`Operation`] ends only after the library has let go of its memory. Dropped earlier it closes
+//! its endpoint by force and waits for that, which takes microseconds: then the peer can write no more either.
+
+#![expect(unsafe_code, reason = "functions of UCX")]
+
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::future::poll_fn;
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Instant;
+
+use super::endpoint::Endpoint;
+use super::table::{Code, Handle, IN_PROGRESS, OK, Started, Table};
+use crate::deadline::LET_GO_WAIT;
+
+/// What its callback tells.
+#[derive(Default)]
+pub(super) struct Completion {
+    code: Cell<Option<Code>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Completion {
+    fn complete(&self, code: Code) {
+        self.code.set(Some(code));
+        let waker = self.waker.borrow_mut().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Borrows its data until it is done. To be dropped, never forgotten.
+pub(super) struct Operation<'a> {
+    endpoint: Rc<Endpoint>,
+    /// Null when there is none (any more).
+    request: Handle,
+    completion: Rc<Completion>,
+    /// What the library may still read.
+    header: Vec<u8>,
+    data: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Operation<'a> {
+    pub(super) fn new(
+        endpoint: &Rc<Endpoint>,
+        started: Started,
+        completion: Rc<Completion>,
+        header: Vec<u8>,
+    ) -> Self {
+        let request = match started {
+            Started::Request(request) => request,
+            Started::Done(code) => {
+                completion.complete(code);
+                std::ptr::null_mut()
+            }
+        };
+        Self { endpoint: Rc::clone(endpoint), request, completion, header, data: PhantomData }
+    }
+
+    pub(super) fn failed(endpoint: &Rc<Endpoint>, code: Code) -> Self {
+        Self::new(endpoint, Started::Done(code), Rc::default(), Vec::new())
+    }
+
+    /// Waits until it is done.
+    pub(super) async fn done(self) -> Result<(), String> {
+        let code = poll_fn(|cx| match self.completion.code.get() {
+            Some(code) => Poll::Ready(code),
+            None => {
+                *self.completion.waker.borrow_mut() = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        })
+        .await;
+        if code == OK { Ok(()) } else { Err(self.endpoint.worker.table.words(code)) }
+    }
+}
+
+impl Operation<'static> {
+    /// Leaves it to the worker, which keeps what it needs.
+    pub(super) fn detach(mut self) {
+        let request = std::mem::replace(&mut self.request, std::ptr::null_mut());
+        if !request.is_null() {
+            let (completion, header) =
+                (Rc::clone(&self.completion), std::mem::take(&mut self.header));
+            let worker = &self.endpoint.worker;
+            worker.detach(Detached {
+                table: worker.table,
+                request,
+                kept: Some((completion, header)),
+            });
+        }
+    }
+}
+
+impl Drop for Operation<'_> {
+    fn drop(&mut self) {
+        if self.request.is_null() {
+            return;
+        }
+        let worker = &self.endpoint.worker;
+        if self.completion.code.get().is_none() {
+            self.endpoint.kill();
+            let until = Instant::now() + LET_GO_WAIT;
+            while self.completion.code.get().is_none() {
+                worker.progress();
+                if Instant::now() > until {
+                    // Its memory is about to be used for something else.
+                    tracing::error!(
+                        "UCX does not let go of a buffer: the process ends, before bytes go wrong"
+                    );
+                    std::process::abort();
+                }
+            }
+        }
+        // SAFETY: the request is done, and ours to free.
+        unsafe { (worker.table.ucp_request_free)(self.request) };
+    }
+}
+
+/// An operation that nobody waits for, with what it needs.
+pub(super) struct Detached {
+    table: &'static Table,
+    request: Handle,
+    kept: Option<(Rc<Completion>, Vec<u8>)>,
+}
+
+impl Detached {
+    /// The orderly or forced end of an endpoint.
+    pub(super) fn close(table: &'static Table, request: Handle) -> Self {
+        Self { table, request, kept: None }
+    }
+
+    /// Whether it is done; then it can be dropped.
+    pub(super) fn is_done(&self) -> bool {
+        // SAFETY: the request lives until it is freed.
+        unsafe { (self.table.ucp_request_check_status)(self.request) != IN_PROGRESS }
+    }
+
+    /// It never will be: its memory goes with the worker, which is destroyed next.
+    pub(super) fn leave(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        debug_assert!(self.is_done(), "dropped when done");
+        drop(self.kept.take());
+        // SAFETY: done, and ours to free.
+        unsafe { (self.table.ucp_request_free)(self.request) };
+    }
+}
+
+/// `ucp_send_nbx_callback_t`.
+pub(super) unsafe extern "C" fn message_sent(_: Handle, code: Code, completion: *mut c_void) {
+    // SAFETY: of an operation, which keeps it until it is done.
+    unsafe { &*completion.cast::<Completion>() }.complete(code);
+}
+
+/// `ucp_am_recv_data_nbx_callback_t`.
+pub(super) unsafe extern "C" fn message_received(
+    _: Handle,
+    code: Code,
+    _len: usize,
+    completion: *mut c_void,
+) {
+    // SAFETY: as above.
+    unsafe { &*completion.cast::<Completion>() }.complete(code);
+}
