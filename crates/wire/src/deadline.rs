@@ -55,3 +55,6 @@ pub const END_WAIT: Duration = Duration::from_millis(500);
 
 /// For UCX to let go of a buffer once its endpoint is closed by force: an operation within this process.
 pub const LET_GO_WAIT: Duration = Duration::from_secs(10);
+
+/// For what UCX still has on its way when its last connection ends; the thread waits.
+pub const WORKER_END_WAIT: Duration = Duration::from_millis(50);

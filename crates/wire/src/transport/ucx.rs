@@ -8,6 +8,7 @@
 //! [`operation`] (what it must let go of), [`inbox`], [`connection`] (the halves), [`interface`].
 //! Facts behind it: `docs/design/002-wire.md`.
 
+use std::cell::RefCell;
 use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
@@ -41,7 +42,13 @@ const RDMA_DEVICES: &str = "/sys/class/infiniband";
 /// TCP connections that go on over UCX where the other side has it too.
 pub struct UcxTransport {
     tcp: TcpTransport,
-    worker: Rc<Worker>,
+    ucx: Rc<Ucx>,
+}
+
+/// The worker of new connections, and how to make the next one.
+struct Ucx {
+    settings: Vec<(&'static str, String)>,
+    worker: RefCell<Rc<Worker>>,
 }
 
 impl UcxTransport {
@@ -52,17 +59,16 @@ impl UcxTransport {
         let interfaces = interface::names(addresses);
         let mut settings = vec![
             // Not those for programs of one machine: they notice no death of a peer.
-            ("TLS", transports(&devices)),
-            // Ours are the signals and the memory of this process.
-            ("KEEPALIVE_INTERVAL", "inf"),
+            ("TLS", transports(&devices).to_owned()),
+            // The side channel tells who is there; nothing wakes up while nothing comes.
+            ("KEEPALIVE_INTERVAL", "inf".to_owned()),
         ];
-        let interfaces = interfaces.join(",");
         if devices.is_empty() && !interfaces.is_empty() {
-            settings.push(("NET_DEVICES", &interfaces));
+            settings.push(("NET_DEVICES", interfaces.join(",")));
         }
-        let worker = Worker::new(&settings)?;
+        let worker = RefCell::new(Worker::new(&settings)?);
         let tcp = from.map_or_else(TcpTransport::new, TcpTransport::from_address);
-        Ok(Self { tcp, worker })
+        Ok(Self { tcp, ucx: Rc::new(Ucx { settings, worker }) })
     }
 
     /// The version of the library, if it can be loaded.
@@ -71,10 +77,27 @@ impl UcxTransport {
     }
 
     fn upgradable(&self, mut connection: Connection) -> Connection {
-        self.worker.ensure_driven();
-        connection.upgrade =
-            Offer::new(&self.worker).map(|offer| Box::new(offer) as Box<dyn Upgrade>);
+        let offer = self.ucx.fresh_worker().and_then(|worker| Offer::new(&worker));
+        connection.upgrade = offer.map(|offer| Box::new(offer) as Box<dyn Upgrade>);
         connection
+    }
+}
+
+impl Ucx {
+    /// A worker with no endpoint that is used up.
+    fn fresh_worker(&self) -> Option<Rc<Worker>> {
+        if self.worker.borrow().is_worn() {
+            match Worker::new(&self.settings) {
+                Ok(worker) => drop(self.worker.replace(worker)),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection stays on TCP");
+                    return None;
+                }
+            }
+        }
+        let worker = Rc::clone(&self.worker.borrow());
+        worker.ensure_driven();
+        Some(worker)
     }
 }
 
@@ -116,7 +139,7 @@ impl Transport for UcxTransport {
     ) -> LocalFuture<'a, Result<Box<dyn Listener>, TransportError>> {
         Box::pin(async move {
             let listener = self.tcp.listen(at).await?;
-            let transport = Self { tcp: self.tcp, worker: Rc::clone(&self.worker) };
+            let transport = Self { tcp: self.tcp, ucx: Rc::clone(&self.ucx) };
             Ok(Box::new(UcxListener { listener, transport }) as Box<dyn Listener>)
         })
     }
@@ -190,8 +213,10 @@ impl Upgrade for Offer {
         else {
             return Err(failed("the peer does not say where it is".into()));
         };
-        let endpoint =
-            self.worker.endpoint(address).map_err(|code| failed(self.worker.table.words(code)))?;
+        let endpoint = self.worker.endpoint(address);
+        let endpoint = endpoint.map_err(|code| failed(self.worker.table.words(code)))?;
+        let used_up = || failed("the last connection to this peer has just ended".into());
+        let endpoint = endpoint.ok_or_else(used_up)?;
         self.is_taken = true;
         let ids = (self.id, u64::from_le_bytes(*id));
         Ok(connection::halves(endpoint, Rc::clone(&self.inbox), ids, sender, receiver))

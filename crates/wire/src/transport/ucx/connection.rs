@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::endpoint::{Endpoint, Way};
 use super::inbox::{End, Head, Inbox, Payload};
-use super::worker::{MESSAGE_HEAD, MESSAGE_PAYLOAD, MESSAGE_TAKEN, label};
+use super::worker::{Descriptor, MESSAGE_HEAD, MESSAGE_PAYLOAD, MESSAGE_TAKEN, label};
 use crate::deadline::{END_WAIT, LAST_FRAMES_WAIT};
 use crate::header::HEADER_BYTES;
 use crate::limits::{FRAMES_AHEAD_MAX, PAYLOAD_ALONG_MAX};
@@ -24,6 +24,9 @@ use crate::transport::{FrameReceiver, FrameSender, LocalFuture, TransportError};
 
 /// The first bytes of a goodbye; the number of frames follows, then zeros.
 const GOODBYE: [u8; 8] = *b"HYBYE\0\0\x01";
+
+const SEND: &str = "send a frame";
+const FETCH: &str = "receive a payload";
 
 /// How long the receiver may still wait.
 #[derive(Clone, Copy)]
@@ -56,15 +59,16 @@ pub(super) fn halves(
     news: Box<dyn FrameReceiver>,
 ) -> (Box<dyn FrameSender>, Box<dyn FrameReceiver>) {
     endpoint.join(&inbox);
-    let watch = tokio::task::spawn_local(watch(Rc::clone(&inbox), news)).abort_handle();
+    let watch = watch(Rc::clone(&inbox), Rc::downgrade(&endpoint), news);
+    let watch = tokio::task::spawn_local(watch).abort_handle();
     let (sent, is_cut) = (Cell::new(0), Cell::new(false));
     let link = Rc::new(Link { endpoint, inbox, ours, theirs, side, watch, sent, is_cut });
     let receiver = UcxReceiver { link: Rc::clone(&link), body: None, payload: None, ended: None };
     (Box::new(UcxSender { link }), Box::new(receiver))
 }
 
-/// Waits for the end of the side channel.
-async fn watch(inbox: Rc<Inbox>, mut news: Box<dyn FrameReceiver>) {
+/// Waits for the end of the side channel. The peer may have closed its endpoint then, which UCX does not always tell.
+async fn watch(inbox: Rc<Inbox>, endpoint: Weak<Endpoint>, mut news: Box<dyn FrameReceiver>) {
     let end = match news.header().await {
         Ok(Some(bytes)) if bytes[..8] == GOODBYE => {
             let frames = u64::from_le_bytes(bytes[8..16].try_into().expect("8 bytes"));
@@ -80,6 +84,9 @@ async fn watch(inbox: Rc<Inbox>, mut news: Box<dyn FrameReceiver>) {
         }
         Err(error) => End::Lost { kind: io::ErrorKind::Other, why: error.to_string() },
     };
+    if let Some(endpoint) = endpoint.upgrade() {
+        endpoint.retire();
+    }
     inbox.set_end(end);
 }
 
@@ -104,12 +111,12 @@ impl Drop for Link {
 impl Link {
     /// Fails when nothing can be sent any more.
     fn check_open(&self) -> Result<(), TransportError> {
-        let closed = |kind, why: String| Err(failed("send a frame", kind, why));
+        let closed = |kind, why: String| Err(failed(SEND, kind, why));
         match self.inbox.end() {
             Some(End::Lost { kind, why }) => closed(kind, why),
             Some(_) => closed(io::ErrorKind::BrokenPipe, "the peer has closed".into()),
             None => match self.inbox.failure() {
-                Some(why) => closed(io::ErrorKind::ConnectionReset, format!("UCX: {why}")),
+                Some(why) => Err(ucx_failed(SEND, &why)),
                 None => Ok(()),
             },
         }
@@ -124,12 +131,7 @@ impl Link {
         loop {
             tokio::select! {
                 biased;
-                sent = &mut sending => {
-                    return sent.map_err(|why| {
-                        let why = format!("UCX: {why}");
-                        failed("send a frame", io::ErrorKind::ConnectionReset, why)
-                    });
-                }
+                sent = &mut sending => return sent.map_err(|why| ucx_failed(SEND, &why)),
                 () = self.inbox.relieved.notified() => self.check_open()?,
             }
         }
@@ -178,6 +180,11 @@ impl Link {
 
 fn failed(action: &'static str, kind: io::ErrorKind, why: String) -> TransportError {
     TransportError::Io { action, source: io::Error::new(kind, why) }
+}
+
+/// The side channel tells of peers that are lost; of UCX any failure is one of the connection.
+fn ucx_failed(action: &'static str, why: &str) -> TransportError {
+    failed(action, io::ErrorKind::ConnectionReset, format!("UCX: {why}"))
 }
 
 struct UcxSender {
@@ -272,51 +279,63 @@ impl UcxReceiver {
     }
 
     async fn receive_payload(&mut self, into: &mut [u8]) -> Result<usize, TransportError> {
-        const ACTION: &str = "receive a payload";
         if self.payload.is_none() {
-            let Some(payload) = self.next(ACTION, Inbox::take_payload).await? else {
-                return Err(TransportError::Truncated { action: ACTION });
+            let Some(payload) = self.next(FETCH, Inbox::take_payload).await? else {
+                return Err(TransportError::Truncated { action: FETCH });
             };
-            let endpoint = Rc::clone(&self.link.endpoint);
-            let broken =
-                |why: String| failed(ACTION, io::ErrorKind::ConnectionReset, format!("UCX: {why}"));
             match payload {
                 Payload::Here(bytes) => self.payload = Some((bytes, 0)),
                 Payload::There(from) if from.len() <= into.len() => {
                     let len = from.len();
-                    let fetching = endpoint.fetch(from, into);
-                    self.fetched(fetching.done()).await?.map_err(broken)?;
+                    self.fetch(from, into).await?;
                     self.payload = Some((Vec::new(), 0));
                     return Ok(len);
                 }
                 Payload::There(from) => {
                     // Wanted in pieces, as by who throws it away.
                     let mut bytes = vec![0; from.len()];
-                    let fetching = endpoint.fetch(from, &mut bytes);
-                    self.fetched(fetching.done()).await?.map_err(broken)?;
+                    self.fetch(from, &mut bytes).await?;
                     self.payload = Some((bytes, 0));
                 }
             }
         }
         match self.take_left(into) {
-            0 => Err(TransportError::Truncated { action: ACTION }),
+            0 => Err(TransportError::Truncated { action: FETCH }),
             count => Ok(count),
         }
     }
 
-    /// Runs `fetching` unless the peer is lost meanwhile: its machine may have vanished.
-    async fn fetched<T>(&self, fetching: impl Future<Output = T>) -> Result<T, TransportError> {
+    async fn fetch(&self, from: Descriptor, into: &mut [u8]) -> Result<(), TransportError> {
+        self.check_fetchable()?;
+        let endpoint = &self.link.endpoint;
+        self.fetched(endpoint.fetch(from, into).done()).await
+    }
+
+    /// Runs `fetching` as long as the peer can give what it has. UCX itself says nothing where the peer gave it up.
+    async fn fetched(
+        &self,
+        fetching: impl Future<Output = Result<(), String>>,
+    ) -> Result<(), TransportError> {
         tokio::pin!(fetching);
         loop {
             tokio::select! {
                 biased;
-                fetched = &mut fetching => return Ok(fetched),
-                () = self.link.inbox.changed.notified() => {
-                    if let Some(End::Lost { kind, why }) = self.link.inbox.end() {
-                        return Err(failed("receive a payload", kind, why));
-                    }
+                fetched = &mut fetching => {
+                    return fetched.map_err(|why| ucx_failed(FETCH, &why));
                 }
+                () = self.link.inbox.changed.notified() => self.check_fetchable()?,
             }
+        }
+    }
+
+    /// A peer that said goodbye had sent all of its frames before.
+    fn check_fetchable(&self) -> Result<(), TransportError> {
+        let inbox = &self.link.inbox;
+        match (inbox.end(), inbox.failure()) {
+            (Some(End::Lost { kind, why }), _) => Err(failed(FETCH, kind, why)),
+            (Some(End::Silence), _) => Err(TransportError::Truncated { action: FETCH }),
+            (_, Some(why)) => Err(ucx_failed(FETCH, &why)),
+            (Some(End::Goodbye { .. }) | None, None) => Ok(()),
         }
     }
 }

@@ -84,6 +84,7 @@ impl Endpoint {
     /// No new connection may use it.
     pub(super) fn retire(&self) {
         self.retired.set(true);
+        self.worker.wear_out();
     }
 
     /// The connection of that inbox is told when it fails.
@@ -96,6 +97,7 @@ impl Endpoint {
     /// Tells all its connections.
     pub(super) fn fail(&self, why: &str) {
         self.failed.set(true);
+        self.worker.wear_out();
         for inbox in self.inboxes.borrow().iter().filter_map(Weak::upgrade) {
             inbox.fail(why.to_owned());
         }

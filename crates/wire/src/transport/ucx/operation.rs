@@ -141,8 +141,10 @@ impl Detached {
         unsafe { (self.table.ucp_request_check_status)(self.request) != IN_PROGRESS }
     }
 
-    /// It never will be: its memory goes with the worker, which is destroyed next.
+    /// It will not be: the worker is destroyed next, which ends it.
     pub(super) fn leave(self) {
+        // SAFETY: ours to free; the library does so once it is done, and what its callback touches stays.
+        unsafe { (self.table.ucp_request_free)(self.request) };
         std::mem::forget(self);
     }
 }

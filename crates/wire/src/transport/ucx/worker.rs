@@ -6,6 +6,9 @@
 //!    nobody holds a borrow of either while the worker makes progress.
 //! 3. No polling: the driver sleeps on the worker's event descriptor, which is armed only when there is nothing to
 //!    do; who starts an operation wakes it ([`Worker::kick`]).
+//! 4. Between two workers there is one endpoint, once. UCX 1.13 pairs the endpoints of two workers by counting them at
+//!    both ends; where one end had to close its own and the other did not see it, the next pair may never come about.
+//!    So a worker of which an endpoint is used up serves only the connections it has, and then goes.
 
 #![expect(unsafe_code, reason = "functions of UCX")]
 
@@ -28,7 +31,7 @@ use super::table::{
     IN_PROGRESS, MessageCallback, MessageParam, NotLoaded, OK, PARAM_FEATURES, PARAM_NAME, Params,
     THREAD_MODE_SINGLE, Table, WORKER_PARAM_THREAD_MODE, WorkerParams, library,
 };
-use crate::deadline::LAST_FRAMES_WAIT;
+use crate::deadline::WORKER_END_WAIT;
 use crate::header::HEADER_BYTES;
 
 /// Messages: the head of a frame, its payload, how many frames were taken.
@@ -86,17 +89,18 @@ pub(super) struct Worker {
     events: RefCell<Option<OwnedFd>>,
     kick: Rc<Notify>,
     pub(super) arrivals: Rc<Arrivals>,
-    /// By the address of the peer's worker.
+    /// By the address of the peer's worker; also those that are used up.
     peers: RefCell<HashMap<Vec<u8>, Weak<Endpoint>>>,
     /// What goes on though nobody waits for it.
     detached: RefCell<Vec<Detached>>,
+    is_worn: Cell<bool>,
     #[cfg(test)]
     steps: Cell<u64>,
 }
 
 impl Worker {
     /// `settings`: names and values as in `UCX_NAME=value`, without the prefix.
-    pub(super) fn new(settings: &[(&str, &str)]) -> Result<Rc<Self>, UcxError> {
+    pub(super) fn new(settings: &[(&str, String)]) -> Result<Rc<Self>, UcxError> {
         let table = library()?;
         let refused = |action| {
             move |code| UcxError::Refused {
@@ -126,6 +130,7 @@ impl Worker {
             arrivals,
             peers: RefCell::default(),
             detached: RefCell::default(),
+            is_worn: Cell::new(false),
             #[cfg(test)]
             steps: Cell::default(),
         };
@@ -172,18 +177,24 @@ impl Worker {
         self.arrivals.inboxes.borrow_mut().remove(&id);
     }
 
-    /// The endpoint towards the worker of that address: one for all connections to it while none of
-    /// them has ended.
-    pub(super) fn endpoint(self: &Rc<Self>, address: &[u8]) -> Result<Rc<Endpoint>, Code> {
-        let known = self.peers.borrow().get(address).and_then(Weak::upgrade);
-        if let Some(endpoint) = known.filter(|endpoint| endpoint.is_good()) {
-            return Ok(endpoint);
+    /// The endpoint towards the worker of that address, one for all connections to it. `None` when there was
+    /// one that is used up (invariant 4): another worker has to be taken.
+    pub(super) fn endpoint(self: &Rc<Self>, address: &[u8]) -> Result<Option<Rc<Endpoint>>, Code> {
+        if let Some(known) = self.peers.borrow().get(address) {
+            return Ok(known.upgrade().filter(|endpoint| endpoint.is_good()));
         }
         let endpoint = Endpoint::new(self, address)?;
-        let mut peers = self.peers.borrow_mut();
-        peers.retain(|_, endpoint| endpoint.strong_count() > 0);
-        peers.insert(address.to_vec(), Rc::downgrade(&endpoint));
-        Ok(endpoint)
+        self.peers.borrow_mut().insert(address.to_vec(), Rc::downgrade(&endpoint));
+        Ok(Some(endpoint))
+    }
+
+    /// One of its endpoints is used up: new connections take another worker.
+    pub(super) fn wear_out(&self) {
+        self.is_worn.set(true);
+    }
+
+    pub(super) fn is_worn(&self) -> bool {
+        self.is_worn.get()
     }
 
     pub(super) fn open_endpoint(&self, raw: Handle, endpoint: &Rc<Endpoint>) {
@@ -273,7 +284,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         // Endpoints hold the worker: all are closed, and some still on their way.
-        let until = Instant::now() + LAST_FRAMES_WAIT;
+        let until = Instant::now() + WORKER_END_WAIT;
         while !self.detached.borrow().is_empty() && Instant::now() < until {
             if !self.progress() {
                 std::thread::yield_now();
@@ -297,7 +308,7 @@ pub(super) fn checked(code: Code) -> Result<(), Code> {
     if code == OK { Ok(()) } else { Err(code) }
 }
 
-fn context(table: &Table, settings: &[(&str, &str)]) -> Result<Handle, Code> {
+fn context(table: &Table, settings: &[(&str, String)]) -> Result<Handle, Code> {
     let mut config = null_mut();
     // SAFETY: no prefix and no file; the place is filled on success.
     checked(unsafe { (table.ucp_config_read)(null(), null(), &raw mut config) })?;
