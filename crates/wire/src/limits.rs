@@ -23,6 +23,10 @@ pub const LOW_WATER_BYTES: usize = 256 << 10;
 /// Frames of a connection over UCX that may wait for a receiver that does not read.
 pub const FRAMES_AHEAD_MAX: u64 = 32;
 
+/// Workers of UCX that a process makes: one, and one more after each time that a connection ended though both processes
+/// live. Later connections stay on TCP.
+pub const UCX_WORKERS_MAX: usize = 32;
+
 /// Payloads up to this travel with their message over UCX: a copy costs less than a rendezvous.
 pub const PAYLOAD_ALONG_MAX: usize = 4096;
 

@@ -8,7 +8,7 @@
 //! [`operation`] (what it must let go of), [`inbox`], [`connection`] (the halves), [`interface`].
 //! Facts behind it: `docs/design/002-wire.md`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
@@ -20,7 +20,7 @@ use super::{
     Address, Connection, FrameReceiver, FrameSender, Listener, LocalFuture, TcpTransport,
     Transport, TransportError, Upgrade,
 };
-use crate::limits::OFFER_BYTES_MAX;
+use crate::limits::{OFFER_BYTES_MAX, UCX_WORKERS_MAX};
 
 mod connection;
 mod endpoint;
@@ -49,6 +49,7 @@ pub struct UcxTransport {
 struct Ucx {
     settings: Vec<(&'static str, String)>,
     worker: RefCell<Rc<Worker>>,
+    made: Cell<usize>,
 }
 
 impl UcxTransport {
@@ -68,7 +69,7 @@ impl UcxTransport {
         }
         let worker = RefCell::new(Worker::new(&settings)?);
         let tcp = from.map_or_else(TcpTransport::new, TcpTransport::from_address);
-        Ok(Self { tcp, ucx: Rc::new(Ucx { settings, worker }) })
+        Ok(Self { tcp, ucx: Rc::new(Ucx { settings, worker, made: Cell::new(1) }) })
     }
 
     /// The version of the library, if it can be loaded.
@@ -87,8 +88,18 @@ impl Ucx {
     /// A worker with no endpoint that is used up.
     fn fresh_worker(&self) -> Option<Rc<Worker>> {
         if self.worker.borrow().is_worn() {
+            if self.made.get() >= UCX_WORKERS_MAX {
+                tracing::debug!("a connection stays on TCP: {UCX_WORKERS_MAX} workers are used up");
+                return None;
+            }
             match Worker::new(&self.settings) {
-                Ok(worker) => drop(self.worker.replace(worker)),
+                Ok(worker) => {
+                    self.made.set(self.made.get() + 1);
+                    if self.made.get() == UCX_WORKERS_MAX {
+                        tracing::warn!("the last worker of UCX: after it connections stay on TCP");
+                    }
+                    drop(self.worker.replace(worker));
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a connection stays on TCP");
                     return None;

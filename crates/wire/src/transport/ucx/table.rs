@@ -204,7 +204,6 @@ functions! {
     ucp_init_version(c_uint, c_uint, *const Params, Handle, *mut Handle) -> Code;
     ucp_cleanup(Handle);
     ucp_worker_create(Handle, *const WorkerParams, *mut Handle) -> Code;
-    ucp_worker_destroy(Handle);
     ucp_worker_get_address(Handle, *mut *mut c_void, *mut usize) -> Code;
     ucp_worker_release_address(Handle, *mut c_void);
     ucp_worker_get_efd(Handle, *mut c_int) -> Code;

@@ -8,12 +8,15 @@
 //!    do; who starts an operation wakes it ([`Worker::kick`]).
 //! 4. Between two workers there is one endpoint, once. UCX 1.13 pairs the endpoints of two workers by counting them at
 //!    both ends; where one end had to close its own and the other did not see it, the next pair may never come about.
-//!    So a worker of which an endpoint is used up serves only the connections it has, and then goes.
+//!    So a worker of which an endpoint is used up serves only the connections it has.
+//! 5. A worker is never destroyed: UCX 1.13 ends the process (an assertion) when a peer is about to answer a worker that
+//!    goes. Used-up ones sleep; there are at most [`crate::limits::UCX_WORKERS_MAX`].
 
 #![expect(unsafe_code, reason = "functions of UCX")]
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::ffi::{CString, c_uint, c_void};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{null, null_mut};
@@ -83,11 +86,10 @@ pub(super) struct Arrivals {
 
 pub(super) struct Worker {
     pub(super) table: &'static Table,
-    context: Handle,
     pub(super) raw: Handle,
     address: Vec<u8>,
     events: RefCell<Option<OwnedFd>>,
-    kick: Rc<Notify>,
+    kick: Notify,
     pub(super) arrivals: Rc<Arrivals>,
     /// By the address of the peer's worker; also those that are used up.
     peers: RefCell<HashMap<Vec<u8>, Weak<Endpoint>>>,
@@ -122,11 +124,10 @@ impl Worker {
         arrivals.library.set(Some((table, raw)));
         let mut worker = Self {
             table,
-            context,
             raw,
             address: Vec::new(),
             events: RefCell::default(),
-            kick: Rc::new(Notify::new()),
+            kick: Notify::new(),
             arrivals,
             peers: RefCell::default(),
             detached: RefCell::default(),
@@ -134,7 +135,6 @@ impl Worker {
             #[cfg(test)]
             steps: Cell::default(),
         };
-        // From here on a failure destroys it all.
         worker.address = worker.own_address().map_err(refused("ask for the worker's address"))?;
         worker.events =
             RefCell::new(Some(worker.event_descriptor().map_err(refused("ask for its events"))?));
@@ -156,12 +156,30 @@ impl Worker {
     /// Starts the driver, once; inside a `LocalSet`.
     pub(super) fn ensure_driven(self: &Rc<Self>) {
         let Some(events) = self.events.borrow_mut().take() else { return };
-        let (me, kick) = (Rc::downgrade(self), Rc::clone(&self.kick));
+        let me = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            if let Err(error) = drive(me, events, &kick).await {
-                tracing::error!(%error, "UCX moves nothing any more");
-            }
+            let Err(error) = me.drive(events).await;
+            tracing::error!(%error, "UCX moves nothing any more");
         });
+    }
+
+    /// Moves all on while there is something to move, and sleeps else.
+    async fn drive(&self, events: OwnedFd) -> std::io::Result<Infallible> {
+        let events = crate::watch::readable(events)?;
+        loop {
+            let mut steps = 0;
+            while steps < STEPS_MAX && self.progress() {
+                steps += 1;
+            }
+            if steps == STEPS_MAX || !self.arm() {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            tokio::select! {
+                () = self.kick.notified() => {}
+                ready = events.readable() => ready?.clear_ready(),
+            }
+        }
     }
 
     /// Something was started: the driver looks after it.
@@ -282,25 +300,16 @@ impl Worker {
 }
 
 impl Drop for Worker {
+    /// At the end of its thread. What is on its way gets a moment; the rest is left to the end of the process
+    /// (invariant 5).
     fn drop(&mut self) {
-        // Endpoints hold the worker: all are closed, and some still on their way.
         let until = Instant::now() + WORKER_END_WAIT;
         while !self.detached.borrow().is_empty() && Instant::now() < until {
             if !self.progress() {
                 std::thread::yield_now();
             }
         }
-        for left in self.detached.take() {
-            // The library frees what is not done with its worker.
-            left.leave();
-        }
-        self.kick();
-        // SAFETY: no endpoint, descriptor or waiting operation is left, as each of them holds the worker;
-        // neither handle is used again.
-        unsafe {
-            (self.table.ucp_worker_destroy)(self.raw);
-            (self.table.ucp_cleanup)(self.context);
-        }
+        self.detached.take().into_iter().for_each(Detached::leave);
     }
 }
 
@@ -363,28 +372,6 @@ fn worker(table: &Table, context: Handle) -> Result<Handle, Code> {
     // SAFETY: the context lives; the place is filled on success.
     checked(unsafe { (table.ucp_worker_create)(context, &raw const params, &raw mut raw) })?;
     Ok(raw)
-}
-
-/// Moves all on while there is something to move, and sleeps else, until the worker is gone.
-async fn drive(worker: Weak<Worker>, events: OwnedFd, kick: &Notify) -> std::io::Result<()> {
-    let events = crate::watch::readable(events)?;
-    loop {
-        let Some(worker) = worker.upgrade() else { return Ok(()) };
-        let mut steps = 0;
-        while steps < STEPS_MAX && worker.progress() {
-            steps += 1;
-        }
-        if steps == STEPS_MAX || !worker.arm() {
-            drop(worker);
-            tokio::task::yield_now().await;
-            continue;
-        }
-        drop(worker);
-        tokio::select! {
-            () = kick.notified() => {}
-            ready = events.readable() => ready?.clear_ready(),
-        }
-    }
 }
 
 /// What the library keeps until it is told where the bytes go.
