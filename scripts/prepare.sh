@@ -50,7 +50,8 @@ python3-venv python3-venv
 h5pcc.mpich libhdf5-mpich-dev
 h5pcc.openmpi libhdf5-openmpi-dev
 /usr/include/pnetcdf.h libpnetcdf-dev
-/usr/lib/python3/dist-packages/h5py/_debian_h5py_mpi python3-h5py-mpi'
+/usr/lib/python3/dist-packages/h5py/_debian_h5py_mpi python3-h5py-mpi
+libucp.so.0 libucx0'
 packages_s3='ceph-mon ceph-mon
 ceph-mgr ceph-mgr
 ceph-osd ceph-osd
@@ -73,6 +74,7 @@ packages_fresh='debootstrap debootstrap'
 has() {
   case $1 in
     python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
+    libucp.so.0) compgen -G '/usr/lib/*/libucp.so.0' >/dev/null ;;
     mpich/mpi.h) compgen -G '/usr/include/*/mpich/mpi.h' >/dev/null ;;
     /*) [ -e "$1" ] ;;
     *) command -v "$1" >/dev/null ;;

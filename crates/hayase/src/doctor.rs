@@ -1,11 +1,12 @@
 //! What this machine can do for a job, and what to do where it can not.
 //!
 //! Here: what a check is, and the list of all. Rooms: [`kernel`], [`fuse`], [`storage`],
-//! [`network`] (simulated nodes), [`exposure`] (who could reach a server), [`launcher`], [`limits`], [`apart`] (from programs), [`mpi`]. A check looks, and tries only what leaves
+//! [`network`] (simulated nodes), [`exposure`] (who could reach a server), [`fabric`] (how servers speak), [`launcher`], [`limits`], [`apart`] (from programs), [`mpi`]. A check looks, and tries only what leaves
 //! nothing behind.
 
 mod apart;
 mod exposure;
+mod fabric;
 mod fuse;
 mod kernel;
 mod launcher;
@@ -83,6 +84,7 @@ pub(crate) fn examine(
     checks.extend(launcher::checks(environment));
     let (exposed, listening) = exposure::examine(hosts, environment);
     checks.push(exposed);
+    checks.push(fabric::check());
     checks.extend(limits::checks());
     checks.extend(apart::checks());
     checks.extend(mpi::checks(environment));

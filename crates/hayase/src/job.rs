@@ -26,5 +26,5 @@ pub(crate) use registry::Registry;
 pub(crate) use settings::tests::sample as sample_settings;
 pub(crate) use settings::{
     FsyncAt, JobId, KernelProfile, Kind, MmapShared, Names, Reach, SETTINGS_FORMAT, Settings,
-    TierSettings, Way,
+    TierSettings, TransportName, Way,
 };

@@ -23,7 +23,7 @@ use std::error::Error;
 use hayase_fuse::MountError;
 use hayase_store::{AreaError, LedgerError, MetaError, NamespaceError, PartError};
 use hayase_tier::TierError;
-use hayase_wire::transport::TransportError;
+use hayase_wire::transport::{TransportError, UcxError};
 use hayase_wire::{HandshakeError, MembersError, NodeError, SecretError};
 
 /// The help that an error of another crate carries.
@@ -44,6 +44,7 @@ pub(crate) fn advice(cause: &(dyn Error + 'static)) -> Option<String> {
         .or_else(|| of(cause, MembersError::help))
         .or_else(|| of(cause, HandshakeError::help))
         .or_else(|| of(cause, TransportError::help))
+        .or_else(|| of(cause, |error: &UcxError| Some(error.help())))
         .or_else(|| of(cause, SecretError::help))
         .or_else(|| of(cause, NodeError::help))
         .or_else(|| of(cause, MountError::help))

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use hayase_store::{FjallStore, MetaError, MetaStore};
 use hayase_wire::message::TimeSpec;
-use hayase_wire::transport::{Address, TcpTransport, Transport};
+use hayase_wire::transport::{Address, Transport, UcxError};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
@@ -19,6 +19,7 @@ use rustix::time::{
 use tokio::io::unix::AsyncFd;
 
 use crate::disk::Disk;
+use crate::network::Network;
 use crate::settings::Settings;
 
 /// Opens the store of names in a directory.
@@ -28,28 +29,25 @@ pub type OpenNames = dyn Fn(&Path) -> Result<Arc<dyn MetaStore>, MetaError>;
 /// runtime's.
 pub struct Ground {
     pub(crate) names: Box<OpenNames>,
-    pub(crate) transport: Rc<dyn Transport>,
+    pub(crate) network: Network,
     pub(crate) listen: Vec<Address>,
     pub(crate) clock: Clock,
     pub(crate) disk: Disk,
 }
 
 impl Ground {
-    /// This machine: an embedded store, TCP, the clock of the kernel, a pool of threads for disks.
-    pub fn of(settings: &Settings) -> Self {
-        // A node simulated by a loopback address speaks from it, too.
-        let transport = match settings.listen.first() {
-            Some(ip) if ip.is_loopback() => TcpTransport::from_address(*ip),
-            _ => TcpTransport::new(),
-        };
+    /// This machine: an embedded store, its network, the clock of the kernel, a pool of threads for disks. Fails
+    /// where UCX was asked for and can not be had.
+    pub fn of(settings: &Settings) -> Result<Self, UcxError> {
+        let network = Network::choose(settings.transport, &settings.listen)?;
         let address = |ip: &std::net::IpAddr| Address::Tcp((*ip, settings.port).into());
-        Self {
+        Ok(Self {
             names: Box::new(|path| Ok(Arc::new(FjallStore::open(path)?))),
-            transport: Rc::new(transport),
+            network,
             listen: settings.listen.iter().map(address).collect(),
             clock: Clock::Kernel,
             disk: Disk::threads(),
-        }
+        })
     }
 
     /// The same with names kept elsewhere: in a store that a test can stop.
@@ -64,7 +62,7 @@ impl Ground {
         self,
         change: impl FnOnce(Rc<dyn Transport>) -> Rc<dyn Transport>,
     ) -> Self {
-        Self { transport: change(self.transport), ..self }
+        Self { network: self.network.over(change), ..self }
     }
 
     /// A simulation: these names, this network, the time of a paused runtime, and no threads.
@@ -76,7 +74,7 @@ impl Ground {
     ) -> Self {
         Self {
             names: Box::new(move |_| Ok(Arc::clone(&names))),
-            transport,
+            network: Network::given(transport, "simulated"),
             listen: vec![listen],
             clock: Clock::Since(began),
             disk: Disk::Here,

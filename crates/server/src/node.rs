@@ -30,6 +30,7 @@ use crate::keyed_lock::KeyedLock;
 use crate::limits;
 use crate::locks::Locks;
 use crate::membership::Membership;
+use crate::network::Network;
 use crate::peer_service::rename::RenameHolds;
 use crate::peers::Peers;
 use crate::recorded::RecordedFiles;
@@ -67,6 +68,8 @@ pub(crate) struct Node {
     pub(crate) area: Box<dyn Area>,
     /// Of a job with a tier.
     pub(crate) cache: Option<Cache>,
+    /// Which transport it speaks, and why.
+    pub(crate) network: Network,
     pub(crate) disk: Disk,
     pub(crate) direct: DirectIo,
     pub(crate) clock: Clock,

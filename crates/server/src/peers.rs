@@ -9,7 +9,7 @@ use std::time::Duration;
 use hayase_layout::{NodeId, ServerId};
 use hayase_store::SlotPool;
 use hayase_wire::BoxBuffer;
-use hayase_wire::message::{PeerReply, PeerRequest, PeerState, Refused};
+use hayase_wire::message::{PeerReply, PeerRequest, PeerState, PeerStatus, Refused};
 use hayase_wire::{PeerIdentity, PeerLink, Response, Service};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -117,14 +117,15 @@ impl Peers {
     }
 
     /// For `hayase status`.
-    pub(crate) fn states(&self, me: ServerId, servers: u16) -> Vec<(ServerId, PeerState)> {
+    pub(crate) fn states(&self, me: ServerId, servers: u16) -> Vec<PeerStatus> {
         let links = self.links.borrow();
         (0..servers)
             .map(ServerId)
             .filter(|server| *server != me)
             .map(|server| {
-                let state = links.get(&server).map(|link| link.state());
-                (server, state.unwrap_or(PeerState::Unconnected))
+                let unconnected =
+                    || PeerStatus { server, state: PeerState::Unconnected, over: None };
+                links.get(&server).map_or_else(unconnected, |link| link.status())
             })
             .collect()
     }

@@ -15,7 +15,7 @@ use hayase_store::{
     Time,
 };
 use hayase_wire::message::{MembersNow, PROTOCOL_VERSION};
-use hayase_wire::transport::{Address, Listener};
+use hayase_wire::transport::{Address, Listener, UcxError};
 use hayase_wire::{
     Connector, Credentials, Member, Members, MembersError, NodeError, NodeListener, PeerIdentity,
     PeerLink, TransportError, members, serve_listener,
@@ -103,6 +103,12 @@ pub enum ServeError {
         /// Why.
         source: TransportError,
     },
+    /// UCX was asked for and can not be had.
+    #[error("speak to the other servers over UCX (--transport ucx)")]
+    Ucx {
+        /// Why.
+        source: UcxError,
+    },
     /// Server 0 did not hear of this one for too long: what it held elsewhere was released.
     #[error("server {server} was declared lost: it has to begin again")]
     Lost {
@@ -124,7 +130,7 @@ pub async fn serve(
     ready: impl FnOnce(),
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let ground = Ground::of(&settings);
+    let ground = Ground::of(&settings).map_err(|source| ServeError::Ucx { source })?;
     serve_on(ground, settings, |_| (), ready, stop).await
 }
 
@@ -269,12 +275,13 @@ async fn listen(
     for address in &ground.listen {
         let former = before.iter().find(|former| are_on_one_host(former, address));
         let again = match former {
-            Some(former) => ground.transport.listen(former).await.ok(),
+            Some(former) => ground.network.transport.listen(former).await.ok(),
             None => None,
         };
         let listener = match again {
             Some(listener) => listener,
             None => ground
+                .network
                 .transport
                 .listen(address)
                 .await
@@ -324,7 +331,8 @@ fn node(
     members: &Members,
 ) -> Result<Rc<Node>, ServeError> {
     let me = settings.identity(stores.incarnation);
-    let connector = Connector::new(ground.transport, credentials(&settings, me));
+    let connector =
+        Connector::new(Rc::clone(&ground.network.transport), credentials(&settings, me));
     let addresses: HashMap<ServerId, Vec<Address>> =
         members.servers.iter().map(|member| (member.server, member.addresses.clone())).collect();
     let make = move |to: ServerId| {
@@ -370,6 +378,7 @@ fn node(
         area: settings.area,
         cache,
         direct: DirectIo::new(stores.slots.clone(), settings.direct_io && ground.disk.waits()),
+        network: ground.network,
         disk: ground.disk,
         clock: ground.clock,
         homes: Default::default(),

@@ -10,6 +10,8 @@ use hayase_store::Area;
 use hayase_tier::Tier;
 use hayase_wire::{PeerIdentity, Secret};
 
+use crate::network::TransportChoice;
+
 /// One server of one job.
 pub struct Settings {
     /// Its number in the job.
@@ -43,6 +45,8 @@ pub struct Settings {
     pub cache: Option<CacheSettings>,
     /// Move large requests past the page cache, where the kernel and the file system can.
     pub direct_io: bool,
+    /// How it speaks to the other servers.
+    pub transport: TransportChoice,
     /// Encrypt what travels between servers, not only authenticate it.
     pub encrypt: bool,
     /// After this long an operation over several servers that is not finished is taken over by who

@@ -24,6 +24,7 @@ impl Node {
             bytes_written: self.counters.bytes_written.get(),
             bytes_direct: self.direct.bytes(),
             io: self.direct.way().to_owned(),
+            network: self.network.words(),
             resident_bytes: resident_bytes(),
             process: process_use(),
             peers: self.peers.states(self.me, self.servers),

@@ -15,7 +15,7 @@ use crate::deadline::{HANDSHAKE_WAIT, PEER_LOSS_WAIT};
 use crate::header::{FrameKind, Header, TAG_BYTES};
 use crate::limits::HELLO_BYTES_MAX;
 use crate::members::COORDINATOR;
-use crate::message::PROTOCOL_VERSION;
+use crate::message::{Carrier, PROTOCOL_VERSION};
 use crate::secret::Secret;
 use crate::session::{
     DirectionKeys, Opener, Sealer, SessionError, SessionReceiver, SessionSender, receive_body,
@@ -156,6 +156,8 @@ pub struct Session {
     pub peer: PeerIdentity,
     /// Which of its connections this is.
     pub link: LinkId,
+    /// What it travels on.
+    pub over: Carrier,
 }
 
 /// The connecting side, towards server `to`.
@@ -248,11 +250,12 @@ fn upgraded(
     theirs: Option<Vec<u8>>,
 ) -> Result<Session, HandshakeError> {
     let (Some(upgrade), Some(theirs)) = (upgrade, theirs) else { return Ok(session) };
-    let Session { sender, receiver, peer, link } = session;
+    let Session { sender, receiver, peer, link, .. } = session;
+    let over = upgrade.carrier();
     let ((side, sealer), (news, opener)) = (sender.into_parts(), receiver.into_parts());
     let (sender, receiver) = upgrade.take(&theirs, side, news)?;
     let sender = SessionSender::new(sender, sealer);
-    Ok(Session { sender, receiver: SessionReceiver::new(receiver, opener), peer, link })
+    Ok(Session { sender, receiver: SessionReceiver::new(receiver, opener), peer, link, over })
 }
 
 fn session(
@@ -271,6 +274,7 @@ fn session(
         ),
         peer,
         link,
+        over: Carrier::Stream,
     }
 }
 

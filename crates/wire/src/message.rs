@@ -28,7 +28,7 @@ pub use node::{
 };
 pub use peer::{Binding, PartRef, PeerReply, PeerRequest, Place, RenameEnd, ShardEntry};
 pub use reclaim::{HeldLock, HeldOpen, Holding, MembersNow, OnceId};
-pub use status::{AreaUse, PeerState, ProcessUse, Sample, ServerStatus};
+pub use status::{AreaUse, Carrier, PeerState, PeerStatus, ProcessUse, Sample, ServerStatus};
 
 use serde::{Deserialize, Serialize};
 

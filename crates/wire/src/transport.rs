@@ -23,6 +23,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::header::HEADER_BYTES;
+use crate::message::Carrier;
 
 pub mod conformance;
 pub(crate) mod descriptor;
@@ -170,6 +171,9 @@ pub trait Upgrade: 'static {
     /// What the other side must know; at most [`crate::limits::OFFER_BYTES_MAX`] bytes.
     fn offer(&self) -> Vec<u8>;
 
+    /// What it is, for people.
+    fn carrier(&self) -> Carrier;
+
     /// Goes on with `sender` and `receiver` as the side channel. `theirs` is the offer of the peer, whose frames
     /// may come the new way already.
     fn take(
@@ -177,8 +181,11 @@ pub trait Upgrade: 'static {
         theirs: &[u8],
         sender: Box<dyn FrameSender>,
         receiver: Box<dyn FrameReceiver>,
-    ) -> Result<(Box<dyn FrameSender>, Box<dyn FrameReceiver>), TransportError>;
+    ) -> Result<Halves, TransportError>;
 }
+
+/// The two halves of a connection.
+pub type Halves = (Box<dyn FrameSender>, Box<dyn FrameReceiver>);
 
 /// The sending half.
 pub trait FrameSender: 'static {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use hayase_layout::{ByteCount, Groups, NodeId, ServerId};
 use hayase_server::{
-    CacheSettings, DurableAt, Ground, LocalServer, ServeError, Settings, serve_on,
+    CacheSettings, DurableAt, Ground, LocalServer, ServeError, Settings, TransportChoice, serve_on,
 };
 use hayase_store::part::PartError;
 use hayase_store::{Area, AreaError, AreaUsage, CrashDevice, Device, MemoryStore};
@@ -343,6 +343,7 @@ impl Job {
             mounts: 1,
             cache,
             direct_io: true,
+            transport: TransportChoice::default(),
             encrypt: false,
             intent_age: Settings::INTENT_AGE,
             wait: MEETING,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use hayase_client::{AreaSettings, AreaVolume, Session};
 use hayase_fuse::{KernelProfile, MountSettings, Mounted, mount};
 use hayase_layout::{NodeId, ServerId};
-use hayase_server::Settings;
+use hayase_server::{Settings, TransportChoice};
 use hayase_store::{Area, AreaError, AreaUsage, Device, MountedArea, PartError};
 use hayase_wire::Secret;
 use tempfile::TempDir;
@@ -104,6 +104,7 @@ impl Nodes {
             mounts: 1,
             cache: None,
             direct_io: true,
+            transport: TransportChoice::default(),
             encrypt: false,
             intent_age: Settings::INTENT_AGE,
             wait: Duration::from_secs(20),

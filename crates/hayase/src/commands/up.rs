@@ -9,7 +9,9 @@ use serde::Serialize;
 
 use crate::config::Environment;
 use crate::exit::Status;
-use crate::job::{FsyncAt, Job, JobId, KernelProfile, MmapShared, Names, Registry, clean_dead};
+use crate::job::{
+    FsyncAt, Job, JobId, KernelProfile, MmapShared, Names, Registry, TransportName, clean_dead,
+};
 use crate::launch::allocation::LauncherName;
 use crate::launch::signals::{ENDING, Signals};
 use crate::launch::tree::way::FANOUT_DEFAULT;
@@ -99,6 +101,9 @@ pub(crate) struct UpArgs {
     /// Tell counters to Prometheus at http://ADDR:PORT/metrics of each node [default: nowhere; ADDR 127.0.0.1]
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
     pub(crate) metrics: Option<std::net::SocketAddr>,
+    /// How the servers of the nodes speak to each other [default: auto]
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) transport: Option<TransportName>,
     /// Encrypt the data between nodes, not only the greeting and the headers
     #[arg(long)]
     pub(crate) encrypt: bool,

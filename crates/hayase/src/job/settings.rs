@@ -166,6 +166,25 @@ pub(crate) enum Names {
     Strict,
 }
 
+/// How servers speak to each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum TransportName {
+    /// UCX on nodes where an RDMA device works, else TCP
+    #[default]
+    Auto,
+    /// TCP everywhere
+    Tcp,
+    /// UCX (libucp.so.0, of the package libucx0), also without RDMA; experimental
+    Ucx,
+}
+
+impl TransportName {
+    fn is_auto(&self) -> bool {
+        *self == Self::Auto
+    }
+}
+
 /// Where a file may be mapped shared and writable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -234,6 +253,9 @@ pub(crate) struct Settings {
     pub(crate) stripe: Option<StripePolicy>,
     /// Large requests of other nodes may go past the page cache.
     pub(crate) direct_io: bool,
+    /// How the servers speak to each other.
+    #[serde(default, skip_serializing_if = "TransportName::is_auto")]
+    pub(crate) transport: TransportName,
     /// Payloads between nodes are encrypted.
     pub(crate) encrypt: bool,
     /// Where the daemons of a node stay; anywhere without.
@@ -466,6 +488,7 @@ pub(crate) mod tests {
             image: false,
             stripe: None,
             direct_io: true,
+            transport: TransportName::default(),
             encrypt: false,
             system_cores: "0".parse().ok(),
             move_interrupts: true,

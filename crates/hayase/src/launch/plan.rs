@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use hayase_layout::{ByteCount, StripePolicy};
+use hayase_wire::transport::{NotLoaded, UcxTransport};
 use rustix::fs::Access;
 
 use super::allocation::{Choice, choose};
@@ -16,6 +17,7 @@ use crate::commands::up::UpArgs;
 use crate::config::Environment;
 use crate::job::{
     Job, JobDir, JobError, JobId, Kind, Reach, Registry, SETTINGS_FORMAT, Settings, TierSettings,
+    TransportName,
 };
 use crate::moment;
 use crate::process::{ProcessId, boot_id};
@@ -42,6 +44,9 @@ const STRIPE_DEFAULT: ByteCount = ByteCount::mib(1);
 /// Why no job can be started this way.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlanError {
+    /// UCX was asked for and is not here.
+    #[error("--transport ucx: {0}")]
+    Ucx(NotLoaded),
     /// The storage is not there, or nothing can be written there.
     #[error("storage {}: {why}", .path.display())]
     Storage {
@@ -125,6 +130,7 @@ impl PlanError {
             Self::MountPoint { .. } => "choose another --mount",
             Self::Width { .. } => "--width 0 means all nodes",
             Self::JobDirExists(_) => "choose another --job-dir, or remove it",
+            Self::Ucx(error) => error.help(),
             Self::TierKind(_) => {
                 "name a directory that all nodes see, s3://BUCKET/PREFIX or gfarm:///DIR"
             }
@@ -193,6 +199,7 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         image,
         stripe: None,
         direct_io: !args.no_direct_io,
+        transport: choose_transport(args, is_here)?,
         encrypt: args.encrypt,
         system_cores: args.system_cores.clone(),
         move_interrupts: args.move_interrupts,
@@ -214,6 +221,15 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
     settings.stripe = choose_stripe(args, with_storage)?;
     check_places(&settings, &dir, &living)?;
     Ok(Plan { dir: JobDir::new(dir), settings })
+}
+
+/// How the servers speak; on this machine it is known at once whether UCX can be had.
+fn choose_transport(args: &UpArgs, is_here: bool) -> Result<TransportName, PlanError> {
+    let transport = args.transport.unwrap_or_default();
+    if transport == TransportName::Ucx && is_here {
+        UcxTransport::library_version().map_err(PlanError::Ucx)?;
+    }
+    Ok(transport)
 }
 
 /// The tier, which is there: a job does not find out later that it can not be reached.

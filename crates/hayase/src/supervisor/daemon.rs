@@ -32,6 +32,26 @@ pub(crate) struct Daemon {
     ended: Option<String>,
 }
 
+/// What UCX is told beyond the transport's own settings: it speaks on stderr only, leaves signals and the allocator
+/// alone, and an error in it ends the process instead of stopping it.
+const UCX: [(&str, &str); 5] = [
+    ("UCX_LOG_FILE", "stderr"),
+    ("UCX_LOG_LEVEL", "error"),
+    ("UCX_ERROR_SIGNALS", ""),
+    ("UCX_MEM_EVENTS", "n"),
+    ("UCX_HANDLE_ERRORS", "none"),
+];
+
+/// Takes the settings of UCX away that are meant for the job's MPI.
+fn own_ucx(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"UCX_") {
+            command.env_remove(name);
+        }
+    }
+    command.envs(UCX);
+}
+
 impl Daemon {
     /// Starts `hayase <name>` for one node. Call it from the thread that lives as long as the
     /// supervisor: the child asks to be ended with its parent *thread*.
@@ -52,6 +72,7 @@ impl Daemon {
         command.arg0("hayase").arg(name).arg("--job-dir").arg(dir.path());
         command.arg("--node").arg(node.to_string());
         command.arg("--parent").arg(std::process::id().to_string());
+        own_ucx(&mut command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         signals.unblock_in(&mut command);
         let mut child = command.spawn().with_context(|| format!("start `hayase {name}`"))?;

@@ -4,12 +4,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
 use hayase_layout::{NodeId, ServerId};
-use hayase_server::{CacheSettings, DurableAt};
+use hayase_server::{CacheSettings, DurableAt, TransportChoice};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::areas::open_shared;
 use super::places;
-use crate::job::{FsyncAt, JobDir, KernelProfile, Settings, random};
+use crate::job::{FsyncAt, JobDir, KernelProfile, Settings, TransportName, random};
 use crate::launch::addresses;
 use crate::metrics::listener;
 
@@ -38,6 +38,11 @@ pub(crate) fn serve(
         // io_uring came with Linux 5.1.
         direct_io: settings.direct_io
             && settings.kernel_profile.is_none_or(|profile| profile != KernelProfile::V4_18),
+        transport: match settings.transport {
+            TransportName::Auto => TransportChoice::Auto,
+            TransportName::Tcp => TransportChoice::Tcp,
+            TransportName::Ucx => TransportChoice::Ucx,
+        },
         encrypt: settings.encrypt,
         intent_age: hayase_server::Settings::INTENT_AGE,
         wait: Duration::from_millis(settings.timeout_ms),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use hayase_layout::{ByteCount, InodeId};
 use hayase_wire::message::{
-    CacheLine, CacheStatus, ClientRole, Flushed, NodeReply, NodeRequest, PROTOCOL_VERSION,
-    PeerState, ServerStatus,
+    CacheLine, CacheStatus, Carrier, ClientRole, Flushed, NodeReply, NodeRequest, PROTOCOL_VERSION,
+    PeerState, PeerStatus, ServerStatus,
 };
 pub(crate) use hayase_wire::message::{ChecksumLine, Sample};
 use hayase_wire::{BlockingChannel, decode, encode};
@@ -54,6 +54,9 @@ pub(crate) struct Served {
     /// Which way large transfers take.
     #[serde(default)]
     pub(crate) io: String,
+    /// Which transport it speaks to the others, and why.
+    #[serde(default)]
+    pub(crate) network: String,
     /// Its memory.
     pub(crate) resident_bytes: u64,
     /// Milliseconds of CPU since its start.
@@ -147,6 +150,16 @@ pub(crate) struct Peer {
     pub(crate) server: u16,
     /// `unconnected`, `connected`, `unreachable`.
     pub(crate) state: String,
+    /// What its connections travel on: `tcp`, `ucx`; nothing without a connection.
+    #[serde(default)]
+    pub(crate) over: Option<String>,
+}
+
+impl Peer {
+    /// What its connections travel on.
+    pub(crate) fn over(&self) -> Option<&str> {
+        self.over.as_deref()
+    }
 }
 
 /// One question to the server behind `socket`.
@@ -283,9 +296,13 @@ impl From<CacheStatus> for CacheServed {
 
 impl From<ServerStatus> for Served {
     fn from(status: ServerStatus) -> Self {
-        let peer = |(server, state): &(hayase_layout::ServerId, PeerState)| Peer {
-            server: server.0,
-            state: match state {
+        let peer = |peer: &PeerStatus| Peer {
+            server: peer.server.0,
+            over: peer.over.map(|over| match over {
+                Carrier::Stream => "tcp".to_owned(),
+                Carrier::Ucx => "ucx".to_owned(),
+            }),
+            state: match peer.state {
                 PeerState::Unconnected => "unconnected".to_owned(),
                 PeerState::Connected => "connected".to_owned(),
                 PeerState::Unreachable => "unreachable".to_owned(),
@@ -310,6 +327,7 @@ impl From<ServerStatus> for Served {
             bytes_written: status.bytes_written,
             bytes_direct: status.bytes_direct,
             io: status.io,
+            network: status.network,
             resident_bytes: status.resident_bytes,
             cpu_ms: status.process.cpu_ms,
             read_calls: status.process.read_calls,

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hayase_layout::{ByteCount, InodeId, NodeId, ServerId};
-use hayase_server::{CacheSettings, DurableAt, Ground, Settings};
+use hayase_server::{CacheSettings, DurableAt, Ground, Settings, TransportChoice};
 use hayase_store::area::CountedArea;
 use hayase_store::{Area, MemoryStore, Parts};
 use hayase_tier::Tier;
@@ -259,6 +259,7 @@ fn run_server(
         mounts: 1,
         cache,
         direct_io: true,
+        transport: TransportChoice::default(),
         encrypt: false,
         intent_age: INTENT_AGE,
         wait: Duration::from_secs(20),
@@ -267,7 +268,7 @@ fn run_server(
     let stop = async {
         let _dropped_is_stop_too = stopped.await;
     };
-    let ground = Ground::of(&settings);
+    let ground = Ground::of(&settings).expect("TCP is always there");
     let ground = match names {
         Some(names) => ground.with_names(names),
         None => ground,

@@ -22,6 +22,23 @@ pub enum PeerState {
     Unreachable,
 }
 
+/// What frames between two servers travel on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Carrier {
+    /// Bytes in order: TCP, but in tests.
+    Stream,
+    Ucx,
+}
+
+/// What a server knows of another one without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    pub server: ServerId,
+    pub state: PeerState,
+    /// Of its connections that live: `Ucx` when all of them do.
+    pub over: Option<Carrier>,
+}
+
 /// What a server had done by some moment since it began, and what it held then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
@@ -79,10 +96,12 @@ pub struct ServerStatus {
     pub bytes_direct: u64,
     /// Which way large transfers take, for a person.
     pub io: String,
+    /// Which transport it speaks to the others, and why, for a person.
+    pub network: String,
     pub resident_bytes: u64,
     /// What the process has used since its start.
     pub process: ProcessUse,
-    pub peers: Vec<(ServerId, PeerState)>,
+    pub peers: Vec<PeerStatus>,
     /// Of a job with a tier.
     pub cache: Option<Box<super::CacheStatus>>,
 }

@@ -15,10 +15,12 @@ use super::call::{Call, Outcome};
 use crate::deadline::{HEARTBEAT, SILENCE_MAX};
 use crate::handshake::{PeerIdentity, Session};
 use crate::header::FrameKind;
+use crate::message::Carrier;
 use crate::session::{SessionError, SessionReceiver, SessionSender};
 
 pub(super) struct Line {
     pub(super) peer: PeerIdentity,
+    pub(super) over: Carrier,
     /// Bounded by the credits of the lane, plus pings, one a second.
     queue: mpsc::UnboundedSender<Order>,
     pending: RefCell<BTreeMap<u64, Rc<Call>>>,
@@ -45,6 +47,7 @@ impl Line {
         let (queue, orders) = mpsc::unbounded_channel();
         let line = Rc::new(Self {
             peer: session.peer,
+            over: session.over,
             queue,
             pending: RefCell::new(BTreeMap::new()),
             heard: Cell::new(Instant::now()),

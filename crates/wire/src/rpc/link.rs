@@ -21,7 +21,7 @@ use crate::buffer::BoxBuffer;
 use crate::deadline::{CONNECT_WAIT, RECONNECT_WAIT_MAX, RECONNECT_WAIT_MIN};
 use crate::handshake::{self, Credentials, HandshakeError, Lane as LaneKind, LinkId, PeerIdentity};
 use crate::limits::{ADDRESSES_MAX, BODY_BYTES_MAX, CREDITS_PER_PEER, PAYLOAD_BYTES_MAX};
-use crate::message::PeerState;
+use crate::message::{Carrier, PeerState, PeerStatus};
 use crate::transport::{Address, Transport};
 
 /// What all links of a server share: how to connect, as whom, and the request ids.
@@ -109,6 +109,14 @@ impl Lane {
         self.changed.notify_waiters();
     }
 
+    /// What it travels on while it is up.
+    fn over(&self) -> Option<Carrier> {
+        match &*self.state.borrow() {
+            LaneState::Up { line, .. } if line.is_alive() => Some(line.over),
+            _ => None,
+        }
+    }
+
     fn refusal(&self) -> Option<Rc<LinkError>> {
         let error = self.error.borrow();
         let error = error.as_ref()?;
@@ -156,13 +164,19 @@ impl PeerLink {
     }
 
     /// What is known without asking.
+    pub fn status(&self) -> PeerStatus {
+        let lanes = [&self.small, &self.bulk].into_iter();
+        let over = lanes.filter_map(Lane::over).reduce(|one, other| match one {
+            Carrier::Ucx => other,
+            Carrier::Stream => one,
+        });
+        PeerStatus { server: self.to, state: self.state(), over }
+    }
+
+    /// Of it, whether there is a connection.
     pub fn state(&self) -> PeerState {
         let lanes = [&self.small, &self.bulk];
-        let is_up = |lane: &&Lane| match &*lane.state.borrow() {
-            LaneState::Up { line, .. } => line.is_alive(),
-            _ => false,
-        };
-        if lanes.iter().any(is_up) {
+        if lanes.iter().any(|lane| lane.over().is_some()) {
             PeerState::Connected
         } else if lanes.iter().any(|lane| lane.error.borrow().is_some()) {
             PeerState::Unreachable

@@ -17,10 +17,11 @@ use std::rc::Rc;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::{
-    Address, Connection, FrameReceiver, FrameSender, Listener, LocalFuture, TcpTransport,
+    Address, Connection, FrameReceiver, FrameSender, Halves, Listener, LocalFuture, TcpTransport,
     Transport, TransportError, Upgrade,
 };
 use crate::limits::{OFFER_BYTES_MAX, UCX_WORKERS_MAX};
+use crate::message::Carrier;
 
 mod connection;
 mod endpoint;
@@ -77,6 +78,11 @@ impl UcxTransport {
         Ok(table::library()?.version())
     }
 
+    /// Whether new connections stay on TCP, since no further worker is made.
+    pub fn is_used_up(&self) -> bool {
+        self.ucx.is_used_up()
+    }
+
     fn upgradable(&self, mut connection: Connection) -> Connection {
         let offer = self.ucx.fresh_worker().and_then(|worker| Offer::new(&worker));
         connection.upgrade = offer.map(|offer| Box::new(offer) as Box<dyn Upgrade>);
@@ -85,10 +91,14 @@ impl UcxTransport {
 }
 
 impl Ucx {
+    fn is_used_up(&self) -> bool {
+        self.worker.borrow().is_worn() && self.made.get() >= UCX_WORKERS_MAX
+    }
+
     /// A worker with no endpoint that is used up.
     fn fresh_worker(&self) -> Option<Rc<Worker>> {
         if self.worker.borrow().is_worn() {
-            if self.made.get() >= UCX_WORKERS_MAX {
+            if self.is_used_up() {
                 tracing::debug!("a connection stays on TCP: {UCX_WORKERS_MAX} workers are used up");
                 return None;
             }
@@ -210,12 +220,16 @@ impl Upgrade for Offer {
         [&self.id.to_le_bytes()[..], self.worker.address()].concat()
     }
 
+    fn carrier(&self) -> Carrier {
+        Carrier::Ucx
+    }
+
     fn take(
         mut self: Box<Self>,
         theirs: &[u8],
         sender: Box<dyn FrameSender>,
         receiver: Box<dyn FrameReceiver>,
-    ) -> Result<(Box<dyn FrameSender>, Box<dyn FrameReceiver>), TransportError> {
+    ) -> Result<Halves, TransportError> {
         const ACTION: &str = "go on over UCX";
         let failed =
             |why: String| TransportError::Io { action: ACTION, source: std::io::Error::other(why) };

@@ -1,5 +1,7 @@
 //! What `hayase status` looks like to a person.
 
+use std::collections::BTreeSet;
+
 use hayase_layout::ByteCount;
 
 use super::drain::Drain;
@@ -7,7 +9,7 @@ use super::{AllJobs, JobStatus, NodeStatus};
 use crate::moment;
 use crate::output::{Human, Page};
 use crate::supervisor::control::{DaemonState, NodeState};
-use crate::wiring::status::CacheServed;
+use crate::wiring::status::{CacheServed, Peer};
 
 impl Human for AllJobs {
     fn write(&self, page: &mut Page) {
@@ -53,6 +55,9 @@ impl Human for JobStatus {
         }
         if let Some(io) = self.large_requests() {
             page.pair("large requests", &io);
+        }
+        if let Some(network) = self.networks() {
+            page.pair("transport", &network);
         }
         page.blank();
         let head =
@@ -102,8 +107,23 @@ impl JobStatus {
     /// Which way large requests of other nodes take, each way that some node takes.
     fn large_requests(&self) -> Option<String> {
         let ways = self.nodes.iter().filter_map(|node| Some(node.server.as_ref()?.io.as_str()));
-        let ways: std::collections::BTreeSet<_> = ways.filter(|way| !way.is_empty()).collect();
+        let ways: BTreeSet<_> = ways.filter(|way| !way.is_empty()).collect();
         (!ways.is_empty()).then(|| ways.into_iter().collect::<Vec<_>>().join("; "))
+    }
+
+    /// Which transports the servers speak, and why, each once; with UCX, how many of their peers it reaches.
+    fn networks(&self) -> Option<String> {
+        let servers = || self.nodes.iter().filter_map(|node| node.server.as_ref());
+        let words: BTreeSet<_> =
+            servers().map(|server| server.network.as_str()).filter(|it| !it.is_empty()).collect();
+        let mut words: Vec<_> = words.into_iter().map(ToOwned::to_owned).collect();
+        let over: Vec<_> =
+            servers().flat_map(|server| &server.peers).filter_map(Peer::over).collect();
+        if words.iter().any(|words| words.starts_with("ucx")) && !over.is_empty() {
+            let ucx = over.iter().filter(|over| **over == "ucx").count();
+            words.push(format!("{ucx} of {} connected peers over UCX", over.len()));
+        }
+        (!words.is_empty()).then(|| words.join("; "))
     }
 
     fn write_losses(&self, page: &mut Page) {

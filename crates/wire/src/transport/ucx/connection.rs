@@ -20,7 +20,7 @@ use super::worker::{Descriptor, MESSAGE_HEAD, MESSAGE_PAYLOAD, MESSAGE_TAKEN, la
 use crate::deadline::{END_WAIT, LAST_FRAMES_WAIT};
 use crate::header::HEADER_BYTES;
 use crate::limits::{FRAMES_AHEAD_MAX, PAYLOAD_ALONG_MAX};
-use crate::transport::{FrameReceiver, FrameSender, LocalFuture, TransportError};
+use crate::transport::{FrameReceiver, FrameSender, Halves, LocalFuture, TransportError};
 
 /// The first bytes of a goodbye; the number of frames follows, then zeros.
 const GOODBYE: [u8; 8] = *b"HYBYE\0\0\x01";
@@ -57,7 +57,7 @@ pub(super) fn halves(
     (ours, theirs): (u64, u64),
     side: Box<dyn FrameSender>,
     news: Box<dyn FrameReceiver>,
-) -> (Box<dyn FrameSender>, Box<dyn FrameReceiver>) {
+) -> Halves {
     endpoint.join(&inbox);
     let watch = watch(Rc::clone(&inbox), Rc::downgrade(&endpoint), news);
     let watch = tokio::task::spawn_local(watch).abort_handle();

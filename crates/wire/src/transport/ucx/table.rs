@@ -238,6 +238,7 @@ impl Table {
 }
 
 /// What a function that may go on behind its return (`ucs_status_ptr_t`) answered.
+#[derive(Clone, Copy)]
 pub(super) enum Started {
     Done(Code),
     /// A request, to be freed once it is done.

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use hayase_layout::ServerId;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
@@ -24,11 +24,16 @@ pub(super) fn transport() -> Option<UcxTransport> {
     match UcxTransport::new(None, &[loopback()]) {
         Ok(transport) => Some(transport),
         Err(error @ UcxError::NotLoaded(_)) => {
-            eprintln!("skipped: {error}; {}", error.help());
+            skipped(&error);
             None
         }
         Err(error) => panic!("{error}"),
     }
+}
+
+fn skipped(error: &UcxError) {
+    let thread = std::thread::current();
+    eprintln!("SKIP {}: {error}; {}", thread.name().unwrap_or("UCX"), error.help());
 }
 
 /// Two processes in one: each connection is upgraded as soon as it is there, as a handshake does it.
@@ -191,6 +196,23 @@ async fn who_has_it_goes_on_over_it_and_the_others_stay() {
     LocalSet::new().run_until(test).await;
 }
 
+/// Workers are bounded; what comes after the last one works, over TCP.
+#[tokio::test]
+async fn after_many_ends_connections_stay_on_tcp() {
+    let (Some(one), Some(other)) = (transport(), transport()) else { return };
+    let test = async {
+        for round in 0..UCX_WORKERS_MAX + 2 {
+            let (mut near, mut far) = sessions(&one, &other).await;
+            one_frame_each_way(&mut near, &mut far).await;
+            let over = if round < UCX_WORKERS_MAX { Carrier::Ucx } else { Carrier::Stream };
+            assert_eq!((near.over, far.over), (over, over), "connection {round}");
+            drop((near, far));
+            assert_eq!(one.is_used_up(), round + 1 >= UCX_WORKERS_MAX, "after {round}");
+        }
+    };
+    LocalSet::new().run_until(test).await;
+}
+
 /// Who can not prove itself is not connected to, wherever it says it is.
 #[tokio::test]
 async fn strangers_get_no_endpoint() {
@@ -239,7 +261,7 @@ impl Peer {
     /// One that reads `frames` headers, fetches no payload, and then does nothing.
     fn start(frames: u32) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "transport::ucx::tests::peer_process", "--ignored", "--nocapture"])
+            .args(["--exact", PEER_TEST, "--nocapture"])
             .env("HAYASE_TEST_FRAMES", frames.to_string())
             .stdout(Stdio::piped())
             .spawn()
@@ -255,6 +277,12 @@ impl Peer {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// All its threads have stopped, not only been told to.
+    fn stop(&self) {
+        self.signal(Signal::STOP);
+        waitpid(Some(Pid::from_child(&self.child)), WaitOptions::UNTRACED).unwrap();
+    }
+
     async fn connect(&self, transport: &UcxTransport) -> Connection {
         upgraded(transport.connect(&self.at).await.unwrap()).await.unwrap()
     }
@@ -267,11 +295,10 @@ impl Drop for Peer {
     }
 }
 
-/// Not a test: the other process of those below, which start it.
-#[tokio::test]
-#[ignore = "the other process of tests, started by them"]
-async fn peer_process() {
-    let Ok(frames) = std::env::var("HAYASE_TEST_FRAMES") else { return };
+/// The test that is the other process where it is told for how many frames: a test program has no other way in.
+const PEER_TEST: &str = "transport::ucx::tests::a_silent_peer_can_be_given_up";
+
+async fn peer_process(frames: &str) {
     let transport = transport().expect("the tests checked");
     let serve = async {
         let mut listener = transport.listen(&"tcp:127.0.0.1:0".parse().unwrap()).await.unwrap();
@@ -335,6 +362,9 @@ async fn a_peer_that_is_killed_ends_what_waits_for_it() {
 /// the peer does again.
 #[tokio::test]
 async fn a_silent_peer_can_be_given_up() {
+    if let Ok(frames) = std::env::var("HAYASE_TEST_FRAMES") {
+        return peer_process(&frames).await;
+    }
     let Some(transport) = transport() else { return };
     let test = async {
         let peer = Peer::start(0);
@@ -344,7 +374,7 @@ async fn a_silent_peer_can_be_given_up() {
             let wait = Duration::from_millis(300);
             // Its payload is announced behind its header.
             tokio::time::sleep(wait).await;
-            peer.signal(Signal::STOP);
+            peer.stop();
             let began = std::time::Instant::now();
             let mut buffer = vec![3; 1 << 20];
             if sends {
@@ -352,7 +382,8 @@ async fn a_silent_peer_can_be_given_up() {
                 assert!(tokio::time::timeout(wait, sending).await.is_err());
             } else {
                 let fetching = receiver.payload(&mut buffer);
-                assert!(tokio::time::timeout(wait, fetching).await.is_err());
+                let fetched = tokio::time::timeout(wait, fetching).await;
+                assert!(fetched.is_err(), "{fetched:?}");
             }
             assert!(began.elapsed() < wait * 4, "let go after {:?}", began.elapsed());
             buffer.fill(4);

@@ -122,6 +122,8 @@ impl Worker {
         };
         let arrivals = Rc::new(Arrivals::default());
         arrivals.library.set(Some((table, raw)));
+        // The library keeps pointers to it as long as the worker lives: to the end of the process (invariant 5).
+        std::mem::forget(Rc::clone(&arrivals));
         let mut worker = Self {
             table,
             raw,
@@ -160,6 +162,7 @@ impl Worker {
         tokio::task::spawn_local(async move {
             let Err(error) = me.drive(events).await;
             tracing::error!(%error, "UCX moves nothing any more");
+            me.fail(&error.to_string());
         });
     }
 
@@ -180,6 +183,14 @@ impl Worker {
                 ready = events.readable() => ready?.clear_ready(),
             }
         }
+    }
+
+    /// All its connections end; new ones take another worker.
+    fn fail(&self, why: &str) {
+        self.wear_out();
+        let endpoints: Vec<_> =
+            self.arrivals.endpoints.borrow().values().filter_map(Weak::upgrade).collect();
+        endpoints.iter().for_each(|endpoint| endpoint.fail(why));
     }
 
     /// Something was started: the driver looks after it.
@@ -293,8 +304,8 @@ impl Worker {
             callback: Some(callback),
             arg: Rc::as_ptr(&self.arrivals).cast_mut().cast(),
         };
-        // SAFETY: the worker lives; `arrivals` is dropped only after it was destroyed, and the callbacks
-        // take it as what it is.
+        // SAFETY: the worker lives; `arrivals` is never dropped, since `new` keeps one for the library, and the
+        // callbacks take it as what it is.
         checked(unsafe { (self.table.ucp_worker_set_am_recv_handler)(self.raw, &raw const params) })
     }
 }
@@ -426,7 +437,7 @@ unsafe fn addressed<'a>(
     if len < LABEL_BYTES || header.is_null() {
         return None;
     }
-    // SAFETY: the worker's, which outlives its callbacks.
+    // SAFETY: the worker's, which is never dropped.
     let arrivals = unsafe { &*arg.cast::<Arrivals>() };
     // SAFETY: so many bytes, for as long as the callback runs.
     let header = unsafe { std::slice::from_raw_parts(header.cast::<u8>(), len) };
@@ -436,7 +447,7 @@ unsafe fn addressed<'a>(
 }
 
 /// # Safety
-/// `data` has `len` bytes, or is null.
+/// `data` has `len` bytes for as long as the answer is used, or is null.
 unsafe fn bytes<'a>(data: *mut c_void, len: usize) -> &'a [u8] {
     if data.is_null() || len == 0 {
         return &[];
@@ -518,7 +529,7 @@ unsafe extern "C" fn taken_came(
 
 /// For [`Endpoint`]: the library can not reach its peer any more.
 pub(super) unsafe extern "C" fn endpoint_failed(arg: *mut c_void, raw: Handle, code: Code) {
-    // SAFETY: the worker's arrivals, which outlive its callbacks.
+    // SAFETY: the worker's arrivals, which are never dropped.
     let arrivals = unsafe { &*arg.cast::<Arrivals>() };
     if let (Some(endpoint), Some((table, _))) = (arrivals.endpoint(raw), arrivals.library.get()) {
         endpoint.fail(&table.words(code));

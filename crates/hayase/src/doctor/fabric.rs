@@ -1,0 +1,27 @@
+//! What servers would speak to each other: RDMA devices and UCX.
+
+use hayase_wire::transport::{UcxTransport, rdma_devices};
+
+use super::Check;
+
+const NAME: &str = "transport";
+
+pub(super) fn check() -> Check {
+    let devices = rdma_devices();
+    match (UcxTransport::library_version(), &devices[..]) {
+        (Ok(version), []) => Check::ok(
+            NAME,
+            format!("tcp: no RDMA device works here (UCX {version} for `up --transport ucx`)"),
+        ),
+        (Ok(version), devices) => {
+            Check::ok(NAME, format!("ucx {version} over {}", devices.join(", ")))
+        }
+        (Err(_), []) => Check::ok(NAME, "tcp: no RDMA device works here, and no UCX is installed"),
+        (Err(error), devices) => Check::warn(
+            NAME,
+            format!("tcp: {} is here, but {error}", devices.join(", ")),
+            "servers speak TCP where they could use RDMA",
+            error.help(),
+        ),
+    }
+}
