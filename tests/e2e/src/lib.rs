@@ -29,7 +29,7 @@ pub use expect::{Refused, eventually, expect_errno};
 pub use job::{Job, JobOptions};
 pub use node::{File, Map, Node};
 pub use scene::Scene;
-pub use suite::{Suite, note};
+pub use suite::{Suite, note, skip};
 pub use tier_dir::TierDir;
 pub use trial::Trial;
 

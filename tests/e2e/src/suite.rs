@@ -189,6 +189,11 @@ pub fn print(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
+/// A test, or a part of it, that this machine can not run.
+pub fn skip(name: &str, reason: &str) {
+    print(&format!("SKIP {name}: {reason}"));
+}
+
 /// A figure that a test found and that a person may want to see.
 pub fn note(text: &str) {
     print(&format!("     note: {text}"));
