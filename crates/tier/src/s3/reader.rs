@@ -105,7 +105,9 @@ fn place(exchange: &Exchange<'_>) -> Result<(u64, u64), Fault> {
 /// `bytes 0-9/100` as first byte and size.
 fn parse_content_range(text: &str) -> Option<(u64, u64)> {
     let (range, size) = text.strip_prefix("bytes ")?.split_once('/')?;
-    Some((range.split_once('-')?.0.parse().ok()?, size.parse().ok()?))
+    let (first, last) = range.split_once('-')?;
+    let (first, last, size) = (first.parse().ok()?, last.parse::<u64>().ok()?, size.parse().ok()?);
+    (first <= last && last < size).then_some((first, size))
 }
 
 fn fill(exchange: &mut Exchange<'_>, bytes: &mut [u8]) -> Result<(), Fault> {
@@ -250,7 +252,15 @@ mod tests {
     #[test]
     fn ranges_are_read_as_they_are_written() {
         assert_eq!(parse_content_range("bytes 5-9/100"), Some((5, 100)));
-        for bad in ["", "bytes */0", "bytes 5-9/*", "items 0-1/2", "bytes 59/100"] {
+        for bad in [
+            "",
+            "bytes */0",
+            "bytes 5-9/*",
+            "items 0-1/2",
+            "bytes 59/100",
+            "bytes 9-5/100",
+            "bytes 0-34/3",
+        ] {
             assert_eq!(parse_content_range(bad), None, "{bad}");
         }
     }

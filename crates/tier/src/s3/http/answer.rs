@@ -81,6 +81,9 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(Head, usize)>> {
         .parse(bytes)
         .map_err(|error| invalid(format!("what answers does not speak HTTP: {error}")))?;
     let httparse::Status::Complete(length) = status else { return Ok(None) };
+    if ends_a_line_early(&bytes[..length]) {
+        return Err(invalid("a line of an answer's head does not end as lines of HTTP do"));
+    }
     let headers: Vec<(String, String)> = answer
         .headers
         .iter()
@@ -98,6 +101,13 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(Head, usize)>> {
         };
     }
     Ok(Some((head, length)))
+}
+
+/// A line feed alone: RFC 9112 (2.2) lets us refuse it, and one changed byte would end a head before the lines that
+/// say how to check what follows.
+fn ends_a_line_early(head: &[u8]) -> bool {
+    let is_alone = |at: usize| head[at] == b'\n' && (at == 0 || head[at - 1] != b'\r');
+    (0..head.len()).any(is_alone)
 }
 
 fn framing(head: &Head, bodiless: bool) -> io::Result<Framing> {
@@ -225,6 +235,9 @@ mod tests {
     fn what_is_no_head_is_refused() {
         assert!(head("HTTP/1.1 200 OK\r\ncontent-").unwrap().is_none());
         assert!(head("SSH-2.0-OpenSSH\r\n").is_err());
+        for text in ["HTTP/1.1 200 OK\n\r\n", "HTTP/1.1 206 x\r\netag: \"v1\n\r\nsum: 5\r\n\r\n"] {
+            assert!(head(text).is_err(), "{text}");
+        }
         for lines in
             ["content-length: x", "content-length: 1\r\ncontent-length: 2", "transfer-encoding: br"]
         {
