@@ -1,11 +1,14 @@
 //! The storage of a node without its server: its ledger and parts, and the tier.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use hayase_server::ResumedJob;
 use hayase_store::{Area, CountedArea, FileState, ImageArea, LedgerRecord, Parts};
 use hayase_tier::Tier;
+use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::places::{self, Wish};
@@ -16,6 +19,10 @@ pub(crate) use hayase_server::{Resumed, Resuming};
 
 /// Parts that are kept open at once.
 const PARTS_OPEN_MAX: usize = 64;
+
+/// Processes that were killed a moment ago let go of their files within this.
+const LET_GO_WAIT: Duration = Duration::from_secs(10);
+const LET_GO_STEP: Duration = Duration::from_millis(50);
 
 /// What a job left on the nodes of this machine.
 pub(crate) struct Left<'a> {
@@ -48,7 +55,7 @@ impl<'a> Left<'a> {
         }
         if is_mount_point(&root) {
             // Its servers were killed, or are not of this job's record. Not by force: who uses it stays.
-            let ended = unmount(&root, UnmountFlags::empty());
+            let ended = unmount_when_free(&root);
             ended.with_context(|| format!("{} is mounted and used by somebody", root.display()))?;
         }
         let image = ImageArea::open(&root.with_extension("img"), &root)?;
@@ -78,5 +85,16 @@ impl<'a> Left<'a> {
         }
         let mut ledger = ledgers::open(self.settings, node)?;
         Ok(self.job.removals(&mut ledger, &*self.tier, told)?)
+    }
+}
+
+/// Unmounts `root` as soon as nobody uses it; who still does after [`LET_GO_WAIT`] means to.
+fn unmount_when_free(root: &Path) -> Result<(), Errno> {
+    let until = Instant::now() + LET_GO_WAIT;
+    loop {
+        match unmount(root, UnmountFlags::empty()) {
+            Err(Errno::BUSY) if Instant::now() < until => std::thread::sleep(LET_GO_STEP),
+            ended => return ended,
+        }
     }
 }
