@@ -65,7 +65,7 @@ impl Node {
             inode.layout_epoch += 1;
             inode.trunc_epoch += 1;
             inode.size = 0;
-            (inode.mtime, inode.ctime) = (now, now);
+            inode.bytes_changed(now);
         })?;
         self.files.forget(ino);
         self.recorded.forget(ino);
@@ -173,7 +173,7 @@ impl Node {
             let now = stored_time(self.now());
             self.change_inode(ino, |inode| {
                 if !is_first || inode.size != size {
-                    (inode.mtime, inode.ctime) = (now, now);
+                    inode.bytes_changed(now);
                 }
                 inode.size = size;
                 inode.trunc_epoch += 1;

@@ -43,7 +43,7 @@ impl Node {
         let now = stored_time(self.now());
         let inode = self.change_inode(ino, |inode| {
             inode.size = inode.size.max(end);
-            (inode.mtime, inode.ctime) = (now, now);
+            inode.bytes_changed(now);
         })?;
         Ok(PeerReply::Size { size: inode.size, trunc_epoch })
     }
@@ -87,7 +87,7 @@ impl Node {
         let now = stored_time(self.now());
         self.change_inode(ino, |inode| {
             inode.size = size;
-            (inode.mtime, inode.ctime) = (now, now);
+            inode.bytes_changed(now);
         })?;
         Ok(())
     }

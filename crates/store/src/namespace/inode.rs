@@ -18,6 +18,21 @@ pub struct Time {
     pub nanos: u32,
 }
 
+/// The longest tick of the clocks that times come from (`CONFIG_HZ=100`).
+const CLOCK_TICK_NANOS: u32 = 10_000_000;
+
+impl Time {
+    /// So many nanoseconds, below 10^9, later.
+    fn after(self, nanos: u32) -> Self {
+        let nanos = self.nanos + nanos;
+        let is_next = nanos >= 1_000_000_000;
+        Self {
+            seconds: self.seconds.saturating_add(i64::from(is_next)),
+            nanos: if is_next { nanos - 1_000_000_000 } else { nanos },
+        }
+    }
+}
+
 /// The seven kinds of `st_mode & S_IFMT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
@@ -107,8 +122,41 @@ impl Inode {
         }
     }
 
+    /// Its bytes changed. No two changes get the same time, also within one tick of the clock: nodes that keep
+    /// pages of it find out by its mtime that they are old.
+    pub fn bytes_changed(&mut self, now: Time) {
+        let is_recent = self.mtime >= now && self.mtime < now.after(CLOCK_TICK_NANOS);
+        let at = if is_recent { self.mtime.after(1) } else { now };
+        (self.mtime, self.ctime) = (at, at);
+    }
+
     /// Whether its own record has this name; back pointers may have others.
     pub(super) fn is_named(&self, parent: InodeId, name: &[u8]) -> bool {
         self.name.as_ref().is_some_and(|(dir, own)| *dir == parent && own == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: i64, nanos: u32) -> Time {
+        Time { seconds, nanos }
+    }
+
+    #[test]
+    fn no_two_changes_have_the_same_time() {
+        let mut inode = Inode::new(InodeId(1), FileKind::Regular, at(6, 999_999_999));
+        let mut change = |now, expected| {
+            inode.bytes_changed(now);
+            assert_eq!((inode.mtime, inode.ctime), (expected, expected));
+        };
+        // The clock stands still, then goes on, to before what was told and behind it.
+        change(at(6, 999_999_999), at(7, 0));
+        change(at(6, 999_999_999), at(7, 1));
+        change(at(7, 1), at(7, 2));
+        change(at(7, 4_000_000), at(7, 4_000_000));
+        // It was set back, or the file's time was set to some day to come.
+        change(at(6, 0), at(6, 0));
     }
 }
