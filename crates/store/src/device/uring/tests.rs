@@ -95,6 +95,23 @@ impl Ground {
 }
 
 #[test]
+fn what_others_left_in_memory_is_not_passed_by() {
+    const SIZE: u64 = 3 << 20;
+    // Finding out that there is a way past it counts as one transfer.
+    let Some(ground) = ground(1) else { return };
+    let given = ground.file.descriptor().unwrap().expect("a file on storage");
+    rustix::io::pwrite(&given, &[7; 8192], SIZE - 8192).unwrap();
+    assert!(!ground.file.is_quiescent().unwrap(), "somebody has it");
+    drop(given);
+    assert!(ground.file.is_quiescent().unwrap());
+    let passes = |transfer, end| ground.file.direct(transfer, end).is_some();
+    assert!(!passes(Transfer::Read, SIZE) && !passes(Transfer::Write, SIZE));
+    // What is new passes; where as much did as was left, the rest does too.
+    assert!(passes(Transfer::Write, SIZE + 1) && !passes(Transfer::Write, SIZE));
+    assert!(passes(Transfer::Write, SIZE + 1) && passes(Transfer::Write, SIZE));
+}
+
+#[test]
 fn many_requests_are_under_way_and_each_has_its_own_bytes() {
     let Some(mut ground) = ground(8) else { return };
     assert!(ground.ring.has_registered_slots(), "tests lock less memory than that");
