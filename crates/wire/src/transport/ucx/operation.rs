@@ -141,7 +141,7 @@ impl Detached {
         unsafe { (self.table.ucp_request_check_status)(self.request) != IN_PROGRESS }
     }
 
-    /// It will not be: the worker is destroyed next, which ends it.
+    /// It is not, and nobody will look at it again: at the end of the worker's thread.
     pub(super) fn leave(self) {
         // SAFETY: ours to free; the library does so once it is done, and what its callback touches stays.
         unsafe { (self.table.ucp_request_free)(self.request) };
