@@ -4,7 +4,7 @@ use hayase_tidy::{Section, Source, Tree, code_only, expect_none, has_word, path_
 
 /// Layers from the bottom, as ARCHITECTURE.md draws them. A crate uses lower layers, never a sibling.
 const LAYERS: [&[&str]; 5] = [
-    &["layout"],
+    &["layout", "dynlib"],
     &["store", "wire", "tier", "container"],
     &["server", "client", "stage"],
     &["fuse", "mpi"],

@@ -138,7 +138,7 @@ impl Library {
     }
 
     fn load() -> Result<Self, NotLoaded> {
-        let (table, owners) = (table::load(NAME)?, Owners::of_this_host());
+        let (table, owners) = (Table::load(NAME)?, Owners::of_this_host());
         let library = Self { table, owners, calls: RwLock::new(()) };
         let table = &library.table;
         // SAFETY: these three take and change nothing.

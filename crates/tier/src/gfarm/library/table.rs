@@ -1,12 +1,12 @@
 //! libgfarm's functions and structures as C declares them, and how they are found.
 //!
-//! Here: one table and `dlopen`. Not here: what is asked of them (the door, [`super`]).
+//! Here: one table. Not here: what is asked of them (the door, [`super`]).
 //! Source: `gfarm/gfs.h`, `gfarm/gfarm_misc.h`, `gfarm/error.h`, and for the seven functions that no installed header
 //! declares `gfs_pio.h`, `gfs_misc.h`, `gfm_client.h`, `lookup.h` and `host.h` of Gfarm's library; the same in 2.7.17 to 2.8.
 
-#![expect(unsafe_code, reason = "symbols of another library")]
+use std::ffi::{c_char, c_int, c_void};
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use hayase_dynlib::Missing;
 
 /// `gfarm_error_t`.
 pub(super) type Code = c_int;
@@ -62,35 +62,9 @@ pub(crate) enum NotLoaded {
     Refused(String),
 }
 
-macro_rules! functions {
-    ($($name:ident($($arg:ty),* $(,)?) $(-> $answer:ty)?;)*) => {
-        /// One pointer for each function.
-        #[derive(Debug)]
-        pub(super) struct Table {
-            $(pub(super) $name: unsafe extern "C" fn($($arg),*) $(-> $answer)?,)*
-        }
-
-        impl Table {
-            fn find(library: *mut c_void) -> Result<Self, NotLoaded> {
-                Ok(Self {
-                    $($name: {
-                        let address = symbol(library, concat!(stringify!($name), "\0"))
-                            .ok_or(NotLoaded::Lacks(stringify!($name)))?;
-                        // SAFETY: the library's function of this name has these parameters.
-                        unsafe {
-                            std::mem::transmute::<
-                                *mut c_void,
-                                unsafe extern "C" fn($($arg),*) $(-> $answer)?,
-                            >(address)
-                        }
-                    },)*
-                })
-            }
-        }
-    };
-}
-
-functions! {
+hayase_dynlib::functions! {
+    /// One pointer for each function.
+    pub(super) struct Table;
     gfarm_initialize(*mut c_int, *mut *mut *mut c_char) -> Code;
     gfarm_error_string(Code) -> *const c_char;
     gfarm_version_major() -> c_int;
@@ -150,38 +124,18 @@ functions! {
     gfarm_host_get_self_name() -> *const c_char;
 }
 
-/// Loads the library, for the life of the process, and finds every function.
-pub(super) fn load(name: &CStr) -> Result<Table, NotLoaded> {
-    // SAFETY: the name ends with a zero. The library's initialisers run; it is made to be loaded.
-    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if library.is_null() {
-        // SAFETY: dlerror answers null or a text that lives until the next call on this thread.
-        let text = unsafe {
-            let text = libc::dlerror();
-            if text.is_null() { c"dlopen failed" } else { CStr::from_ptr(text) }
-        };
-        return Err(NotLoaded::Absent(text.to_string_lossy().into_owned()));
+impl From<Missing> for NotLoaded {
+    fn from(missing: Missing) -> Self {
+        match missing {
+            Missing::Library(why) => Self::Absent(why),
+            Missing::Function(name) => Self::Lacks(name),
+        }
     }
-    Table::find(library)
-}
-
-fn symbol(library: *mut c_void, name: &'static str) -> Option<*mut c_void> {
-    let name = CStr::from_bytes_with_nul(name.as_bytes()).expect("a name ends with its only zero");
-    // SAFETY: the handle is never closed; the name ends with a zero.
-    let address = unsafe { libc::dlsym(library, name.as_ptr()) };
-    (!address.is_null()).then_some(address)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_library_that_is_not_there_or_another_one_is_told() {
-        let Err(NotLoaded::Absent(why)) = load(c"libhayase-no-such.so.1") else { panic!("loaded") };
-        assert!(why.contains("libhayase-no-such.so.1"), "{why}");
-        assert_eq!(load(c"libc.so.6").unwrap_err(), NotLoaded::Lacks("gfarm_initialize"));
-    }
 
     #[test]
     fn structures_are_as_large_as_in_c() {

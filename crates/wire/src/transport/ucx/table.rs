@@ -1,6 +1,6 @@
 //! UCP's functions and structures as C declares them, and how they are found.
 //!
-//! Here: one table and `dlopen`. Not here: what is asked of them ([`super::worker`], [`super::endpoint`]).
+//! Here: one table. Not here: what is asked of them ([`super::worker`], [`super::endpoint`]).
 //! Source: `ucp/api/ucp.h`, `ucp/api/ucp_def.h` and `ucs/type/status.h` of UCX 1.13. Later versions append fields,
 //! which a mask guards, and are told which version we know (`ucp_init_version`).
 
@@ -8,6 +8,8 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
+
+use hayase_dynlib::Missing;
 
 /// `ucs_status_t`.
 pub(super) type Code = c_int;
@@ -168,35 +170,9 @@ impl NotLoaded {
     }
 }
 
-macro_rules! functions {
-    ($($name:ident($($arg:ty),* $(,)?) $(-> $answer:ty)?;)*) => {
-        /// One pointer for each function.
-        #[derive(Debug)]
-        pub(super) struct Table {
-            $(pub(super) $name: unsafe extern "C" fn($($arg),*) $(-> $answer)?,)*
-        }
-
-        impl Table {
-            fn find(library: *mut c_void) -> Result<Self, NotLoaded> {
-                Ok(Self {
-                    $($name: {
-                        let address = symbol(library, concat!(stringify!($name), "\0"))
-                            .ok_or(NotLoaded::Lacks(stringify!($name)))?;
-                        // SAFETY: the library's function of this name has these parameters.
-                        unsafe {
-                            std::mem::transmute::<
-                                *mut c_void,
-                                unsafe extern "C" fn($($arg),*) $(-> $answer)?,
-                            >(address)
-                        }
-                    },)*
-                })
-            }
-        }
-    };
-}
-
-functions! {
+hayase_dynlib::functions! {
+    /// One pointer for each function.
+    pub(super) struct Table;
     ucp_get_version(*mut c_uint, *mut c_uint, *mut c_uint);
     ucp_config_read(*const c_char, *const c_char, *mut Handle) -> Code;
     ucp_config_modify(Handle, *const c_char, *const c_char) -> Code;
@@ -258,28 +234,16 @@ impl Started {
 /// The library of this process, loaded when it is first asked for and never unloaded.
 pub(super) fn library() -> Result<&'static Table, NotLoaded> {
     static TABLE: OnceLock<Result<Table, NotLoaded>> = OnceLock::new();
-    TABLE.get_or_init(|| load(c"libucp.so.0")).as_ref().map_err(Clone::clone)
+    TABLE.get_or_init(|| Ok(Table::load(c"libucp.so.0")?)).as_ref().map_err(Clone::clone)
 }
 
-fn load(name: &CStr) -> Result<Table, NotLoaded> {
-    // SAFETY: the name ends with a zero. The library's initialisers run; it is made to be loaded.
-    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if library.is_null() {
-        // SAFETY: dlerror answers null or a text that lives until the next call on this thread.
-        let text = unsafe {
-            let text = libc::dlerror();
-            if text.is_null() { c"dlopen failed" } else { CStr::from_ptr(text) }
-        };
-        return Err(NotLoaded::Absent(text.to_string_lossy().into_owned()));
+impl From<Missing> for NotLoaded {
+    fn from(missing: Missing) -> Self {
+        match missing {
+            Missing::Library(why) => Self::Absent(why),
+            Missing::Function(name) => Self::Lacks(name),
+        }
     }
-    Table::find(library)
-}
-
-fn symbol(library: *mut c_void, name: &'static str) -> Option<*mut c_void> {
-    let name = CStr::from_bytes_with_nul(name.as_bytes()).expect("a name ends with its only zero");
-    // SAFETY: the handle is never closed; the name ends with a zero.
-    let address = unsafe { libc::dlsym(library, name.as_ptr()) };
-    (!address.is_null()).then_some(address)
 }
 
 #[cfg(test)]
@@ -287,13 +251,6 @@ mod tests {
     use std::mem::offset_of;
 
     use super::*;
-
-    #[test]
-    fn a_library_that_is_not_there_or_another_one_is_told() {
-        let Err(NotLoaded::Absent(why)) = load(c"libhayase-no-such.so.1") else { panic!("loaded") };
-        assert!(why.contains("libhayase-no-such.so.1"), "{why}");
-        assert_eq!(load(c"libc.so.6").unwrap_err(), NotLoaded::Lacks("ucp_get_version"));
-    }
 
     /// As a C compiler says of the header of 1.13.1.
     #[test]
