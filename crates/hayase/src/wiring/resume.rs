@@ -98,3 +98,30 @@ fn unmount_when_free(root: &Path) -> Result<(), Errno> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::mount::{MountFlags, mount};
+
+    use super::*;
+
+    #[test]
+    fn who_lets_go_late_is_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        match mount("resume", root.path(), "tmpfs", MountFlags::empty(), None) {
+            Ok(()) => {}
+            Err(errno) => {
+                return println!("SKIP who_lets_go_late: a tmpfs is not to be mounted: {errno}");
+            }
+        }
+        let held = std::fs::File::create(root.path().join("held")).unwrap();
+        assert_eq!(unmount(root.path(), UnmountFlags::empty()), Err(Errno::BUSY));
+        let holder = std::thread::spawn(move || {
+            std::thread::sleep(3 * LET_GO_STEP);
+            drop(held);
+        });
+        assert_eq!(unmount_when_free(root.path()), Ok(()));
+        holder.join().unwrap();
+        assert_eq!(unmount_when_free(root.path()), Err(Errno::INVAL), "it is no mount any more");
+    }
+}
