@@ -10,7 +10,7 @@
 //! Invariants:
 //! * an inode number is given out once: the block it is taken from was synced before;
 //! * at most one transaction is open at a time, so a transaction reads what it will change;
-//! * the cache of decoded inodes holds only what is committed.
+//! * what is kept of inodes and names in memory is committed, and the last that was.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
@@ -34,7 +34,7 @@ pub use self::inode::{FileKind, Inode, Time};
 pub use self::ops::{Intent, IntentKind};
 pub use self::txn::Txn;
 
-use self::cache::InodeCache;
+use self::cache::Recent;
 
 /// Inode numbers are reserved on storage in blocks of this many, one sync each; what is left of a
 /// block is skipped after a restart.
@@ -63,7 +63,9 @@ struct Numbers {
 
 /// What an open transaction has to itself.
 struct State {
-    inodes: InodeCache,
+    inodes: Recent<InodeId, Inode>,
+    /// What names stand for, by the keys of their entries; only names that there are.
+    entries: Recent<Vec<u8>, EntryRecord>,
 }
 
 impl Namespace {
@@ -106,7 +108,7 @@ impl Namespace {
             store,
             server,
             numbers: Mutex::new(Numbers { next, end: next }),
-            state: Mutex::new(State { inodes: InodeCache::new() }),
+            state: Mutex::new(State { inodes: Recent::new(), entries: Recent::new() }),
             holder: Mutex::new(None),
         })
     }

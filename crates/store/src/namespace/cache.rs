@@ -1,90 +1,89 @@
-//! Decoded inodes that were used lately.
+//! What was used lately: decoded inodes, and what names stand for.
 //!
 //! Here: a map of two generations: when the young one is full it becomes the old one, and what is
 //! used again moves back. Constant time, bounded, no list of uses.
 //! Not here: who may put something in (only a commit or a read of the store).
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
+use std::hash::Hash;
 
-use hayase_layout::InodeId;
-
-use super::Inode;
-
-/// Inodes of one generation; twice as many at most are kept (about 300 B each).
+/// Values of one generation; twice as many at most are kept (of inodes about 300 B each, of names
+/// 150 B).
 pub(super) const GENERATION_MAX: usize = 8 * 1024;
 
 /// See the module header.
-#[derive(Default)]
-pub(super) struct InodeCache {
-    young: HashMap<InodeId, Inode>,
-    old: HashMap<InodeId, Inode>,
+pub(super) struct Recent<K, V> {
+    young: HashMap<K, V>,
+    old: HashMap<K, V>,
 }
 
-impl InodeCache {
+impl<K: Hash + Eq, V> Recent<K, V> {
     /// An empty cache.
     pub(super) fn new() -> Self {
-        Self::default()
+        Self { young: HashMap::new(), old: HashMap::new() }
     }
 
-    /// The inode, if it is here.
-    pub(super) fn get(&mut self, ino: InodeId) -> Option<&Inode> {
-        if let Some(inode) = self.old.remove(&ino) {
-            self.put(inode);
+    /// The value, if it is here.
+    pub(super) fn get<Q>(&mut self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        if let Some((key, value)) = self.old.remove_entry(key) {
+            self.put(key, value);
         }
-        self.young.get(&ino)
+        self.young.get(key)
     }
 
-    /// Keeps `inode`, in the place of what was known before.
-    pub(super) fn put(&mut self, inode: Inode) {
+    /// Keeps `value`, in the place of what was known before.
+    pub(super) fn put(&mut self, key: K, value: V) {
         if self.young.len() >= GENERATION_MAX {
             self.old = std::mem::take(&mut self.young);
         }
-        self.old.remove(&inode.ino);
-        self.young.insert(inode.ino, inode);
+        self.old.remove(&key);
+        self.young.insert(key, value);
     }
 
-    /// Forgets one inode.
-    pub(super) fn remove(&mut self, ino: InodeId) {
-        self.young.remove(&ino);
-        self.old.remove(&ino);
+    /// Forgets one value.
+    pub(super) fn remove<Q>(&mut self, key: &Q)
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.young.remove(key);
+        self.old.remove(key);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use hayase_layout::InodeId;
-
     use super::*;
-    use crate::namespace::{FileKind, Time};
-
-    fn inode(counter: u64) -> Inode {
-        Inode::new(InodeId(counter), FileKind::Regular, Time::default())
-    }
 
     #[test]
     fn it_is_bounded_and_keeps_what_is_used() {
-        let mut cache = InodeCache::new();
-        cache.put(inode(1));
-        for counter in 2..100_000 {
-            cache.put(inode(counter));
-            if counter % 1000 == 0 {
-                assert!(cache.get(InodeId(1)).is_some(), "used often, so kept");
+        let mut cache = Recent::new();
+        cache.put(1, "first");
+        for key in 2..100_000 {
+            cache.put(key, "other");
+            if key % 1000 == 0 {
+                assert!(cache.get(&1).is_some(), "used often, so kept");
             }
             assert!(cache.young.len() + cache.old.len() <= 2 * GENERATION_MAX);
         }
-        assert!(cache.get(InodeId(2)).is_none(), "not used, so forgotten");
-        cache.remove(InodeId(1));
-        assert!(cache.get(InodeId(1)).is_none());
+        assert!(cache.get(&2).is_none(), "not used, so forgotten");
+        cache.remove(&1);
+        assert!(cache.get(&1).is_none());
     }
 
     #[test]
     fn the_last_value_counts_in_both_generations() {
-        let mut cache = InodeCache::new();
-        cache.put(inode(1));
-        (2..GENERATION_MAX as u64 + 3).for_each(|counter| cache.put(inode(counter)));
-        cache.put(Inode { mode: 0o700, ..inode(1) });
-        assert_eq!(cache.get(InodeId(1)).unwrap().mode, 0o700);
-        cache.remove(InodeId(1));
-        assert!(cache.get(InodeId(1)).is_none());
+        let mut cache = Recent::new();
+        cache.put(1, "before");
+        (2..GENERATION_MAX + 3).for_each(|key| cache.put(key, "other"));
+        cache.put(1, "after");
+        assert_eq!(cache.get(&1), Some(&"after"));
+        cache.remove(&1);
+        assert!(cache.get(&1).is_none());
     }
 }

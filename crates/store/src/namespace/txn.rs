@@ -4,7 +4,8 @@
 //! Not here: what the records mean ([`super::ops`]).
 //!
 //! Invariants: `inodes` holds every inode changed here, and no key of an inode is in `batch` before
-//! the commit, so an inode is encoded once, however often it changes.
+//! the commit, so an inode is encoded once, however often it changes; `entries` holds what becomes of
+//! every name changed here, in the order of the changes.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
@@ -13,7 +14,7 @@ use std::sync::MutexGuard;
 
 use hayase_layout::InodeId;
 
-use super::{Inode, Namespace, NamespaceError, State, codec, keys};
+use super::{EntryRecord, Inode, Namespace, NamespaceError, State, codec, keys};
 use crate::meta::{Batch, Pair};
 
 /// An open transaction of a [`Namespace`]. It reads its own changes; dropped without
@@ -24,6 +25,7 @@ pub struct Txn<'a> {
     state: Option<RefCell<MutexGuard<'a, State>>>,
     batch: Batch,
     inodes: HashMap<InodeId, Option<Inode>>,
+    entries: Vec<(Vec<u8>, Option<EntryRecord>)>,
 }
 
 impl<'a> Txn<'a> {
@@ -33,6 +35,7 @@ impl<'a> Txn<'a> {
             state: Some(RefCell::new(state)),
             batch: Batch::new(),
             inodes: HashMap::new(),
+            entries: Vec::new(),
         }
     }
 
@@ -49,12 +52,19 @@ impl<'a> Txn<'a> {
             return Ok(());
         }
         self.namespace.store.commit(batch)?;
-        let inodes = std::mem::take(&mut self.inodes);
+        let (inodes, entries) =
+            (std::mem::take(&mut self.inodes), std::mem::take(&mut self.entries));
         let mut state = self.state();
         for (ino, inode) in inodes {
             match inode {
-                Some(inode) => state.inodes.put(inode),
-                None => state.inodes.remove(ino),
+                Some(inode) => state.inodes.put(ino, inode),
+                None => state.inodes.remove(&ino),
+            }
+        }
+        for (key, entry) in entries {
+            match entry {
+                Some(entry) => state.entries.put(key, entry),
+                None => state.entries.remove(&key),
             }
         }
         Ok(())
@@ -68,13 +78,13 @@ impl<'a> Txn<'a> {
         if let Some(changed) = self.inodes.get(&ino) {
             return Ok(changed.clone());
         }
-        if let Some(inode) = self.state().inodes.get(ino) {
+        if let Some(inode) = self.state().inodes.get(&ino) {
             return Ok(Some(inode.clone()));
         }
         let key = keys::inode(ino);
         let Some(bytes) = self.namespace.store.get(&key)? else { return Ok(None) };
         let inode: Inode = codec::decode(&key, &bytes)?;
-        self.state().inodes.put(inode.clone());
+        self.state().inodes.put(ino, inode.clone());
         Ok(Some(inode))
     }
 
@@ -82,7 +92,36 @@ impl<'a> Txn<'a> {
         self.inodes.insert(ino, inode);
     }
 
-    /// The value of a key that is no inode's.
+    /// What `name` in `parent` stands for.
+    pub(super) fn entry(
+        &self,
+        parent: InodeId,
+        name: &[u8],
+    ) -> Result<Option<EntryRecord>, NamespaceError> {
+        let key = keys::entry(parent, name);
+        let decode = |bytes: &[u8]| codec::decode(&key, bytes);
+        if let Some(changed) = self.batch.changes().get(&key) {
+            return changed.as_deref().map(decode).transpose();
+        }
+        if let Some(entry) = self.state().entries.get(&key) {
+            return Ok(Some(*entry));
+        }
+        let Some(bytes) = self.namespace.store.get(&key)? else { return Ok(None) };
+        let entry = decode(&bytes)?;
+        self.state().entries.put(key, entry);
+        Ok(Some(entry))
+    }
+
+    pub(super) fn set_entry(&mut self, parent: InodeId, name: &[u8], entry: Option<EntryRecord>) {
+        let key = keys::entry(parent, name);
+        match &entry {
+            Some(entry) => self.batch.put(key.clone(), codec::encode(entry)),
+            None => self.batch.delete(key.clone()),
+        }
+        self.entries.push((key, entry));
+    }
+
+    /// The value of a key that is neither an inode's nor a name's.
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, NamespaceError> {
         match self.batch.changes().get(key) {
             Some(changed) => Ok(changed.clone()),

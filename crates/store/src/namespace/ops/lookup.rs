@@ -2,7 +2,7 @@
 
 use hayase_layout::InodeId;
 
-use crate::namespace::{EntryRecord, NamespaceError, Txn, codec, keys};
+use crate::namespace::{EntryRecord, NamespaceError, Txn};
 
 /// What `name` in `parent` stands for at this shard.
 pub fn lookup(
@@ -10,8 +10,7 @@ pub fn lookup(
     parent: InodeId,
     name: &[u8],
 ) -> Result<Option<EntryRecord>, NamespaceError> {
-    let key = keys::entry(parent, name);
-    txn.get(&key)?.map(|bytes| codec::decode(&key, &bytes)).transpose()
+    txn.entry(parent, name)
 }
 
 /// The name is taken; by what.
@@ -25,11 +24,10 @@ pub fn insert(
     name: &[u8],
     entry: EntryRecord,
 ) -> Result<Result<(), Exists>, NamespaceError> {
-    let key = keys::entry(parent, name);
-    if let Some(bytes) = txn.get(&key)? {
-        return Ok(Err(Exists(codec::decode(&key, &bytes)?)));
+    if let Some(taken) = txn.entry(parent, name)? {
+        return Ok(Err(Exists(taken)));
     }
-    txn.put(key, codec::encode(&entry));
+    txn.set_entry(parent, name, Some(entry));
     Ok(Ok(()))
 }
 

@@ -3,7 +3,7 @@
 use hayase_layout::InodeId;
 
 use super::link::{has_name, require_inode};
-use crate::namespace::{EntryRecord, Inode, NamespaceError, Time, Txn, codec, keys};
+use crate::namespace::{EntryRecord, Inode, NamespaceError, Time, Txn, keys};
 
 /// Makes `name` in `parent` stand for `entry`; returns what it stood for.
 pub fn replace(
@@ -12,9 +12,8 @@ pub fn replace(
     name: &[u8],
     entry: EntryRecord,
 ) -> Result<Option<EntryRecord>, NamespaceError> {
-    let key = keys::entry(parent, name);
-    let before = txn.get(&key)?.map(|bytes| codec::decode(&key, &bytes)).transpose()?;
-    txn.put(key, codec::encode(&entry));
+    let before = txn.entry(parent, name)?;
+    txn.set_entry(parent, name, Some(entry));
     Ok(before)
 }
 

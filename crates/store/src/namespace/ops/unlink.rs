@@ -8,7 +8,7 @@ use crate::namespace::{Inode, NamespaceError, Time, Txn, keys};
 
 /// Removes `name` from `parent`; what it stands for the caller has looked up. Costs no read.
 pub fn remove_entry(txn: &mut Txn<'_>, parent: InodeId, name: &[u8]) {
-    txn.delete(keys::entry(parent, name));
+    txn.set_entry(parent, name, None);
 }
 
 /// What becomes of an inode when its last name goes.
