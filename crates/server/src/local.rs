@@ -118,6 +118,9 @@ async fn serve(node: Rc<Node>, mut messages: mpsc::Receiver<Message>) {
                 tokio::task::spawn_local(async move {
                     let served = node.serve_process(&process, *request).await;
                     let _gone_meanwhile = answer.send(served.reply);
+                    if let Some(rest) = served.rest {
+                        rest();
+                    }
                     node.disconnected(&process).await;
                 });
             }

@@ -25,15 +25,30 @@ use crate::clients::Process;
 use crate::lent::LentSlot;
 use crate::node::{Node, libc_errno, unexpected};
 
-/// A reply, and the descriptor of a part where one goes with it.
+/// A reply, the descriptor of a part where one goes with it, and what is left to do.
 pub(crate) struct NodeAnswer {
     pub(crate) reply: NodeReply,
     pub(crate) descriptor: Option<OwnedFd>,
+    pub(crate) rest: Option<Rest>,
 }
+
+/// Done when the reply is on its way, and before anything else is served: nobody who was told can find
+/// it undone, and who asked need not wait for it.
+pub(crate) type Rest = Box<dyn FnOnce()>;
 
 impl From<NodeReply> for NodeAnswer {
     fn from(reply: NodeReply) -> Self {
-        Self { reply, descriptor: None }
+        Self { reply, descriptor: None, rest: None }
+    }
+}
+
+impl NodeAnswer {
+    /// The reply alone, with all of it done.
+    pub(crate) fn completed(self) -> NodeReply {
+        if let Some(rest) = self.rest {
+            rest();
+        }
+        self.reply
     }
 }
 
@@ -65,6 +80,9 @@ impl Node {
             NodeRequest::Open { ino, open, truncate } => {
                 self.open(process, ino, open, truncate).await
             }
+            NodeRequest::Remove { parent, name, directory } => {
+                self.remove(Some(process), parent, name, directory, once).await
+            }
             other => self.serve_plain(process, other, once).await.map(NodeAnswer::from),
         };
         let mut answer = answer.unwrap_or_else(|refused| NodeReply::Refused(refused).into());
@@ -87,9 +105,6 @@ impl Node {
             R::GetAttr { ino } => self.get_attributes(ino).await,
             R::SetAttr { ino, change } => self.set_attributes(ino, change).await,
             R::Link { ino, parent, name } => self.link(process, ino, (parent, name), once).await,
-            R::Remove { parent, name, directory } => {
-                self.remove(Some(process), parent, name, directory, once).await
-            }
             R::Rename { from, to, no_replace, exchange } => {
                 self.move_name(process, (from, to), no_replace, exchange, once).await
             }

@@ -135,5 +135,9 @@ async fn say(channel: &mut NodeChannel, answer: NodeAnswer) -> Result<(), String
     use std::os::fd::AsFd;
     let body = hayase_wire::encode(&answer.reply).map_err(|error| error.to_string())?;
     let descriptor = answer.descriptor.as_ref().map(AsFd::as_fd);
-    channel.send(&body, descriptor).await.map_err(|error| error.to_string())
+    let sent = channel.send(&body, descriptor).await;
+    if let Some(rest) = answer.rest {
+        rest();
+    }
+    sent.map_err(|error| error.to_string())
 }

@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         .posix("coherence_20_renames_there_and_back", renames_there_and_back)
         .posix("coherence_21_directories_into_each_other", directories_into_each_other)
         .posix("coherence_22_hard_links", hard_links)
+        .posix("coherence_22_links_go_before_unlink_returns", links_go_before_unlink_returns)
         .posix("coherence_25_created_after_a_miss", created_after_a_miss)
         .posix("coherence_25_created_in_a_new_directory", created_in_a_new_directory)
         .posix("coherence_25_gone_from_a_new_directory", gone_from_a_new_directory)
@@ -281,6 +282,29 @@ fn hard_links(scene: &Scene<'_>) -> TestResult {
     scene.b.unlink(&names[2])?;
     ensure!(writer.attr()?.nlink == 0, "nlink of the open file without names");
     writer.check(3000, Data::fill(2, 500))
+}
+
+/// Names of files of A lie on all nodes; who is told that one is gone finds one link less, wherever it
+/// looks: a server takes the link of a file of its own only when it has answered.
+fn links_go_before_unlink_returns(scene: &Scene<'_>) -> TestResult {
+    for round in 0..40 {
+        let [name, other] = ["name", "other"].map(|name| scene.path(&format!("{name}-{round}")));
+        scene.a.write_file(&name, Data::fill(1, 10))?;
+        scene.a.link(&name, &other)?;
+        let held = scene.a.open(&other, "r")?;
+        ensure!(scene.b.stat(&other)?.nlink == 2 && held.attr()?.nlink == 2, "two names");
+        let links = |expected| {
+            let found = [held.attr()?.nlink, scene.b.stat(&other)?.nlink];
+            ensure!(found == [expected; 2], "round {round}: links on A and B: {found:?}");
+            Ok(())
+        };
+        scene.a.unlink(&name)?;
+        links(1)?;
+        scene.a.unlink(&other)?;
+        ensure!(held.attr()?.nlink == 0, "round {round}: a file without names has links");
+        held.check(0, Data::fill(1, 10))?;
+    }
+    Ok(())
 }
 
 /// C misses a name, A makes it and says so: C's next stat finds it.

@@ -69,7 +69,7 @@ impl Node {
             _ => (None, None),
         };
         let reply = NodeReply::Created(Box::new(Created { entry, new, opened }));
-        Ok(NodeAnswer { reply, descriptor })
+        Ok(NodeAnswer { descriptor, ..reply.into() })
     }
 
     /// With the policy of the directory, which who asks may not know.

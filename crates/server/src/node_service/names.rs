@@ -8,11 +8,12 @@ use hayase_wire::message::{
     PeerRequest, Place, Refused,
 };
 
-use super::Served;
+use super::{NodeAnswer, Rest, Served};
 use crate::clients::Process;
 use crate::given_up::given_up;
 use crate::limits::{CREATE_TRIES, LOOKUP_RETRIES};
 use crate::node::{Node, check_name, libc_errno, unexpected};
+use crate::peer_service::inode::ATTR;
 
 impl Node {
     /// Attributes from the home, with what this node knows better.
@@ -209,7 +210,7 @@ impl Node {
         name: Name,
         directory: bool,
         once: Option<OnceId>,
-    ) -> Served {
+    ) -> Result<NodeAnswer, Refused> {
         let shard = self.shard_of(parent, &name);
         let place = Place { parent, name };
         self.refuse_cache_name(parent, &place.name)?;
@@ -217,22 +218,43 @@ impl Node {
             self.before_remove(&place, directory).await?;
         }
         self.end_sole_maker(parent, process.map(|process| process.id)).await;
-        let removed = match self.remove_at_shard(shard, place.clone(), directory, once).await? {
-            PeerReply::Bound(binding) => binding.ino,
+        let (ino, rest) = match self.remove_at_shard(shard, place.clone(), directory, once).await? {
+            PeerReply::Bound(binding) => (binding.ino, None),
             PeerReply::Unbound { binding: Binding { ino, .. }, op } => {
-                let requester = self.node;
-                let unlink = PeerRequest::LinkDec { ino, place, requester, replaced: false };
-                match self.ask(ino.home(), unlink).await {
-                    Ok(_) => self.finished(shard, op),
-                    // The name is gone; the shard takes the link later, from its intent.
-                    Err(error) => tracing::warn!(%ino, %error, "a link is taken later"),
-                }
-                ino
+                (ino, self.take_removed_link(ino, place, (shard, op)).await)
             }
             other => return Err(unexpected(&other)),
         };
         self.directories.changed_here(parent, self.now());
-        Ok(NodeReply::Removed { ino: removed })
+        Ok(NodeAnswer { rest, ..NodeReply::Removed { ino }.into() })
+    }
+
+    /// The name is gone; `op` lets its shard take the link later, should we not. At this home the
+    /// others have given back what they know of the inode when this returns, and the link is the rest.
+    async fn take_removed_link(
+        self: &Rc<Self>,
+        ino: InodeId,
+        place: Place,
+        (shard, op): (ServerId, u64),
+    ) -> Option<Rest> {
+        let requester = self.node;
+        let taken_later = move |error| tracing::warn!(%ino, %error, "a link is taken later");
+        if ino.home() != self.me || ino.is_cached() || !self.grace.is_over() {
+            let unlink = PeerRequest::LinkDec { ino, place, requester, replaced: false };
+            match self.ask(ino.home(), unlink).await {
+                Ok(_) => self.finished(shard, op),
+                Err(error) => taken_later(error),
+            }
+            return None;
+        }
+        let (this, change) = (Rc::clone(self), self.home_change(ino, requester, ATTR).await);
+        Some(Box::new(move || {
+            match this.unlink_in(this.names.begin(), ino, &place, requester, false) {
+                Ok(()) => this.finished(shard, op),
+                Err(error) => taken_later(error),
+            }
+            drop(change);
+        }))
     }
 
     /// Asks the shard; where that is this server, without the box that any request has room in.

@@ -24,7 +24,8 @@ impl Node {
         truncate: bool,
     ) -> Result<NodeAnswer, Refused> {
         let (opened, descriptor) = self.open_old(process, ino, open, truncate).await?;
-        Ok(NodeAnswer { reply: NodeReply::Opened(Box::new(opened)), descriptor })
+        let reply = NodeReply::Opened(Box::new(opened));
+        Ok(NodeAnswer { descriptor, ..reply.into() })
     }
 
     /// Of a file that was there before, so that a mount of this node may know it.

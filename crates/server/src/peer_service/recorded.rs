@@ -20,6 +20,7 @@ use crate::convert::{part_refused, stored_time};
 use crate::home::Event;
 use crate::limits::{FLATTEN_WAIT, GATHER_AT_ONCE, REMOVAL_ROUNDS};
 use crate::node::{Node, libc_errno, unexpected};
+use crate::node_service::NodeAnswer;
 use crate::recorded::{DIRECTORY, Flattening, Recording, refused, shown_path};
 
 /// Whose caches nobody leaves alone.
@@ -436,7 +437,8 @@ impl Node {
     async fn remove_container(self: &Rc<Self>, container: InodeId) -> Result<(), Refused> {
         for _ in 0..REMOVAL_ROUNDS {
             for name in self.files_in(container).await?.into_keys() {
-                match self.remove(None, container, name.into_bytes(), false, None).await {
+                let removed = self.remove(None, container, name.into_bytes(), false, None).await;
+                match removed.map(NodeAnswer::completed) {
                     Err(error) if error.errno != libc_errno::ENOENT => return Err(error),
                     _ => {}
                 }
@@ -445,7 +447,7 @@ impl Node {
             match self.remove(None, place.parent, place.name, true, None).await {
                 // A writer made another part meanwhile.
                 Err(error) if error.errno == libc_errno::ENOTEMPTY => {}
-                other => return other.map(drop),
+                other => return other.map(|answer| drop(answer.completed())),
             }
         }
         Err(Refused::because(libc_errno::ENOTEMPTY, "it is being written while it is removed"))
