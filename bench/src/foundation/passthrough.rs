@@ -55,7 +55,8 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let notes = vec![format!(
         "One program on the node of the file; {BLOCKS} MiB per file, all of it in the page cache; 1 MiB and \
          4 KiB calls.\nNew write is create, write and close. The CPU goal is the largest of the four other rows, of one \
-         file that is opened, used for a second and closed; the column counts the open and close of each short block.\n\
+         file that is opened, used for a second and closed; the column counts the open and close of each short block, in\n\
+         the row of new writes also a pass that is not timed.\n\
          With `--kernel-profile 6.1` there is no passthrough: no goal, only figures."
     )];
     Ok(Outcome { goals, tables: vec![table(&samples)], notes, samples: samples.0 })
@@ -66,7 +67,8 @@ fn measure(
     profile: Option<&'static str>,
     samples: &mut Samples,
 ) -> anyhow::Result<()> {
-    let job = Job::up(bench, &JobOptions { kernel_profile: profile, ..JobOptions::nodes(1) })?;
+    let options = JobOptions { shared: "3600MiB", kernel_profile: profile, ..JobOptions::nodes(1) };
+    let job = Job::up(bench, &options)?;
     let mut worker = job.worker(0)?;
     let beside = job.image(0).join("bench-native");
     let within = job.shared().join("bench");
