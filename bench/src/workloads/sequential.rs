@@ -14,7 +14,7 @@ use crate::sample::Measured;
 use crate::stopwatch::Stopwatch;
 
 /// New files of one block of work: they take room until its end.
-const NEW_FILES_MAX: usize = 3;
+const NEW_FILES_MAX: usize = 8;
 
 /// So long what was removed may still be on its way out.
 const REMOVAL: Duration = Duration::from_millis(100);
