@@ -17,7 +17,6 @@ const SOURCE: &str = "bench/mpi/patterns.c";
 const COMPILE_PATIENCE: Duration = Duration::from_secs(60);
 /// Stock collective calls of many small pieces take their time.
 const RUN_PATIENCE: Duration = Duration::from_secs(600);
-const TOUCHED_AT_ONCE: usize = 1 << 20;
 const TOOL_PATIENCE: Duration = Duration::from_secs(120);
 
 /// As few MPIs as differ in how they do I/O.
@@ -245,19 +244,6 @@ impl Mpi {
             Kind::Mpich => command.args(["-genv", "LD_PRELOAD", &library.to_string()]),
             Kind::OpenMpi => command.args(["-x", &format!("LD_PRELOAD={library}")]),
         };
-    }
-
-    /// The memory of so many bytes in the page cache is at hand when the next run begins: what was free for a while
-    /// a virtual machine's host may have taken back, and the first to touch it again waits.
-    pub(crate) fn touch_memory(&self, bytes: u64) -> anyhow::Result<()> {
-        let path = self.plain.join("touched");
-        let mut file = std::fs::File::create(&path)?;
-        let block = vec![1_u8; TOUCHED_AT_ONCE];
-        for _ in 0..bytes.div_ceil(TOUCHED_AT_ONCE as u64) {
-            std::io::Write::write_all(&mut file, &block)?;
-        }
-        drop(file);
-        Ok(std::fs::remove_file(&path)?)
     }
 
     /// Removes what runs have made, and writes what is dirty: the next run finds a disk at rest.
