@@ -14,7 +14,7 @@
  *   check=first|all            one word of each call, or every byte
  *   sync=1         what was written is durable before it is closed; that counts as closing
  *   pin=1          ranks stay on the processors that they may use, dealt to them in turn
- *   warm=1         the memory that new files will take was used just before
+ *   warm=1         the memory that new files will take was used just before, by each process
  *   hints=KEY:VALUE,KEY:VALUE
  *
  * Rank 0 prints one line for each direction:
@@ -24,14 +24,15 @@
  * and for `views`: `views SECONDS_PER_CALL_AGAIN SECONDS_PER_CALL_NEW`. Bytes that differ end it with status 1.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <mpi.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 enum { POINT = 40, SETS = 20000, BATCH_BYTES = 4 << 20 };
 
@@ -225,13 +226,17 @@ static void set_up_memory(void) {
   MPI_Type_commit(&memory_type);
 }
 
-/* What is free for two seconds a virtual machine's host may take back, and whoever touches it next waits. Only free
- * memory that was used a moment ago, in this process and not in one before it, is at hand for sure. */
+/* What is free for two seconds a virtual machine's host may take back, and whoever touches it next waits for a tenth of
+ * its speed. A file of the same size, written by calls of the same size and removed, brings back just the pages that
+ * the next one gets: memory of the process does not, nor what another process did before. */
 static void warm(void) {
-  size_t len = (size_t)(step_bytes * steps);
-  void *pages = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (pages == MAP_FAILED) fail("warm", (long)len);
-  munmap(pages, len);
+  char name[4096];
+  snprintf(name, sizeof name, "%s.warm.%d", file, rank);
+  int fd = open(name, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+  for (long step = 0; step < steps; step++)
+    if (write(fd, buffer, (size_t)step_bytes) != step_bytes) fail("warm", step);
+  close(fd);
+  unlink(name);
 }
 
 /* --- moving them --- */
