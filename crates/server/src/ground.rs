@@ -33,6 +33,8 @@ pub struct Ground {
     pub(crate) listen: Vec<Address>,
     pub(crate) clock: Clock,
     pub(crate) disk: Disk,
+    /// Which life of the machine this is: another one after a power cut, the same after a kill.
+    pub(crate) boot: String,
 }
 
 impl Ground {
@@ -47,6 +49,7 @@ impl Ground {
             listen: settings.listen.iter().map(address).collect(),
             clock: Clock::Kernel,
             disk: Disk::threads(),
+            boot: boot_id(),
         })
     }
 
@@ -65,12 +68,13 @@ impl Ground {
         Self { network: self.network.over(change), ..self }
     }
 
-    /// A simulation: these names, this network, the time of a paused runtime, and no threads.
+    /// A simulation: these names, this network, the time of a paused runtime, no threads, and so many power cuts so far.
     pub fn simulated(
         names: Arc<dyn MetaStore>,
         transport: Rc<dyn Transport>,
         listen: Address,
         began: tokio::time::Instant,
+        power_cuts: u64,
     ) -> Self {
         Self {
             names: Box::new(move |_| Ok(Arc::clone(&names))),
@@ -78,8 +82,17 @@ impl Ground {
             listen: vec![listen],
             clock: Clock::Since(began),
             disk: Disk::Here,
+            boot: power_cuts.to_string(),
         }
     }
+}
+
+/// Of the running kernel; the same for ever where it does not tell.
+fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_else(|error| {
+        tracing::warn!(%error, "whether the machine loses power can not be told");
+        String::new()
+    })
 }
 
 /// Where times of files come from.

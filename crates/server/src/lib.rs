@@ -63,6 +63,7 @@ mod status;
 mod stray_parts;
 mod turns;
 mod unfinished;
+mod unsynced;
 mod usage;
 
 pub use cache::CACHE_NAME;

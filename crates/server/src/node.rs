@@ -116,6 +116,8 @@ pub(crate) struct Node {
     pub(crate) given_up: GivenUp,
     /// Truncate epochs of striped parts here: writes of earlier ones are refused.
     pub(crate) part_epochs: RefCell<HashMap<InodeId, u32>>,
+    /// Parts of striped files of the cache area here that were written since they were synced.
+    pub(crate) unsynced: crate::unsynced::UnsyncedParts,
 }
 
 impl Node {

@@ -13,6 +13,7 @@ mod reclaim;
 mod recorded;
 mod striped;
 
+pub(crate) use self::read_write::Attempt;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 

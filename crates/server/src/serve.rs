@@ -180,6 +180,7 @@ async fn run(
     }
     if node.cache.is_some() {
         node.make_cache_root()?;
+        node.finish_evictions();
         tasks.spawn_local(Rc::clone(&node).keep_flushing());
     }
     tasks.spawn_local(Rc::clone(&node).watch_homes());
@@ -224,6 +225,9 @@ fn open_stores(ground: &Ground, settings: &Settings) -> Result<Stores, ServeErro
         .map_err(|source| ServeError::Names { server, source })?;
     let refused = |source| ServeError::Names { server, source };
     let incarnation = names.begin_incarnation().map_err(refused)?;
+    if names.begin_boot(&ground.boot).map_err(refused)? {
+        tracing::warn!(%server, "the machine was started anew: what was not synced may be lost");
+    }
     for guest in settings.groups.guests_of(server) {
         names.open_private(guest, now).map_err(refused)?;
     }
@@ -412,5 +416,6 @@ fn node(
         unfinished: Default::default(),
         given_up: stores.given_up,
         part_epochs: RefCell::default(),
+        unsynced: Default::default(),
     }))
 }

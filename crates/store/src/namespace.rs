@@ -173,6 +173,28 @@ impl Namespace {
         Ok(last + 1)
     }
 
+    /// Whether the machine lost power (or was started anew) since the server was started last: then its life
+    /// `boot` is another one. What was not synced may be gone, and is noted as that; survives a power cut
+    /// when it returns.
+    pub fn begin_boot(&self, boot: &str) -> Result<bool, NamespaceError> {
+        let key = keys::boot();
+        let last: Option<String> = match self.store.get(&key)? {
+            None => None,
+            Some(bytes) => Some(codec::decode(&key, &bytes)?),
+        };
+        if last.as_deref() == Some(boot) {
+            return Ok(false);
+        }
+        let mut txn = self.begin();
+        if last.is_some() {
+            ops::power_failed(&mut txn)?;
+        }
+        txn.put(key, codec::encode(&boot.to_owned()));
+        txn.commit()?;
+        self.store.sync()?;
+        Ok(last.is_some())
+    }
+
     /// Keeps what server 0 declared of lost nodes, as its caller writes it; survives a power cut.
     pub fn keep_members(&self, bytes: Vec<u8>) -> Result<(), NamespaceError> {
         let mut batch = Batch::new();

@@ -1,7 +1,8 @@
 //! A job in front of a tier that fails, whose servers are killed and whose nodes lose power in the middle of flushes.
 //!
 //! One program on each node writes versions of its own files as programs do that want to survive: beside the file,
-//! fsync(2), rename over it, fsync(2). A version is two equal values, so that half of one is seen.
+//! fsync(2), rename over it, fsync(2). A version is two or three equal values, so that half of one is seen; those of a
+//! striped one lie on different servers.
 //!
 //! What must be true: at any moment the tier shows whole versions, none after a newer one; in the end, when nothing
 //! fails any more, it has of every file the last version that fsync(2) answered for, or a later one that was begun,
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use hayase_layout::InodeId;
+use hayase_layout::{ByteCount, InodeId, StripePolicy};
 use hayase_tier::{Key, ListRequest, Memory, Tier};
 use hayase_wire::message::Access;
 use tokio::task::{JoinSet, LocalSet};
@@ -23,8 +24,9 @@ use crate::network::Network;
 use crate::random::Random;
 use crate::run::runtime;
 
-const SERVERS: u16 = 2;
 const FILES: u64 = 3;
+/// Where values of a striped version lie, each on another server.
+const STRIPE: u64 = 4096;
 const VERSIONS: u64 = 12;
 
 /// Between two versions, and between two troubles.
@@ -66,12 +68,28 @@ struct File {
 
 struct World {
     job: Rc<Job>,
+    plan: Plan,
     tier: Memory,
     files: RefCell<BTreeMap<String, File>>,
     /// What the tier showed of each, last.
     shown: RefCell<BTreeMap<String, u64>>,
     told: RefCell<(Flushed, Vec<String>)>,
 }
+
+/// How many servers there are, and how many of 100 versions are striped over them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Servers, each with a program of its own.
+    pub servers: u16,
+    /// Of 100 versions.
+    pub striped: u64,
+}
+
+/// Two nodes, and files that lie whole on one of them.
+pub const WHOLE: Plan = Plan { servers: 2, striped: 0 };
+
+/// Three nodes, and files of both kinds.
+pub const STRIPED: Plan = Plan { servers: 3, striped: 60 };
 
 /// Runs one seed.
 ///
@@ -80,20 +98,20 @@ struct World {
 ///
 /// # Panics
 /// When the machine has no memory or descriptors left.
-pub fn flushing(seed: u64) -> Result<Flushed, Vec<String>> {
+pub fn flushing(seed: u64, plan: Plan) -> Result<Flushed, Vec<String>> {
     let runtime = runtime();
-    let (flushed, violations) = LocalSet::new().block_on(&runtime, run(seed));
+    let (flushed, violations) = LocalSet::new().block_on(&runtime, run(seed, plan));
     if violations.is_empty() { Ok(flushed) } else { Err(violations) }
 }
 
-async fn run(seed: u64) -> (Flushed, Vec<String>) {
+async fn run(seed: u64, plan: Plan) -> (Flushed, Vec<String>) {
     let random = Random::new(seed);
     let tier = Memory::new();
     let network = Network::new(random.split());
-    let job = Job::up_before(Some(tier.clone()), SERVERS, network, random.split()).await;
-    let seats: Vec<_> = (0..SERVERS).map(|node| Seat::new(&job, node)).collect();
+    let job = Job::up_before(Some(tier.clone()), plan.servers, network, random.split()).await;
+    let seats: Vec<_> = (0..plan.servers).map(|node| Seat::new(&job, node)).collect();
     let (files, shown, told) = (RefCell::default(), RefCell::default(), RefCell::default());
-    let world = Rc::new(World { job, tier, files, shown, told });
+    let world = Rc::new(World { job, plan, tier, files, shown, told });
     let watching = tokio::task::spawn_local(Rc::clone(&world).watch());
     let mut programs = JoinSet::new();
     for seat in &seats {
@@ -104,7 +122,7 @@ async fn run(seed: u64) -> (Flushed, Vec<String>) {
         ended.expect("programs do not panic");
     }
     troubling.await.expect("no panic");
-    for server in 0..SERVERS {
+    for server in 0..plan.servers {
         world.job.before_tier(server).disarm();
     }
     world.job.all_ready().await;
@@ -116,7 +134,7 @@ async fn run(seed: u64) -> (Flushed, Vec<String>) {
         world.violated(complaint);
     }
     let (mut flushed, violations) = world.told.take();
-    flushed.restarts = world.job.lives() - u64::from(SERVERS);
+    flushed.restarts = world.job.lives() - u64::from(plan.servers);
     (flushed, violations)
 }
 
@@ -135,7 +153,8 @@ impl World {
                 file.begun += 1;
                 file.begun
             };
-            if self.replace(&seat.mount(), &name, version).await.is_ok() {
+            let is_striped = self.plan.striped > 0 && random.chance(self.plan.striped);
+            if self.replace(&seat.mount(), &name, version, is_striped).await.is_ok() {
                 let mut files = self.files.borrow_mut();
                 files.entry(name).or_default().synced = version;
                 self.told.borrow_mut().0.synced += 1;
@@ -145,13 +164,21 @@ impl World {
     }
 
     /// A version beside the file, then over it. An error: nobody knows how far that came.
-    async fn replace(&self, mount: &Mount, name: &str, version: u64) -> Result<(), Failure> {
+    async fn replace(
+        &self,
+        mount: &Mount,
+        name: &str,
+        version: u64,
+        is_striped: bool,
+    ) -> Result<(), Failure> {
         let (top, beside) = (InodeId::CACHE_ROOT, format!("{name}.new-{version}"));
-        let ino = mount.create_in(top, &beside, None).await?;
+        let policy = is_striped.then_some(StripePolicy { stripe: ByteCount(STRIPE), width: 0 });
+        let places = if is_striped { STRIPED_PLACES } else { WHOLE_PLACES };
+        let ino = mount.create_in(top, &beside, policy).await?;
         let handle = mount.open(ino, Access { read: false, write: true }).await?;
         let mut written = Ok(());
-        for place in 0..2 {
-            written = written.and(mount.write(&handle, place * VALUE_BYTES as u64, version).await);
+        for place in places {
+            written = written.and(mount.write(&handle, *place, version).await);
         }
         let written = written.and(mount.fsync(ino).await);
         mount.close(handle).await?;
@@ -162,12 +189,12 @@ impl World {
 
     /// What happens to servers, nodes and calls to the tier meanwhile.
     async fn trouble(self: Rc<Self>, random: Random) {
-        for server in 0..SERVERS {
+        for server in 0..self.plan.servers {
             self.job.before_tier(server).fail(FAILING, random.split());
         }
         for _ in 0..TROUBLES {
             tokio::time::sleep(random.time(PAUSE)).await;
-            let server = random.below(u64::from(SERVERS)) as u16;
+            let server = random.below(u64::from(self.plan.servers)) as u16;
             let death = Death { pause: Some(DEAD), power: random.chance(50) };
             if random.chance(25) {
                 self.job.kill(server, death);
@@ -206,7 +233,7 @@ impl World {
 
     fn in_tier(&self, name: &str) -> Option<Vec<u8>> {
         let reader = self.tier.open(&Key::new(name).expect("a name")).ok()?;
-        let mut bytes = vec![0; 4 * VALUE_BYTES];
+        let mut bytes = vec![0; 4 * STRIPE as usize];
         let read = reader.read_at(0, &mut bytes).expect("memory can be read");
         bytes.truncate(read);
         Some(bytes)
@@ -263,11 +290,22 @@ impl World {
     }
 }
 
-/// Two equal values make a version.
+/// Where the values of a version are.
+const WHOLE_PLACES: &[u64] = &[0, VALUE_BYTES as u64];
+const STRIPED_PLACES: &[u64] = &[0, STRIPE, 2 * STRIPE];
+
+/// Equal values in all places, and nothing else, make a version.
 fn version_of(bytes: &[u8]) -> Result<u64, String> {
-    let (values, rest) = bytes.as_chunks::<VALUE_BYTES>();
-    match values {
-        [one, other] if one == other && rest.is_empty() => Ok(u64::from_le_bytes(*one)),
-        _ => Err(format!("half of a version: {bytes:?}")),
+    let is_striped = bytes.len() as u64 > STRIPE;
+    let places = if is_striped { STRIPED_PLACES } else { WHOLE_PLACES };
+    let mut expected = vec![0; places[places.len() - 1] as usize + VALUE_BYTES];
+    let half = || {
+        let values = bytes.iter().filter(|byte| **byte != 0).collect::<Vec<_>>();
+        format!("half of a version: {} bytes, {values:?}", bytes.len())
+    };
+    let value = bytes.first_chunk::<VALUE_BYTES>().ok_or_else(half)?;
+    for place in places {
+        expected[*place as usize..][..VALUE_BYTES].copy_from_slice(value);
     }
+    if bytes == expected { Ok(u64::from_le_bytes(*value)) } else { Err(half()) }
 }

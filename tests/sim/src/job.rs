@@ -73,6 +73,8 @@ struct Node {
     death: Cell<Option<Death>>,
     /// It is never started again.
     gone: Cell<bool>,
+    /// How often it lost power.
+    power_cuts: Cell<u64>,
     /// How often its server was woken.
     wakes: Rc<Cell<u64>>,
     /// What happens to its calls to the tier.
@@ -100,12 +102,14 @@ impl Node {
             changed: Notify::new(),
             death: Cell::new(None),
             gone: Cell::new(false),
+            power_cuts: Cell::new(0),
             wakes: Rc::default(),
             before_tier: Arc::default(),
         }
     }
 
     fn lose_power(&self, random: &Random) {
+        self.power_cuts.set(self.power_cuts.get() + 1);
         let mut storage = self.storage.borrow_mut();
         let kept = random.below(storage.names.unsynced() as u64 + 1) as usize;
         let restarted = |device: &CrashDevice| Arc::new(device.restarted(|| random.chance(50)));
@@ -286,7 +290,8 @@ impl Job {
         let names = Arc::new(MortalNames { store, pulse: Arc::clone(&pulse) });
         let transport = self.network.of(server, Arc::clone(&pulse));
         let address = Network::address(server, life);
-        let ground = Ground::simulated(names, transport, address, self.began);
+        let ground =
+            Ground::simulated(names, transport, address, self.began, node.power_cuts.get());
         let opened = |way_in| {
             *node.way_in.borrow_mut() = Some((life, way_in));
             node.changed.notify_waiters();

@@ -46,6 +46,7 @@ mod flushing;
 mod history;
 mod job;
 mod kind;
+mod lost_part;
 mod mount;
 mod network;
 mod random;
@@ -53,7 +54,8 @@ mod run;
 mod scale;
 mod workload;
 
-pub use flushing::{Flushed, flushing};
+pub use flushing::{Flushed, Plan, STRIPED, WHOLE, flushing};
 pub use kind::{Kind, UnknownKind};
+pub use lost_part::{AfterEnd, server_ends_before_fsync};
 pub use run::{Report, Violation, run, run_kind};
 pub use scale::{Effort, Scale, scale};

@@ -4,7 +4,7 @@
 
 #![allow(clippy::print_stdout, reason = "a test tells what it tried")]
 
-use hayase_sim::{Flushed, flushing};
+use hayase_sim::{AfterEnd, Flushed, Plan, STRIPED, WHOLE, flushing, server_ends_before_fsync};
 
 /// Seeds of a run, unless `HAYASE_SIM_TIER_SEEDS` says how many.
 const SEEDS: u64 = 60;
@@ -31,7 +31,7 @@ fn show_log() {
 #[test]
 fn what_failed_once_does_not_fail_again() {
     for (seed, what) in FOUND {
-        if let Err(violations) = flushing(seed) {
+        if let Err(violations) = flushing(seed, WHOLE) {
             panic!("{what}: HAYASE_SIM_SEED={seed}:\n{}", violations.join("\n"));
         }
     }
@@ -39,6 +39,32 @@ fn what_failed_once_does_not_fail_again() {
 
 #[test]
 fn what_was_synced_comes_to_the_tier_whatever_happens() {
+    try_seeds(WHOLE);
+}
+
+#[test]
+fn what_was_synced_on_several_servers_comes_to_the_tier_whatever_happens() {
+    try_seeds(STRIPED);
+}
+
+/// Syncing what is left of a part would succeed: that some is missing has to be known.
+#[test]
+fn a_part_that_lost_bytes_is_not_synced() {
+    for seed in 1..6 {
+        let after = server_ends_before_fsync(seed, true);
+        assert_eq!(after, AfterEnd { is_synced: false, is_in_tier: false }, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_part_whose_server_was_killed_is_synced() {
+    for seed in 1..6 {
+        let after = server_ends_before_fsync(seed, false);
+        assert_eq!(after, AfterEnd { is_synced: true, is_in_tier: true }, "seed {seed}");
+    }
+}
+
+fn try_seeds(plan: Plan) {
     let seeds = match variable("HAYASE_SIM_SEED") {
         Some(seed) => {
             show_log();
@@ -49,18 +75,21 @@ fn what_was_synced_comes_to_the_tier_whatever_happens() {
             first..first + variable("HAYASE_SIM_TIER_SEEDS").unwrap_or(SEEDS)
         }
     };
-    let mut all = Flushed::default();
+    let (mut all, mut failed) = (Flushed::default(), Vec::new());
     for seed in seeds.clone() {
-        match flushing(seed) {
+        match flushing(seed, plan) {
             Ok(flushed) => {
                 all.restarts += flushed.restarts;
                 all.synced += flushed.synced;
                 all.seen += flushed.seen;
             }
-            Err(violations) => panic!("HAYASE_SIM_SEED={seed}:\n{}", violations.join("\n")),
+            Err(violations) => {
+                failed.push(format!("HAYASE_SIM_SEED={seed}:\n{}", violations.join("\n")));
+            }
         }
     }
-    println!("seeds {seeds:?}: {all:?}");
+    println!("seeds {seeds:?} of {plan:?}: {all:?}");
+    assert!(failed.is_empty(), "{} seeds failed\n{}", failed.len(), failed.join("\n"));
     // A run in which nothing happens shows nothing.
     let runs = seeds.end - seeds.start;
     assert!(all.restarts >= runs && all.synced >= runs && all.seen >= runs, "{all:?}");

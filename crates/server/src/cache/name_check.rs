@@ -285,11 +285,15 @@ impl Node {
                 continue;
             };
             let inode = ops::get_inode(&self.names.begin(), ino).map_err(meta_refused)?;
-            let Some(inode) = inode.filter(|inode| inode.layout == Layout::Whole) else { continue };
+            let has_bytes =
+                |layout: &Layout| matches!(layout, Layout::Whole | Layout::Striped { .. });
+            let Some(inode) = inode.filter(|inode| has_bytes(&inode.layout)) else { continue };
             let Some((parent, name)) = inode.name else { continue };
             let path = self.tier_path_of(&Place { parent, name }).await?;
             if cache.record(ino).is_none() && self.inode(ino).is_ok() {
-                cache.put(LedgerRecord::new(ino, path, inode.mode & TIER_MODE))?;
+                let layout = inode.layout.clone();
+                let record = LedgerRecord::new(ino, path, inode.mode & TIER_MODE);
+                cache.put(LedgerRecord { layout, ..record })?;
                 cache.work.notify_one();
             }
         }

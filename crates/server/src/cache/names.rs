@@ -99,15 +99,15 @@ impl Node {
 
     /// Home: a new file of the area is dirty from the start. Its directory's path is known.
     pub(crate) fn cached_file_made(&self, node: &NewNode, inode: &Inode) -> Result<(), Refused> {
-        let Some(cache) = self.cached(inode.ino).filter(|_| inode.layout == Layout::Whole) else {
-            return Ok(());
-        };
+        let has_bytes = matches!(inode.layout, Layout::Whole | Layout::Striped { .. });
+        let Some(cache) = self.cached(inode.ino).filter(|_| has_bytes) else { return Ok(()) };
         let above = self.known_path(node.parent)?;
         let above = above.ok_or_else(|| Refused::because(libc_errno::EIO, "its path is lost"))?;
         let path = super::paths::join(&above, &node.name);
         let (ino, mode) = (inode.ino, inode.mode & TIER_MODE);
         cache.active(ino).is_name_known.set(true);
-        cache.put(LedgerRecord::new(ino, path, mode))
+        let layout = inode.layout.clone();
+        cache.put(LedgerRecord { layout, ..LedgerRecord::new(ino, path, mode) })
     }
 
     /// Before a name goes: directories and links go from the tier.
@@ -465,8 +465,8 @@ impl Node {
             let why = "files of the cache area belong to the owner of the job";
             return Err(Refused::because(libc_errno::EPERM, why));
         }
-        if change.policy.is_some() {
-            let why = "files of the cache area lie whole on one node";
+        if change.policy.is_some() && inode.kind != hayase_store::FileKind::Directory {
+            let why = "how a file of the cache area lies is said by its directory when it is made";
             return Err(Refused::because(libc_errno::EOPNOTSUPP, why));
         }
         let mtime = change.mtime.map(|time| match time {

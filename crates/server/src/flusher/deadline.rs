@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
+use hayase_layout::Layout;
 use hayase_store::LedgerRecord;
 use hayase_wire::message::{CacheLine, CacheStatus};
 
@@ -103,12 +104,18 @@ impl Node {
             let state = if self.has_writers(record.ino) { "open" } else { record.state.word() };
             let Some(less) = room.checked_sub(record.path.len() + LINE_BYTES) else { break };
             room = less;
-            let part = self.parts.get(crate::peer_service::inode::whole_part(record.ino, 0));
-            let stat = part.and_then(|part| part.stat());
+            let bytes = match record.layout {
+                Layout::Whole => {
+                    let part =
+                        self.parts.get(crate::peer_service::inode::whole_part(record.ino, 0));
+                    part.and_then(|part| part.stat()).ok().map(|stat| stat.size)
+                }
+                _ => self.inode(record.ino).ok().map(|inode| inode.size),
+            };
             lines.push(CacheLine {
                 path: record.path.clone(),
                 state: state.to_owned(),
-                bytes: stat.map_or(record.bytes, |stat| stat.size),
+                bytes: bytes.unwrap_or(record.bytes),
                 errno: record.errno,
                 attempts: record.attempts,
             });

@@ -6,13 +6,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use hayase_layout::InodeId;
+use hayase_layout::{InodeId, Layout};
 use hayase_store::{FileState, Ledger, LedgerError, LedgerRecord, Parts};
 use hayase_tier::Tier;
 use hayase_wire::message::Refused;
 
-use super::gather::{self, Committed, Source};
+use super::gather::{self, Committed};
 use super::leftovers;
+use super::source::{PartSource, part_of};
 use crate::cache::object_moves::conflict_paths;
 use crate::cache::order::{directory_of, is_waited_for};
 use crate::cache::paths::key;
@@ -234,6 +235,7 @@ fn taken_over(tier: &dyn Tier, removed: &[LedgerRecord], record: LedgerRecord) -
 fn sending(parts: &Parts, record: LedgerRecord) -> LedgerRecord {
     let stat = parts.get(whole_part(record.ino, 0)).and_then(|part| part.stat());
     match (stat, record.sent) {
+        _ if record.layout != Layout::Whole => record,
         // One that was sent before may have arrived: until it is known, it is the one to look for.
         (Ok(stat), None) => LedgerRecord { sent: Some(gather::mark_of(&stat)), ..record },
         _ => record,
@@ -242,13 +244,17 @@ fn sending(parts: &Parts, record: LedgerRecord) -> LedgerRecord {
 
 /// One file; the record of what is durable then.
 fn flush(parts: &Parts, tier: &dyn Tier, record: LedgerRecord) -> Result<LedgerRecord, Refused> {
-    let part = gather::part_of(parts, record.ino)?;
+    if record.layout != Layout::Whole {
+        let why = "its parts lie on several nodes, whose servers are gone";
+        return Err(Refused::because(libc_errno::EOPNOTSUPP, why));
+    }
+    let part = part_of(parts, record.ino)?;
     let mut record = record;
     let name = record.path.clone();
     let mut names = conflict_paths(&name, record.ino).take(CONFLICTS_MAX);
     loop {
         let path = key(&record.path)?;
-        let source = Source::still(part.clone())?;
+        let source = PartSource::still(part.clone())?;
         let sent = gather::send(tier, &source, &path, record.mode, &|_| ())?;
         let (stat, checksum) = (sent.stat, sent.checksum);
         let committed = gather::commit(tier, &path, &record, sent);
@@ -569,6 +575,21 @@ mod tests {
             node.resume();
             assert!(node.read("d/f").is_err() && node.read("e/f").is_ok());
         }
+    }
+
+    /// Its first part is here, and is not the file.
+    #[test]
+    fn a_striped_file_is_kept_and_told() {
+        let mut node = Node::new(Arc::new(Memory::new()));
+        let record = node.write(3, "f", b"its first stripe");
+        let servers = vec![hayase_layout::ServerId(0), hayase_layout::ServerId(1)];
+        let layout = Layout::Striped { stripe: hayase_layout::ByteCount(4096), servers };
+        node.ledger.put(LedgerRecord { layout, ..record.clone() }).unwrap();
+        let told = node.resume();
+        let failure = told[0].failure.as_ref().unwrap();
+        assert_eq!(failure.errno, Errno::OPNOTSUPP.raw_os_error());
+        assert!(node.read("f").is_err());
+        assert_eq!(node.ledger.get(record.ino).unwrap().state, FileState::Failed);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hayase_layout::InodeId;
+use hayase_layout::{InodeId, Layout};
 use hayase_store::FileState;
 use hayase_wire::message::{PeerReply, Refused};
 use tokio::time::Instant;
@@ -50,9 +50,13 @@ impl Node {
             return known;
         }
         let begin = Instant::now();
-        let bytes_of = |ino: InodeId| {
-            let part = self.parts.get(whole_part(ino, 0));
-            part.and_then(|part| part.stat()).map_or(0, |stat| stat.size)
+        // Of a striped file what lies here, about: its other servers have as much of it.
+        let bytes_of = |ino: InodeId| match self.striped_here(cache, ino) {
+            Some((size, width)) => size / width,
+            None => {
+                let part = self.parts.get(whole_part(ino, 0));
+                part.and_then(|part| part.stat()).map_or(0, |stat| stat.size)
+            }
         };
         let bytes = cache.not_durable().into_iter().map(bytes_of).sum();
         // Many files take long to look at: then they are looked at more rarely.
@@ -92,7 +96,9 @@ impl Node {
                 return;
             }
             let has_gone = is_tight && self.give_copies_up(cache).await > 0;
-            if !has_gone && !self.can_drain(cache) {
+            // What of others lies here their homes flush.
+            let is_drained_elsewhere = ino.home() != self.me;
+            if !has_gone && !is_drained_elsewhere && !self.can_drain(cache) {
                 return; // Waiting would not help: what is here is open, or the tier refuses it.
             }
             cache.work.notify_one();
@@ -189,6 +195,10 @@ impl Node {
             });
         if !is_free {
             return Ok(PeerReply::Ready(false));
+        }
+        if matches!(self.inode(ino)?.layout, Layout::Striped { .. }) {
+            self.evict_striped(cache, ino).await?;
+            return Ok(PeerReply::Ready(true));
         }
         // In this order: a part that the ledger does not speak of is thrown away at the next start.
         cache.update(ino, |record| record.state = FileState::InTier)?;

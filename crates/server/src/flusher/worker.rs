@@ -9,14 +9,15 @@ use hayase_store::{FileState, LedgerRecord, PartStat};
 use hayase_wire::message::{PeerRequest, Place, Refused};
 use tokio::time::Instant;
 
-use super::gather::{self, Committed, Sent, Source};
+use super::gather::{self, Committed, Sending, Sent};
 use super::pause::Look;
 use super::policy::{Candidate, Situation, backoff, choose, streams_of_node};
+use super::source::{Source, SpreadSource};
 use crate::cache::name_check::NameCheck;
 use crate::cache::object_moves::conflict_paths;
 use crate::cache::paths::key;
 use crate::cache::{Cache, Stood, stored_version, system_time};
-use crate::convert::{part_refused, stored_time};
+use crate::convert::stored_time;
 use crate::limits::{
     DEADLINE_RESERVE, FILE_TIMES_GRAIN, FLUSH_BUSY_REQUESTS, FLUSH_LOOK, FLUSH_LOOK_FILES,
     FLUSH_RETRY_FIRST, FLUSH_RETRY_MAX, FLUSH_STREAMS, FLUSH_STREAMS_JOB, REMOVAL_STREAMS,
@@ -232,19 +233,25 @@ impl Node {
         else {
             return Ok(Outcome::Overtaken);
         };
-        let path = key(&record.path)?;
-        let part = gather::part_of(&self.parts, ino)?;
         // Before the first look at its bytes: whoever writes it may do so, and close it, at any moment
         // from here on. A mapping is no open, and goes on being written without one.
         let is_written = as_it_stands && (self.has_writers(ino) || !self.probe_part(ino).await);
         let begin = system_time(stored_time(self.now()));
-        let source = self.source(part, is_written).await?;
-        let stands = Stood::of(generation, &source.stat);
+        let source = self.source((ino, &record.layout), is_written).await?;
+        // Others were asked meanwhile: what the ledger says of the file now counts.
+        let is_still = active.generation.get() == generation && !active.is_held();
+        let Some(record) = cache.record(ino).filter(|record| is_still && !record.state.is_safe())
+        else {
+            return Ok(Outcome::Overtaken);
+        };
+        let path = key(&record.path)?;
+        let stat = source.stat();
+        let stands = Stood::of(generation, &stat);
         if is_written && active.stood.get() == Some(stands) {
             return Ok(Outcome::AsItStood);
         }
         active.stood.set(None);
-        let mark = gather::mark_of(&source.stat);
+        let mark = gather::mark_of(&stat);
         let record = match record.sent {
             // Before another mark takes its place.
             Some(earlier) if earlier != mark => {
@@ -264,10 +271,10 @@ impl Node {
         } else {
             cache.put(LedgerRecord { bytes: mark.0, sent: Some(mark), ..record.clone() })?;
         }
-        let (part, is_frozen) = (source.part.clone(), source.snapshot.is_some());
+        let is_frozen = source.is_frozen();
         // The mark is durable before the tier has what it speaks of: or, after a power cut, that would look like
         // somebody else's version.
-        let sending = self.send(cache, source, &path, record.mode);
+        let sending = self.send(cache, ino, source, &path, record.mode);
         let (sent, marked) = tokio::join!(sending, self.ledger_durable(cache));
         let sent = sent?;
         marked?;
@@ -284,7 +291,8 @@ impl Node {
             && !active.is_held()
             && may(self)
             && cache.record(ino).is_some_and(|now| is_current(&now))
-            && (is_frozen || stands_still(&sent.stat, &part.stat().map_err(part_refused)?));
+            && (is_frozen
+                || stands_still(&sent.stat, &self.stat_for_flush((ino, &record.layout))?));
         if !is_same {
             return Ok(Outcome::Overtaken);
         }
@@ -321,29 +329,58 @@ impl Node {
         Ok(Outcome::AsItStood)
     }
 
-    /// What is read of a part: a snapshot, where somebody may go on writing it.
-    async fn source(&self, part: hayase_store::Part, is_open: bool) -> Result<Source, Refused> {
-        if !is_open {
-            return Source::still(part);
-        }
-        self.disk.run(move || Source::as_it_stands(part)).await
-    }
-
     async fn send(
-        &self,
+        self: &Rc<Self>,
         cache: &Cache,
+        ino: InodeId,
         source: Source,
         key: &hayase_tier::Key,
         mode: u32,
     ) -> Result<Sent, Refused> {
         let key = key.clone();
         let sent = Arc::clone(&cache.traffic.sent_bytes);
-        let of_file = Arc::clone(&cache.active(source.part.id().ino).sent);
+        let of_file = Arc::clone(&cache.active(ino).sent);
         let counted = move |bytes| {
             sent.fetch_add(bytes, Ordering::Relaxed);
             of_file.fetch_add(bytes, Ordering::Relaxed);
         };
-        cache.tier_work(move |tier| gather::send(tier, &source, &key, mode, &counted)).await
+        match source {
+            Source::Here(source) => {
+                cache.tier_work(move |tier| gather::send(tier, &source, &key, mode, &counted)).await
+            }
+            Source::Spread(source) => self.send_spread(cache, source, key, mode, &counted).await,
+        }
+    }
+
+    /// The next piece is gathered while one is sent.
+    async fn send_spread(
+        self: &Rc<Self>,
+        cache: &Cache,
+        source: SpreadSource,
+        key: hayase_tier::Key,
+        mode: u32,
+        counted: &dyn Fn(u64),
+    ) -> Result<Sent, Refused> {
+        let stat = source.stat;
+        let begin = move |tier: &dyn hayase_tier::Tier| Sending::begin(tier, &key, stat, mode);
+        let mut sending = cache.tier_work(begin).await?;
+        let mut piece = self.gather_piece(&source, 0).await?;
+        while !piece.is_empty() {
+            let (next, bytes) = (sending.done() + piece.len() as u64, piece.len() as u64);
+            let send = move |_: &dyn hayase_tier::Tier| {
+                sending.add(&piece)?;
+                Ok(sending)
+            };
+            let (added, gathered) =
+                tokio::join!(cache.tier_work(send), self.gather_piece(&source, next));
+            (sending, piece) = (added?, gathered?);
+            counted(bytes);
+        }
+        // One that became shorter, or was cut, is not sent for what it was.
+        match sending.left() {
+            0 => Ok(sending.end()),
+            _ => Err(Refused::because(libc_errno::EAGAIN, "it was cut while it was read")),
+        }
     }
 
     /// The tier has a version that is not ours: ours gets a name of its own, here and there.

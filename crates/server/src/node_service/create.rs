@@ -259,9 +259,9 @@ impl Node {
         if node.parent.owner().is_some() {
             return Ok((node.parent.home(), layout));
         }
-        // The flusher works on whole files, each on one node.
+        // Without a policy a file of the cache area lies whole on one node: the flusher reads it there.
         let in_one = node.parent.is_cached();
-        let policy = node.policy.known().filter(|_| !in_one);
+        let policy = node.policy.known();
         let is_roomy = || own == self.me && policy.is_none() && self.is_roomy();
         if layout == Layout::None || is_roomy() {
             return Ok((own, layout));

@@ -17,7 +17,7 @@ use crate::peer_service::sizes::stripe_map;
 
 impl Node {
     /// Bytes up to the end of the file; what no part holds is a hole.
-    pub(super) async fn read_striped(
+    pub(crate) async fn read_striped(
         self: &Rc<Self>,
         ino: InodeId,
         file: &Known,

@@ -199,6 +199,10 @@ impl Node {
         let len = bytes.1;
         let target = self.part_for_writing(part)?;
         self.room_for_write(part.ino, len as u64).await;
+        let _writing = match part.ino.is_cached() && self.is_striped(part) {
+            true => Some(self.will_be_unsynced(part).await?),
+            false => None,
+        };
         self.write_from(target.clone(), offset, bytes).await?;
         self.write_back(part, target, offset.0..offset.0 + len as u64);
         // A truncate that overtook this write has cut it off: the caller repeats the whole call.
@@ -317,21 +321,30 @@ impl Node {
             let work = move || found.truncate(len).map_err(part_refused);
             self.disk.run(work).await?;
         }
+        if len == 0 && part.ino.is_cached() {
+            self.part_is_empty(part_id(part))?;
+        }
         self.usage_changed();
         Ok(PeerReply::Done)
     }
 
     pub(super) async fn sync_part(self: &Rc<Self>, part: PartRef, data_only: bool) -> Answer {
-        if let Some(found) = self.existing_part(part)? {
+        let id = part_id(part);
+        if part.ino.is_cached() && self.is_striped(part) {
+            self.refuse_lost(id)?;
+            let found = self.existing_part(part)?;
+            self.sync_accounted(id, found, data_only).await?;
+        } else if let Some(found) = self.existing_part(part)? {
             let work = move || found.sync(data_only).map_err(part_refused);
             self.disk.run(work).await?;
         }
         Ok(PeerReply::Done)
     }
 
-    pub(super) fn remove_part(self: &Rc<Self>, part: PartRef) -> Answer {
+    pub(crate) fn remove_part(self: &Rc<Self>, part: PartRef) -> Answer {
         let id = part_id(part);
         self.discard_part(id);
+        self.unsynced.forget(id);
         self.part_epochs.borrow_mut().remove(&part.ino);
         let mut txn = self.names.begin();
         hayase_store::ops::forget_part(&mut txn, id);

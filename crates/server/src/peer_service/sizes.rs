@@ -260,17 +260,15 @@ impl Node {
                 let work = move || part.sync(data_only).map_err(part_refused);
                 self.disk.run(work).await?;
             }
-            Layout::Striped { servers, .. } => {
-                let mut syncs = Vec::new();
-                for (index, server) in servers.iter().enumerate() {
-                    let index = index as u16;
-                    let part = PartRef { ino, layout_epoch: inode.layout_epoch, index };
-                    let request = PeerRequest::PartSync { part, data_only };
-                    syncs.push(tokio::task::spawn_local(self.ask(*server, request)));
+            Layout::Striped { .. } => {
+                if let Some(cache) = self.cached(ino) {
+                    self.ledger_durable(cache).await?;
                 }
-                for sync in syncs {
-                    sync.await.map_err(|_| Refused::new(libc_errno::EIO))??;
-                }
+                let synced = self.sync_parts(&inode, data_only).await;
+                synced.map_err(|refused| match refused.errno {
+                    libc_errno::ENODATA => Refused { errno: libc_errno::EIO, ..refused },
+                    _ => refused,
+                })?;
             }
             Layout::Recorded { .. } => {
                 let mut syncs = Vec::new();

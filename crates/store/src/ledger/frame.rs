@@ -10,12 +10,12 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::{LedgerError, LedgerRecord};
 
 /// Written at the start of every payload.
-const FORMAT: u8 = 4;
+const FORMAT: u8 = 5;
 
 /// Length (u32) and checksum (u64), little endian.
 const HEADER_BYTES: usize = 12;
 
-/// A path of 4095 bytes and a dozen numbers fit by far; anything longer is damage.
+/// A path of 4095 bytes, a dozen numbers and some thousand servers fit; anything longer is damage.
 const PAYLOAD_BYTES_MAX: usize = 16 << 10;
 
 /// One change of the ledger.

@@ -1,6 +1,6 @@
 //! What the ledger knows of one file of the cache area.
 
-use hayase_layout::InodeId;
+use hayase_layout::{InodeId, Layout};
 use serde::{Deserialize, Serialize};
 
 use crate::namespace::Time;
@@ -71,7 +71,7 @@ pub struct Buried {
     pub ino: InodeId,
 }
 
-/// One file. Its part is the only one of a `Whole` file of this server.
+/// One file whose home is this server. Of a `Whole` one its only part is here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerRecord {
     /// Which.
@@ -107,6 +107,8 @@ pub struct LedgerRecord {
     pub checksum: Option<(u64, u64)>,
     /// Of a tombstone, which has an inode number of its own and no part.
     pub buried: Option<Buried>,
+    /// In which parts its bytes are, when they are here.
+    pub layout: Layout,
 }
 
 impl LedgerRecord {
@@ -128,6 +130,7 @@ impl LedgerRecord {
             is_nameless: false,
             checksum: None,
             buried: None,
+            layout: Layout::Whole,
         }
     }
 

@@ -25,6 +25,7 @@ fn record(ino: u64, state: FileState, bytes: u64) -> LedgerRecord {
         after: 0,
         is_nameless: false,
         buried: None,
+        layout: hayase_layout::Layout::Whole,
     }
 }
 

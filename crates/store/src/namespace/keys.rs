@@ -48,6 +48,11 @@ pub(super) fn incarnation() -> Vec<u8> {
     [&[META], &b"incarnation"[..]].concat()
 }
 
+/// In which life of the machine the server was started last.
+pub(super) fn boot() -> Vec<u8> {
+    [&[META], &b"boot"[..]].concat()
+}
+
 /// Which nodes are lost.
 pub(super) fn members() -> Vec<u8> {
     [&[META], &b"members"[..]].concat()

@@ -32,7 +32,10 @@ pub use self::intent::{Intent, IntentKind, drop_intent, intent, intents, put_int
 pub use self::link::{LINKS_MAX, link, names_of};
 pub use self::list::{AnyEntry, all_entries, is_empty, list};
 pub use self::lookup::{Exists, insert, lookup};
-pub use self::part_note::{forget_part, has_part, note_part, part_notes};
+pub use self::part_note::{
+    PartBytes, bytes_of_part, forget_part, has_part, note_bytes, note_part, part_notes,
+    power_failed,
+};
 pub use self::remove::{orphans, remove_inode};
 pub use self::rename::{relink, replace};
 pub use self::set_attr::{get_inode, inodes, put_inode};

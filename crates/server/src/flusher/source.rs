@@ -1,0 +1,235 @@
+//! The bytes of one version of a file, in order, in large pieces, whatever its layout.
+//!
+//! A `Whole` file is read from its part by the thread that sends it. A striped one is gathered from all its servers
+//! while the piece before is being sent: each of them is asked for [`PAYLOAD_BYTES_MAX`] at a time where the stripes
+//! allow it, all at once. Not here: whether the file stood still meanwhile, and what becomes of the bytes.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, Layout, LocalOffset};
+use hayase_store::namespace::Inode;
+use hayase_store::{Part, PartStat, Parts};
+use hayase_wire::message::{PAYLOAD_BYTES_MAX, Refused};
+
+use crate::convert::part_refused;
+use crate::files::Known;
+use crate::limits::FLUSH_BYTES;
+use crate::node::{Node, libc_errno};
+use crate::node_service::Attempt;
+use crate::peer_service::inode::{is_missing, whole_part};
+
+/// Where the bytes of a version come from.
+pub(crate) enum Source {
+    /// One part on this node.
+    Here(PartSource),
+    /// Parts on several nodes.
+    Spread(SpreadSource),
+}
+
+impl Source {
+    /// Size and times of what is sent, known before the first byte is read.
+    pub(crate) fn stat(&self) -> PartStat {
+        match self {
+            Self::Here(source) => source.stat,
+            Self::Spread(source) => source.stat,
+        }
+    }
+
+    /// Nothing that is written meanwhile is in it.
+    pub(crate) fn is_frozen(&self) -> bool {
+        matches!(self, Self::Here(source) if source.snapshot.is_some())
+    }
+}
+
+/// The part of a `Whole` file.
+pub(crate) struct PartSource {
+    part: Part,
+    /// The part as it was at one moment, while it goes on being written.
+    snapshot: Option<File>,
+    pub(crate) stat: PartStat,
+}
+
+impl PartSource {
+    /// A part that nobody should be writing.
+    pub(crate) fn still(part: Part) -> Result<Self, Refused> {
+        let stat = part.stat().map_err(part_refused)?;
+        Ok(Self { part, snapshot: None, stat })
+    }
+
+    /// A part that somebody may be writing: frozen where the storage can do that. Costs a write-back of
+    /// what the kernel holds of it.
+    fn as_it_stands(part: Part) -> Result<Self, Refused> {
+        // Before it is frozen: what is written between the two is told as newer, never as sent.
+        let stat = part.stat().map_err(part_refused)?;
+        let Some(snapshot) = part.snapshot().map_err(part_refused)? else {
+            // A page that is dirty already may be written through a mapping without another time.
+            part.sync(true).map_err(part_refused)?;
+            return Self::still(part);
+        };
+        let snapshot = File::from(snapshot);
+        let size = snapshot.metadata().map_err(|error| io_refused(&error))?.len();
+        Ok(Self { part, snapshot: Some(snapshot), stat: PartStat { size, ..stat } })
+    }
+
+    pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, Refused> {
+        match &self.snapshot {
+            None => self.part.read_at(LocalOffset(offset), buffer).map_err(part_refused),
+            Some(snapshot) => {
+                snapshot.read_exact_at(buffer, offset).map_err(|error| io_refused(&error))?;
+                Ok(buffer.len())
+            }
+        }
+    }
+}
+
+fn io_refused(error: &std::io::Error) -> Refused {
+    Refused::because(error.raw_os_error().unwrap_or(libc_errno::EIO), error.to_string())
+}
+
+/// The part that holds a file.
+pub(crate) fn part_of(parts: &Parts, ino: InodeId) -> Result<Part, Refused> {
+    parts.get(whole_part(ino, 0)).map_err(|error| match is_missing(&error) {
+        true => {
+            let why = "its bytes were lost with the power of the node, before fsync(2)";
+            Refused::because(libc_errno::ENODATA, why)
+        }
+        false => part_refused(error),
+    })
+}
+
+/// The parts of a striped file of this home.
+pub(crate) struct SpreadSource {
+    ino: InodeId,
+    file: Known,
+    /// Bytes that are asked for together.
+    step: u64,
+    pub(crate) stat: PartStat,
+}
+
+impl SpreadSource {
+    fn of(inode: &Inode, stripe: u64, width: usize) -> Self {
+        let file = Known {
+            layout: Rc::new(inode.layout.clone()),
+            layout_epoch: inode.layout_epoch,
+            trunc_epoch: inode.trunc_epoch,
+        };
+        Self { ino: inode.ino, file, step: step_of(stripe, width as u64), stat: stat_of(inode) }
+    }
+}
+
+/// Bytes of a file that are at most [`PAYLOAD_BYTES_MAX`] of each of its servers, wherever they begin.
+fn step_of(stripe: u64, width: u64) -> u64 {
+    let most = PAYLOAD_BYTES_MAX as u64;
+    match most.is_multiple_of(stripe) {
+        true => most * width,
+        false => most,
+    }
+}
+
+/// Size and times of a striped file, as a part would tell them.
+fn stat_of(inode: &Inode) -> PartStat {
+    PartStat {
+        size: inode.size,
+        blocks: 0,
+        atime: inode.atime,
+        mtime: inode.mtime,
+        ctime: inode.ctime,
+    }
+}
+
+impl Node {
+    /// What is read for a flush: of a part that somebody may go on writing, a snapshot. A striped file's parts are durable
+    /// from here on, or it is refused: what a power cut took of one of them is not sent as if it was the file.
+    pub(super) async fn source(
+        self: &Rc<Self>,
+        (ino, layout): (InodeId, &Layout),
+        is_written: bool,
+    ) -> Result<Source, Refused> {
+        if let Layout::Striped { stripe, servers } = layout {
+            let inode = self.striped_inode(ino)?;
+            // Its size and time here are of bytes that are in the parts by now.
+            let source = SpreadSource::of(&inode, stripe.get(), servers.len());
+            self.sync_parts(&inode, false).await?;
+            self.names_durable().await?;
+            return Ok(Source::Spread(source));
+        }
+        let part = part_of(&self.parts, ino)?;
+        if !is_written {
+            return PartSource::still(part).map(Source::Here);
+        }
+        self.disk.run(move || PartSource::as_it_stands(part)).await.map(Source::Here)
+    }
+
+    /// Size and times of a file of this home as they are now.
+    pub(super) fn stat_for_flush(
+        &self,
+        (ino, layout): (InodeId, &Layout),
+    ) -> Result<PartStat, Refused> {
+        match layout {
+            Layout::Striped { .. } => Ok(stat_of(&self.striped_inode(ino)?)),
+            _ => part_of(&self.parts, ino)?.stat().map_err(part_refused),
+        }
+    }
+
+    /// The ledger outlives a power cut that took the file itself, which nobody had synced.
+    fn striped_inode(&self, ino: InodeId) -> Result<Inode, Refused> {
+        self.inode(ino).map_err(|refused| match refused.errno {
+            libc_errno::ESTALE => {
+                let why = "it was lost with the power of the node, before fsync(2)";
+                Refused::because(libc_errno::ENODATA, why)
+            }
+            _ => refused,
+        })
+    }
+
+    /// The bytes of a striped file from `offset` on, [`FLUSH_BYTES`] at most; fewer where it became shorter, and none
+    /// when a truncate came in between.
+    pub(super) async fn gather_piece(
+        self: &Rc<Self>,
+        source: &SpreadSource,
+        offset: u64,
+    ) -> Result<Vec<u8>, Refused> {
+        let end = (offset + FLUSH_BYTES).min(source.stat.size);
+        let mut reads = Vec::new();
+        let mut start = offset;
+        while start < end {
+            let len = source.step.min(end - start) as usize;
+            let (this, ino, file) = (Rc::clone(self), source.ino, source.file.clone());
+            reads.push(tokio::task::spawn_local(async move {
+                let mut bytes = vec![0; len];
+                match this.read_striped(ino, &file, start, &mut bytes).await? {
+                    Attempt::Done(read) => bytes.truncate(read),
+                    Attempt::Stale => bytes.clear(),
+                }
+                Ok::<_, Refused>(bytes)
+            }));
+            start += len as u64;
+        }
+        let (mut gathered, mut is_short) = (Vec::with_capacity((end - offset) as usize), false);
+        for (read, number) in reads.into_iter().zip(1..) {
+            let bytes = read.await.map_err(|_| Refused::new(libc_errno::EIO))??;
+            if !is_short {
+                gathered.extend_from_slice(&bytes);
+            }
+            let wanted = (number * source.step).min(end - offset);
+            is_short |= (gathered.len() as u64) < wanted;
+        }
+        Ok(gathered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_is_asked_for_as_much_as_a_message_holds() {
+        const MIB: u64 = PAYLOAD_BYTES_MAX as u64;
+        assert_eq!(step_of(64 << 10, 3), 3 * MIB);
+        assert_eq!(step_of(MIB, 4), 4 * MIB);
+        assert_eq!(step_of(4 * MIB, 4), MIB);
+        assert_eq!(step_of(3 << 16, 4), MIB);
+    }
+}

@@ -1,0 +1,75 @@
+//! Copies of striped files give their room back.
+//!
+//! A striped file that only the tier has is whole from then on: it is fetched like any other, by its home. Order: the
+//! ledger says durably that it is in the tier before the first of its parts goes; who is killed in between goes on
+//! at the next start.
+
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, Layout};
+use hayase_store::FileState;
+use hayase_wire::message::{PartRef, PeerRequest, Refused};
+
+use crate::cache::Cache;
+use crate::node::Node;
+
+impl Node {
+    /// Bytes of a striped file of this home, and over how many servers they lie.
+    pub(super) fn striped_here(&self, cache: &Cache, ino: InodeId) -> Option<(u64, u64)> {
+        let record = cache.record(ino)?;
+        let Layout::Striped { servers, .. } = record.layout else { return None };
+        let size = self.inode(ino).map_or(record.bytes, |inode| inode.size);
+        Some((size, servers.len().max(1) as u64))
+    }
+
+    /// Of a file that the tier has and nobody has open; `publishing` is held.
+    pub(super) async fn evict_striped(
+        self: &Rc<Self>,
+        cache: &Cache,
+        ino: InodeId,
+    ) -> Result<(), Refused> {
+        cache.update(ino, |record| record.state = FileState::InTier)?;
+        self.ledger_durable(cache).await?;
+        self.made_whole(cache, ino)
+    }
+
+    /// Evictions that were cut short, before anybody is served.
+    pub(crate) fn finish_evictions(self: &Rc<Self>) {
+        let Some(cache) = &self.cache else { return };
+        let is_half = |record: &hayase_store::LedgerRecord| {
+            record.state == FileState::InTier && record.layout != Layout::Whole
+        };
+        for record in cache.records_where(is_half) {
+            if let Err(error) = self.made_whole(cache, record.ino) {
+                tracing::error!(ino = %record.ino, %error, "a copy that was given up stays");
+            }
+        }
+    }
+
+    /// Nothing of it is here any more.
+    fn made_whole(self: &Rc<Self>, cache: &Cache, ino: InodeId) -> Result<(), Refused> {
+        let before = self.inode(ino)?;
+        // What somebody still knows of the stripes is refused.
+        self.change_inode(ino, |inode| {
+            inode.layout = Layout::Whole;
+            inode.trunc_epoch += 1;
+        })?;
+        cache.update(ino, |record| record.layout = Layout::Whole)?;
+        self.files.forget(ino);
+        let Layout::Striped { servers, .. } = before.layout else { return Ok(()) };
+        for (server, index) in servers.into_iter().zip(0..) {
+            let part = PartRef { ino, layout_epoch: before.layout_epoch, index };
+            if server == self.me {
+                self.remove_part(part)?;
+                continue;
+            }
+            let this = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                if let Err(error) = this.ask(server, PeerRequest::PartRemove { part }).await {
+                    tracing::warn!(%server, %error, "a part could not be removed");
+                }
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! Which parts here a power cut would rob of bytes that were acknowledged.
+//!
+//! The bytes of a striped file lie on servers that die one by one. One that lost power comes back with less
+//! than it had acknowledged, and neither the file's home nor whoever calls fsync(2) would hear of it: syncing what is
+//! left succeeds. So a part of a striped file of the cache area is noted as unsynced, durably, before its first byte
+//! since its last sync is acknowledged. After a power cut such a note says that bytes are lost: the part is not
+//! synced any more, so fsync(2) fails and no flush takes it for the file, until it is emptied or goes.
+//!
+//! A kill loses nothing: the machine's life tells the two apart ([`hayase_store::namespace::Namespace::begin_boot`]).
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use hayase_layout::Layout;
+use hayase_store::namespace::Inode;
+use hayase_store::ops::{self, PartBytes};
+use hayase_store::{Part, PartId};
+use hayase_wire::message::{PartRef, PeerRequest, Refused};
+
+use crate::convert::{meta_refused, part_id, part_refused};
+use crate::node::{Node, libc_errno};
+
+/// In memory: parts that are noted as unsynced, as far as this life of the server knows.
+#[derive(Default)]
+pub(crate) struct UnsyncedParts {
+    written: RefCell<HashMap<PartId, Written>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Written {
+    /// Writes that began.
+    begun: u64,
+    /// Writes under way.
+    running: u64,
+    /// A power cut would be noticed.
+    is_noted: bool,
+}
+
+/// A write to a part.
+pub(crate) struct Writing<'a> {
+    parts: &'a UnsyncedParts,
+    id: PartId,
+}
+
+impl UnsyncedParts {
+    fn begin(&self, id: PartId) -> Writing<'_> {
+        let mut parts = self.written.borrow_mut();
+        let written = parts.entry(id).or_default();
+        (written.begun, written.running) = (written.begun + 1, written.running + 1);
+        Writing { parts: self, id }
+    }
+
+    /// What a sync that begins now will have made durable; `None` while writes are under way.
+    fn seen(&self, id: PartId) -> Option<Option<Written>> {
+        let written = self.written.borrow().get(&id).copied();
+        written.is_none_or(|written| written.running == 0).then_some(written)
+    }
+
+    fn is_noted(&self, id: PartId) -> bool {
+        self.written.borrow().get(&id).is_some_and(|written| written.is_noted)
+    }
+
+    fn noted(&self, id: PartId) {
+        if let Some(written) = self.written.borrow_mut().get_mut(&id) {
+            written.is_noted = true;
+        }
+    }
+
+    pub(crate) fn forget(&self, id: PartId) {
+        self.written.borrow_mut().remove(&id);
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        if let Some(written) = self.parts.written.borrow_mut().get_mut(&self.id) {
+            written.running = written.running.saturating_sub(1);
+        }
+    }
+}
+
+impl Node {
+    /// Before bytes are written to a part of a striped file. Costs a sync of the names for the first ones.
+    pub(crate) async fn will_be_unsynced(&self, part: PartRef) -> Result<Writing<'_>, Refused> {
+        let id = part_id(part);
+        let writing = self.unsynced.begin(id);
+        if self.unsynced.is_noted(id) {
+            return Ok(writing);
+        }
+        if self.bytes_of(id)? == PartBytes::Kept {
+            self.note_bytes_of(id, PartBytes::Unsynced)?;
+        }
+        self.names_durable().await?;
+        self.unsynced.noted(id);
+        Ok(writing)
+    }
+
+    fn bytes_of(&self, id: PartId) -> Result<PartBytes, Refused> {
+        ops::bytes_of_part(&self.names.begin(), id).map_err(meta_refused)
+    }
+
+    fn note_bytes_of(&self, id: PartId, bytes: PartBytes) -> Result<(), Refused> {
+        let mut txn = self.names.begin();
+        ops::note_bytes(&mut txn, id, bytes);
+        txn.commit().map_err(meta_refused)
+    }
+
+    /// `ENODATA` for a part of which a power cut has taken something.
+    pub(crate) fn refuse_lost(&self, id: PartId) -> Result<(), Refused> {
+        if self.bytes_of(id)? != PartBytes::Lost {
+            return Ok(());
+        }
+        let why = "some of its bytes were lost with the power of a node, before fsync(2)";
+        Err(Refused::because(libc_errno::ENODATA, why))
+    }
+
+    /// Makes a part durable, and notes that.
+    pub(crate) async fn sync_accounted(
+        &self,
+        id: PartId,
+        found: Option<Part>,
+        data_only: bool,
+    ) -> Result<(), Refused> {
+        let noted = self.bytes_of(id)?;
+        let seen = self.unsynced.seen(id);
+        if let Some(found) = found {
+            let work = move || found.sync(data_only).map_err(part_refused);
+            self.disk.run(work).await?;
+        }
+        if noted == PartBytes::Unsynced && seen.is_some() && self.unsynced.seen(id) == seen {
+            self.unsynced.forget(id);
+            self.note_bytes_of(id, PartBytes::Kept)?;
+            self.names_durable().await?;
+        }
+        Ok(())
+    }
+
+    /// Nothing is left of which something could be missing.
+    pub(crate) fn part_is_empty(&self, id: PartId) -> Result<(), Refused> {
+        match self.bytes_of(id)? {
+            PartBytes::Lost => self.note_bytes_of(id, PartBytes::Kept),
+            PartBytes::Kept | PartBytes::Unsynced => Ok(()),
+        }
+    }
+
+    /// Home: all parts of a striped file survive a power cut from here on.
+    pub(crate) async fn sync_parts(
+        self: &Rc<Self>,
+        inode: &Inode,
+        data_only: bool,
+    ) -> Result<(), Refused> {
+        let Layout::Striped { servers, .. } = &inode.layout else { return Ok(()) };
+        let mut syncs = Vec::new();
+        for (server, index) in servers.iter().zip(0..) {
+            let part = PartRef { ino: inode.ino, layout_epoch: inode.layout_epoch, index };
+            let request = PeerRequest::PartSync { part, data_only };
+            syncs.push(tokio::task::spawn_local(self.ask(*server, request)));
+        }
+        for sync in syncs {
+            sync.await.map_err(|_| Refused::new(libc_errno::EIO))??;
+        }
+        Ok(())
+    }
+}
