@@ -156,7 +156,8 @@ fn one(
     mpi.clean()?;
     let steps = (bytes / (case.step)(bench, ranks)).max(1);
     let mut arguments = words(case.arguments);
-    arguments.extend(words(&format!("files={files} steps={steps} side={} pin=1 warm=1", side(bench))));
+    arguments
+        .extend(words(&format!("files={files} steps={steps} side={} pin=1 warm=1", side(bench))));
     let said = mpi.run(by, ranks, "file", &arguments)?;
     for direction in DIRECTIONS {
         let phases = said.phases(direction)?;
