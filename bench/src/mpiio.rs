@@ -32,7 +32,8 @@ is done beside what is.
 Times are those of the slowest process: open, the calls, close; ratios are of their sum, the calls alone stand
 beside.
 Nothing is synced inside of what is timed, on either side; before each run all that earlier runs wrote is on the
-disk. Reads find their bytes in the page cache unless the table says cold.
+disk. Of the patterns each process writes a file as large as its own and removes it right before, so that new files take
+memory that the machine's host has not taken back. Reads find their bytes in the page cache unless the table says cold.
 Not here but in `./bench.sh mpiio-nodes`: files in `shared` of a job, reads through mounts, several nodes.
 Raw samples are written to `bench/out/`.";
 
