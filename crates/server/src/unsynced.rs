@@ -10,16 +10,14 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
 
-use hayase_layout::Layout;
-use hayase_store::namespace::Inode;
 use hayase_store::ops::{self, PartBytes};
 use hayase_store::{Part, PartId};
-use hayase_wire::message::{PartRef, PeerRequest, Refused};
+use hayase_wire::message::{PartRef, Refused};
 
 use crate::convert::{meta_refused, part_id, part_refused};
 use crate::node::{Node, libc_errno};
+use crate::peer_service::inode::is_missing;
 
 /// In memory: parts that are noted as unsynced, as far as this life of the server knows.
 #[derive(Default)]
@@ -136,30 +134,22 @@ impl Node {
         Ok(())
     }
 
+    /// Before a part is emptied: the power cut may have taken all of it, and then it is not looked for any more.
+    pub(crate) fn forget_vanished(&self, id: PartId) -> Result<(), Refused> {
+        let is_gone = matches!(self.parts.get(id), Err(error) if is_missing(&error));
+        if !is_gone || self.bytes_of(id)? != PartBytes::Lost {
+            return Ok(());
+        }
+        let mut txn = self.names.begin();
+        ops::forget_part(&mut txn, id);
+        txn.commit().map_err(meta_refused)
+    }
+
     /// Nothing is left of which something could be missing.
     pub(crate) fn part_is_empty(&self, id: PartId) -> Result<(), Refused> {
         match self.bytes_of(id)? {
             PartBytes::Lost => self.note_bytes_of(id, PartBytes::Kept),
             PartBytes::Kept | PartBytes::Unsynced => Ok(()),
         }
-    }
-
-    /// Home: all parts of a striped file survive a power cut from here on.
-    pub(crate) async fn sync_parts(
-        self: &Rc<Self>,
-        inode: &Inode,
-        data_only: bool,
-    ) -> Result<(), Refused> {
-        let Layout::Striped { servers, .. } = &inode.layout else { return Ok(()) };
-        let mut syncs = Vec::new();
-        for (server, index) in servers.iter().zip(0..) {
-            let part = PartRef { ino: inode.ino, layout_epoch: inode.layout_epoch, index };
-            let request = PeerRequest::PartSync { part, data_only };
-            syncs.push(tokio::task::spawn_local(self.ask(*server, request)));
-        }
-        for sync in syncs {
-            sync.await.map_err(|_| Refused::new(libc_errno::EIO))??;
-        }
-        Ok(())
     }
 }

@@ -16,6 +16,7 @@ use crate::run::runtime;
 
 const SERVERS: u16 = 3;
 const STRIPE: u64 = 4096;
+const WRITING: Access = Access { read: false, write: true };
 /// Longer than the longest pause before a flush is tried again.
 const SETTLING: Duration = Duration::from_secs(100);
 
@@ -33,31 +34,71 @@ pub struct AfterEnd {
 /// # Panics
 /// When what goes before does not succeed.
 pub fn server_ends_before_fsync(seed: u64, power: bool) -> AfterEnd {
-    LocalSet::new().block_on(&runtime(), run(seed, power))
+    LocalSet::new().block_on(&runtime(), async {
+        let scene = Scene::new(seed, power).await;
+        let is_synced = scene.is_synced(power).await;
+        scene.after(is_synced).await
+    })
 }
 
-async fn run(seed: u64, power: bool) -> AfterEnd {
-    let (random, tier) = (Random::new(seed), Memory::new());
-    let network = Network::new(random.split());
-    let job = Job::up_before(Some(tier.clone()), SERVERS, network, random.split()).await;
-    let mount = Seat::new(&job, 0).mount();
-    let ino = write(&job, &mount, power).await.expect("nothing stands against it");
-    let is_synced = loop {
-        match mount.fsync(ino).await {
-            Ok(()) => break true,
-            Err(Failure::Refused(_)) if power => break false,
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+/// The same with the power, and then the file is emptied and written again.
+///
+/// # Panics
+/// When that does not succeed.
+pub fn emptied_after_power_cut(seed: u64) -> AfterEnd {
+    LocalSet::new().block_on(&runtime(), async {
+        let scene = Scene::new(seed, true).await;
+        assert!(!scene.is_synced(true).await, "some of it is lost");
+        let Scene { mount, ino, .. } = &scene;
+        mount.empty(*ino).await.expect("emptied");
+        let handle = mount.open(*ino, WRITING).await.expect("opened");
+        mount.write(&handle, 0, 8).await.expect("written");
+        mount.close(handle).await.expect("closed");
+        let is_synced = scene.is_synced(true).await;
+        scene.after(is_synced).await
+    })
+}
+
+/// A file some of whose bytes a server has acknowledged that ended then, and is there again.
+struct Scene {
+    _job: Rc<Job>,
+    tier: Memory,
+    mount: Rc<Mount>,
+    ino: InodeId,
+}
+
+impl Scene {
+    async fn new(seed: u64, power: bool) -> Self {
+        let (random, tier) = (Random::new(seed), Memory::new());
+        let network = Network::new(random.split());
+        let job = Job::up_before(Some(tier.clone()), SERVERS, network, random.split()).await;
+        let mount = Seat::new(&job, 0).mount();
+        let ino = write(&job, &mount, power).await.expect("nothing stands against it");
+        Self { _job: job, tier, mount, ino }
+    }
+
+    /// fsync(2), asked until it is answered; a refusal is an answer where it `may_fail`.
+    async fn is_synced(&self, may_fail: bool) -> bool {
+        loop {
+            match self.mount.fsync(self.ino).await {
+                Ok(()) => return true,
+                Err(Failure::Refused(_)) if may_fail => return false,
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
         }
-    };
-    tokio::time::sleep(SETTLING).await;
-    let is_in_tier = tier.stat(&Key::new("f").expect("a name")).is_ok();
-    AfterEnd { is_synced, is_in_tier }
+    }
+
+    async fn after(&self, is_synced: bool) -> AfterEnd {
+        tokio::time::sleep(SETTLING).await;
+        let is_in_tier = self.tier.stat(&Key::new("f").expect("a name")).is_ok();
+        AfterEnd { is_synced, is_in_tier }
+    }
 }
 
 async fn write(job: &Rc<Job>, mount: &Mount, power: bool) -> Result<InodeId, Failure> {
     let policy = Some(StripePolicy { stripe: ByteCount(STRIPE), width: 0 });
     let ino = mount.create_in(InodeId::CACHE_ROOT, "f", policy).await?;
-    let handle = mount.open(ino, Access { read: false, write: true }).await?;
+    let handle = mount.open(ino, WRITING).await?;
     for stripe in 0..u64::from(SERVERS) {
         mount.write(&handle, stripe * STRIPE, 7).await?;
     }

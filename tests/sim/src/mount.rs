@@ -15,7 +15,7 @@ use std::sync::Arc;
 use hayase_layout::{InodeId, StripePolicy};
 use hayase_wire::Arena;
 use hayase_wire::message::{
-    Access, Close, FileKind, Lock, LockAnswer, LockKind, LockRange, NewNode, NodeReply,
+    Access, Close, FileKind, Lock, LockAnswer, LockKind, LockRange, MetaChange, NewNode, NodeReply,
     NodeRequest, OpenKind, Opening, ParentPolicy, Refused, SlotRange,
 };
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore, oneshot};
@@ -411,6 +411,12 @@ impl Mount {
     pub(crate) async fn unlock(&self, ino: InodeId, owner: u64) -> Result<(), Failure> {
         self.kept.locks.borrow_mut().remove(&(ino, owner));
         self.ask(NodeRequest::Unlock { ino, owner, range: LockRange::ALL }).await.map(drop)
+    }
+
+    /// Cuts a file to no bytes.
+    pub(crate) async fn empty(&self, ino: InodeId) -> Result<(), Failure> {
+        let change = MetaChange { size: Some(0), ..MetaChange::default() };
+        self.ask(NodeRequest::SetAttr { ino, change }).await.map(drop)
     }
 
     /// Makes a file and its names durable.

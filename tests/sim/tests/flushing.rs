@@ -4,7 +4,10 @@
 
 #![allow(clippy::print_stdout, reason = "a test tells what it tried")]
 
-use hayase_sim::{AfterEnd, Flushed, Plan, STRIPED, WHOLE, flushing, server_ends_before_fsync};
+use hayase_sim::{
+    AfterEnd, Flushed, Plan, STRIPED, WHOLE, emptied_after_power_cut, flushing,
+    server_ends_before_fsync,
+};
 
 /// Seeds of a run, unless `HAYASE_SIM_TIER_SEEDS` says how many.
 const SEEDS: u64 = 60;
@@ -53,6 +56,14 @@ fn a_part_that_lost_bytes_is_not_synced() {
     for seed in 1..6 {
         let after = server_ends_before_fsync(seed, true);
         assert_eq!(after, AfterEnd { is_synced: false, is_in_tier: false }, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_file_that_lost_bytes_is_whole_again_when_it_was_emptied() {
+    for seed in 1..6 {
+        let after = emptied_after_power_cut(seed);
+        assert_eq!(after, AfterEnd { is_synced: true, is_in_tier: true }, "seed {seed}");
     }
 }
 

@@ -314,6 +314,10 @@ impl Node {
             }
             *current = trunc_epoch;
         }
+        let is_emptied = len == 0 && part.ino.is_cached();
+        if is_emptied {
+            self.forget_vanished(part_id(part))?;
+        }
         let found =
             if len > 0 { Some(self.part_for_writing(part)?) } else { self.existing_part(part)? };
         if let Some(found) = found {
@@ -321,7 +325,7 @@ impl Node {
             let work = move || found.truncate(len).map_err(part_refused);
             self.disk.run(work).await?;
         }
-        if len == 0 && part.ino.is_cached() {
+        if is_emptied {
             self.part_is_empty(part_id(part))?;
         }
         self.usage_changed();

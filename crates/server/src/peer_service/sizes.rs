@@ -246,6 +246,25 @@ impl Node {
         }
     }
 
+    /// Home: all parts of a striped file survive a power cut from here on.
+    pub(crate) async fn sync_parts(
+        self: &Rc<Self>,
+        inode: &Inode,
+        data_only: bool,
+    ) -> Result<(), Refused> {
+        let Layout::Striped { servers, .. } = &inode.layout else { return Ok(()) };
+        let mut syncs = Vec::new();
+        for (server, index) in servers.iter().zip(0..) {
+            let part = PartRef { ino: inode.ino, layout_epoch: inode.layout_epoch, index };
+            let request = PeerRequest::PartSync { part, data_only };
+            syncs.push(tokio::task::spawn_local(self.ask(*server, request)));
+        }
+        for sync in syncs {
+            sync.await.map_err(|_| Refused::new(libc_errno::EIO))??;
+        }
+        Ok(())
+    }
+
     /// Parts first, then the inode, then the names that lead to it.
     pub(super) async fn fsync(self: &Rc<Self>, ino: InodeId, data_only: bool) -> Answer {
         let inode = self.inode(ino)?;
