@@ -164,6 +164,7 @@ async fn run(
     let credentials = credentials(&settings, me);
     let node = node(ground, settings, stores, &members)?;
     node.hold_prepared_names().await;
+    node.finish_evictions().await;
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn_local(Rc::clone(&node).serve_socket(socket));
     for listener in listeners {
@@ -180,7 +181,6 @@ async fn run(
     }
     if node.cache.is_some() {
         node.make_cache_root()?;
-        node.finish_evictions();
         tasks.spawn_local(Rc::clone(&node).keep_flushing());
     }
     tasks.spawn_local(Rc::clone(&node).watch_homes());

@@ -8,10 +8,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use cluster::{Cluster, Process, R, W};
-use hayase_layout::{ByteCount, InodeId};
+use hayase_layout::{ByteCount, InodeId, StripePolicy};
 use hayase_tier::flaky::{Call, Fault};
 use hayase_tier::{Action, Attributes, Flaky, Key, ListRequest, Memory, Precondition, Tier};
-use hayase_wire::message::FileKind;
+use hayase_wire::message::{FileKind, Flushed, NodeReply, NodeRequest};
 
 const TOP: InodeId = InodeId::CACHE_ROOT;
 const FOR_EVER: u64 = u64::MAX;
@@ -479,4 +479,53 @@ fn an_fsync_waits_for_one_flush() {
     assert_eq!(scene.read("f").as_deref(), Some(&b"first"[..]));
     writing.close(ino, W).expect("closed");
     scene.wait_for("f", b"other");
+}
+
+/// Three stripes on two servers, in the tier.
+fn striped_in_tier(scene: &Scene) -> (InodeId, Vec<u8>) {
+    let mut process = scene.cluster.process(0);
+    let policy = StripePolicy { stripe: ByteCount(4096), width: 0 };
+    let made = process.create_with(TOP, "f", FileKind::Regular, Some(policy)).expect("made");
+    let bytes = [[1_u8; 4096], [2; 4096], [3; 4096]].concat();
+    write_again(&mut process, made.ino, &bytes);
+    wait_until("it is in the tier", || {
+        let told = scene.cluster.process(0).ask(&NodeRequest::Flush { ino: made.ino });
+        matches!(told, Ok(NodeReply::Flushed(Flushed::Durable)))
+    });
+    (made.ino, bytes)
+}
+
+/// Whoever reads it then gets what the tier has: not holes where parts were.
+fn assert_fetched(scene: &Scene, ino: InodeId, bytes: &[u8], story: &str) {
+    let mut process = scene.cluster.process(1);
+    process.open(ino, R).expect("opened");
+    let is_same = process.read(ino, 0, bytes.len() as u32).expect("read") == bytes;
+    assert!(is_same, "{story}");
+    process.close(ino, R).expect("closed");
+}
+
+#[test]
+fn an_eviction_of_a_striped_file_is_finished_after_a_kill() {
+    for commits in 0..4 {
+        let mut scene = Scene::small(2, ByteCount::mib(64));
+        let (ino, bytes) = striped_in_tier(&scene);
+        let home = ino.home().0;
+        scene.cluster.store(home).stop_after(commits);
+        let mut process = scene.cluster.process(0);
+        // It may have come to its end, or not.
+        let told = process.ask(&NodeRequest::Evict { ino });
+        let story = format!("{commits} commits, {told:?}");
+        drop(process);
+        scene.cluster.restart(home);
+        assert_fetched(&scene, ino, &bytes, &story);
+    }
+}
+
+#[test]
+fn an_eviction_of_a_striped_file_survives_a_power_cut() {
+    let mut scene = Scene::small(2, ByteCount::mib(64));
+    let (ino, bytes) = striped_in_tier(&scene);
+    scene.cluster.process(0).ask(&NodeRequest::Evict { ino }).expect("nobody has it open");
+    scene.cluster.lose_names(ino.home().0);
+    assert_fetched(&scene, ino, &bytes, "after the power came back");
 }

@@ -7,14 +7,14 @@
 
 use std::rc::Rc;
 
-use hayase_layout::{InodeId, Layout, ServerId};
+use hayase_layout::{InodeId, ServerId};
 use hayase_store::{EntryRecord, FileKind, FileState, LedgerRecord, PartId, TierVersion, ops};
 use hayase_wire::message::{
     Binding, PeerReply, PeerRequest, Place, Refused, Shown, TierVersion as WireVersion,
 };
 use tokio::time::Instant;
 
-use super::names::TIER_MODE;
+use super::names::{TIER_MODE, is_flushed};
 use super::paths::key;
 use super::tombstones::{shown, version_at};
 use super::{Cache, wire_version};
@@ -285,9 +285,7 @@ impl Node {
                 continue;
             };
             let inode = ops::get_inode(&self.names.begin(), ino).map_err(meta_refused)?;
-            let has_bytes =
-                |layout: &Layout| matches!(layout, Layout::Whole | Layout::Striped { .. });
-            let Some(inode) = inode.filter(|inode| has_bytes(&inode.layout)) else { continue };
+            let Some(inode) = inode.filter(|inode| is_flushed(&inode.layout)) else { continue };
             let Some((parent, name)) = inode.name else { continue };
             let path = self.tier_path_of(&Place { parent, name }).await?;
             if cache.record(ino).is_none() && self.inode(ino).is_ok() {

@@ -33,6 +33,11 @@ use crate::node::{Node, libc_errno, unexpected};
 /// Rights that a tier keeps.
 pub(super) const TIER_MODE: u32 = 0o777;
 
+/// Whether a file has bytes of its own, which come to the tier.
+pub(super) fn is_flushed(layout: &Layout) -> bool {
+    matches!(layout, Layout::Whole | Layout::Striped { .. })
+}
+
 impl Node {
     /// The name of the area itself is nobody's to make or remove.
     pub(crate) fn refuse_cache_name(&self, parent: InodeId, name: &[u8]) -> Result<(), Refused> {
@@ -99,8 +104,8 @@ impl Node {
 
     /// Home: a new file of the area is dirty from the start. Its directory's path is known.
     pub(crate) fn cached_file_made(&self, node: &NewNode, inode: &Inode) -> Result<(), Refused> {
-        let has_bytes = matches!(inode.layout, Layout::Whole | Layout::Striped { .. });
-        let Some(cache) = self.cached(inode.ino).filter(|_| has_bytes) else { return Ok(()) };
+        let cache = self.cached(inode.ino).filter(|_| is_flushed(&inode.layout));
+        let Some(cache) = cache else { return Ok(()) };
         let above = self.known_path(node.parent)?;
         let above = above.ok_or_else(|| Refused::because(libc_errno::EIO, "its path is lost"))?;
         let path = super::paths::join(&above, &node.name);

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, Layout, LocalOffset};
 use hayase_store::namespace::Inode;
-use hayase_store::{Part, PartStat, Parts};
+use hayase_store::{LedgerRecord, Part, PartStat, Parts};
 use hayase_wire::message::{PAYLOAD_BYTES_MAX, Refused};
 
 use crate::convert::part_refused;
@@ -140,6 +140,11 @@ fn stat_of(inode: &Inode) -> PartStat {
 }
 
 impl Node {
+    /// As the names say, which the ledger follows; it outlives a file that nobody had synced.
+    pub(super) fn layout_for_flush(&self, record: &LedgerRecord) -> Layout {
+        self.inode(record.ino).map_or_else(|_| record.layout.clone(), |inode| inode.layout)
+    }
+
     /// What is read for a flush: of a part that somebody may go on writing, a snapshot. A striped file's parts are durable
     /// from here on, or it is refused: what a power cut took of one of them is not sent as if it was the file.
     pub(super) async fn source(

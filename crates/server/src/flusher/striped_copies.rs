@@ -1,12 +1,13 @@
 //! Copies of striped files give their room back.
 //!
 //! A striped file that only the tier has is whole from then on: it is fetched like any other, by its home. Order: the
-//! ledger says durably that it is in the tier before the first of its parts goes; who is killed in between goes on
-//! at the next start.
+//! ledger says durably that it is in the tier before the first of its parts goes, and goes on saying that it was striped
+//! until the names say durably that it is whole. So whoever is killed or loses power in between goes on at the next
+//! start, and nobody reads holes where parts were.
 
 use std::rc::Rc;
 
-use hayase_layout::{InodeId, Layout};
+use hayase_layout::{InodeId, Layout, ServerId};
 use hayase_store::FileState;
 use hayase_wire::message::{PartRef, PeerRequest, Refused};
 
@@ -30,35 +31,47 @@ impl Node {
     ) -> Result<(), Refused> {
         cache.update(ino, |record| record.state = FileState::InTier)?;
         self.ledger_durable(cache).await?;
-        self.made_whole(cache, ino)
+        self.made_whole(cache, ino).await
     }
 
     /// Evictions that were cut short, before anybody is served.
-    pub(crate) fn finish_evictions(self: &Rc<Self>) {
+    pub(crate) async fn finish_evictions(self: &Rc<Self>) {
         let Some(cache) = &self.cache else { return };
         let is_half = |record: &hayase_store::LedgerRecord| {
             record.state == FileState::InTier && record.layout != Layout::Whole
         };
         for record in cache.records_where(is_half) {
-            if let Err(error) = self.made_whole(cache, record.ino) {
+            if let Err(error) = self.made_whole(cache, record.ino).await {
                 tracing::error!(ino = %record.ino, %error, "a copy that was given up stays");
             }
         }
     }
 
     /// Nothing of it is here any more.
-    fn made_whole(self: &Rc<Self>, cache: &Cache, ino: InodeId) -> Result<(), Refused> {
+    async fn made_whole(self: &Rc<Self>, cache: &Cache, ino: InodeId) -> Result<(), Refused> {
         let before = self.inode(ino)?;
-        // What somebody still knows of the stripes is refused.
-        self.change_inode(ino, |inode| {
-            inode.layout = Layout::Whole;
-            inode.trunc_epoch += 1;
-        })?;
-        cache.update(ino, |record| record.layout = Layout::Whole)?;
-        self.files.forget(ino);
-        let Layout::Striped { servers, .. } = before.layout else { return Ok(()) };
-        for (server, index) in servers.into_iter().zip(0..) {
-            let part = PartRef { ino, layout_epoch: before.layout_epoch, index };
+        if let Layout::Striped { servers, .. } = &before.layout {
+            // What somebody still knows of the stripes is refused.
+            self.change_inode(ino, |inode| {
+                inode.layout = Layout::Whole;
+                inode.trunc_epoch += 1;
+            })?;
+            self.files.forget(ino);
+            self.remove_stripes(ino, before.layout_epoch, servers)?;
+        }
+        self.names_durable().await?;
+        cache.update(ino, |record| record.layout = Layout::Whole)
+    }
+
+    /// Those of other servers go behind.
+    fn remove_stripes(
+        self: &Rc<Self>,
+        ino: InodeId,
+        layout_epoch: u32,
+        servers: &[ServerId],
+    ) -> Result<(), Refused> {
+        for (server, index) in servers.iter().copied().zip(0..) {
+            let part = PartRef { ino, layout_epoch, index };
             if server == self.me {
                 self.remove_part(part)?;
                 continue;

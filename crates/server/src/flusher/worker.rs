@@ -237,7 +237,8 @@ impl Node {
         // from here on. A mapping is no open, and goes on being written without one.
         let is_written = as_it_stands && (self.has_writers(ino) || !self.probe_part(ino).await);
         let begin = system_time(stored_time(self.now()));
-        let source = self.source((ino, &record.layout), is_written).await?;
+        let layout = self.layout_for_flush(&record);
+        let source = self.source((ino, &layout), is_written).await?;
         // Others were asked meanwhile: what the ledger says of the file now counts.
         let is_still = active.generation.get() == generation && !active.is_held();
         let Some(record) = cache.record(ino).filter(|record| is_still && !record.state.is_safe())
@@ -291,8 +292,7 @@ impl Node {
             && !active.is_held()
             && may(self)
             && cache.record(ino).is_some_and(|now| is_current(&now))
-            && (is_frozen
-                || stands_still(&sent.stat, &self.stat_for_flush((ino, &record.layout))?));
+            && (is_frozen || stands_still(&sent.stat, &self.stat_for_flush((ino, &layout))?));
         if !is_same {
             return Ok(Outcome::Overtaken);
         }

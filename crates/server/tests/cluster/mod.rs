@@ -171,6 +171,17 @@ impl Cluster {
     /// Ends a server and starts it again with what it had committed before its store stopped. What
     /// its mount holds is told at once: nothing.
     pub(crate) fn restart(&mut self, server: u16) {
+        self.restart_with(server, None);
+    }
+
+    /// The same with what it had synced of its names. Parts and the ledger keep all: a disk may have written them.
+    pub(crate) fn lose_names(&mut self, server: u16) {
+        // Before it ends: then it syncs.
+        let left = self.store(server).after_power_cut(0);
+        self.restart_with(server, Some(left));
+    }
+
+    fn restart_with(&mut self, server: u16, left: Option<MemoryStore>) {
         let at = usize::from(server);
         let servers = self.servers.len() as u16;
         let (stop, stopped) = oneshot::channel();
@@ -180,7 +191,7 @@ impl Cluster {
         let _already_over = old.send(());
         thread.join().expect("the server ends");
         let names = self.names.as_mut().expect("names are in memory");
-        names[at] = Arc::new(names[at].after_kill());
+        names[at] = Arc::new(left.unwrap_or_else(|| names[at].after_kill()));
         let (running, told) = self.begin(server, servers);
         self.servers[at] = running;
         let mut mount = Process::connect_as(
