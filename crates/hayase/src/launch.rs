@@ -4,7 +4,7 @@
 //! a job, made before and removed after), [`storage_nodes`] (which nodes carry storage), [`start`] (supervisors up, all or none), [`stop`],
 //! [`enter`] (running a program on a node), [`tree`] (nodes that are other hosts), [`hosts`] (lists of
 //! hosts), [`allocation`] (what a batch system gave us), [`deadline`] (when it takes that back), [`addresses`], [`namespaces`] and [`network`] (what makes a simulated
-//! node), [`mounts`] (what is mounted where), [`signals`], [`lines`], [`program`] (finding `ip` and
+//! node), [`mounts`] (what is mounted where), [`holders`] (who keeps a mount busy), [`signals`], [`lines`], [`program`] (finding `ip` and
 //! its like), [`preload`] (launchers of MPI). What a node does by itself is in [`crate::supervisor`].
 
 pub(crate) mod addresses;
@@ -13,6 +13,7 @@ pub(crate) mod deadline;
 pub(crate) mod drain;
 pub(crate) mod enter;
 pub(crate) mod ground;
+pub(crate) mod holders;
 pub(crate) mod hosts;
 pub(crate) mod lines;
 pub(crate) mod mounts;

@@ -7,7 +7,7 @@
 //!
 //! Rooms: [`keeper`] (what is up, in which order), [`teardown`] (the way back), [`areas`] (the
 //! node's areas as mounts), [`apart`] (away from the programs), [`discard`] (not writing down what is removed),
-//! [`daemon`] (one child), [`restarts`] (when one that ended is started again), [`holders`] (who keeps a mount busy),
+//! [`daemon`] (one child), [`restarts`] (when one that ended is started again),
 //! [`programs`] (programs of the job on this node), [`control`] (requests of commands), [`said`]
 //! (what it tells the launcher).
 
@@ -18,7 +18,6 @@ pub(crate) mod daemon;
 pub(crate) mod discard;
 mod drain;
 mod events;
-mod holders;
 mod keeper;
 mod programs;
 mod restarts;

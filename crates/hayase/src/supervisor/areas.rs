@@ -12,8 +12,8 @@ use std::time::Duration;
 use anyhow::Context;
 use rustix::mount::{UnmountFlags, unmount};
 
-use super::holders;
 use crate::job::Settings;
+use crate::launch::holders;
 use crate::launch::mounts::is_mount_point;
 
 /// An unmount that fails without a holder to be seen is tried again this often.
@@ -104,11 +104,7 @@ pub(crate) fn hide(mount: &Path, is_privileged: bool) -> Hidden {
 }
 
 fn detach(mount: &Path, is_privileged: bool, holders: &[holders::Holder]) -> Hidden {
-    let names: Vec<_> = holders
-        .iter()
-        .map(|holder| format!("{} ({}, {})", holder.process.pid, holder.command, holder.by))
-        .collect();
-    let who = if names.is_empty() { "somebody unseen".to_owned() } else { names.join(", ") };
+    let who = holders::named(holders);
     match unmount_now(mount, is_privileged, true) {
         Ok(()) => Hidden::Detached(format!(
             "{} was held by {who}: detached, it ends when they let go",

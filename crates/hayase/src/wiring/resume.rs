@@ -13,6 +13,7 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use super::places::{self, Wish};
 use crate::job::{Settings, ledgers};
+use crate::launch::holders;
 use crate::launch::mounts::is_mount_point;
 
 pub(crate) use hayase_server::{Resumed, Resuming};
@@ -55,8 +56,10 @@ impl<'a> Left<'a> {
         }
         if is_mount_point(&root) {
             // Its servers were killed, or are not of this job's record. Not by force: who uses it stays.
-            let ended = unmount_when_free(&root);
-            ended.with_context(|| format!("{} is mounted and used by somebody", root.display()))?;
+            unmount_when_free(&root).with_context(|| {
+                let who = holders::named(&holders::of(&root));
+                format!("{} is mounted and used by {who}", root.display())
+            })?;
         }
         let image = ImageArea::open(&root.with_extension("img"), &root)?;
         let flushed = self.flush(node, &image, told);

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::launch::namespaces::mount_namespace;
+use super::namespaces::mount_namespace;
 use crate::process::{ProcessId, all};
 
 /// Holders that are named; the rest is counted by the reader.
@@ -33,6 +33,18 @@ pub(crate) fn of(mount: &Path) -> Vec<Holder> {
         })
         .take(HOLDERS_MAX)
         .collect()
+}
+
+/// Them as a message names them: `PID (COMMAND, BY), ...`.
+pub(crate) fn named(holders: &[Holder]) -> String {
+    if holders.is_empty() {
+        return "somebody unseen".to_owned();
+    }
+    let names: Vec<_> = holders
+        .iter()
+        .map(|holder| format!("{} ({}, {})", holder.process.pid, holder.command, holder.by))
+        .collect();
+    names.join(", ")
 }
 
 fn holds(proc: &Path, mount: &Path) -> Option<&'static str> {
