@@ -16,6 +16,10 @@ pub const PACK_ENTRIES_MAX: usize = 65_536;
 /// Bytes of one read from a tier or one write to it.
 pub const PIECE_BYTES: usize = 1 << 20;
 
+/// Bytes of one read where a whole object passes by and is not kept: few requests, and a buffer that is
+/// used again costs no page faults.
+pub const STREAM_BYTES: usize = 2 << 20;
+
 /// Plain bytes of a sealed chunk: large enough that AES-GCM runs at full speed, small enough that a
 /// small entry costs little more than itself.
 pub const CHUNK_BYTES: usize = 1 << 16;
@@ -76,6 +80,9 @@ pub const PACKS_OPEN_MAX: usize = 8;
 
 /// Small files that one stream makes at a time, so that their names are made durable together.
 pub const GROUP_ITEMS_MAX: usize = 64;
+
+/// Largest file that waits in such a group when it is an object of its own: what larger ones cost is their bytes.
+pub const GROUP_FILE_BYTES_MAX: u64 = 256 << 10;
 
 /// Most streams that may be asked for.
 pub const STREAMS_MAX: usize = 64;

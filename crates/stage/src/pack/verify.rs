@@ -1,14 +1,17 @@
 //! Looking at every byte of a set: packs, headers, entries, the packs' own indexes, loose objects.
 
+mod passing;
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::header::{self, padding};
+use self::passing::Passing;
+use super::index::PackLine;
 use super::row::Row;
 use super::{PackError, PackReader, PackSet};
 use crate::checksum::Checksum;
-use crate::limits::PIECE_BYTES;
+use crate::limits::STREAM_BYTES;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -36,8 +39,9 @@ pub fn verify(set: &PackSet, threads: usize, seen: &AtomicU64) -> Report {
     std::thread::scope(|scope| {
         for _ in 0..threads.clamp(1, units.len().max(1)) {
             scope.spawn(|| {
+                let mut piece = Vec::new();
                 while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let found = check_unit(set, unit, seen);
+                    let found = check_unit(set, unit, &mut piece, seen);
                     damage.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(found);
                 }
             });
@@ -68,110 +72,122 @@ fn units(set: &PackSet) -> Vec<Unit<'_>> {
     units
 }
 
-fn check_unit(set: &PackSet, unit: &Unit<'_>, seen: &AtomicU64) -> Vec<PackError> {
+fn check_unit(
+    set: &PackSet,
+    unit: &Unit<'_>,
+    piece: &mut Vec<u8>,
+    seen: &AtomicU64,
+) -> Vec<PackError> {
     let mut damage = Vec::new();
     match unit {
-        Unit::Loose(row) => damage.extend(check_loose(set, row, seen).err()),
+        Unit::Loose(row) => damage.extend(check_loose(set, row, piece, seen).err()),
         Unit::Pack(number, rows) => match set.pack(*number) {
             Err(error) => damage.push(error),
             Ok(pack) => {
-                let mut view = View { pack, whole: Vec::new() };
-                damage.extend(check_whole(set, *number, &mut view, seen).err());
-                damage.extend(check_own_index(&view.pack, rows).err());
-                damage.extend(rows.iter().filter_map(|row| check_entry(&view, row).err()));
+                let line = set.index.packs[*number as usize];
+                damage.extend(check_whole(&pack, line, rows, piece, seen));
+                damage.extend(check_own_index(&pack, rows).err());
             }
         },
     }
     damage
 }
 
-/// Packs up to this size are read once and kept while their entries are looked at.
-const KEPT_BYTES_MAX: u64 = 32 << 20;
-
-/// A pack, and its bytes when they are kept.
-struct View {
-    pack: PackReader,
-    whole: Vec<u8>,
-}
-
-impl View {
-    fn read_range(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), PackError> {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        match start.checked_add(len).and_then(|end| self.whole.get(start..end)) {
-            Some(bytes) => {
-                out.clear();
-                out.extend_from_slice(bytes);
-                Ok(())
-            }
-            None => self.pack.read_range(offset, len, out),
-        }
-    }
-}
-
-/// The checksum over the whole tar: headers, padding and all.
+/// The checksum over the whole tar, headers, padding and all, and every entry in it; read once.
 fn check_whole(
-    set: &PackSet,
-    number: u32,
-    view: &mut View,
+    pack: &PackReader,
+    line: PackLine,
+    rows: &[&Row],
+    piece: &mut Vec<u8>,
     seen: &AtomicU64,
-) -> Result<(), PackError> {
-    let pack = &view.pack;
-    let line = set.index.packs[number as usize];
-    let wrong =
-        |why: &str| PackError::Damaged { object: pack.object().to_owned(), why: why.to_owned() };
+) -> Vec<PackError> {
+    let wrong = |why: String| PackError::Damaged { object: pack.object().to_owned(), why };
+    let mut entries = Entries::new(pack, rows);
     if pack.len() != line.bytes {
-        return Err(wrong(&format!("it has {} bytes instead of {}", pack.len(), line.bytes)));
+        let why = format!("it has {} bytes instead of {}", pack.len(), line.bytes);
+        entries.damage.push(wrong(why));
     }
-    let (mut sum, mut piece, mut at) = (Checksum::new(), Vec::new(), 0);
-    while at < line.bytes {
-        let len = (line.bytes - at).min(PIECE_BYTES as u64) as usize;
-        pack.read_range(at, len, &mut piece)?;
-        sum.update(&piece);
-        if line.bytes <= KEPT_BYTES_MAX {
-            view.whole.extend_from_slice(&piece);
+    let (mut sum, mut at) = (Checksum::new(), 0);
+    while at < pack.len() {
+        let len = (pack.len() - at).min(STREAM_BYTES as u64) as usize;
+        if let Err(error) = pack.read_range(at, len, piece) {
+            entries.damage.push(error);
+            return entries.each_alone(pack, piece);
         }
+        sum.update(piece);
+        entries.pass(at, piece);
         at += len as u64;
         seen.fetch_add(len as u64, Ordering::Relaxed);
     }
-    if sum.value() == line.crc32c { Ok(()) } else { Err(wrong("its checksum is another")) }
+    if pack.len() == line.bytes && sum.value() != line.crc32c {
+        entries.damage.push(wrong("its checksum is another".to_owned()));
+    }
+    entries.damage
 }
 
-/// What any tar will unpack is what the index says: the header, made again, is the header there.
-fn check_entry(view: &View, row: &Row) -> Result<(), PackError> {
-    let pack = &view.pack;
-    let wrong = |why| PackError::Entry {
-        object: pack.object().to_owned(),
-        name: row.item.name.to_string(),
-        why,
-    };
-    let at = row.location.ok_or_else(|| wrong("it lies in no pack"))?;
-    let expected = header::of(row);
-    let Some(start) = at.offset.checked_sub(expected.len() as u64) else {
-        return Err(wrong("there is no room for its tar header"));
-    };
-    let mut bytes = Vec::new();
-    view.read_range(start, expected.len(), &mut bytes)?;
-    if bytes != expected {
-        return Err(wrong("its tar header says something else"));
+/// The entries of a pack whose bytes pass by.
+struct Entries<'a> {
+    object: &'a str,
+    pack_bytes: u64,
+    /// By offset.
+    rows: std::vec::IntoIter<&'a Row>,
+    current: Option<Passing<'a>>,
+    damage: Vec<PackError>,
+}
+
+impl<'a> Entries<'a> {
+    fn new(pack: &'a PackReader, rows: &[&'a Row]) -> Self {
+        let mut rows = rows.to_vec();
+        rows.sort_by_key(|row| row.location.map(|at| at.offset));
+        let (object, rows) = (pack.object(), rows.into_iter());
+        Self { object, pack_bytes: pack.len(), rows, current: None, damage: Vec::new() }
     }
-    let zeros = padding(at.stored) as usize;
-    view.read_range(at.offset + at.stored, zeros, &mut bytes)?;
-    if bytes.iter().any(|&byte| byte != 0) {
-        return Err(wrong("there are bytes behind its end"));
+
+    /// Takes bytes of the pack that begin at `at`, behind those before.
+    fn pass(&mut self, mut at: u64, mut bytes: &[u8]) {
+        while let Some(mut entry) = self.current.take().or_else(|| self.next(at)) {
+            let gap = usize::try_from(entry.offset().saturating_sub(at)).unwrap_or(usize::MAX);
+            let (skipped, own) = bytes.split_at(gap.min(bytes.len()));
+            let count = skipped.len() + entry.pass(own);
+            at += count as u64;
+            bytes = &bytes[count..];
+            if !entry.is_whole() {
+                self.current = Some(entry);
+                return;
+            }
+            self.damage.extend(entry.end().err());
+        }
     }
-    if at.stored <= PIECE_BYTES as u64 || at.codec == super::Codec::Zstd {
-        let stored = usize::try_from(at.stored).map_err(|_| wrong("it is too large"))?;
-        view.read_range(at.offset, stored, &mut bytes)?;
-        return pack.check(row, &bytes).map(drop);
+
+    /// After a read that failed: those that have not passed are read one by one, so that each is told of
+    /// for itself. Answers all that is wrong.
+    fn each_alone(mut self, pack: &PackReader, piece: &mut Vec<u8>) -> Vec<PackError> {
+        let begun = self.current.take().map(|entry| entry.row());
+        let rows: Vec<_> = begun.into_iter().chain(self.rows.by_ref()).collect();
+        for row in rows {
+            self.rows = vec![row].into_iter();
+            // A wrong row is told of by `next`.
+            let Some(mut entry) = self.next(0) else { continue };
+            let checked = entry.read(pack, piece).and_then(|()| entry.end());
+            self.damage.extend(checked.err());
+        }
+        self.damage
     }
-    let (mut sum, mut offset, end) = (Checksum::new(), at.offset, at.offset + at.stored);
-    while offset < end {
-        let len = (end - offset).min(PIECE_BYTES as u64) as usize;
-        view.read_range(offset, len, &mut bytes)?;
-        sum.update(&bytes);
-        offset += len as u64;
+
+    /// The next entry that lies behind byte `from`; those that can not be there are told.
+    fn next(&mut self, from: u64) -> Option<Passing<'a>> {
+        loop {
+            let row = self.rows.next()?;
+            if let Some(entry) = Passing::begin(self.object, row, (from, self.pack_bytes)) {
+                return Some(entry);
+            }
+            self.damage.push(PackError::Entry {
+                object: self.object.to_owned(),
+                name: row.item.name.to_string(),
+                why: "it does not lie in its pack, or lies where another entry is",
+            });
+        }
     }
-    if sum.value() == row.crc32c { Ok(()) } else { Err(wrong("its checksum is another")) }
 }
 
 /// The pack can tell its entries by itself.
@@ -195,7 +211,12 @@ fn check_own_index(pack: &PackReader, rows: &[&Row]) -> Result<(), PackError> {
     Ok(())
 }
 
-fn check_loose(set: &PackSet, row: &Row, seen: &AtomicU64) -> Result<(), PackError> {
+fn check_loose(
+    set: &PackSet,
+    row: &Row,
+    piece: &mut Vec<u8>,
+    seen: &AtomicU64,
+) -> Result<(), PackError> {
     let wrong = |why| PackError::Entry {
         object: "its own object".to_owned(),
         name: row.item.name.to_string(),
@@ -206,9 +227,9 @@ fn check_loose(set: &PackSet, row: &Row, seen: &AtomicU64) -> Result<(), PackErr
         return Err(wrong("it has another length"));
     }
     let (mut sum, mut offset) = (Checksum::new(), 0);
-    let mut piece = vec![0; PIECE_BYTES];
+    piece.resize(STREAM_BYTES, 0);
     loop {
-        let count = reader.read_at(offset, &mut piece)?;
+        let count = reader.read_at(offset, piece)?;
         sum.update(&piece[..count]);
         offset += count as u64;
         seen.fetch_add(count as u64, Ordering::Relaxed);
