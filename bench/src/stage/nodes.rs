@@ -42,7 +42,7 @@ const FETCHED_MAX: f64 = 1.05;
 
 pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let ground = Ground::new(bench)?;
-    let files = Files { count: bench.rounds(120, 240), bytes: 1 << 20 };
+    let files = Files { count: bench.rounds(180, 240), bytes: 1 << 20 };
     ground.make_tree("tree", files)?;
     let job = Job::up(bench, &JobOptions { shared: "600MiB", ..JobOptions::nodes(NODES + 1) })?;
     limit_links(&job)?;

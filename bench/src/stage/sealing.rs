@@ -23,7 +23,7 @@ pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let key =
         |variant: &str| -> &[&str] { if variant == SEALED { &["--key-file", "key"] } else { &[] } };
     let mut samples = Samples::default();
-    let rounds = bench.rounds(4, 8);
+    let rounds = bench.rounds(10, 12);
     for what in ["up", "down"] {
         for round in 0..rounds {
             for variant in order(round, PLAIN, &[SEALED]) {

@@ -21,19 +21,27 @@ pub(super) struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    pub(super) fn push(&mut self, task: Task, data: Cow<'a, [u8]>) {
+    fn push(&mut self, task: Task, data: Cow<'a, [u8]>) {
         if let Cow::Owned(data) = &data {
             self.owned += data.len();
         }
         self.files.push((task, data));
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.files.len() >= GROUP_ITEMS_MAX || self.owned >= PIECE_BYTES
     }
 }
 
 impl Shared<'_> {
+    /// Adds a file to the group; makes all of them when it is full.
+    pub(super) fn group<'a>(&self, group: &mut Group<'a>, task: Task, data: Cow<'a, [u8]>) {
+        group.push(task, data);
+        if group.is_full() {
+            self.make(group);
+        }
+    }
+
     /// Makes all files of the group, and leaves it empty.
     pub(super) fn make(&self, group: &mut Group<'_>) {
         let files = std::mem::take(group).files;
@@ -58,6 +66,8 @@ impl Shared<'_> {
         let mut made = 0;
         for ((answer, object), (task, _)) in answers.into_iter().zip(&objects).zip(&ready) {
             let answer = match answer {
+                // As with what was not begun: the transfer is over, and these are not listed one by one.
+                Err(TierError::Unavailable { .. }) if self.is_stopped() => continue,
                 Err(TierError::Unavailable { .. }) => self.again(|| {
                     let Whole { key, attributes, data } = *object;
                     self.target.tier.put(key, attributes, data, Precondition::Any)?;

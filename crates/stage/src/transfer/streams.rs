@@ -9,7 +9,7 @@ use super::Shared;
 use super::group::Group;
 use crate::compare::Step;
 use crate::item::{Item, Kind};
-use crate::limits::{BATCH_BYTES, GAP_BYTES_MAX, PARTS_BYTES_MIN};
+use crate::limits::{BATCH_BYTES, GAP_BYTES_MAX, GROUP_FILE_BYTES_MAX, PARTS_BYTES_MIN};
 use crate::pack::{Location, PackError, PackReader, Row};
 use crate::plan::Task;
 use crate::source::Origin;
@@ -48,16 +48,21 @@ impl Shared<'_> {
             let done = match &stretch {
                 Some(Ok(stretch)) if is_entry => match stretch.entry(row_of(&task)) {
                     Ok(data) => {
-                        group.push(task, data);
-                        if group.is_full() {
-                            self.make(&mut group);
-                        }
+                        self.group(&mut group, task, data);
                         continue;
                     }
                     Err(error) => Err(error),
                 },
                 // Asked for again, one by one: some of them may be whole.
                 Some(Err(_)) if is_entry => self.entry_alone(&task),
+                _ if self.is_grouped(&task) => match self.read_object(&task, PARTS_BYTES_MIN) {
+                    Ok((item @ Item { kind: Kind::File { .. }, .. }, data)) => {
+                        self.group(&mut group, Task { item, ..task }, Cow::Owned(data));
+                        continue;
+                    }
+                    Ok((item, data)) => self.put_link(&task, &item, &data),
+                    Err(error) => Err(error),
+                },
                 _ => {
                     self.make(&mut group);
                     self.item(&task)
@@ -75,6 +80,14 @@ impl Shared<'_> {
         if let Some(Ok(stretch)) = stretch {
             *buffer = stretch.into_bytes();
         }
+    }
+
+    /// A small object of its own that becomes a file of a tree: it is made together with others.
+    fn is_grouped(&self, task: &Task) -> bool {
+        self.target.tier.tree().is_some()
+            && task.step != Step::Attributes
+            && location(task).is_none()
+            && matches!(task.item.kind, Kind::File { bytes } if bytes <= GROUP_FILE_BYTES_MAX)
     }
 
     /// The bytes of a pack from one entry to another, by one read, into `buffer`.

@@ -8,6 +8,10 @@ pub(super) const CONNECTIONS_MAX: usize = 256;
 /// A connection that nobody used for this long is closed: servers drop theirs after 20 s to 60 s.
 pub(super) const IDLE_MAX: Duration = Duration::from_secs(15);
 
+/// One that was used within this time is used again without a look whether the server has hung up; where it
+/// has, the request is sent again on a new connection.
+pub(super) const FRESH_MAX: Duration = Duration::from_millis(50);
+
 /// Longest head of an answer.
 pub(super) const HEAD_BYTES_MAX: usize = 32 * 1024;
 

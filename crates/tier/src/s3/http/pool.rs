@@ -9,7 +9,9 @@ use rustls::ClientConfig;
 use super::answer::{Framing, Head, read_body, read_head};
 use super::connection::Connection;
 use super::{Manner, Target};
-use crate::s3::limits::{ATTEMPT_MAX, CONNECTIONS_MAX, DOCUMENT_BYTES_MAX, IDLE_MAX, RATE_MIN};
+use crate::s3::limits::{
+    ATTEMPT_MAX, CONNECTIONS_MAX, DOCUMENT_BYTES_MAX, FRESH_MAX, IDLE_MAX, RATE_MIN,
+};
 
 /// A body up to this size travels in one segment with its head.
 const JOINED_MAX: usize = 64 * 1024;
@@ -64,9 +66,9 @@ impl Pool {
         loop {
             let mut state = self.state();
             state.idle.retain(|(to, _, since)| to == target && since.elapsed() < IDLE_MAX);
-            let (_, connection, _) = state.idle.pop()?;
+            let (_, connection, since) = state.idle.pop()?;
             drop(state);
-            if connection.is_quiet() {
+            if since.elapsed() < FRESH_MAX || connection.is_quiet() {
                 return Some(connection);
             }
         }
