@@ -8,7 +8,8 @@
 //! - [`names`]: names made, moved and removed here;
 //! - [`tombstones`]: names that are gone here, and not yet in the tier;
 //! - [`order`]: which files were before which, for who must not overtake;
-//! - [`check`]: whether what is here is still what the tier has.
+//! - [`check`]: whether what is here is still what the tier has;
+//! - [`recorded`]: files that MPI-IO keeps as one part per writer.
 //!
 //! What is written comes to the tier by [`crate::flusher`].
 //!
@@ -59,6 +60,7 @@ pub(crate) mod names;
 pub(crate) mod object_moves;
 pub(crate) mod order;
 pub(crate) mod paths;
+mod recorded;
 pub(crate) mod tombstones;
 
 pub(crate) use self::convert::{stored_version, system_time, time_of, wire_version};
@@ -155,6 +157,11 @@ pub(crate) struct Active {
     pub(crate) arrived_round: Cell<u64>,
     /// Bytes of the present flush that were sent so far; counted by the thread that sends.
     pub(crate) sent: Arc<AtomicU64>,
+    /// Programs have it open by MPI-IO, as far as was seen; somebody looks again while that is so.
+    pub(crate) is_open_by_mpi: Cell<bool>,
+    is_watched: Cell<bool>,
+    /// It counts as that until then, whatever is seen.
+    opening_until: Cell<Option<Instant>>,
     /// When it was renamed over another file.
     pub(crate) renamed: Cell<Option<Instant>>,
     /// Last opened; for choosing what gives its room back.
@@ -197,6 +204,9 @@ impl Active {
             round: Cell::default(),
             arrived_round: Cell::default(),
             sent: Arc::default(),
+            is_open_by_mpi: Cell::default(),
+            is_watched: Cell::default(),
+            opening_until: Cell::default(),
             renamed: Cell::default(),
             used: Cell::new(Instant::now()),
         }
@@ -213,6 +223,7 @@ impl Active {
         self.fetch.borrow().is_none()
             && !self.is_retired.get()
             && !self.is_flushing.get()
+            && !self.is_watched.get()
             && !self.is_held()
     }
 
@@ -484,9 +495,10 @@ impl Node {
         record.version.filter(|_| !record.state.is_here())
     }
 
-    /// Whether some node has it open for writing.
+    /// Whether some node has it open for writing, or some program by MPI-IO.
     pub(crate) fn has_writers(&self, ino: InodeId) -> bool {
-        self.homes.has_writers(ino)
+        let is_open_by_mpi = |cache: &Cache| cache.is_open_by_mpi(ino);
+        self.homes.has_writers(ino) || self.cached(ino).is_some_and(is_open_by_mpi)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Rooms: [`policy`] says what is flushed next (pure); [`worker`] does it; [`source`] reads the bytes of any layout,
 //! [`gather`] makes them the tier's version; [`pause`] says how long it may sleep; [`asked`] does it now for somebody who waits; [`removal`] takes away what the job has removed; [`space`] gives room back and slows down who fills it,
-//! [`striped_copies`] that of striped files;
+//! [`spread_copies`] that of files on several nodes;
 //! [`deadline`] says what will not be durable in time; [`resume`] does the same work for a job whose
 //! servers are gone; [`leftovers`] removes what a killed server left unfinished in the tier; [`verify`] reads back what came to the tier.
 //!
@@ -22,7 +22,7 @@ pub(crate) mod removal;
 pub(crate) mod resume;
 pub(crate) mod source;
 pub(crate) mod space;
-mod striped_copies;
+mod spread_copies;
 mod traffic;
 pub(crate) mod verify;
 mod worker;

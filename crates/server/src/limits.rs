@@ -308,6 +308,13 @@ pub(crate) const CONFLICTS_TOLD_MAX: usize = 256;
 /// Of the list of what is not durable, in one message.
 pub(crate) const CACHE_LINES_BYTES_MAX: usize = 64 << 10;
 
+/// How often is looked whether programs still have a file open by MPI-IO that they have written.
+pub(crate) const MPI_LOOK: Duration = Duration::from_secs(1);
+
+/// A file that was made by MPI-IO, and in which nothing was published yet, counts as open for so long: its processes
+/// may still be on their way to say that they have it open. So does one that has not got its name yet.
+pub(crate) const MPI_OPENING: Duration = Duration::from_secs(10);
+
 /// So long before the deadline also open files are flushed, as they stand.
 pub(crate) const DEADLINE_RESERVE: Duration = Duration::from_secs(5);
 

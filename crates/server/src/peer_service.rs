@@ -179,7 +179,7 @@ impl Node {
                 self.has_settled(&path, before, with_open)
             }
             R::CacheFetch { ino } => self.fetch_all(ino).await,
-            R::CacheFlush { ino } => Ok(PeerReply::Flushed(self.flush_now(ino)?)),
+            R::CacheFlush { ino } => Ok(PeerReply::Flushed(self.flush_now(ino).await?)),
             R::CacheSync { ino, round } => self.sync_now(ino, round).await,
             R::CacheEvict { ino } => self.evict(ino).await,
             other => self.serve_locks(from, other).await,

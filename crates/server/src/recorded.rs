@@ -184,6 +184,12 @@ impl RecordedFiles {
         (new, true)
     }
 
+    /// Whether one is being made whole now.
+    pub(crate) fn is_flattening(&self, ino: InodeId) -> bool {
+        let all = self.flattening.borrow();
+        all.get(&ino).is_some_and(|known| known.outcome.borrow().is_none())
+    }
+
     /// Its outcome was told.
     pub(crate) fn flattening_told(&self, ino: InodeId) {
         self.flattening.borrow_mut().remove(&ino);

@@ -5,143 +5,27 @@
 
 #[expect(dead_code, reason = "other suites use the rest")]
 mod cluster;
+#[path = "cluster/recorded_file.rs"]
+mod recorded_file;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Process, R, RW, W};
-use hayase_container::{
-    AREA_DIRECTORY, Access, Container, ContainerFile, Creation, Durability, Identity, MARK, area,
-};
-use hayase_layout::{GlobalOffset, InodeId, Layout, NodeId, Rank};
+use cluster::{Cluster, R, W};
+use hayase_container::{AREA_DIRECTORY, MARK, area};
+use hayase_layout::{InodeId, Layout};
 use hayase_wire::message::{
-    FileKind, Lock, LockKind, LockRange, MetaChange, NodeReply, NodeRequest, RecordedStep, Refused,
+    FileKind, Lock, LockKind, LockRange, MetaChange, NodeRequest, RecordedStep, Refused,
 };
-use tempfile::TempDir;
+use recorded_file::{BLOCK, Recorded, WRITERS, block, published, step};
 
 const ROOT: InodeId = InodeId::ROOT;
 const ENOENT: i32 = 2;
 const EIO: i32 = 5;
 const EBUSY: i32 = 16;
 const EINVAL: i32 = 22;
-const BLOCK: usize = 10_000;
-const WRITERS: usize = 3;
 
 fn errno<T: std::fmt::Debug>(result: Result<T, Refused>) -> i32 {
     result.expect_err("refused").errno
-}
-
-fn step(process: &mut Process, ino: InodeId, step: RecordedStep) -> Result<(), Refused> {
-    match process.ask(&NodeRequest::Recorded { ino, step })? {
-        NodeReply::Done => Ok(()),
-        other => panic!("{other:?}"),
-    }
-}
-
-fn published(index: &str) -> RecordedStep {
-    RecordedStep::Published { index: index.to_owned() }
-}
-
-/// What block `block` of the file holds.
-fn block(block: usize) -> Vec<u8> {
-    (0..BLOCK).map(|i| ((block * 31 + i) % 251 + 1) as u8).collect()
-}
-
-/// A container that three writers write, a copy of it in the area, and the file that shows it.
-struct Recorded {
-    directory: TempDir,
-    writers: Vec<ContainerFile>,
-    ino: InodeId,
-    container: InodeId,
-    /// In the area: inode, and bytes that are there.
-    copied: BTreeMap<String, (InodeId, u64)>,
-    rounds: usize,
-}
-
-impl Recorded {
-    fn make(cluster: &Cluster, name: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("file");
-        let writers = (0..WRITERS)
-            .map(|writer| {
-                let (process, rank) = (writer as u32, Rank(writer as u32));
-                let identity = Identity { node: NodeId(0), process, opening: 0, rank };
-                let container = Container::open(&path, Creation::IfAbsent).unwrap();
-                ContainerFile::open(container, Access::Write, identity, None).unwrap()
-            })
-            .collect();
-        let mut process = cluster.process(0);
-        let ino = process.create(ROOT, name, FileKind::Regular).unwrap().ino;
-        let all = match process.lookup(ROOT, AREA_DIRECTORY) {
-            Ok(entry) => entry.attr.ino,
-            Err(_) => process.create(ROOT, AREA_DIRECTORY, FileKind::Directory).unwrap().ino,
-        };
-        let container =
-            process.create(all, &area::name_of(ino.0), FileKind::Directory).unwrap().ino;
-        let (copied, rounds) = (BTreeMap::new(), 0);
-        let mut recorded = Self { directory, writers, ino, container, copied, rounds };
-        recorded.copy(cluster);
-        step(&mut process, ino, RecordedStep::Begin { container }).unwrap();
-        recorded
-    }
-
-    fn path(&self) -> PathBuf {
-        self.directory.path().join("file")
-    }
-
-    /// Each writer writes its block of the next round, and publishes.
-    fn write(&mut self) {
-        for (turn, writer) in self.writers.iter().enumerate() {
-            let number = self.rounds * WRITERS + turn;
-            writer.write_at(GlobalOffset((number * BLOCK) as u64), &block(number)).unwrap();
-            writer.publish(Durability::Written).unwrap();
-        }
-        self.rounds += 1;
-    }
-
-    /// What is new of each file, each on another node.
-    fn copy(&mut self, cluster: &Cluster) {
-        let names = std::fs::read_dir(self.path()).unwrap();
-        let mut names: Vec<_> =
-            names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        for (name, node) in names.iter().zip((0..3).cycle()) {
-            let bytes = std::fs::read(self.path().join(name)).unwrap();
-            let mut process = cluster.process(node);
-            let (ino, len) = *self.copied.entry(name.clone()).or_insert_with(|| {
-                (process.create(self.container, name, FileKind::Regular).unwrap().ino, 0)
-            });
-            process.open(ino, RW).unwrap();
-            process.write(ino, len, &bytes[len as usize..]).unwrap();
-            self.copied.insert(name.clone(), (ino, bytes.len() as u64));
-        }
-    }
-
-    fn publish(&mut self, cluster: &Cluster) {
-        self.write();
-        self.copy(cluster);
-        step(&mut cluster.process(1), self.ino, published("")).unwrap();
-    }
-
-    /// Every node sees it, whole.
-    fn check(&self, cluster: &Cluster) {
-        for node in 0..3 {
-            let mut process = cluster.process(node);
-            let size = self.rounds * WRITERS * BLOCK;
-            assert_eq!(process.attr(self.ino).unwrap().size, size as u64);
-            process.open(self.ino, R).unwrap();
-            let bytes = process.read(self.ino, 0, size as u32 + 1).unwrap();
-            let expected: Vec<u8> = (0..self.rounds * WRITERS).flat_map(block).collect();
-            assert!(bytes == expected, "node {node} reads other bytes");
-        }
-    }
-
-    fn part(&self, writer: usize) -> (String, InodeId) {
-        let name = format!("n0-p{writer}-o0.part");
-        let ino = self.copied[&name].0;
-        (name, ino)
-    }
 }
 
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {

@@ -35,7 +35,7 @@ pub(super) const TIER_MODE: u32 = 0o777;
 
 /// Whether a file has bytes of its own, which come to the tier.
 pub(super) fn is_flushed(layout: &Layout) -> bool {
-    matches!(layout, Layout::Whole | Layout::Striped { .. })
+    matches!(layout, Layout::Whole | Layout::Striped { .. } | Layout::Recorded { .. })
 }
 
 impl Node {

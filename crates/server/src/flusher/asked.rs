@@ -13,12 +13,14 @@ use crate::node::Node;
 
 impl Node {
     /// Home: flushes one file now, unless somebody has it open for writing; how far it is.
-    pub(crate) fn flush_now(self: &Rc<Self>, ino: InodeId) -> Result<Flushed, Refused> {
+    pub(crate) async fn flush_now(self: &Rc<Self>, ino: InodeId) -> Result<Flushed, Refused> {
         let cache = self.cache()?;
         if cache.state(ino).is_none_or(FileState::is_safe) {
             return Ok(Flushed::Durable);
         }
-        if self.has_writers(ino) {
+        // What was seen of it may be a second old.
+        if self.has_writers(ino) && (self.look_for_mpi(cache, ino).await? || self.has_writers(ino))
+        {
             return Ok(Flushed::Open);
         }
         Ok(self.begin_if_free(cache, ino, false).unwrap_or(Flushed::Pending))

@@ -580,10 +580,20 @@ mod tests {
     /// Its first part is here, and is not the file.
     #[test]
     fn a_striped_file_is_kept_and_told() {
+        let servers = vec![hayase_layout::ServerId(0), hayase_layout::ServerId(1)];
+        let stripe = hayase_layout::ByteCount(4096);
+        is_kept_and_told(Layout::Striped { stripe, servers });
+    }
+
+    /// What is here under its number was cut short while it became whole.
+    #[test]
+    fn a_recorded_file_is_kept_and_told() {
+        is_kept_and_told(Layout::Recorded { container: InodeId(7) });
+    }
+
+    fn is_kept_and_told(layout: Layout) {
         let mut node = Node::new(Arc::new(Memory::new()));
         let record = node.write(3, "f", b"its first stripe");
-        let servers = vec![hayase_layout::ServerId(0), hayase_layout::ServerId(1)];
-        let layout = Layout::Striped { stripe: hayase_layout::ByteCount(4096), servers };
         node.ledger.put(LedgerRecord { layout, ..record.clone() }).unwrap();
         let told = node.resume();
         let failure = told[0].failure.as_ref().unwrap();

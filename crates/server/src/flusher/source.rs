@@ -2,7 +2,8 @@
 //!
 //! A `Whole` file is read from its part by the thread that sends it. A striped one is gathered from all its servers
 //! while the piece before is being sent: each of them is asked for [`PAYLOAD_BYTES_MAX`] at a time where the stripes
-//! allow it, all at once. Not here: whether the file stood still meanwhile, and what becomes of the bytes.
+//! allow it, all at once. Of a recorded one its home looks up which part of which writer has the next piece, in the
+//! order of the file, however small the blocks were that were written. Not here: whether the file stood still meanwhile, and what becomes of the bytes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -19,6 +20,7 @@ use crate::limits::FLUSH_BYTES;
 use crate::node::{Node, libc_errno};
 use crate::node_service::Attempt;
 use crate::peer_service::inode::{is_missing, whole_part};
+use crate::recorded::Shown;
 
 /// Where the bytes of a version come from.
 pub(crate) enum Source {
@@ -26,6 +28,8 @@ pub(crate) enum Source {
     Here(PartSource),
     /// Parts on several nodes.
     Spread(SpreadSource),
+    /// Parts of several writers.
+    Recorded(RecordedSource),
 }
 
 impl Source {
@@ -34,6 +38,7 @@ impl Source {
         match self {
             Self::Here(source) => source.stat,
             Self::Spread(source) => source.stat,
+            Self::Recorded(source) => source.stat,
         }
     }
 
@@ -99,6 +104,12 @@ pub(crate) fn part_of(parts: &Parts, ino: InodeId) -> Result<Part, Refused> {
     })
 }
 
+/// A recorded file of this home, as one publication shows it.
+pub(crate) struct RecordedSource {
+    shown: Rc<Shown>,
+    stat: PartStat,
+}
+
 /// The parts of a striped file of this home.
 pub(crate) struct SpreadSource {
     ino: InodeId,
@@ -128,7 +139,7 @@ fn step_of(stripe: u64, width: u64) -> u64 {
     }
 }
 
-/// Size and times of a striped file, as a part would tell them.
+/// Size and times of a file on several nodes, as a part would tell them.
 fn stat_of(inode: &Inode) -> PartStat {
     PartStat {
         size: inode.size,
@@ -153,12 +164,15 @@ impl Node {
         is_written: bool,
     ) -> Result<Source, Refused> {
         if let Layout::Striped { stripe, servers } = layout {
-            let inode = self.striped_inode(ino)?;
+            let inode = self.spread_inode(ino)?;
             // Its size and time here are of bytes that are in the parts by now.
             let source = SpreadSource::of(&inode, stripe.get(), servers.len());
             self.sync_parts(&inode, false).await?;
             self.names_durable().await?;
             return Ok(Source::Spread(source));
+        }
+        if let Layout::Recorded { .. } = layout {
+            return self.recorded_source(ino).await.map(Source::Recorded);
         }
         let part = part_of(&self.parts, ino)?;
         if !is_written {
@@ -173,13 +187,27 @@ impl Node {
         (ino, layout): (InodeId, &Layout),
     ) -> Result<PartStat, Refused> {
         match layout {
-            Layout::Striped { .. } => Ok(stat_of(&self.striped_inode(ino)?)),
+            Layout::Striped { .. } | Layout::Recorded { .. } => {
+                Ok(stat_of(&self.spread_inode(ino)?))
+            }
             _ => part_of(&self.parts, ino)?.stat().map_err(part_refused),
         }
     }
 
+    async fn recorded_source(self: &Rc<Self>, ino: InodeId) -> Result<RecordedSource, Refused> {
+        let overtaken =
+            || Refused::because(libc_errno::EAGAIN, "it changed while it was looked at");
+        self.spread_inode(ino)?;
+        let shown = self.shown(ino).await?.ok_or_else(overtaken)?;
+        let inode = self.spread_inode(ino)?;
+        match inode.trunc_epoch == shown.trunc_epoch {
+            true => Ok(RecordedSource { stat: stat_of(&inode), shown }),
+            false => Err(overtaken()),
+        }
+    }
+
     /// The ledger outlives a power cut that took the file itself, which nobody had synced.
-    fn striped_inode(&self, ino: InodeId) -> Result<Inode, Refused> {
+    fn spread_inode(&self, ino: InodeId) -> Result<Inode, Refused> {
         self.inode(ino).map_err(|refused| match refused.errno {
             libc_errno::ESTALE => {
                 let why = "it was lost with the power of the node, before fsync(2)";
@@ -189,9 +217,28 @@ impl Node {
         })
     }
 
-    /// The bytes of a striped file from `offset` on, [`FLUSH_BYTES`] at most; fewer where it became shorter, and none
-    /// when a truncate came in between.
+    /// The bytes of a file on several nodes from `offset` on, [`FLUSH_BYTES`] at most; fewer where it became shorter,
+    /// and none when a truncate came in between.
     pub(super) async fn gather_piece(
+        self: &Rc<Self>,
+        source: &Source,
+        offset: u64,
+    ) -> Result<Vec<u8>, Refused> {
+        match source {
+            Source::Here(_) => {
+                Err(Refused::because(libc_errno::EIO, "its part is read where it is"))
+            }
+            Source::Spread(source) => self.gather_stripes(source, offset).await,
+            Source::Recorded(RecordedSource { shown, .. }) => {
+                let len = FLUSH_BYTES.min(shown.size.saturating_sub(offset));
+                let mut bytes = vec![0; len as usize];
+                self.read_shown(shown, offset, &mut bytes).await?;
+                Ok(bytes)
+            }
+        }
+    }
+
+    async fn gather_stripes(
         self: &Rc<Self>,
         source: &SpreadSource,
         offset: u64,

@@ -50,8 +50,8 @@ impl Node {
             return known;
         }
         let begin = Instant::now();
-        // Of a striped file what lies here, about: its other servers have as much of it.
-        let bytes_of = |ino: InodeId| match self.striped_here(cache, ino) {
+        // Of a file on several nodes what lies here, about: others have as much of it.
+        let bytes_of = |ino: InodeId| match self.spread_here(cache, ino) {
             Some((size, width)) => size / width,
             None => {
                 let part = self.parts.get(whole_part(ino, 0));
@@ -190,14 +190,15 @@ impl Node {
         let is_quiet = self.probe_part(ino).await;
         let is_free = is_quiet
             && !self.homes.is_open(ino)
+            && !self.recorded.is_flattening(ino)
             && cache.record(ino).is_some_and(|record| {
                 record.state.is_here() && record.state.is_safe() && record.version.is_some()
             });
         if !is_free {
             return Ok(PeerReply::Ready(false));
         }
-        if matches!(self.inode(ino)?.layout, Layout::Striped { .. }) {
-            self.evict_striped(cache, ino).await?;
+        if matches!(self.inode(ino)?.layout, Layout::Striped { .. } | Layout::Recorded { .. }) {
+            self.evict_spread(cache, ino).await?;
             return Ok(PeerReply::Ready(true));
         }
         // In this order: a part that the ledger does not speak of is thrown away at the next start.

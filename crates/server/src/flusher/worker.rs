@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hayase_layout::InodeId;
+use hayase_layout::{InodeId, Layout};
 use hayase_store::{FileState, LedgerRecord, PartStat};
 use hayase_wire::message::{PeerRequest, Place, Refused};
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::gather::{self, Committed, Sending, Sent};
 use super::pause::Look;
 use super::policy::{Candidate, Situation, backoff, choose, streams_of_node};
-use super::source::{Source, SpreadSource};
+use super::source::Source;
 use crate::cache::name_check::NameCheck;
 use crate::cache::object_moves::conflict_paths;
 use crate::cache::paths::key;
@@ -227,6 +227,9 @@ impl Node {
             NameCheck::InHand => return Ok(Outcome::Overtaken),
             NameCheck::Taken => return Ok(Outcome::Taken),
         }
+        if self.is_used_by_mpi(cache, ino).await? && !as_it_stands {
+            return Ok(Outcome::Overtaken);
+        }
         let may = |node: &Self| as_it_stands || !node.has_writers(ino);
         let is_still = may(self) && (as_it_stands || self.probe_part(ino).await);
         let Some(record) = cache.record(ino).filter(|record| is_still && !record.state.is_safe())
@@ -238,7 +241,13 @@ impl Node {
         let is_written = as_it_stands && (self.has_writers(ino) || !self.probe_part(ino).await);
         let begin = system_time(stored_time(self.now()));
         let layout = self.layout_for_flush(&record);
-        let source = self.source((ino, &layout), is_written).await?;
+        let is_recorded = matches!(layout, Layout::Recorded { .. });
+        // Published in, or made whole: its parts may be gone.
+        let is_overtaken = || is_recorded && active.generation.get() != generation;
+        let source = match self.source((ino, &layout), is_written).await {
+            Err(_) if is_overtaken() => return Ok(Outcome::Overtaken),
+            source => source?,
+        };
         // Others were asked meanwhile: what the ledger says of the file now counts.
         let is_still = active.generation.get() == generation && !active.is_held();
         let Some(record) = cache.record(ino).filter(|record| is_still && !record.state.is_safe())
@@ -248,7 +257,8 @@ impl Node {
         let path = key(&record.path)?;
         let stat = source.stat();
         let stands = Stood::of(generation, &stat);
-        if is_written && active.stood.get() == Some(stands) {
+        // Parts that are written in place tell no other time.
+        if is_written && !is_recorded && active.stood.get() == Some(stands) {
             return Ok(Outcome::AsItStood);
         }
         active.stood.set(None);
@@ -268,16 +278,21 @@ impl Node {
         };
         if record.state != FileState::Failed {
             let (state, bytes, sent) = (FileState::Flushing, mark.0, Some(mark));
-            cache.put(LedgerRecord { state, bytes, sent, ..record.clone() })?;
+            let layout = layout.clone();
+            cache.put(LedgerRecord { state, bytes, sent, layout, ..record.clone() })?;
         } else {
-            cache.put(LedgerRecord { bytes: mark.0, sent: Some(mark), ..record.clone() })?;
+            let (bytes, sent, layout) = (mark.0, Some(mark), layout.clone());
+            cache.put(LedgerRecord { bytes, sent, layout, ..record.clone() })?;
         }
         let is_frozen = source.is_frozen();
         // The mark is durable before the tier has what it speaks of: or, after a power cut, that would look like
         // somebody else's version.
         let sending = self.send(cache, ino, source, &path, record.mode);
         let (sent, marked) = tokio::join!(sending, self.ledger_durable(cache));
-        let sent = sent?;
+        let sent = match sent {
+            Err(_) if is_overtaken() => return Ok(Outcome::Overtaken),
+            sent => sent?,
+        };
         marked?;
         let mut record = record;
         if record.version.is_none() {
@@ -348,7 +363,7 @@ impl Node {
             Source::Here(source) => {
                 cache.tier_work(move |tier| gather::send(tier, &source, &key, mode, &counted)).await
             }
-            Source::Spread(source) => self.send_spread(cache, source, key, mode, &counted).await,
+            spread => self.send_spread(cache, spread, key, mode, &counted).await,
         }
     }
 
@@ -356,12 +371,12 @@ impl Node {
     async fn send_spread(
         self: &Rc<Self>,
         cache: &Cache,
-        source: SpreadSource,
+        source: Source,
         key: hayase_tier::Key,
         mode: u32,
         counted: &dyn Fn(u64),
     ) -> Result<Sent, Refused> {
-        let stat = source.stat;
+        let stat = source.stat();
         let begin = move |tier: &dyn hayase_tier::Tier| Sending::begin(tier, &key, stat, mode);
         let mut sending = cache.tier_work(begin).await?;
         let mut piece = self.gather_piece(&source, 0).await?;

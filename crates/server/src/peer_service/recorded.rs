@@ -10,8 +10,7 @@ use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
 use hayase_store::namespace::{FileKind, Inode};
 use hayase_store::{Part, SetTime};
 use hayase_wire::message::{
-    Grants, Lock, LockKind, LockRange, NodeReply, PeerReply, PeerRequest, Place, RecordedStep,
-    Refused,
+    Grants, NodeReply, PeerReply, PeerRequest, Place, RecordedStep, Refused,
 };
 
 use super::Answer;
@@ -60,17 +59,32 @@ impl Node {
         if self.homes.is_open(ino) {
             return Err(Refused::because(libc_errno::EBUSY, "it is open"));
         }
+        let cache = self.cached(ino);
+        let _published = match cache {
+            Some(cache) => Some(cache.publishing.lock(ino).await),
+            None => None,
+        };
+        if let Some(cache) = cache {
+            self.recorded_begins(cache, ino, container)?;
+        }
         let now = stored_time(self.now());
         self.change_inode(ino, |inode| {
             inode.layout = Layout::Recorded { container };
-            inode.layout_epoch += 1;
+            inode.layout_epoch += u32::from(cache.is_none());
             inode.trunc_epoch += 1;
             inode.size = 0;
             inode.bytes_changed(now);
         })?;
         self.files.forget(ino);
         self.recorded.forget(ino);
-        self.remove_later(whole_part(ino, inode.layout_epoch));
+        let Some(cache) = cache else {
+            self.remove_later(whole_part(ino, inode.layout_epoch));
+            return Ok(PeerReply::Done);
+        };
+        // A power cut must not make an empty file of it, which would come to the tier as that.
+        self.names_durable().await?;
+        self.ledger_durable(cache).await?;
+        self.discard_part(whole_part(ino, inode.layout_epoch));
         Ok(PeerReply::Done)
     }
 
@@ -120,11 +134,20 @@ impl Node {
         if !matches!(self.inode(ino)?.layout, Layout::Recorded { .. }) {
             return Err(Refused::because(libc_errno::EINVAL, "it is no recorded file"));
         }
+        let cache = self.cached(ino);
+        if let Some(cache) = cache {
+            self.written_by_mpi(cache, ino).await?;
+        }
         let publication = self.recorded.publication(ino, index.clone());
         let _change = self.home_change(ino, NOBODY, Grants::ALL).await;
         let _held = self.inode_locks.lock(ino).await;
         if !self.recorded.has(ino, publication) {
-            self.gather(ino, Some(index)).await?;
+            let gathered = self.gather(ino, Some(index)).await;
+            if let Some(cache) = cache {
+                // Nor is a flush worth anything that began before it was read.
+                cache.active(ino).changed();
+            }
+            gathered?;
         }
         Ok(PeerReply::Done)
     }
@@ -172,6 +195,13 @@ impl Node {
         if let Ok(true) = settled {
             let size = recording.size;
             let now = stored_time(self.now());
+            if is_first
+                && self.inode(ino)?.size != size
+                && let Some(cache) = self.cached(ino)
+            {
+                // Its writer died before it told of this: the tier does not have it.
+                cache.becomes_dirty(ino)?;
+            }
             self.change_inode(ino, |inode| {
                 if !is_first || inode.size != size {
                     inode.bytes_changed(now);
@@ -333,10 +363,14 @@ impl Node {
 
     /// All bytes into a part here, then the layout. Until then it is what it was.
     async fn make_whole(self: &Rc<Self>, ino: InodeId, keep: Option<u64>) -> Result<(), Refused> {
+        if let Some(cache) = self.cached(ino) {
+            // Its room may be on its way back; from here on it is not.
+            drop(cache.publishing.lock(ino).await);
+        }
         let before = self.inode(ino)?;
         let Layout::Recorded { container } = before.layout else { return Ok(()) };
         self.require_no_mpi(container).await?;
-        let id = whole_part(ino, before.layout_epoch + 1);
+        let id = whole_part(ino, self.whole_epoch(&before));
         // What a crash left of an earlier try.
         self.discard_part(id);
         let part = self.parts.create(id).map_err(part_refused)?;
@@ -351,20 +385,22 @@ impl Node {
         made
     }
 
+    /// Of the part that a recorded file becomes.
+    fn whole_epoch(&self, recorded: &Inode) -> u32 {
+        match self.cached(recorded.ino) {
+            Some(_) => recorded.layout_epoch,
+            None => recorded.layout_epoch + 1,
+        }
+    }
+
     /// Programs that have the file open by MPI-IO hold a lock on the mark of its container.
     async fn require_no_mpi(self: &Rc<Self>, container: InodeId) -> Result<(), Refused> {
-        let files = self.files_in(container).await?;
-        let Some(mark) = files.get(MARK).copied() else { return Ok(()) };
-        let (kind, range) = (LockKind::Exclusive, LockRange::ALL);
-        let lock = Lock { owner: u64::MAX, kind, range, pid: 0 };
-        let request = PeerRequest::TestLock { ino: mark, process: 0, lock };
-        match self.ask(mark.home(), request).await? {
-            PeerReply::LockHeld(None) => Ok(()),
-            PeerReply::LockHeld(Some(_)) => {
+        match self.mpi_lock(container).await? {
+            false => Ok(()),
+            true => {
                 let why = "an MPI program has it open: other programs can only read it now";
                 Err(Refused::because(libc_errno::EBUSY, why))
             }
-            other => Err(unexpected(&other)),
         }
     }
 
@@ -390,7 +426,13 @@ impl Node {
         }
         let part = part.clone();
         let _held = self.direct.hold(part.id().ino).await;
-        self.disk.run(move || part.truncate(size).map_err(part_refused)).await?;
+        let is_cached = ino.is_cached();
+        let end = move || {
+            part.truncate(size).map_err(part_refused)?;
+            // What is durable in the container, which goes, the ledger answers for.
+            if is_cached { part.sync(false).map_err(part_refused) } else { Ok(()) }
+        };
+        self.disk.run(end).await?;
         Ok(shown.trunc_epoch)
     }
 
@@ -405,18 +447,33 @@ impl Node {
         let _change = self.home_change(ino, NOBODY, Grants::ALL).await;
         let _held = self.inode_locks.lock(ino).await;
         self.require_no_mpi(container).await?;
+        let cache = self.cached(ino);
+        let _published = match cache {
+            Some(cache) => Some(cache.publishing.lock(ino).await),
+            None => None,
+        };
         let inode = self.inode(ino)?;
         if (inode.layout_epoch, inode.trunc_epoch) != (before.layout_epoch, trunc_epoch) {
             return Err(Refused::because(libc_errno::EBUSY, "it was written meanwhile"));
         }
         let (atime, mtime) = (SetTime::To(inode.atime), SetTime::To(inode.mtime));
         part.set_times(Some(atime), Some(mtime)).map_err(part_refused)?;
+        let layout_epoch = self.whole_epoch(&inode);
+        if let Some(cache) = cache {
+            cache.becomes_dirty(ino)?;
+        }
         self.change_inode(ino, |inode| {
             inode.layout = Layout::Whole;
-            inode.layout_epoch += 1;
+            inode.layout_epoch = layout_epoch;
+            // What somebody still knows of it is older, whatever its layout epoch.
+            inode.trunc_epoch += 1;
         })?;
         self.files.forget(ino);
         self.recorded.forget(ino);
+        if let Some(cache) = cache {
+            self.names_durable().await?;
+            cache.update(ino, |record| record.layout = Layout::Whole)?;
+        }
         self.remove_container_later(container);
         Ok(())
     }
@@ -425,7 +482,7 @@ impl Node {
 /// The end of a container.
 impl Node {
     /// Nobody needs its files any more.
-    pub(super) fn remove_container_later(self: &Rc<Self>, container: InodeId) {
+    pub(crate) fn remove_container_later(self: &Rc<Self>, container: InodeId) {
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
             if let Err(error) = this.remove_container(container).await {

@@ -290,6 +290,9 @@ impl Node {
                 })?;
             }
             Layout::Recorded { .. } => {
+                if let Some(cache) = self.cached(ino) {
+                    self.ledger_durable(cache).await?;
+                }
                 let mut syncs = Vec::new();
                 for (_, part) in self.files_of_recorded(&inode).await? {
                     let request = PeerRequest::Fsync { ino: part, data_only };

@@ -1,10 +1,11 @@
-//! Copies of striped files give their room back.
+//! Copies of files that lie on several nodes, striped or recorded, give their room back.
 //!
-//! A striped file that only the tier has is whole from then on: it is fetched like any other, by its home. Order: the
+//! Such a file that only the tier has is whole from then on: it is fetched like any other, by its home. Order: the
 //! ledger says durably that it is in the tier before the first of its parts goes, and goes on saying that it was striped
-//! until the names say durably that it is whole. So whoever is killed or loses power in between goes on at the next
-//! start, and nobody reads holes where parts were.
+//! or recorded until the names say durably that it is whole. So whoever is killed or loses power in between goes on at
+//! the next start, and nobody reads holes where parts were.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, Layout, ServerId};
@@ -15,23 +16,32 @@ use crate::cache::Cache;
 use crate::node::Node;
 
 impl Node {
-    /// Bytes of a striped file of this home, and over how many servers they lie.
-    pub(super) fn striped_here(&self, cache: &Cache, ino: InodeId) -> Option<(u64, u64)> {
+    /// Bytes of a file of this home that lies on several servers, and over how many.
+    pub(super) fn spread_here(&self, cache: &Cache, ino: InodeId) -> Option<(u64, u64)> {
         let record = cache.record(ino)?;
-        let Layout::Striped { servers, .. } = record.layout else { return None };
+        let width = match record.layout {
+            Layout::Striped { servers, .. } => servers.len(),
+            Layout::Recorded { .. } => {
+                let homes = self.recorded.with(ino, |found| {
+                    found.parts().map(|(_, part)| part.home()).collect::<BTreeSet<_>>().len()
+                });
+                homes.unwrap_or_default()
+            }
+            _ => return None,
+        };
         let size = self.inode(ino).map_or(record.bytes, |inode| inode.size);
-        Some((size, servers.len().max(1) as u64))
+        Some((size, width.max(1) as u64))
     }
 
     /// Of a file that the tier has and nobody has open; `publishing` is held.
-    pub(super) async fn evict_striped(
+    pub(super) async fn evict_spread(
         self: &Rc<Self>,
         cache: &Cache,
         ino: InodeId,
     ) -> Result<(), Refused> {
         cache.update(ino, |record| record.state = FileState::InTier)?;
         self.ledger_durable(cache).await?;
-        self.made_whole(cache, ino).await
+        self.given_up(cache, ino).await
     }
 
     /// Evictions that were cut short, before anybody is served.
@@ -41,25 +51,33 @@ impl Node {
             record.state == FileState::InTier && record.layout != Layout::Whole
         };
         for record in cache.records_where(is_half) {
-            if let Err(error) = self.made_whole(cache, record.ino).await {
+            if let Err(error) = self.given_up(cache, record.ino).await {
                 tracing::error!(ino = %record.ino, %error, "a copy that was given up stays");
             }
         }
     }
 
     /// Nothing of it is here any more.
-    async fn made_whole(self: &Rc<Self>, cache: &Cache, ino: InodeId) -> Result<(), Refused> {
+    async fn given_up(self: &Rc<Self>, cache: &Cache, ino: InodeId) -> Result<(), Refused> {
         let before = self.inode(ino)?;
-        if let Layout::Striped { servers, .. } = &before.layout {
-            // What somebody still knows of the stripes is refused.
+        let is_spread = matches!(before.layout, Layout::Striped { .. } | Layout::Recorded { .. });
+        if is_spread {
+            // What somebody still knows of the parts is refused.
             self.change_inode(ino, |inode| {
                 inode.layout = Layout::Whole;
                 inode.trunc_epoch += 1;
             })?;
             self.files.forget(ino);
+            self.recorded.forget(ino);
+        }
+        if let Layout::Striped { servers, .. } = &before.layout {
             self.remove_stripes(ino, before.layout_epoch, servers)?;
         }
         self.names_durable().await?;
+        if let Layout::Recorded { container } = before.layout {
+            // Who is killed before it is gone finds it at the next start.
+            self.remove_container_later(container);
+        }
         cache.update(ino, |record| record.layout = Layout::Whole)
     }
 
