@@ -16,7 +16,7 @@ usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 
 suites=(scripts format clippy tidy unit)
 suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1 fsx-cache fio-cache)
-suites+=(mpi mpiio mpiio-foreign mpiio-faults mpiio-romio areas s3 gfarm ssh slurm user)
+suites+=(mpi mpiio mpiio-foreign mpiio-faults mpiio-romio areas cached s3 gfarm ssh slurm user)
 long_suites=(sim-long fuzz-long entries-long files-long areas-mpi4py s3-versitygw fresh-debian)
 
 only=()
@@ -128,6 +128,7 @@ suite_mpiio-foreign() { cargo build --locked -q -p hayase -p hayase-mpi && tests
 suite_mpiio-faults() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/faults.sh; }
 suite_mpiio-romio() { cargo build --locked -q -p hayase -p hayase-mpi && tests/mpi/romio.sh; }
 suite_areas() { cargo build --locked -q -p hayase-mpi && job_suite areas tests/mpi/areas.sh; }
+suite_cached() { cargo build --locked -q -p hayase-mpi && job_suite cached tests/mpi/cached.sh; }
 suite_areas-mpi4py() { cargo build --locked -q -p hayase-mpi && job_suite areas-mpi4py tests/mpi/areas.sh --mpi4py; }
 suite_s3() { tests/s3/run.sh; }
 suite_s3-versitygw() { tests/s3/versitygw.sh; }
@@ -160,7 +161,7 @@ never_here='^SKIP [0-9]+ tests of pjdfstest: '
 seconds_max() {
   case $1 in
     unit) echo 2400 ;;
-    e2e* | mpiio* | areas* | s3* | gfarm) echo 1500 ;;
+    e2e* | mpiio* | areas* | cached | s3* | gfarm) echo 1500 ;;
     sim-long) echo 10800 ;;
     *-long) echo 3600 ;;
     fresh-debian) echo 7200 ;;

@@ -4,7 +4,7 @@
 
 job_work=
 
-# job_up NODES [OPTION...]: further options as `hayase up` knows them.
+# job_up NODES [OPTION...]: further options as `hayase up` knows them; @work in one is $job_work.
 job_up() {
   local nodes=$1
   shift
@@ -14,12 +14,12 @@ job_up() {
   trap 'job_end $?' EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
-  mkdir "$job_work/storage" "$job_work/mount"
+  mkdir "$job_work/storage" "$job_work/mount" "$job_work/tier"
   # A registry of our own: other jobs of this user are none of our business.
   export HAYASE_RUNTIME_DIR=$job_work/run
   export HAYASE_JOB=$job_work/job
   env -u HAYASE_JOB "$hayase" up --nodes "$nodes" --storage "$job_work/storage" --mount "$job_work/mount" \
-    --job-dir "$HAYASE_JOB" "$@"
+    --job-dir "$HAYASE_JOB" "${@//@work/$job_work}"
 }
 
 # on NODE CMD...: runs a command on a node.

@@ -1,8 +1,8 @@
 //! The requests in which an N-1 file comes to the tier, however small the blocks are that its processes wrote.
 //!
 //! Four processes of an MPI program write blocks of 47008 bytes in turn, a pattern known from checkpoints.
-//! In `cache` that is one file, which is flushed; in `shared` and in a marked directory it is recorded as a part
-//! for each process, and comes out flat, staged out or exported. The tier counts what it gets.
+//! In `cache`, in `shared` and in a marked directory it is recorded as a part for each process, and comes out flat:
+//! flushed, staged out or exported. The tier counts what it gets.
 
 use std::path::Path;
 use std::process::Command;
@@ -54,7 +54,9 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
         command
     };
 
-    write(&job.cache().join("flushed"))?;
+    let flushed = job.cache().join("flushed");
+    write(&flushed)?;
+    require_recorded(hayase(&["explain", &flushed.display().to_string()]))?;
     let mut flush = Command::new(bench.hayase());
     flush.arg("flush").arg("--job").arg(job.directory());
     let flushed = drained(&mut tier, &mut flush, ("flushed from `cache`", bytes))?;
@@ -76,6 +78,13 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     mpi.clean()?;
     job.down()?;
     Ok(outcome(&[flushed, staged, exported], bytes))
+}
+
+/// Else it is another file that is measured.
+fn require_recorded(mut explain: Command) -> anyhow::Result<()> {
+    let told = run_command(&mut explain, PATIENCE)?.success("explain")?;
+    ensure!(told.contains("recorded"), "it is not recorded: {told}");
+    Ok(())
 }
 
 fn drained(

@@ -1,4 +1,4 @@
-//! Containers in the `shared` area of a job: the mount shows each as the one plain file that it is.
+//! Containers in the areas `shared` and `cache` of a job: the mount shows each as the one plain file that it is.
 //!
 //! Here: finding and making such a file, telling the area of a publication. Not here: the servers that
 //! show it (`hayase_server`), what is in a container ([`crate::Container`]).
@@ -6,6 +6,8 @@
 //! ```text
 //! /mnt/job/shared/out.h5                                 the file: size, names, rights
 //! /mnt/job/shared/.hayase-recorded/0002000000000017/     its container, named by its inode; never listed
+//! /mnt/job/cache/out.h5                                  the same for a file in front of the tier
+//! /mnt/job/shared/.hayase-recorded/0002100000000018/     its container: parts are no files of the tier
 //! ```
 //!
 //! A part is made, as every file of an area, on the node of its maker: so each process writes on its own
@@ -22,6 +24,7 @@ use rustix::io::Errno;
 
 use crate::directory::{Directory, hidden_name, retry, split};
 use crate::{Container, ContainerError};
+use hayase_layout::InodeId;
 
 /// The directory of all containers of an area, at its root.
 pub const AREA_DIRECTORY: &str = ".hayase-recorded";
@@ -32,8 +35,8 @@ const LAYOUT: &str = "user.hayase.layout";
 /// Set by a writer that has published, to the name of its index.
 const PUBLISHED: &str = "user.hayase.published";
 
-/// The inode number of the root of an area.
-const ROOT_INODE: u64 = 1;
+/// What `shared` is called beside `cache`, on every node.
+const SHARED: &str = "shared";
 
 /// What the container of a file is called.
 pub fn name_of(inode: u64) -> String {
@@ -90,6 +93,10 @@ pub(crate) fn behind(path: &Path) -> Result<Option<(AreaFile, PathBuf)>, Contain
         }
         Err(error) => return Err(failed(error)),
     };
+    // It may have become a plain file before it was open; now its container stays.
+    if descriptor_layout(&file).as_deref() != Some(b"recorded") {
+        return Ok(None);
+    }
     let inode = file.metadata().map_err(failed)?.ino();
     let real = path.canonicalize().map_err(failed)?;
     let root = real.parent().and_then(root_above);
@@ -166,18 +173,33 @@ pub fn flatten(path: &Path) -> Result<bool, ContainerError> {
 }
 
 fn layout_of(path: &Path) -> Option<Vec<u8>> {
+    value_of(|value| fs::getxattr(path, LAYOUT, value))
+}
+
+fn descriptor_layout(file: &File) -> Option<Vec<u8>> {
+    value_of(|value| fs::fgetxattr(file, LAYOUT, value))
+}
+
+fn value_of(get: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) -> Option<Vec<u8>> {
     // Longer ones are of striped files.
     let mut value = [0; 64];
-    let len = fs::getxattr(path, LAYOUT, &mut value[..]).ok()?;
+    let len = get(&mut value[..]).ok()?;
     Some(value[..len].to_vec())
 }
 
-/// The root of the area that a directory lies in.
+/// The root of `shared` of the job in whose `shared` or `cache` a directory lies.
 fn root_above(directory: &Path) -> Option<PathBuf> {
     let directory = directory.canonicalize().ok()?;
     let device = directory.metadata().ok()?.dev();
     let is_inside = |path: &&Path| path.metadata().is_ok_and(|found| found.dev() == device);
     let top = directory.ancestors().take_while(is_inside).last()?;
-    let is_root = top.metadata().is_ok_and(|found| found.ino() == ROOT_INODE);
-    is_root.then(|| top.to_owned())
+    let is = |path: &Path, inode: InodeId| {
+        path.metadata().is_ok_and(|found| (found.dev(), found.ino()) == (device, inode.0))
+    };
+    if is(top, InodeId::CACHE_ROOT) {
+        // A directory of the same mount as `shared`, shown at a place of its own.
+        let shared = top.parent()?.join(SHARED);
+        return is(&shared, InodeId::ROOT).then_some(shared);
+    }
+    is(top, InodeId::ROOT).then(|| top.to_owned())
 }

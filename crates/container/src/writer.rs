@@ -79,6 +79,8 @@ pub(crate) struct Writer {
     is_closed: bool,
     /// In an area: published, and the file's home was not told.
     is_untold: bool,
+    /// Written where a record that is published has the bytes already: nothing of it will be published.
+    is_rewritten: bool,
     /// Mark and name of the container are durable, as far as this writer sees to it.
     is_container_durable: bool,
     /// Why nothing can be published any more.
@@ -130,6 +132,7 @@ impl Writer {
             is_told: false,
             is_closed: false,
             is_untold: false,
+            is_rewritten: false,
             is_container_durable: rank.0 > 0,
             failure: None,
             changes: 0,
@@ -219,6 +222,7 @@ impl Writer {
         let noted = self.recorder.note(write.prefix(written), self.epoch);
         self.is_part_dirty |= !written.is_zero();
         self.changes += u64::from(!written.is_zero());
+        self.is_rewritten |= !written.is_zero() && !self.has_unpublished();
         if let Err(error) = noted {
             let what = error.to_string();
             let path = self.container.path().to_owned();
@@ -378,6 +382,8 @@ impl Writer {
         }
         // Many file systems show other nodes what was written when it is closed: the part first.
         self.part = None;
+        // Who keeps a copy of the file elsewhere hears of what no record tells.
+        self.is_untold |= self.is_rewritten && self.index.is_some();
         // Nothing follows, so nothing will replace one of these records alone.
         self.publish_as(folded(self.recorder.pending()), durability)?;
         if self.index.is_none() {
@@ -402,7 +408,7 @@ impl Writer {
         if let Some(file) = self.container.area_file() {
             file.tell_published(&names::index(self.id()))?;
         }
-        self.is_untold = false;
+        (self.is_untold, self.is_rewritten) = (false, false);
         Ok(())
     }
 

@@ -1,0 +1,57 @@
+# MPI programs in a job of simulated nodes (sourced after scripts/job.sh): their ranks on all nodes, with and without
+# libhayase_mpiio.so, and tests of what they leave. Skips and ends the script where a job can not be.
+
+suite=$(basename "$0" .sh)
+obstacle=$(fuse_obstacle)
+if [ -n "$obstacle" ]; then
+  say "SKIP $suite: $obstacle"
+  exit 0
+fi
+target=$(realpath -m "$(target_dir)")
+library=$target/debug/libhayase_mpiio.so
+hayase=${HAYASE_BIN:-$target/debug/hayase}
+for built in "$library" "$hayase"; do
+  [ -e "$built" ] || die "$built is not there: cargo build -p hayase -p hayase-mpi"
+done
+export HAYASE_MPIIO_LIBRARY=$library
+SECONDS_MAX=400 # of one program: mpi4py's tests sync a thousand times
+
+failures=0
+# The MPI that tests are about, where they are about one.
+mpi=
+# try NAME: one test, the function of that name.
+try() {
+  if "$1" >"$job_work/out" 2>&1; then say "ok ${suite}_$1${mpi:+ $mpi}"; else
+    say "FAILED ${suite}_$1${mpi:+ $mpi}"
+    tail -n 60 "$job_work/out"
+    failures=$((failures + 1))
+  fi
+}
+
+# spread RANKS stock|ours CMD...: the launcher on node 0, its ranks on all nodes.
+spread() {
+  local ranks=$1 how=$2 exec=("$hayase" exec)
+  shift 2
+  [ "$how" = stock ] || exec+=(--mpiio)
+  local launch=("mpiexec.$mpi")
+  case $mpi in
+    mpich) launch+=(-n "$ranks" -genv MPIR_CVAR_POLLS_BEFORE_YIELD 1) ;;
+    openmpi)
+      launch+=(--oversubscribe -n "$ranks" --host "$(on 0 paste -sd, "$HAYASE_JOB/hostfile")" --map-by node)
+      launch+=(--mca plm_rsh_agent "$hayase exec --launcher" --mca plm_rsh_no_tree_spawn 1 --mca mpi_yield_when_idle 1)
+      launch+=(-x TMPDIR -x MPI4PY_MPIABI -x HAYASE_MPIIO_TRACE -x LD_LIBRARY_PATH -x EXCHANGE -x BUFFER)
+      [ "$(id -u)" != 0 ] || launch+=(--allow-run-as-root)
+      ;;
+  esac
+  timeout "$SECONDS_MAX" "${exec[@]}" -- "${launch[@]}" "$@"
+}
+
+# server_of NODE: its process.
+server_of() {
+  local process words
+  for process in /proc/[0-9]*; do
+    words=$(tr '\0' ' ' 2>/dev/null <"$process/cmdline") || continue
+    case $words in *" serve "*"$HAYASE_JOB"*"--node $1 "* | *" serve --node $1 "*"$HAYASE_JOB"*) echo "${process#/proc/}" && return ;; esac
+  done
+  return 1
+}
