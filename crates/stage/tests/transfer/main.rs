@@ -6,7 +6,6 @@
 mod broken;
 mod bucket;
 mod faults;
-mod form;
 mod many;
 mod memory;
 mod resume;
