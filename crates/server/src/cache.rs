@@ -145,6 +145,8 @@ pub(crate) struct Active {
     pub(crate) open_since: Cell<Option<Instant>>,
     /// After a failure: not before then.
     pub(crate) retry_at: Cell<Option<Instant>>,
+    /// When it was begun last and could not go: it waits for another file, or for whoever has it in hand.
+    pub(crate) in_vain_at: Cell<Option<Instant>>,
     /// It went as it stood, and goes again not before then, unless it is closed or somebody asks for it.
     pub(crate) rests_until: Cell<Option<Instant>>,
     /// What the tier has of it, while it stays open.
@@ -191,6 +193,7 @@ impl Active {
             complete_since: Cell::default(),
             open_since: Cell::default(),
             retry_at: Cell::default(),
+            in_vain_at: Cell::default(),
             rests_until: Cell::default(),
             stood: Cell::default(),
             is_flushing: Cell::default(),
@@ -206,6 +209,13 @@ impl Active {
     pub(crate) fn changed(&self) {
         self.generation.set(self.generation.get() + 1);
         self.complete_since.set(None);
+    }
+
+    /// It could not go now: others first, and then again.
+    pub(crate) fn was_in_vain(&self, pause: std::time::Duration) {
+        let now = Instant::now();
+        self.in_vain_at.set(Some(now));
+        self.retry_at.set(Some(now + pause));
     }
 
     /// Forgotten, it would be as it is.
@@ -313,6 +323,11 @@ impl Cache {
             self.order.borrow_mut().begun(ino, &path);
         }
         Ok(())
+    }
+
+    /// The file was renamed over another one, and may have to wait for its turn.
+    pub(crate) fn has_turn(&self, ino: InodeId) -> bool {
+        self.ledger.borrow().get(ino).is_some_and(|record| record.after > 0)
     }
 
     /// Changes what is known of a file; nothing happens when nothing is.
