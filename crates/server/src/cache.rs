@@ -357,6 +357,23 @@ impl Cache {
         self.update(ino, |record| record.is_nameless = true)
     }
 
+    /// It has its name again. What it was when that went is not known any more: as the tier has it only where that
+    /// is said.
+    pub(crate) fn has_its_name_again(&self, record: LedgerRecord) -> Result<(), LedgerError> {
+        let ino = record.ino;
+        tracing::info!(%ino, path = %String::from_utf8_lossy(&record.path), "a power cut gave this file its name back");
+        let is_in_tier = record.state == FileState::InTier || record.version.is_some();
+        let state = if is_in_tier { record.state } else { FileState::Dirty };
+        let path = record.path.clone();
+        let record = LedgerRecord { state, is_nameless: false, ..record };
+        self.ledger.borrow_mut().put(record)?;
+        if !state.is_safe() {
+            self.not_durable.borrow_mut().insert(ino);
+            self.order.borrow_mut().begun(ino, &path);
+        }
+        Ok(())
+    }
+
     /// The inode is no more.
     pub(crate) fn ended(&self, ino: InodeId) {
         if let Err(error) = self.ledger.borrow_mut().remove(ino) {
