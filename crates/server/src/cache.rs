@@ -147,6 +147,8 @@ pub(crate) struct Active {
     pub(crate) open_since: Cell<Option<Instant>>,
     /// After a failure: not before then.
     pub(crate) retry_at: Cell<Option<Instant>>,
+    /// When it was begun last and could not go: it waits for another file, or for whoever has it in hand.
+    pub(crate) in_vain_at: Cell<Option<Instant>>,
     /// It went as it stood, and goes again not before then, unless it is closed or somebody asks for it.
     pub(crate) rests_until: Cell<Option<Instant>>,
     /// What the tier has of it, while it stays open.
@@ -198,6 +200,7 @@ impl Active {
             complete_since: Cell::default(),
             open_since: Cell::default(),
             retry_at: Cell::default(),
+            in_vain_at: Cell::default(),
             rests_until: Cell::default(),
             stood: Cell::default(),
             is_flushing: Cell::default(),
@@ -216,6 +219,13 @@ impl Active {
     pub(crate) fn changed(&self) {
         self.generation.set(self.generation.get() + 1);
         self.complete_since.set(None);
+    }
+
+    /// It could not go now: others first, and then again.
+    pub(crate) fn was_in_vain(&self, pause: std::time::Duration) {
+        let now = Instant::now();
+        self.in_vain_at.set(Some(now));
+        self.retry_at.set(Some(now + pause));
     }
 
     /// Forgotten, it would be as it is.
@@ -326,6 +336,11 @@ impl Cache {
         Ok(())
     }
 
+    /// The file was renamed over another one, and may have to wait for its turn.
+    pub(crate) fn has_turn(&self, ino: InodeId) -> bool {
+        self.ledger.borrow().get(ino).is_some_and(|record| record.after > 0)
+    }
+
     /// Changes what is known of a file; nothing happens when nothing is.
     pub(crate) fn update(
         &self,
@@ -351,6 +366,23 @@ impl Cache {
         self.active(ino).changed();
         self.order.borrow_mut().lost(ino);
         self.update(ino, |record| record.is_nameless = true)
+    }
+
+    /// It has its name again. What it was when that went is not known any more: as the tier has it only where that
+    /// is said.
+    pub(crate) fn has_its_name_again(&self, record: LedgerRecord) -> Result<(), LedgerError> {
+        let ino = record.ino;
+        tracing::info!(%ino, path = %String::from_utf8_lossy(&record.path), "a power cut gave this file its name back");
+        let is_in_tier = record.state == FileState::InTier || record.version.is_some();
+        let state = if is_in_tier { record.state } else { FileState::Dirty };
+        let path = record.path.clone();
+        let record = LedgerRecord { state, is_nameless: false, ..record };
+        self.ledger.borrow_mut().put(record)?;
+        if !state.is_safe() {
+            self.not_durable.borrow_mut().insert(ino);
+            self.order.borrow_mut().begun(ino, &path);
+        }
+        Ok(())
     }
 
     /// The inode is no more.

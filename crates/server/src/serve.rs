@@ -12,7 +12,7 @@ use std::sync::Arc;
 use hayase_layout::ServerId;
 use hayase_store::{
     Ledger, LedgerError, MetaError, Namespace, NamespaceError, PartError, Parts, Removal, SlotPool,
-    Time,
+    Time, ops,
 };
 use hayase_wire::message::{MembersNow, PROTOCOL_VERSION};
 use hayase_wire::transport::{Address, Listener, UcxError};
@@ -256,6 +256,20 @@ fn open_ledger(settings: &Settings) -> Result<Ledger, ServeError> {
     Ledger::open(device).map_err(|source| ServeError::Ledger { server, source })
 }
 
+/// Files that a power cut gave their names back, at a home and a shard that had seen them go, while the ledger still
+/// knows that they went: they are what programs see, so they come to the tier.
+fn revive(cache: &Cache, names: &Namespace, server: ServerId) -> Result<(), ServeError> {
+    for record in cache.records_where(|record| record.is_nameless) {
+        let inode = ops::get_inode(&names.begin(), record.ino)
+            .map_err(|source| ServeError::Names { server, source })?;
+        if inode.is_some_and(|inode| inode.nlink > 0) {
+            let again = cache.has_its_name_again(record);
+            again.map_err(|source| ServeError::Ledger { server, source })?;
+        }
+    }
+    Ok(())
+}
+
 fn are_on_one_host(one: &Address, other: &Address) -> bool {
     match (one, other) {
         (Address::Tcp(one), Address::Tcp(other)) => one.ip() == other.ip(),
@@ -363,7 +377,9 @@ fn node(
     let cache = match (settings.cache, stores.ledger) {
         (Some(asked), Some(ledger)) => {
             let cache = Cache::open(asked, ledger, ground.disk.apart(TIER_THREADS));
-            Some(cache.map_err(|source| ServeError::Ledger { server, source })?)
+            let cache = cache.map_err(|source| ServeError::Ledger { server, source })?;
+            revive(&cache, &names, server)?;
+            Some(cache)
         }
         _ => None,
     };

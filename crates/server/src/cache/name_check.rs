@@ -281,19 +281,32 @@ impl Node {
     /// took the end of it, come to the tier like others.
     pub(crate) async fn recover_records(self: &Rc<Self>, parts: &[PartId]) -> Result<(), Refused> {
         for ino in parts.iter().map(|part| part.ino) {
-            let Some(cache) = self.cached(ino).filter(|cache| cache.record(ino).is_none()) else {
-                continue;
-            };
-            let inode = ops::get_inode(&self.names.begin(), ino).map_err(meta_refused)?;
-            let Some(inode) = inode.filter(|inode| is_flushed(&inode.layout)) else { continue };
-            let Some((parent, name)) = inode.name else { continue };
-            let path = self.tier_path_of(&Place { parent, name }).await?;
-            if cache.record(ino).is_none() && self.inode(ino).is_ok() {
-                let layout = inode.layout.clone();
-                let record = LedgerRecord::new(ino, path, inode.mode & TIER_MODE);
-                cache.put(LedgerRecord { layout, ..record })?;
-                cache.work.notify_one();
+            if let Some(cache) = self.cached(ino) {
+                self.recover_record(cache, ino).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Home: the ledger knows of the file, if that has bytes of its own: a power cut may have taken the record, and
+    /// what is to be written into it would be lost.
+    pub(super) async fn recover_record(
+        self: &Rc<Self>,
+        cache: &Cache,
+        ino: InodeId,
+    ) -> Result<(), Refused> {
+        if cache.record(ino).is_some() {
+            return Ok(());
+        }
+        let inode = ops::get_inode(&self.names.begin(), ino).map_err(meta_refused)?;
+        let Some(inode) = inode.filter(|inode| is_flushed(&inode.layout)) else { return Ok(()) };
+        let Some((parent, name)) = inode.name else { return Ok(()) };
+        let path = self.tier_path_of(&Place { parent, name }).await?;
+        if cache.record(ino).is_none() && self.inode(ino).is_ok() {
+            let layout = inode.layout.clone();
+            let record = LedgerRecord::new(ino, path, inode.mode & TIER_MODE);
+            cache.put(LedgerRecord { layout, ..record })?;
+            cache.work.notify_one();
         }
         Ok(())
     }

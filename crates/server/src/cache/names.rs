@@ -283,6 +283,8 @@ impl Node {
         undo: bool,
     ) -> Result<PeerReply, Refused> {
         let cache = self.cache()?;
+        // Or what it is about to replace would be said to nobody.
+        self.recover_record(cache, ino).await?;
         let _held = cache.publishing.lock(ino).await;
         let active = cache.active(ino);
         active.changed();

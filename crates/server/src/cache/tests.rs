@@ -42,6 +42,30 @@ fn a_file_without_its_name_is_never_dirty_again() {
     assert_eq!(cache.not_durable(), [ino], "the number of another file");
 }
 
+/// The home and the shard are back where it had its name, and the ledger is not.
+#[test]
+fn a_file_that_has_its_name_again_comes_to_the_tier() {
+    let check = |record: LedgerRecord, expected: FileState| {
+        let (cache, ino) = (cache(), record.ino);
+        cache.put(record).unwrap();
+        cache.lost_its_name(ino).unwrap();
+        cache.has_its_name_again(cache.record(ino).unwrap()).unwrap();
+        let again = cache.record(ino).unwrap();
+        assert_eq!((again.state, again.is_nameless), (expected, false));
+        assert_eq!(cache.not_durable().is_empty(), expected.is_safe());
+        cache.update(ino, |record| record.state = FileState::Dirty).unwrap();
+        assert_eq!(cache.not_durable(), [ino]);
+    };
+    let mtime = Time { seconds: 1, nanos: 0 };
+    let version = Some(hayase_store::TierVersion { identity: 4, size: 1, mtime, mode: 0o640 });
+    for state in [FileState::Dirty, FileState::Flushing, FileState::Failed] {
+        check(LedgerRecord { state, version, ..file(3, "f") }, FileState::Dirty);
+    }
+    for state in [FileState::Durable, FileState::InTier] {
+        check(LedgerRecord { state, version, ..file(3, "f") }, state);
+    }
+}
+
 /// A removal waits for a file: however many do, the file is found.
 #[test]
 fn tombstones_do_not_hide_the_files_that_they_wait_for() {

@@ -83,7 +83,7 @@ mod tests {
 
     fn file(ino: u64, retry_in: Duration) -> Candidate {
         let complete_for = Some(Duration::ZERO);
-        Candidate { ino: InodeId(ino), complete_for, due_in: None, retry_in }
+        Candidate { ino: InodeId(ino), complete_for, in_vain_for: None, due_in: None, retry_in }
     }
 
     fn open(ino: u64) -> Candidate {

@@ -1,7 +1,9 @@
 //! What is flushed next: the oldest complete file, as many at once as there may be.
 //!
 //! Pure: no clock, no files. A file is complete since its last writer closed it; one that failed waits
-//! for its time. While the server is busy for the job, one stream goes on, so that it always moves;
+//! for its time. One that was begun and could not go stands behind those that were not begun since: or a few that
+//! wait for another file would take all streams again and again, and the one that they wait for would never go.
+//! While the server is busy for the job, one stream goes on, so that it always moves;
 //! when it is idle, or the job's time is over, all of them do (LLIO flushes while its servers are idle; this
 //! keeps a floor).
 
@@ -15,6 +17,8 @@ pub(crate) struct Candidate {
     pub(crate) ino: InodeId,
     /// For how long nobody has had it open for writing; `None` while somebody has.
     pub(crate) complete_for: Option<Duration>,
+    /// How long ago it was begun and could not go: it waits for something else, and did not fail.
+    pub(crate) in_vain_for: Option<Duration>,
     /// It stays open: after this it has waited long enough for its close, and goes as it stands. `None` when it waits
     /// for its close however long that takes.
     pub(crate) due_in: Option<Duration>,
@@ -25,6 +29,11 @@ pub(crate) struct Candidate {
 impl Candidate {
     fn is_due(&self) -> bool {
         self.due_in.is_some_and(|wait| wait.is_zero())
+    }
+
+    /// For how long it has stood in line; `None` while somebody has it open.
+    fn waits_for(&self) -> Option<Duration> {
+        self.complete_for.map(|wait| self.in_vain_for.map_or(wait, |vain| vain.min(wait)))
     }
 }
 
@@ -55,7 +64,7 @@ pub(crate) fn choose(mut candidates: Vec<Candidate>, now: Situation) -> Vec<Inod
         file.retry_in.is_zero() && (file.complete_for.is_some() || file.is_due() || now.is_late)
     });
     // The longest complete first, those still open last.
-    candidates.sort_by_key(|file| (std::cmp::Reverse(file.complete_for), file.ino));
+    candidates.sort_by_key(|file| (std::cmp::Reverse(file.waits_for()), file.ino));
     candidates.into_iter().take(free).map(|file| file.ino).collect()
 }
 
@@ -87,6 +96,7 @@ mod tests {
         Candidate {
             ino: InodeId(ino),
             complete_for: complete.map(Duration::from_millis),
+            in_vain_for: None,
             due_in: None,
             retry_in: Duration::from_millis(retry),
         }
@@ -110,6 +120,17 @@ mod tests {
         check(Situation { is_busy: true, running: 1, ..IDLE }, &[]);
         check(Situation { is_late: true, streams: 9, ..IDLE }, &[3, 1, 2]);
         check(Situation { is_late: true, is_busy: true, streams: 9, ..IDLE }, &[3, 1, 2]);
+    }
+
+    /// As many as there are streams, and all older than the file that they wait for.
+    #[test]
+    fn who_waits_for_another_file_does_not_keep_it_from_its_turn() {
+        let in_vain = |ino, wait| Candidate {
+            in_vain_for: Some(Duration::from_millis(1)),
+            ..file(ino, Some(wait), 0)
+        };
+        let files = vec![in_vain(1, 90), in_vain(2, 80), file(3, Some(7), 0)];
+        assert_eq!(choose(files, IDLE), [InodeId(3), InodeId(1)]);
     }
 
     #[test]
@@ -168,6 +189,26 @@ mod tests {
             }).collect::<Vec<_>>();
             let first = (0..10).map(Duration::from_millis).find(|wait| !choose(after(*wait), IDLE).is_empty());
             prop_assert_eq!(next(&files, None), first);
+        }
+
+        /// Whatever is begun in vain each time, and however old it is: all have their turn.
+        #[test]
+        fn everybody_is_begun_in_time(
+            complete in proptest::collection::vec(0..50u64, 1..20), streams in 1..5usize,
+        ) {
+            let rounds = complete.len().div_ceil(streams) as u64;
+            let mut begun = vec![None; complete.len()];
+            for round in 0..rounds {
+                let ms = Duration::from_millis;
+                let files = complete.iter().zip(0..).map(|(complete, ino)| Candidate {
+                    in_vain_for: begun[ino].map(|at| ms(round - at)),
+                    ..file(ino as u64, Some(complete + rounds + round), 0)
+                });
+                for chosen in choose(files.collect(), Situation { streams, ..IDLE }) {
+                    begun[chosen.0 as usize] = Some(round);
+                }
+            }
+            prop_assert!(begun.iter().all(Option::is_some), "{:?}", begun);
         }
 
         /// Never more than allowed; no file waits that is older than one that goes; and as long as one

@@ -96,7 +96,10 @@ impl Node {
     fn candidates(&self, cache: &Cache, files: &[InodeId]) -> Vec<Candidate> {
         let candidate = |ino: InodeId| {
             let active = cache.active(ino);
-            let is_idle = !active.is_flushing.get() && !active.is_held();
+            // Begun, it would find that out, and take a stream from the file that it waits for.
+            let waits = cache.has_turn(ino)
+                && cache.record(ino).is_some_and(|record| self.waits_for_turn(cache, &record));
+            let is_idle = !active.is_flushing.get() && !active.is_held() && !waits;
             let (complete_since, open_since) = match self.has_writers(ino) {
                 true => (None, active.open_since.get().or_else(|| Some(Instant::now()))),
                 false => (active.complete_since.get().or_else(|| Some(Instant::now())), None),
@@ -112,6 +115,7 @@ impl Node {
             is_idle.then_some(Candidate {
                 ino,
                 complete_for: complete_since.map(|since| since.elapsed()),
+                in_vain_for: active.in_vain_at.get().map(|at| at.elapsed()),
                 due_in: cache
                     .flush_open
                     .zip(open_for)
@@ -150,7 +154,7 @@ impl Node {
                 // The next ones together: looking for them costs more than one.
                 Ok(true) if cache.traffic.removing.get() == 0 => cache.work.notify_one(),
                 Ok(true) => {}
-                Ok(false) => active.retry_at.set(Some(Instant::now() + FLUSH_LOOK)),
+                Ok(false) => active.was_in_vain(FLUSH_LOOK),
                 Err(refused) => this.flush_failed(cache, number, &refused),
             }
         });
@@ -176,7 +180,7 @@ impl Node {
                 active.arrived_round.set(active.round.get());
             }
             Ok(Outcome::Overtaken) => {
-                active.retry_at.set(Some(Instant::now() + FLUSH_LOOK));
+                active.was_in_vain(FLUSH_LOOK);
                 if as_it_stands {
                     // Nor is one that is written all the time sent again and again.
                     active.rests_until.set(Some(Instant::now() + DEADLINE_RESERVE));
@@ -185,7 +189,7 @@ impl Node {
                     tracing::error!(%ino, %error, "the ledger");
                 }
             }
-            Ok(Outcome::Taken) => active.retry_at.set(Some(Instant::now() + FLUSH_RETRY_FIRST)),
+            Ok(Outcome::Taken) => active.was_in_vain(FLUSH_RETRY_FIRST),
             Ok(Outcome::Conflict) => self.rename_conflict(cache, ino).await,
             Err(refused) => self.flush_failed(cache, ino, &refused),
         }
