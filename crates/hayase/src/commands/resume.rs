@@ -92,6 +92,15 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         let resumed = left.files(*node, |file| told.add(*node, &file));
         resumed.with_context(|| format!("resume node {node}"))?;
     }
+    if !told.not_here.is_empty() {
+        // Of striped files of those nodes some parts may be here.
+        for node in &here {
+            if let Err(error) = left.sync_parts(*node) {
+                tracing::warn!("parts of node {node} are not made durable: {error:#}");
+            }
+        }
+    }
+    left.unmount()?;
     if told.not_here.is_empty() {
         for node in here {
             let resumed = left.removals(node, |file| told.add(node, &file));
