@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use hayase_e2e::cached::{expect_tier, kill_job, pattern};
-use hayase_e2e::job::binary;
+use hayase_e2e::job::{binary, is_alive};
 use hayase_e2e::process::{Finished, run};
 use hayase_e2e::{Job, JobOptions, Suite, TestResult, TierDir, eventually};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn main() -> ExitCode {
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
         .alone("cache_striped_whole_job_killed_then_resumed", resumed)
         .alone("cache_striped_resume_waits_for_all_nodes", waits_for_all_nodes)
         .alone("cache_striped_resume_tells_what_the_power_took", power_took)
+        .alone("cache_striped_parts_stay_when_a_signal_ends_the_job", ended_by_a_signal)
         .run()
 }
 
@@ -137,5 +139,30 @@ fn power_took() -> TestResult {
     let (code, told) = resume(cluster.job_dir())?;
     ensure!(code == Some(3) && told["failed"][0]["path"] == "s/open", "{told}");
     cluster.run("down", &["--discard"])?.success()?;
+    job.down()
+}
+
+/// The home keeps what the tier did not take, and the other nodes keep their parts of it.
+fn ended_by_a_signal() -> TestResult {
+    let tier = TierDir::small(64 * MIB)?;
+    let job = written(&tier, 5 * MIB + 1)?;
+    tier.read_only(true)?;
+    let cluster = job.cluster().context("a real job")?;
+    let daemons = cluster.daemons();
+    for pid in &daemons.supervisors {
+        kill_process(Pid::from_raw(*pid as i32).context("a process number")?, Signal::TERM)?;
+    }
+    job.restart_actors();
+    eventually(BACK, || {
+        let alive = daemons.all().filter(|pid| is_alive(*pid)).count();
+        ensure!(alive == 0, "{alive} daemons live");
+        Ok(())
+    })?;
+    tier.read_only(false)?;
+    let kept = cluster.node_storage(0)?;
+    let kept = kept.parent().context("the storage of the job")?;
+    let (code, told) = when_free(|| resume(kept))?;
+    ensure!(code == Some(0) && told["durable_files"] == 1, "{told}");
+    expect_tier(&tier, "s/open", &pattern(1, 5 * MIB + 1))?;
     job.down()
 }
