@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use hayase_e2e::cached::{
     expect_file, expect_tier, flush, in_front_of, kill, kill_job, kill_server, pattern, server_of,
 };
-use hayase_e2e::job::{binary, is_alive};
+use hayase_e2e::job::binary;
 use hayase_e2e::process::{Finished, run};
 use hayase_e2e::{Data, Job, JobOptions, Suite, TestResult, TierDir, eventually, note};
 
