@@ -48,12 +48,17 @@ impl Node {
     }
 
     /// Nothing of it is here any more.
-    async fn made_whole(self: &Rc<Self>, cache: &Cache, ino: InodeId) -> Result<(), Refused> {
+    pub(crate) async fn made_whole(
+        self: &Rc<Self>,
+        cache: &Cache,
+        ino: InodeId,
+    ) -> Result<(), Refused> {
         let before = self.inode(ino)?;
         if let Layout::Striped { servers, .. } = &before.layout {
             // What somebody still knows of the stripes is refused.
             self.change_inode(ino, |inode| {
-                inode.layout = Layout::Whole;
+                // Parts of whole files of this area have epoch 0.
+                (inode.layout, inode.layout_epoch) = (Layout::Whole, 0);
                 inode.trunc_epoch += 1;
             })?;
             self.files.forget(ino);
