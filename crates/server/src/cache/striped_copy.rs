@@ -10,10 +10,11 @@
 //! Invariant: its parts have a layout epoch that no part of this file ever had: a removal of earlier ones that comes
 //! late does not meet them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hayase_layout::{ByteCount, InodeId, Layout};
 use hayase_layout::{ServerUse, Wish, place};
@@ -22,20 +23,26 @@ use hayase_store::{FileState, LedgerRecord, TierVersion};
 use hayase_tier::{ObjectMeta, Reader, Tier};
 use hayase_wire::message::{Grants, PAYLOAD_BYTES_MAX, PeerReply, Refused};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::convert::system_time;
 use super::fetch::Fetch;
 use super::paths::key;
 use super::{Cache, tier_refused};
 use crate::files::Known;
-use crate::limits::{FETCH_AHEAD, FETCH_BYTES, FETCH_WAIT};
+use crate::limits::{FETCH_AHEAD, FETCH_BYTES, FETCH_PAUSE, FETCH_WAIT};
 use crate::node::{Node, libc_errno};
 use crate::node_service::Attempt;
 use crate::peer_service::inode::whole_part;
 
+/// Who keeps the file open only for the next open lets go of it within this.
+const LET_GO_WAIT: Duration = Duration::from_millis(500);
+
 /// One that is on its way.
 #[derive(Default)]
 pub(crate) struct Striping {
+    /// Of its parts; 0 before the first of them may be there.
+    epoch: Cell<u32>,
     ended: RefCell<Option<Result<(), Refused>>>,
     changed: Notify,
 }
@@ -111,10 +118,18 @@ impl Node {
         for node in self.homes.open_on(ino) {
             self.begin_recall(ino, node, Grants::ALL);
         }
+        let until = Instant::now() + LET_GO_WAIT;
+        while self.homes.is_open(ino) && Instant::now() < until {
+            tokio::time::sleep(FETCH_PAUSE).await;
+        }
         let _held = cache.publishing.lock(ino).await;
         let active = cache.active(ino);
         if let Some(striping) = active.striping.borrow().clone() {
             return Ok(Some(striping));
+        }
+        if self.is_being_striped(ino) {
+            // The last try was cut short, and could not be undone then.
+            self.made_whole(cache, ino).await?;
         }
         let record = cache.record(ino).filter(|record| {
             let is_same = record.version == Some(version) && record.layout == Layout::Whole;
@@ -130,8 +145,8 @@ impl Node {
         *active.striping.borrow_mut() = Some(Rc::clone(&striping));
         let (this, told) = (Rc::clone(self), Rc::clone(&striping));
         tokio::task::spawn_local(async move {
-            let ended = this.stripe(ino, layout, &record, version).await;
-            this.striped(ino, &ended).await;
+            let ended = this.stripe((ino, &told), layout.clone(), &record, version).await;
+            this.striped((ino, &told), &layout, &ended).await;
             *told.ended.borrow_mut() = Some(ended);
             told.changed.notify_waiters();
         });
@@ -175,7 +190,7 @@ impl Node {
     /// All bytes, and the ledger that says so.
     async fn stripe(
         self: &Rc<Self>,
-        ino: InodeId,
+        (ino, striping): (InodeId, &Striping),
         layout: Layout,
         record: &LedgerRecord,
         version: TierVersion,
@@ -186,8 +201,9 @@ impl Node {
         let inode = self.change_inode(ino, |inode| {
             inode.trunc_epoch += 1;
             (inode.layout, inode.layout_epoch) = (layout, inode.trunc_epoch);
-            inode.size = version.size;
+            (inode.size, inode.mtime) = (version.size, version.mtime);
         })?;
+        striping.epoch.set(inode.layout_epoch);
         self.files.forget(ino);
         // The epoch is never given twice, also after a power cut.
         self.names_durable().await?;
@@ -269,14 +285,25 @@ impl Node {
     }
 
     /// It is a copy in stripes now, or in the tier only, as before.
-    async fn striped(self: &Rc<Self>, ino: InodeId, ended: &Result<(), Refused>) {
+    async fn striped(
+        self: &Rc<Self>,
+        (ino, striping): (InodeId, &Striping),
+        layout: &Layout,
+        ended: &Result<(), Refused>,
+    ) {
         let Some(cache) = self.cached(ino) else { return };
         if let Err(refused) = ended {
             tracing::warn!(%ino, %refused, "a file does not come into stripes");
             let _held = cache.publishing.lock(ino).await;
-            if self.is_being_striped(ino)
-                && let Err(error) = self.made_whole(cache, ino).await
-            {
+            let undone = match layout {
+                _ if self.is_being_striped(ino) => self.made_whole(cache, ino).await,
+                // Removed meanwhile, with the parts that there were then.
+                Layout::Striped { servers, .. } if self.inode(ino).is_err() => {
+                    self.remove_stripes(ino, striping.epoch.get(), servers)
+                }
+                _ => Ok(()),
+            };
+            if let Err(error) = undone {
                 tracing::error!(%ino, %error, "half a copy stays until the next start");
             }
         }

@@ -69,7 +69,7 @@ impl Node {
     }
 
     /// Those of other servers go behind.
-    fn remove_stripes(
+    pub(crate) fn remove_stripes(
         self: &Rc<Self>,
         ino: InodeId,
         layout_epoch: u32,

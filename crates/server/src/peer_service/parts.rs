@@ -144,6 +144,7 @@ impl Node {
         let found = match self.existing_part(part) {
             Ok(Some(found)) => found,
             // Nothing was ever written to this part of a striped file.
+            Ok(None) if self.is_of_another_layout(part) => return PeerReply::Stale.into(),
             Ok(None) => return PeerReply::Count(0).into(),
             Err(refused) => return PeerReply::Refused(refused).into(),
         };
@@ -236,6 +237,12 @@ impl Node {
         part.index > 0
             || part.ino.home() != self.me
             || self.inode(part.ino).is_ok_and(|inode| inode.layout != Layout::Whole)
+    }
+
+    /// Home: its bytes lie elsewhere than who asks knows.
+    fn is_of_another_layout(&self, part: PartRef) -> bool {
+        let is_home = part.ino.home() == self.me;
+        is_home && self.inode(part.ino).is_ok_and(|inode| inode.layout_epoch != part.layout_epoch)
     }
 
     /// After a restart the epoch of a part is not known: its home has made it durable before the part
