@@ -1,6 +1,7 @@
 //! Copies of striped files give their room back.
 //!
-//! A striped file that only the tier has is whole from then on: it is fetched like any other, by its home. Order: the
+//! A striped file that only the tier has is whole from then on: it is fetched like any other, by its home, and may come
+//! into stripes again when it is to be changed ([`crate::cache`]). Order: the
 //! ledger says durably that it is in the tier before the first of its parts goes, and goes on saying that it was striped
 //! until the names say durably that it is whole. So whoever is killed or loses power in between goes on at the next
 //! start, and nobody reads holes where parts were.

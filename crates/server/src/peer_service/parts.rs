@@ -14,7 +14,7 @@ use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PAYLOAD_BYTES_MAX, PartRef, PeerReply, PeerRequest, Refused};
 
 use super::Answer;
-use super::inode::is_missing;
+use super::inode::{is_missing, whole_part};
 use crate::convert::{part_id, part_refused};
 use crate::direct::is_worth_another_way;
 use crate::limits::{INLINE_BYTES, WRITEBACK_BYTES};
@@ -165,6 +165,9 @@ impl Node {
         offset: LocalOffset,
         len: usize,
     ) -> Served {
+        if part_id(part) != whole_part(part.ino, 0) {
+            return PeerReply::Stale.into();
+        }
         let fetched = self.fetch_range(part.ino, offset.0, len as u64).await;
         let slot = self.peers.slot().await;
         let read = match fetched {
