@@ -5,6 +5,7 @@
 //! - [`paths`]: from an inode to its name in the tier;
 //! - [`import`]: names of the tier become inodes when somebody looks or lists;
 //! - [`fetch`]: bytes of the tier come into a part when somebody reads or is about to write;
+//! - [`striped_copy`]: they come into stripes, for who writes what no node has room for;
 //! - [`names`]: names made, moved and removed here;
 //! - [`tombstones`]: names that are gone here, and not yet in the tier;
 //! - [`order`]: which files were before which, for who must not overtake;
@@ -61,11 +62,13 @@ pub(crate) mod object_moves;
 pub(crate) mod order;
 pub(crate) mod paths;
 mod recorded;
+mod striped_copy;
 pub(crate) mod tombstones;
 
 pub(crate) use self::convert::{stored_version, system_time, time_of, wire_version};
 use self::fetch::Fetch;
 use self::order::Order;
+use self::striped_copy::Striping;
 use self::tombstones::Tombstones;
 
 /// The name below the root of `shared` under which the mount finds the cache area; no listing shows it.
@@ -128,6 +131,10 @@ pub(crate) struct Active {
     pub(crate) generation: Cell<u64>,
     /// The bytes on their way here.
     pub(crate) fetch: RefCell<Option<Rc<Fetch>>>,
+    /// The bytes on their way into stripes.
+    pub(crate) striping: RefCell<Option<Rc<Striping>>>,
+    /// Opens that have begun and are not booked yet.
+    pub(crate) openings: Cell<u32>,
     /// When the tier was asked last whether it still has this version.
     checked: Cell<Option<Instant>>,
     /// The tier has another version: nobody opens this one any more.
@@ -191,6 +198,8 @@ impl Active {
         Self {
             generation: Cell::new(0),
             fetch: RefCell::default(),
+            striping: RefCell::default(),
+            openings: Cell::default(),
             checked: Cell::default(),
             is_retired: Cell::default(),
             held_until: Cell::default(),
@@ -231,6 +240,8 @@ impl Active {
     /// Forgotten, it would be as it is.
     fn is_idle(&self) -> bool {
         self.fetch.borrow().is_none()
+            && self.striping.borrow().is_none()
+            && self.openings.get() == 0
             && !self.is_retired.get()
             && !self.is_flushing.get()
             && !self.is_watched.get()

@@ -37,8 +37,9 @@ pub(crate) struct Files {
 impl Files {
     pub(crate) fn learn(&self, attr: &Attr) {
         let mut known = self.known.borrow_mut();
+        // The truncate epoch first: it never goes back, also where a copy of the cache area lies whole again.
         if let Some(file) = known.get_mut(&attr.ino)
-            && (file.layout_epoch, file.trunc_epoch) >= (attr.layout_epoch, attr.trunc_epoch)
+            && (file.trunc_epoch, file.layout_epoch) >= (attr.trunc_epoch, attr.layout_epoch)
         {
             return;
         }

@@ -88,7 +88,7 @@ impl Ground {
 }
 
 /// Of the running kernel; the same for ever where it does not tell.
-fn boot_id() -> String {
+pub(crate) fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_else(|error| {
         tracing::warn!(%error, "whether the machine loses power can not be told");
         String::new()

@@ -67,7 +67,7 @@ mod unsynced;
 mod usage;
 
 pub use cache::CACHE_NAME;
-pub use flusher::resume::{Resumed, ResumedJob, Resuming};
+pub use flusher::resume::{LeftNode, LeftNodes, Resumed, ResumedJob, Resuming};
 pub use flusher::verify::{Verified, checksum_line, verify};
 pub use ground::{Ground, OpenNames};
 pub use local::{AnswerCallback, LocalProcess, LocalServer, ServerGone};

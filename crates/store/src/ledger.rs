@@ -69,6 +69,9 @@ impl LedgerError {
     }
 }
 
+/// How often a ledger that is written meanwhile is looked at before its error counts.
+const LOOKS_MAX: usize = 3;
+
 /// What is durable where, of one server. See the module's invariants.
 pub struct Ledger {
     device: Arc<dyn Device>,
@@ -85,16 +88,7 @@ pub struct Ledger {
 impl Ledger {
     /// Reads the ledger on `device`, or begins one. What a crash left half written is cut off.
     pub fn open(device: Arc<dyn Device>) -> Result<Self, LedgerError> {
-        let mut logs = device.list().map_err(failed("list"))?;
-        logs.sort_unstable();
-        let mut found = None;
-        for id in logs.iter().rev() {
-            let file = device.open(*id).map_err(failed("open"))?;
-            if let Some(read) = read_log(&*file)? {
-                found = Some((*id, file, read));
-                break;
-            }
-        }
+        let (logs, found) = newest(&*device)?;
         let Some((id, file, read)) = found else { return Self::begin(device, &logs) };
         for other in logs.iter().filter(|other| **other != id) {
             device.remove(*other).map_err(failed("remove an old log of"))?;
@@ -110,6 +104,22 @@ impl Ledger {
             live_bytes,
             records: read.records,
         })
+    }
+
+    /// What the ledger on `device` says, which is left as it is: its server may be writing it just now.
+    pub fn look(device: &dyn Device) -> Result<Vec<LedgerRecord>, LedgerError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match newest(device) {
+                // A log that was listed a moment ago may have been replaced by a shorter one.
+                Err(_) if tries < LOOKS_MAX => {}
+                found => {
+                    let records = found?.1.map(|(_, _, read)| read.records).unwrap_or_default();
+                    return Ok(records.into_values().collect());
+                }
+            }
+        }
     }
 
     fn begin(device: Arc<dyn Device>, broken: &[PartId]) -> Result<Self, LedgerError> {
@@ -202,6 +212,22 @@ impl Ledger {
 struct Read {
     records: BTreeMap<InodeId, LedgerRecord>,
     end: u64,
+}
+
+type Found = Option<(PartId, Arc<dyn DeviceFile>, Read)>;
+
+/// All logs, and the newest that was finished.
+fn newest(device: &dyn Device) -> Result<(Vec<PartId>, Found), LedgerError> {
+    let mut logs = device.list().map_err(failed("list"))?;
+    logs.sort_unstable();
+    for id in logs.iter().rev() {
+        let file = device.open(*id).map_err(failed("open"))?;
+        if let Some(read) = read_log(&*file)? {
+            let found = Some((*id, file, read));
+            return Ok((logs, found));
+        }
+    }
+    Ok((logs, None))
 }
 
 /// `None` for a log that was never finished.

@@ -113,6 +113,11 @@ impl Namespace {
         })
     }
 
+    /// Whether a server has served from `store`: [`Self::open`] finds names there, and does not begin new ones.
+    pub fn is_in(store: &dyn MetaStore) -> Result<bool, NamespaceError> {
+        Ok(store.get(&keys::identity())?.is_some() && store.get(&keys::boot())?.is_some())
+    }
+
     /// Makes the root of `owner`'s private tree `now`, unless it is there; returns its number.
     pub fn open_private(&self, owner: NodeId, now: Time) -> Result<InodeId, NamespaceError> {
         let ino = InodeId::private_root(self.server, owner);

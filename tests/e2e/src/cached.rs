@@ -107,3 +107,22 @@ pub fn kill_server(job: &Job, node: u16) -> Result<()> {
     };
     eventually(BACK, is_back).map(drop)
 }
+
+/// kill -9 of everything that the job runs, on all nodes at once.
+///
+/// # Errors
+/// What is still alive.
+pub fn kill_job(job: &Job) -> Result<()> {
+    let daemons = job.cluster().context("a real job")?.daemons();
+    for pid in daemons.supervisors.iter().chain(&daemons.servers).chain(&daemons.mounts) {
+        // One may end with another.
+        let _ = kill(*pid);
+    }
+    job.restart_actors();
+    let alive = || daemons.all().filter(|pid| is_alive(*pid)).count();
+    eventually(BACK, || {
+        ensure!(alive() == 0, "{} daemons live", alive());
+        Ok(())
+    })
+    .map(drop)
+}

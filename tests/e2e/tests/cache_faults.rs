@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use hayase_e2e::cached::{
-    expect_file, expect_tier, flush, in_front_of, kill, kill_server, pattern, server_of,
+    expect_file, expect_tier, flush, in_front_of, kill, kill_job, kill_server, pattern, server_of,
 };
-use hayase_e2e::job::{binary, is_alive};
+use hayase_e2e::job::binary;
 use hayase_e2e::process::{Finished, run};
 use hayase_e2e::{Data, Job, JobOptions, Suite, TestResult, TierDir, eventually, note};
 
@@ -157,18 +157,8 @@ fn job_killed() -> TestResult {
     // Still open when the job dies: it is flushed as it stood.
     let open = job.node(1)?.open(&job.cached("log"), "rw+creat+trunc")?;
     open.pwrite(0, Data::bytes(b"so far"))?;
-    let daemons = cluster.daemons();
-    for pid in daemons.supervisors.iter().chain(&daemons.servers).chain(&daemons.mounts) {
-        // One may end with another.
-        let _ = kill(*pid);
-    }
+    kill_job(&job)?;
     drop(open);
-    job.restart_actors();
-    let all = || daemons.all().filter(|pid| is_alive(*pid)).count();
-    eventually(BACK, || {
-        ensure!(all() == 0, "{} daemons live", all());
-        Ok(())
-    })?;
     note(&format!("the tier had {} files when all was killed", tier.files()?.len()));
     // Another `up` of this user leaves the bytes alone.
     let other = Job::up(JobOptions::nodes(1))?;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use hayase_e2e::cached::{expect_file, expect_tier, flush, kill_server, pattern};
+use hayase_e2e::cached::{bytes_of, expect_file, expect_tier, flush, kill_server, pattern};
 use hayase_e2e::job::binary;
 use hayase_e2e::process::{Finished, run};
 use hayase_e2e::{Data, Job, JobOptions, Suite, TestResult, TierDir, eventually};
@@ -13,6 +13,7 @@ fn main() -> ExitCode {
     Suite::new("cache_striped", JobOptions::three())
         .alone("cache_striped_files_come_to_the_tier_as_one", come_to_the_tier)
         .alone("cache_striped_file_is_larger_than_a_node", larger_than_a_node)
+        .alone("cache_striped_tier_file_larger_than_a_node_is_changed_in_part", changed_in_part)
         .alone("cache_striped_servers_killed_in_the_middle_of_flushes", servers_killed)
         .alone("cache_striped_two_versions_are_both_kept", two_versions)
         .run()
@@ -88,6 +89,47 @@ fn larger_than_a_node() -> TestResult {
     // Given back, it has no room on any one node: it is read from the tier.
     eventually(BACK, || evict(&job, &path)?.success().map(drop))?;
     expect_file(&job.node(2)?, &path, &bytes)?;
+    job.down()
+}
+
+/// A file of the tier, larger than what any node stores: who changes it finds it on all nodes.
+fn changed_in_part() -> TestResult {
+    let tier = TierDir::new()?;
+    let job = Job::up(tier.job(3).shared("300MiB"))?;
+    let bytes = pattern(6, 400 * MIB + 11);
+    tier.write("large", &bytes_of(&bytes)?)?;
+    let path = job.cached("large");
+    // Its readers come and go: those that read it now are not those that have it open when it is changed.
+    let read = job.node(1)?.open(&path, "r")?;
+    read.check(0, bytes.clone())?;
+    read.close()?;
+    let file = job.node(2)?.open(&path, "rw")?;
+    file.pwrite(200 * MIB - 5, Data::bytes(b"changed in part"))?;
+    file.close()?;
+    let mut explain = job.cluster().context("a real job")?.exec(1, &[&binary()?]);
+    let told = run(explain.arg("explain").arg(&path), BACK)?;
+    ensure!(told.stdout.contains("striped"), "{told:?}");
+    let mut expected = bytes_of(&bytes)?;
+    expected[200 * MIB as usize - 5..][..15].copy_from_slice(b"changed in part");
+    let read = job.node(0)?.open(&path, "r")?;
+    read.check(0, Data::bytes(&expected))?;
+    read.close()?;
+    flush(&job)?;
+    ensure!(tier.read("large")? == expected, "changed in the tier");
+    // In a striped directory also small ones, and those whose room was given back.
+    striped(&job)?;
+    tier.write("s/small", &bytes_of(&pattern(7, 300_000))?)?;
+    for text in [b"first", b"again"] {
+        let file = job.node(1)?.open(&job.cached("s/small"), "rw")?;
+        file.pwrite(100_000, Data::bytes(text))?;
+        file.close()?;
+        flush(&job)?;
+        ensure!(tier.read("s/small")?[100_000..100_005] == *text, "changed in the tier");
+        let mut explain = job.cluster().context("a real job")?.exec(0, &[&binary()?]);
+        let told = run(explain.arg("explain").arg(job.cached("s/small")), BACK)?;
+        ensure!(told.stdout.contains("striped"), "{told:?}");
+        eventually(BACK, || evict(&job, &job.cached("s/small"))?.success().map(drop))?;
+    }
     job.down()
 }
 

@@ -17,8 +17,8 @@ use crate::wiring::resume::{Left, Resumed, Resuming};
 ///
 /// For a job that was killed, or that `hayase down` ended before the tier had everything. The ledgers on
 /// the nodes' storage say what is missing. When nothing is missing any more the job's storage is
-/// removed. For nodes that are hosts, do it on each of them: files come to the tier, but what the job had
-/// removed goes from it only where the storage of all nodes is found. Ends with 3, and keeps the storage, while
+/// removed. For nodes that are hosts, do it on each of them: files come to the tier, but striped ones, and the removal
+/// of what the job had removed, wait until the storage of all their nodes is found in one place. Ends with 3, and keeps the storage, while
 /// something is not in the tier, not as it was sent, or could not be compared.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResumeArgs {
@@ -92,6 +92,15 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         let resumed = left.files(*node, |file| told.add(*node, &file));
         resumed.with_context(|| format!("resume node {node}"))?;
     }
+    if !told.not_here.is_empty() {
+        // Of striped files of those nodes some parts may be here.
+        for node in &here {
+            if let Err(error) = left.sync_parts(*node) {
+                tracing::warn!("parts of node {node} are not made durable: {error:#}");
+            }
+        }
+    }
+    left.unmount()?;
     if told.not_here.is_empty() {
         for node in here {
             let resumed = left.removals(node, |file| told.add(node, &file));

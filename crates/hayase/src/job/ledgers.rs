@@ -1,10 +1,15 @@
 //! What the ledgers of a job's nodes say that its tier does not have: also when nobody serves them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context;
-use hayase_store::{Ledger, LedgerRecord, PreadDevice};
+use hayase_layout::{InodeId, Layout, ServerId};
+use hayase_store::area::{NAMES_DIRECTORY, PARTS_DIRECTORY};
+use hayase_store::device::Device;
+use hayase_store::{FjallStore, Ledger, LedgerRecord, Namespace, PreadDevice, Time, ops};
 use serde_json::json;
 
 use super::Settings;
@@ -21,8 +26,8 @@ pub(crate) fn not_durable(settings: &Settings, node: u16) -> anyhow::Result<Vec<
     if settings.tier.is_none() || !place.exists() {
         return Ok(Vec::new());
     }
-    let ledger = open(settings, node)?;
-    Ok(ledger.records().filter(|record| !record.state.is_safe()).cloned().collect())
+    let records = look(settings, node)?.into_iter();
+    Ok(records.filter(|record| !record.state.is_safe()).collect())
 }
 
 /// Everything that the ledgers on this machine say: of a name that one node has removed, the file may be
@@ -30,24 +35,94 @@ pub(crate) fn not_durable(settings: &Settings, node: u16) -> anyhow::Result<Vec<
 pub(crate) fn all(settings: &Settings) -> anyhow::Result<Vec<LedgerRecord>> {
     let mut all = Vec::new();
     for node in (0..settings.nodes).filter(|node| settings.ledger(*node).exists()) {
-        all.extend(open(settings, node)?.records().cloned());
+        all.extend(look(settings, node)?);
     }
     Ok(all)
 }
 
-/// The ledger of a node whose server has ended.
+/// The ledger of a node whose server has ended, to be written.
 pub(crate) fn open(settings: &Settings, node: u16) -> anyhow::Result<Ledger> {
     let place = settings.ledger(node);
     let failed = || format!("open the ledger {}", place.display());
     let device = PreadDevice::open(&place).with_context(failed)?;
-    Ledger::open(std::sync::Arc::new(device)).with_context(failed)
+    Ledger::open(Arc::new(device)).with_context(failed)
+}
+
+/// What the ledger of a node says, whose server may be writing it.
+fn look(settings: &Settings, node: u16) -> anyhow::Result<Vec<LedgerRecord>> {
+    let place = settings.ledger(node);
+    let failed = || format!("read the ledger {}", place.display());
+    let device = PreadDevice::open(&place).with_context(failed)?;
+    Ledger::look(&device).with_context(failed)
+}
+
+/// Whether `node` keeps parts of striped files of other nodes that the tier may not have. The ledgers of those say it,
+/// where they are on this machine; while nobody knows, it is so.
+pub(crate) fn keeps_for_others(settings: &Settings, node: u16) -> bool {
+    if settings.tier.is_none() || !settings.has_storage(node) {
+        return false;
+    }
+    let parts = match parts_of_others(settings, node) {
+        Ok(parts) => parts,
+        Err(error) => {
+            tracing::warn!("parts of node {node} are kept: {error:#}");
+            return true;
+        }
+    };
+    // Parts of files that MPI-IO keeps are files of `shared`, which tell nothing of whose they are.
+    if homes_with_recorded(settings) {
+        return true;
+    }
+    parts.into_iter().any(|(home, files)| {
+        if !settings.ledger(home).exists() {
+            return !is_in_tier(settings, home);
+        }
+        let is_left = |record: &LedgerRecord| files.contains(&record.ino);
+        not_durable(settings, home).map_or(true, |left| left.iter().any(is_left))
+    })
+}
+
+/// Whether a ledger on this machine has a file that MPI-IO keeps in parts, and that the tier does not have.
+fn homes_with_recorded(settings: &Settings) -> bool {
+    let is_recorded = |record: &LedgerRecord| matches!(record.layout, Layout::Recorded { .. });
+    (0..settings.nodes)
+        .any(|home| not_durable(settings, home).map_or(true, |left| left.iter().any(is_recorded)))
+}
+
+/// By their homes, the files of the cache area with other homes of which parts lie on `node`: as the parts themselves
+/// tell it, or, when they are in an image that is not mounted, the notes of them.
+fn parts_of_others(
+    settings: &Settings,
+    node: u16,
+) -> anyhow::Result<BTreeMap<u16, BTreeSet<InodeId>>> {
+    let root = settings.shared_root(node);
+    let (parts, names) = (root.join(PARTS_DIRECTORY), root.with_extension(NAMES_DIRECTORY));
+    let found = if parts.is_dir() {
+        PreadDevice::open(&parts)?.list().context("list its parts")?
+    } else if settings.image && names.is_dir() {
+        let store = Arc::new(FjallStore::open(&names)?);
+        let names = Namespace::open(store, ServerId(node), Time::default())?;
+        ops::part_notes(&names.begin(), None, usize::MAX).context("read the notes of its parts")?
+    } else {
+        Vec::new()
+    };
+    let mut others: BTreeMap<u16, BTreeSet<InodeId>> = BTreeMap::new();
+    for part in found {
+        let home = part.ino.home().0;
+        if part.ino.is_cached() && home != node {
+            others.entry(home).or_default().insert(part.ino);
+        }
+    }
+    Ok(others)
 }
 
 /// Whether any node of this machine keeps bytes that exist nowhere else. A ledger that can not be read
 /// counts: nothing is removed because of an error.
 pub(crate) fn has_undurable(settings: &Settings) -> bool {
-    (0..settings.nodes)
-        .any(|node| not_durable(settings, node).map_or(true, |left| !left.is_empty()))
+    (0..settings.nodes).any(|node| {
+        not_durable(settings, node).map_or(true, |left| !left.is_empty())
+            || (settings.node_storage(node).exists() && keeps_for_others(settings, node))
+    })
 }
 
 /// Writes down beside the bytes what is needed to bring them to the tier later.
@@ -120,5 +195,49 @@ pub(crate) fn kept_in(storage: &std::path::Path) -> anyhow::Result<Option<Settin
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("read {}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use hayase_store::{FileState, PartId};
+
+    use super::*;
+    use crate::job::{FsyncAt, Kind, TierSettings, sample_settings as sample};
+
+    /// The home of a striped file is node 0, and node 1 has a part of it.
+    #[test]
+    fn parts_of_others_stay_until_their_home_says_that_the_tier_has_them() {
+        let storage = tempfile::tempdir().unwrap();
+        let mut settings = sample(Kind::Loopback { subnet: Ipv4Addr::new(127, 9, 9, 0) }, 2);
+        settings.storage = storage.path().into();
+        let place = "/tier".to_owned();
+        let fsync = FsyncAt::Node;
+        settings.tier =
+            Some(TierSettings { place, fsync, deadline_ms: None, flush_open_s: 0, faults: None });
+        fs::create_dir_all(settings.shared_root(1)).unwrap();
+        assert!(!keeps_for_others(&settings, 1), "it has no parts");
+        let parts = PreadDevice::open(&settings.shared_root(1).join(PARTS_DIRECTORY)).unwrap();
+        let ino = |server, number| InodeId::new(ServerId(server), number).unwrap();
+        let part = |ino| parts.create(PartId { ino, epoch: 0, index: 1 }).unwrap();
+        part(ino(1, 5).in_cache());
+        part(ino(0, 5));
+        assert!(!keeps_for_others(&settings, 1), "its own, and one of `shared`");
+        let file = ino(0, 6).in_cache();
+        part(file);
+        assert!(keeps_for_others(&settings, 1), "nobody says what the home knows");
+        fs::create_dir_all(settings.ledger(0)).unwrap();
+        let mut ledger = open(&settings, 0).unwrap();
+        let record = LedgerRecord::new(file, b"f".to_vec(), 0o640);
+        ledger.put(record.clone()).unwrap();
+        assert!(keeps_for_others(&settings, 1) && has_undurable(&settings));
+        ledger.put(LedgerRecord { state: FileState::Durable, ..record }).unwrap();
+        assert!(!keeps_for_others(&settings, 1) && !has_undurable(&settings));
+        fs::remove_dir_all(settings.ledger(0)).unwrap();
+        assert!(keeps_for_others(&settings, 1));
+        mark_in_tier(&settings, 0).unwrap();
+        assert!(!keeps_for_others(&settings, 1), "the home has left all of it in the tier");
     }
 }

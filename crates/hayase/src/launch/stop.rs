@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::drain::{Left, drain};
 use super::tree::{Answer, Session, WAY_MAX, end_here};
-use crate::job::{Job, clean, detach_areas};
+use crate::job::{Job, clean, detach_areas, ledgers};
 use crate::output::Output;
 use crate::process::{Handle, wait_ended};
 use crate::supervisor::control::{Call, Reply, Request};
@@ -142,6 +142,7 @@ pub(crate) fn stop_here(job: &Job, how: How<'_>, output: &Output) -> Stopped {
             if round == Round::Rest && !how.discard {
                 stopped.left = drain(job, &[node], None, how.drain, output);
                 keep |= !stopped.left.is_nothing();
+                keep |= ledgers::keeps_for_others(&job.settings, node);
             }
             if round == Round::Rest {
                 stopped.report(job, how.report);

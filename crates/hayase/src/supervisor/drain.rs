@@ -32,8 +32,9 @@ impl Keeper {
         }
     }
 
-    /// Whether this node's storage has to stay, since the tier does not have all of it.
+    /// Whether this node's storage has to stay, since the tier does not have all of it, or of what parts of are here.
     pub(super) fn has_undurable(&self) -> bool {
         ledgers::not_durable(&self.settings, self.node).map_or(true, |left| !left.is_empty())
+            || ledgers::keeps_for_others(&self.settings, self.node)
     }
 }

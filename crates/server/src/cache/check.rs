@@ -92,6 +92,9 @@ impl Node {
             return Err(Refused::new(libc_errno::ESTALE));
         }
         active.used.set(Instant::now());
+        if self.is_being_striped(ino) {
+            return Err(Refused::because(libc_errno::EAGAIN, "it is being fetched"));
+        }
         if !access.write && !truncate {
             if state == FileState::InTier {
                 self.begin_fetch(ino).await?;
@@ -109,6 +112,9 @@ impl Node {
             None => return Ok(()),
             Some(FileState::InTier) if !truncate => {
                 return Err(Refused::because(libc_errno::EAGAIN, "it is not fetched yet"));
+            }
+            Some(FileState::InTier) if self.is_being_striped(ino) => {
+                return Err(Refused::because(libc_errno::EAGAIN, "it is being fetched"));
             }
             Some(FileState::InTier) => {
                 // Pieces on their way would come after the truncate.

@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use hayase_layout::{ByteCount, InodeId, LocalOffset};
-use hayase_store::{FileState, Part, PartError, PartId, Parts, SetTime, TierVersion};
+use hayase_layout::{ByteCount, InodeId, Layout, LocalOffset};
+use hayase_store::{FileState, LedgerRecord, Part, PartError, PartId, Parts, SetTime, TierVersion};
 use hayase_tier::{ObjectMeta, Reader, Tier};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PeerReply, Refused};
@@ -29,7 +29,7 @@ pub(crate) struct Fetch {
     reader: Arc<dyn Reader>,
     part: Part,
     size: u64,
-    pieces: RefCell<Vec<Piece>>,
+    pub(super) pieces: RefCell<Vec<Piece>>,
     /// Pieces that are not here.
     left: Cell<usize>,
     /// Failures so far, and the last one.
@@ -39,7 +39,7 @@ pub(crate) struct Fetch {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Piece {
+pub(super) enum Piece {
     Absent,
     Coming,
     Here,
@@ -139,7 +139,11 @@ impl Node {
         if let Some(fetch) = active.fetch.borrow().clone() {
             return Ok(Some(fetch));
         }
-        let record = cache.record(ino).filter(|record| record.state == FileState::InTier);
+        // One that comes into stripes nobody has open.
+        let is_whole = |record: &LedgerRecord| record.layout == Layout::Whole;
+        let record = cache
+            .record(ino)
+            .filter(|record| record.state == FileState::InTier && is_whole(record));
         let Some((record, version)) =
             record.and_then(|record| Some((record.clone(), record.version?)))
         else {
@@ -241,6 +245,9 @@ impl Node {
     /// Before a file is written: all of it comes here. `Ready(false)` when that takes longer than a
     /// message may: ask again.
     pub(crate) async fn fetch_all(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
+        if let Some(reply) = self.fetch_striped(ino).await? {
+            return Ok(reply);
+        }
         let all = self.fetch_range(ino, 0, u64::MAX);
         match tokio::time::timeout(FETCH_WAIT, all).await {
             Ok(fetched) => fetched.map(|()| PeerReply::Ready(true)),

@@ -140,7 +140,7 @@ fn step_of(stripe: u64, width: u64) -> u64 {
 }
 
 /// Size and times of a file on several nodes, as a part would tell them.
-fn stat_of(inode: &Inode) -> PartStat {
+pub(super) fn stat_of(inode: &Inode) -> PartStat {
     PartStat {
         size: inode.size,
         blocks: 0,

@@ -1,6 +1,7 @@
 //! Copies of files that lie on several nodes, striped or recorded, give their room back.
 //!
-//! Such a file that only the tier has is whole from then on: it is fetched like any other, by its home. Order: the
+//! Such a file that only the tier has is whole from then on: it is fetched like any other, by its home, and may come
+//! into stripes again when it is to be changed ([`crate::cache`]). Order: the
 //! ledger says durably that it is in the tier before the first of its parts goes, and goes on saying that it was striped
 //! or recorded until the names say durably that it is whole. So whoever is killed or loses power in between goes on at
 //! the next start, and nobody reads holes where parts were.
@@ -41,7 +42,7 @@ impl Node {
     ) -> Result<(), Refused> {
         cache.update(ino, |record| record.state = FileState::InTier)?;
         self.ledger_durable(cache).await?;
-        self.given_up(cache, ino).await
+        self.made_whole(cache, ino).await
     }
 
     /// Evictions that were cut short, before anybody is served.
@@ -51,20 +52,25 @@ impl Node {
             record.state == FileState::InTier && record.layout != Layout::Whole
         };
         for record in cache.records_where(is_half) {
-            if let Err(error) = self.given_up(cache, record.ino).await {
+            if let Err(error) = self.made_whole(cache, record.ino).await {
                 tracing::error!(ino = %record.ino, %error, "a copy that was given up stays");
             }
         }
     }
 
     /// Nothing of it is here any more.
-    async fn given_up(self: &Rc<Self>, cache: &Cache, ino: InodeId) -> Result<(), Refused> {
+    pub(crate) async fn made_whole(
+        self: &Rc<Self>,
+        cache: &Cache,
+        ino: InodeId,
+    ) -> Result<(), Refused> {
         let before = self.inode(ino)?;
         let is_spread = matches!(before.layout, Layout::Striped { .. } | Layout::Recorded { .. });
         if is_spread {
             // What somebody still knows of the parts is refused.
             self.change_inode(ino, |inode| {
-                inode.layout = Layout::Whole;
+                // Parts of whole files of this area have epoch 0.
+                (inode.layout, inode.layout_epoch) = (Layout::Whole, 0);
                 inode.trunc_epoch += 1;
             })?;
             self.files.forget(ino);
@@ -82,7 +88,7 @@ impl Node {
     }
 
     /// Those of other servers go behind.
-    fn remove_stripes(
+    pub(crate) fn remove_stripes(
         self: &Rc<Self>,
         ino: InodeId,
         layout_epoch: u32,

@@ -75,7 +75,7 @@ impl Node {
         }
     }
 
-    async fn write_pieces(
+    pub(crate) async fn write_pieces(
         self: &Rc<Self>,
         ino: InodeId,
         file: &Known,

@@ -248,7 +248,8 @@ impl Node {
         self.before_set_attr(&inode, &change).await?;
         if let Some(size) = change.size {
             self.before_change(ino, size == 0)?;
-            self.truncate(&inode, size).await?;
+            // Where its bytes lie may have changed while others were asked.
+            self.truncate(&self.inode(ino)?, size).await?;
         }
         if inode.layout == Layout::Whole
             && self.is_here(ino)

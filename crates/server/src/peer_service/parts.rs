@@ -14,7 +14,7 @@ use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PAYLOAD_BYTES_MAX, PartRef, PeerReply, PeerRequest, Refused};
 
 use super::Answer;
-use super::inode::is_missing;
+use super::inode::{is_missing, whole_part};
 use crate::convert::{part_id, part_refused};
 use crate::direct::is_worth_another_way;
 use crate::limits::{INLINE_BYTES, WRITEBACK_BYTES};
@@ -144,6 +144,7 @@ impl Node {
         let found = match self.existing_part(part) {
             Ok(Some(found)) => found,
             // Nothing was ever written to this part of a striped file.
+            Ok(None) if self.is_of_another_layout(part) => return PeerReply::Stale.into(),
             Ok(None) => return PeerReply::Count(0).into(),
             Err(refused) => return PeerReply::Refused(refused).into(),
         };
@@ -164,6 +165,9 @@ impl Node {
         offset: LocalOffset,
         len: usize,
     ) -> Served {
+        if part_id(part) != whole_part(part.ino, 0) {
+            return PeerReply::Stale.into();
+        }
         let fetched = self.fetch_range(part.ino, offset.0, len as u64).await;
         let slot = self.peers.slot().await;
         let read = match fetched {
@@ -236,6 +240,12 @@ impl Node {
         part.index > 0
             || part.ino.home() != self.me
             || self.inode(part.ino).is_ok_and(|inode| inode.layout != Layout::Whole)
+    }
+
+    /// Home: its bytes lie elsewhere than who asks knows.
+    fn is_of_another_layout(&self, part: PartRef) -> bool {
+        let is_home = part.ino.home() == self.me;
+        is_home && self.inode(part.ino).is_ok_and(|inode| inode.layout_epoch != part.layout_epoch)
     }
 
     /// After a restart the epoch of a part is not known: its home has made it durable before the part

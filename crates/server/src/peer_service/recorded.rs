@@ -426,11 +426,10 @@ impl Node {
         }
         let part = part.clone();
         let _held = self.direct.hold(part.id().ino).await;
-        let is_cached = ino.is_cached();
         let end = move || {
             part.truncate(size).map_err(part_refused)?;
-            // What is durable in the container, which goes, the ledger answers for.
-            if is_cached { part.sync(false).map_err(part_refused) } else { Ok(()) }
+            // What is durable in the container, which goes, stays durable.
+            part.sync(false).map_err(part_refused)
         };
         self.disk.run(end).await?;
         Ok(shown.trunc_epoch)

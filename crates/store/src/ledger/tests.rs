@@ -76,6 +76,20 @@ fn a_torn_tail_is_cut_off_and_written_over() {
     assert_eq!(states(&ledger).keys().copied().collect::<Vec<_>>(), [1, 3]);
 }
 
+/// Its server has written half a record just then, and goes on behind it.
+#[test]
+fn who_looks_at_a_ledger_changes_nothing() {
+    let device = Arc::new(MemoryDevice::new());
+    assert!(Ledger::look(&*device).unwrap().is_empty() && device.list().unwrap().is_empty());
+    let mut ledger = Ledger::open(device.clone()).unwrap();
+    ledger.put(record(1, FileState::Dirty, 1)).unwrap();
+    let (file, half) = (device.open(log_id(0)).unwrap(), ledger.end + 3);
+    file.write_at(LocalOffset(ledger.end), &[1, 2, 3]).unwrap();
+    let seen = Ledger::look(&*device).unwrap();
+    assert_eq!(seen, [record(1, FileState::Dirty, 1)]);
+    assert_eq!(file.stat().unwrap().size, half, "nothing is cut off");
+}
+
 #[test]
 fn a_flipped_bit_ends_the_log() {
     let device = Arc::new(MemoryDevice::new());

@@ -1,0 +1,142 @@
+//! One file of a dead job comes to the tier.
+
+use hayase_layout::{Layout, ServerId};
+use hayase_store::{FileState, Ledger, LedgerError, LedgerRecord, PartStat, TierVersion};
+use hayase_tier::{Key, Tier};
+use hayase_wire::message::Refused;
+
+use super::left::LeftNodes;
+use super::striped::StripedSource;
+use super::{Resumed, Resuming};
+use crate::cache::object_moves::conflict_paths;
+use crate::cache::paths::key;
+use crate::cache::tier_refused;
+use crate::cache::tombstones::version_at;
+use crate::flusher::gather::{self, Committed, Sent};
+use crate::flusher::source::{PartSource, part_of};
+use crate::node::libc_errno;
+
+/// Second versions of one file that are tried before it is left as failed.
+const CONFLICTS_MAX: usize = 2;
+
+/// Where the bytes of a file are.
+enum Source {
+    /// One part, on its home.
+    Whole(PartSource),
+    /// Parts on several nodes.
+    Striped(StripedSource),
+}
+
+impl Source {
+    fn of(home: ServerId, nodes: &dyn LeftNodes, record: &LedgerRecord) -> Result<Self, Refused> {
+        let layout = match &record.layout {
+            // The names know which of its parts are the last ones; where they are lost, so is the file.
+            Layout::Striped { .. } => nodes.node(home)?.inode(record.ino)?.layout,
+            layout => layout.clone(),
+        };
+        match layout {
+            Layout::Whole => {
+                let part = part_of(nodes.node(home)?.parts(), record.ino)?;
+                PartSource::still(part).map(Self::Whole)
+            }
+            Layout::Striped { .. } => {
+                StripedSource::open(nodes, &nodes.node(home)?.inode(record.ino)?).map(Self::Striped)
+            }
+            _ => {
+                let why =
+                    "its parts are files of their own, which only the job's servers put together";
+                Err(Refused::because(libc_errno::EOPNOTSUPP, why))
+            }
+        }
+    }
+
+    fn stat(&self) -> PartStat {
+        match self {
+            Self::Whole(source) => source.stat,
+            Self::Striped(source) => source.stat,
+        }
+    }
+
+    fn send(&self, tier: &dyn Tier, path: &Key, mode: u32) -> Result<Sent, Refused> {
+        match self {
+            Self::Whole(source) => gather::send(tier, source, path, mode, &|_| ()),
+            Self::Striped(source) => source.send(tier, path, mode),
+        }
+    }
+}
+
+/// Brings the file of `record`, whose home is `home`, to the tier, and says in its `ledger` how that went. What
+/// `removed` hides under its name is its own to replace.
+pub(super) fn resume_file(
+    (home, ledger): (ServerId, &mut Ledger),
+    nodes: &dyn LeftNodes,
+    tier: &dyn Tier,
+    removed: &[LedgerRecord],
+    record: LedgerRecord,
+) -> Result<Resumed, LedgerError> {
+    let was = record.path.clone();
+    let mut record = taken_over(tier, removed, record);
+    let source = Source::of(home, nodes, &record);
+    if let (Ok(source), None) = (&source, record.sent) {
+        // If the answer is lost, the next try knows it again. One that was sent before may have arrived: until it
+        // is known, it is the one to look for.
+        record.sent = Some(gather::mark_of(&source.stat()));
+    }
+    ledger.put(record.clone())?;
+    let (record, failure) = match source.and_then(|source| flush(&source, tier, record.clone())) {
+        Ok(durable) => (durable, None),
+        Err(refused) => {
+            let (state, errno) = (FileState::Failed, refused.errno);
+            let attempts = record.attempts.saturating_add(1);
+            (LedgerRecord { state, errno, attempts, ..record }, Some(refused))
+        }
+    };
+    ledger.put(record.clone())?;
+    ledger.sync()?;
+    let LedgerRecord { path, bytes, .. } = record;
+    let what = if path == was { Resuming::Flush } else { Resuming::Conflict };
+    Ok(Resumed { path, bytes, what, failure })
+}
+
+/// The record of a new file whose name had an earlier one: that one's version is the new one's to
+/// replace. A tier that does not answer says so again when the file is sent.
+fn taken_over(tier: &dyn Tier, removed: &[LedgerRecord], record: LedgerRecord) -> LedgerRecord {
+    let mut hidden = removed.iter().filter(|tombstone| tombstone.path == record.path).peekable();
+    if record.version.is_some() || hidden.peek().is_none() {
+        return record;
+    }
+    let found = key(&record.path).ok().and_then(|key| version_at(tier, &key).ok().flatten());
+    let is_hidden = |found: &TierVersion| {
+        hidden.any(|tombstone| tombstone.is_ours(found.identity, found.size, found.mtime))
+    };
+    LedgerRecord { version: found.filter(is_hidden), ..record }
+}
+
+/// The record of what is durable then.
+fn flush(source: &Source, tier: &dyn Tier, record: LedgerRecord) -> Result<LedgerRecord, Refused> {
+    let mut record = record;
+    let name = record.path.clone();
+    let mut names = conflict_paths(&name, record.ino).take(CONFLICTS_MAX);
+    loop {
+        let path = key(&record.path)?;
+        let sent = source.send(tier, &path, record.mode)?;
+        let (stat, checksum) = (sent.stat, sent.checksum);
+        let committed = gather::commit(tier, &path, &record, sent);
+        match committed.map_err(|error| tier_refused(&error))? {
+            Committed::Durable(version) => {
+                let (state, bytes) = (FileState::Durable, stat.size);
+                let (sent, errno, attempts, after) = (None, 0, 0, 0);
+                let checksum = Some((version.identity, checksum));
+                let version = Some(version);
+                let known = LedgerRecord { state, version, sent, bytes, checksum, ..record };
+                return Ok(LedgerRecord { errno, attempts, after, ..known });
+            }
+            Committed::Conflict => {
+                let Some(next) = names.next() else { break };
+                record.path = next;
+                (record.version, record.sent) = (None, None);
+            }
+        }
+    }
+    Err(Refused::because(libc_errno::EEXIST, "other versions are in the tier"))
+}

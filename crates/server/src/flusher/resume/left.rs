@@ -1,0 +1,170 @@
+//! What a node whose server is gone has left: its parts, and what its names say of them.
+//!
+//! Invariant: bytes that a power cut has taken are never read as if they were the file's. The names of a node
+//! note which parts were not synced ([`crate::unsynced`]); they are opened in the machine's present life, and
+//! new ones are never begun: names that are gone would say of every part that nothing was written to it.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use hayase_layout::{InodeId, ServerId};
+use hayase_store::namespace::{Inode, NamespaceError};
+use hayase_store::ops::{self, PartBytes};
+use hayase_store::{
+    Area, FjallStore, MetaError, MetaStore, Namespace, Part, PartError, PartId, Parts, Time,
+};
+use hayase_wire::message::Refused;
+
+use crate::convert::{meta_refused, part_refused};
+use crate::ground::boot_id;
+use crate::node::libc_errno;
+use crate::peer_service::inode::is_missing;
+
+/// Parts of one node that are kept open at once.
+const PARTS_OPEN_MAX: usize = 64;
+
+/// Notes of parts that are looked at in one transaction.
+const NOTES_PAGE: usize = 1024;
+
+/// What the nodes of a job have left.
+pub trait LeftNodes {
+    /// Of one node.
+    ///
+    /// # Errors
+    /// Why its storage can not be read, or that it is not found here.
+    fn node(&self, server: ServerId) -> Result<&LeftNode, Refused>;
+}
+
+type OpenNames = dyn Fn() -> Result<Option<Arc<dyn MetaStore>>, MetaError>;
+
+/// What one node has left.
+pub struct LeftNode {
+    server: ServerId,
+    parts: Parts,
+    open_names: Box<OpenNames>,
+    boot: String,
+    /// Opened when they are wanted: most files need none.
+    names: OnceCell<Result<Namespace, Refused>>,
+}
+
+impl LeftNode {
+    /// Of the server that stored in `area`.
+    ///
+    /// # Errors
+    /// When its parts can not be read.
+    pub fn of(server: ServerId, area: &dyn Area) -> Result<Self, PartError> {
+        let (parts, path) = (Parts::open(area.parts()?, PARTS_OPEN_MAX), area.names());
+        let open = move || -> Result<Option<Arc<dyn MetaStore>>, MetaError> {
+            match path.is_dir() {
+                true => Ok(Some(Arc::new(FjallStore::open(&path)?))),
+                false => Ok(None),
+            }
+        };
+        Ok(Self::new(server, parts, Box::new(open), boot_id()))
+    }
+
+    /// `boot` is the machine's present life.
+    pub(super) fn new(
+        server: ServerId,
+        parts: Parts,
+        open_names: Box<OpenNames>,
+        boot: String,
+    ) -> Self {
+        Self { server, parts, open_names, boot, names: OnceCell::new() }
+    }
+
+    pub(super) fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    fn names(&self) -> Result<&Namespace, Refused> {
+        let names = self.names.get_or_init(|| {
+            let refused = |why: String| {
+                let why = format!("the names of node {} can not be read: {why}", self.server);
+                Refused::because(libc_errno::EIO, why)
+            };
+            let store = (self.open_names)().map_err(|error| refused(error.to_string()))?;
+            let store = store.ok_or_else(|| refused("they are not there".to_owned()))?;
+            let open = || -> Result<Option<Namespace>, NamespaceError> {
+                if !Namespace::is_in(&*store)? {
+                    return Ok(None);
+                }
+                let names = Namespace::open(store, self.server, Time::default())?;
+                if names.begin_boot(&self.boot)? {
+                    let server = self.server;
+                    tracing::warn!(%server, "the machine was started anew: what was not synced may be lost");
+                }
+                Ok(Some(names))
+            };
+            let names = open().map_err(|error| refused(error.to_string()))?;
+            names.ok_or_else(|| refused("they are not there".to_owned()))
+        });
+        names.as_ref().map_err(Clone::clone)
+    }
+
+    /// The record of a striped file of this home.
+    pub(super) fn inode(&self, ino: InodeId) -> Result<Inode, Refused> {
+        let found = ops::get_inode(&self.names()?.begin(), ino).map_err(meta_refused)?;
+        found.ok_or_else(|| {
+            let why = "it was lost with the power of the node, before fsync(2)";
+            Refused::because(libc_errno::ENODATA, why)
+        })
+    }
+
+    /// A part of a striped file, durable from here on; `None` when nothing was ever written to it.
+    pub(super) fn durable_part(&self, id: PartId) -> Result<Option<Part>, Refused> {
+        let names = self.names()?;
+        let (bytes, is_noted) = {
+            let txn = names.begin();
+            let bytes = ops::bytes_of_part(&txn, id).map_err(meta_refused)?;
+            (bytes, ops::has_part(&txn, id).map_err(meta_refused)?)
+        };
+        if bytes == PartBytes::Lost {
+            let why = format!(
+                "some of its bytes were lost with the power of node {}, before fsync(2)",
+                self.server
+            );
+            return Err(Refused::because(libc_errno::ENODATA, why));
+        }
+        let part = match self.parts.get(id) {
+            Err(error) if is_missing(&error) && !is_noted => return Ok(None),
+            Err(error) if is_missing(&error) => {
+                let why = format!("its part {id} is gone from the storage of node {}", self.server);
+                return Err(Refused::because(libc_errno::EIO, why));
+            }
+            other => other.map_err(part_refused)?,
+        };
+        if bytes == PartBytes::Unsynced {
+            part.sync(false).map_err(part_refused)?;
+            let mut txn = names.begin();
+            ops::note_bytes(&mut txn, id, PartBytes::Kept);
+            txn.commit().map_err(meta_refused)?;
+            names.sync().map_err(meta_refused)?;
+        }
+        Ok(Some(part))
+    }
+
+    /// Makes all parts durable whose files may have another home: so that this storage may be brought to where the
+    /// others are, and the machine be switched off. What can not be made durable is told when it is wanted.
+    ///
+    /// # Errors
+    /// When the names can not be read.
+    pub fn sync_parts(&self) -> Result<(), Refused> {
+        let mut last = None;
+        loop {
+            let notes = {
+                let txn = self.names()?.begin();
+                ops::part_notes(&txn, last, NOTES_PAGE).map_err(meta_refused)?
+            };
+            for id in notes.iter().filter(|id| id.ino.is_cached()) {
+                if let Err(refused) = self.durable_part(*id) {
+                    tracing::warn!(server = %self.server, part = %id, %refused, "not made durable");
+                }
+            }
+            match notes.last() {
+                Some(id) if notes.len() == NOTES_PAGE => last = Some(*id),
+                _ => return Ok(()),
+            }
+        }
+    }
+}
