@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hayase_store::{FjallStore, MetaError, MetaStore};
-use hayase_wire::message::TimeSpec;
+use hayase_wire::message::{MachineLife, TimeSpec};
 use hayase_wire::transport::{Address, Transport, UcxError};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
@@ -84,6 +84,13 @@ impl Ground {
             disk: Disk::Here,
             boot: power_cuts.to_string(),
         }
+    }
+}
+
+impl Ground {
+    /// The same number for the same life of the machine, whichever server asks.
+    pub(crate) fn life(&self) -> MachineLife {
+        MachineLife(xxhash_rust::xxh3::xxh3_64(self.boot.as_bytes()))
     }
 }
 

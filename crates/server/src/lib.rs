@@ -64,6 +64,7 @@ mod stray_parts;
 mod turns;
 mod unfinished;
 mod unsynced;
+mod unsynced_elsewhere;
 mod usage;
 
 pub use cache::CACHE_NAME;

@@ -226,6 +226,10 @@ pub(crate) const TIER_THREADS: usize = 48;
 /// What the tier told of a name is taken as true for so long.
 pub(crate) const CACHE_FRESH: Duration = Duration::from_secs(1);
 
+/// Files of which a node remembers that it wrote them on other servers since they were synced; beyond, those that
+/// nobody there has open for writing are forgotten.
+pub(crate) const UNSYNCED_ELSEWHERE_MAX: usize = 16_384;
+
 /// Names and paths of the cache area that are remembered.
 pub(crate) const CACHE_MEMO_MAX: usize = 65_536;
 

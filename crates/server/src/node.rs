@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use hayase_layout::{Groups, InodeId, NodeId, ServerId};
 use hayase_store::{Area, Namespace, Parts, Removal};
-use hayase_wire::message::{Name, OnceId, PeerReply, PeerRequest, Place, Refused, TimeSpec};
+use hayase_wire::message::{
+    MachineLife, Name, OnceId, PeerReply, PeerRequest, Place, Refused, TimeSpec,
+};
 
 use crate::answers::Answers;
 use crate::appends::Appends;
@@ -118,6 +120,10 @@ pub(crate) struct Node {
     pub(crate) part_epochs: RefCell<HashMap<InodeId, u32>>,
     /// Parts of striped files of the cache area here that were written since they were synced.
     pub(crate) unsynced: crate::unsynced::UnsyncedParts,
+    /// What processes here wrote on other servers and have not synced.
+    pub(crate) unsynced_elsewhere: crate::unsynced_elsewhere::UnsyncedElsewhere,
+    /// Of this machine.
+    pub(crate) life: MachineLife,
 }
 
 impl Node {

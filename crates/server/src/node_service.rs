@@ -159,11 +159,7 @@ impl Node {
             N::Seek { ino, offset, whence } => {
                 self.at_home(ino, P::Seek { ino, offset, whence }).await
             }
-            N::Fsync { ino, data_only } => {
-                let synced = self.at_home(ino, P::Fsync { ino, data_only }).await?;
-                self.sync_to_tier(ino).await?;
-                Ok(synced)
-            }
+            N::Fsync { ino, data_only } => self.fsync_for(ino, data_only).await,
             N::Flush { ino } => Ok(NodeReply::Flushed(self.flush_file(ino).await?)),
             N::Evict { ino } => self.evict_file(ino).await,
             N::GetXattr { ino, name } => self.at_home(ino, P::GetXattr { ino, name }).await,

@@ -384,6 +384,7 @@ fn node(
         _ => None,
     };
     let membership = Membership::new(server, settings.servers, kept, &known);
+    let life = ground.life();
     Ok(Rc::new(Node {
         me: settings.server,
         node: settings.node,
@@ -433,5 +434,7 @@ fn node(
         given_up: stores.given_up,
         part_epochs: RefCell::default(),
         unsynced: Default::default(),
+        unsynced_elsewhere: Default::default(),
+        life,
     }))
 }

@@ -26,14 +26,16 @@ pub use node::{
     Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, NewNode, NodeReply,
     NodeRequest, OpenKind, Opened, Opening, ParentPolicy, RecordedStep, SlotRange, StillOpen,
 };
-pub use peer::{Binding, PartRef, PeerReply, PeerRequest, Place, RenameEnd, ShardEntry};
+pub use peer::{
+    Binding, MachineLife, PartRef, PeerReply, PeerRequest, Place, RenameEnd, ShardEntry,
+};
 pub use reclaim::{HeldLock, HeldOpen, Holding, MembersNow, OnceId};
 pub use status::{AreaUse, Carrier, PeerState, PeerStatus, ProcessUse, Sample, ServerStatus};
 
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever an old server would misread a new message. Checked in the handshake.
-pub const PROTOCOL_VERSION: u16 = 8;
+pub const PROTOCOL_VERSION: u16 = 9;
 
 /// Largest payload of one frame, and the size of an arena slot.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;

@@ -56,6 +56,8 @@ mod workload;
 
 pub use flushing::{Flushed, Plan, STRIPED, WHOLE, flushing};
 pub use kind::{Kind, UnknownKind};
-pub use lost_part::{AfterEnd, emptied_after_power_cut, server_ends_before_fsync};
+pub use lost_part::{
+    AfterEnd, emptied_after_power_cut, server_ends_before_fsync, synced_after_end_of_another,
+};
 pub use run::{Report, Violation, run, run_kind};
 pub use scale::{Effort, Scale, scale};

@@ -1,4 +1,5 @@
-//! A striped file in front of a tier, one of whose servers ends between the write and fsync(2).
+//! A file one of whose servers ends between the write and fsync(2): a striped one in front of a tier, and those of
+//! `shared`.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -110,4 +111,48 @@ async fn write(job: &Rc<Job>, mount: &Mount, power: bool) -> Result<InodeId, Fai
     job.all_ready().await;
     mount.close(handle).await?;
     Ok(ino)
+}
+
+/// What two fsync(2) say after a server took a write to a file of `shared` and ended: with the power of its node or
+/// without. The file is whole, on that server, or striped over all of them.
+///
+/// # Panics
+/// When what goes before does not succeed.
+pub fn synced_after_end_of_another(
+    seed: u64,
+    is_striped: bool,
+    power: bool,
+) -> [Result<(), i32>; 2] {
+    LocalSet::new().block_on(&runtime(), async {
+        let random = Random::new(seed);
+        let job = Job::up(SERVERS, Network::new(random.split()), random.split()).await;
+        let (writer, other) = (Seat::new(&job, 0).mount(), Seat::new(&job, 1).mount());
+        let policy = StripePolicy { stripe: ByteCount(STRIPE), width: 0 };
+        // Who makes a whole file has it.
+        let maker = if is_striped { &writer } else { &other };
+        let made = maker.create("f", is_striped.then_some(policy)).await;
+        let ino = made.expect("made");
+        let handle = writer.open(ino, WRITING).await.expect("opened");
+        for value in [6, 7] {
+            for stripe in 0..u64::from(SERVERS) {
+                writer.write(&handle, stripe * STRIPE, value).await.expect("written");
+            }
+            if value == 6 {
+                writer.fsync(ino).await.expect("synced");
+            }
+        }
+        // Not that of the writer's own node, and of a striped file not its home: that tells the others apart.
+        let ends = if is_striped && ino.home().0 == 1 { 2 } else { 1 };
+        job.kill(ends, Death { pause: Some(Duration::from_millis(300)), power });
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        job.all_ready().await;
+        let mut said = [Ok(()); 2];
+        for one in &mut said {
+            *one = match writer.fsync(ino).await {
+                Err(Failure::Refused(errno)) => Err(errno),
+                other => Ok(other.expect("the mount lives")),
+            };
+        }
+        said
+    })
 }

@@ -7,8 +7,18 @@
 //! Pure: no clock, no files, no I/O. Numbers are of one server and go up. A file has two: its *number*,
 //! of when it was first dirty since the tier had it, which it keeps when it is written again or renamed:
 //! a removal waits for the files with lower ones. And its *turn*, its number or that of its last rename
-//! over another file: such a file waits for those of earlier turns. Turns are in one line, so nobody
-//! waits in a circle; what a rename takes to a later turn is not waited for by those in between.
+//! over another file: such a file waits for those of earlier turns. What a rename takes to a later turn is
+//! not waited for by those in between.
+//!
+//! Nobody waits in a circle, and so nobody waits for ever:
+//! * Files wait for files of the same server only, and only for those of an earlier turn. Turns are numbers, each given
+//!   once (those that a restart finds plain share 0, and wait for nobody), so of all files that wait the one of the
+//!   earliest turn may go.
+//! * What the ledger calls `after` is the turn that is known here: [`Order::renamed_over`] makes both, a restart takes
+//!   one from the other, and a file that the tier has loses both.
+//! * Removals wait for files, and no file waits for a removal: a new file takes over what a tombstone of its name hides.
+//! * Who may go does go: the flusher gives no stream to who waits ([`crate::flusher::policy`]), and who fails for good
+//!   is not waited for ([`is_waited_for`]), or is tried again and again as the tier's own answer says.
 //!
 //! Who waits for a file that is removed before the tier has it waits for what was written before that
 //! removal: the new checkpoint may itself be an old one by then. [`Order::has_lost`] says so.

@@ -2,9 +2,11 @@
 
 use std::rc::Rc;
 
-use hayase_layout::{InodeId, Layout, LocalOffset};
+use hayase_layout::{InodeId, Layout, LocalOffset, ServerId};
 use hayase_wire::BoxBuffer;
-use hayase_wire::message::{NodeReply, PartRef, PeerReply, PeerRequest, Refused, SlotRange};
+use hayase_wire::message::{
+    MachineLife, NodeReply, PartRef, PeerReply, PeerRequest, Refused, SlotRange,
+};
 
 use super::Served;
 use crate::clients::Process;
@@ -80,7 +82,7 @@ impl Node {
     /// Bytes of one part, from this server or another, into `buffer`, which comes back.
     pub(super) async fn read_remote_or_here(
         self: &Rc<Self>,
-        server: hayase_layout::ServerId,
+        server: ServerId,
         part: PartRef,
         offset: LocalOffset,
         len: usize,
@@ -191,12 +193,13 @@ impl Node {
 
     pub(super) async fn write_remote_or_here(
         self: &Rc<Self>,
-        server: hayase_layout::ServerId,
+        server: ServerId,
         part: PartRef,
         offset: LocalOffset,
         file: &Known,
         bytes: (BoxBuffer, usize),
     ) -> Result<Attempt<()>, Refused> {
+        let ino = part.ino;
         let request = PeerRequest::Write { part, offset, trunc_epoch: file.trunc_epoch };
         let served = if server == self.me {
             Rc::clone(self).serve_here(self.node, request, Some(bytes)).await
@@ -204,10 +207,37 @@ impl Node {
             self.call(server, &request, Some(bytes), None).await?
         };
         match refusal(served.reply)? {
-            PeerReply::Count(_) => Ok(Attempt::Done(())),
+            PeerReply::Written(life) => {
+                self.written_by(server, ino, life);
+                Ok(Attempt::Done(()))
+            }
             PeerReply::Stale => Ok(Attempt::Stale),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// A server has taken what this node wrote. Here it goes with the process that wrote it.
+    fn written_by(&self, server: ServerId, ino: InodeId, life: MachineLife) {
+        if server != self.me {
+            let is_open = |ino| self.clients.open_here(ino).write;
+            self.unsynced_elsewhere.written(ino, (server, life), is_open);
+        }
+    }
+
+    /// fsync(2) of a process here.
+    pub(super) async fn fsync_for(self: &Rc<Self>, ino: InodeId, data_only: bool) -> Served {
+        let asked = self.unsynced_elsewhere.asked(ino);
+        let lives = match self.ask(ino.home(), PeerRequest::Fsync { ino, data_only }).await? {
+            PeerReply::Synced(lives) => lives,
+            other => return Err(unexpected(&other)),
+        };
+        if !self.unsynced_elsewhere.synced(ino, asked, &lives) {
+            let why =
+                "a node lost power, and with it what was written here since the last fsync(2)";
+            return Err(Refused::because(libc_errno::EIO, why));
+        }
+        self.sync_to_tier(ino).await?;
+        Ok(NodeReply::Done)
     }
 
     pub(super) async fn append(
@@ -249,7 +279,10 @@ impl Node {
             self.call(ino.home(), &request, Some(bytes), None).await?
         };
         match refusal(served.reply)? {
-            PeerReply::Offset { offset, .. } => Ok(Attempt::Done(offset)),
+            PeerReply::Appended { offset, life } => {
+                self.written_by(ino.home(), ino, life);
+                Ok(Attempt::Done(offset))
+            }
             PeerReply::Stale => Ok(Attempt::Stale),
             other => Err(unexpected(&other)),
         }

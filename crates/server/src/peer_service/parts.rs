@@ -213,7 +213,7 @@ impl Node {
         if !self.is_current(part, trunc_epoch) {
             return Ok(PeerReply::Stale);
         }
-        Ok(PeerReply::Count(len as u64))
+        Ok(PeerReply::Written(self.life))
     }
 
     /// Each [`WRITEBACK_BYTES`] of a part of a striped file begin their way to the disk as soon as
@@ -352,7 +352,7 @@ impl Node {
             let work = move || found.sync(data_only).map_err(part_refused);
             self.disk.run(work).await?;
         }
-        Ok(PeerReply::Done)
+        Ok(PeerReply::Synced(vec![(self.me, self.life)]))
     }
 
     pub(crate) fn remove_part(self: &Rc<Self>, part: PartRef) -> Answer {

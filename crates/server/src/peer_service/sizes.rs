@@ -2,18 +2,18 @@
 
 use std::rc::Rc;
 
-use hayase_layout::{ByteCount, InodeId, Layout, NodeId, StripeMap};
+use hayase_layout::{ByteCount, InodeId, Layout, NodeId, ServerId, StripeMap};
 use hayase_store::namespace::{FileKind, Inode};
 use hayase_store::{Part, Whence};
 use hayase_wire::BoxBuffer;
-use hayase_wire::message::{Grants, PartRef, PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::{Grants, MachineLife, PartRef, PeerReply, PeerRequest, Place, Refused};
 
 use super::Answer;
 use super::inode::whole_part;
 use crate::appends::Found;
 use crate::convert::{part_refused, stored_time};
 use crate::keyed_lock::KeyGuard;
-use crate::node::{Node, libc_errno};
+use crate::node::{Node, libc_errno, unexpected};
 
 /// `FALLOC_FL_KEEP_SIZE` of fallocate(2).
 const KEEP_SIZE: i32 = 1;
@@ -160,7 +160,7 @@ impl Node {
         let work = move || part.append(&(*buffer).as_ref()[..len]).map_err(part_refused);
         let offset = self.disk.run(work).await?;
         self.counters.bytes_written.set(self.counters.bytes_written.get() + len as u64);
-        Ok(PeerReply::Offset { offset: offset.0, trunc_epoch: inode.trunc_epoch })
+        Ok(PeerReply::Appended { offset: offset.0, life: self.life })
     }
 
     pub(super) async fn append_reserve(self: &Rc<Self>, ino: InodeId, len: u32) -> Answer {
@@ -246,13 +246,14 @@ impl Node {
         }
     }
 
-    /// Home: all parts of a striped file survive a power cut from here on.
+    /// Home: all parts of a striped file survive a power cut from here on. Tells in which lives of their servers.
     pub(crate) async fn sync_parts(
         self: &Rc<Self>,
         inode: &Inode,
         data_only: bool,
-    ) -> Result<(), Refused> {
-        let Layout::Striped { servers, .. } = &inode.layout else { return Ok(()) };
+    ) -> Result<Vec<(ServerId, MachineLife)>, Refused> {
+        let mut lives = Vec::new();
+        let Layout::Striped { servers, .. } = &inode.layout else { return Ok(lives) };
         let mut syncs = Vec::new();
         for (server, index) in servers.iter().zip(0..) {
             let part = PartRef { ino: inode.ino, layout_epoch: inode.layout_epoch, index };
@@ -260,14 +261,18 @@ impl Node {
             syncs.push(tokio::task::spawn_local(self.ask(*server, request)));
         }
         for sync in syncs {
-            sync.await.map_err(|_| Refused::new(libc_errno::EIO))??;
+            match sync.await.map_err(|_| Refused::new(libc_errno::EIO))?? {
+                PeerReply::Synced(synced) => lives.extend(synced),
+                other => return Err(unexpected(&other)),
+            }
         }
-        Ok(())
+        Ok(lives)
     }
 
     /// Parts first, then the inode, then the names that lead to it.
     pub(super) async fn fsync(self: &Rc<Self>, ino: InodeId, data_only: bool) -> Answer {
         let inode = self.inode(ino)?;
+        let mut lives = vec![(self.me, self.life)];
         match &inode.layout {
             // The tier has all of it.
             Layout::Whole if !self.is_here(ino) => {}
@@ -284,7 +289,7 @@ impl Node {
                     self.ledger_durable(cache).await?;
                 }
                 let synced = self.sync_parts(&inode, data_only).await;
-                synced.map_err(|refused| match refused.errno {
+                lives = synced.map_err(|refused| match refused.errno {
                     libc_errno::ENODATA => Refused { errno: libc_errno::EIO, ..refused },
                     _ => refused,
                 })?;
@@ -305,10 +310,12 @@ impl Node {
             _ => {}
         }
         self.names_durable().await?;
-        for shard in self.shards_with_names_of(&inode)? {
+        let mut shards = self.shards_with_names_of(&inode)?;
+        shards.extend(self.shard_by_ledger(ino).await?.filter(|shard| *shard != self.me));
+        for shard in shards {
             self.ask(shard, PeerRequest::SyncNames).await?;
         }
-        Ok(PeerReply::Done)
+        Ok(PeerReply::Synced(lives))
     }
 
     /// Other servers that hold a name of this inode, or entries of this directory.

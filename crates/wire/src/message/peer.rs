@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
+use hayase_layout::{InodeId, Layout, LocalOffset, NodeId, ServerId};
 use serde::{Deserialize, Serialize};
 
 use crate::transport::Address;
@@ -301,6 +301,11 @@ impl PeerRequest {
     }
 }
 
+/// One life of a server's machine: another one after a power cut or a start of the machine, the same after the server
+/// was killed or stopped. What was taken in one life and not synced in it is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineLife(pub u64);
+
 /// The answer of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerReply {
@@ -359,6 +364,12 @@ pub enum PeerReply {
     Names(Vec<Name>),
     /// Bytes (or blocks) done.
     Count(u64),
+    /// All bytes were taken, in this life of the server's machine.
+    Written(MachineLife),
+    /// All bytes were taken, at this place in the file, in this life of the server's machine.
+    Appended { offset: u64, life: MachineLife },
+    /// All that was taken before is durable: of each server that has a part, in which life it made it so.
+    Synced(Vec<(ServerId, MachineLife)>),
     /// A place in the file, and the epoch in which it is one.
     Offset { offset: u64, trunc_epoch: u32 },
     /// Length of a striped file.
