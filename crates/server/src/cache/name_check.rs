@@ -135,19 +135,6 @@ impl Node {
         Ok(place)
     }
 
-    /// Home: the shard of the name that the ledger knows. A power cut can take the news of a rename from the home's
-    /// names, and a later fsync(2) has to make durable what the shard has of it all the same.
-    pub(crate) async fn shard_by_ledger(
-        self: &Rc<Self>,
-        ino: InodeId,
-    ) -> Result<Option<ServerId>, Refused> {
-        let cache = self.cached(ino).filter(|cache| !cache.active(ino).is_name_known.get());
-        let record = cache.and_then(|cache| cache.record(ino));
-        let Some(record) = record.filter(|record| !record.is_nameless) else { return Ok(None) };
-        let place = self.place_at(&record.path).await?;
-        Ok(place.map(|place| self.shard_of(place.parent, &place.name)))
-    }
-
     pub(super) async fn is_no_more(self: &Rc<Self>, ino: InodeId) -> Result<bool, Refused> {
         match self.ask(ino.home(), PeerRequest::WhichAreGone(vec![ino])).await? {
             PeerReply::Gone(gone) => Ok(gone.contains(&ino)),

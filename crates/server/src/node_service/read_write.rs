@@ -208,7 +208,11 @@ impl Node {
         };
         match refusal(served.reply)? {
             PeerReply::Written(life) => {
-                self.written_by(server, ino, life);
+                // Of these the server itself keeps account, durably ([`crate::unsynced`]).
+                let is_noted = ino.is_cached() && matches!(&*file.layout, Layout::Striped { .. });
+                if !is_noted {
+                    self.written_by(server, ino, life);
+                }
                 Ok(Attempt::Done(()))
             }
             PeerReply::Stale => Ok(Attempt::Stale),

@@ -310,9 +310,7 @@ impl Node {
             _ => {}
         }
         self.names_durable().await?;
-        let mut shards = self.shards_with_names_of(&inode)?;
-        shards.extend(self.shard_by_ledger(ino).await?.filter(|shard| *shard != self.me));
-        for shard in shards {
+        for shard in self.shards_with_names_of(&inode)? {
             self.ask(shard, PeerRequest::SyncNames).await?;
         }
         Ok(PeerReply::Synced(lives))
