@@ -35,6 +35,7 @@ const CASES: &[(&str, Case)] = &[
     ("an object put at once is as one put in pieces", objects::put_at_once),
     ("objects put together are as those put alone", objects::put_together),
     ("parts come in any order, or not at all", objects::parts),
+    ("a checksum that is known is that of the bytes", objects::known_checksum),
     ("readers and writers at once: one whole version", versions::concurrent_replace),
     ("sweep takes what was left, never an object", versions::sweep),
     ("rename moves and replaces, or is refused", versions::rename),

@@ -1,6 +1,7 @@
 //! An object copied within its tier, through this process: for tiers that can not rename, and for those
 //! that change attributes only with the bytes.
 
+use crc_fast::{CrcAlgorithm, Digest};
 use hayase_layout::ByteCount;
 
 use crate::{Action, Attributes, Key, ObjectMeta, Precondition, Tier, TierError, if_there};
@@ -15,6 +16,8 @@ const COPY_BYTES: ByteCount = ByteCount::mib(8);
 /// With each name comes the identity of the version that the caller knows there, `None` for no object.
 /// Another one is not copied and not replaced: `Changed`, or `Exists` where nothing was to be. The last look at
 /// `to` is right before the commit; what comes in between is replaced where the tier knows no better.
+///
+/// Bytes that do not have the checksum that the tier knows of `from` are not committed: `Corrupt`.
 pub fn copy_object(
     tier: &dyn Tier,
     from: (&Key, u64),
@@ -34,6 +37,7 @@ pub fn copy_object(
     };
     let mut upload = tier.begin(to, attributes)?;
     let (size, mut at) = (meta.size.get(), 0);
+    let mut crc = Digest::new(CrcAlgorithm::Crc32Iscsi);
     let mut buffer = vec![0; usize::try_from(size.min(COPY_BYTES.get())).unwrap_or(0)];
     while at < size {
         let count = reader.read_at(at, &mut buffer)?;
@@ -41,7 +45,12 @@ pub fn copy_object(
             return Err(changed(Action::Read, from));
         }
         upload.write_at(at, &buffer[..count])?;
+        crc.update(&buffer[..count]);
         at += count as u64;
+    }
+    if reader.crc32c()?.is_some_and(|known| u64::from(known) != crc.finalize()) {
+        let what = "its CRC32C is not the one it was stored with".to_owned();
+        return Err(TierError::Corrupt { action: Action::Read, path: from.to_string(), what });
     }
     let found = if_there(tier.stat(to))?.map(|meta| meta.identity);
     if found != replaced {

@@ -7,8 +7,8 @@ use std::time::SystemTime;
 
 use crate::decorated_tree::decorate_tree;
 use crate::{
-    Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, Precondition,
-    Reader, Tier, TierError, Traffic, Tree, Upload,
+    Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, PartSums,
+    Precondition, Reader, Tier, TierError, Traffic, Tree, Upload,
 };
 
 /// A moment at which a fault may be asked for.
@@ -205,6 +205,15 @@ impl Reader for FlakyReader {
     }
     fn attributes(&self) -> Result<Attributes, TierError> {
         run(&*self.plan, Action::Stat, &self.key, || self.inner.attributes())
+    }
+    fn is_link(&self) -> Result<bool, TierError> {
+        run(&*self.plan, Action::Stat, &self.key, || self.inner.is_link())
+    }
+    fn part_sums(&self) -> Option<PartSums> {
+        self.inner.part_sums()
+    }
+    fn crc32c(&self) -> Result<Option<u32>, TierError> {
+        run(&*self.plan, Action::Stat, &self.key, || self.inner.crc32c())
     }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
         run(&*self.plan, Action::Read, &self.key, || self.inner.read_at(offset, buffer))

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use crate::decorated_tree::decorate_tree;
 use crate::{
-    Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, Precondition,
-    Reader, Tier, TierError, Traffic, Tree, Upload,
+    Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, PartSums,
+    Precondition, Reader, Tier, TierError, Traffic, Tree, Upload,
 };
 
 /// A tier of which at most so many calls run at once, those on its readers and uploads included.
@@ -160,6 +160,17 @@ impl Reader for LimitedReader {
     fn attributes(&self) -> Result<Attributes, TierError> {
         let _turn = self.turns.take();
         self.inner.attributes()
+    }
+    fn is_link(&self) -> Result<bool, TierError> {
+        let _turn = self.turns.take();
+        self.inner.is_link()
+    }
+    fn part_sums(&self) -> Option<PartSums> {
+        self.inner.part_sums()
+    }
+    fn crc32c(&self) -> Result<Option<u32>, TierError> {
+        let _turn = self.turns.take();
+        self.inner.crc32c()
     }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
         let _turn = self.turns.take();

@@ -8,8 +8,8 @@ use hayase_layout::ByteCount;
 
 use crate::decorated_tree::decorate_tree;
 use crate::{
-    Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, Precondition,
-    Reader, Tier, TierError, Traffic, Tree, Upload,
+    Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, PartSums,
+    Precondition, Reader, Tier, TierError, Traffic, Tree, Upload,
 };
 
 /// How slow.
@@ -205,6 +205,15 @@ impl Reader for ThrottledReader {
     }
     fn attributes(&self) -> Result<Attributes, TierError> {
         self.inner.attributes()
+    }
+    fn is_link(&self) -> Result<bool, TierError> {
+        self.inner.is_link()
+    }
+    fn part_sums(&self) -> Option<PartSums> {
+        self.inner.part_sums()
+    }
+    fn crc32c(&self) -> Result<Option<u32>, TierError> {
+        self.inner.crc32c()
     }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
         self.meter.call();

@@ -26,7 +26,7 @@ use std::time::SystemTime;
 
 use hayase_layout::ByteCount;
 
-use crate::{Action, Key, ListRequest, Marks, Page, TierError, Tree};
+use crate::{Action, Key, ListRequest, Marks, Page, PartSums, TierError, Tree};
 
 /// What a tier can do beyond the contract's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,6 +292,19 @@ pub trait Reader: Send + Sync {
     /// request, and none after a read.
     fn is_link(&self) -> Result<bool, TierError> {
         Ok(false)
+    }
+
+    /// CRC32C of the whole object, where the storage knows it: for those who read it piece by piece, and
+    /// compare. What one `read_at` brings of a whole object the tier compares itself. Costs at most one
+    /// request.
+    fn crc32c(&self) -> Result<Option<u32>, TierError> {
+        Ok(None)
+    }
+
+    /// The same for those who read an object in the parts in which it was written, where no CRC32C is known
+    /// and nothing else vouches for the way. No request after an `open` or a read.
+    fn part_sums(&self) -> Option<PartSums> {
+        None
     }
 
     /// Fills `buffer` from byte `offset` on; fewer bytes only at the end, 0 at or behind it.

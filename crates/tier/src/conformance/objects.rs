@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::{get, is_missing, key, pattern, put, read_all};
-use crate::{Attributes, ObjectMeta, Precondition, Tier, TierError, Whole};
+use crate::{Attributes, ObjectMeta, PartSums, Precondition, Tier, TierError, Whole};
 
 pub(super) fn absent(tier: &Arc<dyn Tier>) {
     put(&**tier, &key("there/is"), b"one");
@@ -175,14 +175,39 @@ pub(super) fn parts(tier: &Arc<dyn Tier>) {
     upload.put_part(1, part(1)).expect("put it again");
     assert_eq!(upload.commit(Precondition::Any).expect("commit").size.get(), size);
     assert!(get(&**tier, &name) == bytes, "bytes differ");
-    let kept = tier.open(&name).expect("open").attributes().expect("attributes");
-    assert_eq!(kept.mode, Some(0o640));
+    let reader = tier.open(&name).expect("open");
+    assert_eq!(reader.attributes().expect("attributes").mode, Some(0o640));
+    if let Some(sums) = reader.part_sums() {
+        assert_eq!(sums.part_bytes(), PART);
+        let read = [0, 1, 2].map(|number| PartSums::of_part(part(number)));
+        assert!(sums.fit(&read), "other parts");
+    }
     // Incomplete or dropped: the former version stays.
     let incomplete = begin().expect("it could be begun before");
     incomplete.put_part(0, part(1)).expect("put a part");
     assert!(incomplete.commit(Precondition::Any).is_err());
     drop(begin());
     assert!(get(&**tier, &name) == bytes, "a part of another version is seen");
+}
+
+pub(super) fn known_checksum(tier: &Arc<dyn Tier>) {
+    let name = key("d/summed");
+    let check = |bytes: &[u8]| {
+        let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes);
+        let opened = tier.open(&name).expect("open");
+        let listed = tier.open_listed(&name, tier.stat(&name).expect("stat")).expect("open");
+        for reader in [opened, listed] {
+            let known = reader.crc32c().expect("its checksum");
+            assert!(known.is_none_or(|known| u64::from(known) == crc), "{known:?} for {crc}");
+        }
+    };
+    for size in [0, 1, 70_000, (2 << 20) + 1] {
+        let bytes = pattern(size as u8, size);
+        put(&**tier, &name, &bytes);
+        check(&bytes);
+        tier.put(&name, Attributes::default(), &bytes[..size / 2], Precondition::Any).expect("put");
+        check(&bytes[..size / 2]);
+    }
 }
 
 pub(super) fn window(tier: &Arc<dyn Tier>) {

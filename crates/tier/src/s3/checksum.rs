@@ -5,14 +5,19 @@
 //! Source: Amazon S3 user guide, "Checking object integrity".
 
 use crc_fast::{CrcAlgorithm, Digest};
-use data_encoding::BASE64;
+use data_encoding::{BASE64, HEXLOWER};
+use md5::{Digest as _, Md5};
 use ring::digest;
 
 use super::http::Head;
 use super::settings::UploadChecksum;
+use crate::PartSums;
 
 /// Metadata: CRC32C and length of the bytes as they were put, `<8 hex digits>-<decimal>`.
 pub(super) const OWN: &str = "x-amz-meta-hayase-crc32c";
+
+/// Metadata: how large the parts were, but the last, in which the object was sent.
+pub(super) const PART_BYTES: &str = "x-amz-meta-hayase-part-bytes";
 
 /// The checksum of one body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,27 +83,121 @@ pub(super) fn own(crc: u32, length: u64) -> String {
     format!("{crc:08x}-{length}")
 }
 
-/// Compares a whole object with every checksum that its answer carries.
-///
-/// # Errors
-/// Which one does not fit. Checksums of parts (with a `-`) say nothing about the whole.
-pub(super) fn verify(head: &Head, bytes: &[u8]) -> Result<(), String> {
-    let sent = |name: &str| head.get(name).filter(|value| !value.contains('-'));
-    let differs = |name: &str| Err(format!("its {name} is not the one it was stored with"));
-    let (told, ours) = (sent("x-amz-checksum-crc32c"), head.get(OWN));
-    if told.is_some() || ours.is_some() {
-        let crc = crc32c(&[bytes]);
-        if told.is_some_and(|told| told != BASE64.encode(&crc.to_be_bytes())) {
-            return differs("CRC32C");
-        }
-        if ours.is_some_and(|ours| ours != own(crc, bytes.len() as u64)) {
-            return differs("CRC32C in `hayase-crc32c`");
+/// What an answer tells of all bytes of an object. Checksums of parts (with a `-`) say nothing about the
+/// whole and are left out.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sums {
+    own: Option<String>,
+    crc32c: Option<String>,
+    sha256: Option<String>,
+    /// The entity tag, where it is the MD5 of the bytes.
+    md5: Option<String>,
+    /// The entity tag of parts, and how large they were.
+    parts: Option<(String, u64)>,
+}
+
+impl Sums {
+    pub(super) fn of(head: &Head) -> Self {
+        let told = |name| head.get(name).filter(|value| !value.contains('-')).map(str::to_owned);
+        // What a server says of a piece may be the piece's own.
+        let stored = |name| if is_whole(head) { told(name) } else { None };
+        let is_md5 = |tag: &&str| tag.len() == 32 && tag.bytes().all(|b| b.is_ascii_hexdigit());
+        // Of what the server encrypted the tag is another.
+        let tag = head.get("etag").filter(|_| !is_encrypted(head)).map(|tag| tag.trim_matches('"'));
+        let part_bytes = head.get(PART_BYTES).and_then(|bytes| bytes.parse().ok());
+        Self {
+            own: head.get(OWN).map(str::to_owned),
+            crc32c: stored("x-amz-checksum-crc32c"),
+            sha256: stored("x-amz-checksum-sha256"),
+            md5: tag.filter(is_md5).map(str::to_ascii_lowercase),
+            parts: tag.map(str::to_owned).zip(part_bytes),
         }
     }
-    match sent("x-amz-checksum-sha256") {
-        Some(told) if told != sha256(&[bytes]) => differs("SHA-256"),
-        _ => Ok(()),
+
+    /// The same without the entity tag.
+    pub(super) fn without_md5(self) -> Self {
+        Self { md5: None, parts: None, ..self }
     }
+
+    /// Of an object of `size` bytes that was sent in parts.
+    pub(super) fn of_parts(&self, size: u64) -> Option<PartSums> {
+        let (tag, part_bytes) = self.parts.as_ref()?;
+        PartSums::new(tag, size, *part_bytes)
+    }
+
+    /// There is something to compare all bytes with.
+    pub(super) fn is_known(&self) -> bool {
+        [&self.own, &self.crc32c, &self.sha256, &self.md5].into_iter().any(Option::is_some)
+    }
+
+    /// The CRC32C of an object of `size` bytes.
+    ///
+    /// # Errors
+    /// When its writer told that of another size.
+    pub(super) fn crc32c(&self, size: u64) -> Result<Option<u32>, String> {
+        if let Some((crc, length)) = self.own.as_deref().and_then(parse_own) {
+            return match length == size {
+                true => Ok(Some(crc)),
+                false => Err(differs("length in `hayase-crc32c`")),
+            };
+        }
+        let bytes = self.crc32c.as_ref().and_then(|told| BASE64.decode(told.as_bytes()).ok());
+        Ok(bytes.and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes))
+    }
+
+    /// Compares a whole object with all of them; with the MD5, which costs most, where it is the only one.
+    ///
+    /// # Errors
+    /// Which one does not fit.
+    pub(super) fn verify(&self, bytes: &[u8]) -> Result<(), String> {
+        if self.own.is_some() || self.crc32c.is_some() {
+            let crc = crc32c(&[bytes]);
+            let base64 = BASE64.encode(&crc.to_be_bytes());
+            if self.crc32c.as_ref().is_some_and(|told| *told != base64) {
+                return Err(differs("CRC32C"));
+            }
+            if self.own.as_ref().is_some_and(|told| *told != own(crc, bytes.len() as u64)) {
+                return Err(differs("CRC32C in `hayase-crc32c`"));
+            }
+        }
+        if self.sha256.as_ref().is_some_and(|told| *told != sha256(&[bytes])) {
+            return Err(differs("SHA-256"));
+        }
+        let has_other = self.own.is_some() || self.crc32c.is_some() || self.sha256.is_some();
+        match &self.md5 {
+            Some(told) if !has_other && *told != HEXLOWER.encode(&Md5::digest(bytes)) => {
+                let hint = "where the server's entity tags are none: HAYASE_S3_ETAG_MD5=no";
+                Err(format!("its MD5 is not its entity tag ({hint})"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn differs(name: &str) -> String {
+    format!("its {name} is not the one it was stored with")
+}
+
+/// The answer is about the whole object.
+fn is_whole(head: &Head) -> bool {
+    let covers = |range: &str| {
+        let (last, size) = range.strip_prefix("bytes 0-")?.split_once('/')?;
+        let (last, size): (u64, u64) = (last.parse().ok()?, size.parse().ok()?);
+        Some(last.checked_add(1) == Some(size))
+    };
+    head.status != 206 || head.get("content-range").and_then(covers) == Some(true)
+}
+
+fn is_encrypted(head: &Head) -> bool {
+    ["", "-customer-algorithm", "-aws-kms-key-id"]
+        .iter()
+        .any(|name| head.get(&format!("x-amz-server-side-encryption{name}")).is_some())
+}
+
+/// Reads a value of [`OWN`].
+fn parse_own(text: &str) -> Option<(u32, u64)> {
+    let (crc, length) = text.split_once('-')?;
+    Some((u32::from_str_radix(crc, 16).ok()?, length.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -12,9 +12,10 @@ use data_encoding::BASE64;
 use md5::{Digest, Md5};
 use ring::rand::{SecureRandom, SystemRandom};
 
+use super::checksum::Sums;
 use super::credentials::{self, Provider};
 use super::fault::{Answer, Fault, Remedy};
-use super::http::{Exchange, Manner, Pool, Target, client_config};
+use super::http::{Exchange, Head, Manner, Pool, Target, client_config};
 use super::limits::{PAUSE_FIRST, PAUSE_MAX};
 use super::settings::{Encryption, Origin, PayloadSignature, S3Settings};
 use super::sign::{self, Scope, Signable};
@@ -304,6 +305,16 @@ impl Client {
             [] => sign::EMPTY.into(),
             _ if unsigned => sign::UNSIGNED.into(),
             pieces => sign::sha256_of(pieces),
+        }
+    }
+
+    /// What an answer tells of all bytes of its object. With TLS, which vouches for the way, the entity tag
+    /// is spared: MD5 would cost more than all else.
+    pub(super) fn sums(&self, head: &Head) -> Sums {
+        let sums = Sums::of(head);
+        match self.settings.etag_is_md5 && !self.origin.tls {
+            true => sums,
+            false => sums.without_md5(),
         }
     }
 

@@ -42,6 +42,9 @@ pub(super) const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Attempts of calls that only tidy up.
 pub(super) const TIDY_ATTEMPTS: u32 = 2;
 
+/// A whole object that several requests brought and whose checksum does not fit is read so often.
+pub(super) const WHOLE_READS_MAX: u32 = 3;
+
 /// Credentials are fetched again when they end within this time.
 pub(super) const RENEW_BEFORE: Duration = Duration::from_secs(300);
 

@@ -40,10 +40,12 @@ pub(super) struct Multipart {
 }
 
 impl Multipart {
+    /// `part_bytes` where all parts but the last have them, so that readers can ask for the same.
     pub(super) fn begin(
         client: &Arc<Client>,
         key: &str,
         attributes: Attributes,
+        part_bytes: Option<u64>,
     ) -> Result<Self, Fault> {
         let token = client.token();
         let mut request = Request::new("POST", Some(key))
@@ -51,6 +53,8 @@ impl Multipart {
             .headers(object_headers(client, attributes))
             .header(META_UPLOAD, token.clone());
         request.headers.extend(checksum::announcement(client.settings.checksum));
+        let part_bytes = part_bytes.map(|bytes| (checksum::PART_BYTES.into(), bytes.to_string()));
+        request.headers.extend(part_bytes);
         let id = client.call(&request, client.settings.attempts, |exchange| {
             let root = document(&exchange.document().map_err(Fault::Transport)?)?;
             root.text_of("UploadId").map(str::to_owned).ok_or(Fault::NotS3)

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use hayase_layout::ByteCount;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::checksum::Sums;
 use super::client::{Client, Request};
 use super::date;
 use super::fault::Fault;
@@ -118,10 +119,24 @@ fn bare(etag: &str) -> &str {
 /// Asks for the attributes of an object.
 pub(super) fn head(client: &Client, full: &str) -> Result<Seen, Fault> {
     let request = Request::new("HEAD", Some(full)).headers(client.encryption_headers(false));
-    client.call(&request, client.settings.attempts, |exchange| {
+    ask(client, &request).map(|(seen, _)| seen)
+}
+
+/// The same with all checksums that the server has. Not asked for otherwise: at AWS that takes the right
+/// to decrypt.
+pub(super) fn head_with_sums(client: &Client, full: &str) -> Result<(Seen, Sums), Fault> {
+    let request = Request::new("HEAD", Some(full))
+        .headers(client.encryption_headers(false))
+        .header("x-amz-checksum-mode", "ENABLED");
+    ask(client, &request)
+}
+
+fn ask(client: &Client, request: &Request<'_>) -> Result<(Seen, Sums), Fault> {
+    client.call(request, client.settings.attempts, |exchange| {
         let head = exchange.head();
         let size = head.get("content-length").and_then(|length| length.parse().ok());
-        size.map(|size| Seen::of(head, size)).ok_or(Fault::NotS3)
+        let seen = size.map(|size| Seen::of(head, size)).ok_or(Fault::NotS3)?;
+        Ok((seen, client.sums(head)))
     })
 }
 

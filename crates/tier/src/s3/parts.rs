@@ -33,7 +33,7 @@ pub(super) fn begin(
     if size == 0 || !is_possible {
         return Ok(None);
     }
-    let multipart = Multipart::begin(client, &key, attributes)
+    let multipart = Multipart::begin(client, &key, attributes, Some(part_bytes))
         .map_err(|fault| client.failed(Action::Begin, &key, fault))?;
     let client = Arc::clone(client);
     let sent = Mutex::default();

@@ -49,10 +49,11 @@ fn try_both(client: &Arc<Client>, key: &str) -> Result<Conditional, Fault> {
     if (first, second) != (Some(false), Some(true)) {
         return Ok(Conditional::Never);
     }
-    let joined = Multipart::begin(client, key, Attributes::default()).and_then(|mut multipart| {
-        multipart.send_all(b"probe")?;
-        multipart.complete(5, true).map(drop)
-    });
+    let joined =
+        Multipart::begin(client, key, Attributes::default(), None).and_then(|mut multipart| {
+            multipart.send_all(b"probe")?;
+            multipart.complete(5, true).map(drop)
+        });
     Ok(if obeys(joined)? == Some(true) { Conditional::Always } else { Conditional::Single })
 }
 

@@ -1,18 +1,20 @@
 //! Reading one version: ranges straight into the caller's memory, large ones over several connections.
 //!
 //! Every answer is compared with the version that was opened (entity tag and size), so bytes of another
-//! one are never delivered.
+//! one are never delivered. A whole object is compared with the checksums that are known of it, also when
+//! several requests brought it; who reads it piece by piece can do so with [`Reader::crc32c`].
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-use super::checksum;
+use super::checksum::Sums;
 use super::client::{Client, Request};
 use super::fault::Fault;
 use super::http::{Exchange, Head};
+use super::limits::WHOLE_READS_MAX;
 use super::object::{self, Seen, Told};
-use crate::{Action, Attributes, ObjectMeta, Reader, TierError};
+use crate::{Action, Attributes, ObjectMeta, PartSums, Reader, TierError};
 
 struct Object {
     client: Arc<Client>,
@@ -21,6 +23,10 @@ struct Object {
     /// As the server wrote it; not known before the first answer about a listed version.
     etag: OnceLock<String>,
     told: OnceLock<Told>,
+    /// What the first answer told of all bytes.
+    sums: OnceLock<Sums>,
+    /// The same with what only a question brings.
+    asked_sums: OnceLock<Sums>,
     /// Its first bytes, which came with the open.
     first: Vec<u8>,
 }
@@ -30,21 +36,23 @@ pub(super) fn open(client: &Arc<Client>, key: String) -> Result<Box<dyn Reader>,
     let wanted = client.settings.first_bytes.get().max(1);
     let request = get(client, &key, Some(0..wanted));
     let answer =
-        client.call(&request, client.settings.attempts, |exchange| first(exchange, wanted));
+        client.call(&request, client.settings.attempts, |exchange| first(client, exchange, wanted));
     let answer = match answer {
         // An empty object has no first byte.
         Err(fault) if fault.has_code("InvalidRange") || is_out_of_range(&fault) => {
-            object::head(client, &key).map(|seen| (seen, Vec::new()))
+            object::head_with_sums(client, &key).map(|(seen, sums)| (seen, sums, Vec::new()))
         }
         answer => answer,
     };
-    let (seen, first) = answer.map_err(|fault| client.failed(Action::Open, &key, fault))?;
+    let (seen, sums, first) = answer.map_err(|fault| client.failed(Action::Open, &key, fault))?;
     let object = Object {
         client: Arc::clone(client),
         key,
         meta: seen.meta,
         etag: OnceLock::new(),
         told: OnceLock::from(seen.told),
+        sums: OnceLock::from(sums),
+        asked_sums: OnceLock::new(),
         first,
     };
     object.learn(&seen);
@@ -59,6 +67,8 @@ pub(super) fn listed(client: &Arc<Client>, key: String, meta: ObjectMeta) -> Box
         meta,
         etag: OnceLock::new(),
         told: OnceLock::new(),
+        sums: OnceLock::new(),
+        asked_sums: OnceLock::new(),
         first: Vec::new(),
     })
 }
@@ -78,18 +88,23 @@ fn get<'a>(client: &Client, key: &'a str, range: Option<Range<u64>>) -> Request<
 }
 
 /// The version and its first bytes, at most `wanted`.
-fn first(exchange: &mut Exchange<'_>, wanted: u64) -> Result<(Seen, Vec<u8>), Fault> {
+fn first(
+    client: &Client,
+    exchange: &mut Exchange<'_>,
+    wanted: u64,
+) -> Result<(Seen, Sums, Vec<u8>), Fault> {
     let (start, size) = place(exchange)?;
     if start != 0 {
         return Err(Fault::Corrupt("the server sent another range than was asked for".into()));
     }
     let seen = Seen::of(exchange.head(), size);
+    let sums = client.sums(exchange.head());
     let mut bytes = vec![0; usize::try_from(size.min(wanted)).unwrap_or(0)];
     fill(exchange, &mut bytes)?;
     if bytes.len() as u64 == size {
-        checksum::verify(exchange.head(), &bytes).map_err(Fault::Corrupt)?;
+        sums.verify(&bytes).map_err(Fault::Corrupt)?;
     }
-    Ok((seen, bytes))
+    Ok((seen, sums, bytes))
 }
 
 /// Where the body begins in the object, and how large the object is.
@@ -136,6 +151,7 @@ impl Object {
             return Err(Fault::Changed);
         }
         self.learn(&seen);
+        self.sums.get_or_init(|| self.client.sums(head));
         Ok(())
     }
 
@@ -150,6 +166,22 @@ impl Object {
             return Err(failed(Fault::Changed));
         }
         Ok(*self.told.get_or_init(|| seen.told))
+    }
+
+    /// What there is to compare all bytes with; asks for it unless what an answer told `suffices`.
+    fn sums(&self, suffices: impl Fn(&Sums) -> bool) -> Result<&Sums, Fault> {
+        if let Some(sums) = self.sums.get().filter(|sums| suffices(sums)) {
+            return Ok(sums);
+        }
+        if let Some(sums) = self.asked_sums.get() {
+            return Ok(sums);
+        }
+        let (seen, sums) = object::head_with_sums(&self.client, &self.key).map_err(replaced)?;
+        if seen.meta.identity != self.meta.identity {
+            return Err(Fault::Changed);
+        }
+        self.learn(&seen);
+        Ok(self.asked_sums.get_or_init(|| sums))
     }
 
     /// Exactly the bytes from `offset` on that `buffer` has room for; they lie within the object.
@@ -170,18 +202,52 @@ impl Object {
             }
             fill(exchange, buffer)?;
             match whole {
-                true => checksum::verify(exchange.head(), buffer).map_err(Fault::Corrupt),
+                true => {
+                    let sums = self.client.sums(exchange.head());
+                    sums.verify(buffer).map_err(Fault::Corrupt)
+                }
                 false => Ok(()),
             }
         });
-        match answer {
-            Err(fault) if fault.is_unmet() || fault.is_missing() => Err(Fault::Changed),
-            Err(fault) if is_out_of_range(&fault) => Err(Fault::Changed),
-            answer => answer,
+        answer.map_err(replaced)
+    }
+
+    /// The whole object into `buffer`, compared with what is known of it. Where several requests bring it
+    /// and it does not fit, all of it is read again: which of them went wrong nobody knows.
+    fn fetch_whole(&self, buffer: &mut [u8]) -> Result<(), Fault> {
+        let here = self.first.len();
+        if here == buffer.len() {
+            // Compared when it came.
+            buffer.copy_from_slice(&self.first);
+            return Ok(());
+        }
+        if here == 0 && self.is_one_request(buffer.len()) {
+            return self.fetch(0, buffer);
+        }
+        let mut reads = 1;
+        loop {
+            if reads == 1 && here > 0 {
+                let (first, rest) = buffer.split_at_mut(here);
+                first.copy_from_slice(&self.first);
+                self.fetch_parallel(here as u64, rest)?;
+            } else {
+                self.fetch_parallel(0, buffer)?;
+            }
+            match self.sums(Sums::is_known)?.verify(buffer) {
+                Ok(()) => return Ok(()),
+                Err(what) if reads >= WHOLE_READS_MAX => return Err(Fault::Corrupt(what)),
+                Err(why) => tracing::debug!(why, reads, key = self.key, "read again"),
+            }
+            reads += 1;
         }
     }
 
-    /// The same in pieces of a part's size, several at once.
+    /// So many bytes are asked for at once.
+    fn is_one_request(&self, len: usize) -> bool {
+        len as u64 <= self.client.settings.part_bytes.get() || self.client.settings.streams <= 1
+    }
+
+    /// Such bytes in pieces of a part's size, several at once.
     fn fetch_parallel(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Fault> {
         let part = usize::try_from(self.client.settings.part_bytes.get()).unwrap_or(usize::MAX);
         let pieces = buffer.len().div_ceil(part);
@@ -209,6 +275,14 @@ impl Object {
     }
 }
 
+/// What was open is no longer there.
+fn replaced(fault: Fault) -> Fault {
+    match fault.is_unmet() || fault.is_missing() || is_out_of_range(&fault) {
+        true => Fault::Changed,
+        false => fault,
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -226,6 +300,19 @@ impl Reader for Object {
         self.told().map(|told| told.is_link)
     }
 
+    fn crc32c(&self) -> Result<Option<u32>, TierError> {
+        let size = self.meta.size.get();
+        let has_crc = |sums: &Sums| !matches!(sums.crc32c(size), Ok(None));
+        let sums = self.sums(has_crc);
+        let sum = sums.and_then(|sums| sums.crc32c(size).map_err(Fault::Corrupt));
+        sum.map_err(|fault| self.client.failed(Action::Read, &self.key, fault))
+    }
+
+    fn part_sums(&self) -> Option<PartSums> {
+        let sums = self.sums.get().or_else(|| self.asked_sums.get());
+        sums.and_then(|sums| sums.of_parts(self.meta.size.get()))
+    }
+
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
         let left = self.meta.size.get().saturating_sub(offset);
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
@@ -233,6 +320,11 @@ impl Reader for Object {
             return Ok(0);
         }
         let buffer = &mut buffer[..count];
+        if offset == 0 && count as u64 == self.meta.size.get() {
+            let whole = self.fetch_whole(buffer);
+            whole.map_err(|fault| self.client.failed(Action::Read, &self.key, fault))?;
+            return Ok(count);
+        }
         // What the open brought, then the rest from the server.
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(self.first.len());
         let here = count.min(self.first.len() - from);

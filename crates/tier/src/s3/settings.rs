@@ -113,6 +113,9 @@ pub struct S3Settings {
     pub customer_key_in_clear: bool,
     /// Checksum of uploads.
     pub checksum: UploadChecksum,
+    /// Entity tags of plain objects are the MD5 of their bytes, and those of objects in parts are made of the
+    /// MD5 of each: what comes without TLS, and has no better checksum, is compared with them.
+    pub etag_is_md5: bool,
     /// Whether signatures cover bodies.
     pub payload: PayloadSignature,
     /// Whether the server has conditional writes.
@@ -189,6 +192,7 @@ impl S3Settings {
             encryption: Encryption::default(),
             customer_key_in_clear: false,
             checksum: UploadChecksum::default(),
+            etag_is_md5: true,
             payload: PayloadSignature::default(),
             conditional: ConditionalWrites::default(),
             part_bytes: ByteCount::mib(8),

@@ -90,7 +90,7 @@ pub(super) fn put(
         let headers = object_headers(client, attributes);
         return put_single(client, key, headers, &[data], absent);
     }
-    let mut multipart = Multipart::begin(client, key, attributes).map_err(failed)?;
+    let mut multipart = Multipart::begin(client, key, attributes, None).map_err(failed)?;
     multipart.send_all(data).map_err(failed)?;
     finish(multipart, data.len() as u64, client, key, absent)
 }
@@ -260,7 +260,7 @@ impl ObjectUpload {
         self.base += part.len() as u64;
         let multipart = match &mut self.multipart {
             Some(multipart) => multipart,
-            none => none.insert(Multipart::begin(&self.client, &self.key, self.attributes)?),
+            none => none.insert(Multipart::begin(&self.client, &self.key, self.attributes, None)?),
         };
         if let Some(spare) = multipart.send(part)? {
             self.current = spare;

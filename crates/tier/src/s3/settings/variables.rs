@@ -37,6 +37,9 @@ pub(super) fn apply(
             ("off", UploadChecksum::Off),
         ])?;
     }
+    if let Some(said) = one_of("HAYASE_S3_ETAG_MD5", "`yes` or `no`") {
+        settings.etag_is_md5 = said.among(&[("yes", true), ("no", false)])?;
+    }
     if let Some(said) = one_of("HAYASE_S3_SIGN_BODIES", "`yes` or `no`") {
         settings.payload =
             said.among(&[("yes", PayloadSignature::Signed), ("no", PayloadSignature::Unsigned)])?;
@@ -134,6 +137,7 @@ mod tests {
             ("HAYASE_S3_ADDRESSING", "host"),
             ("HAYASE_S3_ANONYMOUS", "yes"),
             ("HAYASE_S3_CHECKSUM", "sha256"),
+            ("HAYASE_S3_ETAG_MD5", "no"),
             ("HAYASE_S3_SIGN_BODIES", "no"),
             ("HAYASE_S3_CONDITIONAL", "off"),
             ("HAYASE_S3_PART_MIB", "64"),
@@ -145,6 +149,7 @@ mod tests {
         assert!(matches!(settings.credentials, CredentialSource::Anonymous));
         assert_eq!(settings.checksum, UploadChecksum::Sha256);
         assert_eq!(settings.payload, PayloadSignature::Unsigned);
+        assert!(!settings.etag_is_md5);
         assert_eq!(settings.conditional, ConditionalWrites::Off);
         assert_eq!((settings.part_bytes, settings.attempts), (ByteCount::mib(64), 3));
         assert_eq!(settings.encryption, Encryption::KeyService(Some("arn:x".into())));
