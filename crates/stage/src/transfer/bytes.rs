@@ -1,8 +1,9 @@
-//! Reading files of the source, so that a change under the reader is noticed.
+//! Reading files of the source, so that a change under the reader and damage on the way are noticed, and
+//! the file is read again.
 
 use std::sync::Arc;
 
-use hayase_tier::{Key, Reader, TierError};
+use hayase_tier::{Key, PartSums, Reader, TierError};
 
 use super::Shared;
 use super::asking::{file_of, link_of};
@@ -93,12 +94,43 @@ impl Bytes {
         }
     }
 
-    /// The checksum that the bytes must have.
-    pub(super) fn checksum(&self) -> Option<u32> {
-        match self {
+    /// Fails when the bytes are not those that the source's index tells of.
+    fn check_row(&self, item: &Item, found: u32) -> Result<(), PackError> {
+        let expected = match self {
             Self::Object { crc32c, .. } => *crc32c,
             Self::Entry { row, .. } | Self::Whole { row, .. } => Some(row.crc32c),
+        };
+        match expected {
+            Some(expected) if expected != found => Err(PackError::Entry {
+                object: "the source".to_owned(),
+                name: item.name.to_string(),
+                why: "its checksum is another",
+            }),
+            _ => Ok(()),
         }
+    }
+
+    /// Fails when bytes that came piece by piece, with the checksum `found`, are not those that the source's
+    /// index or its storage tells of. May ask the storage.
+    pub(super) fn check_sum(&self, item: &Item, found: u32) -> Result<(), PackError> {
+        self.check_row(item, found)?;
+        let Self::Object { reader, key, crc32c: None } = self else { return Ok(()) };
+        match reader.crc32c()? {
+            Some(expected) if expected != found => Err(PackError::Damaged {
+                object: key.to_string(),
+                why: format!("its CRC32C is {found:08x} where {expected:08x} was stored"),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What there is to compare it with when it is read in parts of `part_bytes`.
+    pub(super) fn part_sums(&self, part_bytes: u64) -> Option<PartSums> {
+        match self {
+            Self::Object { reader, crc32c: None, .. } => reader.part_sums(),
+            _ => None,
+        }
+        .filter(|sums| sums.part_bytes() == part_bytes)
     }
 
     /// Bytes `offset..offset + len`, all of them.
@@ -150,41 +182,47 @@ impl Shared<'_> {
         task: &Task,
         bytes_max: u64,
     ) -> Result<(Item, Vec<u8>), PackError> {
-        let mut tries = 0;
-        loop {
+        let mut version = Version::Listed;
+        self.until_whole(|| {
+            let bytes = Bytes::open(self, task, version);
             // A version that was replaced since it was listed is not the one to insist on.
-            let version = if tries == 0 { Version::Listed } else { Version::Present };
-            let read = self.again(|| {
-                let bytes = Bytes::open(self, task, version)?;
-                let len = bytes.len(&task.item);
-                if len > bytes_max {
-                    return Err(PackError::Changed { name: task.item.name.to_string() });
-                }
-                let mut data = Vec::new();
-                bytes.read(0, usize::try_from(len).unwrap_or(usize::MAX), &mut data)?;
-                bytes.check_unchanged(self)?;
-                let item = bytes.item_of(&task.item, &data)?;
-                check_sum(&bytes, &item, crate::checksum::of(&data))?;
-                Ok((item, data))
-            });
-            tries += 1;
-            match read {
-                Err(PackError::Changed { .. } | PackError::Tier(TierError::Changed { .. }))
-                    if tries < CHANGED_TRIES_MAX => {}
+            version = Version::Present;
+            let bytes = bytes?;
+            let len = bytes.len(&task.item);
+            if len > bytes_max {
+                return Err(PackError::Changed { name: task.item.name.to_string() });
+            }
+            let mut data = Vec::new();
+            bytes.read(0, usize::try_from(len).unwrap_or(usize::MAX), &mut data)?;
+            bytes.check_unchanged(self)?;
+            let item = bytes.item_of(&task.item, &data)?;
+            // What the store knows of it the tier compared.
+            bytes.check_row(&item, crate::checksum::of(&data))?;
+            Ok((item, data))
+        })
+    }
+
+    /// Reads a file by `read`, again and again while the tier is out of reach, and a few times where the
+    /// file changed meanwhile or did not come as it was stored.
+    pub(super) fn until_whole<T>(
+        &self,
+        mut read: impl FnMut() -> Result<T, PackError>,
+    ) -> Result<T, PackError> {
+        let mut tries = 1;
+        loop {
+            match self.again(&mut read) {
+                Err(error) if is_passing(&error) && tries < CHANGED_TRIES_MAX => tries += 1,
                 answer => return answer,
             }
         }
     }
 }
 
-/// Fails when the bytes are not those that the source's index tells of.
-pub(super) fn check_sum(bytes: &Bytes, item: &Item, found: u32) -> Result<(), PackError> {
-    match bytes.checksum() {
-        Some(expected) if expected != found => Err(PackError::Entry {
-            object: "the source".to_owned(),
-            name: item.name.to_string(),
-            why: "its checksum is another",
-        }),
-        _ => Ok(()),
-    }
+/// Another read of the file may go well: it changed, or its bytes are not those that were stored.
+pub(super) fn is_passing(error: &PackError) -> bool {
+    use PackError::{Changed, Damaged, Entry, Tier};
+    matches!(
+        error,
+        Changed { .. } | Damaged { .. } | Entry { .. } | Tier(TierError::Changed { .. })
+    )
 }

@@ -2,19 +2,23 @@
 //!
 //! Where storage takes parts as they come each stream sends its own from its buffer, and nothing else is held.
 //! Elsewhere parts are written in order, whatever the order in which they were read.
+//!
+//! That a part changed or came damaged may show only at the end. Then the stream that came last reads the
+//! whole file again, alone: this is rare, and the others have gone on to other files.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use hayase_tier::{PartsUpload, Precondition, Upload};
+use hayase_tier::{PartSum, PartSums, PartsUpload, Precondition, Upload};
 
 use super::Shared;
-use super::bytes::{Bytes, Version, check_sum};
+use super::bytes::{Bytes, Version, is_passing};
 use super::streams::attributes;
 use crate::checksum;
 use crate::compare::Step;
 use crate::item::Item;
+use crate::limits::CHANGED_TRIES_MAX;
 use crate::pack::{PackError, Row};
 use crate::plan::{Task, part_bytes, parts};
 
@@ -23,17 +27,35 @@ pub(super) struct Large {
     task: Task,
     /// It lies beside packs, and their index has a row of it.
     is_loose: bool,
-    /// Begin, length and, once it was read, the checksum of each part.
-    parts: Mutex<Vec<(u64, u64, Option<u32>)>>,
+    parts: Mutex<Vec<Part>>,
     count: usize,
     open: OnceLock<Option<Open>>,
     waiting: AtomicUsize,
-    has_failed: AtomicBool,
+    trouble: Mutex<Option<Trouble>>,
+}
+
+#[derive(Clone, Copy)]
+struct Part {
+    start: u64,
+    len: u64,
+    /// Once it was read.
+    crc32c: Option<u32>,
+    /// The same where the store knows sums of parts.
+    md5: Option<PartSum>,
+}
+
+/// Why parts that are left need not be moved.
+enum Trouble {
+    /// Another read may go well.
+    Passing(PackError),
+    /// It was told that the file failed.
+    Told,
 }
 
 struct Open {
     bytes: Bytes,
     item: Item,
+    sums: Option<PartSums>,
     way: Way,
 }
 
@@ -51,13 +73,28 @@ struct InOrder {
     moved_on: Condvar,
 }
 
+impl Way {
+    /// Gives up what was begun, before another begin.
+    fn abandon(&self) {
+        match self {
+            Self::There => {}
+            Self::AnyOrder(upload) => {
+                drop(upload.write().unwrap_or_else(PoisonError::into_inner).take());
+            }
+            Self::InOrder(way) => {
+                drop(way.upload.lock().unwrap_or_else(PoisonError::into_inner).1.take());
+            }
+        }
+    }
+}
+
 /// How often a stream that waits for the part before its own looks whether that has failed.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Large {
     pub(super) fn new(task: Task, is_loose: bool) -> Self {
-        let parts: Vec<_> =
-            parts(task.item.bytes()).map(|(start, len)| (start, len, None)).collect();
+        let part = |(start, len)| Part { start, len, crc32c: None, md5: None };
+        let parts: Vec<_> = parts(task.item.bytes()).map(part).collect();
         let count = parts.len();
         Self {
             task,
@@ -66,8 +103,16 @@ impl Large {
             count,
             open: OnceLock::new(),
             waiting: AtomicUsize::new(count),
-            has_failed: AtomicBool::new(false),
+            trouble: Mutex::new(None),
         }
+    }
+
+    fn trouble(&self) -> MutexGuard<'_, Option<Trouble>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_in_trouble(&self) -> bool {
+        self.trouble().is_some()
     }
 
     pub(super) fn parts(&self) -> usize {
@@ -90,39 +135,95 @@ impl Shared<'_> {
                 None
             }
         });
-        let Some(open) = open else { return };
-        if !large.has_failed.load(Ordering::Relaxed)
+        if let Some(open) = open
+            && !large.is_in_trouble()
             && let Err(error) = self.move_part(large, open, part, buffer)
         {
             self.large_failed(large, error);
         }
         let is_last = large.waiting.fetch_sub(1, Ordering::AcqRel) == 1;
-        if is_last && !large.has_failed.load(Ordering::Relaxed) && !self.is_stopped() {
-            match self.end_large(large, open) {
-                Ok(()) => self.copied(1),
-                Err(error) => self.large_failed(large, error),
-            }
+        if is_last && !self.is_stopped() {
+            self.all_had_their_turn(large, open.as_ref(), buffer);
         }
     }
 
+    /// Of what passes the last stream hears; the rest is told once, by whoever met it first.
     fn large_failed(&self, large: &Large, error: PackError) {
-        // Told once, by whoever met it first.
-        if !large.has_failed.swap(true, Ordering::Relaxed) {
-            self.failed(&large.task.item.name.to_string(), error);
+        let mut trouble = large.trouble();
+        if matches!(*trouble, Some(Trouble::Told)) {
+            return;
         }
+        if is_passing(&error) {
+            trouble.get_or_insert(Trouble::Passing(error));
+            return;
+        }
+        *trouble = Some(Trouble::Told);
+        drop(trouble);
+        self.failed(&large.task.item.name.to_string(), error);
+    }
+
+    /// Ends the file, or reads it again where that may help.
+    fn all_had_their_turn(&self, large: &Large, open: Option<&Open>, buffer: &mut Vec<u8>) {
+        let trouble = large.trouble().take();
+        let mut done = match (trouble, open) {
+            (Some(Trouble::Passing(error)), _) => Err(error),
+            (None, Some(open)) => self.end_large(large, open).map(|()| true),
+            (Some(Trouble::Told), _) | (None, None) => return,
+        };
+        if let (Err(_), Some(open)) = (&done, open) {
+            open.way.abandon();
+        }
+        for _ in 1..CHANGED_TRIES_MAX {
+            if !done.as_ref().is_err_and(is_passing) {
+                break;
+            }
+            done = self.large_alone(large, buffer);
+        }
+        match done {
+            Ok(true) => self.copied(1),
+            Ok(false) => {}
+            Err(error) => self.failed(&large.task.item.name.to_string(), error),
+        }
+    }
+
+    /// The whole file as it is now, by this stream; `false` when the transfer was stopped meanwhile.
+    fn large_alone(&self, former: &Large, buffer: &mut Vec<u8>) -> Result<bool, PackError> {
+        let (bytes, item) = self.again(|| self.open_source(&former.task))?;
+        let task = Task { item: item.clone(), ..former.task.clone() };
+        let large = Large::new(task, former.is_loose);
+        let way = self.again(|| self.way(&large, &item))?;
+        let sums = bytes.part_sums(large.part_bytes());
+        let open = Open { bytes, item, sums, way };
+        for part in 0..large.parts() {
+            if self.is_stopped() {
+                return Ok(false);
+            }
+            self.move_part(&large, &open, part, buffer)?;
+        }
+        self.end_large(&large, &open).map(|()| true)
     }
 
     fn open_large(&self, large: &Large) -> Result<Open, PackError> {
-        let bytes = Bytes::open(self, &large.task, Version::Present)?;
-        let item = bytes.item(&large.task.item)?;
+        let (bytes, item) = self.open_source(&large.task)?;
         if item.bytes() != large.task.item.bytes() {
             return Err(PackError::Changed { name: item.name.to_string() });
         }
-        let way = match large.is_loose && self.is_there(&item) {
-            true => Way::There,
-            false => self.begin_large(large, &item)?,
-        };
-        Ok(Open { bytes, item, way })
+        let way = self.way(large, &item)?;
+        let sums = bytes.part_sums(large.part_bytes());
+        Ok(Open { bytes, item, sums, way })
+    }
+
+    fn open_source(&self, task: &Task) -> Result<(Bytes, Item), PackError> {
+        let bytes = Bytes::open(self, task, Version::Present)?;
+        let item = bytes.item(&task.item)?;
+        Ok((bytes, item))
+    }
+
+    fn way(&self, large: &Large, item: &Item) -> Result<Way, PackError> {
+        match large.is_loose && self.is_there(item) {
+            true => Ok(Way::There),
+            false => self.begin_large(large, item),
+        }
     }
 
     fn begin_large(&self, large: &Large, item: &Item) -> Result<Way, PackError> {
@@ -146,10 +247,12 @@ impl Shared<'_> {
         data: &mut Vec<u8>,
     ) -> Result<(), PackError> {
         let lock = || large.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        let (start, len, _) = lock()[part];
+        let Part { start, len, .. } = lock()[part];
         let len = usize::try_from(len).expect("a part is small");
         self.again(|| open.bytes.read(start, len, data))?;
-        lock()[part].2 = Some(checksum::of(data));
+        let md5 = open.sums.as_ref().map(|_| PartSums::of_part(data));
+        let read = Part { start, len: data.len() as u64, crc32c: Some(checksum::of(data)), md5 };
+        lock()[part] = read;
         match &open.way {
             Way::There => Ok(()),
             Way::AnyOrder(upload) => {
@@ -176,7 +279,7 @@ impl Shared<'_> {
     ) -> Result<(), PackError> {
         let mut place = way.upload.lock().unwrap_or_else(PoisonError::into_inner);
         while place.0 != part {
-            if large.has_failed.load(Ordering::Relaxed) || self.is_stopped() {
+            if large.is_in_trouble() || self.is_stopped() {
                 return Ok(());
             }
             let waited = way.moved_on.wait_timeout(place, LOOK);
@@ -193,10 +296,16 @@ impl Shared<'_> {
     fn end_large(&self, large: &Large, open: &Open) -> Result<(), PackError> {
         open.bytes.check_unchanged(self)?;
         let parts = large.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        let sum = parts.iter().fold(checksum::of(b""), |sum, (_, len, part)| {
-            checksum::combine(sum, part.expect("every part was read"), *len)
+        let sum = parts.iter().fold(checksum::of(b""), |sum, part| {
+            checksum::combine(sum, part.crc32c.expect("every part was read"), part.len)
         });
-        check_sum(&open.bytes, &open.item, sum)?;
+        let sums: Vec<PartSum> = parts.iter().filter_map(|part| part.md5).collect();
+        if open.sums.as_ref().is_some_and(|known| !known.fit(&sums)) {
+            let why = "the MD5 of its parts is not its entity tag (where the server's entity tags are none: HAYASE_S3_ETAG_MD5=no)";
+            let object = open.item.name.to_string();
+            return Err(PackError::Damaged { object, why: why.to_owned() });
+        }
+        open.bytes.check_sum(&open.item, sum)?;
         match &open.way {
             Way::There => {}
             Way::AnyOrder(upload) => {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use hayase_tier::Precondition;
 
-use super::bytes::{Bytes, Version, check_sum};
+use super::bytes::{Bytes, Version};
 use super::streams::{Stretch, attributes, location, together};
 use super::{PackOptions, Shared};
 use crate::checksum::Checksum;
@@ -123,7 +123,12 @@ impl Shared<'_> {
             *stretch = Some(read.or_else(|_| self.stretch(at, at, Vec::new()))?);
         }
         let known = stretch.as_ref().expect("it was just read");
-        Ok((task.item.clone(), known.entry(row)?))
+        let data = known.entry(row).or_else(|_| {
+            // Damage that was done on the way is not there when it is read again.
+            let alone = || Ok(self.stretch(at, at, Vec::new())?.entry(row)?.into_owned());
+            self.until_whole(alone).map(Cow::Owned)
+        });
+        Ok((task.item.clone(), data?))
     }
 
     /// A large file becomes a pack of its own.
@@ -136,10 +141,10 @@ impl Shared<'_> {
             let sum = self.read_through(&bytes, &item, |_, piece| pack.push(piece))?;
             pack.end_file()?;
             bytes.check_unchanged(self)?;
-            check_sum(&bytes, &item, sum)?;
+            bytes.check_sum(&item, sum)?;
             pack.finish()
         };
-        match self.again(write) {
+        match self.until_whole(write) {
             Ok(written) => {
                 self.written(written);
                 self.copied(1);
@@ -150,7 +155,7 @@ impl Shared<'_> {
 
     /// A large file becomes an object beside the packs, with a row in their index.
     pub(super) fn loose(&self, task: &Task) {
-        match self.again(|| self.put_loose(task)) {
+        match self.until_whole(|| self.put_loose(task)) {
             Ok((item, crc32c)) => {
                 self.outcome().rows.push((None, Row { item, crc32c, location: None }));
                 self.copied(1);
@@ -171,7 +176,7 @@ impl Shared<'_> {
         let mut upload = self.target.tier.begin(&key, attributes(&item))?;
         let sum = self.read_through(&bytes, &item, |at, piece| Ok(upload.write_at(at, piece)?))?;
         bytes.check_unchanged(self)?;
-        check_sum(&bytes, &item, sum)?;
+        bytes.check_sum(&item, sum)?;
         upload.commit(Precondition::Any)?;
         Ok((item, sum))
     }
@@ -221,7 +226,7 @@ impl Shared<'_> {
             sum.update(&piece);
             at += len as u64;
         }
-        check_sum(bytes, item, sum.value())?;
+        bytes.check_sum(item, sum.value())?;
         Ok(sum.value())
     }
 }

@@ -51,7 +51,7 @@ impl Shared<'_> {
                         self.group(&mut group, task, data);
                         continue;
                     }
-                    Err(error) => Err(error),
+                    Err(_) => self.entry_alone(&task),
                 },
                 // Asked for again, one by one: some of them may be whole.
                 Some(Err(_)) if is_entry => self.entry_alone(&task),
@@ -110,8 +110,10 @@ impl Shared<'_> {
 
     fn entry_alone(&self, task: &Task) -> Result<(), PackError> {
         let at = location(task).expect("an entry lies in a pack");
-        let alone = self.stretch(at, at, Vec::new())?;
-        self.put(task, &task.item, &alone.entry(row_of(task))?)
+        // Damage that was done on the way is not there when it is read again.
+        let read = || Ok(self.stretch(at, at, Vec::new())?.entry(row_of(task))?.into_owned());
+        let data = self.until_whole(read)?;
+        self.put(task, &task.item, &data)
     }
 
     /// Anything but the bytes of an entry.

@@ -12,12 +12,16 @@ use hayase_tier::{
 /// What happens at a commit or read.
 type Hook = dyn Fn(&Key) -> Result<(), TierError> + Send + Sync;
 
+/// What becomes of bytes that were read from an offset on.
+type Damage = dyn Fn(&Key, u64, &mut [u8]) + Send + Sync;
+
 /// Another tier behind hooks.
 #[derive(Clone)]
 pub(crate) struct Broken {
     inner: Arc<dyn Tier>,
     on_commit: Arc<Hook>,
     on_read: Arc<Hook>,
+    damage: Arc<Damage>,
     /// Requests that were told to slow down, as a tier of requests counts them.
     pub(crate) throttled: Arc<AtomicU64>,
 }
@@ -33,7 +37,8 @@ impl Broken {
     pub(crate) fn new(inner: impl Tier + 'static) -> Self {
         let fine: Arc<Hook> = Arc::new(|_| Ok(()));
         let (inner, throttled) = (Arc::new(inner), Arc::default());
-        Self { inner, on_commit: Arc::clone(&fine), on_read: fine, throttled }
+        let damage: Arc<Damage> = Arc::new(|_, _, _| ());
+        Self { inner, on_commit: Arc::clone(&fine), on_read: fine, damage, throttled }
     }
 
     /// Is full after `commits` commits.
@@ -61,6 +66,14 @@ impl Broken {
     ) -> Self {
         Self { on_read: Arc::new(hook), ..self }
     }
+
+    /// Lets `damage` change what is read.
+    pub(crate) fn damaged_by(
+        self,
+        damage: impl Fn(&Key, u64, &mut [u8]) + Send + Sync + 'static,
+    ) -> Self {
+        Self { damage: Arc::new(damage), ..self }
+    }
 }
 
 struct BrokenUpload {
@@ -83,6 +96,7 @@ struct BrokenReader {
     inner: Box<dyn Reader>,
     key: Key,
     hook: Arc<Hook>,
+    damage: Arc<Damage>,
 }
 
 impl Reader for BrokenReader {
@@ -91,6 +105,7 @@ impl Reader for BrokenReader {
     }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
         let count = self.inner.read_at(offset, buffer)?;
+        (self.damage)(&self.key, offset, &mut buffer[..count]);
         (self.hook)(&self.key)?;
         Ok(count)
     }
@@ -114,7 +129,8 @@ impl Tier for Broken {
     }
     fn open(&self, key: &Key) -> Result<Box<dyn Reader>, TierError> {
         let (inner, key) = (self.inner.open(key)?, key.clone());
-        Ok(Box::new(BrokenReader { inner, key, hook: Arc::clone(&self.on_read) }))
+        let (hook, damage) = (Arc::clone(&self.on_read), Arc::clone(&self.damage));
+        Ok(Box::new(BrokenReader { inner, key, hook, damage }))
     }
     fn begin(&self, key: &Key, attributes: Attributes) -> Result<Box<dyn Upload>, TierError> {
         let (inner, key) = (self.inner.begin(key, attributes)?, key.clone());

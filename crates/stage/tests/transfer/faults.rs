@@ -33,6 +33,39 @@ fn a_damaged_entry_does_not_arrive_and_the_others_do() {
 }
 
 #[test]
+fn an_entry_that_was_damaged_on_the_way_is_read_again() {
+    let trees = Trees::new(|top| fill(top, 20, 100_000));
+    let inner = Memory::flat();
+    copy_all(&trees.from(), &of(inner.clone()), &packs(4 << 20, Compression::None, None));
+    let set = hayase_stage::pack::PackSet::open(&of(inner.clone()), None).unwrap();
+    // Behind what the open of a pack brings.
+    let row = set.index.rows.iter().max_by_key(|row| row.location.map(|at| at.offset)).unwrap();
+    let byte = row.location.unwrap().offset + 600;
+    for options in [Options::default(), packs(4 << 20, Compression::Zstd(1), None)] {
+        let times = Arc::new(AtomicU32::new(0));
+        let seen = Arc::clone(&times);
+        let tier = Broken::new(inner.clone()).damaged_by(move |key, offset, bytes| {
+            let is_pack = key.as_bytes().starts_with(b".hayase-packs/pack-");
+            let at = byte.checked_sub(offset).filter(|_| is_pack);
+            let at = at.and_then(|at| bytes.get_mut(at as usize));
+            if let Some(byte) = at
+                && seen.fetch_add(1, Ordering::Relaxed) == 0
+            {
+                *byte ^= 1;
+            }
+        });
+        let target = store();
+        copy_all(&of(tier), &target, &options);
+        assert!(times.load(Ordering::Relaxed) > 1, "it is read again");
+        let back = Trees::new(|_| ());
+        copy_all(&target, &back.to(), &Options::default());
+        let (from, to) = (snapshot(&trees.from), snapshot(&back.to));
+        let mut files = from.iter().filter(|(_, what)| what.0 == 'f');
+        assert!(files.all(|(name, what)| to[name].3 == what.3), "other bytes");
+    }
+}
+
+#[test]
 fn a_file_that_changes_while_it_is_read_is_told() {
     for options in [Options::default(), packs(64 << 10, Compression::None, None)] {
         let trees = Trees::new(|top| fill(top, 5, 1000));
@@ -72,6 +105,39 @@ fn a_large_file_that_changes_does_not_arrive() {
         let summary = copy(&of(tier), &trees.to(), &options);
         assert_eq!((summary.failures_total, summary.copied), (1, 0), "{summary:?}");
         assert!(snapshot(&trees.to).keys().all(|name| name.starts_with(b".hayase-packs")));
+    }
+}
+
+#[test]
+fn a_large_file_that_changed_once_arrives_as_it_is_now() {
+    let plain = packs(64 << 10, Compression::None, None);
+    let sealed = packs(64 << 10, Compression::None, Some(master()));
+    // In parts and alone, into a directory, beside packs, and into a pack.
+    for (options, len) in [
+        (Options::default(), 40 << 20),
+        (plain.clone(), 40 << 20),
+        (plain, 2 << 20),
+        (sealed, 20 << 20),
+    ] {
+        let trees = Trees::new(|top| std::fs::write(top.join("large"), vec![1; len]).unwrap());
+        let path = trees.from.join("large");
+        let times = Arc::new(AtomicU32::new(0));
+        let seen = Arc::clone(&times);
+        let tier = Broken::new(Posix::attach(&trees.from).unwrap()).on_read(move |_| {
+            // It gets longer as well.
+            if seen.fetch_add(1, Ordering::Relaxed) == 0 {
+                std::fs::write(&path, vec![2; len + 9_000_000]).unwrap();
+            }
+            Ok(())
+        });
+        let (from, target) = (of(tier), if options.packs.is_some() { store() } else { trees.to() });
+        let summary = copy_all(&from, &target, &options);
+        assert_eq!(summary.copied, 1);
+        if let Some(packs) = &options.packs {
+            let back = try_copy(&target, &trees.to(), packs.master.as_ref(), &Options::default());
+            assert!(back.unwrap().is_complete());
+        }
+        assert_same(&trees.from, &trees.to);
     }
 }
 

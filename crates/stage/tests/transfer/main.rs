@@ -8,6 +8,7 @@ mod bucket;
 mod faults;
 mod many;
 mod memory;
+mod on_the_way;
 mod resume;
 mod rules;
 mod shares;

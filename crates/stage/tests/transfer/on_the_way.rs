@@ -1,0 +1,151 @@
+//! Bits that flip between a bucket and us: the file is read again; what stays wrong does not arrive.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use hayase_s3_server::{ACCESS_KEY, BUCKET, SECRET_KEY, Server};
+use hayase_tier::s3::{CredentialSource, Credentials, S3Settings};
+use hayase_tier::{Attributes, Key, Precondition, S3};
+
+use super::*;
+
+/// Answers of at least so many bytes at a time are bodies of objects.
+const BODY: usize = 16 << 10;
+
+/// Passes bytes on between clients and a server, and flips bits in bodies as long as `flips` are left.
+struct Proxy {
+    address: SocketAddr,
+    flips: Arc<AtomicU32>,
+}
+
+impl Proxy {
+    fn start(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, flips) = (listener.local_addr().unwrap(), Arc::<AtomicU32>::default());
+        let left = Arc::clone(&flips);
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let Ok(server) = TcpStream::connect(server) else { return };
+                let (to, from) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                let left = Arc::clone(&left);
+                thread::spawn(move || pass(from, to, &AtomicU32::new(0)));
+                thread::spawn(move || pass(server, client, &left));
+            }
+        });
+        Self { address, flips }
+    }
+
+    fn flip(&self, count: u32) {
+        self.flips.store(count, Ordering::SeqCst);
+    }
+
+    /// A bucket behind it.
+    fn bucket(&self) -> S3 {
+        let settings = S3Settings {
+            endpoint: Some(format!("http://{}", self.address)),
+            credentials: CredentialSource::Keys(Credentials::permanent(ACCESS_KEY, SECRET_KEY)),
+            attempts: 3,
+            ..S3Settings::new(BUCKET)
+        };
+        S3::attach(settings).unwrap()
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, flips: &AtomicU32) {
+    let mut bytes = vec![0; 64 << 10];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        let one_less = |left: u32| left.checked_sub(1);
+        let is_body = count >= BODY;
+        if is_body && flips.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok() {
+            bytes[count - 1] ^= 1;
+        }
+        if to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+fn large(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at / 3 + at / 1000) as u8).collect()
+}
+
+/// A bucket with one object of `len` bytes that is copied into a directory and into packs, loose ones and
+/// sealed ones, while `flips` bits flip: everything arrives, or what does not is damaged.
+fn staged(len: usize, flips: u32) {
+    let server = Server::start(&hayase_s3_server::Options::default()).unwrap();
+    let proxy = Proxy::start(server.address());
+    let (tier, bytes) = (proxy.bucket(), large(len));
+    let any = Precondition::Any;
+    tier.put(&Key::new("o").unwrap(), Attributes::default(), &bytes, any).unwrap();
+    let (plain, sealed) = (
+        packs(64 << 10, Compression::None, None),
+        packs(64 << 10, Compression::None, Some(master())),
+    );
+    for options in [Options::default(), plain, sealed] {
+        let (trees, packed) = (Trees::new(|_| ()), store());
+        let is_packed = options.packs.is_some();
+        let target = if is_packed { packed.clone() } else { trees.to() };
+        proxy.flip(flips);
+        let summary = copy(&of(tier.clone()), &target, &options);
+        if flips == u32::MAX {
+            assert_eq!((summary.failures_total, summary.copied), (1, 0), "{summary:?}");
+            let error = summary.failures[0].error.to_string();
+            assert!(error.contains("CRC32C"), "{error}");
+            assert!(snapshot(&trees.to).is_empty());
+            continue;
+        }
+        assert!(summary.is_complete() && summary.copied == 1, "{len}: {summary:?}");
+        assert_eq!(proxy.flips.load(Ordering::SeqCst), 0, "no bit flipped");
+        if is_packed {
+            let master = options.packs.and_then(|packs| packs.master);
+            let out = try_copy(&packed, &trees.to(), master.as_ref(), &Options::default());
+            assert!(out.unwrap().is_complete());
+        }
+        assert!(std::fs::read(trees.to.join("o")).unwrap() == bytes, "{len}: other bytes");
+    }
+}
+
+/// By one read, piece by piece, in parts.
+const SIZES: [usize; 3] = [1 << 20, 12 << 20, 20 << 20];
+
+#[test]
+fn flipped_bits_on_the_way_are_read_again() {
+    SIZES.into_iter().for_each(|len| staged(len, 1));
+}
+
+#[test]
+fn flipped_bits_on_the_way_never_arrive() {
+    SIZES.into_iter().for_each(|len| staged(len, u32::MAX));
+}
+
+#[test]
+fn a_large_file_that_was_sent_in_parts_is_read_again() {
+    let loose = (Options::default(), "the MD5 of its parts");
+    let beside = (packs(64 << 10, Compression::None, None), "its checksum is another");
+    for (options, reason) in [loose, beside] {
+        let server = Server::start(&hayase_s3_server::Options::default()).unwrap();
+        let proxy = Proxy::start(server.address());
+        let trees =
+            Trees::new(|top| std::fs::write(top.join("large"), large((20 << 20) + 5)).unwrap());
+        let store = of(proxy.bucket());
+        copy_all(&trees.from(), &store, &options);
+        let source = Source::open(store, None).unwrap();
+        let back = || {
+            let (options, progress) = (Options::default(), Progress::default());
+            transfer(&source, &trees.to(), &options, &progress, &Silent, &SystemRandom::new())
+        };
+        proxy.flip(u32::MAX);
+        let summary = back().unwrap();
+        assert_eq!((summary.failures_total, summary.copied), (1, 0), "{summary:?}");
+        let error = summary.failures[0].error.to_string();
+        assert!(error.contains(reason), "{error}");
+        assert!(snapshot(&trees.to).is_empty());
+        proxy.flip(1);
+        assert!(back().unwrap().is_complete());
+        assert_eq!(proxy.flips.load(Ordering::SeqCst), 0, "no bit flipped");
+        assert_same(&trees.from, &trees.to);
+    }
+}
