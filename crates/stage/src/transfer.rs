@@ -37,6 +37,7 @@ use self::gate::Gate;
 use self::large::Large;
 use self::open_packs::OpenPacks;
 use crate::bandwidth::Bandwidth;
+use crate::form;
 use crate::item::Item;
 use crate::limits::{
     BATCH_BYTES, FAILURES_LISTED_MAX, ITEM_COST_BYTES, MEMORY_BYTES, PACK_BYTES, PACK_ENTRIES_MAX,
@@ -291,7 +292,8 @@ struct Shared<'a> {
 /// summary and does not stop the others; a full, used-up or unreachable tier does.
 ///
 /// # Errors
-/// When nothing could be begun (a wrong key, no packs), or when another writer changed the packs
+/// When nothing could be begun (a wrong key, nothing in a store that is the source, a target of the other
+/// [`Form`](crate::Form)), or when another writer changed the packs
 /// meanwhile (`Conflict`).
 pub fn transfer(
     source: &Source,
@@ -301,6 +303,7 @@ pub fn transfer(
     observer: &dyn Observer,
     random: &Random,
 ) -> Result<Summary, PackError> {
+    form::check(target, options)?;
     let mut set = match &options.packs {
         None => None,
         Some(packs) if options.is_dry_run => match PackSet::open(target, packs.master.as_ref()) {

@@ -11,7 +11,7 @@ use hayase_stage::limits::PACK_BYTES;
 use hayase_stage::pack::writer::Compression;
 use hayase_stage::source::Source;
 use hayase_stage::verify::{Comparison, compare};
-use hayase_stage::{PackOptions, Place, Progress};
+use hayase_stage::{Form, PackOptions, Place, Progress};
 use serde::Serialize;
 
 use super::job_arg::JobArg;
@@ -73,7 +73,8 @@ struct OutArgs {
     target: OsString,
     #[command(flatten)]
     copy: CopyArgs,
-    /// Pack small files: SIZE of each pack (16MiB is good), `none`, or `auto`: for object stores only
+    /// Pack small files: SIZE of each pack (16MiB is good), `none`, or `auto`: as what is there already, else for
+    /// object stores only
     #[arg(long, value_name = "SIZE", value_parser = pack, default_value = "auto")]
     pack: Pack,
     /// Compress packed files one by one, where that makes them smaller
@@ -182,8 +183,12 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
     let is_store = places::is_bucket(&args.target);
     let bytes = match args.pack {
         Pack::Size(bytes) => Some(bytes),
-        Pack::Auto if is_store => Some(PACK_BYTES),
-        Pack::Auto | Pack::None => None,
+        Pack::None => None,
+        Pack::Auto => match Form::of(&target)? {
+            Form::Packed => Some(PACK_BYTES),
+            Form::Loose => None,
+            Form::Nothing => is_store.then_some(PACK_BYTES),
+        },
     };
     let master = args.key.key()?;
     if bytes.is_none() && (master.is_some() || args.zstd.is_some()) {

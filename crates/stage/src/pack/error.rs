@@ -12,6 +12,17 @@ pub enum PackError {
     /// The place holds no packs.
     #[error("{place} holds no packs")]
     NoPacks { place: String },
+    /// Nothing at all where a tree was to be: a store has no empty directories.
+    #[error("there is nothing in {place}")]
+    Nothing { place: String },
+    /// Loose files would not be seen beside the packs.
+    #[error(
+        "{place} holds packs, and this copy makes none: readers would go on taking what is packed"
+    )]
+    TargetPacked { place: String },
+    /// Loose files would come back when they are removed from the packs.
+    #[error("{place} holds files that are not packed, and this copy makes packs")]
+    TargetLoose { place: String },
     /// Bytes are not what was written: damage, truncation, or somebody's intent.
     #[error("{object} is damaged: {why}")]
     Damaged { object: String, why: String },
@@ -61,6 +72,15 @@ impl PackError {
             Self::NoPacks { .. } => Some(
                 "name the directory that `hayase pack create` or `hayase stage out --pack` wrote",
             ),
+            Self::Nothing { .. } => Some(
+                "look at the name; to copy one object, name what is above it and give --include NAME",
+            ),
+            Self::TargetPacked { .. } => Some(
+                "copy with --pack, to another place, or remove the directory .hayase-packs there first",
+            ),
+            Self::TargetLoose { .. } => {
+                Some("copy with --pack none, to another place, or remove what is there first")
+            }
             Self::Damaged { .. } | Self::Line { .. } | Self::Entry { .. } => Some(
                 "`hayase pack verify` lists all damage; write the packs again from their source",
             ),

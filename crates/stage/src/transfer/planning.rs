@@ -153,6 +153,11 @@ impl Planning<'_, '_> {
                 }
             }
         }
+        let is_nothing = Progress::get(&self.shared.progress.found) == 0 && !self.is_blind;
+        if is_nothing && source.set().is_none() && source.place().tier.tree().is_none() {
+            // A wrong name, most likely: nothing is made of it, and nothing removed for it.
+            return Err(PackError::Nothing { place: source.place().describe() });
+        }
         self.shared.outcome().summary.seen = dealer.map_or(0, |dealer| dealer.seen());
         self.flush_empty(None);
         self.is_blind |= self.shared.is_stopped();
