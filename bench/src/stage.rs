@@ -43,9 +43,9 @@ Raw samples are written to `bench/out/`.";
 
 /// In the order in which they run.
 pub(crate) const GROUPS: &[Group] = &[
-    Group { name: "small", title: "20,000 files of 16 KiB", run: sizes::run_small },
-    Group { name: "medium", title: "1000 files of 1 MiB", run: sizes::run_medium },
-    Group { name: "large", title: "4 files of 512 MiB", run: sizes::run_large },
+    Group { name: "small", title: "Files of 16 KiB", run: sizes::run_small },
+    Group { name: "medium", title: "Files of 1 MiB", run: sizes::run_medium },
+    Group { name: "large", title: "Large files", run: sizes::run_large },
     Group { name: "peers", title: "Every tool that is there", run: peers::run },
     Group { name: "sealing", title: "Sealed packs", run: sealing::run },
     Group { name: "unpacking", title: "Packs against tar", run: unpacking::run },

@@ -64,6 +64,12 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     typed.cloned().or_else(|| std::env::var(name).ok())
 }
 
+/// The same, where the S3 server of a job is at `endpoint`.
+pub(crate) fn variable_at(endpoint: Option<&str>, name: &str) -> Option<String> {
+    let told = endpoint.filter(|_| name == ENDPOINT_VARIABLE);
+    told.map(str::to_owned).or_else(|| variable(name))
+}
+
 /// All variables of clients of object stores, for workers on other nodes.
 pub(crate) fn store_variables() -> std::collections::BTreeMap<String, String> {
     let all = std::env::vars_os()

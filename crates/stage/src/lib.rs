@@ -3,7 +3,7 @@
 //! It sees only [`hayase_tier::Tier`]s; the binary hands it directories, stores and areas as such.
 //!
 //! Rooms: [`item`] (one name of a tree), [`pack`] (many small files in one object, drawn in `FORMAT.md`),
-//! [`source`] (a tree as a stream, loose or packed), [`select`] and [`compare`] (what is copied),
+//! [`source`] (a tree as a stream, loose or packed), [`select`] and [`compare`] (what is copied), [`Form`] (what a target is kept as),
 //! [`pack_volume`] (a set of packs to be looked at without unpacking),
 //! [`plan`] (which files travel together), [`tuner`] (how many streams), [`spread`] (who of several nodes copies what), [`transfer`] (the copy itself), [`verify`] (two trees compared).
 //!
@@ -16,6 +16,7 @@
 mod bandwidth;
 mod checksum;
 pub mod compare;
+mod form;
 pub mod item;
 pub mod limits;
 pub mod pack;
@@ -32,6 +33,7 @@ pub mod verify;
 mod walk;
 
 pub use compare::Overwrite;
+pub use form::Form;
 pub use item::{Item, Kind, Mtime};
 pub use pack_volume::{Node, PackVolume, Shown};
 pub use place::Place;

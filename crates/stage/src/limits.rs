@@ -39,8 +39,12 @@ pub const PACK_INDEX_BYTES_MAX: u64 = 256 << 20;
 /// Names that a walk asks for at a time.
 pub const WALK_PAGE_NAMES: usize = 1000;
 
-/// Small files that one stream takes at a time: by number and by bytes.
+/// Small files that one stream takes at a time: by number and by bytes; entries of a pack, which come by
+/// one read.
 pub const BATCH_ITEMS_MAX: usize = 256;
+/// The same for objects of their own: each costs a round trip to the store, so that as many streams as
+/// there are batches wait at the same time.
+pub const BATCH_LOOSE_MAX: usize = 8;
 /// See [`BATCH_ITEMS_MAX`].
 pub const BATCH_BYTES: u64 = 8 << 20;
 

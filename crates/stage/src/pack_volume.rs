@@ -73,12 +73,12 @@ impl PackVolume {
     /// [`UNPACKED_BYTES`] of data.
     ///
     /// # Errors
-    /// As [`PackSet::open`]; `Damaged` when one name is both a directory and something else.
+    /// As [`PackSet::open`]; `TwoKinds` when one name is both a directory and something else.
     pub fn open(place: &Place, master: Option<&MasterKey>) -> Result<Self, PackError> {
         let set = Arc::new(PackSet::open(place, master)?);
-        let tree = Tree::new(&set.index.rows).map_err(|name| PackError::Damaged {
-            object: format!("the index of the packs in {}", place.describe()),
-            why: format!("{} is there twice, in two kinds", crate::source::shown(&name)),
+        let tree = Tree::new(&set.index.rows).map_err(|name| PackError::TwoKinds {
+            place: place.describe(),
+            name: crate::source::shown(&name),
         })?;
         let pieces = Pieces::new(Arc::clone(&set));
         Ok(Self { set, tree, pieces, blocks: Blocks::default(), unpacked: Mutex::default() })

@@ -2,7 +2,7 @@
 //!
 //! Rooms: [`planning`] (source against target, in order), [`gate`] (how many streams, how much memory),
 //! [`streams`] (what each stream does),
-//! [`group`] (small files that are made together), [`open_packs`] (packs that are read),
+//! [`group`] (small files that are made together), [`in_the_way`] (a directory where a file is to be, or the reverse), [`open_packs`] (packs that are read),
 //! [`bytes`] (reading a source so that a change is noticed), [`asking`] (what only objects themselves tell), [`large`] (one file in parts),
 //! [`packing`] (items into packs), [`finish`] (directories, removals, the index).
 //!
@@ -11,13 +11,14 @@
 //!    point is continued by running it again, and only what is missing moves.
 //! 2. Memory: units that are worked on hold at most [`Options::memory`] together, what their uploads keep
 //!    included; those that wait only names. Beside that an index, where packs are read or written.
-//! 3. Nothing is removed before everything has arrived.
+//! 3. Nothing is removed before everything has arrived, but a file that stands where a directory is to be.
 
 pub(crate) mod asking;
 mod bytes;
 mod finish;
 mod gate;
 mod group;
+mod in_the_way;
 mod large;
 mod open_packs;
 mod packing;
@@ -37,6 +38,7 @@ use self::gate::Gate;
 use self::large::Large;
 use self::open_packs::OpenPacks;
 use crate::bandwidth::Bandwidth;
+use crate::form;
 use crate::item::Item;
 use crate::limits::{
     BATCH_BYTES, FAILURES_LISTED_MAX, ITEM_COST_BYTES, MEMORY_BYTES, PACK_BYTES, PACK_ENTRIES_MAX,
@@ -261,6 +263,8 @@ struct Outcome {
     marked: Vec<Item>,
     /// What the source does not have, in order.
     removals: Vec<Item>,
+    /// Files and links in whose places directories stand that are among the removals.
+    waiting: Vec<Task>,
 }
 
 /// Where random numbers come from, asked by all streams.
@@ -291,7 +295,8 @@ struct Shared<'a> {
 /// summary and does not stop the others; a full, used-up or unreachable tier does.
 ///
 /// # Errors
-/// When nothing could be begun (a wrong key, no packs), or when another writer changed the packs
+/// When nothing could be begun (a wrong key, nothing in a store that is the source, a target of the other
+/// [`Form`](crate::Form)), or when another writer changed the packs
 /// meanwhile (`Conflict`).
 pub fn transfer(
     source: &Source,
@@ -301,6 +306,7 @@ pub fn transfer(
     observer: &dyn Observer,
     random: &Random,
 ) -> Result<Summary, PackError> {
+    form::check(target, options)?;
     let mut set = match &options.packs {
         None => None,
         Some(packs) if options.is_dry_run => match PackSet::open(target, packs.master.as_ref()) {
@@ -324,7 +330,7 @@ pub fn transfer(
         asked: AtomicU64::new(0),
         stop: AtomicBool::new(false),
     };
-    shared.run()?;
+    shared.run(|sender| shared.plan(sender))?;
     shared.finish()?;
     let (streams, memory_peak) = (shared.gate.streams(), shared.gate.peak());
     let mut outcome = shared.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -355,10 +361,14 @@ pub fn transfer(
 
 impl Shared<'_> {
     /// Plans on this thread while streams work.
-    fn run(&self) -> Result<(), PackError> {
+    fn run(
+        &self,
+        plan: impl FnOnce(&SyncSender<Unit>) -> Result<(), PackError>,
+    ) -> Result<(), PackError> {
         let (start, streams_max) = self.options.streams.range();
         let (sender, receiver) = sync_channel(streams_max * UNITS_WAITING);
-        let (receiver, done) = (Mutex::new(Units { receiver, taken: 0 }), channel::<()>());
+        let (receiver, done) =
+            (Mutex::new(Units { receiver, taken: self.gate.next() }), channel::<()>());
         std::thread::scope(|scope| {
             let streams: Vec<_> =
                 (0..streams_max).map(|_| scope.spawn(|| self.work(&receiver))).collect();
@@ -366,7 +376,7 @@ impl Shared<'_> {
                 let tuner = Tuner::new(start, streams_max);
                 scope.spawn(|| self.tune(tuner, done.1));
             }
-            let planned = self.plan(&sender);
+            let planned = plan(&sender);
             self.progress.is_planned.store(true, Ordering::Relaxed);
             drop(sender);
             for stream in streams {

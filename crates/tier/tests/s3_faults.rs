@@ -298,6 +298,7 @@ fn each_wrong_setting_has_its_own_words() {
         assert!(text.contains(expected), "{text}");
     };
     check(error(403, "InvalidAccessKeyId"), "does not know the access key `AK`");
+    check(error(403, "NotSignedUp"), "does not know the access key `AK`");
     check(error(403, "XAdminUserNotFound"), "does not know the access key `AK`");
     check(error(403, "SignatureDoesNotMatch"), "the secret of the access key `AK` is wrong");
     check(error(404, "NoSuchBucket"), "there is no bucket `bucket` at http://127.0.0.1");

@@ -16,7 +16,7 @@ use hayase_tier::{Gfarm, Key, Tier, TierError};
 use serde::Serialize;
 
 use super::serve::report;
-use super::transfer::{self, KeyArgs};
+use super::transfer::{self, EndpointArg, KeyArgs};
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
@@ -61,6 +61,8 @@ pub(crate) struct MountArgs {
     /// Be like another kernel, to try what it lacks: 4.18, 6.1, 6.6, 6.9
     #[arg(long, hide = true, value_name = "VERSION", default_value_t = KernelProfile::Native)]
     kernel_profile: KernelProfile,
+    #[command(flatten)]
+    endpoint: EndpointArg,
     #[command(flatten)]
     key: KeyArgs,
     /// The key comes on standard input
@@ -168,6 +170,7 @@ pub(crate) fn run(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
+    args.endpoint.apply();
     let mount_point = canonical(&args.mount_point)?;
     let what = What::of(&args.dir, &mount_point)?;
     if matches!(what, What::Containers(_)) && args.key.is_given() {
@@ -227,6 +230,7 @@ fn start(
     command.arg0("hayase").args(["mount", "--foreground", "--tell"]);
     command.arg(format!("--wait={}", args.wait));
     command.arg(format!("--kernel-profile={}", args.kernel_profile));
+    command.args(args.endpoint.endpoint.iter().map(|url| format!("--endpoint={url}")));
     command.args(key.map(|_| "--key-told")).arg("--").arg(what.name()).arg(mount_point);
     command.current_dir("/").stdout(Stdio::piped()).stderr(stderr);
     command.stdin(if key.is_some() { Stdio::piped() } else { Stdio::null() });

@@ -13,23 +13,23 @@ use ring::rand::SystemRandom;
 use serde::Serialize;
 
 use super::transfer::{
-    self, CopyArgs, KeyArgs, NewKeyArgs, Remembered, SelectionArgs, pack_size, zstd_level,
+    self, CopyArgs, EndpointArg, KeyArgs, NewKeyArgs, Remembered, SelectionArgs, pack_size,
+    zstd_level,
 };
-use crate::config::{Environment, set_endpoint};
+use crate::config::Environment;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 use crate::wiring::places::{self, Wish};
 
 /// Keep many small files in a few tars with an index
 ///
-/// Any tar opens a pack; the format is described in crates/stage/FORMAT.md.
+/// Any tar opens a pack; the format is described in docs/guide/pack-format.md.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PackArgs {
     #[command(subcommand)]
     verb: Verb,
-    /// Where the S3 server is: http[s]://HOST[:PORT] [default: $AWS_ENDPOINT_URL, else AWS]
-    #[arg(long, value_name = "URL", global = true)]
-    endpoint: Option<String>,
+    #[command(flatten)]
+    endpoint: EndpointArg,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -110,7 +110,7 @@ pub(crate) fn run(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
-    set_endpoint(args.endpoint.as_ref());
+    args.endpoint.apply();
     match &args.verb {
         Verb::Create(args) => create(args, environment, output),
         Verb::List(args) => list(args, output),

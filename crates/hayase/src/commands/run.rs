@@ -6,10 +6,11 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 
 use anyhow::Context;
+use hayase_stage::pack::MasterKey;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::spread::{self, AreaPlace, How};
-use super::transfer::CopyArgs;
+use super::spread::{self, AreaPlace, How, OutWishes, SpreadError};
+use super::transfer::{CopyArgs, KeyArgs, OutKeyArgs, OutSelectionArgs, PackArgs, SelectionArgs};
 use super::up::{UpArgs, launch};
 use crate::config::Environment;
 use crate::exit::Status;
@@ -38,13 +39,23 @@ pub(crate) struct RunArgs {
     /// (may be given again; see `stage in`)
     #[arg(long = "in", value_name = "SRC:AREA/PATH", value_parser = spread::parse_in)]
     stage_in: Vec<(OsString, AreaPlace)>,
-    /// After CMD, whatever its status, copy shared/PATH to a directory or bucket (may be given again; see
-    /// `stage out`)
-    #[arg(long = "out", value_name = "shared/PATH:DST", value_parser = spread::parse_out)]
+    /// After CMD, whatever its status, copy shared/PATH to a directory or bucket, or local/PATH of each node, where
+    /// there are several into DST/node-I of each (may be given again; see `stage out`)
+    #[arg(long = "out", value_name = "AREA/PATH:DST", value_parser = spread::parse_out)]
     stage_out: Vec<(AreaPlace, OsString)>,
     /// Program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
+    #[command(flatten, next_help_heading = "What --in copies")]
+    selection: SelectionArgs,
+    #[command(flatten)]
+    key: KeyArgs,
+    #[command(flatten, next_help_heading = "What --out copies")]
+    out_selection: OutSelectionArgs,
+    #[command(flatten)]
+    pack: PackArgs,
+    #[command(flatten)]
+    out_key: OutKeyArgs,
 }
 
 /// Runs one program inside a job of its own; ends with its status.
@@ -53,19 +64,21 @@ pub(crate) fn run(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
+    let wishes = Wishes::of(args)?;
     let signals = Signals::block(&ENDING)?;
     let command = match args.mpiio {
         true => preloaded(&args.command, environment)?,
         false => args.command.clone(),
     };
     let mut launched = launch(&args.up, environment, &signals, output)?;
-    let (result, is_safe) = run_staged(args, &command, &launched.job, &signals, output);
+    let (result, is_safe) = run_staged((args, &wishes), &command, &launched.job, &signals, output);
     if !is_safe {
         let job = launched.let_go(output);
         let id = &job.settings.job;
         output.note(&format!(
-            "job {id} stays up, since not all results arrived: try `hayase exec --job {id} -- hayase stage \
-             out ...`, then `hayase down --job {id}`"
+            "job {id} stays up, since not all results arrived: `hayase exec --job {id} -- sh -c 'ls \
+             $HAYASE_SHARED'` shows what there is, `hayase exec --job {id} -- hayase stage out ...` copies it, \
+             and `hayase down --job {id}` ends the job"
         ));
         return result;
     }
@@ -86,9 +99,42 @@ pub(crate) fn run(
     Ok(if status == Status::Program(0) { Status::Partly } else { status })
 }
 
+/// What the copies are told, known to be possible before anything starts.
+struct Wishes {
+    copy_in: CopyArgs,
+    key_in: Option<Vec<u8>>,
+    out: OutWishes,
+}
+
+impl Wishes {
+    fn of(args: &RunArgs) -> anyhow::Result<Self> {
+        let unused = |options, about| Err(SpreadError::Unused { options, about }.into());
+        let has_in = args.selection.is_given() || args.key.is_given();
+        if args.stage_in.is_empty() && has_in {
+            return unused("--include, --exclude and --key-..", "--in");
+        }
+        let selection = args.out_selection.to_selection();
+        let has_out = selection.is_given() || args.pack.is_given() || args.out_key.is_given();
+        if args.stage_out.is_empty() && has_out {
+            return unused(
+                "--out-include, --out-exclude, --pack, --zstd and --out-key-..",
+                "--out",
+            );
+        }
+        let key = args.out_key.given()?;
+        for (_, target) in &args.stage_out {
+            args.pack.check(target, key.is_some())?;
+        }
+        let out = OutWishes { copy: CopyArgs::of(selection), pack: args.pack.clone(), key };
+        let key_in = args.key.given()?;
+        key_in.as_deref().map(MasterKey::parse).transpose()?;
+        Ok(Self { copy_in: CopyArgs::of(args.selection.clone()), key_in, out })
+    }
+}
+
 /// Stages in, runs the program, stages out. The status, and whether nothing is lost with the areas.
 fn run_staged(
-    args: &RunArgs,
+    (args, wishes): (&RunArgs, &Wishes),
     command: &[OsString],
     job: &Job,
     signals: &Signals,
@@ -96,7 +142,7 @@ fn run_staged(
 ) -> (anyhow::Result<Status>, bool) {
     let how = How { spread: None, nodes: job.settings.nodes, signals: Some(signals) };
     for (source, target) in &args.stage_in {
-        let wishes = (&CopyArgs::default(), None);
+        let wishes = (&wishes.copy_in, wishes.key_in.clone());
         match spread::stage_in((job, how), source, target, wishes, output) {
             Ok(Status::Done) => {}
             other => return (other, true),
@@ -108,7 +154,7 @@ fn run_staged(
     };
     let mut left = None;
     for (source, target) in &args.stage_out {
-        match spread::stage_out((job, Some(signals)), source, target, output) {
+        match spread::stage_out((job, Some(signals)), source, target, &wishes.out, output) {
             Ok(Status::Done) => {}
             other => left = left.or(Some(other)),
         }

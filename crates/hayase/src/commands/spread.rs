@@ -25,7 +25,7 @@ pub(crate) use self::area::{Area, AreaPlace};
 use self::crew::Crew;
 pub(crate) use self::order::{Order, Passing};
 use super::job_arg::JobArg;
-use super::transfer::{self, CopyArgs, End, NodePart};
+use super::transfer::{self, CopyArgs, End, NodePart, PackArgs};
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::Job;
@@ -93,9 +93,12 @@ pub(crate) enum SpreadError {
     /// Everything on each node, where each node sees everything.
     #[error("what is in `shared` is on no node and seen by all: it can not be copied to each")]
     CopyIntoShared,
-    /// What is in `local` differs from node to node.
-    #[error("`local` is another directory on each node: results go out of `shared`")]
-    OutOfLocal,
+    /// `run --out` of what is not there.
+    #[error("{0} is not there: the program made no such directory")]
+    NotMade(String),
+    /// Options of `run` about a copy that is not made.
+    #[error("{options} say how {about} copies, and there is no {about}")]
+    Unused { options: &'static str, about: &'static str },
     /// A worker could not begin.
     #[error("node {node}: {what}")]
     Broken { node: u16, what: String, help: Option<String>, is_usage: bool },
@@ -111,9 +114,11 @@ impl SpreadError {
             Self::TooMany { .. } => None,
             Self::NoArea(_) => Some("name it as shared/PATH or local/PATH".to_owned()),
             Self::CopyIntoShared => Some("use --spread shard, or a target in `local`".to_owned()),
-            Self::OutOfLocal => {
-                Some("let each node write its results to $HAYASE_SHARED".to_owned())
-            }
+            Self::NotMade(_) => Some(
+                "look at the name: it is that of a directory below $HAYASE_SHARED or $HAYASE_LOCAL"
+                    .to_owned(),
+            ),
+            Self::Unused { about, .. } => Some(format!("add {about}, or leave them out")),
             Self::Broken { help, .. } => help.clone(),
             Self::Ended { .. } => {
                 Some("run the same command again: what arrived is not copied again".to_owned())
@@ -160,24 +165,49 @@ pub(crate) fn stage_in(
     transfer::show_end(End { seconds: begin.elapsed().as_secs_f64(), ..end }, output)
 }
 
-/// Copies from `shared` to a target, by the job's first node; shows the summary.
+/// How results go out.
+pub(crate) struct OutWishes {
+    pub(crate) copy: CopyArgs,
+    pub(crate) pack: PackArgs,
+    /// The text of the key that seals packs.
+    pub(crate) key: Option<Vec<u8>>,
+}
+
+/// Copies from an area to a target; shows the summary. From `shared` by the job's first node; from `local` each
+/// node its own, where there are several each to a directory of its own: names of one node say nothing about
+/// those of another.
 pub(crate) fn stage_out(
     (job, signals): (&Job, Option<&Signals>),
     source: &AreaPlace,
     target: &OsStr,
+    wishes: &OutWishes,
     output: &Output,
 ) -> anyhow::Result<Status> {
-    if source.area != Area::Shared {
-        return Err(SpreadError::OutOfLocal.into());
-    }
-    let progress = Progress::default();
+    let (progress, begin) = (Progress::default(), Instant::now());
     let crew = Crew { job, progress: &progress, output, signals, is_looking: false };
-    let from = source.path(&job.settings, 0);
-    let order = Order::new(from.as_os_str(), &CopyArgs::default(), None);
-    let order = order.out_to(area::absolute(target)?);
-    let end = transfer::while_watched(&progress, output, || crew.run(&[(0, order)]))?;
-    let end = end.into_iter().next().expect("one worker was asked");
-    transfer::show_end(end?, output)
+    let target = area::absolute(target)?;
+    let order = |node| {
+        let from = source.path(&job.settings, node);
+        let order = Order::new(from.as_os_str(), &wishes.copy, wishes.key.clone());
+        order.out_to(target.clone(), wishes.pack.clone())
+    };
+    let nodes = job.settings.nodes;
+    let orders: Vec<_> = match source.area {
+        Area::Local if nodes > 1 => {
+            (0..nodes).map(|node| (node, order(node).of_node(node))).collect()
+        }
+        Area::Local | Area::Shared => vec![(0, order(0))],
+    };
+    let ends = transfer::while_watched(&progress, output, || crew.run(&orders))?;
+    let mut ends = ends.into_iter().collect::<anyhow::Result<Vec<End>>>()?;
+    if ends.iter().all(|end| end.is_absent) {
+        return Err(SpreadError::NotMade(source.to_string()).into());
+    }
+    let end = match ends.len() {
+        1 => ends.remove(0),
+        _ => End { seconds: begin.elapsed().as_secs_f64(), ..summed(&ends, false) },
+    };
+    transfer::show_end(end, output)
 }
 
 /// One copy into an area.
@@ -373,9 +403,8 @@ pub(crate) fn parse_in(text: &str) -> Result<(OsString, AreaPlace), String> {
 pub(crate) fn parse_out(text: &str) -> Result<(AreaPlace, OsString), String> {
     let (place, target) = text.split_once(':').ok_or("write AREA/PATH:DST")?;
     let place = AreaPlace::parse(place).map_err(|error| error.to_string())?;
-    match (place.area, target) {
-        (_, "") => Err("write AREA/PATH:DST".to_owned()),
-        (Area::Local, _) => Err(SpreadError::OutOfLocal.to_string()),
+    match target {
+        "" => Err("write AREA/PATH:DST".to_owned()),
         _ => Ok((place, target.into())),
     }
 }
@@ -401,7 +430,7 @@ mod tests {
         {
             assert!(parse_in(wrong).is_err(), "{wrong}");
         }
-        for wrong in ["shared/x", "shared/x:", "local/x:y", "x:y"] {
+        for wrong in ["shared/x", "shared/x:", "cache/x:y", "x:y"] {
             assert!(parse_out(wrong).is_err(), "{wrong}");
         }
     }

@@ -6,20 +6,15 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::Context;
-use hayase_layout::ByteCount;
-use hayase_stage::limits::PACK_BYTES;
-use hayase_stage::pack::writer::Compression;
 use hayase_stage::source::Source;
 use hayase_stage::verify::{Comparison, compare};
-use hayase_stage::{PackOptions, Place, Progress};
+use hayase_stage::{Place, Progress};
 use serde::Serialize;
 
 use super::job_arg::JobArg;
 use super::spread::{self, AreaPlace, SpreadArgs};
-use super::transfer::{
-    self, CopyArgs, KeyArgs, KeyError, Remembered, SelectionArgs, pack_size, zstd_level,
-};
-use crate::config::{Environment, set_endpoint};
+use super::transfer::{self, CopyArgs, EndpointArg, KeyArgs, PackArgs, Remembered, SelectionArgs};
+use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::Registry;
 use crate::output::{Human, Output, Page};
@@ -30,9 +25,8 @@ use crate::wiring::places::{self, Wish};
 pub(crate) struct StageArgs {
     #[command(subcommand)]
     verb: Verb,
-    /// Where the S3 server is: http[s]://HOST[:PORT] [default: $AWS_ENDPOINT_URL, else AWS]
-    #[arg(long, value_name = "URL", global = true)]
-    endpoint: Option<String>,
+    #[command(flatten)]
+    endpoint: EndpointArg,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -73,12 +67,8 @@ struct OutArgs {
     target: OsString,
     #[command(flatten)]
     copy: CopyArgs,
-    /// Pack small files: SIZE of each pack (16MiB is good), `none`, or `auto`: for object stores only
-    #[arg(long, value_name = "SIZE", value_parser = pack, default_value = "auto")]
-    pack: Pack,
-    /// Compress packed files one by one, where that makes them smaller
-    #[arg(long, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, default_missing_value = "3")]
-    zstd: Option<i32>,
+    #[command(flatten)]
+    pack: PackArgs,
     #[command(flatten)]
     key: KeyArgs,
     /// End when everything is safe on the nodes of a job, whose tier holds the target; its servers go on
@@ -106,28 +96,13 @@ struct VerifyArgs {
     key: KeyArgs,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Pack {
-    Auto,
-    None,
-    Size(ByteCount),
-}
-
-fn pack(text: &str) -> Result<Pack, String> {
-    match text {
-        "auto" => Ok(Pack::Auto),
-        "none" => Ok(Pack::None),
-        size => pack_size(size).map(Pack::Size),
-    }
-}
-
 /// Copies or compares.
 pub(crate) fn run(
     args: &StageArgs,
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
-    set_endpoint(args.endpoint.as_ref());
+    args.endpoint.apply();
     match &args.verb {
         Verb::In(args) => stage_in(args, environment, output),
         Verb::Out(args) => stage_out(args, environment, output),
@@ -156,6 +131,7 @@ fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow
         let wishes = (&args.copy, args.key.given()?);
         return spread::stage_in((&job, how), &args.source, &target, wishes, output);
     }
+    places::check_other(&args.source, &args.target)?;
     let source = places::open(&args.source, Wish::Present)?;
     let source = Source::open(source, args.key.key()?.as_ref())?;
     let target = target(&args.source, &args.target, &args.copy, environment)?;
@@ -165,6 +141,8 @@ fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow
 }
 
 fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
+    places::check_other(&args.source, &args.target)?;
+    args.pack.check(&args.target, args.key.is_given())?;
     let source = Source::open(places::open(&args.source, Wish::Present)?, None)?;
     let place = match args.background {
         true => background::in_cache(&args.target, &args.job.find(environment)?)?.into_os_string(),
@@ -179,22 +157,7 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
     let target = target(&args.source, &place, &args.copy, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
     let mut options = args.copy.options(remembered.start())?;
-    let is_store = places::is_bucket(&args.target);
-    let bytes = match args.pack {
-        Pack::Size(bytes) => Some(bytes),
-        Pack::Auto if is_store => Some(PACK_BYTES),
-        Pack::Auto | Pack::None => None,
-    };
-    let master = args.key.key()?;
-    if bytes.is_none() && (master.is_some() || args.zstd.is_some()) {
-        return Err(KeyError::NeedsPacks.into());
-    }
-    options.packs = bytes.map(|bytes| PackOptions {
-        bytes: bytes.get(),
-        compression: args.zstd.map_or(Compression::None, Compression::Zstd),
-        master,
-        ..PackOptions::default()
-    });
+    options.packs = args.pack.options(&args.target, &target, args.key.key()?)?;
     let status = transfer::run(&source, &target, &options, &remembered, output)?;
     if args.background && !args.copy.is_dry_run() && status == Status::Done {
         output.note(background::ON_ITS_WAY);

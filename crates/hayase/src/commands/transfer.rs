@@ -8,9 +8,12 @@ mod keys;
 mod remembered;
 mod watch;
 
-pub(super) use arguments::{CopyArgs, OverwriteArg, SelectionArgs, pack_size, zstd_level};
+pub(super) use arguments::{
+    CopyArgs, EndpointArg, OutSelectionArgs, OverwriteArg, PackArgs, SelectionArgs, pack_size,
+    zstd_level,
+};
 pub(crate) use keys::KeyError;
-pub(super) use keys::{KeyArgs, NewKeyArgs, told};
+pub(super) use keys::{KeyArgs, NewKeyArgs, OutKeyArgs, told};
 pub(super) use remembered::Remembered;
 pub(crate) use watch::{End, Event, NodePart, Now};
 pub(super) use watch::{run, run_quietly, show_end, tell_would, while_watched};

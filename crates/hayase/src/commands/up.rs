@@ -7,6 +7,7 @@ use std::time::Instant;
 use hayase_layout::ByteCount;
 use serde::Serialize;
 
+use super::transfer::EndpointArg;
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::{
@@ -85,6 +86,8 @@ pub(crate) struct UpArgs {
     /// Directory, bucket (s3://..) or directory of Gfarm (gfarm:///..) to put the cache area in front of: `cache` beside `shared` shows it
     #[arg(long, value_name = "PLACE")]
     pub(crate) tier: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) endpoint: EndpointArg,
     /// Where bytes of the cache area are when fsync returns [default: node]
     #[arg(long, value_name = "WHERE", requires = "tier")]
     pub(crate) fsync: Option<FsyncAt>,
@@ -182,6 +185,7 @@ pub(crate) fn launch(
     signals: &Signals,
     output: &Output,
 ) -> anyhow::Result<start::Launched> {
+    args.endpoint.apply();
     for dead in clean_dead(&Registry::new(&environment.runtime)) {
         output.note(&format!("removed what job {dead} had left; its processes had ended"));
     }

@@ -288,6 +288,9 @@ pub(crate) struct Settings {
 pub(crate) struct TierSettings {
     /// An absolute directory, or the URL of a bucket.
     pub(crate) place: String,
+    /// Where its S3 server is, when `up` was told; otherwise the environment of each server says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) endpoint: Option<String>,
     /// What fsync(2) promises.
     pub(crate) fsync: FsyncAt,
     /// Milliseconds since 1970: the end of the job.

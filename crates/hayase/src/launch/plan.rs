@@ -245,7 +245,8 @@ fn choose_tier(args: &UpArgs, environment: &Environment) -> anyhow::Result<Optio
     let deadline_ms = deadline::choose(args.deadline.as_deref(), environment)?;
     let (fsync, flush_open_s) = (args.fsync.unwrap_or_default(), args.flush_open);
     let faults = args.tier_faults;
-    Ok(Some(TierSettings { place, fsync, deadline_ms, flush_open_s, faults }))
+    let endpoint = args.endpoint.endpoint.clone();
+    Ok(Some(TierSettings { place, endpoint, fsync, deadline_ms, flush_open_s, faults }))
 }
 
 /// The hosts of the job, if it is not this machine alone, and how many nodes it has.

@@ -434,6 +434,7 @@ mod tests {
         let mut report = report(1);
         report.settings.tier = Some(crate::job::TierSettings {
             place: "/tier".into(),
+            endpoint: None,
             fsync: crate::job::FsyncAt::Node,
             deadline_ms: None,
             flush_open_s: 0,

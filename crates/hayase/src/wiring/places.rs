@@ -14,7 +14,7 @@ use hayase_stage::{Place, Selection};
 use hayase_tier::s3::{S3Settings, SettingsError};
 use hayase_tier::{Gfarm, Key, Memory, Owner, Posix, S3, TierError};
 
-use crate::job::Registry;
+use crate::job::{Registry, TierSettings};
 
 /// Longest URL of a file that a mount of gfarm2fs tells.
 const URL_BYTES_MAX: usize = 8192;
@@ -46,6 +46,12 @@ pub(crate) enum PlaceError {
     /// What is copied would be copied again, without end.
     #[error("the target {} lies in the source {}", .target.display(), .source_path.display())]
     Inside { target: PathBuf, source_path: PathBuf },
+    /// A tree onto itself.
+    #[error("source and target are the same place, {}", .0.display())]
+    Same(PathBuf),
+    /// Trees are copied, packed and mounted.
+    #[error("{} is no directory", .0.display())]
+    NoDirectory(PathBuf),
     /// Neither a URL of Gfarm nor a path on a mount of it.
     #[error("{} lies on no mount of gfarm2fs", .path.display())]
     NoGfarm { path: PathBuf, source: io::Error },
@@ -73,6 +79,8 @@ impl PlaceError {
             Self::Inside { .. } => {
                 Some("choose another target, or leave it out with --exclude".into())
             }
+            Self::Same(_) => Some("choose another target".into()),
+            Self::NoDirectory(_) => Some("name the directory that it is in".into()),
             Self::NoGfarm { .. } => Some("name it as gfarm:///DIR/FILE".into()),
             Self::Make { .. } => Some("make the directories above it first".into()),
         }
@@ -84,16 +92,23 @@ pub(crate) fn open(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
     open_with(place, wish, &crate::config::variable)
 }
 
-/// The tier behind a cache area, for one server of a job, which must be there. Where the tier can keep it,
-/// unfinished uploads are known as that server's.
-pub(crate) fn open_owned(place: &OsStr, owner: &Owner) -> Result<Place, PlaceError> {
+/// The tier behind a cache area, which must be there.
+pub(crate) fn open_tier(tier: &TierSettings) -> Result<Place, PlaceError> {
+    let variable = |name: &str| crate::config::variable_at(tier.endpoint.as_deref(), name);
+    open_with(tier.place.as_ref(), Wish::Present, &variable)
+}
+
+/// The same for one server of a job. Where the tier can keep it, unfinished uploads are known as that
+/// server's.
+pub(crate) fn open_owned(tier: &TierSettings, owner: &Owner) -> Result<Place, PlaceError> {
+    let place = OsStr::new(&tier.place);
     let path = match scheme(place) {
         None => place.to_owned(),
         Some(("file", path)) => path,
         Some(("gfarm", _)) => {
             return Ok(Place::root(Arc::new(Gfarm::attach_owned(place, owner)?)));
         }
-        Some(_) => return open(place, Wish::Present),
+        Some(_) => return open_tier(tier),
     };
     Ok(Place::root(Arc::new(Posix::attach_owned(Path::new(&path), owner)?)))
 }
@@ -125,6 +140,14 @@ pub(crate) fn gfarm_url(place: &OsStr) -> Result<OsString, PlaceError> {
     match rustix::fs::getxattr(place, "gfarm2fs.url", rustix::buffer::spare_capacity(&mut url)) {
         Ok(_) => Ok(OsString::from_vec(url)),
         Err(errno) => Err(PlaceError::NoGfarm { path: place.into(), source: errno.into() }),
+    }
+}
+
+/// Fails when both are one place, however they are written.
+pub(crate) fn check_other(source: &OsStr, target: &OsStr) -> Result<(), PlaceError> {
+    match relative(source, target) {
+        Some(None) => Err(PlaceError::Same(source.into())),
+        _ => Ok(()),
     }
 }
 
@@ -309,9 +332,16 @@ fn directory(path: &Path, wish: Wish) -> Result<Place, PlaceError> {
         Err(TierError::Missing { .. })
             if matches!(wish, Wish::Made | Wish::Passing | Wish::Cached) =>
         {
-            fs::create_dir(path)
-                .map_err(|source| PlaceError::Make { path: path.to_owned(), source })?;
+            match fs::create_dir(path) {
+                Ok(()) => {}
+                // By another node, just now.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(source) => return Err(PlaceError::Make { path: path.to_owned(), source }),
+            }
             Ok(Place::root(Arc::new(attach(path)?)))
+        }
+        Err(TierError::NotObject { .. }) if wish == Wish::Present && path.is_file() => {
+            Err(PlaceError::NoDirectory(path.to_owned()))
         }
         Err(error) => Err(error.into()),
     }

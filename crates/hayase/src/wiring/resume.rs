@@ -14,7 +14,7 @@ use hayase_wire::message::Refused;
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
-use super::places::{self, Wish};
+use super::places;
 use crate::job::{Settings, ledgers};
 use crate::launch::holders;
 use crate::launch::mounts::is_mount_point;
@@ -38,7 +38,7 @@ pub(crate) struct Left<'a> {
 impl<'a> Left<'a> {
     pub(crate) fn find(settings: &'a Settings) -> anyhow::Result<Self> {
         let tier = settings.tier.as_ref().context("the job had no tier")?;
-        let tier = places::open(tier.place.as_ref(), Wish::Present).context("open the tier")?.tier;
+        let tier = places::open_tier(tier).context("open the tier")?.tier;
         let records = ledgers::all(settings)?;
         let is_removal = |record: &&LedgerRecord| record.state == FileState::Removed;
         let removals = records.iter().filter(is_removal).count() as u64;
@@ -53,9 +53,9 @@ impl<'a> Left<'a> {
             return Ok(());
         }
         self.nodes.open(node)?;
-        let place = self.settings.tier.as_ref().context("the job had no tier")?;
+        let tier = self.settings.tier.as_ref().context("the job had no tier")?;
         let owner = self.settings.owner_in_tier(node);
-        let own = places::open_owned(place.place.as_ref(), &owner).context("open the tier")?;
+        let own = places::open_owned(tier, &owner).context("open the tier")?;
         let mut ledger = ledgers::open(self.settings, node)?;
         let home = (ServerId(node), &mut ledger);
         Ok(self.job.files(home, &self.nodes, &*own.tier, told)?)

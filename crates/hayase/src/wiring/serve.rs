@@ -77,7 +77,7 @@ pub(crate) fn serve(
 fn cache(settings: &Settings, node: u16) -> anyhow::Result<Option<CacheSettings>> {
     let Some(tier) = &settings.tier else { return Ok(None) };
     let owner = settings.owner_in_tier(node);
-    let place = places::open_owned(tier.place.as_ref(), &owner).context("open the tier")?;
+    let place = places::open_owned(tier, &owner).context("open the tier")?;
     let durable_at = match tier.fsync {
         FsyncAt::Node => DurableAt::Node,
         FsyncAt::Tier => DurableAt::Tier,

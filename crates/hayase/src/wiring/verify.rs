@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use hayase_tier::Tier;
 
-use super::places::{self, Wish};
+use super::places;
 use super::status::ChecksumLine;
 use crate::job::Settings;
 
@@ -18,7 +18,7 @@ impl Reader {
     /// Of the job of these settings.
     pub(crate) fn open(settings: &Settings) -> anyhow::Result<Self> {
         let tier = settings.tier.as_ref().context("the job has no tier")?;
-        let place = places::open(tier.place.as_ref(), Wish::Present).context("open the tier")?;
+        let place = places::open_tier(tier).context("open the tier")?;
         Ok(Self(place.tier))
     }
 

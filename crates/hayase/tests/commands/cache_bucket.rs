@@ -154,6 +154,43 @@ fn a_change_in_the_bucket_is_seen_and_two_versions_are_kept() {
     assert_eq!(fs::read(beside.next().unwrap()).unwrap(), b"ours!");
 }
 
+/// Without a variable that says where the server is.
+#[test]
+fn an_endpoint_is_told_by_an_option() {
+    let Some(bucket) = Bucket::new("an_endpoint_is_told_by_an_option") else { return };
+    make_tree(&bucket.scene);
+    let endpoint = format!("--endpoint={}", bucket.server.endpoint());
+    let run = |args: &[&str]| {
+        let mut command = bucket.scene.command(args);
+        command.env_remove("AWS_ENDPOINT_URL").env_remove("AWS_PROFILE");
+        command.env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+        done(&command.output().unwrap())
+    };
+    let start = |verb: &str, more: &[&str]| {
+        let args = bucket.scene.start_args(verb, more);
+        run(&args.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let (storage, mount) = (bucket.scene.path("storage"), bucket.scene.path("mount"));
+    let places = ["--storage", storage.to_str().unwrap(), "--mount", mount.to_str().unwrap()];
+    let tier = ["up", "--shared", "300M", "--local", "16M", &endpoint, "--tier", &bucket.url];
+    run(&[&tier[..], &places].concat()).with(0);
+    fs::write(bucket.scene.path("mount/cache/file"), "flushed").unwrap();
+    // The job remembers where its tier is.
+    run(&["flush", "--verify"]).with(0);
+    run(&["down"]).with(0);
+    let back = bucket.staged("", "back");
+    assert_eq!(fs::read_to_string(back.join("file")).unwrap(), "flushed");
+    let (into, out) = ("tree:shared/in", format!("shared/in:{}/out", bucket.url));
+    start("run", &[&endpoint, "--in", into, "--out", &out, "--", "true"]).with(0);
+    let packs = format!("{}/out", bucket.url);
+    let shown = bucket.scene.path("shown");
+    fs::create_dir(&shown).unwrap();
+    run(&["mount", &endpoint, &packs, "shown"]).with(0);
+    check_same(&bucket.scene.path("tree"), &shown);
+    let unmounted = std::process::Command::new("umount").arg(&shown).status().unwrap();
+    assert!(unmounted.success());
+}
+
 #[test]
 fn what_is_staged_out_behind_the_command_arrives() {
     let Some(bucket) = Bucket::new("what_is_staged_out_behind_the_command_arrives") else { return };

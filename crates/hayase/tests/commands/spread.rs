@@ -203,7 +203,7 @@ fn what_nodes_can_not_copy_is_said() {
     check(&["stage", "in", "tree", "shared/in", "--spread", "shard"], &["no job"]);
     check(&["run", "--in", "tree", "--", "true"], &["SRC:AREA/PATH"]);
     check(&["run", "--in", "tree:cache/x", "--", "true"], &["no place in an area"]);
-    check(&["run", "--out", "local/x:y", "--", "true"], &["another directory on each node"]);
+    check(&["run", "--out", "cache/x:y", "--", "true"], &["no place in an area"]);
     let Some(scene) = Scene::with_nodes("what_nodes_can_not_copy_is_said") else { return };
     scene.up(&["--nodes", "2"]).with(0);
     make_tree(&scene);
@@ -215,4 +215,82 @@ fn what_nodes_can_not_copy_is_said() {
     stage("shared/in", &["--to-nodes", "3"], &["the job has 2 nodes"]);
     let none = scene.hayase(&["stage", "in", "none", "shared/in", "--spread", "shard"]);
     none.with(2).says(&["none", "no such"]);
+}
+
+/// Results of a run in a bucket, in packs, sealed; and what went in from sealed packs, chosen by name.
+#[test]
+fn a_run_chooses_names_and_keys_of_what_it_copies() {
+    let name = "a_run_chooses_names_and_keys_of_what_it_copies";
+    let Some(scene) = Scene::with_nodes(name) else { return };
+    fs::create_dir_all(scene.path("tree/sub")).unwrap();
+    for file in ["sub/a.dat", "sub/b.dat", "sub/c.tmp", "d.dat"] {
+        fs::write(scene.path(&format!("tree/{file}")), file).unwrap();
+    }
+    fs::write(scene.path("key"), "07".repeat(32)).unwrap();
+    fs::write(scene.path("other"), "08".repeat(32)).unwrap();
+    scene.hayase(&["stage", "out", "tree", "in", "--pack", "64KiB", "--key-file", "key"]).with(0);
+    let run = |more: &[&str], script: &str| {
+        let program = ["--", "sh", "-c", script];
+        let args = [&["--in", "in:shared/in"], more, &program].concat();
+        done(&scene.start_command("run", &args).output().unwrap())
+    };
+    let keys = ["--key-file", "key", "--out-key-file", "other"];
+    let which = ["--exclude", "*.tmp", "--out-exclude", "b.*"];
+    let out = ["--out", "shared/in:out", "--pack", "64KiB", "--zstd"];
+    let script = "find $HAYASE_SHARED/in -type f | wc -l";
+    let told = run(&[&out[..], &keys, &which].concat(), script).with(0);
+    assert_eq!(told.stdout.lines().find(|line| line.trim().len() == 1), Some("3"), "{told:?}");
+    scene.check_nothing_left();
+    scene
+        .hayase(&["stage", "in", "out", "back", "--key-file", "key"])
+        .with(2)
+        .says(&["does not open"]);
+    scene.hayase(&["stage", "in", "out", "back", "--key-file", "other"]).with(0);
+    let mut names: Vec<_> = ["d.dat", "sub/a.dat", "sub/b.dat", "sub/c.tmp"].to_vec();
+    names.retain(|name| scene.path(&format!("back/{name}")).exists());
+    assert_eq!(names, ["d.dat", "sub/a.dat"]);
+    // Said before anything starts, and with options that there are.
+    run(&["--key-file", "key", "--out", "shared/in:plain", "--out-key-file", "other"], "false")
+        .with(2)
+        .says(&["only packs are sealed", "--pack 16MiB"]);
+    run(&[], "false").with(2).says(&["sealed", "--key-file"]);
+    run(&["--pack", "16MiB"], "false").with(2).says(&["there is no --out"]);
+    scene.check_nothing_left();
+    // A sealed target wants its own key, and what is not there is said to be missing.
+    let unsealed = ["--key-file", "key", "--out", "shared/in:out", "--pack", "64KiB"];
+    run(&unsealed, "true").with(2).says(&["sealed", "--out-key-file", "stays up"]);
+    scene.hayase(&["down"]).with(0);
+    run(&["--key-file", "key", "--out", "shared/results:plain"], "true")
+        .with(2)
+        .says(&["the program made no such directory", "ls $HAYASE_SHARED"]);
+    scene.hayase(&["down"]).with(0);
+}
+
+/// What is in `local` of a node is another thing than what is in that of another.
+#[test]
+fn a_run_takes_what_each_node_has_of_its_own() {
+    let Some(scene) = Scene::with_nodes("a_run_takes_what_each_node_has_of_its_own") else {
+        return;
+    };
+    let hayase = env!("CARGO_BIN_EXE_hayase");
+    let on = |node: u16| {
+        let what = format!("mkdir $HAYASE_LOCAL/out && echo {node} > $HAYASE_LOCAL/out/name");
+        format!("{hayase} exec --node {node} -- sh -c '{what}'")
+    };
+    let run = |nodes: &str, script: &str, target: &str| {
+        let out = format!("local/out:{target}");
+        let args = ["--nodes", nodes, "--out", &out, "--", "sh", "-c", script];
+        done(&scene.start_command("run", &args).output().unwrap())
+    };
+    // The middle one has none.
+    run("3", &format!("{} && {}", on(0), on(2)), "results").with(0);
+    scene.check_nothing_left();
+    let read = |name: &str| fs::read_to_string(scene.path(name)).ok();
+    assert_eq!(read("results/node-0/name").as_deref(), Some("0\n"));
+    assert!(!scene.path("results/node-1").exists());
+    assert_eq!(read("results/node-2/name").as_deref(), Some("2\n"));
+    run("1", &on(0), "alone").with(0);
+    assert_eq!(read("alone/name").as_deref(), Some("0\n"));
+    run("2", "true", "none").with(2).says(&["local/out is not there", "stays up"]);
+    scene.hayase(&["down"]).with(0);
 }

@@ -165,6 +165,28 @@ fn a_good_number_of_streams_is_remembered() {
     stage(&scene, &["in", "tree", "in"]).with(0);
 }
 
+/// Each message says what is so, and what can be tried.
+#[test]
+fn places_that_can_not_be_meant_are_told() {
+    let scene = Scene::new();
+    make_tree(&scene);
+    let inside = scene.path("tree/sub/..").into_os_string().into_string().unwrap();
+    for same in ["tree", "./tree/", inside.as_str()] {
+        stage(&scene, &["out", "tree", same]).with(2).says(&["the same place", "another target"]);
+    }
+    stage(&scene, &["in", "s3://bucket/q", "s3://bucket//q/"]).with(2).says(&["the same place"]);
+    stage(&scene, &["in", "tree/sub/file-001", "to"])
+        .with(2)
+        .says(&["file-001 is no directory", "the directory that it is in"]);
+    fs::write(scene.path("key"), "07".repeat(32)).unwrap();
+    let sealed = ["out", "tree", "sealed", "--pack", "64KiB", "--key-file", "key"];
+    stage(&scene, &sealed).with(0);
+    fs::remove_file(scene.path("sealed/.hayase-packs/key.json")).unwrap();
+    stage(&scene, &["in", "sealed", "to", "--key-file", "key"])
+        .with(1)
+        .says(&["key.json is gone", "without one the data is lost"]);
+}
+
 #[test]
 fn wrong_usage_is_told() {
     let scene = Scene::new();

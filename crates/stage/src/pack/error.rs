@@ -12,6 +12,17 @@ pub enum PackError {
     /// The place holds no packs.
     #[error("{place} holds no packs")]
     NoPacks { place: String },
+    /// Nothing at all where a tree was to be: a store has no empty directories.
+    #[error("there is nothing in {place}")]
+    Nothing { place: String },
+    /// Loose files would not be seen beside the packs.
+    #[error(
+        "{place} holds packs, and this copy makes none: readers would go on taking what is packed"
+    )]
+    TargetPacked { place: String },
+    /// Loose files would come back when they are removed from the packs.
+    #[error("{place} holds files that are not packed, and this copy makes packs")]
+    TargetLoose { place: String },
     /// Bytes are not what was written: damage, truncation, or somebody's intent.
     #[error("{object} is damaged: {why}")]
     Damaged { object: String, why: String },
@@ -21,6 +32,15 @@ pub enum PackError {
     /// An entry's bytes have another checksum than its row.
     #[error("entry {name} in {object} is damaged: {why}")]
     Entry { object: String, name: String, why: &'static str },
+    /// What stands in the source is nothing that can be copied, or nothing that the target can have.
+    #[error("left out: {why}")]
+    LeftOut { why: &'static str },
+    /// The target has something of another kind under this name, and it stays.
+    #[error("{why}")]
+    InTheWay { why: &'static str },
+    /// More would go than the person allowed.
+    #[error("{count} names would be removed, and at most {max} may: none was")]
+    TooManyRemovals { count: u64, max: u64 },
     /// Written by a later version.
     #[error("{object} has version {found} of the format; this program reads version 1")]
     Version { object: String, found: u32 },
@@ -33,6 +53,12 @@ pub enum PackError {
     /// Another key.
     #[error("this key does not open the packs in {place}: they want key {wanted}, this is {given}")]
     WrongKey { place: String, wanted: String, given: String },
+    /// Sealed packs, and no object that holds their data key.
+    #[error("{place}/.hayase-packs/key.json is gone: without it no key opens the packs there")]
+    KeyLost { place: String },
+    /// A bucket may hold both, a tree does not.
+    #[error("the packs in {place} make no tree: {name} is both a file and a directory")]
+    TwoKinds { place: String, name: String },
     /// No key at all.
     #[error("{0}")]
     KeyFormat(&'static str),
@@ -61,10 +87,27 @@ impl PackError {
             Self::NoPacks { .. } => Some(
                 "name the directory that `hayase pack create` or `hayase stage out --pack` wrote",
             ),
+            Self::Nothing { .. } => Some(
+                "look at the name; to copy one object, name what is above it and give --include NAME",
+            ),
+            Self::TargetPacked { .. } => Some(
+                "copy with --pack, to another place, or remove the directory .hayase-packs there first",
+            ),
+            Self::TargetLoose { .. } => {
+                Some("copy with --pack none, to another place, or remove what is there first")
+            }
             Self::Damaged { .. } | Self::Line { .. } | Self::Entry { .. } => Some(
                 "`hayase pack verify` lists all damage; write the packs again from their source",
             ),
+            Self::LeftOut { .. } => Some("give it another name or leave it out with --exclude"),
+            Self::InTheWay { .. } => Some("move what stands there away, or choose --delete"),
+            Self::TooManyRemovals { .. } => {
+                Some("see what would go with --dry-run, then choose --max-delete")
+            }
             Self::Version { .. } => Some("use a newer hayase"),
+            Self::KeyLost { .. } => Some(
+                "put a copy of it back, also one from before a `pack rekey`; without one the data is lost",
+            ),
             Self::KeyMissing { .. } | Self::WrongKey { .. } => {
                 Some("give the key with --key-file, --key-env or --key-command")
             }
@@ -75,6 +118,9 @@ impl PackError {
                 "make one with `openssl rand -hex 32 > KEYFILE`, and keep it: without it the data is lost",
             ),
             Self::Changed { .. } | Self::Conflict { .. } => Some("run the same command again"),
+            Self::TwoKinds { .. } => Some(
+                "copy them with `hayase stage in`, and leave one of the two out with --exclude",
+            ),
             Self::Random | Self::Key(_) | Self::Compress { .. } => None,
         }
     }

@@ -157,7 +157,13 @@ impl PackSet {
         let is_sealed = found.has_key
             || found.generations.iter().any(|&(_, sealed)| sealed)
             || found.packs.iter().any(|&(_, sealed, _)| sealed);
-        let key = Self::read_key(place, master, is_sealed)?;
+        let key = match Self::read_key(place, master, is_sealed) {
+            // Where it is listed it is there, or was replaced since.
+            Err(PackError::Tier(TierError::Missing { .. })) if !found.has_key => {
+                return Err(PackError::KeyLost { place: place.describe() });
+            }
+            key => key?,
+        };
         let of_this_kind = |&&(_, sealed): &&(u64, bool)| sealed == key.is_some();
         let generation =
             found.generations.iter().find(of_this_kind).map_or(0, |&(number, _)| number);

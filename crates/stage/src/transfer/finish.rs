@@ -17,6 +17,7 @@ impl Shared<'_> {
     /// Removals (none when something is missing), and attributes of directories.
     pub(super) fn finish(&self) -> Result<(), PackError> {
         self.remove()?;
+        self.make_waiting()?;
         if self.options.is_dry_run {
             return Ok(());
         }
@@ -81,14 +82,12 @@ impl Shared<'_> {
             return Ok(());
         }
         if let Some(max) = self.options.delete_max.filter(|&max| count > max) {
-            let object = "the target".to_owned();
-            let why = format!("{count} names would be removed, and at most {max} may; none was");
-            self.failed("--max-delete", PackError::Damaged { object, why });
+            self.failed("--max-delete", PackError::TooManyRemovals { count, max });
             return Ok(());
         }
         if self.options.is_dry_run {
             removals.iter().for_each(|item| self.observer.would_remove(item));
-            self.outcome().summary.removed = count;
+            self.outcome().summary.removed += count;
             return Ok(());
         }
         if self.options.packs.is_some() {
@@ -109,7 +108,7 @@ impl Shared<'_> {
     }
 
     /// `false` for a directory that stays, since something that was not selected is in it.
-    fn remove_one(&self, item: &Item) -> Result<bool, PackError> {
+    pub(super) fn remove_one(&self, item: &Item) -> Result<bool, PackError> {
         let key = self.target.key(item.name.as_bytes())?;
         let tier = &self.target.tier;
         let removed = match (&item.kind, tier.tree()) {

@@ -102,6 +102,11 @@ impl Gate {
         self.state().limit
     }
 
+    /// The number of the unit that is given bytes next.
+    pub(super) fn next(&self) -> u64 {
+        self.state().next
+    }
+
     /// The most bytes that were held together, buffers that waited included.
     pub(super) fn peak(&self) -> u64 {
         self.state().peak

@@ -5,6 +5,7 @@ use std::sync::mpsc::SyncSender;
 
 use hayase_tier::{Key, ObjectMeta};
 
+use super::in_the_way::{DIRECTORY_STAYS, FILE_STAYS, Passed};
 use super::{Shared, Unit};
 use crate::compare::{Rules, Step, decide, must_ask};
 use crate::item::{Item, Kind};
@@ -37,6 +38,14 @@ struct Found {
 }
 
 impl Target<'_> {
+    /// The first name behind all that were answered, where it is known already.
+    fn ahead(&self) -> Option<&Item> {
+        match self {
+            Self::Names { met, .. } => met.as_ref().map(|(item, _)| item),
+            Self::Rows(_) => None,
+        }
+    }
+
     /// The next name that is not behind `item`; every name when there is no item.
     fn up_to(&mut self, item: Option<&Item>) -> Result<There, PackError> {
         if let Self::Names { walk, met } = self {
@@ -84,6 +93,8 @@ struct Planning<'a, 'b> {
     leftovers: HashMap<Key, (PackId, Row)>,
     /// A directory that is empty, unless the next name lies in it; only for targets without directories.
     empty: Option<Item>,
+    /// What may be in the way of a directory.
+    passed: Passed,
     /// A part of the source could not be read: what is missing there is not known to be gone.
     is_blind: bool,
 }
@@ -111,6 +122,7 @@ impl Shared<'_> {
             rules: Rules { overwrite: self.options.overwrite, keeps_attributes },
             leftovers: self.leftovers()?,
             empty: None,
+            passed: Passed::default(),
             is_blind: false,
         };
         planning.run()
@@ -153,6 +165,11 @@ impl Planning<'_, '_> {
                 }
             }
         }
+        let is_nothing = Progress::get(&self.shared.progress.found) == 0 && !self.is_blind;
+        if is_nothing && source.set().is_none() && source.place().tier.tree().is_none() {
+            // A wrong name, most likely: nothing is made of it, and nothing removed for it.
+            return Err(PackError::Nothing { place: source.place().describe() });
+        }
         self.shared.outcome().summary.seen = dealer.map_or(0, |dealer| dealer.seen());
         self.flush_empty(None);
         self.is_blind |= self.shared.is_stopped();
@@ -184,9 +201,7 @@ impl Planning<'_, '_> {
         let is_selected =
             Key::new(name).map_or(true, |name| self.shared.options.selection.takes(&name, false));
         if is_selected {
-            let name = shown(name);
-            let error = PackError::Entry { object: "the source".into(), name: name.clone(), why };
-            self.shared.failed(&name, error);
+            self.shared.failed(&shown(name), PackError::LeftOut { why });
         }
     }
 
@@ -203,6 +218,9 @@ impl Planning<'_, '_> {
 
     /// The target has what the source does not.
     fn too_much(&mut self, found: Item, row: Option<Row>) {
+        if row.is_none() && !found.is_directory() {
+            self.passed.push(&found.name);
+        }
         let options = self.shared.options;
         let goes = options.delete
             && !self.is_blind
@@ -228,6 +246,9 @@ impl Planning<'_, '_> {
     fn take(&mut self, item: Item, origin: Origin) -> Result<(), PackError> {
         let there = self.catch_up(Some(&item))?;
         self.flush_empty(Some(&item));
+        if there.is_none() && !self.is_clear(&item, &origin)? {
+            return Ok(());
+        }
         let is_packing = self.shared.options.packs.is_some();
         let (item, mut step) = match self.first_step(item, &origin, there.as_ref()) {
             Ok(decided) => decided,
@@ -260,6 +281,47 @@ impl Planning<'_, '_> {
         }
         self.act(item, origin, step);
         Ok(())
+    }
+
+    /// Nothing of another kind stands where a new name is to be, or it goes; otherwise the name is told, or
+    /// waits for that.
+    fn is_clear(&mut self, item: &Item, origin: &Origin) -> Result<bool, PackError> {
+        let shared = self.shared;
+        if shared.target.tier.tree().is_none() || shared.options.packs.is_some() {
+            return Ok(true);
+        }
+        let name = item.name.to_string();
+        if let Some(file) = self.passed.in_the_way_of(item).cloned() {
+            let Some(old) = shared.take_removal(&file) else {
+                shared.failed(&name, PackError::InTheWay { why: FILE_STAYS });
+                return Ok(false);
+            };
+            self.passed.forget(&file);
+            if shared.options.is_dry_run {
+                shared.observer.would_remove(&old);
+            } else if let Err(error) = shared.remove_one(&old) {
+                shared.failed(&name, error);
+                return Ok(false);
+            }
+            shared.outcome().summary.removed += 1;
+            return Ok(true);
+        }
+        if !shared.has_directory(item, self.target.ahead())? {
+            return Ok(true);
+        }
+        let options = shared.options;
+        if !options.delete || !options.selection.takes(&item.name, true) {
+            shared.failed(&name, PackError::InTheWay { why: DIRECTORY_STAYS });
+            return Ok(false);
+        }
+        if options.is_dry_run {
+            return Ok(true);
+        }
+        Shared::count(&shared.progress.items_wanted, 1);
+        Shared::count(&shared.progress.bytes_wanted, item.bytes());
+        let task = Task { item: item.clone(), origin: origin.clone(), step: Step::Copy };
+        shared.outcome().waiting.push(task);
+        Ok(false)
     }
 
     /// What is to be done, or that a stream asks; the item as far as it is known then. What only this

@@ -6,6 +6,7 @@
 mod broken;
 mod bucket;
 mod faults;
+mod form;
 mod many;
 mod memory;
 mod on_the_way;

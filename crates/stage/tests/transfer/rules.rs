@@ -50,6 +50,8 @@ fn removal_spares_what_is_not_selected() {
         let guarded = Options { delete_max: Some(4), ..options.clone() };
         let summary = copy(&trees.from(), &trees.to(), &guarded);
         assert_eq!((summary.removed, summary.failures_total), (0, 1), "{summary:?}");
+        let why = summary.failures[0].error.to_string();
+        assert_eq!(why, "5 names would be removed, and at most 4 may: none was");
         let summary = copy_all(&trees.from(), &trees.to(), &options);
         assert_eq!(summary.removed, 5, "old, old/a, old/deep, old/deep/b, gone-link");
         let shown = if packed {
@@ -70,7 +72,7 @@ fn nothing_is_removed_when_something_did_not_arrive() {
     write(&trees.to, "old", "2");
     let summary = copy(&trees.from(), &trees.to(), &Options { delete: true, ..Options::default() });
     assert_eq!((summary.failures_total, summary.removed), (1, 0));
-    assert!(summary.failures[0].error.to_string().contains("pipe"));
+    assert_eq!(summary.failures[0].error.to_string(), "left out: it is a pipe");
     assert_eq!(names(&trees.to), ["file", "old"]);
 }
 
@@ -111,6 +113,78 @@ fn one_kind_becomes_another() {
     failed.dedup();
     assert_eq!(failed, ["was-directory", "was-file-2", "was-file-2/inside"], "{summary:?}");
     assert_eq!(std::fs::read_to_string(trees.to.join("was-directory/inside")).unwrap(), "file");
+}
+
+/// What `--delete` does with kinds, and that a dry run tells the same as a real one.
+#[test]
+fn a_removal_makes_room_for_another_kind() {
+    let large = vec![7; 17 << 20];
+    let trees = Trees::new(|top| {
+        write(top, "a-directory", "file");
+        write(top, "a-directory.more", "beside it in the order of names");
+        std::fs::write(top.join("large"), &large).unwrap();
+        std::os::unix::fs::symlink("large", top.join("link")).unwrap();
+        write(top, "was-file/inside/deep", "file");
+        write(top, "was-link/inside", "file");
+    });
+    write(&trees.to, "a-directory/x/y", "old");
+    write(&trees.to, "a-directory-2", "old");
+    write(&trees.to, "large/x", "old");
+    write(&trees.to, "link/x", "old");
+    write(&trees.to, "was-file", "old");
+    write(&trees.to, "was-file.old", "old");
+    std::os::unix::fs::symlink("elsewhere", trees.to.join("was-link")).unwrap();
+    let before = snapshot(&trees.to);
+    let failed = |options: &Options| {
+        let summary = copy(&trees.from(), &trees.to(), options);
+        let mut failed: Vec<_> = summary
+            .failures
+            .iter()
+            .map(|failure| format!("{}: {}", failure.name, failure.error))
+            .collect();
+        failed.sort_unstable();
+        failed
+    };
+    let dry = Options { is_dry_run: true, ..Options::default() };
+    let told = failed(&dry);
+    assert_eq!(snapshot(&trees.to), before);
+    let directory = "a directory stands in its place, and only --delete takes it away";
+    assert_eq!(told[0], format!("a-directory: {directory}"));
+    assert_eq!(told.len(), 8, "three files, and two directories with what is in them: {told:?}");
+    assert_eq!(failed(&Options::default()), told);
+    assert_eq!(std::fs::read_to_string(trees.to.join("a-directory/x/y")).unwrap(), "old");
+    let delete = Options { delete: true, ..Options::default() };
+    let dry = copy_all(&trees.from(), &trees.to(), &Options { is_dry_run: true, ..delete.clone() });
+    assert_eq!(std::fs::read_to_string(trees.to.join("was-file")).unwrap(), "old");
+    // Nothing goes while something is missing, and the next run does it.
+    std::process::Command::new("mkfifo").arg(trees.from.join("pipe")).status().unwrap();
+    let told = failed(&delete);
+    assert!(
+        told[0].starts_with("a-directory: ") && told[0].contains("everything else"),
+        "{told:?}"
+    );
+    assert!(told[3].starts_with("pipe: left out"), "{told:?}");
+    assert!(trees.to.join("a-directory/x/y").exists());
+    std::fs::remove_file(trees.from.join("pipe")).unwrap();
+    let summary = copy_all(&trees.from(), &trees.to(), &delete);
+    assert_eq!(summary.removed + 2, dry.removed, "two went when they stood in the way");
+    assert_eq!(snapshot(&trees.to), snapshot(&trees.from));
+    let again = copy_all(&trees.from(), &trees.to(), &delete);
+    assert_eq!((again.copied, again.removed), (0, 0));
+}
+
+/// What is not selected is not removed, also where a file should be.
+#[test]
+fn a_directory_with_names_that_stay_makes_no_room() {
+    let trees = Trees::new(|top| write(top, "name", "file"));
+    write(&trees.to, "name/keep.me", "mine");
+    write(&trees.to, "name/old", "old");
+    let selection = Selection::new(&[], &list("*.me")).unwrap();
+    let options = Options { delete: true, selection, ..Options::default() };
+    let summary = copy(&trees.from(), &trees.to(), &options);
+    let why = summary.failures[0].error.to_string();
+    assert!(why.contains("names in it that were not to be removed"), "{why}");
+    assert_eq!(names(&trees.to), ["name", "name/keep.me"]);
 }
 
 #[test]

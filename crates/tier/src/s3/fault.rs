@@ -218,8 +218,8 @@ impl Answer {
         let (bucket, endpoint) = (&client.settings.bucket, client.endpoint());
         let said = &self.message;
         Some(match self.code.as_str() {
-            // The second is the word of versitygw.
-            "InvalidAccessKeyId" | "XAdminUserNotFound" => (
+            // The others are the words of versitygw, and of servers made with s3s.
+            "InvalidAccessKeyId" | "XAdminUserNotFound" | "NotSignedUp" => (
                 format!("{endpoint} does not know {}", access_key(client)),
                 "look at AWS_ACCESS_KEY_ID or the profile, and whether they belong to this endpoint",
             ),

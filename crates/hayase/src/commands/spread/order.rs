@@ -10,7 +10,7 @@ use hayase_stage::limits::{BATCH_BYTES, BATCH_ITEMS_MAX};
 use hayase_stage::{Options, PackOptions, Share, Sizes};
 use serde::{Deserialize, Serialize};
 
-use crate::commands::transfer::{CopyArgs, OverwriteArg};
+use crate::commands::transfer::{CopyArgs, OverwriteArg, PackArgs};
 
 /// One copy, or a removal, on one node.
 #[derive(Clone, Serialize, Deserialize)]
@@ -18,11 +18,17 @@ pub(crate) struct Order {
     pub(crate) source: OsString,
     pub(crate) target: OsString,
     pub(crate) copy: CopyArgs,
-    /// The text of the key of sealed packs.
+    /// The text of the key of sealed packs: of the source, or of what goes out.
     pub(crate) key: Option<Vec<u8>>,
     /// Node, number of nodes, whether directories are copied.
     pub(crate) share: Option<(u16, u16, bool)>,
     pub(crate) verb: Verb,
+    /// How what goes out is packed.
+    #[serde(default)]
+    pub(crate) pack: PackArgs,
+    /// Each node has its own source, which may be missing: the directory of all targets.
+    #[serde(default)]
+    pub(crate) above: Option<OsString>,
     /// On the way through `shared`.
     pub(crate) passing: Option<Passing>,
     /// All nodes have copied their parts, just now: what has the right size is there.
@@ -35,7 +41,7 @@ pub(crate) struct Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Verb {
     In,
-    /// In packs, where the target is a bucket.
+    /// In packs as the order says; the key seals them.
     Out,
     /// Of the target, which passed its bytes on.
     Remove,
@@ -86,6 +92,8 @@ impl Order {
             key,
             share: None,
             verb: Verb::In,
+            pack: PackArgs::default(),
+            above: None,
             passing: None,
             trusts_sizes: false,
             variables: crate::config::store_variables(),
@@ -103,8 +111,15 @@ impl Order {
     }
 
     /// Out to a place.
-    pub(super) fn out_to(self, target: OsString) -> Self {
-        Self { target, verb: Verb::Out, ..self }
+    pub(super) fn out_to(self, target: OsString, pack: PackArgs) -> Self {
+        Self { target, verb: Verb::Out, pack, ..self }
+    }
+
+    /// Out to a directory of the node's own below the place.
+    pub(super) fn of_node(self, node: u16) -> Self {
+        let mut target = self.target.clone();
+        target.push(format!("/node-{node}"));
+        Self { above: Some(self.target), target, ..self }
     }
 
     /// One node's part. Nothing is removed by one that copies no directories: it does not see all.

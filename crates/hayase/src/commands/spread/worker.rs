@@ -5,14 +5,13 @@ use std::io::{BufRead, Read};
 use std::path::Path;
 
 use anyhow::Context;
-use hayase_stage::PackOptions;
-use hayase_stage::limits::{PACK_BYTES, STREAMS_START};
-use hayase_stage::pack::MasterKey;
+use hayase_stage::limits::STREAMS_START;
+use hayase_stage::pack::{MasterKey, PackError};
 use hayase_stage::source::Source;
 
-use super::Order;
 use super::order::Verb;
-use crate::commands::transfer::{self, End, Event};
+use super::{Order, SpreadError};
+use crate::commands::transfer::{self, End, Event, OutKeyArgs};
 use crate::exit::{self, Status};
 use crate::output::Output;
 use crate::wiring::places::{self, Wish};
@@ -43,11 +42,22 @@ pub(crate) fn run(_args: &StageWorkerArgs) -> anyhow::Result<Status> {
         Ok(status) => Ok(status),
         Err(error) => {
             let advice = exit::advice(&error);
-            let (help, is_usage) = (advice.help, advice.is_usage);
+            let is_usage = advice.is_usage;
+            let help = key_help(&order, &error).or(advice.help);
             output.line(&Event::Broken { what: format!("{error:#}"), help, is_usage })?;
             Ok(if is_usage { Status::Usage } else { Status::Failed })
         }
     }
+}
+
+/// The key of what goes out has options of its own.
+fn key_help(order: &Order, error: &anyhow::Error) -> Option<String> {
+    let wants_key = matches!(
+        error.downcast_ref::<PackError>(),
+        Some(PackError::KeyMissing { .. } | PackError::WrongKey { .. })
+    );
+    (order.verb == Verb::Out && wants_key)
+        .then(|| format!("give the key with {}", OutKeyArgs::NAMES))
 }
 
 fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
@@ -61,7 +71,16 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
         |name: &str| order.variables.get(name).cloned().or_else(|| crate::config::variable(name));
     let open = |place: &OsStr, wish| places::open_with(place, wish, &variable);
     let key = order.key.as_deref().map(MasterKey::parse).transpose()?;
-    let source = Source::open(open(&order.source, Wish::Present)?, key.as_ref())?;
+    let is_out = order.verb == Verb::Out;
+    if is_out && !Path::new(&order.source).exists() {
+        if order.above.is_some() {
+            let end = End { is_complete: true, is_absent: true, ..End::default() };
+            return transfer::show_end(end, output);
+        }
+        return Err(SpreadError::NotMade(order.source.to_string_lossy().into_owned()).into());
+    }
+    let of_source = key.as_ref().filter(|_| !is_out);
+    let source = Source::open(open(&order.source, Wish::Present)?, of_source)?;
     let wish = match order.verb {
         _ if order.copy.is_dry_run() => Wish::Supposed,
         Verb::Out => Wish::Made,
@@ -72,6 +91,9 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
         let made = std::fs::create_dir_all(target);
         made.with_context(|| format!("make the directory {}", target.display()))?;
     }
+    if let Some(above) = &order.above {
+        open(above, wish)?;
+    }
     let target = open(&order.target, wish)?;
     let mut options = order.copy.options(STREAMS_START)?;
     options.share = order.part();
@@ -79,8 +101,8 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
     if let Some(passing) = order.passing {
         passing.apply(&mut options);
     }
-    if order.verb == Verb::Out && target.tier.tree().is_none() {
-        options.packs = Some(PackOptions { bytes: PACK_BYTES.get(), ..PackOptions::default() });
+    if is_out {
+        options.packs = order.pack.options(&order.target, &target, key)?;
     }
     transfer::run_quietly(&source, &target, &options, output)
 }

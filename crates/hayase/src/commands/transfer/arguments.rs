@@ -1,11 +1,36 @@
 //! Arguments of every command that copies trees.
 
+use std::ffi::OsStr;
+use std::path::Path;
+
 use hayase_layout::ByteCount;
-use hayase_stage::limits::{MEMORY_BYTES, MEMORY_BYTES_MIN, PACK_BYTES_RANGE, STREAMS_MAX};
-use hayase_stage::{Options, Overwrite, Selection, Sizes, Streams};
+use hayase_stage::limits::{
+    MEMORY_BYTES, MEMORY_BYTES_MIN, PACK_BYTES, PACK_BYTES_RANGE, STREAMS_MAX,
+};
+use hayase_stage::pack::writer::Compression;
+use hayase_stage::pack::{DIRECTORY, MasterKey};
+use hayase_stage::{Form, Options, Overwrite, PackOptions, Place, Selection, Sizes, Streams};
 use serde::{Deserialize, Serialize};
 
+use super::KeyError;
+use crate::config::set_endpoint;
 use crate::size;
+use crate::wiring::places;
+
+/// Which server buckets are on.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct EndpointArg {
+    /// Where the S3 server is: http[s]://HOST[:PORT] [default: $AWS_ENDPOINT_URL, else AWS]
+    #[arg(long, value_name = "URL", global = true)]
+    pub(crate) endpoint: Option<String>,
+}
+
+impl EndpointArg {
+    /// From here on it is there.
+    pub(crate) fn apply(&self) {
+        set_endpoint(self.endpoint.as_ref());
+    }
+}
 
 /// Which names take part.
 #[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
@@ -24,6 +49,29 @@ pub(crate) struct SelectionArgs {
 impl SelectionArgs {
     pub(crate) fn selection(&self) -> anyhow::Result<Selection> {
         Ok(Selection::new(&self.include, &self.exclude)?)
+    }
+
+    /// Some names are not to take part.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.include.is_empty() || !self.exclude.is_empty()
+    }
+}
+
+/// The same of what `run --out` copies: what is chosen of the input says nothing about results, and results
+/// that are left out end with the job.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct OutSelectionArgs {
+    /// Only results that match PATTERN, and what lies below them (may be given again); others end with the job
+    #[arg(long, value_name = "PATTERN", value_parser = pattern)]
+    out_include: Vec<String>,
+    /// No results that match PATTERN, and nothing below them; wins over --out-include (may be given again)
+    #[arg(long, value_name = "PATTERN", value_parser = pattern)]
+    out_exclude: Vec<String>,
+}
+
+impl OutSelectionArgs {
+    pub(crate) fn to_selection(&self) -> SelectionArgs {
+        SelectionArgs { include: self.out_include.clone(), exclude: self.out_exclude.clone() }
     }
 }
 
@@ -79,6 +127,11 @@ pub(crate) struct CopyArgs {
 }
 
 impl CopyArgs {
+    /// Of what is selected, and otherwise as always.
+    pub(crate) fn of(selection: SelectionArgs) -> Self {
+        Self { selection, ..Self::default() }
+    }
+
     pub(crate) fn is_dry_run(&self) -> bool {
         self.dry_run
     }
@@ -132,6 +185,83 @@ fn memory(text: &str) -> Result<ByteCount, String> {
     let bytes = size::parse(text).map_err(|error| error.to_string())?;
     let least = ByteCount(MEMORY_BYTES_MIN);
     if bytes >= least { Ok(bytes) } else { Err(format!("a copy needs {least} at least")) }
+}
+
+/// Whether small files go into packs, and how.
+#[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
+pub(crate) struct PackArgs {
+    /// Pack small files: SIZE of each pack (16MiB is good), `none`, or `auto`: as what is there already, else for
+    /// object stores only
+    #[arg(long, value_name = "SIZE", value_parser = pack, default_value = "auto")]
+    pack: Pack,
+    /// Compress packed files one by one, where that makes them smaller
+    #[arg(long, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, default_missing_value = "3")]
+    zstd: Option<i32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+enum Pack {
+    #[default]
+    Auto,
+    None,
+    Size(ByteCount),
+}
+
+impl PackArgs {
+    /// Something else than the default is wanted.
+    pub(crate) fn is_given(&self) -> bool {
+        !matches!(self.pack, Pack::Auto) || self.zstd.is_some()
+    }
+
+    /// Fails where `target` is known to get no packs, and something is to be sealed or compressed: before
+    /// anything is opened.
+    pub(crate) fn check(&self, target: &OsStr, is_sealed: bool) -> Result<(), KeyError> {
+        let may_pack = match self.pack {
+            Pack::Size(_) => true,
+            Pack::None => false,
+            Pack::Auto => places::is_url(target) || Path::new(target).join(DIRECTORY).exists(),
+        };
+        let wants_packs = is_sealed || self.zstd.is_some();
+        if wants_packs && !may_pack { Err(KeyError::NeedsPacks) } else { Ok(()) }
+    }
+
+    /// What they mean for a copy to `target`, which the person named `named`; `master` seals the packs.
+    ///
+    /// Fails where something is to be sealed or compressed and nothing is packed.
+    pub(crate) fn options(
+        &self,
+        named: &OsStr,
+        target: &Place,
+        master: Option<MasterKey>,
+    ) -> anyhow::Result<Option<PackOptions>> {
+        let bytes = match self.pack {
+            Pack::Size(bytes) => Some(bytes),
+            Pack::None => None,
+            Pack::Auto => match Form::of(target)? {
+                Form::Packed => Some(PACK_BYTES),
+                Form::Loose => None,
+                Form::Nothing => places::is_bucket(named).then_some(PACK_BYTES),
+            },
+        };
+        let Some(bytes) = bytes else {
+            let wants_packs = master.is_some() || self.zstd.is_some();
+            return if wants_packs { Err(KeyError::NeedsPacks.into()) } else { Ok(None) };
+        };
+        Ok(Some(PackOptions {
+            bytes: bytes.get(),
+            compression: self.zstd.map_or(Compression::None, Compression::Zstd),
+            master,
+            ..PackOptions::default()
+        }))
+    }
+}
+
+fn pack(text: &str) -> Result<Pack, String> {
+    match text {
+        "auto" => Ok(Pack::Auto),
+        "none" => Ok(Pack::None),
+        size => pack_size(size).map(Pack::Size),
+    }
 }
 
 /// A size that packs may have.

@@ -96,6 +96,38 @@ impl NewKeyArgs {
     }
 }
 
+/// Where the key of what `run --out` packs comes from: it need not be that of the input.
+#[derive(Debug, clap::Args)]
+#[group(id = "out-key", multiple = false)]
+pub(crate) struct OutKeyArgs {
+    /// File with the key that seals the packs
+    #[arg(long, value_name = "FILE", group = "out-key")]
+    out_key_file: Option<PathBuf>,
+    /// Variable of the environment that holds that key
+    #[arg(long, value_name = "NAME", group = "out-key")]
+    out_key_env: Option<String>,
+    /// Command of the shell that prints that key
+    #[arg(long, value_name = "COMMAND", group = "out-key")]
+    out_key_command: Option<String>,
+}
+
+impl OutKeyArgs {
+    /// The options, for messages about them.
+    pub(crate) const NAMES: &str = "--out-key-file, --out-key-env or --out-key-command";
+
+    /// A key was named.
+    pub(crate) fn is_given(&self) -> bool {
+        self.out_key_file.is_some() || self.out_key_env.is_some() || self.out_key_command.is_some()
+    }
+
+    /// The text of the key, which is one, for a worker that has to be told; `None` when no key was named.
+    pub(crate) fn given(&self) -> Result<Option<Vec<u8>>, KeyError> {
+        let (file, variable) = (self.out_key_file.as_deref(), self.out_key_env.as_deref());
+        let given = given(file, variable, self.out_key_command.as_deref())?;
+        given.map(|given| parse(&given).map(|_| given)).transpose()
+    }
+}
+
 fn given(
     file: Option<&Path>,
     variable: Option<&str>,

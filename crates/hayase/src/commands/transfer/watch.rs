@@ -236,6 +236,9 @@ pub(crate) struct End {
     /// Selected files that are large enough to be moved in parts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) large: u64,
+    /// The node of a worker has no such source.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_absent: bool,
     /// Of a part of a tree: equal where the same source was seen.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) seen: u32,
@@ -280,6 +283,7 @@ impl End {
             failures_total: summary.failures_total,
             failures: failures.collect(),
             large: summary.large,
+            is_absent: false,
             seen: summary.seen,
             nodes: Vec::new(),
         }
