@@ -215,8 +215,14 @@ mod tests {
         settings.storage = storage.path().into();
         let place = "/tier".to_owned();
         let fsync = FsyncAt::Node;
-        settings.tier =
-            Some(TierSettings { place, fsync, deadline_ms: None, flush_open_s: 0, faults: None });
+        settings.tier = Some(TierSettings {
+            place,
+            endpoint: None,
+            fsync,
+            deadline_ms: None,
+            flush_open_s: 0,
+            faults: None,
+        });
         fs::create_dir_all(settings.shared_root(1)).unwrap();
         assert!(!keeps_for_others(&settings, 1), "it has no parts");
         let parts = PreadDevice::open(&settings.shared_root(1).join(PARTS_DIRECTORY)).unwrap();
