@@ -1,4 +1,4 @@
-//! Who keeps a mount busy: processes of this mount namespace with a file, a directory or a mapping in it.
+//! Who keeps a mount busy: processes, of this mount namespace or of any, with a file, a directory or a mapping in it.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -24,8 +24,17 @@ pub(crate) struct Holder {
 /// Finds them by what `/proc` says; touches no file below `mount`, which may hang.
 pub(crate) fn of(mount: &Path) -> Vec<Holder> {
     let here = mount_namespace(Path::new("/proc/self"));
+    holders(mount, |process| mount_namespace(&process.proc()) == here)
+}
+
+/// The same in all mount namespaces: an unmount that would reach others is refused where those are busy.
+pub(crate) fn anywhere(mount: &Path) -> Vec<Holder> {
+    holders(mount, |_| true)
+}
+
+fn holders(mount: &Path, is_asked: impl Fn(&ProcessId) -> bool) -> Vec<Holder> {
     all()
-        .filter(|process| mount_namespace(&process.proc()) == here)
+        .filter(is_asked)
         .filter_map(|process| {
             let by = holds(&process.proc(), mount)?;
             let command = fs::read_to_string(process.proc().join("comm")).unwrap_or_default();

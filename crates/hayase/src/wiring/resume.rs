@@ -21,8 +21,9 @@ use crate::launch::mounts::is_mount_point;
 
 pub(crate) use hayase_server::{Resumed, Resuming};
 
-/// Processes that were killed a moment ago let go of their files within this.
-const LET_GO_WAIT: Duration = Duration::from_secs(10);
+/// Processes that were killed a moment ago let go of their files within this: also one that waits for storage out of
+/// reach, which the kernel ends only when that answers.
+const LET_GO_WAIT: Duration = Duration::from_secs(30);
 const LET_GO_STEP: Duration = Duration::from_millis(50);
 
 /// What a job left on the nodes of this machine.
@@ -122,7 +123,7 @@ impl<'a> Nodes<'a> {
         if is_mount_point(&root) {
             // Its servers were killed, or are not of this job's record. Not by force: who uses it stays.
             unmount_when_free(&root).with_context(|| {
-                let who = holders::named(&holders::of(&root));
+                let who = holders::named(&holders::anywhere(&root));
                 format!("{} is mounted and used by {who}", root.display())
             })?;
         }
