@@ -10,20 +10,8 @@ cd "$(dirname "$0")/../.." || exit 1
 . scripts/job.sh
 . tests/mpi/job.sh
 
-job_up 3 --shared 1GiB --local 300MiB --tier @work/tier >/dev/null || { say "FAILED cached: no job"; exit 1; }
-if [ -d "$job_work/mount/node-0" ]; then
-  # Ranks of one program would see one path as three directories.
-  say "SKIP cached: without namespaces the nodes have no common path"
-  exit 0
-fi
-cache=$(area 0 cache) shared=$(area 0 shared) work=$job_work tier=$job_work/tier
-mkdir "$work/bin"
-
-programs_compile() {
-  "mpicc.$mpi" -O2 -o "$work/bin/blocks" demo/blocks.c &&
-    "mpicc.$mpi" -O1 -o "$work/bin/killed" tests/mpi/programs/killed.c &&
-    "mpicc.$mpi" -O1 -o "$work/bin/nested" tests/mpi/programs/nested.c
-}
+mpi_job_up --shared 1GiB --local 300MiB --tier @work/tier
+cache=$(area 0 cache) shared=$(area 0 shared) tier=$job_work/tier
 
 layout_of() { on 0 "$hayase" explain --json "$cache/$1" | sed -n 's/.*"layout": *"\([^"]*\)".*/\1/p'; }
 containers() { on 0 sh -c 'ls -A "$1" 2>/dev/null | wc -l' sh "$shared/.hayase-recorded"; }
@@ -132,18 +120,8 @@ rank_killed() {
 }
 # Servers are killed while ranks write and sync, and while it comes to the tier.
 servers_killed() {
-  local node running status synced try
-  spread 3 ours "$work/bin/killed" "$cache/servers" never 200 >"$work/said" 2>&1 &
-  running=$!
-  for node in 1 0 2; do
-    sleep 1
-    kill -9 "$(server_of "$node")" || say "no server of node $node"
-  done
-  wait "$running"
-  status=$?
-  synced=$(sed -n 's/^synced //p' "$work/said" | tail -n 1)
-  say "the program ended with $status after ${synced:-0} rounds"
-  [ "$status" = 0 ] && [ "$synced" != 200 ] && return 1
+  local node running synced try
+  kill_servers_of "$cache/servers" || return 1
   for node in 0 2 1; do
     "$hayase" flush >/dev/null 2>&1 &
     running=$!
@@ -155,9 +133,9 @@ servers_killed() {
     sleep 1
   done
   for node in 0 1 2; do
-    on "$node" "$work/bin/killed" --check "$cache/servers" "${synced:-0}" 3 || return 1
+    on "$node" "$work/bin/killed" --check "$cache/servers" "$synced" 3 || return 1
   done
-  "$work/bin/killed" --check "$tier/servers" "${synced:-0}" 3 || { cat "$work/flushed"; "$hayase" status --ledger; return 1; }
+  "$work/bin/killed" --check "$tier/servers" "$synced" 3 || { cat "$work/flushed"; "$hayase" status --ledger; return 1; }
   on 1 cmp "$cache/servers" "$tier/servers" && [ "$(find "$tier" -name '*conflict*' | wc -l)" = 0 ]
 }
 # Without a word to us: the end of the job waits for what is written.

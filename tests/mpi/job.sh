@@ -28,6 +28,25 @@ try() {
   fi
 }
 
+# mpi_job_up OPTION...: a job of three nodes, as `hayase up` makes it with these options. Sets work, a directory for tests.
+mpi_job_up() {
+  job_up 3 "$@" >/dev/null || { say "FAILED $suite: no job"; exit 1; }
+  if [ -d "$job_work/mount/node-0" ]; then
+    # Ranks of one program would see one path as three directories.
+    say "SKIP $suite: without namespaces the nodes have no common path"
+    exit 0
+  fi
+  work=$job_work
+  mkdir "$work/bin"
+}
+programs_compile() {
+  local program
+  "mpicc.$mpi" -O2 -o "$work/bin/blocks" demo/blocks.c || return 1
+  for program in killed exchanged nested; do
+    "mpicc.$mpi" -O1 -o "$work/bin/$program" "tests/mpi/programs/$program.c" || return 1
+  done
+}
+
 # spread RANKS stock|ours CMD...: the launcher on node 0, its ranks on all nodes.
 spread() {
   local ranks=$1 how=$2 exec=("$hayase" exec)
@@ -54,4 +73,21 @@ server_of() {
     case $words in *" serve "*"$HAYASE_JOB"*"--node $1 "* | *" serve --node $1 "*"$HAYASE_JOB"*) echo "${process#/proc/}" && return ;; esac
   done
   return 1
+}
+# kill_servers_of FILE: all servers, one after the other, while ranks write and sync FILE. Fails when the program says less
+# than it did; sets synced, its rounds that were synced.
+kill_servers_of() {
+  local file=$1 node running status
+  spread 3 ours "$work/bin/killed" "$file" never 200 >"$work/said" 2>&1 &
+  running=$!
+  for node in 1 0 2; do
+    sleep 1
+    kill -9 "$(server_of "$node")" || say "no server of node $node"
+  done
+  wait "$running"
+  status=$?
+  synced=$(sed -n 's/^synced //p' "$work/said" | tail -n 1)
+  synced=${synced:-0}
+  say "the program ended with $status after $synced rounds"
+  [ "$status" != 0 ] || [ "$synced" = 200 ]
 }
