@@ -100,8 +100,9 @@ open_and_written_again() {
   done
   [ -n "$seen" ] || { say "it did not begin"; cat "$work/said"; wait "$running"; return 1; }
   "$hayase" status --ledger | grep "$file" | grep -q open || { say "not told as open"; "$hayase" status --ledger; wait "$running"; return 1; }
-  on 1 "$work/bin/killed" --check "$cache/$file" 3 3 || return 1
-  ! on 1 sh -c 'printf x >>"$1"' sh "$cache/$file" 2>"$work/errors" && grep -qi 'busy' "$work/errors" || { cat "$work/errors"; return 1; }
+  on 1 "$work/bin/killed" --check "$cache/$file" 3 3 || { wait "$running"; return 1; }
+  ! on 1 sh -c 'printf x >>"$1"' sh "$cache/$file" 2>"$work/errors" && grep -qi 'busy' "$work/errors" ||
+    { cat "$work/errors"; wait "$running"; return 1; }
   wait "$running" || { cat "$work/said"; return 1; }
   "$hayase" flush && "$work/bin/killed" --check "$tier/$file" 100 3 || return 1
   spread 3 ours "$work/bin/killed" "$cache/$file" never 120 >"$work/said" || { say "it can not be written again"; return 1; }

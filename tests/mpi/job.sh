@@ -82,7 +82,7 @@ kill_servers_of() {
   running=$!
   for node in 1 0 2; do
     sleep 1
-    kill -9 "$(server_of "$node")" || say "no server of node $node"
+    kill -9 "$(server_of "$node")" || { say "no server of node $node"; wait "$running"; return 1; }
   done
   wait "$running"
   status=$?

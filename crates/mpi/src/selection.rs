@@ -35,7 +35,7 @@ use crate::{
 pub(crate) enum Mode {
     /// None, and containers that exist are not read either.
     Off,
-    /// New files in `shared` of a job, and in marked directories.
+    /// New files in `shared` and `cache` of a job, and in marked directories.
     Auto,
     /// Also new files that match the patterns; by a hint, this one.
     On,

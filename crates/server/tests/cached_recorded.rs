@@ -344,6 +344,16 @@ fn what_is_open_or_not_in_the_tier_is_not_given_up() {
     assert_eq!(refused.errno, EBUSY);
     file.check(&scene.cluster);
     assert!(!scene.containers().is_empty());
+    // What only the nodes have.
+    scene.script.fail(Some(Call::Begun(Action::Begin)));
+    let mut file = Recorded::make_in(&scene.cluster, TOP, "new");
+    file.publish(&scene.cluster);
+    let evict = NodeRequest::Evict { ino: file.ino };
+    let refused = scene.cluster.process(2).ask(&evict).unwrap_err();
+    assert_eq!(refused.errno, EBUSY);
+    file.check(&scene.cluster);
+    scene.script.fail(None);
+    scene.wait_for("new", &file);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! It sees only [`hayase_tier::Tier`]s; the binary hands it directories, stores and areas as such.
 //!
-//! Rooms: [`item`] (one name of a tree), [`pack`] (many small files in one object, drawn in `FORMAT.md`),
+//! Rooms: [`item`] (one name of a tree), [`pack`] (many small files in one object, drawn in `docs/guide/pack-format.md`),
 //! [`source`] (a tree as a stream, loose or packed), [`select`] and [`compare`] (what is copied), [`Form`] (what a target is kept as),
 //! [`pack_volume`] (a set of packs to be looked at without unpacking),
 //! [`plan`] (which files travel together), [`tuner`] (how many streams), [`spread`] (who of several nodes copies what), [`transfer`] (the copy itself), [`verify`] (two trees compared).

@@ -1,4 +1,4 @@
-//! Packs: many small files in one object, a plain tar that any tar opens; drawn in `FORMAT.md`.
+//! Packs: many small files in one object, a plain tar that any tar opens; drawn in `docs/guide/pack-format.md`.
 //!
 //! Rooms: [`row`] and [`index`] (where each entry lies), [`header`] (the tar member before it),
 //! [`writer`], [`reader`], [`seal`] (authenticated encryption in chunks), [`key`] (where the key of a

@@ -32,7 +32,7 @@ pub(crate) struct ExecArgs {
     /// Be what a launcher of MPI takes for rsh or ssh: CMD is a host and the words of a shell command
     #[arg(long, conflicts_with = "node")]
     launcher: bool,
-    /// CMD is a launcher of MPI: files that its ranks write through MPI-IO in `shared` are kept as one
+    /// CMD is a launcher of MPI: files that its ranks write through MPI-IO in `shared` and `cache` are kept as one
     /// part per rank, on the rank's node
     #[arg(long, conflicts_with = "launcher")]
     mpiio: bool,

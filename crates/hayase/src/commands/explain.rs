@@ -17,7 +17,7 @@ const EXPLAIN: &str = "user.hayase.explain";
 /// Largest answer.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// Tell how a file of the shared area is served, and why
+/// Tell how a file of the shared or the cache area is served, and why
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
     /// File or directory, as this node sees it

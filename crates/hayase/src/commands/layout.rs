@@ -31,12 +31,12 @@ pub(crate) struct LayoutArgs {
 enum Verb {
     /// Show the layout of a file, or what new files in a directory get
     Get {
-        /// File or directory of the shared area
+        /// File or directory of the shared or the cache area
         path: PathBuf,
     },
     /// Stripe an empty file, or all new files below a directory
     Set {
-        /// Empty file, or directory of the shared area
+        /// Empty file of the shared area, or directory of that or of the cache area
         path: PathBuf,
         /// Bytes on one node before the next one's turn
         #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "1MiB")]
@@ -47,7 +47,7 @@ enum Verb {
     },
     /// Back to the default: a new file lies whole on its creator's node
     Unset {
-        /// Empty file, or directory of the shared area
+        /// Empty file of the shared area, or directory of that or of the cache area
         path: PathBuf,
     },
 }

@@ -125,6 +125,7 @@ fn open(packs: &OsString, key: &KeyArgs) -> anyhow::Result<PackSet> {
 }
 
 fn create(args: &CreateArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
+    places::check_other(&args.source, &args.packs)?;
     let source = Source::open(places::open(&args.source, Wish::Present)?, None)?;
     places::check_apart(&args.source, &args.packs, &args.copy.selection.selection()?)?;
     let wish = if args.copy.is_dry_run() { Wish::Supposed } else { Wish::Made };
@@ -146,6 +147,7 @@ fn extract(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
+    places::check_other(&args.packs, &args.target)?;
     let place = places::open(&args.packs, Wish::Present)?;
     let key = args.key.key()?;
     // Asks for packs, where a plain source would do as well.

@@ -31,7 +31,7 @@ use crate::process::ProcessId;
 pub(crate) struct RunArgs {
     #[command(flatten)]
     up: UpArgs,
-    /// CMD is a launcher of MPI: files that its ranks write through MPI-IO in `shared` are kept as one
+    /// CMD is a launcher of MPI: files that its ranks write through MPI-IO in `shared` and `cache` are kept as one
     /// part per rank, on the rank's node
     #[arg(long)]
     mpiio: bool,
@@ -76,9 +76,9 @@ pub(crate) fn run(
         let job = launched.let_go(output);
         let id = &job.settings.job;
         output.note(&format!(
-            "job {id} stays up, since not all results arrived: `hayase exec --job {id} -- sh -c 'ls \
-             $HAYASE_SHARED'` shows what there is, `hayase exec --job {id} -- hayase stage out ...` copies it, \
-             and `hayase down --job {id}` ends the job"
+            "job {id} stays up, since not all results arrived: `hayase exec --job {id} --node I -- sh -c 'ls \
+             $HAYASE_SHARED $HAYASE_LOCAL'` shows what node I has, `hayase exec --job {id} --node I -- hayase stage \
+             out ...` copies it, and `hayase down --job {id}` ends the job"
         ));
         return result;
     }

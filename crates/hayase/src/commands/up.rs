@@ -16,7 +16,7 @@ use crate::job::{
 use crate::launch::allocation::LauncherName;
 use crate::launch::signals::{ENDING, Signals};
 use crate::launch::tree::way::FANOUT_DEFAULT;
-use crate::launch::{ground, plan, start};
+use crate::launch::{PlanError, ground, plan, start};
 use crate::metrics::listener::parse_address;
 use crate::output::{Human, Output, Page};
 use crate::size;
@@ -168,6 +168,9 @@ pub(crate) fn run(
     output: &Output,
 ) -> anyhow::Result<Status> {
     let begin = Instant::now();
+    if args.tier.is_none() && args.endpoint.endpoint.is_some() {
+        return Err(PlanError::EndpointAlone.into());
+    }
     let signals = Signals::block(&ENDING)?;
     let launched = launch(args, environment, &signals, output)?;
     let nodes = launched.nodes.clone();

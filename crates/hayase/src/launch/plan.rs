@@ -111,6 +111,9 @@ pub(crate) enum PlanError {
     /// Another kind of storage.
     #[error("--tier {}: the cache area needs a directory, a bucket or a Gfarm", .0.display())]
     TierKind(std::ffi::OsString),
+    /// Nothing of the job is there.
+    #[error("--endpoint says where the bucket of --tier is, and there is no --tier")]
+    EndpointAlone,
     /// The job directory exists.
     #[error("job directory {} exists already", .0.display())]
     JobDirExists(PathBuf),
@@ -129,6 +132,7 @@ impl PlanError {
             Self::StorageFull { .. } => "give smaller --shared and --local, or another --storage",
             Self::MountPoint { .. } => "choose another --mount",
             Self::Width { .. } => "--width 0 means all nodes",
+            Self::EndpointAlone => "add --tier s3://BUCKET/PREFIX, or leave --endpoint out",
             Self::JobDirExists(_) => "choose another --job-dir, or remove it",
             Self::Ucx(error) => error.help(),
             Self::TierKind(_) => {

@@ -91,11 +91,11 @@ impl PackError {
                 "look at the name; to copy one object, name what is above it and give --include NAME",
             ),
             Self::TargetPacked { .. } => Some(
-                "copy with --pack, to another place, or remove the directory .hayase-packs there first",
+                "copy to another place, or remove the directory .hayase-packs there first; `stage out --pack` adds to packs",
             ),
-            Self::TargetLoose { .. } => {
-                Some("copy with --pack none, to another place, or remove what is there first")
-            }
+            Self::TargetLoose { .. } => Some(
+                "copy to another place, or remove what is there first; `stage out --pack none` adds to files",
+            ),
             Self::Damaged { .. } | Self::Line { .. } | Self::Entry { .. } => Some(
                 "`hayase pack verify` lists all damage; write the packs again from their source",
             ),

@@ -1,4 +1,4 @@
-//! The index: packs, then rows in the order of trees, then a checksum over all; drawn in `FORMAT.md`.
+//! The index: packs, then rows in the order of trees, then a checksum over all; drawn in `docs/guide/pack-format.md`.
 //!
 //! Written and read as a stream of lines. Names ascend strictly, so that one pass without memory
 //! finds duplicates; whoever reads it to the end knows that it is whole.

@@ -1,4 +1,4 @@
-//! Sealing: AES-256-GCM in chunks that are opened alone, in any order; drawn in `FORMAT.md`.
+//! Sealing: AES-256-GCM in chunks that are opened alone, in any order; drawn in `docs/guide/pack-format.md`.
 //!
 //! Each object has a key of its own (HKDF of the data key, a random salt and the object's name), so
 //! nonces count chunks from 0. The header, the chunk's number and whether it is the last are

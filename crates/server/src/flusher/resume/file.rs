@@ -43,8 +43,7 @@ impl Source {
                 StripedSource::open(nodes, &nodes.node(home)?.inode(record.ino)?).map(Self::Striped)
             }
             _ => {
-                let why =
-                    "its parts are files of their own, which only the job's servers put together";
+                let why = "MPI-IO keeps it in parts, which only the servers of a job bring to the tier; the storage is kept";
                 Err(Refused::because(libc_errno::EOPNOTSUPP, why))
             }
         }

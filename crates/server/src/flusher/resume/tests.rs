@@ -543,19 +543,6 @@ fn another_version_of_a_striped_file_stays_and_ours_is_beside_it() {
     assert!(all_of(&nodes[0], &beside, 300 << 10) == bytes);
 }
 
-#[test]
-fn a_file_of_recorded_parts_is_kept_and_told() {
-    let mut node = Node::new(Arc::new(Memory::new()));
-    let record = node.write(3, "f", b"no part of it");
-    let layout = Layout::Recorded { container: InodeId(4) };
-    node.ledger.put(LedgerRecord { layout, ..record.clone() }).unwrap();
-    let told = node.resume();
-    let failure = told[0].failure.as_ref().unwrap();
-    assert_eq!(failure.errno, libc_errno::EOPNOTSUPP);
-    assert!(node.read("f").is_err());
-    assert_eq!(node.ledger.get(record.ino).unwrap().state, FileState::Failed);
-}
-
 /// What is here under its number was cut short while it became whole.
 #[test]
 fn a_recorded_file_is_kept_and_told() {
