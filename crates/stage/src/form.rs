@@ -6,6 +6,7 @@
 use crate::Place;
 use crate::Sizes;
 use crate::item::Kind;
+use crate::limits::PACK_BYTES;
 use crate::pack::{PackError, PackSet};
 use crate::transfer::Options;
 use crate::walk::{Met, Walk};
@@ -13,7 +14,7 @@ use crate::walk::{Met, Walk};
 /// What a target holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// No file; perhaps directories.
+    /// No small file; perhaps directories, and large files, which lie loose in either form.
     Nothing,
     /// A set of packs, or the beginning of one.
     Packed,
@@ -26,7 +27,8 @@ impl Form {
     pub fn of(place: &Place) -> Result<Self, PackError> {
         match PackSet::is_in(place)? {
             true => Ok(Self::Packed),
-            false if has_file(place, u64::MAX)? => Ok(Self::Loose),
+            // Larger ones lie beside packs as well.
+            false if has_file(place, PACK_BYTES.get())? => Ok(Self::Loose),
             false => Ok(Self::Nothing),
         }
     }

@@ -60,6 +60,13 @@ impl Source {
         self.set.as_ref()
     }
 
+    /// A store in which no object has such a name, and no packs: there is no tree. An error is told by whoever
+    /// walks.
+    pub fn is_nothing(&self) -> bool {
+        let is_store = self.set.is_none() && self.place.tier.tree().is_none();
+        is_store && Walk::new(&self.place).next().is_none()
+    }
+
     /// All of it, in the order of trees.
     pub fn stream(&self) -> Stream<'_> {
         let rows = self.set.as_ref().map_or(&[][..], |set| &set.index.rows);

@@ -306,6 +306,10 @@ pub fn transfer(
     observer: &dyn Observer,
     random: &Random,
 ) -> Result<Summary, PackError> {
+    if source.is_nothing() {
+        // A wrong name, most likely: nothing is made of it, and nothing removed for it.
+        return Err(PackError::Nothing { place: source.place().describe() });
+    }
     form::check(target, options)?;
     let mut set = match &options.packs {
         None => None,

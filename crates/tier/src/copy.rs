@@ -48,7 +48,9 @@ pub fn copy_object(
         crc.update(&buffer[..count]);
         at += count as u64;
     }
-    if reader.crc32c()?.is_some_and(|known| u64::from(known) != crc.finalize()) {
+    // The tier has compared what one read brought whole.
+    let is_compared = size <= COPY_BYTES.get();
+    if !is_compared && reader.crc32c()?.is_some_and(|known| u64::from(known) != crc.finalize()) {
         let what = "its CRC32C is not the one it was stored with".to_owned();
         return Err(TierError::Corrupt { action: Action::Read, path: from.to_string(), what });
     }

@@ -95,7 +95,7 @@ impl Bytes {
     }
 
     /// Fails when the bytes are not those that the source's index tells of.
-    fn check_row(&self, item: &Item, found: u32) -> Result<(), PackError> {
+    pub(super) fn check_row(&self, item: &Item, found: u32) -> Result<(), PackError> {
         let expected = match self {
             Self::Object { crc32c, .. } => *crc32c,
             Self::Entry { row, .. } | Self::Whole { row, .. } => Some(row.crc32c),
@@ -211,7 +211,10 @@ impl Shared<'_> {
         let mut tries = 1;
         loop {
             match self.again(&mut read) {
-                Err(error) if is_passing(&error) && tries < CHANGED_TRIES_MAX => tries += 1,
+                Err(error) if is_passing(&error) && tries < CHANGED_TRIES_MAX => {
+                    self.open_packs.clear();
+                    tries += 1;
+                }
                 answer => return answer,
             }
         }

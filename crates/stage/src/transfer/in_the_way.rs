@@ -11,7 +11,7 @@ use hayase_tier::{Key, TierError};
 use super::Shared;
 use crate::item::Item;
 use crate::pack::PackError;
-use crate::plan::{Planner, Task};
+use crate::plan::Planner;
 
 /// A directory stands in the place of a file, and stays.
 pub(super) const DIRECTORY_STAYS: &str =
@@ -20,6 +20,13 @@ pub(super) const DIRECTORY_STAYS: &str =
 /// A file stands in the place of a directory, and stays.
 pub(super) const FILE_STAYS: &str =
     "a file stands in the place of a directory, and only --delete takes it away";
+
+/// One of the two, with `--delete`: it is not selected, or a part of the source is not known.
+pub(super) const NOT_TO_BE_REMOVED: &str =
+    "something of another kind stands in its place, which was not to be removed";
+
+/// With `--max-delete` nothing goes before all that would go is counted.
+pub(super) const FILE_WAITS: &str = "a file stands in the place of a directory, and with --max-delete it does not go before all removals are counted: remove it, or leave --max-delete out";
 
 const DIRECTORY_WAITS: &str =
     "a directory stands in its place, which goes when everything else has arrived";
@@ -64,7 +71,7 @@ impl Shared<'_> {
         item: &Item,
         next: Option<&Item>,
     ) -> Result<bool, PackError> {
-        let (Some(next), Some(tree)) = (next, self.target.tier.tree()) else { return Ok(false) };
+        let Some(next) = next else { return Ok(false) };
         // Between a name and the same with a slash sort only names that begin with it.
         if item.is_directory() || !next.name.as_bytes().starts_with(item.name.as_bytes()) {
             return Ok(false);
@@ -72,12 +79,7 @@ impl Shared<'_> {
         if next.name == item.name {
             return Ok(next.is_directory());
         }
-        let key = self.target.key(item.name.as_bytes())?;
-        self.again(|| match tree.directory(&key) {
-            Ok(_) => Ok(true),
-            Err(TierError::Missing { .. } | TierError::NotObject { .. }) => Ok(false),
-            Err(error) => Err(error.into()),
-        })
+        self.is_directory(&item.name)
     }
 
     /// A file or link that was to be removed at the end, and is not any more.
@@ -99,7 +101,7 @@ impl Shared<'_> {
         };
         let (mut ready, mut others) = (Vec::new(), Vec::new());
         for task in waiting {
-            let list = if self.is_clear(&task)? { &mut ready } else { &mut others };
+            let list = if self.is_directory(&task.item.name)? { &mut others } else { &mut ready };
             list.push(task);
         }
         for task in others {
@@ -115,12 +117,13 @@ impl Shared<'_> {
         })
     }
 
-    fn is_clear(&self, task: &Task) -> Result<bool, PackError> {
-        let key = self.target.key(task.item.name.as_bytes())?;
-        let tree = self.target.tier.tree().expect("only a tree has directories in the way");
+    /// Whether a directory of the target has this name.
+    fn is_directory(&self, name: &Key) -> Result<bool, PackError> {
+        let Some(tree) = self.target.tier.tree() else { return Ok(false) };
+        let key = self.target.key(name.as_bytes())?;
         self.again(|| match tree.directory(&key) {
-            Ok(_) => Ok(false),
-            Err(TierError::Missing { .. } | TierError::NotObject { .. }) => Ok(true),
+            Ok(_) => Ok(true),
+            Err(TierError::Missing { .. } | TierError::NotObject { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         })
     }

@@ -59,6 +59,13 @@ struct Open {
     way: Way,
 }
 
+impl Open {
+    fn new(bytes: Bytes, item: Item, way: Way, large: &Large) -> Self {
+        let sums = bytes.part_sums(large.part_bytes());
+        Self { bytes, item, sums, way }
+    }
+}
+
 /// Where its parts go.
 enum Way {
     /// Nowhere: a killed run brought it and told no index; only its checksum is missing.
@@ -177,6 +184,7 @@ impl Shared<'_> {
             if !done.as_ref().is_err_and(is_passing) {
                 break;
             }
+            self.open_packs.clear();
             done = self.large_alone(large, buffer);
         }
         match done {
@@ -192,8 +200,7 @@ impl Shared<'_> {
         let task = Task { item: item.clone(), ..former.task.clone() };
         let large = Large::new(task, former.is_loose);
         let way = self.again(|| self.way(&large, &item))?;
-        let sums = bytes.part_sums(large.part_bytes());
-        let open = Open { bytes, item, sums, way };
+        let open = Open::new(bytes, item, way, &large);
         for part in 0..large.parts() {
             if self.is_stopped() {
                 return Ok(false);
@@ -209,8 +216,7 @@ impl Shared<'_> {
             return Err(PackError::Changed { name: item.name.to_string() });
         }
         let way = self.way(large, &item)?;
-        let sums = bytes.part_sums(large.part_bytes());
-        Ok(Open { bytes, item, sums, way })
+        Ok(Open::new(bytes, item, way, large))
     }
 
     fn open_source(&self, task: &Task) -> Result<(Bytes, Item), PackError> {
@@ -305,7 +311,11 @@ impl Shared<'_> {
             let object = open.item.name.to_string();
             return Err(PackError::Damaged { object, why: why.to_owned() });
         }
-        open.bytes.check_sum(&open.item, sum)?;
+        match &open.sums {
+            // They speak for all bytes: nobody need be asked for more.
+            Some(_) => open.bytes.check_row(&open.item, sum)?,
+            None => open.bytes.check_sum(&open.item, sum)?,
+        }
         match &open.way {
             Way::There => {}
             Way::AnyOrder(upload) => {

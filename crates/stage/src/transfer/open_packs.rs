@@ -26,6 +26,11 @@ impl OpenPacks {
         Ok(pack)
     }
 
+    /// Forgets all of them: each keeps what it read first of its pack, which may be what came damaged.
+    pub(super) fn clear(&self) {
+        lock(&self.0).clear();
+    }
+
     fn slot(&self, number: u32) -> Slot {
         let mut slots = lock(&self.0);
         if let Some((_, slot)) = slots.iter().find(|(known, _)| *known == number) {

@@ -123,12 +123,8 @@ impl Shared<'_> {
             *stretch = Some(read.or_else(|_| self.stretch(at, at, Vec::new()))?);
         }
         let known = stretch.as_ref().expect("it was just read");
-        let data = known.entry(row).or_else(|_| {
-            // Damage that was done on the way is not there when it is read again.
-            let alone = || Ok(self.stretch(at, at, Vec::new())?.entry(row)?.into_owned());
-            self.until_whole(alone).map(Cow::Owned)
-        });
-        Ok((task.item.clone(), data?))
+        let data = known.entry(row).or_else(|_| self.entry_again(row, at).map(Cow::Owned))?;
+        Ok((task.item.clone(), data))
     }
 
     /// A large file becomes a pack of its own.

@@ -5,8 +5,8 @@ use std::sync::mpsc::SyncSender;
 
 use hayase_tier::{Key, ObjectMeta};
 
-use super::in_the_way::{DIRECTORY_STAYS, FILE_STAYS, Passed};
-use super::{Shared, Unit};
+use super::in_the_way::{DIRECTORY_STAYS, FILE_STAYS, FILE_WAITS, NOT_TO_BE_REMOVED, Passed};
+use super::{Options, Shared, Unit};
 use crate::compare::{Rules, Step, decide, must_ask};
 use crate::item::{Item, Kind};
 use crate::limits::{PACK_ENTRIES_MAX, PARTS_BYTES_MIN};
@@ -165,11 +165,6 @@ impl Planning<'_, '_> {
                 }
             }
         }
-        let is_nothing = Progress::get(&self.shared.progress.found) == 0 && !self.is_blind;
-        if is_nothing && source.set().is_none() && source.place().tier.tree().is_none() {
-            // A wrong name, most likely: nothing is made of it, and nothing removed for it.
-            return Err(PackError::Nothing { place: source.place().describe() });
-        }
         self.shared.outcome().summary.seen = dealer.map_or(0, |dealer| dealer.seen());
         self.flush_empty(None);
         self.is_blind |= self.shared.is_stopped();
@@ -246,7 +241,7 @@ impl Planning<'_, '_> {
     fn take(&mut self, item: Item, origin: Origin) -> Result<(), PackError> {
         let there = self.catch_up(Some(&item))?;
         self.flush_empty(Some(&item));
-        if there.is_none() && !self.is_clear(&item, &origin)? {
+        if there.is_none() && !self.make_room(&item, &origin)? {
             return Ok(());
         }
         let is_packing = self.shared.options.packs.is_some();
@@ -283,17 +278,23 @@ impl Planning<'_, '_> {
         Ok(())
     }
 
-    /// Nothing of another kind stands where a new name is to be, or it goes; otherwise the name is told, or
-    /// waits for that.
-    fn is_clear(&mut self, item: &Item, origin: &Origin) -> Result<bool, PackError> {
+    /// What of another kind stands where a new name is to be goes, where it may. `false` when it stays, which is
+    /// told, or goes at the end, for which the name waits.
+    fn make_room(&mut self, item: &Item, origin: &Origin) -> Result<bool, PackError> {
         let shared = self.shared;
         if shared.target.tier.tree().is_none() || shared.options.packs.is_some() {
             return Ok(true);
         }
         let name = item.name.to_string();
         if let Some(file) = self.passed.in_the_way_of(item).cloned() {
-            let Some(old) = shared.take_removal(&file) else {
-                shared.failed(&name, PackError::InTheWay { why: FILE_STAYS });
+            let why = match shared.options {
+                Options { delete: false, .. } => FILE_STAYS,
+                Options { delete_max: Some(_), .. } => FILE_WAITS,
+                _ => NOT_TO_BE_REMOVED,
+            };
+            let goes = why != FILE_WAITS;
+            let Some(old) = goes.then(|| shared.take_removal(&file)).flatten() else {
+                shared.failed(&name, PackError::InTheWay { why });
                 return Ok(false);
             };
             self.passed.forget(&file);
@@ -311,7 +312,8 @@ impl Planning<'_, '_> {
         }
         let options = shared.options;
         if !options.delete || !options.selection.takes(&item.name, true) {
-            shared.failed(&name, PackError::InTheWay { why: DIRECTORY_STAYS });
+            let why = if options.delete { NOT_TO_BE_REMOVED } else { DIRECTORY_STAYS };
+            shared.failed(&name, PackError::InTheWay { why });
             return Ok(false);
         }
         if options.is_dry_run {

@@ -95,24 +95,36 @@ impl Shared<'_> {
         &self,
         first: Location,
         last: Location,
+        buffer: Vec<u8>,
+    ) -> Result<Stretch, PackError> {
+        let mut buffer = Some(buffer);
+        self.again(|| self.read_stretch(first, last, buffer.take().unwrap_or_default()))
+    }
+
+    fn read_stretch(
+        &self,
+        first: Location,
+        last: Location,
         mut buffer: Vec<u8>,
     ) -> Result<Stretch, PackError> {
         let set = self.source.set().expect("an entry lies in a set");
         let len = usize::try_from(last.offset + last.stored - first.offset).unwrap_or(usize::MAX);
-        let (pack, skip) = self.again(|| {
-            let pack = self.open_packs.get(set, first.pack)?;
-            let skip = pack.read_around(first.offset, len, &mut buffer)?;
-            Ok((pack, skip))
-        })?;
+        let pack = self.open_packs.get(set, first.pack)?;
+        let skip = pack.read_around(first.offset, len, &mut buffer)?;
         let start = first.offset - skip as u64;
         Ok(Stretch { pack, number: first.pack, start, bytes: buffer })
     }
 
+    /// An entry that did not come whole with others: damage that was done on the way is not there when it is
+    /// read again.
+    pub(super) fn entry_again(&self, row: &Row, at: Location) -> Result<Vec<u8>, PackError> {
+        self.open_packs.clear();
+        self.until_whole(|| Ok(self.read_stretch(at, at, Vec::new())?.entry(row)?.into_owned()))
+    }
+
     fn entry_alone(&self, task: &Task) -> Result<(), PackError> {
         let at = location(task).expect("an entry lies in a pack");
-        // Damage that was done on the way is not there when it is read again.
-        let read = || Ok(self.stretch(at, at, Vec::new())?.entry(row_of(task))?.into_owned());
-        let data = self.until_whole(read)?;
+        let data = self.entry_again(row_of(task), at)?;
         self.put(task, &task.item, &data)
     }
 

@@ -1,14 +1,14 @@
-//! What a target is kept as, a source that is not there, and how many small objects travel at a time.
-
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+//! What a target is kept as, and a source that is not there.
 
 use super::*;
-use crate::broken::Broken;
 use hayase_stage::Form;
 
 fn packed() -> Options {
     packs(64 << 10, Compression::None, None)
+}
+
+fn packs_sealed() -> Options {
+    packs(64 << 10, Compression::None, Some(master()))
 }
 
 #[test]
@@ -67,24 +67,11 @@ fn a_store_without_anything_is_no_tree_to_copy_from() {
     let refused = try_copy(&store(), &trees.to(), None, &delete);
     assert!(matches!(refused, Err(PackError::Nothing { .. })), "{refused:?}");
     assert_eq!(snapshot(&trees.to).len(), 13, "nothing was removed");
+    let packs = store();
+    let sealed = packs_sealed();
+    let refused = try_copy(&store(), &packs, None, &sealed);
+    assert!(matches!(refused, Err(PackError::Nothing { .. })), "{refused:?}");
+    assert_eq!(Form::of(&packs).unwrap(), Form::Nothing, "no key was left");
     // A directory that is empty is a tree.
     assert_eq!(copy_all(&trees.from(), &trees.to(), &delete).removed, 13);
-}
-
-#[test]
-fn small_objects_are_read_by_all_streams_at_a_time() {
-    let trees = Trees::new(|top| fill(top, 64, 100));
-    let from = Memory::flat();
-    copy_all(&trees.from(), &of(from.clone()), &Options::default());
-    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (reading, seen) = (Arc::clone(&now), Arc::clone(&most));
-    let slow = Broken::new(from).on_read(move |_| {
-        seen.fetch_max(reading.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(20));
-        reading.fetch_sub(1, Ordering::SeqCst);
-        Ok(())
-    });
-    let options = Options { streams: Streams::Fixed(8), ..Options::default() };
-    assert_eq!(copy_all(&of(slow), &trees.to(), &options).copied, 64);
-    assert_eq!(most.load(Ordering::SeqCst), 8);
 }

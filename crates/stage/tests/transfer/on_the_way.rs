@@ -149,3 +149,21 @@ fn a_large_file_that_was_sent_in_parts_is_read_again() {
         assert_same(&trees.from, &trees.to);
     }
 }
+
+/// What the open of a pack brings is kept for all that is read of it.
+#[test]
+fn flipped_bits_of_the_begin_of_a_pack_are_read_again() {
+    let server = Server::start(&hayase_s3_server::Options::default()).unwrap();
+    let proxy = Proxy::start(server.address());
+    let trees = Trees::new(|top| fill(top, 60, 64 << 10));
+    let store = of(proxy.bucket());
+    copy_all(&trees.from(), &store, &packs(16 << 20, Compression::None, None));
+    let source = Source::open(store.clone(), None).unwrap();
+    proxy.flip(1);
+    let (options, progress) = (Options::default(), Progress::default());
+    let random = SystemRandom::new();
+    let summary = transfer(&source, &trees.to(), &options, &progress, &Silent, &random).unwrap();
+    assert!(summary.is_complete(), "{summary:?}");
+    assert_eq!(proxy.flips.load(Ordering::SeqCst), 0, "no bit flipped");
+    assert_same(&trees.from, &trees.to);
+}

@@ -153,6 +153,13 @@ fn a_removal_makes_room_for_another_kind() {
     assert_eq!(told.len(), 8, "three files, and two directories with what is in them: {told:?}");
     assert_eq!(failed(&Options::default()), told);
     assert_eq!(std::fs::read_to_string(trees.to.join("a-directory/x/y")).unwrap(), "old");
+    // Nothing goes before all that would go is counted.
+    let guarded = Options { delete: true, delete_max: Some(100), ..Options::default() };
+    for is_dry_run in [true, false] {
+        let told = failed(&Options { is_dry_run, ..guarded.clone() });
+        assert!(told.iter().any(|told| told.contains("--max-delete")), "{told:?}");
+    }
+    assert_eq!(std::fs::read_to_string(trees.to.join("was-file")).unwrap(), "old");
     let delete = Options { delete: true, ..Options::default() };
     let dry = copy_all(&trees.from(), &trees.to(), &Options { is_dry_run: true, ..delete.clone() });
     assert_eq!(std::fs::read_to_string(trees.to.join("was-file")).unwrap(), "old");

@@ -103,7 +103,7 @@ impl Sums {
         let stored = |name| if is_whole(head) { told(name) } else { None };
         let is_md5 = |tag: &&str| tag.len() == 32 && tag.bytes().all(|b| b.is_ascii_hexdigit());
         // Of what the server encrypted the tag is another.
-        let tag = head.get("etag").filter(|_| !is_encrypted(head)).map(|tag| tag.trim_matches('"'));
+        let tag = head.get("etag").filter(|_| !is_encrypted(head)).map(super::object::bare);
         let part_bytes = head.get(PART_BYTES).and_then(|bytes| bytes.parse().ok());
         Self {
             own: head.get(OWN).map(str::to_owned),

@@ -171,7 +171,7 @@ impl Client {
                 Ok(done) => return Ok(done),
                 Err(fault) => fault,
             };
-            let remedy = fault.remedy();
+            let (remedy, attempts) = (fault.remedy(), fault.attempts(attempts));
             match &remedy {
                 Remedy::Clock(time) => self.adopt_clock(*time),
                 Remedy::Region(name) if !moved && self.adopt_region(name) => moved = true,

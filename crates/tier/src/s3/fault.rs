@@ -11,6 +11,7 @@ use super::client::Client;
 use super::credentials::CredentialSource;
 use super::date;
 use super::http::Exchange;
+use super::limits::WHOLE_READS_MAX;
 use super::xml::Element;
 use crate::{Action, TierError};
 
@@ -23,6 +24,8 @@ pub(super) enum Fault {
     Answer(Box<Answer>),
     /// Bytes came that are not those that were stored.
     Corrupt(String),
+    /// All bytes of an object came, and are not those that its checksum is of.
+    Mismatch(String),
     /// The object is another one than was meant.
     Changed,
     /// There is nothing to sign with.
@@ -131,9 +134,18 @@ impl Fault {
         let again = Remedy::Wait { throttled: false, asked: None };
         match self {
             Self::Answer(answer) => answer.remedy(),
-            Self::Corrupt(_) => again,
+            Self::Corrupt(_) | Self::Mismatch(_) => again,
             Self::Transport(error) if tls_fault(error).is_none() => again,
             Self::Transport(_) | Self::Changed | Self::NoKeys(_) | Self::NotS3 => Remedy::None,
+        }
+    }
+
+    /// How many attempts are worth it, of those that a person allows: on the way bytes change rarely, so a
+    /// checksum that does not fit again and again is wrong itself.
+    pub(super) fn attempts(&self, allowed: u32) -> u32 {
+        match self {
+            Self::Mismatch(_) => allowed.min(WHOLE_READS_MAX),
+            _ => allowed,
         }
     }
 
@@ -161,7 +173,7 @@ impl Fault {
         match self {
             Self::Answer(answer) => answer.into_tier_error(action, path, client),
             Self::Changed => TierError::Changed { action, path },
-            Self::Corrupt(what) => TierError::Corrupt { action, path, what },
+            Self::Corrupt(what) | Self::Mismatch(what) => TierError::Corrupt { action, path, what },
             Self::NoKeys(why) => refused(
                 format!("no credentials were found: {why}"),
                 "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; public buckets can be read anonymously",
@@ -294,7 +306,7 @@ impl fmt::Display for Fault {
         match self {
             Self::Transport(error) => error.fmt(f),
             Self::Answer(answer) => answer.fmt(f),
-            Self::Corrupt(what) | Self::NoKeys(what) => f.write_str(what),
+            Self::Corrupt(what) | Self::Mismatch(what) | Self::NoKeys(what) => f.write_str(what),
             Self::Changed => f.write_str("it was replaced"),
             Self::NotS3 => f.write_str("no S3 server"),
         }

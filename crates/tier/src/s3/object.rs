@@ -112,7 +112,7 @@ pub(super) fn meta(size: u64, modified: Option<SystemTime>, etag: Option<&str>) 
 }
 
 /// An entity tag without its quotes, which some servers leave out.
-fn bare(etag: &str) -> &str {
+pub(super) fn bare(etag: &str) -> &str {
     etag.trim_start_matches("W/").trim_matches('"')
 }
 

@@ -102,7 +102,7 @@ fn first(
     let mut bytes = vec![0; usize::try_from(size.min(wanted)).unwrap_or(0)];
     fill(exchange, &mut bytes)?;
     if bytes.len() as u64 == size {
-        sums.verify(&bytes).map_err(Fault::Corrupt)?;
+        sums.verify(&bytes).map_err(Fault::Mismatch)?;
     }
     Ok((seen, sums, bytes))
 }
@@ -204,7 +204,7 @@ impl Object {
             match whole {
                 true => {
                     let sums = self.client.sums(exchange.head());
-                    sums.verify(buffer).map_err(Fault::Corrupt)
+                    sums.verify(buffer).map_err(Fault::Mismatch)
                 }
                 false => Ok(()),
             }
@@ -235,7 +235,7 @@ impl Object {
             }
             match self.sums(Sums::is_known)?.verify(buffer) {
                 Ok(()) => return Ok(()),
-                Err(what) if reads >= WHOLE_READS_MAX => return Err(Fault::Corrupt(what)),
+                Err(what) if reads >= WHOLE_READS_MAX => return Err(Fault::Mismatch(what)),
                 Err(why) => tracing::debug!(why, reads, key = self.key, "read again"),
             }
             reads += 1;
