@@ -1,4 +1,5 @@
 //! Looking at every byte of a set: packs, headers, entries, the packs' own indexes, loose objects.
+//! Room: [`passing`] (one entry, as the bytes of its pack go by).
 
 mod passing;
 
