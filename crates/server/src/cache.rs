@@ -133,7 +133,7 @@ pub(crate) struct Active {
     pub(crate) fetch: RefCell<Option<Rc<Fetch>>>,
     /// The bytes on their way into stripes.
     pub(crate) striping: RefCell<Option<Rc<Striping>>>,
-    /// Opens that have begun and are not booked yet.
+    /// Opens and truncates under way: they may be booked nowhere yet.
     pub(crate) openings: Cell<u32>,
     /// When the tier was asked last whether it still has this version.
     checked: Cell<Option<Instant>>,

@@ -11,7 +11,7 @@ use cluster::{Cluster, Process, R, W};
 use hayase_layout::{ByteCount, InodeId, StripePolicy};
 use hayase_tier::flaky::{Call, Fault};
 use hayase_tier::{Action, Attributes, Flaky, Key, ListRequest, Memory, Precondition, Tier};
-use hayase_wire::message::{FileKind, Flushed, NodeReply, NodeRequest};
+use hayase_wire::message::{FileKind, Flushed, NodeReply, NodeRequest, StillOpen};
 
 const TOP: InodeId = InodeId::CACHE_ROOT;
 const FOR_EVER: u64 = u64::MAX;
@@ -412,6 +412,32 @@ fn what_is_written_and_closed_during_a_commit_comes_to_the_tier() {
     process.close(ino, W).expect("closed");
     scene.script.release();
     scene.wait_for("f", b"latest");
+}
+
+/// An open for writing that others have to give something back for is not booked yet: a flush meanwhile is not the
+/// last.
+#[test]
+fn what_is_written_after_a_long_open_comes_to_the_tier() {
+    let scene = Scene::new(3);
+    let ino = write(&mut scene.cluster.process(0), TOP, "f", b"first");
+    scene.wait_for("f", b"first");
+    let (recalled, was_recalled) = std::sync::mpsc::channel();
+    let (reply, may_reply) = std::sync::mpsc::channel::<()>();
+    let mut reader = scene.cluster.mount_answering(1, move || {
+        let _again = recalled.send(());
+        let _dropped_is_go = may_reply.recv();
+        StillOpen { access: R, as_of: u64::MAX }
+    });
+    reader.open(ino, R).expect("opened");
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_again(&mut scene.cluster.process(2), ino, b"second"));
+        was_recalled.recv().expect("the reader is recalled");
+        // Long enough for the flusher to look, and to send what is there.
+        std::thread::sleep(Duration::from_millis(500));
+        drop(reply);
+        writer.join().expect("written");
+    });
+    scene.wait_for("f", b"second");
 }
 
 /// A program has a file open and syncs it: each time the tier has what was written by then, at once.

@@ -234,7 +234,9 @@ impl Node {
         if self.is_used_by_mpi(cache, ino).await? && !as_it_stands {
             return Ok(Outcome::Overtaken);
         }
-        let may = |node: &Self| as_it_stands || !node.has_writers(ino);
+        // An open or a truncate that has begun says so in the ledger first: the change is still to come.
+        let is_untouched = |node: &Self| !node.has_writers(ino) && active.openings.get() == 0;
+        let may = |node: &Self| as_it_stands || is_untouched(node);
         let is_still = may(self) && (as_it_stands || self.probe_part(ino).await);
         let Some(record) = cache.record(ino).filter(|record| is_still && !record.state.is_safe())
         else {
@@ -326,7 +328,7 @@ impl Node {
         // one of a file that was written all the while: no look at size and times tells what came in
         // the same tick, or after the last look. It goes once more when nobody writes it.
         let is_last =
-            !is_written && active.generation.get() == generation && !self.has_writers(ino);
+            !is_written && active.generation.get() == generation && is_untouched(self);
         cache.update(ino, |record| {
             if record.is_nameless {
                 return; // A tombstone hides what was committed: it was said to be on its way.

@@ -246,6 +246,7 @@ impl Node {
         let guard = self.home_change(ino, from, bits).await;
         let inode = self.visible_inode(from, ino)?;
         self.before_set_attr(&inode, &change).await?;
+        let _cutting = change.size.map(|_| self.opening(ino));
         if let Some(size) = change.size {
             self.before_change(ino, size == 0)?;
             // Where its bytes lie may have changed while others were asked.

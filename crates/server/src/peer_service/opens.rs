@@ -27,7 +27,7 @@ impl Node {
         if !self.is_reachable(&inode, from) {
             return Err(Refused::new(libc_errno::ESTALE));
         }
-        let opening = self.opening(ino);
+        let _opening = self.opening(ino);
         self.before_open(ino, open.access, truncate).await?;
         // Bytes that MPI-IO keeps by writer are made whole first, by who asks.
         if matches!(inode.layout, Layout::Recorded { .. }) && (open.access.write || truncate) {
@@ -44,7 +44,6 @@ impl Node {
         let access = open.access;
         let before = self.homes.held_by(ino, from);
         let given = self.home_open(ino, from, open).await;
-        drop(opening);
         // O_RDONLY with O_TRUNC changes bytes without an open for writing.
         let _change = match truncate && !access.write {
             true => Some(self.home_change(ino, from, Grants::ALL).await),
