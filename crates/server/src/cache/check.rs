@@ -92,8 +92,8 @@ impl Node {
             return Err(Refused::new(libc_errno::ESTALE));
         }
         active.used.set(Instant::now());
-        if self.is_being_striped(ino) {
-            return Err(Refused::because(libc_errno::EAGAIN, "it is being fetched"));
+        if self.has_half_a_copy(ino) {
+            return Err(Refused::because(libc_errno::EAGAIN, "half a copy of it is here"));
         }
         if !access.write && !truncate {
             if state == FileState::InTier {
@@ -113,8 +113,8 @@ impl Node {
             Some(FileState::InTier) if !truncate => {
                 return Err(Refused::because(libc_errno::EAGAIN, "it is not fetched yet"));
             }
-            Some(FileState::InTier) if self.is_being_striped(ino) => {
-                return Err(Refused::because(libc_errno::EAGAIN, "it is being fetched"));
+            Some(FileState::InTier) if self.has_half_a_copy(ino) => {
+                return Err(Refused::because(libc_errno::EAGAIN, "half a copy of it is here"));
             }
             Some(FileState::InTier) => {
                 // Pieces on their way would come after the truncate.

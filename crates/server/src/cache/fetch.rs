@@ -29,7 +29,7 @@ pub(crate) struct Fetch {
     reader: Arc<dyn Reader>,
     part: Part,
     size: u64,
-    pub(super) pieces: RefCell<Vec<Piece>>,
+    pieces: RefCell<Vec<Piece>>,
     /// Pieces that are not here.
     left: Cell<usize>,
     /// Failures so far, and the last one.
@@ -39,7 +39,7 @@ pub(crate) struct Fetch {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+enum Piece {
     Absent,
     Coming,
     Here,
@@ -64,6 +64,18 @@ impl Fetch {
         *state = Piece::Coming;
         let start = piece as u64 * FETCH_BYTES;
         Some(start..(start + FETCH_BYTES).min(self.size))
+    }
+
+    /// Of the part that will be the file, what nobody has brought or begun to bring.
+    pub(super) fn bytes_absent(&self) -> u64 {
+        let pieces = self.pieces.borrow();
+        let absent = pieces.iter().zip(0..).filter(|(piece, _)| **piece == Piece::Absent);
+        absent.map(|(_, number)| FETCH_BYTES.min(self.size - number * FETCH_BYTES)).sum()
+    }
+
+    /// Somebody brings its bytes, waits for some or reads past it: not only the file knows it.
+    pub(super) fn is_used(self: &Rc<Self>) -> bool {
+        Rc::strong_count(self) > 1
     }
 
     fn came(&self, piece: usize, result: Result<(), Refused>) {
@@ -222,9 +234,13 @@ impl Node {
         });
     }
 
-    /// All pieces are here: the part is the file.
-    fn fetched(&self, ino: InodeId, fetch: &Fetch) {
+    /// All pieces are here: the part is the file, unless that has come into stripes meanwhile.
+    fn fetched(&self, ino: InodeId, fetch: &Rc<Fetch>) {
         let Some(cache) = self.cached(ino) else { return };
+        let active = cache.active(ino).fetch.borrow().clone();
+        if !active.is_some_and(|active| Rc::ptr_eq(&active, fetch)) {
+            return;
+        }
         let version = cache.record(ino).and_then(|record| record.version);
         let mtime = version.map(|version| SetTime::To(version.mtime));
         if let Err(error) = fetch.part.set_times(mtime, mtime) {

@@ -47,7 +47,7 @@ pub(crate) struct Striping {
     changed: Notify,
 }
 
-/// A file in the middle of an open, which is not booked yet.
+/// A file in the middle of an open or a truncate.
 pub(crate) struct Opening<'a>(&'a Node, InodeId);
 
 impl Drop for Opening<'_> {
@@ -60,7 +60,7 @@ impl Drop for Opening<'_> {
 }
 
 impl Node {
-    /// Home: an open has begun; it is booked, or given up, when this is dropped.
+    /// Home: an open has begun, or a truncate; it is booked, done or given up when this is dropped.
     pub(crate) fn opening(&self, ino: InodeId) -> Opening<'_> {
         if let Some(cache) = self.cached(ino) {
             let active = cache.active(ino);
@@ -69,8 +69,8 @@ impl Node {
         Opening(self, ino)
     }
 
-    /// Home: its parts are not the file yet.
-    pub(crate) fn is_being_striped(&self, ino: InodeId) -> bool {
+    /// Home: what is here of it is not the file: it is on its way into stripes, or a copy on several nodes is given up.
+    pub(crate) fn has_half_a_copy(&self, ino: InodeId) -> bool {
         let record = self.cached(ino).and_then(|cache| cache.record(ino));
         record.is_some_and(|record| {
             record.state == FileState::InTier && record.layout != Layout::Whole
@@ -84,6 +84,9 @@ impl Node {
         ino: InodeId,
     ) -> Result<Option<PeerReply>, Refused> {
         let Some(cache) = self.cached(ino) else { return Ok(None) };
+        if self.give_half_a_copy_up(cache, ino).await? {
+            return Ok(Some(PeerReply::Ready(true)));
+        }
         let running = cache.active(ino).striping.borrow().clone();
         let striping = match running {
             Some(striping) => striping,
@@ -107,13 +110,35 @@ impl Node {
         }
     }
 
+    /// Whether one was left that could not be given up at its time. It is refused as long as it can not.
+    async fn give_half_a_copy_up(
+        self: &Rc<Self>,
+        cache: &Cache,
+        ino: InodeId,
+    ) -> Result<bool, Refused> {
+        let is_left = || {
+            let is_coming = cache.active(ino).striping.borrow().is_some();
+            self.has_half_a_copy(ino) && !is_coming
+        };
+        if !is_left() {
+            return Ok(false);
+        }
+        let _held = cache.publishing.lock(ino).await;
+        if is_left() {
+            self.only_in_tier_again(cache, ino).await?;
+        }
+        Ok(true)
+    }
+
     async fn begin_striping(
         self: &Rc<Self>,
         cache: &Cache,
         ino: InodeId,
     ) -> Result<Option<Rc<Striping>>, Refused> {
         let Some(version) = self.only_in_tier(ino) else { return Ok(None) };
-        let Some(layout) = self.stripes_for(ino, version.size).await? else { return Ok(None) };
+        let Some(layout) = self.stripes_for(cache, ino, version.size).await? else {
+            return Ok(None);
+        };
         // Whoever keeps it open only for the next open lets it go.
         for node in self.homes.open_on(ino) {
             self.begin_recall(ino, node, Grants::ALL);
@@ -127,16 +152,12 @@ impl Node {
         if let Some(striping) = active.striping.borrow().clone() {
             return Ok(Some(striping));
         }
-        if self.is_being_striped(ino) {
-            // The last try was cut short, and could not be undone then.
-            self.made_whole(cache, ino).await?;
-        }
         let record = cache.record(ino).filter(|record| {
             let is_same = record.version == Some(version) && record.layout == Layout::Whole;
             record.state == FileState::InTier && is_same && !record.is_nameless
         });
-        let is_fetched = active.fetch.borrow().as_ref().is_some_and(|fetch| fetch.is_moving());
-        let is_used = self.homes.is_open(ino) || active.openings.get() > 0 || is_fetched;
+        let is_fetching = active.fetch.borrow().as_ref().is_some_and(Fetch::is_used);
+        let is_used = self.homes.is_open(ino) || active.openings.get() > 0 || is_fetching;
         let Some(record) = record.filter(|_| !is_used) else { return Ok(None) };
         // From here on nobody opens it. What came of it into a whole part is of no use.
         cache.update(ino, |record| record.layout = layout.clone())?;
@@ -146,7 +167,7 @@ impl Node {
         let (this, told) = (Rc::clone(self), Rc::clone(&striping));
         tokio::task::spawn_local(async move {
             let ended = this.stripe((ino, &told), layout.clone(), &record, version).await;
-            this.striped((ino, &told), &layout, &ended).await;
+            this.striping_ended((ino, &told), &layout, &ended).await;
             *told.ended.borrow_mut() = Some(ended);
             told.changed.notify_waiters();
         });
@@ -156,6 +177,7 @@ impl Node {
     /// Over which servers, when it is to be striped.
     async fn stripes_for(
         self: &Rc<Self>,
+        cache: &Cache,
         ino: InodeId,
         size: u64,
     ) -> Result<Option<Layout>, Refused> {
@@ -164,7 +186,10 @@ impl Node {
             true => self.inode(parent)?.policy,
             false => self.entry(parent).await?.attr.policy,
         };
-        if policy.is_none() && size <= self.usage_now().free {
+        // A whole copy that is on its way takes room itself: what has begun to come is not asked for again.
+        let coming = cache.active(ino).fetch.borrow().clone();
+        let needed = coming.map_or(size, |fetch| fetch.bytes_absent());
+        if policy.is_none() && needed <= self.usage_now().free {
             return Ok(None);
         }
         let row = |(server, usage): (_, hayase_wire::message::AreaUse)| {
@@ -249,9 +274,13 @@ impl Node {
                     this.deal_piece((ino, &file), reader, piece).await
                 }));
             }
+            // All of them: who removes the parts of half a copy meets no piece that is still being written.
+            let mut dealt = Ok(());
             for piece in pieces {
-                piece.await.map_err(|_| Refused::new(libc_errno::EIO))??;
+                let ended = piece.await.unwrap_or_else(|_| Err(Refused::new(libc_errno::EIO)));
+                dealt = dealt.and(ended);
             }
+            dealt?;
         }
         Ok(())
     }
@@ -285,7 +314,7 @@ impl Node {
     }
 
     /// It is a copy in stripes now, or in the tier only, as before.
-    async fn striped(
+    async fn striping_ended(
         self: &Rc<Self>,
         (ino, striping): (InodeId, &Striping),
         layout: &Layout,
@@ -296,7 +325,7 @@ impl Node {
             tracing::warn!(%ino, %refused, "a file does not come into stripes");
             let _held = cache.publishing.lock(ino).await;
             let undone = match layout {
-                _ if self.is_being_striped(ino) => self.made_whole(cache, ino).await,
+                _ if self.has_half_a_copy(ino) => self.only_in_tier_again(cache, ino).await,
                 // Removed meanwhile, with the parts that there were then.
                 Layout::Striped { servers, .. } if self.inode(ino).is_err() => {
                     self.remove_stripes(ino, striping.epoch.get(), servers)
@@ -318,12 +347,5 @@ fn meta_of(version: TierVersion) -> ObjectMeta {
         mode: version.mode,
         mtime: system_time(version.mtime),
         identity: version.identity,
-    }
-}
-
-impl Fetch {
-    /// Bytes are on their way.
-    fn is_moving(&self) -> bool {
-        self.pieces.borrow().contains(&super::fetch::Piece::Coming)
     }
 }

@@ -190,6 +190,7 @@ impl Node {
         let is_quiet = self.probe_part(ino).await;
         let is_free = is_quiet
             && !self.homes.is_open(ino)
+            && cache.active(ino).openings.get() == 0
             && !self.recorded.is_flattening(ino)
             && cache.record(ino).is_some_and(|record| {
                 record.state.is_here() && record.state.is_safe() && record.version.is_some()

@@ -42,7 +42,7 @@ impl Node {
     ) -> Result<(), Refused> {
         cache.update(ino, |record| record.state = FileState::InTier)?;
         self.ledger_durable(cache).await?;
-        self.made_whole(cache, ino).await
+        self.only_in_tier_again(cache, ino).await
     }
 
     /// Evictions that were cut short, before anybody is served.
@@ -52,14 +52,14 @@ impl Node {
             record.state == FileState::InTier && record.layout != Layout::Whole
         };
         for record in cache.records_where(is_half) {
-            if let Err(error) = self.made_whole(cache, record.ino).await {
+            if let Err(error) = self.only_in_tier_again(cache, record.ino).await {
                 tracing::error!(ino = %record.ino, %error, "a copy that was given up stays");
             }
         }
     }
 
     /// Nothing of it is here any more.
-    pub(crate) async fn made_whole(
+    pub(crate) async fn only_in_tier_again(
         self: &Rc<Self>,
         cache: &Cache,
         ino: InodeId,

@@ -327,8 +327,7 @@ impl Node {
         // Opened for writing during the commit: what was committed is a version, but not the last. Nor is
         // one of a file that was written all the while: no look at size and times tells what came in
         // the same tick, or after the last look. It goes once more when nobody writes it.
-        let is_last =
-            !is_written && active.generation.get() == generation && is_untouched(self);
+        let is_last = !is_written && active.generation.get() == generation && is_untouched(self);
         cache.update(ino, |record| {
             if record.is_nameless {
                 return; // A tombstone hides what was committed: it was said to be on its way.

@@ -54,6 +54,11 @@ impl Recorded {
 
     /// Its container is in `shared`, wherever the file is.
     pub(crate) fn make_in(cluster: &Cluster, top: InodeId, name: &str) -> Self {
+        Self::make_written(cluster, top, name, 0)
+    }
+
+    /// So many rounds are in its container before the file shows it.
+    pub(crate) fn make_written(cluster: &Cluster, top: InodeId, name: &str, rounds: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let writers = (0..WRITERS)
@@ -72,8 +77,11 @@ impl Recorded {
         };
         let container =
             process.create(all, &area::name_of(ino.0), FileKind::Directory).unwrap().ino;
-        let (copied, rounds) = (BTreeMap::new(), 0);
-        let mut recorded = Self { directory, writers, ino, container, copied, rounds };
+        let copied = BTreeMap::new();
+        let mut recorded = Self { directory, writers, ino, container, copied, rounds: 0 };
+        for _ in 0..rounds {
+            recorded.write();
+        }
         recorded.copy(cluster);
         step(&mut process, ino, RecordedStep::Begin { container }).unwrap();
         recorded

@@ -48,20 +48,24 @@ struct Scene {
     cluster: Cluster,
     tier: Arc<dyn Tier>,
     script: Arc<Script>,
-    /// `d/f` in the tier, of which the directory is striped.
+    /// `d/f` in the tier.
     ino: InodeId,
     bytes: Vec<u8>,
 }
 
 impl Scene {
+    /// Its directory is striped.
     fn new(len: usize) -> Self {
+        Self::with_policy(len, Some(StripePolicy { stripe: ByteCount(4096), width: 0 }))
+    }
+
+    fn with_policy(len: usize, policy: Option<StripePolicy>) -> Self {
         let (script, below) = (Arc::<Script>::default(), Memory::new());
         let asked = Arc::clone(&script);
         let flaky = Flaky::new(below.clone(), move |call| asked.fault(call));
         let cluster = Cluster::up_small(3, ByteCount::mib(64), Arc::new(flaky));
         let mut process = cluster.process(0);
-        let policy = StripePolicy { stripe: ByteCount(4096), width: 0 };
-        let made = process.create_with(TOP, "d", FileKind::Directory, Some(policy));
+        let made = process.create_with(TOP, "d", FileKind::Directory, policy);
         let dir = made.expect("made").ino;
         let bytes: Vec<u8> = (0..len).map(|at| (at / 253 + at) as u8).collect();
         let key = Key::new("d/f").expect("a path");
@@ -96,6 +100,19 @@ impl Scene {
         while self.cluster.process(0).ask(&NodeRequest::Evict { ino: self.ino }).is_err() {
             assert!(Instant::now() < until, "nobody has it open");
             std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// No server keeps bytes of it, and none come late.
+    fn assert_no_parts(&self) {
+        std::thread::sleep(Duration::from_millis(200));
+        let until = Instant::now() + Duration::from_secs(30);
+        for server in 0..3 {
+            let parts = self.cluster.parts(server);
+            while parts.list().expect("listed").iter().any(|part| part.ino == self.ino) {
+                assert!(Instant::now() < until, "server {server} keeps a part");
+                std::thread::sleep(Duration::from_millis(20));
+            }
         }
     }
 
@@ -169,6 +186,7 @@ fn a_copy_that_fails_in_the_middle_is_none() {
         let mut process = scene.cluster.process(1);
         let refused = process.open(scene.ino, W).expect_err("the tier failed");
         assert_eq!(refused.errno, EIO);
+        scene.assert_no_parts();
         scene.assert_reads(&scene.bytes, "after a failure");
         process.open(scene.ino, W).expect("opened");
         process.write(scene.ino, 7, b"changed").expect("written");
@@ -210,9 +228,11 @@ fn a_copy_in_stripes_survives_a_power_cut_of_the_names() {
     process.open(scene.ino, W).expect("opened");
     process.close(scene.ino, W).expect("closed");
     drop(process);
-    scene.flush();
+    // Not flushed: that would sync the names.
     scene.cluster.lose_names(scene.ino.home().0);
     scene.assert_reads(&scene.bytes, "after the power came back");
+    scene.flush();
+    assert!(scene.in_tier() == scene.bytes);
 }
 
 #[test]
@@ -234,6 +254,21 @@ fn who_opens_a_file_that_comes_into_stripes_waits_for_all_of_it() {
         written.join().expect("opened");
         assert!(read.join().expect("read") == *bytes);
     });
+}
+
+/// There is room for all of it, most of which its own bytes have taken by then.
+#[test]
+fn a_whole_copy_that_was_begun_goes_on() {
+    let scene = Scene::with_policy(40 << 20, None);
+    let mut process = scene.cluster.process(1);
+    scene.script.failing.store(3, Ordering::Relaxed);
+    let refused = process.open(scene.ino, W).expect_err("the tier failed");
+    assert_eq!(refused.errno, EIO);
+    std::thread::sleep(Duration::from_millis(300)); // The others come.
+    let opened = process.open(scene.ino, W).expect("opened");
+    assert_eq!(opened.attr.layout, Layout::Whole);
+    process.close(scene.ino, W).expect("closed");
+    scene.assert_reads(&scene.bytes, "all of it came");
 }
 
 /// Whoever reads it goes on, and the file is fetched as any other.
