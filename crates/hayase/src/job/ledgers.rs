@@ -69,17 +69,15 @@ pub(crate) fn keeps_for_others(settings: &Settings, node: u16) -> bool {
             return true;
         }
     };
-    // Parts of files that MPI-IO keeps are files of `shared`, which tell nothing of whose they are.
-    if homes_with_recorded(settings) {
-        return true;
-    }
-    parts.into_iter().any(|(home, files)| {
+    let is_needed = parts.into_iter().any(|(home, files)| {
         if !settings.ledger(home).exists() {
             return !is_in_tier(settings, home);
         }
         let is_left = |record: &LedgerRecord| files.contains(&record.ino);
         not_durable(settings, home).map_or(true, |left| left.iter().any(is_left))
-    })
+    });
+    // Parts of files that MPI-IO keeps are files of `shared`, which tell nothing of whose they are.
+    is_needed || homes_with_recorded(settings)
 }
 
 /// Whether a ledger on this machine has a file that MPI-IO keeps in parts, and that the tier does not have.
@@ -101,8 +99,13 @@ fn parts_of_others(
         PreadDevice::open(&parts)?.list().context("list its parts")?
     } else if settings.image && names.is_dir() {
         let store = Arc::new(FjallStore::open(&names)?);
-        let names = Namespace::open(store, ServerId(node), Time::default())?;
-        ops::part_notes(&names.begin(), None, usize::MAX).context("read the notes of its parts")?
+        if Namespace::is_in(&*store)? {
+            let names = Namespace::open(store, ServerId(node), Time::default())?;
+            ops::part_notes(&names.begin(), None, usize::MAX)
+                .context("read the notes of its parts")?
+        } else {
+            Vec::new() // it was killed before it served
+        }
     } else {
         Vec::new()
     };
@@ -119,10 +122,20 @@ fn parts_of_others(
 /// Whether any node of this machine keeps bytes that exist nowhere else. A ledger that can not be read
 /// counts: nothing is removed because of an error.
 pub(crate) fn has_undurable(settings: &Settings) -> bool {
-    (0..settings.nodes).any(|node| {
-        not_durable(settings, node).map_or(true, |left| !left.is_empty())
-            || (settings.node_storage(node).exists() && keeps_for_others(settings, node))
-    })
+    let has_left =
+        |node| not_durable(settings, node).map_or(true, |left: Vec<LedgerRecord>| !left.is_empty());
+    if (0..settings.nodes).any(has_left) {
+        return true;
+    }
+    // The ledgers on this machine miss nothing: parts are kept for those that are not here.
+    let is_unknown = |home| {
+        let is_elsewhere = settings.has_storage(home) && !settings.ledger(home).exists();
+        is_elsewhere && !is_in_tier(settings, home)
+    };
+    let has_parts = |node| settings.node_storage(node).exists() && keeps_for_others(settings, node);
+    settings.tier.is_some()
+        && (0..settings.nodes).any(is_unknown)
+        && (0..settings.nodes).any(has_parts)
 }
 
 /// Writes down beside the bytes what is needed to bring them to the tier later.
@@ -242,8 +255,9 @@ mod tests {
         ledger.put(LedgerRecord { state: FileState::Durable, ..record }).unwrap();
         assert!(!keeps_for_others(&settings, 1) && !has_undurable(&settings));
         fs::remove_dir_all(settings.ledger(0)).unwrap();
-        assert!(keeps_for_others(&settings, 1));
+        assert!(keeps_for_others(&settings, 1) && has_undurable(&settings));
         mark_in_tier(&settings, 0).unwrap();
         assert!(!keeps_for_others(&settings, 1), "the home has left all of it in the tier");
+        assert!(!has_undurable(&settings));
     }
 }

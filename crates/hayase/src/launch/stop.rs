@@ -134,38 +134,39 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
 /// Ends and removes what this host has of a job on several hosts. The job directory of the launcher stays until
 /// `down` without `--here`, if other nodes may still be told by it.
 pub(crate) fn stop_here(job: &Job, how: How<'_>, output: &Output) -> Stopped {
+    let nodes = job.nodes_here();
+    let mut stopped =
+        Stopped { nodes: nodes.len() as u16, is_complete: true, ..Stopped::default() };
+    stopped.end_all_here(job, &nodes, &Request::Unmount);
     let mut keep = how.keep;
-    let mut stopped = Stopped { is_complete: true, ..Stopped::default() };
-    for node in job.nodes_here() {
-        stopped.nodes += 1;
-        for round in [Round::Mounts, Round::Rest] {
-            if round == Round::Rest && !how.discard {
-                stopped.left = drain(job, &[node], None, how.drain, output);
-                keep |= !stopped.left.is_nothing();
-                keep |= ledgers::keeps_for_others(&job.settings, node);
-            }
-            if round == Round::Rest {
-                stopped.report(job, how.report);
-            }
-            let request = round.request(keep);
-            match end_here(job, node, &request) {
-                Answer::Done { notes, was_dead } => {
-                    stopped.notes.extend(notes.iter().map(|note| format!("node {node}: {note}")));
-                    if was_dead && request == Request::Unmount {
-                        let what = format!("node {node}: its supervisor had ended before");
-                        stopped.notes.push(what);
-                    }
-                }
-                Answer::Failed { why } => stopped.fails(node.into(), &why),
-                Answer::Status(_) => {}
-            }
-        }
+    if !how.discard {
+        stopped.left = drain(job, &nodes, None, how.drain, output);
+        keep |= !stopped.left.is_nothing();
+        keep |= nodes.iter().any(|node| ledgers::keeps_for_others(&job.settings, *node));
     }
+    stopped.report(job, how.report);
+    stopped.end_all_here(job, &nodes, &Request::Stop { keep });
     stopped.kept = keep.then(|| job.settings.job_storage());
     stopped
 }
 
 impl Stopped {
+    /// One round on this host.
+    fn end_all_here(&mut self, job: &Job, nodes: &[u16], request: &Request) {
+        for &node in nodes {
+            match end_here(job, node, request) {
+                Answer::Done { notes, was_dead } => {
+                    self.notes.extend(notes.iter().map(|note| format!("node {node}: {note}")));
+                    if was_dead && *request == Request::Unmount {
+                        self.notes.push(format!("node {node}: its supervisor had ended before"));
+                    }
+                }
+                Answer::Failed { why } => self.fails(node.into(), &why),
+                Answer::Status(_) => {}
+            }
+        }
+    }
+
     /// One round on other hosts; those of this host were asked before, and work meanwhile.
     fn ask_elsewhere(&mut self, session: &mut Session, job: &Job, request: &Request) {
         let is_last = matches!(request, Request::Stop { .. });

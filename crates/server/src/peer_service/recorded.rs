@@ -460,6 +460,7 @@ impl Node {
         let layout_epoch = self.whole_epoch(&inode);
         if let Some(cache) = cache {
             cache.becomes_dirty(ino)?;
+            self.ledger_durable(cache).await?;
         }
         self.change_inode(ino, |inode| {
             inode.layout = Layout::Whole;
