@@ -1,11 +1,13 @@
 //! A directory of Gfarm, shown as it is: names from the metadata server, bytes on this host by the kernel alone.
 //!
 //! Here: the contract [`Volume`] for it. Rooms: [`nodes`] (inodes and paths), [`open_file`] (what is open of a file; decisions),
-//! [`opens`] (opening, closing, telling), [`data`] (bytes), [`names`] (names and attributes), [`listings`], [`closer`].
+//! [`opens`] (opening, closing, telling), [`data`] (bytes), [`names`] (names and attributes), [`listings`], [`look_ahead`] (many looks
+//! in one directory), [`closer`].
 //! Not here: libgfarm (`hayase_tier::gfarm_lane`), FUSE (`hayase_fuse`).
 //!
 //! Close-to-open between hosts: close(2) of a writer returns when the metadata server knows size and time, and open(2)
-//! asks it. Between two opens the kernel may keep names and attributes for a second.
+//! asks it. Between two opens the kernel may keep names and attributes for a second; those that came with many others
+//! may be half a second old before.
 //! A file whose bytes, or a copy of them, lie on this host is of class L: its plain file in the spool of Gfarm's server is
 //! what the kernel reads and writes.
 //! Source: paper 004 (a FUSE mount of Gfarm that leaves local files to the kernel).
@@ -15,6 +17,7 @@ mod data;
 #[cfg(test)]
 mod fake;
 mod listings;
+mod look_ahead;
 mod names;
 mod nodes;
 mod open_file;
@@ -33,6 +36,7 @@ use hayase_wire::message::{
 
 use self::closer::Closer;
 use self::listings::Listings;
+use self::look_ahead::LookAhead;
 use self::nodes::Nodes;
 use super::{FileOpen, Found, KernelCaches, Listed, LocalUse, OpenWish, Volume};
 use crate::grants::{Moments, Stamp};
@@ -52,6 +56,7 @@ struct Inner {
     lanes: Lanes,
     nodes: Nodes,
     listings: Listings,
+    look_ahead: LookAhead,
     closer: Arc<Closer>,
     kernel: OnceLock<Arc<dyn KernelCaches>>,
     /// What is told may be kept for a while; opens look whether it is still so.
@@ -78,6 +83,7 @@ impl GfarmVolume {
             lanes,
             nodes: Nodes::new(path, root),
             listings: Listings::default(),
+            look_ahead: LookAhead::default(),
             closer: Arc::default(),
             kernel: OnceLock::new(),
             stamp: Moments::default().now(),
@@ -102,9 +108,27 @@ fn refused(lost: Lost) -> Refused {
     Refused::because(lost.errno, lost.text)
 }
 
-/// Of an inode whose name is gone, on another host: the kernel looks the name up again, and says what is true then.
-fn gone(why: Refused) -> Refused {
-    if why.errno == libc::ENOENT { Refused { errno: libc::ESTALE, ..why } } else { why }
+impl Inner {
+    /// Of an inode whose name is gone, on another host: the kernel looks the name up again, and is told what is true
+    /// then.
+    fn gone(&self, why: Refused) -> Refused {
+        if why.errno != libc::ENOENT {
+            return why;
+        }
+        self.look_ahead.changed();
+        Refused { errno: libc::ESTALE, ..why }
+    }
+
+    /// Another host put something else under the name of an inode: the same.
+    fn replaced(&self, why: &str) -> Refused {
+        self.look_ahead.changed();
+        Refused::because(libc::ESTALE, why)
+    }
+
+    fn names_changed(&self, directories: &[InodeId]) {
+        directories.iter().for_each(|dir| self.listings.changed(*dir));
+        self.look_ahead.changed();
+    }
 }
 
 impl Volume for GfarmVolume {
@@ -176,7 +200,7 @@ impl Volume for GfarmVolume {
         plus: bool,
     ) -> Result<Vec<Listed>, Refused> {
         let inner = &self.0;
-        let entries = inner.listings.get(dir, cookie, || inner.entries(dir))?;
+        let entries = inner.listings.get(dir, cookie, || inner.entries(dir, usize::MAX))?;
         let start = entries.partition_point(|(at, ..)| *at <= cookie);
         let (mut used, mut listed, mut last) = (0, Vec::new(), None);
         for (at, name, stat) in &entries[start..] {

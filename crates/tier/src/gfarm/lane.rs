@@ -77,8 +77,10 @@ pub enum Request {
     Stat {
         path: Vec<u8>,
     },
+    /// Of `most` names at most.
     List {
         path: Vec<u8>,
+        most: usize,
     },
     ReadLink {
         path: Vec<u8>,
@@ -207,7 +209,7 @@ impl std::fmt::Display for Request {
             |what: &str, path: &[u8]| write!(f, "{what} {}", String::from_utf8_lossy(path));
         match self {
             Self::Stat { path } => named("stat", path),
-            Self::List { path } => named("list", path),
+            Self::List { path, .. } => named("list", path),
             Self::ReadLink { path } => named("read link", path),
             Self::MakeDirectory { path, .. } => named("make directory", path),
             Self::RemoveDirectory { path } => named("remove directory", path),
@@ -239,7 +241,7 @@ impl Request {
     pub(crate) fn path(&self) -> &[u8] {
         match self {
             Self::Stat { path }
-            | Self::List { path }
+            | Self::List { path, .. }
             | Self::ReadLink { path }
             | Self::MakeDirectory { path, .. }
             | Self::RemoveDirectory { path }

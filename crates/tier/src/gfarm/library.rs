@@ -17,6 +17,7 @@ mod file;
 mod table;
 
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::ops::ControlFlow;
 use std::ptr::{null, null_mut};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::SystemTime;
@@ -340,12 +341,13 @@ impl Library {
         }
     }
 
-    /// Calls `visit` for each name of a directory but `.` and `..`; some hundred names come with a request.
+    /// Calls `visit` for each name of a directory but `.` and `..`, until it has enough; some hundred names come with a
+    /// request.
     /// `visit` calls nothing of the library: it would wait for itself.
     pub(crate) fn names(
         &self,
         path: &CStr,
-        visit: &mut dyn FnMut(&[u8], &Stat),
+        visit: &mut dyn FnMut(&[u8], &Stat) -> ControlFlow<()>,
     ) -> Result<(), Failure> {
         let _alone = self.alone();
         let table = &self.table;
@@ -362,8 +364,9 @@ impl Library {
             // SAFETY: they are the library's until the next call on the directory; the name ends with a zero.
             let (name, stat) =
                 unsafe { (CStr::from_ptr((&raw const (*entry).name).cast()), self.stat_of(&*raw)) };
-            if !matches!(name.to_bytes(), b"." | b"..") {
-                visit(name.to_bytes(), &stat);
+            let is_name = !matches!(name.to_bytes(), b"." | b"..");
+            if is_name && visit(name.to_bytes(), &stat).is_break() {
+                break 0;
             }
         };
         // SAFETY: it was opened above and is used no more.

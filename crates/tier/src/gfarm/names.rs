@@ -2,6 +2,7 @@
 //!
 //! A directory comes with the attributes of what is in it, some hundred names a request.
 
+use std::ops::ControlFlow;
 use std::time::SystemTime;
 
 use super::error::{self, code};
@@ -44,7 +45,11 @@ impl Gfarm {
             Err(TierError::Missing { .. } | TierError::NotObject { .. }) => return Ok(()),
             answer => answer?,
         }
-        match self.library.names(&self.root.path(path), visit) {
+        let mut visit_all = |name: &[u8], stat: &Stat| {
+            visit(name, stat);
+            ControlFlow::Continue(())
+        };
+        match self.library.names(&self.root.path(path), &mut visit_all) {
             Err(failure) if is_gone(failure.code) => Ok(()),
             answer => answer.map_err(self.root.failed(action, path)),
         }

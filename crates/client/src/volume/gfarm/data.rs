@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::nodes::Node;
 use super::opens::system;
-use super::{Inner, gone, refused};
+use super::{Inner, refused};
 
 /// Opens for one read whose host does not answer: the copy that Gfarm chooses next, and one more.
 const READ_TRIES: usize = 3;
@@ -111,10 +111,10 @@ impl Inner {
     fn truncate_closed(&self, node: &Node, len: u64) -> Result<(), Refused> {
         let path = self.nodes.path(node.ino)?;
         let request = Request::Open { path, write: true, truncate: len == 0 };
-        let opened = self.lanes.open(&request).map_err(|lost| gone(refused(lost)))?;
+        let opened = self.lanes.open(&request).map_err(|lost| self.gone(refused(lost)))?;
         if opened.stat.ino != node.gfarm {
             self.close_quietly(opened.file);
-            return Err(Refused::new(libc::ESTALE));
+            return Err(self.replaced("another host put another file there"));
         }
         self.lanes.close(opened.file, Some(len)).map_err(refused)
     }

@@ -141,6 +141,16 @@ impl Files {
         self.names.insert(path.into(), ino);
     }
 
+    fn list(&self, directory: &[u8]) -> Vec<(Vec<u8>, Stat)> {
+        let names = self.names.iter().filter_map(|(path, ino)| {
+            let name = path.strip_prefix(directory)?;
+            let name = name.strip_prefix(b"/").unwrap_or(name);
+            let is_here = !name.is_empty() && !name.contains(&b'/');
+            is_here.then(|| (name.to_vec(), self.inodes[ino].stat))
+        });
+        names.collect()
+    }
+
     fn ino(&self, path: &[u8]) -> Result<u64, i32> {
         self.names.get(path).copied().ok_or(libc::ENOENT)
     }
@@ -201,6 +211,10 @@ impl Files {
     fn answer(&mut self, request: &Request, bytes: &[u8]) -> Result<Reply, i32> {
         match request {
             Request::Stat { path } => return Ok(Answer::Stat(self.file(path)?.stat).into()),
+            Request::List { path, most } => {
+                let entries = self.list(path).into_iter().take(*most).collect();
+                return Ok(Answer::Entries(entries).into());
+            }
             Request::Open { path, write, truncate } => {
                 if *truncate {
                     self.file(path)?.set(Vec::clear);

@@ -9,9 +9,10 @@ use hayase_wire::message::{
     AreaUse, Attr, FileKind, MetaChange, Name, NewNode, Refused, TimeSpec, XattrMode,
 };
 
+use super::look_ahead::Look;
 use super::nodes::{Node, State};
 use super::open_file::{Plain, TimesLater};
-use super::{Inner, gone, refused};
+use super::{Inner, refused};
 use crate::volume::Found;
 
 /// What gfarm2fs tells of a path, and others ask for.
@@ -43,7 +44,10 @@ impl Inner {
 
     pub(super) fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
         let path = self.nodes.path_in(parent, name)?;
-        let stat = self.stat(path.clone())?;
+        let stat = match self.looked_ahead(parent, name) {
+            Some(stat) => stat,
+            None => self.stat(path.clone())?,
+        };
         let mut node = self.nodes.seen(parent, name, stat);
         let unlinked = node.lock().file.unlinked;
         if unlinked {
@@ -51,6 +55,20 @@ impl Inner {
         }
         self.follow(&node);
         Ok(self.found(&node))
+    }
+
+    /// What was fetched with others, just now or a moment ago, and is not open here: of that this host knows more.
+    fn looked_ahead(&self, parent: InodeId, name: &[u8]) -> Option<Stat> {
+        let stat = match self.look_ahead.look(parent, name) {
+            Look::Known(stat) => stat,
+            Look::Ask => return None,
+            Look::Fetch(fetching) => {
+                // What stands against it the look at the name itself is told.
+                let names = self.entries(parent, fetching.window).unwrap_or_default();
+                self.look_ahead.came(parent, name, &fetching, names)?
+            }
+        };
+        (!self.nodes.is_open(stat.ino)).then_some(stat)
     }
 
     /// It lost its last name here: another host made this one, or it was removed during the look. What is told after the
@@ -77,10 +95,10 @@ impl Inner {
     /// file only when another host puts it there between the two.
     fn look_at(&self, node: &Node) -> Result<(Vec<u8>, Stat), Refused> {
         let path = self.nodes.path(node.ino)?;
-        let stat = self.stat(path.clone()).map_err(gone)?;
+        let stat = self.stat(path.clone()).map_err(|why| self.gone(why))?;
         match stat.ino == node.gfarm {
             true => Ok((path, stat)),
-            false => Err(Refused::because(libc::ESTALE, "another host put another file there")),
+            false => Err(self.replaced("another host put another file there")),
         }
     }
 
@@ -130,6 +148,7 @@ impl Inner {
         } else if (MetaChange { size: None, ..*change }) != MetaChange::default() {
             self.set_named(&node, change)?;
         }
+        self.look_ahead.changed();
         self.attributes(ino)
     }
 
@@ -137,16 +156,18 @@ impl Inner {
     fn set_named(&self, node: &Node, change: &MetaChange) -> Result<(), Refused> {
         let path = self.own_path(node)?;
         if let Some(mode) = change.mode {
-            self.done(&Request::SetMode { path: path.clone(), mode }).map_err(gone)?;
+            self.done(&Request::SetMode { path: path.clone(), mode })
+                .map_err(|why| self.gone(why))?;
         }
         if change.uid.is_some() || change.gid.is_some() {
             let (uid, gid) = (change.uid, change.gid);
-            self.done(&Request::SetOwner { path: path.clone(), uid, gid }).map_err(gone)?;
+            self.done(&Request::SetOwner { path: path.clone(), uid, gid })
+                .map_err(|why| self.gone(why))?;
         }
         if change.atime.is_some() || change.mtime.is_some() {
             let (atime, mtime) = (time_set(change.atime), time_set(change.mtime));
             set_times_later(&mut node.lock(), atime, mtime);
-            self.done(&Request::SetTimes { path, atime, mtime }).map_err(gone)?;
+            self.done(&Request::SetTimes { path, atime, mtime }).map_err(|why| self.gone(why))?;
         }
         Ok(())
     }
@@ -168,7 +189,7 @@ impl Inner {
             }
             _ => return Err(Refused::because(libc::EPERM, "Gfarm keeps no such files")),
         }
-        self.listings.changed(new.parent);
+        self.names_changed(&[new.parent]);
         let stat = self.stat(there)?;
         Ok(self.found(&self.nodes.seen(new.parent, &new.name, stat)))
     }
@@ -182,7 +203,7 @@ impl Inner {
         let (from, to) = (self.nodes.path(ino)?, self.nodes.path_in(parent, name)?);
         let there = to.clone();
         self.done(&Request::Link { from, to })?;
-        self.listings.changed(parent);
+        self.names_changed(&[parent]);
         let stat = self.stat(there)?;
         Ok(self.found(&self.nodes.seen(parent, name, stat)))
     }
@@ -200,7 +221,7 @@ impl Inner {
             true => Request::RemoveDirectory { path },
             false => Request::Unlink { path },
         })?;
-        self.listings.changed(parent);
+        self.names_changed(&[parent]);
         if let Some(node) = self.nodes.unname(parent, name) {
             lost_a_name(&node);
         }
@@ -221,8 +242,7 @@ impl Inner {
         let replaced = self.nodes.named(to.0, &to.1);
         let _using = replaced.as_ref().map(|node| self.hold(node));
         self.done(&Request::Rename { from: source, to: target })?;
-        self.listings.changed(from.0);
-        self.listings.changed(to.0);
+        self.names_changed(&[from.0, to.0]);
         if let Some(node) = self.nodes.renamed(from, to) {
             lost_a_name(&node);
         }
@@ -230,12 +250,16 @@ impl Inner {
     }
 
     pub(super) fn read_link(&self, ino: InodeId) -> Result<Vec<u8>, Refused> {
-        self.bytes(&Request::ReadLink { path: self.nodes.path(ino)? }).map_err(gone)
+        self.bytes(&Request::ReadLink { path: self.nodes.path(ino)? }).map_err(|why| self.gone(why))
     }
 
-    /// As the directory is at some moment during the call.
-    pub(super) fn entries(&self, dir: InodeId) -> Result<Vec<(Vec<u8>, Stat)>, Refused> {
-        let request = Request::List { path: self.nodes.path(dir)? };
+    /// As the directory is at some moment during the call; `most` names of it.
+    pub(super) fn entries(
+        &self,
+        dir: InodeId,
+        most: usize,
+    ) -> Result<Vec<(Vec<u8>, Stat)>, Refused> {
+        let request = Request::List { path: self.nodes.path(dir)?, most };
         match self.lanes.call(&request, &[]).map_err(refused)? {
             (Answer::Entries(entries), _) => Ok(entries),
             _ => Err(Refused::because(libc::EIO, "no entries came")),

@@ -171,6 +171,13 @@ impl Nodes {
         table.nodes.get(ino).cloned()
     }
 
+    /// Whether something here has the file open that Gfarm calls so.
+    pub(super) fn is_open(&self, gfarm: u64) -> bool {
+        let table = self.lock();
+        let node = table.nodes.get(&self.number(&table, gfarm));
+        node.is_some_and(|node| !node.lock().file.slots.is_empty())
+    }
+
     /// The name is no more: the node that had it.
     pub(super) fn unname(&self, parent: InodeId, name: &[u8]) -> Option<Arc<Node>> {
         let mut table = self.lock();

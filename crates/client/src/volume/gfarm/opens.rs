@@ -18,7 +18,7 @@ use hayase_wire::message::{Access, NewNode, Refused};
 
 use super::nodes::Node;
 use super::open_file::{Leaving, Plain, Released, Slot, Telling, Usable, Version, version};
-use super::{Inner, gone, refused};
+use super::{Inner, refused};
 use crate::open_file::{Class, Serving};
 use crate::volume::{Drops, FileOpen, Found, OpenWish};
 
@@ -29,11 +29,13 @@ impl Inner {
         // Who may not write may not empty it either.
         let (write, truncate) = (wish.access.write || wish.truncate, wish.truncate);
         let opened = self.lanes.open(&Request::Open { path, write, truncate });
-        let opened = opened.map_err(|lost| gone(refused(lost)))?;
+        let opened = opened.map_err(|lost| self.gone(refused(lost)))?;
         if opened.stat.ino != node.gfarm || opened.stat.kind != Kind::File {
-            // Replaced on another host: the kernel looks the name up again.
             self.close_quietly(opened.file);
-            return Err(Refused::new(libc::ESTALE));
+            return Err(self.replaced("another host put something else there"));
+        }
+        if write || truncate {
+            self.look_ahead.changed();
         }
         self.admit(&node, wish, opened)
     }
@@ -45,7 +47,7 @@ impl Inner {
     ) -> Result<(Found, FileOpen), Refused> {
         let path = self.nodes.path_in(new.parent, &new.name)?;
         let opened = self.lanes.open(&Request::Create { path, mode: new.mode }).map_err(refused)?;
-        self.listings.changed(new.parent);
+        self.names_changed(&[new.parent]);
         let node = self.nodes.seen(new.parent, &new.name, opened.stat);
         let open = self.admit(&node, wish, opened)?;
         Ok((self.found(&node), open))
@@ -298,6 +300,12 @@ impl Inner {
     /// Lets the metadata server know what was written, before it returns.
     fn tell(&self, node: &Arc<Node>, leaving: &Leaving) -> Result<(), Refused> {
         node.wait_for_users();
+        let told = self.tell_alone(node, leaving);
+        self.look_ahead.changed();
+        told
+    }
+
+    fn tell_alone(&self, node: &Arc<Node>, leaving: &Leaving) -> Result<(), Refused> {
         if leaving.file.is_some_and(|file| node.lock().file.takes_back(file)) {
             return Ok(()); // its last name went meanwhile: there is nobody to be told
         }

@@ -245,3 +245,76 @@ fn a_reader_of_a_file_without_a_name_has_what_was_written() {
     mount.drain();
     assert_eq!(fake.files().opens(), 0);
 }
+
+fn is_look(request: &Request) -> bool {
+    matches!(request, Request::Stat { .. } | Request::List { .. })
+}
+
+/// Files `f0` and so on, of as many bytes as their number.
+fn many(fake: &Fake, mount: &GfarmVolume, count: usize) -> Vec<InodeId> {
+    for number in 0..count {
+        fake.files().replace(&format!("/f{number}"), &vec![b'x'; number]);
+    }
+    let looked = (0..count).map(|number| mount.look(&format!("f{number}")).unwrap());
+    looked.collect()
+}
+
+#[test]
+fn many_names_that_are_looked_up_are_asked_for_together() {
+    let (fake, mount) = Fake::mount();
+    let all = many(&fake, &mount, 100);
+    assert!(fake.asked(is_look) < 10);
+    for (size, ino) in all.into_iter().enumerate() {
+        assert_eq!(mount.lasting_attributes(ino).unwrap().size, size as u64);
+    }
+    assert_eq!(mount.look("other").unwrap_err().errno, libc::ENOENT);
+}
+
+#[test]
+fn what_this_host_changes_is_never_looked_up_as_it_was() {
+    let (fake, mount) = Fake::mount();
+    for number in 0..100 {
+        fake.files().replace(&format!("/f{number}"), b"");
+    }
+    for number in 0..100 {
+        let name = format!("f{number}");
+        let ino = mount.look(&name).unwrap();
+        if number % 3 == 0 {
+            mount.open_it(ino, WRITE).unwrap();
+            mount.write(ino, 0, b"bytes").unwrap();
+            // By another name.
+            let again = format!("g{number}");
+            mount.link(ino, InodeId::ROOT, again.as_bytes()).unwrap();
+            assert_eq!(mount.look(&again), Ok(ino));
+            assert_eq!(mount.size(ino), 5, "while it is open");
+            mount.closed(ino).unwrap();
+            mount.release(ino, WRITE);
+            assert_eq!(mount.look(&name), Ok(ino));
+            assert_eq!(mount.lasting_attributes(ino).unwrap().size, 5);
+            mount.remove(InodeId::ROOT, name.as_bytes(), false).unwrap();
+            assert_eq!(mount.look(&name).unwrap_err().errno, libc::ENOENT);
+        }
+    }
+}
+
+/// An open that meets another file than was told makes the next look ask.
+#[test]
+fn an_open_of_what_another_host_changed_asks() {
+    let (fake, mount) = Fake::mount();
+    for number in 0..100 {
+        fake.files().replace(&format!("/f{number}"), b"old");
+    }
+    for number in 0..50 {
+        mount.look(&format!("f{number}")).unwrap();
+    }
+    fake.files().replace("/f60", b"another");
+    let told = mount.look("f60").unwrap();
+    let opened = mount.open_it(told, READ);
+    let now = mount.look("f60").unwrap();
+    match opened {
+        Ok(_) => assert_eq!(now, told, "half a second passed"),
+        Err(why) => assert!(why.errno == libc::ESTALE && now != told),
+    }
+    mount.open_it(now, READ).unwrap();
+    assert_eq!(mount.lasting_attributes(now).unwrap().size, 7);
+}

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
+use std::ops::ControlFlow::{Break, Continue};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -152,10 +153,11 @@ impl Serving {
                 self.own_host(library, &path);
                 Answer::Stat(stat(&library.lstat(&path)?)).into()
             }
-            Request::List { path } => {
+            Request::List { path, most } => {
                 let mut entries = Vec::new();
                 library.names(&text(path)?, &mut |name, found| {
                     entries.push((name.to_vec(), stat(found)));
+                    if entries.len() < most { Continue(()) } else { Break(()) }
                 })?;
                 Answer::Entries(entries).into()
             }
