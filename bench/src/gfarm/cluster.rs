@@ -18,6 +18,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Gfarm makes copies behind the answer of who asked for them.
 const COPY_LOOK: Duration = Duration::from_millis(100);
 const COPY_LOOKS: u32 = 300;
+/// Its servers remove bytes behind the answer as well: how often it is looked, and how often nothing changed.
+const ROOM_LOOK: Duration = Duration::from_millis(20);
+const ROOM_LOOKS: u32 = 1500;
+const ROOM_REST: u32 = 3;
+/// What may have grown for good.
+const ROOM_MARGIN: u64 = 4 << 20;
 
 /// Our mount, in the place of a set of options of gfarm2fs.
 pub(crate) const HAYASE: &str = "hayase";
@@ -31,6 +37,8 @@ pub(crate) struct Cluster {
     /// Of the nodes, from 1 on.
     addresses: Vec<String>,
     mounts: Vec<Mount>,
+    /// Bytes used where the spools are, before there are files.
+    used: u64,
 }
 
 #[derive(Debug)]
@@ -50,7 +58,8 @@ impl Cluster {
         let mut script = command.spawn().context("start bash")?;
         let said = BufReader::new(script.stdout.take().context("the script has no output")?);
         let (work, id) = (PathBuf::new(), String::new());
-        let mut cluster = Self { script, work, id, addresses: Vec::new(), mounts: Vec::new() };
+        let (addresses, mounts) = (Vec::new(), Vec::new());
+        let mut cluster = Self { script, work, id, addresses, mounts, used: 0 };
         for line in said.lines() {
             let line = line.context("listen to the script")?;
             match line.split(' ').collect::<Vec<_>>()[..] {
@@ -61,7 +70,10 @@ impl Cluster {
                     let process = process.parse().context("the number of a mount")?;
                     cluster.mounts.push(Mount { kind: kind.to_owned(), process });
                 }
-                ["ready"] => return Ok(cluster),
+                ["ready"] => {
+                    cluster.used = cluster.used_now()?.0;
+                    return Ok(cluster);
+                }
                 _ => bail!("{SCRIPT} said `{line}`"),
             }
         }
@@ -119,6 +131,30 @@ impl Cluster {
             std::thread::sleep(COPY_LOOK);
         }
         bail!("{path} lies on nodes {hosts:?}, not on {nodes:?}")
+    }
+
+    /// Waits until the servers have given back what was removed: the next one to be measured shall not pay for it.
+    pub(crate) fn await_removals(&self) -> anyhow::Result<()> {
+        let (mut before, mut rest) = (self.used_now()?, 0);
+        for _ in 0..ROOM_LOOKS {
+            std::thread::sleep(ROOM_LOOK);
+            let now = self.used_now()?;
+            rest = if now == before { rest + 1 } else { 0 };
+            if rest >= ROOM_REST && now.0 <= self.used + ROOM_MARGIN {
+                return Ok(());
+            }
+            before = now;
+        }
+        bail!(
+            "{} bytes more than at the start are in use after all was removed",
+            before.0 - self.used
+        )
+    }
+
+    /// Bytes and inodes where the spools are.
+    fn used_now(&self) -> anyhow::Result<(u64, u64)> {
+        let room = rustix::fs::statvfs(&self.work).context("look at the room of the spools")?;
+        Ok(((room.f_blocks - room.f_bfree) * room.f_frsize, room.f_files - room.f_ffree))
     }
 
     /// The processes that serve all mounts of a kind; those that they started too.

@@ -64,7 +64,7 @@ fn choose(cluster: &Cluster, workers: &mut [Worker]) -> anyhow::Result<Best<'sta
         let files = files(cluster, OTHER[0], (kind, kind), &format!("try-{kind}-{attempt}"));
         let written = together(workers, &tasks(Operation::New, &files.written))?;
         reads.push(together(workers, &tasks(Operation::Read, &files.read))?);
-        remove(&files.written)?;
+        remove(cluster, &files.written)?;
         Ok(written)
     })?;
     // In the order in which they were measured.
@@ -100,8 +100,9 @@ fn tasks(operation: Operation, paths: &[PathBuf]) -> Vec<Task> {
     paths.iter().map(task).collect()
 }
 
-fn remove(paths: &[PathBuf]) -> anyhow::Result<()> {
-    Ok(paths.iter().try_for_each(std::fs::remove_file)?)
+fn remove(cluster: &Cluster, paths: &[PathBuf]) -> anyhow::Result<()> {
+    paths.iter().try_for_each(std::fs::remove_file)?;
+    cluster.await_removals()
 }
 
 fn measure(
@@ -127,7 +128,7 @@ fn measure(
             if round == 0 && !NATIVE.contains(&variant) {
                 lie_at_home(cluster, &files.written)?;
             }
-            remove(&files.written)?;
+            remove(cluster, &files.written)?;
             // The first round makes connections.
             samples.0.extend(of_round.0.into_iter().filter(|_| round > 0));
         }
@@ -192,7 +193,8 @@ fn judge(samples: Samples, best: &Best<'_>) -> Outcome {
     }
     let notes = vec![format!(
         "Each process writes a new file of {BLOCKS} MiB (create, write and close), opens it and reads it once; what \
-         this node's kernel keeps of it is dropped before the read, where that can be.\nCPU is that of the daemons of \
+         this node's kernel keeps of it is dropped before the read, where that can be; the next one begins when Gfarm's \
+         servers have removed it.\nCPU is that of the daemons of \
          the mounts, with all processes of theirs, until they rest; Gfarm's own servers are not counted.\n\
          Options of gfarm2fs: `big` is `big_writes`, `bare` that with `unbuffered`, `closed` that with all caches of attributes \
          off, `direct` is `direct_io` with them off; `closed` and `direct` are as coherent between nodes as our mount."

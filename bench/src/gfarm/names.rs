@@ -72,6 +72,7 @@ impl Programs<'_> {
             let task = self.task((HAYASE, 2), Operation::Unlink, prefix);
             self.workers[1].measure(&task)?;
         }
+        self.cluster.await_removals()?;
         Ok(found)
     }
 }

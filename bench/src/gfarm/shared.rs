@@ -127,6 +127,7 @@ impl Runs<'_> {
             }
         }
         remove(&self.cluster.mount(way.mount, 1).join(directory), &name)?;
+        self.cluster.await_removals()?;
         Ok((samples, share))
     }
 
