@@ -2,7 +2,8 @@
 //!
 //! A look at one name takes a request to the metadata server, and some hundred names with their attributes take hardly
 //! more. So the third look within a second takes the first names of the whole directory, and four times as many when
-//! half of them were asked for before they were old. Where few of them are, it rests, longer each time.
+//! half of them were asked for, or so many others that it costs no more than asking for those did. Where few of them are
+//! of use before they are old, it rests, longer each time.
 //! What this mount changes is never looked up in what was fetched before.
 
 use std::collections::HashMap;
@@ -19,9 +20,11 @@ pub(super) const AGE_MAX: Duration = Duration::from_millis(500);
 const LOOKS_MIN: u32 = 3;
 const LOOKS_WITHIN: Duration = Duration::from_secs(1);
 /// Names that are fetched at once. The largest take some 6 MiB.
-const WINDOW_MIN: usize = 128;
+const WINDOW_MIN: usize = 256;
 const WINDOW_MAX: usize = 16_384;
 const WINDOW_GROWS: usize = 4;
+/// Names that are fetched for less than a request for one costs.
+const NAMES_PER_LOOK: usize = 16;
 /// Directories that are known at once.
 const DIRECTORIES_MAX: usize = 32;
 /// How long nothing is fetched after little of it was of use.
@@ -58,6 +61,8 @@ struct Fetched {
     count: usize,
     /// There may be more names.
     is_cut: bool,
+    /// Looks at names that were not among them.
+    misses: usize,
 }
 
 /// What a look does.
@@ -103,11 +108,16 @@ impl Directory {
 
     /// A name was not among what was fetched: whether that is done with.
     fn judge(&mut self, now: Instant) {
-        let Some(fetched) = &self.fetched else { return };
-        let is_of_use = fetched.is_of_use();
-        let is_old = now.saturating_duration_since(fetched.at) >= AGE_MAX;
-        if is_old || (is_of_use && fetched.is_cut) {
+        let Some(fetched) = &mut self.fetched else { return };
+        if now.saturating_duration_since(fetched.at) >= AGE_MAX {
             self.end(now);
+            return;
+        }
+        fetched.misses += 1;
+        let is_wanted = fetched.is_of_use() || fetched.misses * NAMES_PER_LOOK >= fetched.count;
+        if is_wanted && fetched.is_cut && self.window < WINDOW_MAX {
+            self.window = (self.window * WINDOW_GROWS).min(WINDOW_MAX);
+            self.fetched = None;
         }
     }
 
@@ -119,9 +129,6 @@ impl Directory {
             return;
         }
         self.rest = REST_MIN;
-        if fetched.is_cut {
-            self.window = (self.window * WINDOW_GROWS).min(WINDOW_MAX);
-        }
     }
 
     fn rests(&mut self, now: Instant) {
@@ -193,7 +200,7 @@ impl LookAhead {
             match is_true && count > 0 {
                 true => {
                     let at = fetching.at;
-                    directory.fetched = Some(Fetched { at, stats, count, is_cut });
+                    directory.fetched = Some(Fetched { at, stats, count, is_cut, misses: 0 });
                 }
                 false => directory.rests(fetching.at),
             }
@@ -291,7 +298,15 @@ mod tests {
         let (ahead, now) = (LookAhead::default(), Instant::now());
         let mut asked = Asked::new(&ahead, 10_000);
         (0..10_000).for_each(|number| asked.look(number, now));
-        assert_eq!((asked.looks, asked.windows), (2, vec![128, 512, 2048, 8192, 16_384]));
+        assert_eq!((asked.looks, asked.windows), (2, vec![256, 1024, 4096, 16_384]));
+    }
+
+    #[test]
+    fn names_in_another_order_than_that_of_the_directory() {
+        let (ahead, now) = (LookAhead::default(), Instant::now());
+        let mut asked = Asked::new(&ahead, 10_000);
+        (0..10_000).for_each(|number| asked.look(number * 7919 % 10_000, now));
+        assert!(asked.looks < 1000, "{} of 10,000 one by one", asked.looks);
     }
 
     #[test]
@@ -322,7 +337,7 @@ mod tests {
             (900..910).for_each(|number| asked.look(number, now));
             now += Duration::from_millis(200);
         }
-        assert!(asked.windows.len() <= 8, "{} times in two minutes", asked.windows.len());
+        assert!(asked.windows.len() <= 24, "{} times in two minutes", asked.windows.len());
     }
 
     #[test]
