@@ -57,6 +57,9 @@ pub(crate) enum Listed {
     Prefix(String),
 }
 
+/// Number, length and entity tag.
+pub(crate) type ListedPart = (i32, usize, String);
+
 impl Store {
     pub(crate) fn new(buckets: &[String]) -> Self {
         let store = Self::default();
@@ -175,14 +178,14 @@ impl Bucket {
         Ok(HEXLOWER.encode(&digest))
     }
 
-    /// Number, length and entity tag of parts behind number `after`, at most `max`; true when there are more.
+    /// Parts behind number `after`, at most `max`; true when there are more.
     pub(crate) fn parts(
         &mut self,
         key: &str,
         id: &str,
         after: i32,
         max: usize,
-    ) -> S3Result<(Vec<(i32, usize, String)>, bool)> {
+    ) -> S3Result<(Vec<ListedPart>, bool)> {
         let parts = &self.upload(key, id)?.parts;
         let mut behind = parts.range((Bound::Excluded(after), Bound::Unbounded));
         let page = behind.by_ref().take(max);

@@ -297,16 +297,15 @@ fn kill_in_the_middle(command: &mut Command, arrived: impl Fn() -> u64) {
 }
 
 /// A file of 256 MiB is killed by kill -9 on its way, and the next run moves only what is not there.
-fn large_file_killed_and_continued(verb: &str, from: &str, to: &str) {
+fn large_file_killed_and_continued(scene: &Scene, verb: &str, from: &str, to: &str) {
     const PART: u64 = 8 << 20;
     const BYTES: u64 = 256 << 20;
-    let scene = Scene::new();
     fs::create_dir(scene.path("tree")).unwrap();
     let data: Vec<u8> = (0..BYTES / 8).flat_map(|at| (at * 0x9e37_79b9).to_le_bytes()).collect();
     fs::write(scene.path("tree/large"), &data).unwrap();
     let server = Server::start(&Options::default()).unwrap();
     if verb == "in" {
-        stage_s3(&scene, &server, &["out", "tree", from, "--pack", "none"]).with(0);
+        stage_s3(scene, &server, &["out", "tree", from, "--pack", "none"]).with(0);
     }
     let mut args = vec![verb, from, to];
     if verb == "out" {
@@ -317,20 +316,20 @@ fn large_file_killed_and_continued(verb: &str, from: &str, to: &str) {
         "in" => journals(&scene.path(to)).map(|bytes| bytes.saturating_sub(64) / 16).sum(),
         _ => server.unfinished_parts() as u64,
     };
-    let mut slow = command_s3(&scene, &server, &args);
+    let mut slow = command_s3(scene, &server, &args);
     slow.args(["--bandwidth", "64MiB", "--streams", "2"]);
     kill_in_the_middle(&mut slow, arrived);
     let there = arrived() * PART;
     assert!(there < BYTES, "all of it had arrived");
     let told =
-        end(&done(&command_s3(&scene, &server, &args).arg("--json").output().unwrap()).with(0));
+        end(&done(&command_s3(scene, &server, &args).arg("--json").output().unwrap()).with(0));
     let number = |name: &str| told[name].as_u64().unwrap();
     assert_eq!(number("bytes_resumed") + number("bytes_moved"), BYTES, "{told}");
     // The server may have had the rest of a part still to read when its sender was killed.
     assert!((there..=there + 2 * PART).contains(&number("bytes_resumed")), "{there} there: {told}");
     if verb == "out" {
         assert_eq!(server.unfinished_uploads(), 0);
-        stage_s3(&scene, &server, &["in", to, "back"]).with(0);
+        stage_s3(scene, &server, &["in", to, "back"]).with(0);
         check_same(&scene.path("tree"), &scene.path("back"));
     } else {
         check_same(&scene.path("tree"), &scene.path(to));
@@ -347,10 +346,23 @@ fn journals(top: &Path) -> impl Iterator<Item = u64> {
 
 #[test]
 fn a_large_file_that_was_killed_on_its_way_in_is_continued() {
-    large_file_killed_and_continued("in", &format!("s3://{BUCKET}/kept"), "copy");
+    large_file_killed_and_continued(&Scene::new(), "in", &format!("s3://{BUCKET}/kept"), "copy");
+}
+
+#[test]
+fn a_large_file_that_was_killed_on_its_way_into_an_area_is_continued() {
+    let test = "a_large_file_that_was_killed_on_its_way_into_an_area_is_continued";
+    let Some(scene) = Scene::with_nodes(test) else { return };
+    let mut up = scene.command(&["up", "--shared", "700M", "--local", "16M"]);
+    up.arg("--storage").arg(scene.path("storage")).arg("--mount").arg(scene.path("mount"));
+    done(&up.output().unwrap()).with(0);
+    let area = scene.path("mount/shared/copy");
+    let target = area.to_str().unwrap();
+    large_file_killed_and_continued(&scene, "in", &format!("s3://{BUCKET}/kept"), target);
+    scene.hayase(&["down"]).with(0);
 }
 
 #[test]
 fn a_large_file_that_was_killed_on_its_way_out_is_continued() {
-    large_file_killed_and_continued("out", "tree", &format!("s3://{BUCKET}/kept"));
+    large_file_killed_and_continued(&Scene::new(), "out", "tree", &format!("s3://{BUCKET}/kept"));
 }

@@ -237,7 +237,7 @@ impl Shared<'_> {
     fn large_alone(&self, former: &Large, buffer: &mut Vec<u8>) -> Result<bool, PackError> {
         let (bytes, item) = self.again(|| self.open_source(&former.task))?;
         let task = Task { item: item.clone(), ..former.task.clone() };
-        let large = self.large(task, former.is_loose);
+        let large = Large::new(task, former.is_loose, part_bytes(item.bytes()));
         let way = self.again(|| self.way(&large, &bytes, &item))?;
         let open = Open::new(bytes, item, way, &large);
         let done = self.all_parts(&large, &open, buffer);

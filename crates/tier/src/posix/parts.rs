@@ -53,7 +53,7 @@ pub(super) fn resume(
     let is_kept = !kept.is_empty();
     let mut upload = PosixUpload::new(root, key, attributes, (directory, made))?;
     let journal = match is_kept {
-        true => Journal::reopen(file, begun),
+        true => date_now(&file).and_then(|()| Journal::reopen(file, begun)),
         false => Journal::begin(file, begun),
     };
     let Ok(journal) = journal else { return Ok(None) };
@@ -88,10 +88,14 @@ fn reopen_data(root: &Root, directory: &OwnedFd, begun: &Begun) -> Option<OwnedF
     if !is_own(&fs::fstat(&data).ok()?) {
         return None;
     }
+    date_now(&data).ok()?;
+    Some(data)
+}
+
+fn date_now(file: &OwnedFd) -> rustix::io::Result<()> {
     let at = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
     let now = Timestamps { last_access: at(UTIME_OMIT), last_modification: at(UTIME_NOW) };
-    fs::futimens(&data, &now).ok()?;
-    Some(data)
+    fs::futimens(file, &now)
 }
 
 /// Removes the data that a journal speaks of and that is of no use.
@@ -276,11 +280,15 @@ mod tests {
     #[test]
     fn one_that_is_resumed_is_not_old() {
         let top = killed();
-        let (_, data) = files(top.path());
-        let old = std::time::UNIX_EPOCH;
-        std::fs::File::options().write(true).open(&data).unwrap().set_modified(old).unwrap();
+        let (journal, data) = files(top.path());
+        for path in [&journal, &data] {
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        }
         assert_eq!(kept(top.path()), [0, 2]);
-        assert!(std::fs::metadata(&data).unwrap().mtime() > 0);
+        for path in [&journal, &data] {
+            assert!(std::fs::metadata(path).unwrap().mtime() > 0, "{path:?}");
+        }
     }
 
     #[test]
