@@ -86,8 +86,7 @@ impl Environment {
         let uid = geteuid().as_raw();
         Self {
             job: variable("HAYASE_JOB"),
-            runtime: variable("HAYASE_RUNTIME_DIR")
-                .map_or_else(|| PathBuf::from(format!("/tmp/hayase-{uid}")), PathBuf::from),
+            runtime: runtime(uid),
             tmpdir: variable("TMPDIR").map(PathBuf::from),
             log: std::env::var("HAYASE_LOG").unwrap_or_else(|_| "info".to_owned()),
             no_color: variable("NO_COLOR").is_some(),
@@ -105,6 +104,12 @@ impl Environment {
             is_privileged: uid == 0 && has_sys_admin(),
         }
     }
+}
+
+/// Where this user's jobs, and what commands remember, lie on this machine.
+pub(crate) fn runtime(uid: u32) -> PathBuf {
+    let typed = std::env::var_os("HAYASE_RUNTIME_DIR").filter(|value| !value.is_empty());
+    typed.map_or_else(|| PathBuf::from(format!("/tmp/hayase-{uid}")), PathBuf::from)
 }
 
 /// The variables of batch systems that name the hosts of an allocation.

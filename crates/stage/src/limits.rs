@@ -57,6 +57,10 @@ pub const PARTS_BYTES_MIN: u64 = 16 << 20;
 /// One such part.
 pub const PART_BYTES: u64 = 8 << 20;
 
+/// A file from this size on is resumed inside when it was moved in part: of smaller ones a few parts move again,
+/// where remembering them would cost more.
+pub const RESUMED_BYTES_MIN: u64 = 64 << 20;
+
 /// Streams that a transfer begins with where nothing better is known.
 pub const STREAMS_START: usize = 4;
 

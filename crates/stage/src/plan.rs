@@ -153,9 +153,8 @@ pub fn part_bytes(bytes: u64) -> u64 {
     PART_BYTES.max(bytes.div_ceil(PARTS_MAX).next_multiple_of(PIECE_BYTES as u64))
 }
 
-/// Begin and length of each part of a file, in order.
-pub fn parts(bytes: u64) -> impl Iterator<Item = (u64, u64)> {
-    let part = part_bytes(bytes);
+/// Begin and length of each part of a file, in order; each has `part` bytes but the last.
+pub fn parts(bytes: u64, part: u64) -> impl Iterator<Item = (u64, u64)> {
     (0..bytes.div_ceil(part)).map(move |number| {
         let start = number * part;
         (start, part.min(bytes - start))
@@ -267,7 +266,7 @@ mod tests {
         #[test]
         fn parts_cover_a_file(bytes in prop_oneof![0u64..1 << 34, 0u64..5 << 40]) {
             let (mut end, mut count) = (0, 0);
-            for (start, len) in parts(bytes) {
+            for (start, len) in parts(bytes, part_bytes(bytes)) {
                 prop_assert_eq!(start, end);
                 prop_assert!(len > 0 && len <= part_bytes(bytes));
                 (end, count) = (end + len, count + 1);

@@ -17,6 +17,8 @@ pub struct Progress {
     pub items_wanted: AtomicU64,
     /// Bytes of files that arrived, or are on their way.
     pub bytes_moved: AtomicU64,
+    /// Bytes of unfinished files that an earlier run had moved, and that are right.
+    pub bytes_resumed: AtomicU64,
     /// Items done.
     pub items_done: AtomicU64,
     /// Items that were there already.

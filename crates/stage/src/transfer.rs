@@ -8,7 +8,8 @@
 //!
 //! Invariants:
 //! 1. A file is at the target whole, checked and dated, or not at all: so a run that was killed at any
-//!    point is continued by running it again, and only what is missing moves.
+//!    point is continued by running it again, and only what is missing moves. What is there of a large file
+//!    that is not finished counts only after it was compared.
 //! 2. Memory: units that are worked on hold at most [`Options::memory`] together, what their uploads keep
 //!    included; those that wait only names. Beside that an index, where packs are read or written.
 //! 3. Nothing is removed before everything has arrived, but a file that stands where a directory is to be.
@@ -175,6 +176,8 @@ pub struct Summary {
     pub removed: u64,
     /// Bytes of files that were moved.
     pub bytes_moved: u64,
+    /// Bytes that were there already inside of files that were not finished.
+    pub bytes_resumed: u64,
     /// Packs written.
     pub packs: u64,
     /// Of a [`Share`]: nodes that saw the same source have the same number here.
@@ -360,6 +363,7 @@ pub fn transfer(
     summary.memory_peak = memory_peak;
     summary.found = Progress::get(&progress.found);
     summary.bytes_moved = Progress::get(&progress.bytes_moved);
+    summary.bytes_resumed = Progress::get(&progress.bytes_resumed);
     Ok(summary)
 }
 
@@ -455,7 +459,7 @@ impl Shared<'_> {
                 if task.item.bytes() >= PARTS_BYTES_MIN =>
             {
                 let is_loose = matches!(work, Work::Loose(_));
-                let large = Arc::new(Large::new(task.clone(), is_loose));
+                let large = Arc::new(self.large(task.clone(), is_loose));
                 (0..large.parts()).for_each(|part| put(Unit::Part(Arc::clone(&large), part)));
             }
             other => put(Unit::Work(other)),

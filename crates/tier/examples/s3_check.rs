@@ -63,11 +63,18 @@ fn suite(mode: &str, url: &str) -> Result<(), Failure> {
     println!("{}: {:?}", probed.describe(), probed.capabilities());
     let run = Instant::now().elapsed().as_nanos() ^ u128::from(std::process::id());
     let mut count = 0;
-    conformance::run(|| {
-        count += 1;
-        let prefix = format!("{}run-{run}/{count}/", base.prefix);
-        S3::attach(S3Settings { prefix, ..base.clone() }).expect("it was attached before")
-    });
+    // Once as servers use it, once as copies do, whose uploads outlive their process.
+    let kept_in = std::env::temp_dir().join(format!("hayase-uploads-{run}"));
+    for kept_in in [None, Some(kept_in.clone())] {
+        conformance::run(|| {
+            count += 1;
+            let prefix = format!("{}run-{run}/{count}/", base.prefix);
+            let settings = S3Settings { prefix, kept_in: kept_in.clone(), ..base.clone() };
+            S3::attach(settings).expect("it was attached before")
+        });
+    }
+    // Empty: every upload was ended.
+    std::fs::remove_dir(&kept_in)?;
     Ok(())
 }
 

@@ -9,6 +9,7 @@
 mod marks;
 mod names;
 mod objects;
+mod resumed;
 mod tree;
 mod versions;
 
@@ -35,6 +36,10 @@ const CASES: &[(&str, Case)] = &[
     ("an object put at once is as one put in pieces", objects::put_at_once),
     ("objects put together are as those put alone", objects::put_together),
     ("parts come in any order, or not at all", objects::parts),
+    ("an upload that ended early is resumed with its parts", resumed::parts),
+    ("what is of something else is not resumed", resumed::others),
+    ("nobody takes an upload that is on its way", resumed::live),
+    ("what was left to be resumed is swept", resumed::swept),
     ("a checksum that is known is that of the bytes", objects::known_checksum),
     ("readers and writers at once: one whole version", versions::concurrent_replace),
     ("sweep takes what was left, never an object", versions::sweep),

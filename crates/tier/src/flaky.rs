@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use crate::decorated_tree::decorate_tree;
 use crate::{
     Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, PartSums,
-    Precondition, Reader, Tier, TierError, Traffic, Tree, Upload,
+    PartsUpload, Precondition, Reader, Tier, TierError, Traffic, Tree, Upload, UploadOf,
 };
 
 /// A moment at which a fault may be asked for.
@@ -103,6 +103,10 @@ impl<T: Tier> Flaky<T> {
     fn reader(&self, key: &Key, inner: Box<dyn Reader>) -> Box<dyn Reader> {
         Box::new(FlakyReader { inner, key: key.clone(), plan: Arc::clone(&self.plan) })
     }
+
+    fn parts(&self, key: &Key, inner: Box<dyn PartsUpload>) -> Box<dyn PartsUpload> {
+        Box::new(FlakyParts { inner, key: key.clone(), plan: Arc::clone(&self.plan) })
+    }
 }
 
 fn run<R>(
@@ -167,6 +171,27 @@ impl<T: Tier> Tier for Flaky<T> {
     fn begin(&self, key: &Key, attributes: Attributes) -> Result<Box<dyn Upload>, TierError> {
         let inner = self.run(Action::Begin, key, || self.tier.begin(key, attributes))?;
         Ok(Box::new(FlakyUpload { inner, key: key.clone(), plan: Arc::clone(&self.plan) }))
+    }
+    fn begin_parts(
+        &self,
+        key: &Key,
+        attributes: Attributes,
+        sizes: (u64, u64),
+    ) -> Result<Option<Box<dyn PartsUpload>>, TierError> {
+        let begin = || self.tier.begin_parts(key, attributes, sizes);
+        Ok(self.run(Action::Begin, key, begin)?.map(|inner| self.parts(key, inner)))
+    }
+    fn resume_parts(
+        &self,
+        key: &Key,
+        attributes: Attributes,
+        of: UploadOf,
+    ) -> Result<Option<Box<dyn PartsUpload>>, TierError> {
+        let resume = || self.tier.resume_parts(key, attributes, of);
+        Ok(self.run(Action::Begin, key, resume)?.map(|inner| self.parts(key, inner)))
+    }
+    fn unfinished_part_bytes(&self, key: &Key, size: u64) -> Option<u64> {
+        self.tier.unfinished_part_bytes(key, size)
     }
     fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError> {
         self.run(Action::SetAttributes, key, || self.tier.set_attributes(key, attributes))
@@ -233,6 +258,31 @@ impl Upload for FlakyUpload {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), TierError> {
         let Self { inner, key, plan } = self;
         run(&**plan, Action::Write, key, || inner.write_at(offset, data))
+    }
+    fn commit(self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError> {
+        let Self { inner, key, plan } = *self;
+        run(&*plan, Action::Commit, &key, || inner.commit(precondition))
+    }
+}
+
+struct FlakyParts {
+    inner: Box<dyn PartsUpload>,
+    key: Key,
+    plan: Arc<Plan>,
+}
+
+impl PartsUpload for FlakyParts {
+    fn read_kept(&self, number: u32, buffer: &mut Vec<u8>) -> bool {
+        self.inner.read_kept(number, buffer)
+    }
+    fn is_kept(&self, number: u32, data: &[u8]) -> bool {
+        self.inner.is_kept(number, data)
+    }
+    fn discard(self: Box<Self>) {
+        self.inner.discard();
+    }
+    fn put_part(&self, number: u32, data: &[u8]) -> Result<(), TierError> {
+        run(&*self.plan, Action::Write, &self.key, || self.inner.put_part(number, data))
     }
     fn commit(self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError> {
         let Self { inner, key, plan } = *self;

@@ -10,6 +10,7 @@
 #![deny(unsafe_code)]
 
 pub mod calendar;
+mod claim;
 pub mod conformance;
 mod copy;
 mod decorated_tree;
@@ -49,6 +50,6 @@ pub use s3::S3;
 pub use throttled::Throttled;
 pub use tier::{
     Attributes, Capabilities, Location, ObjectMeta, PartsUpload, Precondition, Reader, Tier,
-    Traffic, Upload, Whole,
+    Traffic, Upload, UploadOf, Whole,
 };
 pub use tree::{DirectoryMeta, Tree};

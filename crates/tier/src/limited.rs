@@ -72,8 +72,9 @@ impl<T: Tier> Limited<T> {
 decorate_tree!(Limited);
 
 impl<T: Tier> Tier for Limited<T> {
+    /// Parts come by no way of their own.
     fn capabilities(&self) -> Capabilities {
-        self.tier.capabilities()
+        Capabilities { resumes: false, ..self.tier.capabilities() }
     }
     fn describe(&self) -> String {
         format!("{}, at most {} calls at once", self.tier.describe(), self.turns.max)

@@ -1,15 +1,17 @@
 //! A directory of any mounted file system (Lustre, GPFS, NFS, ext4, XFS) as a tier.
 //!
 //! Here: [`Posix`], one call after the other. Rooms: [`beneath`] (paths that can not leave the root),
-//! [`tree`] (directories and links), [`upload`] (temporary, fsync, rename, fsync), [`whole`] (the same for many small files), [`names`] (directories read for
+//! [`tree`] (directories and links), [`upload`] (temporary, fsync, rename, fsync), [`whole`] (the same for many small files), [`parts`] and [`journal`] (uploads that outlive their process), [`names`] (directories read for
 //! listings and for the sweep).
 //! An object is a regular file. Symbolic links are never followed below the root, wherever they
 //! point; a listing shows them as no objects.
 //! Unfinished uploads lie beside their target as `.hayase-partial-<random>`, or under a name that tells
-//! its owner ([`crate::Owner`]).
+//! its owner ([`crate::Owner`]). The journal of one that can be resumed lies beside it under a name made of the target's.
 
 mod beneath;
+mod journal;
 mod names;
+mod parts;
 mod tree;
 mod upload;
 mod whole;
@@ -27,8 +29,8 @@ use crate::descriptor::read_fully;
 use crate::owner::Attachment;
 use crate::timestamp::{seconds_and_nanos, system_time};
 use crate::{
-    Action, Attributes, Capabilities, Key, ListRequest, ObjectMeta, Owner, Page, Reader, Tier,
-    TierError, Tree, Upload, Whole,
+    Action, Attributes, Capabilities, Key, ListRequest, ObjectMeta, Owner, Page, PartsUpload,
+    Reader, Tier, TierError, Tree, Upload, UploadOf, Whole,
 };
 
 /// A mounted directory.
@@ -128,6 +130,7 @@ impl Tier for Posix {
             local_descriptor: true,
             tree: true,
             owned,
+            resumes: !owned,
             ..Capabilities::CORE
         }
     }
@@ -161,6 +164,19 @@ impl Tier for Posix {
 
     fn begin(&self, key: &Key, attributes: Attributes) -> Result<Box<dyn Upload>, TierError> {
         upload::begin(&self.root, key, attributes)
+    }
+
+    fn resume_parts(
+        &self,
+        key: &Key,
+        attributes: Attributes,
+        of: UploadOf,
+    ) -> Result<Option<Box<dyn PartsUpload>>, TierError> {
+        parts::resume(&self.root, key, attributes, of)
+    }
+
+    fn unfinished_part_bytes(&self, key: &Key, size: u64) -> Option<u64> {
+        parts::unfinished_part_bytes(&self.root, key, size)
     }
 
     fn put_each(&self, objects: &[Whole<'_>]) -> Vec<Result<(), TierError>> {

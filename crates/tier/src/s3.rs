@@ -8,7 +8,7 @@
 //!
 //! Rooms: [`settings`] and [`credentials`] (what a person says), [`client`] (one request, signed and
 //! repeated), `http` (the wire), `sign`, `fault` (what went wrong and what to do), `list`, `reader`,
-//! `upload`, `parts` and `multipart`, `marks`, `checksum`, `probe` (what this server can do), `limits`.
+//! `upload`, `parts`, `kept` and `multipart`, `marks`, `checksum`, `probe` (what this server can do), `limits`.
 //! Not here: many small objects in one (packs), how many requests at once (`hayase-stage`).
 //! Source: Amazon S3 API reference; measured choices in `docs/design`.
 
@@ -18,6 +18,7 @@ mod credentials;
 mod date;
 mod fault;
 mod http;
+mod kept;
 mod limits;
 mod list;
 mod marks;
@@ -46,7 +47,7 @@ pub use self::settings::{
 };
 use crate::{
     Action, Attributes, Capabilities, Key, ListRequest, Marks, ObjectMeta, Page, PartsUpload,
-    Precondition, Reader, Tier, TierError, Traffic, Upload,
+    Precondition, Reader, Tier, TierError, Traffic, Upload, UploadOf,
 };
 
 /// A bucket, or what lies below a prefix of one.
@@ -104,6 +105,7 @@ impl Tier for S3 {
             snapshots: false,
             any_bytes: false,
             write_window: Some(part),
+            resumes: self.client.settings.kept_in.is_some(),
             absent_max: match self.conditional {
                 Conditional::Never => None,
                 Conditional::Single => Some(part),
@@ -180,6 +182,21 @@ impl Tier for S3 {
     ) -> Result<Option<Box<dyn PartsUpload>>, TierError> {
         let full = self.full(Action::Begin, key)?;
         parts::begin(&self.client, full, attributes, sizes, self.conditional)
+    }
+
+    fn resume_parts(
+        &self,
+        key: &Key,
+        attributes: Attributes,
+        of: UploadOf,
+    ) -> Result<Option<Box<dyn PartsUpload>>, TierError> {
+        let full = self.full(Action::Begin, key)?;
+        parts::resume(&self.client, full, attributes, of, self.conditional)
+    }
+
+    fn unfinished_part_bytes(&self, key: &Key, size: u64) -> Option<u64> {
+        let full = self.existing(Action::Begin, key).ok()?;
+        kept::unfinished_part_bytes(&self.client, &full, size)
     }
 
     fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError> {

@@ -116,7 +116,7 @@ decorate_tree!(Throttled);
 impl<T: Tier> Tier for Throttled<T> {
     /// Not those that would let bytes pass by.
     fn capabilities(&self) -> Capabilities {
-        Capabilities { local_descriptor: false, ..self.tier.capabilities() }
+        Capabilities { local_descriptor: false, resumes: false, ..self.tier.capabilities() }
     }
     fn describe(&self) -> String {
         let rate = self.meter.pace.bytes_per_second;

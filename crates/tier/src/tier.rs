@@ -54,6 +54,8 @@ pub struct Capabilities {
     pub write_window: Option<ByteCount>,
     /// [`Tier::sweep_own`] finds what an earlier attachment of the same [`crate::Owner`] left.
     pub owned: bool,
+    /// [`Tier::resume_parts`] finds what a process that ended, however, had put of the same version.
+    pub resumes: bool,
     /// Largest object that [`Precondition::Absent`] can be asked for; `None`: it never can.
     pub absent_max: Option<ByteCount>,
 }
@@ -71,6 +73,7 @@ impl Capabilities {
         any_bytes: true,
         write_window: None,
         owned: false,
+        resumes: false,
         absent_max: Some(ByteCount(u64::MAX)),
     };
 }
@@ -230,6 +233,27 @@ pub trait Tier: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
+    /// As [`Tier::begin_parts`], for an upload that outlives this process unless it is committed or discarded:
+    /// who asks for the same again, after a kill or just later, finds the parts that were put. What was begun
+    /// of something else under this key is given up. `None` also while another process, or this one, is at
+    /// such an upload of the key: then by another way.
+    fn resume_parts(
+        &self,
+        key: &Key,
+        attributes: Attributes,
+        of: UploadOf,
+    ) -> Result<Option<Box<dyn PartsUpload>>, TierError> {
+        let _ = (key, attributes, of);
+        Ok(None)
+    }
+
+    /// In which parts an upload of `size` bytes was begun that [`Tier::resume_parts`] may find. A hint, and no
+    /// request.
+    fn unfinished_part_bytes(&self, key: &Key, size: u64) -> Option<u64> {
+        let _ = (key, size);
+        None
+    }
+
     /// Changes attributes of the current version without touching its bytes.
     fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError>;
 
@@ -339,8 +363,48 @@ pub struct Whole<'a> {
     pub data: &'a [u8],
 }
 
-/// A new version that comes in parts. Dropping it abandons it.
+/// What an upload is of; two of the same are one, whoever began it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UploadOf {
+    /// Stands for the bytes of the source: another one where they may differ.
+    pub version: u128,
+    /// All of it.
+    pub size: u64,
+    /// Of each part but the last.
+    pub part_bytes: u64,
+}
+
+impl UploadOf {
+    /// Bytes of part `number`; 0 where there is none.
+    pub(crate) fn len(&self, number: u32) -> u64 {
+        let begin = u64::from(number).saturating_mul(self.part_bytes);
+        self.size.saturating_sub(begin).min(self.part_bytes)
+    }
+
+    /// How many parts there are; 0 where there can be none.
+    pub(crate) fn parts(&self) -> u64 {
+        self.size.checked_div(self.part_bytes).map_or(0, |_| self.size.div_ceil(self.part_bytes))
+    }
+}
+
+/// A new version that comes in parts. Dropping it abandons it, but what [`Tier::resume_parts`] began.
 pub trait PartsUpload: Send + Sync {
+    /// An earlier process put part `number`, and its bytes, which nobody damaged since, lie near: they are in
+    /// `buffer`, and the part need not be put.
+    fn read_kept(&self, number: u32, buffer: &mut Vec<u8>) -> bool {
+        let _ = (number, buffer);
+        false
+    }
+
+    /// An earlier process put exactly these bytes as part `number`: it need not be put.
+    fn is_kept(&self, number: u32, data: &[u8]) -> bool {
+        let _ = (number, data);
+        false
+    }
+
+    /// Gives up for good what dropping would leave to be resumed.
+    fn discard(self: Box<Self>) {}
+
     /// Sends part `number`, counted from 0, and returns when the storage has it: nothing of it is kept in
     /// memory. Of a part that is sent twice the later one counts.
     fn put_part(&self, number: u32, data: &[u8]) -> Result<(), TierError>;
@@ -399,6 +463,17 @@ impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {
         sizes: (u64, u64),
     ) -> Result<Option<Box<dyn PartsUpload>>, TierError> {
         (**self).begin_parts(key, attributes, sizes)
+    }
+    fn resume_parts(
+        &self,
+        key: &Key,
+        attributes: Attributes,
+        of: UploadOf,
+    ) -> Result<Option<Box<dyn PartsUpload>>, TierError> {
+        (**self).resume_parts(key, attributes, of)
+    }
+    fn unfinished_part_bytes(&self, key: &Key, size: u64) -> Option<u64> {
+        (**self).unfinished_part_bytes(key, size)
     }
     fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError> {
         (**self).set_attributes(key, attributes)

@@ -38,6 +38,20 @@ fn a_bucket_is_a_tier() {
 }
 
 #[test]
+fn a_bucket_whose_uploads_outlive_their_process_is_a_tier() {
+    let server = Server::start(&Options::default()).unwrap();
+    let around = tempfile::tempdir().unwrap();
+    // Made when it is missing.
+    let kept_in = Some(around.path().join("uploads"));
+    let left = || std::fs::read_dir(around.path().join("uploads")).unwrap().count();
+    conformance::run(|| {
+        server.make_bucket(BUCKET);
+        S3::attach(S3Settings { kept_in: kept_in.clone(), ..settings(&server) }).unwrap()
+    });
+    assert_eq!((server.unfinished_uploads(), left()), (0, 0));
+}
+
+#[test]
 fn what_lies_below_a_prefix_is_a_tier() {
     let server = Server::start(&Options::default()).unwrap();
     let mut count = 0;

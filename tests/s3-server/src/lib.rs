@@ -126,6 +126,11 @@ impl Server {
     pub fn unfinished_uploads(&self) -> usize {
         self.store.unfinished_uploads()
     }
+
+    /// Parts of such uploads.
+    pub fn unfinished_parts(&self) -> usize {
+        self.store.unfinished_parts()
+    }
 }
 
 impl Drop for Server {

@@ -356,6 +356,31 @@ impl S3 for Service {
         ok(AbortMultipartUploadOutput::default())
     }
 
+    async fn list_parts(&self, request: S3Request<ListPartsInput>) -> Answer<ListPartsOutput> {
+        let input = request.input;
+        let marker = input.part_number_marker.unwrap_or(0);
+        let (page, more) = self.0.with(&input.bucket, |bucket| {
+            let (key, id) = (&input.key, &input.upload_id);
+            bucket.parts(key, id, marker, most(input.max_parts))
+        })?;
+        let last = page.last().filter(|_| more).map(|(number, _, _)| *number);
+        let parts = page.into_iter().map(|(number, size, etag)| Part {
+            part_number: Some(number),
+            size: Some(size as i64),
+            e_tag: Some(ETag::Strong(etag)),
+            ..Default::default()
+        });
+        ok(ListPartsOutput {
+            parts: Some(parts.collect()),
+            is_truncated: Some(more),
+            next_part_number_marker: last,
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            upload_id: Some(input.upload_id),
+            ..Default::default()
+        })
+    }
+
     async fn list_multipart_uploads(
         &self,
         request: S3Request<ListMultipartUploadsInput>,

@@ -57,6 +57,9 @@ pub(crate) enum Listed {
     Prefix(String),
 }
 
+/// Number, length and entity tag.
+pub(crate) type ListedPart = (i32, usize, String);
+
 impl Store {
     pub(crate) fn new(buckets: &[String]) -> Self {
         let store = Self::default();
@@ -78,6 +81,12 @@ impl Store {
 
     pub(crate) fn unfinished_uploads(&self) -> usize {
         self.lock().values().map(|bucket| bucket.uploads.len()).sum()
+    }
+
+    pub(crate) fn unfinished_parts(&self) -> usize {
+        let buckets = self.lock();
+        let uploads = buckets.values().flat_map(|bucket| bucket.uploads.values());
+        uploads.map(|upload| upload.parts.len()).sum()
     }
 
     /// Runs `step` on a bucket; nobody else sees the middle of it.
@@ -167,6 +176,21 @@ impl Bucket {
         let digest = md5(&bytes);
         self.upload(key, id)?.parts.insert(number, (bytes, digest));
         Ok(HEXLOWER.encode(&digest))
+    }
+
+    /// Parts behind number `after`, at most `max`; true when there are more.
+    pub(crate) fn parts(
+        &mut self,
+        key: &str,
+        id: &str,
+        after: i32,
+        max: usize,
+    ) -> S3Result<(Vec<ListedPart>, bool)> {
+        let parts = &self.upload(key, id)?.parts;
+        let mut behind = parts.range((Bound::Excluded(after), Bound::Unbounded));
+        let page = behind.by_ref().take(max);
+        let page = page.map(|(number, (bytes, md5))| (*number, bytes.len(), HEXLOWER.encode(md5)));
+        Ok((page.collect(), behind.next().is_some()))
     }
 
     /// Joins parts, named by number and entity tag in order.

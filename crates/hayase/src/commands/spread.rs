@@ -249,6 +249,7 @@ impl Staging<'_> {
                     node,
                     items: end.copied,
                     bytes: end.bytes_moved,
+                    bytes_resumed: end.bytes_resumed,
                     bytes_from_nodes: 0,
                 }),
                 Err(error) if is_usage(&error) => return Err(error),
@@ -343,10 +344,12 @@ fn is_usage(error: &anyhow::Error) -> bool {
 fn joined(whole: End, parts: Vec<NodePart>) -> End {
     let items: u64 = parts.iter().map(|part| part.items).sum();
     let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
+    let resumed: u64 = parts.iter().map(|part| part.bytes_resumed).sum();
     End {
         copied: whole.copied + items,
         kept: whole.kept.saturating_sub(items),
         bytes_moved: whole.bytes_moved + bytes,
+        bytes_resumed: whole.bytes_resumed + resumed,
         nodes: parts,
         ..whole
     }
@@ -359,6 +362,7 @@ fn add_parts(all: &mut Vec<NodePart>, more: Vec<NodePart>) {
             Some(own) => {
                 own.items += part.items;
                 own.bytes += part.bytes;
+                own.bytes_resumed += part.bytes_resumed;
             }
             None => all.push(part),
         }
@@ -378,6 +382,7 @@ fn summed(ends: &[End], from_nodes: bool) -> End {
         all.spared += end.spared;
         all.removed += end.removed;
         all.bytes_moved += end.bytes_moved;
+        all.bytes_resumed += end.bytes_resumed;
         all.streams += end.streams;
         all.failures_total += end.failures_total;
         let failures = end.failures.iter();
@@ -385,7 +390,8 @@ fn summed(ends: &[End], from_nodes: bool) -> End {
             .extend(failures.map(|(name, why)| (format!("node {node}: {name}"), why.clone())));
         let (bytes, bytes_from_nodes) =
             if from_nodes { (0, end.bytes_moved) } else { (end.bytes_moved, 0) };
-        all.nodes.push(NodePart { node, items: end.copied, bytes, bytes_from_nodes });
+        let (items, bytes_resumed) = (end.copied, end.bytes_resumed);
+        all.nodes.push(NodePart { node, items, bytes, bytes_resumed, bytes_from_nodes });
     }
     all
 }
@@ -437,7 +443,13 @@ mod tests {
 
     #[test]
     fn a_complete_copy_counts_what_parts_did_before_it() {
-        let part = |node, items| NodePart { node, items, bytes: items * 10, bytes_from_nodes: 0 };
+        let part = |node, items| NodePart {
+            node,
+            items,
+            bytes: items * 10,
+            bytes_resumed: items,
+            bytes_from_nodes: 0,
+        };
         let whole = End { kept: 7, copied: 1, bytes_moved: 3, is_complete: true, ..End::default() };
         let end = joined(whole, vec![part(0, 4), part(1, 2)]);
         assert_eq!((end.copied, end.kept, end.bytes_moved), (7, 1, 63));

@@ -122,7 +122,7 @@ pub(crate) fn open_with(
     match scheme(place) {
         None => directory(Path::new(place), wish),
         Some(("file", path)) => directory(Path::new(&path), wish),
-        Some(("s3", _)) => bucket(&place.to_string_lossy(), variable),
+        Some(("s3", _)) => bucket(&place.to_string_lossy(), wish, variable),
         Some(("gfarm", _)) => gfarm(place, wish),
         Some((scheme, _)) => Err(PlaceError::Scheme {
             place: place.to_string_lossy().into_owned(),
@@ -298,10 +298,24 @@ fn scheme(place: &OsStr) -> Option<(&str, OsString)> {
 }
 
 /// A bucket, or what is below a prefix of it; nothing is made of it before the first object.
-fn bucket(url: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Place, PlaceError> {
-    let settings = S3Settings::from_url(url, variable)
+fn bucket(
+    url: &str,
+    wish: Wish,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Place, PlaceError> {
+    let mut settings = S3Settings::from_url(url, variable)
         .map_err(|source| PlaceError::S3 { place: url.to_owned(), source })?;
+    if wish == Wish::Made {
+        settings.kept_in = uploads();
+    }
     Ok(Place::root(Arc::new(S3::attach(settings)?)))
+}
+
+/// Where unfinished uploads to buckets are remembered; `None` where somebody else could have prepared that.
+fn uploads() -> Option<PathBuf> {
+    let uid = rustix::process::geteuid().as_raw();
+    let runtime = crate::config::runtime(uid);
+    Registry::new(&runtime).prepare(uid).ok().map(|()| runtime.join("uploads"))
 }
 
 /// A directory of Gfarm, on the metadata server of its settings or of the URL.

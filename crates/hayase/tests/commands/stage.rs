@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hayase_s3_server::{ACCESS_KEY, BUCKET, Options, SECRET_KEY, Server};
@@ -44,12 +45,17 @@ fn a_tree_goes_out_and_comes_in() {
 }
 
 /// `hayase stage` with the keys of a server for tests.
-fn stage_s3(scene: &Scene, server: &Server, args: &[&str]) -> Done {
+fn command_s3(scene: &Scene, server: &Server, args: &[&str]) -> Command {
     let mut command = scene.command(&[&["stage"], args].concat());
     command.env("AWS_ENDPOINT_URL", server.endpoint());
     command.env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
     command.env_remove("AWS_PROFILE");
-    done(&command.output().unwrap())
+    command
+}
+
+/// The same, to its end.
+fn stage_s3(scene: &Scene, server: &Server, args: &[&str]) -> Done {
+    done(&command_s3(scene, server, args).output().unwrap())
 }
 
 #[test]
@@ -275,4 +281,88 @@ fn sealing_that_was_killed_is_continued() {
     let key = "printf %064d 7";
     let args = ["stage", "out", "tree", "kept", "--pack", "200KiB", "--key-command", key];
     killed_and_continued(&args, "kept", "kept", &["--key-command", key]);
+}
+
+/// `args` with `--json`, killed when `arrived` says that eight parts are there.
+fn kill_in_the_middle(command: &mut Command, arrived: impl Fn() -> u64) {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while arrived() < 8 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it could be killed");
+        assert!(Instant::now() < deadline, "nothing arrives");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// A file of 256 MiB is killed by kill -9 on its way, and the next run moves only what is not there.
+fn large_file_killed_and_continued(scene: &Scene, verb: &str, from: &str, to: &str) {
+    const PART: u64 = 8 << 20;
+    const BYTES: u64 = 256 << 20;
+    fs::create_dir(scene.path("tree")).unwrap();
+    let data: Vec<u8> = (0..BYTES / 8).flat_map(|at| (at * 0x9e37_79b9).to_le_bytes()).collect();
+    fs::write(scene.path("tree/large"), &data).unwrap();
+    let server = Server::start(&Options::default()).unwrap();
+    if verb == "in" {
+        stage_s3(scene, &server, &["out", "tree", from, "--pack", "none"]).with(0);
+    }
+    let mut args = vec![verb, from, to];
+    if verb == "out" {
+        args.extend(["--pack", "none"]);
+    }
+    // What the target says of itself: records of 16 bytes behind the header of a journal, parts of an upload.
+    let arrived = || match verb {
+        "in" => journals(&scene.path(to)).map(|bytes| bytes.saturating_sub(64) / 16).sum(),
+        _ => server.unfinished_parts() as u64,
+    };
+    let mut slow = command_s3(scene, &server, &args);
+    slow.args(["--bandwidth", "64MiB", "--streams", "2"]);
+    kill_in_the_middle(&mut slow, arrived);
+    let there = arrived() * PART;
+    assert!(there < BYTES, "all of it had arrived");
+    let told =
+        end(&done(&command_s3(scene, &server, &args).arg("--json").output().unwrap()).with(0));
+    let number = |name: &str| told[name].as_u64().unwrap();
+    assert_eq!(number("bytes_resumed") + number("bytes_moved"), BYTES, "{told}");
+    // The server may have had the rest of a part still to read when its sender was killed.
+    assert!((there..=there + 2 * PART).contains(&number("bytes_resumed")), "{there} there: {told}");
+    if verb == "out" {
+        assert_eq!(server.unfinished_uploads(), 0);
+        stage_s3(scene, &server, &["in", to, "back"]).with(0);
+        check_same(&scene.path("tree"), &scene.path("back"));
+    } else {
+        check_same(&scene.path("tree"), &scene.path(to));
+        assert_eq!(fs::read_dir(scene.path(to)).unwrap().count(), 1, "something is left");
+    }
+}
+
+/// Sizes of journals of unfinished files.
+fn journals(top: &Path) -> impl Iterator<Item = u64> {
+    let names = fs::read_dir(top).into_iter().flatten().flatten();
+    let journals = names.filter(|name| name.file_name().to_string_lossy().contains("-journal-"));
+    journals.filter_map(|name| Some(name.metadata().ok()?.len()))
+}
+
+#[test]
+fn a_large_file_that_was_killed_on_its_way_in_is_continued() {
+    large_file_killed_and_continued(&Scene::new(), "in", &format!("s3://{BUCKET}/kept"), "copy");
+}
+
+#[test]
+fn a_large_file_that_was_killed_on_its_way_into_an_area_is_continued() {
+    let test = "a_large_file_that_was_killed_on_its_way_into_an_area_is_continued";
+    let Some(scene) = Scene::with_nodes(test) else { return };
+    let mut up = scene.command(&["up", "--shared", "700M", "--local", "16M"]);
+    up.arg("--storage").arg(scene.path("storage")).arg("--mount").arg(scene.path("mount"));
+    done(&up.output().unwrap()).with(0);
+    let area = scene.path("mount/shared/copy");
+    let target = area.to_str().unwrap();
+    large_file_killed_and_continued(&scene, "in", &format!("s3://{BUCKET}/kept"), target);
+    scene.hayase(&["down"]).with(0);
+}
+
+#[test]
+fn a_large_file_that_was_killed_on_its_way_out_is_continued() {
+    large_file_killed_and_continued(&Scene::new(), "out", "tree", &format!("s3://{BUCKET}/kept"));
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use hayase_tier::{Key, PartSums, Reader, TierError};
+use ring::digest::{SHA256, digest};
 
 use super::Shared;
 use super::asking::{file_of, link_of};
@@ -84,6 +85,24 @@ impl Bytes {
             }
             _ => Ok(item),
         }
+    }
+
+    /// Stands for the bytes that are read here, also in another run: of an entry its checksum, of an object what
+    /// its storage tells of the version; with it size and time, by which plans compare.
+    pub(super) fn version(&self, item: &Item) -> u128 {
+        let (kind, identity, crc) = match self {
+            Self::Object { reader, crc32c, .. } => {
+                (1 + u8::from(crc32c.is_some()), reader.meta().identity, crc32c.unwrap_or(0))
+            }
+            Self::Entry { row, .. } | Self::Whole { row, .. } => (0, 0, row.crc32c),
+        };
+        let mut told = vec![kind];
+        told.extend_from_slice(&identity.to_le_bytes());
+        told.extend_from_slice(&crc.to_le_bytes());
+        told.extend_from_slice(&item.bytes().to_le_bytes());
+        told.extend_from_slice(item.mtime.to_string().as_bytes());
+        let hash = digest(&SHA256, &told);
+        u128::from_le_bytes(hash.as_ref()[..16].try_into().expect("it has 32 bytes"))
     }
 
     /// How long it is.

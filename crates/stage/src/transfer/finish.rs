@@ -21,7 +21,10 @@ impl Shared<'_> {
         if self.options.is_dry_run {
             return Ok(());
         }
-        self.sweep();
+        // Of a copy that ended early some may be resumed, however old.
+        if !self.is_stopped() {
+            self.sweep();
+        }
         if self.options.packs.is_some() {
             return Ok(());
         }

@@ -3,6 +3,10 @@
 //! Where storage takes parts as they come each stream sends its own from its buffer, and nothing else is held.
 //! Elsewhere parts are written in order, whatever the order in which they were read.
 //!
+//! Where the target can keep parts of a file that is not finished, a later run moves only the others
+//! ([`Tier::resume_parts`]): kept parts are read at the target, or compared with the source, as if they had
+//! been moved now. So the checks at the end are the same.
+//!
 //! That a part changed or came damaged may show only at the end. Then the stream that came last reads the
 //! whole file again, alone: this is rare, and the others have gone on to other files.
 
@@ -10,7 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use hayase_tier::{PartSum, PartSums, PartsUpload, Precondition, Upload};
+#[cfg(doc)]
+use hayase_tier::Tier;
+use hayase_tier::{PartSum, PartSums, PartsUpload, Precondition, Upload, UploadOf};
 
 use super::Shared;
 use super::bytes::{Bytes, Version, is_passing};
@@ -18,15 +24,18 @@ use super::streams::attributes;
 use crate::checksum;
 use crate::compare::Step;
 use crate::item::Item;
-use crate::limits::CHANGED_TRIES_MAX;
+use crate::limits::{CHANGED_TRIES_MAX, PART_BYTES, PARTS_MAX, PIECE_BYTES, RESUMED_BYTES_MIN};
 use crate::pack::{PackError, Row};
 use crate::plan::{Task, part_bytes, parts};
+use crate::progress::Progress;
 
 /// A file on its way.
 pub(super) struct Large {
     task: Task,
     /// It lies beside packs, and their index has a row of it.
     is_loose: bool,
+    /// Of each part but the last.
+    part_bytes: u64,
     parts: Mutex<Vec<Part>>,
     count: usize,
     open: OnceLock<Option<Open>>,
@@ -81,31 +90,48 @@ struct InOrder {
 }
 
 impl Way {
-    /// Gives up what was begun, before another begin.
+    /// Gives up what was begun, before another begin or since nothing will become of it.
     fn abandon(&self) {
         match self {
             Self::There => {}
             Self::AnyOrder(upload) => {
-                drop(upload.write().unwrap_or_else(PoisonError::into_inner).take());
+                let upload = upload.write().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(upload) = upload {
+                    upload.discard();
+                }
             }
             Self::InOrder(way) => {
                 drop(way.upload.lock().unwrap_or_else(PoisonError::into_inner).1.take());
             }
         }
     }
+
+    /// Part `number` from the target, where an earlier run brought it there.
+    fn read_kept(&self, number: u32, data: &mut Vec<u8>) -> bool {
+        let Self::AnyOrder(upload) = self else { return false };
+        let upload = upload.read().unwrap_or_else(PoisonError::into_inner);
+        upload.as_ref().is_some_and(|upload| upload.read_kept(number, data))
+    }
+}
+
+/// Parts of an upload that was begun in other circumstances: large enough, and not too large for this run.
+fn is_usable(part_bytes: u64, bytes: u64, memory: u64) -> bool {
+    let least = (PIECE_BYTES as u64).max(bytes.div_ceil(PARTS_MAX));
+    (least..=memory.max(PART_BYTES)).contains(&part_bytes)
 }
 
 /// How often a stream that waits for the part before its own looks whether that has failed.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Large {
-    pub(super) fn new(task: Task, is_loose: bool) -> Self {
+    fn new(task: Task, is_loose: bool, part_bytes: u64) -> Self {
         let part = |(start, len)| Part { start, len, crc32c: None, md5: None };
-        let parts: Vec<_> = parts(task.item.bytes()).map(part).collect();
+        let parts: Vec<_> = parts(task.item.bytes(), part_bytes).map(part).collect();
         let count = parts.len();
         Self {
             task,
             is_loose,
+            part_bytes,
             parts: Mutex::new(parts),
             count,
             open: OnceLock::new(),
@@ -128,11 +154,22 @@ impl Large {
 
     /// Of the largest part.
     pub(super) fn part_bytes(&self) -> u64 {
-        part_bytes(self.task.item.bytes())
+        self.part_bytes
     }
 }
 
 impl Shared<'_> {
+    /// In parts as an earlier run began them, or else of the usual size.
+    pub(super) fn large(&self, task: Task, is_loose: bool) -> Large {
+        let bytes = task.item.bytes();
+        let key = self.target.key(task.item.name.as_bytes()).ok();
+        let begun = key
+            .filter(|_| bytes >= RESUMED_BYTES_MIN)
+            .and_then(|key| self.target.tier.unfinished_part_bytes(&key, bytes))
+            .filter(|&part| is_usable(part, bytes, self.options.memory));
+        Large::new(task, is_loose, begun.unwrap_or_else(|| part_bytes(bytes)))
+    }
+
     /// Moves one part by way of `buffer`; the stream that comes last ends the file.
     pub(super) fn part(&self, large: &Large, part: usize, buffer: &mut Vec<u8>) {
         let open = large.open.get_or_init(|| match self.again(|| self.open_large(large)) {
@@ -177,7 +214,9 @@ impl Shared<'_> {
             (None, Some(open)) => self.end_large(large, open).map(|()| true),
             (Some(Trouble::Told), _) | (None, None) => return,
         };
-        if let (Err(_), Some(open)) = (&done, open) {
+        if let (Err(error), Some(open)) = (&done, open)
+            && is_passing(error)
+        {
             open.way.abandon();
         }
         for _ in 1..CHANGED_TRIES_MAX {
@@ -198,16 +237,29 @@ impl Shared<'_> {
     fn large_alone(&self, former: &Large, buffer: &mut Vec<u8>) -> Result<bool, PackError> {
         let (bytes, item) = self.again(|| self.open_source(&former.task))?;
         let task = Task { item: item.clone(), ..former.task.clone() };
-        let large = Large::new(task, former.is_loose);
-        let way = self.again(|| self.way(&large, &item))?;
+        let large = Large::new(task, former.is_loose, part_bytes(item.bytes()));
+        let way = self.again(|| self.way(&large, &bytes, &item))?;
         let open = Open::new(bytes, item, way, &large);
+        let done = self.all_parts(&large, &open, buffer);
+        if done.as_ref().is_err_and(is_passing) {
+            open.way.abandon();
+        }
+        done
+    }
+
+    fn all_parts(
+        &self,
+        large: &Large,
+        open: &Open,
+        buffer: &mut Vec<u8>,
+    ) -> Result<bool, PackError> {
         for part in 0..large.parts() {
             if self.is_stopped() {
                 return Ok(false);
             }
-            self.move_part(&large, &open, part, buffer)?;
+            self.move_part(large, open, part, buffer)?;
         }
-        self.end_large(&large, &open).map(|()| true)
+        self.end_large(large, open).map(|()| true)
     }
 
     fn open_large(&self, large: &Large) -> Result<Open, PackError> {
@@ -215,7 +267,7 @@ impl Shared<'_> {
         if item.bytes() != large.task.item.bytes() {
             return Err(PackError::Changed { name: item.name.to_string() });
         }
-        let way = self.way(large, &item)?;
+        let way = self.way(large, &bytes, &item)?;
         Ok(Open::new(bytes, item, way, large))
     }
 
@@ -225,20 +277,28 @@ impl Shared<'_> {
         Ok((bytes, item))
     }
 
-    fn way(&self, large: &Large, item: &Item) -> Result<Way, PackError> {
+    fn way(&self, large: &Large, bytes: &Bytes, item: &Item) -> Result<Way, PackError> {
         match large.is_loose && self.is_there(item) {
             true => Ok(Way::There),
-            false => self.begin_large(large, item),
+            false => self.begin_large(large, bytes, item),
         }
     }
 
-    fn begin_large(&self, large: &Large, item: &Item) -> Result<Way, PackError> {
+    fn begin_large(&self, large: &Large, bytes: &Bytes, item: &Item) -> Result<Way, PackError> {
         if large.task.step == Step::Replace {
             self.remove_other(&large.task)?;
         }
         let (key, tier) = (self.target.key(item.name.as_bytes())?, &self.target.tier);
-        let sizes = (item.bytes(), large.part_bytes());
-        if let Some(upload) = tier.begin_parts(&key, attributes(item), sizes)? {
+        let (size, part_bytes) = (item.bytes(), large.part_bytes());
+        let of = UploadOf { version: bytes.version(item), size, part_bytes };
+        let mut upload = None;
+        if size >= RESUMED_BYTES_MIN {
+            upload = tier.resume_parts(&key, attributes(item), of)?;
+        }
+        if upload.is_none() {
+            upload = tier.begin_parts(&key, attributes(item), (size, part_bytes))?;
+        }
+        if let Some(upload) = upload {
             return Ok(Way::AnyOrder(RwLock::new(Some(upload))));
         }
         let upload = Mutex::new((0, Some(tier.begin(&key, attributes(item))?)));
@@ -255,17 +315,24 @@ impl Shared<'_> {
         let lock = || large.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let Part { start, len, .. } = lock()[part];
         let len = usize::try_from(len).expect("a part is small");
-        self.again(|| open.bytes.read(start, len, data))?;
+        let number = u32::try_from(part).expect("parts are few");
+        let is_read = open.way.read_kept(number, data);
+        if !is_read {
+            self.again(|| open.bytes.read(start, len, data))?;
+        }
         let md5 = open.sums.as_ref().map(|_| PartSums::of_part(data));
         let read = Part { start, len: data.len() as u64, crc32c: Some(checksum::of(data)), md5 };
         lock()[part] = read;
         match &open.way {
             Way::There => Ok(()),
             Way::AnyOrder(upload) => {
-                self.moves(len);
                 let upload = upload.read().unwrap_or_else(PoisonError::into_inner);
                 let upload = upload.as_ref().expect("it is taken after the last part");
-                let number = u32::try_from(part).expect("parts are few");
+                if is_read || upload.is_kept(number, data) {
+                    Progress::add(&self.progress.bytes_resumed, len as u64);
+                    return Ok(());
+                }
+                self.moves(len);
                 self.again(|| Ok(upload.put_part(number, data)?))
             }
             Way::InOrder(way) => {

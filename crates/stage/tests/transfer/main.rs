@@ -7,6 +7,7 @@ mod broken;
 mod bucket;
 mod faults;
 mod form;
+mod inside;
 mod many;
 mod memory;
 mod on_the_way;

@@ -18,34 +18,21 @@ pub(super) fn begin(
     key: &Key,
     attributes: Attributes,
 ) -> Result<Box<dyn Upload>, TierError> {
-    let path = root.shown(key.as_bytes());
-    let failed = |errno| TierError::from_errno(Action::Begin, path.clone(), errno);
-    let (parent, name) = key.split_last();
-    let directory = root.make_directory(parent).map_err(failed)?;
-    let (temporary, file) = create_temporary(root, &directory, attributes).map_err(failed)?;
-    let name = name.into();
-    let upload = PosixUpload {
-        directory,
-        file,
-        name,
-        temporary: Some(temporary),
-        attributes,
-        path,
-        lasts: root.lasts,
-    };
-    // Refused now rather than after gigabytes; checked again before the switch.
-    upload.require_replaceable(Action::Begin)?;
-    Ok(Box::new(upload))
+    let failed = |errno| TierError::from_errno(Action::Begin, root.shown(key.as_bytes()), errno);
+    let directory = root.make_directory(key.split_last().0).map_err(failed)?;
+    let made = create_temporary(root, &directory, attributes, OFlags::WRONLY).map_err(failed)?;
+    Ok(Box::new(PosixUpload::new(root, key, attributes, (directory, made))?))
 }
 
 /// A new file of a name that nobody has; closed to others when the final mode is still to be set.
-fn create_temporary(
+pub(super) fn create_temporary(
     root: &Root,
     directory: &OwnedFd,
     attributes: Attributes,
+    access: OFlags,
 ) -> rustix::io::Result<(Vec<u8>, OwnedFd)> {
     let mode = Mode::from_raw_mode(if attributes.mode.is_some() { 0o600 } else { 0o666 });
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let create = |name: &[u8]| again(|| fs::openat(directory, name, flags, mode));
     with_temporary_name(root.temporary_prefix(), create, is_taken)
 }
@@ -54,21 +41,20 @@ pub(super) fn is_taken(errno: &Errno) -> bool {
     *errno == Errno::EXIST
 }
 
-struct PosixUpload {
-    directory: OwnedFd,
-    file: OwnedFd,
+pub(super) struct PosixUpload {
+    pub(super) directory: OwnedFd,
+    pub(super) file: OwnedFd,
     name: Box<[u8]>,
-    /// `None` once it is the target.
-    temporary: Option<Vec<u8>>,
+    /// `None` once it is the target, and where it is left for others.
+    pub(super) temporary: Option<Vec<u8>>,
     attributes: Attributes,
-    path: String,
+    pub(super) path: String,
     lasts: Lasts,
 }
 
 impl Upload for PosixUpload {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), TierError> {
-        write_fully(offset, data, |at, rest| rustix::io::pwrite(&self.file, rest, at))
-            .map_err(|errno| self.failed(Action::Write, errno))
+        self.put(offset, data)
     }
 
     fn commit(mut self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError> {
@@ -77,11 +63,37 @@ impl Upload for PosixUpload {
 }
 
 impl PosixUpload {
+    /// Writes into `file`, which has the name `temporary` in `directory`, that of the key.
+    pub(super) fn new(
+        root: &Root,
+        key: &Key,
+        attributes: Attributes,
+        (directory, (temporary, file)): (OwnedFd, (Vec<u8>, OwnedFd)),
+    ) -> Result<Self, TierError> {
+        let upload = Self {
+            directory,
+            file,
+            name: key.split_last().1.into(),
+            temporary: Some(temporary),
+            attributes,
+            path: root.shown(key.as_bytes()),
+            lasts: root.lasts,
+        };
+        // Refused now rather than after gigabytes; checked again before the switch.
+        upload.require_replaceable(Action::Begin)?;
+        Ok(upload)
+    }
+
+    pub(super) fn put(&self, offset: u64, data: &[u8]) -> Result<(), TierError> {
+        write_fully(offset, data, |at, rest| rustix::io::pwrite(&self.file, rest, at))
+            .map_err(|errno| self.failed(Action::Write, errno))
+    }
+
     fn failed(&self, action: Action, errno: Errno) -> TierError {
         TierError::from_errno(action, self.path.clone(), errno)
     }
 
-    fn switch(&mut self, precondition: Precondition) -> Result<ObjectMeta, TierError> {
+    pub(super) fn switch(&mut self, precondition: Precondition) -> Result<ObjectMeta, TierError> {
         self.require_replaceable(Action::Commit)?;
         let failed = |errno| TierError::from_errno(Action::Commit, self.path.clone(), errno);
         apply(&self.file, self.attributes).map_err(failed)?;

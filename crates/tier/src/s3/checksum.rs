@@ -11,6 +11,7 @@ use ring::digest;
 
 use super::http::Head;
 use super::settings::UploadChecksum;
+use super::xml::Element;
 use crate::PartSums;
 
 /// Metadata: CRC32C and length of the bytes as they were put, `<8 hex digits>-<decimal>`.
@@ -48,6 +49,24 @@ impl Sum {
 
     pub(super) fn header(&self) -> (String, String) {
         (format!("x-amz-checksum-{}", self.kind.to_ascii_lowercase()), self.base64.clone())
+    }
+
+    /// Those that a list of parts tells of one, the strongest first.
+    pub(super) fn told(part: &Element) -> Vec<Self> {
+        let told = |kind: &'static str| {
+            let base64 = part.text_of(&format!("Checksum{kind}"))?.to_owned();
+            Some(Self { kind, base64 })
+        };
+        ["SHA256", "CRC32C"].into_iter().filter_map(told).collect()
+    }
+
+    /// It is the sum of these bytes.
+    pub(super) fn is_of(&self, bytes: &[u8]) -> bool {
+        let kind = match self.kind {
+            "SHA256" => UploadChecksum::Sha256,
+            _ => UploadChecksum::Crc32c,
+        };
+        Self::of(kind, &[bytes]).as_ref() == Some(self)
     }
 
     /// As it stands in the list of parts.

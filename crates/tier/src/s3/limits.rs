@@ -72,3 +72,6 @@ pub(super) const PARTS_PER_SIZE: u32 = 1000;
 /// An object that is in memory goes by one request up to so many parts' size: a pack of the usual size and
 /// its index, which in parts would cost five requests.
 pub(super) const PUT_PARTS_MAX: usize = 3;
+
+/// Longest record of an upload that outlives its process: a key, each byte escaped, and names.
+pub(super) const RECORD_BYTES_MAX: usize = 64 << 10;

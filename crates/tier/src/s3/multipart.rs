@@ -13,7 +13,7 @@ use super::limits::{JOIN_PATIENCE, KEYS_PER_PAGE, PARTS_MAX, TIDY_ATTEMPTS};
 use super::object::META_UPLOAD;
 use super::upload::{committed, object_headers, part_bytes};
 use super::xml::{Element, escape};
-use super::{date, percent};
+use super::{date, kept, percent};
 use crate::{Action, Attributes, ObjectMeta, TierError};
 
 /// A part that the server has.
@@ -22,6 +22,13 @@ pub(super) struct Part {
     number: u32,
     etag: String,
     sum: Option<Sum>,
+}
+
+impl Part {
+    /// One that an earlier process sent.
+    pub(super) fn known(number: u32, etag: String, sum: Option<Sum>) -> Self {
+        Self { number, etag, sum }
+    }
 }
 
 type Sending = JoinHandle<(Result<Part, Fault>, Vec<u8>)>;
@@ -59,7 +66,12 @@ impl Multipart {
             let root = document(&exchange.document().map_err(Fault::Transport)?)?;
             root.text_of("UploadId").map(str::to_owned).ok_or(Fault::NotS3)
         })?;
-        Ok(Self {
+        Ok(Self::resumed(client, key, id, token))
+    }
+
+    /// One that an earlier process began.
+    pub(super) fn resumed(client: &Arc<Client>, key: &str, id: String, token: String) -> Self {
+        Self {
             client: Arc::clone(client),
             key: key.to_owned(),
             id,
@@ -68,7 +80,12 @@ impl Multipart {
             sending: VecDeque::new(),
             sent: Vec::new(),
             done: false,
-        })
+        }
+    }
+
+    /// As the server calls it.
+    pub(super) fn id(&self) -> &str {
+        &self.id
     }
 
     /// By which the object can be recognised.
@@ -183,8 +200,10 @@ impl Multipart {
         let mut body = String::from(
             "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">",
         );
+        // A server may tell the sums of parts that are sent and not those of parts that it has.
+        let has_sums = self.sent.iter().all(|part| part.sum.is_some());
         for Part { number, etag, sum } in &self.sent {
-            let sum = sum.as_ref().map(Sum::element).unwrap_or_default();
+            let sum = sum.as_ref().filter(|_| has_sums).map(Sum::element).unwrap_or_default();
             let etag = escape(etag);
             write!(body, "<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag>{sum}</Part>")
                 .expect("a string takes all");
@@ -207,7 +226,7 @@ impl Multipart {
         })
     }
 
-    /// The object is there: nothing is left to give up.
+    /// The object is there, or a later process goes on: nothing is to be given up.
     pub(super) fn done(&mut self) {
         self.done = true;
     }
@@ -226,12 +245,12 @@ impl Drop for Multipart {
     }
 }
 
-fn abort(client: &Client, key: &str, id: &str) -> Result<(), Fault> {
+pub(super) fn abort(client: &Client, key: &str, id: &str) -> Result<(), Fault> {
     let request = Request::new("DELETE", Some(key)).query("uploadId", id);
     client.call(&request, TIDY_ATTEMPTS, |_| Ok(()))
 }
 
-fn document(bytes: &[u8]) -> Result<Element, Fault> {
+pub(super) fn document(bytes: &[u8]) -> Result<Element, Fault> {
     let root = Element::parse(bytes)
         .map_err(|why| Fault::Corrupt(format!("the server's answer can not be read: {why}")))?;
     match Answer::of_element(&root) {
@@ -271,6 +290,7 @@ pub(super) fn sweep(
     prefix: &[u8],
     before: SystemTime,
 ) -> Result<usize, TierError> {
+    kept::sweep(client, before);
     let prefix = [client.settings.prefix.as_bytes(), prefix].concat();
     let Ok(prefix) = String::from_utf8(prefix) else { return Ok(0) };
     let failed = |fault| client.failed(Action::Sweep, &prefix, fault);
@@ -282,7 +302,9 @@ pub(super) fn sweep(
             let begun = upload.text_of("Initiated").and_then(date::parse_rfc3339);
             let name = upload.text_of("Key").map(|key| name_of(&page, key));
             let named = name.zip(upload.text_of("UploadId"));
-            if let (Some((key, id)), true) = (named, begun.is_some_and(|begun| begun < before)) {
+            let is_old = begun.is_some_and(|begun| begun < before);
+            if let Some((key, id)) = named.filter(|(key, _)| is_old && !kept::is_live(client, key))
+            {
                 match abort(client, &key, id) {
                     Err(fault) if fault.has_code("NoSuchUpload") => {}
                     answer => answer.map(|()| swept += 1).map_err(failed)?,

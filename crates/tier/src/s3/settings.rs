@@ -134,6 +134,9 @@ pub struct S3Settings {
     /// Acknowledge each segment at once (`TCP_QUICKACK`): without it servers that hold back small
     /// segments lose 40 ms on each small object.
     pub acknowledge_at_once: bool,
+    /// Directory of this user alone, made when it is missing, where uploads are remembered that outlive their
+    /// process; `None`: there are none such.
+    pub kept_in: Option<PathBuf>,
 }
 
 /// An URL or variable that can not be used.
@@ -201,6 +204,7 @@ impl S3Settings {
             attempts: 10,
             patience: Duration::from_secs(30),
             acknowledge_at_once: true,
+            kept_in: None,
         }
     }
 

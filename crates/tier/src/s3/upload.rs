@@ -92,7 +92,7 @@ pub(super) fn put(
     }
     let mut multipart = Multipart::begin(client, key, attributes, None).map_err(failed)?;
     multipart.send_all(data).map_err(failed)?;
-    finish(multipart, data.len() as u64, client, key, absent)
+    finish(&mut multipart, data.len() as u64, client, key, absent)
 }
 
 /// Refuses a condition that this server does not know.
@@ -195,7 +195,7 @@ fn settle(
 }
 
 pub(super) fn finish(
-    mut multipart: Multipart,
+    multipart: &mut Multipart,
     size: u64,
     client: &Client,
     key: &str,
@@ -342,7 +342,7 @@ impl Upload for ObjectUpload {
         let (held, current) = (std::mem::take(&mut self.held), std::mem::take(&mut self.current));
         self.send(held).map_err(failed)?;
         self.send(current).map_err(failed)?;
-        let multipart = self.multipart.take().expect("seen above");
-        finish(multipart, size, &client, &key, absent)
+        let mut multipart = self.multipart.take().expect("seen above");
+        finish(&mut multipart, size, &client, &key, absent)
     }
 }

@@ -52,6 +52,7 @@ impl Crew<'_> {
             items_done: Progress::get(&self.progress.items_done),
             bytes_wanted: Progress::get(&self.progress.bytes_wanted),
             bytes_moved: Progress::get(&self.progress.bytes_moved),
+            bytes_resumed: Progress::get(&self.progress.bytes_resumed),
             ..Now::default()
         };
         let heard = Mutex::new(vec![Now::default(); orders.len()]);
@@ -140,6 +141,7 @@ impl Crew<'_> {
                     tell(Now {
                         items_done: end.copied,
                         bytes_moved: end.bytes_moved,
+                        bytes_resumed: end.bytes_resumed,
                         ..Now::all_of(&end)
                     });
                     answer = Some(Ok(end));
@@ -172,6 +174,7 @@ impl Crew<'_> {
         set(&progress.items_kept, sum(|now| now.items_kept));
         set(&progress.bytes_wanted, before.bytes_wanted + sum(|now| now.bytes_wanted));
         set(&progress.bytes_moved, before.bytes_moved + sum(|now| now.bytes_moved));
+        set(&progress.bytes_resumed, before.bytes_resumed + sum(|now| now.bytes_resumed));
         set(&progress.failures, sum(|now| now.failures));
         progress.is_planned.store(heard.iter().all(|now| now.is_planned), Ordering::Relaxed);
     }
@@ -193,7 +196,7 @@ impl Now {
             found: end.found,
             items_wanted: end.copied,
             items_kept: end.kept,
-            bytes_wanted: end.bytes_moved,
+            bytes_wanted: end.bytes_moved + end.bytes_resumed,
             failures: end.failures_total,
             is_planned: true,
             ..Self::default()

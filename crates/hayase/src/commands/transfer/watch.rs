@@ -105,7 +105,8 @@ pub(crate) fn while_watched<T>(
             let mut next_event = EVENT;
             while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
                 let now = Now::of(progress, begin.elapsed());
-                bar.set(now.bytes_moved, now.bytes_wanted, now.is_planned);
+                let there = now.bytes_moved + now.bytes_resumed;
+                bar.set(there, now.bytes_wanted, now.is_planned);
                 if output.is_json() && begin.elapsed() >= next_event {
                     next_event += EVENT;
                     // Who no longer listens loses the events, not the transfer.
@@ -185,6 +186,9 @@ pub(crate) struct Now {
     pub(crate) items_kept: u64,
     pub(crate) bytes_wanted: u64,
     pub(crate) bytes_moved: u64,
+    /// Bytes that were there already inside of files that were not finished.
+    #[serde(default)]
+    pub(crate) bytes_resumed: u64,
     pub(crate) failures: u64,
     pub(crate) is_planned: bool,
     pub(crate) bytes_per_second: u64,
@@ -198,7 +202,8 @@ impl Now {
         let is_planned = progress.is_planned.load(std::sync::atomic::Ordering::Relaxed);
         let (moved, wanted) = (get(&progress.bytes_moved), get(&progress.bytes_wanted));
         let rate = moved as f64 / elapsed.as_secs_f64().max(1e-3);
-        let left = wanted.saturating_sub(moved) as f64 / rate.max(1.0);
+        let resumed = get(&progress.bytes_resumed);
+        let left = wanted.saturating_sub(moved + resumed) as f64 / rate.max(1.0);
         Self {
             found: get(&progress.found),
             items_wanted: get(&progress.items_wanted),
@@ -206,6 +211,7 @@ impl Now {
             items_kept: get(&progress.items_kept),
             bytes_wanted: wanted,
             bytes_moved: moved,
+            bytes_resumed: resumed,
             failures: get(&progress.failures),
             is_planned,
             bytes_per_second: rate as u64,
@@ -227,6 +233,9 @@ pub(crate) struct End {
     pub(crate) removed: u64,
     pub(crate) packs: u64,
     pub(crate) bytes_moved: u64,
+    /// Bytes that were there already inside of files that were not finished.
+    #[serde(default)]
+    pub(crate) bytes_resumed: u64,
     pub(crate) seconds: f64,
     /// At the end.
     pub(crate) streams: usize,
@@ -254,6 +263,9 @@ pub(crate) struct NodePart {
     pub(crate) items: u64,
     /// From the source itself.
     pub(crate) bytes: u64,
+    /// In files that were not finished, from an earlier run.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) bytes_resumed: u64,
     /// From other nodes.
     pub(crate) bytes_from_nodes: u64,
 }
@@ -279,6 +291,7 @@ impl End {
             packs: summary.packs,
             streams: summary.streams,
             bytes_moved: summary.bytes_moved,
+            bytes_resumed: summary.bytes_resumed,
             seconds: elapsed.as_secs_f64(),
             failures_total: summary.failures_total,
             failures: failures.collect(),
@@ -312,6 +325,10 @@ impl Human for End {
             (self.packs, "packs written"),
         ];
         more.extend(kept.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
+        if self.bytes_resumed > 0 {
+            let bytes = ByteCount(self.bytes_resumed);
+            more.push(format!("{bytes} of unfinished files were there already"));
+        }
         if !more.is_empty() {
             page.line(&more.join(", "));
         }
