@@ -11,6 +11,7 @@ mod names;
 mod objects;
 mod tree;
 mod versions;
+mod xattrs;
 
 use std::sync::Arc;
 
@@ -48,6 +49,9 @@ const CASES: &[(&str, Case)] = &[
     ("links are kept and never followed", tree::links),
     ("directories of a store have marks", marks::directories),
     ("links of a store are objects that say so", marks::links),
+    ("extended attributes stay with the object", xattrs::kept),
+    ("a new version has the extended attributes that it was given", xattrs::replaced),
+    ("directories have extended attributes too", xattrs::of_directories),
 ];
 
 /// Runs every case, each on a tier of its own from `fresh`.
