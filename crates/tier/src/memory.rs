@@ -183,7 +183,13 @@ impl Tier for Memory {
         state.make_directories(key);
         drop(state);
         let (tier, key) = (self.clone(), key.clone());
-        Ok(Box::new(MemoryUpload { tier, key, attributes, bytes: Vec::new(), xattrs: Xattrs::new() }))
+        Ok(Box::new(MemoryUpload {
+            tier,
+            key,
+            attributes,
+            bytes: Vec::new(),
+            xattrs: Xattrs::new(),
+        }))
     }
 
     fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError> {
