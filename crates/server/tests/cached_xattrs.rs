@@ -12,7 +12,9 @@ use cluster::{Cluster, Process, R, W};
 use hayase_layout::{ByteCount, InodeId};
 use hayase_tier::flaky::{Call, Fault};
 use hayase_tier::{Action, Attributes, Flaky, Key, Memory, Precondition, Tier, XattrChanges};
-use hayase_wire::message::{FileKind, NodeReply, NodeRequest, Refused, XattrMode};
+use hayase_wire::message::{
+    FileKind, Flushed, MetaChange, NodeReply, NodeRequest, Refused, XattrMode,
+};
 
 const TOP: InodeId = InodeId::CACHE_ROOT;
 const EOPNOTSUPP: i32 = 95;
@@ -53,21 +55,21 @@ impl Scene {
 
     /// Somebody else puts a file there, with attributes.
     fn put(&self, path: &str, bytes: &[u8], xattrs: &[(&str, &str)]) {
-        let key = Key::new(path).unwrap();
-        self.tier.put(&key, Attributes::default(), bytes, Precondition::Any).unwrap();
-        self.tier.change_user_xattrs(&key, &changes(xattrs)).unwrap();
+        let key = key(path);
+        self.tier.put(&key, Attributes::default(), bytes, Precondition::Any).expect("there");
+        self.tier.change_user_xattrs(&key, &changes(xattrs)).expect("set");
     }
 
     fn read(&self, path: &str) -> Option<Vec<u8>> {
-        let reader = self.tier.open(&Key::new(path).unwrap()).ok()?;
+        let reader = self.tier.open(&key(path)).ok()?;
         let mut bytes = vec![0; 64];
-        let read = reader.read_at(0, &mut bytes).unwrap();
+        let read = reader.read_at(0, &mut bytes).expect("read");
         bytes.truncate(read);
         Some(bytes)
     }
 
     fn in_tier(&self, path: &str) -> BTreeMap<String, String> {
-        let xattrs = self.tier.user_xattrs(&Key::new(path).unwrap()).unwrap_or_default();
+        let xattrs = self.tier.user_xattrs(&key(path)).unwrap_or_default();
         xattrs.into_iter().map(|(name, value)| (text(name), text(value))).collect()
     }
 
@@ -86,8 +88,12 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+fn key(path: &str) -> Key {
+    Key::new(path).expect("a name")
+}
+
 fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap()
+    String::from_utf8(bytes).expect("text")
 }
 
 fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -184,7 +190,7 @@ fn of_a_file_that_the_tier_has_they_change_there() {
     scene.wait_for("f", b"first", &[]);
     wait_until("the ledger knows", || {
         let flush = scene.cluster.process(0).ask(&NodeRequest::Flush { ino });
-        matches!(flush, Ok(NodeReply::Flushed(hayase_wire::message::Flushed::Durable)))
+        matches!(flush, Ok(NodeReply::Flushed(Flushed::Durable)))
     });
     set(&mut process, ino, "a", "1");
     set(&mut process, ino, "b", "2");
@@ -216,8 +222,8 @@ fn a_file_of_the_tier_that_is_changed_keeps_those_that_nobody_touched() {
     assert_eq!(process.names(TOP), ["f"], "a second version");
 }
 
-fn truncated() -> hayase_wire::message::MetaChange {
-    hayase_wire::message::MetaChange { size: Some(0), ..Default::default() }
+fn truncated() -> MetaChange {
+    MetaChange { size: Some(0), ..MetaChange::default() }
 }
 
 /// Whether the tier has the file as it is or not; what it replaces gives it nothing.
@@ -275,8 +281,7 @@ fn what_others_set_in_the_tier_is_seen() {
     process.open(ino, R).expect("opened");
     assert_eq!(seen(&mut process, ino), texts(&[("a", "1")]));
     process.close(ino, R).expect("closed");
-    let key = Key::new("f").unwrap();
-    scene.tier.change_user_xattrs(&key, &changes(&[("b", "2")])).unwrap();
+    scene.tier.change_user_xattrs(&key("f"), &changes(&[("b", "2")])).unwrap();
     let ino = process.lookup(TOP, "f").expect("there").attr.ino;
     process.open(ino, R).expect("opened");
     assert_eq!(seen(&mut process, ino), texts(&[("a", "1"), ("b", "2")]));
@@ -368,6 +373,8 @@ fn a_removed_file_that_is_changed_while_it_is_open_goes_from_the_tier() {
     process.remove(TOP, "f", false).expect("removed");
     set(&mut process, ino, "a", "1");
     assert_eq!(seen(&mut process, ino), texts(&[("a", "1")]));
+    let change = MetaChange { mode: Some(0o600), ..MetaChange::default() };
+    process.ask(&NodeRequest::SetAttr { ino, change }).expect("changed");
     scene.reopen();
     wait_until("it goes", || scene.read("f").is_none());
 }

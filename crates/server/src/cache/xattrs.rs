@@ -129,7 +129,6 @@ impl Node {
         cache: &Cache,
         ino: InodeId,
     ) -> Result<Xattrs, Refused> {
-        self.recover_record(cache, ino).await?;
         for _ in 1..TRIES {
             let generation = cache.active(ino).generation.get();
             let Some(record) = cache.record(ino) else { return Ok(Xattrs::new()) };
