@@ -10,6 +10,7 @@
 //! - [`tombstones`]: names that are gone here, and not yet in the tier;
 //! - [`order`]: which files were before which, for who must not overtake;
 //! - [`check`]: whether what is here is still what the tier has;
+//! - [`xattrs`]: extended attributes, where the tier keeps them;
 //! - [`recorded`]: files that MPI-IO keeps as one part per writer.
 //!
 //! What is written comes to the tier by [`crate::flusher`].
@@ -64,6 +65,7 @@ pub(crate) mod paths;
 mod recorded;
 mod striped_copy;
 pub(crate) mod tombstones;
+pub(crate) mod xattrs;
 
 pub(crate) use self::convert::{stored_version, system_time, time_of, wire_version};
 use self::fetch::Fetch;

@@ -163,10 +163,6 @@ impl Node {
             N::Flush { ino } => Ok(NodeReply::Flushed(self.flush_file(ino).await?)),
             N::Evict { ino } => self.evict_file(ino).await,
             N::GetXattr { ino, name } => self.at_home(ino, P::GetXattr { ino, name }).await,
-            N::SetXattr { ino, .. } if ino.is_cached() => {
-                let why = "the tier keeps no extended attributes";
-                Err(Refused::because(libc_errno::EOPNOTSUPP, why))
-            }
             N::SetXattr { ino, name, value, mode } => {
                 self.at_home(ino, P::SetXattr { ino, name, value, mode, once }).await
             }

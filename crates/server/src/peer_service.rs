@@ -140,12 +140,12 @@ impl Node {
             R::Open { ino, open, truncate } => self.open_inode(from, ino, open, truncate).await,
             R::Close(closes) => self.close_inodes(from, &closes).await,
             R::Recall { ino, bits } => Ok(PeerReply::Recalled(self.recall_here(ino, bits).await)),
-            R::GetXattr { ino, name } => self.get_xattr(ino, &name),
+            R::GetXattr { ino, name } => self.get_xattr(ino, &name).await,
             R::SetXattr { ino, name, value, mode, once } => {
-                let set = self.set_xattr(from, ino, &name, (&value, mode), once);
+                let set = self.set_xattr(from, ino, &name, (value, mode), once);
                 self.happen_once(once, set).await
             }
-            R::ListXattr { ino } => self.list_xattr(ino),
+            R::ListXattr { ino } => self.list_xattr(ino).await,
             R::RemoveXattr { ino, name, once } => {
                 self.happen_once(once, self.remove_xattr(from, ino, &name, once)).await
             }

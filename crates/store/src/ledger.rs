@@ -1,7 +1,8 @@
 //! The ledger: what of the cache area is durable in the tier, what is not, and why not.
 //!
 //! Here: the records in memory, and the append-only log that survives whoever wrote it. Rooms:
-//! [`record`] is what is known of one file, [`frame`] its bytes in the log.
+//! [`record`] is what is known of one file, [`pending`] the part of it that tells extended attributes, [`frame`] its
+//! bytes in the log.
 //! Not here: what is flushed when (`hayase_server`); the bytes themselves ([`crate::part`]).
 //!
 //! The ledger and the parts of a node are enough to finish the work of a job whose servers are gone:
@@ -24,8 +25,10 @@ use crate::device::{Device, DeviceFile};
 use crate::part::{PartError, PartId};
 
 mod frame;
+mod pending;
 mod record;
 
+pub use self::pending::{PENDING_XATTRS_BYTES_MAX, PendingXattrs, XattrValues};
 pub use self::record::{Buried, FileState, LedgerRecord, TierVersion};
 
 use self::frame::Frame;

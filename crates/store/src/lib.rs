@@ -17,7 +17,10 @@ pub use area::{Area, AreaError, AreaUsage, CountedArea, ImageArea, MountedArea};
 pub use device::{
     CrashDevice, Device, DeviceFile, MemoryDevice, PartStat, PreadDevice, SetTime, Whence, uring,
 };
-pub use ledger::{Buried, FileState, Ledger, LedgerError, LedgerRecord, TierVersion};
+pub use ledger::{
+    Buried, FileState, Ledger, LedgerError, LedgerRecord, PENDING_XATTRS_BYTES_MAX, PendingXattrs,
+    TierVersion, XattrValues,
+};
 pub use meta::{Batch, FjallStore, MemoryStore, MetaError, MetaStore};
 pub use namespace::{EntryRecord, FileKind, Inode, Namespace, NamespaceError, Time, Txn, ops};
 pub use part::{Part, PartError, PartId, Parts, Removal, RemovalError};

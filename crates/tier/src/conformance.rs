@@ -12,6 +12,7 @@ mod objects;
 mod resumed;
 mod tree;
 mod versions;
+mod xattrs;
 
 use std::sync::Arc;
 
@@ -53,6 +54,9 @@ const CASES: &[(&str, Case)] = &[
     ("links are kept and never followed", tree::links),
     ("directories of a store have marks", marks::directories),
     ("links of a store are objects that say so", marks::links),
+    ("extended attributes stay with the object", xattrs::kept),
+    ("a new version has the extended attributes that it was given", xattrs::replaced),
+    ("directories have extended attributes too", xattrs::of_directories),
 ];
 
 /// Runs every case, each on a tier of its own from `fresh`.

@@ -35,6 +35,10 @@ pub enum Action {
     Commit,
     /// Changing attributes.
     SetAttributes,
+    /// Reading extended attributes.
+    Xattrs,
+    /// Setting or removing extended attributes.
+    SetXattrs,
     /// Deleting.
     Delete,
     /// Renaming.
@@ -67,6 +71,8 @@ impl fmt::Display for Action {
             Self::Write => "write",
             Self::Commit => "make durable",
             Self::SetAttributes => "set the attributes of",
+            Self::Xattrs => "read the extended attributes of",
+            Self::SetXattrs => "set the extended attributes of",
             Self::Delete => "delete",
             Self::Rename => "rename",
             Self::Sweep => "remove unfinished uploads in",

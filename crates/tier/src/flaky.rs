@@ -9,6 +9,7 @@ use crate::decorated_tree::decorate_tree;
 use crate::{
     Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, PartSums,
     PartsUpload, Precondition, Reader, Tier, TierError, Traffic, Tree, Upload, UploadOf,
+    XattrChanges, Xattrs,
 };
 
 /// A moment at which a fault may be asked for.
@@ -196,6 +197,12 @@ impl<T: Tier> Tier for Flaky<T> {
     fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError> {
         self.run(Action::SetAttributes, key, || self.tier.set_attributes(key, attributes))
     }
+    fn user_xattrs(&self, key: &Key) -> Result<Xattrs, TierError> {
+        self.run(Action::Xattrs, key, || self.tier.user_xattrs(key))
+    }
+    fn change_user_xattrs(&self, key: &Key, changes: &XattrChanges) -> Result<(), TierError> {
+        self.run(Action::SetXattrs, key, || self.tier.change_user_xattrs(key, changes))
+    }
     fn delete(&self, key: &Key) -> Result<(), TierError> {
         self.run(Action::Delete, key, || self.tier.delete(key))
     }
@@ -258,6 +265,10 @@ impl Upload for FlakyUpload {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), TierError> {
         let Self { inner, key, plan } = self;
         run(&**plan, Action::Write, key, || inner.write_at(offset, data))
+    }
+    fn set_user_xattrs(&mut self, xattrs: &Xattrs) -> Result<(), TierError> {
+        let Self { inner, key, plan } = self;
+        run(&**plan, Action::SetXattrs, key, || inner.set_user_xattrs(xattrs))
     }
     fn commit(self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError> {
         let Self { inner, key, plan } = *self;

@@ -36,7 +36,7 @@ use crate::key::TEMPORARY_PREFIX;
 use crate::owner::Attachment;
 use crate::{
     Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Owner, Page, Reader,
-    Tier, TierError, Tree, Upload,
+    Tier, TierError, Tree, Upload, XattrChanges, Xattrs,
 };
 
 /// A directory of Gfarm.
@@ -169,6 +169,7 @@ impl Tier for Gfarm {
             locations: true,
             tree: true,
             owned: self.own.is_some(),
+            xattrs: true,
             ..Capabilities::CORE
         }
     }
@@ -196,6 +197,14 @@ impl Tier for Gfarm {
     fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError> {
         self.find(Action::SetAttributes, key)?;
         self.apply(Action::SetAttributes, key.as_bytes(), attributes)
+    }
+
+    fn user_xattrs(&self, key: &Key) -> Result<Xattrs, TierError> {
+        self.xattrs_of(key)
+    }
+
+    fn change_user_xattrs(&self, key: &Key, changes: &XattrChanges) -> Result<(), TierError> {
+        self.change_xattrs_of(key, changes)
     }
 
     fn delete(&self, key: &Key) -> Result<(), TierError> {

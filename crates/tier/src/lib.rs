@@ -33,6 +33,7 @@ mod tier;
 mod timestamp;
 mod tree;
 mod walk;
+mod xattrs;
 
 pub use copy::copy_object;
 pub use error::{Action, TierError, if_there};
@@ -53,3 +54,4 @@ pub use tier::{
     Traffic, Upload, UploadOf, Whole,
 };
 pub use tree::{DirectoryMeta, Tree};
+pub use xattrs::{USER_XATTR_PREFIX, XattrChanges, Xattrs, change_xattrs};

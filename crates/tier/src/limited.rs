@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use crate::decorated_tree::decorate_tree;
 use crate::{
     Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, PartSums,
-    Precondition, Reader, Tier, TierError, Traffic, Tree, Upload,
+    Precondition, Reader, Tier, TierError, Traffic, Tree, Upload, XattrChanges, Xattrs,
 };
 
 /// A tier of which at most so many calls run at once, those on its readers and uploads included.
@@ -124,6 +124,14 @@ impl<T: Tier> Tier for Limited<T> {
         let _turn = self.turns.take();
         self.tier.set_attributes(key, attributes)
     }
+    fn user_xattrs(&self, key: &Key) -> Result<Xattrs, TierError> {
+        let _turn = self.turns.take();
+        self.tier.user_xattrs(key)
+    }
+    fn change_user_xattrs(&self, key: &Key, changes: &XattrChanges) -> Result<(), TierError> {
+        let _turn = self.turns.take();
+        self.tier.change_user_xattrs(key, changes)
+    }
     fn delete(&self, key: &Key) -> Result<(), TierError> {
         let _turn = self.turns.take();
         self.tier.delete(key)
@@ -192,6 +200,10 @@ impl Upload for LimitedUpload {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), TierError> {
         let _turn = self.turns.take();
         self.inner.as_mut().expect("an upload is committed once").write_at(offset, data)
+    }
+    fn set_user_xattrs(&mut self, xattrs: &Xattrs) -> Result<(), TierError> {
+        let _turn = self.turns.take();
+        self.inner.as_mut().expect("an upload is committed once").set_user_xattrs(xattrs)
     }
     fn commit(mut self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError> {
         let _turn = self.turns.take();

@@ -1,8 +1,9 @@
 //! A tier in memory: the contract without a disk, for tests and as the model of the others.
 //!
-//! Room: [`tree`] (directories and links).
+//! Rooms: [`tree`] (directories and links), [`xattrs`].
 
 mod tree;
+mod xattrs;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,9 +11,10 @@ use std::time::SystemTime;
 
 use hayase_layout::ByteCount;
 
+use crate::xattrs::require_user;
 use crate::{
     Action, Attributes, Capabilities, Depth, DirectoryMeta, Entry, EntryKind, Key, ListRequest,
-    ObjectMeta, Page, Precondition, Reader, Tier, TierError, Tree, Upload,
+    ObjectMeta, Page, Precondition, Reader, Tier, TierError, Tree, Upload, XattrChanges, Xattrs,
 };
 
 /// Objects in memory; clones share them.
@@ -27,6 +29,8 @@ struct State {
     objects: BTreeMap<Key, Arc<Object>>,
     /// Of a tree: every directory that was made for an object, with the slash at its end.
     directories: BTreeMap<Vec<u8>, DirectoryMeta>,
+    /// Of directories that have any, by the same names.
+    directory_xattrs: BTreeMap<Vec<u8>, Xattrs>,
     /// Of a tree: symbolic links and what they say.
     links: BTreeMap<Key, Vec<u8>>,
     /// Counts versions; each gets its own number as identity.
@@ -39,6 +43,7 @@ struct Object {
     mode: u32,
     mtime: SystemTime,
     identity: u64,
+    xattrs: Xattrs,
 }
 
 impl Object {
@@ -66,7 +71,7 @@ impl Memory {
     }
 
     fn with(tree: bool) -> Self {
-        let capabilities = Capabilities { rename: tree, tree, ..Capabilities::CORE };
+        let capabilities = Capabilities { rename: tree, tree, xattrs: tree, ..Capabilities::CORE };
         Self { capabilities, state: Arc::default() }
     }
 
@@ -178,7 +183,13 @@ impl Tier for Memory {
         state.make_directories(key);
         drop(state);
         let (tier, key) = (self.clone(), key.clone());
-        Ok(Box::new(MemoryUpload { tier, key, attributes, bytes: Vec::new() }))
+        Ok(Box::new(MemoryUpload {
+            tier,
+            key,
+            attributes,
+            bytes: Vec::new(),
+            xattrs: Xattrs::new(),
+        }))
     }
 
     fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError> {
@@ -190,9 +201,18 @@ impl Tier for Memory {
             mode: attributes.mode.map_or(old.mode, |mode| mode & 0o777),
             mtime: attributes.mtime.unwrap_or(old.mtime),
             identity,
+            xattrs: old.xattrs.clone(),
         };
         state.objects.insert(key.clone(), Arc::new(new));
         Ok(())
+    }
+
+    fn user_xattrs(&self, key: &Key) -> Result<Xattrs, TierError> {
+        self.xattrs_of(key)
+    }
+
+    fn change_user_xattrs(&self, key: &Key, changes: &XattrChanges) -> Result<(), TierError> {
+        self.change_xattrs_of(key, changes)
     }
 
     fn delete(&self, key: &Key) -> Result<(), TierError> {
@@ -252,6 +272,7 @@ struct MemoryUpload {
     key: Key,
     attributes: Attributes,
     bytes: Vec<u8>,
+    xattrs: Xattrs,
 }
 
 impl Upload for MemoryUpload {
@@ -267,8 +288,15 @@ impl Upload for MemoryUpload {
         Ok(())
     }
 
+    fn set_user_xattrs(&mut self, xattrs: &Xattrs) -> Result<(), TierError> {
+        self.tier.require_xattrs(Action::SetXattrs, &self.key)?;
+        require_user(xattrs.keys(), || self.key.to_string())?;
+        self.xattrs.clone_from(xattrs);
+        Ok(())
+    }
+
     fn commit(self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError> {
-        let Self { tier, key, attributes, bytes } = *self;
+        let Self { tier, key, attributes, bytes, xattrs } = *self;
         let mut state = tier.state();
         if let Some(refusal) = state.refusal(tier.capabilities.tree, Action::Commit, &key) {
             return Err(refusal);
@@ -281,6 +309,7 @@ impl Upload for MemoryUpload {
             mode: attributes.mode.unwrap_or(0o644) & 0o777,
             mtime: attributes.mtime.unwrap_or_else(SystemTime::now),
             identity: state.next_version(),
+            xattrs,
         };
         let meta = object.meta();
         state.objects.insert(key, Arc::new(object));

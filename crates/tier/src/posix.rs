@@ -2,7 +2,7 @@
 //!
 //! Here: [`Posix`], one call after the other. Rooms: [`beneath`] (paths that can not leave the root),
 //! [`tree`] (directories and links), [`upload`] (temporary, fsync, rename, fsync), [`whole`] (the same for many small files), [`parts`] and [`journal`] (uploads that outlive their process), [`names`] (directories read for
-//! listings and for the sweep).
+//! listings and for the sweep), [`xattrs`] (where the file system has them).
 //! An object is a regular file. Symbolic links are never followed below the root, wherever they
 //! point; a listing shows them as no objects.
 //! Unfinished uploads lie beside their target as `.hayase-partial-<random>`, or under a name that tells
@@ -15,6 +15,7 @@ mod parts;
 mod tree;
 mod upload;
 mod whole;
+mod xattrs;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -30,7 +31,7 @@ use crate::owner::Attachment;
 use crate::timestamp::{seconds_and_nanos, system_time};
 use crate::{
     Action, Attributes, Capabilities, Key, ListRequest, ObjectMeta, Owner, Page, PartsUpload,
-    Reader, Tier, TierError, Tree, Upload, UploadOf, Whole,
+    Reader, Tier, TierError, Tree, Upload, UploadOf, Whole, XattrChanges, Xattrs,
 };
 
 /// A mounted directory.
@@ -131,6 +132,7 @@ impl Tier for Posix {
             tree: true,
             owned,
             resumes: !owned,
+            xattrs: self.root.keeps_xattrs,
             ..Capabilities::CORE
         }
     }
@@ -191,6 +193,14 @@ impl Tier for Posix {
         let file = again(|| fs::openat(&directory, name, flags, Mode::empty())).map_err(&failed)?;
         apply(&file, attributes).map_err(&failed)?;
         self.root.lasts.sync(&file).map_err(&failed)
+    }
+
+    fn user_xattrs(&self, key: &Key) -> Result<Xattrs, TierError> {
+        self.xattrs_of(key)
+    }
+
+    fn change_user_xattrs(&self, key: &Key, changes: &XattrChanges) -> Result<(), TierError> {
+        self.change_xattrs_of(key, changes)
     }
 
     fn delete(&self, key: &Key) -> Result<(), TierError> {

@@ -9,7 +9,7 @@ use hayase_layout::ByteCount;
 use crate::decorated_tree::decorate_tree;
 use crate::{
     Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, PartSums,
-    Precondition, Reader, Tier, TierError, Traffic, Tree, Upload,
+    Precondition, Reader, Tier, TierError, Traffic, Tree, Upload, XattrChanges, Xattrs,
 };
 
 /// How slow.
@@ -169,6 +169,14 @@ impl<T: Tier> Tier for Throttled<T> {
         self.meter.call();
         self.tier.set_attributes(key, attributes)
     }
+    fn user_xattrs(&self, key: &Key) -> Result<Xattrs, TierError> {
+        self.meter.call();
+        self.tier.user_xattrs(key)
+    }
+    fn change_user_xattrs(&self, key: &Key, changes: &XattrChanges) -> Result<(), TierError> {
+        self.meter.call();
+        self.tier.change_user_xattrs(key, changes)
+    }
     fn delete(&self, key: &Key) -> Result<(), TierError> {
         self.meter.call();
         self.tier.delete(key)
@@ -232,6 +240,10 @@ impl Upload for ThrottledUpload {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), TierError> {
         self.meter.bytes(data.len());
         self.inner.write_at(offset, data)
+    }
+    fn set_user_xattrs(&mut self, xattrs: &Xattrs) -> Result<(), TierError> {
+        self.meter.call();
+        self.inner.set_user_xattrs(xattrs)
     }
     fn commit(self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError> {
         self.meter.call();

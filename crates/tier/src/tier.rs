@@ -5,7 +5,7 @@
 //!    key gets one complete committed version, and goes on reading that one whatever is committed,
 //!    renamed or deleted meanwhile (or learns that it is gone, see [`Capabilities::snapshots`]).
 //!    Nobody ever sees half of an upload, or bytes of two versions.
-//! 2. **Durable means durable.** When `commit`, `delete`, `rename` or `set_attributes` return `Ok`,
+//! 2. **Durable means durable.** When `commit`, `delete`, `rename`, `set_attributes` or `change_user_xattrs` return `Ok`,
 //!    their effect survives a power cut of this machine and of the storage (bytes, name and the
 //!    directories made for it). On `Err` of `commit` the former version is still there, whole;
 //!    when the storage failed after the switch itself (`Unavailable`, `Io`), either version is.
@@ -13,7 +13,10 @@
 //!    is hidden too, and `sweep` removes it.
 //! 4. **Short answers mean the end.** `read_at` returns fewer bytes than asked only at the end of the
 //!    object. Interruptions and short writes below never reach the caller.
-//! 5. **What a tier can not do it refuses** with `Unsupported`, as its [`Capabilities`] said before.
+//! 5. **Extended attributes** ([`Capabilities::xattrs`]) belong to an object, not to its name: they stay with it over
+//!    `rename` and `set_attributes`, and a new version has those that [`Upload::set_user_xattrs`] gave it and no
+//!    others, from the moment in which it is seen. To carry over what the former version had is the caller's.
+//! 6. **What a tier can not do it refuses** with `Unsupported`, as its [`Capabilities`] said before.
 //!
 //! What is no object (directories, links, devices) is never followed, opened, replaced or removed.
 //! A change made to a file in place, behind the tier's back, is outside of this contract; compare
@@ -26,7 +29,9 @@ use std::time::SystemTime;
 
 use hayase_layout::ByteCount;
 
-use crate::{Action, Key, ListRequest, Marks, Page, PartSums, TierError, Tree};
+use crate::{
+    Action, Key, ListRequest, Marks, Page, PartSums, TierError, Tree, XattrChanges, Xattrs,
+};
 
 /// What a tier can do beyond the contract's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +61,9 @@ pub struct Capabilities {
     pub owned: bool,
     /// [`Tier::resume_parts`] finds what a process that ended, however, had put of the same version.
     pub resumes: bool,
+    /// Objects, and directories of a tree, keep the extended attributes of programs ([`Tier::user_xattrs`]). Who
+    /// has them has `rename` and `attributes` too, so that nobody copies an object to give it another name or mode.
+    pub xattrs: bool,
     /// Largest object that [`Precondition::Absent`] can be asked for; `None`: it never can.
     pub absent_max: Option<ByteCount>,
 }
@@ -74,6 +82,7 @@ impl Capabilities {
         write_window: None,
         owned: false,
         resumes: false,
+        xattrs: false,
         absent_max: Some(ByteCount(u64::MAX)),
     };
 }
@@ -257,6 +266,18 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// Changes attributes of the current version without touching its bytes.
     fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError>;
 
+    /// Extended attributes of an object, or of a directory of a tree. May cost a request for each.
+    fn user_xattrs(&self, key: &Key) -> Result<Xattrs, TierError> {
+        Err(TierError::Unsupported { action: Action::Xattrs, path: key.to_string() })
+    }
+
+    /// Sets and removes extended attributes of an object, or of a directory of a tree; others stay. They change one
+    /// after the other, and on `Err` some may have changed.
+    fn change_user_xattrs(&self, key: &Key, changes: &XattrChanges) -> Result<(), TierError> {
+        let _ = changes;
+        Err(TierError::Unsupported { action: Action::SetXattrs, path: key.to_string() })
+    }
+
     /// Removes the object; `Missing` when there is none. Directories stay.
     fn delete(&self, key: &Key) -> Result<(), TierError>;
 
@@ -346,6 +367,13 @@ pub trait Upload: Send {
     /// Puts all of `data` at `offset`; in any order (see [`Capabilities::write_window`]), later bytes
     /// win, gaps read as zeros.
     fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), TierError>;
+
+    /// The version has these extended attributes when it is seen. Said at most once, before `commit`.
+    fn set_user_xattrs(&mut self, xattrs: &Xattrs) -> Result<(), TierError> {
+        let _ = xattrs;
+        let path = "the new version".to_owned();
+        Err(TierError::Unsupported { action: Action::SetXattrs, path })
+    }
 
     /// Makes the version durable, then visible in one step, then its name durable. Where attributes
     /// are not kept the time in the answer is the tier's clock, some seconds from what `stat` tells.
@@ -477,6 +505,12 @@ impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {
     }
     fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError> {
         (**self).set_attributes(key, attributes)
+    }
+    fn user_xattrs(&self, key: &Key) -> Result<Xattrs, TierError> {
+        (**self).user_xattrs(key)
+    }
+    fn change_user_xattrs(&self, key: &Key, changes: &XattrChanges) -> Result<(), TierError> {
+        (**self).change_user_xattrs(key, changes)
     }
     fn delete(&self, key: &Key) -> Result<(), TierError> {
         (**self).delete(key)

@@ -13,6 +13,8 @@ use hayase_e2e::process::{Finished, run};
 use hayase_e2e::{
     Data, Job, JobOptions, MapKind, Suite, TestResult, TierDir, eventually, expect_errno,
 };
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
 
 fn main() -> ExitCode {
     Suite::new("cache", JobOptions::three())
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
         .alone("cache_names_go_through", || in_front_of_a_tier(names))
         .alone("cache_files_of_the_tier_are_changed_in_part", || in_front_of_a_tier(in_part))
         .alone("cache_evicted_files_are_fetched_again", || in_front_of_a_tier(evicted))
+        .alone("cache_extended_attributes_are_the_tiers", || in_front_of_a_tier(xattrs))
         .alone("cache_refuses_what_a_tier_can_not_keep", || in_front_of_a_tier(refusals))
         .alone("cache_fsync_promises_the_tier_when_asked", fsync_in_the_tier)
         .alone("cache_files_of_a_nearly_full_node_come_to_the_tier", of_a_nearly_full_node)
@@ -302,6 +305,69 @@ fn evicted(job: &Job, tier: &TierDir) -> TestResult {
     Ok(())
 }
 
+/// What the tier has, as somebody outside of the job asks for it.
+fn in_tier(tier: &TierDir, name: &str, xattr: &str) -> Result<Vec<u8>, Errno> {
+    let mut value = vec![0; 256];
+    let len = rustix::fs::getxattr(tier.file(name), xattr, &mut value[..])?;
+    value.truncate(len);
+    Ok(value)
+}
+
+fn xattrs(job: &Job, tier: &TierDir) -> TestResult {
+    let path = |name: &str| job.cached(name);
+    let (node, other) = (job.node(0)?, job.node(1)?);
+    // Made by the job: with the first version that the tier shows.
+    let file = node.open(&path("f"), "rw+creat")?;
+    file.pwrite(0, Data::bytes(b"first"))?;
+    node.set_xattr(&path("f"), "user.a", "1")?;
+    node.set_xattr(&path("f"), "user.b", "2")?;
+    file.close()?;
+    ensure!(other.get_xattr(&path("f"), "user.a")? == "1");
+    flush(job)?;
+    ensure!(tier.read("f")? == b"first");
+    ensure!(in_tier(tier, "f", "user.a")? == b"1" && in_tier(tier, "f", "user.b")? == b"2");
+    // Of what the tier has: there at once.
+    other.set_xattr(&path("f"), "user.a", "3")?;
+    ensure!(in_tier(tier, "f", "user.a")? == b"3");
+    let removed = node.shell(&format!("setfattr -x user.b {}", path("f")))?;
+    ensure!(removed.code == Some(0), "{removed:?}");
+    ensure!(in_tier(tier, "f", "user.b") == Err(Errno::NODATA));
+    // By others in the tier: the next who opens it.
+    let before = node.stat(&path("f"))?.ino;
+    rustix::fs::setxattr(tier.file("f"), "user.c", b"4", XattrFlags::empty())?;
+    eventually(NOTICED, || {
+        let file = node.open(&path("f"), "r")?;
+        let now = file.attr()?.ino;
+        file.close()?;
+        ensure!(now != before, "the tier's version before that");
+        Ok(())
+    })?;
+    ensure!(node.get_xattr(&path("f"), "user.c")? == "4");
+    // A copy keeps them, and so does a file that is changed, renamed and sent again.
+    let copied = node.shell(&format!("cp -a {} {}/f", path("f"), job.shared()))?;
+    ensure!(copied.code == Some(0), "{copied:?}");
+    ensure!(other.get_xattr(&format!("{}/f", job.shared()), "user.c")? == "4");
+    let file = other.open(&path("f"), "rw")?;
+    file.pwrite(0, Data::bytes(b"again"))?;
+    other.rename(&path("f"), &path("g"))?;
+    file.close()?;
+    flush(job)?;
+    ensure!(tier.read("g")? == b"again");
+    eventually(NOTICED, || {
+        ensure!(tier.files()? == ["g"], "{:?}", tier.files());
+        Ok(())
+    })?;
+    ensure!(in_tier(tier, "g", "user.a")? == b"3" && in_tier(tier, "g", "user.c")? == b"4");
+    // A directory, and what the mount answers for itself.
+    node.mkdir(&path("d"))?;
+    node.set_xattr(&path("d"), "user.a", "1")?;
+    ensure!(in_tier(tier, "d", "user.a")? == b"1");
+    ensure!(other.get_xattr(&path("g"), "user.hayase.explain")?.contains("layout"));
+    let layout = node.get_xattr(&path("d"), "user.hayase.layout")?;
+    ensure!(layout == "whole", "{layout}");
+    Ok(())
+}
+
 fn refusals(job: &Job, tier: &TierDir) -> TestResult {
     let path = |name: &str| job.cached(name);
     let node = job.node(0)?;
@@ -309,7 +375,10 @@ fn refusals(job: &Job, tier: &TierDir) -> TestResult {
     node.mkdir(&path("d"))?;
     expect_errno(node.link(&path("f"), &path("g")), &["EPERM"])?;
     expect_errno(node.rename(&path("d"), &path("e")), &["EXDEV"])?;
-    expect_errno(node.set_xattr(&path("f"), "user.x", "y"), &["ENOTSUP", "EOPNOTSUPP"])?;
+    let security = node.set_xattr(&path("f"), "security.x", "y");
+    expect_errno(security, &["ENOTSUP", "EOPNOTSUPP"])?;
+    let acl = node.set_xattr(&path("f"), "system.posix_acl_access", "y");
+    expect_errno(acl, &["ENOTSUP", "EOPNOTSUPP", "EINVAL"])?;
     expect_errno(node.rename(&path("f"), &format!("{}/f", job.shared())), &["EXDEV"])?;
     let hidden = format!("{}/.hayase-cache", job.shared());
     expect_errno(node.rename(&hidden, &format!("{}/x", job.shared())), &["EPERM", "EBUSY"])?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hayase_layout::{InodeId, Layout, NodeId, ServerId};
 use hayase_store::namespace::{EntryRecord, FileKind as StoredKind, Inode};
-use hayase_store::{FileState, LedgerRecord, ops};
+use hayase_store::{FileState, LedgerRecord, PendingXattrs, ops};
 use hayase_tier::{EntryKind, Key, ListRequest, Marks, ObjectMeta, Tier, TierError, if_there};
 use hayase_wire::message::{Binding, FileKind, Imported, PeerReply, PeerRequest, Place, Refused};
 use tokio::time::Instant;
@@ -71,7 +71,9 @@ impl Node {
         if let Some(version) = version {
             let (path, mode, bytes) = (path.to_vec(), version.mode, version.size);
             let (state, version) = (FileState::InTier, Some(version));
-            let record = LedgerRecord { state, version, ..LedgerRecord::new(ino, path, mode) };
+            let xattrs = PendingXattrs::default(); // As the tier has them.
+            let new = LedgerRecord::new(ino, path, mode);
+            let record = LedgerRecord { state, version, xattrs, ..new };
             let cache = self.cache()?;
             cache.put(LedgerRecord { bytes, ..record })?;
             cache.active(ino).checked.set(asked);

@@ -291,6 +291,9 @@ impl Node {
         active.held_until.set((!undo).then(|| Instant::now() + CACHE_HOLD));
         active.is_name_known.set(false);
         let over = over.map(stored_version);
+        if !undo && !cache.state(ino).is_none_or(FileState::is_safe) {
+            self.detach_xattrs(cache, ino).await?;
+        }
         cache.update(ino, |record| (record.is_over, record.over) = (is_over, over))?;
         if over.is_some() {
             // Or a name that was bound since would be known, and not what the tier has under it, which would
@@ -325,9 +328,13 @@ impl Node {
         }
         let bury = PeerRequest::CacheBury { place: from.clone(), ino, shown: shown(&record) };
         self.ask(self.shard_of(from.parent, &from.name), bury).await?;
-        let moves_there = record.version.is_some()
-            && record.state.is_safe()
-            && !(record.state.is_here() && record.is_over && self.would_overtake(&path));
+        let overtakes = record.state.is_here() && record.is_over && self.would_overtake(&path);
+        let is_in_tier = record.version.is_some() && record.state.is_safe();
+        // What its flush could not bring it is not to lose.
+        let moves_there = match is_in_tier {
+            true => !overtakes || self.detach_xattrs(cache, ino).await.is_err(),
+            false => self.detach_xattrs(cache, ino).await.map(|()| false)?,
+        };
         let (version, is_as_known) = match moves_there {
             true => self.move_in_tier(cache, &record, to, &path).await?,
             false => (record.over, false),
@@ -341,6 +348,7 @@ impl Node {
             }
             (record.path, record.over) = (path.clone(), None);
             (record.is_over, record.sent) = (false, sent);
+            record.xattrs.are_all |= !moves_there;
             if !moves_there && record.state.is_here() && record.state != FileState::Failed {
                 record.state = FileState::Dirty;
             }
@@ -364,6 +372,7 @@ impl Node {
             return Ok(());
         }
         cache.update(record.ino, |record| {
+            record.xattrs.are_all |= record.version.is_none();
             record.version = record.version.or(record.over.take());
             (record.is_over, record.over) = (false, None);
         })

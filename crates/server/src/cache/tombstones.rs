@@ -319,7 +319,9 @@ impl Node {
             if cache.active(ino).generation.get() != generation {
                 return Ok(()); // Who changed it may have given the name up.
             }
-            cache.update(ino, |record| record.version = Some(version))?;
+            cache.update(ino, |record| {
+                (record.version, record.xattrs.are_all) = (Some(version), true);
+            })?;
         }
         self.replaced(&place, hidden.numbers).await
     }

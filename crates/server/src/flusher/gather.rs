@@ -6,7 +6,9 @@
 //! the kernel writes into a part itself passes no server.
 
 use hayase_store::{LedgerRecord, PartStat, Time};
-use hayase_tier::{Attributes, Key, ObjectMeta, Precondition, Tier, TierError, Upload, if_there};
+use hayase_tier::{
+    Attributes, Key, ObjectMeta, Precondition, Tier, TierError, Upload, Xattrs, if_there,
+};
 use hayase_wire::message::Refused;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -99,12 +101,13 @@ pub(crate) fn send(
     Ok(sending.end())
 }
 
-/// Makes what was sent the tier's version, in the place of the one that `record` knows.
+/// Makes what was sent the tier's version, in the place of the one that `record` knows, with all extended attributes
+/// that the file has.
 pub(crate) fn commit(
     tier: &dyn Tier,
     key: &Key,
     record: &LedgerRecord,
-    sent: Sent,
+    mut sent: Sent,
 ) -> Result<Committed, TierError> {
     let found = if_there(tier.stat_as_written(key))?;
     let is_ours = found.is_some_and(|meta| {
@@ -117,6 +120,14 @@ pub(crate) fn commit(
         Some(_) => Precondition::Any,
         None => Precondition::absent(tier, sent.stat.size),
     };
+    let below = match found.is_some() && record.has_xattrs_of_version() {
+        true if tier.capabilities().xattrs => tier.user_xattrs(key)?,
+        _ => Xattrs::new(),
+    };
+    let xattrs = record.xattrs.over(below);
+    if !xattrs.is_empty() {
+        sent.upload.set_user_xattrs(&xattrs)?;
+    }
     let mtime = system_time(sent.stat.mtime);
     match sent.upload.commit(precondition) {
         Ok(meta) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hayase_layout::{InodeId, Layout};
-use hayase_store::{FileState, LedgerRecord, PartStat};
+use hayase_store::{FileState, LedgerRecord, PartStat, PendingXattrs};
 use hayase_wire::message::{PeerRequest, Place, Refused};
 use tokio::time::Instant;
 
@@ -334,6 +334,7 @@ impl Node {
             }
             (record.version, record.errno, record.attempts) = (Some(version), 0, 0);
             (record.bytes, record.sent) = (bytes, None);
+            record.xattrs = PendingXattrs::default();
             record.checksum = Some((version.identity, checksum));
             record.state = if is_last { FileState::Durable } else { FileState::Dirty };
             record.after = if is_last { 0 } else { record.after };
@@ -421,6 +422,7 @@ impl Node {
                 let version = Some(stored_version(version));
                 return cache.update(ino, |record| {
                     (record.version, record.state) = (version, FileState::Dirty);
+                    record.xattrs.are_all = true; // That one's are not this one's.
                 });
             }
             cache.update(ino, |record| (record.version, record.sent) = (None, None))?;

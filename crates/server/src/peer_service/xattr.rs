@@ -1,19 +1,23 @@
-//! Extended attributes, at the home of their inode.
+//! Extended attributes, at the home of their inode; those of the cache area are with its tier ([`crate::cache::xattrs`]).
 
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId};
-use hayase_store::ops;
+use hayase_store::{Inode, ops};
 use hayase_wire::message::{Name, OnceId, PeerReply, Refused, XattrMode};
 
 use super::Answer;
 use super::inode::ATTR;
+use crate::cache::xattrs::XattrChange;
 use crate::convert::{meta_refused, stored_time};
 use crate::node::{Node, libc_errno};
 
 impl Node {
-    pub(super) fn get_xattr(&self, ino: InodeId, name: &Name) -> Answer {
-        self.inode(ino)?;
+    pub(super) async fn get_xattr(self: &Rc<Self>, ino: InodeId, name: &Name) -> Answer {
+        let inode = self.inode(ino)?;
+        if let Some(cache) = self.cached(ino) {
+            return self.cached_xattr(cache, &inode, name).await.map(PeerReply::Value);
+        }
         let value = ops::get_xattr(&self.names.begin(), ino, name);
         match value.map_err(meta_refused)? {
             Some(value) => Ok(PeerReply::Value(value)),
@@ -26,10 +30,14 @@ impl Node {
         from: NodeId,
         ino: InodeId,
         name: &Name,
-        (value, mode): (&[u8], XattrMode),
+        (value, mode): (Vec<u8>, XattrMode),
         once: Option<OnceId>,
     ) -> Answer {
         let _change = self.home_change(ino, from, ATTR).await;
+        if ino.is_cached() {
+            let change = XattrChange { name: name.clone(), value: Some(value), mode };
+            return self.change_in_cache(ino, change, once).await;
+        }
         self.inode(ino)?;
         let now = stored_time(self.now());
         let mut txn = self.names.begin();
@@ -38,14 +46,18 @@ impl Node {
             XattrMode::Create => ops::XattrMode::Create,
             XattrMode::Replace => ops::XattrMode::Replace,
         };
-        ops::set_xattr(&mut txn, ino, name, value, mode, now).map_err(meta_refused_quietly)?;
+        ops::set_xattr(&mut txn, ino, name, &value, mode, now).map_err(meta_refused_quietly)?;
         self.record(&mut txn, once, &PeerReply::Done)?;
         txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
     }
 
-    pub(super) fn list_xattr(&self, ino: InodeId) -> Answer {
-        self.inode(ino)?;
+    pub(super) async fn list_xattr(self: &Rc<Self>, ino: InodeId) -> Answer {
+        let inode = self.inode(ino)?;
+        if let Some(cache) = self.cached(ino) {
+            let xattrs = self.cached_xattrs(cache, &inode).await?;
+            return Ok(PeerReply::Names(xattrs.into_keys().collect()));
+        }
         let names = ops::list_xattr(&self.names.begin(), ino);
         Ok(PeerReply::Names(names.map_err(meta_refused)?))
     }
@@ -58,10 +70,32 @@ impl Node {
         once: Option<OnceId>,
     ) -> Answer {
         let _change = self.home_change(ino, from, ATTR).await;
+        if ino.is_cached() {
+            let (name, mode) = (name.clone(), XattrMode::Set);
+            return self.change_in_cache(ino, XattrChange { name, value: None, mode }, once).await;
+        }
         self.inode(ino)?;
         let now = stored_time(self.now());
         let mut txn = self.names.begin();
         ops::remove_xattr(&mut txn, ino, name, now).map_err(meta_refused_quietly)?;
+        self.record(&mut txn, once, &PeerReply::Done)?;
+        txn.commit().map_err(meta_refused)?;
+        Ok(PeerReply::Done)
+    }
+
+    async fn change_in_cache(
+        self: &Rc<Self>,
+        ino: InodeId,
+        change: XattrChange,
+        once: Option<OnceId>,
+    ) -> Answer {
+        let inode = self.inode(ino)?;
+        self.change_cached_xattr(self.cache()?, &inode, change).await?;
+        let mut txn = self.names.begin();
+        let now = stored_time(self.now());
+        if let Some(inode) = ops::get_inode(&txn, ino).map_err(meta_refused)? {
+            ops::put_inode(&mut txn, &Inode { ctime: now, ..inode }).map_err(meta_refused)?;
+        }
         self.record(&mut txn, once, &PeerReply::Done)?;
         txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)

@@ -7,16 +7,17 @@ use hayase_layout::InodeId;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{LedgerError, LedgerRecord};
+use super::{LedgerError, LedgerRecord, PENDING_XATTRS_BYTES_MAX};
 
 /// Written at the start of every payload.
-const FORMAT: u8 = 5;
+const FORMAT: u8 = 6;
 
 /// Length (u32) and checksum (u64), little endian.
 const HEADER_BYTES: usize = 12;
 
-/// A path of 4095 bytes, a dozen numbers and some thousand servers fit; anything longer is damage.
-const PAYLOAD_BYTES_MAX: usize = 16 << 10;
+/// A path of 4095 bytes, a dozen numbers, some thousand servers and the extended attributes of a file fit; anything
+/// longer is damage.
+const PAYLOAD_BYTES_MAX: usize = (16 << 10) + PENDING_XATTRS_BYTES_MAX;
 
 /// One change of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 use hayase_layout::{InodeId, Layout};
 use serde::{Deserialize, Serialize};
 
+use super::PendingXattrs;
 use crate::namespace::Time;
 
 /// One version of a file in the tier, as far as it can be told from others without reading it.
@@ -109,6 +110,8 @@ pub struct LedgerRecord {
     pub buried: Option<Buried>,
     /// In which parts its bytes are, when they are here.
     pub layout: Layout,
+    /// Extended attributes that the tier does not have yet.
+    pub xattrs: PendingXattrs,
 }
 
 impl LedgerRecord {
@@ -131,7 +134,13 @@ impl LedgerRecord {
             checksum: None,
             buried: None,
             layout: Layout::Whole,
+            xattrs: PendingXattrs { are_all: true, ..PendingXattrs::default() },
         }
+    }
+
+    /// What the tier's version has of extended attributes is the file's, but for what has changed since.
+    pub fn has_xattrs_of_version(&self) -> bool {
+        !self.xattrs.are_all && self.version.is_some() && !self.is_nameless
     }
 
     /// The tier's `version` of `path`, or the last one sent there, is to go.

@@ -26,11 +26,26 @@ fn record(ino: u64, state: FileState, bytes: u64) -> LedgerRecord {
         is_nameless: false,
         buried: None,
         layout: hayase_layout::Layout::Whole,
+        xattrs: PendingXattrs::default(),
     }
 }
 
 fn states(ledger: &Ledger) -> BTreeMap<u64, (FileState, u64)> {
     ledger.records().map(|record| (record.ino.0, (record.state, record.bytes))).collect()
+}
+
+/// As many as a record may have.
+fn most_xattrs() -> PendingXattrs {
+    let mut xattrs = PendingXattrs { are_all: true, ..PendingXattrs::default() };
+    for number in 0_u16.. {
+        let mut more = xattrs.clone();
+        more.change(format!("user.{number}").into_bytes(), Some(vec![7; 300]));
+        if more.bytes() > PENDING_XATTRS_BYTES_MAX {
+            break;
+        }
+        xattrs = more;
+    }
+    xattrs
 }
 
 #[test]
@@ -48,6 +63,7 @@ fn records_are_there_again_after_a_restart() {
         sent: Some((5, version.mtime)),
         errno: 28,
         attempts: 3,
+        xattrs: most_xattrs(),
         ..record(7, FileState::Failed, 5)
     };
     ledger.put(full.clone()).unwrap();

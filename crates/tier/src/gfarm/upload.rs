@@ -12,7 +12,8 @@ use super::root::Root;
 use super::{Gfarm, apply, meta};
 use crate::descriptor::write_fully;
 use crate::temporary::with_temporary_name;
-use crate::{Action, Attributes, Key, ObjectMeta, Precondition, TierError, Upload};
+use crate::xattrs::require_user;
+use crate::{Action, Attributes, Key, ObjectMeta, Precondition, TierError, Upload, Xattrs};
 
 /// A new version of `key` on `host`; where that does not work out, or without one, where Gfarm chooses.
 pub(super) fn begin(
@@ -57,6 +58,8 @@ struct GfarmUpload {
     temporary: Option<CString>,
     /// Behind the last byte written.
     end: u64,
+    /// Names are texts of the library.
+    xattrs: Vec<(CString, Vec<u8>)>,
 }
 
 impl GfarmUpload {
@@ -78,7 +81,8 @@ impl GfarmUpload {
             .map_err(root.failed(Action::Begin, key.as_bytes()))?;
         let temporary = Some(path(&name));
         let (key, file) = (key.clone(), Some(file));
-        Ok(Self { library, root, key, attributes, file, descriptor: None, temporary, end: 0 })
+        let (descriptor, end, xattrs) = (None, 0, Vec::new());
+        Ok(Self { library, root, key, attributes, file, descriptor, temporary, end, xattrs })
     }
 
     fn file(&self) -> &File {
@@ -111,6 +115,11 @@ impl GfarmUpload {
     fn switch(&mut self, precondition: Precondition) -> Result<ObjectMeta, TierError> {
         let failed = self.failed(Action::Commit);
         self.finish().map_err(&failed)?;
+        for (name, value) in &self.xattrs {
+            // Before its mode: one that nobody may write has them all the same.
+            let set = self.library.set_xattr(self.temporary(), name, value);
+            set.map_err(self.failed(Action::SetXattrs))?;
+        }
         apply(self.library, self.temporary(), self.attributes).map_err(&failed)?;
         let stat = self.library.lstat(self.temporary()).map_err(&failed)?;
         self.root.require_replaceable(self.library, Action::Commit, self.key.as_bytes())?;
@@ -145,6 +154,20 @@ impl Upload for GfarmUpload {
             None => self.file().write_at(offset, data).map_err(self.failed(Action::Write))?,
         }
         self.end = self.end.max(offset + data.len() as u64);
+        Ok(())
+    }
+
+    fn set_user_xattrs(&mut self, xattrs: &Xattrs) -> Result<(), TierError> {
+        require_user(xattrs.keys(), || self.root.shown(self.key.as_bytes()))?;
+        let text =
+            |(name, value): (&Vec<u8>, &Vec<u8>)| Ok((CString::new(&**name)?, value.clone()));
+        let texts: Result<_, std::ffi::NulError> = xattrs.iter().map(text).collect();
+        self.xattrs = texts.map_err(|_| TierError::Refused {
+            action: Action::SetXattrs,
+            path: self.root.shown(self.key.as_bytes()),
+            what: "the name of an attribute holds no NUL byte".to_owned(),
+            help: "choose another name",
+        })?;
         Ok(())
     }
 

@@ -2,9 +2,11 @@
 
 use std::ffi::CString;
 
-use super::Gfarm;
-use super::error::code;
-use crate::{Action, Key, TierError};
+use super::error::{self, code};
+use super::library::Kind;
+use super::{Gfarm, no_object};
+use crate::xattrs::{is_user, require_user};
+use crate::{Action, Key, TierError, XattrChanges, Xattrs};
 
 impl Gfarm {
     /// Value of the attribute `name`; `None` when the object has none.
@@ -58,6 +60,56 @@ impl Gfarm {
             Ok(()) => Ok(true),
             Err(failure) if is_none(failure.code) => Ok(false),
             Err(failure) => Err(self.failed(Action::SetAttributes, key)(failure)),
+        }
+    }
+
+    /// Those of programs, of an object or a directory; a request for each.
+    pub(super) fn xattrs_of(&self, key: &Key) -> Result<Xattrs, TierError> {
+        let (action, failed) = (Action::Xattrs, self.failed(Action::Xattrs, key));
+        self.require_bearer(action, key)?;
+        let path = self.root.path(key.as_bytes());
+        let names = self.library.xattr_names(&path).map_err(&failed)?;
+        let mut xattrs = Xattrs::new();
+        for name in names.split(|&byte| byte == 0).filter(|name| is_user(name)) {
+            match self.library.xattr(&path, &self.xattr_name(action, key, name)?) {
+                Ok(value) => drop(xattrs.insert(name.to_vec(), value)),
+                Err(failure) if is_none(failure.code) => {} // Removed meanwhile.
+                Err(failure) => return Err(failed(failure)),
+            }
+        }
+        Ok(xattrs)
+    }
+
+    pub(super) fn change_xattrs_of(
+        &self,
+        key: &Key,
+        changes: &XattrChanges,
+    ) -> Result<(), TierError> {
+        let (action, failed) = (Action::SetXattrs, self.failed(Action::SetXattrs, key));
+        require_user(changes.keys(), || self.root.shown(key.as_bytes()))?;
+        self.require_bearer(action, key)?;
+        let path = self.root.path(key.as_bytes());
+        for (name, value) in changes {
+            let name = self.xattr_name(action, key, name)?;
+            match value {
+                Some(value) => self.library.set_xattr(&path, &name, value),
+                None => match self.library.remove_xattr(&path, &name) {
+                    Err(failure) if is_none(failure.code) => Ok(()),
+                    answer => answer,
+                },
+            }
+            .map_err(&failed)?;
+        }
+        Ok(())
+    }
+
+    /// What stands under `key` is a file or a directory.
+    fn require_bearer(&self, action: Action, key: &Key) -> Result<(), TierError> {
+        self.root.require_directory(self.library, action, key.split_last().0)?;
+        let stat = self.library.lstat(&self.root.path(key.as_bytes()));
+        match stat.map_err(self.failed(action, key))?.kind {
+            Kind::File | Kind::Directory => Ok(()),
+            Kind::Link => Err(no_object(action, self.root.shown(key.as_bytes()), error::IS_LINK)),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use super::{Memory, State};
 use crate::{Action, Attributes, DirectoryMeta, Key, TierError, Tree};
 
-fn directory_name(key: &Key) -> Vec<u8> {
+pub(super) fn directory_name(key: &Key) -> Vec<u8> {
     [key.as_bytes(), b"/"].concat()
 }
 
@@ -79,6 +79,7 @@ impl Tree for Memory {
             });
         }
         state.directories.remove(&name);
+        state.directory_xattrs.remove(&name);
         Ok(())
     }
 

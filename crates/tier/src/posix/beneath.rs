@@ -41,6 +41,8 @@ pub(super) enum Lasts {
 /// The directory that is the tier.
 #[derive(Debug)]
 pub(super) struct Root {
+    /// The file system of the root does; one that is mounted below is not asked.
+    pub(super) keeps_xattrs: bool,
     directory: OwnedFd,
     pub(super) lasts: Lasts,
     /// Whose unfinished uploads are known as such.
@@ -62,6 +64,7 @@ impl Root {
         let directory = again(|| fs::open(path, flags, Mode::empty()))?;
         let is_nfs = |kind: fs::StatFs| kind.f_type == NFS_SUPER_MAGIC;
         Ok(Self {
+            keeps_xattrs: super::xattrs::are_kept_in(&directory),
             opens_make_fresh: fs::fstatfs(&directory).map_or(true, is_nfs),
             directory,
             lasts,

@@ -8,10 +8,11 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::beneath::{Lasts, Root};
-use super::{again, apply, meta, no_object};
+use super::{again, apply, meta, no_object, xattrs};
 use crate::descriptor::write_fully;
 use crate::temporary::with_temporary_name;
-use crate::{Action, Attributes, Key, ObjectMeta, Precondition, TierError, Upload};
+use crate::xattrs::require_user;
+use crate::{Action, Attributes, Key, ObjectMeta, Precondition, TierError, Upload, Xattrs};
 
 pub(super) fn begin(
     root: &Root,
@@ -50,11 +51,21 @@ pub(super) struct PosixUpload {
     attributes: Attributes,
     pub(super) path: String,
     lasts: Lasts,
+    keeps_xattrs: bool,
 }
 
 impl Upload for PosixUpload {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), TierError> {
         self.put(offset, data)
+    }
+
+    /// On the file itself, before its mode: one that nobody may write has them all the same.
+    fn set_user_xattrs(&mut self, given: &Xattrs) -> Result<(), TierError> {
+        if !self.keeps_xattrs {
+            return Err(self.failed(Action::SetXattrs, Errno::OPNOTSUPP));
+        }
+        require_user(given.keys(), || self.path.clone())?;
+        xattrs::set_all(&self.file, given).map_err(|errno| self.failed(Action::SetXattrs, errno))
     }
 
     fn commit(mut self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError> {
@@ -78,6 +89,7 @@ impl PosixUpload {
             attributes,
             path: root.shown(key.as_bytes()),
             lasts: root.lasts,
+            keeps_xattrs: root.keeps_xattrs,
         };
         // Refused now rather than after gigabytes; checked again before the switch.
         upload.require_replaceable(Action::Begin)?;

@@ -1,7 +1,9 @@
 //! One file of a dead job comes to the tier.
 
 use hayase_layout::{Layout, ServerId};
-use hayase_store::{FileState, Ledger, LedgerError, LedgerRecord, PartStat, TierVersion};
+use hayase_store::{
+    FileState, Ledger, LedgerError, LedgerRecord, PartStat, PendingXattrs, TierVersion,
+};
 use hayase_tier::{Key, Tier};
 use hayase_wire::message::Refused;
 
@@ -108,7 +110,9 @@ fn taken_over(tier: &dyn Tier, removed: &[LedgerRecord], record: LedgerRecord) -
     let is_hidden = |found: &TierVersion| {
         hidden.any(|tombstone| tombstone.is_ours(found.identity, found.size, found.mtime))
     };
-    LedgerRecord { version: found.filter(is_hidden), ..record }
+    let mut record = LedgerRecord { version: found.filter(is_hidden), ..record };
+    record.xattrs.are_all = true; // Those of the earlier one are not this one's.
+    record
 }
 
 /// The record of what is durable then.
@@ -127,13 +131,15 @@ fn flush(source: &Source, tier: &dyn Tier, record: LedgerRecord) -> Result<Ledge
                 let (sent, errno, attempts, after) = (None, 0, 0, 0);
                 let checksum = Some((version.identity, checksum));
                 let version = Some(version);
-                let known = LedgerRecord { state, version, sent, bytes, checksum, ..record };
+                let xattrs = PendingXattrs::default();
+                let known =
+                    LedgerRecord { state, version, sent, bytes, checksum, xattrs, ..record };
                 return Ok(LedgerRecord { errno, attempts, after, ..known });
             }
             Committed::Conflict => {
                 let Some(next) = names.next() else { break };
                 record.path = next;
-                (record.version, record.sent) = (None, None);
+                (record.version, record.sent, record.xattrs.are_all) = (None, None, true);
             }
         }
     }

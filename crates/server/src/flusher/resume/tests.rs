@@ -9,7 +9,8 @@ use hayase_layout::{
 use hayase_store::namespace::{FileKind, Inode};
 use hayase_store::ops::PartBytes;
 use hayase_store::{
-    Buried, MemoryDevice, MemoryStore, Namespace, PartId, Parts, TierVersion, Time, ops,
+    Buried, MemoryDevice, MemoryStore, Namespace, PartId, Parts, PendingXattrs, TierVersion, Time,
+    ops,
 };
 use hayase_tier::flaky::{Call, Fault};
 use hayase_tier::{Action, Attributes, Flaky, Key, Memory, Precondition, TierError};
@@ -127,6 +128,39 @@ fn resume_without(nodes: &mut [Node], missing: Option<usize>) -> Vec<Resumed> {
         }
     }
     told
+}
+
+#[test]
+fn a_file_comes_with_what_its_programs_gave_it() {
+    let tier = Memory::new();
+    let mut node = Node::new(Arc::new(tier.clone()));
+    let xattrs = |pairs: &[(&str, Option<&str>)]| {
+        let bytes = |text: &str| text.as_bytes().to_vec();
+        let pairs = pairs.iter().map(|(name, value)| (bytes(name), value.map(bytes)));
+        pairs.collect::<hayase_tier::XattrChanges>()
+    };
+    let of_tier = [("user.a", Some("1")), ("user.b", Some("2"))];
+    for path in ["theirs", "replaced"] {
+        node.put(path, b"old");
+        tier.change_user_xattrs(&Key::new(path).unwrap(), &xattrs(&of_tier)).unwrap();
+    }
+    let version = |path: &str| Some(version_of(&tier.stat(&Key::new(path).unwrap()).unwrap()));
+    let changes = xattrs(&[("user.b", None), ("user.c", Some("3"))]);
+    // One was the tier's and was changed, the other took the place of a removed one.
+    for (ino, path, are_all) in [(7, "theirs", false), (8, "replaced", true)] {
+        let xattrs = PendingXattrs { are_all, changes: changes.clone() };
+        let record = node.write(ino, path, b"new");
+        node.ledger.put(LedgerRecord { version: version(path), xattrs, ..record }).unwrap();
+    }
+    assert!(node.resume().iter().all(|file| file.failure.is_none()));
+    let check = |path: &str, expected: &[(&str, Option<&str>)]| {
+        assert_eq!(node.read(path).unwrap(), b"new");
+        let found = tier.user_xattrs(&Key::new(path).unwrap()).unwrap();
+        let found = found.into_iter().map(|(name, value)| (name, Some(value)));
+        assert_eq!(found.collect::<hayase_tier::XattrChanges>(), xattrs(expected), "{path}");
+    };
+    check("theirs", &[("user.a", Some("1")), ("user.c", Some("3"))]);
+    check("replaced", &[("user.c", Some("3"))]);
 }
 
 #[test]
