@@ -379,6 +379,7 @@ fn summed(ends: &[End], from_nodes: bool) -> End {
         all.removed += end.removed;
         all.bytes_moved += end.bytes_moved;
         all.streams += end.streams;
+        all.part_bytes = all.part_bytes.max(end.part_bytes);
         all.failures_total += end.failures_total;
         let failures = end.failures.iter();
         all.failures
