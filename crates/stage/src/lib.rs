@@ -5,7 +5,7 @@
 //! Rooms: [`item`] (one name of a tree), [`pack`] (many small files in one object, drawn in `docs/guide/pack-format.md`),
 //! [`source`] (a tree as a stream, loose or packed), [`select`] and [`compare`] (what is copied), [`Form`] (what a target is kept as),
 //! [`pack_volume`] (a set of packs to be looked at without unpacking),
-//! [`plan`] (which files travel together), [`tuner`] (how many streams), [`spread`] (who of several nodes copies what), [`transfer`] (the copy itself), [`verify`] (two trees compared).
+//! [`plan`] (which files travel together), [`tuner`] (how many streams, how large parts), [`spread`] (who of several nodes copies what), [`transfer`] (the copy itself), [`verify`] (two trees compared).
 //!
 //! There is no manifest beside the data: what a target holds tells what is finished. A file is there
 //! whole or not at all, with the size and time of its source; a pack ends with its own index.
@@ -40,4 +40,5 @@ pub use place::Place;
 pub use progress::{Observer, Progress};
 pub use select::{PatternError, Selection, Sizes};
 pub use spread::Share;
-pub use transfer::{Options, PackOptions, Random, Streams, Summary, transfer};
+pub use transfer::{Options, PackOptions, Random, Summary, transfer};
+pub use tuner::{PartSize, Streams};

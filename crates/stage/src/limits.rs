@@ -54,12 +54,27 @@ pub const GAP_BYTES_MAX: u64 = 256 << 10;
 /// A file from this size on is moved in parts by several streams.
 pub const PARTS_BYTES_MIN: u64 = 16 << 20;
 
-/// One such part.
+/// One such part where nothing better is known, and the smallest that is chosen while memory suffices: each
+/// costs a request.
 pub const PART_BYTES: u64 = 8 << 20;
 
 /// A file from this size on is resumed inside when it was moved in part: of smaller ones a few parts move again,
 /// where remembering them would cost more.
 pub const RESUMED_BYTES_MIN: u64 = 64 << 20;
+
+/// Smallest part: stores take no smaller ones.
+pub const PART_BYTES_MIN: u64 = 5 << 20;
+
+/// Largest part that is chosen: more hides no wait that many streams do not hide, and delays the end of a file.
+pub const PART_BYTES_AUTO_MAX: u64 = 64 << 20;
+
+/// Parts that may be asked for; larger ones would lie in memory, though stores take up to 5 GiB.
+pub const PART_BYTES_RANGE: std::ops::RangeInclusive<ByteCount> =
+    ByteCount(PART_BYTES_MIN)..=ByteCount::mib(512);
+
+/// A file has so many parts at least, unless they would be smaller than [`PART_BYTES`]: one that comes alone
+/// keeps some streams busy.
+pub const PARTS_MIN: u64 = 4;
 
 /// Streams that a transfer begins with where nothing better is known.
 pub const STREAMS_START: usize = 4;

@@ -7,7 +7,7 @@ use crate::compare::Step;
 use crate::item::{Item, Kind};
 use crate::limits::{
     BATCH_BYTES, BATCH_ITEMS_MAX, BATCH_LOOSE_MAX, GAP_BYTES_MAX, PART_BYTES, PARTS_BYTES_MIN,
-    PARTS_MAX, PIECE_BYTES,
+    PARTS_MAX, PARTS_MIN, PIECE_BYTES,
 };
 use crate::pack::{Codec, header};
 use crate::source::Origin;
@@ -148,9 +148,19 @@ fn member_bytes(item: &Item) -> u64 {
     }
 }
 
-/// How large each part of a file is but the last: larger ones only where there would be too many.
-pub fn part_bytes(bytes: u64) -> u64 {
-    PART_BYTES.max(bytes.div_ceil(PARTS_MAX).next_multiple_of(PIECE_BYTES as u64))
+/// How large each part of a file is but the last, where parts of `chosen` bytes are good: smaller ones where there
+/// would be few, larger ones where there would be too many.
+pub fn chosen_part_bytes(bytes: u64, chosen: u64) -> u64 {
+    part_bytes(bytes, chosen.min(PART_BYTES.max(whole_pieces(bytes.div_ceil(PARTS_MIN)))))
+}
+
+/// The same where a person said `wished`.
+pub fn part_bytes(bytes: u64, wished: u64) -> u64 {
+    wished.max(whole_pieces(bytes.div_ceil(PARTS_MAX))).max(1)
+}
+
+fn whole_pieces(bytes: u64) -> u64 {
+    bytes.next_multiple_of(PIECE_BYTES as u64)
 }
 
 /// Begin and length of each part of a file, in order; each has `part` bytes but the last.
@@ -174,7 +184,7 @@ mod tests {
 
     use super::*;
     use crate::Mtime;
-    use crate::limits::PACK_ENTRIES_MAX;
+    use crate::limits::{PACK_ENTRIES_MAX, PART_BYTES_MIN};
     use crate::pack::{Location, Row};
 
     fn task(number: usize, bytes: u64, location: Option<Location>) -> Task {
@@ -264,16 +274,26 @@ mod tests {
         }
 
         #[test]
-        fn parts_cover_a_file(bytes in prop_oneof![0u64..1 << 34, 0u64..5 << 40]) {
+        fn parts_cover_a_file(
+            bytes in prop_oneof![0u64..1 << 34, 0u64..5 << 40],
+            chosen in prop_oneof![Just(PART_BYTES), PART_BYTES_MIN..512 << 20],
+            is_fixed: bool,
+        ) {
+            let part = if is_fixed { part_bytes(bytes, chosen) } else { chosen_part_bytes(bytes, chosen) };
             let (mut end, mut count) = (0, 0);
-            for (start, len) in parts(bytes, part_bytes(bytes)) {
+            for (start, len) in parts(bytes, part) {
                 prop_assert_eq!(start, end);
-                prop_assert!(len > 0 && len <= part_bytes(bytes));
+                // Stores: all equal but the last, which is smaller.
+                prop_assert!(len == part || start + len == bytes && len > 0 && len < part);
                 (end, count) = (end + len, count + 1);
             }
             prop_assert_eq!(end, bytes);
             prop_assert!(count <= PARTS_MAX);
-            prop_assert!(bytes > PARTS_MAX * PART_BYTES || part_bytes(bytes) == PART_BYTES);
+            let is_huge = bytes > PARTS_MAX * chosen.min(PART_BYTES);
+            prop_assert!(is_huge || part <= chosen);
+            prop_assert!(part >= PART_BYTES_MIN.min(chosen));
+            prop_assert!(is_huge || !is_fixed || part == chosen);
+            prop_assert!(is_fixed || part <= PART_BYTES || count >= PARTS_MIN - 1);
         }
     }
 }

@@ -3,7 +3,8 @@
 //! Rooms: [`planning`] (source against target, in order), [`gate`] (how many streams, how much memory),
 //! [`streams`] (what each stream does),
 //! [`group`] (small files that are made together), [`in_the_way`] (a directory where a file is to be, or the reverse), [`open_packs`] (packs that are read),
-//! [`bytes`] (reading a source so that a change is noticed), [`asking`] (what only objects themselves tell), [`large`] (one file in parts),
+//! [`tuning`] (asking the tuner), [`units`] (the queue), [`part_requests`] (what parts took),
+//! [`part_sums`] (comparing parts with those in which a file was sent), [`bytes`] (reading a source so that a change is noticed), [`asking`] (what only objects themselves tell), [`large`] (one file in parts),
 //! [`packing`] (items into packs), [`finish`] (directories, removals, the index).
 //!
 //! Invariants:
@@ -23,34 +24,38 @@ mod in_the_way;
 mod large;
 mod open_packs;
 mod packing;
+mod part_requests;
+mod part_sums;
 mod planning;
 mod streams;
+mod tuning;
+mod units;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{SyncSender, channel, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hayase_tier::{Tier, TierError};
 use ring::rand::SecureRandom;
 
 use self::gate::Gate;
-use self::large::Large;
 use self::open_packs::OpenPacks;
+use self::part_requests::PartRequests;
+use self::units::{Unit, Units};
 use crate::bandwidth::Bandwidth;
 use crate::form;
 use crate::item::Item;
 use crate::limits::{
-    BATCH_BYTES, FAILURES_LISTED_MAX, ITEM_COST_BYTES, MEMORY_BYTES, PACK_BYTES, PACK_ENTRIES_MAX,
-    PARTS_BYTES_MIN, PIECE_BYTES, STREAMS_AUTO_MAX, STREAMS_MAX, STREAMS_START, TRIES_MAX,
-    UNITS_WAITING,
+    BATCH_BYTES, FAILURES_LISTED_MAX, MEMORY_BYTES, PACK_BYTES, PACK_ENTRIES_MAX, PIECE_BYTES,
+    TRIES_MAX, UNITS_WAITING,
 };
 use crate::pack::writer::Compression;
 use crate::pack::{MasterKey, PackError, PackId, PackLine, PackSet, Row};
 use crate::plan::{Task, Work, pack_bytes};
 use crate::source::{Origin, Source};
-use crate::tuner::{EPOCH, Sample, Tuner};
+use crate::tuner::{PartSize, Streams, Tuner};
 use crate::{Observer, Overwrite, Place, Progress, Selection, Share, Sizes};
 
 /// What a person may choose.
@@ -68,6 +73,8 @@ pub struct Options {
     pub is_dry_run: bool,
     /// How many streams at a time.
     pub streams: Streams,
+    /// How large the parts of large files are.
+    pub part_size: PartSize,
     /// Bytes per second over all streams.
     pub bandwidth: Option<u64>,
     /// Bytes of data that all streams hold together; one part of a file or one pack always may.
@@ -92,40 +99,13 @@ impl Default for Options {
             delete_max: None,
             is_dry_run: false,
             streams: Streams::default(),
+            part_size: PartSize::default(),
             bandwidth: None,
             memory: MEMORY_BYTES,
             packs: None,
             share: None,
             sizes: Sizes::All,
             trusts_sizes: false,
-        }
-    }
-}
-
-/// How many streams a transfer uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Streams {
-    /// So many, 1 to [`STREAMS_MAX`].
-    Fixed(usize),
-    /// As many as are of use, found while it runs; begins with so many.
-    Auto {
-        /// What was best last time, or [`STREAMS_START`].
-        start: usize,
-    },
-}
-
-impl Default for Streams {
-    fn default() -> Self {
-        Self::Auto { start: STREAMS_START }
-    }
-}
-
-impl Streams {
-    /// At the begin, and at most.
-    fn range(self) -> (usize, usize) {
-        match self {
-            Self::Fixed(streams) => (streams.clamp(1, STREAMS_MAX), streams.clamp(1, STREAMS_MAX)),
-            Self::Auto { start } => (start.clamp(1, STREAMS_AUTO_MAX), STREAMS_AUTO_MAX),
         }
     }
 }
@@ -186,6 +166,8 @@ pub struct Summary {
     pub large: u64,
     /// Streams at the end: a good begin for the next time.
     pub streams: usize,
+    /// Bytes of each part of a large file at the end, the same; 0 when nothing came in parts.
+    pub part_bytes: u64,
     /// The most bytes of data that were held together, as they were counted against [`Options::memory`].
     pub memory_peak: u64,
     /// What did not arrive; the first [`FAILURES_LISTED_MAX`].
@@ -200,28 +182,6 @@ impl Summary {
     /// Everything that was asked for is at the target.
     pub fn is_complete(&self) -> bool {
         self.failures_total == 0 && !self.is_stopped
-    }
-}
-
-/// What a stream takes from the queue.
-enum Unit {
-    Work(Work),
-    Part(Arc<Large>, usize),
-}
-
-/// The queue, and how many were taken from it: each unit has its number.
-struct Units {
-    receiver: Receiver<Unit>,
-    taken: u64,
-}
-
-impl Units {
-    /// `None` when there will be no more.
-    fn take(&mut self) -> Option<(u64, Unit)> {
-        let unit = self.receiver.recv().ok()?;
-        let number = self.taken;
-        self.taken += 1;
-        Some((number, unit))
     }
 }
 
@@ -285,6 +245,7 @@ struct Shared<'a> {
     random: &'a Random,
     bandwidth: Bandwidth,
     gate: Gate,
+    part_requests: PartRequests,
     open_packs: OpenPacks,
     outcome: Mutex<Outcome>,
     /// Files about which objects were asked.
@@ -322,6 +283,7 @@ pub fn transfer(
         },
         Some(packs) => Some(PackSet::open_or_begin(target, packs.master.as_ref(), random)?),
     };
+    let tuner = Tuner::new(options.streams, options.part_size, options.memory);
     let shared = Shared {
         source,
         target,
@@ -331,7 +293,8 @@ pub fn transfer(
         observer,
         random,
         bandwidth: Bandwidth::new(options.bandwidth),
-        gate: Gate::new(options.streams.range().0, options.memory),
+        gate: Gate::new(tuner.streams(), options.memory),
+        part_requests: PartRequests::new(tuner.part_bytes()),
         open_packs: OpenPacks::default(),
         outcome: Mutex::default(),
         asked: AtomicU64::new(0),
@@ -340,6 +303,7 @@ pub fn transfer(
     shared.run(|sender| shared.plan(sender))?;
     shared.finish()?;
     let (streams, memory_peak) = (shared.gate.streams(), shared.gate.peak());
+    let part_bytes = shared.part_requests.size_used();
     let mut outcome = shared.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut unwritten = None;
     let is_indexed = !options.is_dry_run && options.share.is_none();
@@ -360,6 +324,7 @@ pub fn transfer(
         summary.failures.push(Failure { name, error });
     }
     summary.streams = streams;
+    summary.part_bytes = part_bytes;
     summary.memory_peak = memory_peak;
     summary.found = Progress::get(&progress.found);
     summary.bytes_moved = Progress::get(&progress.bytes_moved);
@@ -371,17 +336,17 @@ impl Shared<'_> {
     /// Plans on this thread while streams work.
     fn run(
         &self,
-        plan: impl FnOnce(&SyncSender<Unit>) -> Result<(), PackError>,
+        plan: impl FnOnce(&SyncSender<Work>) -> Result<(), PackError>,
     ) -> Result<(), PackError> {
-        let (start, streams_max) = self.options.streams.range();
+        let streams_max = self.options.streams.range().1;
         let (sender, receiver) = sync_channel(streams_max * UNITS_WAITING);
         let (receiver, done) =
-            (Mutex::new(Units { receiver, taken: self.gate.next() }), channel::<()>());
+            (Mutex::new(Units::new(receiver, self.gate.next())), channel::<()>());
         std::thread::scope(|scope| {
             let streams: Vec<_> =
                 (0..streams_max).map(|_| scope.spawn(|| self.work(&receiver))).collect();
-            if let Streams::Auto { .. } = self.options.streams {
-                let tuner = Tuner::new(start, streams_max);
+            let tuner = self.tuner();
+            if !tuner.is_fixed() {
                 scope.spawn(|| self.tune(tuner, done.1));
             }
             let planned = plan(&sender);
@@ -401,7 +366,8 @@ impl Shared<'_> {
     fn work(&self, units: &Mutex<Units>) {
         loop {
             let _turn = self.gate.enter();
-            let taken = units.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let cut = |task, is_loose| self.cut(task, is_loose);
+            let taken = units.lock().unwrap_or_else(PoisonError::into_inner).take(cut);
             let Some((number, unit)) = taken else { return };
             let memory = unit.memory(&*self.target.tier);
             let mut held = self.gate.hold(number, memory);
@@ -415,55 +381,16 @@ impl Shared<'_> {
                 Unit::Work(Work::Solo(task)) => self.solo(&task),
                 Unit::Work(Work::Loose(task)) => self.loose(&task),
                 Unit::Work(Work::Parts(_)) => {
-                    unreachable!("it was cut into parts when it was sent")
+                    unreachable!("it was cut into parts when it was taken")
                 }
             }
             self.gate.ended();
         }
     }
 
-    /// Asks the tuner again and again how many streams there should be, until `done` is dropped.
-    #[expect(clippy::needless_pass_by_value, reason = "it lives as long as this thread")]
-    fn tune(&self, mut tuner: Tuner, done: Receiver<()>) {
-        let (mut begin, mut before) = (Instant::now(), self.seen());
-        while done.recv_timeout(EPOCH) == Err(RecvTimeoutError::Timeout) {
-            let now = self.seen();
-            let (ended, refused) = (now.1 - before.1, now.2 - before.2);
-            if !tuner.is_enough(begin.elapsed(), ended + refused) {
-                continue;
-            }
-            let seconds = begin.elapsed().as_secs_f64();
-            tuner.observe(Sample { seconds, bytes: now.0 - before.0, answered: ended, refused });
-            self.gate.set(tuner.streams());
-            (begin, before) = (Instant::now(), now);
-        }
-    }
-
-    /// Work done so far (bytes, and something for each item, which costs even when it is empty), items
-    /// and units that ended, calls that found nobody or were told to slow down.
-    fn seen(&self) -> (u64, u64, u64) {
-        let items = Progress::get(&self.progress.items_done) + self.asked.load(Ordering::Relaxed);
-        let work = Progress::get(&self.progress.bytes_moved) + items * ITEM_COST_BYTES;
-        let tiers = [&self.source.place().tier, &self.target.tier];
-        let throttled: u64 = tiers.iter().map(|tier| tier.traffic().throttled).sum();
-        (work, items + self.gate.units(), self.gate.refusals() + throttled)
-    }
-
-    fn send(&self, sender: &SyncSender<Unit>, work: Work) {
-        let put = |unit| {
-            // Streams live until the sender is dropped.
-            let _ = sender.send(unit);
-        };
-        match work {
-            Work::Loose(ref task) | Work::Parts(ref task)
-                if task.item.bytes() >= PARTS_BYTES_MIN =>
-            {
-                let is_loose = matches!(work, Work::Loose(_));
-                let large = Arc::new(self.large(task.clone(), is_loose));
-                (0..large.parts()).for_each(|part| put(Unit::Part(Arc::clone(&large), part)));
-            }
-            other => put(Unit::Work(other)),
-        }
+    fn send(&self, sender: &SyncSender<Work>, work: Work) {
+        // Streams live until the sender is dropped.
+        let _ = sender.send(work);
     }
 
     fn outcome(&self) -> MutexGuard<'_, Outcome> {

@@ -1,50 +1,29 @@
-//! How many streams: found while the transfer runs, from what each setting brought. Pure: samples go in,
-//! a number of streams comes out.
+//! How many streams, and how large the parts of large files: found while a transfer runs, from what each setting
+//! brought. Pure: samples go in, two numbers come out.
 //!
-//! Doubling until a doubling brings little; then small probes up and down, so that a changed network is
-//! noticed; steps back by a factor when the storage says that it is too much, then bisection between
-//! what was and what was not too much.
-//! Source: slow start and multiplicative decrease as in TCP (RFC 5681); search over the number of
-//! streams as in Balaprakash et al. 2016 (GridFTP). [`simulator`] shows how close it comes.
+//! Rooms: [`streams`] (how many), [`parts`] (how large), [`wish`] (what a person may fix).
+//! `simulator` shows how close they come to the best of a sweep.
 
+mod parts;
 #[cfg(test)]
 mod simulator;
+mod streams;
+mod wish;
 
 use std::time::Duration;
+
+use self::parts::PartTuner;
+use self::streams::StreamTuner;
+pub use self::wish::{PartSize, Streams};
 
 /// Shortest time of one sample: shorter ones are noise.
 pub const EPOCH: Duration = Duration::from_millis(200);
 
-/// A doubling that brings less than this is the last one.
-const GAIN_DOUBLING: f64 = 1.04;
-
-/// The last doubling is kept unless it brings less than this; probes downwards find what it did not need.
-const GAIN_LAST: f64 = 0.98;
-
-/// A small step up must bring this to be kept.
-const GAIN_STEP: f64 = 1.02;
-
-/// Fewer streams are kept while they bring this part of the best.
-const KEPT: f64 = 0.992;
-
-/// The rate left the band around what was expected: the network is another one.
-const SURPRISE: f64 = 0.12;
-
-/// Factor back when it was too much.
-const STEP_BACK: f64 = 0.7;
-
 /// Part of all requests that may be refused before it is too much.
 const REFUSED_MAX: f64 = 0.08;
 
-/// With fewer streams than this there is nothing to be saved.
-const WORTH_FEWER: usize = 4;
-
-/// Epochs of rest between probes, and how long a limit that was met is believed in.
-const REST_EPOCHS: u32 = 3;
-const CEILING_EPOCHS: u32 = 14;
-
 /// What one epoch brought.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
     /// Its length.
     pub seconds: f64,
@@ -54,201 +33,109 @@ pub struct Sample {
     pub answered: u64,
     /// Requests that were refused for their number (503, 429), or found nobody.
     pub refused: u64,
+    /// Of the parts of large files among them.
+    pub parts: PartTimes,
 }
 
-/// What is being tried.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Phase {
-    /// Doubling; what half as many brought.
-    Ramp { before: f64 },
-    /// Between streams that were not too many, and streams that were.
-    Bisect { low: usize, high: usize },
-    /// The best known; so many epochs until the next probe.
-    Rest { epochs: u32 },
-    /// More than `from`, for two epochs; what the first brought.
-    Up { from: usize, first: Option<f64> },
-    /// Less than `from`, for two epochs.
-    Down { from: usize, first: Option<f64> },
+impl Sample {
+    fn refused_part(&self) -> f64 {
+        self.refused as f64 / (self.answered + self.refused).max(1) as f64
+    }
+
+    fn is_refused(&self) -> bool {
+        self.refused_part() > REFUSED_MAX
+    }
+}
+
+/// What parts of large files took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PartTimes {
+    /// How many came to an end.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How long their requests took, all added up: several streams have several seconds in one.
+    pub seconds: f64,
+    /// How long one of them takes before its first byte; `None` where nobody knows.
+    pub wait: Option<f64>,
 }
 
 /// The controller of one transfer.
 #[derive(Clone, Debug)]
 pub struct Tuner {
-    streams: usize,
-    streams_max: usize,
-    phase: Phase,
-    /// What the resting number of streams brings, bytes per second.
-    expected: f64,
-    /// The best since the last ramp: what fewer streams are compared with.
-    best: f64,
-    /// This many were too many, so many epochs ago at most.
-    ceiling: Option<(usize, u32)>,
-    next_is_down: bool,
-    /// Epochs of rest before the next probe downwards; longer when the last one brought nothing.
-    patience: u32,
-    failed_downs: u32,
+    streams: Found<StreamTuner, usize>,
+    parts: Found<PartTuner, u64>,
+}
+
+/// Found while it runs, or said.
+#[derive(Clone, Debug)]
+enum Found<Tuner, Value> {
+    Tuned(Tuner),
+    Fixed(Value),
 }
 
 impl Tuner {
-    /// Begins with `start` streams (what was best last time, else some four).
-    pub fn new(start: usize, streams_max: usize) -> Self {
-        let streams_max = streams_max.max(1);
+    /// Of a transfer whose streams hold `memory` bytes together.
+    pub fn new(streams: Streams, parts: PartSize, memory: u64) -> Self {
+        let (start, streams_max) = streams.range();
         Self {
-            streams: start.clamp(1, streams_max),
-            streams_max,
-            phase: Phase::Ramp { before: 0.0 },
-            expected: 0.0,
-            best: 0.0,
-            ceiling: None,
-            next_is_down: false,
-            patience: REST_EPOCHS,
-            failed_downs: 0,
+            streams: match streams {
+                Streams::Auto { .. } => Found::Tuned(StreamTuner::new(start, streams_max)),
+                Streams::Fixed(_) => Found::Fixed(start),
+            },
+            parts: match parts {
+                PartSize::Auto { start: bytes } => {
+                    Found::Tuned(PartTuner::new(bytes, memory, start))
+                }
+                PartSize::Fixed(bytes) => Found::Fixed(bytes),
+            },
         }
     }
 
     /// Streams that should run now.
     pub fn streams(&self) -> usize {
-        self.streams
+        match &self.streams {
+            Found::Tuned(tuner) => tuner.streams(),
+            Found::Fixed(streams) => *streams,
+        }
+    }
+
+    /// How large the parts of a file should be that begins now.
+    pub fn part_bytes(&self) -> u64 {
+        match &self.parts {
+            Found::Tuned(tuner) => tuner.bytes(),
+            Found::Fixed(bytes) => *bytes,
+        }
+    }
+
+    /// Nothing is to be found.
+    pub fn is_fixed(&self) -> bool {
+        matches!((&self.streams, &self.parts), (Found::Fixed(_), Found::Fixed(_)))
     }
 
     /// A sample is worth something when so many units, or requests, came to an end in it.
     pub fn is_enough(&self, elapsed: Duration, ended: u64) -> bool {
-        elapsed >= EPOCH && (2 * ended >= self.streams as u64 || elapsed >= 5 * EPOCH)
+        elapsed >= EPOCH && (ended >= self.streams() as u64 || elapsed >= 5 * EPOCH)
     }
 
-    /// Takes what the present number of streams brought.
+    /// Takes what the present setting brought.
     pub fn observe(&mut self, sample: Sample) {
         if sample.seconds <= 0.0 {
             return;
         }
-        self.ceiling = self.ceiling.and_then(|(n, epochs)| Some((n, epochs.checked_sub(1)?)));
-        let rate = sample.bytes as f64 / sample.seconds;
-        let all = (sample.answered + sample.refused).max(1) as f64;
-        if sample.refused as f64 / all > REFUSED_MAX {
-            self.step_back(sample.answered as f64 / all);
-            return;
-        }
-        match self.phase {
-            Phase::Ramp { before } => self.ramp(before, rate),
-            Phase::Bisect { low: _, high } => self.bisect(self.streams, high, rate),
-            Phase::Rest { epochs } => self.rest(epochs, rate),
-            Phase::Up { from, first: None } => self.phase = Phase::Up { from, first: Some(rate) },
-            Phase::Down { from, first: None } => {
-                self.phase = Phase::Down { from, first: Some(rate) };
-            }
-            Phase::Up { from, first: Some(first) } => self.judge_more(from, first.midpoint(rate)),
-            Phase::Down { from, first: Some(first) } => {
-                self.judge_fewer(from, first.midpoint(rate));
-            }
-        }
-    }
-
-    fn limit(&self) -> usize {
-        self.ceiling
-            .map_or(self.streams_max, |(ceiling, _)| (ceiling - 1).clamp(1, self.streams_max))
-    }
-
-    fn settle(&mut self, streams: usize, rate: f64) {
-        self.streams = streams;
-        self.expected = rate;
-        self.best = rate;
-        self.next_is_down = true;
-        self.patience = REST_EPOCHS;
-        self.phase = Phase::Rest { epochs: REST_EPOCHS };
-    }
-
-    fn double(&mut self, rate: f64) {
-        let next = (self.streams * 2).min(self.limit());
-        if next <= self.streams {
-            self.settle(self.streams, rate);
-        } else {
-            self.streams = next;
-            self.phase = Phase::Ramp { before: rate };
-        }
-    }
-
-    fn ramp(&mut self, before: f64, rate: f64) {
-        if rate > before * GAIN_DOUBLING {
-            self.double(rate);
-        } else if rate > before * GAIN_LAST {
-            self.settle(self.streams, rate);
-        } else {
-            self.settle(self.streams.div_ceil(2), before);
-        }
-    }
-
-    fn rest(&mut self, epochs: u32, rate: f64) {
-        if (rate - self.expected).abs() > self.expected * SURPRISE {
-            // Half as many are not known to be worse: the ramp begins as if nothing was known.
-            self.double(rate);
-            return;
-        }
-        self.expected += (rate - self.expected) / 4.0;
-        self.best = self.best.max(self.expected);
-        if epochs > 0 {
-            self.phase = Phase::Rest { epochs: epochs - 1 };
-            return;
-        }
-        let step = (self.streams / 8).max(1);
-        let (from, can_grow) = (self.streams, self.streams < self.limit());
-        self.patience = self.patience.saturating_sub(REST_EPOCHS);
-        if self.next_is_down && self.patience == 0 && from >= WORTH_FEWER {
-            self.streams = from - step;
-            self.phase = Phase::Down { from, first: None };
-        } else if can_grow {
-            self.streams = (from + step.max(from / 2)).min(self.limit());
-            self.phase = Phase::Up { from, first: None };
-        } else {
-            self.phase = Phase::Rest { epochs: REST_EPOCHS };
-        }
-        self.next_is_down = !self.next_is_down;
-    }
-
-    fn judge_more(&mut self, from: usize, rate: f64) {
-        if rate > self.expected * GAIN_STEP {
-            self.double(rate);
-        } else {
-            self.streams = from;
-            self.phase = Phase::Rest { epochs: REST_EPOCHS };
-        }
-    }
-
-    fn judge_fewer(&mut self, from: usize, rate: f64) {
-        if rate >= self.best * KEPT {
-            self.expected = rate;
-            self.patience = REST_EPOCHS;
-            self.failed_downs = 0;
-        } else {
-            self.streams = from;
-            // What was needed is likely to be needed for a while.
-            self.failed_downs = (self.failed_downs + 1).min(4);
-            self.patience = REST_EPOCHS << (self.failed_downs + 2);
-        }
-        self.phase = Phase::Rest { epochs: REST_EPOCHS };
-    }
-
-    /// `answered` is the part of the requests that was not refused: as many streams would have done.
-    fn step_back(&mut self, answered: f64) {
-        let factor = answered.min(STEP_BACK);
-        let back = |streams: usize| ((streams as f64 * factor) as usize).max(1);
-        let high = self.streams;
-        let low = match self.phase {
-            Phase::Bisect { low, .. } if low < high => low,
-            Phase::Up { from, .. } => from,
-            _ => back(high),
+        let streams_now = self.streams();
+        let is_answered = match &mut self.parts {
+            Found::Tuned(parts) => parts.observe(&sample, streams_now),
+            Found::Fixed(_) => false,
         };
-        self.ceiling = Some((high.max(2), CEILING_EPOCHS));
-        self.streams = low;
-        self.phase = Phase::Bisect { low, high };
-    }
-
-    /// `low` streams were not too many.
-    fn bisect(&mut self, low: usize, high: usize, rate: f64) {
-        if high.saturating_sub(low) <= (high / 40).max(1) {
-            self.settle(low, rate);
-            return;
+        if let Found::Tuned(streams) = &mut self.streams
+            && !is_answered
+        {
+            streams.observe(sample);
         }
-        self.streams = low.midpoint(high);
-        self.phase = Phase::Bisect { low, high };
+        let streams = self.streams();
+        if let Found::Tuned(parts) = &mut self.parts {
+            parts.fit(streams);
+        }
     }
 }

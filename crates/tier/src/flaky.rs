@@ -136,6 +136,9 @@ impl<T: Tier> Tier for Flaky<T> {
     fn describe(&self) -> String {
         format!("{}, failing at times", self.tier.describe())
     }
+    fn endpoint(&self) -> Option<String> {
+        self.tier.endpoint()
+    }
     fn traffic(&self) -> Traffic {
         self.tier.traffic()
     }
@@ -249,6 +252,9 @@ impl Reader for FlakyReader {
     }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
         run(&*self.plan, Action::Read, &self.key, || self.inner.read_at(offset, buffer))
+    }
+    fn read_part(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
+        run(&*self.plan, Action::Read, &self.key, || self.inner.read_part(offset, buffer))
     }
     fn local_descriptor(&self) -> Option<Result<std::os::fd::OwnedFd, TierError>> {
         self.inner.local_descriptor()

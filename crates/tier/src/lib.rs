@@ -45,7 +45,7 @@ pub use listing::{Depth, Entry, EntryKind, LIST_ENTRIES_MAX, ListRequest, Page};
 pub use marks::Marks;
 pub use memory::Memory;
 pub use owner::{Owner, OwnerError};
-pub use part_sums::{PartSum, PartSums};
+pub use part_sums::{PartHash, PartSum, PartSums};
 pub use posix::Posix;
 pub use s3::S3;
 pub use throttled::Throttled;

@@ -79,6 +79,9 @@ impl<T: Tier> Tier for Limited<T> {
     fn describe(&self) -> String {
         format!("{}, at most {} calls at once", self.tier.describe(), self.turns.max)
     }
+    fn endpoint(&self) -> Option<String> {
+        self.tier.endpoint()
+    }
     fn traffic(&self) -> Traffic {
         self.tier.traffic()
     }
@@ -184,6 +187,10 @@ impl Reader for LimitedReader {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
         let _turn = self.turns.take();
         self.inner.read_at(offset, buffer)
+    }
+    fn read_part(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
+        let _turn = self.turns.take();
+        self.inner.read_part(offset, buffer)
     }
     fn local_descriptor(&self) -> Option<Result<std::os::fd::OwnedFd, TierError>> {
         self.inner.local_descriptor()

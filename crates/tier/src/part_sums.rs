@@ -15,6 +15,22 @@ pub struct PartSums {
 /// Of one part.
 pub type PartSum = [u8; 16];
 
+/// That of a part whose bytes come in order, piece by piece.
+#[derive(Clone, Default)]
+pub struct PartHash(Md5);
+
+impl PartHash {
+    /// Takes the bytes that follow.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Of all that came.
+    pub fn sum(self) -> PartSum {
+        self.0.finalize().into()
+    }
+}
+
 impl PartSums {
     /// Of an object of `size` bytes in parts of `part_bytes` (the last has what is left); `None` when `tag` is
     /// none of so many parts.
@@ -52,6 +68,9 @@ mod tests {
         let parts = [PartSums::of_part(b"abc"), PartSums::of_part(b"d")];
         // By Python: md5(md5(b"abc").digest() + md5(b"d").digest()).hexdigest().
         let tag = "26b10a702bd95f42e3c2737f5975aa20-2";
+        let mut pieces = PartHash::default();
+        [&b"a"[..], b"", b"bc"].into_iter().for_each(|piece| pieces.add(piece));
+        assert_eq!(pieces.sum(), parts[0]);
         let sums = PartSums::new(tag, 4, 3).unwrap();
         assert!(sums.fit(&parts) && !sums.fit(&[parts[1], parts[0]]) && !sums.fit(&parts[..1]));
         for (tag, size, part) in [

@@ -120,6 +120,10 @@ impl Tier for S3 {
         format!("s3://{}/{} at {}", settings.bucket, settings.prefix, self.client.endpoint())
     }
 
+    fn endpoint(&self) -> Option<String> {
+        Some(self.client.endpoint())
+    }
+
     fn traffic(&self) -> Traffic {
         self.client.traffic()
     }

@@ -123,6 +123,9 @@ impl<T: Tier> Tier for Throttled<T> {
         let rate = rate.map(|rate| format!(", {rate} per second")).unwrap_or_default();
         format!("{}{rate}, {:?} per call", self.tier.describe(), self.meter.pace.latency)
     }
+    fn endpoint(&self) -> Option<String> {
+        self.tier.endpoint()
+    }
     fn traffic(&self) -> Traffic {
         self.tier.traffic()
     }
@@ -226,6 +229,12 @@ impl Reader for ThrottledReader {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
         self.meter.call();
         let count = self.inner.read_at(offset, buffer)?;
+        self.meter.bytes(count);
+        Ok(count)
+    }
+    fn read_part(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
+        self.meter.call();
+        let count = self.inner.read_part(offset, buffer)?;
         self.meter.bytes(count);
         Ok(count)
     }

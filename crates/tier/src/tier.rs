@@ -120,6 +120,13 @@ pub struct Traffic {
     pub repeats: u64,
     /// Repeated because the tier asked us to slow down.
     pub throttled: u64,
+    /// Requests about one object that carry no bytes to the tier, and in all how long they waited for the
+    /// begin of their answers: what a request costs beside its bytes.
+    pub waits: u64,
+    /// See [`Traffic::waits`].
+    pub wait_micros: u64,
+    /// Bytes of bodies that went over the line in either direction, counted as they go.
+    pub carried: u64,
 }
 
 /// When a commit may take place.
@@ -161,6 +168,11 @@ pub trait Tier: Send + Sync + fmt::Debug {
 
     /// For people: what and where it is.
     fn describe(&self) -> String;
+
+    /// The server that requests go to, whatever the directory or bucket there; `None` for what is mounted.
+    fn endpoint(&self) -> Option<String> {
+        None
+    }
 
     /// Counters of a tier that is reached by requests; zeros elsewhere.
     fn traffic(&self) -> Traffic {
@@ -355,6 +367,11 @@ pub trait Reader: Send + Sync {
     /// Fills `buffer` from byte `offset` on; fewer bytes only at the end, 0 at or behind it.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError>;
 
+    /// The same by one request, however large `buffer` is: for those who read with several streams themselves.
+    fn read_part(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
+        self.read_at(offset, buffer)
+    }
+
     /// A descriptor of a plain file that holds exactly these bytes, to be read only; `None` without
     /// the capability, and where these bytes lie on another host.
     fn local_descriptor(&self) -> Option<Result<OwnedFd, TierError>> {
@@ -447,6 +464,9 @@ impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {
     }
     fn describe(&self) -> String {
         (**self).describe()
+    }
+    fn endpoint(&self) -> Option<String> {
+        (**self).endpoint()
     }
     fn traffic(&self) -> Traffic {
         (**self).traffic()

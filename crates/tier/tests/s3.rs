@@ -106,6 +106,37 @@ fn large_objects_travel_in_parts_and_ranges() {
 }
 
 #[test]
+fn a_part_is_one_request_whose_wait_and_bytes_are_counted() {
+    let server = Server::start(&Options::default()).unwrap();
+    let tier = S3::attach(settings(&server)).unwrap();
+    assert_eq!(tier.endpoint().unwrap(), server.endpoint());
+    let (bytes, name) = (pattern(17 << 20), key("large"));
+    let before = tier.traffic();
+    tier.put(&name, Attributes::default(), &bytes, Precondition::Any).unwrap();
+    let sent = tier.traffic();
+    assert!(sent.carried - before.carried >= 17 << 20);
+    let reader = tier.open(&name).unwrap();
+    let mut part = vec![0; 12 << 20];
+    for (is_one, requests) in [(true, 1), (false, 3)] {
+        let before = tier.traffic();
+        let count = match is_one {
+            true => reader.read_part(5 << 20, &mut part),
+            false => reader.read_at(5 << 20, &mut part),
+        };
+        assert_eq!(count.unwrap(), part.len());
+        assert!(part == bytes[5 << 20..], "bytes differ");
+        let now = tier.traffic();
+        let counted = (now.requests - before.requests, now.waits - before.waits);
+        assert_eq!(counted, (requests, requests));
+        assert!(now.wait_micros > before.wait_micros);
+        assert!(now.carried - before.carried >= 12 << 20);
+    }
+    // The end of an object, and what lies behind it.
+    assert_eq!(reader.read_part(16 << 20, &mut part).unwrap(), 1 << 20);
+    assert_eq!(reader.read_part(17 << 20, &mut part).unwrap(), 0);
+}
+
+#[test]
 fn uploads_that_are_dropped_are_given_up_and_forgotten_ones_swept() {
     let server = Server::start(&Options::default()).unwrap();
     let tier = S3::attach(settings(&server)).unwrap();

@@ -384,6 +384,7 @@ fn summed(ends: &[End], from_nodes: bool) -> End {
         all.bytes_moved += end.bytes_moved;
         all.bytes_resumed += end.bytes_resumed;
         all.streams += end.streams;
+        all.part_bytes = all.part_bytes.max(end.part_bytes);
         all.failures_total += end.failures_total;
         let failures = end.failures.iter();
         all.failures

@@ -1,6 +1,6 @@
 //! What `stage` and `pack` have in common: choosing names, keys, and watching a transfer.
 //!
-//! Rooms: [`arguments`], [`keys`] (where a key comes from), [`remembered`] (how many streams were good),
+//! Rooms: [`arguments`], [`keys`] (where a key comes from), [`remembered`] (which streams and parts were good),
 //! [`watch`] (progress, events, the summary).
 
 mod arguments;
@@ -15,5 +15,6 @@ pub(super) use arguments::{
 pub(crate) use keys::KeyError;
 pub(super) use keys::{KeyArgs, NewKeyArgs, OutKeyArgs, told};
 pub(super) use remembered::Remembered;
+pub(crate) use remembered::Start;
 pub(crate) use watch::{End, Event, NodePart, Now};
 pub(super) use watch::{run, run_quietly, show_end, tell_would, while_watched};

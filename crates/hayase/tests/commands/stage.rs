@@ -154,7 +154,7 @@ fn a_dry_run_says_what_would_be_done() {
 }
 
 #[test]
-fn a_good_number_of_streams_is_remembered() {
+fn what_was_good_is_remembered() {
     let scene = Scene::new();
     fs::create_dir(scene.path("tree")).unwrap();
     for number in 0..40 {
@@ -162,11 +162,13 @@ fn a_good_number_of_streams_is_remembered() {
     }
     // Long enough that it tells something: 4 MB at 2 MB a second.
     let told = end(&stage(&scene, &["in", "tree", "in", "--bandwidth", "2MB", "--json"]).with(0));
-    let kept = fs::read_to_string(scene.path("run/streams.json")).unwrap();
-    let expected = format!("{{\"directory tree -> directory in\":{}}}", told["streams"]);
+    let kept = fs::read_to_string(scene.path("run/tuned.json")).unwrap();
+    let streams = &told["streams"];
+    let good = format!("{{\"streams\":{streams},\"part_bytes\":8388608}}");
+    let expected = format!("{{\"directory tree -> directory in\":{good}}}");
     assert_eq!(kept, expected);
     // What can not be read is as if nothing was known.
-    fs::write(scene.path("run/streams.json"), "rubbish").unwrap();
+    fs::write(scene.path("run/tuned.json"), "rubbish").unwrap();
     stage(&scene, &["verify", "tree", "in"]).with(0);
     stage(&scene, &["in", "tree", "in"]).with(0);
 }
@@ -209,6 +211,28 @@ fn wrong_usage_is_told() {
     stage(&scene, &["out", "tree", "tree/kept", "--exclude", "/kept"]).with(0);
     stage(&scene, &["in", "tree", "in", "--max-delete", "3"]).with(2).says(&["--delete"]);
     stage(&scene, &["in", "tree", "in", "--streams", "0"]).with(2).says(&["1 to 64"]);
+    for size in ["4MiB", "1GiB", "large"] {
+        let told = stage(&scene, &["in", "tree", "in", "--part-size", size]).with(2);
+        told.says(&["write auto, or 5 MiB to 512 MiB"]);
+    }
+}
+
+#[test]
+fn parts_are_as_large_as_was_said_and_shown() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("tree")).unwrap();
+    fs::write(scene.path("tree/large"), vec![7; 17 << 20]).unwrap();
+    fs::write(scene.path("tree/small"), vec![7; 1 << 20]).unwrap();
+    let told = stage(&scene, &["in", "tree", "a", "--part-size", "6MiB", "--json"]).with(0);
+    assert_eq!(end(&told)["part_bytes"], 6 << 20);
+    let told = stage(&scene, &["in", "tree", "b"]).with(0).stdout;
+    assert!(told.contains(" streams, parts of 8 MiB)"), "{told}");
+    let small = ["in", "tree", "c", "--exclude", "large"];
+    let told = stage(&scene, &small).with(0).stdout;
+    assert!(told.contains(" streams)"), "{told}");
+    let told = stage(&scene, &["in", "tree", "d", "--exclude", "large", "--json"]).with(0);
+    assert_eq!(end(&told)["part_bytes"], 0);
+    stage(&scene, &["verify", "tree", "a"]).with(0);
 }
 
 /// Bytes of the files below a directory that a listing shows.

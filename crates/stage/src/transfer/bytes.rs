@@ -143,17 +143,36 @@ impl Bytes {
         }
     }
 
-    /// What there is to compare it with when it is read in parts of `part_bytes`.
-    pub(super) fn part_sums(&self, part_bytes: u64) -> Option<PartSums> {
+    /// What there is to compare it with when it is read in parts.
+    pub(super) fn part_sums(&self) -> Option<PartSums> {
         match self {
             Self::Object { reader, crc32c: None, .. } => reader.part_sums(),
             _ => None,
         }
-        .filter(|sums| sums.part_bytes() == part_bytes)
     }
 
     /// Bytes `offset..offset + len`, all of them.
     pub(super) fn read(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), PackError> {
+        self.read_by(offset, len, out, |reader, out| reader.read_at(offset, out))
+    }
+
+    /// The same by one request: others read other parts meanwhile.
+    pub(super) fn read_part(
+        &self,
+        offset: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), PackError> {
+        self.read_by(offset, len, out, |reader, out| reader.read_part(offset, out))
+    }
+
+    fn read_by(
+        &self,
+        offset: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+        read: impl FnOnce(&dyn Reader, &mut [u8]) -> Result<usize, TierError>,
+    ) -> Result<(), PackError> {
         match self {
             Self::Entry { pack, row } => {
                 let at = row.location.expect("an entry lies in a pack");
@@ -170,7 +189,7 @@ impl Bytes {
                 out.truncate(len);
                 out.reserve_exact(len - out.len());
                 out.resize(len, 0);
-                match reader.read_at(offset, out)? == len {
+                match read(&**reader, out)? == len {
                     true => Ok(()),
                     false => Err(PackError::Changed { name: key.to_string() }),
                 }

@@ -20,6 +20,7 @@ use hayase_tier::{PartSum, PartSums, PartsUpload, Precondition, Upload, UploadOf
 
 use super::Shared;
 use super::bytes::{Bytes, Version, is_passing};
+use super::part_sums::SentParts;
 use super::streams::attributes;
 use crate::checksum;
 use crate::compare::Step;
@@ -65,13 +66,20 @@ struct Open {
     bytes: Bytes,
     item: Item,
     sums: Option<PartSums>,
+    /// The same where it was sent in parts of another size.
+    sent: Option<SentParts>,
     way: Way,
 }
 
 impl Open {
     fn new(bytes: Bytes, item: Item, way: Way, large: &Large) -> Self {
-        let sums = bytes.part_sums(large.part_bytes());
-        Self { bytes, item, sums, way }
+        let is_alike = |sums: &PartSums| sums.part_bytes() == large.part_bytes;
+        let (sums, others) = match bytes.part_sums() {
+            Some(sums) if is_alike(&sums) => (Some(sums), None),
+            others => (None, others),
+        };
+        let sent = others.map(|sums| SentParts::new(sums, item.bytes()));
+        Self { bytes, item, sums, sent, way }
     }
 }
 
@@ -124,7 +132,8 @@ fn is_usable(part_bytes: u64, bytes: u64, memory: u64) -> bool {
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Large {
-    fn new(task: Task, is_loose: bool, part_bytes: u64) -> Self {
+    /// In parts of `part_bytes`.
+    pub(super) fn new(task: Task, is_loose: bool, part_bytes: u64) -> Self {
         let part = |(start, len)| Part { start, len, crc32c: None, md5: None };
         let parts: Vec<_> = parts(task.item.bytes(), part_bytes).map(part).collect();
         let count = parts.len();
@@ -159,15 +168,13 @@ impl Large {
 }
 
 impl Shared<'_> {
-    /// In parts as an earlier run began them, or else of the usual size.
-    pub(super) fn large(&self, task: Task, is_loose: bool) -> Large {
+    /// Of the parts in which an earlier run began the file.
+    pub(super) fn begun_part_bytes(&self, task: &Task) -> Option<u64> {
         let bytes = task.item.bytes();
         let key = self.target.key(task.item.name.as_bytes()).ok();
-        let begun = key
-            .filter(|_| bytes >= RESUMED_BYTES_MIN)
+        key.filter(|_| bytes >= RESUMED_BYTES_MIN)
             .and_then(|key| self.target.tier.unfinished_part_bytes(&key, bytes))
-            .filter(|&part| is_usable(part, bytes, self.options.memory));
-        Large::new(task, is_loose, begun.unwrap_or_else(|| part_bytes(bytes)))
+            .filter(|&part| is_usable(part, bytes, self.options.memory))
     }
 
     /// Moves one part by way of `buffer`; the stream that comes last ends the file.
@@ -237,7 +244,9 @@ impl Shared<'_> {
     fn large_alone(&self, former: &Large, buffer: &mut Vec<u8>) -> Result<bool, PackError> {
         let (bytes, item) = self.again(|| self.open_source(&former.task))?;
         let task = Task { item: item.clone(), ..former.task.clone() };
-        let large = Large::new(task, former.is_loose, part_bytes(item.bytes()));
+        // It may have grown.
+        let part_bytes = part_bytes(item.bytes(), former.part_bytes);
+        let large = Large::new(task, former.is_loose, part_bytes);
         let way = self.again(|| self.way(&large, &bytes, &item))?;
         let open = Open::new(bytes, item, way, &large);
         let done = self.all_parts(&large, &open, buffer);
@@ -315,14 +324,18 @@ impl Shared<'_> {
         let lock = || large.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let Part { start, len, .. } = lock()[part];
         let len = usize::try_from(len).expect("a part is small");
+        let requests = &self.part_requests;
         let number = u32::try_from(part).expect("parts are few");
         let is_read = open.way.read_kept(number, data);
         if !is_read {
-            self.again(|| open.bytes.read(start, len, data))?;
+            self.again(|| requests.timed(|| open.bytes.read_part(start, len, data)))?;
         }
         let md5 = open.sums.as_ref().map(|_| PartSums::of_part(data));
         let read = Part { start, len: data.len() as u64, crc32c: Some(checksum::of(data)), md5 };
         lock()[part] = read;
+        if let Some(sent) = &open.sent {
+            sent.add(start, data, || large.is_in_trouble() || self.is_stopped());
+        }
         match &open.way {
             Way::There => Ok(()),
             Way::AnyOrder(upload) => {
@@ -333,10 +346,13 @@ impl Shared<'_> {
                     return Ok(());
                 }
                 self.moves(len);
-                self.again(|| Ok(upload.put_part(number, data)?))
+                self.again(|| requests.timed(|| Ok(upload.put_part(number, data)?)))?;
+                requests.ended(len);
+                Ok(())
             }
             Way::InOrder(way) => {
                 self.moves(len);
+                requests.ended(len);
                 self.write_in_turn(large, way, (part, start), data)
             }
         }
@@ -373,15 +389,17 @@ impl Shared<'_> {
             checksum::combine(sum, part.crc32c.expect("every part was read"), part.len)
         });
         let sums: Vec<PartSum> = parts.iter().filter_map(|part| part.md5).collect();
-        if open.sums.as_ref().is_some_and(|known| !known.fit(&sums)) {
+        let is_other = open.sums.as_ref().is_some_and(|known| !known.fit(&sums))
+            || open.sent.as_ref().is_some_and(|sent| !sent.fit());
+        if is_other {
             let why = "the MD5 of its parts is not its entity tag (where the server's entity tags are none: HAYASE_S3_ETAG_MD5=no)";
             let object = open.item.name.to_string();
             return Err(PackError::Damaged { object, why: why.to_owned() });
         }
-        match &open.sums {
+        match open.sums.is_some() || open.sent.is_some() {
             // They speak for all bytes: nobody need be asked for more.
-            Some(_) => open.bytes.check_row(&open.item, sum)?,
-            None => open.bytes.check_sum(&open.item, sum)?,
+            true => open.bytes.check_row(&open.item, sum)?,
+            false => open.bytes.check_sum(&open.item, sum)?,
         }
         match &open.way {
             Way::There => {}

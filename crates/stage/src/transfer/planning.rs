@@ -6,12 +6,12 @@ use std::sync::mpsc::SyncSender;
 use hayase_tier::{Key, ObjectMeta};
 
 use super::in_the_way::{DIRECTORY_STAYS, FILE_STAYS, FILE_WAITS, NOT_TO_BE_REMOVED, Passed};
-use super::{Options, Shared, Unit};
+use super::{Options, Shared};
 use crate::compare::{Rules, Step, decide, must_ask};
 use crate::item::{Item, Kind};
 use crate::limits::{PACK_ENTRIES_MAX, PARTS_BYTES_MIN};
 use crate::pack::{PackError, PackId, Row};
-use crate::plan::{PackRules, Planner, Task};
+use crate::plan::{PackRules, Planner, Task, Work};
 use crate::source::{Next, Origin, shown};
 use crate::spread::Dealer;
 use crate::walk::{Met, Walk};
@@ -85,7 +85,7 @@ impl Target<'_> {
 /// The state of planning.
 struct Planning<'a, 'b> {
     shared: &'a Shared<'b>,
-    sender: &'a SyncSender<Unit>,
+    sender: &'a SyncSender<Work>,
     target: Target<'a>,
     planner: Planner,
     rules: Rules,
@@ -101,7 +101,7 @@ struct Planning<'a, 'b> {
 
 impl Shared<'_> {
     /// Walks source and target; sends units of work.
-    pub(super) fn plan(&self, sender: &SyncSender<Unit>) -> Result<(), PackError> {
+    pub(super) fn plan(&self, sender: &SyncSender<Work>) -> Result<(), PackError> {
         let packs = self.options.packs.as_ref();
         let rows = self.set.map_or(&[][..], |set| &set.index.rows);
         let target = match packs {
@@ -188,7 +188,7 @@ impl Planning<'_, '_> {
         is_selected && options.sizes.take(item)
     }
 
-    fn send(&self, work: crate::plan::Work) {
+    fn send(&self, work: Work) {
         self.shared.send(self.sender, work);
     }
 

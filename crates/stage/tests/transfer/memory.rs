@@ -13,6 +13,7 @@ use hayase_tier::{
 };
 
 use super::*;
+use hayase_stage::PartSize;
 
 const FILES: usize = 5;
 /// Three whole parts, and one byte.
@@ -156,12 +157,15 @@ fn large_files_hold_no_more_than_they_may_together() {
     for (memory, parts) in [(1, 1), (PART_BYTES, 1), (20 << 20, 2), (60 << 20, 6)] {
         let (way, done) = (Shared::default(), Arc::default());
         let taker = Taker { way: Arc::clone(&way), done: Arc::clone(&done) };
-        let options = Options { memory, streams: Streams::Fixed(8), ..Options::default() };
+        let part_size = PartSize::Fixed(PART_BYTES);
+        let options =
+            Options { memory, part_size, streams: Streams::Fixed(8), ..Options::default() };
         let summary = copy_all(&of(Files(Arc::clone(&way))), &of(taker), &options);
         assert_eq!((summary.copied, done.lock().unwrap().len()), (FILES as u64, FILES));
         assert!(summary.memory_peak <= memory, "{} under {memory}", summary.memory_peak);
         let way = way.lock().unwrap();
         assert!(way.now.is_empty());
+        assert_eq!(summary.part_bytes, PART_BYTES);
         assert!((1..=parts * PART_BYTES).contains(&way.peak), "{} under {memory}", way.peak);
     }
 }

@@ -10,6 +10,7 @@ use hayase_tier::s3::{CredentialSource, Credentials, S3Settings};
 use hayase_tier::{Attributes, Key, Precondition, S3};
 
 use super::*;
+use hayase_stage::PartSize;
 
 /// Answers of at least so many bytes at a time are bodies of objects.
 const BODY: usize = 16 << 10;
@@ -123,6 +124,15 @@ fn flipped_bits_on_the_way_never_arrive() {
 
 #[test]
 fn a_large_file_that_was_sent_in_parts_is_read_again() {
+    // As it was sent, and as it is read: in the same parts, smaller ones, larger ones.
+    for (sent, read) in [(8, 8), (12, 5), (5, 7), (5, 20)] {
+        sent_and_read(sent << 20, read << 20);
+    }
+}
+
+fn sent_and_read(sent: u64, read: u64) {
+    let in_parts =
+        |bytes, options: &Options| Options { part_size: PartSize::Fixed(bytes), ..options.clone() };
     let loose = (Options::default(), "the MD5 of its parts");
     let beside = (packs(64 << 10, Compression::None, None), "its checksum is another");
     for (options, reason) in [loose, beside] {
@@ -131,20 +141,23 @@ fn a_large_file_that_was_sent_in_parts_is_read_again() {
         let trees =
             Trees::new(|top| std::fs::write(top.join("large"), large((20 << 20) + 5)).unwrap());
         let store = of(proxy.bucket());
-        copy_all(&trees.from(), &store, &options);
+        let summary = copy_all(&trees.from(), &store, &in_parts(sent, &options));
+        assert_eq!(summary.part_bytes, sent);
         let source = Source::open(store, None).unwrap();
-        let back = || {
-            let (options, progress) = (Options::default(), Progress::default());
+        let back = |part| {
+            let options = in_parts(part, &Options::default());
+            let progress = Progress::default();
             transfer(&source, &trees.to(), &options, &progress, &Silent, &SystemRandom::new())
         };
         proxy.flip(u32::MAX);
-        let summary = back().unwrap();
+        let summary = back(read).unwrap();
         assert_eq!((summary.failures_total, summary.copied), (1, 0), "{summary:?}");
         let error = summary.failures[0].error.to_string();
         assert!(error.contains(reason), "{error}");
         assert!(snapshot(&trees.to).is_empty());
         proxy.flip(1);
-        assert!(back().unwrap().is_complete());
+        // One that ended early is continued in whatever parts.
+        assert!(back(read + (1 << 20)).unwrap().is_complete());
         assert_eq!(proxy.flips.load(Ordering::SeqCst), 0, "no bit flipped");
         assert_same(&trees.from, &trees.to);
     }

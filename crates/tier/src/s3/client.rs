@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use data_encoding::BASE64;
 use md5::{Digest, Md5};
@@ -77,6 +77,8 @@ pub(super) struct Client {
     requests: AtomicU64,
     repeats: AtomicU64,
     throttled: AtomicU64,
+    waits: AtomicU64,
+    wait_micros: AtomicU64,
 }
 
 /// Where AWS answers for buckets whose region nobody named.
@@ -123,6 +125,8 @@ impl Client {
             requests: AtomicU64::new(0),
             repeats: AtomicU64::new(0),
             throttled: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+            wait_micros: AtomicU64::new(0),
         })
     }
 
@@ -131,6 +135,9 @@ impl Client {
             requests: self.requests.load(Ordering::Relaxed),
             repeats: self.repeats.load(Ordering::Relaxed),
             throttled: self.throttled.load(Ordering::Relaxed),
+            waits: self.waits.load(Ordering::Relaxed),
+            wait_micros: self.wait_micros.load(Ordering::Relaxed),
+            carried: self.pool.carried(),
         }
     }
 
@@ -238,12 +245,18 @@ impl Client {
             address: self.settings.connect_to,
         };
         let patience = request.patience.max(self.settings.patience);
+        let begin = Instant::now();
         let mut exchange = self
             .pool
             .exchange(&target, head.as_bytes(), request.body, patience)
             .map_err(Fault::Transport)?;
         if !(200..300).contains(&exchange.head().status) {
             return Err(Fault::Answer(Box::new(Answer::read(&mut exchange))));
+        }
+        if request.key.is_some() && request.body.is_empty() {
+            let micros = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
+            self.wait_micros.fetch_add(micros, Ordering::Relaxed);
+            self.waits.fetch_add(1, Ordering::Relaxed);
         }
         consume(&mut exchange)
     }

@@ -242,6 +242,33 @@ impl Object {
         }
     }
 
+    /// What the open brought, then the rest from the server by `fetch`; a whole object is compared.
+    fn read_by(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+        fetch: impl Fn(u64, &mut [u8]) -> Result<(), Fault>,
+    ) -> Result<usize, TierError> {
+        let left = self.meta.size.get().saturating_sub(offset);
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        if count == 0 {
+            return Ok(0);
+        }
+        let failed = |fault| self.client.failed(Action::Read, &self.key, fault);
+        let buffer = &mut buffer[..count];
+        if offset == 0 && count as u64 == self.meta.size.get() {
+            self.fetch_whole(buffer).map_err(failed)?;
+            return Ok(count);
+        }
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(self.first.len());
+        let here = count.min(self.first.len() - from);
+        buffer[..here].copy_from_slice(&self.first[from..from + here]);
+        if here < count {
+            fetch(offset + here as u64, &mut buffer[here..]).map_err(failed)?;
+        }
+        Ok(count)
+    }
+
     /// So many bytes are asked for at once.
     fn is_one_request(&self, len: usize) -> bool {
         len as u64 <= self.client.settings.part_bytes.get() || self.client.settings.streams <= 1
@@ -314,26 +341,11 @@ impl Reader for Object {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
-        let left = self.meta.size.get().saturating_sub(offset);
-        let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-        if count == 0 {
-            return Ok(0);
-        }
-        let buffer = &mut buffer[..count];
-        if offset == 0 && count as u64 == self.meta.size.get() {
-            let whole = self.fetch_whole(buffer);
-            whole.map_err(|fault| self.client.failed(Action::Read, &self.key, fault))?;
-            return Ok(count);
-        }
-        // What the open brought, then the rest from the server.
-        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(self.first.len());
-        let here = count.min(self.first.len() - from);
-        buffer[..here].copy_from_slice(&self.first[from..from + here]);
-        if here < count {
-            self.fetch_parallel(offset + here as u64, &mut buffer[here..])
-                .map_err(|fault| self.client.failed(Action::Read, &self.key, fault))?;
-        }
-        Ok(count)
+        self.read_by(offset, buffer, |at, rest| self.fetch_parallel(at, rest))
+    }
+
+    fn read_part(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
+        self.read_by(offset, buffer, |at, rest| self.fetch(at, rest))
     }
 }
 

@@ -5,13 +5,12 @@ use std::io::{BufRead, Read};
 use std::path::Path;
 
 use anyhow::Context;
-use hayase_stage::limits::STREAMS_START;
 use hayase_stage::pack::{MasterKey, PackError};
 use hayase_stage::source::Source;
 
 use super::order::Verb;
 use super::{Order, SpreadError};
-use crate::commands::transfer::{self, End, Event, OutKeyArgs};
+use crate::commands::transfer::{self, End, Event, OutKeyArgs, Start};
 use crate::exit::{self, Status};
 use crate::output::Output;
 use crate::wiring::places::{self, Wish};
@@ -95,7 +94,7 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
         open(above, wish)?;
     }
     let target = open(&order.target, wish)?;
-    let mut options = order.copy.options(STREAMS_START)?;
+    let mut options = order.copy.options(Start::default())?;
     options.share = order.part();
     options.trusts_sizes = order.trusts_sizes;
     if let Some(passing) = order.passing {

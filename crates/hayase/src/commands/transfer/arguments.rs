@@ -5,14 +5,16 @@ use std::path::Path;
 
 use hayase_layout::ByteCount;
 use hayase_stage::limits::{
-    MEMORY_BYTES, MEMORY_BYTES_MIN, PACK_BYTES, PACK_BYTES_RANGE, STREAMS_MAX,
+    MEMORY_BYTES, MEMORY_BYTES_MIN, PACK_BYTES, PACK_BYTES_RANGE, PART_BYTES_RANGE, STREAMS_MAX,
 };
 use hayase_stage::pack::writer::Compression;
 use hayase_stage::pack::{DIRECTORY, MasterKey};
-use hayase_stage::{Form, Options, Overwrite, PackOptions, Place, Selection, Sizes, Streams};
+use hayase_stage::{
+    Form, Options, Overwrite, PackOptions, PartSize, Place, Selection, Sizes, Streams,
+};
 use serde::{Deserialize, Serialize};
 
-use super::KeyError;
+use super::{KeyError, Start};
 use crate::config::set_endpoint;
 use crate::size;
 use crate::wiring::places;
@@ -117,6 +119,10 @@ pub(crate) struct CopyArgs {
     /// Streams at a time; `auto` finds out how many are of use
     #[arg(long, value_name = "N", value_parser = streams, default_value = "auto")]
     streams: StreamsArg,
+    /// Parts in which files from 16 MiB on travel; `auto` finds out which size is of use
+    #[arg(long, value_name = "SIZE", value_parser = part_size, default_value = "auto")]
+    #[serde(default)]
+    part_size: PartSizeArg,
     /// Bytes per second, over all streams
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) bandwidth: Option<ByteCount>,
@@ -136,8 +142,8 @@ impl CopyArgs {
         self.dry_run
     }
 
-    /// `start` is how many streams `auto` begins with.
-    pub(crate) fn options(&self, start: usize) -> anyhow::Result<Options> {
+    /// `start` is what `auto` begins with.
+    pub(crate) fn options(&self, start: Start) -> anyhow::Result<Options> {
         let overwrite = match self.overwrite {
             OverwriteArg::Changed => Overwrite::Changed,
             OverwriteArg::Newer => Overwrite::Newer,
@@ -151,8 +157,12 @@ impl CopyArgs {
             delete_max: self.max_delete,
             is_dry_run: self.dry_run,
             streams: match self.streams {
-                StreamsArg::Auto => Streams::Auto { start },
+                StreamsArg::Auto => Streams::Auto { start: start.streams },
                 StreamsArg::Fixed(streams) => Streams::Fixed(streams),
+            },
+            part_size: match self.part_size {
+                PartSizeArg::Auto => PartSize::Auto { start: start.part_bytes },
+                PartSizeArg::Fixed(bytes) => PartSize::Fixed(bytes.get()),
             },
             bandwidth: self.bandwidth.map(ByteCount::get),
             memory: self.memory.map_or(MEMORY_BYTES, ByteCount::get),
@@ -178,6 +188,23 @@ fn streams(text: &str) -> Result<StreamsArg, String> {
     }
     let number = text.parse().ok().filter(|number| (1..=STREAMS_MAX).contains(number));
     number.map(StreamsArg::Fixed).ok_or_else(|| format!("write auto, or 1 to {STREAMS_MAX}"))
+}
+
+/// A size, or `auto`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+enum PartSizeArg {
+    #[default]
+    Auto,
+    Fixed(ByteCount),
+}
+
+fn part_size(text: &str) -> Result<PartSizeArg, String> {
+    if text == "auto" {
+        return Ok(PartSizeArg::Auto);
+    }
+    let (least, most) = (PART_BYTES_RANGE.start(), PART_BYTES_RANGE.end());
+    let bytes = size::parse(text).ok().filter(|bytes| PART_BYTES_RANGE.contains(bytes));
+    bytes.map(PartSizeArg::Fixed).ok_or_else(|| format!("write auto, or {least} to {most}"))
 }
 
 /// Memory that a copy may have.

@@ -9,7 +9,9 @@ use hayase_layout::ByteCount;
 use hayase_stage::compare::Step;
 use hayase_stage::pack::PackError;
 use hayase_stage::source::Source;
-use hayase_stage::{Item, Kind, Observer, Options, Place, Progress, Streams, Summary, transfer};
+use hayase_stage::{
+    Item, Kind, Observer, Options, PartSize, Place, Progress, Streams, Summary, transfer,
+};
 use ring::rand::SystemRandom;
 use serde::{Deserialize, Serialize};
 
@@ -39,9 +41,10 @@ pub(crate) fn run(
 ) -> anyhow::Result<Status> {
     let begin = Instant::now();
     let summary = watched(source, target, options, output)?;
-    let was_tuned = matches!(options.streams, Streams::Auto { .. }) && begin.elapsed() > WORTH;
-    if was_tuned && summary.is_complete() && !options.is_dry_run {
-        remembered.keep(summary.streams);
+    if begin.elapsed() > WORTH && summary.is_complete() && !options.is_dry_run {
+        let streams = matches!(options.streams, Streams::Auto { .. });
+        let parts = matches!(options.part_size, PartSize::Auto { .. });
+        remembered.keep(&summary, (streams, parts));
     }
     show_end(End::of(summary, options.is_dry_run, begin.elapsed()), output)
 }
@@ -239,6 +242,9 @@ pub(crate) struct End {
     pub(crate) seconds: f64,
     /// At the end.
     pub(crate) streams: usize,
+    /// Bytes of each part of a large file, at the end; 0 when nothing came in parts.
+    #[serde(default)]
+    pub(crate) part_bytes: u64,
     pub(crate) failures_total: u64,
     /// Names and reasons.
     pub(crate) failures: Vec<(String, String)>,
@@ -290,6 +296,7 @@ impl End {
             removed: summary.removed,
             packs: summary.packs,
             streams: summary.streams,
+            part_bytes: summary.part_bytes,
             bytes_moved: summary.bytes_moved,
             bytes_resumed: summary.bytes_resumed,
             seconds: elapsed.as_secs_f64(),
@@ -310,8 +317,12 @@ impl Human for End {
         let copied = match self.is_dry_run {
             true => format!("{} items would be copied", self.copied),
             false => {
+                let parts = match self.part_bytes {
+                    0 => String::new(),
+                    part => format!(", parts of {}", ByteCount(part)),
+                };
                 format!(
-                    "{} items copied, {bytes} in {:.1} s ({rate}/s, {} streams)",
+                    "{} items copied, {bytes} in {:.1} s ({rate}/s, {} streams{parts})",
                     self.copied, self.seconds, self.streams
                 )
             }

@@ -1,6 +1,7 @@
 //! Connections that wait for their next request, and the exchange that uses one.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,12 +17,17 @@ use crate::s3::limits::{
 /// A body up to this size travels in one segment with its head.
 const JOINED_MAX: usize = 64 * 1024;
 
+/// Bytes that are sent between two looks at the clock, and counted.
+const SENT_AT_ONCE: usize = 256 * 1024;
+
 /// Connections to the servers of one tier.
 pub(in crate::s3) struct Pool {
     tls: Option<Arc<ClientConfig>>,
     manner: Manner,
     state: Mutex<State>,
     freed: Condvar,
+    /// Bytes of bodies, in both directions.
+    carried: AtomicU64,
 }
 
 #[derive(Default)]
@@ -44,7 +50,18 @@ impl Drop for Slot<'_> {
 
 impl Pool {
     pub(in crate::s3) fn new(tls: Option<Arc<ClientConfig>>, manner: Manner) -> Self {
-        Self { tls, manner, state: Mutex::default(), freed: Condvar::new() }
+        Self {
+            tls,
+            manner,
+            state: Mutex::default(),
+            freed: Condvar::new(),
+            carried: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes of bodies that were sent or came, up to now.
+    pub(in crate::s3) fn carried(&self) -> u64 {
+        self.carried.load(Ordering::Relaxed)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -96,36 +113,41 @@ impl Pool {
         let bodiless = head.starts_with(b"HEAD ");
         let whole = ATTEMPT_MAX.max(patience) + Duration::from_secs(length as u64 / RATE_MIN);
         if let Some(connection) = self.idle(target) {
-            let answer = converse(connection, &pieces, bodiless, patience, whole);
+            let answer = self.converse(connection, &pieces, bodiless, (patience, whole));
             match answer {
                 Err(error) if is_stale(&error) => {}
                 answer => return begun(answer?, slot, target, patience),
             }
         }
         let connection = Connection::open(target, self.tls.as_ref(), self.manner)?;
-        let answer = converse(connection, &pieces, bodiless, patience, whole)?;
+        let answer = self.converse(connection, &pieces, bodiless, (patience, whole))?;
         begun(answer, slot, target, patience)
     }
-}
 
-/// Sends, and reads until the head of the answer is there.
-fn converse(
-    mut connection: Connection,
-    pieces: &[&[u8]],
-    bodiless: bool,
-    patience: Duration,
-    whole: Duration,
-) -> io::Result<(Connection, Head, Framing)> {
-    connection.allow(patience, whole)?;
-    let sent = connection.send(pieces);
-    match (sent, read_head(&mut connection, bodiless)) {
-        (Ok(()), Ok((head, framing))) => Ok((connection, head, framing)),
-        (Err(_), Ok((mut head, framing))) if head.status >= 300 => {
-            // The rest of the body never went: nothing more can be said on this connection.
-            head.keep = false;
-            Ok((connection, head, framing))
+    /// Sends, and reads until the head of the answer is there.
+    fn converse(
+        &self,
+        mut connection: Connection,
+        pieces: &[&[u8]],
+        bodiless: bool,
+        (patience, whole): (Duration, Duration),
+    ) -> io::Result<(Connection, Head, Framing)> {
+        connection.allow(patience, whole)?;
+        let mut slices = pieces.iter().flat_map(|piece| piece.chunks(SENT_AT_ONCE));
+        let sent = slices.try_for_each(|slice| {
+            connection.send(&[slice])?;
+            self.carried.fetch_add(slice.len() as u64, Ordering::Relaxed);
+            Ok(())
+        });
+        match (sent, read_head(&mut connection, bodiless)) {
+            (Ok(()), Ok((head, framing))) => Ok((connection, head, framing)),
+            (Err(_), Ok((mut head, framing))) if head.status >= 300 => {
+                // The rest of the body never went: nothing more can be said on this connection.
+                head.keep = false;
+                Ok((connection, head, framing))
+            }
+            (Err(error), _) | (Ok(()), Err(error)) => Err(error),
         }
-        (Err(error), _) | (Ok(()), Err(error)) => Err(error),
     }
 }
 
@@ -182,6 +204,7 @@ impl Exchange<'_> {
                 break;
             }
             filled += count;
+            self.slot.0.carried.fetch_add(count as u64, Ordering::Relaxed);
         }
         self.give_back();
         Ok(filled)

@@ -1,0 +1,160 @@
+//! Comparing a file with the MD5 of the parts in which it was sent, where it is read in parts of another size.
+//!
+//! An MD5 takes bytes in order: a stream whose part begins within a sent part waits until the part before has
+//! been added. Parts are begun in order, so that whoever is waited for is at work.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use hayase_tier::{PartHash, PartSum, PartSums};
+
+/// How often a stream that waits looks whether the part before has failed.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The parts of one file as they were sent.
+pub(super) struct SentParts {
+    sums: PartSums,
+    size: u64,
+    state: Mutex<State>,
+    moved_on: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the begin of a sent part: up to where it was added.
+    begun: BTreeMap<u64, (u64, PartHash)>,
+    /// By the same.
+    done: BTreeMap<u64, PartSum>,
+}
+
+impl SentParts {
+    /// Of a file of `size` bytes.
+    pub(super) fn new(sums: PartSums, size: u64) -> Self {
+        Self { sums, size, state: Mutex::default(), moved_on: Condvar::new() }
+    }
+
+    /// Takes the bytes from `start` on, once those before came that lie in the same sent part; gives up when
+    /// `is_over`.
+    pub(super) fn add(&self, start: u64, data: &[u8], is_over: impl Fn() -> bool) {
+        let end = start + data.len() as u64;
+        let mut at = start;
+        while at < end {
+            let sent = self.sent(at);
+            let piece_end = end.min(sent.end);
+            let within = |at: u64| usize::try_from(at - start).expect("it is in memory");
+            let piece = &data[within(at)..within(piece_end)];
+            if (at..piece_end) == sent {
+                let sum = PartSums::of_part(piece);
+                self.lock().done.insert(sent.start, sum);
+            } else if !self.add_in_turn(&sent, at, piece, &is_over) {
+                return;
+            }
+            at = piece_end;
+        }
+    }
+
+    /// All parts came, and are those that were sent.
+    pub(super) fn fit(&self) -> bool {
+        let sums: Vec<PartSum> = self.lock().done.values().copied().collect();
+        self.sums.fit(&sums)
+    }
+
+    /// The sent part in which `at` lies.
+    fn sent(&self, at: u64) -> Range<u64> {
+        let start = at / self.sums.part_bytes() * self.sums.part_bytes();
+        start..self.size.min(start + self.sums.part_bytes())
+    }
+
+    fn add_in_turn(
+        &self,
+        sent: &Range<u64>,
+        at: u64,
+        piece: &[u8],
+        is_over: &impl Fn() -> bool,
+    ) -> bool {
+        let mut state = self.lock();
+        let mut hash = loop {
+            let begun = state.begun.entry(sent.start).or_insert((sent.start, PartHash::default()));
+            if begun.0 == at {
+                // Nobody else has this turn.
+                break std::mem::take(&mut begun.1);
+            }
+            if is_over() {
+                return false;
+            }
+            let waited = self.moved_on.wait_timeout(state, LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        drop(state);
+        hash.add(piece);
+        let end = at + piece.len() as u64;
+        let mut state = self.lock();
+        if end == sent.end {
+            state.begun.remove(&sent.start);
+            state.done.insert(sent.start, hash.sum());
+        } else {
+            state.begun.insert(sent.start, (end, hash));
+        }
+        drop(state);
+        self.moved_on.notify_all();
+        true
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        // Each change is one insertion.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The entity tag of bytes that were sent in such parts.
+    fn tag(bytes: &[u8], part: usize) -> String {
+        let sums: Vec<u8> = bytes.chunks(part).flat_map(PartSums::of_part).collect();
+        let hex: String =
+            PartSums::of_part(&sums).iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{hex}-{}", bytes.len().div_ceil(part))
+    }
+
+    proptest! {
+        #[test]
+        fn parts_of_any_size_are_compared(
+            bytes in prop::collection::vec(any::<u8>(), 1..200),
+            (sent, read) in (1usize..50, 1usize..50),
+            flip in prop::option::of(any::<prop::sample::Index>()),
+        ) {
+            let sums = PartSums::new(&tag(&bytes, sent), bytes.len() as u64, sent as u64).unwrap();
+            let parts = SentParts::new(sums, bytes.len() as u64);
+            let mut found = bytes.clone();
+            if let Some(at) = flip {
+                found[at.index(bytes.len())] ^= 1;
+            }
+            // Each part by a thread of its own, the last ones first.
+            std::thread::scope(|scope| {
+                for (number, part) in found.chunks(read).enumerate().collect::<Vec<_>>().into_iter().rev() {
+                    let parts = &parts;
+                    scope.spawn(move || parts.add((number * read) as u64, part, || false));
+                }
+            });
+            prop_assert_eq!(parts.fit(), flip.is_none());
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_part_that_failed_goes_on() {
+        let sums = PartSums::new(&tag(b"abcd", 4), 4, 4);
+        // One part alone has no tag of parts.
+        let sums = sums.unwrap();
+        let parts = SentParts::new(sums, 4);
+        parts.add(2, b"cd", || true);
+        assert!(!parts.fit());
+        parts.add(0, b"ab", || false);
+        assert!(!parts.fit());
+    }
+}

@@ -1,0 +1,225 @@
+//! How many streams. Pure: samples go in, a number of streams comes out.
+//!
+//! Doubling until a doubling brings little; then small probes up and down, so that a changed network is
+//! noticed; steps back by a factor when the storage says that it is too much, then bisection between
+//! what was and what was not too much.
+//! Source: slow start and multiplicative decrease as in TCP (RFC 5681); search over the number of
+//! streams as in Balaprakash et al. 2016 (GridFTP).
+
+use super::Sample;
+
+/// A doubling that brings less than this is the last one.
+const GAIN_DOUBLING: f64 = 1.04;
+
+/// The last doubling is kept unless it brings less than this; probes downwards find what it did not need.
+const GAIN_LAST: f64 = 0.98;
+
+/// A small step up must bring this to be kept.
+const GAIN_STEP: f64 = 1.02;
+
+/// Fewer streams are kept while they bring this part of the best.
+const KEPT: f64 = 0.992;
+
+/// The rate left the band around what was expected: the network is another one.
+const SURPRISE: f64 = 0.12;
+
+/// Factor back when it was too much.
+const STEP_BACK: f64 = 0.7;
+
+/// With fewer streams than this there is nothing to be saved.
+const WORTH_FEWER: usize = 4;
+
+/// Epochs of rest between probes, and how long a limit that was met is believed in.
+const REST_EPOCHS: u32 = 3;
+const CEILING_EPOCHS: u32 = 14;
+
+/// What is being tried.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// Doubling; what half as many brought.
+    Ramp { before: f64 },
+    /// Between streams that were not too many, and streams that were.
+    Bisect { low: usize, high: usize },
+    /// The best known; so many epochs until the next probe.
+    Rest { epochs: u32 },
+    /// More than `from`, for two epochs; what the first brought.
+    Up { from: usize, first: Option<f64> },
+    /// Less than `from`, for two epochs.
+    Down { from: usize, first: Option<f64> },
+}
+
+/// The controller of their number.
+#[derive(Clone, Debug)]
+pub(super) struct StreamTuner {
+    streams: usize,
+    streams_max: usize,
+    phase: Phase,
+    /// What the resting number of streams brings, bytes per second.
+    expected: f64,
+    /// The best since the last ramp: what fewer streams are compared with.
+    best: f64,
+    /// This many were too many, so many epochs ago at most.
+    ceiling: Option<(usize, u32)>,
+    next_is_down: bool,
+    /// Epochs of rest before the next probe downwards; longer when the last one brought nothing.
+    patience: u32,
+    failed_downs: u32,
+}
+
+impl StreamTuner {
+    /// Begins with `start` streams (what was best last time, else some four).
+    pub(super) fn new(start: usize, streams_max: usize) -> Self {
+        let streams_max = streams_max.max(1);
+        Self {
+            streams: start.clamp(1, streams_max),
+            streams_max,
+            phase: Phase::Ramp { before: 0.0 },
+            expected: 0.0,
+            best: 0.0,
+            ceiling: None,
+            next_is_down: false,
+            patience: REST_EPOCHS,
+            failed_downs: 0,
+        }
+    }
+
+    /// Streams that should run now.
+    pub(super) fn streams(&self) -> usize {
+        self.streams
+    }
+
+    /// Takes what the present number of streams brought.
+    pub(super) fn observe(&mut self, sample: Sample) {
+        if sample.seconds <= 0.0 {
+            return;
+        }
+        self.ceiling = self.ceiling.and_then(|(n, epochs)| Some((n, epochs.checked_sub(1)?)));
+        let rate = sample.bytes as f64 / sample.seconds;
+        if sample.is_refused() {
+            self.step_back(1.0 - sample.refused_part());
+            return;
+        }
+        match self.phase {
+            Phase::Ramp { before } => self.ramp(before, rate),
+            Phase::Bisect { low: _, high } => self.bisect(self.streams, high, rate),
+            Phase::Rest { epochs } => self.rest(epochs, rate),
+            Phase::Up { from, first: None } => self.phase = Phase::Up { from, first: Some(rate) },
+            Phase::Down { from, first: None } => {
+                self.phase = Phase::Down { from, first: Some(rate) };
+            }
+            Phase::Up { from, first: Some(first) } => self.judge_more(from, first.midpoint(rate)),
+            Phase::Down { from, first: Some(first) } => {
+                self.judge_fewer(from, first.midpoint(rate));
+            }
+        }
+    }
+
+    fn limit(&self) -> usize {
+        self.ceiling
+            .map_or(self.streams_max, |(ceiling, _)| (ceiling - 1).clamp(1, self.streams_max))
+    }
+
+    fn settle(&mut self, streams: usize, rate: f64) {
+        self.streams = streams;
+        self.expected = rate;
+        self.best = rate;
+        self.next_is_down = true;
+        self.patience = REST_EPOCHS;
+        self.phase = Phase::Rest { epochs: REST_EPOCHS };
+    }
+
+    fn double(&mut self, rate: f64) {
+        let next = (self.streams * 2).min(self.limit());
+        if next <= self.streams {
+            self.settle(self.streams, rate);
+        } else {
+            self.streams = next;
+            self.phase = Phase::Ramp { before: rate };
+        }
+    }
+
+    fn ramp(&mut self, before: f64, rate: f64) {
+        if rate > before * GAIN_DOUBLING {
+            self.double(rate);
+        } else if rate > before * GAIN_LAST {
+            self.settle(self.streams, rate);
+        } else {
+            self.settle(self.streams.div_ceil(2), before);
+        }
+    }
+
+    fn rest(&mut self, epochs: u32, rate: f64) {
+        if (rate - self.expected).abs() > self.expected * SURPRISE {
+            // Half as many are not known to be worse: the ramp begins as if nothing was known.
+            self.double(rate);
+            return;
+        }
+        self.expected += (rate - self.expected) / 4.0;
+        self.best = self.best.max(self.expected);
+        if epochs > 0 {
+            self.phase = Phase::Rest { epochs: epochs - 1 };
+            return;
+        }
+        let step = (self.streams / 8).max(1);
+        let (from, can_grow) = (self.streams, self.streams < self.limit());
+        self.patience = self.patience.saturating_sub(REST_EPOCHS);
+        if self.next_is_down && self.patience == 0 && from >= WORTH_FEWER {
+            self.streams = from - step;
+            self.phase = Phase::Down { from, first: None };
+        } else if can_grow {
+            self.streams = (from + step.max(from / 2)).min(self.limit());
+            self.phase = Phase::Up { from, first: None };
+        } else {
+            self.phase = Phase::Rest { epochs: REST_EPOCHS };
+        }
+        self.next_is_down = !self.next_is_down;
+    }
+
+    fn judge_more(&mut self, from: usize, rate: f64) {
+        if rate > self.expected * GAIN_STEP {
+            self.double(rate);
+        } else {
+            self.streams = from;
+            self.phase = Phase::Rest { epochs: REST_EPOCHS };
+        }
+    }
+
+    fn judge_fewer(&mut self, from: usize, rate: f64) {
+        if rate >= self.best * KEPT {
+            self.expected = rate;
+            self.patience = REST_EPOCHS;
+            self.failed_downs = 0;
+        } else {
+            self.streams = from;
+            // What was needed is likely to be needed for a while.
+            self.failed_downs = (self.failed_downs + 1).min(4);
+            self.patience = REST_EPOCHS << (self.failed_downs + 2);
+        }
+        self.phase = Phase::Rest { epochs: REST_EPOCHS };
+    }
+
+    /// `answered` is the part of the requests that was not refused: as many streams would have done.
+    fn step_back(&mut self, answered: f64) {
+        let factor = answered.min(STEP_BACK);
+        let back = |streams: usize| ((streams as f64 * factor) as usize).max(1);
+        let high = self.streams;
+        let low = match self.phase {
+            Phase::Bisect { low, .. } if low < high => low,
+            Phase::Up { from, .. } => from,
+            _ => back(high),
+        };
+        self.ceiling = Some((high.max(2), CEILING_EPOCHS));
+        self.streams = low;
+        self.phase = Phase::Bisect { low, high };
+    }
+
+    /// `low` streams were not too many.
+    fn bisect(&mut self, low: usize, high: usize, rate: f64) {
+        if high.saturating_sub(low) <= (high / 40).max(1) {
+            self.settle(low, rate);
+            return;
+        }
+        self.streams = low.midpoint(high);
+        self.phase = Phase::Bisect { low, high };
+    }
+}
