@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # MPI-IO into `cache` of a job of three simulated nodes: recorded as one part per process, one plain file in the tier; its
-# names, sizes and copies; processes and servers that are killed. With Debian's MPICH and Open MPI, their ranks on all
+# names, sizes and copies; processes, servers and whole jobs that are killed. With Debian's MPICH and Open MPI, their ranks on all
 # nodes. Prints `ok`, `FAILED` and `SKIP` lines.
 #
 #   tests/mpi/cached.sh [mpich|openmpi]...
@@ -144,6 +144,41 @@ down_brings_everything() {
   spread 6 ours "$work/bin/blocks" --write-only "$cache/last" 4 || return 1
   job_down && cmp "$tier/last" "$work/plain-blocks"
 }
+resume() { # STATUS: as it is to end; images are busy until the kernel has let go of the dead nodes' mounts
+  local try status
+  for try in $(seq 20); do
+    timeout 120 "$hayase" resume --verify "$HAYASE_JOB"
+    status=$?
+    [ "$status" = 1 ] || break
+    sleep 2
+  done
+  [ "$status" = "$1" ] || { say "resume ends with $status"; return 1; }
+}
+# All of a job is killed, with the ranks of a program, before its tier has taken anything: what was published comes there.
+killed_job_is_resumed() {
+  local running synced try node plain=$work/plain
+  spread 6 stock "$work/bin/blocks" --write-only "$plain-blocks" 4 && spread 3 stock "$work/bin/nested" "$plain-nested" || return 1
+  spread 6 ours "$work/bin/blocks" --write-only "$cache/blocks" 4 && spread 3 ours "$work/bin/nested" "$cache/nested" || return 1
+  : >"$work/said"
+  spread 3 ours "$work/bin/killed" "$cache/killed" never 1000000 >"$work/said" 2>&1 &
+  running=$!
+  for try in $(seq 200); do
+    grep -q '^synced 3$' "$work/said" && break
+    sleep 0.1
+  done
+  pgrep -f -- "$HAYASE_JOB|$work/bin/killed" | xargs kill -KILL
+  wait "$running"
+  synced=$(sed -n 's/^synced \([0-9]*\)$/\1/p' "$work/said" | tail -n 1)
+  [ "${synced:-0}" -ge 3 ] || { say "it did not begin"; cat "$work/said"; return 1; }
+  [ -z "$(ls -A "$tier")" ] || { say "the tier has taken something"; ls -lA "$tier"; return 1; }
+  node=$(find "$job_work/storage" -maxdepth 2 -name node-2) && mv "$node" "$work/aside" || return 1
+  resume 3 >"$work/told" && grep 'not in the tier: nested' "$work/told" | grep -q 'node 2 is not found' || { cat "$work/told"; return 1; }
+  [ -z "$(ls -A "$tier")" ] || { say "something was sent without a node"; ls -lA "$tier"; return 1; }
+  mv "$work/aside" "$node" && resume 0 || return 1
+  cmp "$tier/blocks" "$plain-blocks" && cmp "$tier/nested" "$plain-nested" || return 1
+  "$work/bin/killed" --check "$tier/killed" "$synced" 3 || return 1
+  [ "$(find "$tier" -type f | wc -l)" = 3 ] && [ ! -e "$HAYASE_JOB" ] || { ls -lA "$tier" "$HAYASE_JOB"; return 1; }
+}
 
 [ $# -gt 0 ] || set -- mpich openmpi
 first=
@@ -170,5 +205,11 @@ if [ -n "$first" ]; then
   mpi=$first
   try programs_compile
   try down_brings_everything
+  rm -rf --one-file-system "$job_work"
+  # Nothing comes to this tier while its servers are up.
+  mpi_job_up --shared 1GiB --local 300MiB --tier @work/tier --tier-faults one-in=1
+  cache=$(area 0 cache) shared=$(area 0 shared) tier=$job_work/tier
+  try programs_compile
+  try killed_job_is_resumed
 fi
 [ "$failures" = 0 ]

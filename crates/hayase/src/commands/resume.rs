@@ -17,10 +17,10 @@ use crate::wiring::resume::{Left, Resumed, Resuming};
 ///
 /// For a job that was killed, or that `hayase down` ended before the tier had everything. The ledgers on
 /// the nodes' storage say what is missing. When nothing is missing any more the job's storage is
-/// removed. Files that MPI-IO keeps in parts are listed and kept. For nodes that are hosts, do it on each of them: files
-/// come to the tier, but striped ones, and the removal of what the job had removed, wait until the storage of all nodes
-/// is found in one place. Ends with 3, and keeps the storage, while something is not in the tier, not as it was sent, or
-/// could not be compared.
+/// removed. For nodes that are hosts, do it on each of them: files come to the tier, but those whose parts lie on
+/// several nodes (striped ones, and those of MPI programs), and the removal of what the job had removed, wait until the
+/// storage of all nodes is found in one place. Ends with 3, and keeps the storage, while something is not in the tier,
+/// not as it was sent, or could not be compared.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResumeArgs {
     /// The job's directory, or what `hayase down` kept of it
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         resumed.with_context(|| format!("resume node {node}"))?;
     }
     if !told.not_here.is_empty() {
-        // Of striped files of those nodes some parts may be here.
+        // Of files of those nodes some parts may be here.
         for node in &here {
             if let Err(error) = left.sync_parts(*node) {
                 tracing::warn!("parts of node {node} are not made durable: {error:#}");

@@ -1,7 +1,8 @@
 //! Finishing the flushes of a job whose servers are gone, from its ledgers and parts alone.
 //!
-//! Rooms: [`left`] is what one node has left; [`file`] brings one file to the tier, [`striped`] reads one whose
-//! parts lie on several nodes. Here: what is resumed, and in which order.
+//! Rooms: [`left`] is what one node has left; [`file`] brings one file to the tier, [`striped`] and [`recorded`] read one
+//! whose parts lie on several nodes, and [`send`] sends it; [`left_file`] is a file of a container. Here: what is
+//! resumed, and in which order.
 //!
 //! Blocking, the ledger of one node at a time: the files of all nodes, and then what was removed, which waits
 //! for files of any node. What was being flushed when the job died is flushed anew; what came of that
@@ -23,6 +24,9 @@ use crate::node::libc_errno;
 
 mod file;
 mod left;
+mod left_file;
+mod recorded;
+mod send;
 mod striped;
 
 pub use self::left::{LeftNode, LeftNodes};

@@ -115,9 +115,21 @@ impl Cluster {
 
     /// The parts that a server keeps, opened beside it.
     pub(crate) fn parts(&self, server: u16) -> Parts {
+        Parts::open(self.area(server).parts().expect("its parts"), 1)
+    }
+
+    /// Where a server stores.
+    pub(crate) fn area(&self, server: u16) -> CountedArea {
         let area = self.directory.path().join(format!("{server}/area"));
-        let area = CountedArea::open(&area, ByteCount::mib(256)).expect("an area");
-        Parts::open(area.parts().expect("its parts"), 1)
+        CountedArea::open(&area, ByteCount::mib(256)).expect("an area")
+    }
+
+    /// Ends all servers; what they stored stays.
+    pub(crate) fn end(&mut self) {
+        for (stop, thread) in self.servers.drain(..) {
+            let _already_over = stop.send(());
+            let _panicked = thread.join();
+        }
     }
 
     fn start(&mut self, servers: u16) {
@@ -231,10 +243,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        for (stop, thread) in self.servers.drain(..) {
-            let _already_over = stop.send(());
-            let _panicked = thread.join();
-        }
+        self.end();
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn block(block: usize) -> Vec<u8> {
 /// A container that three writers write, a copy of it in the area, and the file that shows it.
 pub(crate) struct Recorded {
     directory: TempDir,
-    writers: Vec<ContainerFile>,
+    pub(crate) writers: Vec<ContainerFile>,
     pub(crate) ino: InodeId,
     pub(crate) container: InodeId,
     /// In the area: inode, and bytes that are there.

@@ -8,6 +8,7 @@ use hayase_tier::{Key, Tier};
 use hayase_wire::message::Refused;
 
 use super::left::LeftNodes;
+use super::recorded::RecordedSource;
 use super::striped::StripedSource;
 use super::{Resumed, Resuming};
 use crate::cache::object_moves::conflict_paths;
@@ -22,32 +23,39 @@ use crate::node::libc_errno;
 const CONFLICTS_MAX: usize = 2;
 
 /// Where the bytes of a file are.
-enum Source {
+enum Source<'a> {
     /// One part, on its home.
     Whole(PartSource),
     /// Parts on several nodes.
     Striped(StripedSource),
+    /// Parts of several writers, on any nodes.
+    Recorded(RecordedSource<'a>),
 }
 
-impl Source {
-    fn of(home: ServerId, nodes: &dyn LeftNodes, record: &LedgerRecord) -> Result<Self, Refused> {
-        let layout = match &record.layout {
-            // The names know which of its parts are the last ones; where they are lost, so is the file.
-            Layout::Striped { .. } => nodes.node(home)?.inode(record.ino)?.layout,
-            layout => layout.clone(),
+impl<'a> Source<'a> {
+    fn of(
+        home: ServerId,
+        nodes: &'a dyn LeftNodes,
+        record: &LedgerRecord,
+    ) -> Result<Self, Refused> {
+        let node = nodes.node(home)?;
+        let whole = || {
+            let part = part_of(node.parts(), record.ino)?;
+            PartSource::still(part).map(Self::Whole)
         };
-        match layout {
-            Layout::Whole => {
-                let part = part_of(nodes.node(home)?.parts(), record.ino)?;
-                PartSource::still(part).map(Self::Whole)
+        if record.layout == Layout::Whole {
+            return whole();
+        }
+        // The names know what it is by now, and which of its parts are the last ones: the ledger follows them. Where
+        // they are lost, so is the file.
+        let inode = node.inode(record.ino)?;
+        match inode.layout {
+            Layout::Whole => whole(),
+            Layout::Striped { .. } => StripedSource::open(nodes, &inode).map(Self::Striped),
+            Layout::Recorded { container } => {
+                RecordedSource::open(nodes, &inode, container).map(Self::Recorded)
             }
-            Layout::Striped { .. } => {
-                StripedSource::open(nodes, &nodes.node(home)?.inode(record.ino)?).map(Self::Striped)
-            }
-            _ => {
-                let why = "MPI-IO keeps it in parts, which only the servers of a job bring to the tier; the storage is kept";
-                Err(Refused::because(libc_errno::EOPNOTSUPP, why))
-            }
+            _ => Err(Refused::because(libc_errno::EOPNOTSUPP, "no file has such a layout here")),
         }
     }
 
@@ -55,6 +63,7 @@ impl Source {
         match self {
             Self::Whole(source) => source.stat,
             Self::Striped(source) => source.stat,
+            Self::Recorded(source) => source.stat,
         }
     }
 
@@ -62,6 +71,7 @@ impl Source {
         match self {
             Self::Whole(source) => gather::send(tier, source, path, mode, &|_| ()),
             Self::Striped(source) => source.send(tier, path, mode),
+            Self::Recorded(source) => source.send(tier, path, mode),
         }
     }
 }
@@ -116,7 +126,11 @@ fn taken_over(tier: &dyn Tier, removed: &[LedgerRecord], record: LedgerRecord) -
 }
 
 /// The record of what is durable then.
-fn flush(source: &Source, tier: &dyn Tier, record: LedgerRecord) -> Result<LedgerRecord, Refused> {
+fn flush(
+    source: &Source<'_>,
+    tier: &dyn Tier,
+    record: LedgerRecord,
+) -> Result<LedgerRecord, Refused> {
     let mut record = record;
     let name = record.path.clone();
     let mut names = conflict_paths(&name, record.ino).take(CONFLICTS_MAX);

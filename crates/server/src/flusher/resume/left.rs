@@ -73,6 +73,10 @@ impl LeftNode {
         Self { server, parts, open_names, boot, names: OnceCell::new() }
     }
 
+    pub(super) fn server(&self) -> ServerId {
+        self.server
+    }
+
     pub(super) fn parts(&self) -> &Parts {
         &self.parts
     }
@@ -102,7 +106,18 @@ impl LeftNode {
         names.as_ref().map_err(Clone::clone)
     }
 
-    /// The record of a striped file of this home.
+    /// All servers that may hold names of a directory of this home.
+    pub(super) fn shards_of(&self, dir: InodeId) -> Result<Vec<ServerId>, Refused> {
+        ops::dir_shards(&self.names()?.begin(), dir).map_err(meta_refused)
+    }
+
+    /// Names in a directory that are kept here, and what they stand for.
+    pub(super) fn entries_of(&self, dir: InodeId) -> Result<Vec<(Vec<u8>, InodeId)>, Refused> {
+        let found = ops::list(&self.names()?.begin(), dir, 0, usize::MAX).map_err(meta_refused)?;
+        Ok(found.into_iter().map(|(_, name, entry)| (name, entry.ino)).collect())
+    }
+
+    /// The record of a file of this home, of which its part alone does not tell.
     pub(super) fn inode(&self, ino: InodeId) -> Result<Inode, Refused> {
         let found = ops::get_inode(&self.names()?.begin(), ino).map_err(meta_refused)?;
         found.ok_or_else(|| {
@@ -144,12 +159,16 @@ impl LeftNode {
         Ok(Some(part))
     }
 
-    /// Makes all parts durable whose files may have another home: so that this storage may be brought to where the
-    /// others are, and the machine be switched off. What can not be made durable is told when it is wanted.
+    /// Makes durable what is here of files that may have another home, so that this storage may be brought to where the
+    /// others are, and the machine be switched off: parts of striped files, the names, and all files of `shared`, since
+    /// a part of a container does not tell that it is one. What can not be made durable is told when it is wanted.
     ///
     /// # Errors
     /// When the names can not be read.
     pub fn sync_parts(&self) -> Result<(), Refused> {
+        let warn = |id, refused: Refused| {
+            tracing::warn!(server = %self.server, part = %id, %refused, "not made durable");
+        };
         let mut last = None;
         loop {
             let notes = {
@@ -158,13 +177,56 @@ impl LeftNode {
             };
             for id in notes.iter().filter(|id| id.ino.is_cached()) {
                 if let Err(refused) = self.durable_part(*id) {
-                    tracing::warn!(server = %self.server, part = %id, %refused, "not made durable");
+                    warn(*id, refused);
                 }
             }
             match notes.last() {
                 Some(id) if notes.len() == NOTES_PAGE => last = Some(*id),
-                _ => return Ok(()),
+                _ => break,
             }
         }
+        for id in self.parts.list().map_err(part_refused)? {
+            if !id.ino.is_cached()
+                && let Err(error) = self.parts.get(id).and_then(|part| part.sync(false))
+            {
+                warn(id, part_refused(error));
+            }
+        }
+        self.names()?.sync().map_err(meta_refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hayase_layout::LocalOffset;
+    use hayase_store::{CrashDevice, MemoryStore};
+
+    use super::*;
+    use crate::peer_service::inode::whole_part;
+
+    /// Also of nodes of which nothing is resumed: parts of containers are files of `shared`.
+    #[test]
+    fn what_others_may_need_outlives_the_power_when_it_was_synced() {
+        let (device, store) = (Arc::new(CrashDevice::new()), Arc::new(MemoryStore::new()));
+        let names = Namespace::open(store.clone(), ServerId(1), Time::default()).unwrap();
+        names.begin_boot("first").unwrap();
+        let mut txn = names.begin();
+        ops::add_dir_shard(&mut txn, InodeId(7), ServerId(2)).unwrap();
+        txn.commit().unwrap();
+        let id = whole_part(InodeId(5), 1);
+        let parts = Parts::open(device.clone(), 8);
+        parts.create(id).unwrap().write_at(LocalOffset(0), b"bytes").unwrap();
+        let found = store.clone();
+        let open = move || Ok(Some(found.clone() as Arc<dyn MetaStore>));
+        let left = LeftNode::new(ServerId(1), parts, Box::new(open), "first".to_owned());
+        left.sync_parts().unwrap();
+        let after = Parts::open(Arc::new(device.after_power_cut(|| false)), 8);
+        let mut bytes = [0; 5];
+        assert_eq!(after.get(id).unwrap().read_at(LocalOffset(0), &mut bytes).unwrap(), 5);
+        assert_eq!(&bytes, b"bytes");
+        let store = Arc::new(store.after_power_cut(0));
+        let names = Namespace::open(store, ServerId(1), Time::default()).unwrap();
+        let shards = ops::dir_shards(&names.begin(), InodeId(7)).unwrap();
+        assert_eq!(shards, [ServerId(2)]);
     }
 }

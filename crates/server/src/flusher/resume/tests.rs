@@ -579,16 +579,14 @@ fn another_version_of_a_striped_file_stays_and_ours_is_beside_it() {
 
 /// What is here under its number was cut short while it became whole.
 #[test]
-fn a_recorded_file_is_kept_and_told() {
+fn a_recorded_file_whose_home_forgot_it_is_told() {
     let mut node = Node::new(Arc::new(Memory::new()));
     let record = node.write(3, "f", b"some of its bytes");
     let layout = Layout::Recorded { container: InodeId(7) };
-    node.ledger.put(LedgerRecord { layout, ..record.clone() }).unwrap();
+    let record = LedgerRecord { layout, ..record };
+    node.ledger.put(record.clone()).unwrap();
     let told = node.resume();
-    let failure = told[0].failure.as_ref().unwrap();
-    assert_eq!(failure.errno, Errno::OPNOTSUPP.raw_os_error());
-    assert!(node.read("f").is_err());
-    assert_eq!(node.ledger.get(record.ino).unwrap().state, FileState::Failed);
+    assert_eq!(refusal(&[node], &told, &record), libc_errno::ENODATA);
 }
 
 #[test]
