@@ -113,6 +113,7 @@ pub(crate) struct Node {
     /// Files that a rename replaced a moment ago.
     pub(crate) replaced: RefCell<std::collections::HashSet<InodeId>>,
     pub(crate) finished_intents: FinishedIntents,
+    pub(crate) told_renames: crate::told_renames::ToldRenames,
     pub(crate) unfinished: Unfinished,
     /// Operations whose names this shard binds no more.
     pub(crate) given_up: GivenUp,

@@ -83,7 +83,7 @@ impl Node {
             R::RenameFinish { op, place, moved, end, requester } => {
                 self.rename_finish(op, place, moved, end, requester).await
             }
-            R::RenameOutcome { op } => self.rename_outcome(op),
+            R::RenameOutcome { op } => self.rename_outcome(op).await,
             R::IsSpokenOf { ino } => Ok(self.is_spoken_of(ino)),
             R::HasName { ino, place } => self.has_name(ino, &place),
             R::SettleIntent { op } => self.settle(op).await.map(|()| PeerReply::Done),

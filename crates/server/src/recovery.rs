@@ -27,6 +27,7 @@ use hayase_wire::message::{OnceId, PeerReply, PeerRequest, Place, Refused, Renam
 use crate::convert::meta_refused;
 use crate::node::{Local, Node, libc_errno, unexpected};
 use crate::peer_service::shard::binding;
+use crate::told_renames::Starts;
 
 /// Orphans looked at in one transaction.
 const PAGE: usize = 1024;
@@ -127,7 +128,13 @@ impl Node {
             }
             IntentKind::Rename { entry, from, to, victim, .. } => {
                 let place = |(parent, name)| Place { parent, name };
-                self.finish_rename(id, entry, victim, place(from), place(to)).await?;
+                let told = self.finish_rename(id, entry, victim, place(from), place(to)).await?;
+                if let Some(others) = told {
+                    self.renames.counted(id);
+                    // It drops the intent when they keep that.
+                    self.rename_is_told(id, others);
+                    return Ok(true);
+                }
             }
             IntentKind::Prepared { entry, from: (parent, name), to } => {
                 let to = self.shard_of(to.0, &to.1);
@@ -231,7 +238,7 @@ impl Node {
     }
 
     /// One at a time: told again after the next rename has told it otherwise, an inode would take a
-    /// name back.
+    /// name back. Answers who was told; `None` when nothing is left to tell.
     async fn finish_rename(
         self: &Rc<Self>,
         op: u64,
@@ -239,19 +246,22 @@ impl Node {
         victim: Option<EntryRecord>,
         from: Place,
         to: Place,
-    ) -> Result<(), Refused> {
+    ) -> Result<Option<Starts>, Refused> {
         let _finishing = self.renames.finishing.lock(op).await;
         let is_left = ops::intent(&self.names.begin(), op).map_err(meta_refused)?.is_some();
         // A name that a rename has bound is not another's before the rename is finished.
         if !is_left || self.bound(&to)?.is_none_or(|found| found.ino != moved.ino) {
-            return Ok(());
+            return Ok(None);
         }
         let requester = self.node;
         let (binds, victim) = (binding(&moved), victim.as_ref().map(binding));
+        let others = self.others_in_rename(moved.ino, victim, &from);
+        self.names_durable().await?;
         self.count_links((op, requester), binds, victim, &from, &to).await?;
         let (place, end) = (from.clone(), RenameEnd::Counted);
         let finish = PeerRequest::RenameFinish { op, place, moved: moved.ino, end, requester };
-        self.ask(self.shard_of(from.parent, &from.name), finish).await.map(drop)
+        self.ask(self.shard_of(from.parent, &from.name), finish).await?;
+        Ok(Some(others))
     }
 
     /// Finishes or undoes an operation now: somebody needs to know how it went.
