@@ -103,6 +103,9 @@ pub(crate) const INTENTS_DELAY: Duration = Duration::from_millis(20);
 /// asked of them in batches this far apart.
 pub(crate) const RENAMES_DELAY: Duration = Duration::from_secs(1);
 
+/// Names of one file after which fsync(2) asks one of their servers.
+pub(crate) const NAMES_ASKED_MAX: usize = 64;
+
 /// Intents in one message that says that they are done.
 pub(crate) const INTENTS_AT_ONCE: usize = 1024;
 

@@ -228,9 +228,9 @@ pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
         | PeerRequest::Recorded { .. }
         | PeerRequest::RecordedIndex { .. }
         | PeerRequest::AppendCommit { .. } => limits::OPEN_DEADLINE,
-        PeerRequest::Fsync { .. } | PeerRequest::PartSync { .. } | PeerRequest::SyncNames => {
-            limits::SYNC_DEADLINE
-        }
+        PeerRequest::Fsync { .. }
+        | PeerRequest::PartSync { .. }
+        | PeerRequest::SyncNames { .. } => limits::SYNC_DEADLINE,
         PeerRequest::Recall { .. } => limits::RECALL_DEADLINE,
         PeerRequest::Write { .. } | PeerRequest::Read { .. } | PeerRequest::Append { .. } => {
             limits::SYNC_DEADLINE

@@ -114,10 +114,14 @@ impl Node {
         };
         match what {
             IntentKind::Create { ino, parent, name } => {
-                self.finish_create(ino, Place { parent, name }).await?;
+                if !self.finish_create(ino, Place { parent, name }).await? {
+                    return Ok(false);
+                }
             }
             IntentKind::Link { ino, parent, name } => {
-                self.finish_link(id, ino, Place { parent, name }).await?;
+                if !self.finish_link(id, ino, Place { parent, name }).await? {
+                    return Ok(false);
+                }
             }
             IntentKind::Remove { entry, parent, name, .. } => {
                 self.finish_remove(entry, Place { parent, name }).await?;
@@ -168,7 +172,22 @@ impl Node {
         }
     }
 
-    async fn finish_create(self: &Rc<Self>, ino: InodeId, place: Place) -> Result<(), Refused> {
+    /// Whether a rename of this inode was committed somewhere, and it may not know: a power cut of its home takes
+    /// what it was told.
+    async fn is_being_renamed(self: &Rc<Self>, ino: InodeId) -> Result<bool, Refused> {
+        let is_rename = |intent: &Intent| {
+            let is_made =
+                matches!(intent.what, IntentKind::Create { .. } | IntentKind::Link { .. });
+            !is_made && intent.what.speaks_of(ino)
+        };
+        if self.intents().iter().any(is_rename) {
+            return Ok(true);
+        }
+        self.is_spoken_of_elsewhere(ino).await
+    }
+
+    /// False when it is not decided yet.
+    async fn finish_create(self: &Rc<Self>, ino: InodeId, place: Place) -> Result<bool, Refused> {
         // Renamed or linked since, also while its shard is asked, it has another name than the one it
         // was made for; removed, none.
         let made_for = [(place.parent, place.name.clone())];
@@ -179,25 +198,37 @@ impl Node {
             || self.was_bound(place.clone(), ino, ino.0).await?
             || names()? != made_for
         {
-            return Ok(());
+            return Ok(true);
+        }
+        if self.is_being_renamed(ino).await? {
+            return Ok(false);
+        }
+        if names()? != made_for {
+            return Ok(true); // It was told meanwhile.
         }
         match self.inode(ino)?.kind {
             FileKind::Directory => self.drop_inode(ino).map(drop),
             // Bound, and replaced since by a rename that has not told it: it may be open.
             _ => self.take_link(ino, place, false).await,
-        }
+        }?;
+        Ok(true)
     }
 
+    /// False when it is not decided yet.
     async fn finish_link(
         self: &Rc<Self>,
         op: u64,
         ino: InodeId,
         place: Place,
-    ) -> Result<(), Refused> {
-        match self.was_bound(place.clone(), ino, op).await? {
-            true => Ok(()),
-            false => self.take_link(ino, place, false).await,
+    ) -> Result<bool, Refused> {
+        if self.was_bound(place.clone(), ino, op).await? {
+            return Ok(true);
         }
+        if self.is_being_renamed(ino).await? {
+            return Ok(false);
+        }
+        self.take_link(ino, place, false).await?;
+        Ok(true)
     }
 
     async fn finish_remove(

@@ -115,13 +115,13 @@ impl Node {
     async fn durable_names_of(self: &Rc<Self>, servers: BTreeSet<ServerId>) -> Starts {
         let mut asked = Vec::new();
         for server in servers {
-            let asking = tokio::task::spawn_local(self.ask(server, PeerRequest::SyncNames));
-            asked.push((server, asking));
+            let request = PeerRequest::SyncNames { bound: Vec::new() };
+            asked.push((server, tokio::task::spawn_local(self.ask(server, request))));
         }
         let mut durable = Starts::new();
         for (server, asking) in asked {
             match asking.await {
-                Ok(Ok(PeerReply::Done)) => {
+                Ok(Ok(PeerReply::Outcome(_))) => {
                     durable.insert(server, self.sessions.start_of(server));
                 }
                 Ok(Err(error)) => tracing::debug!(%server, %error, "its renames are told again"),
