@@ -127,7 +127,7 @@ pub(crate) fn is_served_in_grace(request: &PeerRequest) -> bool {
             | R::Returned { .. }
             | R::Lookup(_)
             | R::List { .. }
-            | R::SyncNames
+            | R::SyncNames { .. }
             | R::InvalName(_)
             | R::DirShards { .. }
             | R::DirParent { .. }

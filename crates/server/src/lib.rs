@@ -61,6 +61,7 @@ mod socket;
 mod sole_makers;
 mod status;
 mod stray_parts;
+mod told_renames;
 mod turns;
 mod unfinished;
 mod unsynced;

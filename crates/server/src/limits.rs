@@ -99,6 +99,13 @@ pub(crate) const CLOSES_AT_ONCE: usize = 8;
 /// Intents of operations that went well are dropped in batches this far apart.
 pub(crate) const INTENTS_DELAY: Duration = Duration::from_millis(20);
 
+/// Those of renames over several servers are dropped when all who were told have made their names durable, which is
+/// asked of them in batches this far apart.
+pub(crate) const RENAMES_DELAY: Duration = Duration::from_secs(1);
+
+/// Names of one file after which fsync(2) asks one of their servers.
+pub(crate) const NAMES_ASKED_MAX: usize = 64;
+
 /// Intents in one message that says that they are done.
 pub(crate) const INTENTS_AT_ONCE: usize = 1024;
 

@@ -113,6 +113,7 @@ pub(crate) struct Node {
     /// Files that a rename replaced a moment ago.
     pub(crate) replaced: RefCell<std::collections::HashSet<InodeId>>,
     pub(crate) finished_intents: FinishedIntents,
+    pub(crate) told_renames: crate::told_renames::ToldRenames,
     pub(crate) unfinished: Unfinished,
     /// Operations whose names this shard binds no more.
     pub(crate) given_up: GivenUp,
@@ -227,9 +228,9 @@ pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
         | PeerRequest::Recorded { .. }
         | PeerRequest::RecordedIndex { .. }
         | PeerRequest::AppendCommit { .. } => limits::OPEN_DEADLINE,
-        PeerRequest::Fsync { .. } | PeerRequest::PartSync { .. } | PeerRequest::SyncNames => {
-            limits::SYNC_DEADLINE
-        }
+        PeerRequest::Fsync { .. }
+        | PeerRequest::PartSync { .. }
+        | PeerRequest::SyncNames { .. } => limits::SYNC_DEADLINE,
         PeerRequest::Recall { .. } => limits::RECALL_DEADLINE,
         PeerRequest::Write { .. } | PeerRequest::Read { .. } | PeerRequest::Append { .. } => {
             limits::SYNC_DEADLINE

@@ -72,7 +72,7 @@ impl Node {
                 self.happen_once(once, self.shard_remove(from, place, directory, once)).await
             }
             R::List { dir, cookie, bytes } => self.shard_list(dir, cookie, bytes),
-            R::SyncNames => self.sync_names().await,
+            R::SyncNames { bound } => self.sync_names(bound).await,
             R::DirFreeze { dir } => self.shard_freeze(dir).await,
             R::DirThaw { dir } => self.shard_thaw(dir),
             R::InvalName(place) => Ok(self.forget_name(place).await),
@@ -83,7 +83,7 @@ impl Node {
             R::RenameFinish { op, place, moved, end, requester } => {
                 self.rename_finish(op, place, moved, end, requester).await
             }
-            R::RenameOutcome { op } => self.rename_outcome(op),
+            R::RenameOutcome { op } => self.rename_outcome(op).await,
             R::IsSpokenOf { ino } => Ok(self.is_spoken_of(ino)),
             R::HasName { ino, place } => self.has_name(ino, &place),
             R::SettleIntent { op } => self.settle(op).await.map(|()| PeerReply::Done),

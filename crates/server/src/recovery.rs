@@ -27,6 +27,7 @@ use hayase_wire::message::{OnceId, PeerReply, PeerRequest, Place, Refused, Renam
 use crate::convert::meta_refused;
 use crate::node::{Local, Node, libc_errno, unexpected};
 use crate::peer_service::shard::binding;
+use crate::told_renames::Starts;
 
 /// Orphans looked at in one transaction.
 const PAGE: usize = 1024;
@@ -113,10 +114,14 @@ impl Node {
         };
         match what {
             IntentKind::Create { ino, parent, name } => {
-                self.finish_create(ino, Place { parent, name }).await?;
+                if !self.finish_create(ino, Place { parent, name }).await? {
+                    return Ok(false);
+                }
             }
             IntentKind::Link { ino, parent, name } => {
-                self.finish_link(id, ino, Place { parent, name }).await?;
+                if !self.finish_link(id, ino, Place { parent, name }).await? {
+                    return Ok(false);
+                }
             }
             IntentKind::Remove { entry, parent, name, .. } => {
                 self.finish_remove(entry, Place { parent, name }).await?;
@@ -127,7 +132,13 @@ impl Node {
             }
             IntentKind::Rename { entry, from, to, victim, .. } => {
                 let place = |(parent, name)| Place { parent, name };
-                self.finish_rename(id, entry, victim, place(from), place(to)).await?;
+                let told = self.finish_rename(id, entry, victim, place(from), place(to)).await?;
+                if let Some(others) = told {
+                    self.renames.counted(id);
+                    // It drops the intent when they keep that.
+                    self.rename_is_told(id, others);
+                    return Ok(true);
+                }
             }
             IntentKind::Prepared { entry, from: (parent, name), to } => {
                 let to = self.shard_of(to.0, &to.1);
@@ -161,7 +172,22 @@ impl Node {
         }
     }
 
-    async fn finish_create(self: &Rc<Self>, ino: InodeId, place: Place) -> Result<(), Refused> {
+    /// Whether a rename of this inode was committed somewhere, and it may not know: a power cut of its home takes
+    /// what it was told.
+    async fn is_being_renamed(self: &Rc<Self>, ino: InodeId) -> Result<bool, Refused> {
+        let is_rename = |intent: &Intent| {
+            let is_made =
+                matches!(intent.what, IntentKind::Create { .. } | IntentKind::Link { .. });
+            !is_made && intent.what.speaks_of(ino)
+        };
+        if self.intents().iter().any(is_rename) {
+            return Ok(true);
+        }
+        self.is_spoken_of_elsewhere(ino).await
+    }
+
+    /// False when it is not decided yet.
+    async fn finish_create(self: &Rc<Self>, ino: InodeId, place: Place) -> Result<bool, Refused> {
         // Renamed or linked since, also while its shard is asked, it has another name than the one it
         // was made for; removed, none.
         let made_for = [(place.parent, place.name.clone())];
@@ -172,25 +198,37 @@ impl Node {
             || self.was_bound(place.clone(), ino, ino.0).await?
             || names()? != made_for
         {
-            return Ok(());
+            return Ok(true);
+        }
+        if self.is_being_renamed(ino).await? {
+            return Ok(false);
+        }
+        if names()? != made_for {
+            return Ok(true); // It was told meanwhile.
         }
         match self.inode(ino)?.kind {
             FileKind::Directory => self.drop_inode(ino).map(drop),
             // Bound, and replaced since by a rename that has not told it: it may be open.
             _ => self.take_link(ino, place, false).await,
-        }
+        }?;
+        Ok(true)
     }
 
+    /// False when it is not decided yet.
     async fn finish_link(
         self: &Rc<Self>,
         op: u64,
         ino: InodeId,
         place: Place,
-    ) -> Result<(), Refused> {
-        match self.was_bound(place.clone(), ino, op).await? {
-            true => Ok(()),
-            false => self.take_link(ino, place, false).await,
+    ) -> Result<bool, Refused> {
+        if self.was_bound(place.clone(), ino, op).await? {
+            return Ok(true);
         }
+        if self.is_being_renamed(ino).await? {
+            return Ok(false);
+        }
+        self.take_link(ino, place, false).await?;
+        Ok(true)
     }
 
     async fn finish_remove(
@@ -231,7 +269,7 @@ impl Node {
     }
 
     /// One at a time: told again after the next rename has told it otherwise, an inode would take a
-    /// name back.
+    /// name back. Answers who was told; `None` when nothing is left to tell.
     async fn finish_rename(
         self: &Rc<Self>,
         op: u64,
@@ -239,19 +277,22 @@ impl Node {
         victim: Option<EntryRecord>,
         from: Place,
         to: Place,
-    ) -> Result<(), Refused> {
+    ) -> Result<Option<Starts>, Refused> {
         let _finishing = self.renames.finishing.lock(op).await;
         let is_left = ops::intent(&self.names.begin(), op).map_err(meta_refused)?.is_some();
         // A name that a rename has bound is not another's before the rename is finished.
         if !is_left || self.bound(&to)?.is_none_or(|found| found.ino != moved.ino) {
-            return Ok(());
+            return Ok(None);
         }
         let requester = self.node;
         let (binds, victim) = (binding(&moved), victim.as_ref().map(binding));
+        let others = self.others_in_rename(moved.ino, victim, &from);
+        self.names_durable().await?;
         self.count_links((op, requester), binds, victim, &from, &to).await?;
         let (place, end) = (from.clone(), RenameEnd::Counted);
         let finish = PeerRequest::RenameFinish { op, place, moved: moved.ino, end, requester };
-        self.ask(self.shard_of(from.parent, &from.name), finish).await.map(drop)
+        self.ask(self.shard_of(from.parent, &from.name), finish).await?;
+        Ok(Some(others))
     }
 
     /// Finishes or undoes an operation now: somebody needs to know how it went.

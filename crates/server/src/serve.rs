@@ -430,6 +430,7 @@ fn node(
         turn: Cell::new(0),
         replaced: RefCell::default(),
         finished_intents: Default::default(),
+        told_renames: Default::default(),
         unfinished: Default::default(),
         given_up: stores.given_up,
         part_epochs: RefCell::default(),

@@ -63,6 +63,11 @@ impl Sessions {
         }
     }
 
+    /// The start of a server that was told what is held there: another one when it was started anew since.
+    pub(crate) fn start_of(&self, server: ServerId) -> Option<u64> {
+        self.ours.borrow().get(&server).copied().filter(|start| *start != NOBODY)
+    }
+
     /// A request is sent that may be granted something.
     fn asks(&self, server: ServerId) {
         self.asked.borrow_mut().insert(server, Instant::now());

@@ -13,7 +13,7 @@ use hayase_sim::{
 const SEEDS: u64 = 60;
 
 /// Seeds that found something, with what it was.
-const FOUND: [(u64, Plan, &str); 4] = [
+const FOUND: [(u64, Plan, &str); 5] = [
     (
         5159,
         WHOLE,
@@ -21,6 +21,11 @@ const FOUND: [(u64, Plan, &str); 4] = [
     ),
     (255, STRIPED, "files that waited for another one took all streams from it"),
     (185, STRIPED, "a file to which a power cut gave its name back was still one without a name"),
+    (
+        183,
+        STRIPED,
+        "the home that lost a rename with its power let fsync(2) answer for a file that was under neither name",
+    ),
     (222, STRIPED, "a rename did not say what it replaces to a file whose record a power cut took"),
 ];
 

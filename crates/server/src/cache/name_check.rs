@@ -240,9 +240,22 @@ impl Node {
     }
 
     /// Whether an operation that is not finished, of whichever server, will say more of this file.
-    async fn is_spoken_of_anywhere(self: &Rc<Self>, ino: InodeId) -> Result<bool, Refused> {
+    pub(crate) async fn is_spoken_of_anywhere(
+        self: &Rc<Self>,
+        ino: InodeId,
+    ) -> Result<bool, Refused> {
+        let is_here = matches!(self.is_spoken_of(ino), PeerReply::Outcome(Some(true)));
+        Ok(is_here || self.is_spoken_of_elsewhere(ino).await?)
+    }
+
+    /// The same of the other servers.
+    pub(crate) async fn is_spoken_of_elsewhere(
+        self: &Rc<Self>,
+        ino: InodeId,
+    ) -> Result<bool, Refused> {
         let lost = self.membership.lost();
-        for server in (0..self.servers).map(ServerId).filter(|server| !lost.contains(server)) {
+        let asked = |server: &ServerId| *server != self.me && !lost.contains(server);
+        for server in (0..self.servers).map(ServerId).filter(asked) {
             match self.ask(server, PeerRequest::IsSpokenOf { ino }).await? {
                 PeerReply::Outcome(Some(false)) => {}
                 PeerReply::Outcome(_) => return Ok(true),

@@ -28,6 +28,7 @@ use crate::keyed_lock::{KeyGuard, KeyedLock};
 use crate::limits::RENAME_HOLD;
 use crate::node::{Node, check_name, libc_errno, unexpected};
 use crate::recovery::is_gone;
+use crate::told_renames::Starts;
 
 /// Server 0 serialises renames of directories between directories.
 const REFEREE: ServerId = ServerId(0);
@@ -143,6 +144,11 @@ impl Node {
             Ok(_) => Err(Refused::new(libc_errno::EBUSY)),
         };
         self.renames.undecided.borrow_mut().remove(&op);
+        let mut others = Starts::new();
+        if let Ok(Outcome::Moved { victim }) = &done {
+            others = self.others_in_rename(moved.ino, *victim, &from);
+            self.rename_durable(op, &others, requester).await?;
+        }
         // The inode first: it may be looked for under the name that it has here.
         let (counted, end) = match &done {
             Ok(Outcome::Moved { victim }) => {
@@ -160,15 +166,11 @@ impl Node {
             Outcome::Moved { victim } => {
                 // It is committed: what does not succeed now is done later.
                 match finished.and(counted) {
-                    Ok(()) => self.finished(self.me, op),
+                    Ok(()) => self.rename_is_told(op, others),
                     Err(error) => {
                         tracing::warn!(op, %error, "a rename is finished later");
                         self.renames.count_later(to.clone(), op);
                         self.finish_later([op]);
-                        // fsync(2) of the file asks the shard of the name that its home knows.
-                        if let Err(error) = self.names_durable().await {
-                            tracing::error!(op, %error, "a power cut may take this rename");
-                        }
                     }
                 }
                 self.touch_dir(to.parent);
@@ -181,6 +183,22 @@ impl Node {
             }
         };
         Ok(reply)
+    }
+
+    /// Before anybody acts on a rename that was committed here, and before it is answered: a power cut of this
+    /// server alone would else take the new name, while the old one has ended elsewhere and its caller goes on.
+    /// Where all of it is here, and the caller's process as well, they go together.
+    async fn rename_durable(
+        self: &Rc<Self>,
+        op: u64,
+        others: &Starts,
+        requester: NodeId,
+    ) -> Result<(), Refused> {
+        if others.is_empty() && requester == self.node {
+            return Ok(());
+        }
+        // Whoever finds the intent tries again.
+        self.names_durable().await.inspect_err(|_| self.finish_later([op]))
     }
 
     /// Checks everything that can forbid the rename, then binds the new name: the commit point.
@@ -357,12 +375,16 @@ impl Node {
 
     /// As the coordinator: whether the new name is bound. One that this incarnation has not begun,
     /// and that left no intent, never was.
-    pub(super) fn rename_outcome(&self, op: u64) -> Answer {
+    pub(super) async fn rename_outcome(self: &Rc<Self>, op: u64) -> Answer {
         if self.renames.undecided.borrow().contains(&op) {
             return Ok(PeerReply::Outcome(None));
         }
         let intent = ops::intent(&self.names.begin(), op).map_err(meta_refused)?;
         let committed = matches!(intent, Some(IntentKind::Rename { .. }));
+        if committed {
+            // Who asks is going to unbind the old name.
+            self.names_durable().await?;
+        }
         Ok(PeerReply::Outcome(Some(committed)))
     }
 
@@ -418,6 +440,7 @@ impl Node {
         let is_target = |intent: &Intent| {
             matches!(&intent.what, IntentKind::Rename { to, .. }
                 if to.0 == place.parent && to.1 == place.name)
+                && !self.told_renames.has(intent.id)
         };
         if self.bound(place)?.is_none_or(|found| found.ino != moved)
             || self.intents().iter().any(is_target)

@@ -284,9 +284,14 @@ impl Node {
         Ok(PeerReply::Listing { entries, end })
     }
 
-    pub(super) async fn sync_names(self: &Rc<Self>) -> Answer {
+    pub(super) async fn sync_names(self: &Rc<Self>, bound: Vec<(Place, InodeId)>) -> Answer {
+        let mut are_bound = true;
+        for (place, ino) in &bound {
+            are_bound &= self.bound(place)?.is_some_and(|found| found.ino == *ino)
+                || self.intents().iter().any(|intent| intent.what.speaks_of(*ino));
+        }
         self.names_durable().await?;
-        Ok(PeerReply::Done)
+        Ok(PeerReply::Outcome(Some(are_bound)))
     }
 
     /// Everything that the name space has acknowledged survives a power cut from here on.

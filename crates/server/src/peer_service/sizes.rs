@@ -1,18 +1,20 @@
 //! Sizes at their home: striped files, appends, truncate, and calls on the whole of a part.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hayase_layout::{ByteCount, InodeId, Layout, NodeId, ServerId, StripeMap};
 use hayase_store::namespace::{FileKind, Inode};
-use hayase_store::{Part, Whence};
+use hayase_store::{Part, Whence, ops};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{Grants, MachineLife, PartRef, PeerReply, PeerRequest, Place, Refused};
 
 use super::Answer;
 use super::inode::whole_part;
 use crate::appends::Found;
-use crate::convert::{part_refused, stored_time};
+use crate::convert::{meta_refused, part_refused, stored_time};
 use crate::keyed_lock::KeyGuard;
+use crate::limits::NAMES_ASKED_MAX;
 use crate::node::{Node, libc_errno, unexpected};
 
 /// `FALLOC_FL_KEEP_SIZE` of fallocate(2).
@@ -310,29 +312,58 @@ impl Node {
             _ => {}
         }
         self.names_durable().await?;
-        for shard in self.shards_with_names_of(&inode)? {
-            self.ask(shard, PeerRequest::SyncNames).await?;
+        for (shard, bound) in self.names_elsewhere(&inode)? {
+            self.sync_names_at(shard, &inode, bound).await?;
         }
         Ok(PeerReply::Synced(lives))
     }
 
-    /// Other servers that hold a name of this inode, or entries of this directory.
-    fn shards_with_names_of(
-        &self,
-        inode: &Inode,
-    ) -> Result<std::collections::BTreeSet<hayase_layout::ServerId>, Refused> {
+    /// Other servers that hold entries of this directory, or names of this inode, with those.
+    fn names_elsewhere(&self, inode: &Inode) -> Result<BTreeMap<ServerId, Vec<Place>>, Refused> {
         let txn = self.names.begin();
-        let mut shards = std::collections::BTreeSet::new();
-        let refused = crate::convert::meta_refused;
+        let mut shards = BTreeMap::<_, Vec<Place>>::new();
         if inode.kind == FileKind::Directory {
-            shards.extend(hayase_store::ops::dir_shards(&txn, inode.ino).map_err(refused)?);
+            let holding = ops::dir_shards(&txn, inode.ino).map_err(meta_refused)?;
+            shards.extend(holding.into_iter().map(|shard| (shard, Vec::new())));
         }
-        for (parent, name) in hayase_store::ops::names_of(&txn, inode.ino).map_err(refused)? {
+        for (parent, name) in ops::names_of(&txn, inode.ino).map_err(meta_refused)? {
             let place = Place { parent, name };
-            shards.insert(self.shard_of(place.parent, &place.name));
+            shards.entry(self.shard_of(place.parent, &place.name)).or_default().push(place);
         }
         shards.remove(&self.me);
         Ok(shards)
+    }
+
+    /// Names that were made and are gone, since their server lost power before this, are told. (In the cache area a
+    /// file may have lost its name to another version in the tier; it asks for it before it comes there.)
+    async fn sync_names_at(
+        self: &Rc<Self>,
+        shard: ServerId,
+        inode: &Inode,
+        places: Vec<Place>,
+    ) -> Result<(), Refused> {
+        let ino = inode.ino;
+        let asked = match ino.is_cached() {
+            true => Vec::new(),
+            false => places.iter().take(NAMES_ASKED_MAX).map(|at| (at.clone(), ino)).collect(),
+        };
+        match self.ask(shard, PeerRequest::SyncNames { bound: asked }).await? {
+            PeerReply::Outcome(Some(true)) => return Ok(()),
+            PeerReply::Outcome(_) => {}
+            other => return Err(unexpected(&other)),
+        }
+        // Renamed or removed meanwhile, it has lost nothing; nor where another server is going to tell this one of it.
+        let now = self.inode(ino).ok().map(|inode| self.names_elsewhere(&inode)).transpose()?;
+        let now = now.and_then(|mut names| names.remove(&shard)).unwrap_or_default();
+        if places.iter().any(|place| !now.contains(place))
+            || self.is_spoken_of_anywhere(ino).await?
+        {
+            return Ok(());
+        }
+        let why = format!(
+            "server {shard} lost power, and with it a name of this file that was not synced: give it one anew"
+        );
+        Err(Refused::because(libc_errno::EIO, why))
     }
 }
 

@@ -117,8 +117,9 @@ pub enum PeerRequest {
     Finished { ops: Vec<u64> },
     /// Shard: entries after `cookie` in cookie order.
     List { dir: InodeId, cookie: u64, bytes: u32 },
-    /// Shard: make its entries durable.
-    SyncNames,
+    /// Shard: make its entries durable. `Outcome`: whether each of these names is bound to its inode there, or an
+    /// operation that is not finished speaks of that.
+    SyncNames { bound: Vec<(Place, InodeId)> },
     /// Shard, from the home of the directory: if nothing is in it, accept no more (`Empty`).
     DirFreeze { dir: InodeId },
     /// Shard: accept entries again.

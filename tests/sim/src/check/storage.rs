@@ -98,7 +98,11 @@ impl Found {
 
     /// `loses`: names may have been at a node that is gone.
     fn inodes_have_names(&mut self, loses: bool) {
-        for inode in self.inodes.values().filter(|inode| inode.ino != InodeId::ROOT) {
+        for inode in self
+            .inodes
+            .values()
+            .filter(|inode| ![InodeId::ROOT, InodeId::CACHE_ROOT].contains(&inode.ino))
+        {
             let names = self.names.get(&inode.ino).map_or(0, Vec::len);
             let fits = match loses {
                 true => names <= inode.nlink as usize,

@@ -1,17 +1,17 @@
 //! One file of one program: what may be there after a power cut.
 //!
-//! Checks: bytes and name as of the last answered fsync(2), or later ones. Not: that what was never
-//! synced is there or gone, nor in which order later changes reach the storage. Not either: a file whose
-//! rename was not synced. Its old name may be gone durably before its new one is there: fsync(2) after
-//! the rename is needed, as the protocol page says.
+//! Checks: bytes and name as of the last answered fsync(2), or later ones: a rename that was not synced leaves the
+//! file under one of its two names. Not: that what was never synced is there or gone, nor in which order later
+//! changes reach the storage.
 
 use std::collections::BTreeMap;
 
 /// What its program did and was told.
 pub(crate) struct Synced {
-    name: String,
+    /// That of the last fsync(2), and those that renames gave it since; the last is the one that it has.
+    names: Vec<String>,
     blocks: BTreeMap<u64, Block>,
-    /// Since its last rename: it is there under this name.
+    /// Once, under the first of these names.
     is_synced: bool,
 }
 
@@ -25,11 +25,16 @@ struct Block {
 
 impl Synced {
     pub(crate) fn new(name: String) -> Self {
-        Self { name, blocks: BTreeMap::new(), is_synced: false }
+        Self { names: vec![name], blocks: BTreeMap::new(), is_synced: false }
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        self.names.last().expect("it has one from the beginning")
+    }
+
+    /// One of these it has after a power cut, if it [is synced](Self::is_synced).
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
     }
 
     /// A write begins.
@@ -39,20 +44,20 @@ impl Synced {
 
     /// A rename begins.
     pub(crate) fn renames(&mut self, to: String) {
-        self.name = to;
-        self.is_synced = false;
+        self.names.push(to);
     }
 
     /// An fsync(2) was answered.
     pub(crate) fn synced(&mut self) {
         self.is_synced = true;
+        self.names.drain(..self.names.len() - 1);
         for block in self.blocks.values_mut() {
             block.durable = block.since.pop().unwrap_or(block.durable);
             block.since.clear();
         }
     }
 
-    /// Whether it must be there after a power cut, under its name.
+    /// Whether it must be there after a power cut.
     pub(crate) fn is_synced(&self) -> bool {
         self.is_synced
     }
@@ -95,13 +100,15 @@ mod tests {
     }
 
     #[test]
-    fn a_rename_that_was_not_synced_is_not_promised() {
+    fn a_rename_that_was_not_synced_leaves_one_of_two_names() {
         let mut file = Synced::new("a".into());
-        file.synced();
-        assert!(file.is_synced());
-        file.renames("b".into());
         assert!(!file.is_synced());
         file.synced();
-        assert_eq!((file.is_synced(), file.name()), (true, "b"));
+        file.renames("b".into());
+        file.renames("c".into());
+        assert!(file.is_synced());
+        assert_eq!((file.name(), file.names().len()), ("c", 3));
+        file.synced();
+        assert_eq!(file.names(), ["c"]);
     }
 }

@@ -80,21 +80,27 @@ impl SyncedFiles {
         self.world.call("rename", mount.rename(&from, &to)).await.map(drop)
     }
 
-    /// Looks for each file under its name, and at its blocks.
+    /// A name of a synced file, and what it stands for.
+    async fn find<'a>(&self, mount: &Mount, file: &'a Synced) -> Option<(&'a str, InodeId)> {
+        let mut failures = Vec::new();
+        for name in file.names() {
+            match self.world.call("lookup", mount.lookup(name)).await {
+                Ok(ino) => return Some((name, ino)),
+                Err(failure) => failures.push((name, failure)),
+            }
+        }
+        self.world.violated(format!("a synced file is under none of its names: {failures:?}"));
+        None
+    }
+
+    /// Looks for each file under its names, and at its blocks.
     pub(crate) async fn check(&self) {
         let mount = self.world.survivor().mount();
         for file in self.files.take().into_values() {
             if !file.is_synced() {
                 continue;
             }
-            let name = file.name();
-            let ino = match self.world.call("lookup", mount.lookup(name)).await {
-                Ok(ino) => ino,
-                Err(failure) => {
-                    self.world.violated(format!("the synced file {name}: {failure:?}"));
-                    continue;
-                }
-            };
+            let Some((name, ino)) = self.find(&mount, &file).await else { continue };
             let access = Access { read: true, write: false };
             let open = || mount.open(ino, access);
             let Some(handle) = self.world.insist("open", ino, open).await else { continue };
