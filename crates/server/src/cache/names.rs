@@ -499,7 +499,9 @@ impl Node {
         active.changed();
         let Some(record) = cache.record(inode.ino) else { return Ok(()) };
         let mut changed = None;
+        // What lies under the name of one that has lost it is for its tombstone to know again.
         if record.state.is_safe()
+            && !record.is_nameless
             && attributes != Attributes::default()
             && let Some(version) = record.version
         {
