@@ -132,12 +132,16 @@ impl Node {
             }
             IntentKind::Rename { entry, from, to, victim, .. } => {
                 let place = |(parent, name)| Place { parent, name };
-                let told = self.finish_rename(id, entry, victim, place(from), place(to)).await?;
-                if let Some(others) = told {
-                    self.renames.counted(id);
-                    // It drops the intent when they keep that.
-                    self.rename_is_told(id, others);
-                    return Ok(true);
+                match self.finish_rename(id, entry, victim, place(from), place(to)).await? {
+                    Finished::Nothing => {}
+                    Finished::Later => return Ok(false),
+                    Finished::Before => return Ok(true),
+                    Finished::Told(others) => {
+                        self.renames.counted(id);
+                        // It drops the intent when they keep that.
+                        self.rename_is_told(id, others);
+                        return Ok(true);
+                    }
                 }
             }
             IntentKind::Prepared { entry, from: (parent, name), to } => {
@@ -175,6 +179,11 @@ impl Node {
     /// Whether a rename of this inode was committed somewhere, and it may not know: a power cut of its home takes
     /// what it was told.
     async fn is_being_renamed(self: &Rc<Self>, ino: InodeId) -> Result<bool, Refused> {
+        if ino.is_cached() {
+            // The ledger has a rename durably before it is answered ([`Self::was_renamed`]). And what was never
+            // named must end soon: else it comes to the tier.
+            return Ok(false);
+        }
         let is_rename = |intent: &Intent| {
             let is_made =
                 matches!(intent.what, IntentKind::Create { .. } | IntentKind::Link { .. });
@@ -269,7 +278,8 @@ impl Node {
     }
 
     /// One at a time: told again after the next rename has told it otherwise, an inode would take a
-    /// name back. Answers who was told; `None` when nothing is left to tell.
+    /// name back. So nobody takes the new name meanwhile, and it waits for a rename that has it in hand: that was
+    /// prepared when the inode knew of this one.
     async fn finish_rename(
         self: &Rc<Self>,
         op: u64,
@@ -277,13 +287,24 @@ impl Node {
         victim: Option<EntryRecord>,
         from: Place,
         to: Place,
-    ) -> Result<Option<Starts>, Refused> {
+    ) -> Result<Finished, Refused> {
         let _finishing = self.renames.finishing.lock(op).await;
+        if self.told_renames.has(op) {
+            return Ok(Finished::Before);
+        }
         let is_left = ops::intent(&self.names.begin(), op).map_err(meta_refused)?.is_some();
         // A name that a rename has bound is not another's before the rename is finished.
         if !is_left || self.bound(&to)?.is_none_or(|found| found.ino != moved.ino) {
-            return Ok(None);
+            return Ok(Finished::Nothing);
         }
+        let has_it_in_hand = |intent: &Intent| {
+            matches!(&intent.what, IntentKind::Prepared { from: (parent, name), .. }
+                if *parent == to.parent && *name == to.name)
+        };
+        if self.intents().iter().any(has_it_in_hand) {
+            return Ok(Finished::Later);
+        }
+        self.renames.count_later(to.clone(), op);
         let requester = self.node;
         let (binds, victim) = (binding(&moved), victim.as_ref().map(binding));
         let others = self.others_in_rename(moved.ino, victim, &from);
@@ -292,7 +313,7 @@ impl Node {
         let (place, end) = (from.clone(), RenameEnd::Counted);
         let finish = PeerRequest::RenameFinish { op, place, moved: moved.ino, end, requester };
         self.ask(self.shard_of(from.parent, &from.name), finish).await?;
-        Ok(Some(others))
+        Ok(Finished::Told(others))
     }
 
     /// Finishes or undoes an operation now: somebody needs to know how it went.
@@ -382,6 +403,18 @@ impl Node {
             tokio::task::yield_now().await;
         }
     }
+}
+
+/// What became of a rename that somebody finishes.
+enum Finished {
+    /// It has nothing to tell any more.
+    Nothing,
+    /// Its new name is in hand of another rename.
+    Later,
+    /// All were told meanwhile.
+    Before,
+    /// These were told.
+    Told(Starts),
 }
 
 /// The inode, or the directory, is not there any more.
