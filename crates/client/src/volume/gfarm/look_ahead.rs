@@ -208,6 +208,14 @@ impl LookAhead {
         found
     }
 
+    /// What was asked for in `dir` is not there: who makes names looks for each of them first, and would find little
+    /// of use in a listing.
+    pub(super) fn missed(&self, dir: InodeId) {
+        if let Some(directory) = self.lock().directories.get_mut(&dir) {
+            directory.looks = directory.looks.saturating_sub(1);
+        }
+    }
+
     /// This mount changed names or attributes, or met something else than it was told.
     pub(super) fn changed(&self) {
         let mut table = self.lock();
@@ -365,6 +373,19 @@ mod tests {
             ahead.changed();
         }
         assert_eq!(asked.windows.len(), 1);
+    }
+
+    #[test]
+    fn who_makes_names_fetches_nothing() {
+        let (ahead, now) = (LookAhead::default(), Instant::now());
+        for number in 0..100 {
+            assert!(matches!(ahead.look_at(DIR, &name(number), now), Look::Ask));
+            ahead.missed(DIR);
+            ahead.changed();
+        }
+        let mut asked = Asked::new(&ahead, 100);
+        (0..100).for_each(|number| asked.look(number, now));
+        assert_eq!((asked.looks, asked.windows.len()), (2, 1));
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Inner {
         let path = self.nodes.path_in(parent, name)?;
         let stat = match self.looked_ahead(parent, name) {
             Some(stat) => stat,
-            None => self.stat(path.clone())?,
+            None => self.stat(path.clone()).inspect_err(|_| self.look_ahead.missed(parent))?,
         };
         let mut node = self.nodes.seen(parent, name, stat);
         let unlinked = node.lock().file.unlinked;

@@ -318,3 +318,16 @@ fn an_open_of_what_another_host_changed_asks() {
     mount.open_it(now, READ).unwrap();
     assert_eq!(mount.lasting_attributes(now).unwrap().size, 7);
 }
+
+#[test]
+fn who_makes_many_names_lists_nothing() {
+    let (fake, mount) = Fake::mount();
+    let is_list = |request: &Request| matches!(request, Request::List { .. });
+    for number in 0..50 {
+        assert_eq!(mount.look(&format!("f{number}")).unwrap_err().errno, libc::ENOENT);
+        fake.files().replace(&format!("/f{number}"), b"");
+    }
+    assert_eq!(fake.asked(is_list), 0);
+    (0..50).for_each(|number| assert!(mount.look(&format!("f{number}")).is_ok()));
+    assert_eq!(fake.asked(is_list), 1);
+}
