@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Process, R, W};
+use cluster::{Cluster, Process, R, W, write_again, write_new};
 use hayase_layout::{ByteCount, InodeId, StripePolicy};
 use hayase_tier::flaky::{Call, Fault};
 use hayase_tier::{Action, Attributes, Flaky, Key, ListRequest, Memory, Precondition, Tier};
@@ -141,25 +141,13 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-fn write(process: &mut Process, dir: InodeId, name: &str, bytes: &[u8]) -> InodeId {
-    let ino = process.create(dir, name, FileKind::Regular).expect("made").ino;
-    write_again(process, ino, bytes);
-    ino
-}
-
-fn write_again(process: &mut Process, ino: InodeId, bytes: &[u8]) {
-    process.open(ino, W).expect("opened");
-    process.write(ino, 0, bytes).expect("written");
-    process.close(ino, W).expect("closed");
-}
-
 #[test]
 fn a_file_takes_the_place_of_a_removed_one_without_a_second_version() {
     for servers in [1, 3] {
         let scene = Scene::new(servers);
         let mut process = scene.cluster.process(0);
-        write(&mut process, TOP, "f", b"removed");
-        write(&mut process, TOP, "g", b"stays");
+        write_new(&mut process, TOP, "f", b"removed");
+        write_new(&mut process, TOP, "g", b"stays");
         scene.wait_for("f", b"removed");
         scene.wait_for("g", b"stays");
         // The removal is still to come when the name has its next file.
@@ -177,11 +165,11 @@ fn a_file_takes_the_place_of_a_removed_one_without_a_second_version() {
 fn who_replaces_a_file_that_the_tier_never_had_overtakes_nobody() {
     let scene = Scene::new(1);
     let mut process = scene.cluster.process(0);
-    write(&mut process, TOP, "pointer.tmp", b"to data");
+    write_new(&mut process, TOP, "pointer.tmp", b"to data");
     scene.wait_for("pointer.tmp", b"to data");
     scene.script.fail(Action::Begin, FOR_EVER);
-    write(&mut process, TOP, "pointer", b"to nothing");
-    write(&mut process, TOP, "data", b"data");
+    write_new(&mut process, TOP, "pointer", b"to nothing");
+    write_new(&mut process, TOP, "data", b"data");
     process.rename((TOP, "pointer.tmp"), (TOP, "pointer")).expect("renamed");
     assert_eq!(scene.read("pointer"), None, "before the data");
     scene.script.fail(Action::Begin, 0);
@@ -201,7 +189,7 @@ fn a_directory_that_goes_does_not_take_the_last_version_of_a_file_along() {
             process.create(TOP, name, FileKind::Directory).expect("made").ino
         };
         let (from, to) = (made(&mut process, "from"), made(&mut process, "to"));
-        let ino = write(&mut process, from, "f", b"first");
+        let ino = write_new(&mut process, from, "f", b"first");
         scene.wait_for("from/f", b"first");
         scene.script.fail(Action::Begin, 2);
         write_again(&mut process, ino, b"second");
@@ -225,14 +213,14 @@ fn a_file_that_is_removed_in_the_middle_of_its_commit_does_not_come_back() {
         let scene = Scene::new(servers);
         let mut process = scene.cluster.process(0);
         scene.script.hold(Call::Begun(Action::Commit));
-        write(&mut process, TOP, "f", b"bytes");
+        write_new(&mut process, TOP, "f", b"bytes");
         wait_until("the commit began", || scene.script.saw(Call::Begun(Action::Commit)));
         process.remove(TOP, "f", false).expect("removed");
         scene.script.release();
         wait_until("the commit ended", || scene.script.saw(Call::Done(Action::Commit)));
         wait_until("what was committed goes", || scene.names().is_empty());
         // Others come and go; it does not.
-        write(&mut process, TOP, "g", b"later");
+        write_new(&mut process, TOP, "g", b"later");
         scene.wait_for("g", b"later");
         assert_eq!(scene.names(), ["g"], "{servers} servers");
         assert!(process.lookup(TOP, "f").is_err());
@@ -285,7 +273,7 @@ fn copies_go_for_two_writers_at_once() {
     let mut here = scene.cluster.process(0);
     let mut inodes = Vec::new();
     for name in ["one", "other"] {
-        inodes.push(write(&mut here, TOP, name, b"small"));
+        inodes.push(write_new(&mut here, TOP, name, b"small"));
     }
     for index in 0..4 {
         let copy = here.create(TOP, &format!("copy{index}"), FileKind::Regular).expect("made");
@@ -317,18 +305,18 @@ fn a_rename_does_not_overtake_after_a_restart() {
     let mut scene = Scene::small(1, ByteCount::mib(64));
     let mut process = scene.cluster.process(0);
     for name in ["pointer", "pointer.tmp"] {
-        write(&mut process, TOP, name, b"to old");
+        write_new(&mut process, TOP, name, b"to old");
         scene.wait_for(name, b"to old");
     }
     scene.script.fail(Action::Begin, FOR_EVER);
-    write(&mut process, TOP, "data", b"data");
+    write_new(&mut process, TOP, "data", b"data");
     let tmp = process.lookup(TOP, "pointer.tmp").expect("there").attr.ino;
     write_again(&mut process, tmp, b"to data");
     process.rename((TOP, "pointer.tmp"), (TOP, "pointer")).expect("renamed");
     drop(process);
     scene.cluster.restart(0);
     let mut process = scene.cluster.process(0);
-    write(&mut process, TOP, "later", b"later");
+    write_new(&mut process, TOP, "later", b"later");
     assert_eq!(scene.read("pointer").as_deref(), Some(&b"to old"[..]));
     scene.script.fail(Action::Begin, 0);
     wait_until("the pointer points to the data", || {
@@ -419,7 +407,7 @@ fn what_is_written_and_closed_during_a_commit_comes_to_the_tier() {
 #[test]
 fn what_is_written_after_a_long_open_comes_to_the_tier() {
     let scene = Scene::new(3);
-    let ino = write(&mut scene.cluster.process(0), TOP, "f", b"first");
+    let ino = write_new(&mut scene.cluster.process(0), TOP, "f", b"first");
     scene.wait_for("f", b"first");
     let (recalled, was_recalled) = std::sync::mpsc::channel();
     let (reply, may_reply) = std::sync::mpsc::channel::<()>();

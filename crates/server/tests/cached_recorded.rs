@@ -10,9 +10,9 @@ mod cluster;
 mod recorded_file;
 
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use cluster::{Cluster, R, W};
+use cluster::{Cluster, R, W, eventually};
 use hayase_container::{AREA_DIRECTORY, MARK, area};
 use hayase_layout::{ByteCount, InodeId, Layout};
 use hayase_tier::flaky::{Call, Fault};
@@ -121,14 +121,6 @@ impl Scene {
         let mut process = self.cluster.process(0);
         let all = process.lookup(InodeId::ROOT, AREA_DIRECTORY).unwrap().attr.ino;
         process.names(all)
-    }
-}
-
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

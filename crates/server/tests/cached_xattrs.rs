@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Process, R, W};
+use cluster::{Cluster, Process, R, write_again, write_new};
 use hayase_layout::{ByteCount, InodeId};
 use hayase_tier::flaky::{Call, Fault};
 use hayase_tier::{Action, Attributes, Flaky, Key, Memory, Precondition, Tier, XattrChanges};
@@ -105,18 +105,6 @@ fn changes(pairs: &[(&str, &str)]) -> XattrChanges {
     pairs.map(|(name, value)| (name.into_bytes(), Some(value.into_bytes()))).collect()
 }
 
-fn write(process: &mut Process, name: &str, bytes: &[u8]) -> InodeId {
-    let ino = process.create(TOP, name, FileKind::Regular).expect("made").ino;
-    write_again(process, ino, bytes);
-    ino
-}
-
-fn write_again(process: &mut Process, ino: InodeId, bytes: &[u8]) {
-    process.open(ino, W).expect("opened");
-    process.write(ino, 0, bytes).expect("written");
-    process.close(ino, W).expect("closed");
-}
-
 fn try_set(
     process: &mut Process,
     ino: InodeId,
@@ -167,7 +155,7 @@ fn what_a_new_file_has_is_seen_by_all_and_comes_to_the_tier_with_it() {
         let mut process = scene.cluster.process(0);
         let mut other = scene.cluster.process(servers - 1);
         scene.close();
-        let ino = write(&mut process, "f", b"new");
+        let ino = write_new(&mut process, TOP, "f", b"new");
         set(&mut process, ino, "a", "1");
         set(&mut process, ino, "b", "2");
         set(&mut other, ino, "a", "3");
@@ -186,7 +174,7 @@ fn what_a_new_file_has_is_seen_by_all_and_comes_to_the_tier_with_it() {
 fn of_a_file_that_the_tier_has_they_change_there() {
     let scene = Scene::new(3);
     let mut process = scene.cluster.process(0);
-    let ino = write(&mut process, "f", b"first");
+    let ino = write_new(&mut process, TOP, "f", b"first");
     scene.wait_for("f", b"first", &[]);
     wait_until("the ledger knows", || {
         let flush = scene.cluster.process(0).ask(&NodeRequest::Flush { ino });
@@ -264,7 +252,7 @@ fn a_file_does_not_have_those_of_one_that_had_its_name() {
     process.lookup(TOP, "f").expect("there");
     scene.close();
     process.remove(TOP, "f", false).expect("removed");
-    let ino = write(&mut process, "f", b"new");
+    let ino = write_new(&mut process, TOP, "f", b"new");
     assert_eq!(seen(&mut process, ino), texts(&[]));
     set(&mut process, ino, "b", "2");
     scene.reopen();
@@ -298,7 +286,7 @@ fn those_of_a_file_outlive_its_home_before_the_tier_has_it() {
     write_again(&mut process, theirs, b"changed");
     try_remove(&mut process, theirs, "user.a").expect("removed");
     set(&mut process, theirs, "c", "3");
-    let new = write(&mut process, "new", b"new");
+    let new = write_new(&mut process, TOP, "new", b"new");
     set(&mut process, new, "n", "1");
     process.fsync(new).expect("synced");
     for server in [0, 1] {
@@ -332,7 +320,7 @@ fn those_of_a_directory_are_the_tiers() {
 fn what_can_not_be_kept_is_refused() {
     let scene = Scene::before(1, Memory::flat());
     let mut process = scene.cluster.process(0);
-    let ino = write(&mut process, "f", b"f");
+    let ino = write_new(&mut process, TOP, "f", b"f");
     assert_eq!(errno(try_set(&mut process, ino, ("user.a", b"1"), XattrMode::Set)), EOPNOTSUPP);
     assert_eq!(errno(try_remove(&mut process, ino, "user.a")), EOPNOTSUPP);
     assert_eq!(errno(try_get(&mut process, ino, "user.a")), EOPNOTSUPP);
@@ -341,7 +329,7 @@ fn what_can_not_be_kept_is_refused() {
     let scene = Scene::new(1);
     let mut process = scene.cluster.process(0);
     scene.close();
-    let ino = write(&mut process, "f", b"f");
+    let ino = write_new(&mut process, TOP, "f", b"f");
     for name in ["security.x", "trusted.x", "system.posix_acl_access", "x"] {
         assert_eq!(errno(try_set(&mut process, ino, (name, b"1"), XattrMode::Set)), EOPNOTSUPP);
         assert_eq!(errno(try_remove(&mut process, ino, name)), EOPNOTSUPP, "{name}");

@@ -8,9 +8,7 @@ mod cluster;
 #[path = "cluster/recorded_file.rs"]
 mod recorded_file;
 
-use std::time::{Duration, Instant};
-
-use cluster::{Cluster, R, W};
+use cluster::{Cluster, R, W, eventually};
 use hayase_container::{AREA_DIRECTORY, MARK, area};
 use hayase_layout::{InodeId, Layout};
 use hayase_wire::message::{
@@ -26,14 +24,6 @@ const EINVAL: i32 = 22;
 
 fn errno<T: std::fmt::Debug>(result: Result<T, Refused>) -> i32 {
     result.expect_err("refused").errno
-}
-
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]

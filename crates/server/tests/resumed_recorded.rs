@@ -11,9 +11,8 @@ mod recorded_file;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
-use cluster::{Cluster, R};
+use cluster::{Cluster, R, eventually};
 use hayase_container::{AREA_DIRECTORY, Durability, MARK};
 use hayase_layout::{
     ByteCount, GlobalOffset, InodeId, Layout, LocalOffset, ServerId, StripePolicy,
@@ -165,14 +164,6 @@ impl Job {
         let mut process = self.cluster.process(1);
         process.open(file.ino, R).unwrap();
         process.read(file.ino, 0, 1 << 20).unwrap()
-    }
-}
-
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hayase_layout::{ByteCount, InodeId, NodeId, ServerId};
 use hayase_server::{CacheSettings, DurableAt, Ground, Settings, TransportChoice};
@@ -316,6 +316,29 @@ pub(crate) struct Process {
 type Recalled = Box<dyn FnMut() -> StillOpen + Send>;
 
 static NEXT_PROCESS: AtomicU64 = AtomicU64::new(1);
+
+/// Waits for it, 30 s at most.
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A new file with these bytes.
+pub(crate) fn write_new(process: &mut Process, dir: InodeId, name: &str, bytes: &[u8]) -> InodeId {
+    let ino = process.create(dir, name, FileKind::Regular).expect("made").ino;
+    write_again(process, ino, bytes);
+    ino
+}
+
+/// Opens it, writes its beginning and closes it.
+pub(crate) fn write_again(process: &mut Process, ino: InodeId, bytes: &[u8]) {
+    process.open(ino, W).expect("opened");
+    process.write(ino, 0, bytes).expect("written");
+    process.close(ino, W).expect("closed");
+}
 
 impl Process {
     fn connect(socket: &Path, recalled: Option<Recalled>) -> Self {

@@ -115,6 +115,14 @@ impl Fake {
     }
 }
 
+/// Of something new, empty.
+pub(super) fn stat(ino: u64, kind: Kind) -> Stat {
+    let time = (0, 0);
+    let (atime, mtime, ctime) = (time, time, time);
+    let (generation, mode, nlink, uid, gid, size) = (1, 0o644, 1, 0, 0, 0);
+    Stat { ino, generation, kind, mode, nlink, uid, gid, size, atime, mtime, ctime }
+}
+
 impl Files {
     fn number(&mut self) -> u64 {
         self.numbers += 1;
@@ -123,20 +131,7 @@ impl Files {
 
     fn add(&mut self, path: &[u8], kind: Kind, bytes: &[u8]) {
         let ino = 100 + self.number();
-        let time = (0, 0);
-        let stat = Stat {
-            ino,
-            generation: 1,
-            kind,
-            mode: 0o644,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            size: bytes.len() as u64,
-            atime: time,
-            mtime: time,
-            ctime: time,
-        };
+        let stat = Stat { size: bytes.len() as u64, ..stat(ino, kind) };
         self.inodes.insert(ino, File { stat, bytes: bytes.into(), attributes: HashMap::new() });
         self.names.insert(path.into(), ino);
     }

@@ -244,25 +244,13 @@ impl Table {
 mod tests {
     use hayase_tier::gfarm_lane::Kind;
 
+    use super::super::fake;
     use super::*;
 
     const DIR: InodeId = InodeId(7);
 
     fn stat(ino: u64) -> Stat {
-        let time = (0, 0);
-        Stat {
-            ino,
-            generation: 1,
-            kind: Kind::File,
-            mode: 0o644,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            size: 0,
-            atime: time,
-            mtime: time,
-            ctime: time,
-        }
+        fake::stat(ino, Kind::File)
     }
 
     fn name(number: usize) -> Vec<u8> {

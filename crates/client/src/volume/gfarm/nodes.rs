@@ -257,24 +257,9 @@ mod tests {
     use hayase_tier::gfarm_lane::Kind;
     use hayase_wire::message::Access;
 
+    use super::super::fake::stat;
     use super::super::open_file::Slot;
     use super::*;
-
-    fn stat(ino: u64, kind: Kind) -> Stat {
-        Stat {
-            ino,
-            generation: 1,
-            kind,
-            mode: 0o755,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            size: 0,
-            atime: (0, 0),
-            mtime: (0, 0),
-            ctime: (0, 0),
-        }
-    }
 
     fn tree(path: &str) -> (Nodes, InodeId, InodeId) {
         let nodes = Nodes::new(path.as_bytes(), stat(2, Kind::Directory));
