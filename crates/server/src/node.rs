@@ -192,6 +192,10 @@ pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
             limits::SYNC_DEADLINE
         }
         PeerRequest::Open { ino, .. }
+        | PeerRequest::GetXattr { ino, .. }
+        | PeerRequest::ListXattr { ino }
+        | PeerRequest::SetXattr { ino, .. }
+        | PeerRequest::RemoveXattr { ino, .. }
         | PeerRequest::SetAttr { ino, .. }
         | PeerRequest::LinkDec { ino, .. }
         | PeerRequest::Relink { ino, .. }

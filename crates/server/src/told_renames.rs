@@ -7,7 +7,8 @@
 //! are asked to make their names durable, all renames of a while with one message to each server, and the intents of
 //! those that nobody has forgotten by then are dropped. Nobody waits for it.
 //!
-//! A server that was started anew since it was told is told again: it may have lost it.
+//! A server that was started anew since it was told is told again: it may have lost it. For one that was declared lost
+//! its renames wait until it comes back, and hold up nobody: the others know of them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,6 +19,9 @@ use hayase_wire::message::{Binding, FileKind, PeerReply, PeerRequest, Place};
 
 use crate::limits::RENAMES_DELAY;
 use crate::node::Node;
+
+/// Renames that are told again at the same time.
+const TOLD_AT_ONCE: usize = 16;
 
 /// Servers, each with the start that we know of it: none when we have not met.
 pub(crate) type Starts = BTreeMap<ServerId, Option<u64>>;
@@ -39,20 +43,41 @@ impl ToldRenames {
         self.renames.borrow().contains_key(&op) || self.in_hand.borrow().contains_key(&op)
     }
 
-    /// Those of `told` whose servers are all among `durable`, in the life in which they were told; and the others.
-    fn settled(told: &HashMap<u64, Starts>, durable: &Starts) -> (Vec<u64>, Vec<u64>) {
-        let is_kept = |(server, start): (&ServerId, &Option<u64>)| {
+    /// Sorts `told` by what becomes of them, once the servers of `durable` keep what they were told in that life.
+    fn settled(
+        told: HashMap<u64, Starts>,
+        durable: &Starts,
+        is_lost: impl Fn(ServerId) -> bool,
+    ) -> Settled {
+        let is_kept = |(server, start): &(&ServerId, &Option<u64>)| {
             start.is_some() && durable.get(server) == Some(start)
         };
-        let (mut kept, mut others) = (Vec::new(), Vec::new());
+        let mut settled = Settled::default();
         for (op, starts) in told {
-            let into = if starts.iter().all(is_kept) { &mut kept } else { &mut others };
-            into.push(*op);
+            let mut forgetful = starts.iter().filter(|told| !is_kept(told)).peekable();
+            if forgetful.peek().is_none() {
+                settled.kept.push(op);
+            } else if forgetful.all(|(server, _)| is_lost(*server)) {
+                settled.waiting.insert(op, starts);
+            } else {
+                settled.again.push(op);
+            }
         }
-        kept.sort_unstable();
-        others.sort_unstable();
-        (kept, others)
+        settled.kept.sort_unstable();
+        settled.again.sort_unstable();
+        settled
     }
+}
+
+/// What becomes of renames that all were told of.
+#[derive(Debug, Default, PartialEq)]
+struct Settled {
+    /// Everybody keeps them.
+    kept: Vec<u64>,
+    /// Somebody is to be told again.
+    again: Vec<u64>,
+    /// Who might be is lost.
+    waiting: HashMap<u64, Starts>,
 }
 
 impl Node {
@@ -91,18 +116,25 @@ impl Node {
         loop {
             tokio::time::sleep(self.intent_age.min(RENAMES_DELAY)).await;
             self.told_renames.in_hand.replace(self.told_renames.renames.take());
+            let is_lost = |server| self.membership.is_server_lost(server);
             let servers = {
                 let in_hand = self.told_renames.in_hand.borrow();
-                in_hand.values().flat_map(BTreeMap::keys).copied().collect()
+                let servers = in_hand.values().flat_map(BTreeMap::keys).copied();
+                servers.filter(|server| !is_lost(*server)).collect()
             };
             let durable = self.durable_names_of(servers).await;
             let told = self.told_renames.in_hand.take();
-            let (kept, others) = ToldRenames::settled(&told, &durable);
-            self.drop_intents_here(&kept);
-            for op in others {
+            let settled = ToldRenames::settled(told, &durable, is_lost);
+            self.told_renames.renames.borrow_mut().extend(settled.waiting);
+            self.drop_intents_here(&settled.kept);
+            for ops in settled.again.chunks(settled.again.len().div_ceil(TOLD_AT_ONCE).max(1)) {
                 // Not waited for: it may need a server that does not answer.
-                let this = Rc::clone(&self);
-                tokio::task::spawn_local(async move { this.finish_intent(op).await });
+                let (this, ops) = (Rc::clone(&self), ops.to_vec());
+                tokio::task::spawn_local(async move {
+                    for op in ops {
+                        this.finish_intent(op).await;
+                    }
+                });
             }
             if self.told_renames.renames.borrow().is_empty() {
                 self.told_renames.is_waiting.set(false);
@@ -150,13 +182,27 @@ mod tests {
             (5, starts(&[(1, None)])),
         ]);
         let check = |durable: &[(u16, Option<u64>)], kept: &[u64]| {
-            let (found, others) = ToldRenames::settled(&told, &starts(durable));
-            assert_eq!(found, kept);
-            assert_eq!(found.len() + others.len(), told.len());
+            let found = ToldRenames::settled(told.clone(), &starts(durable), |_| false);
+            assert_eq!(found.kept, kept);
+            assert_eq!(found.kept.len() + found.again.len(), told.len());
         };
         check(&[(1, Some(10)), (2, Some(20))], &[1, 2]);
         check(&[(1, Some(10)), (2, Some(21))], &[2]);
         check(&[(1, Some(11)), (2, Some(20)), (3, Some(30))], &[4]);
         check(&[(1, None)], &[]);
+    }
+
+    #[test]
+    fn those_of_a_lost_server_wait_for_it_alone() {
+        let told = HashMap::from([
+            (1, starts(&[(1, Some(10)), (2, Some(20))])),
+            (2, starts(&[(2, Some(20))])),
+            (3, starts(&[(2, Some(20)), (3, Some(30))])),
+        ]);
+        let is_lost = |server| server == ServerId(2);
+        let found = ToldRenames::settled(told.clone(), &starts(&[(1, Some(10))]), is_lost);
+        let mut waiting = told;
+        waiting.remove(&3);
+        assert_eq!(found, Settled { kept: Vec::new(), again: vec![3], waiting });
     }
 }

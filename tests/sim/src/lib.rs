@@ -60,6 +60,6 @@ pub use kind::{Kind, UnknownKind};
 pub use lost_part::{
     AfterEnd, emptied_after_power_cut, server_ends_before_fsync, synced_after_end_of_another,
 };
-pub use renamed::{made_before_power_cut, renamed_before_power_cut};
+pub use renamed::{made_before_power_cut, renamed_before_loss, renamed_before_power_cut};
 pub use run::{Report, Violation, run, run_kind};
 pub use scale::{Effort, Scale, scale};

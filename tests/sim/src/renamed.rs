@@ -64,6 +64,36 @@ pub fn renamed_before_power_cut(
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
+/// A file of `shared` that is renamed over another one, both made on node 0, before node `lost` is gone for good: where
+/// the name can still be looked up, it can be removed. Tells whether it could.
+///
+/// # Errors
+/// When it can not be removed.
+///
+/// # Panics
+/// When what goes before does not succeed.
+pub fn renamed_before_loss(seed: u64, lost: u16) -> Result<bool, String> {
+    LocalSet::new().block_on(&runtime(), async {
+        let random = Random::new(seed);
+        let network = Network::new(random.split());
+        let job = Job::up(SERVERS, network, random.split()).await;
+        let (seat, top) = (Seat::new(&job, 0), InodeId::ROOT);
+        let (name, beside) = (format!("f{seed}"), format!("f{seed}.new"));
+        make(&seat.mount(), top, &name, OLD).await.expect("nothing stands against it");
+        make(&seat.mount(), top, &beside, NEW).await.expect("nothing stands against it");
+        seat.mount().rename(&beside, &name).await.expect("renamed");
+        job.kill(lost, Death { pause: None, power: true });
+        tokio::time::sleep(SETTLING).await;
+        if read(&seat, top, &name).await.is_err() {
+            return Ok(false); // its shard is lost
+        }
+        match seat.mount().unlink(&name).await {
+            Ok(_) => Ok(true),
+            Err(failure) => Err(format!("{name} can not be removed: {failure:?}")),
+        }
+    })
+}
+
 /// A new file of `shared` whose fsync(2) comes after a power cut of another node than its own: answered with success it
 /// is there under its name. Tells whether it was.
 ///

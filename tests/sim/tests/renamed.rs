@@ -1,6 +1,6 @@
 //! rename(2) outlives power cuts without fsync(2) after it, and fsync(2) answers for a name only where it is.
 
-use hayase_sim::{made_before_power_cut, renamed_before_power_cut};
+use hayase_sim::{made_before_power_cut, renamed_before_loss, renamed_before_power_cut};
 
 const SEEDS: u64 = 40;
 
@@ -38,4 +38,17 @@ fn a_new_file_that_is_synced_has_its_name() {
     }
     // Both happen, or this shows nothing.
     assert!(synced.iter().all(|count| *count > 0), "{synced:?}");
+}
+
+/// Who was told of it is lost: that holds up nobody.
+#[test]
+fn a_name_that_was_renamed_before_a_node_was_lost_can_be_removed() {
+    let mut removed = 0;
+    for (seed, lost) in (1..=SEEDS).flat_map(|seed| [(seed, 1), (seed, 2)]) {
+        match renamed_before_loss(seed, lost) {
+            Ok(was_removed) => removed += u64::from(was_removed),
+            Err(wrong) => panic!("seed {seed}, {lost} is lost: {wrong}"),
+        }
+    }
+    assert!(removed > SEEDS / 2, "{removed}");
 }

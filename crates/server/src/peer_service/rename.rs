@@ -147,7 +147,14 @@ impl Node {
         let mut others = Starts::new();
         if let Ok(Outcome::Moved { victim }) = &done {
             others = self.others_in_rename(moved.ino, *victim, &from);
-            self.rename_durable(op, &others, requester).await?;
+            if let Err(refused) = self.rename_durable(&others, requester).await {
+                // It is committed all the same: whoever takes the name finishes it first.
+                self.renames.count_later(to.clone(), op);
+                self.finish_later([op]);
+                drop(late);
+                self.inval_name(&to, requester).await;
+                return Err(refused);
+            }
         }
         // The inode first: it may be looked for under the name that it has here.
         let (counted, end) = match &done {
@@ -190,15 +197,13 @@ impl Node {
     /// Where all of it is here, and the caller's process as well, they go together.
     async fn rename_durable(
         self: &Rc<Self>,
-        op: u64,
         others: &Starts,
         requester: NodeId,
     ) -> Result<(), Refused> {
-        if others.is_empty() && requester == self.node {
-            return Ok(());
+        match others.is_empty() && requester == self.node {
+            true => Ok(()),
+            false => self.names_durable().await,
         }
-        // Whoever finds the intent tries again.
-        self.names_durable().await.inspect_err(|_| self.finish_later([op]))
     }
 
     /// Checks everything that can forbid the rename, then binds the new name: the commit point.
