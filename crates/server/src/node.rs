@@ -224,6 +224,7 @@ pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
         | PeerRequest::Remove { .. }
         | PeerRequest::LinkDec { .. }
         | PeerRequest::LinkInc { .. }
+        | PeerRequest::UndoLink { .. }
         | PeerRequest::Relink { .. }
         | PeerRequest::RenamePrepare { .. }
         | PeerRequest::RenameLock { .. }

@@ -133,6 +133,9 @@ impl Node {
             R::LinkDec { ino, place, requester, replaced } => {
                 self.link_dec(ino, place, requester, replaced).await
             }
+            R::UndoLink { ino, place, requester, op } => {
+                self.undo_link((ino, op), &place, requester).await.map(|()| PeerReply::Done)
+            }
             R::Relink { ino, op, from: old, to, requester } => {
                 self.relink((ino, op), old, to, requester).await
             }

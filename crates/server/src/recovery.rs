@@ -236,8 +236,10 @@ impl Node {
         if self.is_being_renamed(ino).await? {
             return Ok(false);
         }
-        self.take_link(ino, place, false).await?;
-        Ok(true)
+        match self.undo_link((ino, op), &place, self.node).await {
+            Err(refused) if !is_gone(&refused) => Err(refused),
+            _ => Ok(true),
+        }
     }
 
     async fn finish_remove(

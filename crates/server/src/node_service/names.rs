@@ -173,9 +173,8 @@ impl Node {
                 Ok(None)
             }
             other => {
-                let undo = PeerRequest::LinkDec { ino, place, requester, replaced: false };
+                let undo = PeerRequest::UndoLink { ino, place, requester, op };
                 self.ask(ino.home(), undo).await?;
-                self.ask(ino.home(), PeerRequest::Finished { ops: vec![op] }).await?;
                 match other? {
                     PeerReply::Exists(_) => Err(Refused::new(libc_errno::EEXIST)),
                     other => Err(unexpected(&other)),

@@ -312,6 +312,23 @@ impl Node {
         Ok(PeerReply::Attr { attr: self.attr_of(&inode)?, grants })
     }
 
+    /// The name that `op` counted and nobody bound is not counted, in the commit that ends `op`: of all
+    /// who find it unfinished one takes the link. The next to make this name counts it under its own.
+    pub(crate) async fn undo_link(
+        self: &Rc<Self>,
+        (ino, op): (InodeId, u64),
+        place: &Place,
+        requester: NodeId,
+    ) -> Result<(), Refused> {
+        let _change = self.home_change(ino, requester, ATTR).await;
+        let mut txn = self.names.begin();
+        if ops::intent(&txn, op).map_err(meta_refused)?.is_none() {
+            return Ok(());
+        }
+        ops::drop_intent(&mut txn, op).map_err(meta_refused)?;
+        self.unlink_in(txn, ino, place, requester, false)
+    }
+
     pub(super) async fn link_dec(
         self: &Rc<Self>,
         ino: InodeId,

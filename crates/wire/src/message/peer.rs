@@ -161,6 +161,8 @@ pub enum PeerRequest {
     LinkInc { ino: InodeId, place: Place, requester: NodeId, op: u64 },
     /// Home: one name less. `replaced`: another file has the name now.
     LinkDec { ino: InodeId, place: Place, requester: NodeId, replaced: bool },
+    /// Home: the name that `op` counted was not bound. Once: by then it may be counted for another.
+    UndoLink { ino: InodeId, place: Place, requester: NodeId, op: u64 },
     /// Home: a name moved.
     Relink { ino: InodeId, op: u64, from: Place, to: Place, requester: NodeId },
     /// Home.
