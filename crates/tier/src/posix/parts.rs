@@ -27,6 +27,16 @@ pub(super) fn resume(
     attributes: Attributes,
     of: UploadOf,
 ) -> Result<Option<Box<dyn PartsUpload>>, TierError> {
+    let resumed = resume_file(root, key, attributes, of)?;
+    Ok(resumed.map(|parts| Box::new(parts) as Box<dyn PartsUpload>))
+}
+
+fn resume_file(
+    root: &Root,
+    key: &Key,
+    attributes: Attributes,
+    of: UploadOf,
+) -> Result<Option<FileParts>, TierError> {
     if root.own.is_some() || of.parts() == 0 || u32::try_from(of.parts()).is_err() {
         return Ok(None);
     }
@@ -59,7 +69,7 @@ pub(super) fn resume(
     let Ok(journal) = journal else { return Ok(None) };
     let temporary = upload.temporary.take();
     let (state, name) = (Mutex::new(State { journal, there: BTreeSet::new() }), name);
-    Ok(Some(Box::new(FileParts { upload, temporary, name, of, kept, state })))
+    Ok(Some(FileParts { upload, temporary, name, of, kept, state }))
 }
 
 /// In which parts an upload of `size` bytes was begun.
@@ -145,6 +155,9 @@ impl PartsUpload for FileParts {
         let Some(&crc) = self.kept.get(&number) else { return false };
         let len =
             usize::try_from(self.of.len(number)).expect("a part that was written is in memory");
+        // Grown by itself it would double, and copy what is written over.
+        buffer.truncate(len);
+        buffer.reserve_exact(len - buffer.len());
         buffer.resize(len, 0);
         let is_read = read_fully(&self.upload.file, self.start(number), buffer) == Ok(len);
         let is_whole = is_read && crc32c(&[buffer]) == crc;
@@ -184,6 +197,8 @@ impl PartsUpload for FileParts {
         let switched = self.upload.switch(precondition);
         match switched {
             Ok(_) => self.forget_journal(),
+            // The data goes with it.
+            Err(_) if self.upload.is_doubtful => self.forget_journal(),
             // Left to be resumed.
             Err(_) => self.temporary = self.upload.temporary.take(),
         }
@@ -196,6 +211,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
     use std::path::{Path, PathBuf};
 
+    use super::super::beneath::Lasts;
     use super::*;
     use crate::{Posix, Tier};
 
@@ -289,6 +305,22 @@ mod tests {
         for path in [&journal, &data] {
             assert!(std::fs::metadata(path).unwrap().mtime() > 0, "{path:?}");
         }
+    }
+
+    #[test]
+    fn what_could_not_be_synced_is_not_resumed() {
+        let top = killed();
+        let root = Root::attach(top.path(), Lasts::BeyondPowerCut).unwrap();
+        let key = Key::new("d/f").unwrap();
+        let mut upload = resume_file(&root, &key, Attributes::default(), OF).unwrap().unwrap();
+        for (number, data) in [&b"0123456789"[..], b"abcdefghij", b"vwxyz"].iter().enumerate() {
+            upload.put_part(number as u32, data).unwrap();
+        }
+        let (unsyncable, _writer) = rustix::pipe::pipe().unwrap();
+        let data = std::mem::replace(&mut upload.upload.file, unsyncable);
+        assert!(Box::new(upload).commit(Precondition::Any).is_err());
+        drop(data);
+        assert_eq!(std::fs::read_dir(top.path().join("d")).unwrap().count(), 0);
     }
 
     #[test]

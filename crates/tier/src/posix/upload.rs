@@ -48,6 +48,8 @@ pub(super) struct PosixUpload {
     name: Box<[u8]>,
     /// `None` once it is the target, and where it is left for others.
     pub(super) temporary: Option<Vec<u8>>,
+    /// fsync(2) failed: pages may be lost that count as clean since, and no later one tells.
+    pub(super) is_doubtful: bool,
     attributes: Attributes,
     pub(super) path: String,
     lasts: Lasts,
@@ -86,6 +88,7 @@ impl PosixUpload {
             file,
             name: key.split_last().1.into(),
             temporary: Some(temporary),
+            is_doubtful: false,
             attributes,
             path: root.shown(key.as_bytes()),
             lasts: root.lasts,
@@ -107,9 +110,12 @@ impl PosixUpload {
 
     pub(super) fn switch(&mut self, precondition: Precondition) -> Result<ObjectMeta, TierError> {
         self.require_replaceable(Action::Commit)?;
+        apply(&self.file, self.attributes).map_err(|errno| self.failed(Action::Commit, errno))?;
+        if let Err(errno) = self.lasts.sync(&self.file) {
+            self.is_doubtful = true;
+            return Err(self.failed(Action::Commit, errno));
+        }
         let failed = |errno| TierError::from_errno(Action::Commit, self.path.clone(), errno);
-        apply(&self.file, self.attributes).map_err(failed)?;
-        self.lasts.sync(&self.file).map_err(failed)?;
         let temporary = self.temporary.as_deref().expect("an upload is committed once");
         match precondition {
             Precondition::Any => {
