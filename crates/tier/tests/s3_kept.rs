@@ -10,7 +10,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use data_encoding::BASE64;
-use hayase_tier::s3::{ConditionalWrites, CredentialSource, Credentials, S3Settings};
+use hayase_tier::s3::{
+    ConditionalWrites, CredentialSource, Credentials, Encryption, S3Settings, UploadChecksum,
+};
 use hayase_tier::{Attributes, Key, PartSums, PartsUpload, Precondition, S3, Tier, UploadOf};
 
 use self::scripted::{Reply, Request, Scripted, empty_page, error};
@@ -55,26 +57,39 @@ fn server(list: impl Fn(&str) -> Reply + Send + 'static) -> Scripted {
     })
 }
 
-fn tier(server: &Scripted, kept_in: &Path) -> S3 {
-    let settings = S3Settings {
+fn settings(server: &Scripted, kept_in: &Path) -> S3Settings {
+    S3Settings {
         endpoint: Some(server.endpoint()),
         credentials: CredentialSource::Keys(Credentials::permanent("AK", "secret")),
         conditional: ConditionalWrites::Trusted,
         attempts: 2,
+        customer_key_in_clear: true,
         kept_in: Some(kept_in.to_owned()),
         ..S3Settings::new("bucket")
-    };
-    S3::attach(settings).unwrap()
+    }
+}
+
+fn tier(server: &Scripted, kept_in: &Path) -> S3 {
+    S3::attach(settings(server, kept_in)).unwrap()
+}
+
+fn begin(tier: &S3) -> Box<dyn PartsUpload> {
+    let key = Key::new("o").unwrap();
+    tier.resume_parts(&key, Attributes::default(), OF).unwrap().unwrap()
+}
+
+/// Every part is there, says the server.
+fn all_there() -> Scripted {
+    server(|_| {
+        let parts: String = (0..PARTS).map(|number| told(number, &md5(number), PART, "")).collect();
+        Reply::Answer(200, vec![], format!("<R>{parts}</R>").into_bytes())
+    })
 }
 
 /// Begins, ends, and begins the same again.
 fn resumed(tier: &S3) -> Box<dyn PartsUpload> {
-    let begin = || {
-        let key = Key::new("o").unwrap();
-        tier.resume_parts(&key, Attributes::default(), OF).unwrap().unwrap()
-    };
-    drop(begin());
-    begin()
+    drop(begin(tier));
+    begin(tier)
 }
 
 /// Requests that begin with `method`.
@@ -122,6 +137,8 @@ fn an_upload_that_is_gone_or_hidden_begins_anew() {
         assert!(!upload.is_kept(0, &part(0)), "{code}");
         let begun = server.seen().iter().filter(|seen| seen.line.contains("uploads=")).count();
         assert_eq!(begun, 2, "{code}");
+        // It is not remembered any more, and its parts are paid for.
+        assert_eq!(count(&server, "DELETE"), 1, "{code}");
     }
 }
 
@@ -151,17 +168,62 @@ fn a_record_that_is_torn_or_lies_begins_anew() {
     assert!(resumed(&tier).is_kept(0, &part(0)));
     let record = std::fs::read_dir(kept_in.path()).unwrap().next().unwrap().unwrap().path();
     let whole = std::fs::read(&record).unwrap();
-    let begin = || {
-        let key = Key::new("o").unwrap();
-        tier.resume_parts(&key, Attributes::default(), OF).unwrap().unwrap()
-    };
     for text in [&whole[..whole.len() - 1], b"", b"{}"] {
         std::fs::write(&record, text).unwrap();
-        assert!(!begin().is_kept(0, &part(0)), "{}", text.escape_ascii());
+        assert!(!begin(&tier).is_kept(0, &part(0)), "{}", text.escape_ascii());
     }
     // One that speaks of another object is none of this.
     let other = String::from_utf8(whole).unwrap().replace("\"o\"", "\"p\"");
     std::fs::write(&record, other).unwrap();
-    assert!(!begin().is_kept(0, &part(0)));
+    assert!(!begin(&tier).is_kept(0, &part(0)));
     assert_eq!(count(&server, "DELETE"), 0, "somebody else's upload was given up");
+}
+
+#[test]
+fn an_upload_that_is_sealed_or_summed_otherwise_begins_anew() {
+    let changes: [fn(&mut S3Settings); 4] = [
+        |settings| settings.encryption = Encryption::ServerKeys,
+        |settings| settings.encryption = Encryption::CustomerKey([1; 32]),
+        |settings| settings.encryption = Encryption::CustomerKey([2; 32]),
+        |settings| settings.checksum = UploadChecksum::Sha256,
+    ];
+    let kept_in = tempfile::tempdir().unwrap();
+    let server = all_there();
+    assert!(resumed(&tier(&server, kept_in.path())).is_kept(0, &part(0)));
+    for (at, change) in changes.iter().enumerate() {
+        let mut settings = settings(&server, kept_in.path());
+        change(&mut settings);
+        let tier = S3::attach(settings).unwrap();
+        assert!(!begin(&tier).is_kept(0, &part(0)), "{at}");
+        assert_eq!(count(&server, "DELETE"), at + 1, "the former was not given up");
+        assert!(begin(&tier).is_kept(0, &part(0)), "{at}: the same is not resumed");
+    }
+}
+
+#[test]
+fn a_sweep_forgets_what_it_gives_up_and_nothing_else() {
+    let kept_in = tempfile::tempdir().unwrap();
+    let server = all_there();
+    let tier_of = |bucket: &str, prefix: &str| {
+        let (bucket, prefix) = (bucket.to_owned(), prefix.to_owned());
+        S3::attach(S3Settings { bucket, prefix, ..settings(&server, kept_in.path()) }).unwrap()
+    };
+    let records = || std::fs::read_dir(kept_in.path()).unwrap().count();
+    drop(begin(&tier_of("bucket", "a/")));
+    for record in std::fs::read_dir(kept_in.path()).unwrap() {
+        let file = std::fs::File::options().write(true).open(record.unwrap().path()).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    }
+    let now = std::time::SystemTime::now();
+    for (bucket, prefix) in [("bucket", "b/"), ("other", "a/")] {
+        tier_of(bucket, prefix).sweep(b"", now).unwrap();
+        assert_eq!(records(), 1, "{bucket} {prefix}");
+    }
+    let tier = tier_of("bucket", "a/");
+    tier.sweep(b"below", now).unwrap();
+    assert_eq!(records(), 1);
+    tier.sweep(b"", std::time::UNIX_EPOCH).unwrap();
+    assert_eq!(records(), 1, "it is not old");
+    tier.sweep(b"", now).unwrap();
+    assert_eq!(records(), 0);
 }

@@ -10,10 +10,11 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ring::digest;
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use super::checksum::Sum;
+use super::checksum::{Sum, announcement};
 use super::client::{Client, Request};
 use super::fault::Fault;
 use super::limits::{KEYS_PER_PAGE, PARTS_MAX, RECORD_BYTES_MAX};
@@ -34,6 +35,8 @@ pub(super) struct Begun {
     part_bytes: u64,
     mode: Option<u32>,
     mtime: Option<(bool, u64, u32)>,
+    /// Hash of what the server was asked to seal and sum it with: an upload keeps that to its end.
+    sealing: String,
     /// As the server calls it, and by which its object can be recognised.
     pub(super) id: String,
     pub(super) token: String,
@@ -60,6 +63,7 @@ impl Begun {
             part_bytes: of.part_bytes,
             mode: attributes.mode,
             mtime: attributes.mtime.map(since),
+            sealing: sealing(client),
             id: id.to_owned(),
             token: token.to_owned(),
         }
@@ -75,6 +79,16 @@ impl Begun {
         let Self { id, token, .. } = other.clone();
         Self { id, token, ..self.clone() } == *other
     }
+}
+
+/// Keys are among what is hashed.
+fn sealing(client: &Client) -> String {
+    let mut context = digest::Context::new(&digest::SHA256);
+    let sums = announcement(client.settings.checksum);
+    for (name, value) in client.encryption_headers(true).into_iter().chain(sums) {
+        context.update(format!("{name}: {value}\n").as_bytes());
+    }
+    data_encoding::HEXLOWER.encode(context.finish().as_ref())
 }
 
 fn object(client: &Client, key: &str) -> [String; 3] {
@@ -147,8 +161,8 @@ pub(super) fn is_live(client: &Client, key: &str) -> bool {
     is_there && claim_present(&directory, name.as_bytes()).is_none()
 }
 
-/// Forgets uploads that were begun before `before`, of whatever bucket.
-pub(super) fn sweep(client: &Client, before: SystemTime) {
+/// Forgets uploads of keys that begin with `prefix` and were begun before `before`, and records that say nothing.
+pub(super) fn sweep(client: &Client, prefix: &str, before: SystemTime) {
     let Some(directory) = client.settings.kept_in.as_deref().and_then(open) else { return };
     let Ok(mut names) = fs::Dir::read_from(&directory) else { return };
     while let Some(Ok(entry)) = names.read() {
@@ -157,9 +171,16 @@ pub(super) fn sweep(client: &Client, before: SystemTime) {
             let stat = fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
             Some(system_time(stat.st_mtime, stat.st_mtime_nsec) < before)
         };
+        let is_below = |begun: Begun| {
+            let [endpoint, bucket, key] = &begun.object;
+            *endpoint == client.endpoint()
+                && *bucket == client.settings.bucket
+                && key.starts_with(prefix)
+        };
         if name.to_bytes().starts_with(b"s3-")
             && is_old() == Some(true)
-            && let Some(_held) = claim_present(&directory, name.to_bytes())
+            && let Some(held) = claim_present(&directory, name.to_bytes())
+            && read(&held).is_none_or(is_below)
         {
             let _ = fs::unlinkat(&directory, name, AtFlags::empty());
         }

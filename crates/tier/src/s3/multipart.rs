@@ -290,9 +290,9 @@ pub(super) fn sweep(
     prefix: &[u8],
     before: SystemTime,
 ) -> Result<usize, TierError> {
-    kept::sweep(client, before);
     let prefix = [client.settings.prefix.as_bytes(), prefix].concat();
     let Ok(prefix) = String::from_utf8(prefix) else { return Ok(0) };
+    kept::sweep(client, &prefix, before);
     let failed = |fault| client.failed(Action::Sweep, &prefix, fault);
     let mut markers: Option<(String, String)> = None;
     let mut swept = 0;

@@ -65,37 +65,31 @@ pub(super) fn resume(
     let failed = |fault| client.failed(Action::Begin, &key, fault);
     let begun = |id: &str, token: &str| Begun::new(client, &key, (attributes, of), (id, token));
     let former = record.read().filter(|former| former.is_at(client, &key));
-    let (multipart, found) = match former {
+    let resumed = match former {
         Some(former) if former.is_same(&begun("", "")) => {
-            match kept::parts(client, &key, &former.id) {
-                Ok(found) => {
-                    let Begun { id, token, .. } = former;
-                    (Some(Multipart::resumed(client, &key, id, token)), found)
-                }
-                Err(fault) => match failed(fault) {
-                    away @ TierError::Unavailable { .. } => return Err(away),
-                    // It is gone, or may not be looked at.
-                    _ => (None, BTreeMap::new()),
-                },
+            match kept::parts(client, &key, &former.id).map_err(failed) {
+                Ok(found) => Ok((Multipart::resumed(client, &key, former.id, former.token), found)),
+                Err(away @ TierError::Unavailable { .. }) => return Err(away),
+                // It is gone, or may not be looked at.
+                Err(_) => Err(Some(former.id)),
             }
         }
-        Some(other) => {
-            // Where that fails it is left to `sweep`.
-            let _ = multipart::abort(client, &key, &other.id);
-            (None, BTreeMap::new())
-        }
-        None => (None, BTreeMap::new()),
+        other => Err(other.map(|other| other.id)),
     };
-    let multipart = match multipart {
-        Some(multipart) => multipart,
-        None => {
+    let (multipart, found) = match resumed {
+        Ok(resumed) => resumed,
+        Err(former) => {
+            if let Some(id) = former {
+                // Nobody remembers it from here on. Where that fails it is left to `sweep`.
+                let _ = multipart::abort(client, &key, &id);
+            }
             let multipart = Multipart::begin(client, &key, attributes, Some(of.part_bytes));
             let multipart = multipart.map_err(failed)?;
             if record.write(&begun(multipart.id(), multipart.token())).is_none() {
                 record.remove();
                 return Ok(None);
             }
-            multipart
+            (multipart, BTreeMap::new())
         }
     };
     let (client, sent, kept) = (Arc::clone(client), Mutex::default(), Some(Kept { record, found }));
