@@ -1,4 +1,5 @@
-//! Several nodes with a link each: parts of a data set by one node and by three, and a copy to all of them.
+//! Several nodes with a link each: parts of a data set by one node and by three, in and out again, and a copy to
+//! all of them.
 //!
 //! Four simulated nodes; the last one is the store's: the S3 server of this process listens in its network. Its
 //! link gives each of the others [`LINK_BYTES`] a second and no more, and theirs give as much to anybody.
@@ -62,6 +63,9 @@ pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
                 let mut diff = job.on_node(1, "diff");
                 run_command(diff.arg("-rq").arg(&tree).arg(&data), PATIENCE)?.success("diff")?;
             }
+            // Each node has what it fetched.
+            let ran = ground.run(store.stage_out(bench, &job, nodes))?;
+            samples.0.push(ran.sample(("shard out", variant, round), files.total()));
             let mut remove = job.on_node(0, "rm");
             run_command(remove.arg("-rf").arg(&data), PATIENCE)?.success("rm")?;
         }
@@ -132,6 +136,16 @@ impl Store {
         command
     }
 
+    /// Of what was staged in, over what an earlier round left.
+    fn stage_out(&self, bench: &Bench, job: &Job<'_>, nodes: u16) -> Command {
+        let mut command = Command::new(bench.hayase());
+        let target = format!("s3://{BUCKET}/out");
+        command.args(["stage", "out", "shared/data", &target, "--pack", "none"]);
+        command.args(["--overwrite", "always", "--spread", "shard"]);
+        command.args(["--from-nodes", &nodes.to_string(), "--job"]).arg(job.directory());
+        self.told(command)
+    }
+
     fn stage_in(
         &self,
         bench: &Bench,
@@ -153,21 +167,22 @@ fn outcome(samples: &Samples, files: Files, fetched: f64) -> Outcome {
     for (name, what, variant) in [
         ("shard, 1 node", "shard", ONE[0]),
         ("shard, 3 nodes", "shard", ALL),
+        ("shard out, 1 node", "shard out", ONE[0]),
+        ("shard out, 3 nodes", "shard out", ALL),
         ("copy, 3 nodes, all that arrived", "copy", ALL),
     ] {
         let rate = samples.rate(what, variant);
         table.row(vec![name.to_owned(), number(rate / MIB), number(rate / one)]);
     }
-    let compared = samples.compare("shard", ALL, ONE);
-    let figure = stats::median(&compared.ratios).unwrap_or(f64::NAN);
+    let scaling = |what: &str| {
+        let compared = samples.compare(what, ALL, ONE);
+        let figure = stats::median(&compared.ratios).unwrap_or(f64::NAN);
+        let name = format!("{what}: rate of 3 nodes, of 1");
+        Goal::new(name, figure, "", Wanted::AtLeast(SCALING_MIN)).same_as(compared.same)
+    };
     let goals = vec![
-        Goal::new(
-            "shard: rate of 3 nodes, of 1".to_owned(),
-            figure,
-            "",
-            Wanted::AtLeast(SCALING_MIN),
-        )
-        .same_as(compared.same),
+        scaling("shard"),
+        scaling("shard out"),
         Goal::new(
             "copy to 3 nodes: bytes read from the store, of the data set".to_owned(),
             fetched,

@@ -125,7 +125,8 @@ impl Wishes {
         for (_, target) in &args.stage_out {
             args.pack.check(target, key.is_some())?;
         }
-        let out = OutWishes { copy: CopyArgs::of(selection), pack: args.pack.clone(), key };
+        let (copy, pack) = (CopyArgs::of(selection), args.pack.clone());
+        let out = OutWishes { copy, pack, key, is_of_run: true };
         let key_in = args.key.given()?;
         key_in.as_deref().map(MasterKey::parse).transpose()?;
         Ok(Self { copy_in: CopyArgs::of(args.selection.clone()), key_in, out })
@@ -154,7 +155,7 @@ fn run_staged(
     };
     let mut left = None;
     for (source, target) in &args.stage_out {
-        match spread::stage_out((job, Some(signals)), source, target, &wishes.out, output) {
+        match spread::stage_out((job, how), source, target, &wishes.out, output) {
             Ok(Status::Done) => {}
             other => left = left.or(Some(other)),
         }

@@ -1,18 +1,21 @@
 //! Copies by several nodes of a job: each its part, or everything on each node.
 //!
 //! Rooms: [`area`] (a place in an area of the job), [`order`] (what a worker is told), [`worker`] (a process on
-//! a node that does it), [`crew`] (workers of one step, watched together).
+//! a node that does it), [`crew`] (workers of one step, watched together), [`parts`] (a tree dealt out to them,
+//! and the complete copy that follows), [`out`] (from areas to where things are kept).
 //!
 //! No node talks to another about the work: all see the same source and deal it alike
-//! ([`hayase_stage::Share`]). Into `shared`, a complete copy by one node follows; it finds what is there, does
-//! what only one can do (attributes of directories, removals), and would find what somebody missed. Into
-//! `local` of each node everything goes through a hidden directory of `shared` first: so each byte leaves the
+//! ([`hayase_stage::Share`]). Where all see the target, a complete copy by one node follows; it finds what is
+//! there, does what only one can do (attributes of directories, removals, the index of packs), and would find
+//! what somebody missed. Into `local` of each node everything goes through a hidden directory of `shared` first: so each byte leaves the
 //! source once, and the servers of the job carry it from node to node; small files in packs, since making and
 //! opening each of them on the mount would take longer than all the rest.
 
 mod area;
 mod crew;
 mod order;
+mod out;
+mod parts;
 pub(crate) mod worker;
 
 use std::ffi::{OsStr, OsString};
@@ -24,8 +27,10 @@ use hayase_stage::Progress;
 pub(crate) use self::area::{Area, AreaPlace};
 use self::crew::Crew;
 pub(crate) use self::order::{Order, Passing};
+pub(crate) use self::out::{OutSpreadArgs, OutWishes, stage_out};
+use self::parts::{add_parts, joined};
 use super::job_arg::JobArg;
-use super::transfer::{self, CopyArgs, End, NodePart, PackArgs};
+use super::transfer::{self, CopyArgs, End, NodePart};
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::Job;
@@ -63,12 +68,17 @@ impl SpreadArgs {
     /// The job, and how.
     pub(crate) fn find(&self, environment: &Environment) -> anyhow::Result<(Job, How<'static>)> {
         let job = self.job.find(environment)?;
-        let all = job.settings.nodes;
-        let nodes = self.to_nodes.unwrap_or(all);
-        if nodes > all {
-            return Err(SpreadError::TooMany { wanted: nodes, nodes: all }.into());
-        }
+        let nodes = first_nodes(&job, self.to_nodes)?;
         Ok((job, How { spread: self.spread, nodes, signals: None }))
+    }
+}
+
+/// How many nodes of the job are to copy: all, where nothing is said.
+fn first_nodes(job: &Job, wanted: Option<u16>) -> Result<u16, SpreadError> {
+    let nodes = job.settings.nodes;
+    match wanted {
+        Some(wanted) if wanted > nodes => Err(SpreadError::TooMany { wanted, nodes }),
+        _ => Ok(wanted.unwrap_or(nodes)),
     }
 }
 
@@ -93,8 +103,8 @@ pub(crate) enum SpreadError {
     /// Everything on each node, where each node sees everything.
     #[error("what is in `shared` is on no node and seen by all: it can not be copied to each")]
     CopyIntoShared,
-    /// `run --out` of what is not there.
-    #[error("{0} is not there: the program made no such directory")]
+    /// `run --out` or `stage out` of what is not there.
+    #[error("{0} is not there: no program made such a directory")]
     NotMade(String),
     /// Options of `run` about a copy that is not made.
     #[error("{options} say how {about} copies, and there is no {about}")]
@@ -157,57 +167,12 @@ pub(crate) fn stage_in(
         target,
     };
     let end = transfer::while_watched(&progress, output, || match (target.area, spread) {
-        (_, _) if how.nodes == 1 => staging.one(),
-        (Area::Shared, _) => staging.shared_parts(),
+        (_, _) if how.nodes == 1 => staging.crew.one(staging.order.to(staging.path(0))),
+        (Area::Shared, _) => staging.crew.in_parts(how.nodes, &staging.everywhere()),
         (Area::Local, Spread::Shard) => staging.shards(),
         (Area::Local, Spread::Copy) => staging.copies(),
     })?;
     transfer::show_end(End { seconds: begin.elapsed().as_secs_f64(), ..end }, output)
-}
-
-/// How results go out.
-pub(crate) struct OutWishes {
-    pub(crate) copy: CopyArgs,
-    pub(crate) pack: PackArgs,
-    /// The text of the key that seals packs.
-    pub(crate) key: Option<Vec<u8>>,
-}
-
-/// Copies from an area to a target; shows the summary. From `shared` by the job's first node; from `local` each
-/// node its own, where there are several each to a directory of its own: names of one node say nothing about
-/// those of another.
-pub(crate) fn stage_out(
-    (job, signals): (&Job, Option<&Signals>),
-    source: &AreaPlace,
-    target: &OsStr,
-    wishes: &OutWishes,
-    output: &Output,
-) -> anyhow::Result<Status> {
-    let (progress, begin) = (Progress::default(), Instant::now());
-    let crew = Crew { job, progress: &progress, output, signals, is_looking: false };
-    let target = area::absolute(target)?;
-    let order = |node| {
-        let from = source.path(&job.settings, node);
-        let order = Order::new(from.as_os_str(), &wishes.copy, wishes.key.clone());
-        order.out_to(target.clone(), wishes.pack.clone())
-    };
-    let nodes = job.settings.nodes;
-    let orders: Vec<_> = match source.area {
-        Area::Local if nodes > 1 => {
-            (0..nodes).map(|node| (node, order(node).of_node(node))).collect()
-        }
-        Area::Local | Area::Shared => vec![(0, order(0))],
-    };
-    let ends = transfer::while_watched(&progress, output, || crew.run(&orders))?;
-    let mut ends = ends.into_iter().collect::<anyhow::Result<Vec<End>>>()?;
-    if ends.iter().all(|end| end.is_absent) {
-        return Err(SpreadError::NotMade(source.to_string()).into());
-    }
-    let end = match ends.len() {
-        1 => ends.remove(0),
-        _ => End { seconds: begin.elapsed().as_secs_f64(), ..summed(&ends, false) },
-    };
-    transfer::show_end(end, output)
 }
 
 /// One copy into an area.
@@ -224,51 +189,10 @@ impl Staging<'_> {
         self.target.path(&self.crew.job.settings, node)
     }
 
-    /// All of it, by the first node.
-    fn one(&self) -> anyhow::Result<End> {
-        self.whole(self.order.to(self.path(0)))
-    }
-
-    fn whole(&self, order: Order) -> anyhow::Result<End> {
-        let ends = self.crew.run(&[(0, order)])?;
-        ends.into_iter().next().expect("one worker was asked")
-    }
-
-    /// Parts of the source into one directory that all nodes see. What one node can not do is left to
-    /// the complete copy that follows. Also whether every part of one and the same source arrived.
-    fn parts(&self, order: &Order) -> anyhow::Result<(Vec<NodePart>, bool)> {
-        let orders = (0..self.nodes).map(|node| (node, order.share(node, self.nodes, false)));
-        let ends = self.crew.run(&orders.collect::<Vec<_>>())?;
-        let (mut parts, mut seen, mut is_complete) = (Vec::new(), None, true);
-        for (node, end) in (0..).zip(ends) {
-            is_complete &= end
-                .as_ref()
-                .is_ok_and(|end| end.is_complete && *seen.get_or_insert(end.seen) == end.seen);
-            match end {
-                Ok(end) => parts.push(NodePart {
-                    node,
-                    items: end.copied,
-                    bytes: end.bytes_moved,
-                    bytes_resumed: end.bytes_resumed,
-                    bytes_from_nodes: 0,
-                }),
-                Err(error) if is_usage(&error) => return Err(error),
-                Err(error) => self.crew.output.note(&format!("{error:#}; node 0 does its part")),
-            }
-        }
-        Ok((parts, is_complete))
-    }
-
-    fn shared_parts(&self) -> anyhow::Result<End> {
+    /// The same on each node: all see one directory.
+    fn everywhere(&self) -> impl Fn(u16) -> Order {
         let order = self.order.to(self.path(0));
-        if order.copy.dry_run {
-            return self.whole(order);
-        }
-        let (parts, is_complete) = self.parts(&order)?;
-        // What every node wrote over is not written over once more.
-        let is_all = parts.len() == usize::from(self.nodes);
-        let order = if is_all { order.after_parts() } else { order };
-        Ok(joined(self.whole(order.trusting(is_complete))?, parts))
+        move |_| order.clone()
     }
 
     /// Each node its part, into its own directory; all directories everywhere.
@@ -309,11 +233,11 @@ impl Staging<'_> {
             let mut order = between.passing(passing);
             // Without large files there is only to be removed what an earlier try left of some.
             if passing == Passing::Small || has_large {
-                let (more, is_complete) = self.parts(&order)?;
+                let (more, is_complete) = self.crew.parts(self.nodes, &|_| order.clone())?;
                 add_parts(&mut parts, more);
                 order = order.trusting(is_complete);
             }
-            let fetched = self.whole(order)?;
+            let fetched = self.crew.one(order)?;
             if !fetched.is_complete {
                 // What arrived stays there for the next time.
                 return Ok(joined(fetched, parts));
@@ -330,42 +254,9 @@ impl Staging<'_> {
             }
         }
         if end.is_complete {
-            self.whole(Order::removal(hidden.path(&self.crew.job.settings, 0)))?;
+            self.crew.one(Order::removal(hidden.path(&self.crew.job.settings, 0)))?;
         }
         Ok(end)
-    }
-}
-
-fn is_usage(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<SpreadError>().is_some_and(SpreadError::is_usage)
-}
-
-/// The complete copy, and the parts that were copied before it.
-fn joined(whole: End, parts: Vec<NodePart>) -> End {
-    let items: u64 = parts.iter().map(|part| part.items).sum();
-    let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
-    let resumed: u64 = parts.iter().map(|part| part.bytes_resumed).sum();
-    End {
-        copied: whole.copied + items,
-        kept: whole.kept.saturating_sub(items),
-        bytes_moved: whole.bytes_moved + bytes,
-        bytes_resumed: whole.bytes_resumed + resumed,
-        nodes: parts,
-        ..whole
-    }
-}
-
-/// Counts what each node did in another step as well.
-fn add_parts(all: &mut Vec<NodePart>, more: Vec<NodePart>) {
-    for part in more {
-        match all.iter_mut().find(|own| own.node == part.node) {
-            Some(own) => {
-                own.items += part.items;
-                own.bytes += part.bytes;
-                own.bytes_resumed += part.bytes_resumed;
-            }
-            None => all.push(part),
-        }
     }
 }
 
@@ -440,19 +331,5 @@ mod tests {
         for wrong in ["shared/x", "shared/x:", "cache/x:y", "x:y"] {
             assert!(parse_out(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_complete_copy_counts_what_parts_did_before_it() {
-        let part = |node, items| NodePart {
-            node,
-            items,
-            bytes: items * 10,
-            bytes_resumed: items,
-            bytes_from_nodes: 0,
-        };
-        let whole = End { kept: 7, copied: 1, bytes_moved: 3, is_complete: true, ..End::default() };
-        let end = joined(whole, vec![part(0, 4), part(1, 2)]);
-        assert_eq!((end.copied, end.kept, end.bytes_moved), (7, 1, 63));
     }
 }

@@ -12,7 +12,7 @@ use hayase_stage::{Place, Progress};
 use serde::Serialize;
 
 use super::job_arg::JobArg;
-use super::spread::{self, AreaPlace, SpreadArgs};
+use super::spread::{self, AreaPlace, OutSpreadArgs, OutWishes, SpreadArgs};
 use super::transfer::{self, CopyArgs, EndpointArg, KeyArgs, PackArgs, Remembered, SelectionArgs};
 use crate::config::Environment;
 use crate::exit::Status;
@@ -61,7 +61,7 @@ struct InArgs {
 
 #[derive(Debug, clap::Args)]
 struct OutArgs {
-    /// Directory or URL of the tree
+    /// Directory or URL of the tree; by nodes of a job shared/PATH or local/PATH
     source: OsString,
     /// Directory or URL for the copy; made when it is missing
     target: OsString,
@@ -71,6 +71,8 @@ struct OutArgs {
     pack: PackArgs,
     #[command(flatten)]
     key: KeyArgs,
+    #[command(flatten)]
+    spread: OutSpreadArgs,
     /// End when everything is safe on the nodes of a job, whose tier holds the target; its servers go on
     #[arg(long)]
     background: bool,
@@ -141,8 +143,16 @@ fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow
 }
 
 fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
-    places::check_other(&args.source, &args.target)?;
     args.pack.check(&args.target, args.key.is_given())?;
+    if args.spread.is_wanted() {
+        let job = args.job.find(environment)?;
+        let how = args.spread.how(&job)?;
+        let source = AreaPlace::parse(&args.source.to_string_lossy())?;
+        let (copy, pack, key) = (args.copy.clone(), args.pack.clone(), args.key.given()?);
+        let wishes = OutWishes { copy, pack, key, is_of_run: false };
+        return spread::stage_out((&job, how), &source, &args.target, &wishes, output);
+    }
+    places::check_other(&args.source, &args.target)?;
     let source = Source::open(places::open(&args.source, Wish::Present)?, None)?;
     let place = match args.background {
         true => background::in_cache(&args.target, &args.job.find(environment)?)?.into_os_string(),

@@ -195,6 +195,81 @@ fn a_run_stages_in_before_and_out_after_it() {
 }
 
 #[test]
+fn nodes_share_the_way_out_of_the_shared_area() {
+    let Some(scene) = Scene::with_nodes("nodes_share_the_way_out_of_the_shared_area") else {
+        return;
+    };
+    make_tree(&scene);
+    for number in 0..3 {
+        fs::write(scene.path(&format!("tree/large-{number}")), vec![number; 3 << 20]).unwrap();
+    }
+    scene.up(&["--nodes", "3"]).with(0);
+    let tree = scene.path("tree");
+    on(&scene, 0, &format!("cp -a {} $HAYASE_SHARED/out", tree.display()));
+    let stage = |more: &[&str]| {
+        let args = ["stage", "out", "shared/out", "results", "--spread", "shard", "--json"];
+        end(&scene.hayase(&[&args, more].concat()).with(0))
+    };
+    let dry = stage(&["--dry-run"]);
+    assert_eq!((&dry["copied"], &dry["is_dry_run"]), (&(NAMES + 3).into(), &true.into()));
+    assert!(!scene.path("results").exists());
+    let first = stage(&[]);
+    assert!(of_nodes(&first, "bytes").iter().all(|&bytes| bytes >= 3 << 20), "{first}");
+    let bytes: u64 = of_nodes(&first, "bytes").iter().sum();
+    assert_eq!(first["bytes_moved"], bytes, "no byte twice: {first}");
+    crate::packs::check_same(&tree, &scene.path("results"));
+    assert_eq!(stage(&[])["copied"], 0);
+    on(&scene, 1, "rm $HAYASE_SHARED/out/large-1 && echo new > $HAYASE_SHARED/out/large-2");
+    let changed = stage(&["--delete", "--from-nodes", "2"]);
+    assert_eq!((&changed["copied"], &changed["removed"]), (&1.into(), &1.into()), "{changed}");
+    assert_eq!(of_nodes(&changed, "node"), [0, 1]);
+    assert!(!scene.path("results/large-1").exists());
+    // Of `local` each node has its own.
+    on(&scene, 1, "mkdir $HAYASE_LOCAL/own && echo 1 > $HAYASE_LOCAL/own/name");
+    scene.hayase(&["stage", "out", "local/own", "own", "--spread", "shard"]).with(0);
+    assert_eq!(fs::read_to_string(scene.path("own/node-1/name")).unwrap(), "1\n");
+    assert!(!scene.path("own/node-0").exists());
+}
+
+/// All of them write packs of one set, sealed by one key, and one of them names what they wrote.
+#[test]
+fn nodes_share_the_way_out_into_packs_of_a_bucket() {
+    let Some(scene) = Scene::with_nodes("nodes_share_the_way_out_into_packs_of_a_bucket") else {
+        return;
+    };
+    make_tree(&scene);
+    // Runs of several nodes, smaller than a pack and larger.
+    for number in 0..12 {
+        fs::write(scene.path(&format!("tree/part-{number:02}")), vec![number; 1 << 20]).unwrap();
+    }
+    fs::write(scene.path("tree/large"), vec![7; 5 << 20]).unwrap();
+    fs::write(scene.path("key"), "07".repeat(32)).unwrap();
+    let up = scene.up(&["--nodes", "3", "--json"]).with(0).stdout;
+    let up: Value = serde_json::from_str(&up).unwrap();
+    let server = NodeServer::start(&scene, up["nodes"][0]["address"].as_str().unwrap());
+    let tree = scene.path("tree");
+    on(&scene, 0, &format!("cp -a {} $HAYASE_SHARED/out", tree.display()));
+    let hayase = env!("CARGO_BIN_EXE_hayase");
+    for (name, more) in [("plain", &[][..]), ("sealed", &["--key-file", "key"])] {
+        let url = format!("s3://{BUCKET}/{name}");
+        let out = ["stage", "out", "shared/out", &url, "--spread", "shard", "--pack", "4MiB"];
+        let out = [&out[..], more, &["--json"]].concat();
+        let told = end(&server.run(&scene, &out).with(0));
+        assert!(of_nodes(&told, "bytes").iter().all(|&bytes| bytes > 1 << 20), "{told}");
+        assert_eq!(told["copied"], NAMES + 13, "{told}");
+        let again = end(&server.run(&scene, &out).with(0));
+        assert_eq!((&again["copied"], &again["bytes_moved"]), (&0.into(), &0.into()), "{again}");
+        let back = format!("back-{name}");
+        let into = ["exec", "--", hayase, "stage", "in", &url, &back];
+        server.run(&scene, &[&into[..], more].concat()).with(0);
+        crate::packs::check_same(&tree, &scene.path(&back));
+    }
+    let url = format!("s3://{BUCKET}/sealed");
+    let without = ["stage", "out", "shared/out", &url, "--spread", "shard"];
+    server.run(&scene, &without).with(2).says(&["sealed", "--key-file"]);
+}
+
+#[test]
 fn what_nodes_can_not_copy_is_said() {
     let scene = Scene::new();
     let check = |args: &[&str], words: &[&str]| {
@@ -215,6 +290,15 @@ fn what_nodes_can_not_copy_is_said() {
     stage("shared/in", &["--to-nodes", "3"], &["the job has 2 nodes"]);
     let none = scene.hayase(&["stage", "in", "none", "shared/in", "--spread", "shard"]);
     none.with(2).says(&["none", "no such"]);
+    let out = |source, more: &[&str], words: &[&str]| {
+        scene.hayase(&[&["stage", "out", source, "to"][..], more].concat()).with(2).says(words);
+    };
+    out("shared/in", &["--spread", "copy"], &["invalid value 'copy'", "shard"]);
+    out("tree", &["--spread", "shard"], &["no place in an area", "shared/PATH"]);
+    out("shared/none", &["--spread", "shard"], &["is not there", "below $HAYASE_SHARED"]);
+    out("local/none", &["--from-nodes", "2"], &["is not there"]);
+    out("shared/in", &["--from-nodes", "3"], &["the job has 2 nodes"]);
+    out("shared/in", &["--spread", "shard", "--background"], &["cannot be used with"]);
 }
 
 /// Results of a run in a bucket, in packs, sealed; and what went in from sealed packs, chosen by name.
@@ -262,7 +346,7 @@ fn a_run_chooses_names_and_keys_of_what_it_copies() {
     scene.hayase(&["down"]).with(0);
     run(&["--key-file", "key", "--out", "shared/results:plain"], "true")
         .with(2)
-        .says(&["the program made no such directory", "ls $HAYASE_SHARED"]);
+        .says(&["no program made such a directory", "ls $HAYASE_SHARED"]);
     scene.hayase(&["down"]).with(0);
 }
 

@@ -26,6 +26,9 @@ pub(crate) struct Order {
     /// How what goes out is packed.
     #[serde(default)]
     pub(crate) pack: PackArgs,
+    /// By `run`, where the key of what goes out has options of its own.
+    #[serde(default)]
+    pub(crate) is_of_run: bool,
     /// Each node has its own source, which may be missing: the directory of all targets.
     #[serde(default)]
     pub(crate) above: Option<OsString>,
@@ -43,6 +46,8 @@ pub(crate) enum Verb {
     In,
     /// In packs as the order says; the key seals them.
     Out,
+    /// Only the set of packs that the order would write into, with its key.
+    Begin,
     /// Of the target, which passed its bytes on.
     Remove,
 }
@@ -93,6 +98,7 @@ impl Order {
             share: None,
             verb: Verb::In,
             pack: PackArgs::default(),
+            is_of_run: false,
             above: None,
             passing: None,
             trusts_sizes: false,
@@ -111,8 +117,13 @@ impl Order {
     }
 
     /// Out to a place.
-    pub(super) fn out_to(self, target: OsString, pack: PackArgs) -> Self {
-        Self { target, verb: Verb::Out, pack, ..self }
+    pub(super) fn out_to(self, target: OsString, pack: PackArgs, is_of_run: bool) -> Self {
+        Self { target, verb: Verb::Out, pack, is_of_run, ..self }
+    }
+
+    /// What must be there before several nodes write packs.
+    pub(super) fn beginning(self) -> Self {
+        Self { verb: Verb::Begin, ..self }
     }
 
     /// Out to a directory of the node's own below the place.

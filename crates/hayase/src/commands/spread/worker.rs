@@ -5,8 +5,9 @@ use std::io::{BufRead, Read};
 use std::path::Path;
 
 use anyhow::Context;
-use hayase_stage::pack::{MasterKey, PackError};
+use hayase_stage::pack::{MasterKey, PackError, PackSet};
 use hayase_stage::source::Source;
+use ring::rand::SystemRandom;
 
 use super::order::Verb;
 use super::{Order, SpreadError};
@@ -49,14 +50,13 @@ pub(crate) fn run(_args: &StageWorkerArgs) -> anyhow::Result<Status> {
     }
 }
 
-/// The key of what goes out has options of its own.
+/// The key of what goes out of a `run` has options of its own.
 fn key_help(order: &Order, error: &anyhow::Error) -> Option<String> {
     let wants_key = matches!(
         error.downcast_ref::<PackError>(),
         Some(PackError::KeyMissing { .. } | PackError::WrongKey { .. })
     );
-    (order.verb == Verb::Out && wants_key)
-        .then(|| format!("give the key with {}", OutKeyArgs::NAMES))
+    (order.is_of_run && wants_key).then(|| format!("give the key with {}", OutKeyArgs::NAMES))
 }
 
 fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
@@ -70,7 +70,7 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
         |name: &str| order.variables.get(name).cloned().or_else(|| crate::config::variable(name));
     let open = |place: &OsStr, wish| places::open_with(place, wish, &variable);
     let key = order.key.as_deref().map(MasterKey::parse).transpose()?;
-    let is_out = order.verb == Verb::Out;
+    let is_out = matches!(order.verb, Verb::Out | Verb::Begin);
     if is_out && !Path::new(&order.source).exists() {
         if order.above.is_some() {
             let end = End { is_complete: true, is_absent: true, ..End::default() };
@@ -82,7 +82,7 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
     let source = Source::open(open(&order.source, Wish::Present)?, of_source)?;
     let wish = match order.verb {
         _ if order.copy.is_dry_run() => Wish::Supposed,
-        Verb::Out => Wish::Made,
+        Verb::Out | Verb::Begin => Wish::Made,
         // An area ends with its job.
         Verb::In | Verb::Remove => Wish::Passing,
     };
@@ -102,6 +102,12 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
     }
     if is_out {
         options.packs = order.pack.options(&order.target, &target, key)?;
+    }
+    if order.verb == Verb::Begin {
+        if let Some(packs) = &options.packs {
+            PackSet::open_or_begin(&target, packs.master.as_ref(), &SystemRandom::new())?;
+        }
+        return transfer::show_end(End { is_complete: true, ..End::default() }, output);
     }
     transfer::run_quietly(&source, &target, &options, output)
 }

@@ -1,0 +1,97 @@
+//! Results on their way from areas to where they are kept: by one node, or by several at once.
+
+use std::ffi::OsStr;
+use std::time::Instant;
+
+use hayase_stage::Progress;
+
+use super::crew::Crew;
+use super::{Area, AreaPlace, How, Order, Spread, SpreadError, area, first_nodes, summed};
+use crate::commands::transfer::{self, CopyArgs, End, PackArgs};
+use crate::exit::Status;
+use crate::job::Job;
+use crate::output::Output;
+use crate::wiring::places;
+
+/// Which nodes copy what: what goes out is copied once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum OutSpread {
+    /// Each node a part of `shared`, balanced by bytes and number; of `local` what it has
+    Shard,
+}
+
+/// How several nodes share the way out.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OutSpreadArgs {
+    /// Let nodes of the job copy, from shared/PATH or local/PATH
+    #[arg(long, value_name = "HOW", value_enum, conflicts_with = "background")]
+    spread: Option<OutSpread>,
+    /// Only the first N nodes of the job
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "background")]
+    from_nodes: Option<u16>,
+}
+
+impl OutSpreadArgs {
+    /// Nodes of a job are to copy.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.spread.is_some() || self.from_nodes.is_some()
+    }
+
+    /// What they mean for `job`.
+    pub(crate) fn how(&self, job: &Job) -> Result<How<'static>, SpreadError> {
+        let nodes = first_nodes(job, self.from_nodes)?;
+        Ok(How { spread: Some(Spread::Shard), nodes, signals: None })
+    }
+}
+
+/// How results go out.
+pub(crate) struct OutWishes {
+    pub(crate) copy: CopyArgs,
+    pub(crate) pack: PackArgs,
+    /// The text of the key that seals packs.
+    pub(crate) key: Option<Vec<u8>>,
+    /// Of `run`, rather than of `stage`.
+    pub(crate) is_of_run: bool,
+}
+
+/// Copies from an area to a target; shows the summary. From `shared` each node its part: where the person says so,
+/// or the target is a store that all nodes reach; a directory may be one of the first node alone. From `local`
+/// each its own, where the job has several nodes each to a directory of its own: names of one node say nothing
+/// about those of another.
+pub(crate) fn stage_out(
+    (job, how): (&Job, How<'_>),
+    source: &AreaPlace,
+    target: &OsStr,
+    wishes: &OutWishes,
+    output: &Output,
+) -> anyhow::Result<Status> {
+    let (progress, begin) = (Progress::default(), Instant::now());
+    let crew = Crew { job, progress: &progress, output, signals: how.signals, is_looking: false };
+    let is_shared_out = how.nodes > 1 && (how.spread.is_some() || places::is_url(target));
+    let target = area::absolute(target)?;
+    let order = |node| {
+        let from = source.path(&job.settings, node);
+        let order = Order::new(from.as_os_str(), &wishes.copy, wishes.key.clone());
+        order.out_to(target.clone(), wishes.pack.clone(), wishes.is_of_run)
+    };
+    let end = transfer::while_watched(&progress, output, || match source.area {
+        Area::Local if job.settings.nodes > 1 => {
+            let orders: Vec<_> =
+                (0..how.nodes).map(|node| (node, order(node).of_node(node))).collect();
+            let ends = crew.run(&orders)?.into_iter().collect::<anyhow::Result<Vec<End>>>()?;
+            if ends.iter().all(|end| end.is_absent) {
+                return Err(SpreadError::NotMade(source.to_string()).into());
+            }
+            Ok(summed(&ends, false))
+        }
+        Area::Shared if is_shared_out => {
+            if wishes.key.is_some() && !wishes.copy.dry_run {
+                // One key for all: whoever came first would make it otherwise.
+                crew.one(order(0).beginning())?;
+            }
+            crew.in_parts(how.nodes, &order)
+        }
+        Area::Local | Area::Shared => crew.one(order(0)),
+    })?;
+    transfer::show_end(End { seconds: begin.elapsed().as_secs_f64(), ..end }, output)
+}
