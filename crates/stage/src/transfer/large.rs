@@ -161,9 +161,14 @@ impl Large {
         self.count
     }
 
-    /// Of the largest part.
+    /// Of each part but the last; a file may be smaller.
     pub(super) fn part_bytes(&self) -> u64 {
         self.part_bytes
+    }
+
+    /// Of the largest part.
+    pub(super) fn largest_part_bytes(&self) -> u64 {
+        self.part_bytes.min(self.task.item.bytes())
     }
 }
 
@@ -244,8 +249,8 @@ impl Shared<'_> {
     fn large_alone(&self, former: &Large, buffer: &mut Vec<u8>) -> Result<bool, PackError> {
         let (bytes, item) = self.again(|| self.open_source(&former.task))?;
         let task = Task { item: item.clone(), ..former.task.clone() };
-        // It may have grown.
-        let part_bytes = part_bytes(item.bytes(), former.part_bytes);
+        // It may have grown, and its stream may hold what a part of the former took.
+        let part_bytes = part_bytes(item.bytes(), former.largest_part_bytes());
         let large = Large::new(task, former.is_loose, part_bytes);
         let way = self.again(|| self.way(&large, &bytes, &item))?;
         let open = Open::new(bytes, item, way, &large);
