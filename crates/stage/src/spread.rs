@@ -18,8 +18,9 @@ pub struct Share {
     pub node: u16,
     /// How many there are.
     pub nodes: u16,
-    /// Directories are copied as well, all of them, by every node; otherwise only those that the node's
-    /// files need are made, and keep what attributes they get.
+    /// Directories are copied as well, all of them, by every node, which has a target of its own; otherwise all
+    /// have one target, only directories that the node's files need are made, and keep what attributes they
+    /// get, and what others may continue stays until a complete copy.
     pub directories: bool,
 }
 

@@ -194,7 +194,7 @@ impl Unit {
             |tasks: &[Task]| tasks.iter().map(|task| task.item.bytes()).max().unwrap_or(0);
         match self {
             // With what the open of an object brings.
-            Self::Part(large, _) => large.part_bytes() + PIECE,
+            Self::Part(large, _) => large.largest_part_bytes() + PIECE,
             // With what a group of files holds that were compressed.
             Self::Work(Work::Copy(tasks)) => streams::stretch_bytes(tasks) + largest(tasks) + PIECE,
             // A file and what zstd makes of it, or entries of the source's packs that lie together.
@@ -449,5 +449,34 @@ impl Shared<'_> {
 
     fn count(counter: &AtomicU64, by: u64) {
         Progress::add(counter, by);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hayase_tier::{Key, Memory};
+
+    use super::large::Large;
+    use super::*;
+    use crate::Mtime;
+    use crate::compare::Step;
+    use crate::item::Kind;
+
+    #[test]
+    fn a_part_holds_no_more_than_its_file() {
+        const MIB: u64 = 1 << 20;
+        let check = |bytes: u64, part: u64, memory: u64| {
+            let (name, kind) = (Key::new("f").unwrap(), Kind::File { bytes: bytes * MIB });
+            let item = Item { name, kind, mode: 0o644, mtime: Mtime::EPOCH };
+            let task = Task { item, origin: Origin::Object(None), step: Step::Copy };
+            let unit = Unit::Part(Arc::new(Large::new(task, false, part * MIB)), 0);
+            assert_eq!(unit.memory(&Memory::flat()), memory * MIB, "{bytes} in {part}");
+        };
+        check(20, 8, 9); // with what an open brings
+        check(20, 512, 21);
+        check(512, 512, 513);
+        check(600, 512, 513);
     }
 }

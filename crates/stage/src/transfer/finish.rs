@@ -22,7 +22,7 @@ impl Shared<'_> {
             return Ok(());
         }
         // Of a copy that ended early some may be resumed, however old.
-        if !self.is_stopped() {
+        if !self.is_stopped() && !self.is_before_others() {
             self.sweep();
         }
         if self.options.packs.is_some() {
@@ -43,6 +43,12 @@ impl Shared<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Other nodes have shares of the same target, and may come late to what is unfinished there: to remove it is
+    /// left to the complete copy that follows. Who copies all directories has a target of its own.
+    fn is_before_others(&self) -> bool {
+        self.options.share.is_some_and(|share| !share.directories)
     }
 
     /// Unfinished uploads that a killed run left, when they are old enough that nobody works on them.

@@ -20,6 +20,7 @@ use hayase_tier::{PartSum, PartSums, PartsUpload, Precondition, Upload, UploadOf
 
 use super::Shared;
 use super::bytes::{Bytes, Version, is_passing};
+use super::part_requests::timed;
 use super::part_sums::SentParts;
 use super::streams::attributes;
 use crate::checksum;
@@ -161,9 +162,14 @@ impl Large {
         self.count
     }
 
-    /// Of the largest part.
+    /// Of each part but the last; a file may be smaller.
     pub(super) fn part_bytes(&self) -> u64 {
         self.part_bytes
+    }
+
+    /// Of the largest part.
+    pub(super) fn largest_part_bytes(&self) -> u64 {
+        self.part_bytes.min(self.task.item.bytes())
     }
 }
 
@@ -244,8 +250,8 @@ impl Shared<'_> {
     fn large_alone(&self, former: &Large, buffer: &mut Vec<u8>) -> Result<bool, PackError> {
         let (bytes, item) = self.again(|| self.open_source(&former.task))?;
         let task = Task { item: item.clone(), ..former.task.clone() };
-        // It may have grown.
-        let part_bytes = part_bytes(item.bytes(), former.part_bytes);
+        // It may have grown, and its stream may hold what a part of the former took.
+        let part_bytes = part_bytes(item.bytes(), former.largest_part_bytes());
         let large = Large::new(task, former.is_loose, part_bytes);
         let way = self.again(|| self.way(&large, &bytes, &item))?;
         let open = Open::new(bytes, item, way, &large);
@@ -327,9 +333,10 @@ impl Shared<'_> {
         let requests = &self.part_requests;
         let number = u32::try_from(part).expect("parts are few");
         let is_read = open.way.read_kept(number, data);
-        if !is_read {
-            self.again(|| requests.timed(|| open.bytes.read_part(start, len, data)))?;
-        }
+        let reading = match is_read {
+            true => Duration::ZERO,
+            false => self.again(|| timed(|| open.bytes.read_part(start, len, data)))?,
+        };
         let md5 = open.sums.as_ref().map(|_| PartSums::of_part(data));
         let read = Part { start, len: data.len() as u64, crc32c: Some(checksum::of(data)), md5 };
         lock()[part] = read;
@@ -346,13 +353,13 @@ impl Shared<'_> {
                     return Ok(());
                 }
                 self.moves(len);
-                self.again(|| requests.timed(|| Ok(upload.put_part(number, data)?)))?;
-                requests.ended(len);
+                let writing = self.again(|| timed(|| Ok(upload.put_part(number, data)?)))?;
+                requests.ended(len, reading + writing);
                 Ok(())
             }
             Way::InOrder(way) => {
                 self.moves(len);
-                requests.ended(len);
+                requests.ended(len, reading);
                 self.write_in_turn(large, way, (part, start), data)
             }
         }
@@ -417,5 +424,88 @@ impl Shared<'_> {
             self.outcome().rows.push((None, row));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU64};
+
+    use hayase_tier::{Attributes, Key, Memory, ObjectMeta, Tier, TierError};
+    use ring::rand::SystemRandom;
+
+    use super::super::gate::Gate;
+    use super::super::open_packs::OpenPacks;
+    use super::super::part_requests::PartRequests;
+    use super::super::{Options, Outcome};
+    use super::*;
+    use crate::Place;
+    use crate::bandwidth::Bandwidth;
+    use crate::item::Kind;
+    use crate::progress::Silent;
+    use crate::source::{Origin, Source};
+
+    const PART: u64 = 4 << 20;
+    const PUT: Duration = Duration::from_millis(1);
+
+    /// An earlier run put every part but the last.
+    struct AllButTheLast;
+
+    impl PartsUpload for AllButTheLast {
+        fn is_kept(&self, _: u32, data: &[u8]) -> bool {
+            data.len() as u64 == PART
+        }
+        fn put_part(&self, _: u32, _: &[u8]) -> Result<(), TierError> {
+            std::thread::sleep(PUT);
+            Ok(())
+        }
+        fn commit(self: Box<Self>, _: Precondition) -> Result<ObjectMeta, TierError> {
+            unreachable!("nobody ends the file")
+        }
+    }
+
+    #[test]
+    fn parts_that_are_only_compared_are_not_timed() {
+        let (tier, name) = (Arc::new(Memory::flat()), Key::new("f").unwrap());
+        let mut upload = tier.begin(&name, Attributes::default()).unwrap();
+        upload.write_at(0, &vec![7; 2 * PART as usize + 1]).unwrap();
+        let meta = upload.commit(Precondition::Any).unwrap();
+        let kind = Kind::File { bytes: meta.size.get() };
+        let item = Item { name, kind, mode: meta.mode, mtime: meta.mtime.into() };
+        let place = Place::root(tier);
+        let source = Source::open(place.clone(), None).unwrap();
+        let (options, progress) = (Options::default(), Progress::default());
+        let shared = Shared {
+            source: &source,
+            target: &place,
+            set: None,
+            options: &options,
+            progress: &progress,
+            observer: &Silent,
+            random: &SystemRandom::new(),
+            bandwidth: Bandwidth::new(None),
+            gate: Gate::new(1, options.memory),
+            part_requests: PartRequests::new(PART),
+            open_packs: OpenPacks::default(),
+            outcome: Mutex::new(Outcome::default()),
+            asked: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        };
+        let task = Task { item, origin: Origin::Object(None), step: Step::Copy };
+        let (bytes, item) = shared.open_source(&task).unwrap();
+        let large = Large::new(task, false, PART);
+        let way = Way::AnyOrder(RwLock::new(Some(Box::new(AllButTheLast))));
+        let (open, mut buffer) = (Open::new(bytes, item, way, &large), Vec::new());
+        let mut moved = |part| {
+            shared.move_part(&large, &open, part, &mut buffer).unwrap();
+            let seen = shared.part_requests.seen();
+            (seen.count, seen.bytes, Duration::from_micros(seen.micros))
+        };
+        assert_eq!(moved(0), (0, 0, Duration::ZERO));
+        assert_eq!(moved(1), (0, 0, Duration::ZERO));
+        let (count, bytes, took) = moved(2);
+        assert!((count, bytes) == (1, 1) && took >= PUT, "{count} {bytes} {took:?}");
+        assert_eq!(Progress::get(&progress.bytes_resumed), 2 * PART);
     }
 }

@@ -1,7 +1,10 @@
 //! Parts of large files on their way: how large those of the next file are, and how long requests took.
+//!
+//! A part counts when it has arrived, with all its requests: what was read only to be compared tells nothing of
+//! moving it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Totals since the begin.
 #[derive(Clone, Copy, Default)]
@@ -39,17 +42,10 @@ impl PartRequests {
         if self.count.load(Ordering::Relaxed) == 0 { 0 } else { self.size() }
     }
 
-    /// One request of a part: to read it, or to write it.
-    pub(super) fn timed<T, E>(&self, request: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        let begin = Instant::now();
-        let answer = request()?;
-        let micros = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
+    /// A part has arrived, by requests that took so long together.
+    pub(super) fn ended(&self, bytes: usize, took: Duration) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.micros.fetch_add(micros, Ordering::Relaxed);
-        Ok(answer)
-    }
-
-    /// A part has arrived.
-    pub(super) fn ended(&self, bytes: usize) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -58,4 +54,10 @@ impl PartRequests {
         let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
         PartsSeen { count: get(&self.count), bytes: get(&self.bytes), micros: get(&self.micros) }
     }
+}
+
+/// How long one request of a part takes: to read it, or to write it.
+pub(super) fn timed<E>(request: impl FnOnce() -> Result<(), E>) -> Result<Duration, E> {
+    let begin = Instant::now();
+    request().map(|()| begin.elapsed())
 }

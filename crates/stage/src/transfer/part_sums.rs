@@ -1,7 +1,8 @@
 //! Comparing a file with the MD5 of the parts in which it was sent, where it is read in parts of another size.
 //!
 //! An MD5 takes bytes in order: a stream whose part begins within a sent part waits until the part before has
-//! been added. Parts are begun in order, so that whoever is waited for is at work.
+//! been added. Parts are begun in order, so that whoever is waited for is at work. It waits last, when the
+//! rest of its part was added: nobody waits for who waits, but within one sent part.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -39,19 +40,28 @@ impl SentParts {
     /// `is_over`.
     pub(super) fn add(&self, start: u64, data: &[u8], is_over: impl Fn() -> bool) {
         let end = start + data.len() as u64;
-        let mut at = start;
-        while at < end {
+        let first = self.sent(start);
+        // What comes before the first begin of a sent part.
+        let head = match first.start == start {
+            true => 0,
+            false => usize::try_from(first.end.min(end) - start).expect("it is in memory"),
+        };
+        let (head, mut rest) = data.split_at(head);
+        let mut at = start + head.len() as u64;
+        while !rest.is_empty() {
             let sent = self.sent(at);
-            let piece_end = end.min(sent.end);
-            let within = |at: u64| usize::try_from(at - start).expect("it is in memory");
-            let piece = &data[within(at)..within(piece_end)];
-            if (at..piece_end) == sent {
+            let len = usize::try_from(sent.end.min(end) - at).expect("it is in memory");
+            let (piece, after) = rest.split_at(len);
+            if at + len as u64 == sent.end {
                 let sum = PartSums::of_part(piece);
                 self.lock().done.insert(sent.start, sum);
-            } else if !self.add_in_turn(&sent, at, piece, &is_over) {
-                return;
+            } else {
+                self.add_in_turn(&sent, at, piece, &is_over);
             }
-            at = piece_end;
+            (at, rest) = (at + len as u64, after);
+        }
+        if !head.is_empty() {
+            self.add_in_turn(&first, start, head, &is_over);
         }
     }
 
@@ -67,13 +77,7 @@ impl SentParts {
         start..self.size.min(start + self.sums.part_bytes())
     }
 
-    fn add_in_turn(
-        &self,
-        sent: &Range<u64>,
-        at: u64,
-        piece: &[u8],
-        is_over: &impl Fn() -> bool,
-    ) -> bool {
+    fn add_in_turn(&self, sent: &Range<u64>, at: u64, piece: &[u8], is_over: &impl Fn() -> bool) {
         let mut state = self.lock();
         let mut hash = loop {
             let begun = state.begun.entry(sent.start).or_insert((sent.start, PartHash::default()));
@@ -82,7 +86,7 @@ impl SentParts {
                 break std::mem::take(&mut begun.1);
             }
             if is_over() {
-                return false;
+                return;
             }
             let waited = self.moved_on.wait_timeout(state, LOOK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -99,7 +103,6 @@ impl SentParts {
         }
         drop(state);
         self.moved_on.notify_all();
-        true
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -144,6 +147,24 @@ mod tests {
             });
             prop_assert_eq!(parts.fit(), flip.is_none());
         }
+    }
+
+    #[test]
+    fn a_part_that_waits_keeps_no_other_waiting() {
+        let bytes = b"abcdefghijkl";
+        let sums = PartSums::new(&tag(bytes, 6), 12, 6).unwrap();
+        let parts = SentParts::new(sums, 12);
+        let begin = std::time::Instant::now();
+        let is_late = || begin.elapsed() > Duration::from_secs(5);
+        std::thread::scope(|scope| {
+            // Its head belongs to a sent part of which nothing came, its tail begins the next.
+            scope.spawn(|| parts.add(4, &bytes[4..8], is_late));
+            parts.add(8, &bytes[8..], is_late);
+            assert!(parts.lock().done.contains_key(&6), "it waited for the first part");
+            assert!(!parts.lock().done.contains_key(&0));
+            parts.add(0, &bytes[..4], || false);
+        });
+        assert!(parts.fit());
     }
 
     #[test]

@@ -23,13 +23,19 @@ struct Seen {
     /// Calls that found nobody or were told to slow down.
     refused: u64,
     parts: PartsSeen,
+    /// Bytes of unfinished files that were compared with the source, and not moved.
+    resumed: u64,
     /// Of the source and the target.
     traffic: [Traffic; 2],
 }
 
 impl Seen {
-    /// What came since `before`.
-    fn since(&self, before: &Self, seconds: f64) -> Sample {
+    /// What came since `before`; `None` where parts of an earlier run were only compared, which is no measure of
+    /// moving any.
+    fn since(&self, before: &Self, seconds: f64) -> Option<Sample> {
+        if self.resumed != before.resumed {
+            return None;
+        }
         let (now, then) = (self.parts, before.parts);
         let parts = PartTimes {
             count: now.count - then.count,
@@ -37,13 +43,13 @@ impl Seen {
             seconds: (now.micros - then.micros) as f64 / 1e6,
             wait: self.wait_since(before),
         };
-        Sample {
+        Some(Sample {
             seconds,
             bytes: self.work.saturating_sub(before.work),
             answered: self.ended - before.ended,
             refused: self.refused - before.refused,
             parts,
-        }
+        })
     }
 
     /// Seconds that a part waits, at the source and at the target; `None` where nothing was asked.
@@ -83,9 +89,11 @@ impl Shared<'_> {
             if !tuner.is_enough(begin.elapsed(), ended) {
                 continue;
             }
-            tuner.observe(now.since(&before, begin.elapsed().as_secs_f64()));
-            self.gate.set(tuner.streams());
-            self.part_requests.set_size(tuner.part_bytes());
+            if let Some(sample) = now.since(&before, begin.elapsed().as_secs_f64()) {
+                tuner.observe(sample);
+                self.gate.set(tuner.streams());
+                self.part_requests.set_size(tuner.part_bytes());
+            }
             (begin, before) = (Instant::now(), now);
         }
     }
@@ -104,6 +112,7 @@ impl Shared<'_> {
             ended: items + self.gate.units(),
             refused: self.gate.refusals() + throttled,
             parts: self.part_requests.seen(),
+            resumed: Progress::get(&self.progress.bytes_resumed),
             traffic,
         }
     }
@@ -116,5 +125,28 @@ impl Shared<'_> {
             PartSize::Auto { .. } => chosen_part_bytes(bytes, self.part_requests.size()),
         });
         Large::new(task, is_loose, part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_in_which_parts_were_only_compared_tells_nothing() {
+        let seen = |work, resumed| Seen {
+            work,
+            ended: 2,
+            refused: 0,
+            parts: PartsSeen::default(),
+            resumed,
+            traffic: [Traffic::default(); 2],
+        };
+        let before = seen(100, 7);
+        let told = |now: Seen| now.since(&before, 0.5).map(|sample| sample.bytes);
+        assert_eq!(told(seen(150, 7)), Some(50));
+        assert_eq!(told(seen(100, 8)), None);
+        // Beside parts that moved, too: not all streams were at work on those.
+        assert_eq!(told(seen(150, 8)), None);
     }
 }

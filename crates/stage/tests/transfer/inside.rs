@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use hayase_s3_server::{ACCESS_KEY, BUCKET, SECRET_KEY, Server};
+use hayase_stage::Share;
 use hayase_stage::limits::PART_BYTES;
 use hayase_tier::flaky::{Call, Fault};
 use hayase_tier::s3::{CredentialSource, Credentials, S3Settings};
@@ -309,4 +310,34 @@ fn what_is_unfinished_is_no_file_and_is_swept() {
     assert_eq!(copy_all(&trees.from(), &trees.to(), &delete).removed, 0);
     assert_same(&trees.from, &trees.to);
     assert_eq!(names(&trees.to), 1, "it was not swept");
+}
+
+#[test]
+fn a_share_leaves_what_others_may_continue() {
+    let swept = |share: Option<Share>| {
+        let trees = trees();
+        broken_copy(&trees.from(), posix(&trees.to), Fault::Full);
+        for name in fs::read_dir(&trees.to).unwrap() {
+            let file = File::options().write(true).open(name.unwrap().path()).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(7200)).unwrap();
+        }
+        // A complete copy would continue it.
+        if share.is_none() {
+            fs::remove_file(trees.from.join("large")).unwrap();
+        }
+        let options = Options { share, ..two_streams() };
+        assert_eq!(copy_all(&trees.from(), &trees.to(), &options).bytes_resumed, 0);
+        let is_swept = names(&trees.to) == 0;
+        if !is_swept {
+            // Whoever has it continues it, however old.
+            continued(&trees.from(), &trees.to(), ARRIVED * PART_BYTES);
+            assert_eq!(names(&trees.to), 1);
+        }
+        is_swept
+    };
+    // The only file is the first node's.
+    let second = |directories| Some(Share { node: 1, nodes: 2, directories });
+    assert!(!swept(second(false)));
+    assert!(swept(second(true)), "its target is its own, and no copy follows");
+    assert!(swept(None), "the complete copy");
 }
