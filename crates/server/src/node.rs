@@ -198,6 +198,7 @@ pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
         | PeerRequest::RemoveXattr { ino, .. }
         | PeerRequest::SetAttr { ino, .. }
         | PeerRequest::LinkDec { ino, .. }
+        | PeerRequest::LinkDecLate { ino, .. }
         | PeerRequest::Relink { ino, .. }
             if ino.is_cached() =>
         {
@@ -223,6 +224,7 @@ pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
         | PeerRequest::Rename { .. }
         | PeerRequest::Remove { .. }
         | PeerRequest::LinkDec { .. }
+        | PeerRequest::LinkDecLate { .. }
         | PeerRequest::LinkInc { .. }
         | PeerRequest::UndoLink { .. }
         | PeerRequest::Relink { .. }

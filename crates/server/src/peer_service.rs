@@ -1,10 +1,11 @@
 //! What a server does for another node, or for its own: one method per request.
 //!
-//! Rooms: [`shard`] names, [`rename`], [`directory`] homes of directories, [`inode`] attributes and
-//! links, [`opens`], [`sizes`] of striped files and appends, [`parts`] bytes, [`recorded`] files.
+//! Rooms: [`shard`] names, [`rename`], [`directory`] homes of directories, [`inode`] attributes, [`links`]
+//! counts of names, [`opens`], [`sizes`] of striped files and appends, [`parts`] bytes, [`recorded`] files.
 
 pub(crate) mod directory;
 pub(crate) mod inode;
+mod links;
 mod locks;
 mod opens;
 mod parts;
@@ -84,7 +85,9 @@ impl Node {
                 self.rename_finish(op, place, moved, end, requester).await
             }
             R::RenameOutcome { op } => self.rename_outcome(op).await,
-            R::IsSpokenOf { ino } => Ok(self.is_spoken_of(ino)),
+            R::IsSpokenOf { ino, by_renames } => {
+                Ok(PeerReply::Outcome(Some(self.is_spoken_of(ino, by_renames))))
+            }
             R::HasName { ino, place } => self.has_name(ino, &place),
             R::SettleIntent { op } => self.settle(op).await.map(|()| PeerReply::Done),
             R::Finished { ops } => {
@@ -132,6 +135,9 @@ impl Node {
             }
             R::LinkDec { ino, place, requester, replaced } => {
                 self.link_dec(ino, place, requester, replaced).await
+            }
+            R::LinkDecLate { ino, place, requester } => {
+                self.link_dec_late(ino, place, requester).await
             }
             R::UndoLink { ino, place, requester, op } => {
                 self.undo_link((ino, op), &place, requester).await.map(|()| PeerReply::Done)

@@ -234,6 +234,7 @@ fn executes_once(request: &PeerRequest) -> bool {
             | PeerRequest::DropInode { .. }
             | PeerRequest::LinkInc { .. }
             | PeerRequest::LinkDec { .. }
+            | PeerRequest::LinkDecLate { .. }
             | PeerRequest::UndoLink { .. }
             | PeerRequest::Relink { .. }
             | PeerRequest::SetXattr { .. }

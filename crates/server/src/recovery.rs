@@ -3,13 +3,14 @@
 //! An operation over several servers leaves an intent in the transaction of each step that needs
 //! another one to follow. Whoever carries the operation out drops it; who finds it later (a server
 //! that starts, or one whose peer was started anew) finishes or undoes the operation. Each step does
-//! nothing the second time, so finishing twice, or beside a slow first, is harmless.
+//! nothing the second time, so finishing twice, or beside a slow first, is harmless; the count of a link is taken
+//! in the commit that ends its intent, since the name may be linked again meanwhile.
 //!
 //! | intent | at | says | finished by |
 //! |---|---|---|---|
 //! | Create | home | the inode may have no name | asking the shard: never named, it goes |
 //! | Link | home | a counted name may not be bound | asking the shard: never bound, it is not counted |
-//! | Remove | shard | a name is gone, its inode may not know | `LinkDec` |
+//! | Remove | shard | a name is gone, its inode may not know | `LinkDecLate` |
 //! | RemoveDirectory | shard | a directory is being removed | asking its home: once it is gone, it loses its name |
 //! | Prepared | shard of the old name | it is held for a rename | asking the coordinator how it went |
 //! | Rename | shard of the new name | it is bound: the commit | counting links, unbinding the old name |
@@ -124,7 +125,9 @@ impl Node {
                 }
             }
             IntentKind::Remove { entry, parent, name, .. } => {
-                self.finish_remove(entry, Place { parent, name }).await?;
+                if !self.finish_remove(entry, Place { parent, name }).await? {
+                    return Ok(false);
+                }
             }
             IntentKind::RemoveDirectory { entry, parent, name, once } => {
                 let once = once.map(|(process, slot, number)| OnceId { process, slot, number });
@@ -184,15 +187,7 @@ impl Node {
             // named must end soon: else it comes to the tier.
             return Ok(false);
         }
-        let is_rename = |intent: &Intent| {
-            let is_made =
-                matches!(intent.what, IntentKind::Create { .. } | IntentKind::Link { .. });
-            !is_made && intent.what.speaks_of(ino)
-        };
-        if self.intents().iter().any(is_rename) {
-            return Ok(true);
-        }
-        self.is_spoken_of_elsewhere(ino).await
+        Ok(self.is_spoken_of(ino, true) || self.is_spoken_of_elsewhere(ino, true).await?)
     }
 
     /// False when it is not decided yet.
@@ -216,11 +211,10 @@ impl Node {
             return Ok(true); // It was told meanwhile.
         }
         match self.inode(ino)?.kind {
-            FileKind::Directory => self.drop_inode(ino).map(drop),
+            FileKind::Directory => self.drop_inode(ino).map(|_| true),
             // Bound, and replaced since by a rename that has not told it: it may be open.
-            _ => self.take_link(ino, place, false).await,
-        }?;
-        Ok(true)
+            _ => self.take_link(ino, place).await,
+        }
     }
 
     /// False when it is not decided yet.
@@ -242,17 +236,18 @@ impl Node {
         }
     }
 
+    /// False when it is not decided yet.
     async fn finish_remove(
         self: &Rc<Self>,
         entry: EntryRecord,
         place: Place,
-    ) -> Result<(), Refused> {
+    ) -> Result<bool, Refused> {
         let ino = entry.ino;
         let _held = self.name_locks.lock(place.clone()).await;
         // Bound again, the link is the new name's.
         match self.bound(&place)?.is_some_and(|found| found.ino == ino) {
-            true => Ok(()),
-            false => self.take_link(ino, place, false).await,
+            true => Ok(true),
+            false => self.take_link(ino, place).await,
         }
     }
 
@@ -370,17 +365,14 @@ impl Node {
         }
     }
 
-    async fn take_link(
-        self: &Rc<Self>,
-        ino: InodeId,
-        place: Place,
-        replaced: bool,
-    ) -> Result<(), Refused> {
+    /// False when the home does not know yet whether it is the link that is meant.
+    async fn take_link(self: &Rc<Self>, ino: InodeId, place: Place) -> Result<bool, Refused> {
         let requester = self.node;
-        let unlink = PeerRequest::LinkDec { ino, place, requester, replaced };
+        let unlink = PeerRequest::LinkDecLate { ino, place, requester };
         match self.ask(ino.home(), unlink).await {
-            Ok(_) => Ok(()),
-            Err(refused) if is_gone(&refused) => Ok(()),
+            Ok(PeerReply::Stale) => Ok(false),
+            Ok(_) => Ok(true),
+            Err(refused) if is_gone(&refused) => Ok(true),
             Err(refused) => Err(refused),
         }
     }

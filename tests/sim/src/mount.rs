@@ -214,6 +214,19 @@ impl Mount {
         }
     }
 
+    /// One more name.
+    pub(crate) async fn link(
+        &self,
+        ino: InodeId,
+        parent: InodeId,
+        name: &str,
+    ) -> Result<(), Failure> {
+        match self.ask(NodeRequest::Link { ino, parent, name: name.into() }).await? {
+            NodeReply::Entry(_) => Ok(()),
+            other => panic!("{other:?} to a link"),
+        }
+    }
+
     /// Whose name it was.
     pub(crate) async fn unlink(&self, name: &str) -> Result<InodeId, Failure> {
         let (parent, name) = (InodeId::ROOT, name.into());

@@ -8,6 +8,7 @@
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
+use hayase_store::namespace::IntentKind;
 use hayase_store::{EntryRecord, FileKind, FileState, LedgerRecord, PartId, TierVersion, ops};
 use hayase_wire::message::{
     Binding, PeerReply, PeerRequest, Place, Refused, Shown, TierVersion as WireVersion,
@@ -244,19 +245,19 @@ impl Node {
         self: &Rc<Self>,
         ino: InodeId,
     ) -> Result<bool, Refused> {
-        let is_here = matches!(self.is_spoken_of(ino), PeerReply::Outcome(Some(true)));
-        Ok(is_here || self.is_spoken_of_elsewhere(ino).await?)
+        Ok(self.is_spoken_of(ino, false) || self.is_spoken_of_elsewhere(ino, false).await?)
     }
 
     /// The same of the other servers.
     pub(crate) async fn is_spoken_of_elsewhere(
         self: &Rc<Self>,
         ino: InodeId,
+        by_renames: bool,
     ) -> Result<bool, Refused> {
         let lost = self.membership.lost();
         let asked = |server: &ServerId| *server != self.me && !lost.contains(server);
         for server in (0..self.servers).map(ServerId).filter(asked) {
-            match self.ask(server, PeerRequest::IsSpokenOf { ino }).await? {
+            match self.ask(server, PeerRequest::IsSpokenOf { ino, by_renames }).await? {
                 PeerReply::Outcome(Some(false)) => {}
                 PeerReply::Outcome(_) => return Ok(true),
                 other => return Err(unexpected(&other)),
@@ -265,9 +266,18 @@ impl Node {
         Ok(false)
     }
 
-    /// Any: whether an operation that is not finished here speaks of this file.
-    pub(crate) fn is_spoken_of(&self, ino: InodeId) -> PeerReply {
-        PeerReply::Outcome(Some(self.intents().iter().any(|intent| intent.what.speaks_of(ino))))
+    /// Any: whether an operation that is not finished here speaks of this file, or only a rename.
+    pub(crate) fn is_spoken_of(&self, ino: InodeId, by_renames: bool) -> bool {
+        let is_meant = |what: &IntentKind| {
+            let is_rename = matches!(
+                what,
+                IntentKind::Prepared { .. }
+                    | IntentKind::Rename { .. }
+                    | IntentKind::Renamed { .. }
+            );
+            (is_rename || !by_renames) && what.speaks_of(ino)
+        };
+        self.intents().iter().any(|intent| is_meant(&intent.what))
     }
 
     /// Home: a power cut took the name of a file away, at its shard, and nobody is going to say so. What the tier

@@ -109,8 +109,8 @@ pub enum PeerRequest {
     RenameOutcome { op: u64 },
     /// Home: does it count this name of `ino`? `Outcome`.
     HasName { ino: InodeId, place: Place },
-    /// Any: does an operation there that is not finished speak of this inode? `Outcome`.
-    IsSpokenOf { ino: InodeId },
+    /// Any: does an operation there that is not finished, or only a rename, speak of this inode? `Outcome`.
+    IsSpokenOf { ino: InodeId, by_renames: bool },
     /// Any: finish or undo the operation of this intent now.
     SettleIntent { op: u64 },
     /// Any: what these intents there speak of is done (of a new inode: its name is bound).
@@ -161,6 +161,9 @@ pub enum PeerRequest {
     LinkInc { ino: InodeId, place: Place, requester: NodeId, op: u64 },
     /// Home: one name less. `replaced`: another file has the name now.
     LinkDec { ino: InodeId, place: Place, requester: NodeId, replaced: bool },
+    /// Home: the same for a name that is gone since some time: the home may have been told, and the name may be linked
+    /// again. `Stale` while it does not know how a link of this name ended: then it is asked later.
+    LinkDecLate { ino: InodeId, place: Place, requester: NodeId },
     /// Home: the name that `op` counted was not bound. Once: by then it may be counted for another.
     UndoLink { ino: InodeId, place: Place, requester: NodeId, op: u64 },
     /// Home: a name moved.

@@ -1,0 +1,16 @@
+//! Hard links, counted while servers end in the middle of link(2) and unlink(2).
+
+use hayase_sim::linked_while_servers_end;
+
+const SEEDS: u64 = 300;
+
+#[test]
+fn a_file_counts_the_names_that_it_has_whoever_ends_meanwhile() {
+    let mut failed = Vec::new();
+    for seed in 1..=SEEDS {
+        if let Err(wrong) = linked_while_servers_end(seed) {
+            failed.push(format!("seed {seed}:\n{}", wrong.join("\n")));
+        }
+    }
+    assert!(failed.is_empty(), "{} failed\n{}", failed.len(), failed.join("\n"));
+}
