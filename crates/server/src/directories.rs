@@ -26,6 +26,8 @@ pub(crate) struct Directories {
     touched: RefCell<HashMap<InodeId, TimeSpec>>,
     /// What this node's own processes changed lately: they see it at once.
     changed_here: RefCell<HashMap<InodeId, TimeSpec>>,
+    /// As their home: when somebody last said what their time of modification is to be.
+    times_set: RefCell<HashMap<InodeId, TimeSpec>>,
 }
 
 impl Directories {
@@ -102,15 +104,38 @@ impl Directories {
 
     /// A process of this node changed `dir` now.
     pub(crate) fn changed_here(&self, dir: InodeId, now: TimeSpec) {
-        let mut changed = self.changed_here.borrow_mut();
-        if changed.len() >= NAMES_SWEEP_STEP {
-            changed.retain(|_, at| now.seconds - at.seconds < 2);
-        }
-        changed.insert(dir, now);
+        keep_lately(&mut self.changed_here.borrow_mut(), dir, now);
     }
 
     /// When a process of this node last changed `dir`, if that may be news to its home.
-    pub(crate) fn change_here(&self, dir: InodeId) -> Option<TimeSpec> {
-        self.changed_here.borrow().get(&dir).copied()
+    pub(crate) fn change_here(&self, dir: InodeId, now: TimeSpec) -> Option<TimeSpec> {
+        self.changed_here.borrow().get(&dir).copied().filter(|at| is_lately(*at, now))
     }
+
+    /// A process of this node says what the time of `dir` is to be: what was changed before counts no more.
+    pub(crate) fn time_is_set_here(&self, dir: InodeId) {
+        self.changed_here.borrow_mut().remove(&dir);
+    }
+
+    /// Its home was told that.
+    pub(crate) fn time_is_set(&self, dir: InodeId, now: TimeSpec) {
+        keep_lately(&mut self.times_set.borrow_mut(), dir, now);
+    }
+
+    /// A change at this time, which is told later, is one from before the time of `dir` was set.
+    pub(crate) fn is_before_set(&self, dir: InodeId, at: TimeSpec) -> bool {
+        self.times_set.borrow().get(&dir).is_some_and(|set| at <= *set)
+    }
+}
+
+/// Long after a change its home was told.
+fn is_lately(at: TimeSpec, now: TimeSpec) -> bool {
+    now.seconds - at.seconds < 2
+}
+
+fn keep_lately(times: &mut HashMap<InodeId, TimeSpec>, dir: InodeId, now: TimeSpec) {
+    if times.len() >= NAMES_SWEEP_STEP {
+        times.retain(|_, at| is_lately(*at, now));
+    }
+    times.insert(dir, now);
 }

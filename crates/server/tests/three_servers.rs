@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use cluster::{Cluster, R, RW, W};
 use hayase_layout::{ByteCount, InodeId, Layout, StripePolicy};
 use hayase_wire::message::{
-    Access, FileKind, MetaChange, NodeReply, NodeRequest, ParentPolicy, StillOpen,
+    Access, FileKind, MetaChange, NodeReply, NodeRequest, ParentPolicy, SetTime, StillOpen,
+    TimeSpec,
 };
 
 const ROOT: InodeId = InodeId::ROOT;
@@ -27,6 +28,33 @@ fn on_one_and_three(test: impl Fn(&Cluster, u16)) {
     for servers in [1, 3] {
         test(&Cluster::up(servers), servers);
     }
+}
+
+/// As `cp -a` and tar leave it: what was made before is told to the directory's home later.
+#[test]
+fn a_time_that_is_set_outlives_what_was_made_before_it() {
+    on_one_and_three(|cluster, servers| {
+        let mut process = cluster.process(0);
+        for maker in 0..servers {
+            let dir =
+                cluster.process(maker).create(ROOT, &format!("d{maker}"), FileKind::Directory);
+            let dir = dir.expect("made").ino;
+            for i in 0..20 {
+                process.create(dir, &format!("f{i}"), FileKind::Regular).expect("made");
+            }
+            let long_ago = TimeSpec { seconds: 1000, nanos: 5 };
+            let change = MetaChange { mtime: Some(SetTime::To(long_ago)), ..MetaChange::default() };
+            process.ask(&NodeRequest::SetAttr { ino: dir, change }).expect("set");
+            assert_eq!(process.attr(dir).expect("fstat(2)").mtime, long_ago, "at once");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            for node in 0..servers {
+                let mtime = cluster.process(node).attr(dir).expect("fstat(2)").mtime;
+                assert_eq!(mtime, long_ago, "of node {maker}, seen by node {node}");
+            }
+            process.create(dir, "later", FileKind::Regular).expect("made");
+            assert!(process.attr(dir).expect("fstat(2)").mtime > long_ago);
+        }
+    });
 }
 
 #[test]

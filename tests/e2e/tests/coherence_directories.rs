@@ -10,6 +10,7 @@ fn main() -> ExitCode {
         .posix("coherence_23_no_file_in_a_removed_directory", no_file_in_a_removed_directory)
         .posix("coherence_24_crosswise_names_do_not_stall", crosswise_names_do_not_stall)
         .posix("coherence_26_stable_names_exactly_once", stable_names_exactly_once)
+        .posix("a_directory_keeps_the_time_that_it_is_given", the_time_that_it_is_given)
         .run()
 }
 
@@ -110,5 +111,24 @@ fn stable_names_exactly_once(scene: &Scene<'_>) -> TestResult {
         ));
     }
     ensure!(scene.b.names(&dir)?.len() as u64 == STABLE, "names are left");
+    Ok(())
+}
+
+/// As `cp -a`, `rsync -a` and tar leave a directory: filled, then dated.
+fn the_time_that_it_is_given(scene: &Scene<'_>) -> TestResult {
+    const DATE: &str = "1000000000";
+    let dir = scene.path("dated");
+    let fill = format!("mkdir {dir} && for i in $(seq 50); do : > {dir}/f$i; done");
+    let look = format!("stat -c %Y {dir}");
+    let told = scene.a.shell(&format!("{fill} && touch -d @{DATE} {dir} && {look}"))?;
+    ensure!(told.stdout.trim() == DATE, "at once: {told:?}");
+    // What was made before is told late, and estimated for a second.
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    for node in scene.nodes() {
+        let told = node.shell(&look)?;
+        ensure!(told.stdout.trim() == DATE, "node {}: {told:?}", node.index());
+    }
+    let told = scene.b.shell(&format!(": > {dir}/later && {look}"))?;
+    ensure!(told.stdout.trim() != DATE, "a new name left it as it was");
     Ok(())
 }

@@ -257,6 +257,10 @@ impl Area {
         if change.size.is_some() {
             self.demote(ino);
         }
+        if change.mtime.is_some() {
+            // What this node estimates of a directory was before it.
+            self.inodes.lock(ino).attributes.remove(ino);
+        }
         let asked = self.asked();
         match self.call(&NodeRequest::SetAttr { ino, change: *change })?.message {
             NodeReply::Attr { attr, grants } => Ok(self.learn_changed(asked, attr, grants)),

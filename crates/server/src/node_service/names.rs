@@ -26,7 +26,7 @@ impl Node {
 
     pub(crate) fn received(&self, mut attr: Attr, grants: Grants) -> Entry {
         if attr.kind == FileKind::Directory
-            && let Some(at) = self.directories.change_here(attr.ino)
+            && let Some(at) = self.directories.change_here(attr.ino, self.now())
             && at > attr.mtime
         {
             // The home has not been told yet; this node's own processes must not notice.
@@ -106,6 +106,9 @@ impl Node {
         }
         match answer? {
             PeerReply::Attr { attr, grants } => {
+                if change.mtime.is_some() {
+                    self.directories.time_is_set_here(ino);
+                }
                 let Entry { attr, grants } = self.received(attr, grants);
                 Ok(NodeReply::Attr { attr, grants })
             }

@@ -62,6 +62,9 @@ impl Node {
             let found = ops::get_inode(&txn, *dir).map_err(meta_refused)?;
             // Removed meanwhile: nobody will ask.
             let Some(mut inode) = found else { continue };
+            if self.directories.is_before_set(*dir, *at) {
+                continue;
+            }
             let at = stored_time(*at);
             if at > inode.mtime {
                 (inode.mtime, inode.ctime) = (at, at.max(inode.ctime));
