@@ -3,6 +3,8 @@
 //! Readers take an entry of the packs before a loose object of the same name. So loose files copied over
 //! packs would not be seen, and packs made over loose files would let removed ones come back; neither is begun.
 
+use ring::rand::SecureRandom;
+
 use crate::Place;
 use crate::Sizes;
 use crate::item::Kind;
@@ -32,6 +34,20 @@ impl Form {
             false => Ok(Self::Nothing),
         }
     }
+}
+
+/// Makes what all writers of packs need, before several of them begin at once: a sealed set has one key.
+///
+/// # Errors
+/// As [`transfer`](crate::transfer()) with these options when it begins.
+pub fn begin_packs(
+    target: &Place,
+    options: &Options,
+    random: &dyn SecureRandom,
+) -> Result<(), PackError> {
+    check(target, options)?;
+    let Some(packs) = &options.packs else { return Ok(()) };
+    PackSet::open_or_begin(target, packs.master.as_ref(), random).map(drop)
 }
 
 /// Refuses a copy that would change the form of what is there.

@@ -33,7 +33,7 @@ pub mod verify;
 mod walk;
 
 pub use compare::Overwrite;
-pub use form::Form;
+pub use form::{Form, begin_packs};
 pub use item::{Item, Kind, Mtime};
 pub use pack_volume::{Node, PackVolume, Shown};
 pub use place::Place;

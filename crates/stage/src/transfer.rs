@@ -22,6 +22,7 @@ mod gate;
 mod group;
 mod in_the_way;
 mod large;
+mod leftovers;
 mod open_packs;
 mod packing;
 mod part_requests;
@@ -52,7 +53,7 @@ use crate::limits::{
     TRIES_MAX, UNITS_WAITING,
 };
 use crate::pack::writer::Compression;
-use crate::pack::{MasterKey, PackError, PackId, PackLine, PackSet, Row};
+use crate::pack::{Index, MasterKey, PackError, PackId, PackLine, PackSet, Row};
 use crate::plan::{Task, Work, pack_bytes};
 use crate::source::{Origin, Source};
 use crate::tuner::{PartSize, Streams, Tuner};
@@ -88,6 +89,9 @@ pub struct Options {
     pub sizes: Sizes,
     /// A file of the right size, of which listings do not tell more, was copied just now: it is not asked.
     pub trusts_sizes: bool,
+    /// Rows without packs: files that the parts of this transfer put beside the packs just now
+    /// ([`Summary::loose`]). They are not read again for their checksums.
+    pub loose: Vec<Row>,
 }
 
 impl Default for Options {
@@ -106,6 +110,7 @@ impl Default for Options {
             share: None,
             sizes: Sizes::All,
             trusts_sizes: false,
+            loose: Vec::new(),
         }
     }
 }
@@ -162,6 +167,9 @@ pub struct Summary {
     pub packs: u64,
     /// Of a [`Share`]: nodes that saw the same source have the same number here.
     pub seen: u32,
+    /// Of a [`Share`] that makes packs: files that it put beside them, for [`Options::loose`]. An index without
+    /// packs.
+    pub loose: Index,
     /// Selected files that are large enough to be moved in parts.
     pub large: u64,
     /// Streams at the end: a good begin for the next time.
@@ -312,6 +320,9 @@ pub fn transfer(
             Err(error @ PackError::Tier(_)) => unwritten = Some(error),
             other => other?,
         }
+    }
+    if let Some(set) = set.as_ref().filter(|_| options.share.is_some()) {
+        outcome.summary.loose = finish::loose(set, options.overwrite, &mut outcome);
     }
     let mut summary = outcome.summary;
     if let Some(error) = unwritten {

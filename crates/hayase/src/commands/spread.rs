@@ -7,9 +7,9 @@
 //! No node talks to another about the work: all see the same source and deal it alike
 //! ([`hayase_stage::Share`]). Where all see the target, a complete copy by one node follows; it finds what is
 //! there, does what only one can do (attributes of directories, removals, the index of packs), and would find
-//! what somebody missed. Into `local` of each node everything goes through a hidden directory of `shared` first: so each byte leaves the
-//! source once, and the servers of the job carry it from node to node; small files in packs, since making and
-//! opening each of them on the mount would take longer than all the rest.
+//! what somebody missed. Into `local` of each node everything goes through a hidden directory of `shared` first:
+//! so each byte leaves the source once, and the servers of the job carry it from node to node; small files in
+//! packs, since making and opening each of them on the mount would take longer than all the rest.
 
 mod area;
 mod crew;
@@ -20,6 +20,7 @@ pub(crate) mod worker;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use hayase_stage::Progress;
@@ -112,6 +113,9 @@ pub(crate) enum SpreadError {
     /// A worker could not begin.
     #[error("node {node}: {what}")]
     Broken { node: u16, what: String, help: Option<String>, is_usage: bool },
+    /// By a signal to this process.
+    #[error("the copy was asked to end, and has ended early")]
+    Interrupted,
     /// A worker ended without a word.
     #[error("the copy on node {node} ended early: {how}")]
     Ended { node: u16, how: String },
@@ -130,7 +134,7 @@ impl SpreadError {
             ),
             Self::Unused { about, .. } => Some(format!("add {about}, or leave them out")),
             Self::Broken { help, .. } => help.clone(),
-            Self::Ended { .. } => {
+            Self::Ended { .. } | Self::Interrupted => {
                 Some("run the same command again: what arrived is not copied again".to_owned())
             }
         }
@@ -140,7 +144,7 @@ impl SpreadError {
     pub(crate) fn is_usage(&self) -> bool {
         match self {
             Self::Broken { is_usage, .. } => *is_usage,
-            Self::Ended { .. } => false,
+            Self::Ended { .. } | Self::Interrupted => false,
             _ => true,
         }
     }
@@ -161,7 +165,14 @@ pub(crate) fn stage_in(
     }
     let (progress, begin) = (Progress::default(), Instant::now());
     let staging = Staging {
-        crew: Crew { job, progress: &progress, output, signals: how.signals, is_looking: false },
+        crew: Crew {
+            job,
+            progress: &progress,
+            output,
+            signals: how.signals,
+            is_ended: &AtomicBool::new(false),
+            is_looking: false,
+        },
         nodes: how.nodes,
         order: Order::new(&area::absolute(source)?, copy, key),
         target,
@@ -233,9 +244,9 @@ impl Staging<'_> {
             let mut order = between.passing(passing);
             // Without large files there is only to be removed what an earlier try left of some.
             if passing == Passing::Small || has_large {
-                let (more, is_complete) = self.crew.parts(self.nodes, &|_| order.clone())?;
-                add_parts(&mut parts, more);
-                order = order.trusting(is_complete);
+                let more = self.crew.parts(self.nodes, &|_| order.clone())?;
+                add_parts(&mut parts, more.nodes);
+                order = order.trusting(more.is_complete);
             }
             let fetched = self.crew.one(order)?;
             if !fetched.is_complete {
@@ -283,7 +294,9 @@ fn summed(ends: &[End], from_nodes: bool) -> End {
         let (bytes, bytes_from_nodes) =
             if from_nodes { (0, end.bytes_moved) } else { (end.bytes_moved, 0) };
         let (items, bytes_resumed) = (end.copied, end.bytes_resumed);
-        all.nodes.push(NodePart { node, items, bytes, bytes_resumed, bytes_from_nodes });
+        let packs = end.packs;
+        all.packs += packs;
+        all.nodes.push(NodePart { node, items, bytes, bytes_resumed, bytes_from_nodes, packs });
     }
     all
 }

@@ -269,6 +269,77 @@ fn nodes_share_the_way_out_into_packs_of_a_bucket() {
     server.run(&scene, &without).with(2).says(&["sealed", "--key-file"]);
 }
 
+/// Damaged packs are made good by writing everything anew; loose files are not covered by packs.
+#[test]
+fn nodes_write_packs_anew_and_mix_nothing() {
+    let Some(scene) = Scene::with_nodes("nodes_write_packs_anew_and_mix_nothing") else { return };
+    make_tree(&scene);
+    // Only files are written over by `always`.
+    fs::remove_file(scene.path("tree/link")).unwrap();
+    for number in 0..6 {
+        fs::write(scene.path(&format!("tree/part-{number}")), vec![number; 1 << 20]).unwrap();
+    }
+    fs::write(scene.path("tree/large"), vec![7; 3 << 20]).unwrap();
+    fs::write(scene.path("key"), "07".repeat(32)).unwrap();
+    scene.up(&["--nodes", "2"]).with(0);
+    let tree = scene.path("tree");
+    on(&scene, 0, &format!("cp -a {} $HAYASE_SHARED/out", tree.display()));
+    let stage = |target: &str, more: &[&str]| {
+        let args = ["stage", "out", "shared/out", target, "--spread", "shard", "--pack", "2MiB"];
+        scene.hayase(&[&args, more].concat())
+    };
+    stage("packs", &[]).with(0);
+    scene.hayase(&["pack", "verify", "packs"]).with(0);
+    // The bytes of one file lie on its node and in no other place.
+    let damage = |path: &std::path::Path| {
+        let mut bytes = fs::read(path).unwrap();
+        for at in (600..bytes.len()).step_by(1000) {
+            bytes[at] ^= 1;
+        }
+        fs::write(path, bytes).unwrap();
+    };
+    for entry in fs::read_dir(scene.path("packs/.hayase-packs")).unwrap() {
+        let path = entry.unwrap().path();
+        // Those of files: directories are what they were.
+        let is_large = path.metadata().unwrap().len() > 100_000;
+        if is_large && path.extension().is_some_and(|of| of == "tar") {
+            damage(&path);
+        }
+    }
+    damage(&scene.path("packs/large"));
+    scene.hayase(&["pack", "verify", "packs"]).with(3);
+    assert_eq!(
+        end(&stage("packs", &["--json"]).with(0))["copied"],
+        0,
+        "sizes and times are the same"
+    );
+    let anew = end(&stage("packs", &["--overwrite", "always", "--json"]).with(0));
+    let bytes: u64 = of_nodes(&anew, "bytes").iter().sum();
+    assert_eq!(anew["bytes_moved"], bytes, "no byte twice: {anew}");
+    assert!(anew["packs"].as_u64() >= Some(4), "{anew}");
+    scene.hayase(&["pack", "verify", "packs"]).with(0);
+    scene.hayase(&["stage", "in", "packs", "back"]).with(0);
+    crate::packs::check_same(&tree, &scene.path("back"));
+    // One new file beside packs: it is counted once.
+    on(&scene, 1, "head -c 2500000 /dev/zero > $HAYASE_SHARED/out/new");
+    let more = end(&stage("packs", &["--json"]).with(0));
+    assert_eq!((&more["copied"], &more["bytes_moved"]), (&1.into(), &2_500_000.into()), "{more}");
+
+    fs::create_dir(scene.path("loose")).unwrap();
+    fs::write(scene.path("loose/old"), "old").unwrap();
+    for more in [&[][..], &["--key-file", "key"]] {
+        let said = stage("loose", more).with(1);
+        assert_eq!(said.stderr.matches("not packed").count(), 1, "{said:?}");
+    }
+    assert!(!scene.path("loose/.hayase-packs").exists());
+    let shared = on(&scene, 0, "cd $HAYASE_SHARED && pwd");
+    let inside = format!("{}/out/again", shared.trim());
+    scene
+        .hayase(&["stage", "out", "shared/out", &inside, "--spread", "shard"])
+        .with(2)
+        .says(&["lies in"]);
+}
+
 #[test]
 fn what_nodes_can_not_copy_is_said() {
     let scene = Scene::new();

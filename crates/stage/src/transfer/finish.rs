@@ -8,10 +8,10 @@ use ring::rand::SecureRandom;
 
 use super::streams::attributes;
 use super::{Outcome, Shared};
-use crate::Place;
 use crate::item::{Item, Kind, Mtime};
 use crate::limits::UPLOAD_AGE;
-use crate::pack::{DIRECTORY, Index, PackError, PackId, PackSet};
+use crate::pack::{DIRECTORY, Index, PackError, PackId, PackSet, Row};
+use crate::{Overwrite, Place};
 
 impl Shared<'_> {
     /// Removals (none when something is missing), and attributes of directories.
@@ -173,6 +173,22 @@ fn remove_loose(place: &Place, name: &Key) -> Result<(), PackError> {
         Ok(()) | Err(TierError::Missing { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Files that lie beside packs: all of them where everything is written over, else those that the present index
+/// does not name as they are now.
+pub(super) fn loose(set: &PackSet, overwrite: Overwrite, outcome: &mut Outcome) -> Index {
+    let is_loose = |row: &Row| row.location.is_none() && matches!(row.item.kind, Kind::File { .. });
+    outcome.rows.retain(|(_, row)| is_loose(row));
+    outcome.former.clear();
+    let mut index = index_of(outcome);
+    if overwrite == Overwrite::Always {
+        return index;
+    }
+    let known = set.index.rows.iter().filter(|row| is_loose(row));
+    let known: HashMap<&Key, &Row> = known.map(|row| (&row.item.name, row)).collect();
+    index.rows.retain(|row| known.get(&row.item.name) != Some(&row));
+    index
 }
 
 /// In order, each name once, packs by name.

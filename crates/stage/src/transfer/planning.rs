@@ -1,11 +1,11 @@
 //! Source against target, name by name, in the order of trees: what is to be done, and what is too much.
 
-use std::collections::HashMap;
 use std::sync::mpsc::SyncSender;
 
 use hayase_tier::{Key, ObjectMeta};
 
 use super::in_the_way::{DIRECTORY_STAYS, FILE_STAYS, FILE_WAITS, NOT_TO_BE_REMOVED, Passed};
+use super::leftovers::Leftovers;
 use super::{Options, Shared};
 use crate::compare::{Rules, Step, decide, must_ask};
 use crate::item::{Item, Kind};
@@ -90,7 +90,7 @@ struct Planning<'a, 'b> {
     planner: Planner,
     rules: Rules,
     /// Entries of packs that no index names: a killed run wrote them.
-    leftovers: HashMap<Key, (PackId, Row)>,
+    leftovers: Leftovers,
     /// A directory that is empty, unless the next name lies in it; only for targets without directories.
     empty: Option<Item>,
     /// What may be in the way of a directory.
@@ -120,24 +120,12 @@ impl Shared<'_> {
             target,
             planner: Planner::new(rules),
             rules: Rules { overwrite: self.options.overwrite, keeps_attributes },
-            leftovers: self.leftovers()?,
+            leftovers: Leftovers::of(self)?,
             empty: None,
             passed: Passed::default(),
             is_blind: false,
         };
         planning.run()
-    }
-
-    fn leftovers(&self) -> Result<HashMap<Key, (PackId, Row)>, PackError> {
-        let mut found = HashMap::new();
-        let Some(set) = self.set else { return Ok(found) };
-        for (id, _) in set.unnamed_packs()? {
-            // One that can not be read is of no use, and no harm.
-            let Ok(own) = set.pack_of(id).and_then(|pack| pack.own_index()) else { continue };
-            self.outcome().lines.insert(id, own.packs[0]);
-            found.extend(own.rows.into_iter().map(|row| (row.item.name.clone(), (id, row))));
-        }
-        Ok(found)
     }
 }
 
@@ -259,12 +247,11 @@ impl Planning<'_, '_> {
             if step == Step::Attributes || (step == Step::Keep && differs) {
                 step = Step::Copy;
             }
-            let adopted = self.leftovers.remove(&item.name);
+            let mut left = self.leftovers.take(&item.name).into_iter();
             if step == Step::Copy
-                && let Some((id, row)) =
-                    adopted.filter(|(_, row)| self.is_adopted(&item, &origin, row))
+                && let Some(found) = left.find(|(_, row)| self.is_adopted(&item, &origin, row))
             {
-                self.shared.outcome().rows.push((Some(id), row));
+                self.shared.outcome().rows.push(found);
                 step = Step::Keep;
             } else if let Some(Found { row: Some(row), .. }) = there {
                 // Also when it is written anew: what is written later counts, if it is written.

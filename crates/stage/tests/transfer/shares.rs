@@ -3,7 +3,7 @@
 use super::*;
 use hayase_stage::limits::PARTS_BYTES_MIN;
 use hayase_stage::pack::{PackSet, verify};
-use hayase_stage::{Share, Sizes};
+use hayase_stage::{Overwrite, Share, Sizes};
 
 const NODES: u16 = 3;
 /// Enough that the runs that are dealt out come round.
@@ -74,5 +74,43 @@ fn large_files_and_all_the_rest_go_different_ways_into_one_place() {
     }
     assert!(between.path().join("d0/large").exists() && !between.path().join("small").exists());
     copy_all(&place, &trees.to(), &Options::default());
+    assert_same(&trees.from, &trees.to);
+}
+
+/// What lies beside the packs is not read again for its checksum, and of two packs with one name the later counts.
+#[test]
+fn what_shares_put_beside_packs_is_told_to_the_last_copy() {
+    let trees = Trees::new(|top| {
+        fill(top, FILES, BYTES);
+        for number in 0..3 {
+            std::fs::write(top.join(format!("d0/l{number}")), vec![number; 3 << 20]).unwrap();
+        }
+    });
+    let between = store();
+    let options = packs(1 << 20, Compression::None, None);
+    let by_shares = |overwrite| {
+        let shares: Vec<Summary> = (0..NODES)
+            .map(|node| {
+                let share = Some(Share { node, nodes: NODES, directories: false });
+                copy_all(&trees.from(), &between, &Options { share, overwrite, ..options.clone() })
+            })
+            .collect();
+        let loose = shares.iter().flat_map(|share| share.loose.rows.clone()).collect();
+        let whole = Options { loose, trusts_sizes: true, overwrite, ..options.clone() };
+        (shares, copy_all(&trees.from(), &between, &whole))
+    };
+    let loose =
+        |shares: &[Summary]| shares.iter().map(|share| share.loose.rows.len()).sum::<usize>();
+    let (shares, whole) = by_shares(Overwrite::Changed);
+    assert_eq!((loose(&shares), whole.bytes_moved), (3, 0));
+    // Only directories: names of the source that nobody dealt out.
+    assert_eq!(whole.copied, whole.found - shares.iter().map(|share| share.copied).sum::<u64>());
+    let (shares, whole) = by_shares(Overwrite::Changed);
+    assert_eq!((loose(&shares), whole.copied), (0, 0), "what an index names is not told");
+    let (shares, whole) = by_shares(Overwrite::Always);
+    let bytes: u64 = shares.iter().map(|share| share.bytes_moved).sum();
+    assert_eq!(bytes, (FILES * BYTES + (9 << 20)) as u64, "everything anew");
+    assert_eq!((loose(&shares), whole.bytes_moved), (3, 0), "{whole:?}");
+    copy_all(&between, &trees.to(), &Options::default());
     assert_same(&trees.from, &trees.to);
 }

@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -33,6 +33,8 @@ pub(super) struct Crew<'a> {
     pub(super) output: &'a Output,
     /// Those that are held back from this process: one of them ends the workers.
     pub(super) signals: Option<&'a Signals>,
+    /// One of them came.
+    pub(super) is_ended: &'a AtomicBool,
     /// Dry runs are not told to anybody.
     pub(super) is_looking: bool,
 }
@@ -65,7 +67,8 @@ impl Crew<'_> {
         let (done, ended) = channel::<()>();
         Ok(thread::scope(|scope| {
             if let Some(signals) = self.signals {
-                scope.spawn(move || end_by_signal(signals, &handles, &ended));
+                let is_ended = self.is_ended;
+                scope.spawn(move || end_by_signal(signals, &handles, &ended, is_ended));
             }
             let listen = |(place, (node, worker))| {
                 let (heard, before) = (&heard, &before);
@@ -181,9 +184,15 @@ impl Crew<'_> {
 }
 
 /// Passes what asks this process to end on to the workers, until the step is done.
-fn end_by_signal(signals: &Signals, workers: &[Handle], ended: &Receiver<()>) {
+fn end_by_signal(
+    signals: &Signals,
+    workers: &[Handle],
+    ended: &Receiver<()>,
+    is_ended: &AtomicBool,
+) {
     while ended.recv_timeout(SIGNAL_LOOK) == Err(RecvTimeoutError::Timeout) {
         while let Some(received) = signals.next() {
+            is_ended.store(true, Ordering::Relaxed);
             workers.iter().for_each(|worker| worker.signal(received.signal));
         }
     }

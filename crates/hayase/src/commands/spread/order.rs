@@ -7,10 +7,14 @@ use std::path::PathBuf;
 
 use hayase_layout::ByteCount;
 use hayase_stage::limits::{BATCH_BYTES, BATCH_ITEMS_MAX};
+use hayase_stage::pack::{Index, Row};
 use hayase_stage::{Options, PackOptions, Share, Sizes};
 use serde::{Deserialize, Serialize};
 
 use crate::commands::transfer::{CopyArgs, OverwriteArg, PackArgs};
+
+/// Most that an order tells of files beside packs, in bytes: some 30,000 files.
+const LOOSE_BYTES_MAX: usize = 3 << 20;
 
 /// One copy, or a removal, on one node.
 #[derive(Clone, Serialize, Deserialize)]
@@ -36,6 +40,12 @@ pub(crate) struct Order {
     pub(crate) passing: Option<Passing>,
     /// All nodes have copied their parts, just now: what has the right size is there.
     pub(crate) trusts_sizes: bool,
+    /// Every part arrived.
+    #[serde(default)]
+    pub(crate) is_after_parts: bool,
+    /// Indexes without packs: what parts put beside packs.
+    #[serde(default)]
+    pub(crate) loose: Vec<String>,
     /// What the person's environment says of object stores.
     pub(crate) variables: BTreeMap<String, String>,
 }
@@ -102,6 +112,8 @@ impl Order {
             above: None,
             passing: None,
             trusts_sizes: false,
+            is_after_parts: false,
+            loose: Vec::new(),
             variables: crate::config::store_variables(),
         }
     }
@@ -126,32 +138,48 @@ impl Order {
         Self { verb: Verb::Begin, ..self }
     }
 
-    /// Out to a directory of the node's own below the place.
-    pub(super) fn of_node(self, node: u16) -> Self {
+    /// Out to a directory of the node's own below the place, as one of `nodes`.
+    pub(super) fn of_node(mut self, node: u16, nodes: u16) -> Self {
         let mut target = self.target.clone();
         target.push(format!("/node-{node}"));
+        self.limit_to_one_of(nodes);
         Self { above: Some(self.target), target, ..self }
+    }
+
+    /// What the person allows is for all nodes together.
+    fn limit_to_one_of(&mut self, nodes: u16) {
+        let each = |all: ByteCount| ByteCount((all.get() / u64::from(nodes)).max(1));
+        self.copy.bandwidth = self.copy.bandwidth.map(each);
     }
 
     /// One node's part. Nothing is removed by one that copies no directories: it does not see all.
     pub(super) fn share(&self, node: u16, nodes: u16, directories: bool) -> Self {
         let mut order = Self { share: Some((node, nodes, directories)), ..self.clone() };
         order.copy.delete &= directories;
-        // What the person allows is for all nodes together.
-        let each = |all: ByteCount| ByteCount((all.get() / u64::from(nodes)).max(1));
-        order.copy.bandwidth = order.copy.bandwidth.map(each);
+        order.limit_to_one_of(nodes);
         order
     }
 
-    /// The complete copy after the parts.
-    pub(super) fn after_parts(mut self) -> Self {
-        if self.copy.overwrite == OverwriteArg::Always {
-            self.copy.overwrite = OverwriteArg::Changed;
-        }
-        self
+    /// The complete copy after parts that all arrived, and what they told of files beside packs.
+    pub(super) fn after_parts(self, loose: Vec<String>) -> Self {
+        // What is not told is read again for its checksum.
+        let mut room = LOOSE_BYTES_MAX;
+        let is_told = |text: &String| {
+            let fits = text.len() <= room;
+            room -= if fits { text.len() } else { 0 };
+            fits
+        };
+        let loose = loose.into_iter().filter(is_told).collect();
+        Self { is_after_parts: true, trusts_sizes: true, loose, ..self }
     }
 
-    /// Whether every part is known to have arrived.
+    /// Rows of [`Self::after_parts`].
+    pub(super) fn loose_rows(&self) -> Vec<Row> {
+        let read = |text: &String| Index::read(text.as_bytes(), "what a part told").ok();
+        self.loose.iter().filter_map(read).flat_map(|index| index.rows).collect()
+    }
+
+    /// Where every part is known to have arrived: what has the right size is there.
     pub(super) fn trusting(self, trusts_sizes: bool) -> Self {
         Self { trusts_sizes, ..self }
     }
@@ -185,5 +213,47 @@ impl Order {
     /// As the stage crate takes it.
     pub(super) fn part(&self) -> Option<Share> {
         self.share.map(|(node, nodes, directories)| Share { node, nodes, directories })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hayase_stage::{Item, Kind, Mtime};
+    use hayase_tier::Key;
+
+    use super::*;
+
+    fn order() -> Order {
+        let mut copy = CopyArgs::default();
+        copy.bandwidth = Some(ByteCount(90));
+        Order::new(OsStr::new("from"), &copy, None).to("to".into())
+    }
+
+    #[test]
+    fn nodes_share_what_the_person_allows() {
+        for order in [order().share(1, 3, false), order().of_node(1, 3)] {
+            assert_eq!(order.copy.bandwidth, Some(ByteCount(30)), "{order:?}");
+        }
+        assert_eq!(order().of_node(1, 3).target, "to/node-1");
+    }
+
+    #[test]
+    fn an_order_tells_no_more_of_loose_files_than_fits() {
+        let row = |name: &str| {
+            let item = Item {
+                name: Key::new(name).unwrap(),
+                kind: Kind::File { bytes: 5 },
+                mode: 0o644,
+                mtime: Mtime::EPOCH,
+            };
+            Row { item, crc32c: 7, location: None }
+        };
+        let text = |rows: Vec<Row>| {
+            String::from_utf8(Index { packs: Vec::new(), rows }.to_text()).unwrap()
+        };
+        let many = (0..90_000).map(|number| row(&format!("f{number:06}"))).collect();
+        let told = order().after_parts(vec![text(vec![row("odd \n name")]), text(many)]);
+        assert!(told.loose_rows() == [row("odd \n name")], "{} rows", told.loose_rows().len());
+        assert!(serde_json::to_vec(&told).unwrap().len() < LOOSE_BYTES_MAX);
     }
 }

@@ -1,6 +1,7 @@
 //! Results on their way from areas to where they are kept: by one node, or by several at once.
 
 use std::ffi::OsStr;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use hayase_stage::Progress;
@@ -11,7 +12,6 @@ use crate::commands::transfer::{self, CopyArgs, End, PackArgs};
 use crate::exit::Status;
 use crate::job::Job;
 use crate::output::Output;
-use crate::wiring::places;
 
 /// Which nodes copy what: what goes out is copied once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -54,10 +54,9 @@ pub(crate) struct OutWishes {
     pub(crate) is_of_run: bool,
 }
 
-/// Copies from an area to a target; shows the summary. From `shared` each node its part: where the person says so,
-/// or the target is a store that all nodes reach; a directory may be one of the first node alone. From `local`
-/// each its own, where the job has several nodes each to a directory of its own: names of one node say nothing
-/// about those of another.
+/// Copies from an area to a target; shows the summary. From `shared` each node its part where the person says so,
+/// since not every target is one that all nodes see; else the first node does it. From `local` each its own, where
+/// the job has several nodes each to a directory of its own: names of one node say nothing about those of another.
 pub(crate) fn stage_out(
     (job, how): (&Job, How<'_>),
     source: &AreaPlace,
@@ -66,8 +65,9 @@ pub(crate) fn stage_out(
     output: &Output,
 ) -> anyhow::Result<Status> {
     let (progress, begin) = (Progress::default(), Instant::now());
-    let crew = Crew { job, progress: &progress, output, signals: how.signals, is_looking: false };
-    let is_shared_out = how.nodes > 1 && (how.spread.is_some() || places::is_url(target));
+    let (signals, is_ended) = (how.signals, &AtomicBool::new(false));
+    let crew = Crew { job, progress: &progress, output, signals, is_ended, is_looking: false };
+    let is_shared_out = how.nodes > 1 && how.spread.is_some();
     let target = area::absolute(target)?;
     let order = |node| {
         let from = source.path(&job.settings, node);
@@ -77,7 +77,7 @@ pub(crate) fn stage_out(
     let end = transfer::while_watched(&progress, output, || match source.area {
         Area::Local if job.settings.nodes > 1 => {
             let orders: Vec<_> =
-                (0..how.nodes).map(|node| (node, order(node).of_node(node))).collect();
+                (0..how.nodes).map(|node| (node, order(node).of_node(node, how.nodes))).collect();
             let ends = crew.run(&orders)?.into_iter().collect::<anyhow::Result<Vec<End>>>()?;
             if ends.iter().all(|end| end.is_absent) {
                 return Err(SpreadError::NotMade(source.to_string()).into());
@@ -85,8 +85,8 @@ pub(crate) fn stage_out(
             Ok(summed(&ends, false))
         }
         Area::Shared if is_shared_out => {
-            if wishes.key.is_some() && !wishes.copy.dry_run {
-                // One key for all: whoever came first would make it otherwise.
+            if !wishes.copy.dry_run {
+                // What can not be is said once; and one key is for all, whoever comes first.
                 crew.one(order(0).beginning())?;
             }
             crew.in_parts(how.nodes, &order)

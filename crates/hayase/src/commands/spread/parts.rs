@@ -1,8 +1,59 @@
 //! A tree dealt out to nodes that all see the target, and the complete copy by one of them that follows.
 
+use std::sync::atomic::Ordering;
+
 use super::crew::Crew;
 use super::{Order, SpreadError};
 use crate::commands::transfer::{End, NodePart};
+
+/// What the parts of nodes came to.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    pub(super) nodes: Vec<NodePart>,
+    /// Every part of one and the same source arrived.
+    pub(super) is_complete: bool,
+    /// What they told of files beside packs.
+    loose: Vec<String>,
+}
+
+impl Parts {
+    /// Of the answers of all workers, by node. What one could not do is left to the complete copy that follows, and
+    /// told; only what the first node finds impossible is so for all.
+    fn of(ends: Vec<anyhow::Result<End>>, tell: impl Fn(&str)) -> anyhow::Result<Self> {
+        let (mut parts, mut seen) = (Self { is_complete: true, ..Self::default() }, None);
+        for (node, end) in (0..).zip(ends) {
+            match end {
+                Ok(end) => parts.add(node, end, &mut seen, &tell),
+                Err(error) if node == 0 && is_usage(&error) => return Err(error),
+                Err(error) => {
+                    parts.is_complete = false;
+                    tell(&format!("{error:#}; node 0 does its part"));
+                }
+            }
+        }
+        Ok(parts)
+    }
+
+    fn add(&mut self, node: u16, end: End, seen: &mut Option<u32>, tell: &impl Fn(&str)) {
+        if !end.is_complete {
+            let first = end.failures.first();
+            let first = first.map_or(String::new(), |(name, why)| format!(" ({name}: {why})"));
+            tell(&format!(
+                "node {node} could not copy all of its part{first}; node 0 does the rest"
+            ));
+        }
+        self.is_complete &= end.is_complete && *seen.get_or_insert(end.seen) == end.seen;
+        self.loose.extend(Some(end.loose).filter(|loose| !loose.is_empty()));
+        self.nodes.push(NodePart {
+            node,
+            items: end.copied,
+            bytes: end.bytes_moved,
+            bytes_resumed: end.bytes_resumed,
+            bytes_from_nodes: 0,
+            packs: end.packs,
+        });
+    }
+}
 
 impl Crew<'_> {
     /// The first node does it.
@@ -11,33 +62,14 @@ impl Crew<'_> {
         ends.into_iter().next().expect("one worker was asked")
     }
 
-    /// Each of the first `nodes` copies its part of what `order` says for it. What one can not do is left to the
-    /// complete copy that follows. Also whether every part of one and the same source arrived.
-    pub(super) fn parts(
-        &self,
-        nodes: u16,
-        order: &dyn Fn(u16) -> Order,
-    ) -> anyhow::Result<(Vec<NodePart>, bool)> {
+    /// Each of the first `nodes` copies its part of what `order` says for it.
+    pub(super) fn parts(&self, nodes: u16, order: &dyn Fn(u16) -> Order) -> anyhow::Result<Parts> {
         let orders = (0..nodes).map(|node| (node, order(node).share(node, nodes, false)));
         let ends = self.run(&orders.collect::<Vec<_>>())?;
-        let (mut parts, mut seen, mut is_complete) = (Vec::new(), None, true);
-        for (node, end) in (0..).zip(ends) {
-            is_complete &= end
-                .as_ref()
-                .is_ok_and(|end| end.is_complete && *seen.get_or_insert(end.seen) == end.seen);
-            match end {
-                Ok(end) => parts.push(NodePart {
-                    node,
-                    items: end.copied,
-                    bytes: end.bytes_moved,
-                    bytes_resumed: end.bytes_resumed,
-                    bytes_from_nodes: 0,
-                }),
-                Err(error) if is_usage(&error) => return Err(error),
-                Err(error) => self.output.note(&format!("{error:#}; node 0 does its part")),
-            }
+        if self.is_ended.load(Ordering::Relaxed) {
+            return Err(SpreadError::Interrupted.into());
         }
-        Ok((parts, is_complete))
+        Parts::of(ends, |text| self.output.note(text))
     }
 
     /// Everything, by `nodes` of them.
@@ -46,11 +78,9 @@ impl Crew<'_> {
         if whole.copy.dry_run {
             return self.one(whole);
         }
-        let (parts, is_complete) = self.parts(nodes, order)?;
-        // What every node wrote over is not written over once more.
-        let is_all = parts.len() == usize::from(nodes);
-        let whole = if is_all { whole.after_parts() } else { whole };
-        Ok(joined(self.one(whole.trusting(is_complete))?, parts))
+        let Parts { nodes, is_complete, loose } = self.parts(nodes, order)?;
+        let whole = if is_complete { whole.after_parts(loose) } else { whole };
+        Ok(joined(self.one(whole)?, nodes))
     }
 }
 
@@ -60,15 +90,14 @@ fn is_usage(error: &anyhow::Error) -> bool {
 
 /// The complete copy, and the parts that were copied before it.
 pub(super) fn joined(whole: End, parts: Vec<NodePart>) -> End {
-    let items: u64 = parts.iter().map(|part| part.items).sum();
-    let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
-    let resumed: u64 = parts.iter().map(|part| part.bytes_resumed).sum();
+    let sum = |count: fn(&NodePart) -> u64| parts.iter().map(count).sum::<u64>();
+    let items = sum(|part| part.items);
     End {
-        // A large file beside packs is there, and counts again when the index takes it up.
-        copied: (whole.copied + items).min(whole.found),
+        copied: whole.copied + items,
         kept: whole.kept.saturating_sub(items),
-        bytes_moved: whole.bytes_moved + bytes,
-        bytes_resumed: whole.bytes_resumed + resumed,
+        packs: whole.packs + sum(|part| part.packs),
+        bytes_moved: whole.bytes_moved + sum(|part| part.bytes),
+        bytes_resumed: whole.bytes_resumed + sum(|part| part.bytes_resumed),
         nodes: parts,
         ..whole
     }
@@ -82,6 +111,7 @@ pub(super) fn add_parts(all: &mut Vec<NodePart>, more: Vec<NodePart>) {
                 own.items += part.items;
                 own.bytes += part.bytes;
                 own.bytes_resumed += part.bytes_resumed;
+                own.packs += part.packs;
             }
             None => all.push(part),
         }
@@ -100,16 +130,31 @@ mod tests {
             bytes: items * 10,
             bytes_resumed: items,
             bytes_from_nodes: 0,
+            packs: 1,
         };
-        let whole = End {
-            found: 8,
-            kept: 7,
-            copied: 1,
-            bytes_moved: 3,
-            is_complete: true,
-            ..End::default()
-        };
+        let whole = End { kept: 7, copied: 1, bytes_moved: 3, is_complete: true, ..End::default() };
         let end = joined(whole, vec![part(0, 4), part(1, 2)]);
-        assert_eq!((end.copied, end.kept, end.bytes_moved), (7, 1, 63));
+        assert_eq!((end.copied, end.kept, end.bytes_moved, end.packs), (7, 1, 63, 2));
+    }
+
+    #[test]
+    fn parts_are_believed_when_all_of_one_source_arrived() {
+        let part = |seen, is_complete| Ok(End { seen, is_complete, ..End::default() });
+        let broken = |node, is_usage| {
+            let what = "out of reach".to_owned();
+            Err(SpreadError::Broken { node, what, help: None, is_usage }.into())
+        };
+        let check = |ends, is_complete: bool, notes: usize| {
+            let told = std::cell::Cell::new(0);
+            let parts = Parts::of(ends, |_| told.set(told.get() + 1)).unwrap();
+            assert_eq!((parts.is_complete, told.get()), (is_complete, notes));
+        };
+        check(vec![part(1, true), part(1, true)], true, 0);
+        check(vec![part(1, true), part(2, true)], false, 0);
+        check(vec![part(1, true), part(1, false)], false, 1);
+        check(vec![part(1, true), broken(1, false)], false, 1);
+        check(vec![part(1, true), broken(1, true)], false, 1);
+        check(vec![broken(0, false), part(1, true)], false, 1);
+        assert!(Parts::of(vec![broken(0, true), part(1, true)], |_| ()).is_err());
     }
 }

@@ -1,11 +1,13 @@
 //! `hayase stage-worker`: carries out one order on the node where it runs, and tells how it goes.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, Read};
+use std::io::{BufRead, ErrorKind, Read};
 use std::path::Path;
 
 use anyhow::Context;
-use hayase_stage::pack::{MasterKey, PackError, PackSet};
+use hayase_stage::Overwrite;
+use hayase_stage::begin_packs;
+use hayase_stage::pack::{MasterKey, PackError};
 use hayase_stage::source::Source;
 use ring::rand::SystemRandom;
 
@@ -59,6 +61,11 @@ fn key_help(order: &Order, error: &anyhow::Error) -> Option<String> {
     (order.is_of_run && wants_key).then(|| format!("give the key with {}", OutKeyArgs::NAMES))
 }
 
+/// Rather than out of reach, which whoever opens it tells.
+fn is_missing(source: &OsStr) -> bool {
+    Path::new(source).metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
 fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
     let target = Path::new(&order.target);
     if order.verb == Verb::Remove {
@@ -71,7 +78,7 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
     let open = |place: &OsStr, wish| places::open_with(place, wish, &variable);
     let key = order.key.as_deref().map(MasterKey::parse).transpose()?;
     let is_out = matches!(order.verb, Verb::Out | Verb::Begin);
-    if is_out && !Path::new(&order.source).exists() {
+    if is_out && is_missing(&order.source) {
         if order.above.is_some() {
             let end = End { is_complete: true, is_absent: true, ..End::default() };
             return transfer::show_end(end, output);
@@ -86,6 +93,8 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
         // An area ends with its job.
         Verb::In | Verb::Remove => Wish::Passing,
     };
+    places::check_other(&order.source, &order.target)?;
+    places::check_apart(&order.source, &order.target, &order.copy.selection.selection()?)?;
     if wish == Wish::Passing {
         let made = std::fs::create_dir_all(target);
         made.with_context(|| format!("make the directory {}", target.display()))?;
@@ -103,10 +112,13 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
     if is_out {
         options.packs = order.pack.options(&order.target, &target, key)?;
     }
+    if order.is_after_parts && options.packs.is_none() && options.overwrite == Overwrite::Always {
+        // What every node wrote over is not written over once more. Packs of the parts are taken over.
+        options.overwrite = Overwrite::Changed;
+    }
+    options.loose = order.loose_rows();
     if order.verb == Verb::Begin {
-        if let Some(packs) = &options.packs {
-            PackSet::open_or_begin(&target, packs.master.as_ref(), &SystemRandom::new())?;
-        }
+        begin_packs(&target, &options, &SystemRandom::new())?;
         return transfer::show_end(End { is_complete: true, ..End::default() }, output);
     }
     transfer::run_quietly(&source, &target, &options, output)

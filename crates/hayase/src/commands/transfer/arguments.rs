@@ -170,6 +170,7 @@ impl CopyArgs {
             share: None,
             sizes: Sizes::All,
             trusts_sizes: false,
+            loose: Vec::new(),
         })
     }
 }

@@ -257,6 +257,9 @@ pub(crate) struct End {
     /// Of a part of a tree: equal where the same source was seen.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) seen: u32,
+    /// Of a part: an index without packs of the files that it put beside packs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) loose: String,
     /// What each of several nodes did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) nodes: Vec<NodePart>,
@@ -274,6 +277,9 @@ pub(crate) struct NodePart {
     pub(crate) bytes_resumed: u64,
     /// From other nodes.
     pub(crate) bytes_from_nodes: u64,
+    /// Packs written.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) packs: u64,
 }
 
 fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
@@ -305,6 +311,10 @@ impl End {
             large: summary.large,
             is_absent: false,
             seen: summary.seen,
+            loose: match summary.loose.rows[..] {
+                [] => String::new(),
+                _ => String::from_utf8(summary.loose.to_text()).unwrap_or_default(),
+            },
             nodes: Vec::new(),
         }
     }
