@@ -58,6 +58,7 @@ impl Hub {
             // Without multicast snooping and spanning tree a new port forwards at once.
             let bridge = "link add hub type bridge stp_state 0 forward_delay 0 mcast_snooping 0";
             batch(&ip, &format!("{bridge}\nlink set hub up\n"))?;
+            pass_no_firewall();
             Ok(Self { network })
         };
         // A thread, so that only it changes networks.
@@ -99,6 +100,15 @@ impl Hub {
             });
             plug.join().expect("plugging in does not panic")
         })
+    }
+}
+
+/// Where the module br_netfilter is loaded every frame of a bridge goes through the hooks of a firewall. The
+/// hub's network has no rules, so that is work for nothing.
+fn pass_no_firewall() {
+    for hook in ["iptables", "ip6tables", "arptables"] {
+        // Of the network that this thread is in; not there without the module.
+        let _ = std::fs::write(format!("/proc/sys/net/bridge/bridge-nf-call-{hook}"), "0");
     }
 }
 
