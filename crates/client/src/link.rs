@@ -66,6 +66,27 @@ impl From<LinkError> for Refused {
     }
 }
 
+/// A request of the kernel that the server may answer itself ([`Link::hand_over`]).
+pub struct HandOver {
+    /// The kernel's number of it.
+    pub unique: u64,
+    /// One that must happen once.
+    pub request: NodeRequest,
+    /// Hears of its end, once, on a thread of the link; at once of [`Handed::NotTaken`].
+    pub end: Box<dyn FnOnce(Handed) + Send>,
+}
+
+/// How a request ended that was handed over.
+#[derive(Debug)]
+pub enum Handed {
+    /// The kernel was told of its success a moment ago; whose name it removed.
+    Told(InodeId),
+    /// The kernel waits for this answer.
+    Answered(Result<NodeReply, LinkError>),
+    /// There is no such way, or too many are under way: nothing has happened.
+    NotTaken,
+}
+
 /// A way to the node's server; blocking, from any number of threads.
 pub trait Link: Send + Sync + 'static {
     /// One request without bulk bytes.
@@ -89,6 +110,14 @@ pub trait Link: Send + Sync + 'static {
 
     /// The most bytes that travel beside one request.
     fn slot_bytes(&self) -> usize;
+
+    /// `device` is where the kernel asks this process: the server may answer there from now on.
+    fn answer_kernel_at(&self, _device: OwnedFd) {}
+
+    /// Sends a request that the server answers to the kernel itself, and returns at once.
+    fn hand_over(&self, request: HandOver) {
+        (request.end)(Handed::NotTaken);
+    }
 
     /// Who says what this process holds when the server was started anew.
     fn held_by(&self, _holder: Weak<dyn Callbacks>) {}

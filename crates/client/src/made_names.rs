@@ -27,7 +27,13 @@ struct State {
     directories: HashMap<InodeId, HashMap<Name, Made>>,
     /// Of all directories.
     names: usize,
+    /// Of all names, ever.
+    changes: u64,
 }
+
+/// One change of a name: what is learnt of it late counts only when no other came after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Change(u64);
 
 /// A name that may be there.
 #[derive(Debug, Default)]
@@ -36,6 +42,8 @@ struct Made {
     ino: Option<InodeId>,
     /// When the kernel was last told so from here.
     told: Option<Instant>,
+    /// The last one that was asked for.
+    change: Change,
 }
 
 /// What is known of a name without a question.
@@ -64,14 +72,16 @@ impl MadeNames {
         let mut state = self.lock();
         let state = &mut *state;
         let Some(names) = state.directories.get_mut(&dir) else { return };
+        let change = Change::next(&mut state.changes);
         if let Some(made) = names.get_mut(name) {
             made.ino = None;
+            made.change = change;
         } else if state.names >= NAMES_MADE_MAX {
             // Asking is always right.
             state.names -= names.len();
             state.directories.remove(&dir);
         } else {
-            names.insert(name.to_vec(), Made::default());
+            names.insert(name.to_vec(), Made { change, ..Made::default() });
             state.names += 1;
         }
     }
@@ -85,17 +95,23 @@ impl MadeNames {
     }
 
     /// A name is going to be taken away. Before it is asked for.
-    pub(crate) fn unsure(&self, dir: InodeId, name: &[u8]) {
-        if let Some(made) = self.lock().made(dir, name) {
+    pub(crate) fn unsure(&self, dir: InodeId, name: &[u8]) -> Change {
+        let mut state = self.lock();
+        let change = Change::next(&mut state.changes);
+        if let Some(made) = state.made(dir, name) {
             made.ino = None;
+            made.change = change;
         }
+        change
     }
 
-    /// This mount has removed a name. The kernel lets nobody make it again before this is said: both
-    /// hold the directory's lock.
-    pub(crate) fn remove(&self, dir: InodeId, name: &[u8]) {
+    /// This mount has removed a name, by this change. The kernel may have heard of it before us, and
+    /// have made the name again since: then it stays.
+    pub(crate) fn removed(&self, dir: InodeId, name: &[u8], by: Change) {
         let mut state = self.lock();
-        if state.directories.get_mut(&dir).is_some_and(|names| names.remove(name).is_some()) {
+        let is_last = state.made(dir, name).is_some_and(|made| made.change == by);
+        if is_last && let Some(names) = state.directories.get_mut(&dir) {
+            names.remove(name);
             state.names -= 1;
         }
     }
@@ -107,7 +123,7 @@ impl MadeNames {
         match names.get_mut(name) {
             None => Known::Absent,
             Some(Made { ino: None, .. }) => Known::Nothing,
-            Some(Made { ino: Some(ino), told }) => {
+            Some(Made { ino: Some(ino), told, .. }) => {
                 *told = Some(Instant::now());
                 Known::Bound(*ino)
             }
@@ -128,6 +144,13 @@ impl MadeNames {
     /// The server may not know any more what was granted.
     pub(crate) fn end_all(&self) {
         *self.lock() = State::default();
+    }
+}
+
+impl Change {
+    fn next(changes: &mut u64) -> Self {
+        *changes += 1;
+        Self(*changes)
     }
 }
 
@@ -156,8 +179,10 @@ mod tests {
         assert_eq!(made.find(DIR, b"a"), Known::Nothing, "nobody has answered yet");
         assert_eq!(made.find(DIR, b"b"), Known::Absent);
         assert_eq!(made.find(OTHER, b"c"), Known::Nothing);
-        made.remove(DIR, b"a");
-        made.remove(OTHER, b"b");
+        for (dir, name) in [(DIR, b"a"), (OTHER, b"b")] {
+            let change = made.unsure(dir, name);
+            made.removed(dir, name, change);
+        }
         assert_eq!(made.find(DIR, b"a"), Known::Absent);
         assert_eq!(made.lock().names, 0);
         made.end(DIR);
@@ -185,6 +210,27 @@ mod tests {
         assert_eq!(made.find(DIR, b"b"), Known::Nothing, "being made anew, or over it");
     }
 
+    /// Who removed it hears of that after the kernel, which may have let somebody make it again.
+    #[test]
+    fn a_removal_that_is_heard_of_late_ends_nothing_newer() {
+        let made = MadeNames::default();
+        made.begin(DIR);
+        made.add(DIR, b"a");
+        made.bound(DIR, b"a", FILE);
+        let first = made.unsure(DIR, b"a");
+        made.add(DIR, b"a");
+        made.removed(DIR, b"a", first);
+        assert_eq!(made.find(DIR, b"a"), Known::Nothing, "being made");
+        made.bound(DIR, b"a", FILE);
+        made.removed(DIR, b"a", first);
+        assert_eq!(made.find(DIR, b"a"), Known::Bound(FILE));
+        let second = made.unsure(DIR, b"a");
+        made.removed(DIR, b"a", first);
+        assert_eq!(made.find(DIR, b"a"), Known::Nothing, "being taken away by another");
+        made.removed(DIR, b"a", second);
+        assert_eq!(made.find(DIR, b"a"), Known::Absent);
+    }
+
     #[test]
     fn the_end_names_what_the_kernel_was_told() {
         let made = MadeNames::default();
@@ -195,7 +241,8 @@ mod tests {
         }
         made.find(DIR, b"told");
         made.find(DIR, b"removed");
-        made.remove(DIR, b"removed");
+        let change = made.unsure(DIR, b"removed");
+        made.removed(DIR, b"removed", change);
         assert_eq!(made.end(DIR), [b"told".to_vec()]);
         assert!(made.end(DIR).is_empty());
         assert_eq!(made.lock().names, 0);

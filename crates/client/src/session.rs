@@ -31,12 +31,17 @@ use hayase_wire::{Arena, BlockingChannel, NodeError, Slot};
 use crate::limits::{
     CALL_WAIT, CALLBACKS, CHANNELS_MAX, CONNECT_WAIT, RECONNECT_PAUSE, RESTART_PAUSE, RESTART_WAIT,
 };
-use crate::link::{Callbacks, Link, LinkError, Reply};
+use crate::link::{Callbacks, HandOver, Link, LinkError, Reply};
+
+mod handed;
+
+use self::handed::HandedOver;
 
 /// A way to the server of this node, by its socket.
 pub struct Session {
     inner: Arc<Inner>,
-    callbacks: Mutex<Vec<JoinHandle<()>>>,
+    /// Of callbacks, and of what was handed over.
+    threads: Mutex<Vec<JoinHandle<()>>>,
     node: NodeId,
     nodes: u16,
 }
@@ -57,8 +62,9 @@ struct Inner {
     /// Who knows what this process holds.
     holder: OnceLock<Weak<dyn Callbacks>>,
     turns: Mutex<Turns>,
-    /// Of the callback connections, to end them.
+    /// Of the connections on which the server speaks first, to end them.
     closers: Mutex<Vec<Closer>>,
+    handed: HandedOver,
 }
 
 /// Slots of requests that happen once: who has one free, with the number of its last request.
@@ -117,6 +123,7 @@ impl Session {
             turns: Mutex::default(),
             stopped: AtomicBool::new(false),
             closers: Mutex::default(),
+            handed: HandedOver::default(),
         };
         let (channel, welcome) = inner.hello(ClientRole::Requests)?;
         let NodeReply::Welcome { node, nodes, start_id, .. } = welcome else {
@@ -128,7 +135,7 @@ impl Session {
         pool.idle.push(Connection { channel, slot, generation: 0, start_id });
         pool.made = 1;
         drop(pool);
-        Ok(Self { inner: Arc::new(inner), callbacks: Mutex::default(), node, nodes })
+        Ok(Self { inner: Arc::new(inner), threads: Mutex::default(), node, nodes })
     }
 
     /// The node of this process.
@@ -150,11 +157,11 @@ impl Drop for Session {
             closer.close();
         }
         drop(closers);
-        let threads = self.callbacks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
         let me = std::thread::current().id();
         for thread in threads.drain(..).filter(|thread| thread.thread().id() != me) {
             if thread.join().is_err() {
-                tracing::error!("a callback thread panicked");
+                tracing::error!("a thread of the session panicked");
             }
         }
     }
@@ -177,8 +184,12 @@ impl Inner {
             mount: self.mount,
             returning: self.met().is_some(),
         };
-        let arena = (role == ClientRole::Requests).then(|| self.arena.descriptor());
-        let reply = self.exchange(&mut channel, &hello, arena)?;
+        let descriptor = match role {
+            ClientRole::Requests => Some(self.arena.descriptor()),
+            ClientRole::HandOver => self.handed.device(),
+            ClientRole::Callback => None,
+        };
+        let reply = self.exchange(&mut channel, &hello, descriptor)?;
         Ok((channel, reply.message))
     }
 
@@ -359,6 +370,10 @@ impl Inner {
         self.with_connection_once(tell).or_else(|_| self.with_connection_once(tell))
     }
 
+    fn ask(&self, request: &NodeRequest) -> Result<Reply, LinkError> {
+        self.with_connection(|connection| self.exchange(&mut connection.channel, request, None))
+    }
+
     /// A slot for a request that happens once, and its number there.
     fn take_turn(&self) -> (u32, u64) {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
@@ -380,17 +395,23 @@ impl Inner {
             return Err(LinkError::unexpected("Hello", &welcome));
         };
         channel.set_wait(None).map_err(|e| self.lost(e))?;
+        self.end_with_session(&channel)?;
+        Ok((channel, start_id))
+    }
+
+    /// Whoever waits on the channel returns when the session is dropped.
+    fn end_with_session(&self, channel: &BlockingChannel) -> Result<(), LinkError> {
         let closer = channel.closer().map_err(|e| self.lost(e))?;
         let mut closers = self.closers.lock().unwrap_or_else(PoisonError::into_inner);
-        if closers.len() >= 2 * CALLBACKS {
-            closers.drain(..CALLBACKS); // Of connections that ended.
+        if closers.len() >= 2 * (CALLBACKS + 1) {
+            closers.drain(..=CALLBACKS); // Of connections that ended.
         }
         closers.push(closer);
         drop(closers);
         if self.stopped.load(Ordering::SeqCst) {
             return Err(self.lost(NodeError::Closed));
         }
-        Ok((channel, start_id))
+        Ok(())
     }
 
     fn answer_all(
@@ -425,17 +446,12 @@ fn lost(socket: &Path, source: std::io::Error) -> LinkError {
 
 impl Link for Session {
     fn call(&self, request: &NodeRequest) -> Result<Reply, LinkError> {
-        let exchange = |request: &NodeRequest| {
-            self.inner.with_connection(|connection| {
-                self.inner.exchange(&mut connection.channel, request, None)
-            })
-        };
         if !request.happens_once() {
-            return exchange(request);
+            return self.inner.ask(request);
         }
         let turn @ (slot, number) = self.inner.take_turn();
         let request = Box::new(request.clone());
-        let result = exchange(&NodeRequest::Once { slot, number, request });
+        let result = self.inner.ask(&NodeRequest::Once { slot, number, request });
         self.inner.end_turn(turn);
         result
     }
@@ -484,13 +500,36 @@ impl Link for Session {
         PAYLOAD_BYTES_MAX
     }
 
+    fn answer_kernel_at(&self, device: OwnedFd) {
+        self.inner.handed.answer_at(device);
+        let channel = self.inner.hand_over_channel();
+        if let Err(error) = &channel {
+            tracing::debug!(%error, "the server can not answer the kernel yet");
+        }
+        let inner = Arc::clone(&self.inner);
+        let builder = std::thread::Builder::new().name("hayase-handed".to_owned());
+        match builder.spawn(move || inner.hear_of_handed(channel.ok())) {
+            Ok(thread) => {
+                self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            }
+            Err(error) => {
+                tracing::error!(%error, "start a thread for what is handed over");
+                self.inner.handed.end();
+            }
+        }
+    }
+
+    fn hand_over(&self, request: HandOver) {
+        self.inner.hand_over(request);
+    }
+
     fn held_by(&self, holder: Weak<dyn Callbacks>) {
         // The first stays: there is one volume over a session.
         let _ = self.inner.holder.set(holder);
     }
 
     fn answer(&self, callbacks: Weak<dyn Callbacks>) {
-        let mut threads = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for number in 0..CALLBACKS {
             // The first connections are made here: nothing is granted before recalls can come.
             let channel = match self.inner.callback_channel() {

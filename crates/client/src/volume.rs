@@ -77,6 +77,25 @@ pub struct FileOpen {
     pub striped: bool,
 }
 
+/// A request of the kernel, and who answers it if the server does not.
+pub struct Awaited {
+    /// The kernel's number of it.
+    pub unique: u64,
+    /// Called once, on any thread.
+    pub answer: Box<dyn FnOnce(Told) + Send>,
+}
+
+/// What the kernel knows of a request that it waits for.
+#[derive(Debug)]
+pub enum Told {
+    /// The server has told it of the success: there is nothing left to answer.
+    ByServer,
+    /// Nothing yet: this is the answer.
+    Nothing(Result<(), Refused>),
+    /// Nothing yet, and nothing has happened: [`Volume::remove`] does it.
+    NotTaken,
+}
+
 /// How this node has a file open, for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocalUse {
@@ -125,6 +144,12 @@ pub trait Volume: Send + Sync + 'static {
 
     /// Takes a name away (`directory`: of an empty directory). May wait for other nodes.
     fn remove(&self, parent: InodeId, name: &[u8], directory: bool) -> Result<(), Refused>;
+
+    /// Takes a file's name away, as the kernel asks for in its request `awaited`, without waiting: the
+    /// server may tell the kernel itself.
+    fn hand_over_removal(&self, _parent: InodeId, _name: &[u8], awaited: Awaited) {
+        (awaited.answer)(Told::NotTaken);
+    }
 
     /// `no_replace` and `exchange` as in renameat2(2). May wait for other nodes.
     fn rename(
@@ -287,6 +312,11 @@ pub trait KernelCaches: Send + Sync + 'static {
 
     /// Returns when the name is dropped, or after `wait` while that still goes on.
     fn forget_name(&self, parent: InodeId, name: &[u8], wait: Duration);
+
+    /// A copy of the descriptor by which the kernel asks, if others may answer there.
+    fn device(&self) -> Option<OwnedFd> {
+        None
+    }
 
     /// No open of class [`Class::Local`] is left, and none can begin before this returns. Called
     /// under a lock: short, and calls nothing of the volume.

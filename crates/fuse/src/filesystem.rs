@@ -193,14 +193,10 @@ impl Filesystem for Requests {
         });
     }
 
-    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         check_name!(reply, name);
         let name = name.as_bytes().to_vec();
-        let busy = self.shared.kernel.busy.enter(ino(parent));
-        self.may_wait(parent, move |shared| {
-            let _busy = busy;
-            shared.remove(ino(parent), &name, false, reply);
-        });
+        Shared::unlink(&self.shared, request.unique().0, ino(parent), &name, reply);
     }
 
     fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {

@@ -89,7 +89,8 @@ impl MountSettings {
         }
         config.acl = if self.allow_other { SessionACL::All } else { SessionACL::Owner };
         config.n_threads = Some(self.threads.clamp(1, THREADS_MAX));
-        config.clone_fd = true;
+        // One descriptor for all threads: whoever answers in our place has it, too.
+        config.clone_fd = false;
         config
     }
 }
@@ -191,6 +192,7 @@ pub fn mount(volume: Arc<dyn Volume>, settings: &MountSettings) -> Result<Mounte
     let session = Session::new(requests, &settings.mount_point, &config)
         .map_err(|source| MountError::Mount { path: path(), source })?;
     probe_passthrough(&session, &shared.kernel);
+    shared.kernel.asks_at(session.as_fd());
     let started = shared.kernel.start(&session.notifier());
     started.map_err(|source| MountError::Threads { path: path(), source })?;
     shared.volume.attach(Arc::clone(&shared.kernel) as Arc<dyn hayase_client::KernelCaches>);

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -28,6 +29,8 @@ pub(crate) struct Kernel {
     pub(crate) backings: Backings,
     pub(crate) busy: BusyDirectories,
     notifier: OnceLock<Notifier>,
+    /// Where it asks.
+    device: OnceLock<OwnedFd>,
     inode_jobs: Arc<Jobs>,
     name_jobs: Arc<Jobs>,
 }
@@ -57,8 +60,19 @@ impl Kernel {
             backings: Backings::new(),
             busy: BusyDirectories::default(),
             notifier: OnceLock::new(),
+            device: OnceLock::new(),
             inode_jobs: Arc::default(),
             name_jobs: Arc::default(),
+        }
+    }
+
+    /// Its requests come from this descriptor, by which each can be answered. Without a copy of it only this
+    /// process answers them.
+    pub(crate) fn asks_at(&self, device: BorrowedFd<'_>) {
+        match device.try_clone_to_owned() {
+            // Set once per mount.
+            Ok(device) => drop(self.device.set(device)),
+            Err(error) => tracing::debug!(%error, "only this process answers the kernel"),
         }
     }
 
@@ -113,6 +127,10 @@ impl KernelCaches for Kernel {
             // Late is allowed: a request that we have not read yet may hold the lock.
             let _ = done.recv_timeout(wait);
         }
+    }
+
+    fn device(&self) -> Option<OwnedFd> {
+        self.device.get().and_then(|device| device.try_clone().ok())
     }
 
     fn release_descriptor(&self, ino: InodeId) {

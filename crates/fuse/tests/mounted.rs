@@ -451,7 +451,10 @@ fn a_name_is_forgotten_or_at_least_answered() {
     let is_forgotten = (0..5).any(|_| {
         fs::metadata(mounted.path("name")).unwrap();
         let lookups = mounted.count("Lookup");
-        mounted.server.ask(Callback::InvalName { parent: root, name: b"name".to_vec() }).unwrap();
+        mounted
+            .server
+            .ask(Callback::InvalName { parent: root, name: b"name".to_vec(), busy: false })
+            .unwrap();
         fs::metadata(mounted.path("name")).unwrap();
         mounted.count("Lookup") > lookups
     });
@@ -463,7 +466,10 @@ fn a_name_is_forgotten_or_at_least_answered() {
     let creator = thread::spawn(move || File::create(path).unwrap());
     eventually("the create is under way", || mounted.count("Create") > 1);
     let start = Instant::now();
-    mounted.server.ask(Callback::InvalName { parent: root, name: b"name".to_vec() }).unwrap();
+    mounted
+        .server
+        .ask(Callback::InvalName { parent: root, name: b"name".to_vec(), busy: false })
+        .unwrap();
     assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
     mounted.server.hold_up(None);
     creator.join().unwrap();

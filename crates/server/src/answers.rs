@@ -9,6 +9,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::Future;
+use std::rc::Rc;
 
 use hayase_store::namespace::{NamespaceError, Txn};
 use hayase_store::ops::{self, Answer as Kept, AnswerSlot};
@@ -47,19 +48,31 @@ impl Node {
     /// transaction that is its commit point. A repetition waits for the first: else it might be refused
     /// by what the first has in its hands, and its process told so of what happens a moment later.
     pub(crate) async fn happen_once(
-        &self,
+        self: &Rc<Self>,
         once: Option<OnceId>,
         work: impl Future<Output = Answer>,
     ) -> Answer {
         let Some(key) = once else { return work.await };
         let _running = self.answers.running.lock(key).await;
         if let Some(answered) = self.answered(once)? {
-            return Ok(answered);
+            return Ok(self.nothing_left_of(answered).await);
         }
         match work.await {
             Ok(done) if !matches!(done, PeerReply::Exists(_)) => Ok(done),
             // Home and shard of a new inode can be one server, where it is made in one step.
             other => Ok(self.answered(once)?.map_or(other, Ok)?),
+        }
+    }
+
+    /// Whoever asks again takes no link for it: the first answer may have been heard, and a link of that
+    /// name made since counts by itself. What is left of the removal is finished here.
+    async fn nothing_left_of(self: &Rc<Self>, answered: PeerReply) -> PeerReply {
+        match answered {
+            PeerReply::Unbound { binding, op } => {
+                self.finish_intent(op).await;
+                PeerReply::Bound(binding)
+            }
+            other => other,
         }
     }
 

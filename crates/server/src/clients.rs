@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 
 use crate::beside::WrittenBeside;
 use crate::booked::Booked;
+use crate::handed_over::RemovingIn;
 use crate::lent::LentSlots;
 use crate::limits::{RECALL_DEADLINE, TELL_WAIT};
 use crate::local::AnswerCallback;
@@ -39,6 +40,8 @@ pub(crate) struct Process {
     pub(crate) lost: RefCell<HashSet<InodeId>>,
     told: Notify,
     opens: RefCell<HashMap<InodeId, Booked>>,
+    /// Directories that its kernel keeps locked while this server removes a name there.
+    pub(crate) removing: RemovingIn,
     /// Homes that may know locks of it.
     pub(crate) lock_homes: RefCell<BTreeSet<ServerId>>,
     /// Servers that may remember answers to it.
@@ -128,6 +131,7 @@ impl Clients {
                 lost: RefCell::default(),
                 told: Notify::new(),
                 opens: RefCell::default(),
+                removing: RemovingIn::default(),
                 lock_homes: RefCell::default(),
                 once_at: RefCell::default(),
                 callbacks: RefCell::default(),
@@ -365,8 +369,9 @@ impl Node {
 
     /// As the node: makes its mounts forget a name.
     pub(crate) async fn forget_name_here(&self, parent: InodeId, name: Vec<u8>) {
-        let callback = Callback::InvalName { parent, name };
         for mount in self.clients.mounts() {
+            let busy = mount.removing.has(parent);
+            let callback = Callback::InvalName { parent, name: name.clone(), busy };
             if mount.call(&callback).await.is_none() {
                 tracing::debug!("a mount that is gone knows no names");
             }
@@ -421,7 +426,11 @@ mod tests {
                     let callback = match number % 3 {
                         0 => Callback::HomeLost { home },
                         1 => Callback::Recall { ino: InodeId(number as u64), bits: Grants::ALL },
-                        _ => Callback::InvalName { parent: InodeId::ROOT, name: b"a".to_vec() },
+                        _ => Callback::InvalName {
+                            parent: InodeId::ROOT,
+                            name: b"a".to_vec(),
+                            busy: false,
+                        },
                     };
                     process.call(&callback).await
                 });

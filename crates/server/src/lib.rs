@@ -35,6 +35,7 @@ mod flusher;
 mod given_up;
 mod grace;
 mod ground;
+mod handed_over;
 mod history;
 mod home;
 mod homes;
@@ -67,6 +68,7 @@ mod unfinished;
 mod unsynced;
 mod unsynced_elsewhere;
 mod usage;
+mod when_woken;
 
 pub use cache::CACHE_NAME;
 pub use flusher::resume::{LeftNode, LeftNodes, Resumed, ResumedJob, Resuming};

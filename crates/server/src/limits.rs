@@ -359,3 +359,12 @@ pub(crate) const EVICT_AT_ONCE: usize = 64;
 
 /// A name that was replaced while its inode was asked for is looked up again, so often.
 pub(crate) const LOOKUP_RETRIES: usize = 16;
+
+/// Requests of one mount that this server answers to its kernel itself, under way at once: twice what
+/// a mount hands over.
+pub(crate) const HANDED_OVER_MAX: usize = 2 * hayase_wire::limits::HANDED_OVER_MAX;
+
+/// A mount hears of those that its kernel was told of so much later, or when they are so many: one
+/// wake-up for all of them.
+pub(crate) const HANDED_BACK_WAIT: Duration = Duration::from_millis(4);
+pub(crate) const HANDED_BACK_AT_ONCE: usize = 32;

@@ -39,6 +39,7 @@ use crate::peers::{PeerService, Peers};
 use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::usage::Usage;
+use crate::when_woken::when_woken;
 
 /// Why a server could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -190,11 +191,14 @@ async fn run(
     }
     ready();
     tracing::info!(server = %node.me, servers = node.servers, incarnation, "serving");
-    let end = tokio::select! {
-        biased;
-        () = stop => Ok(()),
-        () = node.membership.is_lost.notified() => Err(ServeError::Lost { server: node.me }),
-    };
+    let end = when_woken(async {
+        tokio::select! {
+            biased;
+            () = stop => Ok(()),
+            () = node.membership.is_lost.notified() => Err(ServeError::Lost { server: node.me }),
+        }
+    })
+    .await;
     tracing::info!(server = %node.me, "stopping");
     tasks.shutdown().await;
     if let Err(error) = node.names.sync() {

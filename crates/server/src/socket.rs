@@ -8,13 +8,20 @@ use hayase_wire::arena::Arena;
 use hayase_wire::message::{
     ClientRole, NodeReply, NodeRequest, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION, Refused,
 };
-use hayase_wire::{NodeChannel, NodeListener};
+use hayase_wire::{KernelDevice, NodeChannel, NodeListener};
 use tokio::sync::Semaphore;
 
 use crate::clients::{Callee, Process};
 use crate::limits::{ARENA_SLOTS_MAX, CLIENT_CONNECTIONS_MAX};
 use crate::node::{Node, libc_errno};
 use crate::node_service::NodeAnswer;
+
+/// What a connection is for.
+enum Purpose {
+    Requests,
+    Callback,
+    HandOver(KernelDevice),
+}
 
 impl Node {
     /// Accepts processes until the task is dropped.
@@ -52,7 +59,7 @@ impl Node {
             return refuse(&mut channel, Refused::because(libc_errno::EPERM, why)).await;
         }
         let hello = hayase_wire::decode::<NodeRequest>(&body);
-        let (process, role) = match hello.map(|hello| self.welcome(&hello, descriptor)) {
+        let (process, purpose) = match hello.map(|hello| self.welcome(&hello, descriptor)) {
             Ok(Ok(welcomed)) => welcomed,
             Ok(Err(refused)) => return refuse(&mut channel, refused).await,
             Err(error) => {
@@ -69,9 +76,10 @@ impl Node {
         if let Err(error) = say(&mut channel, welcome.into()).await {
             return tracing::debug!(%error, "a process left before it was welcomed");
         }
-        match role {
-            ClientRole::Callback => process.add_callback(Callee::Socket(channel)),
-            ClientRole::Requests => {
+        match purpose {
+            Purpose::Callback => process.add_callback(Callee::Socket(channel)),
+            Purpose::HandOver(device) => self.serve_handed_over(&process, channel, device).await,
+            Purpose::Requests => {
                 process.connect();
                 self.serve_requests(&process, channel).await;
                 self.disconnected(&process).await;
@@ -82,8 +90,8 @@ impl Node {
     fn welcome(
         &self,
         hello: &NodeRequest,
-        arena: Option<OwnedFd>,
-    ) -> Result<(Rc<Process>, ClientRole), Refused> {
+        descriptor: Option<OwnedFd>,
+    ) -> Result<(Rc<Process>, Purpose), Refused> {
         let NodeRequest::Hello { version, role, process, arena_slots, mount, returning } = *hello
         else {
             return Err(Refused::because(libc_errno::EPROTO, "said something else than hello"));
@@ -96,6 +104,11 @@ impl Node {
             let why = format!("an arena of {arena_slots} slots; at most {ARENA_SLOTS_MAX}");
             return Err(Refused::because(libc_errno::EINVAL, why));
         }
+        let (purpose, arena) = match role {
+            ClientRole::Requests => (Purpose::Requests, descriptor),
+            ClientRole::Callback => (Purpose::Callback, None),
+            ClientRole::HandOver => (Purpose::HandOver(kernel_device(mount, descriptor)?), None),
+        };
         let process = self.clients.process(process, mount, returning);
         if let Some(descriptor) = arena
             && process.arena.borrow().is_none()
@@ -104,7 +117,7 @@ impl Node {
                 .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
             *process.arena.borrow_mut() = Some(Rc::new(arena));
         }
-        Ok((process, role))
+        Ok((process, purpose))
     }
 
     async fn serve_requests(self: &Rc<Self>, process: &Rc<Process>, mut channel: NodeChannel) {
@@ -122,6 +135,14 @@ impl Node {
             }
         }
     }
+}
+
+/// Where the kernel asks a mount.
+fn kernel_device(mount: bool, descriptor: Option<OwnedFd>) -> Result<KernelDevice, Refused> {
+    let device = descriptor.filter(|_| mount).and_then(KernelDevice::new);
+    device.ok_or_else(|| {
+        Refused::because(libc_errno::EINVAL, "only a mount hands over, and with its /dev/fuse")
+    })
 }
 
 async fn refuse(channel: &mut NodeChannel, refused: Refused) {

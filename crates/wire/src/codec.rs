@@ -95,7 +95,7 @@ mod tests {
             name in prop::collection::vec(any::<u8>(), 0..40), at in any::<prop::sample::Index>(), bit in 0..8u8
         ) {
             let mut bytes = encode(&Callback::InvalName {
-                parent: hayase_layout::InodeId(77), name,
+                parent: hayase_layout::InodeId(77), name, busy: false,
             }).unwrap();
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;

@@ -17,6 +17,7 @@ pub mod codec;
 pub mod deadline;
 pub mod handshake;
 pub mod header;
+pub mod kernel_device;
 pub mod limits;
 pub mod lock_ranges;
 pub mod members;
@@ -33,8 +34,11 @@ pub use arena::{Arena, ArenaError, ArenaSlot, Slot};
 pub use buffer::{BoxBuffer, Buffer};
 pub use codec::{CodecError, decode, encode};
 pub use handshake::{Credentials, HandshakeError, PeerIdentity};
+pub use kernel_device::KernelDevice;
 pub use members::{COORDINATOR, Member, Members, MembersError};
-pub use node::{BlockingChannel, Closer, NodeChannel, NodeError, NodeListener, PeerCredentials};
+pub use node::{
+    BlockingChannel, Closer, NodeChannel, NodeError, NodeListener, NodeSender, PeerCredentials,
+};
 pub use rpc::{
     Answer, CallError, Connector, PeerLink, Response, Returned, Service, serve_connection,
     serve_listener,

@@ -57,3 +57,7 @@ pub const NODE_BACKLOG: i32 = 128;
 
 /// Largest `members.json`: 65,536 servers with a few addresses each.
 pub const MEMBERS_BYTES_MAX: u64 = 64 << 20;
+
+/// Requests of one mount that its server may answer to the kernel itself, under way at once; beyond it
+/// they are asked in the usual way.
+pub const HANDED_OVER_MAX: usize = 64;

@@ -23,8 +23,9 @@ pub use cache::{
 };
 pub use lock::{Lock, LockAnswer, LockHeld, LockKind, LockRange};
 pub use node::{
-    Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, NewNode, NodeReply,
-    NodeRequest, OpenKind, Opened, Opening, ParentPolicy, RecordedStep, SlotRange, StillOpen,
+    Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, HandedBack, HandedOver,
+    NewNode, NodeReply, NodeRequest, OpenKind, Opened, Opening, ParentPolicy, RecordedStep,
+    SlotRange, StillOpen,
 };
 pub use peer::{
     Binding, MachineLife, PartRef, PeerReply, PeerRequest, Place, RenameEnd, ShardEntry,
@@ -35,7 +36,7 @@ pub use status::{AreaUse, Carrier, PeerState, PeerStatus, ProcessUse, Sample, Se
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever an old server would misread a new message. Checked in the handshake.
-pub const PROTOCOL_VERSION: u16 = 10;
+pub const PROTOCOL_VERSION: u16 = 11;
 
 /// Largest payload of one frame, and the size of an arena slot.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;

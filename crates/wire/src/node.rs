@@ -18,7 +18,7 @@ mod frame;
 mod listener;
 
 pub use blocking::{BlockingChannel, Closer};
-pub use channel::NodeChannel;
+pub use channel::{NodeChannel, NodeSender};
 pub use listener::NodeListener;
 
 /// Who is at the other end, as the kernel saw it when it connected.

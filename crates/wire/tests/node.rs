@@ -253,3 +253,37 @@ fn paths_may_be_longer_than_the_kernel_takes() {
         assert!(matches!(NodeListener::bind(&path), Err(NodeError::InUse { .. })));
     });
 }
+
+/// Messages that do not wait for one another's answers, and are told of in another order.
+#[test]
+fn halves_of_a_channel_pass_each_other() {
+    const MESSAGES: u8 = 200;
+    let server = async |listener: NodeListener| {
+        let mut channel = listener.accept().await.unwrap();
+        let (hello, _) = channel.recv().await.unwrap();
+        channel.send(&hello, None).await.unwrap();
+        let (mut channel, mut sender) = channel.pipelined().unwrap();
+        let mut heard = Vec::new();
+        for _ in 0..MESSAGES {
+            heard.push(channel.recv().await.unwrap().0);
+        }
+        for body in heard.iter().rev() {
+            sender.send(body).await.unwrap();
+        }
+        assert!(matches!(channel.recv().await, Err(NodeError::Closed)));
+    };
+    run(server, |path| {
+        let mut channel = BlockingChannel::connect(path, WAIT).unwrap();
+        assert_eq!(channel.call(b"hello", None).unwrap().0, b"hello");
+        let closer = channel.closer().unwrap();
+        let (mut sender, mut receiver) = channel.halves().unwrap();
+        for number in 0..MESSAGES {
+            sender.tell(&vec![number; 1 + usize::from(number) * 37]).unwrap();
+        }
+        for number in (0..MESSAGES).rev() {
+            assert_eq!(receiver.receive().unwrap().0, vec![number; 1 + usize::from(number) * 37]);
+        }
+        closer.close();
+        assert!(receiver.receive().is_err());
+    });
+}

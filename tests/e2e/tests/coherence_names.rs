@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         .posix("coherence_19_old_file_stays_open", old_file_stays_open)
         .posix("coherence_20_renames_there_and_back", renames_there_and_back)
         .posix("coherence_21_directories_into_each_other", directories_into_each_other)
+        .posix("coherence_17_removed_names_count_at_once", removed_names_count_at_once)
         .posix("coherence_22_hard_links", hard_links)
         .posix("coherence_22_links_go_before_unlink_returns", links_go_before_unlink_returns)
         .posix("coherence_25_created_after_a_miss", created_after_a_miss)
@@ -64,6 +65,44 @@ fn unlinked_files_live_on(scene: &Scene<'_>) -> TestResult {
         ensure!(scene.a.read_file(&path)? == [9; 10], "the new file of the same name");
         first.check(380_000, Data::pattern(19, 30_000))?;
         scene.a.unlink(&path)?;
+    }
+    Ok(())
+}
+
+/// Who removed a name finds everything as it is after that, however soon it looks.
+fn removed_names_count_at_once(scene: &Scene<'_>) -> TestResult {
+    let (path, other) = (scene.path("file"), scene.path("other"));
+    for round in 0..150 {
+        let maker = if round % 2 == 0 { &scene.a } else { &scene.b };
+        maker.write_file(&path, Data::fill(round as u8, 10))?;
+        for node in [&scene.a, &scene.b] {
+            node.link(&path, &other)?;
+            let open = node.open(&other, "rw")?;
+            let before = node.stat(scene.dir())?;
+            node.unlink(&path)?;
+            let story = || format!("round {round}, removed by node {}", node.index());
+            let (by_descriptor, by_name) = (open.attr()?.nlink, node.stat(&other)?.nlink);
+            ensure!(
+                (by_descriptor, by_name) == (1, 1),
+                "{}: {by_descriptor} links, {by_name} by name",
+                story()
+            );
+            expect_errno(node.stat(&path), &["ENOENT"]).with_context(story)?;
+            let after = node.stat(scene.dir())?;
+            ensure!(after.mtime >= before.mtime, "{}: the directory grew younger", story());
+            // The same name, of the same file and then of another one.
+            node.link(&other, &path).with_context(story)?;
+            ensure!(open.attr()?.nlink == 2, "{}: linked again", story());
+            node.unlink(&path)?;
+            node.unlink(&other)?;
+            let nlink = open.attr()?.nlink;
+            ensure!(nlink == 0, "{}: {nlink} links of a file without a name", story());
+            node.write_file(&path, Data::fill(7, 20)).with_context(story)?;
+            let made = node.stat(&path)?;
+            ensure!(made.size == 20 && made.nlink == 1, "{}: {made:?}", story());
+            open.close()?;
+        }
+        scene.b.unlink(&path)?;
     }
     Ok(())
 }

@@ -175,6 +175,8 @@ fn names_across_kills(job: &Job) -> TestResult {
             "cd {dir} && for i in $(seq {ROUNDS}); do \
                mkdir d{node}-$i && (set -C; echo $i > d{node}-$i/f) && ln d{node}-$i/f l{node}-$i && \
                mv d{node}-$i/f m{node}-$i && rm l{node}-$i && rmdir d{node}-$i && \
+               ln m{node}-$i again{node} && rm again{node} && ln m{node}-$i again{node} && \
+               [ $(stat -c %h m{node}-$i) = 2 ] && rm again{node} && [ $(stat -c %h m{node}-$i) = 1 ] && \
                [ $(cat m{node}-$i) = $i ] || {{ echo \"round $i failed\"; exit 1; }}; \
              done 2>&1"
         )

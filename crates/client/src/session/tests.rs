@@ -4,10 +4,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{CallbackReply, Grants};
+use hayase_wire::message::{CallbackReply, FileKind, Grants, HandedBack, HandedOver, NewNode};
 use hayase_wire::{NodeChannel, NodeListener};
 
 use super::*;
+use crate::link::Handed;
 use crate::testing::FakeServer;
 use crate::testing::server::Parts;
 use crate::volume::Volume;
@@ -56,6 +57,10 @@ async fn connection(mut channel: NodeChannel, server: Arc<FakeServer>) {
         let _ = channel.recv().await;
         return;
     }
+    if role == ClientRole::HandOver {
+        assert!(descriptor.is_some(), "the kernel's device comes with the hello");
+        return handed_over(channel, server).await;
+    }
     let arena = Arena::open(descriptor.expect("the arena comes with the hello"), arena_slots);
     let arena = arena.unwrap();
     while let Ok((body, _)) = channel.recv().await {
@@ -84,6 +89,32 @@ async fn connection(mut channel: NodeChannel, server: Arc<FakeServer>) {
         let body = hayase_wire::encode(&message).unwrap();
         let descriptor = descriptor.as_ref().map(std::os::fd::AsFd::as_fd);
         channel.send(&body, descriptor).await.unwrap();
+    }
+}
+
+/// Tells of removals two by two, the later one first; leaves without a word when one is of a directory.
+async fn handed_over(channel: NodeChannel, server: Arc<FakeServer>) {
+    let (mut channel, mut sender) = channel.pipelined().unwrap();
+    let mut told = Vec::new();
+    while let Ok((body, _)) = channel.recv().await {
+        let HandedOver { unique, request } = hayase_wire::decode(&body).unwrap();
+        let mut back = HandedBack::default();
+        match server.call(&request) {
+            Ok(Reply { message: NodeReply::Removed { ino }, .. }) => told.push((unique, ino)),
+            Ok(reply) => back.answers.push((unique, reply.message)),
+            Err(LinkError::Refused(refused)) if refused.errno == libc::EISDIR => return,
+            Err(LinkError::Refused(refused)) => {
+                back.answers.push((unique, NodeReply::Refused(refused)));
+            }
+            Err(other) => panic!("{other}"),
+        }
+        if told.len() == 2 {
+            told.reverse();
+            back.told = std::mem::take(&mut told);
+        }
+        if back != HandedBack::default() {
+            sender.send(&hayase_wire::encode(&back).unwrap()).await.unwrap();
+        }
     }
 }
 
@@ -167,6 +198,63 @@ fn recalls_are_answered_on_connections_of_their_own() {
     while fixture.server.count("other") < CALLBACKS as u64 {
         assert!(std::time::Instant::now() < until, "{}", fixture.server.count("other"));
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What the ends of removals say, in the order in which they come.
+fn hand_over(session: &Session, ends: &mpsc::Sender<(u64, Handed)>, unique: u64, name: &str) {
+    let (parent, name) = (InodeId::ROOT, name.into());
+    let request = NodeRequest::Remove { parent, name, directory: false };
+    let ends = ends.clone();
+    let end = Box::new(move |handed| ends.send((unique, handed)).unwrap());
+    session.hand_over(HandOver { unique, request, end });
+}
+
+#[test]
+fn the_end_of_what_is_handed_over_is_heard_once() {
+    const WAIT: Duration = Duration::from_secs(10);
+    let fixture = Fixture::new();
+    let session = fixture.session(true);
+    let (ends, ended) = mpsc::channel();
+    let next = || ended.recv_timeout(WAIT).unwrap();
+    hand_over(&session, &ends, 1, "a");
+    assert!(matches!(next(), (1, Handed::NotTaken)), "there is no kernel yet");
+    let device = rustix::fs::memfd_create("device", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    session.answer_kernel_at(device);
+    for name in ["a", "b", "c"] {
+        session.call(&NodeRequest::Create(new_file(name))).unwrap();
+    }
+    let directory = NewNode { kind: FileKind::Directory, ..new_file("directory") };
+    session.call(&NodeRequest::Create(directory)).unwrap();
+    for (unique, name) in [(2, "a"), (3, "nothing"), (4, "b")] {
+        hand_over(&session, &ends, unique, name);
+    }
+    assert!(
+        matches!(next(), (3, Handed::Answered(Err(LinkError::Refused(refused)))) if refused.errno == libc::ENOENT)
+    );
+    assert!(matches!(next(), (4, Handed::Told(_))));
+    assert!(matches!(next(), (2, Handed::Told(_))));
+    // The server has done one, of which it has not told, when it leaves at the next.
+    hand_over(&session, &ends, 5, "c");
+    hand_over(&session, &ends, 6, "directory");
+    let mut last = [next(), next()];
+    last.sort_by_key(|(unique, _)| *unique);
+    let [(5, Handed::Answered(again)), (6, Handed::Answered(other))] = last else {
+        panic!("{last:?}");
+    };
+    // Asked again, as it must be; this server keeps no answers.
+    assert!(matches!(again, Err(LinkError::Refused(refused)) if refused.errno == libc::ENOENT));
+    assert!(matches!(other, Err(LinkError::Refused(refused)) if refused.errno == libc::EISDIR));
+    // The way is found again.
+    let until = std::time::Instant::now() + WAIT;
+    loop {
+        hand_over(&session, &ends, 7, "nothing");
+        match next() {
+            (7, Handed::NotTaken) => std::thread::sleep(Duration::from_millis(5)),
+            (7, Handed::Answered(Err(_))) => break,
+            other => panic!("{other:?}"),
+        }
+        assert!(std::time::Instant::now() < until);
     }
 }
 

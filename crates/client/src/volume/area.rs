@@ -7,6 +7,7 @@
 
 mod closer;
 mod data;
+mod handed;
 mod inodes;
 mod locks;
 mod lost;
@@ -22,17 +23,21 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use hayase_layout::{InodeId, Layout};
 use hayase_wire::message::{
-    Access, AreaUse, Attr, Explained, Grants, Lock, LockHeld, LockRange, MetaChange, Name, NewNode,
-    NodeReply, NodeRequest, OpenKind, Opening, RecordedStep, Refused, TimeSpec, XattrMode,
+    Access, AreaUse, Attr, Explained, FileKind, Grants, Lock, LockHeld, LockRange, MetaChange,
+    Name, NewNode, NodeReply, NodeRequest, OpenKind, Opening, RecordedStep, Refused, TimeSpec,
+    XattrMode,
 };
 
-use super::{Drops, FileOpen, Found, KernelCaches, Listed, LocalUse, LockTold, OpenWish, Volume};
+use super::{
+    Awaited, Drops, FileOpen, Found, KernelCaches, Listed, LocalUse, LockTold, OpenWish, Volume,
+};
 use crate::grants::{Moments, Stamp};
 use crate::limits::{NAMELESS_LINGER, READ_LINGER, TOUCH_ESTIMATE, WRITE_LINGER};
 use crate::link::{Callbacks, Link, LinkError, Reply};
 use crate::made_names::MadeNames;
 use crate::open_file::{Class, Linger};
 use closer::Closer;
+use handed::Removals;
 use inodes::InodeTable;
 use locks::AreaLocks;
 use lost::LostFiles;
@@ -71,6 +76,7 @@ struct Area {
     moments: Moments,
     inodes: InodeTable,
     made: MadeNames,
+    removals: Removals,
     kernel: OnceLock<Arc<dyn KernelCaches>>,
     closer: Closer,
     locks: AreaLocks,
@@ -103,6 +109,7 @@ impl AreaVolume {
             moments: Moments::default(),
             inodes: InodeTable::default(),
             made: MadeNames::default(),
+            removals: Removals::default(),
             kernel: OnceLock::new(),
             closer: Closer::default(),
             locks: AreaLocks::default(),
@@ -177,7 +184,7 @@ impl Area {
     /// Attributes arrived: kept when granted and nothing happened since they were asked for.
     fn learn(&self, asked: Asked, attr: &mut Attr, grants: Grants) -> Stamp {
         let mut shard = self.inodes.lock(attr.ino);
-        if !shard.stamps.may_keep(attr.ino, asked.stamp) {
+        if !shard.stamps.may_keep(attr.ino, asked.stamp) || self.removals.concern(attr.ino) {
             return Stamp::NEVER;
         }
         if !grants.attr {
@@ -196,7 +203,8 @@ impl Area {
     /// This node changed the inode, and these are its attributes after it.
     fn learn_changed(&self, asked: Asked, mut attr: Attr, grants: Grants) -> Found {
         let mut shard = self.inodes.lock(attr.ino);
-        let undisturbed = shard.stamps.may_keep(attr.ino, asked.stamp);
+        let undisturbed =
+            shard.stamps.may_keep(attr.ino, asked.stamp) && !self.removals.concern(attr.ino);
         if undisturbed
             && grants.cache
             && let Some(node) = shard.nodes.get_mut(&attr.ino)
@@ -229,9 +237,24 @@ impl Area {
     }
 
     fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
-        if let Some(found) = self.remembered(ino) {
+        let concerns_files = self.removals.concern_files();
+        if let Some(found) = self.remembered(ino)
+            && (!concerns_files || found.attr.kind == FileKind::Directory)
+        {
             return Ok(found);
         }
+        self.ask_attributes(ino)
+    }
+
+    /// Of an inode that has a name which nobody is taking away: if it has no other, it lost none.
+    fn attributes_of_named(&self, ino: InodeId) -> Result<Found, Refused> {
+        match self.remembered(ino) {
+            Some(found) if found.attr.nlink == 1 => Ok(found),
+            _ => self.attributes(ino),
+        }
+    }
+
+    fn ask_attributes(&self, ino: InodeId) -> Result<Found, Refused> {
         let asked = self.asked();
         match self.call(&NodeRequest::GetAttr { ino })?.message {
             NodeReply::Attr { attr, grants } => Ok(self.found(asked, attr, grants)),
@@ -312,6 +335,9 @@ impl Volume for AreaVolume {
         if self.area.kernel.set(kernel).is_ok() {
             let area: Weak<Area> = Arc::downgrade(&self.area);
             self.area.link.answer(area);
+            if let Some(device) = self.area.kernel.get().and_then(|kernel| kernel.device()) {
+                self.area.link.answer_kernel_at(device);
+            }
         }
     }
 
@@ -360,6 +386,10 @@ impl Volume for AreaVolume {
 
     fn remove(&self, parent: InodeId, name: &[u8], directory: bool) -> Result<(), Refused> {
         self.area.remove(parent, name, directory)
+    }
+
+    fn hand_over_removal(&self, parent: InodeId, name: &[u8], awaited: Awaited) {
+        self.area.hand_over_removal(parent, name, awaited);
     }
 
     fn rename(

@@ -24,6 +24,28 @@ pub enum ClientRole {
     Requests,
     /// The server asks, the process answers.
     Callback,
+    /// A mount sends [`HandedOver`]s, as they come; the server sends [`HandedBack`]s. The kernel's
+    /// device comes with the hello.
+    HandOver,
+}
+
+/// A request of the kernel whose success the server tells the kernel itself, by the mount's device:
+/// who waits for it is woken by the server, and the mount hears of it later, of many at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedOver {
+    /// The kernel's number of the request.
+    pub unique: u64,
+    /// Today a [`NodeRequest::Remove`] in a [`NodeRequest::Once`]; anything else is answered by the mount.
+    pub request: NodeRequest,
+}
+
+/// What became of requests that were handed over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedBack {
+    /// The kernel knows: the request's number, and whose name was removed.
+    pub told: Vec<(u64, InodeId)>,
+    /// To be answered by the mount.
+    pub answers: Vec<(u64, NodeReply)>,
 }
 
 /// Read and write, as an open needs them. Neither: `O_PATH`-like, never sent.
@@ -443,8 +465,9 @@ pub enum Callback {
     /// close lingering opens. Answered when done, with what this process keeps
     /// open (a lingering open does not count and is closed by this answer).
     Recall { ino: InodeId, bits: Grants },
-    /// Forget a name; answered when done, or after 20 ms when the kernel is busy in that directory.
-    InvalName { parent: InodeId, name: Name },
+    /// Forget a name; answered when done, or after 50 ms. `busy`: the kernel waits for this server with
+    /// that directory locked, so it is not waited for.
+    InvalName { parent: InodeId, name: Name, busy: bool },
     /// The lock of this ticket is held now.
     LockGranted { ticket: u64 },
     /// This server was started anew, or could not be reached for so long that what it granted is

@@ -84,6 +84,16 @@ impl BlockingChannel {
             .map_err(|source| NodeError::Io { action: "copy a descriptor", source })
     }
 
+    /// Two halves of one connection, for two threads: what is sent on the first is not answered in
+    /// turn, and the second receives what the server sends.
+    pub fn halves(self) -> Result<(Self, Self), NodeError> {
+        let stream = self.stream.try_clone();
+        let stream =
+            stream.map_err(|source| NodeError::Io { action: "copy a descriptor", source })?;
+        let sender = Self { stream, inbox: Inbox::of_server(), ..self };
+        Ok((sender, Self { wait: None, ..self }))
+    }
+
     /// Asks and waits for the answer; `descriptor` goes along as a copy.
     pub fn call(
         &mut self,
@@ -110,6 +120,11 @@ impl BlockingChannel {
 
     /// The answer to what [`Self::receive`] gave.
     pub fn reply(&mut self, body: &[u8]) -> Result<(), NodeError> {
+        self.send(body, None)
+    }
+
+    /// Sends a message that is not answered in turn.
+    pub fn tell(&mut self, body: &[u8]) -> Result<(), NodeError> {
         self.send(body, None)
     }
 

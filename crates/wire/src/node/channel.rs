@@ -22,6 +22,16 @@ pub struct NodeChannel {
     peer: PeerCredentials,
     inbox: Inbox,
     broken: bool,
+    /// The next message may be there already: what is answered does not end what is asked.
+    pipelined: bool,
+    /// The last read left nothing: from now on the runtime tells of more.
+    drained: bool,
+}
+
+/// The sending half of a pipelined channel.
+pub struct NodeSender {
+    stream: net::UnixStream,
+    broken: bool,
 }
 
 impl NodeChannel {
@@ -33,7 +43,14 @@ impl NodeChannel {
             .into_std()
             .and_then(|stream| watch::stream(stream, Interest::READABLE))
             .map_err(|source| NodeError::Accept { source })?;
-        Ok(Self { stream, peer, inbox: Inbox::new(), broken: false })
+        Ok(Self {
+            stream,
+            peer,
+            inbox: Inbox::new(),
+            broken: false,
+            pipelined: false,
+            drained: false,
+        })
     }
 
     /// Who is at the other end.
@@ -52,10 +69,20 @@ impl NodeChannel {
         result
     }
 
+    /// From now on messages of both sides pass each other: this half receives, the other one sends.
+    pub fn pipelined(mut self) -> Result<(Self, NodeSender), NodeError> {
+        let stream = self.stream.get_ref().try_clone();
+        let stream =
+            stream.map_err(|source| NodeError::Io { action: "copy a descriptor", source })?;
+        self.inbox.may_follow();
+        self.pipelined = true;
+        Ok((self, NodeSender { stream, broken: false }))
+    }
+
     async fn receive(&mut self) -> Result<(Vec<u8>, Option<OwnedFd>), NodeError> {
         self.inbox.begin();
-        // Between two messages nothing is there to read: one question, one answer.
-        let mut drained = true;
+        // Between two messages nothing is there to read where each question waits for its answer.
+        let mut drained = !self.pipelined || self.drained;
         loop {
             // Asked first, since a dropped call may have left a whole message.
             if let Some(len) = self.inbox.complete()? {
@@ -67,8 +94,14 @@ impl NodeChannel {
                 // Cleared before it is read: what comes from now on is told again.
                 ready.map_err(receive_failed)?.clear_ready();
             }
-            match descriptor::receive(self.stream.get_ref(), self.inbox.room()) {
-                Ok((count, descriptor)) => self.inbox.add(count, descriptor)?,
+            let room = self.inbox.room();
+            let len = room.len();
+            match descriptor::receive(self.stream.get_ref(), room) {
+                Ok((count, descriptor)) => {
+                    // What comes after a short read is told; a descriptor ends a read.
+                    self.drained = count < len && descriptor.is_none();
+                    self.inbox.add(count, descriptor)?;
+                }
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => drained = true,
                     io::ErrorKind::Interrupted => {}
@@ -86,50 +119,63 @@ impl NodeChannel {
         body: &[u8],
         descriptor: Option<BorrowedFd<'_>>,
     ) -> Result<(), NodeError> {
-        let header = header(body.len(), descriptor.is_some())?;
         if self.broken {
             return Err(NodeError::Broken);
         }
         self.broken = true;
-        let sent = self.send_all(&header, body, descriptor).await;
-        self.broken = sent.is_err();
+        let sent = send(self.stream.get_ref(), body, descriptor).await;
+        self.broken =
+            sent.as_ref().is_err_and(|error| !matches!(error, NodeError::TooLarge { .. }));
         sent
     }
+}
 
-    async fn send_all(
-        &self,
-        header: &[u8],
-        body: &[u8],
-        mut descriptor: Option<BorrowedFd<'_>>,
-    ) -> Result<(), NodeError> {
-        let mut slices = [IoSlice::new(header), IoSlice::new(body)];
-        let mut left = &mut slices[..];
-        while !left.is_empty() {
-            match descriptor::send(self.stream.get_ref(), left, descriptor) {
-                Ok(sent) => {
-                    // It went with the first byte.
-                    descriptor = None;
-                    IoSlice::advance_slices(&mut left, sent);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    tokio::time::timeout(STALL_MAX, self.writable())
-                        .await
-                        .map_err(|_| NodeError::Timeout { after: STALL_MAX })?
-                        .map_err(send_failed)?;
-                }
-                Err(error) => return Err(send_failed(error)),
-            }
+impl NodeSender {
+    /// As [`NodeChannel::send`].
+    pub async fn send(&mut self, body: &[u8]) -> Result<(), NodeError> {
+        if self.broken {
+            return Err(NodeError::Broken);
         }
-        Ok(())
+        self.broken = true;
+        let sent = send(&self.stream, body, None).await;
+        self.broken =
+            sent.as_ref().is_err_and(|error| !matches!(error, NodeError::TooLarge { .. }));
+        sent
     }
+}
 
-    /// Waits for room, which is rare, by a descriptor that is watched only now.
-    async fn writable(&self) -> io::Result<()> {
-        let copy = self.stream.get_ref().try_clone()?;
-        let copy = watch::stream(copy, Interest::WRITABLE)?;
-        copy.writable().await.map(drop)
+async fn send(
+    stream: &net::UnixStream,
+    body: &[u8],
+    mut descriptor: Option<BorrowedFd<'_>>,
+) -> Result<(), NodeError> {
+    let header = header(body.len(), descriptor.is_some())?;
+    let mut slices = [IoSlice::new(&header), IoSlice::new(body)];
+    let mut left = &mut slices[..];
+    while !left.is_empty() {
+        match descriptor::send(stream, left, descriptor) {
+            Ok(sent) => {
+                // It went with the first byte.
+                descriptor = None;
+                IoSlice::advance_slices(&mut left, sent);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                tokio::time::timeout(STALL_MAX, writable(stream))
+                    .await
+                    .map_err(|_| NodeError::Timeout { after: STALL_MAX })?
+                    .map_err(send_failed)?;
+            }
+            Err(error) => return Err(send_failed(error)),
+        }
     }
+    Ok(())
+}
+
+/// Waits for room, which is rare, by a descriptor that is watched only now.
+async fn writable(stream: &net::UnixStream) -> io::Result<()> {
+    let copy = watch::stream(stream.try_clone()?, Interest::WRITABLE)?;
+    copy.writable().await.map(drop)
 }
 
 pub(super) fn receive_failed(source: io::Error) -> NodeError {

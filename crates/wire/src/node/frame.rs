@@ -68,6 +68,11 @@ impl Inbox {
         Self { may_follow: true, ..Self::new() }
     }
 
+    /// From now on messages need not wait for the answers to those before.
+    pub(super) fn may_follow(&mut self) {
+        self.may_follow = true;
+    }
+
     /// Where the next bytes go: never empty while a message is incomplete.
     pub(super) fn room(&mut self) -> &mut [u8] {
         &mut self.buffer[self.filled..]

@@ -7,13 +7,13 @@ use hayase_wire::message::{Entry, Grants, Name, NewNode, NodeReply, NodeRequest,
 
 use super::{Area, Asked, Found, LinkError, Listed};
 use crate::grants::Stamp;
-use crate::made_names::Known;
+use crate::made_names::{Change, Known};
 
 impl Area {
     pub(super) fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
         match self.made.find(parent, name) {
             Known::Absent => return Err(Refused::new(libc::ENOENT)),
-            Known::Bound(ino) => match self.attributes(ino) {
+            Known::Bound(ino) => match self.attributes_of_named(ino) {
                 // It ended meanwhile, by somebody else's deed.
                 Err(refused) if refused.errno == libc::ESTALE => {}
                 found => return found,
@@ -90,19 +90,34 @@ impl Area {
         name: &[u8],
         directory: bool,
     ) -> Result<(), Refused> {
-        self.made.unsure(parent, name);
+        let change = self.made.unsure(parent, name);
         let request = NodeRequest::Remove { parent, name: name.to_vec(), directory };
-        let answer = self.call(&request);
+        let answer = self.link.call(&request).map(|reply| reply.message);
         self.entries_changed(parent);
-        match answer?.message {
+        self.removal_answered(parent, name, change, answer)
+    }
+
+    pub(super) fn removal_answered(
+        &self,
+        parent: InodeId,
+        name: &[u8],
+        change: Change,
+        answer: Result<NodeReply, LinkError>,
+    ) -> Result<(), Refused> {
+        match answer? {
             NodeReply::Removed { ino } => {
-                self.made.remove(parent, name);
-                self.made.end(ino);
-                self.unnamed(ino);
+                self.removed(parent, name, change, ino);
                 Ok(())
             }
             other => Err(LinkError::unexpected("Remove", &other).into()),
         }
+    }
+
+    /// A name of `ino` is gone.
+    pub(super) fn removed(&self, parent: InodeId, name: &[u8], change: Change, ino: InodeId) {
+        self.made.removed(parent, name, change);
+        self.made.end(ino);
+        self.unnamed(ino);
     }
 
     pub(super) fn rename(

@@ -17,9 +17,10 @@ impl Callbacks for Area {
     fn answer(&self, callback: Callback) -> CallbackReply {
         match callback {
             Callback::Recall { ino, bits } => CallbackReply::Recalled(self.recall(ino, bits)),
-            Callback::InvalName { parent, name } => {
+            Callback::InvalName { parent, name, busy } => {
                 if let Some(kernel) = self.kernel.get() {
-                    kernel.forget_name(parent, &name, NAME_WAIT);
+                    let wait = if busy { Duration::ZERO } else { NAME_WAIT };
+                    kernel.forget_name(parent, &name, wait);
                 }
                 CallbackReply::Forgotten
             }
