@@ -64,7 +64,7 @@ impl Drop for Left<'_> {
 }
 
 impl Node {
-    /// Serves one mount until its connection ends.
+    /// Serves one mount until its connection ends, and what came on it is done.
     pub(crate) async fn serve_handed_over(
         self: &Rc<Self>,
         process: &Rc<Process>,
@@ -83,8 +83,17 @@ impl Node {
             is_due: Cell::new(false),
             sender: Mutex::new(sender),
         });
+        self.receive_handed_over(&connection, &mut channel).await;
+        connection.workers.ended().await;
+    }
+
+    async fn receive_handed_over(
+        self: &Rc<Self>,
+        connection: &Rc<Connection>,
+        channel: &mut NodeChannel,
+    ) {
         // What is under way may take long, and must not keep the kernel's connection alive.
-        let _left = Left(&connection);
+        let _left = Left(connection);
         while let Ok((body, _)) = channel.recv().await {
             let Ok(handed) = hayase_wire::decode::<HandedOver>(&body) else {
                 return tracing::warn!("a mount hands over what can not be read");
@@ -92,7 +101,7 @@ impl Node {
             match connection.workers.take(handed) {
                 Given::Waits => {}
                 Given::NeedsOne => {
-                    let (this, connection) = (Rc::clone(self), Rc::clone(&connection));
+                    let (this, connection) = (Rc::clone(self), Rc::clone(connection));
                     tokio::task::spawn_local(async move { connection.work(&this).await });
                 }
                 Given::TooMany => return tracing::warn!("a mount hands over more than it may"),
@@ -108,7 +117,9 @@ struct Workers {
     more: Notify,
     all: Cell<usize>,
     idle: Cell<usize>,
-    ended: Cell<bool>,
+    is_over: Cell<bool>,
+    /// The last one has gone.
+    none_left: Notify,
 }
 
 enum Given {
@@ -138,7 +149,9 @@ impl Workers {
             if let Some(handed) = self.waiting.borrow_mut().pop_front() {
                 return Some(handed);
             }
-            if self.ended.get() {
+            if self.is_over.get() {
+                self.all.set(self.all.get() - 1);
+                self.none_left.notify_one();
                 return None;
             }
             self.idle.set(self.idle.get() + 1);
@@ -147,9 +160,17 @@ impl Workers {
         }
     }
 
+    /// No more requests come: workers go when all are done.
     fn end(&self) {
-        self.ended.set(true);
+        self.is_over.set(true);
         self.more.notify_waiters();
+    }
+
+    /// Waits for that.
+    async fn ended(&self) {
+        while self.all.get() > 0 {
+            self.none_left.notified().await;
+        }
     }
 }
 
@@ -259,7 +280,6 @@ mod tests {
                             go_on.notified().await;
                             served.borrow_mut().push(handed.unique);
                         }
-                        workers.all.set(workers.all.get() - 1);
                     });
                 }
                 given
@@ -283,9 +303,14 @@ mod tests {
                 settle().await;
             }
             assert_eq!(served.borrow().len(), 20 + HANDED_OVER_MAX + 1);
+            give(1000);
+            settle().await;
             workers.end();
             settle().await;
-            assert_eq!(workers.all.get(), 0, "the idle ones go");
+            assert_eq!(workers.all.get(), 1, "the idle ones go");
+            go_on.notify_one();
+            workers.ended().await;
+            assert_eq!((workers.all.get(), served.borrow().last()), (0, Some(&1000)));
         };
         tokio::task::LocalSet::new().run_until(test).await;
     }

@@ -78,7 +78,11 @@ impl Node {
         }
         match purpose {
             Purpose::Callback => process.add_callback(Callee::Socket(channel)),
-            Purpose::HandOver(device) => self.serve_handed_over(&process, channel, device).await,
+            Purpose::HandOver(device) => {
+                process.connect();
+                self.serve_handed_over(&process, channel, device).await;
+                self.disconnected(&process).await;
+            }
             Purpose::Requests => {
                 process.connect();
                 self.serve_requests(&process, channel).await;
