@@ -22,11 +22,14 @@ mod key;
 mod limited;
 mod listing;
 mod marks;
+#[expect(unsafe_code, reason = "calls what was compiled for what the processor has")]
+mod md5_lanes;
 mod memory;
 mod owner;
 mod part_sums;
 mod posix;
 pub mod s3;
+mod sums_together;
 mod temporary;
 pub mod throttled;
 mod tier;
@@ -48,6 +51,7 @@ pub use owner::{Owner, OwnerError};
 pub use part_sums::{PartHash, PartSum, PartSums};
 pub use posix::Posix;
 pub use s3::S3;
+pub use sums_together::SumsTogether;
 pub use throttled::Throttled;
 pub use tier::{
     Attributes, Capabilities, Location, ObjectMeta, PartsUpload, Precondition, Reader, Tier,
