@@ -7,8 +7,6 @@
 //! Here: the arithmetic and the choice of width. Not here: who has strings at the same time ([`crate::sums_together`]).
 //! Source: RFC 1321; the tests compare with the crate `md-5`.
 
-use md5::{Digest, Md5};
-
 /// Bytes of one step of the chain.
 pub(crate) const BLOCK: usize = 64;
 
@@ -121,9 +119,31 @@ pub(crate) fn finish(state: State, rest: &[u8], len: u64) -> [u8; 16] {
     sum
 }
 
-/// Of one string alone.
-pub(crate) fn one(bytes: &[u8]) -> [u8; 16] {
-    Md5::digest(bytes).into()
+/// The sums of strings, of any number and lengths.
+pub(crate) fn sums(strings: &[&[u8]]) -> Vec<[u8; 16]> {
+    strings.chunks(LANES_MAX).flat_map(sums_of_lanes).collect()
+}
+
+/// Of at most as many as lanes: all go on together, and whoever is at its end leaves.
+fn sums_of_lanes(strings: &[&[u8]]) -> Vec<[u8; 16]> {
+    let mut states = vec![START; strings.len()];
+    let mut at = vec![0; strings.len()];
+    loop {
+        let is_open = |lane: &usize| strings[*lane].len() - at[*lane] >= BLOCK;
+        let open: Vec<usize> = (0..strings.len()).filter(is_open).collect();
+        if open.is_empty() {
+            break;
+        }
+        let rests: Vec<&[u8]> = open.iter().map(|lane| &strings[*lane][at[*lane]..]).collect();
+        let mut some: Vec<State> = open.iter().map(|lane| states[*lane]).collect();
+        let taken = advance(&mut some, &rests);
+        for (lane, state) in open.iter().zip(some) {
+            (states[*lane], at[*lane]) = (state, at[*lane] + taken);
+        }
+    }
+    let end =
+        |lane: usize| finish(states[lane], &strings[lane][at[lane]..], strings[lane].len() as u64);
+    (0..strings.len()).map(end).collect()
 }
 
 /// Lanes without a string do again what the first one does.
@@ -211,7 +231,7 @@ fn round<const N: usize>(
 ) {
     let (factor, first) = [(1, 0), (5, 1), (3, 5), (7, 0)][round];
     for four in 0..4 {
-        for one in 0..4 {
+        for (one, rotation) in ROTATIONS[round].into_iter().enumerate() {
             let at = 4 * four + one;
             let (word, sine) = ((factor * at + first) % 16, SINES[16 * round + at]);
             let mut next = [0; N];
@@ -220,7 +240,7 @@ fn round<const N: usize>(
                 next[lane] = mixed.wrapping_add(sine).wrapping_add(input[word][lane]);
             }
             for lane in 0..N {
-                next[lane] = next[lane].rotate_left(ROTATIONS[round][one]).wrapping_add(b[lane]);
+                next[lane] = next[lane].rotate_left(rotation).wrapping_add(b[lane]);
             }
             (*a, *d, *c, *b) = (*d, *c, *b, next);
         }
@@ -229,37 +249,19 @@ fn round<const N: usize>(
 
 #[cfg(test)]
 mod tests {
+    use md5::{Digest, Md5};
     use proptest::prelude::*;
 
     use super::*;
 
-    /// Sums by lanes: all advance together, and whoever is at its end leaves.
-    fn sums(strings: &[Vec<u8>]) -> Vec<[u8; 16]> {
-        let mut states = vec![START; strings.len()];
-        let mut at = vec![0; strings.len()];
-        loop {
-            let open: Vec<usize> =
-                (0..strings.len()).filter(|i| strings[*i].len() - at[*i] >= BLOCK).collect();
-            if open.is_empty() {
-                break;
-            }
-            let rests: Vec<&[u8]> = open.iter().map(|i| &strings[*i][at[*i]..]).collect();
-            let mut some: Vec<State> = open.iter().map(|i| states[*i]).collect();
-            let taken = advance(&mut some, &rests);
-            for (i, state) in open.iter().zip(some) {
-                (states[*i], at[*i]) = (state, at[*i] + taken);
-            }
-        }
-        let end = |i: usize| finish(states[i], &strings[i][at[i]..], strings[i].len() as u64);
-        (0..strings.len()).map(end).collect()
-    }
-
     proptest! {
         #[test]
         fn lanes_are_what_one_is(
-            strings in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..400), 0..=LANES_MAX)
+            strings in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..400), 0..=2 * LANES_MAX + 1)
         ) {
-            let alone: Vec<_> = strings.iter().map(|string| one(string)).collect();
+            let alone: Vec<[u8; 16]> =
+                strings.iter().map(|string| Md5::digest(string).into()).collect();
+            let strings: Vec<&[u8]> = strings.iter().map(Vec::as_slice).collect();
             prop_assert_eq!(sums(&strings), alone);
         }
     }
@@ -274,7 +276,7 @@ mod tests {
                 "57edf4a22be3c955ac49da2e2107b67a",
             ),
         ] {
-            let found = sums(&[string.as_bytes().to_vec()]);
+            let found = sums(&[string.as_bytes()]);
             assert_eq!(data_encoding::HEXLOWER.encode(&found[0]), sum, "{string}");
         }
     }

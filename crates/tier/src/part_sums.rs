@@ -5,6 +5,8 @@
 use data_encoding::HEXLOWER;
 use md5::{Digest, Md5};
 
+use crate::md5_lanes;
+
 /// What there is to compare an object with that is read in the parts in which it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartSums {
@@ -50,6 +52,11 @@ impl PartSums {
     /// That of a part with these bytes.
     pub fn of_part(bytes: &[u8]) -> PartSum {
         Md5::digest(bytes).into()
+    }
+
+    /// Those of several parts, in the time of few ([`crate::SumsTogether`] is for parts of several threads).
+    pub fn of_parts(parts: &[&[u8]]) -> Vec<PartSum> {
+        md5_lanes::sums(parts)
     }
 
     /// The parts, all in order, are those that were written.

@@ -48,18 +48,21 @@ impl SentParts {
         };
         let (head, mut rest) = data.split_at(head);
         let mut at = start + head.len() as u64;
+        let (mut starts, mut whole) = (Vec::new(), Vec::new());
         while !rest.is_empty() {
             let sent = self.sent(at);
             let len = usize::try_from(sent.end.min(end) - at).expect("it is in memory");
             let (piece, after) = rest.split_at(len);
             if at + len as u64 == sent.end {
-                let sum = PartSums::of_part(piece);
-                self.lock().done.insert(sent.start, sum);
+                starts.push(sent.start);
+                whole.push(piece);
             } else {
                 self.add_in_turn(&sent, at, piece, &is_over);
             }
             (at, rest) = (at + len as u64, after);
         }
+        let sums = PartSums::of_parts(&whole);
+        self.lock().done.extend(starts.into_iter().zip(sums));
         if !head.is_empty() {
             self.add_in_turn(&first, start, head, &is_over);
         }
