@@ -38,7 +38,7 @@ use std::sync::mpsc::{SyncSender, channel, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hayase_tier::{SumsTogether, Tier, TierError};
+use hayase_tier::{Tier, TierError};
 use ring::rand::SecureRandom;
 
 use self::gate::Gate;
@@ -254,7 +254,6 @@ struct Shared<'a> {
     bandwidth: Bandwidth,
     gate: Gate,
     part_requests: PartRequests,
-    part_sums: SumsTogether,
     open_packs: OpenPacks,
     outcome: Mutex<Outcome>,
     /// Files about which objects were asked.
@@ -304,7 +303,6 @@ pub fn transfer(
         bandwidth: Bandwidth::new(options.bandwidth),
         gate: Gate::new(tuner.streams(), options.memory),
         part_requests: PartRequests::new(tuner.part_bytes()),
-        part_sums: SumsTogether::default(),
         open_packs: OpenPacks::default(),
         outcome: Mutex::default(),
         asked: AtomicU64::new(0),

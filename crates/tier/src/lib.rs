@@ -29,7 +29,6 @@ mod owner;
 mod part_sums;
 mod posix;
 pub mod s3;
-mod sums_together;
 mod temporary;
 pub mod throttled;
 mod tier;
@@ -51,7 +50,6 @@ pub use owner::{Owner, OwnerError};
 pub use part_sums::{PartHash, PartSum, PartSums};
 pub use posix::Posix;
 pub use s3::S3;
-pub use sums_together::SumsTogether;
 pub use throttled::Throttled;
 pub use tier::{
     Attributes, Capabilities, Location, ObjectMeta, PartsUpload, Precondition, Reader, Tier,

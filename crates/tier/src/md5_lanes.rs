@@ -4,20 +4,20 @@
 //! leaves most of a core idle. Strings do not wait for each other: 8 of them take hardly longer than one (here
 //! 540 MiB/s of one, 2.0 GiB/s of 4, 3.4 GiB/s of 8 on one core of 2025, by AVX2 and AVX-512VL; 16 gain nothing more).
 //!
-//! Here: the arithmetic and the choice of width. Not here: who has strings at the same time ([`crate::sums_together`]).
+//! Here: the arithmetic and the choice of width. Not here: which strings there are ([`crate::PartSums::of_parts`]).
 //! Source: RFC 1321; the tests compare with the crate `md-5`.
 
 /// Bytes of one step of the chain.
-pub(crate) const BLOCK: usize = 64;
+const BLOCK: usize = 64;
 
 /// Most strings at once.
-pub(crate) const LANES_MAX: usize = 8;
+const LANES_MAX: usize = 8;
 
 /// The chain's value between two blocks.
-pub(crate) type State = [u32; 4];
+type State = [u32; 4];
 
 /// Before the first block.
-pub(crate) const START: State = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
+const START: State = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
 
 /// Step `i` adds `floor(2^32 * abs(sin(i + 1)))`.
 const SINES: [u32; 64] = [
@@ -92,7 +92,7 @@ const ROTATIONS: [[u32; 4]; 4] =
 
 /// Takes each string's chain over its bytes: as many blocks as the shortest has, at most [`LANES_MAX`]
 /// strings. Says how many bytes of each were taken.
-pub(crate) fn advance(states: &mut [State], strings: &[&[u8]]) -> usize {
+fn advance(states: &mut [State], strings: &[&[u8]]) -> usize {
     assert!(states.len() == strings.len() && strings.len() <= LANES_MAX, "as many as lanes");
     let Some(blocks) = strings.iter().map(|string| string.len() / BLOCK).min() else { return 0 };
     match strings.len() {
@@ -103,7 +103,7 @@ pub(crate) fn advance(states: &mut [State], strings: &[&[u8]]) -> usize {
 }
 
 /// What is left of a string after whole blocks, and its end: the sum.
-pub(crate) fn finish(state: State, rest: &[u8], len: u64) -> [u8; 16] {
+fn finish(state: State, rest: &[u8], len: u64) -> [u8; 16] {
     debug_assert!(rest.len() < BLOCK, "whole blocks come first");
     let mut end = [0; 2 * BLOCK];
     end[..rest.len()].copy_from_slice(rest);

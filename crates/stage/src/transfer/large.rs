@@ -337,7 +337,7 @@ impl Shared<'_> {
             true => Duration::ZERO,
             false => self.again(|| timed(|| open.bytes.read_part(start, len, data)))?,
         };
-        let md5 = open.sums.as_ref().map(|_| self.part_sums.sum(data));
+        let md5 = open.sums.as_ref().map(|_| PartSums::of_part(data));
         let read = Part { start, len: data.len() as u64, crc32c: Some(checksum::of(data)), md5 };
         lock()[part] = read;
         if let Some(sent) = &open.sent {
@@ -432,7 +432,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU64};
 
-    use hayase_tier::{Attributes, Key, Memory, ObjectMeta, SumsTogether, Tier, TierError};
+    use hayase_tier::{Attributes, Key, Memory, ObjectMeta, Tier, TierError};
     use ring::rand::SystemRandom;
 
     use super::super::gate::Gate;
@@ -487,7 +487,6 @@ mod tests {
             bandwidth: Bandwidth::new(None),
             gate: Gate::new(1, options.memory),
             part_requests: PartRequests::new(PART),
-            part_sums: SumsTogether::default(),
             open_packs: OpenPacks::default(),
             outcome: Mutex::new(Outcome::default()),
             asked: AtomicU64::new(0),
