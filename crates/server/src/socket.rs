@@ -166,3 +166,25 @@ async fn say(channel: &mut NodeChannel, answer: NodeAnswer) -> Result<(), String
     }
     sent.map_err(|error| error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_mount_with_its_own_device_hands_over() {
+        let open = |path| Some(OwnedFd::from(std::fs::File::open(path).expect("a device")));
+        for (mount, descriptor) in
+            [(true, None), (true, open("/dev/null")), (false, open("/dev/null")), (false, None)]
+        {
+            let refused = kernel_device(mount, descriptor).expect_err("refused");
+            assert_eq!(refused.errno, libc_errno::EINVAL);
+        }
+        // Without /dev/fuse nothing mounts.
+        if let Ok(device) = std::fs::File::options().read(true).write(true).open("/dev/fuse") {
+            let again = device.try_clone().expect("a copy");
+            assert!(kernel_device(false, Some(again.into())).is_err());
+            assert!(kernel_device(true, Some(device.into())).is_ok());
+        }
+    }
+}

@@ -8,8 +8,8 @@ use anyhow::{Context, ensure};
 use hayase_e2e::actor::LockKind::{Fcntl, Flock};
 use hayase_e2e::job::is_alive;
 use hayase_e2e::{
-    Data, File, Job, JobOptions, Loop, Node, Suite, TestResult, Until, eventually, expect_errno,
-    note,
+    Command, Data, File, Job, JobOptions, Loop, Node, Suite, TestResult, Until, eventually,
+    expect_errno, note,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -21,6 +21,9 @@ fn main() -> ExitCode {
         .alone("coherence_34_a_file_without_a_name_outlives_a_server", || on_a_job(nameless))
         .alone("coherence_34_each_server_in_turn", || on_a_job(each_in_turn))
         .alone("coherence_37_a_mount_is_killed", || on_a_job(mount_killed))
+        .alone("coherence_37_a_mount_is_killed_while_it_removes", || {
+            on_a_job(mount_killed_removing)
+        })
         .run()
 }
 
@@ -281,5 +284,28 @@ fn mount_killed(job: &Job) -> TestResult {
     b.open(&path, "r")?.check(0, Data::pattern(2, 1000))?;
     on_a.unlock(Fcntl)?;
     job.restart_actors();
+    Ok(())
+}
+
+/// Its server removes a name for it, which waits for a third node: who waits in unlink(2) is told of the
+/// mount's end at once, though its server had the kernel's device as well.
+fn mount_killed_removing(job: &Job) -> TestResult {
+    let (b, c) = (job.node(1)?, job.node(2)?);
+    let path = format!("{}/file", job.shared());
+    c.write_file(&path, Data::pattern(1, 1000))?;
+    let home = pid_of(job, 2, Daemon::Server)?.context("the server of node 2")?;
+    let home = Pid::from_raw(home as i32).context("a process number")?;
+    // The kernel knows the name: only the removal itself has to ask.
+    b.stat(&path)?;
+    kill_process(home, Signal::STOP)?;
+    let removing = b.begin(Command::Unlink { path: path.clone() });
+    std::thread::sleep(Duration::from_millis(500));
+    kill(job, 1, Daemon::Mount)?;
+    // Had the server kept the device, it would answer when it gives node 2 up: with success.
+    let removed = expect_errno(removing.wait(), &["ECONNABORTED", "ENOTCONN"]);
+    kill_process(home, Signal::CONT)?;
+    removed?;
+    job.restart_actors();
+    eventually(BACK, || Ok(job.node(1)?.names(&job.shared()).map(drop)?)).context("a new mount")?;
     Ok(())
 }

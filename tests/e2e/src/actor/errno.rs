@@ -71,6 +71,7 @@ const NAMES: &[(Errno, &str)] = &[
     (Errno::NODATA, "ENODATA"),
     (Errno::OPNOTSUPP, "EOPNOTSUPP"),
     (Errno::CONNREFUSED, "ECONNREFUSED"),
+    (Errno::CONNABORTED, "ECONNABORTED"),
     (Errno::NOTCONN, "ENOTCONN"),
     (Errno::TIMEDOUT, "ETIMEDOUT"),
     (Errno::STALE, "ESTALE"),
