@@ -5,13 +5,13 @@
 //! Source: `docs/design/001-coherence.md`, "Who answers an unlink".
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{HandedBack, HandedOver, NodeReply, NodeRequest};
-use hayase_wire::{KernelDevice, NodeChannel, NodeSender};
-use tokio::sync::{Mutex, Notify};
+use hayase_wire::{Given, KernelDevice, NodeChannel, NodeSender, Workers};
+use tokio::sync::Mutex;
 
 use crate::clients::Process;
 use crate::limits::{HANDED_BACK_AT_ONCE, HANDED_BACK_WAIT, HANDED_OVER_MAX};
@@ -46,7 +46,7 @@ struct Connection {
     process: Rc<Process>,
     /// None once the mount has left: its kernel must find that out.
     device: RefCell<Option<KernelDevice>>,
-    workers: Workers,
+    workers: Workers<HandedOver>,
     back: RefCell<HandedBack>,
     /// Somebody sends what is in `back` soon.
     is_due: Cell<bool>,
@@ -78,7 +78,7 @@ impl Node {
         let connection = Rc::new(Connection {
             process: Rc::clone(process),
             device: RefCell::new(Some(device)),
-            workers: Workers::default(),
+            workers: Workers::new(HANDED_OVER_MAX),
             back: RefCell::default(),
             is_due: Cell::new(false),
             sender: Mutex::new(sender),
@@ -98,7 +98,7 @@ impl Node {
             let Ok(handed) = hayase_wire::decode::<HandedOver>(&body) else {
                 return tracing::warn!("a mount hands over what can not be read");
             };
-            match connection.workers.take(handed) {
+            match connection.workers.give(handed) {
                 Given::Waits => {}
                 Given::NeedsOne => {
                     let (this, connection) = (Rc::clone(self), Rc::clone(connection));
@@ -106,70 +106,6 @@ impl Node {
                 }
                 Given::TooMany => return tracing::warn!("a mount hands over more than it may"),
             }
-        }
-    }
-}
-
-/// Tasks that serve one request after the other: what serving takes room for is made once.
-#[derive(Default)]
-struct Workers {
-    waiting: RefCell<VecDeque<HandedOver>>,
-    more: Notify,
-    all: Cell<usize>,
-    idle: Cell<usize>,
-    is_over: Cell<bool>,
-    /// The last one has gone.
-    none_left: Notify,
-}
-
-enum Given {
-    Waits,
-    NeedsOne,
-    TooMany,
-}
-
-impl Workers {
-    fn take(&self, handed: HandedOver) -> Given {
-        let mut waiting = self.waiting.borrow_mut();
-        waiting.push_back(handed);
-        if waiting.len() <= self.idle.get() {
-            self.more.notify_one();
-            return Given::Waits;
-        }
-        if self.all.get() >= HANDED_OVER_MAX {
-            return Given::TooMany;
-        }
-        self.all.set(self.all.get() + 1);
-        Given::NeedsOne
-    }
-
-    /// None when there will be no more.
-    async fn next(&self) -> Option<HandedOver> {
-        loop {
-            if let Some(handed) = self.waiting.borrow_mut().pop_front() {
-                return Some(handed);
-            }
-            if self.is_over.get() {
-                self.all.set(self.all.get() - 1);
-                self.none_left.notify_one();
-                return None;
-            }
-            self.idle.set(self.idle.get() + 1);
-            self.more.notified().await;
-            self.idle.set(self.idle.get() - 1);
-        }
-    }
-
-    /// No more requests come: workers go when all are done.
-    fn end(&self) {
-        self.is_over.set(true);
-        self.more.notify_waiters();
-    }
-
-    /// Waits for that.
-    async fn ended(&self) {
-        while self.all.get() > 0 {
-            self.none_left.notified().await;
         }
     }
 }
@@ -260,60 +196,6 @@ fn directory_of(request: &NodeRequest) -> Option<InodeId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn handed(unique: u64) -> HandedOver {
-        HandedOver { unique, request: NodeRequest::Status }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn as_many_workers_as_requests_wait_at_once_and_no_more() {
-        let test = async {
-            let (workers, go_on) = (Rc::new(Workers::default()), Rc::new(Notify::new()));
-            let served = Rc::new(RefCell::new(Vec::new()));
-            let give = |unique| {
-                let given = workers.take(handed(unique));
-                if matches!(given, Given::NeedsOne) {
-                    let (workers, served) = (Rc::clone(&workers), Rc::clone(&served));
-                    let go_on = Rc::clone(&go_on);
-                    tokio::task::spawn_local(async move {
-                        while let Some(handed) = workers.next().await {
-                            go_on.notified().await;
-                            served.borrow_mut().push(handed.unique);
-                        }
-                    });
-                }
-                given
-            };
-            let settle = || tokio::time::sleep(std::time::Duration::from_millis(1));
-            for unique in 0..20 {
-                give(unique);
-                settle().await;
-                go_on.notify_one();
-                settle().await;
-            }
-            assert_eq!((served.borrow().len(), workers.all.get()), (20, 1), "one after the other");
-            for unique in 0..HANDED_OVER_MAX as u64 {
-                assert!(!matches!(give(unique), Given::TooMany));
-            }
-            settle().await;
-            assert!(matches!(give(999), Given::TooMany));
-            assert_eq!(workers.all.get(), HANDED_OVER_MAX);
-            for _ in 0..=HANDED_OVER_MAX {
-                go_on.notify_one();
-                settle().await;
-            }
-            assert_eq!(served.borrow().len(), 20 + HANDED_OVER_MAX + 1);
-            give(1000);
-            settle().await;
-            workers.end();
-            settle().await;
-            assert_eq!(workers.all.get(), 1, "the idle ones go");
-            go_on.notify_one();
-            workers.ended().await;
-            assert_eq!((workers.all.get(), served.borrow().last()), (0, Some(&1000)));
-        };
-        tokio::task::LocalSet::new().run_until(test).await;
-    }
 
     #[test]
     fn a_directory_is_locked_until_its_last_removal_was_told() {

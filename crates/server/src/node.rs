@@ -133,18 +133,18 @@ impl Node {
         self: &Rc<Self>,
         to: ServerId,
         request: PeerRequest,
-    ) -> Local<Result<PeerReply, Refused>> {
+    ) -> impl Future<Output = Result<PeerReply, Refused>> + use<> {
         self.remembers_answer(to, request.once());
         let this = Rc::clone(self);
-        if to == self.me {
-            return Box::pin(async move {
-                refusal(this.clone().serve_here(this.node, request, None).await.reply)
-            });
-        }
-        Box::pin(async move {
-            let served = this.call(to, &request, None, None).await?;
+        async move {
+            let served = if to == this.me {
+                let node = this.node;
+                this.serve_here(node, request, None).await
+            } else {
+                this.call(to, &request, None, None).await?
+            };
             refusal(served.reply)
-        })
+        }
     }
 
     /// `server` may remember an answer to this request of a process of this node.

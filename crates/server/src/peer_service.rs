@@ -37,23 +37,31 @@ impl Node {
         request: PeerRequest,
         payload: Option<(BoxBuffer, usize)>,
     ) -> Local<Served> {
-        Box::pin(async move {
-            if !self.grace.is_over() && !is_served_in_grace(&request) {
-                self.grace.over().await;
-            }
-            match request {
-                PeerRequest::Read { part, offset, len } => self.read_part(part, offset, len).await,
-                PeerRequest::Write { part, offset, trunc_epoch } => match payload {
-                    Some(bytes) => self.write_part(part, offset, trunc_epoch, bytes).await.into(),
-                    None => no_payload(),
-                },
-                PeerRequest::Append { ino } => match payload {
-                    Some(bytes) => self.append_whole(ino, from, bytes).await.into(),
-                    None => no_payload(),
-                },
-                other => self.serve_names_and_inodes(from, other).await.into(),
-            }
-        })
+        Box::pin(self.serve_in_place(from, request, payload))
+    }
+
+    /// The same for who has the room for it: some kilobytes, those of the largest request.
+    pub(crate) async fn serve_in_place(
+        self: Rc<Self>,
+        from: NodeId,
+        request: PeerRequest,
+        payload: Option<(BoxBuffer, usize)>,
+    ) -> Served {
+        if !self.grace.is_over() && !is_served_in_grace(&request) {
+            self.grace.over().await;
+        }
+        match request {
+            PeerRequest::Read { part, offset, len } => self.read_part(part, offset, len).await,
+            PeerRequest::Write { part, offset, trunc_epoch } => match payload {
+                Some(bytes) => self.write_part(part, offset, trunc_epoch, bytes).await.into(),
+                None => no_payload(),
+            },
+            PeerRequest::Append { ino } => match payload {
+                Some(bytes) => self.append_whole(ino, from, bytes).await.into(),
+                None => no_payload(),
+            },
+            other => self.serve_names_and_inodes(from, other).await.into(),
+        }
     }
 
     async fn serve_names_and_inodes(self: Rc<Self>, from: NodeId, request: PeerRequest) -> Answer {

@@ -201,11 +201,14 @@ impl PeerService {
             other => other,
         };
         if !executes_once(&request) {
-            return Rc::clone(node).serve_here(asking, request, payload).await;
+            return Rc::clone(node).serve_in_place(asking, request, payload).await;
         }
         // The work outlives the connection that asked for it, because this task does: half a rename
         // helps nobody.
-        let work = async { Rc::clone(node).serve_here(asking, request, payload).await.reply };
+        // Pinned here: it is large to be moved.
+        let work = std::pin::pin!(async {
+            Rc::clone(node).serve_in_place(asking, request, payload).await.reply
+        });
         let sender = (from.server, from.start_id);
         let reply = node.replies.once(sender, request_id, work).await;
         let too_old = || Refused::because(libc_errno::EIO, "repeated too late to know the answer");

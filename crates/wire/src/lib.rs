@@ -29,6 +29,7 @@ pub mod secret;
 pub mod session;
 pub mod transport;
 pub mod watch;
+pub mod workers;
 
 pub use arena::{Arena, ArenaError, ArenaSlot, Slot};
 pub use buffer::{BoxBuffer, Buffer};
@@ -45,3 +46,4 @@ pub use rpc::{
 };
 pub use secret::{Secret, SecretError};
 pub use transport::{Address, TransportError};
+pub use workers::{Given, Workers};

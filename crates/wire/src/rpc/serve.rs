@@ -1,9 +1,9 @@
 //! The answering half: connections, requests, back-pressure.
 //!
-//! A connection is read by one task; every request is a task of its own, so answers overtake each
-//! other. Bounded: requests per peer, connections, handshakes. While a connection's reader waits
-//! for a slot or a place it says so once a second, so that its peer does not take it for dead. A
-//! request that was begun is carried out also when its connection is lost.
+//! A connection is read by one task; others serve its requests, as many as are under way at once, so
+//! answers overtake each other. Bounded: requests per peer, connections, handshakes. While a
+//! connection's reader waits for a slot or a place it says so once a second, so that its peer does not
+//! take it for dead. A request that was begun is carried out also when its connection is lost.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,6 +22,7 @@ use crate::header::FrameKind;
 use crate::limits::{BODY_BYTES_MAX, CONNECTIONS_MAX, HANDSHAKES_MAX, REQUESTS_PER_PEER_MAX};
 use crate::session::{Frame, SessionError, SessionReceiver, SessionSender};
 use crate::transport::Listener;
+use crate::workers::{Given, Workers};
 
 /// What a server does with requests. Runs inside a `LocalSet`.
 pub trait Service: 'static {
@@ -197,7 +198,8 @@ async fn serve_bounded<S: Service>(
     let Session { mut sender, mut receiver, peer, .. } = session;
     // Bounded by `requests`; pongs by the pings that are read, and one a second.
     let (orders, mut queue) = mpsc::unbounded_channel();
-    let reading = Reading { peer, service, requests, orders };
+    let workers = Rc::new(Workers::new(REQUESTS_PER_PEER_MAX));
+    let reading = Reading { peer, service, requests, orders, workers };
     // The answers first: they are bounded, what comes is not.
     tokio::select! {
         biased;
@@ -230,6 +232,21 @@ struct Reading<S> {
     service: Rc<S>,
     requests: Arc<Semaphore>,
     orders: mpsc::UnboundedSender<Order>,
+    workers: Rc<Workers<Request>>,
+}
+
+/// One request, with all that came with it.
+struct Request {
+    id: u64,
+    body: Vec<u8>,
+    payload: Option<(BoxBuffer, usize)>,
+    place: OwnedSemaphorePermit,
+}
+
+impl<S> Drop for Reading<S> {
+    fn drop(&mut self) {
+        self.workers.end();
+    }
 }
 
 impl<S: Service> Reading<S> {
@@ -267,20 +284,29 @@ impl<S: Service> Reading<S> {
             receiver.payload(buffer.as_mut().as_mut()).await?;
             payload = Some((buffer, frame.payload_len));
         }
-        let serving = self.service.clone().serve(self.peer, frame.request_id, frame.body, payload);
-        let (orders, id) = (self.orders.clone(), frame.request_id);
-        let peer = self.peer.server;
-        tokio::task::spawn_local(async move {
-            let response = serving.await;
-            if response.body.len() > BODY_BYTES_MAX {
-                // A fault of ours; it must not cost the peer its connection as well.
-                tracing::error!(server = %peer, id, "an answer is too long to be sent");
-                return;
-            }
-            // When the connection is gone, so is who asked.
-            let _ = orders.send(Order::Reply { id, response, _place: place });
-        });
+        let Frame { request_id: id, body, .. } = frame;
+        if let Given::NeedsOne = self.workers.give(Request { id, body, payload, place }) {
+            tokio::task::spawn_local(self.worker());
+        }
         Ok(())
+    }
+
+    /// Serves requests until the connection has ended, and what it began is done.
+    fn worker(&self) -> impl Future<Output = ()> + use<S> {
+        let (peer, service) = (self.peer, self.service.clone());
+        let (orders, workers) = (self.orders.clone(), Rc::clone(&self.workers));
+        async move {
+            while let Some(Request { id, body, payload, place }) = workers.next().await {
+                let response = service.clone().serve(peer, id, body, payload).await;
+                if response.body.len() > BODY_BYTES_MAX {
+                    // A fault of ours; it must not cost the peer its connection as well.
+                    tracing::error!(server = %peer.server, id, "an answer is too long to be sent");
+                    continue;
+                }
+                // When the connection is gone, so is who asked.
+                let _ = orders.send(Order::Reply { id, response, _place: place });
+            }
+        }
     }
 
     /// Waits, and tells the peer once a second that we are there.
