@@ -67,6 +67,7 @@ mod turns;
 mod unfinished;
 mod unsynced;
 mod unsynced_elsewhere;
+mod untaken_links;
 mod usage;
 mod when_woken;
 

@@ -343,6 +343,21 @@ fn links_go_before_unlink_returns(scene: &Scene<'_>) -> TestResult {
         ensure!(held.attr()?.nlink == 0, "round {round}: a file without names has links");
         held.check(0, Data::fill(1, 10))?;
     }
+    names_of_one_file_go_in_a_row(scene)
+}
+
+fn names_of_one_file_go_in_a_row(scene: &Scene<'_>) -> TestResult {
+    let names: Vec<_> = (0..50).map(|i| scene.path(&format!("in-a-row-{i}"))).collect();
+    scene.a.write_file(&names[0], Data::fill(1, 10))?;
+    for name in &names[1..] {
+        scene.a.link(&names[0], name)?;
+    }
+    let last = names.last().expect("some");
+    for name in &names[..names.len() - 1] {
+        scene.a.unlink(name)?;
+    }
+    let found = [scene.b.stat(last)?.nlink, scene.a.stat(last)?.nlink];
+    ensure!(found == [1; 2], "links on B and A after all names but one: {found:?}");
     Ok(())
 }
 
