@@ -37,6 +37,9 @@ pub const CREDITS_PER_PEER: usize = 16;
 /// both kinds of credit of a link, so that requests of a lost connection do not hold up its successor.
 pub const REQUESTS_PER_PEER_MAX: usize = 64;
 
+/// Tasks of a connection that stay for its next requests. Each has room for the largest: some 10 KiB.
+pub const IDLE_WORKERS_MAX: usize = 2;
+
 /// Connections that may be inside the handshake at one listener; more wait unaccepted.
 pub const HANDSHAKES_MAX: usize = 64;
 

@@ -1,12 +1,14 @@
 //! Tasks that serve one job after the other: what serving takes room for is made once.
 //!
 //! A task for each job would be allocated with all that serving it may ever need, some kilobytes, and
-//! given back a moment later. Of these there are as many as there ever were jobs under way at once.
+//! given back a moment later. These stay, but for those that are idle beside [`IDLE_WORKERS_MAX`] others.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use tokio::sync::Notify;
+
+use crate::limits::IDLE_WORKERS_MAX;
 
 /// The jobs that wait for a worker, and who is there to take them.
 pub struct Workers<T> {
@@ -60,13 +62,13 @@ impl<T> Workers<T> {
         Given::NeedsOne
     }
 
-    /// The next job for the worker that asks. None when there will be no more.
+    /// The next job for the worker that asks. None when there will be no more, or enough wait for it.
     pub async fn next(&self) -> Option<T> {
         loop {
             if let Some(job) = self.waiting.borrow_mut().pop_front() {
                 return Some(job);
             }
-            if self.is_over.get() {
+            if self.is_over.get() || self.idle.get() >= IDLE_WORKERS_MAX {
                 self.all.set(self.all.get() - 1);
                 self.none_left.notify_one();
                 return None;
@@ -137,6 +139,7 @@ mod tests {
                 settle().await;
             }
             assert_eq!(served.borrow().len(), 20 + MAX + 1);
+            assert_eq!(workers.all.get(), IDLE_WORKERS_MAX, "some stay");
             give(1000);
             settle().await;
             workers.end();

@@ -1,7 +1,7 @@
 //! The answering half: connections, requests, back-pressure.
 //!
-//! A connection is read by one task; others serve its requests, as many as are under way at once, so
-//! answers overtake each other. Bounded: requests per peer, connections, handshakes. While a
+//! A connection is read by one task; others serve its requests, one each at a time, so answers
+//! overtake each other. Bounded: requests per peer, connections, handshakes. While a
 //! connection's reader waits for a slot or a place it says so once a second, so that its peer does not
 //! take it for dead. A request that was begun is carried out also when its connection is lost.
 
@@ -198,7 +198,7 @@ async fn serve_bounded<S: Service>(
     let Session { mut sender, mut receiver, peer, .. } = session;
     // Bounded by `requests`; pongs by the pings that are read, and one a second.
     let (orders, mut queue) = mpsc::unbounded_channel();
-    let workers = Rc::new(Workers::new(REQUESTS_PER_PEER_MAX));
+    let workers = Rc::new(Workers::new(usize::MAX)); // bounded by `requests`
     let reading = Reading { peer, service, requests, orders, workers };
     // The answers first: they are bounded, what comes is not.
     tokio::select! {
