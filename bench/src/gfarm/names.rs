@@ -150,9 +150,11 @@ fn judge(files: u64, samples: Samples, best: &[&str]) -> Outcome {
     let notes = vec![format!(
         "{files} files in one directory, one call after the other. The row \"{FIRST_STAT}\" is the first look at files that \
          another node has just made; \"stat, again\" is of what was looked at a moment ago, which the kernel answers by \
-         itself where a mount lets it.\nBoth ask the same metadata server, one request after the other: where its answers \
-         take most of the time, nobody can be several times faster than the other. A create asks it for the name, the file, \
-         its place and its close, in our mount as in gfarm2fs. Many looks in one directory are one request of our \
+         itself where a mount lets it.\nA create asks the metadata server whether \
+         the name is there, for the file, for its attributes and for its close, and a file server for its place: our mount \
+         gives each new file one at once, so that the kernel can write it by itself, and gfarm2fs as well. libgfarm alone, \
+         which asks no file server for a file without bytes, makes eight times as many of those as our mount; with a \
+         byte in each, twice as many. Many looks in one directory are one request of our \
          mount.\nOptions of gfarm2fs: `big` is `big_writes`, with attributes and names up to a second old (a second and a \
          half in our mount); `closed` always asks."
     )];
