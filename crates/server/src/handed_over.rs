@@ -85,7 +85,6 @@ impl Node {
         });
         self.receive_handed_over(&connection, &mut channel).await;
         connection.workers.ended().await;
-        self.take_links();
     }
 
     async fn receive_handed_over(
@@ -120,13 +119,10 @@ impl Connection {
 
     async fn serve(self: &Rc<Self>, node: &Rc<Node>, unique: u64, request: NodeRequest) {
         let dir = directory_of(&request);
-        let answer = match dir {
-            Some(dir) => {
-                self.process.removing.begin(dir);
-                node.serve_before_links(&self.process, request).await
-            }
-            None => node.serve_process(&self.process, request).await,
-        };
+        if let Some(dir) = dir {
+            self.process.removing.begin(dir);
+        }
+        let answer = node.serve_process(&self.process, request).await;
         let removed = match answer.reply {
             NodeReply::Removed { ino } if self.tell_kernel(unique) => Some(ino),
             _ => None,
@@ -138,13 +134,13 @@ impl Connection {
             Some(ino) => {
                 self.back.borrow_mut().told.push((unique, ino));
                 if let Some(rest) = answer.rest {
-                    node.untaken_links.push(ino, rest);
+                    rest();
                 }
-                self.send_later(node).await;
+                self.send_later().await;
             }
             None => {
                 self.back.borrow_mut().answers.push((unique, answer.completed()));
-                self.send(node).await;
+                self.send().await;
             }
         }
     }
@@ -158,24 +154,22 @@ impl Connection {
         told.is_ok()
     }
 
-    async fn send_later(self: &Rc<Self>, node: &Rc<Node>) {
+    async fn send_later(self: &Rc<Self>) {
         if self.back.borrow().told.len() >= HANDED_BACK_AT_ONCE {
-            return self.send(node).await;
+            return self.send().await;
         }
         if !self.is_due.replace(true) {
-            let (this, node) = (Rc::clone(self), Rc::clone(node));
+            let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
                 tokio::time::sleep(HANDED_BACK_WAIT).await;
                 this.is_due.set(false);
-                this.send(&node).await;
+                this.send().await;
             });
         }
     }
 
-    /// What the mount hears of is over: it may give back files that have no name any more.
-    async fn send(&self, node: &Node) {
+    async fn send(&self) {
         let mut sender = self.sender.lock().await;
-        node.take_links();
         let back = self.back.take();
         if back == HandedBack::default() {
             return;

@@ -67,7 +67,6 @@ mod turns;
 mod unfinished;
 mod unsynced;
 mod unsynced_elsewhere;
-mod untaken_links;
 mod usage;
 mod when_woken;
 

@@ -114,7 +114,6 @@ pub(crate) struct Node {
     pub(crate) replaced: RefCell<std::collections::HashSet<InodeId>>,
     pub(crate) finished_intents: FinishedIntents,
     pub(crate) told_renames: crate::told_renames::ToldRenames,
-    pub(crate) untaken_links: crate::untaken_links::UntakenLinks,
     pub(crate) unfinished: Unfinished,
     /// Operations whose names this shard binds no more.
     pub(crate) given_up: GivenUp,

@@ -33,8 +33,8 @@ pub(crate) struct NodeAnswer {
     pub(crate) rest: Option<Rest>,
 }
 
-/// Done when the reply is on its way, and before anything is served that could show it: nobody who was
-/// told can find it undone, and who asked need not wait for it.
+/// Done when the reply is on its way, and before anything else is served: nobody who was told can find
+/// it undone, and who asked need not wait for it.
 pub(crate) type Rest = Box<dyn FnOnce()>;
 
 impl From<NodeReply> for NodeAnswer {
@@ -58,16 +58,6 @@ type Served = Result<NodeReply, Refused>;
 impl Node {
     /// One request of a process. Never fails: a refusal is an answer.
     pub(crate) async fn serve_process(
-        self: &Rc<Self>,
-        process: &Rc<Process>,
-        request: NodeRequest,
-    ) -> NodeAnswer {
-        self.take_links();
-        self.serve_before_links(process, request).await
-    }
-
-    /// The same while links of removed names may not have been taken.
-    pub(crate) async fn serve_before_links(
         self: &Rc<Self>,
         process: &Rc<Process>,
         request: NodeRequest,

@@ -170,7 +170,6 @@ impl PeerService {
         let node = &self.0;
         node.counters.requests.set(node.counters.requests.get() + 1);
         node.look_at_counters();
-        node.take_links();
         let request: PeerRequest = match hayase_wire::decode(body) {
             Ok(request) => request,
             Err(error) => {

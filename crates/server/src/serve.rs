@@ -435,7 +435,6 @@ fn node(
         replaced: RefCell::default(),
         finished_intents: Default::default(),
         told_renames: Default::default(),
-        untaken_links: Default::default(),
         unfinished: Default::default(),
         given_up: stores.given_up,
         part_epochs: RefCell::default(),

@@ -249,7 +249,6 @@ impl Node {
             }
             return None;
         }
-        self.take_links_of(ino);
         let (this, change) = (Rc::clone(self), self.home_change(ino, requester, ATTR).await);
         Some(Box::new(move || {
             match this.unlink_in(this.names.begin(), ino, &place, requester, false) {
