@@ -119,6 +119,12 @@ pub trait Link: Send + Sync + 'static {
         (request.end)(Handed::NotTaken);
     }
 
+    /// Waits while requests that were handed over to a server that ended are asked for again; false
+    /// when there are none. A server that was started anew may not know of them before.
+    fn until_asked_again(&self) -> bool {
+        false
+    }
+
     /// Who says what this process holds when the server was started anew.
     fn held_by(&self, _holder: Weak<dyn Callbacks>) {}
 

@@ -523,6 +523,10 @@ impl Link for Session {
         self.inner.hand_over(request);
     }
 
+    fn until_asked_again(&self) -> bool {
+        self.inner.handed.until_asked_again()
+    }
+
     fn held_by(&self, holder: Weak<dyn Callbacks>) {
         // The first stays: there is one volume over a session.
         let _ = self.inner.holder.set(holder);

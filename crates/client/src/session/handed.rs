@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hayase_wire::limits::HANDED_OVER_MAX;
 use hayase_wire::message::{ClientRole, HandedBack, NodeReply, NodeRequest};
@@ -26,6 +26,7 @@ pub(super) struct HandedOver {
     /// Where the kernel asks this process.
     device: OnceLock<OwnedFd>,
     state: Mutex<State>,
+    asked_again: Condvar,
 }
 
 #[derive(Default)]
@@ -33,6 +34,8 @@ struct State {
     /// Where they are sent. With none there is no such way at the moment.
     sender: Option<BlockingChannel>,
     under_way: HashMap<u64, UnderWay>,
+    /// The server ended, and another one is asked for what was under way.
+    asks_again: bool,
 }
 
 struct UnderWay {
@@ -64,7 +67,23 @@ impl HandedOver {
     fn take_all(&self) -> HashMap<u64, UnderWay> {
         let mut state = self.lock();
         state.sender = None;
+        state.asks_again = !state.under_way.is_empty();
         std::mem::take(&mut state.under_way)
+    }
+
+    fn end_asking_again(&self) {
+        self.lock().asks_again = false;
+        self.asked_again.notify_all();
+    }
+
+    /// As [`crate::Link::until_asked_again`].
+    pub(super) fn until_asked_again(&self) -> bool {
+        let mut state = self.lock();
+        let had_any = state.asks_again;
+        while state.asks_again {
+            state = self.asked_again.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        had_any
     }
 }
 
@@ -73,7 +92,7 @@ impl Inner {
     pub(super) fn hand_over(&self, HandOver { unique, request, end }: HandOver) {
         let mut state = self.handed.lock();
         let has_room = state.under_way.len() < HANDED_OVER_MAX;
-        let (true, State { sender: Some(sender), under_way }) = (has_room, &mut *state) else {
+        let (true, State { sender: Some(sender), under_way, .. }) = (has_room, &mut *state) else {
             drop(state);
             return end(Handed::NotTaken);
         };
@@ -124,6 +143,7 @@ impl Inner {
                 self.end_turn(turn);
                 end(Handed::Answered(answer));
             }
+            self.handed.end_asking_again();
             if self.stopped.load(Ordering::SeqCst) {
                 return;
             }
@@ -160,5 +180,25 @@ impl Inner {
         };
         self.end_turn(turn);
         end(handed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_of_files_waits_while_removals_are_asked_again() {
+        let handed = HandedOver::default();
+        assert!(!handed.until_asked_again(), "nothing was under way");
+        handed.lock().asks_again = true;
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| handed.until_asked_again());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!waiting.is_finished());
+            handed.end_asking_again();
+            assert!(waiting.join().expect("it ends"), "and asks once more");
+        });
+        assert!(handed.take_all().is_empty() && !handed.until_asked_again());
     }
 }

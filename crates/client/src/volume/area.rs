@@ -243,7 +243,18 @@ impl Area {
         {
             return Ok(found);
         }
-        self.ask_attributes(ino)
+        self.told_of_file(concerns_files, || self.ask_attributes(ino))
+    }
+
+    /// What the server says of a file. One that was started anew may not have heard of removals whose
+    /// success the one before told the kernel: then it is asked once more when it has.
+    fn told_of_file<T>(
+        &self,
+        concerns_files: bool,
+        ask: impl Fn() -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        let told = ask()?;
+        if concerns_files && self.link.until_asked_again() { ask() } else { Ok(told) }
     }
 
     /// Of an inode that has a name which nobody is taking away: if it has no other, it lost none.

@@ -20,6 +20,10 @@ impl Area {
             },
             Known::Nothing => {}
         }
+        self.told_of_file(self.removals.concern_files(), || self.ask_name(parent, name))
+    }
+
+    fn ask_name(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
         let asked = self.asked();
         match self.call(&NodeRequest::Lookup { parent, name: name.to_vec() })?.message {
             NodeReply::Entry(entry) => Ok(self.found(asked, entry.attr, entry.grants)),
