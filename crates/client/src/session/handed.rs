@@ -78,7 +78,10 @@ impl HandedOver {
 
     /// As [`crate::Link::until_asked_again`].
     pub(super) fn until_asked_again(&self) -> bool {
-        let mut state = self.lock();
+        self.wait_while_asking(self.lock())
+    }
+
+    fn wait_while_asking(&self, mut state: MutexGuard<'_, State>) -> bool {
         let had_any = state.asks_again;
         while state.asks_again {
             state = self.asked_again.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -191,13 +194,12 @@ mod tests {
     fn who_asks_of_files_waits_while_removals_are_asked_again() {
         let handed = HandedOver::default();
         assert!(!handed.until_asked_again(), "nothing was under way");
-        handed.lock().asks_again = true;
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| handed.until_asked_again());
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            assert!(!waiting.is_finished());
-            handed.end_asking_again();
-            assert!(waiting.join().expect("it ends"), "and asks once more");
+            let mut state = handed.lock();
+            state.asks_again = true;
+            // It needs the lock, which is free only while this thread waits.
+            scope.spawn(|| handed.end_asking_again());
+            assert!(handed.wait_while_asking(state), "and asks once more");
         });
         assert!(handed.take_all().is_empty() && !handed.until_asked_again());
     }
