@@ -75,7 +75,9 @@ impl Node {
         for id in ids {
             ops::drop_intent(&mut txn, *id)?;
         }
-        txn.commit()
+        txn.commit()?;
+        self.link_takers.end(ids);
+        Ok(())
     }
 }
 

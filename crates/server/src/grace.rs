@@ -23,18 +23,22 @@ pub(crate) struct Grace {
     mounts: usize,
     own_told: RefCell<BTreeSet<u64>>,
     waits_for: RefCell<BTreeSet<ServerId>>,
+    /// Servers that have not said which links were left here: those are counted too long.
+    links_left_at: RefCell<BTreeSet<ServerId>>,
     changed: Notify,
 }
 
 impl Grace {
     /// `others`: who may hold something here; `None` at a first start. so may `mounts` of this node.
     pub(crate) fn new(others: Option<BTreeSet<ServerId>>, mounts: u16) -> Self {
+        let (is_first, others) = (others.is_none(), others.unwrap_or_default());
         Self {
-            over: Cell::new(others.is_none()),
-            own_known: Cell::new(others.is_none() || mounts == 0),
+            over: Cell::new(is_first),
+            own_known: Cell::new(is_first || mounts == 0),
             mounts: mounts.into(),
             own_told: RefCell::default(),
-            waits_for: RefCell::new(others.unwrap_or_default()),
+            links_left_at: RefCell::new(others.clone()),
+            waits_for: RefCell::new(others),
             changed: Notify::new(),
         }
     }
@@ -62,10 +66,21 @@ impl Grace {
         self.waits_for.borrow().contains(&server)
     }
 
-    /// Another server has told.
+    /// Another server has told, or is lost.
     pub(crate) fn told(&self, by: ServerId) {
         self.waits_for.borrow_mut().remove(&by);
+        self.links_told(by);
+    }
+
+    /// The links that a shard's removals left here are taken.
+    pub(crate) fn links_told(&self, by: ServerId) {
+        self.links_left_at.borrow_mut().remove(&by);
         self.changed.notify_waiters();
+    }
+
+    /// Waits until links are as removed names left them.
+    pub(crate) async fn links_known(&self) {
+        self.until(|| self.over.get() || self.links_left_at.borrow().is_empty()).await;
     }
 
     /// A mount of this node, by its process, has told.
@@ -172,9 +187,29 @@ pub(crate) fn is_served_in_grace(request: &PeerRequest) -> bool {
     )
 }
 
+/// What tells how many names a file has. (Giving back, which others do before they tell, may wait for it; what
+/// is waited for here they say before.)
+pub(crate) fn tells_links(request: &PeerRequest) -> bool {
+    matches!(request, PeerRequest::GetAttr { .. } | PeerRequest::GetAttrMany(_))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn links_are_known_before_opens() {
+        let grace = Grace::new(Some([ServerId(1), ServerId(2)].into()), 1);
+        grace.links_told(ServerId(1));
+        let known = tokio::time::timeout(GRACE / 2, grace.links_known()).await;
+        assert!(known.is_err(), "one has not said");
+        grace.links_told(ServerId(2));
+        grace.links_known().await;
+        assert!(!grace.is_over() && grace.waits_for(ServerId(1)));
+        let silent = Grace::new(Some([ServerId(1)].into()), 0);
+        tokio::join!(silent.run(), silent.links_known());
+        assert!(silent.is_over(), "who says nothing is not waited for longer");
+    }
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_first_start_has_none() {

@@ -40,6 +40,7 @@ mod history;
 mod home;
 mod homes;
 mod keyed_lock;
+mod left_links;
 mod lent;
 mod limits;
 mod local;

@@ -106,6 +106,11 @@ pub(crate) const RENAMES_DELAY: Duration = Duration::from_secs(1);
 /// Names of one file after which fsync(2) asks one of their servers.
 pub(crate) const NAMES_ASKED_MAX: usize = 64;
 
+/// Links that one shard tells a home that was started anew: more than a node's mounts remove at once
+/// ([`HANDED_OVER_MAX`]) or were not heard to be taken within [`INTENTS_DELAY`], and as many long names as
+/// fit a message.
+pub(crate) const LINKS_LEFT_MAX: usize = 512;
+
 /// Intents in one message that says that they are done.
 pub(crate) const INTENTS_AT_ONCE: usize = 1024;
 

@@ -114,6 +114,7 @@ pub(crate) struct Node {
     pub(crate) replaced: RefCell<std::collections::HashSet<InodeId>>,
     pub(crate) finished_intents: FinishedIntents,
     pub(crate) told_renames: crate::told_renames::ToldRenames,
+    pub(crate) link_takers: crate::left_links::LinkTakers,
     pub(crate) unfinished: Unfinished,
     /// Operations whose names this shard binds no more.
     pub(crate) given_up: GivenUp,

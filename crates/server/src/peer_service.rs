@@ -21,7 +21,7 @@ use hayase_layout::NodeId;
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PeerReply, PeerRequest, Refused};
 
-use crate::grace::is_served_in_grace;
+use crate::grace::{is_served_in_grace, tells_links};
 use crate::locks::{LockOwner, Ticket};
 use crate::node::{Local, Node, libc_errno};
 use crate::peers::Served;
@@ -47,8 +47,12 @@ impl Node {
         request: PeerRequest,
         payload: Option<(BoxBuffer, usize)>,
     ) -> Served {
-        if !self.grace.is_over() && !is_served_in_grace(&request) {
-            self.grace.over().await;
+        if !self.grace.is_over() {
+            match () {
+                () if !is_served_in_grace(&request) => self.grace.over().await,
+                () if tells_links(&request) => self.grace.links_known().await,
+                () => {}
+            }
         }
         match request {
             PeerRequest::Read { part, offset, len } => self.read_part(part, offset, len).await,

@@ -435,6 +435,7 @@ fn node(
         replaced: RefCell::default(),
         finished_intents: Default::default(),
         told_renames: Default::default(),
+        link_takers: Default::default(),
         unfinished: Default::default(),
         given_up: stores.given_up,
         part_epochs: RefCell::default(),

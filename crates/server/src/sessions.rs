@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_wire::message::{
-    Access, HeldLock, HeldOpen, Holding, OpenKind, PeerReply, PeerRequest, Refused,
+    Access, HeldLock, HeldOpen, Holding, LeftLink, OpenKind, PeerReply, PeerRequest, Refused,
 };
 use hayase_wire::{BoxBuffer, PeerIdentity};
 use tokio::sync::Notify;
@@ -106,6 +106,11 @@ impl Sessions {
     /// Whether a later incarnation than this has told what it holds here: start ids grow.
     pub(crate) fn has_newer(&self, server: ServerId, start_id: u64) -> bool {
         self.theirs.borrow().get(&server).is_some_and(|known| *known > start_id)
+    }
+
+    /// Which incarnation of a server has told what it holds here.
+    pub(crate) fn who_told(&self, server: ServerId) -> Option<u64> {
+        self.theirs.borrow().get(&server).copied()
     }
 
     /// Whether this incarnation has told what it holds here.
@@ -375,8 +380,11 @@ impl Node {
         while !knows || self.grace.waits_for(server) {
             let told = self.tell_returned(server, addresses).await;
             knows = told.is_ok();
-            if let Err(error) = told {
-                tracing::warn!(%server, %error, "it does not know that this server is back");
+            match told {
+                Ok(left) => self.take_left_links(server, left).await,
+                Err(error) => {
+                    tracing::warn!(%server, %error, "it does not know that this server is back");
+                }
             }
             let is_lost = self.membership.is_server_lost(server);
             tokio::time::sleep(if is_lost { LOST_PAUSE } else { RETURNED_PAUSE }).await;
@@ -387,20 +395,25 @@ impl Node {
         self: &Rc<Self>,
         server: ServerId,
         addresses: &[hayase_wire::transport::Address],
-    ) -> Result<PeerReply, Refused> {
+    ) -> Result<Vec<LeftLink>, Refused> {
         let told = PeerRequest::Returned { addresses: addresses.to_vec() };
-        self.ask(server, told).await
+        match self.ask(server, told).await? {
+            PeerReply::LinksLeft(links) => Ok(links),
+            other => Err(unexpected(&other)),
+        }
     }
 
-    /// Another server was started anew: it waits to be told what this node holds there.
+    /// Another server was started anew: it waits to be told what this node holds there, and before that which
+    /// links were left there.
     pub(crate) fn returned(
         self: &Rc<Self>,
         from: PeerIdentity,
         addresses: Vec<hayase_wire::transport::Address>,
     ) -> PeerReply {
         self.peers.link(from.server).set_addresses(addresses);
+        let left = PeerReply::LinksLeft(self.left_links(from));
         if self.sessions.telling.is_locked(&from.server) {
-            return PeerReply::Done; // It is being told.
+            return left; // It is being told.
         }
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
@@ -408,7 +421,7 @@ impl Node {
                 tracing::warn!(server = %from.server, %error, "it was not told what is held there");
             }
         });
-        PeerReply::Done
+        left
     }
 }
 

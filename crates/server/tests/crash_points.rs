@@ -266,3 +266,23 @@ fn rename_over_another() {
         });
     }
 }
+
+/// A home is killed after its program was told of a removal and before it takes the link. Its next incarnation takes
+/// it before it tells another node, which has the file open, how many names it has.
+#[test]
+fn a_home_that_was_killed_takes_the_links_it_left() {
+    // Its shard is not its home.
+    let [(at, _), _] = &pairs();
+    let mut cluster = Cluster::up_in_memory(SERVERS);
+    let (mut process, mut other) = (cluster.process(1), cluster.process(0));
+    let ino = make(&mut process, at, FileKind::Regular);
+    other.open(ino, RW).expect("opened");
+    std::thread::sleep(Duration::from_millis(60)); // intents of the preparation go together
+    cluster.store(1).stop_after(0);
+    process.remove(ROOT, at, false).expect("the shard has removed it");
+    cluster.restart(1);
+    assert_eq!(other.attr(ino).expect("fstat(2)").nlink, 0);
+    other.write(ino, 0, b"mine").expect("it is open");
+    other.close(ino, RW).expect("closed");
+    settles(&cluster, 1, "the root is left");
+}

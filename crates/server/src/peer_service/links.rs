@@ -63,7 +63,7 @@ impl Node {
     }
 
     /// Operations that counted this name and whose end is not known.
-    fn links_under_way(&self, ino: InodeId, place: &Place) -> Vec<u64> {
+    pub(crate) fn links_under_way(&self, ino: InodeId, place: &Place) -> Vec<u64> {
         let is_it = |what: &IntentKind| {
             matches!(what, IntentKind::Link { ino: of, parent, name }
                 if *of == ino && *parent == place.parent && *name == place.name)
@@ -139,7 +139,9 @@ impl Node {
         replaced: bool,
     ) -> Result<(), Refused> {
         let now = stored_time(self.now());
-        let nameless = match replaced || self.homes.is_open(ino) {
+        // Before the end of the grace period it is not known who has it open.
+        let may_be_open = self.homes.is_open(ino) || !self.grace.is_over();
+        let nameless = match replaced || may_be_open {
             true => Nameless::Orphan,
             false => Nameless::Removed,
         };

@@ -154,7 +154,7 @@ impl Node {
         } else if found.ino.home() == self.me {
             self.remove_entry_and_link(&place, found, from, once).await?
         } else {
-            self.unbind_for_unlink(&place, found, once)?
+            self.unbind_for_unlink(&place, found, from, once)?
         };
         drop(held);
         self.touch_dir(place.parent);
@@ -196,6 +196,7 @@ impl Node {
         self: &Rc<Self>,
         place: &Place,
         binding: Binding,
+        requester: NodeId,
         once: Option<OnceId>,
     ) -> Result<PeerReply, Refused> {
         let op = self.operation_id();
@@ -206,6 +207,7 @@ impl Node {
         ops::put_intent(&mut txn, &Intent { id: op, what }).map_err(meta_refused)?;
         self.record(&mut txn, once, &reply)?;
         txn.commit().map_err(meta_refused)?;
+        self.takes_link(op, binding.ino, requester);
         // Who asked may never reach the home.
         self.finish_later([op]);
         Ok(reply)

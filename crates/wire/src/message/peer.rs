@@ -70,6 +70,17 @@ pub enum RenameEnd {
     Counted,
 }
 
+/// A link that may have been counted longer than its name was bound.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftLink {
+    /// The removal, at the shard.
+    pub op: u64,
+    /// Whose link.
+    pub ino: InodeId,
+    /// The name that is gone.
+    pub place: Place,
+}
+
 /// A request of one server to another; the comment names the role that answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerRequest {
@@ -78,7 +89,7 @@ pub enum PeerRequest {
     /// Home: what the asking node holds there, first of all on meeting an incarnation. With the `last`
     /// batch all else that was asked for up to opening number `as_of` is over. `Reclaimed`.
     Reclaim { holding: Box<Holding>, as_of: u64 },
-    /// Any: the asking server was started anew, and is to be found there.
+    /// Any: the asking server was started anew, and is to be found there. `LinksLeft`.
     Returned { addresses: Vec<Address> },
     /// Server 0: the asking server lives, and has taken the epoch `took`. `Members`.
     Beat { took: u64 },
@@ -325,6 +336,9 @@ pub enum PeerReply {
     Dead,
     /// Inodes of which something could not be given back.
     Reclaimed { lost: Vec<InodeId> },
+    /// Links that the asking server's former incarnations were to take and may not have taken, of names
+    /// of this shard.
+    LinksLeft(Vec<LeftLink>),
     /// Nothing more to say.
     Done,
     /// The name's binding.
