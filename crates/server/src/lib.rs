@@ -24,6 +24,7 @@ mod booked;
 mod cache;
 mod clients;
 mod convert;
+mod crowd;
 mod direct;
 mod directories;
 mod disk;

@@ -106,6 +106,11 @@ pub(crate) const RENAMES_DELAY: Duration = Duration::from_secs(1);
 /// Names of one file after which fsync(2) asks one of their servers.
 pub(crate) const NAMES_ASKED_MAX: usize = 64;
 
+/// So many callers in so short a time are a crowd: their answers leave together. Fewer would wait for each
+/// other where they could go on side by side.
+pub(crate) const CROWD: usize = 4;
+pub(crate) const CROWD_TIME: Duration = Duration::from_micros(500);
+
 /// Links that one shard tells a home that was started anew: more than a node's mounts remove at once
 /// ([`HANDED_OVER_MAX`]) or were not heard to be taken within [`INTENTS_DELAY`], and as many long names as
 /// fit a message.

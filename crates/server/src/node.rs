@@ -77,6 +77,7 @@ pub(crate) struct Node {
     pub(crate) clock: Clock,
     pub(crate) homes: Homes,
     pub(crate) clients: Clients,
+    pub(crate) crowd: crate::crowd::Crowd,
     pub(crate) peers: Peers,
     pub(crate) replies: ReplyCache,
     pub(crate) answers: Answers,

@@ -408,6 +408,7 @@ fn node(
         clock: ground.clock,
         homes: Default::default(),
         clients: Clients::numbering_from(stores.incarnation),
+        crowd: Default::default(),
         peers: Peers::new(stores.slots, Box::new(make)),
         replies: Default::default(),
         answers: stores.answers,

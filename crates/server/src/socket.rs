@@ -10,6 +10,7 @@ use hayase_wire::message::{
 };
 use hayase_wire::{KernelDevice, NodeChannel, NodeListener};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::clients::{Callee, Process};
 use crate::limits::{ARENA_SLOTS_MAX, CLIENT_CONNECTIONS_MAX};
@@ -125,6 +126,7 @@ impl Node {
     }
 
     async fn serve_requests(self: &Rc<Self>, process: &Rc<Process>, mut channel: NodeChannel) {
+        let caller = self.crowd.caller();
         loop {
             let Ok((body, _)) = channel.recv().await else { return };
             let answer = match hayase_wire::decode::<NodeRequest>(&body) {
@@ -134,6 +136,10 @@ impl Node {
                     NodeReply::Refused(refused).into()
                 }
             };
+            if self.crowd.is_one_with(caller, Instant::now()) {
+                // What others have asked meanwhile is served first, then all are answered.
+                tokio::task::yield_now().await;
+            }
             if let Err(error) = say(&mut channel, answer).await {
                 return tracing::debug!(%error, "a process left before its answer");
             }
