@@ -152,6 +152,21 @@ copies_are_current_after_a_write() {
     cmp "$work/mnt-$node/by-1" "$work/mnt-3/by-1" && [ "$(head -c 7 "$work/mnt-$node/by-1")" = changed ] || return 1
   done
 }
+# Where file after file stays without bytes, those that get some all the same have them on every node, and lie here.
+files_without_bytes_may_get_some() {
+  local number
+  mkdir "$work/mnt-1/empty" || return 1
+  for number in {1..200}; do : >"$work/mnt-1/empty/$number" || return 1; done
+  {
+    served "$work/mnt-1/empty/late" && head -c 3000000 /dev/urandom >&5 && say after >&5
+  } 5>"$work/mnt-1/empty/late" >"$work/explained" || return 1
+  cat "$work/explained"
+  grep -q 'their place with the first' "$work/explained" || return 1
+  { head -c 3000000 /dev/urandom | tee "$work/late" >&5; } 5>"$work/mnt-1/empty/next" || return 1
+  [ "$(stat -c %s "$work/mnt-2/empty/late")" = 3000006 ] && cmp "$work/mnt-1/empty/late" "$work/mnt-2/empty/late" &&
+    cmp "$work/late" "$work/mnt-3/empty/next" && lies_on /empty/late 1 && lies_on /empty/next 1 || return 1
+  [ "$(ls "$work/mnt-2/empty" | wc -l)" = 202 ] && [ "$(find "$work/mnt-3/empty" -type f -size 0 | wc -l)" = 200 ]
+}
 trees_are_copied_and_removed() {
   mkdir "$work/mnt-1/tree" && cp -r --preserve=mode,timestamps crates/layout "$work/mnt-1/tree/" &&
     diff -r crates/layout "$work/mnt-2/tree/layout" && tar -C crates -cf "$work/layout.tar" layout &&
@@ -326,6 +341,7 @@ try files_lie_where_they_are_written
 try local_files_are_the_kernels
 try remote_files_come_once_and_copies_not_at_all
 try copies_are_current_after_a_write
+try files_without_bytes_may_get_some
 try trees_are_copied_and_removed
 try fio_verifies_on_two_nodes
 try fsx_finds_nothing_on_a_local_file

@@ -151,10 +151,9 @@ fn judge(files: u64, samples: Samples, best: &[&str]) -> Outcome {
         "{files} files in one directory, one call after the other. The row \"{FIRST_STAT}\" is the first look at files that \
          another node has just made; \"stat, again\" is of what was looked at a moment ago, which the kernel answers by \
          itself where a mount lets it.\nA create asks the metadata server whether \
-         the name is there, for the file, for its attributes and for its close, and a file server for its place: our mount \
-         gives each new file one at once, so that the kernel can write it by itself, and gfarm2fs as well. libgfarm alone \
-         asks no file server for a file that stays without bytes. Many looks in one directory are one request of our \
-         mount.\nOptions of gfarm2fs: `big` is `big_writes`, with attributes and names up to a second old (a second and a \
+         the name is there, for the file, for its attributes and for its close, and a file server for its place, so that the \
+         kernel can write it by itself; after eight files in a row that stayed without bytes our mount asks for no place, \
+         and closes behind close(2). gfarm2fs always asks. Many looks in one directory are one request of our mount.\nOptions of gfarm2fs: `big` is `big_writes`, with attributes and names up to a second old (a second and a \
          half in our mount); `closed` always asks."
     )];
     Outcome { goals, tables: vec![table], notes, samples: samples.0 }

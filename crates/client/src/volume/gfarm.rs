@@ -2,7 +2,7 @@
 //!
 //! Here: the contract [`Volume`] for it. Rooms: [`nodes`] (inodes and paths), [`open_file`] (what is open of a file; decisions),
 //! [`opens`] (opening, closing, telling), [`data`] (bytes), [`names`] (names and attributes), [`listings`], [`look_ahead`] (many looks
-//! in one directory), [`closer`].
+//! in one directory), [`bursts`] (many files without bytes), [`closer`].
 //! Not here: libgfarm (`hayase_tier::gfarm_lane`), FUSE (`hayase_fuse`).
 //!
 //! Close-to-open between hosts: close(2) of a writer returns when the metadata server knows size and time, and open(2)
@@ -12,6 +12,7 @@
 //! what the kernel reads and writes.
 //! Source: paper 004 (a FUSE mount of Gfarm that leaves local files to the kernel).
 
+mod bursts;
 mod closer;
 mod data;
 #[cfg(test)]
@@ -34,6 +35,7 @@ use hayase_wire::message::{
     XattrMode,
 };
 
+use self::bursts::Bursts;
 use self::closer::Closer;
 use self::listings::Listings;
 use self::look_ahead::LookAhead;
@@ -57,6 +59,7 @@ struct Inner {
     nodes: Nodes,
     listings: Listings,
     look_ahead: LookAhead,
+    bursts: Bursts,
     closer: Arc<Closer>,
     kernel: OnceLock<Arc<dyn KernelCaches>>,
     /// What is told may be kept for a while; opens look whether it is still so.
@@ -84,6 +87,7 @@ impl GfarmVolume {
             nodes: Nodes::new(path, root),
             listings: Listings::default(),
             look_ahead: LookAhead::default(),
+            bursts: Bursts::default(),
             closer: Arc::default(),
             kernel: OnceLock::new(),
             stamp: Moments::default().now(),
@@ -332,6 +336,9 @@ impl Volume for GfarmVolume {
         let place = match (class, state.file.reads.is_some()) {
             (None, _) => "a file of Gfarm",
             (Some(_), true) => "a file of Gfarm; its bytes, or a copy, are on this host",
+            (Some(_), false) if state.file.placed_late => {
+                "a new file of Gfarm; its bytes get their place with the first of them"
+            }
             (Some(_), false) => "a file of Gfarm; its bytes are on another host",
         };
         let explained =

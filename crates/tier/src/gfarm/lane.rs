@@ -141,10 +141,12 @@ pub enum Request {
     Room {
         path: Vec<u8>,
     },
-    /// A new file, open for reading and writing.
+    /// A new file, open for reading and writing. Without a `place` at a file server it gets one with the first
+    /// call about its bytes.
     Create {
         path: Vec<u8>,
         mode: u32,
+        place: bool,
     },
     Open {
         path: Vec<u8>,

@@ -1,7 +1,7 @@
 //! Threads that close files after their release, so that nobody waits for it.
 //!
 //! A writer's close was told to the metadata server before (`closed`); here is what is left: opens that only read,
-//! and changes behind the last close, of mappings.
+//! new files that nothing happened to, and changes behind the last close, of mappings.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,6 +12,9 @@ use super::open_file::Leaving;
 
 /// As many as lanes have something to do; more would wait for those.
 const THREADS: usize = 4;
+
+/// More would only be open with the metadata server for longer.
+const WAITING_MAX: usize = 64;
 
 type Job = (Arc<Node>, Leaving);
 
@@ -32,6 +35,11 @@ struct State {
 impl Closer {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether closes that somebody could wait for may be left to the threads.
+    pub(super) fn has_room(&self) -> bool {
+        self.lock().jobs.len() < WAITING_MAX
     }
 
     /// Bounded by what the kernel has open.

@@ -132,8 +132,8 @@ impl Inner {
         if let Some(here) = here {
             return rustix::fs::fsync(here).map_err(errno);
         }
-        if !has_writers {
-            return Ok(()); // a directory, or a file that nobody writes
+        if !has_writers || node.lock().file.untouched {
+            return Ok(()); // a directory, a file that nobody writes, or one that has no bytes yet
         }
         // Also when a close has told of what was written: the bytes may still be in memory where they are.
         let _using = node.using();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use hayase_layout::InodeId;
 use hayase_tier::gfarm_lane::{Answer, Kind, Lanes, Reply, Request, Stat, serve_by};
-use hayase_wire::message::{Access, Refused};
+use hayase_wire::message::{Access, FileKind, NewNode, ParentPolicy, Refused};
 
 use super::GfarmVolume;
 use crate::open_file::Serving;
@@ -217,6 +217,9 @@ impl Files {
                 return self.open(path, *write);
             }
             Request::Create { path, .. } => {
+                if self.ino(path).is_ok() {
+                    return Err(libc::EEXIST);
+                }
                 self.add(path, Kind::File, b"");
                 return self.open(path, true);
             }
@@ -289,6 +292,25 @@ impl GfarmVolume {
     pub(super) fn open_it(&self, ino: InodeId, access: Access) -> Result<FileOpen, Refused> {
         let serving = Serving::Messages;
         self.open(ino, OpenWish { access, truncate: false, serving, uncached: false })
+    }
+
+    pub(super) fn create_it(&self, name: &str, access: Access) -> Result<InodeId, Refused> {
+        let node = NewNode {
+            parent: InodeId::ROOT,
+            name: name.as_bytes().to_vec(),
+            kind: FileKind::Regular,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            target: None,
+            policy: ParentPolicy::Known(None),
+            exclusive: true,
+            open: None,
+        };
+        let serving = Serving::Messages;
+        let wish = OpenWish { access, truncate: false, serving, uncached: false };
+        self.create(node, wish).map(|(found, _)| found.attr.ino)
     }
 
     pub(super) fn bytes(&self, ino: InodeId) -> Result<Vec<u8>, Refused> {

@@ -183,7 +183,7 @@ impl Inner {
                 self.done(&Request::Symlink { target: target.clone(), path })?;
             }
             (FileKind::Regular, _) => {
-                let request = Request::Create { path, mode: new.mode };
+                let request = Request::Create { path, mode: new.mode, place: false };
                 let opened = self.lanes.open(&request).map_err(refused)?;
                 self.lanes.close(opened.file, None).map_err(refused)?;
             }

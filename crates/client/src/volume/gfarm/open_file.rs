@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use hayase_layout::InodeId;
 use hayase_tier::gfarm_lane::{FileId, SetTime, Stat};
 use hayase_wire::message::Access;
 
@@ -109,6 +110,12 @@ pub(super) struct OpenFile {
     pub(super) failed: Option<i32>,
     /// Version of the pages that the kernel may have.
     pub(super) pages: Option<Version>,
+    /// It was made here, in this directory, and who made it has not closed it.
+    pub(super) made_in: Option<InodeId>,
+    /// It was made without a place for its bytes.
+    pub(super) placed_late: bool,
+    /// And nobody has done anything with its bytes since.
+    pub(super) untouched: bool,
 }
 
 /// What is to be done when the kernel has given an open back.
@@ -166,6 +173,25 @@ impl Leaving {
 impl OpenFile {
     pub(super) fn has_writers(&self) -> bool {
         self.slots.iter().any(|slot| slot.access.write)
+    }
+
+    /// This mount made it.
+    pub(super) fn made(&mut self, dir: InodeId, is_placed: bool) {
+        self.made_in = Some(dir);
+        (self.placed_late, self.untouched) = (!is_placed, !is_placed);
+    }
+
+    /// A new file whose end nobody needs to be told of: the metadata server knows all of it.
+    pub(super) fn is_as_made(&self) -> bool {
+        self.untouched && self.times.is_none() && self.failed.is_none()
+    }
+
+    /// Who made it closes it: where, and whether it has no bytes.
+    pub(super) fn maker_closes(&mut self) -> Option<(InodeId, bool)> {
+        let dir = self.made_in.take()?;
+        let plain = self.writes.as_ref().and_then(|writes| Plain::of(writes).ok());
+        let size = plain.map(|plain| plain.size).or(self.size).unwrap_or(0);
+        Some((dir, size == 0))
     }
 
     /// By requests, and by nobody who writes.
@@ -247,6 +273,7 @@ impl OpenFile {
         if is_last {
             self.class = None;
             self.reads = None;
+            (self.placed_late, self.untouched) = (false, false);
         }
         Some(Released { leaving, readers, is_last })
     }

@@ -10,7 +10,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError, RwLockReadGuard, TryLockError};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use hayase_layout::InodeId;
 use hayase_tier::gfarm_lane::{FileId, Kind, Opened, Request};
@@ -46,10 +46,13 @@ impl Inner {
         wish: OpenWish,
     ) -> Result<(Found, FileOpen), Refused> {
         let path = self.nodes.path_in(new.parent, &new.name)?;
-        let opened = self.lanes.open(&Request::Create { path, mode: new.mode }).map_err(refused)?;
+        let place = !self.bursts.makes_empty(new.parent, Instant::now());
+        let request = Request::Create { path, mode: new.mode, place };
+        let opened = self.lanes.open(&request).map_err(refused)?;
         self.names_changed(&[new.parent]);
         let node = self.nodes.seen(new.parent, &new.name, opened.stat);
         let open = self.admit(&node, wish, opened)?;
+        node.lock().file.made(new.parent, place);
         Ok((self.found(&node), open))
     }
 
@@ -201,6 +204,9 @@ impl Inner {
 
     /// An open of Gfarm for what the kernel has open, made again when it was closed. Below [`Node::using`].
     pub(super) fn usable(&self, node: &Node, write: bool) -> Result<FileId, Refused> {
+        if write {
+            node.lock().file.untouched = false;
+        }
         loop {
             let for_writing = match node.lock().file.usable(write) {
                 None => return Err(Refused::new(libc::EBADF)),
@@ -257,6 +263,9 @@ impl Inner {
         let node = self.nodes.get(ino)?;
         let (leaving, failed) = {
             let mut state = node.lock();
+            if state.file.is_as_made() && self.closer.has_room() {
+                return Ok(());
+            }
             (state.file.writer_closes(), state.file.failed.take())
         };
         let told = leaving.map_or(Ok(()), |leaving| self.tell(&node, &leaving));
@@ -270,6 +279,7 @@ impl Inner {
     pub(super) fn release(self: &Arc<Self>, ino: InodeId, access: Access) {
         let Ok(node) = self.nodes.get(ino) else { return };
         let mut state = node.lock();
+        let made = access.write.then(|| state.file.maker_closes()).flatten();
         let Some(Released { leaving, readers, is_last }) = state.file.release(access) else {
             return;
         };
@@ -277,6 +287,9 @@ impl Inner {
             kernel.release_descriptor(ino);
         }
         drop(state);
+        if let Some((dir, is_empty)) = made {
+            self.bursts.closed(dir, is_empty);
+        }
         self.close_later(&node, readers);
         if leaving.file.is_some() || leaving.writes.is_some() {
             self.closer.submit(node, leaving);

@@ -331,3 +331,90 @@ fn who_makes_many_names_lists_nothing() {
     (0..50).for_each(|number| assert!(mount.look(&format!("f{number}")).is_ok()));
     assert_eq!(fake.asked(is_list), 1);
 }
+
+/// As open(2) with O_CREAT, after the kernel has looked for the name.
+fn create(mount: &GfarmVolume, name: &str) -> InodeId {
+    assert_eq!(mount.look(name).unwrap_err().errno, libc::ENOENT);
+    mount.create_it(name, WRITE).unwrap()
+}
+
+fn close(mount: &GfarmVolume, ino: InodeId) {
+    mount.closed(ino).unwrap();
+    mount.release(ino, WRITE);
+}
+
+/// The next file, after `count` without bytes.
+fn after_empty_ones(mount: &GfarmVolume, count: usize) -> InodeId {
+    for number in 0..count {
+        let ino = create(mount, &format!("f{number}"));
+        close(mount, ino);
+    }
+    create(mount, "last")
+}
+
+fn has_place(request: &Request) -> bool {
+    matches!(request, Request::Create { place: true, .. })
+}
+
+#[test]
+fn of_many_files_without_bytes_few_get_a_place() {
+    let (fake, mount) = Fake::mount();
+    let ino = after_empty_ones(&mount, 100);
+    assert_eq!(fake.asked(has_place), 8);
+    assert_eq!(mount.size(ino), 0);
+    mount.sync(ino, false).unwrap();
+    assert_eq!(fake.asked(|request| matches!(request, Request::Sync { .. })), 0);
+    close(&mount, ino);
+    mount.drain();
+    assert_eq!(fake.files().opens(), 0);
+}
+
+#[test]
+fn a_file_that_gets_bytes_all_the_same_is_told_of_when_it_is_closed() {
+    let (fake, mount) = Fake::mount();
+    let ino = after_empty_ones(&mount, 20);
+    mount.write(ino, 0, b"bytes").unwrap();
+    assert_eq!((mount.size(ino), mount.bytes(ino).unwrap()), (5, b"bytes".to_vec()));
+    let closes = || fake.asked(|request| matches!(request, Request::Close { .. }));
+    closes();
+    mount.closed(ino).unwrap();
+    assert!(closes() >= 1);
+    mount.release(ino, WRITE);
+    let next = create(&mount, "next");
+    assert_eq!(fake.asked(has_place), 1, "it may get bytes too");
+    close(&mount, next);
+    mount.drain();
+    assert_eq!(fake.files().opens(), 0);
+    assert_eq!(fake.files().stat("/last").size, 5);
+}
+
+#[test]
+fn times_of_a_new_file_without_bytes_stay_as_they_were_set() {
+    let (fake, mount) = Fake::mount();
+    let ino = after_empty_ones(&mount, 20);
+    let mtime = TimeSpec { seconds: 1_500_000_000, nanos: 7 };
+    let times = MetaChange { mtime: Some(SetTime::To(mtime)), ..MetaChange::default() };
+    mount.set_attributes(ino, &times).unwrap();
+    let set = |request: &Request| matches!(request, Request::SetTimes { .. });
+    assert_eq!(fake.asked(set), 1);
+    close(&mount, ino);
+    assert_eq!(fake.asked(set), 1, "after its close, which sets others");
+    mount.drain();
+}
+
+#[test]
+fn a_new_file_is_removed_renamed_and_found_like_any_other() {
+    let (fake, mount) = Fake::mount();
+    let ino = after_empty_ones(&mount, 20);
+    mount.remove(InodeId::ROOT, b"last", false).unwrap();
+    assert_eq!(mount.look("last").unwrap_err().errno, libc::ENOENT);
+    mount.write(ino, 0, b"bytes").unwrap();
+    assert_eq!(mount.bytes(ino).unwrap(), b"bytes", "it is open");
+    close(&mount, ino);
+    let [from, to] = [b"f1", b"g1"].map(|name| (InodeId::ROOT, name.to_vec()));
+    mount.rename(from, to, false, false).unwrap();
+    assert_eq!(mount.look("f1").unwrap_err().errno, libc::ENOENT);
+    assert_eq!(mount.size(mount.look("g1").unwrap()), 0);
+    mount.drain();
+    assert_eq!(fake.files().opens(), 0);
+}

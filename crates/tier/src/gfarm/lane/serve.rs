@@ -70,9 +70,27 @@ fn aim(request: &Request) -> Aim {
 
 #[derive(Default)]
 struct Serving {
-    files: HashMap<u64, File>,
+    files: HashMap<u64, Held>,
     opened: u64,
     own_host: OwnHost,
+}
+
+/// An open file.
+struct Held {
+    file: File,
+    /// A file server was chosen for its bytes.
+    is_placed: bool,
+}
+
+impl Held {
+    /// For what needs a place.
+    fn placed(&mut self, own: Option<&CString>) -> Result<&File, Failure> {
+        if !self.is_placed {
+            place_new(&self.file, own)?;
+            self.is_placed = true;
+        }
+        Ok(&self.file)
+    }
 }
 
 /// This host as Gfarm calls it, and when it was last asked for. A file server may come up after its mounts.
@@ -118,7 +136,7 @@ impl Serving {
     fn answer(&mut self, request: Request, bytes: &[u8]) -> Result<Reply, Failure> {
         let library = Library::get().map_err(|why| fault(format!("{why:?}")))?;
         match request {
-            Request::Create { path, mode } => self.create(library, &path, mode),
+            Request::Create { path, mode, place } => self.create(library, &path, mode, place),
             Request::Open { path, write, truncate } => self.open(library, &path, write, truncate),
             Request::Read { file, offset, len } => {
                 let mut bytes = vec![0; len as usize];
@@ -130,11 +148,11 @@ impl Serving {
             Request::Truncate { file, len } => Ok(self.file(file)?.truncate(len)?.into()),
             Request::Sync { file } => Ok(self.file(file)?.sync()?.into()),
             Request::Close { file, len } => {
-                let file = self.files.remove(&file).ok_or_else(not_open)?;
+                let mut held = self.files.remove(&file).ok_or_else(not_open)?;
                 if let Some(len) = len {
-                    file.truncate(len)?;
+                    held.placed(self.own_host.name.as_ref())?.truncate(len)?;
                 }
-                Ok(file.close()?.into())
+                Ok(held.file.close()?.into())
             }
             request => self.named(library, request, bytes),
         }
@@ -200,14 +218,20 @@ impl Serving {
         library: &'static Library,
         path: &[u8],
         mode: u32,
+        place: bool,
     ) -> Result<Reply, Failure> {
         let path = text(path.to_vec())?;
         let own = self.own_host(library, &path);
         let file = library.create_for(&path, mode, Use::Both)?;
-        // What stays without a place must not stay at all.
-        let placed = place_new(&file, own.as_ref()).and_then(|here| Ok((here, file.stat()?)));
-        match placed {
-            Ok((descriptor, stat)) => Ok(self.keep(file, &stat, descriptor)),
+        let placed = match place {
+            true => place_new(&file, own.as_ref()),
+            false => Ok(None),
+        };
+        // What stays without the place that it needs must not stay at all.
+        match placed.and_then(|here| Ok((here, file.stat()?))) {
+            Ok((descriptor, stat)) => {
+                Ok(self.keep(Held { file, is_placed: place }, &stat, descriptor))
+            }
             Err(failure) => {
                 drop(file);
                 let _ = library.unlink(&path);
@@ -241,18 +265,20 @@ impl Serving {
             (0, true) => place_new(&file, own.as_ref())?,
             _ => place_where_it_is(library, &file, &path, own.as_ref())?,
         };
-        Ok(self.keep(file, &stat, descriptor))
+        Ok(self.keep(Held { file, is_placed: true }, &stat, descriptor))
     }
 
-    fn keep(&mut self, file: File, found: &library::Stat, descriptor: Option<OwnedFd>) -> Reply {
+    fn keep(&mut self, held: Held, found: &library::Stat, descriptor: Option<OwnedFd>) -> Reply {
         self.opened += 1;
-        self.files.insert(self.opened, file);
+        self.files.insert(self.opened, held);
         let answer = Answer::Opened { file: self.opened, stat: stat(found) };
         Reply { descriptor, ..answer.into() }
     }
 
-    fn file(&self, number: u64) -> Result<&File, Failure> {
-        self.files.get(&number).ok_or_else(not_open)
+    /// For a call about its bytes, which need a place.
+    fn file(&mut self, number: u64) -> Result<&File, Failure> {
+        let held = self.files.get_mut(&number).ok_or_else(not_open)?;
+        held.placed(self.own_host.name.as_ref())
     }
 
     /// Also lets the library know under which name this process is known.
