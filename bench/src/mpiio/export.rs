@@ -59,7 +59,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     }
     mpi.clean()?;
     let note = format!(
-        "{} MiB. `cp --reflink=never` and sync(1) of the copy, against `hayase container export`, which syncs too.",
+        "{} MiB. `cp --reflink=never` and sync(1) of the copy, against `hayase container export`, which syncs too; each is done twice, and the second counts.",
         bytes >> 20
     );
     let mut outcome = Outcome { notes: vec![note], ..Outcome::default() };
@@ -83,7 +83,14 @@ fn what(case: &Case, cache: &str) -> String {
     format!("{}, {cache}", case.name)
 }
 
+/// Done twice, of which the second counts: a new file takes memory that this machine's host may have taken back
+/// meanwhile, and what that costs is not the copy's. What the first took is free for the second.
 fn one(bench: &Bench, mpi: &Mpi, variant: &str, cache: &str) -> anyhow::Result<Measured> {
+    copy(bench, mpi, variant, cache)?;
+    copy(bench, mpi, variant, cache)
+}
+
+fn copy(bench: &Bench, mpi: &Mpi, variant: &str, cache: &str) -> anyhow::Result<Measured> {
     let (container, flat) = (mpi.path(By::Hayase, "file"), mpi.path(By::STOCK, "file"));
     let copy = mpi.path(By::STOCK, "copy");
     if copy.exists() {
