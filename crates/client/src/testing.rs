@@ -3,11 +3,28 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hayase_layout::{InodeId, Layout};
-use hayase_wire::message::{Attr, FileKind, TimeSpec};
+use hayase_wire::message::{Attr, FileKind, NewNode, ParentPolicy, TimeSpec};
 
 pub mod server;
 
 pub use server::FakeServer;
+
+/// To be made in the root: a regular file of mode 644.
+pub fn new_file(name: &str) -> NewNode {
+    NewNode {
+        parent: InodeId::ROOT,
+        name: name.into(),
+        kind: FileKind::Regular,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        target: None,
+        policy: ParentPolicy::Known(None),
+        exclusive: true,
+        open: None,
+    }
+}
 
 /// A regular file of mode 644 with one name.
 pub fn attr(ino: u64) -> Attr {

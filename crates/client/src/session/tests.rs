@@ -9,8 +9,8 @@ use hayase_wire::{NodeChannel, NodeListener};
 
 use super::*;
 use crate::link::Handed;
-use crate::testing::FakeServer;
 use crate::testing::server::Parts;
+use crate::testing::{FakeServer, new_file};
 use crate::volume::Volume;
 use crate::{AreaSettings, AreaVolume};
 
@@ -139,22 +139,6 @@ impl Fixture {
     fn impatient_session(&self) -> Session {
         let socket = self.directory.path().join("socket");
         Session::connect_patiently(&socket, false, Duration::ZERO).unwrap()
-    }
-}
-
-fn new_file(name: &str) -> hayase_wire::message::NewNode {
-    hayase_wire::message::NewNode {
-        parent: InodeId::ROOT,
-        name: name.into(),
-        kind: hayase_wire::message::FileKind::Regular,
-        mode: 0o644,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        target: None,
-        policy: hayase_wire::message::ParentPolicy::Known(None),
-        exclusive: true,
-        open: None,
     }
 }
 

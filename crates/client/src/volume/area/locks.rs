@@ -266,11 +266,11 @@ impl Area {
 mod tests {
     use std::sync::{Arc, mpsc};
 
-    use hayase_wire::message::{FileKind, LockKind, NewNode, ParentPolicy};
+    use hayase_wire::message::LockKind;
 
     use super::*;
-    use crate::testing::FakeServer;
     use crate::testing::server::Parts;
+    use crate::testing::{FakeServer, new_file};
     use crate::volume::Volume;
     use crate::{AreaSettings, AreaVolume, Link};
 
@@ -293,20 +293,7 @@ mod tests {
         let server = Arc::new(FakeServer::new(directory.path().to_owned(), Parts::Here));
         let link: Arc<dyn Link> = Arc::clone(&server) as _;
         let volume = AreaVolume::new(link, AreaSettings::mount()).unwrap();
-        let node = NewNode {
-            parent: InodeId::ROOT,
-            name: b"file".to_vec(),
-            kind: FileKind::Regular,
-            mode: 0o644,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            target: None,
-            policy: ParentPolicy::Known(None),
-            exclusive: true,
-            open: None,
-        };
-        server.call(&NodeRequest::Create(node)).unwrap();
+        server.call(&NodeRequest::Create(new_file("file"))).unwrap();
         let ino = server.inode_of("file").unwrap();
 
         server.lose_answers(Some("Lock"));

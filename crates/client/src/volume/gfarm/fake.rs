@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use hayase_layout::InodeId;
 use hayase_tier::gfarm_lane::{Answer, Kind, Lanes, Reply, Request, Stat, serve_by};
-use hayase_wire::message::{Access, FileKind, NewNode, ParentPolicy, Refused};
+use hayase_wire::message::{Access, Refused};
 
 use super::GfarmVolume;
 use crate::open_file::Serving;
+use crate::testing::new_file;
 use crate::volume::{Drops, FileOpen, KernelCaches, OpenWish, Volume};
 
 /// Never runs out.
@@ -295,22 +296,9 @@ impl GfarmVolume {
     }
 
     pub(super) fn create_it(&self, name: &str, access: Access) -> Result<InodeId, Refused> {
-        let node = NewNode {
-            parent: InodeId::ROOT,
-            name: name.as_bytes().to_vec(),
-            kind: FileKind::Regular,
-            mode: 0o644,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            target: None,
-            policy: ParentPolicy::Known(None),
-            exclusive: true,
-            open: None,
-        };
         let serving = Serving::Messages;
         let wish = OpenWish { access, truncate: false, serving, uncached: false };
-        self.create(node, wish).map(|(found, _)| found.attr.ino)
+        self.create(new_file(name), wish).map(|(found, _)| found.attr.ino)
     }
 
     pub(super) fn bytes(&self, ino: InodeId) -> Result<Vec<u8>, Refused> {
