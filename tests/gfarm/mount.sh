@@ -165,6 +165,12 @@ files_without_bytes_may_get_some() {
   { head -c 3000000 /dev/urandom | tee "$work/late" >&5; } 5>"$work/mnt-1/empty/next" || return 1
   [ "$(stat -c %s "$work/mnt-2/empty/late")" = 3000006 ] && cmp "$work/mnt-1/empty/late" "$work/mnt-2/empty/late" &&
     cmp "$work/late" "$work/mnt-3/empty/next" && lies_on /empty/late 1 && lies_on /empty/next 1 || return 1
+  # Of two opens the second writes past the first, which stays: its close is seen all the same.
+  for number in {1..20}; do : >"$work/mnt-1/empty/$number" && rm "$work/mnt-1/empty/$number" && : >"$work/mnt-1/empty/$number" || return 1; done
+  {
+    say twice >>"$work/mnt-1/empty/shared" && [ "$(cat "$work/mnt-2/empty/shared")" = twice ] || return 1
+  } 5>"$work/mnt-1/empty/shared"
+  rm "$work/mnt-1/empty/shared"
   [ "$(ls "$work/mnt-2/empty" | wc -l)" = 202 ] && [ "$(find "$work/mnt-3/empty" -type f -size 0 | wc -l)" = 200 ]
 }
 trees_are_copied_and_removed() {

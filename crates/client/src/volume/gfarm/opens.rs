@@ -94,6 +94,8 @@ impl Inner {
             false => Vec::new(),
         };
         open.class = Some(class);
+        // What this one writes goes past what the others have open.
+        open.untouched = false;
         open.slots.push(Slot { access: wish.access, file: Some(file) });
         if wish.access.write {
             match (&descriptor, plain) {

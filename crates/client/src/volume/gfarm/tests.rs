@@ -418,3 +418,27 @@ fn a_new_file_is_removed_renamed_and_found_like_any_other() {
     mount.drain();
     assert_eq!(fake.files().opens(), 0);
 }
+
+/// What the second open writes may go past what the first one knows of.
+#[test]
+fn a_new_file_that_is_opened_once_more_is_told_of_when_it_is_closed() {
+    let (fake, mount) = Fake::mount();
+    let ino = after_empty_ones(&mount, 20);
+    mount.open_it(ino, WRITE).unwrap();
+    assert_eq!(mount.allocate(ino, 0, 0, 5).unwrap_err().errno, libc::EOPNOTSUPP);
+    // Those of the others are closed behind close(2).
+    while fake.files().opens() > 2 {
+        std::thread::yield_now();
+    }
+    fake.before(|request, files| {
+        if matches!(request, Request::Close { .. }) {
+            files.write("/f0", b"told");
+        }
+    });
+    mount.closed(ino).unwrap();
+    assert_eq!(fake.files().stat("/f0").size, 4, "before close(2) has returned");
+    fake.before(|_, _| {});
+    (0..2).for_each(|_| mount.release(ino, WRITE));
+    mount.drain();
+    assert_eq!(fake.files().opens(), 0);
+}
