@@ -66,7 +66,7 @@ impl Node {
 
     /// Whoever asks again takes no link for it: the first answer may have been heard, and a link of that
     /// name made since counts by itself. What is left of the removal is finished here.
-    async fn nothing_left_of(self: &Rc<Self>, answered: PeerReply) -> PeerReply {
+    pub(crate) async fn nothing_left_of(self: &Rc<Self>, answered: PeerReply) -> PeerReply {
         match answered {
             PeerReply::Unbound { binding, op } => {
                 self.finish_intent(op).await;

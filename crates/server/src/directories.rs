@@ -22,6 +22,8 @@ pub(crate) struct Directories {
     thaws: Cell<u64>,
     lookups: RefCell<HashMap<Place, Vec<(NodeId, Instant)>>>,
     sweep_at: Cell<usize>,
+    /// Directories whose names were handed over to this shard, and in which attempt.
+    attempts: RefCell<HashMap<InodeId, u64>>,
     /// Times that their home has not been told yet.
     touched: RefCell<HashMap<InodeId, TimeSpec>>,
     /// What this node's own processes changed lately: they see it at once.
@@ -88,6 +90,24 @@ impl Directories {
         let nodes = self.lookups.borrow_mut().remove(place).unwrap_or_default();
         let fresh = nodes.into_iter().filter(|(_, at)| at.elapsed() < NAME_GRANT);
         fresh.map(|(node, _)| node).collect()
+    }
+
+    /// Nodes that know this name, and are told of its end.
+    pub(crate) fn known_by(&self, place: &Place) -> Vec<NodeId> {
+        let lookups = self.lookups.borrow();
+        let nodes = lookups.get(place).into_iter().flatten();
+        nodes.filter(|(_, at)| at.elapsed() < NAME_GRANT).map(|(node, _)| *node).collect()
+    }
+
+    /// As a shard that is handed names: whether the home has not begun anew since.
+    pub(crate) fn is_latest_attempt(&self, dir: InodeId, attempt: u64) -> bool {
+        let mut attempts = self.attempts.borrow_mut();
+        if attempts.len() >= HELD_MAX {
+            attempts.clear(); // those are long over
+        }
+        let latest = attempts.entry(dir).or_insert(attempt);
+        *latest = attempt.max(*latest);
+        *latest == attempt
     }
 
     /// Books a time to be told; true when nothing was waiting to be told before.

@@ -32,6 +32,16 @@ impl GivenUp {
         Ok(Self { ops: RefCell::new(ops.into_iter().collect()) })
     }
 
+    /// For a server that is going to bind names instead of this one.
+    pub(crate) fn all(&self) -> Vec<u64> {
+        self.ops.borrow().iter().copied().collect()
+    }
+
+    /// Recorded in a transaction that is about to be committed: one too many refuses an insert, which is tried again.
+    pub(crate) fn taken_over(&self, ops: &[u64]) {
+        self.ops.borrow_mut().extend(ops);
+    }
+
     /// Cost: one look into a set that is nearly always empty.
     pub(crate) fn contains(&self, op: u64) -> bool {
         self.ops.borrow().contains(&op)

@@ -144,6 +144,7 @@ pub(crate) fn is_served_in_grace(request: &PeerRequest) -> bool {
             | R::List { .. }
             | R::SyncNames { .. }
             | R::InvalName(_)
+            | R::TakeNames { .. }
             | R::DirShards { .. }
             | R::DirParent { .. }
             | R::DirName { .. }

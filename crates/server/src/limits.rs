@@ -137,6 +137,39 @@ pub(crate) const SOLE_MAKERS_MAX: usize = 65_536;
 /// Directories that a shard knows to be free for all.
 pub(crate) const FREE_FOR_ALL_MAX: usize = 65_536;
 
+/// Directories that a server knows to be spread.
+pub(crate) const SPREAD_KNOWN_MAX: usize = 65_536;
+
+/// Directories of this home that are not spread and in whose names somebody was busy lately.
+pub(crate) const KEPT_DIRECTORIES_MAX: usize = 65_536;
+
+/// Who has names of a directory in hand, and operations that speak of them, end within this, or the names are not
+/// spread now: nobody else comes to them meanwhile.
+pub(crate) const SPREAD_WAIT: Duration = Duration::from_millis(200);
+
+/// The shards have taken their names within this, or these stay: nobody comes to them meanwhile either.
+pub(crate) const HAND_OVER_WAIT: Duration = Duration::from_secs(2);
+
+/// How often is looked whether the operations have ended.
+pub(crate) const SPREAD_INTENTS_PAUSE: Duration = Duration::from_millis(5);
+
+/// Names that were not spread, since they were busy or a server did not take them, are so after this at the
+/// earliest.
+pub(crate) const SPREAD_PAUSE: Duration = Duration::from_secs(2);
+pub(crate) const SPREAD_FAILED_PAUSE: Duration = Duration::from_secs(10);
+
+/// After each failure twice as long, so often at most.
+pub(crate) const SPREAD_PAUSE_DOUBLINGS: u32 = 5;
+
+/// Names in one message take about so many bytes.
+pub(crate) const MOVED_NAMES_BYTES: usize = 128 << 10;
+
+/// Operations that bind no name any more, in one message.
+pub(crate) const GIVEN_UP_TOLD_MAX: usize = 4096;
+
+/// Requests that may have happened before a server was started anew are repeated no longer than this.
+pub(crate) const REPEATED_MAX: Duration = Duration::from_secs(30);
+
 /// Names are swept likewise.
 pub(crate) const NAMES_SWEEP_STEP: usize = 4096;
 

@@ -28,6 +28,7 @@ use crate::grace::Grace;
 use crate::ground::Clock;
 use crate::history::History;
 use crate::homes::Homes;
+use crate::kept_names::KeptNames;
 use crate::keyed_lock::KeyedLock;
 use crate::limits;
 use crate::locks::Locks;
@@ -87,6 +88,7 @@ pub(crate) struct Node {
     /// Starts of this server, this one included.
     pub(crate) incarnation: u64,
     pub(crate) intent_age: Duration,
+    pub(crate) kept_names: KeptNames,
     pub(crate) sole_makers: SoleMakers,
     /// Directories whose sole maker is being asked to give that up.
     pub(crate) sole_maker_locks: KeyedLock<InodeId>,
@@ -154,11 +156,6 @@ impl Node {
         if let Some(process) = once.and_then(|once| self.clients.find(once.process)) {
             process.once_at.borrow_mut().insert(server);
         }
-    }
-
-    /// The server that decides about this name.
-    pub(crate) fn shard_of(&self, parent: InodeId, name: &[u8]) -> ServerId {
-        self.groups.shard(parent, hayase_store::ops::cookie(name))
     }
 
     /// The server that takes what this node makes: itself, or its group's where it has no storage.
@@ -239,7 +236,8 @@ pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
         | PeerRequest::AppendCommit { .. } => limits::OPEN_DEADLINE,
         PeerRequest::Fsync { .. }
         | PeerRequest::PartSync { .. }
-        | PeerRequest::SyncNames { .. } => limits::SYNC_DEADLINE,
+        | PeerRequest::SyncNames { .. }
+        | PeerRequest::TakeNames { .. } => limits::SYNC_DEADLINE,
         PeerRequest::Recall { .. } => limits::RECALL_DEADLINE,
         PeerRequest::Write { .. } | PeerRequest::Read { .. } | PeerRequest::Append { .. } => {
             limits::SYNC_DEADLINE

@@ -19,9 +19,10 @@ use std::rc::Rc;
 
 use hayase_layout::NodeId;
 use hayase_wire::BoxBuffer;
-use hayase_wire::message::{PeerReply, PeerRequest, Refused};
+use hayase_wire::message::{OnceId, PeerReply, PeerRequest, Refused};
 
 use crate::grace::{is_served_in_grace, tells_links};
+use crate::kept_names::{Here, Visit};
 use crate::locks::{LockOwner, Ticket};
 use crate::node::{Local, Node, libc_errno};
 use crate::peers::Served;
@@ -70,6 +71,13 @@ impl Node {
 
     async fn serve_names_and_inodes(self: Rc<Self>, from: NodeId, request: PeerRequest) -> Answer {
         use PeerRequest as R;
+        let _user = match request.name() {
+            Some(place) => match self.enter_names(place, Visit::of(&request), from).await? {
+                Here::Yes(user) => user,
+                Here::No => return self.name_went(request.once()).await,
+            },
+            None => None,
+        };
         match request {
             R::Ping => Ok(PeerReply::Pong),
             R::Lookup(place) => self.shard_lookup(from, place).await,
@@ -84,7 +92,11 @@ impl Node {
             R::Remove { place, directory, once } => {
                 self.happen_once(once, self.shard_remove(from, place, directory, once)).await
             }
-            R::List { dir, cookie, bytes } => self.shard_list(dir, cookie, bytes),
+            R::List { dir, cookie, bytes, all: true } => self.list_all(dir, cookie, bytes).await,
+            R::List { dir, cookie, bytes, all: false } => self.shard_list(dir, cookie, bytes),
+            R::TakeNames { dir, attempt, first, names, given_up } => {
+                self.take_names(dir, (attempt, first), names, &given_up).await
+            }
             R::SyncNames { bound } => self.sync_names(bound).await,
             R::DirFreeze { dir } => self.shard_freeze(dir).await,
             R::DirThaw { dir } => self.shard_thaw(dir),
@@ -96,7 +108,7 @@ impl Node {
             R::RenameFinish { op, place, moved, end, requester } => {
                 self.rename_finish(op, place, moved, end, requester).await
             }
-            R::RenameOutcome { op } => self.rename_outcome(op).await,
+            R::RenameOutcome { op, .. } => self.rename_outcome(op).await,
             R::IsSpokenOf { ino, by_renames } => {
                 Ok(PeerReply::Outcome(Some(self.is_spoken_of(ino, by_renames))))
             }
@@ -114,12 +126,20 @@ impl Node {
                 self.sole_makers.set_free(dir);
                 Ok(PeerReply::Done)
             }
-            R::DirShards { dir } => self.dir_shards(dir),
+            R::DirShards { dir } => self.dir_shards(dir).await,
             R::DirTouch(touched) => self.dir_touch(&touched),
             R::DirParent { dir } => self.dir_parent(dir),
             R::DirName { dir } => self.dir_name(dir),
             R::DirRemove { dir } => self.dir_remove(dir).await,
             other => self.serve_inodes(from, other).await,
+        }
+    }
+
+    /// The name is at its shard. What was done to it before it went there is answered here.
+    async fn name_went(self: &Rc<Self>, once: Option<OnceId>) -> Answer {
+        match self.answered(once)? {
+            Some(answered) => Ok(self.nothing_left_of(answered).await),
+            None => Ok(PeerReply::Spread),
         }
     }
 

@@ -148,12 +148,12 @@ impl Node {
                 }
             }
             IntentKind::Prepared { entry, from: (parent, name), to } => {
-                let to = self.shard_of(to.0, &to.1);
+                let to = Place { parent: to.0, name: to.1 };
                 // It drops the intent itself, together with the name.
                 return self.finish_prepared(id, entry, Place { parent, name }, to).await;
             }
             IntentKind::Renamed { to, .. } => {
-                match self.outcome_of_rename(id, self.shard_of(to.0, &to.1)).await? {
+                match self.outcome_of_rename(id, Place { parent: to.0, name: to.1 }).await? {
                     // Nothing of it is left there.
                     Some(false) => {}
                     Some(true) | None => return Ok(false),
@@ -172,10 +172,10 @@ impl Node {
         ino: InodeId,
         op: u64,
     ) -> Result<bool, Refused> {
-        let shard = self.shard_of(place.parent, &place.name);
-        match self.ask(shard, PeerRequest::GiveUpInsert { place, ino, op }).await? {
-            PeerReply::Outcome(Some(bound)) => Ok(bound),
-            other => Err(unexpected(&other)),
+        let asked = PeerRequest::GiveUpInsert { place: place.clone(), ino, op };
+        match self.ask_shard(&place, asked).await? {
+            (_, PeerReply::Outcome(Some(bound))) => Ok(bound),
+            (_, other) => Err(unexpected(&other)),
         }
     }
 
@@ -304,12 +304,16 @@ impl Node {
         self.renames.count_later(to.clone(), op);
         let requester = self.node;
         let (binds, victim) = (binding(&moved), victim.as_ref().map(binding));
-        let others = self.others_in_rename(moved.ino, victim, &from);
+        let old_shard = self.shard_of(from.parent, &from.name);
+        let mut others = self.others_in_rename(moved.ino, victim, old_shard);
         self.names_durable().await?;
         self.count_links((op, requester), binds, victim, &from, &to).await?;
         let (place, end) = (from.clone(), RenameEnd::Counted);
         let finish = PeerRequest::RenameFinish { op, place, moved: moved.ino, end, requester };
-        self.ask(self.shard_of(from.parent, &from.name), finish).await?;
+        let (old_shard, _) = self.ask_shard(&from, finish).await?;
+        if old_shard != self.me {
+            others.entry(old_shard).or_insert(None);
+        }
         Ok(Finished::Told(others))
     }
 
@@ -328,7 +332,8 @@ impl Node {
     pub(crate) fn finish_prepared_for(self: &Rc<Self>, coordinator: ServerId) {
         for intent in self.intents() {
             if let IntentKind::Prepared { to: (parent, name), .. } = &intent.what
-                && self.shard_of(*parent, name) == coordinator
+                // This server may not know where the names of that directory are.
+                && [parent.home(), self.shard_by_hash(*parent, name)].contains(&coordinator)
             {
                 let this = Rc::clone(self);
                 tokio::task::spawn_local(async move { this.finish_intent(intent.id).await });
@@ -341,9 +346,9 @@ impl Node {
         op: u64,
         moved: EntryRecord,
         place: Place,
-        coordinator: ServerId,
+        to: Place,
     ) -> Result<bool, Refused> {
-        let end = match self.outcome_of_rename(op, coordinator).await? {
+        let end = match self.outcome_of_rename(op, to).await? {
             Some(true) => RenameEnd::Committed,
             Some(false) => RenameEnd::Undone,
             None => return Ok(false),
@@ -357,11 +362,12 @@ impl Node {
     async fn outcome_of_rename(
         self: &Rc<Self>,
         op: u64,
-        coordinator: ServerId,
+        to: Place,
     ) -> Result<Option<bool>, Refused> {
-        match self.ask(coordinator, PeerRequest::RenameOutcome { op }).await? {
-            PeerReply::Outcome(outcome) => Ok(outcome),
-            other => Err(unexpected(&other)),
+        let asked = PeerRequest::RenameOutcome { op, to: to.clone() };
+        match self.ask_shard(&to, asked).await? {
+            (_, PeerReply::Outcome(outcome)) => Ok(outcome),
+            (_, other) => Err(unexpected(&other)),
         }
     }
 

@@ -29,6 +29,7 @@ use crate::direct::DirectIo;
 use crate::given_up::GivenUp;
 use crate::grace::Grace;
 use crate::ground::Ground;
+use crate::kept_names::KeptNames;
 use crate::keyed_lock::KeyedLock;
 use crate::limits::{LOCKS_MAX, PARTS_OPEN_MAX, SLOTS, TIER_THREADS};
 use crate::local::LocalServer;
@@ -417,6 +418,7 @@ fn node(
         grace: Grace::new((stores.incarnation > 1).then_some(others), settings.mounts),
         incarnation: stores.incarnation,
         intent_age: settings.intent_age,
+        kept_names: KeptNames::new(settings.kept_until),
         sole_makers: Default::default(),
         sole_maker_locks: KeyedLock::new(),
         directories: Default::default(),

@@ -10,6 +10,7 @@ use hayase_store::Area;
 use hayase_tier::Tier;
 use hayase_wire::{PeerIdentity, Secret};
 
+use crate::kept_names::KeptUntil;
 use crate::network::TransportChoice;
 
 /// One server of one job.
@@ -52,6 +53,8 @@ pub struct Settings {
     /// After this long an operation over several servers that is not finished is taken over by who
     /// finds its intent ([`Settings::INTENT_AGE`]).
     pub intent_age: Duration,
+    /// When names of a directory leave its home.
+    pub kept_until: KeptUntil,
     /// How long to wait for the other servers at the start.
     pub wait: Duration,
 }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
-use hayase_wire::message::{Binding, FileKind, PeerReply, PeerRequest, Place};
+use hayase_wire::message::{Binding, FileKind, PeerReply, PeerRequest};
 
 use crate::limits::RENAMES_DELAY;
 use crate::node::Node;
@@ -86,10 +86,10 @@ impl Node {
         &self,
         moved: InodeId,
         victim: Option<Binding>,
-        from: &Place,
+        old_shard: ServerId,
     ) -> Starts {
         let victim = victim.filter(|victim| victim.kind != FileKind::Directory);
-        let mut servers = BTreeSet::from([moved.home(), self.shard_of(from.parent, &from.name)]);
+        let mut servers = BTreeSet::from([moved.home(), old_shard]);
         servers.extend(victim.map(|victim| victim.ino.home()));
         servers.remove(&self.me);
         servers.into_iter().map(|server| (server, self.sessions.start_of(server))).collect()

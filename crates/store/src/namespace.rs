@@ -42,7 +42,7 @@ pub const INODE_BLOCK: u64 = 16 * 1024;
 /// The number of the first inode after the root.
 const FIRST_COUNTER: u64 = 2;
 /// Version of all records below; a name space with another one is refused.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 
 /// The names and inodes that one server keeps.
 pub struct Namespace {
@@ -316,7 +316,7 @@ mod tests {
         batch.put(keys::identity(), codec::encode(&later));
         store.commit(batch).unwrap();
         let error = Namespace::open(store.clone(), ServerId(1), at(0)).err().unwrap();
-        assert!(error.to_string().contains("format 2"), "{error}");
+        assert!(error.to_string().contains("format 3"), "{error}");
         let mut batch = Batch::new();
         batch.put(keys::identity(), b"junk".to_vec());
         store.commit(batch).unwrap();

@@ -28,7 +28,8 @@ pub use node::{
     SlotRange, StillOpen,
 };
 pub use peer::{
-    Binding, LeftLink, MachineLife, PartRef, PeerReply, PeerRequest, Place, RenameEnd, ShardEntry,
+    Binding, LeftLink, MachineLife, MovedName, PartRef, PeerReply, PeerRequest, Place, RenameEnd,
+    ShardEntry,
 };
 pub use reclaim::{HeldLock, HeldOpen, Holding, MembersNow, OnceId};
 pub use status::{AreaUse, Carrier, PeerState, PeerStatus, ProcessUse, Sample, ServerStatus};
@@ -36,7 +37,7 @@ pub use status::{AreaUse, Carrier, PeerState, PeerStatus, ProcessUse, Sample, Se
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever an old server would misread a new message. Checked in the handshake.
-pub const PROTOCOL_VERSION: u16 = 12;
+pub const PROTOCOL_VERSION: u16 = 13;
 
 /// Largest payload of one frame, and the size of an arena slot.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;

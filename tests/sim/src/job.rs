@@ -10,9 +10,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayase_layout::{ByteCount, Groups, NodeId, ServerId};
+use hayase_layout::{ByteCount, Groups, InodeId, NodeId, ServerId};
 use hayase_server::{
-    CacheSettings, DurableAt, Ground, LocalServer, ServeError, Settings, TransportChoice, serve_on,
+    CacheSettings, DurableAt, Ground, KeptUntil, LocalServer, ServeError, Settings,
+    TransportChoice, serve_on,
 };
 use hayase_store::part::PartError;
 use hayase_store::{Area, AreaError, AreaUsage, CrashDevice, Device, MemoryStore};
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 use crate::before_tier::BeforeTier;
 use crate::counted::Counted;
 use crate::crash_point::{MortalNames, Pulse};
+use crate::mount::Mount;
 use crate::network::Network;
 use crate::random::Random;
 
@@ -32,6 +34,9 @@ const MEETING: Duration = Duration::from_secs(60);
 
 /// Before a server that ended by itself is started again.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// Names of a directory leave its home so soon that the programs of a run see it.
+const KEPT_UNTIL: KeptUntil = KeptUntil { names: 40, changes: 6, lookups: 12 };
 
 /// Room of each node; nothing here is about full disks.
 const AREA: u64 = ByteCount::gib(1).0;
@@ -45,6 +50,8 @@ pub(crate) struct Job {
     directory: tempfile::TempDir,
     secret: Secret,
     began: Instant,
+    /// The directory in which programs work.
+    top: Cell<InodeId>,
     /// What servers said that must not be.
     complaints: RefCell<Vec<String>>,
 }
@@ -138,6 +145,7 @@ impl Job {
             directory: tempfile::tempdir().expect("a temporary directory"),
             secret: Secret::generate().expect("randomness"),
             began: Instant::now(),
+            top: Cell::new(InodeId::ROOT),
             complaints: RefCell::default(),
         });
         for server in 0..servers {
@@ -146,6 +154,21 @@ impl Job {
         }
         job.all_ready().await;
         job
+    }
+
+    /// The directory in which programs work: the root, or [`Self::work_in_a_new_directory`].
+    pub(crate) fn top(&self) -> InodeId {
+        self.top.get()
+    }
+
+    /// Programs work in this directory, which the power does not take.
+    ///
+    /// # Panics
+    /// When it can not be made durable.
+    pub(crate) async fn work_in_a_new_directory(&self, mount: &Mount) {
+        let made = mount.make_directory("work").await.expect("nothing stands against it");
+        mount.fsync(made).await.expect("it is durable");
+        self.top.set(made);
     }
 
     /// What stands between a server and the tier.
@@ -351,6 +374,7 @@ impl Job {
             transport: TransportChoice::default(),
             encrypt: false,
             intent_age: Settings::INTENT_AGE,
+            kept_until: KEPT_UNTIL,
             wait: MEETING,
         }
     }

@@ -31,6 +31,8 @@
 //! second version of anything.
 //!
 //! A write in whose middle a server is started anew may happen twice before it returns; nothing else may.
+//! Half of the runs are in the root, whose names are at their shards, half in a directory, whose names are at its home
+//! and then spread ([`Place`]).
 //! Hard links are counted right while servers end in the middle ([`linked_while_servers_end`]).
 //! Not checked: times, modes, xattrs, directories (`crates/server/tests/crash_points.rs`, `tests/e2e`); what a single node that loses power alone may forget; more than three nodes with
 //! faults. A history with too many calls of unknown outcome is not decided, and counted.
@@ -63,5 +65,5 @@ pub use lost_part::{
     AfterEnd, emptied_after_power_cut, server_ends_before_fsync, synced_after_end_of_another,
 };
 pub use renamed::{made_before_power_cut, renamed_before_loss, renamed_before_power_cut};
-pub use run::{Report, Violation, run, run_kind};
+pub use run::{Place, Report, Violation, run, run_kind};
 pub use scale::{Effort, Scale, scale};

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use hayase_layout::InodeId;
 use tokio::task::LocalSet;
 
 use crate::check::storage;
@@ -22,7 +21,7 @@ const DEAD: Duration = Duration::from_millis(100);
 const BETWEEN: Duration = Duration::from_secs(2);
 const SETTLING: Duration = Duration::from_secs(60);
 
-/// The nodes that make the file, and that link and unlink, follow from the seed, as do the servers that are killed and
+/// In the root by odd seeds, in a directory by even ones. The nodes that make the file, and that link and unlink, follow from the seed, as do the servers that are killed and
 /// at which of their commits.
 ///
 /// # Errors
@@ -36,6 +35,9 @@ pub fn linked_while_servers_end(seed: u64) -> Result<(), Vec<String>> {
         let network = Network::new(random.split());
         let job = Job::up(SERVERS, network, random.split()).await;
         let seats: Vec<_> = (0..SERVERS).map(|node| Seat::new(&job, node)).collect();
+        if seed.is_multiple_of(2) {
+            job.work_in_a_new_directory(&random.pick(&seats).mount()).await;
+        }
         let (name, other) = (format!("f{seed}"), format!("g{seed}"));
         let ino = random.pick(&seats).mount().create(&name, None).await;
         let ino = ino.expect("nothing stands against it");
@@ -48,7 +50,7 @@ pub fn linked_while_servers_end(seed: u64) -> Result<(), Vec<String>> {
                 job.kill_at_commit(server, commits, death);
             }
             // Whatever the answer is: the count must be right.
-            let _ = random.pick(&seats).mount().link(ino, InodeId::ROOT, &other).await;
+            let _ = random.pick(&seats).mount().link(ino, job.top(), &other).await;
             if random.chance(70) {
                 let _ = random.pick(&seats).mount().unlink(&other).await;
             }

@@ -150,15 +150,19 @@ impl Mount {
         self.link.job().network.is_in_trouble(self.link.node())
     }
 
+    fn top(&self) -> InodeId {
+        self.link.job().top()
+    }
+
     /// A new directory in the root.
     pub(crate) async fn make_directory(&self, name: &str) -> Result<InodeId, Failure> {
         self.make(InodeId::ROOT, name, FileKind::Directory, None).await
     }
 
-    // --- names, all of them in the root ---
+    // --- names, all of them where the job's programs work ---
 
     pub(crate) async fn lookup(&self, name: &str) -> Result<InodeId, Failure> {
-        self.lookup_in(InodeId::ROOT, name).await
+        self.lookup_in(self.top(), name).await
     }
 
     /// The same in a directory.
@@ -175,7 +179,7 @@ impl Mount {
         name: &str,
         policy: Option<StripePolicy>,
     ) -> Result<InodeId, Failure> {
-        self.create_in(InodeId::ROOT, name, policy).await
+        self.create_in(self.top(), name, policy).await
     }
 
     /// The same in a directory.
@@ -229,7 +233,7 @@ impl Mount {
 
     /// Whose name it was.
     pub(crate) async fn unlink(&self, name: &str) -> Result<InodeId, Failure> {
-        let (parent, name) = (InodeId::ROOT, name.into());
+        let (parent, name) = (self.top(), name.into());
         match self.ask(NodeRequest::Remove { parent, name, directory: false }).await? {
             NodeReply::Removed { ino } => Ok(ino),
             other => panic!("{other:?} to an unlink"),
@@ -242,7 +246,7 @@ impl Mount {
         from: &str,
         to: &str,
     ) -> Result<(InodeId, Option<InodeId>), Failure> {
-        self.rename_in(InodeId::ROOT, from, to).await
+        self.rename_in(self.top(), from, to).await
     }
 
     /// The same in a directory.

@@ -58,17 +58,43 @@ pub struct Violation {
     pub seed: u64,
     /// What happened to the job.
     pub kind: Kind,
+    /// Where its programs worked.
+    pub place: Place,
     /// For people.
     pub what: Vec<String>,
 }
 
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "seed {} of {}:\n{}", self.seed, self.kind, self.what.join("\n"))
+        let (seed, kind, place) = (self.seed, self.kind, self.place);
+        write!(f, "seed {seed} of {kind}, {place:?}:\n{}", self.what.join("\n"))
     }
 }
 
-/// Runs a seed, of the kind that follows from it.
+/// Where the programs of a run work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// The names are at their shards.
+    #[default]
+    Root,
+    /// The names are at its home first, and at their shards later.
+    Directory,
+}
+
+impl Place {
+    /// That of a seed that is run without saying where.
+    pub fn of(seed: u64) -> Self {
+        match Random::new(seed ^ PLACE).chance(50) {
+            true => Self::Directory,
+            false => Self::Root,
+        }
+    }
+}
+
+/// Makes of a seed another random number.
+const PLACE: u64 = 0x5370_7265_6164;
+
+/// Runs a seed, of the kind and at the place that follow from it.
 ///
 /// # Errors
 /// With what the checkers found.
@@ -76,20 +102,20 @@ impl std::fmt::Display for Violation {
 /// # Panics
 /// When the machine has no memory or descriptors left.
 pub fn run(seed: u64) -> Result<Report, Violation> {
-    run_kind(Kind::of(seed), seed)
+    run_kind(Kind::of(seed), Place::of(seed), seed)
 }
 
-/// Runs a seed of a kind.
+/// Runs a seed of a kind at a place.
 ///
 /// # Errors
 /// As [`run`].
 ///
 /// # Panics
 /// As [`run`].
-pub fn run_kind(kind: Kind, seed: u64) -> Result<Report, Violation> {
+pub fn run_kind(kind: Kind, place: Place, seed: u64) -> Result<Report, Violation> {
     let runtime = runtime();
-    let (report, what) = LocalSet::new().block_on(&runtime, job(kind, seed));
-    if what.is_empty() { Ok(report) } else { Err(Violation { seed, kind, what }) }
+    let (report, what) = LocalSet::new().block_on(&runtime, job(kind, place, seed));
+    if what.is_empty() { Ok(report) } else { Err(Violation { seed, kind, place, what }) }
 }
 
 /// One thread and a clock that jumps.
@@ -101,13 +127,17 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime")
 }
 
-async fn job(kind: Kind, seed: u64) -> (Report, Vec<String>) {
+async fn job(kind: Kind, place: Place, seed: u64) -> (Report, Vec<String>) {
     let began = tokio::time::Instant::now();
     let random = Random::new(seed);
     let harsh = kind == Kind::Links && random.chance(HARSH);
     let network = Network::new(random.split());
     let job = Job::up(SERVERS, network, Random::new(!seed)).await;
     let world = World::new(&job, kind, harsh);
+    if place == Place::Directory {
+        let maker = Random::new(seed ^ !PLACE).pick(&world.seats).mount();
+        job.work_in_a_new_directory(&maker).await;
+    }
     match kind {
         Kind::PowerCut => programs_that_sync(&world, &job, &random).await,
         _ => programs(&world, &job, harsh, &random).await,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use hayase_sim::{Kind, Report, Violation, run, run_kind};
+use hayase_sim::{Kind, Place, Report, Violation, run, run_kind};
 
 /// Seeds that found something, with what it was.
 const FOUND: [(Kind, u64, &str); 24] = [
@@ -72,7 +72,10 @@ fn number(variable: &str) -> Option<u64> {
 
 fn one(seed: u64) -> Result<Report, Violation> {
     match text("HAYASE_SIM_KIND") {
-        Some(kind) => run_kind(kind.parse().unwrap_or_else(|error| panic!("{error}")), seed),
+        Some(kind) => {
+            let kind = kind.parse().unwrap_or_else(|error| panic!("{error}"));
+            run_kind(kind, Place::of(seed), seed)
+        }
         None => run(seed),
     }
 }
@@ -97,7 +100,8 @@ impl tracing_subscriber::fmt::time::FormatTime for Simulated {
 #[test]
 fn seeds_that_found_something_stay_good() {
     for (kind, seed, what) in FOUND {
-        run_kind(kind, seed).unwrap_or_else(|violation| panic!("{what} is back: {violation}"));
+        run_kind(kind, Place::Root, seed)
+            .unwrap_or_else(|violation| panic!("{what} is back: {violation}"));
     }
 }
 
@@ -172,7 +176,10 @@ fn tell(kind: Kind, reports: &[Report]) {
 fn a_seed_is_one_story() {
     for kind in Kind::ALL {
         let traces: Vec<_> = (100..103)
-            .map(|seed| (run_kind(kind, seed).unwrap(), run_kind(kind, seed).unwrap()))
+            .map(|seed| {
+                let run = || run_kind(kind, Place::of(seed), seed).unwrap();
+                (run(), run())
+            })
             .collect();
         for (once, again) in &traces {
             assert_eq!(once, again);

@@ -107,6 +107,7 @@ impl Nodes {
             transport: TransportChoice::default(),
             encrypt: false,
             intent_age: Settings::INTENT_AGE,
+            kept_until: hayase_server::KeptUntil::default(),
             wait: Duration::from_secs(20),
         }
     }

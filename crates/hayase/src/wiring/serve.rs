@@ -45,6 +45,7 @@ pub(crate) fn serve(
         },
         encrypt: settings.encrypt,
         intent_age: hayase_server::Settings::INTENT_AGE,
+        kept_until: hayase_server::KeptUntil::default(),
         wait: Duration::from_millis(settings.timeout_ms),
     };
     let socket = server.socket.clone();

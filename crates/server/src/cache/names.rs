@@ -156,7 +156,7 @@ impl Node {
 
     async fn is_empty_here(self: &Rc<Self>, dir: InodeId, shards: &[u16]) -> Result<bool, Refused> {
         for shard in shards {
-            let list = PeerRequest::List { dir, cookie: 0, bytes: 1 };
+            let list = PeerRequest::List { dir, cookie: 0, bytes: 1, all: false };
             match self.ask(hayase_layout::ServerId(*shard), list).await? {
                 PeerReply::Listing { entries, .. } if entries.is_empty() => {}
                 PeerReply::Listing { .. } => return Ok(false),

@@ -19,6 +19,7 @@ use super::NodeAnswer;
 use crate::clients::Process;
 use crate::convert;
 use crate::given_up::given_up;
+use crate::kept_names::{Here, Visit};
 use crate::limits::CREATE_TRIES;
 use crate::node::{Node, check_name, libc_errno, unexpected};
 
@@ -166,15 +167,17 @@ impl Node {
         once: Option<OnceId>,
     ) -> Result<Made, Refused> {
         let (home, layout) = self.place_new(&node).await?;
-        let shard = self.shard_of(node.parent, &node.name);
         let place = Place { parent: node.parent, name: node.name.clone() };
-        if home == self.me && shard == self.me {
+        if home == self.me
+            && self.shard_of(node.parent, &node.name) == self.me
+            && let Here::Yes(_user) = self.enter_names(&place, Visit::Makes, self.node).await?
+        {
             process.once_at.borrow_mut().insert(self.me);
             return self.make_here(&node, layout, &place, once).await;
         }
         for _ in 0..CREATE_TRIES {
             let (node, layout) = (node.clone(), layout.clone());
-            if let Some(made) = self.make_apart(home, shard, node, layout, once).await? {
+            if let Some(made) = self.make_apart(home, node, layout, once).await? {
                 return Ok(made);
             }
         }
@@ -185,7 +188,6 @@ impl Node {
     async fn make_apart(
         self: &Rc<Self>,
         home: ServerId,
-        shard: ServerId,
         node: NewNode,
         layout: Layout,
         once: Option<OnceId>,
@@ -197,8 +199,8 @@ impl Node {
             other => return Err(unexpected(&other)),
         };
         let (ino, binding) = (attr.ino, Binding { ino: attr.ino, kind: attr.kind });
-        let insert = PeerRequest::Insert { place, binding, op: ino.0, once };
-        let named = self.ask(shard, insert).await;
+        let insert = PeerRequest::Insert { place: place.clone(), binding, op: ino.0, once };
+        let named = self.ask_shard(&place, insert).await.map(|(_, reply)| reply);
         if named == Ok(PeerReply::Bound(binding)) {
             self.finished(home, ino.0);
             return Ok(Some(Made::New(self.received(attr, grants))));

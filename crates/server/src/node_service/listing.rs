@@ -20,6 +20,22 @@ fn is_hidden(dir: InodeId, entry: &ShardEntry) -> bool {
     dir == InodeId::ROOT && entry.name == DIRECTORY
 }
 
+/// Those that fit, in their order, and names of one cookie together.
+fn at_most(bytes: u32, mut entries: Vec<ShardEntry>) -> Vec<ShardEntry> {
+    let mut room = i64::from(bytes);
+    let mut fit = 0;
+    while fit < entries.len() {
+        let same_cookie = fit > 0 && entries[fit].cookie == entries[fit - 1].cookie;
+        if room <= 0 && !same_cookie {
+            break;
+        }
+        room -= entries[fit].name.len() as i64 + 24;
+        fit += 1;
+    }
+    entries.truncate(fit);
+    entries
+}
+
 impl Node {
     pub(crate) async fn read_dir(
         self: &Rc<Self>,
@@ -32,19 +48,12 @@ impl Node {
         if dir.is_cached() && cookie == 0 {
             self.import_directory(dir).await?;
         }
-        let shards = match self.ask(dir.home(), PeerRequest::DirShards { dir }).await {
-            Ok(PeerReply::Shards(shards)) => shards,
-            Ok(other) => return Err(unexpected(&other)),
-            // Removed while it was open: nothing is in it.
-            Err(refused) if refused.errno == libc_errno::ENOENT => Vec::new(),
-            Err(refused) => return Err(refused),
-        };
-        let mut merged = self.merge_shards(dir, cookie, bytes, &shards).await?;
+        let mut merged = self.entries_after(dir, cookie, bytes).await?;
         if let [only] = &merged[..]
             && is_hidden(dir, only)
         {
             // No entries would be the end.
-            merged = self.merge_shards(dir, only.cookie, bytes, &shards).await?;
+            merged = self.entries_after(dir, only.cookie, bytes).await?;
         }
         merged.retain(|entry| !is_hidden(dir, entry));
         let mut attributes = match plus {
@@ -61,6 +70,43 @@ impl Node {
         Ok(NodeReply::Entries(entries.collect()))
     }
 
+    async fn entries_after(
+        self: &Rc<Self>,
+        dir: InodeId,
+        cookie: u64,
+        bytes: u32,
+    ) -> Result<Vec<ShardEntry>, Refused> {
+        let shards = match self.ask(dir.home(), PeerRequest::DirShards { dir }).await {
+            Ok(PeerReply::Kept) => match self.kept_entries_after(dir, cookie, bytes).await? {
+                Some(entries) => return Ok(entries),
+                None => self.ask(dir.home(), PeerRequest::DirShards { dir }).await,
+            },
+            other => other,
+        };
+        match shards {
+            Ok(PeerReply::Shards(shards)) => self.merge_shards(dir, cookie, bytes, &shards).await,
+            Ok(other) => Err(unexpected(&other)),
+            // Removed while it was open: nothing is in it.
+            Err(refused) if refused.errno == libc_errno::ENOENT => Ok(Vec::new()),
+            Err(refused) => Err(refused),
+        }
+    }
+
+    /// Of a directory whose names are all at its home; `None` when they were spread meanwhile.
+    async fn kept_entries_after(
+        self: &Rc<Self>,
+        dir: InodeId,
+        cookie: u64,
+        bytes: u32,
+    ) -> Result<Option<Vec<ShardEntry>>, Refused> {
+        let list = PeerRequest::List { dir, cookie, bytes, all: true };
+        match self.ask(dir.home(), list).await? {
+            PeerReply::Listing { entries, .. } => Ok(Some(at_most(bytes, entries))),
+            PeerReply::Spread => Ok(None),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     async fn merge_shards(
         self: &Rc<Self>,
         dir: InodeId,
@@ -68,7 +114,7 @@ impl Node {
         bytes: u32,
         shards: &[u16],
     ) -> Result<Vec<ShardEntry>, Refused> {
-        let request = PeerRequest::List { dir, cookie, bytes };
+        let request = PeerRequest::List { dir, cookie, bytes, all: false };
         let asked: Vec<_> = shards
             .iter()
             .map(|shard| tokio::task::spawn_local(self.ask(ServerId(*shard), request.clone())))
@@ -89,18 +135,7 @@ impl Node {
         }
         merged.retain(|entry| entry.cookie <= horizon);
         merged.sort_by(|left, right| (left.cookie, &left.name).cmp(&(right.cookie, &right.name)));
-        let mut room = i64::from(bytes);
-        let mut kept = 0;
-        while kept < merged.len() {
-            let same_cookie = kept > 0 && merged[kept].cookie == merged[kept - 1].cookie;
-            if room <= 0 && !same_cookie {
-                break;
-            }
-            room -= merged[kept].name.len() as i64 + 24;
-            kept += 1;
-        }
-        merged.truncate(kept);
-        Ok(merged)
+        Ok(at_most(bytes, merged))
     }
 
     /// Attributes of listed inodes, one question per home; those that can not be had are left out.

@@ -1,5 +1,6 @@
 //! Names and attributes, for a process of this node: asks shard and home, and puts answers together.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
@@ -11,6 +12,7 @@ use hayase_wire::message::{
 use super::{NodeAnswer, Rest, Served};
 use crate::clients::Process;
 use crate::given_up::given_up;
+use crate::kept_names::{Here, Visit};
 use crate::limits::{CREATE_TRIES, LOOKUP_RETRIES};
 use crate::node::{Node, check_name, libc_errno, unexpected};
 use crate::peer_service::inode::ATTR;
@@ -45,13 +47,12 @@ impl Node {
         if self.cache.is_some() && parent == InodeId::ROOT && name == crate::cache::CACHE_NAME {
             return Ok(NodeReply::Entry(self.entry(InodeId::CACHE_ROOT).await?));
         }
-        let shard = self.shard_of(parent, &name);
         let place = Place { parent, name };
         let mut gone = None;
         for _ in 0..LOOKUP_RETRIES {
-            let bound = match self.ask(shard, PeerRequest::Lookup(place.clone())).await? {
-                PeerReply::Bound(binding) => binding,
-                other => return Err(unexpected(&other)),
+            let bound = match self.ask_shard(&place, PeerRequest::Lookup(place.clone())).await? {
+                (_, PeerReply::Bound(binding)) => binding,
+                (_, other) => return Err(unexpected(&other)),
             };
             if !self.is_as_in_tier(&place, bound).await? {
                 continue;
@@ -161,7 +162,7 @@ impl Node {
         };
         let binding = Binding { ino, kind: attr.kind };
         let insert = PeerRequest::Insert { place: place.clone(), binding, op, once };
-        let inserted = self.ask(self.shard_of(parent, &place.name), insert).await;
+        let inserted = self.ask_shard(&place, insert).await.map(|(_, reply)| reply);
         match inserted {
             Ok(PeerReply::Bound(_)) => {
                 self.finished(ino.home(), op);
@@ -197,11 +198,14 @@ impl Node {
         let Some(once) = once.filter(|_| refused.errno == libc_errno::EEXIST) else {
             return Err(refused);
         };
-        let shard = self.shard_of(place.parent, &place.name);
-        match self.ask(shard, PeerRequest::Answered { once }).await {
-            Ok(PeerReply::Bound(_)) => Ok(NodeReply::Entry(self.entry(ino).await?)),
-            _ => Err(refused),
+        // At the home of the directory, if its names were spread since.
+        let shard = self.shard_by_hash(place.parent, &place.name);
+        for shard in BTreeSet::from([shard, place.parent.home()]) {
+            if let Ok(PeerReply::Bound(_)) = self.ask(shard, PeerRequest::Answered { once }).await {
+                return Ok(NodeReply::Entry(self.entry(ino).await?));
+            }
         }
+        Err(refused)
     }
 
     /// `process`: whose deed it is; none for the server's own.
@@ -213,14 +217,14 @@ impl Node {
         directory: bool,
         once: Option<OnceId>,
     ) -> Result<NodeAnswer, Refused> {
-        let shard = self.shard_of(parent, &name);
         let place = Place { parent, name };
         self.refuse_cache_name(parent, &place.name)?;
         if parent.is_cached() {
             self.before_remove(&place, directory).await?;
         }
         self.end_sole_maker(parent, process.map(|process| process.id)).await;
-        let (ino, rest) = match self.remove_at_shard(shard, place.clone(), directory, once).await? {
+        let (shard, removed) = self.remove_at_shard(&place, directory, once).await?;
+        let (ino, rest) = match removed {
             PeerReply::Bound(binding) => (binding.ino, None),
             PeerReply::Unbound { binding: Binding { ino, .. }, op } => {
                 (ino, self.take_removed_link(ino, place, (shard, op)).await)
@@ -262,16 +266,20 @@ impl Node {
     /// Asks the shard; where that is this server, without the box that any request has room in.
     async fn remove_at_shard(
         self: &Rc<Self>,
-        shard: ServerId,
-        place: Place,
+        place: &Place,
         directory: bool,
         once: Option<OnceId>,
-    ) -> Result<PeerReply, Refused> {
-        if shard != self.me || !self.grace.is_over() {
-            return self.ask(shard, PeerRequest::Remove { place, directory, once }).await;
+    ) -> Result<(ServerId, PeerReply), Refused> {
+        let place_of = || place.clone();
+        if self.grace.is_over()
+            && self.shard_of(place.parent, &place.name) == self.me
+            && let Here::Yes(_user) = self.enter_names(place, Visit::Ends, self.node).await?
+        {
+            self.remembers_answer(self.me, once);
+            let removal = self.shard_remove(self.node, place_of(), directory, once);
+            return Ok((self.me, self.happen_once(once, removal).await?));
         }
-        self.remembers_answer(self.me, once);
-        self.happen_once(once, self.shard_remove(self.node, place, directory, once)).await
+        self.ask_shard(place, PeerRequest::Remove { place: place_of(), directory, once }).await
     }
 
     pub(super) async fn move_name(
@@ -296,15 +304,15 @@ impl Node {
             return Err(Refused::new(libc_errno::EXDEV));
         }
         let parents = (from.parent, to.parent);
-        let coordinator = self.shard_of(to.parent, &to.name);
-        match self.ask(coordinator, PeerRequest::Rename { from, to, no_replace, once }).await? {
-            PeerReply::Renamed { moved, replaced } => {
+        let rename = PeerRequest::Rename { from, to: to.clone(), no_replace, once };
+        match self.ask_shard(&to, rename).await? {
+            (_, PeerReply::Renamed { moved, replaced }) => {
                 let now = self.now();
                 self.directories.changed_here(parents.0, now);
                 self.directories.changed_here(parents.1, now);
                 Ok(NodeReply::Renamed { moved, replaced })
             }
-            other => Err(unexpected(&other)),
+            (_, other) => Err(unexpected(&other)),
         }
     }
 }

@@ -37,13 +37,21 @@ impl Node {
         Ok(PeerReply::Done)
     }
 
-    pub(super) fn dir_shards(&self, dir: InodeId) -> Answer {
+    pub(super) async fn dir_shards(&self, dir: InodeId) -> Answer {
+        self.kept_names.settled(dir).await;
         self.directory(dir)?;
+        if self.may_be_kept(dir) && !self.is_spread_here(dir)? {
+            return Ok(PeerReply::Kept);
+        }
         let shards = self.shards_of(dir)?;
         Ok(PeerReply::Shards(shards.iter().map(|shard| shard.0).collect()))
     }
 
-    fn shards_of(&self, dir: InodeId) -> Result<Vec<ServerId>, Refused> {
+    pub(super) fn shards_of(&self, dir: InodeId) -> Result<Vec<ServerId>, Refused> {
+        if self.may_be_kept(dir) && !self.is_spread_here(dir)? {
+            // Others have at most what was handed to them in vain.
+            return Ok(vec![self.me]);
+        }
         ops::dir_shards(&self.names.begin(), dir).map_err(meta_refused)
     }
 
@@ -114,6 +122,8 @@ impl Node {
         }
         self.directory(dir)?;
         let shards = self.shards_of(dir)?;
+        let mut handed = ops::dir_shards(&self.names.begin(), dir).map_err(meta_refused)?;
+        handed.retain(|server| !shards.contains(server));
         let empty = self.freeze_shards(dir, &shards).await;
         let removed = match empty {
             Ok(true) => self.forget_directory(dir).await,
@@ -127,6 +137,8 @@ impl Node {
         }
         removed.map(|()| {
             self.sole_makers.forget(dir);
+            self.kept_names.forget(dir);
+            self.forget_handed_names(dir, handed);
             PeerReply::Done
         })
     }

@@ -92,7 +92,7 @@ impl Node {
         self.may_change_names(from.parent, requester).await?;
         self.may_change_names(to.parent, requester).await?;
         let op = self.operation_id();
-        let moved = self.ask(self.shard_of(from.parent, &from.name), lookup(&from)).await?;
+        let (_, moved) = self.ask_shard(&from, lookup(&from)).await?;
         let PeerReply::Bound(moved) = moved else { return Err(unexpected(&moved)) };
         if to.parent.is_cached() {
             // The name may be bound in the tier only.
@@ -121,14 +121,13 @@ impl Node {
         to: Place,
         no_replace: bool,
     ) -> Answer {
-        let old_shard = self.shard_of(from.parent, &from.name);
         let prepare = PeerRequest::RenamePrepare { op, place: from.clone(), to: to.clone() };
         let same_name = from == to;
         // In key order, whichever server has the lock.
         let early = if !same_name && to < from { Some(self.hold_name(&to).await?) } else { None };
-        let moved = match self.ask(old_shard, prepare).await? {
-            PeerReply::Bound(moved) => moved,
-            other => return Err(unexpected(&other)),
+        let (old_shard, moved) = match self.ask_shard(&from, prepare).await? {
+            (old_shard, PeerReply::Bound(moved)) => (old_shard, moved),
+            (_, other) => return Err(unexpected(&other)),
         };
         let late = match early {
             Some(_) => Ok(early),
@@ -138,7 +137,7 @@ impl Node {
         let done = match &late {
             Err(refused) => Err(refused.clone()),
             Ok(_) if moved.kind == expected.kind || from.parent == to.parent => {
-                self.bind_new_name((op, once), moved, &from, &to, no_replace).await
+                self.bind_new_name((op, once), moved, (&from, old_shard), &to, no_replace).await
             }
             // The name changed hands between the first look and the lock.
             Ok(_) => Err(Refused::new(libc_errno::EBUSY)),
@@ -146,7 +145,7 @@ impl Node {
         self.renames.undecided.borrow_mut().remove(&op);
         let mut others = Starts::new();
         if let Ok(Outcome::Moved { victim }) = &done {
-            others = self.others_in_rename(moved.ino, *victim, &from);
+            others = self.others_in_rename(moved.ino, *victim, old_shard);
             if let Err(refused) = self.rename_durable(&others, requester).await {
                 // It is committed all the same: whoever takes the name finishes it first.
                 self.renames.count_later(to.clone(), op);
@@ -167,12 +166,12 @@ impl Node {
         };
         let (place, ino) = (from.clone(), moved.ino);
         let finish = PeerRequest::RenameFinish { op, place, moved: ino, end, requester };
-        let finished = self.ask(old_shard, finish).await;
+        let finished = self.ask_shard(&from, finish).await;
         let reply = match done? {
             Outcome::Nothing => PeerReply::Renamed { moved: moved.ino, replaced: None },
             Outcome::Moved { victim } => {
                 // It is committed: what does not succeed now is done later.
-                match finished.and(counted) {
+                match finished.map(drop).and(counted) {
                     Ok(()) => self.rename_is_told(op, others),
                     Err(error) => {
                         tracing::warn!(op, %error, "a rename is finished later");
@@ -211,7 +210,7 @@ impl Node {
         self: &Rc<Self>,
         (op, once): (u64, Option<OnceId>),
         moved: Binding,
-        from: &Place,
+        (from, old_shard): (&Place, ServerId),
         to: &Place,
         no_replace: bool,
     ) -> Result<Outcome, Refused> {
@@ -253,7 +252,7 @@ impl Node {
             false => None,
         };
         let committed = match self.hold_dir(to.parent).await {
-            Ok(()) => self.commit_rename((op, once), moved, victim, from, to),
+            Ok(()) => self.commit_rename((op, once), moved, victim, (from, old_shard), to),
             Err(refused) => {
                 self.finish_later([op]);
                 Err(refused)
@@ -271,13 +270,13 @@ impl Node {
         (op, once): (u64, Option<OnceId>),
         moved: Binding,
         victim: Option<Binding>,
-        from: &Place,
+        (from, old_shard): (&Place, ServerId),
         to: &Place,
     ) -> Result<Outcome, Refused> {
         tracing::debug!(op, ino = %moved.ino, "rename commits");
         let mut txn = self.names.begin();
         ops::replace(&mut txn, to.parent, &to.name, record(moved)).map_err(meta_refused)?;
-        if self.shard_of(from.parent, &from.name) == self.me {
+        if old_shard == self.me {
             ops::remove_entry(&mut txn, from.parent, &from.name);
         }
         let what = IntentKind::Rename {
@@ -434,7 +433,8 @@ impl Node {
         }
         match ops::intent(&self.names.begin(), op).map_err(meta_refused)? {
             Some(IntentKind::Prepared { .. }) => return Ok(Some(LeftToUnbind::Prepared)),
-            None if self.incarnation > 1 => {}
+            // Names that were spread come from a server that may have lost power.
+            None if self.incarnation > 1 || self.may_be_kept(place.parent) => {}
             _ => return Ok(None),
         }
         if self.bound(place)?.is_none_or(|found| found.ino != moved) {

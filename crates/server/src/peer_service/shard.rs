@@ -286,7 +286,24 @@ impl Node {
         Ok(PeerReply::Listing { entries, end })
     }
 
+    /// As the home of a directory that was kept when the question was asked.
+    pub(super) async fn list_all(&self, dir: InodeId, cookie: u64, bytes: u32) -> Answer {
+        self.kept_names.settled(dir).await;
+        match self.is_spread_here(dir)? {
+            true => Ok(PeerReply::Spread),
+            false => self.shard_list(dir, cookie, bytes),
+        }
+    }
+
     pub(super) async fn sync_names(self: &Rc<Self>, bound: Vec<(Place, InodeId)>) -> Answer {
+        // While one is waited for another may begin.
+        while let Some((place, _)) = bound.iter().find(|at| self.kept_names.is_moving(at.0.parent))
+        {
+            self.kept_names.settled(place.parent).await;
+        }
+        if bound.iter().any(|(place, _)| self.is_name_elsewhere(place)) {
+            return Ok(PeerReply::Spread);
+        }
         let mut are_bound = true;
         for (place, ino) in &bound {
             are_bound &= self.bound(place)?.is_some_and(|found| found.ino == *ino)
@@ -294,6 +311,12 @@ impl Node {
         }
         self.names_durable().await?;
         Ok(PeerReply::Outcome(Some(are_bound)))
+    }
+
+    /// At its shard, since the names of its directory were spread from here.
+    fn is_name_elsewhere(&self, place: &Place) -> bool {
+        let dir = place.parent;
+        self.may_be_kept(dir) && dir.home() == self.me && self.shard_of(dir, &place.name) != self.me
     }
 
     /// Everything that the name space has acknowledged survives a power cut from here on.

@@ -312,21 +312,19 @@ impl Node {
             _ => {}
         }
         self.names_durable().await?;
-        for (shard, bound) in self.names_elsewhere(&inode)? {
-            self.sync_names_at(shard, &inode, bound).await?;
-        }
+        self.sync_names_elsewhere(&inode).await?;
         Ok(PeerReply::Synced(lives))
     }
 
     /// Other servers that hold entries of this directory, or names of this inode, with those.
     fn names_elsewhere(&self, inode: &Inode) -> Result<BTreeMap<ServerId, Vec<Place>>, Refused> {
-        let txn = self.names.begin();
+        let names = ops::names_of(&self.names.begin(), inode.ino).map_err(meta_refused)?;
         let mut shards = BTreeMap::<_, Vec<Place>>::new();
         if inode.kind == FileKind::Directory {
-            let holding = ops::dir_shards(&txn, inode.ino).map_err(meta_refused)?;
+            let holding = self.shards_of(inode.ino)?;
             shards.extend(holding.into_iter().map(|shard| (shard, Vec::new())));
         }
-        for (parent, name) in ops::names_of(&txn, inode.ino).map_err(meta_refused)? {
+        for (parent, name) in names {
             let place = Place { parent, name };
             shards.entry(self.shard_of(place.parent, &place.name)).or_default().push(place);
         }
@@ -334,22 +332,45 @@ impl Node {
         Ok(shards)
     }
 
+    async fn sync_names_elsewhere(self: &Rc<Self>, inode: &Inode) -> Result<(), Refused> {
+        // Each time a directory that was asked about is known to be spread.
+        for _ in 0..=NAMES_ASKED_MAX {
+            let mut are_synced = true;
+            for (shard, places) in self.names_elsewhere(inode)? {
+                are_synced &= self.sync_names_at(shard, inode, places).await?;
+            }
+            if are_synced {
+                return Ok(());
+            }
+        }
+        let why = "names of this file are being spread over the servers: ask again";
+        Err(Refused::because(libc_errno::EIO, why))
+    }
+
     /// Names that were made and are gone, since their server lost power before this, are told. (In the cache area a
-    /// file may have lost its name to another version in the tier; it asks for it before it comes there.)
+    /// file may have lost its name to another version in the tier; it asks for it before it comes there.) False: some
+    /// of the names are at their shards, which are known now.
     async fn sync_names_at(
         self: &Rc<Self>,
         shard: ServerId,
         inode: &Inode,
         places: Vec<Place>,
-    ) -> Result<(), Refused> {
+    ) -> Result<bool, Refused> {
         let ino = inode.ino;
         let asked = match ino.is_cached() {
             true => Vec::new(),
             false => places.iter().take(NAMES_ASKED_MAX).map(|at| (at.clone(), ino)).collect(),
         };
         match self.ask(shard, PeerRequest::SyncNames { bound: asked }).await? {
-            PeerReply::Outcome(Some(true)) => return Ok(()),
+            PeerReply::Outcome(Some(true)) => return Ok(true),
             PeerReply::Outcome(_) => {}
+            PeerReply::Spread => {
+                for place in places.iter().take(NAMES_ASKED_MAX) {
+                    // Whatever it says, it tells where the names of the directory are.
+                    drop(self.ask_shard(place, PeerRequest::Lookup(place.clone())).await);
+                }
+                return Ok(false);
+            }
             other => return Err(unexpected(&other)),
         }
         // Renamed or removed meanwhile, it has lost nothing; nor where another server is going to tell this one of it.
@@ -358,7 +379,7 @@ impl Node {
         if places.iter().any(|place| !now.contains(place))
             || self.is_spoken_of_anywhere(ino).await?
         {
-            return Ok(());
+            return Ok(true);
         }
         let why = format!(
             "server {shard} lost power, and with it a name of this file that was not synced: give it one anew"

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hayase_layout::{ByteCount, InodeId, NodeId, ServerId};
-use hayase_server::{CacheSettings, DurableAt, Ground, Settings, TransportChoice};
+use hayase_server::{CacheSettings, DurableAt, Ground, KeptUntil, Settings, TransportChoice};
 use hayase_store::area::CountedArea;
 use hayase_store::{Area, MemoryStore, Parts};
 use hayase_tier::Tier;
@@ -40,6 +40,8 @@ pub(crate) struct Cluster {
     flush_open: Option<Duration>,
     /// What fsync promises of files of the cache area.
     durable_at: DurableAt,
+    /// When names of a directory leave its home.
+    kept_until: KeptUntil,
     /// Of each server.
     room: ByteCount,
     servers: Vec<Running>,
@@ -103,6 +105,7 @@ impl Cluster {
             tier: None,
             flush_open: None,
             durable_at: DurableAt::default(),
+            kept_until: KeptUntil::default(),
             room: ByteCount::mib(256),
             servers: Vec::new(),
         }
@@ -152,8 +155,9 @@ impl Cluster {
         let secret = self.secret.clone();
         let names = self.names.as_ref().map(|names| Arc::clone(&names[usize::from(server)]));
         let (faults, cache, room) = (self.faults.clone(), self.cache(), self.room);
+        let kept_until = self.kept_until;
         let thread = std::thread::spawn(move || {
-            let given = (names, faults, cache, room);
+            let given = (names, faults, cache, (room, kept_until));
             run_server(&root, server, servers, secret, given, stopped, move || {
                 // Somebody may not wait any more.
                 let _ = tell.send(());
@@ -173,6 +177,14 @@ impl Cluster {
         let names = (0..servers).map(|_| Arc::new(MemoryStore::new())).collect();
         let mut cluster = Self::empty();
         cluster.names = Some(names);
+        cluster.started(servers)
+    }
+
+    /// The same; names of a directory leave its home when it says so.
+    pub(crate) fn up_keeping_names(servers: u16, kept_until: KeptUntil) -> Self {
+        let mut cluster = Self::empty();
+        cluster.names = Some((0..servers).map(|_| Arc::new(MemoryStore::new())).collect());
+        cluster.kept_until = kept_until;
         cluster.started(servers)
     }
 
@@ -247,15 +259,20 @@ impl Drop for Cluster {
     }
 }
 
-/// Names, the network's faults, the cache area, room for parts.
-type Given = (Option<Arc<MemoryStore>>, Option<Arc<FrameFaults>>, Option<CacheSettings>, ByteCount);
+/// Names, the network's faults, the cache area, room for parts and when names leave their home.
+type Given = (
+    Option<Arc<MemoryStore>>,
+    Option<Arc<FrameFaults>>,
+    Option<CacheSettings>,
+    (ByteCount, KeptUntil),
+);
 
 fn run_server(
     root: &Path,
     server: u16,
     servers: u16,
     secret: Secret,
-    (names, faults, cache, room): Given,
+    (names, faults, cache, (room, kept_until)): Given,
     stopped: oneshot::Receiver<()>,
     ready: impl FnOnce(),
 ) {
@@ -282,6 +299,7 @@ fn run_server(
         transport: TransportChoice::default(),
         encrypt: false,
         intent_age: INTENT_AGE,
+        kept_until,
         wait: Duration::from_secs(20),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -18,6 +18,7 @@ const DIR_GRANT: u8 = b'g';
 const GIVEN_UP: u8 = b'f';
 const INODE: u8 = b'i';
 const META: u8 = b'm';
+const NAMES_SPREAD: u8 = b'n';
 const ORPHAN: u8 = b'o';
 const PART_NOTE: u8 = b'p';
 const DIR_SHARD: u8 = b's';
@@ -208,6 +209,11 @@ pub(super) fn intents() -> Vec<u8> {
 /// This shard may hold entries of `dir`.
 pub(super) fn dir_grant(dir: InodeId) -> Vec<u8> {
     key(DIR_GRANT, dir.0, &[])
+}
+
+/// Entries of `dir` are at the servers of their names, not all at its home.
+pub(super) fn names_spread(dir: InodeId) -> Vec<u8> {
+    key(NAMES_SPREAD, dir.0, &[])
 }
 
 /// `server` may hold entries of `dir`.

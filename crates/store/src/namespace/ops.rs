@@ -25,7 +25,8 @@ mod xattr;
 pub use self::answer::{Answer, AnswerSlot, answer, answers, drop_answers, put_answer};
 pub use self::create::create;
 pub use self::dir_shards::{
-    add_dir_shard, clear_dir_shards, dir_shards, grant_dir, has_dir_grant, revoke_dir_grant,
+    add_dir_shard, are_names_spread, clear_dir_shards, dir_shards, grant_dir, has_dir_grant,
+    revoke_dir_grant, spread_names,
 };
 pub use self::given_up::{give_up, given_up};
 pub use self::intent::{Intent, IntentKind, drop_intent, intent, intents, put_intent};

@@ -59,6 +59,17 @@ pub struct ShardEntry {
     pub binding: Binding,
 }
 
+/// A name that moves from the home of its directory to its shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovedName {
+    /// The name.
+    pub name: Name,
+    /// What it is bound to.
+    pub binding: Binding,
+    /// Nodes that looked it up a moment ago, and are told of its end.
+    pub known_by: Vec<NodeId>,
+}
+
 /// How a rename ended, for the shard of the old name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RenameEnd {
@@ -117,7 +128,7 @@ pub enum PeerRequest {
     /// Shard of the old name: unbind it or let it be, and release it.
     RenameFinish { op: u64, place: Place, moved: InodeId, end: RenameEnd, requester: NodeId },
     /// Shard of the new name: how did operation `op` go? `Outcome`.
-    RenameOutcome { op: u64 },
+    RenameOutcome { op: u64, to: Place },
     /// Home: does it count this name of `ino`? `Outcome`.
     HasName { ino: InodeId, place: Place },
     /// Any: does an operation there that is not finished, or only a rename, speak of this inode? `Outcome`.
@@ -126,8 +137,13 @@ pub enum PeerRequest {
     SettleIntent { op: u64 },
     /// Any: what these intents there speak of is done (of a new inode: its name is bound).
     Finished { ops: Vec<u64> },
-    /// Shard: entries after `cookie` in cookie order.
-    List { dir: InodeId, cookie: u64, bytes: u32 },
+    /// Shard: entries after `cookie` in cookie order. `all`: of a directory whose names are all there
+    /// (`Spread` when they are not any more).
+    List { dir: InodeId, cookie: u64, bytes: u32, all: bool },
+    /// Shard, from the home of a directory whose names are about to be spread: these are yours, durably, when the home
+    /// says to others that they are. `first`: and none but these. Of two such attempts the later one counts. The
+    /// operations `given_up` bind no name there (`GiveUpInsert`).
+    TakeNames { dir: InodeId, attempt: u64, first: bool, names: Vec<MovedName>, given_up: Vec<u64> },
     /// Shard: make its entries durable. `Outcome`: whether each of these names is bound to its inode there, or an
     /// operation that is not finished speaks of that.
     SyncNames { bound: Vec<(Place, InodeId)> },
@@ -143,7 +159,7 @@ pub enum PeerRequest {
     /// Home of the directory: somebody of another node is going to make a name in it, so no mount may
     /// go on telling which names are not there.
     DirFree { dir: InodeId },
-    /// Home of the directory: which servers hold entries of it?
+    /// Home of the directory: which servers hold entries of it? `Shards`, or `Kept`.
     DirShards { dir: InodeId },
     /// Home of the directory: entries changed then.
     DirTouch(Vec<(InodeId, TimeSpec)>),
@@ -305,6 +321,22 @@ pub enum PeerRequest {
 }
 
 impl PeerRequest {
+    /// The name that the request is about, of those that the server of that name answers: the home of the directory,
+    /// or, once its names are spread (`Spread`), the shard.
+    pub fn name(&self) -> Option<&Place> {
+        match self {
+            Self::Lookup(place)
+            | Self::Insert { place, .. }
+            | Self::GiveUpInsert { place, .. }
+            | Self::Remove { place, .. }
+            | Self::Rename { to: place, .. }
+            | Self::RenamePrepare { place, .. }
+            | Self::RenameFinish { place, .. }
+            | Self::RenameOutcome { to: place, .. } => Some(place),
+            _ => None,
+        }
+    }
+
     /// The name of a request that must happen once.
     pub fn once(&self) -> Option<OnceId> {
         match self {
@@ -358,6 +390,10 @@ pub enum PeerReply {
     Empty(bool),
     /// Servers with entries of a directory.
     Shards(Vec<u16>),
+    /// The home itself holds all entries of the directory.
+    Kept,
+    /// Not here: the names of the directory were spread, this one to its shard. They stay spread.
+    Spread,
     /// The directory above; `None` for the root.
     Parent(Option<InodeId>),
     /// The name of a directory; `None` for the root.

@@ -22,6 +22,8 @@ const RECORDS: usize = 100_000;
 /// All that living nodes keep.
 #[derive(Default)]
 struct Found {
+    /// Directories whose names are at their home, with servers to which these were handed in vain.
+    kept: BTreeMap<InodeId, Vec<ServerId>>,
     inodes: BTreeMap<InodeId, Inode>,
     /// Names by what they stand for.
     names: BTreeMap<InodeId, Vec<(InodeId, Vec<u8>)>>,
@@ -33,6 +35,14 @@ struct Found {
 pub(crate) fn check(job: &Job) -> Vec<String> {
     let mut found = Found::default();
     let living = || (0..job.servers()).filter(|server| !job.is_gone(*server));
+    for server in living() {
+        match kept_directories(job, server) {
+            Ok(kept) => found.kept.extend(kept),
+            Err(error) => {
+                found.wrong.push(format!("server {server} can not read its directories: {error}"));
+            }
+        }
+    }
     for server in living() {
         if let Err(error) = found.look(job, server) {
             found.wrong.push(format!("server {server} can not read its names: {error}"));
@@ -46,14 +56,39 @@ pub(crate) fn check(job: &Job) -> Vec<String> {
     found.wrong
 }
 
+fn kept_directories(
+    job: &Job,
+    server: u16,
+) -> Result<BTreeMap<InodeId, Vec<ServerId>>, NamespaceError> {
+    let (store, _) = job.storage(server);
+    let names = Namespace::open(Arc::new(store), ServerId(server), Time::default())?;
+    let txn = names.begin();
+    let mut kept = BTreeMap::new();
+    for inode in ops::inodes(&txn, None, RECORDS)? {
+        let may_be = inode.kind == FileKind::Directory
+            && inode.ino != InodeId::ROOT
+            && !inode.ino.is_cached();
+        if may_be && !ops::are_names_spread(&txn, inode.ino)? {
+            let mut handed = ops::dir_shards(&txn, inode.ino)?;
+            handed.retain(|shard| *shard != inode.ino.home());
+            kept.insert(inode.ino, handed);
+        }
+    }
+    Ok(kept)
+}
+
 impl Found {
     fn look(&mut self, job: &Job, server: u16) -> Result<(), NamespaceError> {
         let (store, parts) = job.storage(server);
         let names = Namespace::open(Arc::new(store), ServerId(server), Time::default())?;
         let txn = names.begin();
         for entry in ops::all_entries(&txn, &[], RECORDS)? {
-            let cookie = ops::cookie(&entry.name);
-            let shard = name_shard(entry.parent, cookie, job.servers());
+            let shard = match self.kept.get(&entry.parent) {
+                // Nobody asks for them there.
+                Some(handed) if handed.contains(&ServerId(server)) => continue,
+                Some(_) => entry.parent.home(),
+                None => name_shard(entry.parent, ops::cookie(&entry.name), job.servers()),
+            };
             if shard != ServerId(server) {
                 self.wrong.push(format!("{:?} is at {server}, not at its shard", entry.name));
             }

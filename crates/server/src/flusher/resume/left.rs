@@ -17,6 +17,7 @@ use hayase_wire::message::Refused;
 
 use crate::convert::{meta_refused, part_refused};
 use crate::ground::boot_id;
+use crate::kept_names::begins_kept;
 use crate::node::libc_errno;
 use crate::peer_service::inode::is_missing;
 
@@ -108,7 +109,12 @@ impl LeftNode {
 
     /// All servers that may hold names of a directory of this home.
     pub(super) fn shards_of(&self, dir: InodeId) -> Result<Vec<ServerId>, Refused> {
-        ops::dir_shards(&self.names()?.begin(), dir).map_err(meta_refused)
+        let txn = self.names()?.begin();
+        let is_spread = ops::are_names_spread(&txn, dir).map_err(meta_refused)?;
+        match begins_kept(dir) && !is_spread {
+            true => Ok(vec![self.server]),
+            false => ops::dir_shards(&txn, dir).map_err(meta_refused),
+        }
     }
 
     /// Names in a directory that are kept here, and what they stand for.

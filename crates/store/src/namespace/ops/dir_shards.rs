@@ -41,11 +41,22 @@ pub fn dir_shards(txn: &Txn<'_>, dir: InodeId) -> Result<Vec<ServerId>, Namespac
     pairs.iter().map(|(key, _)| keys::parse_dir_shard(key).ok_or_else(|| bad_key(key))).collect()
 }
 
-/// At the home of `dir`: no server holds entries of it.
+/// At the home of `dir`: its entries are not all here any more.
+pub fn spread_names(txn: &mut Txn<'_>, dir: InodeId) {
+    txn.put(keys::names_spread(dir), Vec::new());
+}
+
+/// At the home of `dir`: whether [`spread_names`] was said.
+pub fn are_names_spread(txn: &Txn<'_>, dir: InodeId) -> Result<bool, NamespaceError> {
+    Ok(txn.get(&keys::names_spread(dir))?.is_some())
+}
+
+/// At the home of `dir`, which ends: no server holds entries of it.
 pub fn clear_dir_shards(txn: &mut Txn<'_>, dir: InodeId) -> Result<(), NamespaceError> {
     for (key, _) in txn.scan(&keys::dir_shards(dir), &[], usize::MAX)? {
         txn.delete(key);
     }
+    txn.delete(keys::names_spread(dir));
     Ok(())
 }
 
@@ -68,10 +79,14 @@ mod tests {
         let mut txn = namespace.begin();
         assert!(has_dir_grant(&txn, dir).unwrap() && !has_dir_grant(&txn, InodeId(6)).unwrap());
         assert_eq!(dir_shards(&txn, dir).unwrap(), [ServerId(2), ServerId(300)]);
+        spread_names(&mut txn, dir);
+        assert!(are_names_spread(&txn, dir).unwrap());
+        assert!(!are_names_spread(&txn, InodeId(6)).unwrap());
         revoke_dir_grant(&mut txn, dir).unwrap();
         clear_dir_shards(&mut txn, dir).unwrap();
         assert!(!has_dir_grant(&txn, dir).unwrap());
         assert!(dir_shards(&txn, dir).unwrap().is_empty());
+        assert!(!are_names_spread(&txn, dir).unwrap());
         assert_eq!(dir_shards(&txn, InodeId(6)).unwrap(), [ServerId(9)]);
     }
 }

@@ -109,6 +109,18 @@ impl IntentKind {
             | Self::Renamed { entry, .. } => entry.ino == of,
         }
     }
+
+    /// Whether it is left to be done where a name in `dir` is, or was.
+    pub fn is_at_a_name_in(&self, dir: InodeId) -> bool {
+        match self {
+            // At the home of the inode, which asks whoever has the name.
+            Self::Create { .. } | Self::Link { .. } => false,
+            Self::Remove { parent, .. } | Self::RemoveDirectory { parent, .. } => *parent == dir,
+            Self::Rename { from, to, .. }
+            | Self::Prepared { from, to, .. }
+            | Self::Renamed { from, to, .. } => from.0 == dir || to.0 == dir,
+        }
+    }
 }
 
 /// Records `intent`, in the place of one with the same id.
