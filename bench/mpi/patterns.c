@@ -213,6 +213,8 @@ static void set_up_memory(void) {
   slot_bytes = (size_t)(gaps ? step_bytes / region * (region + spacing) : step_bytes);
   batch = BATCH_BYTES / (long)slot_bytes < 1 ? 1 : BATCH_BYTES / (long)slot_bytes;
   if (batch > steps) batch = steps;
+  /* Ranks meet before each batch: where their pieces differ in size, the one with the largest says how often. */
+  MPI_Allreduce(MPI_IN_PLACE, &batch, 1, MPI_LONG, MPI_MIN, MPI_COMM_WORLD);
   buffer = malloc((size_t)batch * slot_bytes);
   memset(buffer, 0, (size_t)batch * slot_bytes);
   if (gaps) {

@@ -29,6 +29,11 @@ pub(crate) const GROUPS: &[Group] = &[
     Group { name: "striped", title: "Striped files on disks of equal speed", run: striped::run },
     Group { name: "metadata", title: "Names, one node", run: metadata::run_on_one_node },
     Group { name: "metadata3", title: "Names, three nodes", run: metadata::run_on_three_nodes },
+    Group {
+        name: "spread",
+        title: "Names, three nodes, a directory in which others are busy",
+        run: metadata::run_in_a_spread_directory,
+    },
     Group { name: "scaling", title: "Names from 1, 2 and 3 nodes", run: scaling::run },
     Group { name: "library", title: "New files by the client library", run: library::run },
     Group { name: "lifecycle", title: "Start, rest and end", run: lifecycle::run },

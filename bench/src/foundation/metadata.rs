@@ -1,7 +1,8 @@
 //! Names and inodes through the mount, against the least FUSE daemon with passthrough on the same
 //! image; stat(2) of what the kernel has cached, against the image itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::minimal::Minimal;
 use crate::bench::Bench;
@@ -32,21 +33,46 @@ const KINDS: [(&str, Operation, [&str; 2], [&str; 2]); 5] = [
 /// mount has made itself it may open without asking, and this shows the price of asking.
 const FIRST_OPEN: &str = "open+close, first";
 
+/// Of the directory in which names are made and removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Names {
+    /// Only the program has ever made some: they are at its node.
+    Own,
+    /// Another node has, too: they are at all nodes, two of three elsewhere.
+    Spread,
+}
+
+/// So many changes by another node spread the names of a directory, many times over.
+const FILES_OF_OTHERS: u64 = 64;
+
+/// They are spread within this.
+const SPREADING: Duration = Duration::from_secs(1);
+
 /// One node: every name and inode is at home.
 pub(crate) fn run_on_one_node(bench: &Bench) -> anyhow::Result<Outcome> {
     let wanted =
         [("create+close", 0.5), ("open+close", 0.7), ("unlink", 0.5), ("stat, cached", 0.9)];
-    run(bench, 1, &wanted)
+    run(bench, (1, Names::Own), &wanted)
 }
 
-/// Three nodes: two of three names are elsewhere.
+/// Three nodes: the program works in a directory of its own.
 pub(crate) fn run_on_three_nodes(bench: &Bench) -> anyhow::Result<Outcome> {
-    run(bench, 3, &[("create+close", 0.35), ("open+close", 0.35), ("unlink", 0.35)])
+    let wanted = [("create+close", 0.35), ("open+close", 0.35), ("unlink", 0.35)];
+    run(bench, (3, Names::Own), &wanted)
 }
 
-fn run(bench: &Bench, nodes: u16, wanted: &[(&str, f64)]) -> anyhow::Result<Outcome> {
+/// The same where another node was busy in the directory. No goal: the price of sharing one.
+pub(crate) fn run_in_a_spread_directory(bench: &Bench) -> anyhow::Result<Outcome> {
+    run(bench, (3, Names::Spread), &[])
+}
+
+fn run(
+    bench: &Bench,
+    (nodes, names): (u16, Names),
+    wanted: &[(&str, f64)],
+) -> anyhow::Result<Outcome> {
     let job = Job::up(bench, &JobOptions { shared: "500MiB", ..JobOptions::nodes(nodes) })?;
-    let samples = measure(bench, &job)?;
+    let samples = measure(bench, &job, names)?;
     job.down()?;
     let goal = |(what, wanted): &(&str, f64)| {
         let kind = KINDS.iter().find(|(name, ..)| name == what);
@@ -59,8 +85,14 @@ fn run(bench: &Bench, nodes: u16, wanted: &[(&str, f64)]) -> anyhow::Result<Outc
         let name = format!("{what}, {count}, {against}");
         Goal::new(name, figure, "", Wanted::AtLeast(*wanted)).same_as(found.same)
     };
+    let whose = match names {
+        Names::Own => "Nobody else works in the directory, whose names are at its node.",
+        Names::Spread => {
+            "Another node has made files in the directory before: its names are at all nodes."
+        }
+    };
     let notes = vec![format!(
-        "One program on node 0 of {nodes}, {} files in one directory, one call after the other; opened are files that \
+        "{whose}\nOne program on node 0 of {nodes}, {} files in one directory, one call after the other; opened are files that \
          it has just made,\nand in the row \"{FIRST_OPEN}\" files that another program made by the client library: each \
          is looked up and opened once.\nThe minimal daemon: \
          same `fuser`, two threads, a directory of the same XFS image, one `O_PATH` descriptor per inode, nothing \
@@ -68,7 +100,7 @@ fn run(bench: &Bench, nodes: u16, wanted: &[(&str, f64)]) -> anyhow::Result<Outc
         files(bench)
     )];
     let goals = wanted.iter().map(goal).collect();
-    Ok(Outcome { goals, tables: vec![table(&samples, nodes)], notes, samples: samples.0 })
+    Ok(Outcome { goals, tables: vec![table(&samples, (nodes, names))], notes, samples: samples.0 })
 }
 
 fn files(bench: &Bench) -> u64 {
@@ -79,7 +111,23 @@ fn rounds(bench: &Bench) -> usize {
     bench.rounds(25, 51)
 }
 
-fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
+/// Another node makes files in the directory, and takes them away.
+fn spread_names(job: &Job<'_>, directory: &Path) -> anyhow::Result<()> {
+    let mut other = job.worker(1)?;
+    for operation in [Operation::Create, Operation::Unlink] {
+        other.measure(&Task::Metadata(Metadata {
+            operation,
+            directory: directory.to_owned(),
+            prefix: "other-".to_owned(),
+            files: FILES_OF_OTHERS,
+            milliseconds: 0,
+        }))?;
+    }
+    std::thread::sleep(SPREADING);
+    Ok(())
+}
+
+fn measure(bench: &Bench, job: &Job<'_>, names: Names) -> anyhow::Result<Samples> {
     let mut worker = job.worker(0)?;
     let (source, native) = (job.image(0).join("bench-minimal"), job.image(0).join("bench-native"));
     let shared = job.shared().join("bench");
@@ -97,6 +145,9 @@ fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
         remove: false,
     };
     worker.measure(&Task::Library(made))?;
+    if names == Names::Spread {
+        spread_names(job, &shared)?;
+    }
     let minimal = Minimal::start(bench, job, &source)?;
     // Where XFS puts a directory makes a tenth of difference: the two of a baseline take turns.
     let directory = |variant: &str, round: usize| {
@@ -140,7 +191,7 @@ fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
     Ok(samples)
 }
 
-fn table(samples: &Samples, nodes: u16) -> Table {
+fn table(samples: &Samples, (nodes, names): (u16, Names)) -> Table {
     let head = [
         "1000 per second",
         "native",
@@ -153,7 +204,11 @@ fn table(samples: &Samples, nodes: u16) -> Table {
         "our CPU us each",
         "minimal's",
     ];
-    let title = if nodes == 1 { "Names, one node" } else { "Names, three nodes" };
+    let title = match (nodes, names) {
+        (1, _) => "Names, one node",
+        (_, Names::Own) => "Names, three nodes",
+        (_, Names::Spread) => "Names, three nodes, spread",
+    };
     let mut table = Table::new(title, &head);
     for (what, _, baseline, _) in KINDS {
         let of = |pair| samples.compare(what, "mount", pair);

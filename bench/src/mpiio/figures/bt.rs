@@ -20,7 +20,7 @@ struct Size {
     mib: (usize, usize),
 }
 const SIZES: [Size; 2] =
-    [Size { name: "small", mib: (16, 105) }, Size { name: "large", mib: (64, 419) }];
+    [Size { name: "small", mib: (16, 105) }, Size { name: "large", mib: (256, 419) }];
 
 impl Size {
     fn meshes(&self, bench: &Bench, way: Way) -> u64 {

@@ -16,7 +16,7 @@ const SERVER_SHARE: u64 = 2;
 
 /// Blocks of a rank.
 fn blocks(bench: &Bench, way: Way) -> u64 {
-    let blocks = bench.rounds(6, 32) as u64;
+    let blocks = bench.rounds(6, 16) as u64;
     if way == Way::OneServer { blocks / SERVER_SHARE } else { blocks }
 }
 
