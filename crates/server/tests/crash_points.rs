@@ -12,9 +12,7 @@ use cluster::{Cluster, Process, RW};
 use hayase_layout::shard::name_shard;
 use hayase_layout::{InodeId, ServerId};
 use hayase_store::MetaStore;
-use hayase_wire::message::{
-    FileKind, Name, NewNode, NodeReply, NodeRequest, OpenKind, Opening, ParentPolicy,
-};
+use hayase_wire::message::{FileKind, Name, NewNode, NodeReply, NodeRequest, OpenKind, Opening};
 
 const ROOT: InodeId = InodeId::ROOT;
 const SERVERS: u16 = 2;
@@ -51,19 +49,7 @@ fn new_open_file(at: &str) -> NodeRequest {
 }
 
 fn new_node_open(at: &str, kind: FileKind, open: Option<Opening>) -> NodeRequest {
-    NodeRequest::Create(NewNode {
-        parent: ROOT,
-        name: name(at),
-        kind,
-        mode: 0o644,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        target: None,
-        policy: ParentPolicy::Known(None),
-        exclusive: true,
-        open,
-    })
+    NodeRequest::Create(NewNode { open, ..cluster::new_node(ROOT, at, kind) })
 }
 
 /// Names in the root, each with the number of links of what it stands for, in classes of one inode.

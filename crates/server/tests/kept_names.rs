@@ -6,12 +6,12 @@ mod cluster;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Process, eventually};
+use cluster::{Cluster, Process, eventually, new_node};
 use hayase_layout::shard::name_shard;
 use hayase_layout::{InodeId, ServerId};
 use hayase_server::KeptUntil;
 use hayase_store::MetaStore;
-use hayase_wire::message::{FileKind, NewNode, NodeReply, NodeRequest, ParentPolicy};
+use hayase_wire::message::{FileKind, NodeReply, NodeRequest};
 
 const ROOT: InodeId = InodeId::ROOT;
 const SERVERS: u16 = 3;
@@ -75,22 +75,6 @@ fn all_see(cluster: &Cluster, dir: InodeId, names: &BTreeSet<String>, story: &st
             assert!(found.is_ok(), "{story}: {name} at node {node}: {found:?}");
         }
     }
-}
-
-fn new_file(parent: InodeId, name: &str) -> NodeRequest {
-    NodeRequest::Create(NewNode {
-        parent,
-        name: name.as_bytes().to_vec(),
-        kind: FileKind::Regular,
-        mode: 0o644,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        target: None,
-        policy: ParentPolicy::Known(None),
-        exclusive: true,
-        open: None,
-    })
 }
 
 #[test]
@@ -206,7 +190,6 @@ fn what_happened_before_names_were_spread_does_not_happen_again() {
         let story = format!("node {node} asks, server {restarted} is started anew");
         let mut cluster = Cluster::up_keeping_names(SERVERS, AT_ONCE);
         let (dir, mut names) = directory_of(&mut cluster.process(HOME), 10);
-        // By a node that is no other one's guest yet: looked up, not changed.
         let mut process = cluster.process(node);
         let asked: Vec<NodeRequest> = ["file-3", "file-4"]
             .map(|name| NodeRequest::Remove {
@@ -271,7 +254,7 @@ fn ends_at(victim: u16, commits: u64, power: bool) -> bool {
     names.remove("file-11");
     std::thread::sleep(Duration::from_millis(60)); // intents go together
     cluster.store(victim).stop_after(commits);
-    let create = new_file(dir, "new");
+    let create = NodeRequest::Create(new_node(dir, "new", FileKind::Regular));
     let mut other = cluster.process(0);
     let first = other.ask_once(1, &create);
     std::thread::sleep(Duration::from_millis(300));

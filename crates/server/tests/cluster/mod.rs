@@ -344,6 +344,23 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// To be made, if the name is free, with mode 644; not open.
+pub(crate) fn new_node(parent: InodeId, name: &str, kind: FileKind) -> NewNode {
+    NewNode {
+        parent,
+        name: name.as_bytes().to_vec(),
+        kind,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        target: None,
+        policy: ParentPolicy::Known(None),
+        exclusive: true,
+        open: None,
+    }
+}
+
 /// A new file with these bytes.
 pub(crate) fn write_new(process: &mut Process, dir: InodeId, name: &str, bytes: &[u8]) -> InodeId {
     let ino = process.create(dir, name, FileKind::Regular).expect("made").ino;
@@ -465,19 +482,7 @@ impl Process {
         kind: FileKind,
         policy: ParentPolicy,
     ) -> Result<Attr, Refused> {
-        let node = NewNode {
-            parent,
-            name: name.as_bytes().to_vec(),
-            kind,
-            mode: 0o644,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            target: None,
-            policy,
-            exclusive: true,
-            open: None,
-        };
+        let node = NewNode { policy, ..new_node(parent, name, kind) };
         match self.ask(&NodeRequest::Create(node))? {
             NodeReply::Created(created) => {
                 let Created { entry, .. } = *created;
