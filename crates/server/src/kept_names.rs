@@ -80,7 +80,9 @@ struct Kept {
     lookups: u32,
     /// Its names are on their way: who comes waits.
     is_moving: bool,
-    /// It is being spread, or was just tried in vain: not again before.
+    /// Somebody sees to it that it is spread.
+    is_begun: bool,
+    /// That was just tried in vain: not again before.
     rests_until: Option<Instant>,
     failures: u32,
 }
@@ -102,7 +104,8 @@ impl Kept {
 
     fn is_due(&self, until: &KeptUntil, now: Instant) -> bool {
         let is_busy = self.changes >= until.changes || self.lookups >= until.lookups;
-        (is_busy || self.names >= until.names) && self.rests_until.is_none_or(|at| now >= at)
+        let rests = self.rests_until.is_some_and(|at| now < at);
+        (is_busy || self.names >= until.names) && !self.is_begun && !rests
     }
 }
 
@@ -182,12 +185,8 @@ impl KeptNames {
         }
         kept.users += 1;
         kept.count(visit, is_elsewhere);
-        let now = Instant::now();
-        let is_due = kept.is_due(&self.until, now);
-        if is_due {
-            // One sees to it.
-            kept.rests_until = Some(now + Duration::from_secs(3600));
-        }
+        let is_due = kept.is_due(&self.until, Instant::now());
+        kept.is_begun |= is_due;
         Some((NameUser { table: Rc::clone(&self.kept), dir }, is_due))
     }
 
@@ -233,7 +232,8 @@ impl KeptNames {
                 (false, Some(kept)) => {
                     let rest = rest * (1 << kept.failures.min(SPREAD_PAUSE_DOUBLINGS));
                     kept.failures = kept.failures.saturating_add(1);
-                    (kept.is_moving, kept.rests_until) = (false, Some(Instant::now() + rest));
+                    (kept.is_begun, kept.is_moving) = (false, false);
+                    kept.rests_until = Some(Instant::now() + rest);
                 }
                 (false, None) => {}
             }
