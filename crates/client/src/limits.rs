@@ -5,6 +5,9 @@ use std::time::Duration;
 /// Connections of one process to its node's server.
 pub const CHANNELS_MAX: usize = 96;
 
+/// With so many threads of a program asking at once, the next share one connection.
+pub const MULTIPLEXED_FROM: usize = 4;
+
 /// A read open is kept at the home so long after the last close, so that opening again is free.
 pub const READ_LINGER: Duration = Duration::from_secs(5);
 

@@ -2,7 +2,8 @@
 //!
 //! Each thread that calls uses a connection of its own, so an answer wakes exactly who waits for
 //! it. Connections are made when they are needed and kept; each owns one slot of the process's
-//! arena. A few more run the other way and carry the server's requests.
+//! arena. Where many threads of a program call at once they share one more ([`multiplexed`]). A few
+//! run the other way and carry the server's requests.
 //!
 //! A server that ended is waited for, because its supervisor starts it anew: calls are sent again.
 //! Those that must happen once carry a name by which the servers know them again. Before a server
@@ -34,13 +35,15 @@ use crate::limits::{
 use crate::link::{Callbacks, HandOver, Link, LinkError, Reply};
 
 mod handed;
+mod multiplexed;
 
 use self::handed::HandedOver;
+use self::multiplexed::Multiplexed;
 
 /// A way to the server of this node, by its socket.
 pub struct Session {
     inner: Arc<Inner>,
-    /// Of callbacks, and of what was handed over.
+    /// Of callbacks, of answers to many, and of what was handed over.
     threads: Mutex<Vec<JoinHandle<()>>>,
     node: NodeId,
     nodes: u16,
@@ -65,6 +68,7 @@ struct Inner {
     /// Of the connections on which the server speaks first, to end them.
     closers: Mutex<Vec<Closer>>,
     handed: HandedOver,
+    multiplexed: Multiplexed,
 }
 
 /// Slots of requests that happen once: who has one free, with the number of its last request.
@@ -124,6 +128,7 @@ impl Session {
             stopped: AtomicBool::new(false),
             closers: Mutex::default(),
             handed: HandedOver::default(),
+            multiplexed: Multiplexed::default(),
         };
         let (channel, welcome) = inner.hello(ClientRole::Requests)?;
         let NodeReply::Welcome { node, nodes, start_id, .. } = welcome else {
@@ -146,6 +151,17 @@ impl Session {
     /// Nodes of the job.
     pub fn nodes(&self) -> u16 {
         self.nodes
+    }
+
+    fn ask(&self, request: &NodeRequest) -> Result<Reply, LinkError> {
+        let asking = self.inner.multiplexed.begin();
+        if asking.is_one_of_many()
+            && !self.inner.mount
+            && let Some(answer) = self.ask_with_others(request)
+        {
+            return answer;
+        }
+        self.inner.ask(request)
     }
 }
 
@@ -187,7 +203,7 @@ impl Inner {
         let descriptor = match role {
             ClientRole::Requests => Some(self.arena.descriptor()),
             ClientRole::HandOver => self.handed.device(),
-            ClientRole::Callback => None,
+            ClientRole::Callback | ClientRole::Multiplexed => None,
         };
         let reply = self.exchange(&mut channel, &hello, descriptor)?;
         Ok((channel, reply.message))
@@ -447,11 +463,11 @@ fn lost(socket: &Path, source: std::io::Error) -> LinkError {
 impl Link for Session {
     fn call(&self, request: &NodeRequest) -> Result<Reply, LinkError> {
         if !request.happens_once() {
-            return self.inner.ask(request);
+            return self.ask(request);
         }
         let turn @ (slot, number) = self.inner.take_turn();
         let request = Box::new(request.clone());
-        let result = self.inner.ask(&NodeRequest::Once { slot, number, request });
+        let result = self.ask(&NodeRequest::Once { slot, number, request });
         self.inner.end_turn(turn);
         result
     }

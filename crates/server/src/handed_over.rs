@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use hayase_layout::InodeId;
+use hayase_wire::limits::IDLE_WORKERS_MAX;
 use hayase_wire::message::{HandedBack, HandedOver, NodeReply, NodeRequest};
 use hayase_wire::{Given, KernelDevice, NodeChannel, NodeSender, Workers};
 use tokio::sync::Mutex;
@@ -78,7 +79,7 @@ impl Node {
         let connection = Rc::new(Connection {
             process: Rc::clone(process),
             device: RefCell::new(Some(device)),
-            workers: Workers::new(HANDED_OVER_MAX),
+            workers: Workers::new(HANDED_OVER_MAX, IDLE_WORKERS_MAX),
             back: RefCell::default(),
             is_due: Cell::new(false),
             sender: Mutex::new(sender),

@@ -49,6 +49,7 @@ mod local;
 mod locks;
 mod lost_files;
 mod membership;
+mod multiplexed;
 mod network;
 mod node;
 mod node_service;

@@ -106,6 +106,10 @@ pub(crate) const RENAMES_DELAY: Duration = Duration::from_secs(1);
 /// Names of one file after which fsync(2) asks one of their servers.
 pub(crate) const NAMES_ASKED_MAX: usize = 64;
 
+/// Tasks of a connection that threads share which stay for the next requests: as many as often come at
+/// once. Each has room for the largest, some 10 KiB.
+pub(crate) const MULTIPLEXED_IDLE: usize = 16;
+
 /// So many callers in so short a time are a crowd: their answers leave together. Fewer would wait for each
 /// other where they could go on side by side.
 pub(crate) const CROWD: usize = 4;

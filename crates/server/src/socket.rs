@@ -21,6 +21,7 @@ use crate::node_service::NodeAnswer;
 enum Purpose {
     Requests,
     Callback,
+    Multiplexed,
     HandOver(KernelDevice),
 }
 
@@ -79,6 +80,11 @@ impl Node {
         }
         match purpose {
             Purpose::Callback => process.add_callback(Callee::Socket(channel)),
+            Purpose::Multiplexed => {
+                process.connect();
+                self.serve_multiplexed(&process, channel).await;
+                self.disconnected(&process).await;
+            }
             Purpose::HandOver(device) => {
                 process.connect();
                 self.serve_handed_over(&process, channel, device).await;
@@ -112,6 +118,7 @@ impl Node {
         let (purpose, arena) = match role {
             ClientRole::Requests => (Purpose::Requests, descriptor),
             ClientRole::Callback => (Purpose::Callback, None),
+            ClientRole::Multiplexed => (Purpose::Multiplexed, None),
             ClientRole::HandOver => (Purpose::HandOver(kernel_device(mount, descriptor)?), None),
         };
         let process = self.clients.process(process, mount, returning);

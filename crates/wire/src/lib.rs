@@ -38,7 +38,8 @@ pub use handshake::{Credentials, HandshakeError, PeerIdentity};
 pub use kernel_device::KernelDevice;
 pub use members::{COORDINATOR, Member, Members, MembersError};
 pub use node::{
-    BlockingChannel, Closer, NodeChannel, NodeError, NodeListener, NodeSender, PeerCredentials,
+    BlockingChannel, Closer, NodeChannel, NodeError, NodeListener, NodeSender, Outgoing,
+    PeerCredentials,
 };
 pub use rpc::{
     Answer, CallError, Connector, PeerLink, Response, Returned, Service, serve_connection,

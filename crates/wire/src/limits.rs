@@ -52,6 +52,10 @@ pub const ADDRESSES_MAX: usize = 16;
 /// Largest arena: 1024 slots, 1 GiB of address space.
 pub const ARENA_SLOTS_MAX: u32 = 1024;
 
+/// Requests of one process that may be unanswered on the connection that its threads share; beyond it
+/// they are asked on others.
+pub const MULTIPLEXED_MAX: usize = 64;
+
 /// What a channel of the node's socket keeps allocated for receiving.
 pub const CHANNEL_BUFFER_BYTES: usize = 64 << 10;
 

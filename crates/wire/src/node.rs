@@ -6,7 +6,7 @@
 //! [`crate::Arena`]. No codes and no encryption: the kernel says who is at the other end.
 //!
 //! On a channel one side asks and the other answers, in turn; which side asks is settled by its
-//! first message ([`crate::message::ClientRole`]).
+//! first message ([`crate::message::ClientRole`]), and on some the messages pass each other.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ mod frame;
 mod listener;
 
 pub use blocking::{BlockingChannel, Closer};
-pub use channel::{NodeChannel, NodeSender};
+pub use channel::{NodeChannel, NodeSender, Outgoing};
 pub use listener::NodeListener;
 
 /// Who is at the other end, as the kernel saw it when it connected.

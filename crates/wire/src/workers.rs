@@ -1,14 +1,12 @@
 //! Tasks that serve one job after the other: what serving takes room for is made once.
 //!
 //! A task for each job would be allocated with all that serving it may ever need, some kilobytes, and
-//! given back a moment later. These stay, but for those that are idle beside [`IDLE_WORKERS_MAX`] others.
+//! given back a moment later. These stay, but for those that are idle beside enough others.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use tokio::sync::Notify;
-
-use crate::limits::IDLE_WORKERS_MAX;
 
 /// The jobs that wait for a worker, and who is there to take them.
 pub struct Workers<T> {
@@ -17,6 +15,7 @@ pub struct Workers<T> {
     all: Cell<usize>,
     all_max: usize,
     idle: Cell<usize>,
+    idle_max: usize,
     is_over: Cell<bool>,
     /// The last one has gone.
     none_left: Notify,
@@ -34,14 +33,15 @@ pub enum Given {
 }
 
 impl<T> Workers<T> {
-    /// None yet, and never more than `all_max`.
-    pub fn new(all_max: usize) -> Self {
+    /// None yet, and never more than `all_max`; up to `idle_max` stay without a job.
+    pub fn new(all_max: usize, idle_max: usize) -> Self {
         Self {
             waiting: RefCell::default(),
             more: Notify::new(),
             all: Cell::default(),
             all_max,
             idle: Cell::default(),
+            idle_max,
             is_over: Cell::default(),
             none_left: Notify::new(),
         }
@@ -68,7 +68,7 @@ impl<T> Workers<T> {
             if let Some(job) = self.waiting.borrow_mut().pop_front() {
                 return Some(job);
             }
-            if self.is_over.get() || self.idle.get() >= IDLE_WORKERS_MAX {
+            if self.is_over.get() || self.idle.get() >= self.idle_max {
                 self.all.set(self.all.get() - 1);
                 self.none_left.notify_one();
                 return None;
@@ -100,11 +100,12 @@ mod tests {
     use super::*;
 
     const MAX: usize = 8;
+    const IDLE_MAX: usize = 2;
 
     #[tokio::test(start_paused = true)]
     async fn as_many_as_jobs_wait_at_once_and_no_more() {
         let test = async {
-            let (workers, go_on) = (Rc::new(Workers::new(MAX)), Rc::new(Notify::new()));
+            let (workers, go_on) = (Rc::new(Workers::new(MAX, IDLE_MAX)), Rc::new(Notify::new()));
             let served = Rc::new(RefCell::new(Vec::new()));
             let give = |job: usize| {
                 let given = workers.give(job);
@@ -139,7 +140,7 @@ mod tests {
                 settle().await;
             }
             assert_eq!(served.borrow().len(), 20 + MAX + 1);
-            assert_eq!(workers.all.get(), IDLE_WORKERS_MAX, "some stay");
+            assert_eq!(workers.all.get(), IDLE_MAX, "some stay");
             give(1000);
             settle().await;
             workers.end();

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use hayase_wire::limits::BODY_BYTES_MAX;
-use hayase_wire::{Arena, BlockingChannel, NodeChannel, NodeError, NodeListener};
+use hayase_wire::limits::{BODY_BYTES_MAX, MULTIPLEXED_MAX};
+use hayase_wire::{Arena, BlockingChannel, NodeChannel, NodeError, NodeListener, Outgoing};
 
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -285,5 +285,51 @@ fn halves_of_a_channel_pass_each_other() {
         }
         closer.close();
         assert!(receiver.receive().is_err());
+    });
+}
+
+/// Messages of one `sendmsg`, some longer than the kernel's buffers, each third with a file that holds
+/// its number.
+#[test]
+fn messages_leave_together_with_their_descriptors() {
+    const ROUNDS: usize = 20;
+    let body = |round: usize, number: usize| vec![number as u8; 1 + number * round * 40];
+    let server = async |listener: NodeListener| {
+        let (mut channel, mut sender) = listener.accept().await.unwrap().pipelined().unwrap();
+        channel.recv().await.unwrap();
+        let mut outgoing = Outgoing::default();
+        let long = vec![0; BODY_BYTES_MAX + 1];
+        assert!(matches!(outgoing.add(&long, None), Err(NodeError::TooLarge { .. })));
+        for round in 0..ROUNDS {
+            for number in 0..MULTIPLEXED_MAX {
+                let file = (number % 3 == 0).then(|| {
+                    let mut file = tempfile::tempfile().unwrap();
+                    file.write_all(&[number as u8]).unwrap();
+                    file.into()
+                });
+                outgoing.add(&body(round, number), file).unwrap();
+            }
+            sender.send_all(&outgoing).await.unwrap();
+            outgoing.clear();
+        }
+        assert!(matches!(channel.recv().await, Err(NodeError::Closed)));
+    };
+    run(server, |path| {
+        let channel = BlockingChannel::connect(path, WAIT).unwrap();
+        let (mut sender, mut receiver) = channel.halves().unwrap();
+        sender.tell(b"begin").unwrap();
+        for round in 0..ROUNDS {
+            for number in 0..MULTIPLEXED_MAX {
+                let (found, file) = receiver.receive_ref().unwrap();
+                assert!(found == body(round, number), "message {number} of round {round}");
+                assert_eq!(file.is_some(), number % 3 == 0);
+                if let Some(mut file) = file.map(File::from) {
+                    let mut content = Vec::new();
+                    file.rewind().unwrap();
+                    file.read_to_end(&mut content).unwrap();
+                    assert_eq!(content, [number as u8]);
+                }
+            }
+        }
     });
 }

@@ -4,10 +4,15 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{CallbackReply, FileKind, Grants, HandedBack, HandedOver, NewNode};
-use hayase_wire::{NodeChannel, NodeListener};
+use hayase_wire::message::{
+    Access, CallbackReply, FileKind, Grants, HandedBack, HandedOver, NewNode, Numbered, OpenKind,
+    Opening,
+};
+use hayase_wire::{NodeChannel, NodeListener, Outgoing};
 
+use super::multiplexed::State;
 use super::*;
+use crate::limits::MULTIPLEXED_FROM;
 use crate::link::Handed;
 use crate::testing::server::Parts;
 use crate::testing::{FakeServer, new_file};
@@ -60,6 +65,10 @@ async fn connection(mut channel: NodeChannel, server: Arc<FakeServer>) {
     if role == ClientRole::HandOver {
         assert!(descriptor.is_some(), "the kernel's device comes with the hello");
         return handed_over(channel, server).await;
+    }
+    if role == ClientRole::Multiplexed {
+        let _ = server.call(&hello);
+        return multiplexed(channel, server).await;
     }
     let arena = Arena::open(descriptor.expect("the arena comes with the hello"), arena_slots);
     let arena = arena.unwrap();
@@ -118,6 +127,37 @@ async fn handed_over(channel: NodeChannel, server: Arc<FakeServer>) {
     }
 }
 
+/// Answers all that came in a moment at once, the last first; leaves without a word when one removes a
+/// directory.
+async fn multiplexed(channel: NodeChannel, server: Arc<FakeServer>) {
+    let (mut channel, mut sender) = channel.pipelined().unwrap();
+    loop {
+        let Ok(mut next) = channel.recv().await else { return };
+        let mut requests = Vec::new();
+        loop {
+            requests.push(hayase_wire::decode::<Numbered<NodeRequest>>(&next.0).unwrap());
+            let more = tokio::time::timeout(Duration::from_millis(2), channel.recv()).await;
+            match more {
+                Ok(Ok(more)) => next = more,
+                Ok(Err(_)) => return,
+                Err(_) => break,
+            }
+        }
+        let mut outgoing = Outgoing::default();
+        for Numbered { number, message } in requests.into_iter().rev() {
+            let (message, descriptor) = match server.call(&message) {
+                Ok(reply) => (reply.message, reply.descriptor),
+                Err(LinkError::Refused(refused)) if refused.errno == libc::EISDIR => return,
+                Err(LinkError::Refused(refused)) => (NodeReply::Refused(refused), None),
+                Err(other) => panic!("{other}"),
+            };
+            let body = hayase_wire::encode(&Numbered { number, message }).unwrap();
+            outgoing.add(&body, descriptor).unwrap();
+        }
+        sender.send_all(&outgoing).await.unwrap();
+    }
+}
+
 struct Fixture {
     directory: tempfile::TempDir,
     server: Arc<FakeServer>,
@@ -126,8 +166,12 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
+        Self::with_parts(Parts::Elsewhere)
+    }
+
+    fn with_parts(parts: Parts) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let server = Arc::new(FakeServer::new(directory.path().to_owned(), Parts::Elsewhere));
+        let server = Arc::new(FakeServer::new(directory.path().to_owned(), parts));
         let stop = serve(directory.path().join("socket"), Arc::clone(&server));
         Self { directory, server, stop: Some(stop) }
     }
@@ -164,6 +208,100 @@ fn many_threads_call_with_bytes() {
         thread.join().unwrap();
     }
     assert!(session.inner.lock().made <= CHANNELS_MAX);
+}
+
+/// So many threads run `work`, all at once.
+fn on_threads(threads: usize, work: impl Fn(usize) + Sync) {
+    let start = std::sync::Barrier::new(threads);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (start, work) = (&start, &work);
+            scope.spawn(move || {
+                start.wait();
+                work(thread);
+            });
+        }
+    });
+}
+
+/// A file of `len` bytes, which tell it from others; they are written through its descriptor.
+fn create_and_write(session: &Session, len: usize) {
+    let access = Access { read: true, write: true };
+    let open = Opening { access, kind: OpenKind::Local, number: 1 };
+    let request = NodeRequest::Create(NewNode { open: Some(open), ..new_file(&len.to_string()) });
+    let reply = session.call(&request).unwrap();
+    let NodeReply::Created(created) = &reply.message else { panic!("{reply:?}") };
+    let part = reply.descriptor.expect("a descriptor of its own");
+    assert_eq!(rustix::io::pwrite(&part, &vec![1; len], 0), Ok(len));
+    let ino = created.entry.attr.ino;
+    match session.call(&NodeRequest::GetAttr { ino }).unwrap().message {
+        NodeReply::Attr { attr, .. } => assert_eq!(attr.size, len as u64),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn many_threads_share_a_connection_and_hear_their_own_answers() {
+    let fixture = Fixture::with_parts(Parts::Here);
+    let session = fixture.session(false);
+    on_threads(16, |thread| {
+        for file in 0..20 {
+            create_and_write(&session, 1 + thread * 20 + file);
+        }
+    });
+    assert!(matches!(*session.inner.multiplexed.lock(), State::Open(_)), "they share one");
+    assert_eq!(fixture.server.count("Create"), 16 * 20);
+}
+
+#[test]
+fn few_threads_do_not_share() {
+    let fixture = Fixture::new();
+    let session = fixture.session(false);
+    on_threads(MULTIPLEXED_FROM, |thread| {
+        for file in 0..50 {
+            session.call(&NodeRequest::Create(new_file(&format!("{thread}-{file}")))).unwrap();
+        }
+    });
+    assert!(matches!(*session.inner.multiplexed.lock(), State::None(None)));
+}
+
+#[test]
+fn a_mount_does_not_share() {
+    let fixture = Fixture::new();
+    let session = fixture.session(true);
+    on_threads(16, |_| {
+        for _ in 0..50 {
+            session.call(&NodeRequest::StatFs).unwrap();
+        }
+    });
+    assert!(matches!(*session.inner.multiplexed.lock(), State::None(None)));
+}
+
+#[test]
+fn who_shares_a_connection_that_ends_asks_again() {
+    let fixture = Fixture::new();
+    let session = fixture.session(false);
+    let directory = NewNode { kind: FileKind::Directory, ..new_file("directory") };
+    session.call(&NodeRequest::Create(directory)).unwrap();
+    let remove =
+        NodeRequest::Remove { parent: InodeId::ROOT, name: "directory".into(), directory: false };
+    on_threads(16, |thread| {
+        for file in 0..50 {
+            if thread == 0 && file % 10 == 9 {
+                // The server leaves.
+                let error = session.call(&remove).unwrap_err();
+                assert!(
+                    matches!(error, LinkError::Refused(refused) if refused.errno == libc::EISDIR)
+                );
+            }
+            assert!(session.call(&NodeRequest::StatFs).is_ok());
+        }
+    });
+    let until = Instant::now() + Duration::from_secs(10);
+    while !matches!(*session.inner.multiplexed.lock(), State::Open(_)) {
+        assert!(Instant::now() < until, "they share again");
+        on_threads(16, |_| drop(session.call(&NodeRequest::StatFs)));
+    }
 }
 
 #[test]

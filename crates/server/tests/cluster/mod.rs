@@ -248,7 +248,7 @@ impl Cluster {
         Process::connect(&self.socket(node), Some(Box::new(recalled)))
     }
 
-    fn socket(&self, node: u16) -> PathBuf {
+    pub(crate) fn socket(&self, node: u16) -> PathBuf {
         self.directory.path().join(format!("{node}/server.sock"))
     }
 }

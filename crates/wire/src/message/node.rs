@@ -2,7 +2,8 @@
 //!
 //! A process holds a few connections. Each carries one request at a time: the answer comes before
 //! the next request is sent, so a reply needs no demultiplexer and wakes exactly the thread that
-//! waits. One more connection, opened with [`ClientRole::Callback`], runs the other way: on it
+//! waits. Where many threads ask at once they share one, on which answers of many come together
+//! ([`ClientRole::Multiplexed`]). One more connection, opened with [`ClientRole::Callback`], runs the other way: on it
 //! the server sends [`Callback`]s and the process answers.
 //!
 //! Every request is acknowledged only when its effect survives the death of any process
@@ -24,9 +25,21 @@ pub enum ClientRole {
     Requests,
     /// The server asks, the process answers.
     Callback,
+    /// Requests of many threads, each [`Numbered`], at most
+    /// [`MULTIPLEXED_MAX`](crate::limits::MULTIPLEXED_MAX) unanswered; answers bear the number, and come
+    /// in any order. None names a slot.
+    Multiplexed,
     /// A mount sends [`HandedOver`]s, as they come; the server sends [`HandedBack`]s. The kernel's
     /// device comes with the hello.
     HandOver,
+}
+
+/// A request or an answer on a connection of many.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Numbered<T> {
+    /// Which of this connection's requests.
+    pub number: u64,
+    pub message: T,
 }
 
 /// A request of the kernel whose success the server tells the kernel itself, by the mount's device:

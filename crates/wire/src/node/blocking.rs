@@ -16,6 +16,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use super::NodeError;
 use super::channel::{receive_failed, send_failed};
 use super::frame::{Inbox, header, short_path};
+use crate::limits::MULTIPLEXED_MAX;
 use crate::transport::descriptor;
 
 /// A connection to the server of this node, for one thread at a time.
@@ -85,11 +86,13 @@ impl BlockingChannel {
     }
 
     /// Two halves of one connection, for two threads: what is sent on the first is not answered in
-    /// turn, and the second receives what the server sends.
-    pub fn halves(self) -> Result<(Self, Self), NodeError> {
+    /// turn, and the second receives what the server sends, many messages with their descriptors at
+    /// a time.
+    pub fn halves(mut self) -> Result<(Self, Self), NodeError> {
         let stream = self.stream.try_clone();
         let stream =
             stream.map_err(|source| NodeError::Io { action: "copy a descriptor", source })?;
+        self.inbox.takes_descriptors(MULTIPLEXED_MAX);
         let sender = Self { stream, inbox: Inbox::of_server(), ..self };
         Ok((sender, Self { wait: None, ..self }))
     }
@@ -113,7 +116,7 @@ impl BlockingChannel {
         self.receive_ref()
     }
 
-    /// The next message of the server, on a callback channel.
+    /// The next message of the server, where it does not wait to be asked.
     pub fn receive(&mut self) -> Result<(Vec<u8>, Option<OwnedFd>), NodeError> {
         self.receive_ref().map(|(body, descriptor)| (body.to_vec(), descriptor))
     }
@@ -147,7 +150,7 @@ impl BlockingChannel {
         let mut slices = [IoSlice::new(header), IoSlice::new(body)];
         let mut left = &mut slices[..];
         while !left.is_empty() {
-            match descriptor::send(&self.stream, left, descriptor) {
+            match descriptor::send(&self.stream, left, descriptor.as_slice()) {
                 Ok(sent) => {
                     // It went with the first byte.
                     descriptor = None;
@@ -160,7 +163,8 @@ impl BlockingChannel {
         Ok(())
     }
 
-    fn receive_ref(&mut self) -> Result<(&[u8], Option<OwnedFd>), NodeError> {
+    /// As [`Self::receive`]; the body lies in the channel until the next.
+    pub fn receive_ref(&mut self) -> Result<(&[u8], Option<OwnedFd>), NodeError> {
         if self.broken {
             return Err(NodeError::Broken);
         }
@@ -180,15 +184,16 @@ impl BlockingChannel {
                 return Ok(len);
             }
             self.wait_readable()?;
-            let (count, descriptor) = match descriptor::receive(&self.stream, self.inbox.room()) {
-                Ok(received) => received,
+            let (room, descriptors) = self.inbox.room();
+            let count = match descriptor::receive(&self.stream, room, descriptors) {
+                Ok(count) => count,
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => continue,
-                    io::ErrorKind::ConnectionReset => (0, None),
+                    io::ErrorKind::ConnectionReset => 0,
                     _ => return Err(receive_failed(error)),
                 },
             };
-            self.inbox.add(count, descriptor)?;
+            self.inbox.add(count)?;
         }
     }
 

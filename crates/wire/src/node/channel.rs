@@ -1,7 +1,7 @@
 //! The server's end of one connection of a process; async.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net;
 
 use tokio::io::Interest;
@@ -11,6 +11,7 @@ use tokio::net::UnixStream;
 use super::frame::{Inbox, header};
 use super::{NodeError, PeerCredentials};
 use crate::deadline::STALL_MAX;
+use crate::limits::CHANNEL_BUFFER_BYTES;
 use crate::transport::descriptor;
 use crate::watch;
 
@@ -32,6 +33,35 @@ pub struct NodeChannel {
 pub struct NodeSender {
     stream: net::UnixStream,
     broken: bool,
+}
+
+/// Messages that leave together.
+#[derive(Default)]
+pub struct Outgoing {
+    bytes: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+}
+
+impl Outgoing {
+    /// Adds one, with its descriptor; at most [`MULTIPLEXED_MAX`] have one.
+    ///
+    /// [`MULTIPLEXED_MAX`]: crate::limits::MULTIPLEXED_MAX
+    ///
+    /// # Errors
+    /// [`NodeError::TooLarge`]; then nothing was added.
+    pub fn add(&mut self, body: &[u8], descriptor: Option<OwnedFd>) -> Result<(), NodeError> {
+        self.bytes.extend_from_slice(&header(body.len(), descriptor.is_some())?);
+        self.bytes.extend_from_slice(body);
+        self.descriptors.extend(descriptor);
+        Ok(())
+    }
+
+    /// Forgets them; the room for their bytes stays.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(CHANNEL_BUFFER_BYTES);
+        self.descriptors.clear();
+    }
 }
 
 impl NodeChannel {
@@ -94,18 +124,18 @@ impl NodeChannel {
                 // Cleared before it is read: what comes from now on is told again.
                 ready.map_err(receive_failed)?.clear_ready();
             }
-            let room = self.inbox.room();
-            let len = room.len();
-            match descriptor::receive(self.stream.get_ref(), room) {
-                Ok((count, descriptor)) => {
+            let (room, descriptors) = self.inbox.room();
+            let (len, before) = (room.len(), descriptors.len());
+            match descriptor::receive(self.stream.get_ref(), room, descriptors) {
+                Ok(count) => {
                     // What comes after a short read is told; a descriptor ends a read.
-                    self.drained = count < len && descriptor.is_none();
-                    self.inbox.add(count, descriptor)?;
+                    self.drained = count < len && descriptors.len() == before;
+                    self.inbox.add(count)?;
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => drained = true,
                     io::ErrorKind::Interrupted => {}
-                    io::ErrorKind::ConnectionReset => self.inbox.add(0, None)?,
+                    io::ErrorKind::ConnectionReset => self.inbox.add(0)?,
                     _ => return Err(receive_failed(error)),
                 },
             }
@@ -123,7 +153,7 @@ impl NodeChannel {
             return Err(NodeError::Broken);
         }
         self.broken = true;
-        let sent = send(self.stream.get_ref(), body, descriptor).await;
+        let sent = send(self.stream.get_ref(), body, descriptor.as_slice()).await;
         self.broken =
             sent.as_ref().is_err_and(|error| !matches!(error, NodeError::TooLarge { .. }));
         sent
@@ -137,9 +167,31 @@ impl NodeSender {
             return Err(NodeError::Broken);
         }
         self.broken = true;
-        let sent = send(&self.stream, body, None).await;
+        let sent = send(&self.stream, body, &[]).await;
         self.broken =
             sent.as_ref().is_err_and(|error| !matches!(error, NodeError::TooLarge { .. }));
+        sent
+    }
+
+    /// Ends the connection, both ways: the other half finds it [`NodeError::Closed`].
+    pub fn close(&self) {
+        // Fails only when the other side closed first.
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+
+    /// Sends messages together: who waits for them is woken once.
+    ///
+    /// # Errors
+    /// As [`NodeChannel::send`]; also when more descriptors go with them than may.
+    pub async fn send_all(&mut self, messages: &Outgoing) -> Result<(), NodeError> {
+        if self.broken {
+            return Err(NodeError::Broken);
+        }
+        self.broken = true;
+        let descriptors: Vec<_> = messages.descriptors.iter().map(AsFd::as_fd).collect();
+        let sent =
+            send_slices(&self.stream, &mut [IoSlice::new(&messages.bytes)], &descriptors).await;
+        self.broken = sent.is_err();
         sent
     }
 }
@@ -147,16 +199,22 @@ impl NodeSender {
 async fn send(
     stream: &net::UnixStream,
     body: &[u8],
-    mut descriptor: Option<BorrowedFd<'_>>,
+    descriptors: &[BorrowedFd<'_>],
 ) -> Result<(), NodeError> {
-    let header = header(body.len(), descriptor.is_some())?;
-    let mut slices = [IoSlice::new(&header), IoSlice::new(body)];
-    let mut left = &mut slices[..];
+    let header = header(body.len(), !descriptors.is_empty())?;
+    send_slices(stream, &mut [IoSlice::new(&header), IoSlice::new(body)], descriptors).await
+}
+
+async fn send_slices(
+    stream: &net::UnixStream,
+    mut left: &mut [IoSlice<'_>],
+    mut descriptors: &[BorrowedFd<'_>],
+) -> Result<(), NodeError> {
     while !left.is_empty() {
-        match descriptor::send(stream, left, descriptor) {
+        match descriptor::send(stream, left, descriptors) {
             Ok(sent) => {
-                // It went with the first byte.
-                descriptor = None;
+                // They went with the first byte.
+                descriptors = &[];
                 IoSlice::advance_slices(&mut left, sent);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

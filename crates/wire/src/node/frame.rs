@@ -1,9 +1,11 @@
 //! Messages of the node's socket as bytes: 16 bytes of header, a body, perhaps a descriptor.
+//! Descriptors of messages that were sent together come with the first of them, in their order.
 //!
 //! Here: taking messages apart as they come in, free of any waiting, so that the async and the
 //! blocking channel share it; the way to sockets whose path is too long for the kernel.
 //! Drawn in `FORMAT.md`.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -13,6 +15,7 @@ use crate::limits::{BODY_BYTES_MAX, CHANNEL_BUFFER_BYTES};
 
 pub(super) const HEADER_BYTES: usize = 16;
 const MAGIC: [u8; 4] = *b"HYND";
+const FLAGS_AT: usize = 8;
 const FLAG_DESCRIPTOR: u32 = 1;
 
 /// The header of a body of `len` bytes.
@@ -51,7 +54,9 @@ pub(super) struct Inbox {
     filled: usize,
     /// Of the start of `buffer`: a message that was taken.
     taken: usize,
-    descriptor: Option<OwnedFd>,
+    /// Of this message, and of those behind it.
+    descriptors: VecDeque<OwnedFd>,
+    descriptors_max: usize,
     /// The next message may come before this one was answered.
     may_follow: bool,
 }
@@ -60,7 +65,14 @@ impl Inbox {
     /// For messages that are answered one by one.
     pub(super) fn new() -> Self {
         let buffer = vec![0; CHANNEL_BUFFER_BYTES];
-        Self { buffer, filled: 0, taken: 0, descriptor: None, may_follow: false }
+        Self {
+            buffer,
+            filled: 0,
+            taken: 0,
+            descriptors: VecDeque::new(),
+            descriptors_max: 1,
+            may_follow: false,
+        }
     }
 
     /// For messages of a server, whose first callback may be right behind its welcome.
@@ -73,17 +85,18 @@ impl Inbox {
         self.may_follow = true;
     }
 
-    /// Where the next bytes go: never empty while a message is incomplete.
-    pub(super) fn room(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.filled..]
+    /// From now on so many descriptors may come at once.
+    pub(super) fn takes_descriptors(&mut self, max: usize) {
+        self.descriptors_max = max;
     }
 
-    /// `count` bytes came into the room, 0 at the end of the stream, perhaps with a descriptor.
-    pub(super) fn add(
-        &mut self,
-        count: usize,
-        descriptor: Option<OwnedFd>,
-    ) -> Result<(), NodeError> {
+    /// Where the next bytes go, never empty while a message is incomplete, and their descriptors.
+    pub(super) fn room(&mut self) -> (&mut [u8], &mut VecDeque<OwnedFd>) {
+        (&mut self.buffer[self.filled..], &mut self.descriptors)
+    }
+
+    /// `count` bytes came into the room, 0 at the end of the stream.
+    pub(super) fn add(&mut self, count: usize) -> Result<(), NodeError> {
         if count == 0 {
             return Err(if self.filled == 0 {
                 NodeError::Closed
@@ -92,10 +105,8 @@ impl Inbox {
             });
         }
         self.filled += count;
-        if let Some(descriptor) = descriptor
-            && self.descriptor.replace(descriptor).is_some()
-        {
-            return Err(NodeError::Malformed { what: "it brings two descriptors" });
+        if self.descriptors.len() > self.descriptors_max {
+            return Err(NodeError::Malformed { what: "it brings more descriptors than it may" });
         }
         Ok(())
     }
@@ -116,7 +127,12 @@ impl Inbox {
         if self.filled > whole && !self.may_follow {
             return Err(NodeError::Malformed { what: "another one follows before its answer" });
         }
-        if descriptor != self.descriptor.is_some() {
+        // Where many may come, those that are there may be of messages behind this one.
+        let is_wrong = match descriptor {
+            true => self.descriptors.is_empty(),
+            false => self.descriptors_max == 1 && !self.descriptors.is_empty(),
+        };
+        if is_wrong {
             return Err(NodeError::Malformed { what: "its descriptor is missing or unannounced" });
         }
         Ok(Some(len))
@@ -125,7 +141,11 @@ impl Inbox {
     /// Takes the complete message of `len` bytes; its body stays readable until the next.
     pub(super) fn take(&mut self, len: usize) -> (&[u8], Option<OwnedFd>) {
         self.taken = HEADER_BYTES + len;
-        (&self.buffer[HEADER_BYTES..HEADER_BYTES + len], self.descriptor.take())
+        let descriptor = match self.buffer[FLAGS_AT] & FLAG_DESCRIPTOR as u8 {
+            0 => None,
+            _ => self.descriptors.pop_front(),
+        };
+        (&self.buffer[HEADER_BYTES..HEADER_BYTES + len], descriptor)
     }
 
     /// Begins the next message, with what came of it behind the last; gives memory of a rare long
@@ -169,8 +189,8 @@ mod tests {
     fn feed(bytes: &[u8], step: usize) -> Result<Option<Vec<u8>>, NodeError> {
         let mut inbox = Inbox::new();
         for piece in bytes.chunks(step) {
-            inbox.room()[..piece.len()].copy_from_slice(piece);
-            inbox.add(piece.len(), None)?;
+            inbox.room().0[..piece.len()].copy_from_slice(piece);
+            inbox.add(piece.len())?;
             if let Some(len) = inbox.complete()? {
                 return Ok(Some(inbox.take(len).0.to_vec()));
             }
@@ -207,9 +227,9 @@ mod tests {
             while found.len() < bodies.len() {
                 inbox.begin();
                 while inbox.complete().unwrap().is_none() {
-                    let count = step.min(pieces.len()).min(inbox.room().len());
-                    inbox.room()[..count].copy_from_slice(&pieces[..count]);
-                    inbox.add(count, None).unwrap();
+                    let count = step.min(pieces.len()).min(inbox.room().0.len());
+                    inbox.room().0[..count].copy_from_slice(&pieces[..count]);
+                    inbox.add(count).unwrap();
                     pieces = &pieces[count..];
                 }
                 let len = inbox.complete().unwrap().unwrap();
@@ -217,8 +237,42 @@ mod tests {
             }
             assert_eq!(found, bodies);
             inbox.begin();
-            assert!(matches!(inbox.add(0, None), Err(NodeError::Closed)));
+            assert!(matches!(inbox.add(0), Err(NodeError::Closed)));
         }
+    }
+
+    /// Three messages that came together; the first and the last have a descriptor.
+    fn with_descriptors(
+        descriptors: usize,
+        descriptors_max: usize,
+    ) -> Result<[bool; 3], NodeError> {
+        let mut inbox = Inbox::of_server();
+        inbox.takes_descriptors(descriptors_max);
+        let mut bytes = Vec::new();
+        for has_descriptor in [true, false, true] {
+            bytes.extend_from_slice(&header(0, has_descriptor).unwrap());
+        }
+        let (room, came) = inbox.room();
+        room[..bytes.len()].copy_from_slice(&bytes);
+        let open = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        came.extend((0..descriptors).map(|_| open()));
+        inbox.add(bytes.len())?;
+        let mut found = [false; 3];
+        for has_descriptor in &mut found {
+            inbox.begin();
+            let len = inbox.complete()?.unwrap();
+            *has_descriptor = inbox.take(len).1.is_some();
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn descriptors_that_come_together_go_to_their_messages() {
+        assert_eq!(with_descriptors(2, 2).unwrap(), [true, false, true]);
+        let wrong = |descriptors, max| with_descriptors(descriptors, max).unwrap_err().to_string();
+        assert!(wrong(1, 2).ends_with("its descriptor is missing or unannounced"));
+        assert!(wrong(3, 2).ends_with("it brings more descriptors than it may"));
+        assert!(wrong(2, 1).ends_with("it brings more descriptors than it may"));
     }
 
     #[test]
@@ -235,9 +289,9 @@ mod tests {
         check(4, 3, "message of this node's socket: another one follows before its answer");
         assert!(matches!(header(BODY_BYTES_MAX + 1, false), Err(NodeError::TooLarge { .. })));
         let mut inbox = Inbox::of_server();
-        assert!(matches!(inbox.add(0, None), Err(NodeError::Closed)));
-        inbox.add(1, None).unwrap();
-        assert!(matches!(inbox.add(0, None), Err(NodeError::Malformed { .. })));
+        assert!(matches!(inbox.add(0), Err(NodeError::Closed)));
+        inbox.add(1).unwrap();
+        assert!(matches!(inbox.add(0), Err(NodeError::Malformed { .. })));
     }
 
     proptest! {

@@ -19,7 +19,9 @@ use crate::buffer::BoxBuffer;
 use crate::deadline::{ACCEPT_PAUSE, HEARTBEAT, PEER_LOSS_WAIT};
 use crate::handshake::{self, Credentials, Lane, LinkId, PeerIdentity, Session};
 use crate::header::FrameKind;
-use crate::limits::{BODY_BYTES_MAX, CONNECTIONS_MAX, HANDSHAKES_MAX, REQUESTS_PER_PEER_MAX};
+use crate::limits::{
+    BODY_BYTES_MAX, CONNECTIONS_MAX, HANDSHAKES_MAX, IDLE_WORKERS_MAX, REQUESTS_PER_PEER_MAX,
+};
 use crate::session::{Frame, SessionError, SessionReceiver, SessionSender};
 use crate::transport::Listener;
 use crate::workers::{Given, Workers};
@@ -198,7 +200,7 @@ async fn serve_bounded<S: Service>(
     let Session { mut sender, mut receiver, peer, .. } = session;
     // Bounded by `requests`; pongs by the pings that are read, and one a second.
     let (orders, mut queue) = mpsc::unbounded_channel();
-    let workers = Rc::new(Workers::new(usize::MAX)); // bounded by `requests`
+    let workers = Rc::new(Workers::new(usize::MAX, IDLE_WORKERS_MAX)); // bounded by `requests`
     let reading = Reading { peer, service, requests, orders, workers };
     // The answers first: they are bounded, what comes is not.
     tokio::select! {
