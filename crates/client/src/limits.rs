@@ -8,6 +8,9 @@ pub const CHANNELS_MAX: usize = 96;
 /// With so many threads of a program asking at once, the next share one connection.
 pub const MULTIPLEXED_FROM: usize = 4;
 
+/// Before such a connection is made anew when it could not be had.
+pub const SHARE_PAUSE: Duration = Duration::from_secs(1);
+
 /// A read open is kept at the home so long after the last close, so that opening again is free.
 pub const READ_LINGER: Duration = Duration::from_secs(5);
 

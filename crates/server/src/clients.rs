@@ -14,7 +14,7 @@ use hayase_wire::message::{
     Access, Callback, CallbackReply, Close, Grants, HeldOpen, NodeRequest, Opening, PeerRequest,
     StillOpen,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::beside::WrittenBeside;
 use crate::booked::Booked;
@@ -53,6 +53,8 @@ pub(crate) struct Process {
     callee_spare: Notify,
     /// Its last connection has ended.
     gone: Cell<bool>,
+    /// For the one connection that its threads share at a time.
+    pub(crate) sharing: Semaphore,
 }
 
 /// A way to ask a process.
@@ -138,6 +140,7 @@ impl Clients {
                 callee_idle: Notify::new(),
                 callee_spare: Notify::new(),
                 gone: Cell::new(false),
+                sharing: Semaphore::new(1),
             })
         });
         Rc::clone(process)

@@ -24,12 +24,15 @@ struct Connection {
     unanswered: Cell<usize>,
     ready: RefCell<Vec<Numbered<NodeAnswer>>>,
     is_ready: Notify,
+    /// Answers are on their way to a process that is slow to take them.
+    is_sending: Cell<bool>,
     /// Nothing will be ready any more.
     is_over: Cell<bool>,
 }
 
 impl Node {
-    /// Serves the connection to its end, until all that came on it is done.
+    /// Serves the connection to its end, until all that came on it is done. Before that the process is
+    /// not welcomed on another one.
     pub(crate) async fn serve_multiplexed(
         self: &Rc<Self>,
         process: &Rc<Process>,
@@ -45,6 +48,7 @@ impl Node {
             unanswered: Cell::default(),
             ready: RefCell::default(),
             is_ready: Notify::new(),
+            is_sending: Cell::default(),
             is_over: Cell::default(),
         });
         let serve = async {
@@ -78,7 +82,13 @@ impl Connection {
 
     async fn work(&self, node: &Rc<Node>) {
         while let Some(Numbered { number, message }) = self.workers.next().await {
-            let answer = node.serve_process(&self.process, message).await;
+            let mut answer = node.serve_process(&self.process, message).await;
+            if self.is_sending.get()
+                && let Some(rest) = answer.rest.take()
+            {
+                // Others wait for what it does: not until that process reads.
+                rest();
+            }
             self.ready.borrow_mut().push(Numbered { number, message: answer });
             self.is_ready.notify_one();
         }
@@ -99,7 +109,10 @@ impl Connection {
             }
             self.unanswered.set(self.unanswered.get() - ready.len());
             let rests = pack(ready, &mut outgoing);
-            if let Err(error) = send_and_finish(&mut sender, &outgoing, rests).await {
+            self.is_sending.set(true);
+            let sent = send_and_finish(&mut sender, &outgoing, rests).await;
+            self.is_sending.set(false);
+            if let Err(error) = sent {
                 tracing::debug!(%error, "a process left before its answers");
                 sender.close();
             }

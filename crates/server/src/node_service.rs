@@ -33,8 +33,8 @@ pub(crate) struct NodeAnswer {
     pub(crate) rest: Option<Rest>,
 }
 
-/// Done when the reply is on its way, and before anything else is served: nobody who was told can find
-/// it undone, and who asked need not wait for it.
+/// Done when the reply is on its way, at the latest, and before anything of who asked is served: nobody
+/// who was told can find it undone, and who asked need not wait for it.
 pub(crate) type Rest = Box<dyn FnOnce()>;
 
 impl From<NodeReply> for NodeAnswer {

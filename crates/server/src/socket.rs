@@ -69,6 +69,11 @@ impl Node {
                 return refuse(&mut channel, refused).await;
             }
         };
+        // What came on the one before is done: who asks again is not overtaken by a first request.
+        let _alone = match purpose {
+            Purpose::Multiplexed => process.sharing.acquire().await.ok(),
+            _ => None,
+        };
         let welcome = NodeReply::Welcome {
             node: self.node,
             nodes: self.servers,

@@ -3,6 +3,7 @@
 #[expect(dead_code, reason = "other suites use the rest")]
 mod cluster;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -117,6 +118,55 @@ fn one_that_waits_holds_nobody_up() {
     give_back.send(()).expect("the mount waits");
     let (number, reply) = shared.hear().expect("an answer");
     assert!(number == 1 && matches!(reply, NodeReply::Opened(_)), "{reply:?}");
+}
+
+/// Else what is asked again on another connection could be overtaken by the first request.
+#[test]
+fn the_next_connection_begins_when_the_last_is_done() {
+    let cluster = Cluster::up(2);
+    let (ino, mut mount, give_back) = held_elsewhere(&cluster);
+    let mut shared = Shared::connect(&cluster);
+    shared.ask(1, open(ino, 1)).expect("sent");
+    eventually("the mount is recalled", || mount.recalls.load(Ordering::Relaxed) > 0);
+    drop(shared);
+    let welcomed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let next = scope.spawn(|| {
+            let next = Shared::connect(&cluster);
+            welcomed.store(true, Ordering::Relaxed);
+            next
+        });
+        // Time enough, were it welcomed at once.
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!welcomed.load(Ordering::Relaxed), "the open is not done");
+        assert!(mount.attr(ROOT).is_ok(), "others are served");
+        give_back.send(()).expect("the mount waits");
+        let mut next = next.join().expect("no panic");
+        next.ask(1, NodeRequest::GetAttr { ino }).expect("sent");
+        assert!(matches!(next.hear().expect("an answer"), (1, NodeReply::Attr { .. })));
+    });
+}
+
+#[test]
+fn removals_are_finished() {
+    let cluster = Cluster::up(1);
+    let mut shared = Shared::connect(&cluster);
+    let mut process = cluster.process(0);
+    let ino = process.create(ROOT, "first", FileKind::Regular).expect("made").ino;
+    for number in 0..8 {
+        let name = format!("{number}").into_bytes();
+        process.ask(&NodeRequest::Link { ino, parent: ROOT, name }).expect("linked");
+    }
+    for number in 0..8 {
+        let name = format!("{number}").into_bytes();
+        let remove = NodeRequest::Remove { parent: ROOT, name, directory: false };
+        shared.ask(number, remove).expect("sent");
+    }
+    for _ in 0..8 {
+        let (_, reply) = shared.hear().expect("an answer");
+        assert!(matches!(reply, NodeReply::Removed { .. }), "{reply:?}");
+    }
+    assert_eq!(process.attr(ino).expect("it has a name").nlink, 1);
 }
 
 #[test]

@@ -18,13 +18,13 @@ use hayase_wire::message::{ClientRole, NodeReply, NodeRequest, Numbered};
 use hayase_wire::{BlockingChannel, Closer, NodeError};
 
 use super::{Inner, Session};
-use crate::limits::{CALL_WAIT, MULTIPLEXED_FROM, RECONNECT_PAUSE};
+use crate::limits::{CALL_WAIT, MULTIPLEXED_FROM, SHARE_PAUSE};
 use crate::link::{LinkError, Reply};
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct Multiplexed {
-    /// Threads that wait for an answer, on any connection.
+    /// Threads that wait for an answer, on any connection, but for those that move bytes in slots.
     asking: AtomicUsize,
     state: Mutex<State>,
 }
@@ -88,6 +88,11 @@ impl Multiplexed {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// There is none, for a while.
+    fn end(&self) {
+        *self.lock() = State::None(Some(Instant::now() + SHARE_PAUSE));
+    }
 }
 
 impl Session {
@@ -108,7 +113,7 @@ impl Session {
         }
     }
 
-    /// The connection, made if it is not there and nobody else is making it.
+    /// The connection, if it is there. Else a thread makes it, and nobody waits for it.
     fn shared(&self) -> Option<Arc<Shared>> {
         let mut state = self.inner.multiplexed.lock();
         match &*state {
@@ -118,60 +123,83 @@ impl Session {
             State::None(_) => *state = State::Connects,
         }
         drop(state);
-        let connected = self.connect_shared();
-        if let Err(error) = &connected {
-            tracing::debug!(%error, "each thread has a connection of its own");
-            *self.inner.multiplexed.lock() = State::None(Some(Instant::now() + RECONNECT_PAUSE));
-        }
-        connected.ok()
-    }
-
-    fn connect_shared(&self) -> Result<Arc<Shared>, LinkError> {
-        let inner = &self.inner;
-        // A server that was started anew is told first what this process holds.
-        let told = inner.with_connection_once(|connection| Ok(connection.start_id))?;
-        let (channel, welcome) = inner.hello(ClientRole::Multiplexed)?;
-        match welcome {
-            NodeReply::Welcome { start_id, .. } if start_id == told => {}
-            NodeReply::Welcome { .. } => return Err(inner.lost(NodeError::Closed)),
-            other => return Err(LinkError::unexpected("Hello", &other)),
-        }
-        inner.end_with_session(&channel)?;
-        let closer = channel.closer().map_err(|e| inner.lost(e))?;
-        let (sender, receiver) = channel.halves().map_err(|e| inner.lost(e))?;
-        let (sender, callers) = (Mutex::new(sender), Mutex::default());
-        let shared = Arc::new(Shared { sender, closer, callers });
-        *inner.multiplexed.lock() = State::Open(Arc::clone(&shared));
-        let (inner, hears) = (Arc::clone(inner), Arc::clone(&shared));
+        let inner = Arc::clone(&self.inner);
         let builder = std::thread::Builder::new().name("hayase-answers".to_owned());
-        let thread = builder.spawn(move || inner.hear_answers(&hears, receiver));
-        let thread = thread.map_err(|error| {
-            shared.end();
-            self.inner.lost(error)
-        })?;
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.retain(|thread| !thread.is_finished());
-        threads.push(thread);
-        Ok(shared)
+        match builder.spawn(move || inner.share()) {
+            Ok(thread) => {
+                let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+                threads.retain(|thread| !thread.is_finished());
+                threads.push(thread);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "each thread keeps to a connection of its own");
+                self.inner.multiplexed.end();
+            }
+        }
+        None
     }
 }
 
 impl Inner {
-    /// Body of the thread that hears the answers, until the connection ends.
-    fn hear_answers(&self, shared: &Shared, mut receiver: BlockingChannel) {
-        let ended = loop {
+    /// Body of the thread that makes the connection and hears the answers, until it ends and no other
+    /// can be had.
+    fn share(&self) {
+        let mut connected = self.connect_shared();
+        while let Ok((shared, receiver)) = connected {
+            *self.multiplexed.lock() = State::Open(Arc::clone(&shared));
+            let ended = self.hear_answers(&shared, receiver);
+            tracing::debug!(error = %ended, "the connection that threads share ended");
+            *self.multiplexed.lock() = State::Connects;
+            shared.close();
+            if self.stopped.load(Ordering::SeqCst) {
+                shared.end();
+                return;
+            }
+            // A server that lives welcomes the next when it has done all that came on this one. Who asks
+            // again before could be overtaken by their own first request.
+            let next = self.connect_shared();
+            shared.end();
+            // Where there was no room for the descriptors of answers, there may be none a moment later.
+            let would_end_again = matches!(ended, NodeError::Io { .. });
+            if let Ok((next, _)) = &next
+                && would_end_again
+            {
+                next.close();
+                break;
+            }
+            connected = next;
+        }
+        self.multiplexed.end();
+    }
+
+    fn connect_shared(&self) -> Result<(Arc<Shared>, BlockingChannel), LinkError> {
+        // A server that was started anew is told first what this process holds.
+        let told = self.with_connection_once(|connection| Ok(connection.start_id))?;
+        let (channel, welcome) = self.hello(ClientRole::Multiplexed)?;
+        match welcome {
+            NodeReply::Welcome { start_id, .. } if start_id == told => {}
+            NodeReply::Welcome { .. } => return Err(self.lost(NodeError::Closed)),
+            other => return Err(LinkError::unexpected("Hello", &other)),
+        }
+        self.end_with_session(&channel)?;
+        let closer = channel.closer().map_err(|e| self.lost(e))?;
+        let (sender, receiver) = channel.halves().map_err(|e| self.lost(e))?;
+        let (sender, callers) = (Mutex::new(sender), Mutex::default());
+        Ok((Arc::new(Shared { sender, closer, callers }), receiver))
+    }
+
+    /// Until the connection ends.
+    fn hear_answers(&self, shared: &Shared, mut receiver: BlockingChannel) -> NodeError {
+        loop {
             let (body, descriptor) = match receiver.receive_ref() {
                 Ok(received) => received,
-                Err(error) => break error,
+                Err(error) => return error,
             };
             let Ok(Numbered { number, message }) = hayase_wire::decode(body) else {
-                break NodeError::Malformed { what: "it is no answer to one of many" };
+                return NodeError::Malformed { what: "it is no answer to one of many" };
             };
             shared.answer(number, message, descriptor);
-        };
-        tracing::debug!(error = %ended, "the connection that threads share ended");
-        *self.multiplexed.lock() = State::None(Some(Instant::now() + RECONNECT_PAUSE));
-        shared.end();
+        }
     }
 }
 
@@ -180,7 +208,8 @@ impl Shared {
         self.callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the answer; `None` when the request was not sent.
+    /// Waits for the answer; `None` when there was no place for the request. Who waits in vain keeps its
+    /// place: the server owes the answer still.
     fn ask(&self, request: &NodeRequest, wait: Duration) -> Option<Result<Reply, NodeError>> {
         let caller = Arc::new(Caller::default());
         let number = self.callers().add(&caller)?;
@@ -194,13 +223,9 @@ impl Shared {
         if let Err(error) = sent {
             tracing::debug!(%error, "a request was not sent");
             // Who hears the answers finds it ended, and tells all.
-            self.closer.close();
+            self.close();
         }
-        let answer = caller.wait(wait);
-        if answer.is_none() {
-            self.callers().waiting.remove(&number);
-        }
-        Some(answer.unwrap_or(Err(NodeError::Timeout { after: wait })))
+        Some(caller.wait(wait).unwrap_or(Err(NodeError::Timeout { after: wait })))
     }
 
     fn answer(&self, number: u64, message: NodeReply, descriptor: Option<OwnedFd>) {
@@ -210,11 +235,14 @@ impl Shared {
         }
     }
 
+    fn close(&self) {
+        self.callers().is_over = true;
+        self.closer.close();
+    }
+
     /// Nobody will be answered any more.
     fn end(&self) {
-        self.closer.close();
         let mut callers = self.callers();
-        callers.is_over = true;
         let waiting = std::mem::take(&mut callers.waiting);
         drop(callers);
         waiting.into_values().for_each(|caller| caller.hear(Err(NodeError::Closed)));

@@ -1,5 +1,6 @@
 //! A session against a real socket, behind which the server in memory answers.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::volume::Volume;
 use crate::{AreaSettings, AreaVolume};
 
 /// Serves `connections` connections of `socket` on a thread, each to its end.
-fn serve(socket: PathBuf, server: Arc<FakeServer>) -> mpsc::Sender<()> {
+fn serve(socket: PathBuf, server: Arc<FakeServer>, sharing: Arc<AtomicUsize>) -> mpsc::Sender<()> {
     let (stop, stopped) = mpsc::channel::<()>();
     let (ready, is_ready) = mpsc::channel();
     std::thread::spawn(move || {
@@ -32,8 +33,8 @@ fn serve(socket: PathBuf, server: Arc<FakeServer>) -> mpsc::Sender<()> {
             loop {
                 let accepted = tokio::time::timeout(Duration::from_millis(20), listener.accept());
                 if let Ok(channel) = accepted.await {
-                    let server = Arc::clone(&server);
-                    tokio::task::spawn_local(connection(channel.unwrap(), server));
+                    let (server, sharing) = (Arc::clone(&server), Arc::clone(&sharing));
+                    tokio::task::spawn_local(connection(channel.unwrap(), server, sharing));
                 }
                 if stopped.try_recv() != Err(mpsc::TryRecvError::Empty) {
                     return;
@@ -45,7 +46,7 @@ fn serve(socket: PathBuf, server: Arc<FakeServer>) -> mpsc::Sender<()> {
     stop
 }
 
-async fn connection(mut channel: NodeChannel, server: Arc<FakeServer>) {
+async fn connection(mut channel: NodeChannel, server: Arc<FakeServer>, sharing: Arc<AtomicUsize>) {
     let (hello, descriptor) = channel.recv().await.unwrap();
     let hello: NodeRequest = hayase_wire::decode(&hello).unwrap();
     let NodeRequest::Hello { role, arena_slots, .. } = hello else { panic!("{hello:?}") };
@@ -67,7 +68,7 @@ async fn connection(mut channel: NodeChannel, server: Arc<FakeServer>) {
         return handed_over(channel, server).await;
     }
     if role == ClientRole::Multiplexed {
-        let _ = server.call(&hello);
+        sharing.fetch_add(1, Ordering::SeqCst);
         return multiplexed(channel, server).await;
     }
     let arena = Arena::open(descriptor.expect("the arena comes with the hello"), arena_slots);
@@ -161,6 +162,8 @@ async fn multiplexed(channel: NodeChannel, server: Arc<FakeServer>) {
 struct Fixture {
     directory: tempfile::TempDir,
     server: Arc<FakeServer>,
+    /// Connections that threads shared, so far.
+    sharing: Arc<AtomicUsize>,
     stop: Option<mpsc::Sender<()>>,
 }
 
@@ -172,8 +175,10 @@ impl Fixture {
     fn with_parts(parts: Parts) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let server = Arc::new(FakeServer::new(directory.path().to_owned(), parts));
-        let stop = serve(directory.path().join("socket"), Arc::clone(&server));
-        Self { directory, server, stop: Some(stop) }
+        let sharing = Arc::default();
+        let socket = directory.path().join("socket");
+        let stop = serve(socket, Arc::clone(&server), Arc::clone(&sharing));
+        Self { directory, server, sharing, stop: Some(stop) }
     }
 
     fn session(&self, mount: bool) -> Session {
@@ -240,17 +245,27 @@ fn create_and_write(session: &Session, len: usize) {
     }
 }
 
+/// Until they share one; the first requests find none yet.
+fn until_shared(session: &Session) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !matches!(*session.inner.multiplexed.lock(), State::Open(_)) {
+        assert!(Instant::now() < until, "they share a connection");
+        on_threads(16, |_| drop(session.call(&NodeRequest::StatFs)));
+    }
+}
+
 #[test]
 fn many_threads_share_a_connection_and_hear_their_own_answers() {
     let fixture = Fixture::with_parts(Parts::Here);
     let session = fixture.session(false);
+    until_shared(&session);
     on_threads(16, |thread| {
         for file in 0..20 {
             create_and_write(&session, 1 + thread * 20 + file);
         }
     });
-    assert!(matches!(*session.inner.multiplexed.lock(), State::Open(_)), "they share one");
     assert_eq!(fixture.server.count("Create"), 16 * 20);
+    assert_eq!(fixture.sharing.load(Ordering::SeqCst), 1);
 }
 
 #[test]
@@ -277,31 +292,39 @@ fn a_mount_does_not_share() {
     assert!(matches!(*session.inner.multiplexed.lock(), State::None(None)));
 }
 
+/// The server leaves at each removal of the directory, with what it answered none of.
 #[test]
 fn who_shares_a_connection_that_ends_asks_again() {
     let fixture = Fixture::new();
     let session = fixture.session(false);
     let directory = NewNode { kind: FileKind::Directory, ..new_file("directory") };
     session.call(&NodeRequest::Create(directory)).unwrap();
-    let remove =
-        NodeRequest::Remove { parent: InodeId::ROOT, name: "directory".into(), directory: false };
+    let remove = |name: &str| {
+        let (parent, name) = (InodeId::ROOT, name.into());
+        session.call(&NodeRequest::Remove { parent, name, directory: false })
+    };
+    until_shared(&session);
     on_threads(16, |thread| {
         for file in 0..50 {
             if thread == 0 && file % 10 == 9 {
-                // The server leaves.
-                let error = session.call(&remove).unwrap_err();
+                let error = remove("directory").unwrap_err();
                 assert!(
                     matches!(error, LinkError::Refused(refused) if refused.errno == libc::EISDIR)
                 );
             }
-            assert!(session.call(&NodeRequest::StatFs).is_ok());
+            let name = format!("{thread}-{file}");
+            let made = session.call(&NodeRequest::Create(new_file(&name)));
+            // This server keeps no answers: what is asked again may have happened.
+            if let Err(error) = made {
+                let LinkError::Refused(refused) = error else { panic!("{error}") };
+                assert_eq!(refused.errno, libc::EEXIST);
+            }
+            assert!(fixture.server.inode_of(&name).is_some());
         }
     });
-    let until = Instant::now() + Duration::from_secs(10);
-    while !matches!(*session.inner.multiplexed.lock(), State::Open(_)) {
-        assert!(Instant::now() < until, "they share again");
-        on_threads(16, |_| drop(session.call(&NodeRequest::StatFs)));
-    }
+    until_shared(&session);
+    let sharing = fixture.sharing.load(Ordering::SeqCst);
+    assert!(sharing > 1, "{sharing} connections were shared");
 }
 
 #[test]
@@ -399,7 +422,8 @@ fn a_server_that_is_gone_is_an_error_and_its_successor_is_found() {
     let _ = std::fs::remove_file(&socket);
     let waits = std::thread::spawn(move || patient.call(&NodeRequest::StatFs));
     std::thread::sleep(Duration::from_millis(50));
-    fixture.stop = Some(serve(socket, Arc::clone(&fixture.server)));
+    let (server, sharing) = (Arc::clone(&fixture.server), Arc::clone(&fixture.sharing));
+    fixture.stop = Some(serve(socket, server, sharing));
     assert!(matches!(ask(), Ok(NodeReply::StatFs(_))));
     assert!(waits.join().unwrap().is_ok(), "a call is sent again to the successor");
 }

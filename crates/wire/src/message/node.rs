@@ -27,7 +27,8 @@ pub enum ClientRole {
     Callback,
     /// Requests of many threads, each [`Numbered`], at most
     /// [`MULTIPLEXED_MAX`](crate::limits::MULTIPLEXED_MAX) unanswered; answers bear the number, and come
-    /// in any order. None names a slot.
+    /// in any order. A process has one at a time: it is welcomed when all that came on the last one is
+    /// done, so that what was not answered there can be asked again.
     Multiplexed,
     /// A mount sends [`HandedOver`]s, as they come; the server sends [`HandedBack`]s. The kernel's
     /// device comes with the hello.
