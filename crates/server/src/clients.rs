@@ -11,8 +11,8 @@ use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_wire::NodeChannel;
 use hayase_wire::arena::Arena;
 use hayase_wire::message::{
-    Access, Callback, CallbackReply, Close, Grants, HeldOpen, NodeRequest, Opening, PeerRequest,
-    StillOpen,
+    Access, Callback, CallbackReply, Close, Grants, HeldLock, HeldOpen, NodeRequest, Opening,
+    PeerRequest, StillOpen,
 };
 use tokio::sync::{Notify, Semaphore};
 
@@ -234,6 +234,12 @@ impl Clients {
             totals.remove(&close.ino);
         }
         gone
+    }
+
+    /// Whether its process was told that it has lost it.
+    pub(crate) fn has_lost(&self, held: &HeldLock) -> bool {
+        let process = self.find(held.process);
+        held.ticket.is_none() && process.is_some_and(|p| p.lost.borrow().contains(&held.ino))
     }
 
     pub(crate) fn has_mounts(&self) -> bool {

@@ -12,7 +12,8 @@
 //! and nothing is released, so two halves of a job never grant the same lock.
 //!
 //! A node that finds itself declared lost begins a new incarnation: its server ends, is started again
-//! and tells what its processes hold; locks that were released meanwhile are lost for good.
+//! and tells what its processes hold; what they had locked at other homes is lost for good. It ends that itself
+//! ([`Node::end_lost_locks`]): a home that was started anew since does not know that it released it.
 //!
 //! Here: the decisions, pure, and the tasks that carry them out.
 //! Source: `docs/design/001-coherence.md`, "Lost nodes"; RFC 8881, 8.4 (leases).
@@ -123,6 +124,22 @@ impl Membership {
         self.back.borrow_mut().insert(from.server, from.start_id);
     }
 
+    /// Returns when server 0 has answered once.
+    pub(crate) async fn until_heard(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.heard_coordinator.get().is_some() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Which incarnation of a server that is back was declared lost last.
+    pub(crate) fn loss_of(&self, server: ServerId) -> Option<u64> {
+        self.now.borrow().loss_of(server)
+    }
+
     /// Returns when `server` is declared lost.
     pub(crate) async fn until_lost(&self, server: ServerId) {
         loop {
@@ -205,9 +222,11 @@ impl Node {
         self.membership.coordinator_answers.set(answer.is_ok());
         match answer.map(|called| called.served.reply) {
             Ok(PeerReply::Members(members)) => {
-                self.membership.heard_coordinator.set(Some(Instant::now()));
                 self.sessions.heard(COORDINATOR);
                 self.take(*members);
+                if self.membership.heard_coordinator.replace(Some(Instant::now())).is_none() {
+                    self.membership.changed.notify_waiters();
+                }
             }
             Ok(PeerReply::Dead) => self.membership.is_lost.notify_one(),
             Ok(other) => tracing::error!(?other, "a beat answered by something else"),

@@ -7,17 +7,18 @@
 //! Source: `docs/design/001-coherence.md`, "Sessions and restarts".
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_wire::message::{
     Access, HeldLock, HeldOpen, Holding, LeftLink, OpenKind, PeerReply, PeerRequest, Refused,
 };
-use hayase_wire::{BoxBuffer, PeerIdentity};
-use tokio::sync::Notify;
-use tokio::time::Instant;
+use hayase_wire::{BoxBuffer, COORDINATOR, PeerIdentity};
+use tokio::sync::{Mutex, Notify};
+use tokio::time::{Instant, timeout};
 
+use crate::convert::meta_refused;
 use crate::home::Event;
 use crate::keyed_lock::KeyedLock;
 use crate::limits::{CALL_DEADLINE, HOME_IN_USE, LOST_PAUSE, RETURNED_PAUSE};
@@ -40,6 +41,8 @@ pub(crate) struct Sessions {
     asked: RefCell<HashMap<ServerId, Instant>>,
     used: Notify,
     answered: RefCell<HashMap<ServerId, Instant>>,
+    /// Whether processes know what they lost because this node was declared lost.
+    own_loss: Mutex<bool>,
     /// What was listed so far by who has not finished.
     listed: RefCell<HashMap<ServerId, Listed>>,
 }
@@ -59,6 +62,7 @@ impl Sessions {
             asked: RefCell::default(),
             used: Notify::new(),
             answered: RefCell::default(),
+            own_loss: Mutex::default(),
             listed: RefCell::default(),
         }
     }
@@ -243,10 +247,12 @@ impl Node {
             return Ok(());
         }
         self.grace.own_known().await;
+        self.end_lost_locks().await?;
         // At a first meeting of two first incarnations nobody holds anything.
         let mut locks = Vec::new();
         if before.is_some() || self.incarnation > 1 {
             locks = self.locks_at(to).await?;
+            locks.retain(|held| !self.clients.has_lost(held));
             self.home_lost(to).await;
         }
         let as_of = self.clients.asked();
@@ -263,6 +269,33 @@ impl Node {
         }
         self.sessions.ours.borrow_mut().insert(to, start_id);
         self.tell_lost(lost).await;
+        Ok(())
+    }
+
+    /// Where a former incarnation was declared lost, its homes have released what processes of this node
+    /// had locked there, and others may have changed the files since. A home says so, but not one that was
+    /// itself started anew before it was asked: so the processes lose it here, before any home is told.
+    async fn end_lost_locks(self: &Rc<Self>) -> Result<(), Refused> {
+        let mut is_done = self.sessions.own_loss.lock().await;
+        if *is_done || self.incarnation == 1 || self.me == COORDINATOR {
+            return Ok(());
+        }
+        if timeout(CALL_DEADLINE, self.membership.until_heard()).await.is_err() {
+            let why = "server 0 has not said since this server was started anew who was lost";
+            return Err(Refused::because(libc_errno::EIO, why));
+        }
+        if let Some(loss) = self.membership.loss_of(self.me)
+            && self.names.own_loss().map_err(meta_refused)? != Some(loss)
+        {
+            let mut lost = BTreeSet::new();
+            for home in self.all_servers().filter(|home| *home != self.me) {
+                let held = self.locks_at(home).await?.into_iter();
+                lost.extend(held.filter(|held| held.ticket.is_none()).map(|held| held.ino));
+            }
+            self.tell_lost(lost.into_iter().collect()).await;
+            self.names.keep_own_loss(loss).map_err(meta_refused)?;
+        }
+        *is_done = true;
         Ok(())
     }
 

@@ -42,7 +42,7 @@ pub const INODE_BLOCK: u64 = 16 * 1024;
 /// The number of the first inode after the root.
 const FIRST_COUNTER: u64 = 2;
 /// Version of all records below; a name space with another one is refused.
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
 
 /// The names and inodes that one server keeps.
 pub struct Namespace {
@@ -211,6 +211,22 @@ impl Namespace {
     /// What [`Namespace::keep_members`] kept last.
     pub fn members(&self) -> Result<Option<Vec<u8>>, NamespaceError> {
         Ok(self.store.get(&keys::members())?)
+    }
+
+    /// Keeps which incarnation of this server was declared lost last, as far as its processes were told;
+    /// survives a power cut.
+    pub fn keep_own_loss(&self, start_id: u64) -> Result<(), NamespaceError> {
+        let mut batch = Batch::new();
+        batch.put(keys::own_loss(), codec::encode(&start_id));
+        self.store.commit(batch)?;
+        Ok(self.store.sync()?)
+    }
+
+    /// What [`Namespace::keep_own_loss`] kept last.
+    pub fn own_loss(&self) -> Result<Option<u64>, NamespaceError> {
+        let key = keys::own_loss();
+        let kept = self.store.get(&key)?;
+        kept.map(|bytes| codec::decode(&key, &bytes)).transpose()
     }
 
     /// Starts a transaction; waits while another thread has one open.

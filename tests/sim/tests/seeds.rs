@@ -16,7 +16,7 @@ use std::time::Instant;
 use hayase_sim::{Kind, Place, Report, Violation, run, run_kind};
 
 /// Seeds that found something, with what it was.
-const FOUND: [(Kind, u64, &str); 24] = [
+const FOUND: [(Kind, u64, &str); 25] = [
     (Kind::Links, 30, "an append to a striped file that was late to finish was made twice"),
     (Kind::Links, 38, "a name that was being replaced was missing"),
     (Kind::Links, 195, "a write that was sent again undid what others had written since"),
@@ -57,6 +57,7 @@ const FOUND: [(Kind, u64, &str); 24] = [
     (Kind::Restarts, 1_000_092, "a server that was killed while it told what it holds never told"),
     (Kind::Restarts, 1_007_982, "a name that was held for a rename was waited for by that rename"),
     (Kind::Cuts, 1_005_680, "the home of a removed file was not told when it was back"),
+    (Kind::Cuts, 8_001_307, "a home that was lost itself gave a lock back that it had released"),
 ];
 
 const SEEDS: u64 = 40;

@@ -97,9 +97,7 @@ impl Coordinator {
         let told = Told { news, ..Told::nothing(now) };
         let heard = Heard { at: now, start_id: Some(from.start_id), took, ended: None, told };
         self.heard.insert(from.server, heard);
-        let before = members.lost.len();
-        members.lost.retain(|(server, _)| *server != from.server);
-        let is_back = members.lost.len() < before;
+        let is_back = members.is_back(from.server);
         members.epoch += u64::from(is_back);
         is_back
     }
@@ -251,6 +249,7 @@ mod tests {
         assert!(members.is_lost(ServerId(1), 7));
         assert!(coordinator.beat(&mut members, peer(1, 8), 0, late), "another one is back");
         assert_eq!((members.epoch, members.lost.len()), (2, 0));
+        assert_eq!((members.loss_of(ServerId(1)), members.loss_of(ServerId(2))), (Some(7), None));
     }
 
     #[test]

@@ -59,6 +59,11 @@ pub(super) fn members() -> Vec<u8> {
     [&[META], &b"members"[..]].concat()
 }
 
+/// Which incarnation of this server was declared lost last.
+pub(super) fn own_loss() -> Vec<u8> {
+    [&[META], &b"own-loss"[..]].concat()
+}
+
 /// The last answer of a slot.
 pub(super) fn answer(slot: AnswerSlot) -> Vec<u8> {
     key(ANSWER, slot.process, &[&slot.slot.to_be_bytes()])

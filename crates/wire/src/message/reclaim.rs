@@ -73,12 +73,30 @@ pub struct MembersNow {
     pub lost: Vec<(ServerId, u64)>,
     /// Every living server has taken this epoch.
     pub released: u64,
+    /// Of each server that was declared lost and is back: the last incarnation that was.
+    pub returned: Vec<(ServerId, u64)>,
 }
 
 impl MembersNow {
     /// Whether this incarnation was declared lost.
     pub fn is_lost(&self, server: ServerId, start_id: u64) -> bool {
         self.lost.contains(&(server, start_id))
+    }
+
+    /// The last incarnation of a server that was declared lost, if another one is back.
+    pub fn loss_of(&self, server: ServerId) -> Option<u64> {
+        self.returned.iter().find(|(back, _)| *back == server).map(|(_, lost)| *lost)
+    }
+
+    /// A server that was declared lost is back; false when it was not.
+    pub fn is_back(&mut self, server: ServerId) -> bool {
+        let Some(lost) = self.lost.iter().filter(|(lost, _)| *lost == server).max().copied() else {
+            return false;
+        };
+        self.lost.retain(|(lost, _)| *lost != server);
+        self.returned.retain(|(back, _)| *back != server);
+        self.returned.push(lost);
+        true
     }
 
     /// Whether a server was declared lost and no other incarnation of it is back.
