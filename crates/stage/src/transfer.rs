@@ -375,8 +375,9 @@ impl Shared<'_> {
 
     /// One stream: takes units until there are no more.
     fn work(&self, units: &Mutex<Units>) {
+        let mut turn = self.gate.enter();
         loop {
-            let _turn = self.gate.enter();
+            turn = turn.next();
             let cut = |task, is_loose| self.cut(task, is_loose);
             let taken = units.lock().unwrap_or_else(PoisonError::into_inner).take(cut);
             let Some((number, unit)) = taken else { return };

@@ -6,6 +6,7 @@
 //! 2. Nobody who holds bytes waits for more of them.
 //!
 //! Buffers go from unit to unit, since an allocator keeps what a stream frees for that stream.
+//! Who waits is counted: a small file is so little work that a needless wake-up is a good part of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 struct State {
     limit: usize,
     inside: usize,
+    /// Who waits to get in, and who waits for bytes.
+    outside: usize,
+    without: usize,
     held: u64,
     /// The most that was held and idle together.
     peak: u64,
@@ -33,7 +37,10 @@ impl State {
 pub(super) struct Gate {
     memory: u64,
     state: Mutex<State>,
-    changed: Condvar,
+    /// One more may get in.
+    room: Condvar,
+    /// It may be another one's turn to be given bytes, or there are more of them.
+    bytes: Condvar,
     units: AtomicU64,
     refusals: AtomicU64,
 }
@@ -41,11 +48,14 @@ pub(super) struct Gate {
 impl Gate {
     /// Lets `limit` streams in, which hold `memory` bytes together.
     pub(super) fn new(limit: usize, memory: u64) -> Self {
-        let state = State { limit, inside: 0, held: 0, peak: 0, idle: Vec::new(), next: 0 };
+        let (inside, outside, without) = (0, 0, 0);
+        let (held, peak, idle, next) = (0, 0, Vec::new(), 0);
+        let state = State { limit, inside, outside, without, held, peak, idle, next };
         Self {
             memory: memory.max(1),
             state: Mutex::new(state),
-            changed: Condvar::new(),
+            room: Condvar::new(),
+            bytes: Condvar::new(),
             units: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
         }
@@ -60,7 +70,9 @@ impl Gate {
     pub(super) fn enter(&self) -> Turn<'_> {
         let mut state = self.state();
         while state.inside >= state.limit {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.outside += 1;
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.outside -= 1;
         }
         state.inside += 1;
         Turn { gate: self }
@@ -74,7 +86,9 @@ impl Gate {
         let bytes = bytes.min(self.memory);
         let mut state = self.state();
         while state.next != number || state.held + bytes > self.memory {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.without += 1;
+            state = self.bytes.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.without -= 1;
         }
         state.next += 1;
         state.held += bytes;
@@ -86,15 +100,24 @@ impl Gate {
             state.idle.pop();
         }
         state.peak = state.peak.max(state.held + state.idle_bytes());
+        self.wake_for_bytes(&state);
         drop(state);
-        self.changed.notify_all();
         Held { gate: self, bytes, buffer }
+    }
+
+    fn wake_for_bytes(&self, state: &State) {
+        if state.without > 0 {
+            self.bytes.notify_all();
+        }
     }
 
     /// From now on so many streams work; those that are too many go when their unit ends.
     pub(super) fn set(&self, limit: usize) {
-        self.state().limit = limit.max(1);
-        self.changed.notify_all();
+        let mut state = self.state();
+        state.limit = limit.max(1);
+        if state.outside > 0 {
+            self.room.notify_all();
+        }
     }
 
     /// How many streams may work.
@@ -136,10 +159,29 @@ pub(super) struct Turn<'a> {
     gate: &'a Gate,
 }
 
+impl Turn<'_> {
+    /// For the next unit: the same, unless more work now than may.
+    pub(super) fn next(self) -> Self {
+        let gate = self.gate;
+        let stays = {
+            let state = gate.state();
+            state.inside <= state.limit
+        };
+        if stays {
+            return self;
+        }
+        drop(self);
+        gate.enter()
+    }
+}
+
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.gate.state().inside -= 1;
-        self.gate.changed.notify_all();
+        let mut state = self.gate.state();
+        state.inside -= 1;
+        if state.outside > 0 && state.inside < state.limit {
+            self.gate.room.notify_one();
+        }
     }
 }
 
@@ -160,8 +202,7 @@ impl Drop for Held<'_> {
         if buffer.capacity() > 0 && kept <= self.gate.memory {
             state.idle.push(buffer);
         }
-        drop(state);
-        self.gate.changed.notify_all();
+        self.gate.wake_for_bytes(&state);
     }
 }
 
@@ -193,6 +234,23 @@ mod tests {
         assert!((1..=2).contains(&most.into_inner()), "half of all is held by two at most");
         let state = gate.state();
         assert_eq!((state.inside, state.held), (0, 0));
+    }
+
+    #[test]
+    fn a_turn_stays_until_fewer_may_work() {
+        let gate = Gate::new(2, MEMORY);
+        let (first, second) = (gate.enter().next(), gate.enter());
+        gate.set(1);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| drop(first.next()));
+            while gate.state().outside == 0 {
+                std::thread::yield_now();
+            }
+            assert_eq!(gate.state().inside, 1);
+            drop(second);
+            waits.join().unwrap();
+        });
+        assert_eq!(gate.state().inside, 0);
     }
 
     #[test]

@@ -36,6 +36,8 @@ struct State {
     idle: Vec<(Target, Connection, Instant)>,
     /// In use.
     active: usize,
+    /// Who waits for one.
+    waiting: usize,
 }
 
 /// A right to have one connection.
@@ -43,8 +45,11 @@ struct Slot<'a>(&'a Pool);
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        self.0.state().active -= 1;
-        self.0.freed.notify_one();
+        let mut state = self.0.state();
+        state.active -= 1;
+        if state.waiting > 0 {
+            self.0.freed.notify_one();
+        }
     }
 }
 
@@ -72,7 +77,9 @@ impl Pool {
     fn slot(&self) -> Slot<'_> {
         let mut state = self.state();
         while state.active >= CONNECTIONS_MAX {
+            state.waiting += 1;
             state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
         }
         state.active += 1;
         Slot(self)
