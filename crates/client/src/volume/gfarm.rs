@@ -29,7 +29,7 @@ mod tests;
 use std::sync::{Arc, OnceLock};
 
 use hayase_layout::InodeId;
-use hayase_tier::gfarm_lane::{Answer, Lanes, Lost, Request};
+use hayase_tier::gfarm_lane::{Answer, Lanes, Lost, Request, Time};
 use hayase_wire::message::{
     Access, AreaUse, Attr, DirEntry, Entry, Explained, Grants, MetaChange, Name, NewNode, Refused,
     XattrMode,
@@ -130,7 +130,21 @@ impl Inner {
     }
 
     fn names_changed(&self, directories: &[InodeId]) {
-        directories.iter().for_each(|dir| self.listings.changed(*dir));
+        for dir in directories {
+            self.listings.changed(*dir);
+            if let Ok(dir) = self.nodes.get(*dir) {
+                dir.lock().changed();
+            }
+        }
+        self.look_ahead.changed();
+    }
+
+    /// A new file in `dir`, which has changed at the same moment, by the metadata server's clock.
+    fn file_was_made(&self, dir: InodeId, when: Time) {
+        self.listings.changed(dir);
+        if let Ok(dir) = self.nodes.get(dir) {
+            dir.lock().file_was_made(when);
+        }
         self.look_ahead.changed();
     }
 }

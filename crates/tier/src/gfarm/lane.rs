@@ -142,11 +142,13 @@ pub enum Request {
         path: Vec<u8>,
     },
     /// A new file, open for reading and writing. Without a `place` at a file server it gets one with the first
-    /// call about its bytes.
+    /// call about its bytes. With `like` the answer has these attributes, number and generation excepted; else the
+    /// metadata server is asked for them, a request more.
     Create {
         path: Vec<u8>,
         mode: u32,
         place: bool,
+        like: Option<Stat>,
     },
     Open {
         path: Vec<u8>,

@@ -87,6 +87,13 @@ pub(crate) struct Stat {
     pub(crate) gid: u32,
 }
 
+/// Which inode a new file is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Made {
+    pub(crate) ino: u64,
+    pub(crate) generation: u64,
+}
+
 /// What may be done with a file that is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
@@ -376,7 +383,7 @@ impl Library {
 
     /// A new file, open for writing; fails when the name is taken.
     pub(crate) fn create(&'static self, path: &CStr, mode: u32) -> Result<File, Failure> {
-        self.create_for(path, mode, Use::Write)
+        self.create_for(path, mode, Use::Write).map(|(file, _)| file)
     }
 
     /// As [`Library::create`], open as it is said.
@@ -385,14 +392,16 @@ impl Library {
         path: &CStr,
         mode: u32,
         access: Use,
-    ) -> Result<File, Failure> {
+    ) -> Result<(File, Made), Failure> {
         let flags = access.flags() | EXCLUSIVE | UNBUFFERED;
-        let mut raw = null_mut();
+        let (mut raw, mut ino, mut generation) = (null_mut(), 0, 0);
         let _alone = self.alone();
-        // SAFETY: the path ends with a zero; `raw` is set on success.
-        let answer =
-            unsafe { (self.table.gfs_pio_create)(path.as_ptr(), flags, mode, &raw mut raw) };
-        self.checked(answer).map(|()| File { library: self, raw })
+        // SAFETY: the path ends with a zero; the rest is set on success.
+        let answer = unsafe {
+            let (file, ino, generation) = (&raw mut raw, &raw mut ino, &raw mut generation);
+            (self.table.gfs_pio_create_igen)(path.as_ptr(), flags, mode, file, ino, generation)
+        };
+        self.checked(answer).map(|()| (File { library: self, raw }, Made { ino, generation }))
     }
 
     /// An existing file, open for reading. Follows links.

@@ -22,7 +22,10 @@ type Job = (Arc<Node>, Leaving);
 #[derive(Debug, Default)]
 pub(super) struct Closer {
     state: Mutex<State>,
-    changed: Condvar,
+    /// For one thread: a job came, or it is the end.
+    wakes: Condvar,
+    /// Nothing is left.
+    rests: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -30,6 +33,12 @@ struct State {
     jobs: VecDeque<Job>,
     busy: usize,
     stopped: bool,
+}
+
+impl State {
+    fn is_at_rest(&self) -> bool {
+        self.busy == 0 && self.jobs.is_empty()
+    }
 }
 
 impl Closer {
@@ -45,17 +54,17 @@ impl Closer {
     /// Bounded by what the kernel has open.
     pub(super) fn submit(&self, node: Arc<Node>, leaving: Leaving) {
         self.lock().jobs.push_back((node, leaving));
-        self.changed.notify_all();
+        self.wakes.notify_one();
     }
 
     /// Returns when nothing is left to be closed; the threads end.
     pub(super) fn drain(&self) {
         let mut state = self.lock();
-        while state.busy > 0 || !state.jobs.is_empty() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        while !state.is_at_rest() {
+            state = self.rests.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.stopped = true;
-        self.changed.notify_all();
+        self.wakes.notify_all();
     }
 
     pub(super) fn start(inner: &Arc<Inner>) -> std::io::Result<()> {
@@ -78,11 +87,13 @@ impl Closer {
                 }
                 state = self.lock();
                 state.busy -= 1;
-                self.changed.notify_all();
+                if state.is_at_rest() {
+                    self.rests.notify_all();
+                }
             } else if state.stopped {
                 return;
             } else {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.wakes.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use hayase_layout::InodeId;
-use hayase_tier::gfarm_lane::{Answer, Kind, Lanes, Reply, Request, Stat, serve_by};
+use hayase_tier::gfarm_lane::{Answer, Kind, Lanes, Reply, Request, Stat, Time, serve_by};
 use hayase_wire::message::{Access, Refused};
 
 use super::GfarmVolume;
@@ -42,6 +42,9 @@ pub(super) struct Files {
     inodes: HashMap<u64, File>,
     opens: HashMap<u64, Open>,
     numbers: u64,
+    /// When a file is made, and whose it is then.
+    pub(super) clock: Time,
+    pub(super) owner: (u32, u32),
 }
 
 struct File {
@@ -132,7 +135,9 @@ impl Files {
 
     fn add(&mut self, path: &[u8], kind: Kind, bytes: &[u8]) {
         let ino = 100 + self.number();
-        let stat = Stat { size: bytes.len() as u64, ..stat(ino, kind) };
+        let (size, (uid, gid), time) = (bytes.len() as u64, self.owner, self.clock);
+        let times = Stat { atime: time, mtime: time, ctime: time, ..stat(ino, kind) };
+        let stat = Stat { size, uid, gid, ..times };
         self.inodes.insert(ino, File { stat, bytes: bytes.into(), attributes: HashMap::new() });
         self.names.insert(path.into(), ino);
     }
@@ -215,14 +220,17 @@ impl Files {
                 if *truncate {
                     self.file(path)?.set(Vec::clear);
                 }
-                return self.open(path, *write);
+                return self.open(path, *write, None);
             }
-            Request::Create { path, .. } => {
+            Request::Create { path, like, .. } => {
                 if self.ino(path).is_ok() {
                     return Err(libc::EEXIST);
                 }
                 self.add(path, Kind::File, b"");
-                return self.open(path, true);
+                let time = self.clock;
+                let root = &mut self.file(b"/")?.stat; // all tests make their files there
+                (root.mtime, root.ctime) = (time, time);
+                return self.open(path, true, *like);
             }
             Request::Read { file, offset, len } => {
                 let open = self.opens.get(file).ok_or(libc::EBADF)?;
@@ -267,11 +275,12 @@ impl Files {
         Ok(Answer::Done.into())
     }
 
-    fn open(&mut self, path: &[u8], write: bool) -> Result<Reply, i32> {
+    fn open(&mut self, path: &[u8], write: bool, like: Option<Stat>) -> Result<Reply, i32> {
         let (number, ino) = (self.number(), self.ino(path)?);
         let file = &self.inodes[&ino];
         let (stat, copy) = (file.stat, (!write).then(|| file.bytes.clone()));
         self.opens.insert(number, Open { ino, copy });
+        let stat = like.map_or(stat, |like| Stat { ino, generation: stat.generation, ..like });
         Ok(Answer::Opened { file: number, stat }.into())
     }
 }

@@ -1,7 +1,7 @@
 //! Names and attributes: what is asked of the metadata server, and how its answers are shown.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use hayase_layout::{InodeId, Layout};
 use hayase_tier::gfarm_lane::{Answer, Kind, Request, SetTime, Stat, Time};
@@ -108,16 +108,17 @@ impl Inner {
 
     pub(super) fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
         let node = self.nodes.get(ino)?;
-        let (is_open, unlinked) = {
+        let (is_open, unlinked, is_known, asks) = {
             let state = node.lock();
-            (!state.file.slots.is_empty(), state.file.unlinked)
+            let (is_open, now) = (!state.file.slots.is_empty(), Instant::now());
+            (is_open, state.file.unlinked, state.is_known(now), state.asks())
         };
-        if unlinked && is_open {
+        if (unlinked && is_open) || is_known {
             return Ok(self.found(&node));
         }
         match self.look_at(&node) {
             Ok((_, stat)) => {
-                node.lock().seen = stat;
+                node.lock().told(stat, asks);
                 self.follow(&node);
             }
             // Its name is gone on another host: it is what it was, until it is released.
@@ -148,6 +149,7 @@ impl Inner {
         } else if (MetaChange { size: None, ..*change }) != MetaChange::default() {
             self.set_named(&node, change)?;
         }
+        node.lock().changed();
         self.look_ahead.changed();
         self.attributes(ino)
     }
@@ -183,7 +185,7 @@ impl Inner {
                 self.done(&Request::Symlink { target: target.clone(), path })?;
             }
             (FileKind::Regular, _) => {
-                let request = Request::Create { path, mode: new.mode, place: false };
+                let request = Request::Create { path, mode: new.mode, place: false, like: None };
                 let opened = self.lanes.open(&request).map_err(refused)?;
                 self.lanes.close(opened.file, None).map_err(refused)?;
             }

@@ -7,9 +7,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
 
 use hayase_layout::InodeId;
-use hayase_tier::gfarm_lane::Stat;
+use hayase_tier::gfarm_lane::{Stat, Time};
 use hayase_wire::message::{Name, Refused};
 
 use super::open_file::OpenFile;
@@ -18,6 +19,8 @@ use super::open_file::OpenFile;
 const DEPTH_MAX: usize = 2048;
 /// Where in an inode number it is counted how often its place on this host was given up for another one.
 const INCARNATION_SHIFT: u32 = 56;
+/// The attributes of a directory in which this mount makes files are asked for this often.
+pub(super) const KNOWN_FOR: Duration = Duration::from_millis(500);
 
 /// One inode.
 #[derive(Debug)]
@@ -41,6 +44,51 @@ pub(super) struct State {
     /// As the metadata server told it last.
     pub(super) seen: Stat,
     pub(super) file: OpenFile,
+    pub(super) directory: Directory,
+}
+
+/// How well this host knows the attributes of a directory.
+#[derive(Debug, Default)]
+pub(super) struct Directory {
+    /// Counts what this mount did in it.
+    changes: u64,
+    /// When the metadata server was asked last, if this mount did nothing in it since but make files.
+    asked: Option<Instant>,
+    /// It made some.
+    made: bool,
+}
+
+impl State {
+    /// Before its attributes are asked for: for [`State::told`].
+    pub(super) fn asks(&self) -> (u64, Instant) {
+        (self.directory.changes, Instant::now())
+    }
+
+    /// The metadata server told its attributes.
+    pub(super) fn told(&mut self, stat: Stat, (changes, asked): (u64, Instant)) {
+        self.seen = stat;
+        let asked = (self.directory.changes == changes).then_some(asked);
+        self.directory = Directory { asked, made: false, ..self.directory };
+    }
+
+    /// Something in it is another thing now, or may be: the next time its attributes are asked for.
+    pub(super) fn changed(&mut self) {
+        self.directory = Directory { changes: self.directory.changes + 1, ..Directory::default() };
+    }
+
+    /// This mount made a file in it, which changes nothing about it but its times.
+    pub(super) fn file_was_made(&mut self, when: Time) {
+        self.directory.changes += 1;
+        self.directory.made = true;
+        self.seen.mtime = self.seen.mtime.max(when);
+        self.seen.ctime = self.seen.ctime.max(when);
+    }
+
+    /// Whether what is here does: the kernel asks after each new file, and the metadata server was asked a moment ago.
+    pub(super) fn is_known(&self, now: Instant) -> bool {
+        let Directory { asked, made, .. } = self.directory;
+        made && asked.is_some_and(|asked| now.saturating_duration_since(asked) <= KNOWN_FOR)
+    }
 }
 
 impl Node {
@@ -123,6 +171,7 @@ impl Nodes {
             let was_removed = state.file.unlinked && state.file.slots.is_empty();
             let is_other = state.seen.kind != stat.kind || was_removed;
             state.seen = stat;
+            state.changed();
             is_other
         };
         if is_other {
@@ -247,7 +296,8 @@ impl Table {
 }
 
 fn new_node(ino: InodeId, stat: Stat) -> Arc<Node> {
-    let state = Mutex::new(State { seen: stat, file: OpenFile::default() });
+    let (file, directory) = (OpenFile::default(), Directory::default());
+    let state = Mutex::new(State { seen: stat, file, directory });
     let (uses, joining, appending) = (RwLock::default(), Mutex::default(), Mutex::default());
     Arc::new(Node { ino, gfarm: stat.ino, state, uses, joining, appending })
 }

@@ -16,6 +16,7 @@ use hayase_layout::InodeId;
 use hayase_tier::gfarm_lane::{FileId, Kind, Opened, Request};
 use hayase_wire::message::{Access, NewNode, Refused};
 
+use super::bursts::Making;
 use super::nodes::Node;
 use super::open_file::{Leaving, Plain, Released, Slot, Telling, Usable, Version, version};
 use super::{Inner, refused};
@@ -46,11 +47,15 @@ impl Inner {
         wish: OpenWish,
     ) -> Result<(Found, FileOpen), Refused> {
         let path = self.nodes.path_in(new.parent, &new.name)?;
-        let place = !self.bursts.makes_empty(new.parent, Instant::now());
-        let request = Request::Create { path, mode: new.mode, place };
+        let Making { place, like } = self.bursts.next(new.parent, new.mode, Instant::now());
+        let request = Request::Create { path, mode: new.mode, place, like };
         let opened = self.lanes.open(&request).map_err(refused)?;
-        self.names_changed(&[new.parent]);
-        let node = self.nodes.seen(new.parent, &new.name, opened.stat);
+        let stat = opened.stat;
+        self.file_was_made(new.parent, stat.ctime);
+        if like.is_none() {
+            self.bursts.told(new.parent, new.mode, stat, Instant::now());
+        }
+        let node = self.nodes.seen(new.parent, &new.name, stat);
         let open = self.admit(&node, wish, opened)?;
         node.lock().file.made(new.parent, place);
         Ok((self.found(&node), open))

@@ -1,11 +1,14 @@
 //! A mount of a Gfarm in memory, of which other hosts change what they like.
 
+use std::time::Instant;
+
 use hayase_layout::InodeId;
 use hayase_tier::gfarm_lane::Request;
 use hayase_wire::message::{MetaChange, SetTime, TimeSpec, XattrMode};
 
 use super::GfarmVolume;
 use super::fake::{Fake, READ, WRITE};
+use super::nodes::KNOWN_FOR;
 use crate::volume::Volume;
 
 #[test]
@@ -367,6 +370,51 @@ fn of_many_files_without_bytes_few_get_a_place() {
     close(&mount, ino);
     mount.drain();
     assert_eq!(fake.files().opens(), 0);
+}
+
+fn is_like(request: &Request) -> bool {
+    matches!(request, Request::Create { like: Some(_), .. })
+}
+
+#[test]
+fn of_many_files_without_bytes_few_are_asked_for_their_attributes() {
+    let (fake, mount) = Fake::mount();
+    fake.files().owner = (5, 6);
+    let ino = after_empty_ones(&mount, 100);
+    assert!(fake.asked(is_like) > 0);
+    let attr = mount.lasting_attributes(ino).unwrap();
+    assert_eq!((attr.uid, attr.gid, attr.mode, attr.nlink, attr.size), (5, 6, 0o644, 1, 0));
+    assert_eq!(mount.look("last").unwrap(), ino);
+    close(&mount, ino);
+    mount.drain();
+}
+
+/// What the kernel asks after each file that was made.
+#[test]
+fn a_directory_in_which_files_are_made_is_asked_for_now_and_then() {
+    let (fake, mount) = Fake::mount();
+    let begun = Instant::now();
+    let asked = || fake.asked(|request| matches!(request, Request::Stat { .. }));
+    let time = || mount.attributes(InodeId::ROOT).unwrap().attr.mtime.seconds;
+    let made = |name: &str, at| {
+        fake.before(move |_, files| files.clock = (at, 0));
+        close(&mount, mount.create_it(name, WRITE).unwrap());
+    };
+    assert_eq!((time(), asked()), (0, 2), "the start of the mount asks as well");
+    for number in 1..6 {
+        made(&format!("f{number}"), number);
+        assert_eq!(time(), number);
+    }
+    let is_quick = begun.elapsed() < KNOWN_FOR;
+    assert!(asked() == 0 || !is_quick);
+    mount.remove(InodeId::ROOT, b"f1", false).unwrap();
+    assert_eq!((time(), asked()), (5, 1), "this mount did something else");
+    made("g", 9);
+    assert_eq!(time(), 9);
+    let mode = MetaChange { mode: Some(0o711), ..MetaChange::default() };
+    mount.set_attributes(InodeId::ROOT, &mode).unwrap();
+    assert_eq!(mount.attributes(InodeId::ROOT).unwrap().attr.mode, 0o711);
+    mount.drain();
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! `u32` length of the message, `u32` length of the bytes (both little endian), the message (postcard), the bytes.
 //! Both ends are the same program, so there is no version.
+//! They take turns: nothing comes behind a frame until it is answered, so that one call takes what is short.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -23,6 +24,8 @@ const MESSAGE_BYTES_MAX: usize = 1 << 30;
 /// Most bytes behind a message: a request of the kernel, or an extended attribute.
 const BYTES_MAX: usize = 16 << 20;
 const LENGTHS: usize = 8;
+/// A frame that is no longer takes one call.
+const SHORT: usize = 1024;
 
 /// A message, the bytes behind it, the descriptor beside it.
 pub(super) type Frame<M> = (M, Vec<u8>, Option<OwnedFd>);
@@ -64,15 +67,26 @@ pub(super) fn receive<M: DeserializeOwned>(
     socket: &UnixStream,
     deadline: Option<Instant>,
 ) -> io::Result<Option<Frame<M>>> {
-    let mut lengths = [0; LENGTHS];
-    let (got, descriptor) = receive_some(socket, &mut lengths, deadline)?;
+    if deadline.is_some() {
+        wait(socket, PollFlags::IN, deadline)?; // who asks is never answered at once
+    }
+    let mut first = [0; SHORT];
+    let (mut got, descriptor) = receive_some(socket, &mut first, deadline)?;
     if got == 0 {
         return Ok(None);
     }
-    receive_all(socket, &mut lengths[got..], deadline)?;
-    let [a, b, c, d, e, f, g, h] = lengths;
-    let message = read(socket, u32::from_le_bytes([a, b, c, d]), MESSAGE_BYTES_MAX, deadline)?;
-    let bytes = read(socket, u32::from_le_bytes([e, f, g, h]), BYTES_MAX, deadline)?;
+    if got < LENGTHS {
+        receive_all(socket, &mut first[got..LENGTHS], deadline)?;
+        got = LENGTHS;
+    }
+    let [a, b, c, d, e, f, g, h, ..] = first;
+    let mut came = &first[LENGTHS..got];
+    let mut read = |len, max| read(socket, &mut came, len, max, deadline);
+    let message = read(u32::from_le_bytes([a, b, c, d]), MESSAGE_BYTES_MAX)?;
+    let bytes = read(u32::from_le_bytes([e, f, g, h]), BYTES_MAX)?;
+    if !came.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "more than one message came"));
+    }
     let message = postcard::from_bytes(&message).map_err(io::Error::other)?;
     Ok(Some((message, bytes, descriptor)))
 }
@@ -85,9 +99,9 @@ fn receive_some(
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut into = [IoSliceMut::new(into)];
+    let waits = if deadline.is_some() { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
     let received = retried(socket, PollFlags::IN, deadline, || {
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        recvmsg(socket, &mut into, &mut control, flags)
+        recvmsg(socket, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC | waits)
     })?;
     let descriptors = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
@@ -148,8 +162,10 @@ fn length(len: usize, max: usize) -> io::Result<u32> {
     fits.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a message is too long"))
 }
 
+/// `came`: what was received already, of which it takes its part.
 fn read(
     socket: &UnixStream,
+    came: &mut &[u8],
     len: u32,
     max: usize,
     deadline: Option<Instant>,
@@ -157,7 +173,10 @@ fn read(
     let len = len as usize;
     length(len, max)?;
     let mut bytes = vec![0; len];
-    receive_all(socket, &mut bytes, deadline)?;
+    let (here, rest) = came.split_at(len.min(came.len()));
+    bytes[..here.len()].copy_from_slice(here);
+    *came = rest;
+    receive_all(socket, &mut bytes[here.len()..], deadline)?;
     Ok(bytes)
 }
 

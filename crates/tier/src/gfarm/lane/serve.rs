@@ -136,7 +136,9 @@ impl Serving {
     fn answer(&mut self, request: Request, bytes: &[u8]) -> Result<Reply, Failure> {
         let library = Library::get().map_err(|why| fault(format!("{why:?}")))?;
         match request {
-            Request::Create { path, mode, place } => self.create(library, &path, mode, place),
+            Request::Create { path, mode, place, like } => {
+                self.create(library, &path, mode, place, like)
+            }
             Request::Open { path, write, truncate } => self.open(library, &path, write, truncate),
             Request::Read { file, offset, len } => {
                 let mut bytes = vec![0; len as usize];
@@ -219,18 +221,24 @@ impl Serving {
         path: &[u8],
         mode: u32,
         place: bool,
+        like: Option<Stat>,
     ) -> Result<Reply, Failure> {
         let path = text(path.to_vec())?;
         let own = self.own_host(library, &path);
-        let file = library.create_for(&path, mode, Use::Both)?;
+        let (file, library::Made { ino, generation }) =
+            library.create_for(&path, mode, Use::Both)?;
+        let attributes = || match like {
+            Some(like) => Ok(Stat { ino, generation, ..like }),
+            None => file.stat().map(|found| stat(&found)),
+        };
         let placed = match place {
             true => place_new(&file, own.as_ref()),
             false => Ok(None),
         };
         // What stays without the place that it needs must not stay at all.
-        match placed.and_then(|here| Ok((here, file.stat()?))) {
+        match placed.and_then(|here| Ok((here, attributes()?))) {
             Ok((descriptor, stat)) => {
-                Ok(self.keep(Held { file, is_placed: place }, &stat, descriptor))
+                Ok(self.keep(Held { file, is_placed: place }, stat, descriptor))
             }
             Err(failure) => {
                 drop(file);
@@ -265,13 +273,13 @@ impl Serving {
             (0, true) => place_new(&file, own.as_ref())?,
             _ => place_where_it_is(library, &file, &path, own.as_ref())?,
         };
-        Ok(self.keep(Held { file, is_placed: true }, &stat, descriptor))
+        Ok(self.keep(Held { file, is_placed: true }, self::stat(&stat), descriptor))
     }
 
-    fn keep(&mut self, held: Held, found: &library::Stat, descriptor: Option<OwnedFd>) -> Reply {
+    fn keep(&mut self, held: Held, stat: Stat, descriptor: Option<OwnedFd>) -> Reply {
         self.opened += 1;
         self.files.insert(self.opened, held);
-        let answer = Answer::Opened { file: self.opened, stat: stat(found) };
+        let answer = Answer::Opened { file: self.opened, stat };
         Reply { descriptor, ..answer.into() }
     }
 

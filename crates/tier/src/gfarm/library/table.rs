@@ -1,7 +1,7 @@
 //! libgfarm's functions and structures as C declares them, and how they are found.
 //!
 //! Here: one table. Not here: what is asked of them (the door, [`super`]).
-//! Source: `gfarm/gfs.h`, `gfarm/gfarm_misc.h`, `gfarm/error.h`, and for the seven functions that no installed header
+//! Source: `gfarm/gfs.h`, `gfarm/gfarm_misc.h`, `gfarm/error.h`, and for the eight functions that no installed header
 //! declares `gfs_pio.h`, `gfs_misc.h`, `gfm_client.h`, `lookup.h` and `host.h` of Gfarm's library; the same in 2.7.17 to 2.8.
 
 use std::ffi::{c_char, c_int, c_void};
@@ -96,7 +96,7 @@ hayase_dynlib::functions! {
     gfs_llistxattr(*const c_char, *mut c_char, *mut usize) -> Code;
     gfs_lremovexattr(*const c_char, *const c_char) -> Code;
 
-    gfs_pio_create(*const c_char, c_int, u32, *mut RawFile) -> Code;
+    gfs_pio_create_igen(*const c_char, c_int, u32, *mut RawFile, *mut u64, *mut u64) -> Code;
     gfs_pio_open(*const c_char, c_int, *mut RawFile) -> Code;
     gfs_pio_close(RawFile) -> Code;
     gfs_pio_pread(RawFile, *mut c_void, c_int, i64, *mut c_int) -> Code;
