@@ -16,7 +16,7 @@ use std::time::Instant;
 use hayase_sim::{Kind, Place, Report, Violation, run, run_kind};
 
 /// Seeds that found something, with what it was.
-const FOUND: [(Kind, u64, &str); 25] = [
+const FOUND: [(Kind, u64, &str); 26] = [
     (Kind::Links, 30, "an append to a striped file that was late to finish was made twice"),
     (Kind::Links, 38, "a name that was being replaced was missing"),
     (Kind::Links, 195, "a write that was sent again undid what others had written since"),
@@ -58,6 +58,11 @@ const FOUND: [(Kind, u64, &str); 25] = [
     (Kind::Restarts, 1_007_982, "a name that was held for a rename was waited for by that rename"),
     (Kind::Cuts, 1_005_680, "the home of a removed file was not told when it was back"),
     (Kind::Cuts, 8_001_307, "a home that was lost itself gave a lock back that it had released"),
+    (
+        Kind::Cuts,
+        9_002_198,
+        "a write that was sent again, and failed, was taken to have happened once at most",
+    ),
 ];
 
 const SEEDS: u64 = 40;

@@ -74,16 +74,15 @@ impl Registers {
         if writes {
             let value = self.world.new_value();
             let lives = self.world.lives();
-            match self.world.call("write", mount.write(handle, offset, value)).await {
+            let answer = self.world.call("write", mount.write(handle, offset, value)).await;
+            // Sent again to each server that was started anew, it may have happened before, answered or not.
+            let times = lives..=self.world.lives();
+            match answer {
                 Ok(()) => {
-                    history.answered(begin, RegisterStep::Write(value));
-                    // Sent again to a server that was started anew, it may have happened before.
-                    if self.world.lives() != lives {
-                        history.answered(begin, RegisterStep::Write(value));
-                    }
+                    times.for_each(|_| history.answered(begin, RegisterStep::Write(value)));
                 }
                 Err(failure) if failure.is_unknown() => {
-                    history.unknown(begin, RegisterStep::Write(value));
+                    times.for_each(|_| history.unknown(begin, RegisterStep::Write(value)));
                 }
                 Err(failure) => self.world.violated(format!("a write was refused: {failure:?}")),
             }
