@@ -69,6 +69,7 @@ mod status;
 mod stray_parts;
 mod told_renames;
 mod turns;
+mod uncounted;
 mod unfinished;
 mod unsynced;
 mod unsynced_elsewhere;

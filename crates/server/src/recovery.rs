@@ -43,7 +43,7 @@ impl Node {
                     self.hold_prepared(intent.id, Place { parent, name }).await;
                 }
                 IntentKind::Rename { to: (parent, name), .. } => {
-                    self.renames.count_later(Place { parent, name }, intent.id);
+                    self.renames.uncounted.count_later(Place { parent, name }, intent.id);
                 }
                 _ => {}
             }
@@ -140,7 +140,7 @@ impl Node {
                     Finished::Later => return Ok(false),
                     Finished::Before => return Ok(true),
                     Finished::Told(others) => {
-                        self.renames.counted(id);
+                        self.renames.uncounted.counted(id);
                         // It drops the intent when they keep that.
                         self.rename_is_told(id, others);
                         return Ok(true);
@@ -161,7 +161,7 @@ impl Node {
             }
         }
         self.drop_intents(&[id]).map_err(meta_refused)?;
-        self.renames.counted(id);
+        self.renames.uncounted.counted(id);
         Ok(true)
     }
 
@@ -301,7 +301,7 @@ impl Node {
         if self.intents().iter().any(has_it_in_hand) {
             return Ok(Finished::Later);
         }
-        self.renames.count_later(to.clone(), op);
+        self.renames.uncounted.count_later(to.clone(), op);
         let requester = self.node;
         let (binds, victim) = (binding(&moved), victim.as_ref().map(binding));
         let old_shard = self.shard_of(from.parent, &from.name);

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use hayase_sim::{Kind, Place, Report, Violation, run, run_kind};
 
-/// Seeds that found something, with what it was.
+/// Seeds that found something in the root, with what it was.
 const FOUND: [(Kind, u64, &str); 26] = [
     (Kind::Links, 30, "an append to a striped file that was late to finish was made twice"),
     (Kind::Links, 38, "a name that was being replaced was missing"),
@@ -65,6 +65,13 @@ const FOUND: [(Kind, u64, &str); 26] = [
     ),
 ];
 
+/// The same in a directory.
+const FOUND_IN_DIRECTORY: [(Kind, u64, &str); 1] = [(
+    Kind::Cuts,
+    9_001_523,
+    "a renamed name was removed before its file knew it, since an older rename was told again",
+)];
+
 const SEEDS: u64 = 40;
 
 fn text(variable: &str) -> Option<String> {
@@ -105,8 +112,10 @@ impl tracing_subscriber::fmt::time::FormatTime for Simulated {
 
 #[test]
 fn seeds_that_found_something_stay_good() {
-    for (kind, seed, what) in FOUND {
-        run_kind(kind, Place::Root, seed)
+    let in_root = FOUND.map(|found| (Place::Root, found));
+    let in_directory = FOUND_IN_DIRECTORY.map(|found| (Place::Directory, found));
+    for (place, (kind, seed, what)) in in_root.into_iter().chain(in_directory) {
+        run_kind(kind, place, seed)
             .unwrap_or_else(|violation| panic!("{what} is back: {violation}"));
     }
 }

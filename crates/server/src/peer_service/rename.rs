@@ -29,6 +29,7 @@ use crate::limits::RENAME_HOLD;
 use crate::node::{Node, check_name, libc_errno, unexpected};
 use crate::recovery::is_gone;
 use crate::told_renames::Starts;
+use crate::uncounted::Uncounted;
 
 /// Server 0 serialises renames of directories between directories.
 const REFEREE: ServerId = ServerId(0);
@@ -43,8 +44,8 @@ pub(crate) struct RenameHolds {
     operations: std::cell::Cell<u64>,
     /// Operations that this server coordinates and has not decided yet.
     undecided: RefCell<HashSet<u64>>,
-    /// New names of renames that are committed, and of which the inodes may not know yet.
-    uncounted: RefCell<HashMap<Place, u64>>,
+    /// Committed renames whose inodes may not know of their names yet.
+    pub(crate) uncounted: Uncounted,
     /// Committed renames that are being finished.
     pub(crate) finishing: KeyedLock<u64>,
 }
@@ -66,16 +67,6 @@ impl RenameHolds {
     fn end(&self, key: Hold) -> bool {
         let ended = self.held.borrow_mut().remove(&key);
         ended.map(|(_, timer)| timer.abort()).is_some()
-    }
-
-    /// The links of an operation are not counted yet.
-    pub(crate) fn count_later(&self, to: Place, op: u64) {
-        self.uncounted.borrow_mut().insert(to, op);
-    }
-
-    /// They are.
-    pub(crate) fn counted(&self, op: u64) {
-        self.uncounted.borrow_mut().retain(|_, uncounted| *uncounted != op);
     }
 }
 
@@ -148,7 +139,7 @@ impl Node {
             others = self.others_in_rename(moved.ino, *victim, old_shard);
             if let Err(refused) = self.rename_durable(&others, requester).await {
                 // It is committed all the same: whoever takes the name finishes it first.
-                self.renames.count_later(to.clone(), op);
+                self.renames.uncounted.count_later(to.clone(), op);
                 self.finish_later([op]);
                 drop(late);
                 self.inval_name(&to, requester).await;
@@ -175,7 +166,7 @@ impl Node {
                     Ok(()) => self.rename_is_told(op, others),
                     Err(error) => {
                         tracing::warn!(op, %error, "a rename is finished later");
-                        self.renames.count_later(to.clone(), op);
+                        self.renames.uncounted.count_later(to.clone(), op);
                         self.finish_later([op]);
                     }
                 }
@@ -339,11 +330,10 @@ impl Node {
     /// Before a name is taken from what a rename has bound it to: what it stands for must know that it
     /// has this name, or would keep it for ever. The caller holds the name.
     pub(crate) async fn settle_name(self: &Rc<Self>, place: &Place) -> Result<(), Refused> {
-        let uncounted = self.renames.uncounted.borrow().get(place).copied();
-        match uncounted {
-            Some(op) => self.settle(op).await,
-            None => Ok(()),
+        for op in self.renames.uncounted.of(place) {
+            self.settle(op).await?;
         }
+        Ok(())
     }
 
     /// At the old name's shard: holds the name until [`Self::rename_finish`]. After [`RENAME_HOLD`]
