@@ -152,8 +152,8 @@ fn judge(files: u64, samples: Samples, best: &[&str]) -> Outcome {
          another node has just made; \"stat, again\" is of what was looked at a moment ago, which the kernel answers by \
          itself where a mount lets it.\nA create asks the metadata server whether \
          the name is there, for the file, for its attributes and for its close, and a file server for its place, so that the \
-         kernel can write it by itself; after eight files in a row that stayed without bytes our mount asks for no place, \
-         and closes behind close(2). gfarm2fs always asks. Many looks in one directory are one request of our mount.\nOptions of gfarm2fs: `big` is `big_writes`, with attributes and names up to a second old (a second and a \
+         kernel can write it by itself; after eight files in a row that stayed without bytes our mount asks for no place \
+         and for no attributes, and closes behind close(2). gfarm2fs always asks. Many looks in one directory are one request of our mount.\nOptions of gfarm2fs: `big` is `big_writes`, with attributes and names up to a second old (a second and a \
          half in our mount); `closed` always asks."
     )];
     Outcome { goals, tables: vec![table], notes, samples: samples.0 }
