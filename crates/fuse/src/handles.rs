@@ -5,11 +5,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fuser::FileHandle;
 use hayase_client::volume::Listed;
 use hayase_wire::message::Access;
+
+use crate::limits::{LISTING_FRESH, NAME_TTL};
 
 /// Of a file: the access to give back at release; `untold`: its closes are not told.
 pub(crate) fn file_handle(number: u64, access: Access, untold: bool) -> FileHandle {
@@ -30,11 +32,24 @@ pub(crate) fn access_of(handle: FileHandle) -> Access {
 /// A listing in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// Entries that follow `after`, fetched at `at`.
+    /// Entries that follow `after`, asked for at `at`.
     pub(crate) rest: VecDeque<Listed>,
     pub(crate) after: u64,
     pub(crate) plus: bool,
     pub(crate) at: Option<Instant>,
+    /// They were asked for by the kernel's present request.
+    pub(crate) is_new: bool,
+}
+
+impl Listing {
+    /// How long the kernel may keep what it is told of it now, by its age: no name longer than [`NAME_TTL`] after
+    /// it was asked for. What waited here may have changed by writes that only the kernel knows of, where
+    /// the kernel minds itself what changed during its request.
+    pub(crate) fn may_be_kept(&self) -> Duration {
+        let Some(age) = self.at.map(|at| at.elapsed()) else { return Duration::ZERO };
+        let is_fresh = self.is_new || age < LISTING_FRESH;
+        if is_fresh { NAME_TTL.saturating_sub(age) } else { Duration::ZERO }
+    }
 }
 
 /// Open directories.

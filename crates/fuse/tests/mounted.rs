@@ -151,6 +151,32 @@ fn directories_list_every_name_once() {
 }
 
 #[test]
+fn what_a_slow_listing_told_is_not_asked_for_again() {
+    let Some(mounted) = Fixture::native("slow_listing", Parts::Here) else { return };
+    let dir = mounted.path("dir");
+    fs::create_dir(&dir).unwrap();
+    for number in 0..20 {
+        File::create(dir.join(format!("name-{number}"))).unwrap();
+    }
+    eventually("a listing that took 0.2 s is kept", || {
+        thread::sleep(Duration::from_millis(1100)); // The kernel's TTL.
+        mounted.server.hold_up(Some("ReadDir"));
+        let listed = thread::spawn({
+            let dir = dir.clone();
+            move || fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect()
+        });
+        thread::sleep(Duration::from_millis(200));
+        mounted.server.hold_up(None);
+        let listed: Vec<_> = listed.join().unwrap();
+        let asked = mounted.count("Lookup");
+        for path in &listed {
+            assert!(fs::metadata(path).unwrap().is_file());
+        }
+        mounted.count("Lookup") == asked
+    });
+}
+
+#[test]
 fn rights_owners_and_times() {
     let Some(mounted) = Fixture::native("rights_owners", Parts::Here) else { return };
     let path = mounted.path("file");

@@ -224,10 +224,17 @@ impl Home {
 
     /// Nobody waits for this probe: it lets the next question be answered with a grant.
     fn probe_for_next_time(&mut self, node: NodeId, effects: &mut Vec<Effect>) {
-        if self.unprobed && !self.probing && node != self.node && !self.is_written() {
-            self.probing = true;
+        if node != self.node && self.begin_probe_for_others() {
             effects.push(Effect::Probe);
         }
+    }
+
+    /// Begins a probe when other nodes could be granted something if it finds no mapping that writes, though this
+    /// node may keep it open for reading; feed [`Event::Probed`].
+    pub(crate) fn begin_probe_for_others(&mut self) -> bool {
+        let begins = self.unprobed && !self.probing && !self.is_written();
+        self.probing |= begins;
+        begins
     }
 
     /// Takes ATTR back from everybody without asking: they have stopped using it by themselves.
@@ -242,7 +249,8 @@ impl Home {
         self.unprobed || self.has_local_opens()
     }
 
-    fn has_local_opens(&self) -> bool {
+    /// A mount or program of the home's node has it open past the server.
+    pub(crate) fn has_local_opens(&self) -> bool {
         self.opens.values().any(|held| held.local)
     }
 

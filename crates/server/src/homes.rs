@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::home::{Effect, Event, Held, Home, Ticket};
-use crate::limits::{ATTR_GRANT, HOMES_GRANTED_MAX, HOMES_SWEEP_STEP, PROBE_PAUSE};
+use crate::limits::{ATTR_GRANT, HOMES_GRANTED_MAX, HOMES_SWEEP_STEP, PROBE_PAUSE, PROBES_MAX};
 use crate::node::Node;
 
 /// What an operation was given when it went on.
@@ -35,6 +35,8 @@ pub(crate) struct Homes {
     entries: RefCell<HashMap<InodeId, Entry>>,
     next_ticket: std::cell::Cell<Ticket>,
     sweep_at: std::cell::Cell<usize>,
+    /// Held while parts of a listing are probed.
+    finding_out: tokio::sync::Mutex<()>,
 }
 
 impl Homes {
@@ -210,7 +212,7 @@ impl Node {
                     }
                 }
                 Effect::Recall { node, bits } => self.begin_recall(ino, node, bits),
-                Effect::Probe => self.begin_probe(ino, entry.probe_failed),
+                Effect::Probe => drop(self.begin_probe(ino, entry.probe_failed)),
             }
         }
         if entry.home.is_idle() {
@@ -256,7 +258,11 @@ impl Node {
         true
     }
 
-    fn begin_probe(self: &Rc<Self>, ino: InodeId, failed: Option<Instant>) {
+    fn begin_probe(
+        self: &Rc<Self>,
+        ino: InodeId,
+        failed: Option<Instant>,
+    ) -> tokio::task::JoinHandle<()> {
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let paused = failed.is_some_and(|at| at.elapsed() < PROBE_PAUSE);
@@ -265,7 +271,7 @@ impl Node {
                 entry.probe_failed = (!quiescent).then(Instant::now);
             }
             this.home_event(ino, Event::Probed { quiescent });
-        });
+        })
     }
 
     /// When the table has grown: forgets ATTR of inodes that nobody asked about for long, and finds
@@ -298,7 +304,56 @@ impl Node {
         }
     }
 
-    /// Probes parts that nobody has open, all by one visit to the disk's threads.
+    /// Before `from` is told the attributes of many files: finds out about those of which only a mapping on this
+    /// node may still write the part, so that they can be granted with what is told. Waits [`PROBES_MAX`] at most.
+    pub(crate) async fn find_out_for(self: &Rc<Self>, from: NodeId, inos: &[InodeId]) {
+        if from == self.node {
+            return; // It is granted them all the same.
+        }
+        let is_unknown = |ino: &&InodeId| {
+            let entries = self.homes.entries.borrow();
+            entries.get(ino).is_some_and(|entry| entry.home.has_local_users())
+        };
+        let unknown: Vec<_> = inos.iter().filter(is_unknown).copied().collect();
+        if unknown.is_empty() {
+            return;
+        }
+        let this = Rc::clone(self);
+        // A task of its own: what is begun is ended, also when nobody waits for it any more.
+        let task = tokio::task::spawn_local(async move {
+            // Who asks at the same time waits for what the first one finds out.
+            let _turn = this.homes.finding_out.lock().await;
+            this.probe_for_others(unknown).await;
+        });
+        let _ended = tokio::time::timeout(PROBES_MAX, task).await;
+    }
+
+    async fn probe_for_others(self: &Rc<Self>, inos: Vec<InodeId>) {
+        let (mut kept, mut idle) = (Vec::new(), Vec::new());
+        for ino in inos {
+            let mut entries = self.homes.entries.borrow_mut();
+            let Some(entry) = entries.get_mut(&ino) else { continue };
+            let failed = entry.probe_failed;
+            let is_paused = failed.is_some_and(|at| at.elapsed() < PROBE_PAUSE);
+            if is_paused || !entry.home.begin_probe_for_others() {
+                continue;
+            }
+            match entry.home.has_local_opens() {
+                true => kept.push((ino, failed)),
+                false => idle.push(ino),
+            }
+        }
+        let kept: Vec<_> =
+            kept.into_iter().map(|(ino, failed)| self.begin_probe(ino, failed)).collect();
+        if !idle.is_empty() {
+            self.probe_idle(idle).await;
+        }
+        for probe in kept {
+            let _ended = probe.await;
+        }
+    }
+
+    /// Probes parts that no program of this node has open, all by one visit to the disk's threads.
     async fn probe_idle(self: &Rc<Self>, inos: Vec<InodeId>) {
         for (ino, quiescent) in self.probe_parts(inos).await {
             if let Some(entry) = self.homes.entries.borrow_mut().get_mut(&ino) {

@@ -160,7 +160,7 @@ impl Node {
                 self.turns.overtaken(ino);
                 self.get_attr(from, ino)
             }
-            R::GetAttrMany(inos) => Ok(self.get_attr_many(from, &inos)),
+            R::GetAttrMany(inos) => Ok(self.get_attr_many(from, &inos).await),
             R::SetAttr { ino, change } => self.set_attr(from, ino, change).await,
             R::LinkInc { ino, place, requester, op } => {
                 self.link_inc(ino, place, requester, op).await

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use cluster::{Cluster, R, RW, W};
 use hayase_layout::{ByteCount, InodeId, Layout, StripePolicy};
 use hayase_wire::message::{
-    Access, FileKind, MetaChange, NodeReply, NodeRequest, ParentPolicy, SetTime, StillOpen,
-    TimeSpec,
+    Access, Close, DirEntry, FileKind, MetaChange, NodeReply, NodeRequest, OpenKind, Opening,
+    ParentPolicy, SetTime, StillOpen, TimeSpec,
 };
 
 const ROOT: InodeId = InodeId::ROOT;
@@ -312,6 +312,32 @@ fn a_writer_recalls_the_caches_of_other_nodes() {
     let mut late = cluster.mount(0);
     let opened = late.open(ino, R).expect("opened");
     assert!(!opened.grants.cache && !opened.grants.attr && opened.writing, "{opened:?}");
+}
+
+#[test]
+fn a_listing_may_be_kept_of_files_that_their_node_has_just_written() {
+    let cluster = Cluster::up(2);
+    let mut writer = cluster.mount(0);
+    // What a mount reads it keeps open for a while, until it is asked for it.
+    for (name, opened, closed) in [("closed", W, Some(W)), ("kept", RW, Some(W)), ("open", W, None)]
+    {
+        let ino = writer.create(ROOT, name, FileKind::Regular).expect("made").ino;
+        let open = Opening { access: opened, kind: OpenKind::Local, number: 1 };
+        let opened = writer.ask(&NodeRequest::Open { ino, open, truncate: false });
+        assert!(matches!(opened, Ok(NodeReply::Opened(_))), "{opened:?}");
+        if let Some(access) = closed {
+            let close = Close { ino, access, as_of: 1 };
+            writer.ask(&NodeRequest::Close(vec![close])).expect("closed");
+        }
+    }
+    let list = NodeRequest::ReadDir { dir: ROOT, cookie: 0, bytes: 512, plus: true };
+    let NodeReply::Entries(entries) = cluster.mount(1).ask(&list).expect("listed") else {
+        panic!("not a listing");
+    };
+    let granted = |entry: DirEntry| (entry.name, entry.entry.expect("attributes").grants.attr);
+    let granted: std::collections::BTreeMap<_, _> = entries.into_iter().map(granted).collect();
+    let [closed, kept, open] = [b"closed".to_vec(), b"kept".to_vec(), b"open".to_vec()];
+    assert_eq!(granted, [(closed, true), (kept, true), (open, false)].into());
 }
 
 #[test]

@@ -16,7 +16,6 @@ use super::{GENERATION, Shared};
 use crate::attributes::{file_attr, file_type};
 use crate::errno::errno;
 use crate::handles::Listing;
-use crate::limits::LISTING_FRESH;
 
 /// Attributes are ten times as long as names.
 const PLUS_BYTES: u32 = LISTING_BYTES / 8;
@@ -73,12 +72,12 @@ impl Shared {
                 }
             }
             let begun = self.kernel.replies.begin_all();
-            let is_fresh = listing.at.is_some_and(|at| at.elapsed() < LISTING_FRESH);
+            let kept = listing.may_be_kept();
             while let Some(Listed { entry, stamp }) = listing.rest.front() {
                 // Its home was not asked: the next request begins with it.
                 let Some(known) = &entry.entry else { break };
                 let found = Found { attr: known.attr.clone(), stamp: *stamp };
-                let ttl = if is_fresh { self.shared_ttl(&found) } else { Duration::ZERO };
+                let ttl = self.shared_ttl(&found).min(kept);
                 let (attr, name) = (file_attr(&found.attr), as_os(&entry.name));
                 self.kernel.inodes.remember(entry.ino, dir);
                 if reply.add(attr.ino, entry.cookie, name, &ttl, &attr, GENERATION) {
@@ -108,11 +107,12 @@ impl Shared {
         let mut listing = listing.lock().unwrap_or_else(PoisonError::into_inner);
         let cookie = if offset <= DOT_DOT { 0 } else { offset };
         let follows = listing.after == cookie && listing.plus == plus && offset != 0;
-        if !follows || listing.rest.is_empty() {
+        listing.is_new = !follows || listing.rest.is_empty();
+        if listing.is_new {
             let bytes = if plus { PLUS_BYTES } else { LISTING_BYTES };
             let at = Instant::now();
             let rest = self.volume.list(dir, cookie, bytes, plus)?.into();
-            *listing = Listing { rest, after: cookie, plus, at: Some(at) };
+            *listing = Listing { rest, after: cookie, plus, at: Some(at), is_new: true };
         }
         if plus {
             self.complete_first(&mut listing);

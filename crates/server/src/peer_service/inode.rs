@@ -106,7 +106,12 @@ impl Node {
         stat.is_err_and(|error| is_missing(&error)) && !self.homes.is_open(inode.ino)
     }
 
-    pub(super) fn get_attr_many(self: &Rc<Self>, from: NodeId, inos: &[InodeId]) -> PeerReply {
+    pub(super) async fn get_attr_many(
+        self: &Rc<Self>,
+        from: NodeId,
+        inos: &[InodeId],
+    ) -> PeerReply {
+        self.find_out_for(from, inos).await;
         let entries = inos.iter().map(|ino| {
             if self.inode_locks.is_locked(ino) {
                 return None; // In the middle of a truncate: asked for again by who needs it.
