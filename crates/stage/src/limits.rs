@@ -45,6 +45,9 @@ pub const BATCH_ITEMS_MAX: usize = 256;
 /// The same for objects of their own: each costs a round trip to the store, so that as many streams as
 /// there are batches wait at the same time.
 pub const BATCH_LOOSE_MAX: usize = 8;
+/// And by bytes: of larger ones each is a unit by itself, so that no stream has several to do when the others have
+/// nothing left.
+pub const BATCH_LOOSE_BYTES: u64 = 1 << 20;
 /// See [`BATCH_ITEMS_MAX`].
 pub const BATCH_BYTES: u64 = 8 << 20;
 

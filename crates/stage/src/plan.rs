@@ -6,8 +6,8 @@
 use crate::compare::Step;
 use crate::item::{Item, Kind};
 use crate::limits::{
-    BATCH_BYTES, BATCH_ITEMS_MAX, BATCH_LOOSE_MAX, GAP_BYTES_MAX, PART_BYTES, PARTS_BYTES_MIN,
-    PARTS_MAX, PARTS_MIN, PIECE_BYTES,
+    BATCH_BYTES, BATCH_ITEMS_MAX, BATCH_LOOSE_BYTES, BATCH_LOOSE_MAX, GAP_BYTES_MAX, PART_BYTES,
+    PARTS_BYTES_MIN, PARTS_MAX, PARTS_MIN, PIECE_BYTES,
 };
 use crate::pack::{Codec, header};
 use crate::source::Origin;
@@ -84,9 +84,11 @@ impl Planner {
             None if is_in_parts(&task) => alone = Some(Work::Parts(task)),
             None => {
                 let bytes = task.item.bytes();
-                let items_max =
-                    if place(&task).is_some() { BATCH_ITEMS_MAX } else { BATCH_LOOSE_MAX };
-                let is_full = self.bytes + bytes > BATCH_BYTES || self.batch.len() >= items_max;
+                let (items_max, bytes_max) = match place(&task) {
+                    Some(_) => (BATCH_ITEMS_MAX, BATCH_BYTES),
+                    None => (BATCH_LOOSE_MAX, BATCH_LOOSE_BYTES),
+                };
+                let is_full = self.bytes + bytes > bytes_max || self.batch.len() >= items_max;
                 if is_full || !self.joins(&task) {
                     before = self.finish();
                 }
@@ -261,7 +263,7 @@ mod tests {
                     }
                     (Work::Copy(tasks), None) => {
                         let bytes: u64 = tasks.iter().map(|task| task.item.bytes()).sum();
-                        prop_assert!(bytes <= BATCH_BYTES || tasks.len() == 1);
+                        prop_assert!(bytes <= BATCH_LOOSE_BYTES || tasks.len() == 1);
                         prop_assert!(tasks.len() <= BATCH_LOOSE_MAX);
                     }
                     (Work::Loose(task) | Work::Solo(task), Some(rules)) => {
