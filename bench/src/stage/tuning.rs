@@ -60,7 +60,7 @@ pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     ground.clear("tree")?;
     let tuning = Tuning { proxy: Proxy::start(ground.address()?, line(0))?, ground };
     let trips: &[u64] = if bench.rounds(0, 1) == 0 { &[0, 20, 80] } else { &[0, 5, 20, 80] };
-    let repeats = bench.rounds(1, 5);
+    let repeats = bench.rounds(3, 5);
     let (mut samples, mut goals) = (Samples::default(), Vec::new());
     let mut table = Table::new(
         "600 objects of 1 MiB, loose",

@@ -26,6 +26,7 @@ pub use error::PackError;
 pub use index::{Index, PackId, PackLine};
 pub use key::{DataKey, MasterKey};
 pub use object::DIRECTORY;
+pub(crate) use object::Stretch;
 pub use reader::PackReader;
 pub use row::{Codec, Location, Row};
 pub use set::PackSet;

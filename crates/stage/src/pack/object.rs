@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hayase_tier::{Attributes, Key, ObjectMeta, Precondition, Reader, Tier, Upload};
 use ring::rand::SecureRandom;
 
-use super::seal::{HEADER_BYTES, Opener, Sealer, tags_bytes};
+use super::seal::{HEADER_BYTES, Opener, Run, Sealer, tags_bytes};
 use super::{DataKey, PackError};
 use crate::Place;
 use crate::limits::{CHUNK_BYTES, PACK_WHOLE_BYTES_MAX, PIECE_BYTES};
@@ -183,32 +183,42 @@ impl ObjectReader {
         len: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), PackError> {
-        let skip = self.read_around(offset, len, out)?;
+        let mut stretch = self.read_stretch(offset, len, std::mem::take(out))?;
+        self.open_until(&mut stretch, offset + len as u64)?;
+        let skip = usize::try_from(offset - stretch.start).expect("less than a chunk");
+        *out = stretch.into_buffer();
         out.drain(..skip);
         out.truncate(len);
         Ok(())
     }
 
-    /// The same with what chunks have before and behind; answers where byte `offset` is in `out`.
-    pub(super) fn read_around(
+    /// The same with what chunks have before and behind, in `buffer`; sealed as they came.
+    pub(super) fn read_stretch(
         &self,
         offset: u64,
         len: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<usize, PackError> {
+        mut buffer: Vec<u8>,
+    ) -> Result<Stretch, PackError> {
         if offset.checked_add(len as u64).is_none_or(|end| end > self.len()) {
             return Err(self.damaged("it ends too early"));
         }
-        if len == 0 {
-            out.clear();
-            return Ok(0);
-        }
-        let Some(opener) = &self.opener else { return self.fill(offset, len, out).map(|()| 0) };
-        let (first, start, count) = opener.sealed_range(offset, len as u64);
+        let end = offset + len as u64;
+        let Some(opener) = self.opener.as_ref().filter(|_| len > 0) else {
+            self.fill(offset, len, &mut buffer)?;
+            return Ok(Stretch { start: offset, end, bytes: buffer, run: None });
+        };
+        let (first, at, count) = opener.sealed_range(offset, len as u64);
         let count = usize::try_from(count).map_err(|_| self.damaged("a range that is too long"))?;
-        self.fill(start, count, out)?;
-        opener.open(first, out)?;
-        Ok(usize::try_from(offset - first * CHUNK_BYTES as u64).expect("less than a chunk"))
+        self.fill(at, count, &mut buffer)?;
+        let start = first * CHUNK_BYTES as u64;
+        Ok(Stretch { start, end, bytes: buffer, run: Some(Run::new(first)) })
+    }
+
+    /// Opens of a stretch what lies before `end`, where it is not open yet.
+    pub(super) fn open_until(&self, stretch: &mut Stretch, end: u64) -> Result<(), PackError> {
+        let (Some(opener), Some(run)) = (&self.opener, &mut stretch.run) else { return Ok(()) };
+        let wanted = end.min(stretch.end).saturating_sub(stretch.start);
+        opener.open(run, &mut stretch.bytes, usize::try_from(wanted).unwrap_or(usize::MAX))
     }
 
     fn fill(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), PackError> {
@@ -216,7 +226,7 @@ impl ObjectReader {
         out.truncate(len);
         out.reserve_exact(len - out.len());
         out.resize(len, 0);
-        if self.reader.read_at(offset, out)? != len {
+        if len > 0 && self.reader.read_at(offset, out)? != len {
             return Err(self.damaged("it ends too early"));
         }
         Ok(())
@@ -224,6 +234,37 @@ impl ObjectReader {
 
     pub(super) fn damaged(&self, why: &str) -> PackError {
         PackError::Damaged { object: self.shown.clone(), why: why.to_owned() }
+    }
+}
+
+/// Consecutive bytes of an object in memory. Sealed ones are opened as they are wanted: what is used at once is then
+/// still in the processor's cache.
+pub(crate) struct Stretch {
+    /// Of the object's plain bytes.
+    start: u64,
+    /// What was asked for ends here; chunks may bring more.
+    end: u64,
+    bytes: Vec<u8>,
+    run: Option<Run>,
+}
+
+impl Stretch {
+    /// It was read to hold plain bytes `offset..offset + len`.
+    pub(crate) fn holds(&self, offset: u64, len: u64) -> bool {
+        offset >= self.start && offset.checked_add(len).is_some_and(|end| end <= self.end)
+    }
+
+    /// These plain bytes; `None` where they do not lie in it, or are not open.
+    pub(crate) fn get(&self, offset: u64, len: u64) -> Option<&[u8]> {
+        let opened = self.run.as_ref().map_or(self.bytes.len(), Run::opened);
+        let start = usize::try_from(offset.checked_sub(self.start)?).ok()?;
+        let end = start.checked_add(usize::try_from(len).ok()?)?;
+        self.bytes[..opened].get(start..end)
+    }
+
+    /// The buffer, to be used again; what is open lies at its front.
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
+        self.bytes
     }
 }
 

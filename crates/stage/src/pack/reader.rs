@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::index::{Index, PackId};
-use super::object::ObjectReader;
+use super::object::{ObjectReader, Stretch};
 use super::row::{Codec, Location, Row};
 use super::writer::{END_BYTES, FOOTER_BYTES, FOOTER_MAGIC, object_name};
 use super::{DataKey, PackError};
@@ -45,14 +45,30 @@ impl PackReader {
         self.object.read_range(offset, len, out)
     }
 
-    /// The same with some bytes before and behind; answers where byte `offset` is in `out`.
-    pub(crate) fn read_around(
+    /// The same with some bytes before and behind, in `buffer`, not open yet where they are sealed.
+    pub(crate) fn read_stretch(
         &self,
         offset: u64,
         len: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<usize, PackError> {
-        self.object.read_around(offset, len, out)
+        buffer: Vec<u8>,
+    ) -> Result<Stretch, PackError> {
+        self.object.read_stretch(offset, len, buffer)
+    }
+
+    /// Opens of a stretch of this pack what lies before `end`.
+    pub(crate) fn open_until(&self, stretch: &mut Stretch, end: u64) -> Result<(), PackError> {
+        self.object.open_until(stretch, end)
+    }
+
+    /// An entry that lies in an open part of a stretch, checked.
+    pub(crate) fn entry_of<'a>(
+        &self,
+        row: &Row,
+        stretch: &'a Stretch,
+    ) -> Result<Cow<'a, [u8]>, PackError> {
+        let at = self.location(row)?;
+        let stored = stretch.get(at.offset, at.stored);
+        self.check(row, stored.ok_or_else(|| self.object.damaged("it is not open"))?)
     }
 
     /// The bytes of one entry, checked.

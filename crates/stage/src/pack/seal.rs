@@ -176,24 +176,44 @@ impl Opener {
         (first, start, plain_end - plain_start.min(plain_end) + (end - first) * TAG_BYTES as u64)
     }
 
-    /// Opens whole chunks from `first` on in place, and leaves their plain bytes at the front of `chunks`.
-    pub fn open(&self, first: u64, chunks: &mut Vec<u8>) -> Result<(), PackError> {
+    /// Opens chunks of a run in place until `wanted` plain bytes of it lie at the front of `chunks`, or all.
+    pub fn open(&self, run: &mut Run, chunks: &mut [u8], wanted: usize) -> Result<(), PackError> {
         let last_chunk = self.plain.div_ceil(CHUNK_BYTES as u64).saturating_sub(1);
-        let (mut from, mut to, mut chunk) = (0, 0, first);
-        while from < chunks.len() {
+        while run.sealed < chunks.len() && run.opened < wanted {
+            let Run { chunk, sealed: from, opened: to } = *run;
             let end = (from + CHUNK_BYTES + TAG_BYTES).min(chunks.len());
             let aad = associated(&self.header, chunk, chunk == last_chunk);
             // Plain bytes close up to those before them as they are made.
-            let sealed = from - to..;
-            let opened = self.key.open_within(nonce(chunk), aad, &mut chunks[to..end], sealed);
+            let opened = self.key.open_within(nonce(chunk), aad, &mut chunks[to..end], from - to..);
             let count = opened.map(|plain| plain.len()).map_err(|_| PackError::Damaged {
                 object: self.object.clone(),
                 why: format!("the seal of chunk {chunk} does not hold"),
             })?;
-            (from, to, chunk) = (end, to + count, chunk + 1);
+            *run = Run { chunk: chunk + 1, sealed: end, opened: to + count };
         }
-        chunks.truncate(to);
         Ok(())
+    }
+}
+
+/// Consecutive chunks in memory, and how far they are opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// The first chunk that is not, and where it begins.
+    chunk: u64,
+    sealed: usize,
+    /// Plain bytes at the front.
+    opened: usize,
+}
+
+impl Run {
+    /// Whole chunks from `first` on, all of them sealed.
+    pub fn new(first: u64) -> Self {
+        Self { chunk: first, sealed: 0, opened: 0 }
+    }
+
+    /// Plain bytes at the front.
+    pub fn opened(&self) -> usize {
+        self.opened
     }
 }
 
@@ -230,9 +250,14 @@ mod tests {
         let (at, len) = (at.min(opener.len()), len.min(opener.len() - at.min(opener.len())));
         let (first, start, count) = opener.sealed_range(at, len);
         let mut chunks = sealed[start as usize..(start + count) as usize].to_vec();
-        opener.open(first, &mut chunks)?;
         let skip = (at - first * CHUNK_BYTES as u64) as usize;
-        Ok(chunks[skip..skip + len as usize].to_vec())
+        let (mut run, end) = (Run::new(first), skip + len as usize);
+        // In two steps, as who wants the first bytes first.
+        for wanted in [end / 2, end] {
+            opener.open(&mut run, &mut chunks, wanted)?;
+            assert!((wanted..wanted + CHUNK_BYTES).contains(&run.opened()));
+        }
+        Ok(chunks[skip..end].to_vec())
     }
 
     fn pattern(len: usize) -> Vec<u8> {

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use hayase_tier::Precondition;
 
 use super::bytes::{Bytes, Version};
-use super::streams::{Stretch, attributes, location, together};
+use super::streams::{PackStretch, attributes, location, together};
 use super::{PackOptions, Shared};
 use crate::checksum::Checksum;
 use crate::compare::{Rules, Step, decide};
@@ -98,7 +98,7 @@ impl Shared<'_> {
     fn packed_bytes<'a>(
         &self,
         tasks: &[Task],
-        stretch: &'a mut Option<Stretch>,
+        stretch: &'a mut Option<PackStretch>,
     ) -> Result<(Item, Cow<'a, [u8]>), PackError> {
         let task = &tasks[0];
         if !matches!(task.item.kind, Kind::File { .. }) {
@@ -118,11 +118,13 @@ impl Shared<'_> {
         };
         if !stretch.as_ref().is_some_and(|known| known.holds(at)) {
             // Where that fails it is asked for alone: some entries may be whole.
-            let buffer = stretch.take().map(Stretch::into_bytes).unwrap_or_default();
+            let buffer = stretch.take().map(PackStretch::into_buffer).unwrap_or_default();
             let read = self.stretch(at, together(tasks, at), buffer);
             *stretch = Some(read.or_else(|_| self.stretch(at, at, Vec::new()))?);
         }
-        let known = stretch.as_ref().expect("it was just read");
+        let known = stretch.as_mut().expect("it was just read");
+        // Where that fails the entry is not open.
+        let _damaged = known.open_through(at);
         let data = known.entry(row).or_else(|_| self.entry_again(row, at).map(Cow::Owned))?;
         Ok((task.item.clone(), data))
     }

@@ -9,8 +9,10 @@ use super::Shared;
 use super::group::Group;
 use crate::compare::Step;
 use crate::item::{Item, Kind};
-use crate::limits::{BATCH_BYTES, GAP_BYTES_MAX, GROUP_FILE_BYTES_MAX, PARTS_BYTES_MIN};
-use crate::pack::{Location, PackError, PackReader, Row};
+use crate::limits::{
+    BATCH_BYTES, GAP_BYTES_MAX, GROUP_FILE_BYTES_MAX, GROUP_ITEMS_MAX, PARTS_BYTES_MIN,
+};
+use crate::pack::{Location, PackError, PackReader, Row, Stretch};
 use crate::plan::Task;
 use crate::source::Origin;
 
@@ -21,16 +23,31 @@ pub(super) fn attributes(item: &Item) -> Attributes {
 
 impl Shared<'_> {
     /// Items become items; `buffer` is used for what is read of a pack.
-    pub(super) fn copy(&self, tasks: Vec<Task>, buffer: &mut Vec<u8>) {
-        let places = tasks.iter().filter_map(location);
-        let ends = places.fold(None, |ends: Option<(Location, Location)>, at| {
-            Some((ends.map_or(at, |(first, _)| first), at))
-        });
-        let stretch = ends.map(|(first, last)| self.stretch(first, last, std::mem::take(buffer)));
+    pub(super) fn copy(&self, mut tasks: Vec<Task>, buffer: &mut Vec<u8>) {
+        let mut stretch = match first_and_last(&tasks) {
+            Some((first, last)) => Read::of(self.stretch(first, last, std::mem::take(buffer))),
+            None => Read::Nothing,
+        };
+        while !tasks.is_empty() && !self.is_stopped() {
+            let rest = tasks.split_off(tasks.len().min(GROUP_ITEMS_MAX));
+            let some = std::mem::replace(&mut tasks, rest);
+            if let (Read::Whole(stretch), Some((_, last))) = (&mut stretch, first_and_last(&some)) {
+                // Where that fails some of them are open, and the others are asked for again.
+                let _damaged = stretch.open_through(last);
+            }
+            self.copy_group(some, &stretch);
+        }
+        if let Read::Whole(stretch) = stretch {
+            *buffer = stretch.into_buffer();
+        }
+    }
+
+    /// So many that they can be made together.
+    fn copy_group(&self, tasks: Vec<Task>, stretch: &Read) {
         let mut group = Group::default();
         for task in tasks {
             if self.is_stopped() {
-                break;
+                return;
             }
             let name = task.item.name.clone();
             let task = match task.step {
@@ -45,8 +62,8 @@ impl Shared<'_> {
                 _ => task,
             };
             let is_entry = is_file_in_pack(&task) && task.step != Step::Attributes;
-            let done = match &stretch {
-                Some(Ok(stretch)) if is_entry => match stretch.entry(row_of(&task)) {
+            let done = match stretch {
+                Read::Whole(stretch) if is_entry => match stretch.entry(row_of(&task)) {
                     Ok(data) => {
                         self.group(&mut group, task, data);
                         continue;
@@ -54,7 +71,7 @@ impl Shared<'_> {
                     Err(_) => self.entry_alone(&task),
                 },
                 // Asked for again, one by one: some of them may be whole.
-                Some(Err(_)) if is_entry => self.entry_alone(&task),
+                Read::Failed if is_entry => self.entry_alone(&task),
                 _ if self.is_grouped(&task) => match self.read_object(&task, PARTS_BYTES_MIN) {
                     Ok((item @ Item { kind: Kind::File { .. }, .. }, data)) => {
                         self.group(&mut group, Task { item, ..task }, Cow::Owned(data));
@@ -76,10 +93,6 @@ impl Shared<'_> {
         if !self.is_stopped() {
             self.make(&mut group);
         }
-        drop(group);
-        if let Some(Ok(stretch)) = stretch {
-            *buffer = stretch.into_bytes();
-        }
     }
 
     /// A small object of its own that becomes a file of a tree: it is made together with others.
@@ -96,7 +109,7 @@ impl Shared<'_> {
         first: Location,
         last: Location,
         buffer: Vec<u8>,
-    ) -> Result<Stretch, PackError> {
+    ) -> Result<PackStretch, PackError> {
         let mut buffer = Some(buffer);
         self.again(|| self.read_stretch(first, last, buffer.take().unwrap_or_default()))
     }
@@ -105,21 +118,24 @@ impl Shared<'_> {
         &self,
         first: Location,
         last: Location,
-        mut buffer: Vec<u8>,
-    ) -> Result<Stretch, PackError> {
+        buffer: Vec<u8>,
+    ) -> Result<PackStretch, PackError> {
         let set = self.source.set().expect("an entry lies in a set");
         let len = usize::try_from(last.offset + last.stored - first.offset).unwrap_or(usize::MAX);
         let pack = self.open_packs.get(set, first.pack)?;
-        let skip = pack.read_around(first.offset, len, &mut buffer)?;
-        let start = first.offset - skip as u64;
-        Ok(Stretch { pack, number: first.pack, start, bytes: buffer })
+        let bytes = pack.read_stretch(first.offset, len, buffer)?;
+        Ok(PackStretch { pack, number: first.pack, bytes })
     }
 
     /// An entry that did not come whole with others: damage that was done on the way is not there when it is
     /// read again.
     pub(super) fn entry_again(&self, row: &Row, at: Location) -> Result<Vec<u8>, PackError> {
         self.open_packs.clear();
-        self.until_whole(|| Ok(self.read_stretch(at, at, Vec::new())?.entry(row)?.into_owned()))
+        self.until_whole(|| {
+            let mut alone = self.read_stretch(at, at, Vec::new())?;
+            alone.open_through(at)?;
+            Ok(alone.entry(row)?.into_owned())
+        })
     }
 
     fn entry_alone(&self, task: &Task) -> Result<(), PackError> {
@@ -219,10 +235,7 @@ impl Shared<'_> {
 
 /// Bytes of a pack from the first entry of a batch to its last.
 pub(super) fn stretch_bytes(tasks: &[Task]) -> u64 {
-    let mut places = tasks.iter().filter_map(location);
-    let Some(first) = places.next() else { return 0 };
-    let last = places.next_back().unwrap_or(first);
-    last.offset + last.stored - first.offset
+    first_and_last(tasks).map_or(0, |(first, last)| last.offset + last.stored - first.offset)
 }
 
 /// The last of the tasks that one read brings together with the first, which lies in a pack.
@@ -256,35 +269,52 @@ pub(super) fn location(task: &Task) -> Option<Location> {
     }
 }
 
+fn first_and_last(tasks: &[Task]) -> Option<(Location, Location)> {
+    let mut places = tasks.iter().filter_map(location);
+    let first = places.next()?;
+    Some((first, places.next_back().unwrap_or(first)))
+}
+
+/// What came of a batch's one read.
+enum Read {
+    /// None of it lies in a pack.
+    Nothing,
+    Whole(PackStretch),
+    Failed,
+}
+
+impl Read {
+    fn of(read: Result<PackStretch, PackError>) -> Self {
+        read.map_or(Self::Failed, Self::Whole)
+    }
+}
+
 /// Consecutive bytes of a pack.
-pub(super) struct Stretch {
+pub(super) struct PackStretch {
     pack: Arc<PackReader>,
     /// As rows call it.
     number: u32,
-    start: u64,
-    bytes: Vec<u8>,
+    bytes: Stretch,
 }
 
-impl Stretch {
+impl PackStretch {
     /// The buffer, to be used again.
-    pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+    pub(super) fn into_buffer(self) -> Vec<u8> {
+        self.bytes.into_buffer()
     }
 
     /// An entry lies in it.
     pub(super) fn holds(&self, at: Location) -> bool {
-        let end = self.start + self.bytes.len() as u64;
-        at.pack == self.number
-            && at.offset >= self.start
-            && at.offset.checked_add(at.stored).is_some_and(|to| to <= end)
+        at.pack == self.number && self.bytes.holds(at.offset, at.stored)
     }
 
-    /// One entry of it, checked.
+    /// Opens it up to the end of an entry, which lies in it, where it is sealed.
+    pub(super) fn open_through(&mut self, last: Location) -> Result<(), PackError> {
+        self.pack.open_until(&mut self.bytes, last.offset.saturating_add(last.stored))
+    }
+
+    /// One entry of it that is open, checked.
     pub(super) fn entry(&self, row: &Row) -> Result<Cow<'_, [u8]>, PackError> {
-        let at = row.location.expect("an entry lies in a pack");
-        let start = usize::try_from(at.offset - self.start).unwrap_or(usize::MAX);
-        let end = start.saturating_add(usize::try_from(at.stored).unwrap_or(usize::MAX));
-        let stored = self.bytes.get(start..end).expect("the stretch was cut for its entries");
-        self.pack.check(row, stored)
+        self.pack.entry_of(row, &self.bytes)
     }
 }
