@@ -43,7 +43,7 @@ fn goes_whole(tier: &dyn Tier, bytes: u64) -> bool {
 pub(super) struct ObjectWriter {
     out: Out,
     written: u64,
-    /// What is ready to go out, in pieces of [`PIECE_BYTES`] where it goes in pieces.
+    /// What is ready to go out, in pieces of [`PIECE_BYTES`] where it goes in pieces, and what waits to be sealed.
     ready: Vec<u8>,
     sealer: Option<Sealer>,
 }
@@ -104,18 +104,24 @@ impl ObjectWriter {
                 None => self.ready.extend_from_slice(piece),
             }
             bytes = rest;
-            if self.ready.len() >= PIECE_BYTES {
+            if self.ready_bytes() >= PIECE_BYTES {
                 self.flush()?;
             }
         }
         Ok(())
     }
 
+    /// What may go out: what is not sealed yet stays.
+    fn ready_bytes(&self) -> usize {
+        self.ready.len() - self.sealer.as_ref().map_or(0, Sealer::waiting)
+    }
+
     fn flush(&mut self) -> Result<(), PackError> {
+        let count = self.ready_bytes();
         if let Out::Pieces(upload) = &mut self.out {
-            upload.write_at(self.written, &self.ready)?;
-            self.written += self.ready.len() as u64;
-            self.ready.clear();
+            upload.write_at(self.written, &self.ready[..count])?;
+            self.written += count as u64;
+            self.ready.drain(..count);
         }
         Ok(())
     }

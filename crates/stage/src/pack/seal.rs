@@ -51,9 +51,9 @@ pub struct Sealer {
     key: LessSafeKey,
     header: [u8; HEADER_BYTES],
     chunk: u64,
-    /// Plain bytes of the chunk that is being filled; full only until the next byte comes, since only
-    /// then it is known not to be the last.
-    plain: Vec<u8>,
+    /// Plain bytes of the chunk that is being filled, at the end of what is sealed; a full chunk waits for the next
+    /// byte, since only then it is known not to be the last.
+    waiting: usize,
 }
 
 impl Sealer {
@@ -67,7 +67,7 @@ impl Sealer {
         header[16..32].copy_from_slice(&key.id());
         header[32..].copy_from_slice(&salt);
         let key = key.object_key(&salt, object);
-        Ok(Self { key, header, chunk: 0, plain: Vec::with_capacity(CHUNK_BYTES + TAG_BYTES) })
+        Ok(Self { key, header, chunk: 0, waiting: 0 })
     }
 
     /// First in the object.
@@ -75,34 +75,38 @@ impl Sealer {
         &self.header
     }
 
-    /// Appends what becomes of `plain` to `out`; up to a chunk waits for more.
+    /// How many bytes at the end of `out` are not sealed yet, and must stay there.
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Appends `plain` to `out`, which ends with what waits, and seals what chunks it fills.
     pub fn update(&mut self, mut plain: &[u8], out: &mut Vec<u8>) {
         while !plain.is_empty() {
-            if self.plain.len() == CHUNK_BYTES {
+            if self.waiting == CHUNK_BYTES {
                 self.seal(false, out);
             }
-            let count = plain.len().min(CHUNK_BYTES - self.plain.len());
-            self.plain.extend_from_slice(&plain[..count]);
+            let count = plain.len().min(CHUNK_BYTES - self.waiting);
+            out.extend_from_slice(&plain[..count]);
+            self.waiting += count;
             plain = &plain[count..];
         }
     }
 
-    /// Appends the last chunk, which may be empty only when the whole object is.
+    /// Seals the last chunk, which may be empty only when the whole object is.
     pub fn finish(mut self, out: &mut Vec<u8>) {
         self.seal(true, out);
     }
 
     fn seal(&mut self, is_last: bool, out: &mut Vec<u8>) {
         let aad = associated(&self.header, self.chunk, is_last);
-        let start = out.len();
-        out.extend_from_slice(&self.plain);
+        let start = out.len() - self.waiting;
         let tag = self
             .key
             .seal_in_place_separate_tag(nonce(self.chunk), aad, &mut out[start..])
             .expect("a chunk is not too long for AES-GCM");
         out.extend_from_slice(tag.as_ref());
-        self.plain.clear();
-        self.chunk += 1;
+        (self.waiting, self.chunk) = (0, self.chunk + 1);
     }
 }
 
