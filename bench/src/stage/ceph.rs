@@ -11,7 +11,7 @@ use crate::report::goal::Wanted;
 pub(super) fn run_small(bench: &Bench) -> anyhow::Result<Outcome> {
     let size = Size {
         name: "16 KiB files on Ceph",
-        files: Files { count: bench.rounds(4_000, 20_000), bytes: 16 << 10 },
+        files: Files { count: bench.rounds(8_000, 20_000), bytes: 16 << 10 },
         rounds: 2,
         both: &["loose", "packed", "sealed"],
         down_only: &["loose, 4 streams"],
