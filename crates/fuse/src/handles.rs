@@ -105,4 +105,17 @@ mod tests {
         directories.release(one);
         assert!(directories.get(one).is_none() && directories.get(other).is_some());
     }
+
+    #[test]
+    fn a_listing_is_kept_by_its_age_and_what_waited_here_only_when_it_is_fresh() {
+        let kept = |age: u64, is_new| {
+            let at = Instant::now().checked_sub(Duration::from_millis(age));
+            Listing { at, is_new, ..Listing::default() }.may_be_kept()
+        };
+        assert_eq!(Listing { is_new: true, ..Listing::default() }.may_be_kept(), Duration::ZERO);
+        assert!(kept(200, true) <= NAME_TTL - Duration::from_millis(200));
+        assert!(kept(200, true) > Duration::ZERO);
+        assert_eq!(kept(200, false), Duration::ZERO);
+        assert_eq!(kept(2000, true), Duration::ZERO);
+    }
 }

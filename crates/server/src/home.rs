@@ -229,10 +229,20 @@ impl Home {
         }
     }
 
-    /// Begins a probe when other nodes could be granted something if it finds no mapping that writes, though this
-    /// node may keep it open for reading; feed [`Event::Probed`].
+    /// Other nodes could be granted something if a probe found no mapping that writes, though this node may keep it
+    /// open for reading.
+    pub(crate) fn is_probed_for_others(&self) -> bool {
+        self.unprobed && !self.is_written()
+    }
+
+    /// It is being found out whether something still writes the part.
+    pub(crate) fn is_probing(&self) -> bool {
+        self.probing
+    }
+
+    /// Begins such a probe, unless one is on its way; feed [`Event::Probed`].
     pub(crate) fn begin_probe_for_others(&mut self) -> bool {
-        let begins = self.unprobed && !self.probing && !self.is_written();
+        let begins = self.is_probed_for_others() && !self.probing;
         self.probing |= begins;
         begins
     }
@@ -249,8 +259,7 @@ impl Home {
         self.unprobed || self.has_local_opens()
     }
 
-    /// A mount or program of the home's node has it open past the server.
-    pub(crate) fn has_local_opens(&self) -> bool {
+    fn has_local_opens(&self) -> bool {
         self.opens.values().any(|held| held.local)
     }
 

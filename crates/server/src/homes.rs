@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_wire::message::{Access, Grants, Opening, PeerReply, PeerRequest};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use crate::home::{Effect, Event, Held, Home, Ticket};
@@ -35,8 +35,8 @@ pub(crate) struct Homes {
     entries: RefCell<HashMap<InodeId, Entry>>,
     next_ticket: std::cell::Cell<Ticket>,
     sweep_at: std::cell::Cell<usize>,
-    /// Held while parts of a listing are probed.
-    finding_out: tokio::sync::Mutex<()>,
+    /// Told of the end of each probe.
+    probed: Notify,
 }
 
 impl Homes {
@@ -212,7 +212,7 @@ impl Node {
                     }
                 }
                 Effect::Recall { node, bits } => self.begin_recall(ino, node, bits),
-                Effect::Probe => drop(self.begin_probe(ino, entry.probe_failed)),
+                Effect::Probe => self.begin_probe(ino, entry.probe_failed),
             }
         }
         if entry.home.is_idle() {
@@ -258,11 +258,7 @@ impl Node {
         true
     }
 
-    fn begin_probe(
-        self: &Rc<Self>,
-        ino: InodeId,
-        failed: Option<Instant>,
-    ) -> tokio::task::JoinHandle<()> {
+    fn begin_probe(self: &Rc<Self>, ino: InodeId, failed: Option<Instant>) {
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let paused = failed.is_some_and(|at| at.elapsed() < PROBE_PAUSE);
@@ -271,7 +267,8 @@ impl Node {
                 entry.probe_failed = (!quiescent).then(Instant::now);
             }
             this.home_event(ino, Event::Probed { quiescent });
-        })
+            this.homes.probed.notify_waiters();
+        });
     }
 
     /// When the table has grown: forgets ATTR of inodes that nobody asked about for long, and finds
@@ -310,50 +307,49 @@ impl Node {
         if from == self.node {
             return; // It is granted them all the same.
         }
-        let is_unknown = |ino: &&InodeId| {
-            let entries = self.homes.entries.borrow();
-            entries.get(ino).is_some_and(|entry| entry.home.has_local_users())
-        };
-        let unknown: Vec<_> = inos.iter().filter(is_unknown).copied().collect();
-        if unknown.is_empty() {
-            return;
-        }
-        let this = Rc::clone(self);
-        // A task of its own: what is begun is ended, also when nobody waits for it any more.
-        let task = tokio::task::spawn_local(async move {
-            // Who asks at the same time waits for what the first one finds out.
-            let _turn = this.homes.finding_out.lock().await;
-            this.probe_for_others(unknown).await;
-        });
-        let _ended = tokio::time::timeout(PROBES_MAX, task).await;
-    }
-
-    async fn probe_for_others(self: &Rc<Self>, inos: Vec<InodeId>) {
-        let (mut kept, mut idle) = (Vec::new(), Vec::new());
+        let (mut unknown, mut idle) = (Vec::new(), Vec::new());
         for ino in inos {
             let mut entries = self.homes.entries.borrow_mut();
-            let Some(entry) = entries.get_mut(&ino) else { continue };
+            let Some(entry) = entries.get_mut(ino) else { continue };
             let failed = entry.probe_failed;
             let is_paused = failed.is_some_and(|at| at.elapsed() < PROBE_PAUSE);
-            if is_paused || !entry.home.begin_probe_for_others() {
+            if is_paused || !entry.home.is_probed_for_others() {
                 continue;
             }
-            match entry.home.has_local_opens() {
-                true => kept.push((ino, failed)),
-                false => idle.push(ino),
+            unknown.push(*ino);
+            if !entry.home.begin_probe_for_others() {
+                continue;
+            }
+            if entry.home.is_open() {
+                self.begin_probe(*ino, failed);
+            } else {
+                idle.push(*ino);
             }
         }
-        let kept: Vec<_> =
-            kept.into_iter().map(|(ino, failed)| self.begin_probe(ino, failed)).collect();
         if !idle.is_empty() {
-            self.probe_idle(idle).await;
+            let this = Rc::clone(self);
+            tokio::task::spawn_local(async move { this.probe_idle(idle).await });
         }
-        for probe in kept {
-            let _ended = probe.await;
+        let found_out = async {
+            for ino in unknown {
+                self.probe_ended(ino).await;
+            }
+        };
+        let _in_time = tokio::time::timeout(PROBES_MAX, found_out).await;
+    }
+
+    /// No probe of it is on its way, whoever began it.
+    async fn probe_ended(&self, ino: InodeId) {
+        let is_probing = || {
+            let entries = self.homes.entries.borrow();
+            entries.get(&ino).is_some_and(|entry| entry.home.is_probing())
+        };
+        while is_probing() {
+            self.homes.probed.notified().await;
         }
     }
 
-    /// Probes parts that no program of this node has open, all by one visit to the disk's threads.
+    /// Probes parts that nobody has open, all by one visit to the disk's threads.
     async fn probe_idle(self: &Rc<Self>, inos: Vec<InodeId>) {
         for (ino, quiescent) in self.probe_parts(inos).await {
             if let Some(entry) = self.homes.entries.borrow_mut().get_mut(&ino) {
@@ -361,6 +357,7 @@ impl Node {
             }
             self.home_event(ino, Event::Probed { quiescent });
         }
+        self.homes.probed.notify_waiters();
     }
 }
 

@@ -180,9 +180,9 @@ pub(crate) const NAMES_SWEEP_STEP: usize = 4096;
 /// A part that something still wrote is not probed again before this has passed.
 pub(crate) const PROBE_PAUSE: Duration = Duration::from_millis(100);
 
-/// A listing waits no longer than this for probes of what it names: without their answers it is as true, and is
-/// kept by nobody.
-pub(crate) const PROBES_MAX: Duration = Duration::from_millis(50);
+/// A listing waits no longer than this for probes of what it names: what no answer came about is told all the same,
+/// and kept by nobody. Well below the age at which mounts keep nothing of the rest of a listing.
+pub(crate) const PROBES_MAX: Duration = Duration::from_millis(20);
 
 /// Directory times travel to the directory's home in batches this far apart.
 pub(crate) const DIR_TOUCH_DELAY: Duration = Duration::from_millis(10);

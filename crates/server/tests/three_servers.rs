@@ -5,7 +5,7 @@ mod cluster;
 
 use std::sync::atomic::Ordering;
 
-use cluster::{Cluster, R, RW, W};
+use cluster::{Cluster, R, RW, W, eventually};
 use hayase_layout::{ByteCount, InodeId, Layout, StripePolicy};
 use hayase_wire::message::{
     Access, Close, DirEntry, FileKind, MetaChange, NodeReply, NodeRequest, OpenKind, Opening,
@@ -314,6 +314,27 @@ fn a_writer_recalls_the_caches_of_other_nodes() {
     assert!(!opened.grants.cache && !opened.grants.attr && opened.writing, "{opened:?}");
 }
 
+/// Names of a node's listing, and whether their attributes may be kept there.
+fn listed(mut process: cluster::Process) -> std::collections::BTreeMap<String, bool> {
+    let list = NodeRequest::ReadDir { dir: ROOT, cookie: 0, bytes: 4096, plus: true };
+    let NodeReply::Entries(entries) = process.ask(&list).expect("listed") else {
+        panic!("not a listing");
+    };
+    let granted = |DirEntry { name, entry, .. }: DirEntry| {
+        (String::from_utf8(name).expect("text"), entry.expect("attributes").grants.attr)
+    };
+    entries.into_iter().map(granted).collect()
+}
+
+/// A new file that the mount's node opens past its server.
+fn open_locally(mount: &mut cluster::Process, name: &str, access: Access) -> InodeId {
+    let ino = mount.create(ROOT, name, FileKind::Regular).expect("made").ino;
+    let open = Opening { access, kind: OpenKind::Local, number: 1 };
+    let opened = mount.ask(&NodeRequest::Open { ino, open, truncate: false });
+    assert!(matches!(opened, Ok(NodeReply::Opened(_))), "{opened:?}");
+    ino
+}
+
 #[test]
 fn a_listing_may_be_kept_of_files_that_their_node_has_just_written() {
     let cluster = Cluster::up(2);
@@ -321,23 +342,37 @@ fn a_listing_may_be_kept_of_files_that_their_node_has_just_written() {
     // What a mount reads it keeps open for a while, until it is asked for it.
     for (name, opened, closed) in [("closed", W, Some(W)), ("kept", RW, Some(W)), ("open", W, None)]
     {
-        let ino = writer.create(ROOT, name, FileKind::Regular).expect("made").ino;
-        let open = Opening { access: opened, kind: OpenKind::Local, number: 1 };
-        let opened = writer.ask(&NodeRequest::Open { ino, open, truncate: false });
-        assert!(matches!(opened, Ok(NodeReply::Opened(_))), "{opened:?}");
+        let ino = open_locally(&mut writer, name, opened);
         if let Some(access) = closed {
             let close = Close { ino, access, as_of: 1 };
             writer.ask(&NodeRequest::Close(vec![close])).expect("closed");
         }
     }
-    let list = NodeRequest::ReadDir { dir: ROOT, cookie: 0, bytes: 512, plus: true };
-    let NodeReply::Entries(entries) = cluster.mount(1).ask(&list).expect("listed") else {
-        panic!("not a listing");
-    };
-    let granted = |entry: DirEntry| (entry.name, entry.entry.expect("attributes").grants.attr);
-    let granted: std::collections::BTreeMap<_, _> = entries.into_iter().map(granted).collect();
-    let [closed, kept, open] = [b"closed".to_vec(), b"kept".to_vec(), b"open".to_vec()];
-    assert_eq!(granted, [(closed, true), (kept, true), (open, false)].into());
+    let granted = [("closed", true), ("kept", true), ("open", false)];
+    let granted = granted.map(|(name, granted)| (name.to_owned(), granted));
+    assert_eq!(listed(cluster.mount(1)), granted.into());
+}
+
+#[test]
+fn listings_of_two_nodes_at_once_may_both_be_kept() {
+    let cluster = Cluster::up(3);
+    let mut writer = cluster.mount(0);
+    eventually("both are granted all", || {
+        let files: Vec<_> = (0..20)
+            .map(|number| open_locally(&mut writer, &format!("file-{number}"), RW))
+            .collect();
+        let closes = files.iter().map(|ino| Close { ino: *ino, access: W, as_of: 1 });
+        writer.ask(&NodeRequest::Close(closes.collect())).expect("closed");
+        let others = [1, 2].map(|node| cluster.mount(node));
+        let granted = std::thread::scope(|scope| {
+            let both = others.map(|mount| scope.spawn(|| listed(mount)));
+            both.map(|listing| listing.join().expect("listed").into_values().all(|granted| granted))
+        });
+        for number in 0..20 {
+            writer.remove(ROOT, &format!("file-{number}"), false).expect("removed");
+        }
+        granted == [true, true] // Not where the machine took longer than a listing waits.
+    });
 }
 
 #[test]
