@@ -31,6 +31,17 @@ encrypted() { # MODE NAME WORD: an object that was written so is stored so, as a
 # Not readable without the key, by a foreign client either.
 closed() { [ "$(gateway_curl GET /data/seen/mine -o /dev/null -w '%{http_code}')" = 400 ]; }
 
+# Twice: the index is larger than what this gateway makes only where nothing is.
+many_names() {
+  local tree=$work/many-names kind
+  mkdir -p "$tree" && (cd "$tree" && seq -f 'a-file-without-a-byte-and-with-a-long-name-%06g' 120000 | xargs touch) || return 1
+  for kind in one two; do
+    touch "$tree/$kind"
+    HAYASE_S3_PART_MIB=5 "$hayase" stage out "$tree" "$1" --pack 16MiB || return 1
+  done
+  [ "$("$hayase" pack list "$1" | grep -c a-file-without)" = 120000 ] && "$hayase" pack list "$1" | grep -q two
+}
+
 try conformance "$check" plain s3://data/plain
 sed -n 's/.*: Capabilities/this gateway: Capabilities/p' "$work/out"
 try sse_c_conformance "$check" customer-key s3://data/customer-key
@@ -41,6 +52,7 @@ try sse_kms_is_stored_so encrypted "key-service:$gateway_key" kms aws:kms
 for kind in loose packed sealed; do
   try "stage_$kind" staged $kind "s3://data/$kind" env
 done
+try stage_many_names many_names s3://data/many
 customer=(env HAYASE_S3_SSE=c HAYASE_S3_SSE_C_KEY_FILE="$work/customer" HAYASE_S3_SSE_C_WITHOUT_TLS=yes)
 head -c 32 /dev/urandom >"$work/customer"
 try stage_sse_c staged packed s3://data/customer "${customer[@]}"

@@ -2,7 +2,7 @@
 //!
 //! Rooms: [`row`] and [`index`] (where each entry lies), [`header`] (the tar member before it),
 //! [`writer`], [`reader`], [`seal`] (authenticated encryption in chunks), [`key`] (where the key of a
-//! sealed set comes from), [`set`] (packs and their index in a tier), [`verify`].
+//! sealed set comes from), [`set`] (packs and their index in a tier), [`claim`] (who writes the next index), [`verify`].
 //!
 //! Invariants:
 //! 1. The index is the authority; tar headers say the same, and `verify` compares them byte for byte.
@@ -10,6 +10,7 @@
 //! 3. An index names packs that were durable before it; a pack is removed only after an index
 //!    without it is durable.
 
+mod claim;
 mod error;
 pub mod header;
 pub mod index;

@@ -56,6 +56,9 @@ pub enum PackError {
     /// Sealed packs, and no object that holds their data key.
     #[error("{place}/.hayase-packs/key.json is gone: without it no key opens the packs there")]
     KeyLost { place: String },
+    /// Nobody else may write the first key, and the storage can not promise that.
+    #[error("begin sealed packs in {place}: the storage can not make a key only where none is")]
+    FirstKey { place: String },
     /// A bucket may hold both, a tree does not.
     #[error("the packs in {place} make no tree: {name} is both a file and a directory")]
     TwoKinds { place: String, name: String },
@@ -107,6 +110,9 @@ impl PackError {
             Self::Version { .. } => Some("use a newer hayase"),
             Self::KeyLost { .. } => Some(
                 "put a copy of it back, also one from before a `pack rekey`; without one the data is lost",
+            ),
+            Self::FirstKey { .. } => Some(
+                "give credentials, or HAYASE_S3_CONDITIONAL=trusted where the store is known to know If-None-Match; or do not seal",
             ),
             Self::KeyMissing { .. } | Self::WrongKey { .. } => {
                 Some("give the key with --key-file, --key-env or --key-command")

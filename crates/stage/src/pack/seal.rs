@@ -183,7 +183,8 @@ impl Opener {
     /// Opens chunks of a run in place until `wanted` plain bytes of it lie at the front of `chunks`, or all.
     pub fn open(&self, run: &mut Run, chunks: &mut [u8], wanted: usize) -> Result<(), PackError> {
         let last_chunk = self.plain.div_ceil(CHUNK_BYTES as u64).saturating_sub(1);
-        while run.sealed < chunks.len() && run.opened < wanted {
+        // The chunk of an empty object holds nothing but its seal.
+        while run.sealed < chunks.len() && (run.opened < wanted || run.sealed == 0) {
             let Run { chunk, sealed: from, opened: to } = *run;
             let end = (from + CHUNK_BYTES + TAG_BYTES).min(chunks.len());
             let aad = associated(&self.header, chunk, chunk == last_chunk);
@@ -259,7 +260,7 @@ mod tests {
         // In two steps, as who wants the first bytes first.
         for wanted in [end / 2, end] {
             opener.open(&mut run, &mut chunks, wanted)?;
-            assert!((wanted..wanted + CHUNK_BYTES).contains(&run.opened()));
+            assert!((wanted..=wanted + CHUNK_BYTES).contains(&run.opened()));
         }
         Ok(chunks[skip..end].to_vec())
     }
@@ -338,6 +339,18 @@ mod tests {
             let bit = place.index(sealed.len() * 8);
             sealed[bit / 8] ^= 1 << (bit % 8);
             prop_assert!(open(&key, "a", &sealed, 0, u64::MAX).is_err(), "bit {}", bit);
+        }
+    }
+
+    #[test]
+    fn the_seal_of_an_empty_object_is_looked_at() {
+        let key = key();
+        let sealed = seal(&key, "a", b"", 1);
+        assert_eq!(open(&key, "a", &sealed, 0, u64::MAX).unwrap(), b"");
+        for at in HEADER_BYTES - 32..sealed.len() {
+            let mut bad = sealed.clone();
+            bad[at] ^= 1;
+            assert!(open(&key, "a", &bad, 0, u64::MAX).is_err(), "byte {at}");
         }
     }
 }

@@ -1,15 +1,18 @@
 //! A set: packs, their index and, when sealed, the wrapped key, in the directory `.hayase-packs` of a place.
 //!
 //! An index is never changed: the next generation is committed where none was, so that of two writers
-//! one succeeds and the other is told. Readers take the highest generation.
+//! one succeeds and the other is told; [`super::claim`] where the storage can not decide that.
+//! Readers take the highest generation.
 
 use std::collections::HashSet;
 use std::io::BufReader;
 use std::time::{Duration, SystemTime};
 
+use hayase_layout::ByteCount;
 use hayase_tier::{Attributes, EntryKind, ListRequest, Precondition, TierError};
 use ring::rand::SecureRandom;
 
+use super::claim::{self, Claim, remove};
 use super::index::{Index, PackId};
 use super::object::{DIRECTORY, ObjectReader, ObjectStream, ObjectWriter, file_name, key_of};
 use super::writer::object_name;
@@ -42,9 +45,11 @@ pub struct PackSet {
 
 /// What lies in the directory of a set.
 #[derive(Default)]
-struct Found {
-    /// Highest first.
-    generations: Vec<(u64, bool)>,
+pub(super) struct Found {
+    /// Highest first; and whether it is sealed.
+    pub(super) generations: Vec<(u64, bool)>,
+    /// Generations that somebody claimed, and the names of the objects that say so.
+    pub(super) claims: Vec<(u64, String)>,
     packs: Vec<(PackId, bool, SystemTime)>,
     has_key: bool,
 }
@@ -53,7 +58,7 @@ fn index_name(generation: u64) -> String {
     format!("index-{generation:016x}")
 }
 
-fn look(place: &Place) -> Result<Found, PackError> {
+pub(super) fn look(place: &Place) -> Result<Found, PackError> {
     let prefix = [place.prefix(), DIRECTORY.as_bytes(), b"/"].concat();
     let mut found = Found::default();
     let mut request = ListRequest::one_level(prefix.clone());
@@ -91,6 +96,8 @@ impl Found {
             let number = std::str::from_utf8(digits).ok();
             let number = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
             self.generations.extend(number.map(|number| (number, is_sealed)));
+        } else if let Some(generation) = claim::parse(stem) {
+            self.claims.push((generation, String::from_utf8_lossy(name).into_owned()));
         }
     }
 
@@ -130,6 +137,10 @@ impl PackSet {
             match put(place, KEY_OBJECT, &text, Precondition::Absent) {
                 // Somebody else began the set just now; theirs is the key.
                 Ok(()) | Err(PackError::Tier(TierError::Exists { .. })) => {}
+                // Two beginners would each write theirs, and what one of them sealed would be lost.
+                Err(PackError::Tier(TierError::Unsupported { .. })) => {
+                    return Err(PackError::FirstKey { place: place.describe() });
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -249,38 +260,51 @@ impl PackSet {
         random: &dyn SecureRandom,
         now: SystemTime,
     ) -> Result<(), PackError> {
-        let next = self.generation + 1;
-        let (name, key) = (index_name(next), self.key.as_ref());
-        let mut object = ObjectWriter::begin(&self.place, &name, "txt", key, random)?;
-        index.write(|piece| object.write(piece))?;
-        match object.commit(Precondition::Absent) {
-            Err(PackError::Tier(TierError::Exists { .. })) => {
-                return Err(PackError::Conflict { place: self.place.describe() });
-            }
-            other => drop(other?),
-        }
+        let place = self.place.clone();
+        let is_decided_there = place.tier.capabilities().absent_max == Some(ByteCount(u64::MAX));
+        let claim = match is_decided_there {
+            true => None,
+            false => Some(Claim::make(&place, (self.generation, self.key.is_some()), random)?),
+        };
+        let next = claim.as_ref().map_or(self.generation + 1, |claim| claim.generation);
+        self.write_index(&index, next, claim.as_ref(), random)?;
         let before: HashSet<PackId> = self.index.packs.iter().map(|pack| pack.id).collect();
         (self.generation, self.index) = (next, index);
         let oldest = now.checked_sub(LEFTOVER_AGE).unwrap_or(SystemTime::UNIX_EPOCH);
         for (id, mtime) in self.unnamed_packs()? {
             if before.contains(&id) || mtime < oldest {
-                self.remove(&file_name(&object_name(id), "tar", self.key.as_ref()))?;
+                remove(&place, &file_name(&object_name(id), "tar", self.key.as_ref()))?;
             }
         }
         for (generation, is_sealed) in look(&self.place)?.generations {
             if generation < next && is_sealed == self.key.is_some() {
-                self.remove(&file_name(&index_name(generation), "txt", self.key.as_ref()))?;
+                remove(&place, &file_name(&index_name(generation), "txt", self.key.as_ref()))?;
             }
         }
-        Ok(())
+        claim.map_or(Ok(()), Claim::end)
     }
 
-    /// Removes an object of the set; somebody else may have done it.
-    fn remove(&self, name: &str) -> Result<(), PackError> {
-        match self.place.tier.delete(&key_of(&self.place, name)?) {
-            Ok(()) | Err(TierError::Missing { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+    /// The object of generation `next`, where nobody else has one.
+    fn write_index(
+        &self,
+        index: &Index,
+        next: u64,
+        claim: Option<&Claim<'_>>,
+        random: &dyn SecureRandom,
+    ) -> Result<(), PackError> {
+        let (name, key) = (index_name(next), self.key.as_ref());
+        let mut object = ObjectWriter::begin(&self.place, &name, "txt", key, random)?;
+        index.write(|piece| object.write(piece))?;
+        let Some(claim) = claim else {
+            return match object.commit(Precondition::Absent) {
+                Err(PackError::Tier(TierError::Exists { .. })) => {
+                    Err(PackError::Conflict { place: self.place.describe() })
+                }
+                other => other.map(drop),
+            };
+        };
+        object.commit(Precondition::Any)?;
+        claim.confirm(&file_name(&name, "txt", key))
     }
 
     /// Wraps the data key by another master key; no data is touched.
@@ -295,7 +319,7 @@ impl PackSet {
     }
 }
 
-fn put(
+pub(super) fn put(
     place: &Place,
     name: &str,
     bytes: &[u8],

@@ -122,9 +122,13 @@ impl Shared<'_> {
             let read = self.stretch(at, together(tasks, at), buffer);
             *stretch = Some(read.or_else(|_| self.stretch(at, at, Vec::new()))?);
         }
-        let known = stretch.as_mut().expect("it was just read");
-        // Where that fails the entry is not open.
-        let _damaged = known.open_through(at);
+        let opened = stretch.as_mut().expect("it was just read").open_through(at);
+        if opened.is_err() {
+            // The next entry is read anew, with those behind it.
+            *stretch = None;
+            return Ok((task.item.clone(), Cow::Owned(self.entry_again(row, at)?)));
+        }
+        let known = stretch.as_ref().expect("it was just read");
         let data = known.entry(row).or_else(|_| self.entry_again(row, at).map(Cow::Owned))?;
         Ok((task.item.clone(), data))
     }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "says which tests were skipped")]
 
+mod claims;
 mod damage;
 mod foreign;
 mod lies;
