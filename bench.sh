@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures: ./bench.sh NAME [--quick] (NAME: foundation, nodes, mpiio, mpiio-nodes, stage, flush, gfarm, dataplane).
+# Measures: ./bench.sh NAME [--quick] [--only GROUP] [--write-docs] (NAME: foundation, nodes, mpiio, mpiio-nodes, stage, flush, gfarm, dataplane).
 # Raw samples and conditions go to bench/out, the page with the results to docs/.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -12,6 +12,7 @@ fi
 [ -e bench/Cargo.toml ] || die "bench/ is not written yet"
 prepare_packages build || die "nothing can be built without these packages"
 prepare_packages run test bench || warn "some figures will be missing"
+[ "$1" != stage ] || prepare_packages peers || warn "some peers will be missing"
 [ "$1" != gfarm ] || prepare_daemon_packages gfarm || die "Gfarm can not be measured without its packages"
 prepare_cargo
 cargo build --locked --release -p hayase -p hayase-mpi

@@ -69,6 +69,9 @@ gfsd gfsd
 gfkey gfarm-client
 gfarm2fs gfarm2fs'
 packages_bench='rclone rclone'
+packages_peers='s3cmd s3cmd
+s3fs s3fs
+aws awscli'
 packages_fresh='debootstrap debootstrap'
 
 has() {

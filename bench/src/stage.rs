@@ -31,12 +31,14 @@ what is measured, and its CPU is not counted.
 An object costs little there; so what packs gain over loose objects is judged on a Ceph RADOS Gateway of Debian's \
 packages (\"on Ceph\": one OSD on a file on the disk of this machine, the frontend as it comes), and told for the \
 server in memory.
-The slow line is a proxy in the bench's process: 48 MiB/s, 6 MiB/s for each connection, 1 MiB objects; figures are
-of the window that begins 3 s after the copy, or after the change.
+The slow line is a proxy in the bench's process: 48 MiB/s, 6 MiB/s for each connection, 1 MiB objects, one with at most
+30 requests a second; figures are of the window that begins 3 s after the copy, or after the change, also where the
+number of streams is given.
 Files come from memory and go to memory (/dev/shm); each copy begins with an empty target.
 rclone is Debian's, at the settings that suited it best: 32 transfers and checkers, no HEAD after uploads.
 Nobody signs the bodies of uploads: rclone never does, and for us it is an option; ours carry a CRC32C, rclone's an MD5.
-A and B take turns in every round and figures are medians over rounds; \"A against A\" is rclone's
+A and B take turns in every round and figures are medians over rounds (those of the paper's figures are of one round \
+with `--quick`, and on Ceph); \"A against A\" is rclone's
 median ratio to itself over two rounds in which its two runs changed places, and no goal is judged when it
 is outside of 0.9 to 1.1.
 Raw samples are written to `bench/out/`.";

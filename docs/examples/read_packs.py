@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Reads a set of packs written by hayase, with nothing but the standard library (not sealed ones).
 
-    read_packs.py DIR            prints one line per entry, checked: size, checksum, name
-    read_packs.py DIR NAME       writes the bytes of one entry to standard output
+    read_packs.py DIR            prints one line per file, checked: size, checksum, name
+    read_packs.py DIR NAME       writes the bytes of one file to standard output
 """
 import hashlib, pathlib, sys, urllib.parse
 

@@ -12,7 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use crate::Target;
 
 /// All of them.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     Target { name: "header", seeds: messages::headers, run: messages::header },
     Target { name: "peer-request", seeds: messages::peer_requests, run: messages::peer_request },
     Target { name: "peer-reply", seeds: messages::peer_replies, run: messages::peer_reply },
@@ -30,6 +30,7 @@ pub const TARGETS: [Target; 17] = [
     Target { name: "pack-index", seeds: packs::indexes, run: packs::index },
     Target { name: "pack", seeds: packs::packs, run: packs::pack },
     Target { name: "pack-key", seeds: packs::keys, run: packs::key },
+    Target { name: "sealed", seeds: packs::sealed_objects, run: packs::sealed },
 ];
 
 /// One number for anything that says what was done.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
+
 use super::cluster::{Cluster, HAYASE};
 use super::programs::{fastest, start};
 use crate::bench::Bench;
@@ -9,7 +11,7 @@ use crate::report::Outcome;
 use crate::report::goal::{Goal, Wanted, number};
 use crate::report::table::Table;
 use crate::rounds;
-use crate::sample::Samples;
+use crate::sample::{Measured, Sample, Samples};
 use crate::stats;
 use crate::worker::Worker;
 use crate::workloads::Task;
@@ -21,6 +23,9 @@ const TRIES: usize = 3;
 
 const OTHER: [&str; 2] = ["gfarm2fs", "gfarm2fs again"];
 const MOUNT: &str = "mount";
+/// No mount at all.
+const BARE: &str = "libgfarm";
+const BARE_PROGRAM: &str = "bench/gfarm/bare.py";
 
 /// Of gfarm2fs, with a goal or without. In this order in a directory.
 const ROWS: [(&str, Operation, Option<f64>); 4] = [
@@ -75,6 +80,21 @@ impl Programs<'_> {
         self.cluster.await_removals()?;
         Ok(found)
     }
+
+    /// Creates and closes by libgfarm alone, in one process of node 1; none is left.
+    fn bare(&self, round: usize) -> anyhow::Result<Sample> {
+        let (name, files) = (format!("bare-{round}"), self.files.to_string());
+        let directory = self.directory(HAYASE, 1).join(&name);
+        let said =
+            self.cluster.on(1, &["python3", BARE_PROGRAM, &format!("/names/{name}"), &files])?;
+        let seconds = said.trim().parse().context("how long libgfarm took")?;
+        std::fs::remove_dir_all(&directory).context("remove what libgfarm made")?;
+        self.cluster.await_removals()?;
+        let measured = Measured { amount: self.files as f64, seconds, own_cpu: 0.0 };
+        let (what, variant) = (ROWS[0].0.to_owned(), BARE.to_owned());
+        let (meanwhile_cpu, served_cpu, requests) = (0.0, 0.0, None);
+        Ok(Sample { what, variant, round, measured, meanwhile_cpu, served_cpu, requests })
+    }
 }
 
 /// All rows, in turns with gfarm2fs.
@@ -106,6 +126,8 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
                 samples.0.extend(of_round.0.into_iter().filter(|_| round > 0));
             }
         }
+        let bare = programs.bare(round)?;
+        samples.0.extend((round > 0).then_some(bare));
     }
     drop(programs);
     Ok(judge(files, samples, &best))
@@ -147,14 +169,20 @@ fn judge(files: u64, samples: Samples, best: &[&str]) -> Outcome {
             goals.push(goal.same_as(found.same));
         }
     }
+    let bare = samples.rate(ROWS[0].0, BARE);
+    let bare_ratio = bare / samples.rate(ROWS[0].0, OTHER[0]);
     let notes = vec![format!(
         "{files} files in one directory, one call after the other. The row \"{FIRST_STAT}\" is the first look at files that \
          another node has just made; \"stat, again\" is of what was looked at a moment ago, which the kernel answers by \
          itself where a mount lets it.\nA create asks the metadata server whether \
          the name is there, for the file, for its attributes and for its close, and a file server for its place, so that the \
          kernel can write it by itself; after eight files in a row that stayed without bytes our mount asks for no place \
-         and for no attributes, and closes behind close(2). gfarm2fs always asks. Many looks in one directory are one request of our mount.\nOptions of gfarm2fs: `big` is `big_writes`, with attributes and names up to a second old (a second and a \
-         half in our mount); `closed` always asks."
+         and for no attributes, and closes behind close(2). gfarm2fs always asks. libgfarm \
+         alone, in one process without any mount, looks up, makes and closes {} a second, {} of gfarm2fs \
+         (`{BARE_PROGRAM}`). Many looks in one directory are one request of our mount.\nOptions of gfarm2fs: `big` is `big_writes`, with attributes and names up to a second old (a second and a \
+         half in our mount); `closed` always asks.",
+        number(bare),
+        number(bare_ratio),
     )];
     Outcome { goals, tables: vec![table], notes, samples: samples.0 }
 }

@@ -8,6 +8,7 @@ use anyhow::Context;
 use super::Outcome;
 use super::conditions::Conditions;
 use super::goal::number;
+use super::table::cell_text;
 
 /// Below the root of the sources.
 const DIRECTORY: &str = "docs/results";
@@ -41,7 +42,7 @@ fn text(name: &str, intro: &str, conditions: &Conditions, groups: &[(&str, Outco
         let _ = writeln!(
             text,
             "| {} | {} {} | {} | {same} | {}{again} |",
-            goal.what,
+            cell_text(&goal.what),
             number(goal.figure),
             goal.unit,
             goal.wanted,

@@ -53,19 +53,39 @@ impl Table {
     /// As a table of Markdown, under its title in bold.
     pub(crate) fn to_markdown(&self) -> String {
         let mut text = format!("**{}**\n\n", self.title);
-        let _ = writeln!(text, "| {} |", self.head.join(" | "));
+        let line = |cells: &[String]| -> String {
+            let cells: Vec<_> = cells.iter().map(|cell| cell_text(cell)).collect();
+            format!("| {} |", cells.join(" | "))
+        };
+        let _ = writeln!(text, "{}", line(&self.head));
         let marks = (0..self.head.len()).map(|column| if column == 0 { "---" } else { "---:" });
         let _ = writeln!(text, "|{}|", marks.collect::<Vec<_>>().join("|"));
         for row in &self.rows {
-            let _ = writeln!(text, "| {} |", row.join(" | "));
+            let _ = writeln!(text, "{}", line(row));
         }
         text
     }
 }
 
+/// As it stands in a table of Markdown.
+pub(crate) fn cell_text(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pipe_ends_no_cell() {
+        let mut table = Table::new("Speed", &["what", "tar | tar"]);
+        table.row(vec!["tar | tar".to_owned(), "1".to_owned()]);
+        let text = table.to_markdown();
+        assert!(
+            text.ends_with("| what | tar \\| tar |\n|---|---:|\n| tar \\| tar | 1 |\n"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn columns_line_up() {

@@ -2,8 +2,9 @@
 //!
 //! A copy of loose objects runs through a [`proxy`](super::proxy); what passes in a window that begins 3 s
 //! after its begin (or after the line has changed) is its rate, and the CPU time of the process in that
-//! window its cost. The best is that of a sweep over fixed numbers of streams. Then a storm: for two
-//! seconds the store refuses everything, and the copy has to arrive whole all the same.
+//! window its cost. The best is that of a sweep over fixed numbers of streams, in windows that begin as late. One line
+//! refuses what comes above a number of requests a second. Then a storm: for two seconds the store refuses everything,
+//! and the copy has to arrive whole all the same.
 
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -30,9 +31,6 @@ const CONNECTION: f64 = 6.0 * MIB;
 /// Time to find the number, and the window after it.
 const TO_FIND: Duration = Duration::from_secs(3);
 const WINDOW: Duration = Duration::from_millis(2500);
-/// Fixed numbers have nothing to find: connections are made, and that is all.
-const TO_BEGIN: Duration = Duration::from_millis(700);
-
 /// Everything is refused for so long.
 const STORM: Duration = Duration::from_secs(2);
 
@@ -45,6 +43,9 @@ const AUTO: &str = "auto";
 
 /// The round trip before and after the line changes.
 const STEP: [u64; 2] = [5, 80];
+
+/// What a store takes that refuses the rest: objects of 1 MiB, so less than the line carries.
+const REQUESTS: f64 = 30.0;
 
 fn line(milliseconds: u64) -> Conditions {
     let round_trip = Duration::from_millis(milliseconds);
@@ -60,26 +61,25 @@ pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     ground.clear("tree")?;
     let tuning = Tuning { proxy: Proxy::start(ground.address()?, line(0))?, ground };
     let trips: &[u64] = if bench.rounds(0, 1) == 0 { &[0, 20, 80] } else { &[0, 5, 20, 80] };
+    let mut lines: Vec<_> = trips.iter().map(|&trip| (format!("{trip} ms"), line(trip))).collect();
+    lines.push((format!("503 above {REQUESTS}/s"), Conditions { requests: REQUESTS, ..line(5) }));
     let repeats = bench.rounds(3, 5);
     let (mut samples, mut goals) = (Samples::default(), Vec::new());
     let mut table = Table::new(
         "600 objects of 1 MiB, loose",
         &["", "MiB/s", "CPU ms/MiB", "of the best", "CPU of the best"],
     );
-    for &trip in trips {
-        let what = format!("{trip} ms");
+    for (what, line) in &lines {
+        let mut window = |streams: &str, round| -> anyhow::Result<()> {
+            tuning.proxy.set(*line);
+            samples.0.push(tuning.window((what, streams, round), |_| sleep(TO_FIND))?);
+            Ok(())
+        };
         for round in 0..repeats.min(2) {
-            for streams in SWEEP {
-                tuning.proxy.set(line(trip));
-                let (streams, wait) = (streams.to_string(), TO_BEGIN);
-                samples.0.push(tuning.window((&what, &streams, round), |_| sleep(wait))?);
-            }
+            SWEEP.iter().try_for_each(|streams| window(&streams.to_string(), round))?;
         }
-        for round in 0..repeats {
-            tuning.proxy.set(line(trip));
-            samples.0.push(tuning.window((&what, AUTO, round), |_| sleep(TO_FIND))?);
-        }
-        judge(&samples, (&what, &what), &mut table, &mut goals);
+        (0..repeats).try_for_each(|round| window(AUTO, round))?;
+        judge(&samples, (what, what), &mut table, &mut goals);
     }
     let [before, after] = STEP;
     let what = format!("{before} to {after} ms");

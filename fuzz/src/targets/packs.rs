@@ -3,8 +3,10 @@
 //! A checksum at the end of an index and of a pack's own keeps most broken bytes from what reads them: here
 //! it is made right again, as somebody with intent would do it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use hayase_stage::limits::CHUNK_BYTES;
+use hayase_stage::pack::seal::{HEADER_BYTES, Opener, Run, Sealer};
 use hayase_stage::pack::{
     Compression, DataKey, Index, MasterKey, PackId, PackReader, PackSet, PackWriter, Row,
 };
@@ -175,4 +177,35 @@ pub(super) fn keys() -> Vec<Vec<u8>> {
 /// A wrapped key that was changed opens nothing.
 pub(super) fn key(bytes: &[u8]) -> u64 {
     way_of(DataKey::unwrap(bytes, &master(), "here"), |_| 1)
+}
+
+/// Seeds and what is opened have one.
+static KEY: LazyLock<DataKey> =
+    LazyLock::new(|| DataKey::random(&SystemRandom::new()).expect("random numbers"));
+
+pub(super) fn sealed_objects() -> Vec<Vec<u8>> {
+    let seal = |len: usize| {
+        let mut sealer = Sealer::new(&KEY, "pack", &SystemRandom::new()).expect("random numbers");
+        let mut object = sealer.header().to_vec();
+        sealer.update(&vec![7; len], &mut object);
+        sealer.finish(&mut object);
+        object
+    };
+    vec![seal(0), seal(5), seal(CHUNK_BYTES + 7)]
+}
+
+/// What opens is all that the length promises.
+pub(super) fn sealed(bytes: &[u8]) -> u64 {
+    let header = &bytes[..bytes.len().min(HEADER_BYTES)];
+    let opener = Opener::new(&KEY, "pack", header, bytes.len() as u64, "an object");
+    let opened = opener.and_then(|opener| {
+        let (first, start, count) = opener.sealed_range(0, opener.len());
+        let end = usize::try_from(start + count).expect("inside");
+        let mut chunks = bytes[usize::try_from(start).expect("inside")..end].to_vec();
+        let mut run = Run::new(first);
+        opener.open(&mut run, &mut chunks, usize::MAX)?;
+        assert_eq!(run.opened() as u64, opener.len());
+        Ok(opener.is_empty())
+    });
+    way_of(opened, |is_empty| way(is_empty))
 }
