@@ -39,7 +39,8 @@ many_names() {
     touch "$tree/$kind"
     HAYASE_S3_PART_MIB=5 "$hayase" stage out "$tree" "$1" --pack 16MiB || return 1
   done
-  [ "$("$hayase" pack list "$1" | grep -c a-file-without)" = 120000 ] && "$hayase" pack list "$1" | grep -q two
+  "$hayase" pack list "$1" >"$work/listed" &&
+    [ "$(grep -c a-file-without "$work/listed")" = 120000 ] && grep -q 'two$' "$work/listed"
 }
 
 try conformance "$check" plain s3://data/plain

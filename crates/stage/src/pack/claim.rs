@@ -7,12 +7,11 @@
 //! its second look. So a claim that a killed writer left is in nobody's way.
 //! Asks for listings that show all that was written before them, as Amazon S3 and Ceph promise.
 
-use hayase_tier::{Precondition, TierError};
+use hayase_tier::Precondition;
 use ring::rand::SecureRandom;
 
 use super::PackError;
-use super::object::key_of;
-use super::set::{Found, look, put};
+use super::set::{Found, look, put, remove};
 use crate::Place;
 
 /// What people find in it.
@@ -95,13 +94,5 @@ impl<'a> Claim<'a> {
         claims
             .filter(|(generation, _)| *generation <= self.generation)
             .try_for_each(|(_, name)| remove(self.place, &name))
-    }
-}
-
-/// Removes an object of a set; somebody else may have done it.
-pub(super) fn remove(place: &Place, name: &str) -> Result<(), PackError> {
-    match place.tier.delete(&key_of(place, name)?) {
-        Ok(()) | Err(TierError::Missing { .. }) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }

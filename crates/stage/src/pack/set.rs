@@ -12,7 +12,7 @@ use hayase_layout::ByteCount;
 use hayase_tier::{Attributes, EntryKind, ListRequest, Precondition, TierError};
 use ring::rand::SecureRandom;
 
-use super::claim::{self, Claim, remove};
+use super::claim::{self, Claim};
 use super::index::{Index, PackId};
 use super::object::{DIRECTORY, ObjectReader, ObjectStream, ObjectWriter, file_name, key_of};
 use super::writer::object_name;
@@ -329,4 +329,12 @@ pub(super) fn put(
     upload.write_at(0, bytes)?;
     upload.commit(precondition)?;
     Ok(())
+}
+
+/// Removes an object; somebody else may have done it.
+pub(super) fn remove(place: &Place, name: &str) -> Result<(), PackError> {
+    match place.tier.delete(&key_of(place, name)?) {
+        Ok(()) | Err(TierError::Missing { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
