@@ -5,7 +5,7 @@
 //! files, loose and packed), [`ceph`] (some of them on the gateway, and encryption), [`peers`] (every other
 //! tool that is there), [`sealing`], [`unpacking`] (packs against tar), [`mounted`] (packs that are mounted
 //! against files in `shared`), [`figures`] (those of the paper), [`tuning`] (the number of streams that is
-//! found, against a sweep, through a [`proxy`]), [`nodes`] (several nodes with limited links).
+//! found, and size of parts, against a sweep, through a [`proxy`]), [`nodes`] (several nodes with limited links).
 
 mod ceph;
 mod figures;
@@ -31,9 +31,9 @@ what is measured, and its CPU is not counted.
 An object costs little there; so what packs gain over loose objects is judged on a Ceph RADOS Gateway of Debian's \
 packages (\"on Ceph\": one OSD on a file on the disk of this machine, the frontend as it comes), and told for the \
 server in memory.
-The slow line is a proxy in the bench's process: 48 MiB/s, 6 MiB/s for each connection, 1 MiB objects, one with at most
-30 requests a second; figures are of the window that begins 3 s after the copy, or after the change, also where the
-number of streams is given.
+The slow line is a proxy in the bench's process: 48 MiB/s, 6 MiB/s for each connection, 1 MiB objects where nothing
+else is said, once with at most 30 requests a second, counted over a quarter of one; figures are of the window that
+begins 3 s after the copy, or after the change, also where streams and parts are given.
 Files come from memory and go to memory (/dev/shm); each copy begins with an empty target.
 rclone is Debian's, at the settings that suited it best: 32 transfers and checkers, no HEAD after uploads.
 Nobody signs the bodies of uploads: rclone never does, and for us it is an option; ours carry a CRC32C, rclone's an MD5.

@@ -37,7 +37,7 @@ impl Conditions {
             commit: commit(),
             machine: machine(),
             kernel: said("uname", &["-srm"]),
-            versions: versions(),
+            versions: versions(arguments.first().map_or("", String::as_str)),
             storage: storage_of(storage),
             load_before: load(),
             load_after: String::new(),
@@ -96,15 +96,32 @@ fn machine() -> String {
     format!("{processors} processors ({model}), {} GiB of memory", memory >> 20)
 }
 
-fn versions() -> Vec<String> {
+/// Debian's packages of what a bench runs beside us.
+const PACKAGES: [(&str, &[&str]); 4] = [
+    ("stage", &["rclone", "radosgw", "s3cmd", "s3fs"]),
+    ("gfarm", &["gfmd", "gfarm2fs"]),
+    ("mpiio", &["mpich", "openmpi-bin"]),
+    ("mpiio-nodes", &["mpich"]),
+];
+
+/// Of this machine, and of what the bench of this name compares with.
+fn versions(bench: &str) -> Vec<String> {
     let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
-    vec![
+    let mut versions = vec![
         name.unwrap_or("unknown").trim_matches('"').to_owned(),
         said("rustc", &["--version"]),
         format!("hayase {}", env!("CARGO_PKG_VERSION")),
         said("mkfs.xfs", &["-V"]),
-    ]
+    ];
+    for package in PACKAGES.iter().filter(|(name, _)| *name == bench).flat_map(|(_, names)| *names)
+    {
+        let version = said("dpkg-query", &["-W", "-f", "${Version}", package]);
+        if version != "unknown" && !version.is_empty() {
+            versions.push(format!("{package} {version}"));
+        }
+    }
+    versions
 }
 
 fn storage_of(path: &std::path::Path) -> String {

@@ -1,8 +1,8 @@
 //! A line to a store that is as slow as it is told: a round trip, limits of each connection and of all
 //! together, and a number of requests a second above which the store refuses.
 //!
-//! Two threads for each connection, one for each direction. The round trip is paid once for each request, before
-//! it goes on; answers are paced on their way back. Requests are understood as far as needed to refuse one:
+//! Two threads for each connection, one for each direction, and each direction has the limits for itself. The round
+//! trip is paid once for each request, before it goes on. Requests are understood as far as needed to refuse one:
 //! a head, and a body of the length that it tells; a client that sends a request before it has the answer
 //! to the last one is not understood.
 
@@ -21,8 +21,11 @@ const PIECE_BYTES: usize = 64 << 10;
 /// Longest head of a request.
 const HEAD_BYTES_MAX: u64 = 64 << 10;
 
-/// Bytes that may pass at once after a pause, and requests likewise, in seconds of their rate.
+/// Bytes that may pass at once after a pause, in seconds of their rate.
 const BURST: f64 = 0.02;
+
+/// The same of requests, which stores count over some time.
+const REQUESTS_BURST: f64 = 0.25;
 
 /// What a store says that is asked too often.
 const SLOW_DOWN: &str = "<?xml version=\"1.0\"?><Error><Code>SlowDown</Code><Message>Reduce your request rate</Message></Error>";
@@ -31,9 +34,9 @@ const SLOW_DOWN: &str = "<?xml version=\"1.0\"?><Error><Code>SlowDown</Code><Mes
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Conditions {
     pub(super) round_trip: Duration,
-    /// Bytes per second of one connection.
+    /// Bytes per second of one connection, in each direction.
     pub(super) connection: f64,
-    /// Bytes per second of all together.
+    /// Bytes per second of all together, in each direction.
     pub(super) total: f64,
     /// Requests per second; what comes above is refused.
     pub(super) requests: f64,
@@ -46,14 +49,14 @@ struct Pace(Instant);
 impl Pace {
     /// Takes `amount`; when it may be used.
     fn take(&mut self, amount: f64, rate: f64) -> Instant {
-        self.forgive();
+        self.forgive(BURST);
         self.0 += Duration::from_secs_f64(amount / rate);
         self.0
     }
 
     /// Takes `amount` unless that is too much now.
     fn try_take(&mut self, amount: f64, rate: f64) -> bool {
-        self.forgive();
+        self.forgive(REQUESTS_BURST);
         let may = self.0 <= Instant::now() && rate > 0.0;
         if may {
             self.0 += Duration::from_secs_f64(amount / rate);
@@ -61,9 +64,9 @@ impl Pace {
         may
     }
 
-    fn forgive(&mut self) {
+    fn forgive(&mut self, burst: f64) {
         let now = Instant::now();
-        let oldest = now.checked_sub(Duration::from_secs_f64(BURST)).unwrap_or(now);
+        let oldest = now.checked_sub(Duration::from_secs_f64(burst)).unwrap_or(now);
         self.0 = self.0.max(oldest);
     }
 }
@@ -72,7 +75,9 @@ impl Pace {
 struct Line {
     store: SocketAddr,
     conditions: Mutex<Conditions>,
-    all: Mutex<Pace>,
+    /// Of all connections, to the store and from it.
+    forth: Mutex<Pace>,
+    back: Mutex<Pace>,
     asked: Mutex<Pace>,
     passed: AtomicU64,
     refused: AtomicU64,
@@ -95,7 +100,8 @@ impl Proxy {
         let line = Arc::new(Line {
             store,
             conditions: Mutex::new(conditions),
-            all: Mutex::new(Pace(Instant::now())),
+            forth: Mutex::new(Pace(Instant::now())),
+            back: Mutex::new(Pace(Instant::now())),
             asked: Mutex::new(Pace(Instant::now())),
             passed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -124,7 +130,7 @@ impl Proxy {
         *self.line.conditions.lock().unwrap_or_else(PoisonError::into_inner) = conditions;
     }
 
-    /// Bytes of answers so far.
+    /// Bytes of answers and of the bodies of requests so far.
     pub(super) fn passed(&self) -> u64 {
         self.line.passed.load(Ordering::Relaxed)
     }
@@ -172,7 +178,7 @@ impl Line {
     }
 
     fn requests(&self, mut client: &TcpStream, mut store: &TcpStream) -> io::Result<()> {
-        let mut reader = BufReader::new(client);
+        let (mut reader, mut own) = (BufReader::new(client), Pace(Instant::now()));
         while let Some((head, body)) = read_head(&mut reader)? {
             thread::sleep(self.conditions().round_trip);
             let rate = self.conditions().requests;
@@ -180,7 +186,7 @@ impl Line {
             let mut body = (&mut reader).take(body);
             if may {
                 store.write_all(&head)?;
-                io::copy(&mut body, &mut store)?;
+                self.carry(&mut body, &mut store, (&mut own, &self.forth))?;
             } else {
                 io::copy(&mut body, &mut io::sink())?;
                 self.refused.fetch_add(1, Ordering::Relaxed);
@@ -193,18 +199,28 @@ impl Line {
     }
 
     fn answers(&self, mut store: &TcpStream, mut client: &TcpStream) -> io::Result<()> {
-        let (mut own, mut piece) = (Pace(Instant::now()), vec![0; PIECE_BYTES]);
+        self.carry(&mut store, &mut client, (&mut Pace(Instant::now()), &self.back))
+    }
+
+    /// Carries what comes to its end, as fast as a connection and all together may.
+    fn carry(
+        &self,
+        from: &mut impl Read,
+        to: &mut impl Write,
+        (own, all): (&mut Pace, &Mutex<Pace>),
+    ) -> io::Result<()> {
+        let mut piece = vec![0; PIECE_BYTES];
         loop {
-            let count = store.read(&mut piece)?;
+            let count = from.read(&mut piece)?;
             if count == 0 {
                 return Ok(());
             }
             let Conditions { connection, total, .. } = self.conditions();
-            let all =
-                self.all.lock().unwrap_or_else(PoisonError::into_inner).take(count as f64, total);
-            let at = all.max(own.take(count as f64, connection));
+            let bytes = count as f64;
+            let of_all = all.lock().unwrap_or_else(PoisonError::into_inner).take(bytes, total);
+            let at = of_all.max(own.take(bytes, connection));
             thread::sleep(at.saturating_duration_since(Instant::now()));
-            client.write_all(&piece[..count])?;
+            to.write_all(&piece[..count])?;
             self.passed.fetch_add(count as u64, Ordering::Relaxed);
         }
     }
@@ -285,6 +301,11 @@ mod tests {
         }
         assert!(proxy.passed() > 200_000, "{} bytes passed", proxy.passed());
         assert_eq!(proxy.refused(), 0);
+        let (begin, passed) = (Instant::now(), proxy.passed());
+        assert!(ask(&mut stream, &"b".repeat(100_000)).ends_with(&[7; 1000]));
+        // The body and then the answer at that rate.
+        assert!(begin.elapsed() > Duration::from_millis(160), "{:?}", begin.elapsed());
+        assert!(proxy.passed() >= passed + 100_000, "bodies are counted");
         proxy.set(Conditions { requests: 0.0, ..open });
         let refused = String::from_utf8(ask(&mut stream, "more")).unwrap();
         assert!(refused.starts_with("HTTP/1.1 503 ") && refused.ends_with(SLOW_DOWN), "{refused}");

@@ -1,10 +1,10 @@
-//! How close the number of streams that a copy finds comes to the best one, on lines of different length.
+//! How close the streams and parts that a copy finds come to the best ones, on lines of different length.
 //!
-//! A copy of loose objects runs through a [`proxy`](super::proxy); what passes in a window that begins 3 s
-//! after its begin (or after the line has changed) is its rate, and the CPU time of the process in that
-//! window its cost. The best is that of a sweep over fixed numbers of streams, in windows that begin as late. One line
-//! refuses what comes above a number of requests a second. Then a storm: for two seconds the store refuses everything,
-//! and the copy has to arrive whole all the same.
+//! A copy of loose objects, or of large files in parts, runs through a [`proxy`](super::proxy), down or up; what passes
+//! in a window that begins 3 s after its begin (or after the line has changed) is its rate, and the CPU time of the
+//! process in that window its cost. The best is that of a sweep over fixed settings, in windows that begin as late. One
+//! line refuses what comes above a number of requests a second. Then a storm: for two seconds the store refuses
+//! everything, and the copy has to arrive whole all the same.
 
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -31,6 +31,8 @@ const CONNECTION: f64 = 6.0 * MIB;
 /// Time to find the number, and the window after it.
 const TO_FIND: Duration = Duration::from_secs(3);
 const WINDOW: Duration = Duration::from_millis(2500);
+/// Longer where requests are counted: what was saved up before it must not matter.
+const WINDOW_COUNTED: Duration = Duration::from_secs(6);
 /// Everything is refused for so long.
 const STORM: Duration = Duration::from_secs(2);
 
@@ -38,8 +40,41 @@ const STORM: Duration = Duration::from_secs(2);
 const RATE_MIN: f64 = 0.95;
 const CPU_MAX: f64 = 1.2;
 
-const SWEEP: [usize; 5] = [4, 8, 12, 16, 32];
-const AUTO: &str = "auto";
+/// What a copy does that is told nothing.
+const FOUND: &str = "found";
+
+/// What is copied which way, and the settings of a sweep: options of the command.
+#[derive(Clone, Copy)]
+struct Load {
+    way: Way,
+    /// A tree in memory.
+    data: &'static str,
+    sweep: &'static [&'static str],
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Down,
+    Up,
+}
+
+const STREAMS: &[&str] =
+    &["--streams 4", "--streams 8", "--streams 12", "--streams 16", "--streams 32"];
+const PARTS: &[&str] = &[
+    "--streams 8 --part-size 8MiB",
+    "--streams 8 --part-size 16MiB",
+    "--streams 12 --part-size 8MiB",
+    "--streams 12 --part-size 16MiB",
+    "--streams 24 --part-size 8MiB",
+];
+
+const LOOSE: Load = Load { way: Way::Down, data: "loose", sweep: STREAMS };
+const LOOSE_UP: Load = Load { way: Way::Up, ..LOOSE };
+const LARGE: Load = Load { way: Way::Down, data: "large", sweep: PARTS };
+
+/// Enough for the longest run.
+const LOOSE_FILES: Files = Files { count: 600, bytes: 1 << 20 };
+const LARGE_FILES: Files = Files { count: 3, bytes: 200 << 20 };
 
 /// The round trip before and after the line changes.
 const STEP: [u64; 2] = [5, 80];
@@ -54,33 +89,30 @@ fn line(milliseconds: u64) -> Conditions {
 
 pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let ground = Ground::new(bench)?;
-    // Enough for the longest run.
-    let files = Files { count: 600, bytes: 1 << 20 };
-    ground.make_tree("tree", files)?;
-    ground.run(ground.hayase(&["stage", "out", "tree", &ground.url("loose"), "--pack", "none"]))?;
-    ground.clear("tree")?;
+    for (load, files) in [(LARGE, LARGE_FILES), (LOOSE, LOOSE_FILES)] {
+        ground.make_tree(load.data, files)?;
+    }
     let tuning = Tuning { proxy: Proxy::start(ground.address()?, line(0))?, ground };
-    let trips: &[u64] = if bench.rounds(0, 1) == 0 { &[0, 20, 80] } else { &[0, 5, 20, 80] };
-    let mut lines: Vec<_> = trips.iter().map(|&trip| (format!("{trip} ms"), line(trip))).collect();
-    lines.push((format!("503 above {REQUESTS}/s"), Conditions { requests: REQUESTS, ..line(5) }));
     let repeats = bench.rounds(3, 5);
     let (mut samples, mut goals) = (Samples::default(), Vec::new());
     let mut table = Table::new(
-        "600 objects of 1 MiB, loose",
+        "600 objects of 1 MiB, or 3 of 200 MiB",
         &["", "MiB/s", "CPU ms/MiB", "of the best", "CPU of the best"],
     );
-    for (what, line) in &lines {
-        let mut window = |streams: &str, round| -> anyhow::Result<()> {
+    for (what, load, line) in &lines(bench.rounds(0, 1) == 0) {
+        tuning.prepare(*load)?;
+        let mut window = |setting: &str, round| -> anyhow::Result<()> {
             tuning.proxy.set(*line);
-            samples.0.push(tuning.window((what, streams, round), |_| sleep(TO_FIND))?);
+            samples.0.push(tuning.window(*load, (what, setting, round), |_| sleep(TO_FIND))?);
             Ok(())
         };
         for round in 0..repeats.min(2) {
-            SWEEP.iter().try_for_each(|streams| window(&streams.to_string(), round))?;
+            load.sweep.iter().try_for_each(|setting| window(setting, round))?;
         }
-        (0..repeats).try_for_each(|round| window(AUTO, round))?;
-        judge(&samples, (what, what), &mut table, &mut goals);
+        (0..repeats).try_for_each(|round| window(FOUND, round))?;
+        judge(&samples, load.sweep, (what, what), &mut table, &mut goals);
     }
+    tuning.prepare(LOOSE)?;
     let [before, after] = STEP;
     let what = format!("{before} to {after} ms");
     for round in 0..repeats {
@@ -90,32 +122,48 @@ pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
             proxy.set(line(after));
             sleep(TO_FIND);
         };
-        samples.0.push(tuning.window((&what, AUTO, round), change)?);
+        samples.0.push(tuning.window(LOOSE, (&what, FOUND, round), change)?);
     }
-    judge(&samples, (&what, &format!("{after} ms")), &mut table, &mut goals);
-    goals.push(tuning.storm(files)?);
+    judge(&samples, LOOSE.sweep, (&what, &format!("{after} ms")), &mut table, &mut goals);
+    goals.push(tuning.storm(LOOSE_FILES)?);
     Ok(Outcome { goals, tables: vec![table], notes: Vec::new(), samples: samples.0 })
 }
 
-/// What `auto` reached in `what` against the best of the sweep `best`.
-fn judge(samples: &Samples, (what, best): (&str, &str), table: &mut Table, goals: &mut Vec<Goal>) {
-    let rate = |streams: &usize| samples.rate(best, &streams.to_string());
-    let top = SWEEP.iter().map(rate).fold(0.0, f64::max);
+/// What is copied through which line.
+fn lines(is_quick: bool) -> Vec<(String, Load, Conditions)> {
+    let trips: &[u64] = if is_quick { &[0, 80] } else { &[0, 5, 20, 80] };
+    let mut lines: Vec<_> =
+        trips.iter().map(|&trip| (format!("{trip} ms"), LOOSE, line(trip))).collect();
+    lines.push(("20 ms, up".to_owned(), LOOSE_UP, line(20)));
+    lines.push(("20 ms, large files".to_owned(), LARGE, line(20)));
+    let refusing = Conditions { requests: REQUESTS, ..line(5) };
+    lines.push((format!("503 above {REQUESTS}/s"), LOOSE, refusing));
+    lines
+}
+
+/// What was [`FOUND`] in `what` against the best of the sweep `best`.
+fn judge(
+    samples: &Samples,
+    sweep: &[&str],
+    (what, best): (&str, &str),
+    table: &mut Table,
+    goals: &mut Vec<Goal>,
+) {
+    let rate = |setting: &str| samples.rate(best, setting);
+    let top = sweep.iter().map(|setting| rate(setting)).fold(0.0, f64::max);
     // Of those that are as fast the one that costs least: it is what a person would choose.
-    let fast = SWEEP.iter().filter(|streams| rate(streams) >= RATE_MIN * top);
+    let fast = sweep.iter().filter(|setting| rate(setting) >= RATE_MIN * top);
     let cost = |what: &str, variant: &str| samples.cpu_per_amount(what, variant).0;
-    let chosen =
-        fast.min_by(|a, b| cost(best, &a.to_string()).total_cmp(&cost(best, &b.to_string())));
-    let Some(chosen) = chosen.map(usize::to_string) else { return };
+    let Some(chosen) = fast.min_by(|a, b| cost(best, a).total_cmp(&cost(best, b))) else { return };
     let mut row = |name: String, what: &str, variant: &str| {
         let (rate, cpu) = (samples.rate(what, variant), cost(what, variant));
-        let of_best = (rate / top, cpu / cost(best, &chosen));
+        let of_best = (rate / top, cpu / cost(best, chosen));
         let cells = [rate / MIB, cpu * MIB * 1e3, of_best.0, of_best.1];
         table.row(std::iter::once(name).chain(cells.map(number)).collect());
         of_best
     };
-    row(format!("{best}, {chosen} streams"), best, &chosen);
-    let (rate, cpu) = row(format!("{what}, found"), what, AUTO);
+    row(format!("{best}, `{chosen}`"), best, chosen);
+    let (rate, cpu) = row(format!("{what}, {FOUND}"), what, FOUND);
     let name = format!("{what}: rate from 3 s on, of the best of a sweep");
     goals.push(Goal::new(name, rate, "", Wanted::AtLeast(RATE_MIN)));
     let name = format!("{what}: CPU for a byte, of the best of a sweep");
@@ -129,9 +177,28 @@ struct Tuning<'a> {
 }
 
 impl Tuning<'_> {
-    fn copy(&self, streams: &str) -> Command {
-        let url = self.ground.url("loose");
-        let mut command = self.ground.hayase(&["stage", "in", &url, "in", "--streams", streams]);
+    /// Puts into the bucket what is copied from it, and nothing else.
+    fn prepare(&self, load: Load) -> anyhow::Result<()> {
+        self.ground.empty_bucket()?;
+        if load.way == Way::Down {
+            let url = self.ground.url(load.data);
+            self.ground
+                .run(self.ground.hayase(&["stage", "out", load.data, &url, "--pack", "none"]))?;
+        }
+        Ok(())
+    }
+
+    fn copy(&self, load: Load, setting: &str) -> Command {
+        let options = if setting == FOUND { "" } else { setting };
+        let url = self.ground.url(load.data);
+        let mut command = self.ground.hayase(&match load.way {
+            Way::Down => ["stage", "in", &url, "in"],
+            Way::Up => ["stage", "out", load.data, &url],
+        });
+        command.args(options.split_whitespace());
+        if load.way == Way::Up {
+            command.args(["--pack", "none"]);
+        }
         command.env("AWS_ENDPOINT_URL", self.proxy.endpoint());
         command
     }
@@ -139,31 +206,41 @@ impl Tuning<'_> {
     /// Begins a copy, does `before`, and then looks at it for a window.
     fn window(
         &self,
-        (what, streams, round): (&str, &str, usize),
+        load: Load,
+        (what, setting, round): (&str, &str, usize),
         before: impl FnOnce(&Proxy),
     ) -> anyhow::Result<Sample> {
-        let mut command = self.copy(streams);
+        let mut command = self.copy(load, setting);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut copy = Killed(command.spawn().context("start a copy")?);
         let process = copy.0.id();
         before(&self.proxy);
         let (bytes, cpu) = (self.proxy.passed(), CpuTimes::of(&[process]));
-        sleep(WINDOW);
+        let window = if what.starts_with("503") { WINDOW_COUNTED } else { WINDOW };
+        sleep(window);
         let (bytes, cpu) = (self.proxy.passed() - bytes, CpuTimes::of(&[process]).since(&cpu));
-        ensure!(copy.0.try_wait()?.is_none(), "a copy with {streams} streams ended in the window");
+        ensure!(copy.0.try_wait()?.is_none(), "a copy ({setting}) ended in the window");
         drop(copy);
-        self.ground.clear("in")?;
+        self.forget(load.way)?;
         let measured =
-            Measured { amount: bytes as f64, seconds: WINDOW.as_secs_f64(), own_cpu: cpu };
+            Measured { amount: bytes as f64, seconds: window.as_secs_f64(), own_cpu: cpu };
         Ok(Sample {
             what: what.to_owned(),
-            variant: streams.to_owned(),
+            variant: setting.to_owned(),
             round,
             measured,
             meanwhile_cpu: 0.0,
             served_cpu: 0.0,
             requests: None,
         })
+    }
+
+    /// Removes what a copy brought, which would not be copied again.
+    fn forget(&self, way: Way) -> anyhow::Result<()> {
+        match way {
+            Way::Down => self.ground.clear("in"),
+            Way::Up => self.ground.empty_bucket(),
+        }
     }
 
     /// The store refuses everything for a while: the copy arrives whole, and says so.
@@ -179,7 +256,7 @@ impl Tuning<'_> {
                 sleep(STORM);
                 proxy.set(open);
             });
-            program::run(self.copy(AUTO), PATIENCE, |_| Ok(()))
+            program::run(self.copy(LOOSE, FOUND), PATIENCE, |_| Ok(()))
         });
         ensure!(self.proxy.refused() > refused, "nothing was refused: there was no storm");
         arrived.context("a copy through a storm of 503")?;
