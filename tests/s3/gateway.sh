@@ -2,6 +2,7 @@
 #
 #   gateway_up DIR    starts one monitor, one manager, one OSD on a sparse file, and the gateway; sets
 #                     gateway_endpoint; user test/testtest, key `hayase-key` for SSE-KMS
+#   gateway_stop      kills the gateway alone; gateway_again starts it anew in the same place
 #   gateway_down      ends them by their own process ids
 #
 # Each daemon is started in the foreground form and kept as our own child, so that nothing is found by name.
@@ -110,6 +111,13 @@ gateway_up() {
     >>"$dir/setup.out" 2>&1 || return 1
   gateway_endpoint=http://127.0.0.1:$port
 }
+
+gateway_stop() {
+  kill -KILL "${gateway_pids[-1]}" && wait "${gateway_pids[-1]}" 2>/dev/null
+  unset 'gateway_pids[-1]'
+}
+
+gateway_again() { gateway_start radosgw -c "$gateway_dir/ceph.conf" -n client.rgw --no-mon-config; }
 
 # gateway_curl METHOD PATH ARGS...: a signed request by a foreign client.
 gateway_curl() {

@@ -43,6 +43,41 @@ many_names() {
     [ "$(grep -c a-file-without "$work/listed")" = 120000 ] && grep -q 'two$' "$work/listed"
 }
 
+# The gateway is killed in the middle of a copy and comes back: the copy goes on, and everything arrives.
+outlives() { # VERB FROM TO
+  local copy
+  "$hayase" stage "$@" --bandwidth 8MiB >"$work/copied" 2>&1 &
+  copy=$!
+  sleep 2
+  gateway_stop
+  sleep 2
+  kill -0 $copy || { echo 'the copy ended before its end'; cat "$work/copied"; gateway_again; return 1; }
+  gateway_again
+  wait $copy || { cat "$work/copied"; return 1; }
+}
+gateway_that_goes() {
+  local tree=$work/goes back=$work/goes-back
+  staged_tree "$tree" || return 1
+  outlives out "$tree" s3://data/goes --pack none && outlives in s3://data/goes "$back" &&
+    diff -r --no-dereference "$tree" "$back" && "$hayase" stage verify "$tree" s3://data/goes
+}
+
+# The bucket as the tier of a job: what is written to its cache area is in the bucket when the job is gone.
+behind_a_cache() {
+  local cache=$work/mount/cache
+  mkdir -p "$work/storage" "$work/mount" || return 1
+  "$hayase" up --storage "$work/storage" --mount "$work/mount" --shared 64M --local 16M \
+    --tier s3://data/cached || return 1
+  cp -r "$work/tree/many" "$cache/" && cp "$work/tree/large" "$cache/large" && rm "$cache/many/file 7" &&
+    mv "$cache/many/file 8" "$cache/many/moved" && diff "$work/tree/large" "$cache/large"
+  local worked=$?
+  "$hayase" down || return 1
+  rm -rf "$work/cached"
+  [ $worked = 0 ] && "$hayase" stage in s3://data/cached "$work/cached" &&
+    cmp "$work/tree/large" "$work/cached/large" && cmp "$work/tree/many/file 8" "$work/cached/many/moved" &&
+    [ "$(find "$work/cached/many" -type f | wc -l)" = 299 ] && [ ! -e "$work/cached/many/file 7" ]
+}
+
 try conformance "$check" plain s3://data/plain
 sed -n 's/.*: Capabilities/this gateway: Capabilities/p' "$work/out"
 try sse_c_conformance "$check" customer-key s3://data/customer-key
@@ -58,6 +93,8 @@ customer=(env HAYASE_S3_SSE=c HAYASE_S3_SSE_C_KEY_FILE="$work/customer" HAYASE_S
 head -c 32 /dev/urandom >"$work/customer"
 try stage_sse_c staged packed s3://data/customer "${customer[@]}"
 try stage_sse_kms staged loose s3://data/kms env HAYASE_S3_SSE="kms:$gateway_key"
+if [ -c /dev/fuse ] && [ "$(id -u)" = 0 ]; then try behind_a_cache behind_a_cache; else say "SKIP s3_behind_a_cache: no FUSE, or not root"; fi
+try outlives_a_gateway_that_goes gateway_that_goes
 try wrong_settings_are_told "$check" wrong-settings s3://data
 try small_objects "$check" small-objects s3://data/small
 grep -h '^small objects' "$work/out" || true

@@ -40,6 +40,7 @@ pub(crate) mod verify;
 pub(crate) use area_path::AreaPathError;
 pub(crate) use mount::MountPathError;
 pub(crate) use spread::SpreadError;
+pub(crate) use stage::NothingCompared;
 pub(crate) use stage::background::BackgroundError;
 pub(crate) use transfer::KeyError;
 

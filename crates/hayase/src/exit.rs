@@ -8,7 +8,9 @@ use std::process::ExitCode;
 use hayase_container::ContainerError;
 use hayase_stage::pack::PackError;
 
-use crate::commands::{AreaPathError, BackgroundError, KeyError, MountPathError, SpreadError};
+use crate::commands::{
+    AreaPathError, BackgroundError, KeyError, MountPathError, NothingCompared, SpreadError,
+};
 use crate::cpu_budget::group::BudgetError;
 use crate::job::JobError;
 use crate::launch::{
@@ -72,6 +74,8 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
             Some((e.help().map(str::to_owned), true))
         } else if let Some(e) = cause.downcast_ref::<LaunchError>() {
             Some((e.help(), true))
+        } else if cause.is::<NothingCompared>() {
+            Some((Some(NothingCompared::HELP.to_owned()), true))
         } else if cause.is::<DeadlineError>() {
             Some((None, true))
         } else if let Some(e) = cause.downcast_ref::<NodeError>() {
@@ -114,11 +118,16 @@ fn names_nothing(error: &ContainerError) -> bool {
     matches!(error, NotFound { .. } | NotContainer { .. } | Exists { .. } | Invalid { .. })
 }
 
-/// The person named the wrong key, or a place without packs.
+/// The person named the wrong key, or a place that can not be meant.
 fn is_wrong_key_or_place(error: &PackError) -> bool {
     matches!(
         error,
         PackError::NoPacks { .. }
+            | PackError::TargetPacked { .. }
+            | PackError::TargetLoose { .. }
+            | PackError::SourceSealed { .. }
+            | PackError::RemovesAll { .. }
+            | PackError::IndexThere { .. }
             | PackError::KeyMissing { .. }
             | PackError::KeyUnexpected { .. }
             | PackError::WrongKey { .. }

@@ -32,7 +32,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let arguments = cli::Cli::parse();
+    let arguments = match cli::Cli::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return output::wrong_usage(&error),
+    };
     let environment = config::Environment::read();
     let output = output::Output::new(arguments.json, environment.no_color);
     match commands::run(arguments.command, &environment, &output) {

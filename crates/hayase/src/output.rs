@@ -13,12 +13,29 @@ mod progress;
 mod transfer;
 
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 
 use serde::Serialize;
+
+use crate::exit::Status;
 
 pub(crate) use human::{Human, Page};
 pub(crate) use progress::Progress;
 pub(crate) use transfer::TransferBar;
+
+/// Arguments that can not be meant, or a wish for help. Errors are JSON where that was asked for, as far as can be
+/// known of arguments that were not understood.
+pub(crate) fn wrong_usage(error: &clap::Error) -> ExitCode {
+    let mut words = std::env::args_os().take_while(|word| word != "--");
+    if error.use_stderr() && words.any(|word| word == "--json") {
+        let _ = writeln!(io::stderr(), "{}", json::wrong_usage(&error.to_string()));
+    } else {
+        // A reader who has seen enough is no error.
+        let _ = error.print();
+    }
+    let status = if error.use_stderr() { Status::Usage } else { Status::Done };
+    status.into()
+}
 
 /// How this run talks.
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,7 @@ pub enum Overwrite {
     Newer,
     /// Always, also when nothing differs.
     Always,
-    /// Never.
+    /// Never; modes of files that are there stay, too.
     Never,
 }
 
@@ -100,6 +100,7 @@ pub fn decide(source: &Item, target: Option<&Item>, rules: Rules) -> Step {
             match may_replace(!same) {
                 true => Step::Copy,
                 false if !same => Step::Spare,
+                false if rules.overwrite == Overwrite::Never => Step::Keep,
                 false if rules.keeps_attributes && source.mode != target.mode => Step::Attributes,
                 false => Step::Keep,
             }
@@ -143,7 +144,7 @@ mod tests {
         use Step::{Attributes, Copy, Keep, Replace, Spare};
         let new = file(5, 100, 0o644);
         check(&new, &new, [Keep, Keep, Copy, Keep]);
-        check(&new, &file(5, 100, 0o600), [Attributes, Attributes, Copy, Attributes]);
+        check(&new, &file(5, 100, 0o600), [Attributes, Attributes, Copy, Keep]);
         check(&new, &file(6, 100, 0o644), [Copy, Spare, Copy, Spare]);
         check(&new, &file(5, 99, 0o644), [Copy, Copy, Copy, Spare]);
         check(&new, &file(5, 101, 0o644), [Copy, Spare, Copy, Spare]);

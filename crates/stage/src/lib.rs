@@ -31,6 +31,7 @@ pub mod transfer;
 pub mod tuner;
 pub mod verify;
 mod walk;
+mod way;
 
 pub use compare::Overwrite;
 pub use form::{Form, begin_packs};

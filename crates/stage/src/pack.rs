@@ -2,7 +2,7 @@
 //!
 //! Rooms: [`row`] and [`index`] (where each entry lies), [`header`] (the tar member before it),
 //! [`writer`], [`reader`], [`seal`] (authenticated encryption in chunks), [`key`] (where the key of a
-//! sealed set comes from), [`set`] (packs and their index in a tier), [`claim`] (who writes the next index), [`verify`].
+//! sealed set comes from), [`set`] (packs and their index in a tier), [`claim`] (who writes the next index), [`reindex`] (an index that was lost), [`verify`].
 //!
 //! Invariants:
 //! 1. The index is the authority; tar headers say the same, and `verify` compares them byte for byte.
@@ -17,6 +17,7 @@ pub mod index;
 pub mod key;
 mod object;
 pub mod reader;
+pub mod reindex;
 pub mod row;
 pub mod seal;
 pub mod set;

@@ -10,7 +10,8 @@
 //! Invariant: bytes of a file of up to [`WHOLE_BYTES_MAX`], of a compressed one and of sealed ones are
 //! handed out only after their checksum, or the seal of their chunk, was checked. Larger ones are checked
 //! block by block, as they are read, in any order: the last block that completes the checksum is refused
-//! when that is another one, and so is everything that is read afterwards. So whoever reads all of a file
+//! when that is another one, and so is everything that is read afterwards, until the set is opened anew. A
+//! block that is fetched again is compared with what it was. So whoever reads all of a file, however often,
 //! never gets to its end with a wrong byte.
 
 mod blocks;
@@ -22,8 +23,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hayase_layout::{ByteCount, InodeId, LocalOffset, Packed};
 
-use self::blocks::Blocks;
-use self::pieces::{ObjectId, Pieces};
+use self::blocks::{Blocks, Verdict};
+use self::pieces::{Gathered, ObjectId, Pieces};
 use self::tree::Tree;
 use crate::item::{Kind, Mtime};
 use crate::limits::{UNPACKED_BYTES, WHOLE_BYTES_MAX};
@@ -192,19 +193,22 @@ impl PackVolume {
         }
     }
 
-    /// All bytes of a small file, checked.
+    /// All bytes of a small file, checked; what came damaged is fetched once more.
     fn read_whole(&self, row: &Row, sink: &mut dyn FnMut(&[u8])) -> Result<(), PackError> {
         let (object, start, len) = self.stored(row);
-        let mut checked = Ok(());
-        self.pieces.read(object, start, len as usize, &mut |stored| match reader::checked(
-            &self.pieces.shown(object),
-            row,
-            stored,
-        ) {
-            Ok(bytes) => sink(&bytes),
-            Err(error) => checked = Err(error),
-        })?;
-        checked
+        let mut tries = 0;
+        loop {
+            let stored = self.pieces.read(object, start, len as usize)?;
+            match reader::checked(&self.pieces.shown(object), row, &stored) {
+                Ok(bytes) => {
+                    sink(&bytes);
+                    return Ok(());
+                }
+                Err(_) if tries == 0 => self.pieces.forget(object, start, len as usize),
+                Err(error) => return Err(error),
+            }
+            tries += 1;
+        }
     }
 
     /// A compressed file that is larger than one read: unpacked once, for a while.
@@ -235,22 +239,54 @@ impl PackVolume {
         let (object, base, bytes) = self.stored(row);
         // The seal of each chunk says more than the checksum of the whole.
         let is_vouched_for = self.is_sealed() && row.location.is_some();
-        if !is_vouched_for {
-            for block in self.blocks.unknown(node, bytes, start..end) {
-                let extent = blocks::extent(block, bytes);
-                let (from, len) = (base + extent.start, (extent.end - extent.start) as usize);
-                let mut sum = 0;
-                self.pieces.read(object, from, len, &mut |data| sum = checksum::of(data))?;
-                self.blocks.learn(node, block, sum, (bytes, row.crc32c));
-            }
-            if self.blocks.is_damaged(node) {
-                return Err(PackError::Entry {
-                    object: self.pieces.shown(object),
-                    name: row.item.name.to_string(),
-                    why: "its checksum is another",
-                });
+        let wanted = || self.pieces.read(object, base + start, (end - start) as usize);
+        if is_vouched_for {
+            sink(&wanted()?);
+            return Ok(());
+        }
+        let has_checked = |newest| self.blocks.has_checked(node, &(start..end), newest);
+        if !self.blocks.is_damaged(node) && has_checked(0) {
+            let data = wanted()?;
+            if has_checked(data.newest) {
+                sink(&data);
+                return Ok(());
             }
         }
-        self.pieces.read(object, base + start, (end - start) as usize, sink)
+        // What is handed out is what was checked here, wherever its pieces are by then.
+        let mut all = Vec::with_capacity((end - start) as usize);
+        for number in blocks::touched(&(start..end)) {
+            let extent = blocks::extent(number, bytes);
+            let data = self.checked_block(node, row, number)?;
+            let from = start.max(extent.start) - extent.start;
+            let to = end.min(extent.end) - extent.start;
+            all.extend_from_slice(&data[from as usize..to as usize]);
+        }
+        sink(&all);
+        Ok(())
+    }
+
+    /// A block of a large file, compared with what is known of it; one that came otherwise than before is
+    /// fetched once more.
+    fn checked_block(&self, node: Node, row: &Row, number: usize) -> Result<Gathered, PackError> {
+        let (object, base, bytes) = self.stored(row);
+        let extent = blocks::extent(number, bytes);
+        let (from, len) = (base + extent.start, (extent.end - extent.start) as usize);
+        for tries in 0..2 {
+            if self.blocks.is_damaged(node) {
+                break;
+            }
+            let data = self.pieces.read(object, from, len)?;
+            let sum = (checksum::of(&data), data.newest);
+            match self.blocks.learn(node, number, sum, (bytes, row.crc32c)) {
+                Verdict::Fine if !self.blocks.is_damaged(node) => return Ok(data),
+                Verdict::Other if tries == 0 => self.pieces.forget(object, from, len),
+                _ => break,
+            }
+        }
+        Err(PackError::Entry {
+            object: self.pieces.shown(object),
+            name: row.item.name.to_string(),
+            why: "its checksum is another",
+        })
     }
 }

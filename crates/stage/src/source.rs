@@ -50,6 +50,14 @@ impl Source {
         Ok(Self { place, set })
     }
 
+    /// Of a copy that unpacks nothing sealed: what is kept sealed is not opened on its way to another kept form.
+    pub fn open_plain(place: Place) -> Result<Self, PackError> {
+        match Self::open(place, None) {
+            Err(PackError::KeyMissing { place }) => Err(PackError::SourceSealed { place }),
+            other => other,
+        }
+    }
+
     /// Where it is.
     pub fn place(&self) -> &Place {
         &self.place
@@ -63,8 +71,12 @@ impl Source {
     /// A store in which no object has such a name, and no packs: there is no tree. An error is told by whoever
     /// walks.
     pub fn is_nothing(&self) -> bool {
-        let is_store = self.set.is_none() && self.place.tier.tree().is_none();
-        is_store && Walk::new(&self.place).next().is_none()
+        self.place.tier.tree().is_none() && self.is_empty()
+    }
+
+    /// Not one name: perhaps a storage that is not mounted.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_none() && Walk::new(&self.place).next().is_none()
     }
 
     /// All of it, in the order of trees.

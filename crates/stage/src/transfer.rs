@@ -23,7 +23,7 @@ mod group;
 mod in_the_way;
 mod large;
 mod leftovers;
-mod open_packs;
+pub(crate) mod open_packs;
 mod packing;
 mod part_requests;
 mod part_sums;
@@ -57,6 +57,7 @@ use crate::pack::{Index, MasterKey, PackError, PackId, PackLine, PackSet, Row};
 use crate::plan::{Task, Work, pack_bytes};
 use crate::source::{Origin, Source};
 use crate::tuner::{PartSize, Streams, Tuner};
+use crate::walk::Walk;
 use crate::{Observer, Overwrite, Place, Progress, Selection, Share, Sizes};
 
 /// What a person may choose.
@@ -268,7 +269,7 @@ struct Shared<'a> {
 ///
 /// # Errors
 /// When nothing could be begun (a wrong key, nothing in a store that is the source, a target of the other
-/// [`Form`](crate::Form)), or when another writer changed the packs
+/// [`Form`](crate::Form), a source without a name that would have everything removed), or when another writer changed the packs
 /// meanwhile (`Conflict`).
 pub fn transfer(
     source: &Source,
@@ -282,11 +283,14 @@ pub fn transfer(
         // A wrong name, most likely: nothing is made of it, and nothing removed for it.
         return Err(PackError::Nothing { place: source.place().describe() });
     }
+    if options.delete && options.delete_max.is_none() && source.is_empty() && holds_any(target)? {
+        return Err(PackError::RemovesAll { place: source.place().describe() });
+    }
     form::check(target, options)?;
     let mut set = match &options.packs {
         None => None,
         Some(packs) if options.is_dry_run => match PackSet::open(target, packs.master.as_ref()) {
-            Err(PackError::NoPacks { .. }) => None,
+            Err(PackError::NoPacks { .. } | PackError::IndexLost { .. }) => None,
             other => Some(other?),
         },
         Some(packs) => Some(PackSet::open_or_begin(target, packs.master.as_ref(), random)?),
@@ -317,17 +321,21 @@ pub fn transfer(
     let is_indexed = !options.is_dry_run && options.share.is_none();
     if let Some(set) = set.as_mut().filter(|_| is_indexed) {
         match finish::commit(set, &mut outcome, random) {
-            Err(error @ PackError::Tier(_)) => unwritten = Some(error),
+            Err(error @ PackError::Tier(_)) => unwritten = Some(("the index of the packs", error)),
             other => other?,
+        }
+        if options.delete && unwritten.is_none() && outcome.summary.is_complete() {
+            let removed = finish::remove_unnamed(set, options, &mut outcome);
+            unwritten = removed.err().map(|error| ("what lies beside the packs", error));
         }
     }
     if let Some(set) = set.as_ref().filter(|_| options.share.is_some()) {
         outcome.summary.loose = finish::loose(set, options.overwrite, &mut outcome);
     }
     let mut summary = outcome.summary;
-    if let Some(error) = unwritten {
+    if let Some((name, error)) = unwritten {
         // What was packed is there, and the next run takes it over.
-        let name = "the index of the packs".to_owned();
+        let name = name.to_owned();
         observer.failed(&name, &error);
         Progress::add(&progress.failures, 1);
         summary.failures_total += 1;
@@ -341,6 +349,11 @@ pub fn transfer(
     summary.bytes_moved = Progress::get(&progress.bytes_moved);
     summary.bytes_resumed = Progress::get(&progress.bytes_resumed);
     Ok(summary)
+}
+
+/// There is something that could be removed.
+fn holds_any(target: &Place) -> Result<bool, PackError> {
+    Ok(PackSet::is_in(target)? || Walk::new(target).next().is_some())
 }
 
 impl Shared<'_> {

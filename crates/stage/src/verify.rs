@@ -11,6 +11,7 @@ use crate::limits::{LINK_BYTES_MAX, PIECE_BYTES};
 use crate::pack::{Codec, PackError, Row};
 use crate::source::{Next, Origin, Source};
 use crate::transfer::asking::{file_of, link_of};
+use crate::transfer::open_packs::OpenPacks;
 use crate::{Progress, Selection};
 
 /// One name that is not the same on both sides.
@@ -53,6 +54,7 @@ pub fn compare(
             .push(difference);
     };
     let names = AtomicU64::new(0);
+    let sides = [source, target].map(Tree::new);
     let pairs = Mutex::new(Pairs::new(source, target, selection));
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
@@ -73,7 +75,7 @@ pub fn compare(
                         Some(Pair::Both(ours, theirs)) => {
                             names.fetch_add(1, Ordering::Relaxed);
                             Progress::add(&progress.found, 1);
-                            if let Some(what) = differs(source, &ours, target, &theirs, progress) {
+                            if let Some(what) = differs(&sides, &ours, &theirs, progress) {
                                 differ(&ours.0.name.to_string(), what);
                             }
                         }
@@ -162,6 +164,18 @@ fn settle(
     }
 }
 
+/// A tree, and what is open of its packs: each would cost a request for each entry.
+struct Tree<'a> {
+    source: &'a Source,
+    packs: OpenPacks,
+}
+
+impl<'a> Tree<'a> {
+    fn new(source: &'a Source) -> Self {
+        Self { source, packs: OpenPacks::default() }
+    }
+}
+
 /// One side as it is: read to its end, and asked where its listing does not tell.
 struct Seen {
     item: Item,
@@ -172,23 +186,24 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(tree: &Source, (item, origin): &Side) -> Result<Self, PackError> {
-        let hides = matches!(origin, Origin::Object(_)) && tree.place().hides();
+    fn of(tree: &Tree<'_>, (item, origin): &Side) -> Result<Self, PackError> {
+        let place = tree.source.place();
+        let hides = matches!(origin, Origin::Object(_)) && place.hides();
         match item.kind {
             Kind::File { .. } => {}
             Kind::Directory if hides => {
-                let item = tree.place().told_directory(item)?;
+                let item = place.told_directory(item)?;
                 return Ok(Self { item, sum: None, is_dated: true });
             }
             _ => return Ok(Self { item: item.clone(), sum: None, is_dated: true }),
         }
-        if let (Origin::Row(row), Some(_)) = (origin, tree.set())
+        if let (Origin::Row(row), Some(_)) = (origin, tree.source.set())
             && row.location.is_some()
         {
             let sum = Some(packed_sum(tree, row)?);
             return Ok(Self { item: item.clone(), sum, is_dated: true });
         }
-        let reader = tree.place().tier.open(&tree.place().key(item.name.as_bytes())?)?;
+        let reader = place.tier.open(&place.key(item.name.as_bytes())?)?;
         let sum = sum(&*reader)?;
         if !hides {
             return Ok(Self { item: item.clone(), sum: Some(sum), is_dated: true });
@@ -207,9 +222,8 @@ impl Seen {
 
 /// What differs between two items of one name.
 fn differs(
-    source: &Source,
+    [source, target]: &[Tree<'_>; 2],
     ours: &Side,
-    target: &Source,
     theirs: &Side,
     progress: &Progress,
 ) -> Option<String> {
@@ -246,10 +260,10 @@ fn differs(
 }
 
 /// The checksum of an entry of a pack, from the bytes that are there.
-fn packed_sum(tree: &Source, row: &Row) -> Result<u32, PackError> {
-    let set = tree.set().expect("an entry lies in a set");
+fn packed_sum(tree: &Tree<'_>, row: &Row) -> Result<u32, PackError> {
+    let set = tree.source.set().expect("an entry lies in a set");
     let place = row.location.expect("an entry lies in a pack");
-    let pack = set.pack(place.pack)?;
+    let pack = tree.packs.get(set, place.pack)?;
     if place.codec == Codec::Zstd || place.stored <= PIECE_BYTES as u64 {
         return Ok(crate::checksum::of(&pack.entry(row)?));
     }

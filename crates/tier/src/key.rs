@@ -98,12 +98,13 @@ impl fmt::Debug for Key {
     }
 }
 
-/// For people: UTF-8 as it is, other bytes and control characters escaped.
+/// For people: UTF-8 as it is; other bytes, control characters and the backslash escaped, so that no two names look
+/// the same.
 fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for letter in chunk.valid().chars() {
-            if letter.is_control() {
+            if letter.is_control() || letter == '\\' {
                 text.extend(letter.escape_default());
             } else {
                 text.push(letter);

@@ -122,6 +122,11 @@ impl Server {
         self.store.bytes_read.load(Ordering::Relaxed)
     }
 
+    /// Requests so far that make, change or remove an object or an upload.
+    pub fn changes(&self) -> u64 {
+        self.store.changes.load(Ordering::Relaxed)
+    }
+
     /// Uploads in parts that were begun and neither joined nor given up.
     pub fn unfinished_uploads(&self) -> usize {
         self.store.unfinished_uploads()

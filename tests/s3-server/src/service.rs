@@ -180,7 +180,7 @@ impl S3 for Service {
             metadata: input.metadata,
             checksum: checksum.clone(),
         };
-        self.0.with(&input.bucket, |bucket| bucket.put(input.key, stored, absent))?;
+        self.0.change(&input.bucket, |bucket| bucket.put(input.key, stored, absent))?;
         ok(PutObjectOutput {
             e_tag: Some(ETag::Strong(etag)),
             checksum_crc32c: checksum.checksum_crc32c,
@@ -194,7 +194,7 @@ impl S3 for Service {
         request: S3Request<DeleteObjectInput>,
     ) -> Answer<DeleteObjectOutput> {
         let input = request.input;
-        self.0.with(&input.bucket, |bucket| {
+        self.0.change(&input.bucket, |bucket| {
             bucket.delete(&input.key);
             Ok(())
         })?;
@@ -206,7 +206,7 @@ impl S3 for Service {
         request: S3Request<DeleteObjectsInput>,
     ) -> Answer<DeleteObjectsOutput> {
         let input = request.input;
-        let deleted = self.0.with(&input.bucket, |bucket| {
+        let deleted = self.0.change(&input.bucket, |bucket| {
             let keys = input.delete.objects.into_iter().map(|object| object.key);
             let deleted = keys.map(|key| {
                 bucket.delete(&key);
@@ -294,7 +294,7 @@ impl S3 for Service {
         request: S3Request<CreateMultipartUploadInput>,
     ) -> Answer<CreateMultipartUploadOutput> {
         let CreateMultipartUploadInput { bucket, key, metadata, .. } = request.input;
-        let id = self.0.with(&bucket, |b| Ok(b.begin(key.clone(), metadata)))?;
+        let id = self.0.change(&bucket, |b| Ok(b.begin(key.clone(), metadata)))?;
         ok(CreateMultipartUploadOutput {
             bucket: Some(bucket),
             key: Some(key),
@@ -316,7 +316,7 @@ impl S3 for Service {
         };
         let checksum = verify(&bytes, sent)?;
         let (key, id, number) = (&input.key, &input.upload_id, input.part_number);
-        let etag = self.0.with(&input.bucket, |bucket| bucket.part(key, id, number, bytes))?;
+        let etag = self.0.change(&input.bucket, |bucket| bucket.part(key, id, number, bytes))?;
         ok(UploadPartOutput {
             e_tag: Some(ETag::Strong(etag)),
             checksum_crc32c: checksum.checksum_crc32c,
@@ -338,7 +338,8 @@ impl S3 for Service {
         });
         let named = named.collect::<S3Result<Vec<_>>>()?;
         let (key, id) = (&input.key, &input.upload_id);
-        let etag = self.0.with(&input.bucket, |bucket| bucket.complete(key, id, &named, absent))?;
+        let etag =
+            self.0.change(&input.bucket, |bucket| bucket.complete(key, id, &named, absent))?;
         ok(CompleteMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),
@@ -352,7 +353,7 @@ impl S3 for Service {
         request: S3Request<AbortMultipartUploadInput>,
     ) -> Answer<AbortMultipartUploadOutput> {
         let input = request.input;
-        self.0.with(&input.bucket, |bucket| bucket.abort(&input.key, &input.upload_id))?;
+        self.0.change(&input.bucket, |bucket| bucket.abort(&input.key, &input.upload_id))?;
         ok(AbortMultipartUploadOutput::default())
     }
 

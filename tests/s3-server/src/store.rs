@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -21,6 +21,8 @@ pub(crate) struct Store {
     buckets: Mutex<BTreeMap<String, Bucket>>,
     /// Of objects, by readers.
     pub(crate) bytes_read: AtomicU64,
+    /// Requests that make, change or remove something.
+    pub(crate) changes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -87,6 +89,16 @@ impl Store {
         let buckets = self.lock();
         let uploads = buckets.values().flat_map(|bucket| bucket.uploads.values());
         uploads.map(|upload| upload.parts.len()).sum()
+    }
+
+    /// As [`Store::with`], counted.
+    pub(crate) fn change<T>(
+        &self,
+        bucket: &str,
+        step: impl FnOnce(&mut Bucket) -> S3Result<T>,
+    ) -> S3Result<T> {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        self.with(bucket, step)
     }
 
     /// Runs `step` on a bucket; nobody else sees the middle of it.

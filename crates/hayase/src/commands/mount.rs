@@ -192,7 +192,7 @@ pub(crate) fn run(
     };
     let key = || if args.key_told { transfer::told().map(Some) } else { args.key.key() };
     let packs = |place: &OsStr, ready| {
-        mount_packs(&places::open(place, Wish::Present)?, key()?.as_ref(), &mount_point, ready)
+        mount_packs(&places::open(place, Wish::Read)?, key()?.as_ref(), &mount_point, ready)
     };
     let serve = || match &what {
         What::Containers(dir) => mount_containers(dir, &mount_point, ready),

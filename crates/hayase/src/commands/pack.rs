@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicU64;
 use hayase_layout::ByteCount;
 use hayase_stage::limits::VERIFY_THREADS;
 use hayase_stage::pack::writer::Compression;
-use hayase_stage::pack::{PackSet, Row, verify};
+use hayase_stage::pack::{PackError, PackSet, Row, reindex, verify};
 use hayase_stage::source::Source;
-use hayase_stage::{Kind, PackOptions};
+use hayase_stage::{Kind, PackOptions, Place};
 use ring::rand::SystemRandom;
 use serde::Serialize;
 
@@ -18,6 +18,7 @@ use super::transfer::{
 };
 use crate::config::Environment;
 use crate::exit::Status;
+use crate::job::Registry;
 use crate::output::{Human, Output, Page};
 use crate::wiring::places::{self, Wish};
 
@@ -44,6 +45,11 @@ enum Verb {
     Verify(VerifyArgs),
     /// Seal packs by another key; no data is written anew
     Rekey(RekeyArgs),
+    /// Make a lost index again, from the packs themselves
+    ///
+    /// Every pack has an index of its own. Of entries that several packs have, the pack that was written last
+    /// counts. What was removed from the set comes back when its pack is still there.
+    Reindex(ReindexArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -56,7 +62,7 @@ struct CreateArgs {
     #[arg(long, value_name = "SIZE", value_parser = pack_size, default_value = "16MiB")]
     size: ByteCount,
     /// Compress files one by one, where that makes them smaller
-    #[arg(long, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, default_missing_value = "3")]
+    #[arg(long, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, require_equals = true, default_missing_value = "3")]
     zstd: Option<i32>,
     #[command(flatten)]
     copy: CopyArgs,
@@ -104,6 +110,14 @@ struct RekeyArgs {
     new: NewKeyArgs,
 }
 
+#[derive(Debug, clap::Args)]
+struct ReindexArgs {
+    /// Directory or URL of the packs
+    packs: OsString,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
 /// Does what the verb says.
 pub(crate) fn run(
     args: &PackArgs,
@@ -117,19 +131,28 @@ pub(crate) fn run(
         Verb::Extract(args) => extract(args, environment, output),
         Verb::Verify(args) => check(args, output),
         Verb::Rekey(args) => rekey(args),
+        Verb::Reindex(args) => reindex(args, output),
     }
 }
 
-fn open(packs: &OsString, key: &KeyArgs) -> anyhow::Result<PackSet> {
-    Ok(PackSet::open(&places::open(packs, Wish::Present)?, key.key()?.as_ref())?)
+fn open(packs: &OsString, wish: Wish, key: &KeyArgs) -> anyhow::Result<PackSet> {
+    Ok(PackSet::open(&places::open(packs, wish)?, key.key()?.as_ref())?)
+}
+
+/// Where packs or files are to be made.
+fn target(place: &OsString, copy: &CopyArgs, environment: &Environment) -> anyhow::Result<Place> {
+    let wish = match copy.is_dry_run() {
+        true => Wish::Supposed,
+        false => places::lasting(place, &Registry::new(&environment.runtime)),
+    };
+    Ok(places::open(place, wish)?)
 }
 
 fn create(args: &CreateArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
     places::check_other(&args.source, &args.packs)?;
-    let source = Source::open(places::open(&args.source, Wish::Present)?, None)?;
     places::check_apart(&args.source, &args.packs, &args.copy.selection.selection()?)?;
-    let wish = if args.copy.is_dry_run() { Wish::Supposed } else { Wish::Made };
-    let target = places::open(&args.packs, wish)?;
+    let source = Source::open_plain(places::open(&args.source, Wish::Read)?)?;
+    let target = target(&args.packs, &args.copy, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
     let mut options = args.copy.options(remembered.start())?;
     options.packs = Some(PackOptions {
@@ -148,21 +171,21 @@ fn extract(
     output: &Output,
 ) -> anyhow::Result<Status> {
     places::check_other(&args.packs, &args.target)?;
-    let place = places::open(&args.packs, Wish::Present)?;
+    places::check_apart(&args.packs, &args.target, &args.copy.selection.selection()?)?;
+    let place = places::open(&args.packs, Wish::Read)?;
     let key = args.key.key()?;
     // Asks for packs, where a plain source would do as well.
     PackSet::open(&place, key.as_ref())?;
     let source = Source::open(place, key.as_ref())?;
-    places::check_apart(&args.packs, &args.target, &args.copy.selection.selection()?)?;
-    let wish = if args.copy.is_dry_run() { Wish::Supposed } else { Wish::Made };
-    let target = places::open(&args.target, wish)?;
+    let target = target(&args.target, &args.copy, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
     let options = args.copy.options(remembered.start())?;
     transfer::run(&source, &target, &options, &remembered, output)
 }
 
 fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Status> {
-    let (set, selection) = (open(&args.packs, &args.key)?, args.selection.selection()?);
+    let selection = args.selection.selection()?;
+    let set = open(&args.packs, Wish::Read, &args.key)?;
     let taken = |row: &&Row| selection.takes(&row.item.name, row.item.is_directory());
     let entries: Vec<Listed> =
         set.index.rows.iter().filter(taken).map(|row| Listed::of(&set, row)).collect();
@@ -234,7 +257,16 @@ impl Human for Listing {
 }
 
 fn check(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
-    let set = open(&args.packs, &args.key)?;
+    let set = match PackSet::open(&places::open(&args.packs, Wish::Read)?, args.key.key()?.as_ref())
+    {
+        Ok(set) => set,
+        Err(error @ (PackError::Damaged { .. } | PackError::Line { .. })) => {
+            let told = Verified { damage: vec![error.to_string()], ..Verified::default() };
+            output.show(&told)?;
+            return Ok(Status::Partly);
+        }
+        Err(error) => return Err(error.into()),
+    };
     let progress = hayase_stage::Progress::default();
     let total: u64 = set.index.packs.iter().map(|pack| pack.bytes).sum();
     let loose = set.index.rows.iter().filter(|row| row.location.is_none());
@@ -255,7 +287,7 @@ fn check(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
     Ok(status)
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Verified {
     entries: u64,
     packs: u64,
@@ -278,9 +310,36 @@ impl Human for Verified {
 }
 
 fn rekey(args: &RekeyArgs) -> anyhow::Result<Status> {
-    let set = open(&args.packs, &args.key)?;
+    let set = open(&args.packs, Wish::Present, &args.key)?;
     if let Some(new) = args.new.key()? {
         set.rekey(&new, &SystemRandom::new())?;
     }
     Ok(Status::Done)
+}
+
+fn reindex(args: &ReindexArgs, output: &Output) -> anyhow::Result<Status> {
+    let place = places::open(&args.packs, Wish::Present)?;
+    let made = reindex::reindex(&place, args.key.key()?.as_ref(), &SystemRandom::new())?;
+    let unread = made.unread.into_iter().map(|(pack, error)| (pack.to_string(), error.to_string()));
+    let told = Reindexed { entries: made.entries, packs: made.packs, unread: unread.collect() };
+    let status = if told.unread.is_empty() { Status::Done } else { Status::Partly };
+    output.show(&told)?;
+    Ok(status)
+}
+
+#[derive(Serialize)]
+struct Reindexed {
+    entries: usize,
+    packs: usize,
+    /// Packs that can not be read, and why: what lies in them is not in the index.
+    unread: Vec<(String, String)>,
+}
+
+impl Human for Reindexed {
+    fn write(&self, page: &mut Page) {
+        for (pack, why) in &self.unread {
+            page.line(&format!("pack {pack} is left out: {why}"));
+        }
+        page.line(&format!("an index of {} entries in {} packs", self.entries, self.packs));
+    }
 }

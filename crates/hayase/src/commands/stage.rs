@@ -134,7 +134,8 @@ fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow
         return spread::stage_in((&job, how), &args.source, &target, wishes, output);
     }
     places::check_other(&args.source, &args.target)?;
-    let source = places::open(&args.source, Wish::Present)?;
+    places::check_apart(&args.source, &args.target, &args.copy.selection.selection()?)?;
+    let source = places::open(&args.source, Wish::Read)?;
     let source = Source::open(source, args.key.key()?.as_ref())?;
     let target = target(&args.source, &args.target, &args.copy, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
@@ -153,7 +154,8 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
         return spread::stage_out((&job, how), &source, &args.target, &wishes, output);
     }
     places::check_other(&args.source, &args.target)?;
-    let source = Source::open(places::open(&args.source, Wish::Present)?, None)?;
+    places::check_apart(&args.source, &args.target, &args.copy.selection.selection()?)?;
+    let source = Source::open_plain(places::open(&args.source, Wish::Read)?)?;
     let place = match args.background {
         true => background::in_cache(&args.target, &args.job.find(environment)?)?.into_os_string(),
         false => args.target.clone(),
@@ -178,7 +180,7 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
 fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
     let key = args.key.key()?;
     let open = |place: &OsString| -> anyhow::Result<Source> {
-        let place = places::open(place, Wish::Present)?;
+        let place = places::open(place, Wish::Read)?;
         // The key belongs to whichever side is sealed.
         match (Source::open(place.clone(), None), &key) {
             (Err(hayase_stage::pack::PackError::KeyMissing { .. }), Some(key)) => {
@@ -194,10 +196,23 @@ fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
     let found = transfer::while_watched(&progress, output, || {
         compare(&source, &target, &selection, args.exact, threads, &progress)
     });
+    if found.names == 0 && found.differences.is_empty() && args.selection.is_given() {
+        return Err(NothingCompared.into());
+    }
     let told = Compared::of(found);
     let status = if told.differences.is_empty() { Status::Done } else { Status::Partly };
     output.show(&told)?;
     Ok(status)
+}
+
+/// A comparison of nothing would always be a success.
+#[derive(Debug, thiserror::Error)]
+#[error("the patterns select no name of the source: nothing was compared")]
+pub(crate) struct NothingCompared;
+
+impl NothingCompared {
+    pub(crate) const HELP: &str =
+        "a pattern is about names (`*.txt`), or about paths from the tree's top (`/a/b`, `a/**`)";
 }
 
 #[derive(Serialize)]
@@ -221,6 +236,7 @@ impl Human for Compared {
             page.line(&format!("{name} {what}"));
         }
         let (names, count) = (self.names, self.differences.len());
-        page.line(&format!("{names} names compared, {count} differences"));
+        let plural = if count == 1 { "" } else { "s" };
+        page.line(&format!("{names} names compared, {count} difference{plural}"));
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hayase_stage::{Place, Selection};
-use hayase_tier::s3::{S3Settings, SettingsError};
+use hayase_tier::s3::{ConditionalWrites, S3Settings, SettingsError};
 use hayase_tier::{Gfarm, Key, Memory, Owner, Posix, S3, TierError};
 
 use crate::job::{Registry, TierSettings};
@@ -24,6 +24,8 @@ const URL_BYTES_MAX: usize = 8192;
 pub(crate) enum Wish {
     /// It is there.
     Present,
+    /// It is there, and nothing is written to it: not even to find out what it can do.
+    Read,
     /// It is there or is made; what lies above it is there.
     Made,
     /// As [`Wish::Made`], in an area of a job, and need not last longer than that.
@@ -46,6 +48,9 @@ pub(crate) enum PlaceError {
     /// What is copied would be copied again, without end.
     #[error("the target {} lies in the source {}", .target.display(), .source_path.display())]
     Inside { target: PathBuf, source_path: PathBuf },
+    /// What is copied would be written over, or removed, by its own copy.
+    #[error("the source {} lies in the target {}", .source_path.display(), .target.display())]
+    Around { target: PathBuf, source_path: PathBuf },
     /// A tree onto itself.
     #[error("source and target are the same place, {}", .0.display())]
     Same(PathBuf),
@@ -55,6 +60,9 @@ pub(crate) enum PlaceError {
     /// Neither a URL of Gfarm nor a path on a mount of it.
     #[error("{} lies on no mount of gfarm2fs", .path.display())]
     NoGfarm { path: PathBuf, source: io::Error },
+    /// Where something was to be.
+    #[error("there is no directory {}", .0.display())]
+    Absent(PathBuf),
     /// The directory can not be opened.
     #[error(transparent)]
     Tier(#[from] TierError),
@@ -72,17 +80,23 @@ impl PlaceError {
                     .into(),
             ),
             Self::S3 { .. } => Some("see the guide `S3 endpoints and credentials`".into()),
-            Self::Tier(TierError::Missing { .. }) => {
+            Self::Absent(_) | Self::Tier(TierError::Missing { .. }) => {
                 Some("look at the name, or make it first".into())
             }
             Self::Tier(error) => error.help().map(str::to_owned),
-            Self::Inside { .. } => {
+            Self::Inside { .. } | Self::Around { .. } => {
                 Some("choose another target, or leave it out with --exclude".into())
             }
             Self::Same(_) => Some("choose another target".into()),
             Self::NoDirectory(_) => Some("name the directory that it is in".into()),
             Self::NoGfarm { .. } => Some("name it as gfarm:///DIR/FILE".into()),
-            Self::Make { .. } => Some("make the directories above it first".into()),
+            Self::Make { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Some("make the directories above it first".into())
+            }
+            Self::Make { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
+                Some("a link that leads nowhere, or a file, has this name: move it away".into())
+            }
+            Self::Make { .. } => None,
         }
     }
 }
@@ -151,51 +165,37 @@ pub(crate) fn check_other(source: &OsStr, target: &OsStr) -> Result<(), PlaceErr
     }
 }
 
-/// Fails when `target` is a directory below `source` that `selection` takes.
+/// Fails when one of the two lies below the other under a name that `selection` takes: what is copied would be
+/// copied again, or be removed for what it was copied to.
 pub(crate) fn check_apart(
     source: &OsStr,
     target: &OsStr,
     selection: &Selection,
 ) -> Result<(), PlaceError> {
-    match (scheme(source), scheme(target)) {
-        (None, None) => {}
-        (Some((source_scheme, source_path)), Some((target_scheme, target_path)))
-            if source_scheme == target_scheme =>
-        {
-            return match below(source_path.as_bytes(), target_path.as_bytes()) {
-                Some(name) if selection.takes(&name, true) => {
-                    Err(PlaceError::Inside { target: target.into(), source_path: source.into() })
-                }
-                _ => Ok(()),
-            };
-        }
-        _ => return Ok(()),
+    let takes =
+        |name: Option<Option<Key>>| name.flatten().is_some_and(|name| selection.takes(&name, true));
+    if takes(relative(source, target)) {
+        return Err(PlaceError::Inside { target: target.into(), source_path: source.into() });
     }
-    // What can not be resolved is told by whoever opens it.
-    let whole = |place: &OsStr| fs::canonicalize(place).ok();
-    let made = |place: &OsStr| {
-        let path = Path::new(place);
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let parent = fs::canonicalize(parent.unwrap_or(Path::new("."))).ok()?;
-        Some(parent.join(path.file_name()?))
-    };
-    let Some(source_path) = whole(source) else { return Ok(()) };
-    let Some(target) = whole(target).or_else(|| made(target)) else { return Ok(()) };
-    let Ok(relative) = target.strip_prefix(&source_path) else { return Ok(()) };
-    match Key::new(relative.as_os_str().as_bytes()) {
-        Ok(name) if selection.takes(&name, true) => Err(PlaceError::Inside { target, source_path }),
-        _ => Ok(()),
+    if takes(relative(target, source)) {
+        return Err(PlaceError::Around { target: target.into(), source_path: source.into() });
     }
+    Ok(())
 }
 
 /// The name of `target` below the place `above`: `Some(None)` for `above` itself, `None` when it lies elsewhere.
 pub(crate) fn relative(above: &OsStr, target: &OsStr) -> Option<Option<Key>> {
-    let (above_path, target_path) = match (scheme(above), scheme(target)) {
-        (None, None) => {
+    let (above_path, target_path) = match (local(above), local(target)) {
+        (Some(above), Some(target)) => {
             let above = fs::canonicalize(above).ok()?;
-            (above.into_os_string(), resolved_far(target)?.into_os_string())
+            (above.into_os_string(), resolved_far(&target)?.into_os_string())
         }
-        (Some((above, above_path)), Some((scheme, path))) if above == scheme => (above_path, path),
+        (None, None) => match (scheme(above), scheme(target)) {
+            (Some((above, above_path)), Some((scheme, path))) if above == scheme => {
+                (above_path, path)
+            }
+            _ => return None,
+        },
         _ => return None,
     };
     let names = |path: &OsStr| -> Vec<Vec<u8>> {
@@ -208,11 +208,18 @@ pub(crate) fn relative(above: &OsStr, target: &OsStr) -> Option<Option<Key>> {
     below(above_path.as_bytes(), target_path.as_bytes()).map(Some)
 }
 
+/// The path of what lies in a file system of this machine, however it is named.
+fn local(place: &OsStr) -> Option<OsString> {
+    match scheme(place) {
+        None => Some(place.to_owned()),
+        Some(("file", path)) => Some(path),
+        Some(_) => None,
+    }
+}
+
 /// What is wanted of a target: what lies in `shared` or `local` of a job of this machine ends with it.
 pub(crate) fn lasting(target: &OsStr, registry: &Registry) -> Wish {
-    let Some(path) = scheme(target).is_none().then(|| resolved(target)).flatten() else {
-        return Wish::Made;
-    };
+    let Some(path) = local(target).and_then(|path| resolved(&path)) else { return Wish::Made };
     let is_passing = registry.jobs().iter().any(|job| {
         let Some(node) = job.settings.node_of_path(&path) else { return false };
         let areas = [job.settings.shared_mount(node), job.settings.local_mount(node)];
@@ -308,6 +315,9 @@ fn bucket(
     if wish == Wish::Made {
         settings.kept_in = uploads();
     }
+    if wish == Wish::Read && settings.conditional == ConditionalWrites::Probe {
+        settings.conditional = ConditionalWrites::Off;
+    }
     Ok(Place::root(Arc::new(S3::attach(settings)?)))
 }
 
@@ -322,7 +332,9 @@ fn uploads() -> Option<PathBuf> {
 fn gfarm(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
     let tier = match wish {
         Wish::Made => Gfarm::attach_or_make(place),
-        Wish::Present | Wish::Supposed | Wish::Passing | Wish::Cached => Gfarm::attach(place),
+        Wish::Present | Wish::Read | Wish::Supposed | Wish::Passing | Wish::Cached => {
+            Gfarm::attach(place)
+        }
     };
     match tier {
         Err(TierError::Missing { .. }) if wish == Wish::Supposed => {
@@ -332,11 +344,16 @@ fn gfarm(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
     }
 }
 
+/// Nothing is to be made of it.
+fn is_read(wish: Wish) -> bool {
+    matches!(wish, Wish::Present | Wish::Read)
+}
+
 fn directory(path: &Path, wish: Wish) -> Result<Place, PlaceError> {
     let attach = match wish {
         Wish::Passing => Posix::attach_passing,
         Wish::Cached => Posix::attach_cached,
-        Wish::Present | Wish::Made | Wish::Supposed => Posix::attach,
+        Wish::Present | Wish::Read | Wish::Made | Wish::Supposed => Posix::attach,
     };
     match attach(path) {
         Ok(tier) => Ok(Place::root(Arc::new(tier))),
@@ -349,12 +366,13 @@ fn directory(path: &Path, wish: Wish) -> Result<Place, PlaceError> {
             match fs::create_dir(path) {
                 Ok(()) => {}
                 // By another node, just now.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.exists() => {}
                 Err(source) => return Err(PlaceError::Make { path: path.to_owned(), source }),
             }
             Ok(Place::root(Arc::new(attach(path)?)))
         }
-        Err(TierError::NotObject { .. }) if wish == Wish::Present && path.is_file() => {
+        Err(TierError::Missing { .. }) => Err(PlaceError::Absent(path.to_owned())),
+        Err(TierError::NotObject { .. }) if is_read(wish) && path.is_file() => {
             Err(PlaceError::NoDirectory(path.to_owned()))
         }
         Err(error) => Err(error.into()),
@@ -395,6 +413,28 @@ mod tests {
         check("/usr", "/usr/", Some(None));
         check("/usr", "/usr/not/there/yet", Some(Some("not/there/yet")));
         check("/usr", "/etc", None);
+        check("file:///usr", "/usr/bin", Some(Some("bin")));
+        check("/usr", "file:///usr/", Some(None));
+        check("s3://b", "file:///b", None);
+    }
+
+    #[test]
+    fn neither_place_lies_in_the_other() {
+        let check = |source: &str, target: &str, exclude: &[String], is_fine: bool| {
+            let selection = Selection::new(&[], exclude).unwrap();
+            let checked = check_apart(OsStr::new(source), OsStr::new(target), &selection);
+            assert_eq!(checked.is_ok(), is_fine, "{source} {target}: {checked:?}");
+        };
+        check("/usr", "/etc", &[], true);
+        check("/usr", "/usr/new", &[], false);
+        check("/usr", "file:///usr/new", &[], false);
+        check("/usr", "/usr/new", &["/new".to_owned()], true);
+        check("/usr/bin", "/usr", &[], false);
+        check("/usr/bin", "file:///usr", &[], false);
+        check("/usr/bin", "/usr", &["/bin".to_owned()], true);
+        check("s3://b/p/new", "s3://b/p", &[], false);
+        check("s3://b/p", "s3://b/p/new", &[], false);
+        check("s3://b/p", "s3://b/pq", &[], true);
     }
 
     #[test]

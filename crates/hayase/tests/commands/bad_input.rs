@@ -39,6 +39,11 @@ fn errors_are_json_when_asked_for() {
     assert_eq!(told["error"]["exit"], 2);
     assert!(told["error"]["message"].as_str().unwrap().contains("no job"));
     assert!(told["error"]["help"].as_str().unwrap().contains("hayase up"));
+    // Also of arguments that were not understood.
+    let done = scene.hayase(&["stage", "in", "--json", "--streams", "none", "a", "b"]).with(2);
+    let told: serde_json::Value = serde_json::from_str(&done.stderr).unwrap();
+    assert_eq!(told["error"]["exit"], 2);
+    assert!(told["error"]["message"].as_str().unwrap().contains("invalid value"), "{told}");
 }
 
 #[test]

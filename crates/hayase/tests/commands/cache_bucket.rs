@@ -49,6 +49,20 @@ impl Bucket {
         self.scene.path("mount/cache").join(name)
     }
 
+    /// The same name as one of two nodes without namespaces sees it.
+    fn cache_of(&self, node: u16, name: &str) -> PathBuf {
+        self.scene.path(&format!("mount/node-{node}/cache")).join(name)
+    }
+
+    /// Puts an object into the bucket behind the job's back.
+    fn put(&self, name: &str, text: &str) {
+        fs::create_dir_all(self.scene.path("new")).unwrap();
+        fs::write(self.scene.path("new").join(name), text).unwrap();
+        let args = ["stage", "out", "new", &self.url, "--pack", "none", "--overwrite", "always"];
+        self.run(&args).with(0);
+        fs::remove_file(self.scene.path("new").join(name)).unwrap();
+    }
+
     /// The bucket, or what lies below a prefix of it, as a directory.
     fn staged(&self, below: &str, to: &str) -> PathBuf {
         let url = format!("{}{below}", self.url);
@@ -126,24 +140,17 @@ fn a_change_in_the_bucket_is_seen_and_two_versions_are_kept() {
     else {
         return;
     };
-    let write = |name: &str, text: &str| {
-        fs::create_dir_all(bucket.scene.path("new")).unwrap();
-        fs::write(bucket.scene.path("new").join(name), text).unwrap();
-        let args = ["stage", "out", "new", &bucket.url, "--pack", "none", "--overwrite", "always"];
-        bucket.run(&args).with(0);
-        fs::remove_file(bucket.scene.path("new").join(name)).unwrap();
-    };
-    write("a", "first");
-    write("b", "first");
+    bucket.put("a", "first");
+    bucket.put("b", "first");
     bucket.up(&[]);
     assert_eq!(fs::read(bucket.cache("a")).unwrap(), b"first");
-    write("a", "other");
+    bucket.put("a", "other");
     let seen = || fs::read(bucket.cache("a")).is_ok_and(|bytes| bytes == b"other");
     wait_until("the new version is seen", seen, String::new);
     // Both change one: theirs keeps the name, ours lies beside it.
     let mut ours = fs::OpenOptions::new().write(true).open(bucket.cache("b")).unwrap();
     std::io::Write::write_all(&mut ours, b"ours!").unwrap();
-    write("b", "their");
+    bucket.put("b", "their");
     drop(ours);
     bucket.run(&["flush"]);
     bucket.run(&["down"]);
@@ -152,6 +159,47 @@ fn a_change_in_the_bucket_is_seen_and_two_versions_are_kept() {
     let beside = fs::read_dir(&all).unwrap().map(|entry| entry.unwrap().path());
     let mut beside = beside.filter(|path| path.to_string_lossy().contains("hayase-conflict"));
     assert_eq!(fs::read(beside.next().unwrap()).unwrap(), b"ours!");
+}
+
+/// Simulated nodes with networks of their own would not reach the server.
+#[test]
+fn two_nodes_see_what_the_other_wrote_and_what_comes_to_the_bucket() {
+    let test = "two_nodes_see_what_the_other_wrote_and_what_comes_to_the_bucket";
+    let Some(bucket) = Bucket::new(test) else { return };
+    bucket.up(&["--nodes", "2", "--no-namespaces", "--no-image"]);
+    let read = |node: u16, name: &str| fs::read(bucket.cache_of(node, name)).unwrap();
+    // Whole and in parts; the other node sees it when it is closed.
+    let large: Vec<u8> = (0..21_000_000u32).map(|at| (at ^ (at >> 11)) as u8).collect();
+    fs::write(bucket.cache_of(0, "small"), "first").unwrap();
+    assert_eq!(read(1, "small"), b"first");
+    fs::write(bucket.cache_of(0, "large"), &large).unwrap();
+    assert!(read(1, "large") == large, "other bytes on node 1");
+    bucket.run(&["flush"]).with(0);
+    let kept = bucket.staged("", "kept");
+    assert_eq!(fs::read(kept.join("small")).unwrap(), b"first");
+    assert!(fs::read(kept.join("large")).unwrap() == large, "other bytes in the bucket");
+    // Changed by others, to as many bytes: the next opens see it soon, who has it open reads on.
+    let opened = [0, 1].map(|node| fs::File::open(bucket.cache_of(node, "small")).unwrap());
+    bucket.put("small", "other");
+    for node in [0, 1] {
+        let path = bucket.cache_of(node, "small");
+        let is_seen = || fs::read(&path).is_ok_and(|bytes| bytes == b"other");
+        wait_until("the new version is seen", is_seen, || format!("{:?}", fs::read(&path)));
+    }
+    for file in opened {
+        assert_eq!(std::io::read_to_string(file).unwrap(), "first");
+    }
+    // Written by the other node on top of that: no second version, and both see it at once.
+    fs::write(bucket.cache_of(1, "small"), "third").unwrap();
+    assert_eq!((read(0, "small"), read(1, "small")), (b"third".to_vec(), b"third".to_vec()));
+    bucket.run(&["flush"]).with(0);
+    bucket.down();
+    let all = bucket.staged("", "all");
+    assert_eq!(fs::read(all.join("small")).unwrap(), b"third");
+    let mut names: Vec<_> =
+        fs::read_dir(&all).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["large", "small"], "no second version");
 }
 
 /// Without a variable that says where the server is.

@@ -1,7 +1,7 @@
 //! The command as a person uses it: its help, its errors, and whole jobs.
 //!
-//! [`help`], [`bad_input`], [`packs`], [`stage`] and most of [`containers`] need nothing; [`jobs`] and most
-//! of [`spread`] need root and mounts need FUSE: they say `SKIP` without.
+//! [`help`], [`bad_input`], [`packs`], [`stage`] and most of [`containers`] need nothing; [`jobs`],
+//! [`packs_in_areas`] and most of [`spread`] need root and mounts need FUSE: they say `SKIP` without.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "says which tests were skipped")]
@@ -13,6 +13,7 @@ mod help;
 mod jobs;
 mod many_nodes;
 mod packs;
+mod packs_in_areas;
 mod spread;
 mod stage;
 mod support;

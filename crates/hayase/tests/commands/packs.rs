@@ -123,15 +123,13 @@ fn wrong_places_are_named() {
     let scene = Scene::new();
     make_tree(&scene);
     pack(&scene, &["list", "tree"]).with(2).says(&["holds no packs", "pack create"]);
-    pack(&scene, &["list", "gone"]).with(2).says(&["gone", "no such"]);
+    pack(&scene, &["list", "gone"]).with(2).says(&["there is no directory gone"]);
     pack(&scene, &["extract", "tree", "out"]).with(2).says(&["holds no packs"]);
     pack(&scene, &["create", "gone", "packs"]).with(2).says(&["gone"]);
     pack(&scene, &["create", "tree", "no/such/packs"]).with(2).says(&["make the directory"]);
     pack(&scene, &["create", "ftp://x/y", "packs"]).with(2).says(&["of the kind `ftp`"]);
     pack(&scene, &["create", "tree", "packs", "--size", "1"]).with(2).says(&["a pack has 64 KiB"]);
-    pack(&scene, &["create", "tree", "packs", "--zstd", "99"])
-        .with(2)
-        .says(&["levels are 1 to 19"]);
+    pack(&scene, &["create", "tree", "packs", "--zstd=99"]).with(2).says(&["levels are 1 to 19"]);
     pack(&scene, &["create", "tree", "packs", "--exclude", "[a"]).with(2).says(&["unclosed"]);
     assert!(!scene.path("packs").exists(), "wrong usage makes nothing");
 }

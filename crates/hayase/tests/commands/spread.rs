@@ -328,7 +328,7 @@ fn nodes_write_packs_anew_and_mix_nothing() {
     fs::create_dir(scene.path("loose")).unwrap();
     fs::write(scene.path("loose/old"), "old").unwrap();
     for more in [&[][..], &["--key-file", "key"]] {
-        let said = stage("loose", more).with(1);
+        let said = stage("loose", more).with(2);
         assert_eq!(said.stderr.matches("not packed").count(), 1, "{said:?}");
     }
     assert!(!scene.path("loose/.hayase-packs").exists());
@@ -360,7 +360,7 @@ fn what_nodes_can_not_copy_is_said() {
     stage("shared/../in", &["--spread", "shard"], &["no place in an area"]);
     stage("shared/in", &["--to-nodes", "3"], &["the job has 2 nodes"]);
     let none = scene.hayase(&["stage", "in", "none", "shared/in", "--spread", "shard"]);
-    none.with(2).says(&["none", "no such"]);
+    none.with(2).says(&["there is no directory", "none"]);
     let out = |source, more: &[&str], words: &[&str]| {
         scene.hayase(&[&["stage", "out", source, "to"][..], more].concat()).with(2).says(words);
     };

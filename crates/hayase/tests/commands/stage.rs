@@ -44,13 +44,100 @@ fn a_tree_goes_out_and_comes_in() {
     stage(&scene, &["verify", "packed", "kept", "--exact"]).with(0);
 }
 
+#[test]
+fn places_that_lie_in_each_other_are_refused() {
+    let scene = Scene::new();
+    for tree in ["data", "data/new", "data/data"] {
+        fs::create_dir_all(scene.path(tree)).unwrap();
+        fs::write(scene.path(tree).join("f"), tree).unwrap();
+    }
+    let url = |name: &str| format!("file://{}", scene.path(name).display());
+    for (from, to) in [("data/new", "data"), ("data/data", "data"), ("data", "data/copy")] {
+        for (from, to) in [
+            (from.to_owned(), to.to_owned()),
+            (url(from), to.to_owned()),
+            (from.to_owned(), url(to)),
+        ] {
+            for verb in ["in", "out"] {
+                let said = stage(&scene, &[verb, &from, &to, "--delete", "--max-delete", "99"]);
+                said.with(2).says(&["lies in the", "--exclude"]);
+            }
+        }
+    }
+    stage(&scene, &["in", "data", &url("data")]).with(2).says(&["the same place"]);
+    let names = ["data/f", "data/new/f", "data/data/f"];
+    assert!(
+        names
+            .iter()
+            .all(|name| fs::read_to_string(scene.path(name)).unwrap() == name[..name.len() - 2])
+    );
+    stage(&scene, &["in", "data/new", "data", "--exclude", "/new", "--exclude", "/data"]).with(0);
+    assert_eq!(fs::read_to_string(scene.path("data/f")).unwrap(), "data/new");
+}
+
+#[test]
+fn patterns_that_select_nothing_are_told() {
+    let scene = Scene::new();
+    make_tree(&scene);
+    stage(&scene, &["out", "tree", "kept"]).with(0);
+    let told = stage(&scene, &["in", "kept", "new", "--include", "no-such-name"]).with(0).stdout;
+    assert!(told.contains("none of the 204 names of the source is selected"), "{told}");
+    let verify = stage(&scene, &["verify", "tree", "kept", "--include", "no-such-name"]);
+    verify.with(2).says(&["select no name of the source", "a pattern is about names"]);
+}
+
+#[test]
+fn what_is_only_read_is_not_written_to() {
+    let scene = Scene::new();
+    make_tree(&scene);
+    let server = Server::start(&Options::default()).unwrap();
+    let (packed, loose) = (format!("s3://{BUCKET}/packed"), format!("s3://{BUCKET}/loose"));
+    stage_s3(&scene, &server, &["out", "tree", &packed]).with(0);
+    stage_s3(&scene, &server, &["out", "tree", &loose, "--pack", "none"]).with(0);
+    let before = server.changes();
+    for place in [&packed, &loose] {
+        stage_s3(&scene, &server, &["in", place, "back"]).with(0);
+        stage_s3(&scene, &server, &["verify", "tree", place]).with(0);
+    }
+    for verb in ["list", "verify"] {
+        let mut pack = scene.command(&["pack", verb, &packed]);
+        done(&with_s3(&mut pack, &server).output().unwrap()).with(0);
+    }
+    assert_eq!(server.changes(), before, "something was written to what was only to be read");
+}
+
+#[test]
+fn a_lost_index_is_told_and_made_again() {
+    let scene = Scene::new();
+    make_tree(&scene);
+    stage(&scene, &["out", "tree", "kept", "--pack", "64KiB"]).with(0);
+    scene.hayase(&["pack", "reindex", "kept"]).with(2).says(&["have an index"]);
+    let index = fs::read_dir(scene.path("kept/.hayase-packs")).unwrap();
+    let mut index = index.map(|entry| entry.unwrap().path());
+    let index = index.find(|path| path.to_string_lossy().contains("/index-")).unwrap();
+    fs::remove_file(index).unwrap();
+    fs::create_dir(scene.path("full")).unwrap();
+    fs::write(scene.path("full/precious"), "1").unwrap();
+    for verb in [&["in", "kept", "full", "--delete"][..], &["verify", "kept", "full"]] {
+        stage(&scene, verb).with(1).says(&["no index of them", "pack reindex"]);
+    }
+    assert!(scene.path("full/precious").exists());
+    let told = scene.hayase(&["pack", "reindex", "kept"]).with(0).stdout;
+    assert!(told.starts_with("an index of 204 entries in "), "{told}");
+    stage(&scene, &["in", "kept", "back"]).with(0);
+    check_same(&scene.path("tree"), &scene.path("back"));
+}
+
 /// `hayase stage` with the keys of a server for tests.
 fn command_s3(scene: &Scene, server: &Server, args: &[&str]) -> Command {
     let mut command = scene.command(&[&["stage"], args].concat());
-    command.env("AWS_ENDPOINT_URL", server.endpoint());
-    command.env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
-    command.env_remove("AWS_PROFILE");
+    with_s3(&mut command, server);
     command
+}
+
+fn with_s3<'a>(command: &'a mut Command, server: &Server) -> &'a mut Command {
+    command.env("AWS_ENDPOINT_URL", server.endpoint()).env_remove("AWS_PROFILE");
+    command.env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
 }
 
 /// The same, to its end.
@@ -171,6 +258,38 @@ fn what_was_good_is_remembered() {
     fs::write(scene.path("run/tuned.json"), "rubbish").unwrap();
     stage(&scene, &["verify", "tree", "in"]).with(0);
     stage(&scene, &["in", "tree", "in"]).with(0);
+}
+
+#[test]
+fn a_copy_tells_its_progress_each_second() {
+    const BYTES: u64 = 6_000_000;
+    let scene = Scene::new();
+    fs::create_dir(scene.path("tree")).unwrap();
+    for number in 0..60_u8 {
+        let data = vec![number; BYTES as usize / 60];
+        fs::write(scene.path("tree").join(number.to_string()), data).unwrap();
+    }
+    // For three seconds.
+    let told = stage(&scene, &["in", "tree", "in", "--bandwidth", "2MB", "--json"]).with(0);
+    let lines = told.stdout.lines();
+    let events: Vec<serde_json::Value> =
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (last, before) = events.split_last().unwrap();
+    assert_eq!((&last["event"], &last["bytes_moved"]), (&"end".into(), &BYTES.into()), "{last}");
+    assert!(!before.is_empty(), "no progress: {told:?}");
+    let number = |event: &serde_json::Value, name: &str| event[name].as_u64();
+    let mut moved = 0;
+    for event in before {
+        assert_eq!(event["event"], "progress", "{event}");
+        assert!(number(event, "bytes_per_second") > Some(0), "{event}");
+        let now = number(event, "bytes_moved").unwrap();
+        assert!((moved..=BYTES).contains(&now), "{event} after {moved}");
+        moved = now;
+    }
+    // The tree is small: it was looked at whole long before.
+    let planned = before.iter().find(|event| event["is_planned"] == true).unwrap();
+    assert_eq!(number(planned, "bytes_wanted"), Some(BYTES), "{planned}");
+    assert!(number(planned, "seconds_left").is_some_and(|left| left <= 60), "{planned}");
 }
 
 /// Each message says what is so, and what can be tried.

@@ -12,6 +12,18 @@ pub enum PackError {
     /// The place holds no packs.
     #[error("{place} holds no packs")]
     NoPacks { place: String },
+    /// Packs, and no index that says what counts of them.
+    #[error("{place} holds packs, and no index of them")]
+    IndexLost { place: String },
+    /// Nothing is to be made again.
+    #[error("the packs in {place} have an index")]
+    IndexThere { place: String },
+    /// What is sealed is opened only by who copies it to plain files.
+    #[error("the source {place} holds sealed packs")]
+    SourceSealed { place: String },
+    /// Nothing to be kept, and everything else to be removed.
+    #[error("there is nothing in {place}, and everything at the target would be removed")]
+    RemovesAll { place: String },
     /// Nothing at all where a tree was to be: a store has no empty directories.
     #[error("there is nothing in {place}")]
     Nothing { place: String },
@@ -26,6 +38,9 @@ pub enum PackError {
     /// Bytes are not what was written: damage, truncation, or somebody's intent.
     #[error("{object} is damaged: {why}")]
     Damaged { object: String, why: String },
+    /// It was to be in the same pack as something that failed.
+    #[error("its pack was not written: {why}")]
+    Unwritten { why: String },
     /// A line of an index says what can not be.
     #[error("{object} is damaged: line {line}: {why}")]
     Line { object: String, line: u64, why: &'static str },
@@ -90,6 +105,18 @@ impl PackError {
             Self::NoPacks { .. } => Some(
                 "name the directory that `hayase pack create` or `hayase stage out --pack` wrote",
             ),
+            Self::IndexLost { .. } => Some(
+                "make one with `hayase pack reindex`; a first copy that was interrupted within a day goes on when it is run again",
+            ),
+            Self::IndexThere { .. } => Some(
+                "`hayase pack verify` tells whether it is damaged; if it is, move the index-* files away first",
+            ),
+            Self::SourceSealed { .. } => {
+                Some("copy it to plain files first, with `hayase stage in` and the key")
+            }
+            Self::RemovesAll { .. } => {
+                Some("look whether the source is mounted; if it is meant, give --max-delete N")
+            }
             Self::Nothing { .. } => Some(
                 "look at the name; to copy one object, name what is above it and give --include NAME",
             ),
@@ -114,8 +141,11 @@ impl PackError {
             Self::FirstKey { .. } => Some(
                 "give credentials, or HAYASE_S3_CONDITIONAL=trusted where the store is known to know If-None-Match; or do not seal",
             ),
-            Self::KeyMissing { .. } | Self::WrongKey { .. } => {
+            Self::KeyMissing { .. } => {
                 Some("give the key with --key-file, --key-env or --key-command")
+            }
+            Self::WrongKey { .. } => {
+                Some("give the key by which they were sealed, or rekeyed since")
             }
             Self::KeyUnexpected { .. } => {
                 Some("leave the key out, or look whether the place is right")
@@ -127,7 +157,7 @@ impl PackError {
             Self::TwoKinds { .. } => Some(
                 "copy them with `hayase stage in`, and leave one of the two out with --exclude",
             ),
-            Self::Random | Self::Key(_) | Self::Compress { .. } => None,
+            Self::Unwritten { .. } | Self::Random | Self::Key(_) | Self::Compress { .. } => None,
         }
     }
 }

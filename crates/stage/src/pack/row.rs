@@ -6,6 +6,7 @@ use std::io::Write;
 
 use hayase_tier::Key;
 
+use super::object::DIRECTORY;
 use crate::item::{Item, Kind, Mtime};
 use crate::limits::COMPRESSED_BYTES_MAX;
 
@@ -118,6 +119,9 @@ impl Row {
         let bytes: u64 = number(bytes)?;
         let name = unescape(name).ok_or("a name with bytes that should be escaped")?;
         let name = Key::new(name).map_err(|_| "a name that no file may have")?;
+        if name.as_bytes().split(|&byte| byte == b'/').next() == Some(DIRECTORY.as_bytes()) {
+            return Err("a name among the packs themselves");
+        }
         let kind = match kind {
             b"f" => Kind::File { bytes },
             b"d" => Kind::Directory,
@@ -239,6 +243,8 @@ mod tests {
             let line = format!("f 0 512 1 1 00000000 raw 0644 0.000000000 {name}");
             assert!(Row::read(line.as_bytes()).is_err(), "{line}");
         }
+        refused("f 0 512 1 1 00000000 raw 0644 0.000000000 .hayase-packs/key.json", "packs");
+        refused("d 0 512 0 0 00000000 raw 0755 0.000000000 .hayase-packs", "packs");
         refused("f 0 512 1 1 00000000 raw 0644 0.000000000 \u{e9}", "escaped");
         refused("f 0 512 1 1 00000000 raw 0644 0.000000000 a%+1", "escaped");
         refused("f 0 512 2 1 00000000 raw 0644 0.000000000 a", "disagree");

@@ -51,6 +51,8 @@ pub(super) struct Found {
     /// Generations that somebody claimed, and the names of the objects that say so.
     pub(super) claims: Vec<(u64, String)>,
     packs: Vec<(PackId, bool, SystemTime)>,
+    /// When the latest index was written, by the storage's clock.
+    indexed: Option<SystemTime>,
     has_key: bool,
 }
 
@@ -95,6 +97,7 @@ impl Found {
         } else if let Some(digits) = stem.strip_prefix(b"index-").filter(|d| d.len() == 16) {
             let number = std::str::from_utf8(digits).ok();
             let number = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            self.indexed = self.indexed.max(Some(mtime));
             self.generations.extend(number.map(|number| (number, is_sealed)));
         } else if let Some(generation) = claim::parse(stem) {
             self.claims.push((generation, String::from_utf8_lossy(name).into_owned()));
@@ -115,22 +118,26 @@ impl PackSet {
     /// Opens the set in `place` with its index.
     ///
     /// # Errors
-    /// `NoPacks`; `KeyMissing`, `KeyUnexpected`, `WrongKey`; and everything that an index can lack.
+    /// `NoPacks`; `IndexLost`; `KeyMissing`, `KeyUnexpected`, `WrongKey`; and everything that an index can lack.
     pub fn open(place: &Place, master: Option<&MasterKey>) -> Result<Self, PackError> {
         match Self::look_and_read(place, master)? {
             Some(set) if set.generation > 0 => Ok(set),
+            Some(set) if !set.unnamed_packs()?.is_empty() => {
+                Err(PackError::IndexLost { place: place.describe() })
+            }
             _ => Err(PackError::NoPacks { place: place.describe() }),
         }
     }
 
-    /// As [`PackSet::open`]; where there is none, begins one: sealed when there is a master key.
+    /// As [`PackSet::open`]; where there is none, begins one: sealed when there is a master key. Packs without an
+    /// index are taken for the beginning of a set as long as they are young.
     pub fn open_or_begin(
         place: &Place,
         master: Option<&MasterKey>,
         random: &dyn SecureRandom,
     ) -> Result<Self, PackError> {
         if let Some(set) = Self::look_and_read(place, master)? {
-            return Ok(set);
+            return set.not_lost();
         }
         if let Some(master) = master {
             let text = DataKey::random(random)?.wrap(master, random)?;
@@ -148,7 +155,21 @@ impl PackSet {
         Ok(Self { place: place.clone(), key, generation: 0, index: Index::default() })
     }
 
-    fn look_and_read(place: &Place, master: Option<&MasterKey>) -> Result<Option<Self>, PackError> {
+    /// Fails for packs that have been without an index for so long that nobody is about to write one: what they
+    /// hold would be given up with the first index that does not name it.
+    fn not_lost(self) -> Result<Self, PackError> {
+        let oldest = SystemTime::now().checked_sub(LEFTOVER_AGE).unwrap_or(SystemTime::UNIX_EPOCH);
+        if self.generation == 0 && self.unnamed_packs()?.iter().any(|&(_, mtime)| mtime < oldest) {
+            return Err(PackError::IndexLost { place: self.place.describe() });
+        }
+        Ok(self)
+    }
+
+    /// As it is, with an index or without one; `None` when there is nothing of a set.
+    pub(super) fn look_and_read(
+        place: &Place,
+        master: Option<&MasterKey>,
+    ) -> Result<Option<Self>, PackError> {
         let mut last = None;
         for _ in 0..OPEN_TRIES_MAX {
             let found = look(place)?;
@@ -219,6 +240,16 @@ impl PackSet {
         Ok(index)
     }
 
+    /// An index says what is in it.
+    pub(crate) fn has_index(&self) -> bool {
+        self.generation > 0
+    }
+
+    /// Of an index that was just made it is, also when it is empty.
+    pub(crate) fn needs(&self, index: &Index) -> bool {
+        self.generation == 0 || self.index != *index
+    }
+
     /// Where it lies.
     pub fn place(&self) -> &Place {
         &self.place
@@ -270,6 +301,8 @@ impl PackSet {
         self.write_index(&index, next, claim.as_ref(), random)?;
         let before: HashSet<PackId> = self.index.packs.iter().map(|pack| pack.id).collect();
         (self.generation, self.index) = (next, index);
+        // Where our clock is ahead of the storage's, its own tells how old a pack is.
+        let now = look(&place)?.indexed.map_or(now, |written| written.min(now));
         let oldest = now.checked_sub(LEFTOVER_AGE).unwrap_or(SystemTime::UNIX_EPOCH);
         for (id, mtime) in self.unnamed_packs()? {
             if before.contains(&id) || mtime < oldest {

@@ -8,7 +8,7 @@
 mod ahead;
 
 use std::collections::HashMap;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -42,10 +42,40 @@ enum Object {
 enum Slot {
     /// Somebody reads it.
     Awaited,
-    Here {
-        bytes: Arc<[u8]>,
-        used: u64,
-    },
+    Here(Piece),
+}
+
+/// A piece that was read.
+#[derive(Clone)]
+struct Piece {
+    bytes: Arc<[u8]>,
+    /// When it came, and when it was last of use; of a count that never stands still.
+    loaded: u64,
+    used: u64,
+}
+
+/// Bytes of an object, side by side.
+pub(super) struct Gathered {
+    bytes: Held,
+    /// When the latest of them came: what was checked after that is what was checked.
+    pub(super) newest: u64,
+}
+
+enum Held {
+    /// Of one piece.
+    Shared(Arc<[u8]>, Range<usize>),
+    Own(Vec<u8>),
+}
+
+impl Deref for Gathered {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.bytes {
+            Held::Shared(bytes, range) => &bytes[range.clone()],
+            Held::Own(bytes) => bytes,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -97,14 +127,13 @@ impl Pieces {
         self.shared.shown(object)
     }
 
-    /// Calls `sink` once with bytes `start..start + len` of an object, all of them.
+    /// Bytes `start..start + len` of an object, all of them.
     pub(super) fn read(
         &self,
         object: ObjectId,
         start: u64,
         len: usize,
-        sink: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), PackError> {
+    ) -> Result<Gathered, PackError> {
         let end = start + len as u64;
         let numbers = start / PIECE..end.div_ceil(PIECE).max(start / PIECE + 1);
         self.look_ahead(object, &numbers);
@@ -117,18 +146,29 @@ impl Pieces {
         };
         let short = || self.shared.short(object);
         if numbers.end - numbers.start == 1 {
-            let range = within(numbers.start, &first).ok_or_else(short)?;
-            sink(&first[range]);
-            return Ok(());
+            let range = within(numbers.start, &first.bytes).ok_or_else(short)?;
+            let (bytes, newest) = (Held::Shared(first.bytes, range), first.loaded);
+            return Ok(Gathered { bytes, newest });
         }
-        let mut all = Vec::with_capacity(len);
-        all.extend_from_slice(&first[within(numbers.start, &first).ok_or_else(short)?]);
+        let (mut all, mut newest) = (Vec::with_capacity(len), first.loaded);
+        all.extend_from_slice(&first.bytes[within(numbers.start, &first.bytes).ok_or_else(short)?]);
         for number in numbers.start + 1..numbers.end {
             let piece = self.shared.piece(object, number..numbers.end)?;
-            all.extend_from_slice(&piece[within(number, &piece).ok_or_else(short)?]);
+            all.extend_from_slice(&piece.bytes[within(number, &piece.bytes).ok_or_else(short)?]);
+            newest = newest.max(piece.loaded);
         }
-        sink(&all);
-        Ok(())
+        Ok(Gathered { bytes: Held::Own(all), newest })
+    }
+
+    /// Keeps nothing of these bytes any more: they came damaged, and may come well.
+    pub(super) fn forget(&self, object: ObjectId, start: u64, len: usize) {
+        let numbers = start / PIECE..(start + len as u64).div_ceil(PIECE);
+        let mut kept = self.shared.kept();
+        kept.slots.retain(|(of, number), slot| {
+            *of != object || !numbers.contains(number) || matches!(slot, Slot::Awaited)
+        });
+        // The begin of an object is kept by its reader.
+        kept.objects.remove(&object);
     }
 
     /// Asks the threads for what will be wanted next.
@@ -175,17 +215,17 @@ impl Shared {
     }
 
     /// The first piece of `numbers`; what lies behind it there is read along when it is not here.
-    fn piece(&self, object: ObjectId, numbers: Range<u64>) -> Result<Arc<[u8]>, PackError> {
+    fn piece(&self, object: ObjectId, numbers: Range<u64>) -> Result<Piece, PackError> {
         let number = numbers.start;
         let mut kept = self.kept();
         loop {
             let now = kept.clock + 1;
             match kept.slots.get_mut(&(object, number)) {
-                Some(Slot::Here { bytes, used }) => {
-                    *used = now;
-                    let bytes = Arc::clone(bytes);
+                Some(Slot::Here(piece)) => {
+                    piece.used = now;
+                    let piece = piece.clone();
                     kept.clock = now;
-                    return Ok(bytes);
+                    return Ok(piece);
                 }
                 Some(Slot::Awaited) => {
                     kept = self.arrived.wait(kept).unwrap_or_else(PoisonError::into_inner);
@@ -201,7 +241,7 @@ impl Shared {
     }
 
     /// Reads pieces that were marked as awaited, side by side, and answers the first.
-    fn load(&self, object: ObjectId, numbers: &Range<u64>) -> Result<Arc<[u8]>, PackError> {
+    fn load(&self, object: ObjectId, numbers: &Range<u64>) -> Result<Piece, PackError> {
         let mut loading = Loading { shared: self, object, numbers: numbers.clone() };
         let open = self.object(object)?;
         let (start, end) = (numbers.start * PIECE, (numbers.end * PIECE).min(open.len()));
@@ -215,9 +255,8 @@ impl Shared {
         let mut kept = self.kept();
         let mut first = None;
         for piece in bytes.chunks(PIECE_KEPT_BYTES) {
-            let piece: Arc<[u8]> = piece.into();
-            first.get_or_insert_with(|| Arc::clone(&piece));
-            kept.put(object, loading.numbers.start, piece);
+            let piece = kept.put(object, loading.numbers.start, piece.into());
+            first.get_or_insert(piece);
             loading.numbers.start += 1;
         }
         drop(kept);
@@ -321,12 +360,12 @@ impl Kept {
         }
     }
 
-    fn put(&mut self, object: ObjectId, number: u64, bytes: Arc<[u8]>) {
+    fn put(&mut self, object: ObjectId, number: u64, bytes: Arc<[u8]>) -> Piece {
         self.clock += 1;
-        let here = Slot::Here { bytes, used: self.clock };
-        self.slots.insert((object, number), here);
+        let piece = Piece { bytes, loaded: self.clock, used: self.clock };
+        self.slots.insert((object, number), Slot::Here(piece.clone()));
         let used = |slot: &Slot| match slot {
-            Slot::Here { used, .. } => Some(*used),
+            Slot::Here(piece) => Some(piece.used),
             Slot::Awaited => None,
         };
         if self.slots.values().filter_map(used).count() > PIECES_MAX {
@@ -335,6 +374,7 @@ impl Kept {
                 self.slots.remove(&oldest);
             }
         }
+        piece
     }
 }
 

@@ -62,6 +62,15 @@ impl Bytes {
             }
             _ => place.tier.open(&key)?,
         };
+        if let Origin::Row(row) = &task.origin
+            && row.item.bytes() != reader.meta().size.get()
+        {
+            return Err(PackError::Entry {
+                object: "the source".to_owned(),
+                name: task.item.name.to_string(),
+                why: "its length is another",
+            });
+        }
         Ok(Self::Object { reader, key, crc32c })
     }
 

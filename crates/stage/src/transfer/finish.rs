@@ -7,10 +7,12 @@ use hayase_tier::{Attributes, Key, TierError};
 use ring::rand::SecureRandom;
 
 use super::streams::attributes;
-use super::{Outcome, Shared};
+use super::{Options, Outcome, Shared};
 use crate::item::{Item, Kind, Mtime};
 use crate::limits::UPLOAD_AGE;
 use crate::pack::{DIRECTORY, Index, PackError, PackId, PackSet, Row};
+use crate::walk::{Met, Walk};
+use crate::way::Way;
 use crate::{Overwrite, Place};
 
 impl Shared<'_> {
@@ -153,7 +155,9 @@ pub(super) fn commit(
     random: &dyn SecureRandom,
 ) -> Result<(), PackError> {
     let index = index_of(outcome);
-    if index == set.index {
+    // Of a first copy of which nothing arrived there is nothing to tell.
+    let is_begun = set.has_index() || !index.rows.is_empty() || outcome.summary.is_complete();
+    if !set.needs(&index) || !is_begun {
         return Ok(());
     }
     let loose = |index: &Index| -> HashSet<Key> {
@@ -166,6 +170,49 @@ pub(super) fn commit(
         remove_loose(set.place(), name)?;
     }
     Ok(())
+}
+
+/// Removes files beside packs that the index does not name, as the person chose: what runs that were killed left of
+/// them, and readers would take. Not tried by a dry run, which knows no next index.
+pub(super) fn remove_unnamed(
+    set: &PackSet,
+    options: &Options,
+    outcome: &mut Outcome,
+) -> Result<(), PackError> {
+    let mut removals = Vec::new();
+    let mut walk = Walk::new(set.place());
+    while let Some(met) = walk.next() {
+        let Met::Item(item, _) = met? else { continue };
+        let is_named = || set.index.rows.binary_search_by(|row| row.item.order(&item)).is_ok();
+        let is_file = matches!(item.kind, Kind::File { .. }) && options.sizes.take(&item);
+        if is_file && options.selection.takes(&item.name, false) && !is_named() {
+            removals.push(item);
+        }
+    }
+    let summary = &mut outcome.summary;
+    let count = summary.removed + removals.len() as u64;
+    if let Some(max) = options.delete_max.filter(|&max| count > max && !removals.is_empty()) {
+        return Err(PackError::TooManyRemovals { count, max });
+    }
+    for item in removals {
+        remove_loose(set.place(), &item.name)?;
+        remove_empty_above(set.place(), &item.name);
+        summary.removed += 1;
+    }
+    Ok(())
+}
+
+/// Directories in which nothing is left: where there are packs only loose files have some.
+fn remove_empty_above(place: &Place, name: &Key) {
+    let Some(tree) = place.tier.tree() else { return };
+    let above: Vec<&[u8]> = name.ancestors().filter(|name| !name.is_empty()).collect();
+    for directory in above.into_iter().rev() {
+        // One that is not empty, or that somebody else removed, ends it.
+        let removed = place.key(directory).map(|key| tree.remove_directory(&key));
+        if !matches!(removed, Ok(Ok(()))) {
+            return;
+        }
+    }
 }
 
 fn remove_loose(place: &Place, name: &Key) -> Result<(), PackError> {
@@ -195,7 +242,8 @@ pub(super) fn loose(set: &PackSet, overwrite: Overwrite, outcome: &mut Outcome) 
 fn index_of(outcome: &mut Outcome) -> Index {
     let mut rows = std::mem::take(&mut outcome.rows);
     let mut former = std::mem::take(&mut outcome.former);
-    let way = Way::new(rows.iter().map(|(_, row)| &row.item));
+    let mut way = Way::default();
+    rows.iter().for_each(|(_, row)| way.add(&row.item));
     former.retain(|(_, row)| !way.is_blocked_by(&row.item));
     rows.append(&mut former);
     rows.sort_by(|(_, a), (_, b)| a.item.order(&b.item));
@@ -218,33 +266,4 @@ fn index_of(outcome: &mut Outcome) -> Index {
         row
     });
     Index { packs, rows: rows.collect() }
-}
-
-/// What the source has, so that nothing older stands in its way: a file where it has a directory, or
-/// the other way round.
-struct Way {
-    directories: HashSet<Vec<u8>>,
-    others: HashSet<Vec<u8>>,
-}
-
-impl Way {
-    fn new<'a>(items: impl Iterator<Item = &'a Item>) -> Self {
-        let mut way = Self { directories: HashSet::new(), others: HashSet::new() };
-        for item in items {
-            for ancestor in item.name.ancestors().filter(|name| !name.is_empty()) {
-                if !way.directories.contains(ancestor) {
-                    way.directories.insert(ancestor.to_vec());
-                }
-            }
-            let set = if item.is_directory() { &mut way.directories } else { &mut way.others };
-            set.insert(item.name.as_bytes().to_vec());
-        }
-        way
-    }
-
-    fn is_blocked_by(&self, former: &Item) -> bool {
-        let name = former.name.as_bytes();
-        let itself = if former.is_directory() { &self.others } else { &self.directories };
-        itself.contains(name) || former.name.ancestors().any(|above| self.others.contains(above))
-    }
 }

@@ -11,10 +11,10 @@ type Slot = Arc<Mutex<Option<Arc<PackReader>>>>;
 
 /// The latest [`PACKS_OPEN_MAX`], by the number that rows call them.
 #[derive(Default)]
-pub(super) struct OpenPacks(Mutex<VecDeque<(u32, Slot)>>);
+pub(crate) struct OpenPacks(Mutex<VecDeque<(u32, Slot)>>);
 
 impl OpenPacks {
-    pub(super) fn get(&self, set: &PackSet, number: u32) -> Result<Arc<PackReader>, PackError> {
+    pub(crate) fn get(&self, set: &PackSet, number: u32) -> Result<Arc<PackReader>, PackError> {
         let slot = self.slot(number);
         let mut open = lock(&slot);
         if let Some(pack) = &*open {

@@ -82,13 +82,11 @@ impl Shared<'_> {
 
     /// The pack they were to be in did not come to be.
     fn all_failed(&self, tasks: &[Task], error: PackError) {
-        let also = error.to_string();
+        let why = error.to_string();
         let mut error = Some(error);
         for task in tasks {
-            let error = error.take().unwrap_or_else(|| PackError::Damaged {
-                object: "its pack".to_owned(),
-                why: format!("it was not written: {also}"),
-            });
+            let unwritten = || PackError::Unwritten { why: why.clone() };
+            let error = error.take().unwrap_or_else(unwritten);
             self.failed(&task.item.name.to_string(), error);
         }
     }

@@ -7,6 +7,7 @@ mod claims;
 mod damage;
 mod foreign;
 mod lies;
+mod lost;
 mod round_trip;
 mod volume;
 
@@ -41,6 +42,17 @@ fn link(name: &str, target: &[u8]) -> Entry {
 
 fn memory() -> Place {
     Place::root(Arc::new(Memory::flat()))
+}
+
+/// Dates back all packs of a set in the directory `top`.
+fn make_older(top: &std::path::Path, by: std::time::Duration) {
+    for entry in std::fs::read_dir(top.join(".hayase-packs")).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name().to_string_lossy().starts_with("pack-") {
+            let file = std::fs::File::options().append(true).open(entry.path()).unwrap();
+            file.set_modified(SystemTime::now() - by).unwrap();
+        }
+    }
 }
 
 fn master() -> MasterKey {

@@ -141,6 +141,83 @@ fn a_large_file_that_changed_once_arrives_as_it_is_now() {
     }
 }
 
+#[test]
+fn a_row_that_lies_about_a_length_delivers_nothing() {
+    use hayase_stage::pack::{Index, PackSet, Row};
+    use hayase_stage::{Item, Kind};
+    let trees = Trees::new(|top| std::fs::write(top.join("loose"), "few bytes").unwrap());
+    for bytes in [8, 10, 20 << 20, 1 << 62] {
+        let store = store();
+        copy_all(&trees.from(), &store, &Options::default());
+        let random = SystemRandom::new();
+        let mut set = PackSet::open_or_begin(&store, None, &random).unwrap();
+        let (name, kind) = (Key::new("loose").unwrap(), Kind::File { bytes });
+        let item = Item { name, kind, mode: 0o644, mtime: Mtime::EPOCH };
+        let row = Row { item, crc32c: 7, location: None };
+        let index = Index { packs: Vec::new(), rows: vec![row] };
+        set.commit(index, &random, std::time::SystemTime::now()).unwrap();
+        let summary = copy(&store, &trees.to(), &Options::default());
+        assert_eq!(summary.failures_total, 1, "{summary:?}");
+        let why = summary.failures[0].error.to_string();
+        assert!(why.contains("its length is another"), "{why}");
+        assert!(snapshot(&trees.to).is_empty(), "something arrived");
+    }
+}
+
+#[test]
+fn a_mounted_file_that_is_fetched_again_is_what_it_was() {
+    use hayase_stage::limits::PIECES_BYTES;
+    use hayase_stage::{Node, PackVolume};
+    let bytes = PIECES_BYTES + (8 << 20);
+    let trees = Trees::new(|top| {
+        std::fs::write(top.join("large"), vec![5; bytes]).unwrap();
+        std::fs::write(top.join("small"), vec![6; 5000]).unwrap();
+    });
+    let mut options = packs(256 << 20, Compression::None, None);
+    options.packs.as_mut().unwrap().is_complete = true;
+    let inner = Memory::flat();
+    copy_all(&trees.from(), &of(inner.clone()), &options);
+    // As many reads of packs as this are damaged from now on.
+    let wrong = Arc::new(AtomicU32::new(0));
+    let left = Arc::clone(&wrong);
+    let tier = Broken::new(inner).damaged_by(move |key, _, bytes| {
+        let is_pack = key.as_bytes().starts_with(b".hayase-packs/pack-");
+        let take = |left: u32| left.checked_sub(1);
+        if is_pack && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+            bytes.iter_mut().for_each(|byte| *byte ^= 8);
+        }
+    });
+    let volume = PackVolume::open(&of(tier), None).unwrap();
+    let file = |name: &str| volume.find(PackVolume::ROOT, name.as_bytes()).unwrap();
+    let read = |node: Node, offset: u64| -> Result<Vec<u8>, PackError> {
+        let mut read = Vec::new();
+        volume.read(node, offset, 4096, &mut |data| read = data.to_vec())?;
+        Ok(read)
+    };
+    let (large, small) = (file("large"), file("small"));
+    let read_all = || {
+        for at in (0..bytes as u64).step_by(1 << 20) {
+            assert_eq!(read(large, at).unwrap(), [5; 4096]);
+        }
+    };
+    read_all();
+    // By now its begin is kept no more. Whatever comes damaged is not handed out, and is asked for once more.
+    for times in [1, u32::MAX] {
+        wrong.store(times, Ordering::Relaxed);
+        for node in [large, small] {
+            match (times, read(node, 0)) {
+                (1, Err(error)) => panic!("it came well at the second time: {error}"),
+                (_, Ok(data)) => assert!(data == [5; 4096] || data == [6; 4096], "wrong bytes"),
+                (_, Err(error)) => assert!(error.to_string().contains("checksum"), "{error}"),
+            }
+        }
+        wrong.store(0, Ordering::Relaxed);
+        read_all();
+        assert_eq!(read(small, 0).unwrap(), [6; 4096]);
+        read_all();
+    }
+}
+
 fn away(key: &Key) -> TierError {
     let source = io::Error::from(io::ErrorKind::TimedOut);
     TierError::Unavailable { action: Action::Commit, path: key.to_string(), source }

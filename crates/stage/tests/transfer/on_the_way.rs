@@ -1,73 +1,16 @@
 //! Bits that flip between a bucket and us: the file is read again; what stays wrong does not arrive.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
+use std::sync::atomic::Ordering;
 
-use hayase_s3_server::{ACCESS_KEY, BUCKET, SECRET_KEY, Server};
-use hayase_tier::s3::{CredentialSource, Credentials, S3Settings};
-use hayase_tier::{Attributes, Key, Precondition, S3};
+use hayase_s3_server::Server;
+use hayase_tier::{Attributes, Key, Precondition};
 
+use super::proxy::Proxy;
 use super::*;
 use hayase_stage::PartSize;
 
-/// Answers of at least so many bytes at a time are bodies of objects.
-const BODY: usize = 16 << 10;
-
-/// Passes bytes on between clients and a server, and flips bits in bodies as long as `flips` are left.
-struct Proxy {
-    address: SocketAddr,
-    flips: Arc<AtomicU32>,
-}
-
-impl Proxy {
-    fn start(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, flips) = (listener.local_addr().unwrap(), Arc::<AtomicU32>::default());
-        let left = Arc::clone(&flips);
-        thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                let Ok(server) = TcpStream::connect(server) else { return };
-                let (to, from) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-                let left = Arc::clone(&left);
-                thread::spawn(move || pass(from, to, &AtomicU32::new(0)));
-                thread::spawn(move || pass(server, client, &left));
-            }
-        });
-        Self { address, flips }
-    }
-
-    fn flip(&self, count: u32) {
-        self.flips.store(count, Ordering::SeqCst);
-    }
-
-    /// A bucket behind it.
-    fn bucket(&self) -> S3 {
-        let settings = S3Settings {
-            endpoint: Some(format!("http://{}", self.address)),
-            credentials: CredentialSource::Keys(Credentials::permanent(ACCESS_KEY, SECRET_KEY)),
-            attempts: 3,
-            ..S3Settings::new(BUCKET)
-        };
-        S3::attach(settings).unwrap()
-    }
-}
-
-fn pass(mut from: TcpStream, mut to: TcpStream, flips: &AtomicU32) {
-    let mut bytes = vec![0; 64 << 10];
-    while let Ok(count @ 1..) = from.read(&mut bytes) {
-        let one_less = |left: u32| left.checked_sub(1);
-        let is_body = count >= BODY;
-        if is_body && flips.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok() {
-            bytes[count - 1] ^= 1;
-        }
-        if to.write_all(&bytes[..count]).is_err() {
-            break;
-        }
-    }
-    let _ = to.shutdown(Shutdown::Write);
-}
+/// A request is sent so often; those that bring flipped bits are few.
+const ATTEMPTS: u32 = 3;
 
 fn large(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at / 3 + at / 1000) as u8).collect()
@@ -78,7 +21,7 @@ fn large(len: usize) -> Vec<u8> {
 fn staged(len: usize, flips: u32) {
     let server = Server::start(&hayase_s3_server::Options::default()).unwrap();
     let proxy = Proxy::start(server.address());
-    let (tier, bytes) = (proxy.bucket(), large(len));
+    let (tier, bytes) = (proxy.bucket(ATTEMPTS), large(len));
     let any = Precondition::Any;
     tier.put(&Key::new("o").unwrap(), Attributes::default(), &bytes, any).unwrap();
     let (plain, sealed) = (
@@ -140,7 +83,7 @@ fn sent_and_read(sent: u64, read: u64) {
         let proxy = Proxy::start(server.address());
         let trees =
             Trees::new(|top| std::fs::write(top.join("large"), large((20 << 20) + 5)).unwrap());
-        let store = of(proxy.bucket());
+        let store = of(proxy.bucket(ATTEMPTS));
         let summary = copy_all(&trees.from(), &store, &in_parts(sent, &options));
         assert_eq!(summary.part_bytes, sent);
         let source = Source::open(store, None).unwrap();
@@ -169,7 +112,7 @@ fn flipped_bits_of_the_begin_of_a_pack_are_read_again() {
     let server = Server::start(&hayase_s3_server::Options::default()).unwrap();
     let proxy = Proxy::start(server.address());
     let trees = Trees::new(|top| fill(top, 60, 64 << 10));
-    let store = of(proxy.bucket());
+    let store = of(proxy.bucket(ATTEMPTS));
     copy_all(&trees.from(), &store, &packs(16 << 20, Compression::None, None));
     let source = Source::open(store.clone(), None).unwrap();
     proxy.flip(1);

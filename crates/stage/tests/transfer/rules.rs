@@ -77,6 +77,51 @@ fn nothing_is_removed_when_something_did_not_arrive() {
 }
 
 #[test]
+fn an_empty_source_empties_nothing_unless_it_is_said() {
+    let base = [Options::default(), packs(64 << 10, Compression::None, None)];
+    for (base, is_dry_run) in base.into_iter().flat_map(|o| [(o.clone(), true), (o, false)]) {
+        let trees = Trees::new(|_| ());
+        let full = Trees::new(|top| fill(top, 3, 10));
+        copy_all(&full.from(), &trees.to(), &base);
+        let before = names(&trees.to);
+        let options = Options { delete: true, is_dry_run, ..base };
+        let told = try_copy(&trees.from(), &trees.to(), None, &options).unwrap_err();
+        assert!(matches!(told, PackError::RemovesAll { .. }), "{told}");
+        assert_eq!(names(&trees.to), before);
+        let meant = Options { delete_max: Some(100), ..options.clone() };
+        assert_eq!(copy_all(&trees.from(), &trees.to(), &meant).removed, 6);
+        // Where nothing is there is nothing to fear.
+        let nothing = Trees::new(|_| ());
+        copy_all(&nothing.from(), &nothing.to(), &options);
+    }
+}
+
+#[test]
+fn what_lies_beside_packs_and_in_no_index_goes_with_what_is_removed() {
+    let trees = Trees::new(|top| write(top, "keep", "1"));
+    let options = packs(64 << 10, Compression::None, None);
+    copy_all(&trees.from(), &trees.to(), &options);
+    // What a killed run left: it came there before the index did.
+    for name in ["left/large", "mine/large"] {
+        std::fs::create_dir_all(trees.to.join(name).parent().unwrap()).unwrap();
+        std::fs::write(trees.to.join(name), vec![1; 100_000]).unwrap();
+    }
+    let selection = Selection::new(&[], &list("mine/")).unwrap();
+    let options = Options { selection, ..options };
+    copy_all(&trees.from(), &trees.to(), &options);
+    assert!(trees.to.join("left/large").exists(), "nobody said that anything is to go");
+    let delete = Options { delete: true, ..options };
+    let guarded = Options { delete_max: Some(0), ..delete.clone() };
+    let summary = copy(&trees.from(), &trees.to(), &guarded);
+    assert_eq!((summary.removed, summary.failures_total), (0, 1), "{summary:?}");
+    assert!(trees.to.join("left/large").exists());
+    assert_eq!(copy_all(&trees.from(), &trees.to(), &delete).removed, 1);
+    let out = Trees::new(|_| ());
+    copy_all(&trees.to(), &out.to(), &Options::default());
+    assert_eq!(names(&out.to), ["keep", "mine", "mine/large"]);
+}
+
+#[test]
 fn rules_of_overwriting() {
     use Overwrite::{Always, Changed, Never, Newer};
     for (overwrite, text) in

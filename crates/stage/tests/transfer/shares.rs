@@ -26,7 +26,7 @@ fn by_shares(from: &Place, to: &Place, options: &Options) -> (u64, u64) {
     assert!(shares.iter().all(|share| share.bytes_moved > 0), "{shares:?}");
     assert!(shares.iter().all(|share| share.seen == shares[0].seen), "{shares:?}");
     let error = PackSet::open(to, None).expect_err("parts have no index");
-    assert!(matches!(error, PackError::NoPacks { .. }), "{error}");
+    assert!(matches!(error, PackError::IndexLost { .. }), "{error}");
     let whole = copy_all(from, to, &Options { delete: true, ..options.clone() });
     assert_eq!(whole.bytes_moved, 0, "what parts brought moved again: {whole:?}");
     let sum = |count: fn(&Summary) -> u64| shares.iter().map(count).sum::<u64>();

@@ -225,9 +225,14 @@ impl Client {
     }
 
     fn now(&self) -> SystemTime {
+        self.by_server(SystemTime::now())
+    }
+
+    /// What the server's clock shows at a time of ours, as far as it told that they differ.
+    pub(super) fn by_server(&self, time: SystemTime) -> SystemTime {
         let skew = self.skew.load(Ordering::Relaxed);
         let by = Duration::from_secs(skew.unsigned_abs());
-        if skew < 0 { SystemTime::now() - by } else { SystemTime::now() + by }
+        if skew < 0 { time.checked_sub(by).unwrap_or(SystemTime::UNIX_EPOCH) } else { time + by }
     }
 
     fn attempt<T>(

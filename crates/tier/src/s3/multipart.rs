@@ -302,7 +302,7 @@ pub(super) fn sweep(
             let begun = upload.text_of("Initiated").and_then(date::parse_rfc3339);
             let name = upload.text_of("Key").map(|key| name_of(&page, key));
             let named = name.zip(upload.text_of("UploadId"));
-            let is_old = begun.is_some_and(|begun| begun < before);
+            let is_old = begun.is_some_and(|begun| begun < client.by_server(before));
             if let Some((key, id)) = named.filter(|(key, _)| is_old && !kept::is_live(client, key))
             {
                 match abort(client, &key, id) {

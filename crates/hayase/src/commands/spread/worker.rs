@@ -15,6 +15,7 @@ use super::order::Verb;
 use super::{Order, SpreadError};
 use crate::commands::transfer::{self, End, Event, OutKeyArgs, Start};
 use crate::exit::{self, Status};
+use crate::job::Registry;
 use crate::output::Output;
 use crate::wiring::places::{self, Wish};
 
@@ -86,16 +87,18 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
         return Err(SpreadError::NotMade(order.source.to_string_lossy().into_owned()).into());
     }
     let of_source = key.as_ref().filter(|_| !is_out);
-    let source = Source::open(open(&order.source, Wish::Present)?, of_source)?;
+    let source = Source::open(open(&order.source, Wish::Read)?, of_source)?;
+    let uid = rustix::process::geteuid().as_raw();
+    let registry = Registry::new(&crate::config::runtime(uid));
     let wish = match order.verb {
         _ if order.copy.is_dry_run() => Wish::Supposed,
-        Verb::Out | Verb::Begin => Wish::Made,
+        Verb::Out | Verb::Begin => places::lasting(&order.target, &registry),
         // An area ends with its job.
         Verb::In | Verb::Remove => Wish::Passing,
     };
     places::check_other(&order.source, &order.target)?;
     places::check_apart(&order.source, &order.target, &order.copy.selection.selection()?)?;
-    if wish == Wish::Passing {
+    if wish == Wish::Passing && !is_out {
         let made = std::fs::create_dir_all(target);
         made.with_context(|| format!("make the directory {}", target.display()))?;
     }

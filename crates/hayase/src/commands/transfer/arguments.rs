@@ -223,7 +223,7 @@ pub(crate) struct PackArgs {
     #[arg(long, value_name = "SIZE", value_parser = pack, default_value = "auto")]
     pack: Pack,
     /// Compress packed files one by one, where that makes them smaller
-    #[arg(long, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, default_missing_value = "3")]
+    #[arg(long, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, require_equals = true, default_missing_value = "3")]
     zstd: Option<i32>,
 }
 

@@ -28,8 +28,11 @@ const EVENT: Duration = Duration::from_secs(1);
 /// What a shorter transfer found out is not worth remembering.
 const WORTH: Duration = Duration::from_secs(1);
 
-/// Failures that a person gets to see; `--json` has all.
+/// Failures that a person gets to see; `--json` has more.
 const SHOWN_MAX: usize = 50;
+
+/// Different things to try about them.
+const HINTS_MAX: usize = 4;
 
 /// Runs a transfer and shows it; exit code 3 when something did not arrive.
 pub(crate) fn run(
@@ -246,8 +249,11 @@ pub(crate) struct End {
     #[serde(default)]
     pub(crate) part_bytes: u64,
     pub(crate) failures_total: u64,
-    /// Names and reasons.
+    /// Names and reasons; of very many the first.
     pub(crate) failures: Vec<(String, String)>,
+    /// What can be tried about them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) hints: Vec<String>,
     /// Selected files that are large enough to be moved in parts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) large: u64,
@@ -289,6 +295,12 @@ fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
 impl End {
     fn of(summary: Summary, is_dry_run: bool, elapsed: Duration) -> Self {
         let is_complete = summary.is_complete();
+        let mut hints: Vec<String> = Vec::new();
+        for hint in summary.failures.iter().filter_map(|failure| failure.error.help()) {
+            if hints.len() < HINTS_MAX && !hints.iter().any(|known| known == hint) {
+                hints.push(hint.to_owned());
+            }
+        }
         let failures = summary.failures.into_iter();
         let failures = failures.map(|failure| (failure.name, failure.error.to_string()));
         Self {
@@ -308,6 +320,7 @@ impl End {
             seconds: elapsed.as_secs_f64(),
             failures_total: summary.failures_total,
             failures: failures.collect(),
+            hints,
             large: summary.large,
             is_absent: false,
             seen: summary.seen,
@@ -362,6 +375,10 @@ impl Human for End {
             let (node, items) = (part.node, part.items);
             page.line(&format!("  node {node}: {items} items, {bytes} from the source{of_others}"));
         }
+        let looked_at = self.copied + self.kept + self.spared + self.removed;
+        if self.is_complete && self.found > 0 && looked_at == 0 {
+            page.line(&format!("none of the {} names of the source is selected", self.found));
+        }
         if self.is_complete {
             return;
         }
@@ -372,6 +389,9 @@ impl Human for End {
         let hidden = self.failures_total.saturating_sub(SHOWN_MAX as u64);
         if hidden > 0 {
             page.line(&format!("  and {hidden} more; --json lists them"));
+        }
+        for hint in &self.hints {
+            page.line(&format!("  try: {hint}"));
         }
         if self.is_stopped {
             page.line("The copy ended early; run the same command again to continue it.");
