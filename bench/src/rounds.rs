@@ -40,7 +40,16 @@ pub(crate) fn measure(
     let served_cpu = CpuTimes::of(served).since(&before);
     let (what, variant) = (what.to_owned(), variant.to_owned());
     let requests = None;
-    samples.0.push(Sample { what, variant, round, measured, meanwhile_cpu, served_cpu, requests });
+    samples.0.push(Sample {
+        what,
+        variant,
+        round,
+        measured,
+        meanwhile_cpu,
+        served_cpu,
+        requests,
+        memory: None,
+    });
     Ok(())
 }
 

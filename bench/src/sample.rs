@@ -37,6 +37,9 @@ pub(crate) struct Sample {
     /// Requests that the servers counted, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) requests: Option<u64>,
+    /// The most bytes of memory that the program had, where that was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) memory: Option<u64>,
 }
 
 impl Sample {
@@ -96,6 +99,11 @@ impl Samples {
         (sum(|sample| sample.measured.own_cpu) / amount, sum(|sample| sample.served_cpu) / amount)
     }
 
+    /// The most memory that the program had in any round, in bytes; 0 where nobody looked.
+    pub(crate) fn memory(&self, what: &str, variant: &str) -> u64 {
+        self.of(what, variant).filter_map(|sample| sample.memory).max().unwrap_or(0)
+    }
+
     /// CPU of the serving processes meanwhile, as a share of the time that the work took.
     pub(crate) fn served_share(&self, what: &str, variant: &str) -> f64 {
         let seconds: f64 = self.of(what, variant).map(|sample| sample.measured.seconds).sum();
@@ -116,6 +124,7 @@ mod tests {
             meanwhile_cpu: 0.5,
             served_cpu: 0.25,
             requests: None,
+            memory: None,
         }
     }
 

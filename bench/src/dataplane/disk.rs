@@ -106,6 +106,7 @@ fn sample(what: &str, variant: &str, round: usize, measured: Measured) -> Sample
         meanwhile_cpu: 0.0,
         served_cpu: 0.0,
         requests: None,
+        memory: None,
     }
 }
 

@@ -134,6 +134,7 @@ fn sample(rest: &Rest, seconds: u64) -> Sample {
         meanwhile_cpu: rest.cpu_us * seconds / 1e6,
         served_cpu: rest.cpu_us * seconds / 1e6,
         requests: None,
+        memory: None,
     }
 }
 

@@ -115,6 +115,7 @@ fn samples(readings: &[Reading]) -> Vec<Sample> {
         meanwhile_cpu: 0.0,
         served_cpu: 0.0,
         requests: None,
+        memory: None,
     };
     let all = readings.iter().enumerate();
     all.flat_map(|(n, r)| [one("resident bytes", n, r.resident), one("cached bytes", n, r.cached)])

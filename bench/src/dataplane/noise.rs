@@ -302,6 +302,7 @@ fn samples(rows: &[(&str, &[Noise])]) -> Vec<Sample> {
                 meanwhile_cpu: 0.0,
                 served_cpu: 0.0,
                 requests: None,
+                memory: None,
             }));
         }
     }

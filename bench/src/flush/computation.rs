@@ -152,6 +152,7 @@ fn sample(variant: &str, round: usize, measured: Measured) -> Sample {
         meanwhile_cpu: 0.0,
         served_cpu: 0.0,
         requests: None,
+        memory: None,
     }
 }
 

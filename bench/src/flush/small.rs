@@ -153,6 +153,7 @@ fn sample(variant: &str, round: usize, files: usize, seconds: f64) -> Sample {
         meanwhile_cpu: 0.0,
         served_cpu: 0.0,
         requests: None,
+        memory: None,
     }
 }
 

@@ -141,6 +141,7 @@ impl Through<'_> {
             meanwhile_cpu: 0.0,
             served_cpu: 0.0,
             requests: None,
+            memory: None,
         });
     }
 }

@@ -41,6 +41,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
                 meanwhile_cpu: 0.0,
                 served_cpu: 0.0,
                 requests: None,
+                memory: None,
             });
         }
     }

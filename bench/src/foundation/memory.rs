@@ -135,6 +135,7 @@ fn samples(readings: &[Vec<f64>]) -> Vec<Sample> {
             meanwhile_cpu: 0.0,
             served_cpu: 0.0,
             requests: None,
+            memory: None,
         };
         all.iter().enumerate().map(sample).collect::<Vec<_>>()
     };

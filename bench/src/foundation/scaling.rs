@@ -183,7 +183,16 @@ fn one(
     let served_cpu = CpuTimes::of(&served).since(&before);
     let requests = Some((job.requests()? - requests).saturating_sub(asking));
     let (what, variant) = (what.to_owned(), variant.to_owned());
-    Ok(Sample { what, variant, round, measured: total, meanwhile_cpu, served_cpu, requests })
+    Ok(Sample {
+        what,
+        variant,
+        round,
+        measured: total,
+        meanwhile_cpu,
+        served_cpu,
+        requests,
+        memory: None,
+    })
 }
 
 fn table(samples: &Samples) -> Table {

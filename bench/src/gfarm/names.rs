@@ -93,7 +93,16 @@ impl Programs<'_> {
         let measured = Measured { amount: self.files as f64, seconds, own_cpu: 0.0 };
         let (what, variant) = (ROWS[0].0.to_owned(), BARE.to_owned());
         let (meanwhile_cpu, served_cpu, requests) = (0.0, 0.0, None);
-        Ok(Sample { what, variant, round, measured, meanwhile_cpu, served_cpu, requests })
+        Ok(Sample {
+            what,
+            variant,
+            round,
+            measured,
+            meanwhile_cpu,
+            served_cpu,
+            requests,
+            memory: None,
+        })
     }
 }
 

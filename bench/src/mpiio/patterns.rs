@@ -177,7 +177,16 @@ pub(super) fn push(
 ) {
     let (what, variant) = (what.to_owned(), variant.to_owned());
     let (meanwhile_cpu, served_cpu, requests) = (0.0, 0.0, None);
-    samples.0.push(Sample { what, variant, round, measured, meanwhile_cpu, served_cpu, requests });
+    samples.0.push(Sample {
+        what,
+        variant,
+        round,
+        measured,
+        meanwhile_cpu,
+        served_cpu,
+        requests,
+        memory: None,
+    });
 }
 
 fn judge(outcome: &mut Outcome, mpi: &Mpi, ranks: u64, samples: &Samples) {

@@ -111,7 +111,16 @@ fn one(
     settle(&served);
     let served_cpu = CpuTimes::of(&served).since(&before);
     let (what, variant) = (what.to_owned(), through.to_owned());
-    Ok(Sample { what, variant, round, measured: total, meanwhile_cpu, served_cpu, requests: None })
+    Ok(Sample {
+        what,
+        variant,
+        round,
+        measured: total,
+        meanwhile_cpu,
+        served_cpu,
+        requests: None,
+        memory: None,
+    })
 }
 
 fn table(samples: &Samples) -> Table {

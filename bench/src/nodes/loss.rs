@@ -38,6 +38,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
             meanwhile_cpu: 0.0,
             served_cpu: 0.0,
             requests: None,
+            memory: None,
         });
     }
     let figure = stats::median(&times).unwrap_or(f64::NAN);

@@ -107,6 +107,7 @@ fn one(job: &mut Job<'_>, files: u64, round: usize, samples: &mut Samples) -> an
             meanwhile_cpu: 0.0,
             served_cpu: 0.0,
             requests: None,
+            memory: None,
         });
     }
     job.look_again()?;

@@ -51,5 +51,6 @@ fn sample(what: &str, servers: u16, round: usize, seconds: f64) -> Sample {
         meanwhile_cpu: 0.0,
         served_cpu: 0.0,
         requests: None,
+        memory: None,
     }
 }

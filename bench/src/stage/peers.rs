@@ -201,12 +201,14 @@ fn measure(
 fn judge(name: &str, files: Files, tools: &[Tool], samples: &Samples, outcome: &mut Outcome) {
     let mut table = Table::new(
         format!("{} x {name}, loose", files.count),
-        &["", "down MiB/s", "up MiB/s", "down CPU s/GiB", "up CPU s/GiB"],
+        &["", "down MiB/s", "up MiB/s", "down CPU s/GiB", "up CPU s/GiB", "memory MiB"],
     );
     for tool in tools.iter().map(|tool| tool.name()) {
         let rates = BOTH.map(|what| samples.rate(what, tool) / MIB);
         let costs = BOTH.map(|what| samples.cpu_per_amount(what, tool).0 * MIB * 1024.0);
-        let cells = rates.iter().chain(&costs).map(|value| number(*value));
+        let memory = BOTH.map(|what| samples.memory(what, tool)).into_iter().max().unwrap_or(0);
+        let memory = memory as f64 / MIB;
+        let cells = rates.iter().chain(&costs).chain([&memory]).map(|value| number(*value));
         table.row(std::iter::once(tool.to_owned()).chain(cells).collect());
     }
     outcome.tables.push(table);

@@ -91,14 +91,13 @@ pub(super) fn run_large(bench: &Bench) -> anyhow::Result<Outcome> {
 /// Measures with a tree that is made for it and removed.
 pub(super) fn run(ground: &Ground<'_>, size: &Size) -> anyhow::Result<Outcome> {
     ground.make_tree("tree", size.files)?;
-    let (mut samples, mut memory) = (Samples::default(), 0);
+    let mut samples = Samples::default();
     // Up: into an empty bucket each time.
     for round in 0..size.rounds {
         for variant in order(round, RCLONE, size.both) {
             ground.empty_bucket()?;
             let ran = ground.run(up(ground, variant, "up")?)?;
             samples.0.push(ran.sample(("up", variant, round), size.files.total()));
-            memory = memory.max(if variant.starts_with("rclone") { 0 } else { ran.memory });
         }
     }
     // Down: each from what suits it, which is there once.
@@ -111,7 +110,6 @@ pub(super) fn run(ground: &Ground<'_>, size: &Size) -> anyhow::Result<Outcome> {
         for variant in order(round, RCLONE, &others) {
             let ran = ground.run(down(ground, variant)?)?;
             samples.0.push(ran.sample(("down", variant, round), size.files.total()));
-            memory = memory.max(if variant.starts_with("rclone") { 0 } else { ran.memory });
             if round == 0 {
                 ground.check_same("tree", "in")?;
             }
@@ -121,6 +119,8 @@ pub(super) fn run(ground: &Ground<'_>, size: &Size) -> anyhow::Result<Outcome> {
     ground.clear("tree")?;
     let mut goals: Vec<Goal> =
         ["down", "up"].iter().flat_map(|what| goals(size, what, &samples)).collect();
+    let ours = ["down", "up"].iter().flat_map(|what| others.iter().map(move |name| (what, name)));
+    let memory = ours.map(|(what, name)| samples.memory(what, name)).max().unwrap_or(0);
     let name = format!("memory of a copy of {}", size.name);
     goals.push(Goal::new(name, memory as f64 / MIB, "MiB", Wanted::AtMost(MEMORY_MIB)));
     let tables = vec![table(size, &others, &samples)];
@@ -181,7 +181,7 @@ fn goals(size: &Size, what: &str, samples: &Samples) -> Vec<Goal> {
 fn table(size: &Size, others: &[&str], samples: &Samples) -> Table {
     let mut table = Table::new(
         format!("{} x {}", size.files.count, size.name),
-        &["", "MiB/s", "files/s", "CPU us/file", "of rclone"],
+        &["", "MiB/s", "files/s", "CPU us/file", "memory MiB", "of rclone"],
     );
     for what in ["down", "up"] {
         for variant in std::iter::once(&RCLONE[0]).chain(others) {
@@ -198,7 +198,8 @@ fn table(size: &Size, others: &[&str], samples: &Samples) -> Table {
                     stats::median(&compared.ratios).unwrap_or(f64::NAN)
                 }
             };
-            let cells = [rate / MIB, files, cpu, of_rclone].map(number);
+            let memory = samples.memory(what, variant) as f64 / MIB;
+            let cells = [rate / MIB, files, cpu, memory, of_rclone].map(number);
             table.row(std::iter::once(format!("{what}, {variant}")).chain(cells).collect());
         }
     }

@@ -232,6 +232,7 @@ impl Tuning<'_> {
             meanwhile_cpu: 0.0,
             served_cpu: 0.0,
             requests: None,
+            memory: None,
         })
     }
 
