@@ -244,17 +244,17 @@ impl PackVolume {
             sink(&wanted()?);
             return Ok(());
         }
-        let has_checked = |newest| self.blocks.has_checked(node, &(start..end), newest);
-        if !self.blocks.is_damaged(node) && has_checked(0) {
+        let range = start..end;
+        if self.blocks.knows(node, &range) && !self.blocks.is_damaged(node) {
             let data = wanted()?;
-            if has_checked(data.newest) {
+            if self.blocks.has_checked(node, &range, &data.stamps) {
                 sink(&data);
                 return Ok(());
             }
         }
         // What is handed out is what was checked here, wherever its pieces are by then.
         let mut all = Vec::with_capacity((end - start) as usize);
-        for number in blocks::touched(&(start..end)) {
+        for number in blocks::touched(&range) {
             let extent = blocks::extent(number, bytes);
             let data = self.checked_block(node, row, number)?;
             let from = start.max(extent.start) - extent.start;
@@ -276,7 +276,7 @@ impl PackVolume {
                 break;
             }
             let data = self.pieces.read(object, from, len)?;
-            let sum = (checksum::of(&data), data.newest);
+            let sum = (checksum::of(&data), &data.stamps);
             match self.blocks.learn(node, number, sum, (bytes, row.crc32c)) {
                 Verdict::Fine if !self.blocks.is_damaged(node) => return Ok(data),
                 Verdict::Other if tries == 0 => self.pieces.forget(object, from, len),

@@ -71,12 +71,13 @@ impl Source {
     /// A store in which no object has such a name, and no packs: there is no tree. An error is told by whoever
     /// walks.
     pub fn is_nothing(&self) -> bool {
-        self.place.tier.tree().is_none() && self.is_empty()
+        self.place.tier.tree().is_none() && self.set.is_none() && self.is_empty()
     }
 
-    /// Not one name: perhaps a storage that is not mounted.
+    /// Not one name: perhaps a storage that is not mounted, or packs of one.
     pub fn is_empty(&self) -> bool {
-        self.set.is_none() && Walk::new(&self.place).next().is_none()
+        let has_rows = self.set.as_ref().is_some_and(|set| !set.index.rows.is_empty());
+        !has_rows && Walk::new(&self.place).next().is_none()
     }
 
     /// All of it, in the order of trees.

@@ -57,7 +57,7 @@ use crate::pack::{Index, MasterKey, PackError, PackId, PackLine, PackSet, Row};
 use crate::plan::{Task, Work, pack_bytes};
 use crate::source::{Origin, Source};
 use crate::tuner::{PartSize, Streams, Tuner};
-use crate::walk::Walk;
+use crate::walk::{Met, Walk};
 use crate::{Observer, Overwrite, Place, Progress, Selection, Share, Sizes};
 
 /// What a person may choose.
@@ -129,6 +129,13 @@ pub struct PackOptions {
     pub master: Option<MasterKey>,
     /// Large files are packed as well (each alone), where otherwise they stay loose.
     pub is_complete: bool,
+}
+
+impl PackOptions {
+    /// Large files stay files of their own.
+    fn lays_beside(&self) -> bool {
+        !self.is_complete && self.master.is_none()
+    }
 }
 
 impl Default for PackOptions {
@@ -283,16 +290,14 @@ pub fn transfer(
         // A wrong name, most likely: nothing is made of it, and nothing removed for it.
         return Err(PackError::Nothing { place: source.place().describe() });
     }
-    if options.delete && options.delete_max.is_none() && source.is_empty() && holds_any(target)? {
+    let is_unbound = options.delete && options.delete_max.is_none();
+    if is_unbound && source.is_empty() && would_remove(target, options)? {
         return Err(PackError::RemovesAll { place: source.place().describe() });
     }
     form::check(target, options)?;
     let mut set = match &options.packs {
         None => None,
-        Some(packs) if options.is_dry_run => match PackSet::open(target, packs.master.as_ref()) {
-            Err(PackError::NoPacks { .. } | PackError::IndexLost { .. }) => None,
-            other => Some(other?),
-        },
+        Some(packs) if options.is_dry_run => PackSet::open_to_write(target, packs.master.as_ref())?,
         Some(packs) => Some(PackSet::open_or_begin(target, packs.master.as_ref(), random)?),
     };
     let tuner = Tuner::new(options.streams, options.part_size, options.memory);
@@ -317,30 +322,30 @@ pub fn transfer(
     let (streams, memory_peak) = (shared.gate.streams(), shared.gate.peak());
     let part_bytes = shared.part_requests.size_used();
     let mut outcome = shared.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut unwritten = None;
+    let (mut unwritten, mut left) = (None, None);
     let is_indexed = !options.is_dry_run && options.share.is_none();
     if let Some(set) = set.as_mut().filter(|_| is_indexed) {
         match finish::commit(set, &mut outcome, random) {
-            Err(error @ PackError::Tier(_)) => unwritten = Some(("the index of the packs", error)),
+            Err(error @ PackError::Tier(_)) => unwritten = Some(error),
             other => other?,
         }
         if options.delete && unwritten.is_none() && outcome.summary.is_complete() {
-            let removed = finish::remove_unnamed(set, options, &mut outcome);
-            unwritten = removed.err().map(|error| ("what lies beside the packs", error));
+            left = finish::remove_leftovers(set, options, &mut outcome).err();
         }
     }
     if let Some(set) = set.as_ref().filter(|_| options.share.is_some()) {
         outcome.summary.loose = finish::loose(set, options.overwrite, &mut outcome);
     }
     let mut summary = outcome.summary;
-    if let Some((name, error)) = unwritten {
-        // What was packed is there, and the next run takes it over.
-        let name = name.to_owned();
-        observer.failed(&name, &error);
+    // What was packed is there, and the next run takes it over.
+    summary.is_stopped |= unwritten.is_some();
+    let index = unwritten.map(|error| ("the index of the packs", error));
+    let left = left.map(|error| ("what lies beside the packs", error));
+    for (name, error) in index.into_iter().chain(left) {
+        observer.failed(name, &error);
         Progress::add(&progress.failures, 1);
         summary.failures_total += 1;
-        summary.is_stopped = true;
-        summary.failures.push(Failure { name, error });
+        summary.failures.push(Failure { name: name.to_owned(), error });
     }
     summary.streams = streams;
     summary.part_bytes = part_bytes;
@@ -351,9 +356,20 @@ pub fn transfer(
     Ok(summary)
 }
 
-/// There is something that could be removed.
-fn holds_any(target: &Place) -> Result<bool, PackError> {
-    Ok(PackSet::is_in(target)? || Walk::new(target).next().is_some())
+/// The target has something that the person's patterns select.
+fn would_remove(target: &Place, options: &Options) -> Result<bool, PackError> {
+    let is_taken = |item: &Item| options.selection.takes(&item.name, item.is_directory());
+    if let Some(packs) = &options.packs {
+        let set = PackSet::open_to_write(target, packs.master.as_ref())?;
+        return Ok(set.is_some_and(|set| set.index.rows.iter().any(|row| is_taken(&row.item))));
+    }
+    let mut walk = Walk::new(target);
+    while let Some(met) = walk.next() {
+        if matches!(met?, Met::Item(item, _) if is_taken(&item)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl Shared<'_> {

@@ -48,7 +48,8 @@ enum Verb {
     /// Make a lost index again, from the packs themselves
     ///
     /// Every pack has an index of its own. Of entries that several packs have, the pack that was written last
-    /// counts. What was removed from the set comes back when its pack is still there.
+    /// counts. What was removed from the set comes back when its pack is still there. Large files beside the packs
+    /// are found by `stage in`; a mount shows them after the next `stage out`.
     Reindex(ReindexArgs),
 }
 
@@ -150,7 +151,12 @@ fn target(place: &OsString, copy: &CopyArgs, environment: &Environment) -> anyho
 
 fn create(args: &CreateArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
     places::check_other(&args.source, &args.packs)?;
-    places::check_apart(&args.source, &args.packs, &args.copy.selection.selection()?)?;
+    places::check_apart(
+        &args.source,
+        &args.packs,
+        &args.copy.selection.selection()?,
+        args.copy.delete,
+    )?;
     let source = Source::open_plain(places::open(&args.source, Wish::Read)?)?;
     let target = target(&args.packs, &args.copy, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
@@ -171,7 +177,12 @@ fn extract(
     output: &Output,
 ) -> anyhow::Result<Status> {
     places::check_other(&args.packs, &args.target)?;
-    places::check_apart(&args.packs, &args.target, &args.copy.selection.selection()?)?;
+    places::check_apart(
+        &args.packs,
+        &args.target,
+        &args.copy.selection.selection()?,
+        args.copy.delete,
+    )?;
     let place = places::open(&args.packs, Wish::Read)?;
     let key = args.key.key()?;
     // Asks for packs, where a plain source would do as well.
@@ -321,7 +332,12 @@ fn reindex(args: &ReindexArgs, output: &Output) -> anyhow::Result<Status> {
     let place = places::open(&args.packs, Wish::Present)?;
     let made = reindex::reindex(&place, args.key.key()?.as_ref(), &SystemRandom::new())?;
     let unread = made.unread.into_iter().map(|(pack, error)| (pack.to_string(), error.to_string()));
-    let told = Reindexed { entries: made.entries, packs: made.packs, unread: unread.collect() };
+    let told = Reindexed {
+        entries: made.entries,
+        packs: made.packs,
+        doubtful: made.doubtful,
+        unread: unread.collect(),
+    };
     let status = if told.unread.is_empty() { Status::Done } else { Status::Partly };
     output.show(&told)?;
     Ok(status)
@@ -331,6 +347,8 @@ fn reindex(args: &ReindexArgs, output: &Output) -> anyhow::Result<Status> {
 struct Reindexed {
     entries: usize,
     packs: usize,
+    /// Names of which several packs had something else.
+    doubtful: usize,
     /// Packs that can not be read, and why: what lies in them is not in the index.
     unread: Vec<(String, String)>,
 }
@@ -339,6 +357,12 @@ impl Human for Reindexed {
     fn write(&self, page: &mut Page) {
         for (pack, why) in &self.unread {
             page.line(&format!("pack {pack} is left out: {why}"));
+        }
+        if self.doubtful > 0 {
+            page.line(&format!(
+                "of {} names several packs had something else: what was written last by the storage's clock was taken",
+                self.doubtful
+            ));
         }
         page.line(&format!("an index of {} entries in {} packs", self.entries, self.packs));
     }

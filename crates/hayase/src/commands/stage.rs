@@ -118,7 +118,7 @@ fn target(
     copy: &CopyArgs,
     environment: &Environment,
 ) -> anyhow::Result<Place> {
-    places::check_apart(source, place, &copy.selection.selection()?)?;
+    places::check_apart(source, place, &copy.selection.selection()?, copy.delete)?;
     let wish = match copy.is_dry_run() {
         true => Wish::Supposed,
         false => places::lasting(place, &Registry::new(&environment.runtime)),
@@ -134,7 +134,12 @@ fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow
         return spread::stage_in((&job, how), &args.source, &target, wishes, output);
     }
     places::check_other(&args.source, &args.target)?;
-    places::check_apart(&args.source, &args.target, &args.copy.selection.selection()?)?;
+    places::check_apart(
+        &args.source,
+        &args.target,
+        &args.copy.selection.selection()?,
+        args.copy.delete,
+    )?;
     let source = places::open(&args.source, Wish::Read)?;
     let source = Source::open(source, args.key.key()?.as_ref())?;
     let target = target(&args.source, &args.target, &args.copy, environment)?;
@@ -154,7 +159,12 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
         return spread::stage_out((&job, how), &source, &args.target, &wishes, output);
     }
     places::check_other(&args.source, &args.target)?;
-    places::check_apart(&args.source, &args.target, &args.copy.selection.selection()?)?;
+    places::check_apart(
+        &args.source,
+        &args.target,
+        &args.copy.selection.selection()?,
+        args.copy.delete,
+    )?;
     let source = Source::open_plain(places::open(&args.source, Wish::Read)?)?;
     let place = match args.background {
         true => background::in_cache(&args.target, &args.job.find(environment)?)?.into_os_string(),
@@ -196,7 +206,8 @@ fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
     let found = transfer::while_watched(&progress, output, || {
         compare(&source, &target, &selection, args.exact, threads, &progress)
     });
-    if found.names == 0 && found.differences.is_empty() && args.selection.is_given() {
+    let is_nothing = found.names == 0 && found.differences.is_empty();
+    if is_nothing && args.selection.is_given() && !source.is_empty() {
         return Err(NothingCompared.into());
     }
     let told = Compared::of(found);

@@ -165,19 +165,26 @@ pub(crate) fn check_other(source: &OsStr, target: &OsStr) -> Result<(), PlaceErr
     }
 }
 
-/// Fails when one of the two lies below the other under a name that `selection` takes: what is copied would be
-/// copied again, or be removed for what it was copied to.
+/// Fails when the target lies below the source under a name that `selection` takes, since what is copied would be
+/// copied again; and when the source lies so below the target and would be removed (`deletes`), or written over by
+/// what it has under its own name.
 pub(crate) fn check_apart(
     source: &OsStr,
     target: &OsStr,
     selection: &Selection,
+    deletes: bool,
 ) -> Result<(), PlaceError> {
-    let takes =
-        |name: Option<Option<Key>>| name.flatten().is_some_and(|name| selection.takes(&name, true));
-    if takes(relative(source, target)) {
+    let taken =
+        |name: Option<Option<Key>>| name.flatten().filter(|name| selection.takes(name, true));
+    if taken(relative(source, target)).is_some() {
         return Err(PlaceError::Inside { target: target.into(), source_path: source.into() });
     }
-    if takes(relative(target, source)) {
+    let is_there = |name: &Key| {
+        local(source).is_some_and(|path| {
+            Path::new(&path).join(OsStr::from_bytes(name.as_bytes())).symlink_metadata().is_ok()
+        })
+    };
+    if taken(relative(target, source)).is_some_and(|name| deletes || is_there(&name)) {
         return Err(PlaceError::Around { target: target.into(), source_path: source.into() });
     }
     Ok(())
@@ -219,7 +226,9 @@ fn local(place: &OsStr) -> Option<OsString> {
 
 /// What is wanted of a target: what lies in `shared` or `local` of a job of this machine ends with it.
 pub(crate) fn lasting(target: &OsStr, registry: &Registry) -> Wish {
-    let Some(path) = local(target).and_then(|path| resolved(&path)) else { return Wish::Made };
+    let Some(path) = local(target).and_then(|path| resolved_far(&path)) else {
+        return Wish::Made;
+    };
     let is_passing = registry.jobs().iter().any(|job| {
         let Some(node) = job.settings.node_of_path(&path) else { return false };
         let areas = [job.settings.shared_mount(node), job.settings.local_mount(node)];
@@ -238,15 +247,6 @@ pub(crate) fn lasting(target: &OsStr, registry: &Registry) -> Wish {
         false if is_cached() => Wish::Cached,
         false => Wish::Made,
     }
-}
-
-/// Without links; of a path that is not there yet as far as it is.
-fn resolved(path: &OsStr) -> Option<PathBuf> {
-    let path = std::path::absolute(Path::new(path)).ok()?;
-    fs::canonicalize(&path).ok().or_else(|| {
-        let parent = fs::canonicalize(path.parent()?).ok()?;
-        Some(parent.join(path.file_name()?))
-    })
 }
 
 /// Without links, however much of the path is not there yet.
@@ -420,21 +420,22 @@ mod tests {
 
     #[test]
     fn neither_place_lies_in_the_other() {
-        let check = |source: &str, target: &str, exclude: &[String], is_fine: bool| {
+        let check = |source: &str, target: &str, exclude: &[String], (deletes, is_fine)| {
             let selection = Selection::new(&[], exclude).unwrap();
-            let checked = check_apart(OsStr::new(source), OsStr::new(target), &selection);
+            let checked = check_apart(OsStr::new(source), OsStr::new(target), &selection, deletes);
             assert_eq!(checked.is_ok(), is_fine, "{source} {target}: {checked:?}");
         };
-        check("/usr", "/etc", &[], true);
-        check("/usr", "/usr/new", &[], false);
-        check("/usr", "file:///usr/new", &[], false);
-        check("/usr", "/usr/new", &["/new".to_owned()], true);
-        check("/usr/bin", "/usr", &[], false);
-        check("/usr/bin", "file:///usr", &[], false);
-        check("/usr/bin", "/usr", &["/bin".to_owned()], true);
-        check("s3://b/p/new", "s3://b/p", &[], false);
-        check("s3://b/p", "s3://b/p/new", &[], false);
-        check("s3://b/p", "s3://b/pq", &[], true);
+        check("/usr", "/etc", &[], (true, true));
+        check("/usr", "/usr/new", &[], (false, false));
+        check("/usr", "file:///usr/new", &[], (false, false));
+        check("/usr", "/usr/new", &["/new".to_owned()], (false, true));
+        check("/usr/bin", "/usr", &[], (true, false));
+        check("/usr/bin", "/usr", &[], (false, true));
+        check("/usr/bin", "file:///usr", &[], (true, false));
+        check("/usr/bin", "/usr", &["/bin".to_owned()], (true, true));
+        check("s3://b/p/new", "s3://b/p", &[], (true, false));
+        check("s3://b/p", "s3://b/p/new", &[], (false, false));
+        check("s3://b/p", "s3://b/pq", &[], (true, true));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::time::SystemTime;
 
-use hayase_tier::Key;
+use hayase_tier::{Key, TierError};
 use ring::rand::SecureRandom;
 
 use super::index::{Index, PackId, PackLine};
@@ -19,13 +19,16 @@ pub struct Reindexed {
     pub entries: usize,
     /// Packs that it names.
     pub packs: usize,
+    /// Names of which several packs had something else: of each the version that was written last is taken, by
+    /// the storage's clock, which a copy of the packs has set anew.
+    pub doubtful: usize,
     /// Packs that are left out, and why.
     pub unread: Vec<(PackId, PackError)>,
 }
 
 /// Makes the index of a set that has packs and no index. Of entries that several packs have, that of the pack
 /// which was written last counts; what was removed from the set comes back when its pack is still there. Large
-/// files beside the packs need no row: they are found by their names.
+/// files beside the packs get no row: whoever copies finds them by their names, whoever mounts does not.
 ///
 /// Reads the end of every pack, one after the other.
 ///
@@ -37,7 +40,7 @@ pub fn reindex(
     master: Option<&MasterKey>,
     random: &dyn SecureRandom,
 ) -> Result<Reindexed, PackError> {
-    let Some(mut set) = PackSet::look_and_read(place, master)? else {
+    let Some((mut set, _)) = PackSet::look_and_read(place, master)? else {
         return Err(PackError::NoPacks { place: place.describe() });
     };
     if set.has_index() {
@@ -51,12 +54,16 @@ pub fn reindex(
     for (id, _) in packs {
         match set.pack_of(id).and_then(|pack| pack.own_index()) {
             Ok(own) => entries.add(own),
-            Err(error @ PackError::Tier(_)) => return Err(error),
+            Err(error @ PackError::Tier(TierError::Unavailable { .. })) => return Err(error),
             Err(error) => made.unread.push((id, error)),
         }
     }
-    if entries.rows.is_empty() {
-        return Err(PackError::NoPacks { place: place.describe() });
+    made.doubtful = entries.doubtful;
+    if entries.lines.is_empty() {
+        return match made.unread.is_empty() {
+            true => Err(PackError::NoPacks { place: place.describe() }),
+            false => Ok(made),
+        };
     }
     let index = entries.index();
     (made.entries, made.packs) = (index.rows.len(), index.packs.len());
@@ -68,9 +75,11 @@ pub fn reindex(
 /// Entries of packs that were added in the reverse order of writing.
 #[derive(Default)]
 struct Entries {
-    rows: HashMap<Key, (PackId, Row)>,
+    /// By name, and whether it is a directory: a bucket may have both.
+    rows: HashMap<(Key, bool), (PackId, Row)>,
     lines: HashMap<PackId, PackLine>,
     way: Way,
+    doubtful: usize,
 }
 
 impl Entries {
@@ -78,13 +87,21 @@ impl Entries {
     fn add(&mut self, own: Index) {
         let line = own.packs[0];
         self.lines.insert(line.id, line);
-        let is_new = |row: &Row| {
-            !self.rows.contains_key(&row.item.name) && !self.way.is_blocked_by(&row.item)
-        };
-        let new: Vec<Row> = own.rows.into_iter().filter(is_new).collect();
+        let key = |row: &Row| (row.item.name.clone(), row.item.is_directory());
+        let mut new = Vec::new();
+        for row in own.rows {
+            match self.rows.get(&key(&row)) {
+                Some((_, later)) => {
+                    let is_same = later.item == row.item && later.crc32c == row.crc32c;
+                    self.doubtful += usize::from(!is_same && !row.item.is_directory());
+                }
+                None if self.way.is_blocked_by(&row.item) => self.doubtful += 1,
+                None => new.push(row),
+            }
+        }
         for row in new {
             self.way.add(&row.item);
-            self.rows.insert(row.item.name.clone(), (line.id, row));
+            self.rows.insert(key(&row), (line.id, row));
         }
     }
 

@@ -23,6 +23,10 @@ use crate::limits::PIECE_BYTES;
 /// The object with the wrapped data key.
 const KEY_OBJECT: &str = "key.json";
 
+/// Says that packs are being written and have no index yet; goes with the first index. Packs without either have
+/// lost theirs.
+const BEGUN_OBJECT: &str = "begun";
+
 /// Longest key object.
 const KEY_OBJECT_BYTES_MAX: u64 = 4096;
 
@@ -54,6 +58,7 @@ pub(super) struct Found {
     /// When the latest index was written, by the storage's clock.
     indexed: Option<SystemTime>,
     has_key: bool,
+    has_begun: bool,
 }
 
 fn index_name(generation: u64) -> String {
@@ -87,6 +92,10 @@ impl Found {
                 self.has_key = true;
                 return;
             }
+            (None, b"begun") => {
+                self.has_begun = true;
+                return;
+            }
             (None, name) => match name.strip_suffix(b".tar").or(name.strip_suffix(b".txt")) {
                 Some(stem) => (stem, false),
                 None => return,
@@ -105,7 +114,12 @@ impl Found {
     }
 
     fn is_nothing(&self) -> bool {
-        self.generations.is_empty() && self.packs.is_empty() && !self.has_key
+        self.generations.is_empty() && self.packs.is_empty() && !self.has_key && !self.has_begun
+    }
+
+    /// Nothing says what counts of the packs, and nobody is about to say it.
+    fn is_lost(&self) -> bool {
+        !self.packs.is_empty() && self.generations.is_empty() && !self.has_begun
     }
 }
 
@@ -121,23 +135,42 @@ impl PackSet {
     /// `NoPacks`; `IndexLost`; `KeyMissing`, `KeyUnexpected`, `WrongKey`; and everything that an index can lack.
     pub fn open(place: &Place, master: Option<&MasterKey>) -> Result<Self, PackError> {
         match Self::look_and_read(place, master)? {
-            Some(set) if set.generation > 0 => Ok(set),
-            Some(set) if !set.unnamed_packs()?.is_empty() => {
+            Some((set, _)) if set.generation > 0 => Ok(set),
+            Some((_, found)) if !found.packs.is_empty() => {
                 Err(PackError::IndexLost { place: place.describe() })
             }
             _ => Err(PackError::NoPacks { place: place.describe() }),
         }
     }
 
-    /// As [`PackSet::open`]; where there is none, begins one: sealed when there is a master key. Packs without an
-    /// index are taken for the beginning of a set as long as they are young.
+    /// What there is of a set for whoever writes to it: also one that was begun and has no index. Writes nothing.
+    ///
+    /// # Errors
+    /// As [`PackSet::open`], but not `NoPacks`; `IndexLost` only where nobody is about to write one.
+    pub fn open_to_write(
+        place: &Place,
+        master: Option<&MasterKey>,
+    ) -> Result<Option<Self>, PackError> {
+        match Self::look_and_read(place, master)? {
+            Some((_, found)) if found.is_lost() => {
+                Err(PackError::IndexLost { place: place.describe() })
+            }
+            found => Ok(found.map(|(set, _)| set)),
+        }
+    }
+
+    /// As [`PackSet::open_to_write`]; where there is none, begins one: sealed when there is a master key.
     pub fn open_or_begin(
         place: &Place,
         master: Option<&MasterKey>,
         random: &dyn SecureRandom,
     ) -> Result<Self, PackError> {
-        if let Some(set) = Self::look_and_read(place, master)? {
-            return set.not_lost();
+        let set = Self::open_to_write(place, master)?;
+        if set.as_ref().is_none_or(|set| set.generation == 0) {
+            put(place, BEGUN_OBJECT, b"", Precondition::Any)?;
+        }
+        if let Some(set) = set {
+            return Ok(set);
         }
         if let Some(master) = master {
             let text = DataKey::random(random)?.wrap(master, random)?;
@@ -155,21 +188,11 @@ impl PackSet {
         Ok(Self { place: place.clone(), key, generation: 0, index: Index::default() })
     }
 
-    /// Fails for packs that have been without an index for so long that nobody is about to write one: what they
-    /// hold would be given up with the first index that does not name it.
-    fn not_lost(self) -> Result<Self, PackError> {
-        let oldest = SystemTime::now().checked_sub(LEFTOVER_AGE).unwrap_or(SystemTime::UNIX_EPOCH);
-        if self.generation == 0 && self.unnamed_packs()?.iter().any(|&(_, mtime)| mtime < oldest) {
-            return Err(PackError::IndexLost { place: self.place.describe() });
-        }
-        Ok(self)
-    }
-
     /// As it is, with an index or without one; `None` when there is nothing of a set.
     pub(super) fn look_and_read(
         place: &Place,
         master: Option<&MasterKey>,
-    ) -> Result<Option<Self>, PackError> {
+    ) -> Result<Option<(Self, Found)>, PackError> {
         let mut last = None;
         for _ in 0..OPEN_TRIES_MAX {
             let found = look(place)?;
@@ -179,7 +202,7 @@ impl PackSet {
             match Self::read(place, master, &found) {
                 // Replaced and removed since we looked.
                 Err(PackError::Tier(error @ TierError::Missing { .. })) => last = Some(error),
-                answer => return answer.map(Some),
+                answer => return answer.map(|set| Some((set, found))),
             }
         }
         Err(last.expect("the loop ran").into())
@@ -280,6 +303,16 @@ impl PackSet {
         Ok(ours.map(|(id, _, mtime)| (id, mtime)).collect())
     }
 
+    /// What was written before that time belongs to no writer of now, by the storage's own clock; `None` when
+    /// somebody has made another index since ours, who knows better.
+    pub(crate) fn oldest_of_writers(&self) -> Result<Option<SystemTime>, PackError> {
+        let found = look(&self.place)?;
+        let latest = found.generations.iter().find(|&&(_, sealed)| sealed == self.key.is_some());
+        let is_ours = latest.is_some_and(|&(generation, _)| generation == self.generation);
+        let written = found.indexed.filter(|_| is_ours);
+        Ok(written.map(|at| at.checked_sub(LEFTOVER_AGE).unwrap_or(SystemTime::UNIX_EPOCH)))
+    }
+
     /// Makes `index` the set's index, then removes what it no longer needs: former generations, packs
     /// that it stopped naming, and unnamed packs older than a day by `now`.
     ///
@@ -299,13 +332,18 @@ impl PackSet {
         };
         let next = claim.as_ref().map_or(self.generation + 1, |claim| claim.generation);
         self.write_index(&index, next, claim.as_ref(), random)?;
+        if self.generation == 0 {
+            remove(&place, BEGUN_OBJECT)?;
+        }
         let before: HashSet<PackId> = self.index.packs.iter().map(|pack| pack.id).collect();
         (self.generation, self.index) = (next, index);
         // Where our clock is ahead of the storage's, its own tells how old a pack is.
         let now = look(&place)?.indexed.map_or(now, |written| written.min(now));
         let oldest = now.checked_sub(LEFTOVER_AGE).unwrap_or(SystemTime::UNIX_EPOCH);
         for (id, mtime) in self.unnamed_packs()? {
-            if before.contains(&id) || mtime < oldest {
+            // What can not say what it holds is damaged, and not for us to give up.
+            let is_left = || mtime < oldest && self.pack_of(id).and_then(|p| p.own_index()).is_ok();
+            if before.contains(&id) || is_left() {
                 remove(&place, &file_name(&object_name(id), "tar", self.key.as_ref()))?;
             }
         }

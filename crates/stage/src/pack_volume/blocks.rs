@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Node;
+use super::pieces::Stamps;
 use crate::checksum;
 use crate::limits::{LARGE_KNOWN_MAX, WHOLE_BYTES_MAX};
 
@@ -21,11 +22,11 @@ pub(super) fn extent(number: usize, bytes: u64) -> Range<u64> {
 }
 
 /// What is known of a block.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Sum {
     value: u32,
-    /// When the latest of the bytes came that had it.
-    newest: u64,
+    /// Of the pieces that had it when it was last looked at.
+    stamps: Stamps,
 }
 
 /// What a checksum of a block that was just read means.
@@ -51,11 +52,19 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// The bytes of `range`, of which the latest came at `newest`, are those that were checked.
-    pub(super) fn has_checked(&self, node: Node, range: &Range<u64>, newest: u64) -> bool {
+    /// Of all of `range` checksums are known.
+    pub(super) fn knows(&self, node: Node, range: &Range<u64>) -> bool {
         let files = self.files();
-        let Some(known) = files.get(&node) else { return false };
-        touched(range).all(|block| known.sums[block].is_some_and(|sum| newest <= sum.newest))
+        files.get(&node).is_some_and(|known| known.sums[touched(range)].iter().all(Option::is_some))
+    }
+
+    /// These pieces with the bytes of `range` are those that were checked.
+    pub(super) fn has_checked(&self, node: Node, range: &Range<u64>, stamps: &Stamps) -> bool {
+        let files = self.files();
+        let Some(known) = files.get(&node).filter(|known| !known.is_damaged) else { return false };
+        let sums = &known.sums[touched(range)];
+        let checked: Vec<&Stamps> = sums.iter().flatten().map(|sum| &sum.stamps).collect();
+        checked.len() == sums.len() && stamps.are_those_of(&checked)
     }
 
     /// Block `number` of a file was read, and has this checksum; `whole` is length and checksum of the file.
@@ -63,7 +72,7 @@ impl Blocks {
         &self,
         node: Node,
         number: usize,
-        (value, newest): (u32, u64),
+        (value, stamps): (u32, &Stamps),
         (bytes, crc32c): (u64, u32),
     ) -> Verdict {
         let mut files = self.files();
@@ -79,10 +88,10 @@ impl Blocks {
             if sum.value != value {
                 return Verdict::Other;
             }
-            sum.newest = sum.newest.max(newest);
+            sum.stamps.clone_from(stamps);
             return Verdict::Fine;
         }
-        known.sums[number] = Some(Sum { value, newest });
+        known.sums[number] = Some(Sum { value, stamps: stamps.clone() });
         known.missing -= 1;
         if known.missing == 0 {
             let mut blocks = known.sums.iter().enumerate();
@@ -120,27 +129,48 @@ mod tests {
         let (blocks, bytes, node) = (Blocks::default(), data.len() as u64, Node(7));
         for &number in order {
             let at = extent(number, bytes);
-            assert!(!blocks.has_checked(node, &at, 0));
+            assert!(!blocks.knows(node, &at) && !blocks.has_checked(node, &at, &pieces(0, &[1])));
             assert!(!blocks.is_damaged(node), "nobody can know yet");
             let sum = checksum::of(&data[at.start as usize..at.end as usize]);
-            assert_eq!(blocks.learn(node, number, (sum, 3), (bytes, crc32c)), Verdict::Fine);
+            let learned = blocks.learn(node, number, (sum, &pieces(0, &[1])), (bytes, crc32c));
+            assert_eq!(learned, Verdict::Fine);
         }
-        assert!(blocks.has_checked(node, &(0..bytes), 3));
+        assert!(blocks.knows(node, &(0..bytes)));
         blocks.is_damaged(node)
+    }
+
+    fn pieces(first: u64, loaded: &[u64]) -> Stamps {
+        Stamps { first, loaded: loaded.to_vec() }
     }
 
     #[test]
     fn what_comes_again_must_be_what_came_before() {
         let (blocks, node, whole) = (Blocks::default(), Node(7), (2 * BLOCK, 0));
+        let learn = |number, sum, stamps: &Stamps| blocks.learn(node, number, (sum, stamps), whole);
         let first = 0..BLOCK;
-        assert_eq!(blocks.learn(node, 0, (77, 3), whole), Verdict::Fine);
-        assert!(blocks.has_checked(node, &first, 3));
-        assert!(!blocks.has_checked(node, &first, 4), "some of it came later");
-        assert!(!blocks.has_checked(node, &(0..BLOCK + 1), 3), "nothing is known of the next");
-        assert_eq!(blocks.learn(node, 0, (78, 4), whole), Verdict::Other);
-        assert!(!blocks.has_checked(node, &first, 4));
-        assert_eq!(blocks.learn(node, 0, (77, 5), whole), Verdict::Fine);
-        assert!(blocks.has_checked(node, &first, 4));
+        assert_eq!(learn(0, 77, &pieces(4, &[1, 2, 9])), Verdict::Fine);
+        let is_checked = |range: &Range<u64>, first, loaded: &[u64]| {
+            blocks.has_checked(node, range, &pieces(first, loaded))
+        };
+        assert!(is_checked(&first, 4, &[1, 2, 9]) && is_checked(&first, 5, &[2]));
+        assert!(!is_checked(&first, 4, &[5]), "it came again before the last of the others came");
+        assert!(!is_checked(&first, 6, &[9, 10]) && !is_checked(&first, 3, &[1, 1]), "others");
+        assert!(!is_checked(&(0..BLOCK + 1), 6, &[9]), "nothing is known of the next");
+        assert_eq!(learn(0, 78, &pieces(4, &[5, 2, 9])), Verdict::Other);
+        assert!(!is_checked(&first, 4, &[5]));
+        assert_eq!(learn(0, 77, &pieces(4, &[11, 2, 9])), Verdict::Fine);
+        assert!(is_checked(&first, 4, &[11, 2]) && !is_checked(&first, 4, &[1]));
+    }
+
+    #[test]
+    fn two_blocks_know_a_piece_between_them_alike() {
+        let (blocks, node, whole) = (Blocks::default(), Node(7), (3 * BLOCK, 0));
+        blocks.learn(node, 0, (1, &pieces(0, &[1, 2])), whole);
+        blocks.learn(node, 1, (2, &pieces(1, &[2, 3])), whole);
+        let both = BLOCK - 5..BLOCK + 5;
+        assert!(blocks.has_checked(node, &both, &pieces(1, &[2])));
+        blocks.learn(node, 1, (2, &pieces(1, &[7, 3])), whole);
+        assert!(!blocks.has_checked(node, &both, &pieces(1, &[7])), "the first block saw another");
     }
 
     #[test]

@@ -57,8 +57,31 @@ struct Piece {
 /// Bytes of an object, side by side.
 pub(super) struct Gathered {
     bytes: Held,
-    /// When the latest of them came: what was checked after that is what was checked.
-    pub(super) newest: u64,
+    /// Which pieces they came from.
+    pub(super) stamps: Stamps,
+}
+
+/// Pieces side by side, each as it came at some moment: pieces with equal stamps are the same bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stamps {
+    /// The number of the first piece in its object.
+    pub(super) first: u64,
+    /// When each came, of a count that never stands still.
+    pub(super) loaded: Vec<u64>,
+}
+
+impl Stamps {
+    /// No piece that both know came at different times, and `others` together know all of these.
+    pub(super) fn are_those_of(&self, others: &[&Self]) -> bool {
+        self.loaded.iter().enumerate().all(|(at, loaded)| {
+            let number = self.first + at as u64;
+            let known = others.iter().filter_map(|other| {
+                other.loaded.get(usize::try_from(number.checked_sub(other.first)?).ok()?)
+            });
+            let mut known = known.peekable();
+            known.peek().is_some() && known.all(|known| known == loaded)
+        })
+    }
 }
 
 enum Held {
@@ -147,17 +170,18 @@ impl Pieces {
         let short = || self.shared.short(object);
         if numbers.end - numbers.start == 1 {
             let range = within(numbers.start, &first.bytes).ok_or_else(short)?;
-            let (bytes, newest) = (Held::Shared(first.bytes, range), first.loaded);
-            return Ok(Gathered { bytes, newest });
+            let stamps = Stamps { first: numbers.start, loaded: vec![first.loaded] };
+            return Ok(Gathered { bytes: Held::Shared(first.bytes, range), stamps });
         }
-        let (mut all, mut newest) = (Vec::with_capacity(len), first.loaded);
+        let (mut all, mut loaded) = (Vec::with_capacity(len), vec![first.loaded]);
         all.extend_from_slice(&first.bytes[within(numbers.start, &first.bytes).ok_or_else(short)?]);
         for number in numbers.start + 1..numbers.end {
             let piece = self.shared.piece(object, number..numbers.end)?;
             all.extend_from_slice(&piece.bytes[within(number, &piece.bytes).ok_or_else(short)?]);
-            newest = newest.max(piece.loaded);
+            loaded.push(piece.loaded);
         }
-        Ok(Gathered { bytes: Held::Own(all), newest })
+        let stamps = Stamps { first: numbers.start, loaded };
+        Ok(Gathered { bytes: Held::Own(all), stamps })
     }
 
     /// Keeps nothing of these bytes any more: they came damaged, and may come well.
@@ -269,7 +293,15 @@ impl Shared {
             return Ok(Arc::clone(open));
         }
         let open = Arc::new(match object {
-            ObjectId::Pack(number) => Object::Pack(Box::new(self.set.pack(number)?)),
+            ObjectId::Pack(number) => {
+                let pack = self.set.pack(number)?;
+                let bytes = self.set.index.packs[number as usize].bytes;
+                if pack.len() != bytes {
+                    let why = format!("it has {} bytes where the index says {bytes}", pack.len());
+                    return Err(PackError::Damaged { object: self.shown(object), why });
+                }
+                Object::Pack(Box::new(pack))
+            }
             ObjectId::Loose(row) => {
                 let item = &self.set.index.rows[row as usize].item;
                 let place = self.set.place();

@@ -172,31 +172,45 @@ pub(super) fn commit(
     Ok(())
 }
 
-/// Removes files beside packs that the index does not name, as the person chose: what runs that were killed left of
-/// them, and readers would take. Not tried by a dry run, which knows no next index.
-pub(super) fn remove_unnamed(
+/// Removes large files beside packs that the index does not name, as the person chose: what runs that were killed
+/// left of them, and readers would take. Only what no writer of now can be about to name: it is older than a day by
+/// the storage's clock, and lies in no other set. A dry run, which knows no next index, does not tell of them.
+pub(super) fn remove_leftovers(
     set: &PackSet,
     options: &Options,
     outcome: &mut Outcome,
 ) -> Result<(), PackError> {
-    let mut removals = Vec::new();
+    let Some(packs) = options.packs.as_ref().filter(|packs| packs.lays_beside()) else {
+        return Ok(());
+    };
+    let Some(oldest) = set.oldest_of_writers()? else { return Ok(()) };
+    let (mut removals, mut sets) = (Vec::new(), HashSet::new());
     let mut walk = Walk::new(set.place());
     while let Some(met) = walk.next() {
-        let Met::Item(item, _) = met? else { continue };
+        let Met::Item(item, meta) = met? else { continue };
+        let name = item.name.as_bytes();
+        if let Some(at) =
+            name.windows(DIRECTORY.len()).position(|part| part == DIRECTORY.as_bytes())
+        {
+            sets.insert(name[..at].to_vec());
+        }
         let is_named = || set.index.rows.binary_search_by(|row| row.item.order(&item)).is_ok();
-        let is_file = matches!(item.kind, Kind::File { .. }) && options.sizes.take(&item);
-        if is_file && options.selection.takes(&item.name, false) && !is_named() {
-            removals.push(item);
+        let is_large = matches!(item.kind, Kind::File { bytes } if bytes > packs.bytes);
+        let is_old = meta.is_some_and(|meta| meta.mtime < oldest);
+        let is_taken = options.sizes.take(&item) && options.selection.takes(&item.name, false);
+        if is_large && is_old && is_taken && !is_named() {
+            removals.push(item.name);
         }
     }
+    removals.retain(|name| !sets.iter().any(|set| name.as_bytes().starts_with(set)));
     let summary = &mut outcome.summary;
     let count = summary.removed + removals.len() as u64;
     if let Some(max) = options.delete_max.filter(|&max| count > max && !removals.is_empty()) {
         return Err(PackError::TooManyRemovals { count, max });
     }
-    for item in removals {
-        remove_loose(set.place(), &item.name)?;
-        remove_empty_above(set.place(), &item.name);
+    for name in removals {
+        remove_loose(set.place(), &name)?;
+        remove_empty_above(set.place(), &name);
         summary.removed += 1;
     }
     Ok(())

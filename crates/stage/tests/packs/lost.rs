@@ -31,14 +31,32 @@ fn packs_without_an_index_are_no_empty_tree() {
         let (top, place) = directory_place();
         write(&place, master.as_ref(), &[vec![file("a", b"1")]], Compression::None);
         lose(top.path());
+        let random = SystemRandom::new();
+        let read = PackSet::open(&place, master.as_ref()).map(drop);
+        let written = PackSet::open_or_begin(&place, master.as_ref(), &random).map(drop);
+        for told in [read.unwrap_err(), written.unwrap_err()] {
+            assert!(matches!(told, PackError::IndexLost { .. }), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_first_copy_goes_on_however_long_it_takes() {
+    for master in [None, Some(master())] {
+        let (top, place) = directory_place();
+        let random = SystemRandom::new();
+        let mut set = PackSet::open_or_begin(&place, master.as_ref(), &random).unwrap();
+        let mut pack = PackWriter::begin(&place, set.key(), &random).unwrap();
+        pack.entry(&file("a", b"1").0, b"1", Compression::None).unwrap();
+        pack.finish().unwrap();
+        make_older(top.path(), DAYS);
+        // Nobody can read it yet, and whoever writes goes on with it.
         let told = PackSet::open(&place, master.as_ref()).unwrap_err();
         assert!(matches!(told, PackError::IndexLost { .. }), "{told}");
-        // A first copy that was interrupted is gone on with.
-        let random = SystemRandom::new();
-        assert!(PackSet::open_or_begin(&place, master.as_ref(), &random).is_ok());
-        make_older(top.path(), DAYS);
-        let told = PackSet::open_or_begin(&place, master.as_ref(), &random).unwrap_err();
-        assert!(matches!(told, PackError::IndexLost { .. }), "{told}");
+        let again = PackSet::open_or_begin(&place, master.as_ref(), &random).unwrap();
+        assert_eq!(again.unnamed_packs().unwrap().len(), 1);
+        set.commit(Index::default(), &random, SystemTime::now()).unwrap();
+        assert!(!top.path().join(".hayase-packs/begun").exists());
     }
 }
 
@@ -66,7 +84,7 @@ fn an_index_is_made_again_of_what_the_packs_say() {
         ));
         lose(top.path());
         let made = reindex(&place, master.as_ref(), &random).unwrap();
-        assert_eq!((made.entries, made.packs, made.unread.len()), (6, 2, 0));
+        assert_eq!((made.entries, made.packs, made.doubtful, made.unread.len()), (6, 2, 2, 0));
         let set = PackSet::open(&place, master.as_ref()).unwrap();
         let names: Vec<String> =
             set.index.rows.iter().map(|row| row.item.name.to_string()).collect();
@@ -89,9 +107,17 @@ fn a_pack_that_can_not_be_read_is_told_and_stays() {
     make_older(top.path(), DAYS);
     let made = reindex(&place, None, &SystemRandom::new()).unwrap();
     assert_eq!((made.entries, made.packs, made.unread.len()), (1, 1, 1));
+    // Nor does the next writer give it up, however old it is.
+    let mut set = PackSet::open(&place, None).unwrap();
+    set.commit(Index::default(), &SystemRandom::new(), SystemTime::now()).unwrap();
     assert!(broken.exists());
     let set = PackSet::open(&place, None).unwrap();
-    assert_eq!(set.index.rows.len(), 1);
+    assert_eq!(set.index.rows.len(), 0);
+    // Where nothing can be read nothing is made.
+    lose(top.path());
+    let made = reindex(&place, None, &SystemRandom::new()).unwrap();
+    assert_eq!((made.entries, made.packs, made.unread.len()), (0, 0, 1));
+    assert!(matches!(PackSet::open(&place, None), Err(PackError::IndexLost { .. })));
     // Nothing at all is no set.
     let (_top, nothing) = directory_place();
     let told = reindex(&nothing, None, &SystemRandom::new()).unwrap_err();

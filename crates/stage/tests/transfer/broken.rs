@@ -41,10 +41,15 @@ impl Broken {
         Self { inner, on_commit: Arc::clone(&fine), on_read: fine, damage, throttled }
     }
 
-    /// Is full after `commits` commits.
+    /// Is full after `commits` commits, beside that which says that packs are begun.
     pub(crate) fn full_after(self, commits: i64) -> Self {
         let left = AtomicI64::new(commits);
+        let is_begin = |key: &Key| key.as_bytes() == b".hayase-packs/begun";
         let on_commit = move |key: &Key| match left.fetch_sub(1, Ordering::Relaxed) {
+            _ if is_begin(key) => {
+                left.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
             1.. => Ok(()),
             _ => Err(TierError::Full { action: Action::Commit, path: key.to_string() }),
         };

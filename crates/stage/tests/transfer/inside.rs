@@ -137,7 +137,8 @@ fn a_large_file_beside_packs_is_continued() {
     let (trees, bucket) = (trees(), Bucket::new());
     let options =
         Options { streams: Streams::Fixed(2), ..packs(64 << 10, Compression::None, None) };
-    let full = of(breaks(bucket.tier(), ARRIVED, Fault::Full));
+    // And what says that packs are begun.
+    let full = of(breaks(bucket.tier(), ARRIVED + 1, Fault::Full));
     assert!(!copy(&trees.from(), &full, &options).is_complete());
     let second = copy_all(&trees.from(), &of(bucket.tier()), &options);
     assert_eq!(second.bytes_resumed, ARRIVED * PART_BYTES, "{second:?}");

@@ -101,10 +101,17 @@ fn what_lies_beside_packs_and_in_no_index_goes_with_what_is_removed() {
     let trees = Trees::new(|top| write(top, "keep", "1"));
     let options = packs(64 << 10, Compression::None, None);
     copy_all(&trees.from(), &trees.to(), &options);
-    // What a killed run left: it came there before the index did.
-    for name in ["left/large", "mine/large"] {
+    // What a killed run left: it came there before the index did. And what others have there.
+    let others = ["left/of-now", "left/small", "set/.hayase-packs/pack-1", "set/large"];
+    for name in [&["left/large", "mine/large"][..], &others].concat() {
         std::fs::create_dir_all(trees.to.join(name).parent().unwrap()).unwrap();
-        std::fs::write(trees.to.join(name), vec![1; 100_000]).unwrap();
+        let bytes = if name == "left/small" { 60_000 } else { 100_000 };
+        std::fs::write(trees.to.join(name), vec![1; bytes]).unwrap();
+        let days = std::time::Duration::from_secs(48 * 3600);
+        let file = std::fs::File::options().append(true).open(trees.to.join(name)).unwrap();
+        if name != "left/of-now" {
+            file.set_modified(std::time::SystemTime::now() - days).unwrap();
+        }
     }
     let selection = Selection::new(&[], &list("mine/")).unwrap();
     let options = Options { selection, ..options };
@@ -116,9 +123,17 @@ fn what_lies_beside_packs_and_in_no_index_goes_with_what_is_removed() {
     assert_eq!((summary.removed, summary.failures_total), (0, 1), "{summary:?}");
     assert!(trees.to.join("left/large").exists());
     assert_eq!(copy_all(&trees.from(), &trees.to(), &delete).removed, 1);
-    let out = Trees::new(|_| ());
-    copy_all(&trees.to(), &out.to(), &Options::default());
-    assert_eq!(names(&out.to), ["keep", "mine", "mine/large"]);
+    assert!(!trees.to.join("left/large").exists() && trees.to.join("mine/large").exists());
+    assert!(others.iter().all(|name| trees.to.join(name).exists()), "it is not ours");
+    std::fs::remove_file(trees.to.join("left/small")).unwrap();
+    std::fs::remove_file(trees.to.join("left/of-now")).unwrap();
+    // Of a sealed set nothing lies beside the packs that would be its own.
+    let sealed = Trees::new(|_| ());
+    let mut options = packs(64 << 10, Compression::None, Some(master()));
+    options.delete = true;
+    copy_all(&trees.from(), &sealed.to(), &options);
+    std::fs::copy(trees.to.join("mine/large"), sealed.to.join("large")).unwrap();
+    assert_eq!(copy_all(&trees.from(), &sealed.to(), &options).removed, 0);
 }
 
 #[test]
