@@ -48,7 +48,7 @@ pub(crate) fn measure(
         meanwhile_cpu,
         served_cpu,
         requests,
-        memory: None,
+        ..Sample::default()
     });
     Ok(())
 }

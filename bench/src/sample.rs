@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::stats;
 
 /// What a workload program measured of one block of its work.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// Bytes or operations.
     pub(crate) amount: f64,
@@ -19,7 +19,7 @@ pub(crate) struct Measured {
 }
 
 /// A block of work in its place among the others; kept as raw data.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Sample {
     /// Kind of work.
     pub(crate) what: String,
@@ -123,8 +123,7 @@ mod tests {
             measured: Measured { amount, seconds: 2.0, own_cpu: 0.5 },
             meanwhile_cpu: 0.5,
             served_cpu: 0.25,
-            requests: None,
-            memory: None,
+            ..Sample::default()
         }
     }
 

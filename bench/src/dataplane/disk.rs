@@ -103,10 +103,7 @@ fn sample(what: &str, variant: &str, round: usize, measured: Measured) -> Sample
         variant: variant.to_owned(),
         round,
         measured,
-        meanwhile_cpu: 0.0,
-        served_cpu: 0.0,
-        requests: None,
-        memory: None,
+        ..Sample::default()
     }
 }
 

@@ -133,8 +133,7 @@ fn sample(rest: &Rest, seconds: u64) -> Sample {
         measured: Measured { amount: rest.wake_ups * seconds, seconds, own_cpu: 0.0 },
         meanwhile_cpu: rest.cpu_us * seconds / 1e6,
         served_cpu: rest.cpu_us * seconds / 1e6,
-        requests: None,
-        memory: None,
+        ..Sample::default()
     }
 }
 

@@ -112,10 +112,7 @@ fn samples(readings: &[Reading]) -> Vec<Sample> {
         variant: "server 0".to_owned(),
         round,
         measured: Measured { amount, seconds: 0.0, own_cpu: 0.0 },
-        meanwhile_cpu: 0.0,
-        served_cpu: 0.0,
-        requests: None,
-        memory: None,
+        ..Sample::default()
     };
     let all = readings.iter().enumerate();
     all.flat_map(|(n, r)| [one("resident bytes", n, r.resident), one("cached bytes", n, r.cached)])

@@ -299,10 +299,7 @@ fn samples(rows: &[(&str, &[Noise])]) -> Vec<Sample> {
                 variant: (*case).to_owned(),
                 round,
                 measured: Measured { amount, seconds: run.seconds, own_cpu: 0.0 },
-                meanwhile_cpu: 0.0,
-                served_cpu: 0.0,
-                requests: None,
-                memory: None,
+                ..Sample::default()
             }));
         }
     }

@@ -117,7 +117,7 @@ fn outcome(all: &[Drained], bytes: u64) -> Outcome {
             meanwhile_cpu: 0.0,
             served_cpu: 0.0,
             requests: Some(counted.requests),
-            memory: None,
+            ..Sample::default()
         });
         let name = format!("N-1 file {what}: bytes in requests of 1 MiB or more");
         outcome.goals.push(Goal::new(name, counted.large_part(), "", Wanted::AtLeast(WANTED)));

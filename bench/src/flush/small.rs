@@ -150,10 +150,7 @@ fn sample(variant: &str, round: usize, files: usize, seconds: f64) -> Sample {
         variant: variant.to_owned(),
         round,
         measured: Measured { amount: files as f64, seconds, own_cpu: 0.0 },
-        meanwhile_cpu: 0.0,
-        served_cpu: 0.0,
-        requests: None,
-        memory: None,
+        ..Sample::default()
     }
 }
 

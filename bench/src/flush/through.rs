@@ -138,10 +138,7 @@ impl Through<'_> {
             variant: variant.to_owned(),
             round,
             measured,
-            meanwhile_cpu: 0.0,
-            served_cpu: 0.0,
-            requests: None,
-            memory: None,
+            ..Sample::default()
         });
     }
 }

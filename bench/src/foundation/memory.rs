@@ -132,10 +132,7 @@ fn samples(readings: &[Vec<f64>]) -> Vec<Sample> {
             variant: format!("server {server}"),
             round,
             measured: Measured { amount: *resident, seconds: 0.0, own_cpu: 0.0 },
-            meanwhile_cpu: 0.0,
-            served_cpu: 0.0,
-            requests: None,
-            memory: None,
+            ..Sample::default()
         };
         all.iter().enumerate().map(sample).collect::<Vec<_>>()
     };

@@ -191,7 +191,7 @@ fn one(
         meanwhile_cpu,
         served_cpu,
         requests,
-        memory: None,
+        ..Sample::default()
     })
 }
 

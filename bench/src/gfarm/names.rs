@@ -101,7 +101,7 @@ impl Programs<'_> {
             meanwhile_cpu,
             served_cpu,
             requests,
-            memory: None,
+            ..Sample::default()
         })
     }
 }

@@ -123,7 +123,7 @@ impl Runs<'_> {
                     meanwhile_cpu,
                     served_cpu,
                     requests,
-                    memory: None,
+                    ..Sample::default()
                 });
             }
         }

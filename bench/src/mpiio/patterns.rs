@@ -185,7 +185,7 @@ pub(super) fn push(
         meanwhile_cpu,
         served_cpu,
         requests,
-        memory: None,
+        ..Sample::default()
     });
 }
 

@@ -118,8 +118,7 @@ fn one(
         measured: total,
         meanwhile_cpu,
         served_cpu,
-        requests: None,
-        memory: None,
+        ..Sample::default()
     })
 }
 

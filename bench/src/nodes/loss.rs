@@ -35,10 +35,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
             variant: "3 nodes".to_owned(),
             round,
             measured: Measured { amount: 1.0, seconds, own_cpu: 0.0 },
-            meanwhile_cpu: 0.0,
-            served_cpu: 0.0,
-            requests: None,
-            memory: None,
+            ..Sample::default()
         });
     }
     let figure = stats::median(&times).unwrap_or(f64::NAN);

@@ -177,7 +177,7 @@ fn samples_of(job: &Idle) -> impl Iterator<Item = Sample> + use<> {
         meanwhile_cpu: rest.cpu_us / 1e6,
         served_cpu: rest.cpu_us / 1e6,
         requests: Some(rest.messages.round() as u64),
-        memory: None,
+        ..Sample::default()
     })
 }
 

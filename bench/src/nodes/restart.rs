@@ -104,10 +104,7 @@ fn one(job: &mut Job<'_>, files: u64, round: usize, samples: &mut Samples) -> an
                 seconds: answered.saturating_sub(killed) as f64 / 1e9,
                 own_cpu: 0.0,
             },
-            meanwhile_cpu: 0.0,
-            served_cpu: 0.0,
-            requests: None,
-            memory: None,
+            ..Sample::default()
         });
     }
     job.look_again()?;

@@ -48,9 +48,6 @@ fn sample(what: &str, servers: u16, round: usize, seconds: f64) -> Sample {
         variant: format!("{servers} servers"),
         round,
         measured: Measured { amount: f64::from(servers), seconds, own_cpu: 0.0 },
-        meanwhile_cpu: 0.0,
-        served_cpu: 0.0,
-        requests: None,
-        memory: None,
+        ..Sample::default()
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Conditions {
     pub(super) connection: f64,
     /// Bytes per second of all together, in each direction.
     pub(super) total: f64,
-    /// Requests per second; what comes above is refused.
+    /// Requests per second, infinite where nobody counts; what comes above is refused.
     pub(super) requests: f64,
 }
 
@@ -128,6 +128,11 @@ impl Proxy {
     /// From now on.
     pub(super) fn set(&self, conditions: Conditions) {
         *self.line.conditions.lock().unwrap_or_else(PoisonError::into_inner) = conditions;
+    }
+
+    /// Requests are refused above some number a second.
+    pub(super) fn is_counted(&self) -> bool {
+        self.line.conditions().requests.is_finite()
     }
 
     /// Bytes of answers and of the bodies of requests so far.

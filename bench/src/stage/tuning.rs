@@ -84,7 +84,7 @@ const REQUESTS: f64 = 30.0;
 
 fn line(milliseconds: u64) -> Conditions {
     let round_trip = Duration::from_millis(milliseconds);
-    Conditions { round_trip, connection: CONNECTION, total: TOTAL, requests: 1e9 }
+    Conditions { round_trip, connection: CONNECTION, total: TOTAL, requests: f64::INFINITY }
 }
 
 pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
@@ -216,7 +216,7 @@ impl Tuning<'_> {
         let process = copy.0.id();
         before(&self.proxy);
         let (bytes, cpu) = (self.proxy.passed(), CpuTimes::of(&[process]));
-        let window = if what.starts_with("503") { WINDOW_COUNTED } else { WINDOW };
+        let window = if self.proxy.is_counted() { WINDOW_COUNTED } else { WINDOW };
         sleep(window);
         let (bytes, cpu) = (self.proxy.passed() - bytes, CpuTimes::of(&[process]).since(&cpu));
         ensure!(copy.0.try_wait()?.is_none(), "a copy ({setting}) ended in the window");
@@ -229,10 +229,7 @@ impl Tuning<'_> {
             variant: setting.to_owned(),
             round,
             measured,
-            meanwhile_cpu: 0.0,
-            served_cpu: 0.0,
-            requests: None,
-            memory: None,
+            ..Sample::default()
         })
     }
 
