@@ -61,6 +61,11 @@ pub(super) struct Found {
     has_begun: bool,
 }
 
+/// What was written before that time is nobody's work of `now`.
+fn leftover_before(now: SystemTime) -> SystemTime {
+    now.checked_sub(LEFTOVER_AGE).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
 fn index_name(generation: u64) -> String {
     format!("index-{generation:016x}")
 }
@@ -296,11 +301,15 @@ impl PackSet {
     /// Packs that the index does not name, of the kind (sealed or not) that this set is: what a writer
     /// that was killed left, or another one is just writing. With the time of their commit.
     pub fn unnamed_packs(&self) -> Result<Vec<(PackId, SystemTime)>, PackError> {
+        Ok(self.unnamed(&look(&self.place)?))
+    }
+
+    fn unnamed(&self, found: &Found) -> Vec<(PackId, SystemTime)> {
         let named: HashSet<PackId> = self.index.packs.iter().map(|pack| pack.id).collect();
-        let found = look(&self.place)?.packs.into_iter();
-        let ours =
-            found.filter(|(id, sealed, _)| *sealed == self.key.is_some() && !named.contains(id));
-        Ok(ours.map(|(id, _, mtime)| (id, mtime)).collect())
+        let is_ours = |&&(id, sealed, _): &&(PackId, bool, SystemTime)| {
+            sealed == self.key.is_some() && !named.contains(&id)
+        };
+        found.packs.iter().filter(is_ours).map(|&(id, _, mtime)| (id, mtime)).collect()
     }
 
     /// What was written before that time belongs to no writer of now, by the storage's own clock; `None` when
@@ -310,7 +319,7 @@ impl PackSet {
         let latest = found.generations.iter().find(|&&(_, sealed)| sealed == self.key.is_some());
         let is_ours = latest.is_some_and(|&(generation, _)| generation == self.generation);
         let written = found.indexed.filter(|_| is_ours);
-        Ok(written.map(|at| at.checked_sub(LEFTOVER_AGE).unwrap_or(SystemTime::UNIX_EPOCH)))
+        Ok(written.map(leftover_before))
     }
 
     /// Makes `index` the set's index, then removes what it no longer needs: former generations, packs
@@ -332,22 +341,22 @@ impl PackSet {
         };
         let next = claim.as_ref().map_or(self.generation + 1, |claim| claim.generation);
         self.write_index(&index, next, claim.as_ref(), random)?;
-        if self.generation == 0 {
-            remove(&place, BEGUN_OBJECT)?;
-        }
         let before: HashSet<PackId> = self.index.packs.iter().map(|pack| pack.id).collect();
         (self.generation, self.index) = (next, index);
+        let found = look(&place)?;
+        if found.has_begun {
+            remove(&place, BEGUN_OBJECT)?;
+        }
         // Where our clock is ahead of the storage's, its own tells how old a pack is.
-        let now = look(&place)?.indexed.map_or(now, |written| written.min(now));
-        let oldest = now.checked_sub(LEFTOVER_AGE).unwrap_or(SystemTime::UNIX_EPOCH);
-        for (id, mtime) in self.unnamed_packs()? {
+        let oldest = leftover_before(found.indexed.map_or(now, |written| written.min(now)));
+        for (id, mtime) in self.unnamed(&found) {
             // What can not say what it holds is damaged, and not for us to give up.
             let is_left = || mtime < oldest && self.pack_of(id).and_then(|p| p.own_index()).is_ok();
             if before.contains(&id) || is_left() {
                 remove(&place, &file_name(&object_name(id), "tar", self.key.as_ref()))?;
             }
         }
-        for (generation, is_sealed) in look(&self.place)?.generations {
+        for &(generation, is_sealed) in &found.generations {
             if generation < next && is_sealed == self.key.is_some() {
                 remove(&place, &file_name(&index_name(generation), "txt", self.key.as_ref()))?;
             }

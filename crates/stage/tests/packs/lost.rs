@@ -57,6 +57,10 @@ fn a_first_copy_goes_on_however_long_it_takes() {
         assert_eq!(again.unnamed_packs().unwrap().len(), 1);
         set.commit(Index::default(), &random, SystemTime::now()).unwrap();
         assert!(!top.path().join(".hayase-packs/begun").exists());
+        // One that was killed just after it wrote the first index left it.
+        std::fs::write(top.path().join(".hayase-packs/begun"), "").unwrap();
+        set.commit(Index::default(), &random, SystemTime::now()).unwrap();
+        assert!(!top.path().join(".hayase-packs/begun").exists());
     }
 }
 
