@@ -8,7 +8,7 @@ use hayase_stage::limits::VERIFY_THREADS;
 use hayase_stage::pack::writer::Compression;
 use hayase_stage::pack::{PackError, PackSet, Row, reindex, verify};
 use hayase_stage::source::Source;
-use hayase_stage::{Kind, PackOptions, Place};
+use hayase_stage::{Kind, PackOptions};
 use ring::rand::SystemRandom;
 use serde::Serialize;
 
@@ -18,7 +18,6 @@ use super::transfer::{
 };
 use crate::config::Environment;
 use crate::exit::Status;
-use crate::job::Registry;
 use crate::output::{Human, Output, Page};
 use crate::wiring::places::{self, Wish};
 
@@ -140,25 +139,10 @@ fn open(packs: &OsString, wish: Wish, key: &KeyArgs) -> anyhow::Result<PackSet> 
     Ok(PackSet::open(&places::open(packs, wish)?, key.key()?.as_ref())?)
 }
 
-/// Where packs or files are to be made.
-fn target(place: &OsString, copy: &CopyArgs, environment: &Environment) -> anyhow::Result<Place> {
-    let wish = match copy.is_dry_run() {
-        true => Wish::Supposed,
-        false => places::lasting(place, &Registry::new(&environment.runtime)),
-    };
-    Ok(places::open(place, wish)?)
-}
-
 fn create(args: &CreateArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
-    places::check_other(&args.source, &args.packs)?;
-    places::check_apart(
-        &args.source,
-        &args.packs,
-        &args.copy.selection.selection()?,
-        args.copy.delete,
-    )?;
+    args.copy.check_places(&args.source, &args.packs)?;
     let source = Source::open_plain(places::open(&args.source, Wish::Read)?)?;
-    let target = target(&args.packs, &args.copy, environment)?;
+    let target = args.copy.open_target(&args.packs, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
     let mut options = args.copy.options(remembered.start())?;
     options.packs = Some(PackOptions {
@@ -176,19 +160,13 @@ fn extract(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
-    places::check_other(&args.packs, &args.target)?;
-    places::check_apart(
-        &args.packs,
-        &args.target,
-        &args.copy.selection.selection()?,
-        args.copy.delete,
-    )?;
+    args.copy.check_places(&args.packs, &args.target)?;
     let place = places::open(&args.packs, Wish::Read)?;
     let key = args.key.key()?;
     // Asks for packs, where a plain source would do as well.
     PackSet::open(&place, key.as_ref())?;
     let source = Source::open(place, key.as_ref())?;
-    let target = target(&args.target, &args.copy, environment)?;
+    let target = args.copy.open_target(&args.target, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
     let options = args.copy.options(remembered.start())?;
     transfer::run(&source, &target, &options, &remembered, output)
@@ -268,8 +246,8 @@ impl Human for Listing {
 }
 
 fn check(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
-    let set = match PackSet::open(&places::open(&args.packs, Wish::Read)?, args.key.key()?.as_ref())
-    {
+    let place = places::open(&args.packs, Wish::Read)?;
+    let set = match PackSet::open(&place, args.key.key()?.as_ref()) {
         Ok(set) => set,
         Err(error @ (PackError::Damaged { .. } | PackError::Line { .. })) => {
             let told = Verified { damage: vec![error.to_string()], ..Verified::default() };

@@ -6,9 +6,9 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::Context;
+use hayase_stage::Progress;
 use hayase_stage::source::Source;
 use hayase_stage::verify::{Comparison, compare};
-use hayase_stage::{Place, Progress};
 use serde::Serialize;
 
 use super::job_arg::JobArg;
@@ -16,7 +16,6 @@ use super::spread::{self, AreaPlace, OutSpreadArgs, OutWishes, SpreadArgs};
 use super::transfer::{self, CopyArgs, EndpointArg, KeyArgs, PackArgs, Remembered, SelectionArgs};
 use crate::config::Environment;
 use crate::exit::Status;
-use crate::job::Registry;
 use crate::output::{Human, Output, Page};
 use crate::wiring::places::{self, Wish};
 
@@ -112,20 +111,6 @@ pub(crate) fn run(
     }
 }
 
-fn target(
-    source: &OsString,
-    place: &OsString,
-    copy: &CopyArgs,
-    environment: &Environment,
-) -> anyhow::Result<Place> {
-    places::check_apart(source, place, &copy.selection.selection()?, copy.delete)?;
-    let wish = match copy.is_dry_run() {
-        true => Wish::Supposed,
-        false => places::lasting(place, &Registry::new(&environment.runtime)),
-    };
-    Ok(places::open(place, wish)?)
-}
-
 fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
     if args.spread.is_wanted() {
         let (job, how) = args.spread.find(environment)?;
@@ -133,16 +118,10 @@ fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow
         let wishes = (&args.copy, args.key.given()?);
         return spread::stage_in((&job, how), &args.source, &target, wishes, output);
     }
-    places::check_other(&args.source, &args.target)?;
-    places::check_apart(
-        &args.source,
-        &args.target,
-        &args.copy.selection.selection()?,
-        args.copy.delete,
-    )?;
+    args.copy.check_places(&args.source, &args.target)?;
     let source = places::open(&args.source, Wish::Read)?;
     let source = Source::open(source, args.key.key()?.as_ref())?;
-    let target = target(&args.source, &args.target, &args.copy, environment)?;
+    let target = args.copy.open_target(&args.target, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
     let options = args.copy.options(remembered.start())?;
     transfer::run(&source, &target, &options, &remembered, output)
@@ -158,25 +137,23 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
         let wishes = OutWishes { copy, pack, key, is_of_run: false };
         return spread::stage_out((&job, how), &source, &args.target, &wishes, output);
     }
-    places::check_other(&args.source, &args.target)?;
-    places::check_apart(
-        &args.source,
-        &args.target,
-        &args.copy.selection.selection()?,
-        args.copy.delete,
-    )?;
+    args.copy.check_places(&args.source, &args.target)?;
     let source = Source::open_plain(places::open(&args.source, Wish::Read)?)?;
     let place = match args.background {
         true => background::in_cache(&args.target, &args.job.find(environment)?)?.into_os_string(),
         false => args.target.clone(),
     };
+    if args.background {
+        // Another path to the target, and the source may lie in the same area.
+        args.copy.check_places(&args.source, &place)?;
+    }
     if let Some(above) =
         Path::new(&place).parent().filter(|_| args.background && !args.copy.is_dry_run())
     {
         let made = std::fs::create_dir_all(above);
         made.with_context(|| format!("make the directory {}", above.display()))?;
     }
-    let target = target(&args.source, &place, &args.copy, environment)?;
+    let target = args.copy.open_target(&place, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
     let mut options = args.copy.options(remembered.start())?;
     options.packs = args.pack.options(&args.target, &target, args.key.key()?)?;

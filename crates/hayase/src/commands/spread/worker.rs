@@ -96,13 +96,7 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
         // An area ends with its job.
         Verb::In | Verb::Remove => Wish::Passing,
     };
-    places::check_other(&order.source, &order.target)?;
-    places::check_apart(
-        &order.source,
-        &order.target,
-        &order.copy.selection.selection()?,
-        order.copy.delete,
-    )?;
+    order.copy.check_places(&order.source, &order.target)?;
     if wish == Wish::Passing && !is_out {
         let made = std::fs::create_dir_all(target);
         made.with_context(|| format!("make the directory {}", target.display()))?;

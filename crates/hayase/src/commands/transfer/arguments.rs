@@ -15,9 +15,10 @@ use hayase_stage::{
 use serde::{Deserialize, Serialize};
 
 use super::{KeyError, Start};
-use crate::config::set_endpoint;
+use crate::config::{Environment, set_endpoint};
+use crate::job::Registry;
 use crate::size;
-use crate::wiring::places;
+use crate::wiring::places::{self, Wish};
 
 /// Which server buckets are on.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -140,6 +141,25 @@ impl CopyArgs {
 
     pub(crate) fn is_dry_run(&self) -> bool {
         self.dry_run
+    }
+
+    /// Source and target are two places, and neither is in the other's way.
+    pub(crate) fn check_places(&self, source: &OsStr, target: &OsStr) -> anyhow::Result<()> {
+        places::check_other(source, target)?;
+        Ok(places::check_apart(source, target, &self.selection.selection()?, self.delete)?)
+    }
+
+    /// Where this is copied to, made when it is missing.
+    pub(crate) fn open_target(
+        &self,
+        place: &OsStr,
+        environment: &Environment,
+    ) -> anyhow::Result<Place> {
+        let wish = match self.dry_run {
+            true => Wish::Supposed,
+            false => places::lasting(place, &Registry::new(&environment.runtime)),
+        };
+        Ok(places::open(place, wish)?)
     }
 
     /// `start` is what `auto` begins with.
