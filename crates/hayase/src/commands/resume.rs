@@ -11,7 +11,7 @@ use super::verify::{VerifyTold, verify_ledgers};
 use crate::exit::Status;
 use crate::job::{JobDir, Settings, clean_resumed, detach_areas, ledgers};
 use crate::output::{Human, Output, Page};
-use crate::wiring::resume::{Left, Resumed, Resuming};
+use crate::wiring::resume::{Left, Resumed, Resuming, wait_for_programs};
 
 /// Bring to the tier what a job left behind, without its servers
 ///
@@ -137,6 +137,7 @@ fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
     if job.is_alive() {
         bail!("job {} is up: use `hayase flush`, or end it first", job.settings.job);
     }
+    wait_for_programs(&job.settings)?;
     // Mounts of a job that was killed on this machine keep its images busy.
     detach_areas(&job.settings);
     Ok(job.settings)

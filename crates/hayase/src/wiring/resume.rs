@@ -1,14 +1,15 @@
 //! The storage of the nodes of a job without their servers: ledgers and parts, and the tier.
 
 use std::cell::OnceCell;
+use std::iter;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use hayase_layout::ServerId;
 use hayase_server::{LeftNode, LeftNodes, ResumedJob};
-use hayase_store::{CountedArea, FileState, ImageArea, LedgerRecord};
+use hayase_store::{CountedArea, FileState, ImageArea, LedgerRecord, MountedArea};
 use hayase_tier::Tier;
 use hayase_wire::message::Refused;
 use rustix::io::Errno;
@@ -16,7 +17,7 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use super::places;
 use crate::job::{Settings, ledgers};
-use crate::launch::holders;
+use crate::launch::holders::{self, Holder};
 use crate::launch::mounts::is_mount_point;
 
 pub(crate) use hayase_server::{Resumed, Resuming};
@@ -25,6 +26,9 @@ pub(crate) use hayase_server::{Resumed, Resuming};
 /// reach, which the kernel ends only when that answers.
 const LET_GO_WAIT: Duration = Duration::from_secs(30);
 const LET_GO_STEP: Duration = Duration::from_millis(50);
+/// What is busy for longer, and no process has a file of it, is kept by the kernel alone: another mount namespace has a
+/// copy of the job's mounts, or what a killed process had begun has not ended.
+const UNSEEN_WAIT: Duration = Duration::from_secs(2);
 
 /// What a job left on the nodes of this machine.
 pub(crate) struct Left<'a> {
@@ -120,12 +124,11 @@ impl<'a> Nodes<'a> {
             let area = CountedArea::open(&root, self.settings.shared)?;
             return Ok(Opened { left: LeftNode::of(server, &area)?, image: None });
         }
-        if is_mount_point(&root) {
-            // Its servers were killed, or are not of this job's record. Not by force: who uses it stays.
-            unmount_when_free(&root).with_context(|| {
-                let who = holders::named(&holders::anywhere(&root));
-                format!("{} is mounted and used by {who}", root.display())
-            })?;
+        // Its servers were killed, or are not of this job's record: who uses it stays, in whichever mount namespace.
+        wait_until_unused(&root, || holders::anywhere(&root))?;
+        if is_mount_point(&root) && unmount_unused(&root)? == Unmounted::Unseen {
+            let as_it_is = MountedArea::open(&root)?;
+            return Ok(Opened { left: LeftNode::of(server, &as_it_is)?, image: None });
         }
         let image = ImageArea::open(&root.with_extension("img"), &root)?;
         Ok(Opened { left: LeftNode::of(server, &image)?, image: Some(image) })
@@ -156,15 +159,58 @@ impl LeftNodes for Nodes<'_> {
     }
 }
 
-/// Unmounts `root` as soon as nobody uses it; who still does after [`LET_GO_WAIT`] means to.
-fn unmount_when_free(root: &Path) -> Result<(), Errno> {
-    let until = Instant::now() + LET_GO_WAIT;
+/// How it ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Unmounted {
+    Done,
+    /// It is busy, and by no process: nobody can write to it.
+    Unseen,
+}
+
+/// Unmounts what no process uses.
+fn unmount_unused(root: &Path) -> anyhow::Result<Unmounted> {
+    let until = Instant::now() + UNSEEN_WAIT;
     loop {
         match unmount(root, UnmountFlags::empty()) {
+            Ok(()) => return Ok(Unmounted::Done),
             Err(Errno::BUSY) if Instant::now() < until => std::thread::sleep(LET_GO_STEP),
-            ended => return ended,
+            Err(Errno::BUSY) => return Ok(Unmounted::Unseen),
+            Err(errno) => {
+                return Err(errno).with_context(|| format!("unmount {}", root.display()));
+            }
         }
     }
+}
+
+/// Waits until nobody is found any more: one that still is after [`LET_GO_WAIT`] means to stay.
+fn wait_until_unused(mount: &Path, users: impl Fn() -> Vec<Holder>) -> anyhow::Result<()> {
+    let until = Instant::now() + LET_GO_WAIT;
+    let mut is_told = false;
+    loop {
+        let users = users();
+        if users.is_empty() {
+            return Ok(());
+        }
+        let who = holders::named(&users);
+        if Instant::now() >= until {
+            bail!("{} is still used by {who}: end that first", mount.display());
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            tracing::warn!("waiting for {who}, which uses {}", mount.display());
+        }
+        std::thread::sleep(LET_GO_STEP);
+    }
+}
+
+/// Waits until no program has a file of the areas of a killed job open, whose bytes it may reach without any server.
+///
+/// # Errors
+/// Who still does after [`LET_GO_WAIT`].
+pub(crate) fn wait_for_programs(settings: &Settings) -> anyhow::Result<()> {
+    // What is in `local` is not kept.
+    let kept = |node| iter::once(settings.shared_mount(node)).chain(settings.cache_mount(node));
+    let mounts = (0..settings.nodes).flat_map(kept).filter(|mount| is_mount_point(mount));
+    mounts.map(|mount| wait_until_unused(&mount, || holders::of_files(&mount))).collect()
 }
 
 #[cfg(test)]
@@ -188,8 +234,25 @@ mod tests {
             std::thread::sleep(3 * LET_GO_STEP);
             drop(held);
         });
-        assert_eq!(unmount_when_free(root.path()), Ok(()));
+        wait_until_unused(root.path(), || holders::anywhere(root.path())).unwrap();
         holder.join().unwrap();
-        assert_eq!(unmount_when_free(root.path()), Err(Errno::INVAL), "it is no mount any more");
+        assert_eq!(unmount_unused(root.path()).unwrap(), Unmounted::Done);
+        let again = unmount_unused(root.path()).unwrap_err();
+        assert_eq!(again.downcast_ref(), Some(&Errno::INVAL), "it is no mount any more");
+    }
+
+    #[test]
+    fn what_no_process_holds_is_not_waited_for_without_end() {
+        let root = tempfile::tempdir().unwrap();
+        let inner = root.path().join("inner");
+        let mounted = mount("resume", root.path(), "tmpfs", MountFlags::empty(), None);
+        if let Err(errno) = mounted {
+            return println!("SKIP what_no_process_holds: a tmpfs is not to be mounted: {errno}");
+        }
+        std::fs::create_dir(&inner).unwrap();
+        mount("resume", &inner, "tmpfs", MountFlags::empty(), None).unwrap();
+        assert_eq!(unmount_unused(root.path()).unwrap(), Unmounted::Unseen);
+        unmount(&inner, UnmountFlags::empty()).unwrap();
+        assert_eq!(unmount_unused(root.path()).unwrap(), Unmounted::Done);
     }
 }

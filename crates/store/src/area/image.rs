@@ -272,14 +272,16 @@ fn reserve(file: &File, image: &Path, size: ByteCount, bytes: ByteCount) -> Resu
     })
 }
 
-/// A loop device for the image, with direct I/O so that nothing is cached twice.
+/// A loop device for the image, with direct I/O so that nothing is cached twice. The one that it has already, when it is
+/// still mounted elsewhere: two devices of one image would be two file systems that know nothing of each other.
 fn attach(image: &Path) -> Result<PathBuf, AreaError> {
     if !image.is_file() {
         let source = io::Error::from(io::ErrorKind::NotFound);
         return Err(fail("open the image", image, source));
     }
-    let arguments =
-        ["--find".as_ref(), "--show".as_ref(), "--direct-io=on".as_ref(), image.as_os_str()];
+    let options = ["--find", "--show", "--nooverlap", "--direct-io=on"];
+    let mut arguments: Vec<&OsStr> = options.iter().map(OsStr::new).collect();
+    arguments.push(image.as_os_str());
     let device = run("losetup", "mount", image, &arguments)?;
     Ok(PathBuf::from(device.trim()))
 }
