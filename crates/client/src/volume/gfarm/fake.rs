@@ -27,12 +27,16 @@ pub(super) const WRITE: Access = Access { read: true, write: true };
 /// What happens elsewhere when a request comes.
 type Before = Box<dyn FnMut(&Request, &mut Files) + Send>;
 
+/// What happens before an answer that is made already leaves.
+type Leaves = Arc<dyn Fn(&Request) + Send + Sync>;
+
 #[derive(Default)]
 pub(super) struct Fake {
     files: Mutex<Files>,
     asked: Mutex<Vec<Request>>,
     dropped: Mutex<Vec<Drops>>,
     before: Mutex<Option<Before>>,
+    leaves: Mutex<Option<Leaves>>,
 }
 
 /// What Gfarm knows.
@@ -96,6 +100,11 @@ impl Fake {
         *self.before.lock().unwrap() = Some(Box::new(step));
     }
 
+    /// The answers to other requests do not wait for `step`, but for those on the same lane.
+    pub(super) fn leaves(&self, step: impl Fn(&Request) + Send + Sync + 'static) {
+        *self.leaves.lock().unwrap() = Some(Arc::new(step));
+    }
+
     /// How many were asked since the last time.
     pub(super) fn asked(&self, is_meant: impl Fn(&Request) -> bool) -> usize {
         let asked = std::mem::take(&mut *self.asked.lock().unwrap());
@@ -113,9 +122,15 @@ impl Fake {
         if let Some(before) = &mut *self.before.lock().unwrap() {
             before(request, &mut files);
         }
-        files.answer(request, bytes).unwrap_or_else(|errno| {
+        let answer = files.answer(request, bytes).unwrap_or_else(|errno| {
             Answer::Failed { errno, text: request.to_string(), broken: false }.into()
-        })
+        });
+        drop(files);
+        let leaves = self.leaves.lock().unwrap().clone();
+        if let Some(leaves) = leaves {
+            leaves(request);
+        }
+        answer
     }
 }
 

@@ -64,7 +64,7 @@ impl Inner {
     /// The open joins those that are there.
     fn admit(&self, node: &Arc<Node>, wish: OpenWish, opened: Opened) -> Result<FileOpen, Refused> {
         let _alone = node.joining.lock().unwrap_or_else(PoisonError::into_inner);
-        let Opened { file, stat, descriptor } = opened;
+        let Opened { file, stat, descriptor } = self.renewed(node, wish, opened)?;
         let version = version(&stat);
         let descriptor = descriptor.map(Arc::new);
         let plain = match descriptor.as_ref().map(Plain::of).transpose() {
@@ -92,6 +92,7 @@ impl Inner {
         }
         let is_new_version = self::version(&state.seen) != version;
         state.seen = stat;
+        state.file.newest = stat.generation;
         let keep_pages = state.file.pages.replace(version) == Some(version);
         let open = &mut state.file;
         let readers = match class == Class::Remote && wish.access.write {
@@ -131,6 +132,17 @@ impl Inner {
         let cache = class == Class::Remote && !wish.uncached;
         let descriptor = descriptor.filter(|_| class == Class::Local);
         Ok(FileOpen { class, descriptor, cache, keep_pages: cache && keep_pages, striped: false })
+    }
+
+    /// An open's answer may have been on its way while a look told of a newer version. The kernel would be told of a
+    /// smaller file then, and put zeros behind its end under whoever reads it: the open is made again. Below
+    /// [`Node::joining`], so that nothing newer is told meanwhile.
+    fn renewed(&self, node: &Node, wish: OpenWish, opened: Opened) -> Result<Opened, Refused> {
+        if wish.truncate || opened.stat.generation >= node.lock().file.newest {
+            return Ok(opened);
+        }
+        self.close_quietly(opened.file);
+        self.reopen(node, wish.access.write)
     }
 
     /// An open found this version: readers of another one get this one from now on, and the kernel drops their pages
@@ -181,6 +193,7 @@ impl Inner {
                 return Ok(());
             }
             state.seen = opened.stat;
+            state.file.newest = opened.stat.generation;
             let readers = state.file.take_readers();
             state.file.refill(opened.file, false);
             state.file.reads = opened.descriptor.map(Arc::new);

@@ -1,5 +1,7 @@
 //! A mount of a Gfarm in memory, of which other hosts change what they like.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use hayase_layout::InodeId;
@@ -229,6 +231,34 @@ fn an_open_sees_the_last_close_whoever_has_the_file_open() {
     }
     mount.drain();
     assert_eq!(fake.files().opens(), 0);
+}
+
+#[test]
+fn an_open_whose_answer_is_late_makes_no_file_smaller() {
+    for access in [READ, WRITE] {
+        let (fake, mount) = Fake::mount();
+        fake.files().replace("/f", b"first");
+        let ino = mount.look("f").unwrap();
+        mount.open_it(ino, READ).unwrap();
+        let (looks, is_first) = (mount.clone(), AtomicBool::new(true));
+        let grows = Arc::downgrade(&fake);
+        fake.leaves(move |request| {
+            let is_open = matches!(request, Request::Open { .. });
+            if is_open && is_first.swap(false, Ordering::Relaxed) {
+                grows.upgrade().unwrap().files().write("/f", b"first, and more");
+                assert_eq!(looks.size(ino), 15);
+            }
+        });
+        let open = mount.open_it(ino, access).unwrap();
+        assert!(open.keep_pages, "they are of what is there");
+        assert_eq!(mount.lasting_attributes(ino).unwrap().size, 15);
+        assert_eq!(mount.bytes(ino).unwrap(), b"first, and more");
+        mount.release(ino, access);
+        assert_eq!(mount.lasting_attributes(ino).unwrap().size, 15);
+        mount.release(ino, READ);
+        mount.drain();
+        assert_eq!(fake.files().opens(), 0);
+    }
 }
 
 #[test]
