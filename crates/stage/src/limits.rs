@@ -16,6 +16,9 @@ pub const PACK_ENTRIES_MAX: usize = 65_536;
 /// Bytes of one read from a tier or one write to it.
 pub const PIECE_BYTES: usize = 1 << 20;
 
+/// Bytes that stay in the cache of a core between the connection that they come from and the file that they go to.
+pub const CACHED_BYTES: usize = 256 << 10;
+
 /// Bytes of one read where a whole object passes by and is not kept: few requests, and a buffer that is
 /// used again costs no page faults.
 pub const STREAM_BYTES: usize = 2 << 20;

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use crate::decorated_tree::decorate_tree;
 use crate::{
     Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, PartSums,
-    PartsUpload, Precondition, Reader, Tier, TierError, Traffic, Tree, Upload, UploadOf,
+    PartsUpload, PieceSink, Precondition, Reader, Tier, TierError, Traffic, Tree, Upload, UploadOf,
     XattrChanges, Xattrs,
 };
 
@@ -255,6 +255,16 @@ impl Reader for FlakyReader {
     }
     fn read_part(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
         run(&*self.plan, Action::Read, &self.key, || self.inner.read_part(offset, buffer))
+    }
+    fn read_pieces(
+        &self,
+        offset: u64,
+        len: u64,
+        buffer: &mut [u8],
+        sink: &mut PieceSink<'_>,
+    ) -> Result<(), TierError> {
+        let read = || self.inner.read_pieces(offset, len, buffer, sink);
+        run(&*self.plan, Action::Read, &self.key, read)
     }
     fn local_descriptor(&self) -> Option<Result<std::os::fd::OwnedFd, TierError>> {
         self.inner.local_descriptor()

@@ -52,8 +52,8 @@ pub use posix::Posix;
 pub use s3::S3;
 pub use throttled::Throttled;
 pub use tier::{
-    Attributes, Capabilities, Location, ObjectMeta, PartsUpload, Precondition, Reader, Tier,
-    Traffic, Upload, UploadOf, Whole,
+    Attributes, Capabilities, Location, ObjectMeta, PartPieces, PartsUpload, PieceSink,
+    Precondition, Reader, Tier, Traffic, Upload, UploadOf, Whole,
 };
 pub use tree::{DirectoryMeta, Tree};
 pub use xattrs::{USER_XATTR_PREFIX, XattrChanges, Xattrs, change_xattrs};

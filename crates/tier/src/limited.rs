@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use crate::decorated_tree::decorate_tree;
 use crate::{
     Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, PartSums,
-    Precondition, Reader, Tier, TierError, Traffic, Tree, Upload, XattrChanges, Xattrs,
+    PieceSink, Precondition, Reader, Tier, TierError, Traffic, Tree, Upload, XattrChanges, Xattrs,
 };
 
 /// A tier of which at most so many calls run at once, those on its readers and uploads included.
@@ -191,6 +191,16 @@ impl Reader for LimitedReader {
     fn read_part(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
         let _turn = self.turns.take();
         self.inner.read_part(offset, buffer)
+    }
+    fn read_pieces(
+        &self,
+        offset: u64,
+        len: u64,
+        buffer: &mut [u8],
+        sink: &mut PieceSink<'_>,
+    ) -> Result<(), TierError> {
+        let _turn = self.turns.take();
+        self.inner.read_pieces(offset, len, buffer, sink)
     }
     fn local_descriptor(&self) -> Option<Result<std::os::fd::OwnedFd, TierError>> {
         self.inner.local_descriptor()

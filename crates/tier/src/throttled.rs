@@ -9,7 +9,7 @@ use hayase_layout::ByteCount;
 use crate::decorated_tree::decorate_tree;
 use crate::{
     Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, PartSums,
-    Precondition, Reader, Tier, TierError, Traffic, Tree, Upload, XattrChanges, Xattrs,
+    PieceSink, Precondition, Reader, Tier, TierError, Traffic, Tree, Upload, XattrChanges, Xattrs,
 };
 
 /// How slow.
@@ -237,6 +237,19 @@ impl Reader for ThrottledReader {
         let count = self.inner.read_part(offset, buffer)?;
         self.meter.bytes(count);
         Ok(count)
+    }
+    fn read_pieces(
+        &self,
+        offset: u64,
+        len: u64,
+        buffer: &mut [u8],
+        sink: &mut PieceSink<'_>,
+    ) -> Result<(), TierError> {
+        self.meter.call();
+        self.inner.read_pieces(offset, len, buffer, &mut |at, piece| {
+            self.meter.bytes(piece.len());
+            sink(at, piece)
+        })
     }
 }
 

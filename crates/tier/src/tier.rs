@@ -327,6 +327,9 @@ pub trait Tier: Send + Sync + fmt::Debug {
     }
 }
 
+/// Takes bytes, and where they begin in the object.
+pub type PieceSink<'a> = dyn FnMut(u64, &[u8]) -> Result<(), TierError> + 'a;
+
 /// One version of one object, open for reading. Reads need no order and may run on several threads.
 pub trait Reader: Send + Sync {
     /// As they were at the open.
@@ -370,6 +373,31 @@ pub trait Reader: Send + Sync {
     /// The same by one request, however large `buffer` is: for those who read with several streams themselves.
     fn read_part(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
         self.read_at(offset, buffer)
+    }
+
+    /// The `len` bytes from `offset` on by one request, where that is possible, piece by piece: each comes by way of
+    /// `buffer` and is given to `sink` with its place in the object, in order. Whatever is asked for again after a
+    /// failure begins anew at `offset`. Fewer bytes only at the end. What `sink` fails with ends it.
+    fn read_pieces(
+        &self,
+        offset: u64,
+        len: u64,
+        buffer: &mut [u8],
+        sink: &mut PieceSink<'_>,
+    ) -> Result<(), TierError> {
+        let end = offset.saturating_add(len);
+        let mut at = offset;
+        while at < end {
+            let most = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
+            match self.read_at(at, &mut buffer[..most])? {
+                0 => break,
+                count => {
+                    sink(at, &buffer[..count])?;
+                    at += count as u64;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A descriptor of a plain file that holds exactly these bytes, to be read only; `None` without
@@ -454,8 +482,24 @@ pub trait PartsUpload: Send + Sync {
     /// memory. Of a part that is sent twice the later one counts.
     fn put_part(&self, number: u32, data: &[u8]) -> Result<(), TierError>;
 
+    /// Takes part `number` in pieces, so that they need not lie in memory together; `None` where storage wants a part
+    /// whole. One that is begun and not ended counts for nothing.
+    fn begin_part(&self, number: u32) -> Option<Box<dyn PartPieces + '_>> {
+        let _ = number;
+        None
+    }
+
     /// As [`Upload::commit`]; fails when a part is missing.
     fn commit(self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError>;
+}
+
+/// A part on its way.
+pub trait PartPieces {
+    /// The bytes that follow.
+    fn put(&mut self, data: &[u8]) -> Result<(), TierError>;
+
+    /// As [`PartsUpload::put_part`] of all of them.
+    fn end(self: Box<Self>) -> Result<(), TierError>;
 }
 
 impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {

@@ -196,6 +196,26 @@ fn every_checksum_and_signature_is_taken_by_a_server_that_verifies() {
     }
 }
 
+#[test]
+fn an_object_that_was_sent_in_parts_has_the_crc32c_of_all_bytes() {
+    let server = Server::start(&Options::default()).unwrap();
+    let (name, bytes) = (key("parts"), pattern(11 << 20));
+    let expected = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes) as u32;
+    for checksum in [UploadChecksum::Crc32c, UploadChecksum::Off] {
+        let tier = S3::attach(S3Settings { checksum, ..settings(&server) }).unwrap();
+        let (attributes, part) = (Attributes::default(), 5 << 20);
+        let parts = tier.begin_parts(&name, attributes, (bytes.len() as u64, part)).unwrap();
+        let parts = parts.expect("uploads in parts are of S3");
+        for (number, bytes) in bytes.chunks(part as usize).enumerate() {
+            parts.put_part(number as u32, bytes).unwrap();
+        }
+        parts.commit(Precondition::Any).unwrap();
+        let told = tier.open(&name).unwrap().crc32c().unwrap();
+        let is_asked_for = checksum == UploadChecksum::Crc32c;
+        assert_eq!(told, is_asked_for.then_some(expected), "{checksum:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 

@@ -13,7 +13,9 @@ use hayase_layout::ByteCount;
 use hayase_tier::s3::{
     ConditionalWrites, CredentialSource, Credentials, Encryption, Environment, S3Settings,
 };
-use hayase_tier::{Attributes, Key, ListRequest, Precondition, S3, Tier, TierError, Traffic};
+use hayase_tier::{
+    Action, Attributes, Key, ListRequest, Precondition, S3, Tier, TierError, Traffic,
+};
 
 use proptest::prelude::*;
 use rustls::ServerConfig;
@@ -121,6 +123,37 @@ fn broken_answers_are_asked_for_again() {
     let unavailable = fails(Reply::Close);
     assert!(matches!(unavailable, TierError::Unavailable { .. }), "{unavailable}");
     assert!(unavailable.is_transient() && unavailable.help().is_some());
+}
+
+/// What is taken piece by piece begins anew; what its taker refuses is not asked for again.
+#[test]
+fn pieces_of_a_broken_answer_begin_anew() {
+    let end = BYTES.len() - 1;
+    let (server, tier) = attach(move |_, request| match request.range() {
+        Some((2, last)) => {
+            let head = format!(
+                "HTTP/1.1 206 x\r\ncontent-length: {}\r\ncontent-range: bytes 2-{last}/{}\r\netag: \"v1\"\r\n\r\n",
+                last - 1,
+                BYTES.len()
+            );
+            Reply::Raw([head.as_bytes(), &BYTES[2..8]].concat())
+        }
+        _ => truth(request),
+    });
+    let reader = tier.open(&key("o")).unwrap();
+    let mut taken = Vec::new();
+    let mut take = |at, piece: &[u8]| {
+        taken.push((at, piece.to_vec()));
+        Ok(())
+    };
+    let cut = reader.read_pieces(2, end as u64 - 2, &mut [0; 4], &mut take);
+    assert!(matches!(cut, Err(TierError::Unavailable { .. })), "{cut:?}");
+    assert!(taken.len() > 1 && taken.iter().all(|(at, piece)| *at == 2 && *piece == BYTES[2..6]));
+    let before = server.seen().len();
+    let mut full = |_, _: &[u8]| Err(TierError::Full { action: Action::Write, path: "o".into() });
+    let refused = reader.read_pieces(0, 4, &mut [0; 2], &mut full);
+    assert!(matches!(refused, Err(TierError::Full { .. })), "{refused:?}");
+    assert_eq!(server.seen().len(), before + 1);
 }
 
 #[test]

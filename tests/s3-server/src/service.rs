@@ -150,7 +150,11 @@ impl S3 for Service {
     async fn head_object(&self, request: S3Request<HeadObjectInput>) -> Answer<HeadObjectOutput> {
         let input = request.input;
         let stored = self.0.with(&input.bucket, |bucket| bucket.get(&input.key))?;
+        let is_asked = input.checksum_mode.is_some();
+        let checksum = if is_asked { stored.checksum } else { Checksum::default() };
         ok(HeadObjectOutput {
+            checksum_crc32c: checksum.checksum_crc32c,
+            checksum_sha256: checksum.checksum_sha256,
             content_length: Some(stored.bytes.len().cast_signed() as i64),
             e_tag: Some(ETag::Strong(stored.etag)),
             last_modified: Some(Timestamp::from(stored.modified)),
@@ -294,8 +298,12 @@ impl S3 for Service {
         request: S3Request<CreateMultipartUploadInput>,
     ) -> Answer<CreateMultipartUploadOutput> {
         let CreateMultipartUploadInput { bucket, key, metadata, .. } = request.input;
-        let id = self.0.change(&bucket, |b| Ok(b.begin(key.clone(), metadata)))?;
+        let (algorithm, kind) = (request.input.checksum_algorithm, request.input.checksum_type);
+        let has_crc32c = algorithm.is_some_and(|name| name.as_str() == ChecksumAlgorithm::CRC32C)
+            && kind.as_ref().is_some_and(|kind| kind.as_str() == ChecksumType::FULL_OBJECT);
+        let id = self.0.change(&bucket, |b| Ok(b.begin(key.clone(), metadata, has_crc32c)))?;
         ok(CreateMultipartUploadOutput {
+            checksum_type: kind.filter(|_| has_crc32c),
             bucket: Some(bucket),
             key: Some(key),
             upload_id: Some(id),

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
+use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum as _, Md5};
 use s3s::dto::{Checksum, Metadata};
 use s3s::{S3Result, s3_error};
@@ -49,7 +50,21 @@ pub(crate) struct Object {
 pub(crate) struct Upload {
     pub(crate) initiated: SystemTime,
     metadata: Option<Metadata>,
+    /// The CRC32C of the whole object was asked for.
+    has_crc32c: bool,
     parts: BTreeMap<i32, (Bytes, [u8; 16])>,
+}
+
+impl Upload {
+    fn checksum(&self, bytes: &[u8]) -> Checksum {
+        if !self.has_crc32c {
+            return Checksum::default();
+        }
+        let crc32c = Some(Default::default());
+        let mut hasher = ChecksumHasher { crc32c, ..ChecksumHasher::default() };
+        hasher.update(bytes);
+        hasher.finalize()
+    }
 }
 
 /// One line of a listing.
@@ -161,10 +176,16 @@ impl Bucket {
         (lines, false)
     }
 
-    pub(crate) fn begin(&mut self, key: String, metadata: Option<Metadata>) -> String {
+    pub(crate) fn begin(
+        &mut self,
+        key: String,
+        metadata: Option<Metadata>,
+        has_crc32c: bool,
+    ) -> String {
         self.begun += 1;
         let id = format!("upload-{:08}", self.begun);
-        let upload = Upload { initiated: SystemTime::now(), metadata, parts: BTreeMap::new() };
+        let (initiated, parts) = (SystemTime::now(), BTreeMap::new());
+        let upload = Upload { initiated, metadata, has_crc32c, parts };
         self.uploads.insert((key, id.clone()), upload);
         id
     }
@@ -231,11 +252,11 @@ impl Bucket {
         }
         let etag = format!("{}-{}", HEXLOWER.encode(&digests.finalize()), named.len());
         let object = Object {
+            checksum: upload.checksum(&bytes),
             bytes: bytes.into(),
             etag: etag.clone(),
             modified: SystemTime::now(),
             metadata: upload.metadata,
-            checksum: Checksum::default(),
         };
         self.put(key.to_owned(), object, absent)?;
         self.abort(key, id)?;
@@ -314,7 +335,7 @@ mod tests {
     #[test]
     fn parts_are_joined_when_all_is_right() {
         let mut bucket = bucket(&["taken"]);
-        let id = bucket.begin("k".into(), None);
+        let id = bucket.begin("k".into(), None, true);
         let large = bucket.part("k", &id, 1, vec![1; PART_BYTES_MIN].into()).unwrap();
         let small = bucket.part("k", &id, 2, vec![2; 3].into()).unwrap();
         let good = [(1, large.clone()), (2, small.clone())];
@@ -324,7 +345,11 @@ mod tests {
             assert!(bucket.complete("k", &id, bad, false).is_err());
         }
         assert!(bucket.complete("k", &id, &good, true).unwrap().ends_with("-2"));
-        assert_eq!(bucket.get("k").unwrap().bytes.len(), PART_BYTES_MIN + 3);
+        let whole = bucket.get("k").unwrap();
+        assert_eq!(whole.bytes.len(), PART_BYTES_MIN + 3);
+        assert!(
+            whole.checksum.checksum_crc32c.is_some() && whole.checksum.checksum_sha256.is_none()
+        );
         assert!(bucket.abort("k", &id).is_err());
     }
 }

@@ -209,8 +209,10 @@ fn wait_until_unused(mount: &Path, users: impl Fn() -> Vec<Holder>) -> anyhow::R
 pub(crate) fn wait_for_programs(settings: &Settings) -> anyhow::Result<()> {
     // What is in `local` is not kept.
     let kept = |node| iter::once(settings.shared_mount(node)).chain(settings.cache_mount(node));
-    let mounts = (0..settings.nodes).flat_map(kept).filter(|mount| is_mount_point(mount));
-    mounts.map(|mount| wait_until_unused(&mount, || holders::of_files(&mount))).collect()
+    for mount in (0..settings.nodes).flat_map(kept).filter(|mount| is_mount_point(mount)) {
+        wait_until_unused(&mount, || holders::of_files(&mount))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Reading files of the source, so that a change under the reader and damage on the way are noticed, and
 //! the file is read again.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use hayase_tier::{Key, PartSums, Reader, TierError};
+use hayase_tier::{Key, PartSums, PieceSink, Reader, TierError};
 use ring::digest::{SHA256, digest};
 
 use super::Shared;
@@ -152,11 +153,14 @@ impl Bytes {
         }
     }
 
-    /// What there is to compare it with when it is read in parts.
+    /// What there is to compare it with when it is read in parts, where its storage knows no CRC32C of all bytes, which
+    /// costs next to nothing. May ask the storage for that.
     pub(super) fn part_sums(&self) -> Option<PartSums> {
-        match self {
-            Self::Object { reader, crc32c: None, .. } => reader.part_sums(),
-            _ => None,
+        let Self::Object { reader, crc32c: None, .. } = self else { return None };
+        let sums = reader.part_sums()?;
+        match reader.crc32c() {
+            Ok(Some(_)) => None,
+            Ok(None) | Err(_) => Some(sums),
         }
     }
 
@@ -173,6 +177,26 @@ impl Bytes {
         out: &mut Vec<u8>,
     ) -> Result<(), PackError> {
         self.read_by(offset, len, out, |reader, out| reader.read_part(offset, out))
+    }
+
+    /// By one request as well, piece by piece through `buffer`: see [`Reader::read_pieces`]. `false`, with nothing done,
+    /// where they come otherwise.
+    pub(super) fn read_pieces(
+        &self,
+        range: Range<u64>,
+        buffer: &mut [u8],
+        sink: &mut PieceSink<'_>,
+    ) -> Result<bool, PackError> {
+        let Self::Object { reader, key, .. } = self else { return Ok(false) };
+        let mut come = range.start;
+        reader.read_pieces(range.start, range.end - range.start, buffer, &mut |at, piece| {
+            come = at + piece.len() as u64;
+            sink(at, piece)
+        })?;
+        match come == range.end {
+            true => Ok(true),
+            false => Err(PackError::Changed { name: key.to_string() }),
+        }
     }
 
     fn read_by(
@@ -195,9 +219,7 @@ impl Bytes {
                 Ok(())
             }
             Self::Object { reader, key, .. } => {
-                out.truncate(len);
-                out.reserve_exact(len - out.len());
-                out.resize(len, 0);
+                make_room(out, len);
                 match read(&**reader, out)? == len {
                     true => Ok(()),
                     false => Err(PackError::Changed { name: key.to_string() }),
@@ -275,4 +297,12 @@ pub(super) fn is_passing(error: &PackError) -> bool {
         error,
         Changed { .. } | Damaged { .. } | Entry { .. } | Tier(TierError::Changed { .. })
     )
+}
+/// `len` bytes, of whatever value. A buffer that is too small goes before there is another: grown, both would be there.
+fn make_room(buffer: &mut Vec<u8>, len: usize) {
+    if buffer.capacity() < len {
+        drop(std::mem::take(buffer));
+        *buffer = vec![0; len];
+    }
+    buffer.resize(len, 0);
 }

@@ -23,10 +23,12 @@ use super::bytes::{Bytes, Version, is_passing};
 use super::part_requests::timed;
 use super::part_sums::SentParts;
 use super::streams::attributes;
-use crate::checksum;
+use crate::checksum::{self, Checksum};
 use crate::compare::Step;
 use crate::item::Item;
-use crate::limits::{CHANGED_TRIES_MAX, PART_BYTES, PARTS_MAX, PIECE_BYTES, RESUMED_BYTES_MIN};
+use crate::limits::{
+    CACHED_BYTES, CHANGED_TRIES_MAX, PART_BYTES, PARTS_MAX, PIECE_BYTES, RESUMED_BYTES_MIN,
+};
 use crate::pack::{PackError, Row};
 use crate::plan::{Task, part_bytes, parts};
 use crate::progress::Progress;
@@ -81,6 +83,10 @@ impl Open {
         };
         let sent = others.map(|sums| SentParts::new(sums, item.bytes()));
         Self { bytes, item, sums, sent, way }
+    }
+
+    fn is_compared_by_crc32c(&self) -> bool {
+        self.sums.is_none() && self.sent.is_none()
     }
 }
 
@@ -333,6 +339,10 @@ impl Shared<'_> {
         let requests = &self.part_requests;
         let number = u32::try_from(part).expect("parts are few");
         let is_read = open.way.read_kept(number, data);
+        if !is_read && let Some(crc32c) = self.move_in_pieces(open, number, (start, len), data)? {
+            lock()[part].crc32c = Some(crc32c);
+            return Ok(());
+        }
         let reading = match is_read {
             true => Duration::ZERO,
             false => self.again(|| timed(|| open.bytes.read_part(start, len, data)))?,
@@ -363,6 +373,50 @@ impl Shared<'_> {
                 self.write_in_turn(large, way, (part, start), data)
             }
         }
+    }
+
+    /// Bytes that are compared by nothing but their CRC32C go from the connection to storage that takes them as they come
+    /// through a buffer that a core's cache holds: a part in memory would be written and read there three times.
+    /// Their CRC32C; `None`, with nothing done, where that is not possible.
+    fn move_in_pieces(
+        &self,
+        open: &Open,
+        number: u32,
+        (start, len): (u64, usize),
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<u32>, PackError> {
+        let Way::AnyOrder(upload) = &open.way else { return Ok(None) };
+        let upload = upload.read().unwrap_or_else(PoisonError::into_inner);
+        let upload = upload.as_ref().expect("it is taken after the last part");
+        let is_possible = open.is_compared_by_crc32c() && upload.begin_part(number).is_some();
+        if !is_possible {
+            return Ok(None);
+        }
+        buffer.resize(CACHED_BYTES, 0);
+        let range = start..start + len as u64;
+        let mut crc32c = None;
+        let took = self.again(|| {
+            timed(|| {
+                let (mut sum, mut pieces) = (Checksum::new(), upload.begin_part(number));
+                let come = open.bytes.read_pieces(range.clone(), buffer, &mut |at, piece| {
+                    if at == start {
+                        (sum, pieces) = (Checksum::new(), upload.begin_part(number));
+                    }
+                    sum.update(piece);
+                    pieces.as_mut().expect("it takes pieces").put(piece)
+                })?;
+                if come {
+                    pieces.expect("it takes pieces").end()?;
+                    crc32c = Some(sum.value());
+                }
+                Ok(())
+            })
+        })?;
+        if crc32c.is_some() {
+            self.moves(len);
+            self.part_requests.ended(len, took);
+        }
+        Ok(crc32c)
     }
 
     /// Waits for the part before.

@@ -1,6 +1,7 @@
 //! The queue between planning and streams. A large file is cut into parts when its turn comes, so that their size
 //! is what is known to be good by then, and stays.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -14,51 +15,61 @@ pub(super) enum Unit {
     Part(Arc<Large>, usize),
 }
 
+/// Large files whose parts are handed out in turns, where they come one behind the other. A file is written by one
+/// stream at a time: its inode's lock lets no other in. (4 files of 512 MiB from memory to memory, on two cores: 1.00 s
+/// in turns of two, 0.83 s of four.)
+const FILES_AT_ONCE: usize = 4;
+
 /// The queue, and how many were taken from it: each unit has its number.
 pub(super) struct Units {
     receiver: Receiver<Work>,
     taken: u64,
-    /// A file of which parts are left, and the next of them.
-    begun: Option<(Arc<Large>, usize)>,
+    /// Files of which parts are left, and the next of each.
+    begun: VecDeque<(Arc<Large>, usize)>,
+    /// What comes behind them.
+    next: Option<Work>,
 }
 
 impl Units {
     /// The first unit has the number `taken`.
     pub(super) fn new(receiver: Receiver<Work>, taken: u64) -> Self {
-        Self { receiver, taken, begun: None }
+        Self { receiver, taken, begun: VecDeque::new(), next: None }
     }
 
     /// `None` when there will be no more; `cut` is told whether a file lies beside packs.
     pub(super) fn take(&mut self, cut: impl Fn(Task, bool) -> Large) -> Option<(u64, Unit)> {
-        let unit = match self.next_part() {
-            Some(part) => part,
-            None => match self.receiver.recv().ok()? {
-                Work::Loose(task) if task.item.bytes() >= PARTS_BYTES_MIN => {
-                    self.begin(cut(task, true))
+        self.begin(cut);
+        let unit = match self.begun.pop_front() {
+            Some((large, part)) => {
+                if part + 1 < large.parts() {
+                    self.begun.push_back((Arc::clone(&large), part + 1));
                 }
-                Work::Parts(task) => self.begin(cut(task, false)),
-                work => Unit::Work(work),
-            },
+                Unit::Part(large, part)
+            }
+            None => Unit::Work(self.next.take()?),
         };
         let number = self.taken;
         self.taken += 1;
         Some((number, unit))
     }
 
-    /// Its first part.
-    fn begin(&mut self, large: Large) -> Unit {
-        let large = Arc::new(large);
-        self.begun = Some((Arc::clone(&large), 1));
-        Unit::Part(large, 0)
-    }
-
-    fn next_part(&mut self) -> Option<Unit> {
-        let (large, next) = self.begun.take()?;
-        if next >= large.parts() {
-            return None;
+    /// Begins large files that are next; waits for what is next only where nothing is begun.
+    fn begin(&mut self, cut: impl Fn(Task, bool) -> Large) {
+        while self.begun.len() < FILES_AT_ONCE {
+            let next = self.next.take().or_else(|| match self.begun.is_empty() {
+                true => self.receiver.recv().ok(),
+                false => self.receiver.try_recv().ok(),
+            });
+            let large = match next {
+                Some(Work::Loose(task)) if task.item.bytes() >= PARTS_BYTES_MIN => cut(task, true),
+                Some(Work::Parts(task)) => cut(task, false),
+                other => {
+                    self.next = other;
+                    return;
+                }
+            };
+            self.begun.push_back((Arc::new(large), 0));
         }
-        self.begun = Some((Arc::clone(&large), next + 1));
-        Some(Unit::Part(large, next))
     }
 }
 
@@ -82,11 +93,13 @@ mod tests {
 
     #[test]
     fn a_file_keeps_the_parts_it_began_with() {
-        let (sender, receiver) = sync_channel(4);
+        let (sender, receiver) = sync_channel(8);
         sender.send(Work::Parts(file("a", 3 * PART_BYTES + 1))).unwrap();
         sender.send(Work::Copy(vec![file("b", 1)])).unwrap();
         sender.send(Work::Loose(file("c", 1))).unwrap();
         sender.send(Work::Loose(file("d", 4 * PART_BYTES))).unwrap();
+        sender.send(Work::Parts(file("e", 96 * PART_BYTES))).unwrap();
+        sender.send(Work::Parts(file("f", 2 * PART_BYTES))).unwrap();
         drop(sender);
         let mut units = Units::new(receiver, 7);
         let mut taken = Vec::new();
@@ -101,6 +114,8 @@ mod tests {
             size *= 2;
         }
         let whole = (usize::MAX, 0);
-        assert_eq!(taken, [(0, 1), (1, 1), (2, 1), (3, 1), whole, whole, (0, 64)]);
+        let begin = [(0, 1), (1, 1), (2, 1), (3, 1), whole, whole];
+        assert_eq!(taken[..6], begin);
+        assert_eq!(taken[6..], [(0, 64), (0, 64), (0, 64), (1, 64)], "files in turns");
     }
 }

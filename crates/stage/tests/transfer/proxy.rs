@@ -8,7 +8,7 @@ use std::thread;
 
 use hayase_s3_server::{ACCESS_KEY, BUCKET, SECRET_KEY};
 use hayase_tier::S3;
-use hayase_tier::s3::{CredentialSource, Credentials, S3Settings};
+use hayase_tier::s3::{CredentialSource, Credentials, S3Settings, UploadChecksum};
 
 /// Answers of at least so many bytes at a time are bodies of objects.
 const BODY: usize = 16 << 10;
@@ -80,6 +80,12 @@ impl Proxy {
     /// A bucket behind it, asked up to `attempts` times.
     pub(crate) fn bucket(&self, attempts: u32) -> S3 {
         S3::attach(S3Settings { attempts, ..self.settings() }).unwrap()
+    }
+
+    /// The same, where what is sent carries no checksums: as on a server that knows none.
+    pub(crate) fn bucket_without_sums(&self, attempts: u32) -> S3 {
+        let checksum = UploadChecksum::Off;
+        S3::attach(S3Settings { attempts, checksum, ..self.settings() }).unwrap()
     }
 
     /// The same, asked as often as is usual.

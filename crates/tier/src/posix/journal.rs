@@ -32,9 +32,28 @@ const JOURNAL_BYTES_MAX: usize = 16 << 20;
 
 /// CRC32C of these bytes.
 pub(super) fn crc32c(pieces: &[&[u8]]) -> u32 {
-    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-    pieces.iter().for_each(|piece| digest.update(piece));
-    u32::try_from(digest.finalize()).expect("32 bits")
+    let mut crc = Crc32c::default();
+    pieces.iter().for_each(|piece| crc.add(piece));
+    crc.value()
+}
+
+/// The same of bytes that come one after the other.
+pub(super) struct Crc32c(Digest);
+
+impl Default for Crc32c {
+    fn default() -> Self {
+        Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
+    }
+}
+
+impl Crc32c {
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(super) fn value(&self) -> u32 {
+        u32::try_from(self.0.finalize()).expect("32 bits")
+    }
 }
 
 /// The header.

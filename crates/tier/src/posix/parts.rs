@@ -14,11 +14,13 @@ use rustix::fs::{self, AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, U
 
 use super::again;
 use super::beneath::Root;
-use super::journal::{Begun, Journal, SUFFIX_BYTES, crc32c};
+use super::journal::{Begun, Crc32c, Journal, SUFFIX_BYTES, crc32c};
 use super::upload::{PosixUpload, create_temporary};
 use crate::claim::{claim, is_own};
 use crate::descriptor::read_fully;
-use crate::{Action, Attributes, Key, ObjectMeta, PartsUpload, Precondition, TierError, UploadOf};
+use crate::{
+    Action, Attributes, Key, ObjectMeta, PartPieces, PartsUpload, Precondition, TierError, UploadOf,
+};
 
 /// `None` where another process is at it, where no journal can be kept, and where owners have their names.
 pub(super) fn resume(
@@ -144,6 +146,18 @@ impl FileParts {
         u64::from(number) * self.of.part_bytes
     }
 
+    /// All of its bytes are written.
+    fn note(&self, number: u32, crc: u32) {
+        let mut state = self.state();
+        state.there.insert(number);
+        // Without a record the part is moved again after a kill, and that is all.
+        let _ = state.journal.add(number, crc);
+    }
+
+    fn other_length(&self) -> TierError {
+        TierError::Unsupported { action: Action::Write, path: self.upload.path.clone() }
+    }
+
     fn forget_journal(&self) {
         // Where it stays it speaks of no data, and is left to `sweep`.
         let _ = fs::unlinkat(&self.upload.directory, self.name.as_slice(), AtFlags::empty());
@@ -155,9 +169,11 @@ impl PartsUpload for FileParts {
         let Some(&crc) = self.kept.get(&number) else { return false };
         let len =
             usize::try_from(self.of.len(number)).expect("a part that was written is in memory");
-        // Grown by itself it would double, and copy what is written over.
-        buffer.truncate(len);
-        buffer.reserve_exact(len - buffer.len());
+        if buffer.capacity() < len {
+            // Grown, it would be there twice for a moment, and what is written over would be copied.
+            drop(std::mem::take(buffer));
+            *buffer = vec![0; len];
+        }
         buffer.resize(len, 0);
         let is_read = read_fully(&self.upload.file, self.start(number), buffer) == Ok(len);
         let is_whole = is_read && crc32c(&[buffer]) == crc;
@@ -175,16 +191,15 @@ impl PartsUpload for FileParts {
 
     fn put_part(&self, number: u32, data: &[u8]) -> Result<(), TierError> {
         if data.is_empty() || data.len() as u64 != self.of.len(number) {
-            let path = self.upload.path.clone();
-            return Err(TierError::Unsupported { action: Action::Write, path });
+            return Err(self.other_length());
         }
         self.upload.put(self.start(number), data)?;
-        let crc = crc32c(&[data]);
-        let mut state = self.state();
-        state.there.insert(number);
-        // Without a record the part is moved again after a kill, and that is all.
-        let _ = state.journal.add(number, crc);
+        self.note(number, crc32c(&[data]));
         Ok(())
+    }
+
+    fn begin_part(&self, number: u32) -> Option<Box<dyn PartPieces + '_>> {
+        Some(Box::new(FilePieces { parts: self, number, written: 0, crc: Crc32c::default() }))
     }
 
     fn commit(mut self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError> {
@@ -203,6 +218,33 @@ impl PartsUpload for FileParts {
             Err(_) => self.temporary = self.upload.temporary.take(),
         }
         switched
+    }
+}
+
+struct FilePieces<'a> {
+    parts: &'a FileParts,
+    number: u32,
+    written: u64,
+    crc: Crc32c,
+}
+
+impl PartPieces for FilePieces<'_> {
+    fn put(&mut self, data: &[u8]) -> Result<(), TierError> {
+        if self.written + data.len() as u64 > self.parts.of.len(self.number) {
+            return Err(self.parts.other_length());
+        }
+        self.parts.upload.put(self.parts.start(self.number) + self.written, data)?;
+        self.crc.add(data);
+        self.written += data.len() as u64;
+        Ok(())
+    }
+
+    fn end(self: Box<Self>) -> Result<(), TierError> {
+        if self.written == 0 || self.written != self.parts.of.len(self.number) {
+            return Err(self.parts.other_length());
+        }
+        self.parts.note(self.number, self.crc.value());
+        Ok(())
     }
 }
 
@@ -245,6 +287,26 @@ mod tests {
             .partition(|path| path.to_str().unwrap().contains("journal"));
         assert_eq!((journals.len(), data.len()), (1, 1), "{journals:?} {data:?}");
         (journals[0].clone(), data[0].clone())
+    }
+
+    #[test]
+    fn a_part_in_pieces_is_there_once_it_is_ended() {
+        let top = tempfile::tempdir().unwrap();
+        let upload = resume(top.path(), OF).unwrap();
+        let mut whole = upload.begin_part(0).unwrap();
+        for piece in [&b"0123"[..], b"", b"456789"] {
+            whole.put(piece).unwrap();
+        }
+        whole.end().unwrap();
+        let mut begun = upload.begin_part(1).unwrap();
+        begun.put(b"abc").unwrap();
+        assert!(begun.put(b"more than it has").is_err());
+        assert!(begun.end().is_err());
+        let mut again = upload.begin_part(2).unwrap();
+        again.put(b"vwxyz").unwrap();
+        drop(again);
+        drop(upload);
+        assert_eq!(kept(top.path()), [0]);
     }
 
     #[test]

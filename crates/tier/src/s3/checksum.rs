@@ -75,14 +75,19 @@ impl Sum {
     }
 }
 
-/// What the beginning of an upload in parts must announce.
-pub(super) fn announcement(kind: UploadChecksum) -> Option<(String, String)> {
-    let name = match kind {
-        UploadChecksum::Off => return None,
-        UploadChecksum::Crc32c => "CRC32C",
-        UploadChecksum::Sha256 => "SHA256",
-    };
-    Some(("x-amz-checksum-algorithm".into(), name.into()))
+/// What the beginning of an upload in parts must announce. A CRC32C is asked for of the whole object, which the server
+/// puts together from those of the parts, so that whoever reads it in other parts can compare it for next to nothing; a
+/// SHA-256 there is of parts only. A server that does not know the difference keeps that of parts, which readers leave
+/// out.
+pub(super) fn announcement(kind: UploadChecksum) -> Vec<(String, String)> {
+    let header = |name: &str, value: &str| (format!("x-amz-checksum-{name}"), value.to_owned());
+    match kind {
+        UploadChecksum::Off => Vec::new(),
+        UploadChecksum::Crc32c => {
+            vec![header("algorithm", "CRC32C"), header("type", "FULL_OBJECT")]
+        }
+        UploadChecksum::Sha256 => vec![header("algorithm", "SHA256")],
+    }
 }
 
 pub(super) fn crc32c(pieces: &[&[u8]]) -> u32 {

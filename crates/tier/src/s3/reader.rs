@@ -14,7 +14,7 @@ use super::fault::Fault;
 use super::http::{Exchange, Head};
 use super::limits::WHOLE_READS_MAX;
 use super::object::{self, Seen, Told};
-use crate::{Action, Attributes, ObjectMeta, PartSums, Reader, TierError};
+use crate::{Action, Attributes, ObjectMeta, PartSums, PieceSink, Reader, TierError};
 
 struct Object {
     client: Arc<Client>,
@@ -188,7 +188,49 @@ impl Object {
     fn fetch(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Fault> {
         let len = buffer.len() as u64;
         let whole = offset == 0 && len == self.meta.size.get();
-        let mut request = get(&self.client, &self.key, (!whole).then(|| offset..offset + len));
+        self.ask(offset..offset + len, |exchange| {
+            fill(exchange, buffer)?;
+            match whole {
+                true => {
+                    let sums = self.client.sums(exchange.head());
+                    sums.verify(buffer).map_err(Fault::Mismatch)
+                }
+                false => Ok(()),
+            }
+        })
+    }
+
+    /// The same by way of `buffer`, until `take` wants no more of it.
+    fn fetch_pieces(
+        &self,
+        range: Range<u64>,
+        buffer: &mut [u8],
+        mut take: impl FnMut(u64, &[u8]) -> bool,
+    ) -> Result<(), Fault> {
+        self.ask(range.clone(), |exchange| {
+            let mut at = range.start;
+            while at < range.end {
+                let most = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+                let piece = most.min(buffer.len());
+                fill(exchange, &mut buffer[..piece])?;
+                if !take(at, &buffer[..piece]) {
+                    break;
+                }
+                at += piece as u64;
+            }
+            Ok(())
+        })
+    }
+
+    /// One request for these bytes of the version that is open; `consume` begins anew with each attempt.
+    fn ask(
+        &self,
+        range: Range<u64>,
+        mut consume: impl FnMut(&mut Exchange<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let (offset, len) = (range.start, range.end - range.start);
+        let whole = offset == 0 && len == self.meta.size.get();
+        let mut request = get(&self.client, &self.key, (!whole).then_some(range));
         if let Some(etag) = self.etag.get() {
             request = request.header("if-match", etag.clone());
         }
@@ -200,14 +242,7 @@ impl Object {
                 let what = "the server sent another range than was asked for";
                 return Err(Fault::Corrupt(what.into()));
             }
-            fill(exchange, buffer)?;
-            match whole {
-                true => {
-                    let sums = self.client.sums(exchange.head());
-                    sums.verify(buffer).map_err(Fault::Mismatch)
-                }
-                false => Ok(()),
-            }
+            consume(exchange)
         });
         answer.map_err(replaced)
     }
@@ -346,6 +381,28 @@ impl Reader for Object {
 
     fn read_part(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TierError> {
         self.read_by(offset, buffer, |at, rest| self.fetch(at, rest))
+    }
+
+    fn read_pieces(
+        &self,
+        offset: u64,
+        len: u64,
+        buffer: &mut [u8],
+        sink: &mut PieceSink<'_>,
+    ) -> Result<(), TierError> {
+        let end = offset.saturating_add(len).min(self.meta.size.get());
+        if offset >= end || buffer.is_empty() {
+            return Ok(());
+        }
+        let mut refused = None;
+        let fetched = self.fetch_pieces(offset..end, buffer, |at, piece| {
+            refused = sink(at, piece).err();
+            refused.is_none()
+        });
+        match refused {
+            Some(refused) => Err(refused),
+            None => fetched.map_err(|fault| self.client.failed(Action::Read, &self.key, fault)),
+        }
     }
 }
 
