@@ -133,22 +133,27 @@ a_server_of_the_job_that_is_killed_goes_on() {
   done
   cluster_wait 10 all_finished killed || { say "unfinished uploads are left"; return 1; }
 }
-# Also while a program still reads, and a mount namespace that was made meanwhile keeps all mounts.
+# Also while a program of the job, which stands in its area, still writes, and a mount namespace that was made meanwhile
+# keeps all mounts: what it writes until its end is not lost.
 a_job_that_is_killed_is_resumed() {
-  local pids
+  local pids writer
   spool_stop 1 && spool_stop 2 && spool_stop 3
   head -c 3000000 /dev/urandom >"$work/late" && cp "$work/late" "$(cache 1 late)" && sync "$(cache 1 late)" || return 1
-  sleep 3 <"$(cache 1 late)" &
+  (cd "$(cache 1)" && exec tail -n +1 -f --pid=$$ "$work/lines" >written) &
+  writer=$!
+  echo first >>"$work/lines"
   unshare --mount --propagation private sleep infinity &
   elsewhere=$!
-  sleep 0.2
+  cluster_wait 10 grep -q first "$(cache 1 written)" || return 1
   pids=$(pgrep -f -- "--job-dir $work/job-1( |\$)") || return 1
   # shellcheck disable=SC2086 # a list of process ids
   kill -KILL $pids
   for node in 1 2 3; do spool_start "$node"; done
-  cluster_wait 20 spools_ready && timeout 90 env GFARM_CONFIG_FILE="$cluster_dir/client.conf" \
+  cluster_wait 20 spools_ready || return 1
+  (sleep 2 && echo last >>"$work/lines" && sleep 2 && kill "$writer") &
+  timeout 90 env GFARM_CONFIG_FILE="$cluster_dir/client.conf" \
     nsenter --net="/run/netns/$cluster_id-1" --uts="$cluster_dir/uts-1" "$hayase" resume --verify "$work/job-1" || return 1
-  in_gfarm late "$work/late" && kill "$elsewhere" && elsewhere=
+  in_gfarm late "$work/late" && in_gfarm written "$work/lines" && kill "$elsewhere" && elsewhere=
 }
 a_job_ends_with_all_in_gfarm() {
   cp "$work/large" "$(cache 2 last)" && timeout 90 "$hayase" down --job "$work/job-2" && in_gfarm last "$work/large"

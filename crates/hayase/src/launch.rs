@@ -19,6 +19,7 @@ pub(crate) mod lines;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
 pub(crate) mod network;
+pub(crate) mod open_files;
 pub(crate) mod plan;
 pub(crate) mod preload;
 pub(crate) mod program;

@@ -53,6 +53,22 @@ fn what_was_asked_for_is_usable_and_nothing_is_left() {
     }
 }
 
+/// As a copy of the mount in another namespace keeps it.
+#[test]
+fn an_image_that_is_mounted_already_is_the_same_file_system() {
+    if skip("an_image_that_is_mounted_already_is_the_same_file_system") {
+        return;
+    }
+    let mounted = Mounted::new(ByteCount::mib(16));
+    let top = mounted.root.parent().unwrap();
+    std::fs::write(mounted.root.join("file"), b"seen").unwrap();
+    let again = ImageArea::open(&top.join("a.img"), &top.join("again")).unwrap();
+    assert_eq!(loops_of(top).len(), 1);
+    assert_eq!(std::fs::read(top.join("again/file")).unwrap(), b"seen");
+    again.unmount().unwrap();
+    assert_eq!(std::fs::read(mounted.root.join("file")).unwrap(), b"seen");
+}
+
 #[test]
 fn a_full_area_is_enospc_at_the_write() {
     if skip("a_full_area_is_enospc_at_the_write") {

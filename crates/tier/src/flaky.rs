@@ -7,9 +7,9 @@ use std::time::SystemTime;
 
 use crate::decorated_tree::decorate_tree;
 use crate::{
-    Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, PartSums,
-    PartsUpload, PieceSink, Precondition, Reader, Tier, TierError, Traffic, Tree, Upload, UploadOf,
-    XattrChanges, Xattrs,
+    Action, Attributes, Capabilities, Key, ListRequest, Location, ObjectMeta, Page, PartPieces,
+    PartSums, PartsUpload, PieceSink, Precondition, Reader, Tier, TierError, Traffic, Tree, Upload,
+    UploadOf, XattrChanges, Xattrs,
 };
 
 /// A moment at which a fault may be asked for.
@@ -311,9 +311,29 @@ impl PartsUpload for FlakyParts {
     fn put_part(&self, number: u32, data: &[u8]) -> Result<(), TierError> {
         run(&*self.plan, Action::Write, &self.key, || self.inner.put_part(number, data))
     }
+    fn begin_part(&self, number: u32) -> Option<Box<dyn PartPieces + '_>> {
+        let inner = self.inner.begin_part(number)?;
+        Some(Box::new(FlakyPieces { inner, key: &self.key, plan: &*self.plan }))
+    }
     fn commit(self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError> {
         let Self { inner, key, plan } = *self;
         run(&*plan, Action::Commit, &key, || inner.commit(precondition))
+    }
+}
+
+struct FlakyPieces<'a> {
+    inner: Box<dyn PartPieces + 'a>,
+    key: &'a Key,
+    plan: &'a Plan,
+}
+
+impl PartPieces for FlakyPieces<'_> {
+    fn put(&mut self, data: &[u8]) -> Result<(), TierError> {
+        self.inner.put(data)
+    }
+    fn end(self: Box<Self>) -> Result<(), TierError> {
+        let Self { inner, key, plan } = *self;
+        run(plan, Action::Write, key, || inner.end())
     }
 }
 

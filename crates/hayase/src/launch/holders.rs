@@ -1,4 +1,4 @@
-//! Who keeps a mount busy: processes, of this mount namespace or of any, with a file, a directory or a mapping in it.
+//! Who keeps a mount busy: processes of this mount namespace with a file, a directory or a mapping in it.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -21,29 +21,10 @@ pub(crate) struct Holder {
     pub(crate) by: &'static str,
 }
 
-impl Holder {
-    /// Not only a place that it stands in.
-    fn has_bytes(&self) -> bool {
-        matches!(self.by, "fd" | "map")
-    }
-}
-
 /// Finds them by what `/proc` says; touches no file below `mount`, which may hang.
 pub(crate) fn of(mount: &Path) -> Vec<Holder> {
     let here = mount_namespace(Path::new("/proc/self"));
     holders(mount, |process| mount_namespace(&process.proc()) == here)
-}
-
-/// The same in all mount namespaces: an unmount that would reach others is refused where those are busy.
-pub(crate) fn anywhere(mount: &Path) -> Vec<Holder> {
-    holders(mount, |_| true)
-}
-
-/// Those that can read or write a file of it, in all mount namespaces.
-pub(crate) fn of_files(mount: &Path) -> Vec<Holder> {
-    let mut found = anywhere(mount);
-    found.retain(Holder::has_bytes);
-    found
 }
 
 fn holders(mount: &Path, is_asked: impl Fn(&ProcessId) -> bool) -> Vec<Holder> {

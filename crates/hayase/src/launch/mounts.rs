@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 /// One line of it, as far as we need it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mounted {
+    /// Of this mount, in this boot; descriptors tell it.
+    pub(crate) id: u64,
+    /// Major and minor number of what is mounted.
+    pub(crate) device: (u32, u32),
     /// Mount point.
     pub(crate) point: PathBuf,
     /// `xfs`, `fuse.hayase`, ...
@@ -17,7 +21,12 @@ pub(crate) struct Mounted {
 
 /// Everything that is mounted, in the order in which it was mounted.
 pub(crate) fn all() -> Vec<Mounted> {
-    let text = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    mounts_of(Path::new("/proc/self"))
+}
+
+/// The same that a process sees, by its directory in `/proc`.
+pub(crate) fn mounts_of(proc: &Path) -> Vec<Mounted> {
+    let text = std::fs::read(proc.join("mountinfo")).unwrap_or_default();
     text.split(|&b| b == b'\n').filter_map(parse).collect()
 }
 
@@ -39,9 +48,14 @@ pub(crate) fn mounted_below(place: &Path) -> Vec<PathBuf> {
 fn parse(line: &[u8]) -> Option<Mounted> {
     let fields: Vec<_> = line.split(|&b| b == b' ').collect();
     let dash = fields.iter().position(|&field| field == b"-")?;
+    let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+    let device = text(fields.get(2)?);
+    let (major, minor) = device.split_once(':')?;
     Some(Mounted {
+        id: text(fields.first()?).parse().ok()?,
+        device: (major.parse().ok()?, minor.parse().ok()?),
         point: PathBuf::from(unescape(fields.get(4)?)),
-        fs_type: String::from_utf8_lossy(fields.get(dash + 1)?).into_owned(),
+        fs_type: text(fields.get(dash + 1)?),
         source: unescape(fields.get(dash + 2)?),
     })
 }
@@ -79,6 +93,7 @@ mod tests {
             b"36 35 98:0 /mnt1 /a\\040b rw,noatime master:1 shared:2 - fuse.hayase hayase rw";
         let mounted = parse(line).unwrap();
         assert_eq!(mounted.point, Path::new("/a b"));
+        assert_eq!((mounted.id, mounted.device), (36, (98, 0)));
         assert_eq!(mounted.fs_type, "fuse.hayase");
         assert_eq!(mounted.source, "hayase");
         assert_eq!(parse(b"rubbish"), None);

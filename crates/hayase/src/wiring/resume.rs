@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 use std::iter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,8 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use super::places;
 use crate::job::{Settings, ledgers};
-use crate::launch::holders::{self, Holder};
 use crate::launch::mounts::is_mount_point;
+use crate::launch::{holders, open_files};
 
 pub(crate) use hayase_server::{Resumed, Resuming};
 
@@ -26,8 +26,8 @@ pub(crate) use hayase_server::{Resumed, Resuming};
 /// reach, which the kernel ends only when that answers.
 const LET_GO_WAIT: Duration = Duration::from_secs(30);
 const LET_GO_STEP: Duration = Duration::from_millis(50);
-/// What is busy for longer, and no process has a file of it, is kept by the kernel alone: another mount namespace has a
-/// copy of the job's mounts, or what a killed process had begun has not ended.
+/// What is busy for longer while no process has a file of it: another mount namespace has a copy of the job's mounts,
+/// whose plain files the kernel keeps, or somebody stands in it.
 const UNSEEN_WAIT: Duration = Duration::from_secs(2);
 
 /// What a job left on the nodes of this machine.
@@ -125,7 +125,7 @@ impl<'a> Nodes<'a> {
             return Ok(Opened { left: LeftNode::of(server, &area)?, image: None });
         }
         // Its servers were killed, or are not of this job's record: who uses it stays, in whichever mount namespace.
-        wait_until_unused(&root, || holders::anywhere(&root))?;
+        wait_until_unused(std::slice::from_ref(&root))?;
         if is_mount_point(&root) && unmount_unused(&root)? == Unmounted::Unseen {
             let as_it_is = MountedArea::open(&root)?;
             return Ok(Opened { left: LeftNode::of(server, &as_it_is)?, image: None });
@@ -163,7 +163,7 @@ impl LeftNodes for Nodes<'_> {
 #[derive(Debug, PartialEq, Eq)]
 enum Unmounted {
     Done,
-    /// It is busy, and by no process: nobody can write to it.
+    /// It is busy, and no process has a file of it.
     Unseen,
 }
 
@@ -182,37 +182,41 @@ fn unmount_unused(root: &Path) -> anyhow::Result<Unmounted> {
     }
 }
 
-/// Waits until nobody is found any more: one that still is after [`LET_GO_WAIT`] means to stay.
-fn wait_until_unused(mount: &Path, users: impl Fn() -> Vec<Holder>) -> anyhow::Result<()> {
+/// Waits until no process has a file of what is mounted at these places, whose bytes it may reach without any server.
+///
+/// # Errors
+/// One still has after [`LET_GO_WAIT`], and means to.
+fn wait_until_unused(points: &[PathBuf]) -> anyhow::Result<()> {
     let until = Instant::now() + LET_GO_WAIT;
     let mut is_told = false;
     loop {
-        let users = users();
+        let users = open_files::holders(points);
         if users.is_empty() {
             return Ok(());
         }
         let who = holders::named(&users);
         if Instant::now() >= until {
-            bail!("{} is still used by {who}: end that first", mount.display());
+            bail!("files of the job are still open in {who}: end that first");
         }
         if !std::mem::replace(&mut is_told, true) {
-            tracing::warn!("waiting for {who}, which uses {}", mount.display());
+            tracing::warn!("waiting for {who}, with files of the job open");
         }
         std::thread::sleep(LET_GO_STEP);
     }
 }
 
-/// Waits until no program has a file of the areas of a killed job open, whose bytes it may reach without any server.
+/// Waits for the programs of a killed job, and whoever else has files of its areas open.
 ///
 /// # Errors
-/// Who still does after [`LET_GO_WAIT`].
+/// Who still has one after [`LET_GO_WAIT`].
 pub(crate) fn wait_for_programs(settings: &Settings) -> anyhow::Result<()> {
     // What is in `local` is not kept.
-    let kept = |node| iter::once(settings.shared_mount(node)).chain(settings.cache_mount(node));
-    for mount in (0..settings.nodes).flat_map(kept).filter(|mount| is_mount_point(mount)) {
-        wait_until_unused(&mount, || holders::of_files(&mount))?;
-    }
-    Ok(())
+    let kept = |node| {
+        let mounts = iter::once(settings.shared_mount(node)).chain(settings.cache_mount(node));
+        mounts.chain(iter::once(settings.shared_root(node)))
+    };
+    let points: Vec<_> = (0..settings.nodes).flat_map(kept).collect();
+    wait_until_unused(&points)
 }
 
 #[cfg(test)]
@@ -231,13 +235,13 @@ mod tests {
             }
         }
         let held = std::fs::File::create(root.path().join("held")).unwrap();
+        let mut holder =
+            std::process::Command::new("sleep").arg("0.2").stdin(held).spawn().unwrap();
         assert_eq!(unmount(root.path(), UnmountFlags::empty()), Err(Errno::BUSY));
-        let holder = std::thread::spawn(move || {
-            std::thread::sleep(3 * LET_GO_STEP);
-            drop(held);
-        });
-        wait_until_unused(root.path(), || holders::anywhere(root.path())).unwrap();
-        holder.join().unwrap();
+        let begin = Instant::now();
+        wait_until_unused(&[root.path().to_owned()]).unwrap();
+        assert!(begin.elapsed() >= Duration::from_millis(100), "it has ended");
+        holder.wait().unwrap();
         assert_eq!(unmount_unused(root.path()).unwrap(), Unmounted::Done);
         let again = unmount_unused(root.path()).unwrap_err();
         assert_eq!(again.downcast_ref(), Some(&Errno::INVAL), "it is no mount any more");

@@ -85,7 +85,7 @@ impl Open {
         Self { bytes, item, sums, sent, way }
     }
 
-    fn is_compared_by_crc32c(&self) -> bool {
+    fn has_no_part_sums(&self) -> bool {
         self.sums.is_none() && self.sent.is_none()
     }
 }
@@ -166,6 +166,11 @@ impl Large {
 
     pub(super) fn parts(&self) -> usize {
         self.count
+    }
+
+    /// Of the file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.task.item.bytes()
     }
 
     /// Of each part but the last; a file may be smaller.
@@ -339,7 +344,11 @@ impl Shared<'_> {
         let requests = &self.part_requests;
         let number = u32::try_from(part).expect("parts are few");
         let is_read = open.way.read_kept(number, data);
-        if !is_read && let Some(crc32c) = self.move_in_pieces(open, number, (start, len), data)? {
+        // What one request brings whole the reader compares with whatever is known of it.
+        let may_come_in_pieces = !is_read && large.count > 1 && open.has_no_part_sums();
+        if may_come_in_pieces
+            && let Some(crc32c) = self.move_in_pieces(open, number, (start, len), data)?
+        {
             lock()[part].crc32c = Some(crc32c);
             return Ok(());
         }
@@ -375,7 +384,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Bytes that are compared by nothing but their CRC32C go from the connection to storage that takes them as they come
+    /// Bytes of which at most the CRC32C is known go from the connection to storage that takes them as they come
     /// through a buffer that a core's cache holds: a part in memory would be written and read there three times.
     /// Their CRC32C; `None`, with nothing done, where that is not possible.
     fn move_in_pieces(
@@ -388,8 +397,7 @@ impl Shared<'_> {
         let Way::AnyOrder(upload) = &open.way else { return Ok(None) };
         let upload = upload.read().unwrap_or_else(PoisonError::into_inner);
         let upload = upload.as_ref().expect("it is taken after the last part");
-        let is_possible = open.is_compared_by_crc32c() && upload.begin_part(number).is_some();
-        if !is_possible {
+        if upload.begin_part(number).is_none() {
             return Ok(None);
         }
         buffer.resize(CACHED_BYTES, 0);

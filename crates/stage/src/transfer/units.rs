@@ -8,6 +8,7 @@ use std::sync::mpsc::Receiver;
 use super::large::Large;
 use crate::limits::PARTS_BYTES_MIN;
 use crate::plan::{Task, Work};
+use crate::source::Origin;
 
 /// What a stream takes from the queue.
 pub(super) enum Unit {
@@ -19,6 +20,9 @@ pub(super) enum Unit {
 /// stream at a time: its inode's lock lets no other in. (4 files of 512 MiB from memory to memory, on two cores: 1.00 s
 /// in turns of two, 0.83 s of four.)
 const FILES_AT_ONCE: usize = 4;
+/// And so many bytes of such files: of larger ones the first is whole before the next is begun, as far as a target that
+/// becomes full, or a kill, lets it.
+const BYTES_AT_ONCE: u64 = 8 << 30;
 
 /// The queue, and how many were taken from it: each unit has its number.
 pub(super) struct Units {
@@ -56,11 +60,19 @@ impl Units {
     /// Begins large files that are next; waits for what is next only where nothing is begun.
     fn begin(&mut self, cut: impl Fn(Task, bool) -> Large) {
         while self.begun.len() < FILES_AT_ONCE {
+            let begun: u64 = self.begun.iter().map(|(large, _)| large.bytes()).sum();
+            if self.next.as_ref().is_some_and(|next| !may_join(next, begun)) {
+                return;
+            }
             let next = self.next.take().or_else(|| match self.begun.is_empty() {
                 true => self.receiver.recv().ok(),
                 false => self.receiver.try_recv().ok(),
             });
             let large = match next {
+                Some(work) if !may_join(&work, begun) => {
+                    self.next = Some(work);
+                    return;
+                }
                 Some(Work::Loose(task)) if task.item.bytes() >= PARTS_BYTES_MIN => cut(task, true),
                 Some(Work::Parts(task)) => cut(task, false),
                 other => {
@@ -73,6 +85,13 @@ impl Units {
     }
 }
 
+/// Beside files of so many bytes. An entry that was compressed lies in memory whole, and is alone.
+fn may_join(work: &Work, begun: u64) -> bool {
+    let (Work::Loose(task) | Work::Parts(task)) = work else { return true };
+    let is_object = matches!(task.origin, Origin::Object(_));
+    begun == 0 || (is_object && begun.saturating_add(task.item.bytes()) <= BYTES_AT_ONCE)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::sync_channel;
@@ -82,7 +101,6 @@ mod tests {
     use super::*;
     use crate::compare::Step;
     use crate::item::{Item, Kind};
-    use crate::source::Origin;
     use crate::{Mtime, limits::PART_BYTES};
 
     fn file(name: &str, bytes: u64) -> Task {

@@ -69,11 +69,13 @@ fn flipped_bits_on_the_way_never_arrive() {
 fn a_large_file_that_was_sent_in_parts_is_read_again() {
     // As it was sent, and as it is read: in the same parts, smaller ones, larger ones.
     for (sent, read) in [(8, 8), (12, 5), (5, 7), (5, 20)] {
-        sent_and_read(sent << 20, read << 20);
+        sent_and_read(20 << 20, sent << 20, read << 20);
     }
+    // One that comes in pieces where it can.
+    sent_and_read(64 << 20, 16 << 20, 16 << 20);
 }
 
-fn sent_and_read(sent: u64, read: u64) {
+fn sent_and_read(len: usize, sent: u64, read: u64) {
     let in_parts =
         |bytes, options: &Options| Options { part_size: PartSize::Fixed(bytes), ..options.clone() };
     let packs = packs(64 << 10, Compression::None, None);
@@ -84,8 +86,7 @@ fn sent_and_read(sent: u64, read: u64) {
     ] {
         let server = Server::start(&hayase_s3_server::Options::default()).unwrap();
         let proxy = Proxy::start(server.address());
-        let trees =
-            Trees::new(|top| std::fs::write(top.join("large"), large((20 << 20) + 5)).unwrap());
+        let trees = Trees::new(|top| std::fs::write(top.join("large"), large(len + 5)).unwrap());
         let store = of(match has_sums {
             true => proxy.bucket(ATTEMPTS),
             false => proxy.bucket_without_sums(ATTEMPTS),
@@ -110,6 +111,25 @@ fn sent_and_read(sent: u64, read: u64) {
         assert_eq!(proxy.flips.load(Ordering::SeqCst), 0, "no bit flipped");
         assert_same(&trees.from, &trees.to);
     }
+}
+
+/// A large file comes in pieces; what was asked for again begins anew where the part begins.
+#[test]
+fn connections_that_end_in_the_middle_of_a_part_change_nothing() {
+    const BREAKS: u32 = 12;
+    let server = Server::start(&hayase_s3_server::Options::default()).unwrap();
+    let proxy = Proxy::start(server.address());
+    let trees = Trees::new(|top| {
+        for name in ["one", "two"] {
+            std::fs::write(top.join(name), large((64 << 20) + 5)).unwrap();
+        }
+    });
+    let store = of(proxy.patient_bucket());
+    copy_all(&trees.from(), &store, &Options::default());
+    proxy.breaks.store(BREAKS, Ordering::SeqCst);
+    copy_all(&store, &trees.to(), &Options::default());
+    assert_eq!(proxy.breaks.load(Ordering::SeqCst), 0, "no connection ended");
+    assert_same(&trees.from, &trees.to);
 }
 
 /// What the open of a pack brings is kept for all that is read of it.

@@ -1,4 +1,4 @@
-//! Stands between a bucket and us: flips bits on the way, or lets nobody through.
+//! Stands between a bucket and us: flips bits on the way, ends connections in the middle, or lets nobody through.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,10 +13,15 @@ use hayase_tier::s3::{CredentialSource, Credentials, S3Settings, UploadChecksum}
 /// Answers of at least so many bytes at a time are bodies of objects.
 const BODY: usize = 16 << 10;
 
-/// Passes bytes on between clients and a server, and flips bits in bodies as long as `flips` are left.
+/// A connection that is to end in the middle of a body has brought so much before.
+const BROUGHT: usize = 1 << 20;
+
+/// Passes bytes on between clients and a server; flips bits in bodies as long as `flips` are left, and ends connections
+/// in bodies as long as `breaks` are.
 pub(crate) struct Proxy {
     address: SocketAddr,
     pub(crate) flips: Arc<AtomicU32>,
+    pub(crate) breaks: Arc<AtomicU32>,
     line: Arc<Mutex<Line>>,
 }
 
@@ -33,9 +38,10 @@ struct Line {
 impl Proxy {
     pub(crate) fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, flips) = (listener.local_addr().unwrap(), Arc::<AtomicU32>::default());
+        let address = listener.local_addr().unwrap();
+        let (flips, breaks) = (Arc::<AtomicU32>::default(), Arc::<AtomicU32>::default());
         let line = Arc::<Mutex<Line>>::default();
-        let (left, shared) = (Arc::clone(&flips), Arc::clone(&line));
+        let (left, shared) = ((Arc::clone(&flips), Arc::clone(&breaks)), Arc::clone(&line));
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let mut line = shared.lock().unwrap();
@@ -47,13 +53,14 @@ impl Proxy {
                 let (server, client) = (Arc::new(server), Arc::new(client));
                 line.ends.extend([Arc::downgrade(&server), Arc::downgrade(&client)]);
                 drop(line);
-                let (to, from, left) =
-                    (Arc::clone(&server), Arc::clone(&client), Arc::clone(&left));
-                thread::spawn(move || pass(&from, &to, &AtomicU32::new(0)));
-                thread::spawn(move || pass(&server, &client, &left));
+                let (to, from, (flips, breaks)) =
+                    (Arc::clone(&server), Arc::clone(&client), left.clone());
+                let none = AtomicU32::new(0);
+                thread::spawn(move || pass(&from, &to, &none, &none));
+                thread::spawn(move || pass(&server, &client, &flips, &breaks));
             }
         });
-        Self { address, flips, line }
+        Self { address, flips, breaks, line }
     }
 
     pub(crate) fn flip(&self, count: u32) {
@@ -102,13 +109,21 @@ impl Proxy {
     }
 }
 
-fn pass(mut from: &TcpStream, mut to: &TcpStream, flips: &AtomicU32) {
+fn pass(mut from: &TcpStream, mut to: &TcpStream, flips: &AtomicU32, breaks: &AtomicU32) {
     let mut bytes = vec![0; 64 << 10];
+    let mut brought = 0;
     while let Ok(count @ 1..) = from.read(&mut bytes) {
         let one_less = |left: u32| left.checked_sub(1);
+        let takes =
+            |left: &AtomicU32| left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
         let is_body = count >= BODY;
-        if is_body && flips.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok() {
+        if is_body && takes(flips).is_ok() {
             bytes[count - 1] ^= 1;
+        }
+        brought += count;
+        if is_body && brought > BROUGHT && takes(breaks).is_ok() {
+            let _ = from.shutdown(Shutdown::Both);
+            break;
         }
         if to.write_all(&bytes[..count]).is_err() {
             break;

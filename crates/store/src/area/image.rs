@@ -13,6 +13,7 @@
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -272,16 +273,30 @@ fn reserve(file: &File, image: &Path, size: ByteCount, bytes: ByteCount) -> Resu
     })
 }
 
-/// A loop device for the image, with direct I/O so that nothing is cached twice. The one that it has already, when it is
-/// still mounted elsewhere: two devices of one image would be two file systems that know nothing of each other.
+/// The loop device that the image has while it is mounted elsewhere: two devices of one image would be two file systems
+/// that know nothing of each other.
+fn attached(image: &Path) -> Option<PathBuf> {
+    let image = std::fs::canonicalize(image).ok()?;
+    let blocks = std::fs::read_dir("/sys/block").ok()?.flatten();
+    let is_ours = |block: &std::fs::DirEntry| {
+        let file = std::fs::read(block.path().join("loop/backing_file")).unwrap_or_default();
+        file.trim_ascii_end() == image.as_os_str().as_bytes()
+    };
+    let block = blocks.into_iter().find(is_ours)?;
+    Some(Path::new("/dev").join(block.file_name()))
+}
+
+/// A loop device for the image, with direct I/O so that nothing is cached twice.
 fn attach(image: &Path) -> Result<PathBuf, AreaError> {
     if !image.is_file() {
         let source = io::Error::from(io::ErrorKind::NotFound);
         return Err(fail("open the image", image, source));
     }
-    let options = ["--find", "--show", "--nooverlap", "--direct-io=on"];
-    let mut arguments: Vec<&OsStr> = options.iter().map(OsStr::new).collect();
-    arguments.push(image.as_os_str());
+    if let Some(device) = attached(image) {
+        return Ok(device);
+    }
+    let arguments =
+        ["--find".as_ref(), "--show".as_ref(), "--direct-io=on".as_ref(), image.as_os_str()];
     let device = run("losetup", "mount", image, &arguments)?;
     Ok(PathBuf::from(device.trim()))
 }

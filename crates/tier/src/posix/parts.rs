@@ -233,6 +233,10 @@ impl PartPieces for FilePieces<'_> {
         if self.written + data.len() as u64 > self.parts.of.len(self.number) {
             return Err(self.parts.other_length());
         }
+        if self.written == 0 {
+            // What was there before is not any more.
+            self.parts.state().there.remove(&self.number);
+        }
         self.parts.upload.put(self.parts.start(self.number) + self.written, data)?;
         self.crc.add(data);
         self.written += data.len() as u64;
@@ -302,11 +306,17 @@ mod tests {
         begun.put(b"abc").unwrap();
         assert!(begun.put(b"more than it has").is_err());
         assert!(begun.end().is_err());
-        let mut again = upload.begin_part(2).unwrap();
-        again.put(b"vwxyz").unwrap();
-        drop(again);
+        for _ in 0..2 {
+            let mut again = upload.begin_part(2).unwrap();
+            again.put(b"vwxyz").unwrap();
+            drop(again);
+        }
+        upload.put_part(1, b"abcdefghij").unwrap();
+        upload.begin_part(1).unwrap().put(b"abc").unwrap();
+        assert!(upload.commit(Precondition::Any).is_err(), "half of a part is another");
+        let upload = resume(top.path(), OF).unwrap();
         drop(upload);
-        assert_eq!(kept(top.path()), [0]);
+        assert_eq!(kept(top.path()), [0, 1], "the same bytes");
     }
 
     #[test]

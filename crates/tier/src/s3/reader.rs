@@ -7,6 +7,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
+use std::time::Instant;
 
 use super::checksum::Sums;
 use super::client::{Client, Request};
@@ -213,9 +214,11 @@ impl Object {
                 let most = usize::try_from(range.end - at).unwrap_or(usize::MAX);
                 let piece = most.min(buffer.len());
                 fill(exchange, &mut buffer[..piece])?;
+                let begin = Instant::now();
                 if !take(at, &buffer[..piece]) {
                     break;
                 }
+                exchange.prolong(begin.elapsed());
                 at += piece as u64;
             }
             Ok(())

@@ -110,8 +110,10 @@ pub(super) struct OpenFile {
     pub(super) failed: Option<i32>,
     /// Version of the pages that the kernel may have.
     pub(super) pages: Option<Version>,
-    /// Generation that an open or a look found last, and the kernel was told of.
+    /// The newest generation that an open or a look found: the kernel was told of it.
     pub(super) newest: u64,
+    /// Counts what was written here and the metadata server was told of.
+    pub(super) told_here: u64,
     /// It was made here, in this directory, and who made it has not closed it.
     pub(super) made_in: Option<InodeId>,
     /// It was made without a place for its bytes.

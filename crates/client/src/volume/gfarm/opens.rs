@@ -18,7 +18,9 @@ use hayase_wire::message::{Access, NewNode, Refused};
 
 use super::bursts::Making;
 use super::nodes::Node;
-use super::open_file::{Leaving, Plain, Released, Slot, Telling, Usable, Version, version};
+use super::open_file::{
+    Leaving, OpenFile, Plain, Released, Slot, Telling, Usable, Version, version,
+};
 use super::{Inner, refused};
 use crate::open_file::{Class, Serving};
 use crate::volume::{Drops, FileOpen, Found, OpenWish};
@@ -29,6 +31,7 @@ impl Inner {
         let path = self.nodes.path(ino)?;
         // Who may not write may not empty it either.
         let (write, truncate) = (wish.access.write || wish.truncate, wish.truncate);
+        let told_before = node.lock().file.told_here;
         let opened = self.lanes.open(&Request::Open { path, write, truncate });
         let opened = opened.map_err(|lost| self.gone(refused(lost)))?;
         if opened.stat.ino != node.gfarm || opened.stat.kind != Kind::File {
@@ -38,7 +41,8 @@ impl Inner {
         if write || truncate {
             self.look_ahead.changed();
         }
-        self.admit(&node, wish, opened)
+        let is_late = |file: &OpenFile| file.told_here != told_before;
+        self.admit(&node, wish, opened, is_late)
     }
 
     pub(super) fn create(
@@ -56,15 +60,21 @@ impl Inner {
             self.bursts.told(new.parent, new.mode, stat, Instant::now());
         }
         let node = self.nodes.seen(new.parent, &new.name, stat);
-        let open = self.admit(&node, wish, opened)?;
+        let open = self.admit(&node, wish, opened, |_| false)?;
         node.lock().file.made(new.parent, place);
         Ok((self.found(&node), open))
     }
 
     /// The open joins those that are there.
-    fn admit(&self, node: &Arc<Node>, wish: OpenWish, opened: Opened) -> Result<FileOpen, Refused> {
+    fn admit(
+        &self,
+        node: &Arc<Node>,
+        wish: OpenWish,
+        opened: Opened,
+        is_late: impl FnOnce(&OpenFile) -> bool,
+    ) -> Result<FileOpen, Refused> {
         let _alone = node.joining.lock().unwrap_or_else(PoisonError::into_inner);
-        let Opened { file, stat, descriptor } = self.renewed(node, wish, opened)?;
+        let Opened { file, stat, descriptor } = self.renewed(node, wish, opened, is_late)?;
         let version = version(&stat);
         let descriptor = descriptor.map(Arc::new);
         let plain = match descriptor.as_ref().map(Plain::of).transpose() {
@@ -92,7 +102,7 @@ impl Inner {
         }
         let is_new_version = self::version(&state.seen) != version;
         state.seen = stat;
-        state.file.newest = stat.generation;
+        state.file.newest = state.file.newest.max(stat.generation);
         let keep_pages = state.file.pages.replace(version) == Some(version);
         let open = &mut state.file;
         let readers = match class == Class::Remote && wish.access.write {
@@ -134,15 +144,25 @@ impl Inner {
         Ok(FileOpen { class, descriptor, cache, keep_pages: cache && keep_pages, striped: false })
     }
 
-    /// An open's answer may have been on its way while a look told of a newer version. The kernel would be told of a
-    /// smaller file then, and put zeros behind its end under whoever reads it: the open is made again. Below
-    /// [`Node::joining`], so that nothing newer is told meanwhile.
-    fn renewed(&self, node: &Node, wish: OpenWish, opened: Opened) -> Result<Opened, Refused> {
-        if wish.truncate || opened.stat.generation >= node.lock().file.newest {
+    /// An open's answer may have been on its way while a look told of a newer version, or while what was written here was
+    /// closed (`is_late`). The kernel would be told of a smaller file then, and put zeros behind its end under whoever
+    /// reads it: the open is made again. Below [`Node::joining`], so that nothing newer is told meanwhile.
+    fn renewed(
+        &self,
+        node: &Node,
+        wish: OpenWish,
+        opened: Opened,
+        is_late: impl FnOnce(&OpenFile) -> bool,
+    ) -> Result<Opened, Refused> {
+        let is_true = {
+            let file = &node.lock().file;
+            opened.stat.generation >= file.newest && !is_late(file)
+        };
+        if wish.truncate || is_true {
             return Ok(opened);
         }
         self.close_quietly(opened.file);
-        self.reopen(node, wish.access.write)
+        self.reopen(node, wish.access.write).map_err(|why| self.gone(why))
     }
 
     /// An open found this version: readers of another one get this one from now on, and the kernel drops their pages
@@ -193,7 +213,7 @@ impl Inner {
                 return Ok(());
             }
             state.seen = opened.stat;
-            state.file.newest = opened.stat.generation;
+            state.file.newest = state.file.newest.max(opened.stat.generation);
             let readers = state.file.take_readers();
             state.file.refill(opened.file, false);
             state.file.reads = opened.descriptor.map(Arc::new);
@@ -366,6 +386,7 @@ impl Inner {
         let after = writes.and_then(|writes| Plain::of(writes).ok());
         let times = {
             let mut state = node.lock();
+            state.file.told_here += 1;
             if let Some(after) = after {
                 state.file.told = Some((after, SystemTime::now()));
             }

@@ -258,7 +258,37 @@ fn an_open_whose_answer_is_late_makes_no_file_smaller() {
         mount.release(ino, READ);
         mount.drain();
         assert_eq!(fake.files().opens(), 0);
+        fake.leaves(|_| ()); // which keeps no mount
     }
+}
+
+/// The same where it grew by a write of this host, which is closed meanwhile.
+#[test]
+fn an_open_that_a_close_here_overtakes_makes_no_file_smaller() {
+    let (fake, mount) = Fake::mount();
+    fake.files().replace("/f", b"first");
+    let ino = mount.look("f").unwrap();
+    mount.open_it(ino, READ).unwrap();
+    mount.open_it(ino, WRITE).unwrap();
+    let (writes, is_first) = (mount.clone(), AtomicBool::new(true));
+    fake.leaves(move |request| {
+        let is_open = matches!(request, Request::Open { .. });
+        if is_open && is_first.swap(false, Ordering::Relaxed) {
+            writes.write(ino, 5, b", and more").unwrap();
+            writes.closed(ino).unwrap();
+            writes.release(ino, WRITE);
+        }
+    });
+    mount.open_it(ino, WRITE).unwrap();
+    assert_eq!(mount.lasting_attributes(ino).unwrap().size, 15);
+    mount.append(ino, b", at the end").unwrap();
+    assert_eq!(mount.bytes(ino).unwrap(), b"first, and more, at the end");
+    for access in [READ, WRITE] {
+        mount.release(ino, access);
+    }
+    mount.drain();
+    assert_eq!(fake.files().opens(), 0);
+    fake.leaves(|_| ());
 }
 
 #[test]

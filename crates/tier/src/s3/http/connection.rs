@@ -96,6 +96,11 @@ impl Connection {
         }
     }
 
+    /// For so long nobody wanted to read.
+    pub(super) fn prolong(&mut self, time: Duration) {
+        self.deadline += time;
+    }
+
     fn check_deadline(&self) -> io::Result<()> {
         if Instant::now() < self.deadline {
             return Ok(());

@@ -217,6 +217,13 @@ impl Exchange<'_> {
         Ok(filled)
     }
 
+    /// Whoever takes the bytes was at them for so long: the server did not use that time.
+    pub(in crate::s3) fn prolong(&mut self, time: Duration) {
+        if let Some(connection) = self.connection.as_mut() {
+            connection.prolong(time);
+        }
+    }
+
     /// The whole body, which is no object.
     pub(in crate::s3) fn document(&mut self) -> io::Result<Vec<u8>> {
         let mut document = Vec::new();
