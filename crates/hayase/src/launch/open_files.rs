@@ -16,16 +16,16 @@ use crate::process::{ProcessId, all};
 /// Processes, but this one, that can read or write a file of what is mounted at one of `points` in some namespace.
 /// Some ms for a hundred processes.
 pub(crate) fn holders(points: &[PathBuf]) -> Vec<Holder> {
-    let mut namespaces = HashMap::new();
+    let mut views = HashMap::new();
     let own = std::process::id();
     let processes: Vec<_> = all()
         .filter(|process| process.pid.unsigned_abs() != own)
         .map(|process| {
-            let mounts = mounts_seen(&mut namespaces, &process.proc());
+            let mounts = mounts_seen(&mut views, &process.proc());
             (process, mounts)
         })
         .collect();
-    let ours = mounts_seen(&mut namespaces, Path::new("/proc/self"));
+    let ours = mounts_seen(&mut views, Path::new("/proc/self"));
     let seen = processes.iter().flat_map(|(_, mounts)| mounts.iter()).chain(ours.iter());
     let is_meant = |mounted: &&Mounted| points.contains(&mounted.point);
     let devices: HashSet<(u32, u32)> =
@@ -38,13 +38,13 @@ pub(crate) fn holders(points: &[PathBuf]) -> Vec<Holder> {
     processes.into_iter().filter(|_| !devices.is_empty()).filter_map(holds).collect()
 }
 
-/// Read once for each namespace.
+/// Read once for each namespace and root in it: behind chroot(2) a process is told of nothing outside.
 fn mounts_seen(
-    namespaces: &mut HashMap<PathBuf, Rc<Vec<Mounted>>>,
+    views: &mut HashMap<[PathBuf; 2], Rc<Vec<Mounted>>>,
     proc: &Path,
 ) -> Rc<Vec<Mounted>> {
-    let namespace = fs::read_link(proc.join("ns/mnt")).unwrap_or_default();
-    let mounts = namespaces.entry(namespace);
+    let view = ["ns/mnt", "root"].map(|link| fs::read_link(proc.join(link)).unwrap_or_default());
+    let mounts = views.entry(view);
     Rc::clone(mounts.or_insert_with(|| Rc::new(mounts_of(proc))))
 }
 

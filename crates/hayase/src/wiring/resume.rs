@@ -125,7 +125,7 @@ impl<'a> Nodes<'a> {
             return Ok(Opened { left: LeftNode::of(server, &area)?, image: None });
         }
         // Its servers were killed, or are not of this job's record: who uses it stays, in whichever mount namespace.
-        wait_until_unused(std::slice::from_ref(&root))?;
+        wait_until_unused(std::slice::from_ref(&root), LET_GO_WAIT)?;
         if is_mount_point(&root) && unmount_unused(&root)? == Unmounted::Unseen {
             let as_it_is = MountedArea::open(&root)?;
             return Ok(Opened { left: LeftNode::of(server, &as_it_is)?, image: None });
@@ -185,9 +185,9 @@ fn unmount_unused(root: &Path) -> anyhow::Result<Unmounted> {
 /// Waits until no process has a file of what is mounted at these places, whose bytes it may reach without any server.
 ///
 /// # Errors
-/// One still has after [`LET_GO_WAIT`], and means to.
-fn wait_until_unused(points: &[PathBuf]) -> anyhow::Result<()> {
-    let until = Instant::now() + LET_GO_WAIT;
+/// One still has after `patience`, and means to.
+fn wait_until_unused(points: &[PathBuf], patience: Duration) -> anyhow::Result<()> {
+    let until = Instant::now() + patience;
     let mut is_told = false;
     loop {
         let users = open_files::holders(points);
@@ -216,7 +216,7 @@ pub(crate) fn wait_for_programs(settings: &Settings) -> anyhow::Result<()> {
         mounts.chain(iter::once(settings.shared_root(node)))
     };
     let points: Vec<_> = (0..settings.nodes).flat_map(kept).collect();
-    wait_until_unused(&points)
+    wait_until_unused(&points, LET_GO_WAIT)
 }
 
 #[cfg(test)]
@@ -238,9 +238,10 @@ mod tests {
         let mut holder =
             std::process::Command::new("sleep").arg("0.2").stdin(held).spawn().unwrap();
         assert_eq!(unmount(root.path(), UnmountFlags::empty()), Err(Errno::BUSY));
-        let begin = Instant::now();
-        wait_until_unused(&[root.path().to_owned()]).unwrap();
-        assert!(begin.elapsed() >= Duration::from_millis(100), "it has ended");
+        let points = [root.path().to_owned()];
+        let who = wait_until_unused(&points, Duration::ZERO).unwrap_err().to_string();
+        assert!(who.contains(&format!("{} (", holder.id())) && who.contains("end that"), "{who}");
+        wait_until_unused(&points, LET_GO_WAIT).unwrap();
         holder.wait().unwrap();
         assert_eq!(unmount_unused(root.path()).unwrap(), Unmounted::Done);
         let again = unmount_unused(root.path()).unwrap_err();

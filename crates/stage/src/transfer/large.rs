@@ -405,7 +405,7 @@ impl Shared<'_> {
         let mut crc32c = None;
         let took = self.again(|| {
             timed(|| {
-                let (mut sum, mut pieces) = (Checksum::new(), upload.begin_part(number));
+                let (mut sum, mut pieces) = (Checksum::new(), None);
                 let come = open.bytes.read_pieces(range.clone(), buffer, &mut |at, piece| {
                     if at == start {
                         (sum, pieces) = (Checksum::new(), upload.begin_part(number));
@@ -414,7 +414,7 @@ impl Shared<'_> {
                     pieces.as_mut().expect("it takes pieces").put(piece)
                 })?;
                 if come {
-                    pieces.expect("it takes pieces").end()?;
+                    pieces.expect("a part has bytes").end()?;
                     crc32c = Some(sum.value());
                 }
                 Ok(())

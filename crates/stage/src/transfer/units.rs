@@ -61,9 +61,6 @@ impl Units {
     fn begin(&mut self, cut: impl Fn(Task, bool) -> Large) {
         while self.begun.len() < FILES_AT_ONCE {
             let begun: u64 = self.begun.iter().map(|(large, _)| large.bytes()).sum();
-            if self.next.as_ref().is_some_and(|next| !may_join(next, begun)) {
-                return;
-            }
             let next = self.next.take().or_else(|| match self.begun.is_empty() {
                 true => self.receiver.recv().ok(),
                 false => self.receiver.try_recv().ok(),
@@ -107,6 +104,22 @@ mod tests {
         let name = Key::new(name).unwrap();
         let item = Item { name, kind: Kind::File { bytes }, mode: 0o644, mtime: Mtime::EPOCH };
         Task { item, origin: Origin::Object(None), step: Step::Copy }
+    }
+
+    #[test]
+    fn of_huge_files_the_first_is_done_before_the_next_is_begun() {
+        let (sender, receiver) = sync_channel(2);
+        for name in ["a", "b"] {
+            sender.send(Work::Parts(file(name, 6 << 30))).unwrap();
+        }
+        drop(sender);
+        let mut units = Units::new(receiver, 0);
+        let cut = |task, is_loose| Large::new(task, is_loose, 3 << 30);
+        let taken = std::iter::from_fn(|| units.take(cut)).map(|(_, unit)| match unit {
+            Unit::Part(_, part) => part,
+            Unit::Work(_) => usize::MAX,
+        });
+        assert_eq!(taken.collect::<Vec<_>>(), [0, 1, 0, 1]);
     }
 
     #[test]

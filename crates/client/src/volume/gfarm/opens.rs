@@ -18,9 +18,9 @@ use hayase_wire::message::{Access, NewNode, Refused};
 
 use super::bursts::Making;
 use super::nodes::Node;
-use super::open_file::{
-    Leaving, OpenFile, Plain, Released, Slot, Telling, Usable, Version, version,
-};
+#[cfg(doc)]
+use super::open_file::OpenFile;
+use super::open_file::{Leaving, Plain, Released, Slot, Telling, Usable, Version, version};
 use super::{Inner, refused};
 use crate::open_file::{Class, Serving};
 use crate::volume::{Drops, FileOpen, Found, OpenWish};
@@ -41,8 +41,7 @@ impl Inner {
         if write || truncate {
             self.look_ahead.changed();
         }
-        let is_late = |file: &OpenFile| file.told_here != told_before;
-        self.admit(&node, wish, opened, is_late)
+        self.admit(&node, wish, opened, told_before)
     }
 
     pub(super) fn create(
@@ -60,7 +59,8 @@ impl Inner {
             self.bursts.told(new.parent, new.mode, stat, Instant::now());
         }
         let node = self.nodes.seen(new.parent, &new.name, stat);
-        let open = self.admit(&node, wish, opened, |_| false)?;
+        let told_before = node.lock().file.told_here;
+        let open = self.admit(&node, wish, opened, told_before)?;
         node.lock().file.made(new.parent, place);
         Ok((self.found(&node), open))
     }
@@ -71,10 +71,10 @@ impl Inner {
         node: &Arc<Node>,
         wish: OpenWish,
         opened: Opened,
-        is_late: impl FnOnce(&OpenFile) -> bool,
+        told_before: u64,
     ) -> Result<FileOpen, Refused> {
         let _alone = node.joining.lock().unwrap_or_else(PoisonError::into_inner);
-        let Opened { file, stat, descriptor } = self.renewed(node, wish, opened, is_late)?;
+        let Opened { file, stat, descriptor } = self.renewed(node, wish, opened, told_before)?;
         let version = version(&stat);
         let descriptor = descriptor.map(Arc::new);
         let plain = match descriptor.as_ref().map(Plain::of).transpose() {
@@ -145,18 +145,18 @@ impl Inner {
     }
 
     /// An open's answer may have been on its way while a look told of a newer version, or while what was written here was
-    /// closed (`is_late`). The kernel would be told of a smaller file then, and put zeros behind its end under whoever
+    /// closed (`told_before`: [`OpenFile::told_here`] when it was asked). The kernel would be told of a smaller file then, and put zeros behind its end under whoever
     /// reads it: the open is made again. Below [`Node::joining`], so that nothing newer is told meanwhile.
     fn renewed(
         &self,
         node: &Node,
         wish: OpenWish,
         opened: Opened,
-        is_late: impl FnOnce(&OpenFile) -> bool,
+        told_before: u64,
     ) -> Result<Opened, Refused> {
         let is_true = {
             let file = &node.lock().file;
-            opened.stat.generation >= file.newest && !is_late(file)
+            opened.stat.generation >= file.newest && file.told_here == told_before
         };
         if wish.truncate || is_true {
             return Ok(opened);
