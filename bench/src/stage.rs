@@ -18,6 +18,7 @@ mod program;
 mod proxy;
 mod sealing;
 mod sizes;
+mod tools;
 mod tuning;
 mod unpacking;
 

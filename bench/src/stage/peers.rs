@@ -1,7 +1,6 @@
 //! Every other tool that is on the PATH, each at settings that suit it, on the same trees and the same server.
 //!
-//! rclone, aws (AWS CLI), s3cmd, s5cmd, and s3fs (a mount, into and out of which eight `cp` work; its daemon's CPU
-//! is not counted).
+//! The daemon of s3fs is not counted in its CPU.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +8,7 @@ use std::process::Command;
 use anyhow::Context;
 
 use super::ground::{Files, Ground, PATIENCE};
-use super::program;
+use super::tools::{TOOLS, Tool};
 use crate::bench::Bench;
 use crate::command;
 use crate::guard::{Thing, unmount};
@@ -18,104 +17,11 @@ use crate::report::goal::{Goal, Wanted, number};
 use crate::report::table::Table;
 use crate::sample::Samples;
 
-const OURS: &str = "hayase";
 const MIB: f64 = 1_048_576.0;
+
+/// At a time, for those that can be told.
+const TRANSFERS: usize = 32;
 const BOTH: [&str; 2] = ["down", "up"];
-
-/// In the bucket, and on the way back.
-const PLACE: &str = "peer";
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Tool {
-    Hayase,
-    Rclone,
-    Aws,
-    S3cmd,
-    S5cmd,
-    S3fs,
-}
-
-const TOOLS: [Tool; 6] =
-    [Tool::Hayase, Tool::Rclone, Tool::Aws, Tool::S3cmd, Tool::S5cmd, Tool::S3fs];
-
-impl Tool {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Hayase => OURS,
-            Self::Rclone => "rclone",
-            Self::Aws => "aws",
-            Self::S3cmd => "s3cmd",
-            Self::S5cmd => "s5cmd",
-            Self::S3fs => "s3fs",
-        }
-    }
-
-    fn is_here(self) -> bool {
-        let word = match self {
-            Self::Hayase => return true,
-            Self::Rclone | Self::S5cmd => "version",
-            Self::Aws | Self::S3cmd | Self::S3fs => "--version",
-        };
-        program::answers(self.name(), word)
-    }
-
-    /// Copies `tree` up, or the bucket's copy down to `in`.
-    fn command(self, ground: &Ground<'_>, what: &str) -> anyhow::Result<Command> {
-        let is_up = what == "up";
-        let url = ground.url(PLACE);
-        let mut command = Command::new(self.name());
-        ground.tell(&mut command);
-        command.current_dir(ground.path(""));
-        match self {
-            Self::Hayase if is_up => {
-                return Ok(ground.hayase(&["stage", "out", "tree", &url, "--pack", "none"]));
-            }
-            Self::Hayase => return Ok(ground.hayase(&["stage", "in", &url, "in"])),
-            Self::Rclone if is_up => return ground.rclone("tree", &format!("s3:{PLACE}")),
-            Self::Rclone => return ground.rclone(&format!("s3:{PLACE}"), "in"),
-            Self::Aws => {
-                let ends = if is_up { ["tree", &url] } else { [&url, "in"] };
-                command.args(["--endpoint-url", &ground.endpoint(), "s3", "cp", "--recursive"]);
-                command.arg("--only-show-errors").args(ends);
-                command.env("AWS_CONFIG_FILE", ground.path("aws"));
-            }
-            Self::S3cmd => {
-                let [key, secret] = ground.keys();
-                let endpoint = ground.endpoint();
-                let host = endpoint.trim_start_matches("http://");
-                command.args(["-c", "/dev/null", "-q", "--no-ssl", "--no-check-md5"]);
-                command.arg("--region=us-east-1");
-                command.args([format!("--access_key={key}"), format!("--secret_key={secret}")]);
-                command.args([format!("--host={host}"), format!("--host-bucket={host}")]);
-                let url = format!("{url}/");
-                // It wants one that is there.
-                fs::create_dir_all(ground.path("in"))?;
-                match is_up {
-                    true => command.args(["put", "-r", "tree/", &url]),
-                    false => command.args(["get", "-r", &url, "in/"]),
-                };
-            }
-            Self::S5cmd => {
-                command.env("S3_ENDPOINT_URL", ground.endpoint()).args(["--log", "error", "cp"]);
-                match is_up {
-                    true => command.args(["tree/", &format!("{url}/")]),
-                    false => command.args([&format!("{url}/*"), "in/"]),
-                };
-            }
-            Self::S3fs => {
-                let ends = if is_up { "tree mount/peer" } else { "mount/peer in" };
-                let script = format!(
-                    "set -- {ends} && mkdir -p $2 && to=$PWD/$2 && cd $1 && \
-                     find . -type d -exec mkdir -p $to/{{}} \\; && \
-                     find . -type f -print0 | xargs -0 -n 8 -P 8 cp --parents -t $to"
-                );
-                command = Command::new("sh");
-                command.args(["-c", &script]).current_dir(ground.path(""));
-            }
-        }
-        Ok(command)
-    }
-}
 
 /// A mount of the bucket by s3fs, which caches nothing from one copy to the next.
 struct Mount<'a>(&'a Bench, std::path::PathBuf);
@@ -146,10 +52,6 @@ impl Drop for Mount<'_> {
 
 pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let ground = Ground::new(bench)?;
-    fs::write(
-        ground.path("aws"),
-        "[default]\ns3 =\n  max_concurrent_requests = 32\n  multipart_chunksize = 16MB\n",
-    )?;
     let here: Vec<Tool> = TOOLS.into_iter().filter(|tool| tool.is_here()).collect();
     let mut outcome = Outcome::default();
     // A tool that can not do it is told, and not waited for.
@@ -198,7 +100,7 @@ fn measure(
             ground.empty_bucket()?;
             for what in ["up", "down"] {
                 let mount = (tool == Tool::S3fs).then(|| Mount::new(bench, ground)).transpose()?;
-                let ran = ground.run(tool.command(ground, what)?);
+                let ran = ground.run(tool.command(ground, what, TRANSFERS)?);
                 drop(mount);
                 let ran = ran.with_context(|| format!("{} {what}", tool.name()))?;
                 samples.0.push(ran.sample((what, tool.name(), round), files.total()));

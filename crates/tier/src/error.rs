@@ -164,9 +164,9 @@ impl TierError {
     /// What the user can try next.
     pub fn help(&self) -> Option<&'static str> {
         match self {
-            Self::Full { .. } => Some(
-                "free space on the tier; what is not durable stays in the burst buffer meanwhile",
-            ),
+            Self::Full { .. } => {
+                Some("make room there, then try again; what a job has not flushed stays with it")
+            }
             Self::Quota { .. } => Some(
                 "see your quota (`quota -s`, `lfs quota`), delete or ask for more; nothing was replaced",
             ),

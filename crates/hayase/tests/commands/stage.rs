@@ -509,3 +509,45 @@ fn a_large_file_that_was_killed_on_its_way_into_an_area_is_continued() {
 fn a_large_file_that_was_killed_on_its_way_out_is_continued() {
     large_file_killed_and_continued(&Scene::new(), "out", "tree", &format!("s3://{BUCKET}/kept"));
 }
+
+/// In a mount namespace of its own, so that nothing is left of the small file system.
+#[test]
+fn a_full_disk_is_told_and_the_rest_comes_when_there_is_room() {
+    let Some(scene) =
+        Scene::with_nodes("a_full_disk_is_told_and_the_rest_comes_when_there_is_room")
+    else {
+        return;
+    };
+    fs::create_dir_all(scene.path("tree/sub")).unwrap();
+    for number in 0..40 {
+        fs::write(scene.path(&format!("tree/sub/{number}")), vec![number; 65_536]).unwrap();
+    }
+    // In parts.
+    fs::write(scene.path("tree/large"), vec![7; 24 << 20]).unwrap();
+    stage(&scene, &["out", "tree", "loose", "--pack", "none"]).with(0);
+    stage(&scene, &["out", "tree", "packed", "--pack", "1MiB"]).with(0);
+    fs::create_dir(scene.path("disk")).unwrap();
+    let script = r#"
+        mount -t tmpfs -o size=6m tmpfs disk || exit 90
+        for kind in loose packed; do
+            "$0" stage in $kind disk/in > told 2>&1
+            code=$?
+            cat told
+            [ $code = 3 ] || { echo "exit code $code"; exit 91; }
+            grep -q "tier is full" told || exit 92
+            # What is there is whole, and nothing half written has a name.
+            find disk/in -type f -printf '%P\n' | while read -r name; do
+                case $name in .hayase*) continue ;; esac
+                cmp "disk/in/$name" "tree/$name" || exit 93
+            done || exit 93
+            mount -o remount,size=64m disk || exit 94
+            "$0" stage in $kind disk/in || exit 95
+            diff -r tree disk/in || exit 96
+            rm -r disk/in && mount -o remount,size=6m disk || exit 97
+        done"#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_hayase")]);
+    command.current_dir(scene.path("")).env("HAYASE_RUNTIME_DIR", scene.path("run"));
+    let told = done(&command.output().unwrap()).with(0).stdout;
+    assert!(told.contains("did not arrive"), "{told}");
+}

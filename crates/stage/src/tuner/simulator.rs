@@ -11,7 +11,7 @@ mod with_parts;
 use std::collections::VecDeque;
 
 use super::{EPOCH, PartSize, PartTimes, Sample, Streams, Tuner};
-use crate::limits::PIECE_BYTES;
+use crate::limits::{PARTS_BYTES_MIN, PIECE_BYTES};
 use crate::plan::{chosen_part_bytes, part_bytes, parts};
 
 const MB: f64 = 1e6;
@@ -196,18 +196,20 @@ fn tuned(world: &mut World, tuner: &mut Tuner, seconds: f64) {
             }
         }
         let now = world.counted;
+        let answered = now.parts - before.parts;
         let parts = PartTimes {
-            count: now.parts - before.parts,
+            count: answered,
             bytes: now.arrived - before.arrived,
             seconds: now.seconds - before.seconds,
-            wait: (now.parts > before.parts).then_some(world.network.round_trip),
+            wait: (answered > 0).then_some(world.network.round_trip),
         };
+        let is_large = world.file_bytes >= PARTS_BYTES_MIN;
         tuner.observe(Sample {
             seconds: world.clock - begin,
             bytes: (now.moved - before.moved) as u64,
-            answered: parts.count,
+            answered,
             refused: now.refused - before.refused,
-            parts,
+            parts: if is_large { parts } else { PartTimes::default() },
         });
     }
 }

@@ -6,13 +6,14 @@
 //! Source: slow start and multiplicative decrease as in TCP (RFC 5681); search over the number of
 //! streams as in Balaprakash et al. 2016 (GridFTP).
 
-use super::Sample;
+use super::refusals::Refusals;
+use super::{REFUSED_MAX, Sample};
 
 /// A doubling that brings less than this is the last one.
 const GAIN_DOUBLING: f64 = 1.04;
 
-/// The last doubling is kept unless it brings less than this; probes downwards find what it did not need.
-const GAIN_LAST: f64 = 0.98;
+/// The last doubling is kept if it brings this; probes downwards find what it did not need.
+const GAIN_LAST: f64 = 1.01;
 
 /// A small step up must bring this to be kept.
 const GAIN_STEP: f64 = 1.02;
@@ -60,6 +61,12 @@ pub(super) struct StreamTuner {
     best: f64,
     /// This many were too many, so many epochs ago at most.
     ceiling: Option<(usize, u32)>,
+    /// The last growth ended here, at refusals: the next one is careful.
+    refused_at: Option<usize>,
+    /// The most that were not refused at rest, where so few have not been refused since.
+    fine: Option<usize>,
+    /// Refusals of the present number of streams.
+    refusals: Refusals,
     next_is_down: bool,
     /// Epochs of rest before the next probe downwards; longer when the last one brought nothing.
     patience: u32,
@@ -77,6 +84,9 @@ impl StreamTuner {
             expected: 0.0,
             best: 0.0,
             ceiling: None,
+            refused_at: None,
+            fine: None,
+            refusals: Refusals::default(),
             next_is_down: false,
             patience: REST_EPOCHS,
             failed_downs: 0,
@@ -95,10 +105,19 @@ impl StreamTuner {
         }
         self.ceiling = self.ceiling.and_then(|(n, epochs)| Some((n, epochs.checked_sub(1)?)));
         let rate = sample.bytes as f64 / sample.seconds;
-        if sample.is_refused() {
-            self.step_back(1.0 - sample.refused_part());
-            return;
+        let streams = self.streams;
+        self.refusals.observe(&sample);
+        if self.refusals.are_too_many(streams) {
+            self.step_back(1.0 - self.refusals.part());
+        } else {
+            self.judge(rate);
         }
+        if self.streams != streams {
+            self.refusals = Refusals::default();
+        }
+    }
+
+    fn judge(&mut self, rate: f64) {
         match self.phase {
             Phase::Ramp { before } => self.ramp(before, rate),
             Phase::Bisect { low: _, high } => self.bisect(self.streams, high, rate),
@@ -117,6 +136,11 @@ impl StreamTuner {
     fn limit(&self) -> usize {
         self.ceiling
             .map_or(self.streams_max, |(ceiling, _)| (ceiling - 1).clamp(1, self.streams_max))
+    }
+
+    /// A doubling would ask more than was refused last time.
+    fn is_near_refusals(&self) -> bool {
+        self.refused_at.is_some_and(|at| (at / 2..2 * at).contains(&self.streams))
     }
 
     fn settle(&mut self, streams: usize, rate: f64) {
@@ -149,6 +173,7 @@ impl StreamTuner {
     }
 
     fn rest(&mut self, epochs: u32, rate: f64) {
+        self.fine = self.fine.max(Some(self.streams));
         if (rate - self.expected).abs() > self.expected * SURPRISE {
             // Half as many are not known to be worse: the ramp begins as if nothing was known.
             self.double(rate);
@@ -167,7 +192,8 @@ impl StreamTuner {
             self.streams = from - step;
             self.phase = Phase::Down { from, first: None };
         } else if can_grow {
-            self.streams = (from + step.max(from / 2)).min(self.limit());
+            let up = if self.is_near_refusals() { step } else { step.max(from / 2) };
+            self.streams = (from + up).min(self.limit());
             self.phase = Phase::Up { from, first: None };
         } else {
             self.phase = Phase::Rest { epochs: REST_EPOCHS };
@@ -177,7 +203,14 @@ impl StreamTuner {
 
     fn judge_more(&mut self, from: usize, rate: f64) {
         if rate > self.expected * GAIN_STEP {
-            self.double(rate);
+            if self.refusals.part() < REFUSED_MAX / 2.0 {
+                self.refused_at = self.refused_at.filter(|&at| at > self.streams);
+            }
+            if self.is_near_refusals() {
+                self.settle(self.streams, rate);
+            } else {
+                self.double(rate);
+            }
         } else {
             self.streams = from;
             self.phase = Phase::Rest { epochs: REST_EPOCHS };
@@ -200,15 +233,18 @@ impl StreamTuner {
 
     /// `answered` is the part of the requests that was not refused: as many streams would have done.
     fn step_back(&mut self, answered: f64) {
-        let factor = answered.min(STEP_BACK);
-        let back = |streams: usize| ((streams as f64 * factor) as usize).max(1);
         let high = self.streams;
+        self.fine = self.fine.filter(|&fine| fine < high);
+        let factor = answered.min(STEP_BACK);
+        let back = ((high as f64 * factor) as usize).max(1);
         let low = match self.phase {
             Phase::Bisect { low, .. } if low < high => low,
             Phase::Up { from, .. } => from,
-            _ => back(high),
+            Phase::Ramp { before } if before > 0.0 => high / 2,
+            _ => self.fine.unwrap_or(back),
         };
         self.ceiling = Some((high.max(2), CEILING_EPOCHS));
+        self.refused_at = Some(high);
         self.streams = low;
         self.phase = Phase::Bisect { low, high };
     }

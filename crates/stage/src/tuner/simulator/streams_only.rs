@@ -33,6 +33,11 @@ impl Network {
         (answered * self.unit, answered, refused)
     }
 
+    /// Streams that ask for as much as is answered.
+    fn streams_that_ask(self) -> f64 {
+        self.requests * (self.round_trip + self.unit / self.connection)
+    }
+
     fn best(self) -> f64 {
         let rates = (1..=STREAMS_MAX).map(|streams| self.rates(streams).0);
         rates.fold(0.0, f64::max)
@@ -96,7 +101,12 @@ fn check(name: &str, phases: &[Network]) {
         let timed: Vec<_> = phases.iter().map(|&network| (network, 12.0)).collect();
         for (phase, (part, refused)) in run(&timed, seed).into_iter().enumerate() {
             assert!(part >= 0.95, "{name}, seed {seed}, phase {phase}: {part:.3} of the best");
-            assert!(refused <= 0.1, "{name}, seed {seed}, phase {phase}: {refused:.3} refused");
+            // Of few streams one may be refused: less than one can not be taken back.
+            let refused_max = if phases[phase].streams_that_ask() < 8.0 { 0.17 } else { 0.1 };
+            assert!(
+                refused <= refused_max,
+                "{name}, seed {seed}, phase {phase}: {refused:.3} refused"
+            );
         }
     }
 }
@@ -146,4 +156,16 @@ fn no_more_streams_than_are_of_use() {
         tuner.observe(sample);
     }
     assert!((11..=18).contains(&tuner.streams()), "{}", tuner.streams());
+}
+
+#[test]
+fn a_doubling_that_brings_nothing_is_taken_back() {
+    let mut tuner = StreamTuner::new(4, STREAMS_MAX);
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        seen.push(tuner.streams());
+        let bytes = tuner.streams().min(8) as u64 * 1_000_000;
+        tuner.observe(Sample { seconds: 0.2, bytes, answered: 20, ..Sample::default() });
+    }
+    assert_eq!(seen, [4, 8, 16, 8]);
 }

@@ -110,6 +110,26 @@ fn a_store_that_refuses_gets_larger_parts_rather_than_fewer_streams() {
 }
 
 #[test]
+fn a_chance_refusal_among_few_requests_costs_no_streams() {
+    // Five streams are nearly enough, six are refused now and then: an epoch holds six requests.
+    let limits = Network { total: 50.0 * MB, requests: 30.0, ..network(5.0, 6.3) };
+    let best = best_of(limits, MIB, &STREAMS, &[8]);
+    for seed in 1..=20 {
+        let mut tuner = auto();
+        let mut world = World::new(limits, MIB, MEMORY_BYTES, seed);
+        let rate = rate_after(&mut world, |world, seconds| tuned(world, &mut tuner, seconds));
+        let refused = world.counted.refused as f64;
+        let refused = refused / (refused + world.counted.parts as f64);
+        assert!(
+            rate >= 0.97 * best && refused < 0.25,
+            "seed {seed}: {:.3} of the best, {refused:.3} refused, now {} streams",
+            rate / best,
+            tuner.streams(),
+        );
+    }
+}
+
+#[test]
 fn parts_alone_come_close_to_the_best_of_a_sweep() {
     for round_trip in [0.0, 5.0, 20.0, 80.0] {
         for connection in [20.0, 90.0, 500.0] {
