@@ -102,6 +102,13 @@ impl DirectIo {
         Ok((ended.buffer, ended.moved))
     }
 
+    /// Lets an inode's part count as moving past its pages until the result is dropped: for what is moved partly so.
+    pub(crate) fn moving(&self, ino: InodeId) -> Option<Moving> {
+        let running = Rc::clone(self.running()?);
+        running.began_of(ino);
+        Some(Moving { running, ino })
+    }
+
     /// Returns when nothing moves past the pages of this inode's part.
     pub(crate) async fn until_settled(&self, ino: InodeId) {
         let Some(Some(running)) = self.running.get() else { return };
@@ -141,6 +148,18 @@ impl Drop for Held<'_> {
                 held.remove(&self.ino);
             }
         }
+    }
+}
+
+/// See [`DirectIo::moving`].
+pub(crate) struct Moving {
+    running: Rc<Running>,
+    ino: InodeId,
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        self.running.ended_of(self.ino);
     }
 }
 
@@ -193,7 +212,7 @@ impl Running {
         let begun = self.ring.borrow_mut().begin(request);
         let id = begun.map_err(|request| request.buffer)?;
         let (end, ended) = oneshot::channel();
-        *self.under_way.borrow_mut().entry(ino).or_default() += 1;
+        self.began_of(ino);
         self.waiting.borrow_mut().insert(id, Waiting { ino, end });
         if self.ring.borrow_mut().is_behind() {
             let this = Rc::clone(self);
@@ -227,6 +246,10 @@ impl Running {
             // Who does not wait any more gives the buffer back by that.
             let _ = waiting.end.send(ended);
         }
+    }
+
+    fn began_of(&self, ino: InodeId) {
+        *self.under_way.borrow_mut().entry(ino).or_default() += 1;
     }
 
     fn ended_of(&self, ino: InodeId) {

@@ -181,7 +181,8 @@ pub(crate) const NAMES_SWEEP_STEP: usize = 4096;
 pub(crate) const PROBE_PAUSE: Duration = Duration::from_millis(100);
 
 /// A listing waits no longer than this for probes of what it names: what no answer came about is told all the same,
-/// and kept by nobody. Well below the age at which mounts keep nothing of the rest of a listing.
+/// and kept by nobody. Well below the age at which mounts keep nothing of the rest of a listing. A large request of
+/// another node, which goes through the page cache then, waits as long.
 pub(crate) const PROBES_MAX: Duration = Duration::from_millis(20);
 
 /// Directory times travel to the directory's home in batches this far apart.

@@ -11,6 +11,7 @@ use hayase_e2e::{Data, Job, JobOptions, MapKind, Scene, Suite, TestResult, event
 fn main() -> ExitCode {
     Suite::new("direct", JobOptions::three())
         .job("direct_large_requests_pass_by_the_page_cache", pass_by)
+        .job("direct_from_the_first_write_after_a_close", from_the_first)
         .job("direct_striped_parts_too", striped)
         .posix("direct_any_place_and_length", any_place)
         .posix("direct_beside_a_mapping_of_the_home", beside_a_mapping)
@@ -64,6 +65,29 @@ fn pass_by(scene: &Scene<'_>) -> TestResult {
     scene.a.open(&path, "r")?.check(0, Data::pattern(3, BLOCKS * MIB))?;
     note(&format!("{} bytes written, {read} read past the page cache", written - before));
     Ok(())
+}
+
+/// A file that a program of its node has written and closed: the next large write, of another node, waits until it is
+/// known that no mapping is left, and nothing of it is in its node's memory.
+fn from_the_first(scene: &Scene<'_>) -> TestResult {
+    let number = std::cell::Cell::new(0);
+    eventually(Duration::from_secs(10), || {
+        number.set(number.get() + 1);
+        let path = scene.path(&format!("first-{}", number.get()));
+        scene.a.write_file(&path, Data::fill(0, 1))?;
+        let before = direct_bytes(scene.job)?;
+        let file = scene.b.open(&path, "rw")?;
+        for block in 0..BLOCKS {
+            file.pwrite(block * MIB, Data::pattern(4, MIB))?;
+        }
+        let moved = direct_bytes(scene.job)? - before;
+        // The kernel may tell of a close late: then the next file is tried.
+        ensure!(
+            moved == BLOCKS * MIB || !has_rings(scene.job)?,
+            "{moved} bytes went past the page cache"
+        );
+        scene.c.open(&path, "r")?.check(0, Data::pattern(4, BLOCKS * MIB))
+    })
 }
 
 fn striped(scene: &Scene<'_>) -> TestResult {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use hayase_layout::{Layout, LocalOffset};
-use hayase_store::uring::{Transfer, direct_len};
+use hayase_store::uring::Transfer;
 use hayase_store::{Part, PartId};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PAYLOAD_BYTES_MAX, PartRef, PeerReply, PeerRequest, Refused};
@@ -30,7 +30,7 @@ impl Node {
         len: usize,
         buffer: BoxBuffer,
     ) -> Result<(BoxBuffer, usize), Refused> {
-        let (buffer, done) = match self.may_pass_by(&part, offset, len) {
+        let (buffer, done) = match self.may_pass_by(&part, offset, len).await {
             true => self.move_direct(&part, Transfer::Read, offset, (buffer, len)).await?,
             false => (buffer, 0),
         };
@@ -71,9 +71,10 @@ impl Node {
         offset: LocalOffset,
         (buffer, len): (BoxBuffer, usize),
     ) -> Result<(), Refused> {
-        // In one piece or not at all: a truncate must not come between two pieces of a write.
-        let is_whole = direct_len(offset.0, len) == len;
-        let (buffer, done) = match is_whole && self.may_pass_by(&part, offset, len) {
+        let passes_by = self.may_pass_by(&part, offset, len).await;
+        // Until both pieces are there: a truncate must not come between them.
+        let _moving = if passes_by { self.direct.moving(part.id().ino) } else { None };
+        let (buffer, done) = match passes_by {
             true => self.move_direct(&part, Transfer::Write, offset, (buffer, len)).await?,
             false => (buffer, 0),
         };
@@ -104,11 +105,13 @@ impl Node {
     }
 
     /// Whether a transfer is worth going past the page cache, and nobody on this node may have the part open.
-    fn may_pass_by(self: &Rc<Self>, part: &Part, offset: LocalOffset, len: usize) -> bool {
+    async fn may_pass_by(self: &Rc<Self>, part: &Part, offset: LocalOffset, len: usize) -> bool {
         let PartId { ino, index, .. } = part.id();
         let is_opened_by_messages_only = index > 0 || ino.home() != self.me;
         self.direct.is_worth(ino, offset, len)
-            && (is_opened_by_messages_only || !self.is_used_locally(ino))
+            && (is_opened_by_messages_only || !self.is_used_locally(ino).await)
+            // Again: a size may have begun to be set while that was waited for.
+            && self.direct.is_worth(ino, offset, len)
     }
 
     /// Moves as many bytes past the page cache as go there, from the first on, and tells how many; the rest is to
