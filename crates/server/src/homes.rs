@@ -240,8 +240,7 @@ impl Node {
     }
 
     /// Whether a process of this node may read or write the part of an inode of this home past the server. Where
-    /// only a mapping may, that is found out first, which is waited for [`PROBES_MAX`] at most. True as long as
-    /// nothing else is waited for.
+    /// only a mapping may, that is found out first, which is waited for [`PROBES_MAX`] at most.
     pub(crate) async fn is_used_locally(self: &Rc<Self>, ino: InodeId) -> bool {
         if !self.may_be_used_locally(ino) {
             return false;
@@ -251,7 +250,7 @@ impl Node {
     }
 
     /// What is known now; begins to find out about a mapping.
-    fn may_be_used_locally(self: &Rc<Self>, ino: InodeId) -> bool {
+    pub(crate) fn may_be_used_locally(self: &Rc<Self>, ino: InodeId) -> bool {
         let mut entries = self.homes.entries.borrow_mut();
         // Nobody has told of it: a former life of this server may have let it be mapped.
         let Some(entry) = entries.get_mut(&ino) else { return self.incarnation > 1 };

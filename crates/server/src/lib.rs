@@ -55,6 +55,7 @@ mod node;
 mod node_service;
 mod peer_service;
 mod peers;
+mod ranges;
 mod recorded;
 mod recovery;
 mod reply_cache;

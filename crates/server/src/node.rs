@@ -36,6 +36,7 @@ use crate::membership::Membership;
 use crate::network::Network;
 use crate::peer_service::rename::RenameHolds;
 use crate::peers::Peers;
+use crate::ranges::Ranges;
 use crate::recorded::RecordedFiles;
 use crate::reply_cache::ReplyCache;
 use crate::sessions::Sessions;
@@ -75,6 +76,8 @@ pub(crate) struct Node {
     pub(crate) network: Network,
     pub(crate) disk: Disk,
     pub(crate) direct: DirectIo,
+    /// What moves between parts and buffers.
+    pub(crate) ranges: Ranges,
     pub(crate) clock: Clock,
     pub(crate) homes: Homes,
     pub(crate) clients: Clients,

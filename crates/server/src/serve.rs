@@ -37,6 +37,7 @@ use crate::locks::Locks;
 use crate::membership::Membership;
 use crate::node::{Counters, Node};
 use crate::peers::{PeerService, Peers};
+use crate::ranges::Ranges;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::usage::Usage;
@@ -404,6 +405,7 @@ fn node(
         area: settings.area,
         cache,
         direct: DirectIo::new(stores.slots.clone(), settings.direct_io && ground.disk.waits()),
+        ranges: Ranges::default(),
         network: ground.network,
         disk: ground.disk,
         clock: ground.clock,

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use hayase_e2e::actor::Command;
 use hayase_e2e::random::Random;
 use hayase_e2e::{Data, Job, JobOptions, MapKind, Scene, Suite, TestResult, eventually, note};
 
@@ -13,6 +14,8 @@ fn main() -> ExitCode {
         .job("direct_large_requests_pass_by_the_page_cache", pass_by)
         .job("direct_from_the_first_write_after_a_close", from_the_first)
         .job("direct_striped_parts_too", striped)
+        .posix("direct_unaligned_writes_at_once_leave_one_whole", unaligned_at_once)
+        .posix("direct_append_beside_an_unaligned_write", append_beside)
         .posix("direct_any_place_and_length", any_place)
         .posix("direct_beside_a_mapping_of_the_home", beside_a_mapping)
         .alone("direct_is_not_used_when_not_wanted", not_wanted)
@@ -87,7 +90,68 @@ fn from_the_first(scene: &Scene<'_>) -> TestResult {
             "{moved} bytes went past the page cache"
         );
         scene.c.open(&path, "r")?.check(0, Data::pattern(4, BLOCKS * MIB))
-    })
+    })?;
+    Ok(())
+}
+
+/// Less than one request of a kernel, and not whole blocks: the end of it goes through the page cache.
+const UNALIGNED: u64 = (512 << 10) - 16;
+
+/// Of two writes of two nodes to the same place one is there, from its first byte to its last.
+fn unaligned_at_once(scene: &Scene<'_>) -> TestResult {
+    let before = direct_bytes(scene.job)?;
+    for round in 0..60 {
+        let path = scene.path(&format!("at-once-{round}"));
+        scene.a.write_file(&path, Data::fill(0, 0))?;
+        let files = [scene.b.open(&path, "rw")?, scene.c.open(&path, "rw")?];
+        let wrote = [2 * round, 2 * round + 1].map(|seed| Data::pattern(seed, UNALIGNED));
+        let write = |place: usize| {
+            let (file, data) = (files[place].id(), wrote[place].clone());
+            Command::Pwrite { file, offset: 0, data }
+        };
+        let begun = [scene.b.begin(write(0)), scene.c.begin(write(1))];
+        begun.into_iter().try_for_each(|write| write.wait().map(drop))?;
+        let reader = scene.a.open(&path, "r")?;
+        let size = reader.attr()?.size;
+        ensure!(size == UNALIGNED, "round {round}: the size is {size}");
+        reader
+            .check(0, wrote[0].clone())
+            .or_else(|_| reader.check(0, wrote[1].clone()))
+            .with_context(|| format!("round {round}: neither write is there whole"))?;
+    }
+    let moved = direct_bytes(scene.job)? - before;
+    ensure!(moved > 0 || !has_rings(scene.job)?, "nothing went past the page cache");
+    Ok(())
+}
+
+/// An append comes before a write that makes the file longer, or behind it.
+fn append_beside(scene: &Scene<'_>) -> TestResult {
+    let mut behind = 0;
+    for round in 0..100 {
+        let path = scene.path(&format!("append-{round}"));
+        scene.a.write_file(&path, Data::fill(0, 0))?;
+        let (b, c) = (scene.b.open(&path, "rw")?, scene.c.open(&path, "w+append")?);
+        let (body, record) = (Data::pattern(round, UNALIGNED), Data::fill(200, 8_192));
+        let write = Command::Pwrite { file: b.id(), offset: 0, data: body.clone() };
+        let append = Command::Write { file: c.id(), data: record.clone() };
+        let micros = 20 * round;
+        let begun = scene.b.begin(write);
+        scene.c.begin(Command::After { micros, command: Box::new(append) }).wait()?;
+        begun.wait()?;
+        let reader = scene.a.open(&path, "r")?;
+        let size = reader.attr()?.size;
+        ensure!(
+            [UNALIGNED, UNALIGNED + 8_192].contains(&size),
+            "round {round}: the size is {size}"
+        );
+        reader.check(0, body).with_context(|| format!("round {round}: the write, {size}"))?;
+        if size > UNALIGNED {
+            behind += 1;
+            reader.check(UNALIGNED, record).with_context(|| format!("round {round}: append"))?;
+        }
+    }
+    note(&format!("{behind} of 100 appends came behind"));
+    Ok(())
 }
 
 fn striped(scene: &Scene<'_>) -> TestResult {

@@ -20,6 +20,7 @@ use crate::direct::is_worth_another_way;
 use crate::limits::{INLINE_BYTES, WRITEBACK_BYTES};
 use crate::node::{Node, libc_errno, unexpected};
 use crate::peers::Served;
+use crate::ranges::{Course, RangeUnderWay};
 
 impl Node {
     /// Bytes of a part into a buffer; short at the end of the part.
@@ -30,9 +31,10 @@ impl Node {
         len: usize,
         buffer: BoxBuffer,
     ) -> Result<(BoxBuffer, usize), Refused> {
-        let (buffer, done) = match self.may_pass_by(&part, offset, len).await {
-            true => self.move_direct(&part, Transfer::Read, offset, (buffer, len)).await?,
-            false => (buffer, 0),
+        let (course, _range) = self.begin_transfer(&part, offset, len).await;
+        let (buffer, done) = match course {
+            Course::Past => self.move_direct(&part, Transfer::Read, offset, (buffer, len)).await?,
+            Course::Through => (buffer, 0),
         };
         let (buffer, read) = self.read_through_pages(part, offset, done..len, buffer).await?;
         self.counters.bytes_read.set(self.counters.bytes_read.get() + read as u64);
@@ -71,12 +73,14 @@ impl Node {
         offset: LocalOffset,
         (buffer, len): (BoxBuffer, usize),
     ) -> Result<(), Refused> {
-        let passes_by = self.may_pass_by(&part, offset, len).await;
-        // Until both pieces are there: a truncate must not come between them.
-        let _moving = if passes_by { self.direct.moving(part.id().ino) } else { None };
-        let (buffer, done) = match passes_by {
-            true => self.move_direct(&part, Transfer::Write, offset, (buffer, len)).await?,
-            false => (buffer, 0),
+        let (course, _range) = self.begin_transfer(&part, offset, len).await;
+        let (_moving, (buffer, done)) = match course {
+            Course::Past => {
+                // Until both pieces are there: a truncate must not come between them.
+                let moving = self.direct.moving(part.id().ino);
+                (moving, self.move_direct(&part, Transfer::Write, offset, (buffer, len)).await?)
+            }
+            Course::Through => (None, (buffer, 0)),
         };
         self.write_through_pages(part, offset, done..len, buffer).await?;
         self.counters.bytes_written.set(self.counters.bytes_written.get() + len as u64);
@@ -104,14 +108,25 @@ impl Node {
         self.disk.run(work).await
     }
 
-    /// Whether a transfer is worth going past the page cache, and nobody on this node may have the part open.
-    async fn may_pass_by(self: &Rc<Self>, part: &Part, offset: LocalOffset, len: usize) -> bool {
-        let PartId { ino, index, .. } = part.id();
-        let is_opened_by_messages_only = index > 0 || ino.home() != self.me;
-        self.direct.is_worth(ino, offset, len)
-            && (is_opened_by_messages_only || !self.is_used_locally(ino).await)
-            // Again: a size may have begun to be set while that was waited for.
-            && self.direct.is_worth(ino, offset, len)
+    /// Waits for what excludes a transfer, and tells the way that it takes. Nothing is waited for between the last look
+    /// at that and the answer.
+    async fn begin_transfer(
+        self: &Rc<Self>,
+        part: &Part,
+        offset: LocalOffset,
+        len: usize,
+    ) -> (Course, RangeUnderWay<'_>) {
+        let id = part.id();
+        let is_opened_by_messages_only = id.index > 0 || id.ino.home() != self.me;
+        let is_worth = || self.direct.is_worth(id.ino, offset, len);
+        let may_pass_by =
+            is_worth() && (is_opened_by_messages_only || !self.is_used_locally(id.ino).await);
+        let wanted = if may_pass_by { Course::Past } else { Course::Through };
+        let range = self.ranges.begin(id, offset.0..offset.0 + len as u64, wanted).await;
+        let may_still = may_pass_by
+            && is_worth()
+            && (is_opened_by_messages_only || !self.may_be_used_locally(id.ino));
+        (if may_still { Course::Past } else { Course::Through }, range)
     }
 
     /// Moves as many bytes past the page cache as go there, from the first on, and tells how many; the rest is to

@@ -159,6 +159,8 @@ impl Node {
             return Ok(PeerReply::Stale);
         }
         let part = self.whole(&inode)?;
+        // Else the end would be looked for while a longer file is on its way.
+        let _held = self.direct.hold(ino).await;
         let work = move || part.append(&(*buffer).as_ref()[..len]).map_err(part_refused);
         let offset = self.disk.run(work).await?;
         self.counters.bytes_written.set(self.counters.bytes_written.get() + len as u64);

@@ -4,6 +4,7 @@
 //! in its own tests.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hayase_layout::{InodeId, LocalOffset};
 
@@ -17,6 +18,7 @@ pub fn run(make: &dyn Fn() -> Arc<dyn Device>) {
     bytes_come_back(make().as_ref());
     files_grow_with_zeros(make().as_ref());
     appends_tell_their_place(make().as_ref());
+    appends_tell_their_place_beside_probes(make().as_ref());
     times_and_size_are_told(make().as_ref());
     ranges_are_allocated_and_zeroed(make().as_ref());
     data_and_holes_are_found(make().as_ref());
@@ -99,6 +101,25 @@ fn appends_tell_their_place(device: &dyn Device) {
     file.write_at(at(9), b"x").expect("write");
     assert_eq!(file.append(b"f").expect("append"), at(10));
     assert_eq!(all(file.as_ref()), b"abe\0\0\0\0\0\0xf");
+}
+
+fn appends_tell_their_place_beside_probes(device: &dyn Device) {
+    let file = device.create(id(1)).expect("create");
+    let appended = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let append = || {
+            for number in 0..2_000 {
+                let place = file.append(b"abc").expect("append");
+                appended.fetch_add(u64::from(place == at(3 * number)), Ordering::Relaxed);
+            }
+        };
+        let appender = scope.spawn(append);
+        while !appender.is_finished() {
+            // What it answers beside an open descriptor of the append is not asked here.
+            let _ = file.is_quiescent();
+        }
+    });
+    assert_eq!(appended.into_inner(), 2_000, "appends whose place was told");
 }
 
 fn times_and_size_are_told(device: &dyn Device) {

@@ -295,8 +295,11 @@ impl DeviceFile for PreadFile {
         let mut start = None;
         let mut done = 0;
         while done < bytes.len() {
-            let put = self.with_append(|file| rustix::io::write(file, &bytes[done..]))?;
-            let end = self.with_append(|file| rustix::fs::tell(file))?;
+            // Both of one descriptor: a probe may close it in between.
+            let (put, end) = self.with_append(|file| {
+                let put = rustix::io::write(file, &bytes[done..])?;
+                Ok((put, rustix::fs::tell(file)?))
+            })?;
             let here = end - put as u64;
             let begin = *start.get_or_insert(here);
             if put == 0 || here != begin + done as u64 {
