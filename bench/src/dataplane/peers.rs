@@ -27,7 +27,12 @@ use crate::workloads::sequential::{Operation, Sequential};
 /// Size of each file, in blocks of 1 MiB.
 const BLOCKS: u64 = 96;
 const PROGRAMS: usize = 4;
-const KINDS: [(&str, Operation); 2] = [("read", Operation::Read), ("write", Operation::Overwrite)];
+/// The last one ends each pass with fsync(2): only then all systems have their bytes on the disk.
+const KINDS: [(&str, Operation, bool); 3] = [
+    ("read", Operation::Read, false),
+    ("write", Operation::Overwrite, false),
+    ("write to disk", Operation::Overwrite, true),
+];
 const OURS: [&str; 2] = ["mount", "mount again"];
 
 /// Programs on node 1; each system has its files on node 0.
@@ -46,19 +51,19 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let names = ways(&peers);
     drop(peers);
     job.down()?;
-    let goals = KINDS.iter().map(|(what, _)| goal(&samples, what, &names)).collect();
+    let goals = KINDS.iter().map(|(what, ..)| goal(&samples, what, &names)).collect();
     Ok(Outcome { goals, tables: vec![table(&samples, &names)], notes, samples: samples.0 })
 }
 
 fn note() -> String {
     format!(
-        "{PROGRAMS} programs on node 1, a file of {BLOCKS} MiB on node 0 for each, 1 MiB calls, nothing synced. Before \
-         each block of work what node 0 has cached of the files goes to its disk and out of memory, and before each \
-         pass of reads what node 1 has cached.\nAll systems keep their files on the same XFS image of node 0. \
-         GlusterFS: a volume of one brick, all options as they come. gfarm2fs: one file server on node 0, two sets of \
-         options, no caching of attributes.\nCPU, node 0: of our server, of glusterfsd, of gfsd; node 1: of our server and \
-         mount, of the mounts of the others. What the kernel writes behind them is not in it: ours has written when \
-         it answers."
+        "{PROGRAMS} programs on node 1, a file of {BLOCKS} MiB on node 0 for each, 1 MiB calls; `write to disk` ends each \
+         pass with fsync(2). Before each block of work what node 0 has cached of the files goes to its disk and out of \
+         memory, and before each pass of reads what node 1 has cached.\nAll systems keep their files on the same XFS \
+         image of node 0. GlusterFS: a volume of one brick, all options as they come. gfarm2fs: one file server on node \
+         0, two sets of options, no caching of attributes.\nCPU, node 0: of our server, of glusterfsd, of gfsd; node 1: \
+         of our server and mount, of the mounts of the others. What the kernel writes later is not in it: ours has \
+         written when it answers a write, the others at an fsync(2)."
     )
 }
 
@@ -130,15 +135,15 @@ fn measure(bench: &Bench, job: &Job<'_>, peers: &[Peer<'_>]) -> anyhow::Result<S
     let milliseconds = bench.block_milliseconds() * 4;
     let mut samples = Samples::default();
     // The first round makes connections.
-    for round in 0..=bench.rounds(5, 11) {
-        for (what, operation) in KINDS {
+    for round in 0..=bench.rounds(6, 11) {
+        for (what, operation, sync) in KINDS {
             for name in rounds::order(round, OURS, &names) {
                 let variant = variants.iter().find(|variant| variant.name == name);
                 let variant = variant.context("a variant without files")?;
                 home.perform(&Task::Evict { path: job.image(0) })?;
                 let tasks = variant.files.iter().map(|path| {
                     let work = Sequential::new(operation, path, BLOCKS);
-                    Task::Sequential(Sequential { milliseconds, cold: true, ..work })
+                    Task::Sequential(Sequential { milliseconds, cold: true, sync, ..work })
                 });
                 let pairs = programs.iter_mut().zip(tasks);
                 let found = both_nodes((what, name, round), &variant.system, || together(pairs));

@@ -50,7 +50,7 @@ pub(super) fn table(samples: &Samples, peers: &[&str]) -> Table {
         "node 1",
     ];
     let mut table = Table::new("Files of another node, 4 programs", &head);
-    for (what, _) in KINDS {
+    for (what, ..) in KINDS {
         for system in std::iter::once(&OURS[0]).chain(peers) {
             table.row(row(samples, what, system));
         }
