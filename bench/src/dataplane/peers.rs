@@ -47,7 +47,11 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
         }
     }
     ensure!(!peers.is_empty(), "{}", notes[1..].join(" "));
-    let samples = measure(bench, &job, &peers)?;
+    let (samples, direct) = measure(bench, &job, &peers)?;
+    notes.push(format!(
+        "{:.0} % of our mount's bytes went past the page cache of node 0.",
+        direct / OURS.map(|name| moved(&samples, name)).iter().sum::<f64>() * 100.0
+    ));
     let names = ways(&peers);
     drop(peers);
     job.down()?;
@@ -65,6 +69,12 @@ fn note() -> String {
          of our server and mount, of the mounts of the others. What the kernel writes later is not in it: ours has \
          written when it answers a write, the others at an fsync(2)."
     )
+}
+
+/// Bytes, of all kinds of work.
+fn moved(samples: &Samples, name: &str) -> f64 {
+    let of = |what| samples.of(what, name).map(|sample| sample.measured.amount).sum::<f64>();
+    KINDS.iter().map(|(what, ..)| of(what)).sum()
 }
 
 /// Of all peers.
@@ -126,7 +136,8 @@ fn prepare<'a>(
     Ok(variants)
 }
 
-fn measure(bench: &Bench, job: &Job<'_>, peers: &[Peer<'_>]) -> anyhow::Result<Samples> {
+/// Also the bytes of our mount that went past the page cache.
+fn measure(bench: &Bench, job: &Job<'_>, peers: &[Peer<'_>]) -> anyhow::Result<(Samples, f64)> {
     let mut home = job.worker(0)?;
     let mut programs: Vec<Worker> =
         (0..PROGRAMS).map(|_| job.worker(1)).collect::<Result<_, _>>()?;
@@ -134,8 +145,12 @@ fn measure(bench: &Bench, job: &Job<'_>, peers: &[Peer<'_>]) -> anyhow::Result<S
     let names = ways(peers);
     let milliseconds = bench.block_milliseconds() * 4;
     let mut samples = Samples::default();
+    let mut before = 0;
     // The first round makes connections.
     for round in 0..=bench.rounds(6, 11) {
+        if round == 1 {
+            before = job.counter("bytes_direct")?;
+        }
         for (what, operation, sync) in KINDS {
             for name in rounds::order(round, OURS, &names) {
                 let variant = variants.iter().find(|variant| variant.name == name);
@@ -152,7 +167,8 @@ fn measure(bench: &Bench, job: &Job<'_>, peers: &[Peer<'_>]) -> anyhow::Result<S
             }
         }
     }
-    Ok(samples)
+    let direct = job.counter("bytes_direct")? - before;
+    Ok((samples, direct as f64))
 }
 
 /// What a kind of work costs on node 1 has a name of its own.
