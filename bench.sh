@@ -13,6 +13,7 @@ fi
 prepare_packages build || die "nothing can be built without these packages"
 prepare_packages run test bench || warn "some figures will be missing"
 [ "$1" != stage ] || prepare_packages peers || warn "some peers will be missing"
+[ "$1" != dataplane ] || prepare_daemon_packages gfarm gluster || warn "some peers will be missing"
 [ "$1" != gfarm ] || prepare_daemon_packages gfarm || die "Gfarm can not be measured without its packages"
 prepare_cargo
 cargo build --locked --release -p hayase -p hayase-mpi

@@ -68,6 +68,8 @@ packages_gfarm='gfmd gfmd
 gfsd gfsd
 gfkey gfarm-client
 gfarm2fs gfarm2fs'
+packages_gluster='glusterd glusterfs-server
+glusterfs glusterfs-client'
 packages_bench='rclone rclone'
 packages_peers='s3cmd s3cmd
 s3fs s3fs
@@ -120,7 +122,7 @@ prepare_packages() {
 # prepare_daemon_packages GROUP...: the same for packages that bring daemons. None of them is started, now or at
 # the next boot: tests start their own, with their own configuration.
 prepare_daemon_packages() {
-  local new package policy=/usr/sbin/policy-rc.d made='' status=0
+  local new package unit policy=/usr/sbin/policy-rc.d made='' status=0
   new=$(missing_packages "$@")
   [ -n "$new" ] || return 0
   if [ ! -e $policy ] && printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null; then
@@ -130,7 +132,10 @@ prepare_daemon_packages() {
   prepare_packages "$@" || status=1
   [ -z "$made" ] || as_root rm -f $policy
   if has systemctl; then
-    for package in $new; do as_root systemctl disable "${package/openssh-server/ssh}" >/dev/null 2>&1 || true; done
+    for package in $new; do
+      unit=${package/openssh-server/ssh}
+      as_root systemctl disable "${unit/glusterfs-server/glusterd}" >/dev/null 2>&1 || true
+    done
   fi
   return $status
 }

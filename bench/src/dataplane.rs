@@ -1,9 +1,13 @@
 //! The way of bytes through a server: its disk, its network, its memory; and what programs beside it feel of it.
 
+mod at_once;
 mod disk;
+mod homed;
 mod idle;
 mod memory;
+mod multiplicity;
 mod noise;
+mod peers;
 mod remote;
 
 use crate::run::Group;
@@ -24,6 +28,16 @@ pub(crate) const GROUPS: &[Group] = &[
         name: "remote",
         title: "Files of another node, beside a bare loop that receives and writes",
         run: remote::run,
+    },
+    Group {
+        name: "peers",
+        title: "Files of another node, beside GlusterFS and gfarm2fs",
+        run: peers::run,
+    },
+    Group {
+        name: "multiplicity",
+        title: "Files of another node by 1 to 32 programs of 1 and 2 nodes",
+        run: multiplicity::run,
     },
     Group { name: "memory", title: "Memory while bytes pass through", run: memory::run },
     Group {

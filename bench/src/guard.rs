@@ -24,6 +24,10 @@ const DOWN_PATIENCE: Duration = Duration::from_secs(60);
 const UNMOUNT_TRIES: u32 = 100;
 const UNMOUNT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long a process may take to end.
+const END_TRIES: u32 = 400;
+const END_PAUSE: Duration = Duration::from_millis(50);
+
 /// Something that must not stay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -36,6 +40,8 @@ pub(crate) enum Thing {
     Tree(PathBuf),
     /// Something that is mounted there.
     Mount(PathBuf),
+    /// A process that sees the end of the bench, and ends: it is waited for.
+    Ending(u32),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -119,9 +125,21 @@ fn remove(thing: &Thing, hayase: &Path) {
         Thing::Job(_) => {}
         Thing::ControlGroup(path) => disk_limit::remove(path),
         Thing::Mount(path) => unmount(path),
+        Thing::Ending(process) => await_end(*process),
         Thing::Tree(path) => {
             let _ = remove_tree(path);
         }
+    }
+}
+
+/// Its number may be another one's by now, so nothing is done to it; nor is it waited for ever.
+fn await_end(process: u32) {
+    let place = Path::new("/proc").join(process.to_string());
+    for _ in 0..END_TRIES {
+        if !place.exists() {
+            return;
+        }
+        std::thread::sleep(END_PAUSE);
     }
 }
 

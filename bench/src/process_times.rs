@@ -43,6 +43,31 @@ fn threads(process: u32) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
+/// A process, those that it has started, and theirs.
+pub(crate) fn with_children(process: u32) -> Vec<u32> {
+    let mut all = vec![process];
+    let mut next = 0;
+    while let Some(&process) = all.get(next) {
+        all.extend(children(process));
+        next += 1;
+    }
+    all
+}
+
+/// Of all its threads.
+fn children(process: u32) -> Vec<u32> {
+    let read = |thread| fs::read_to_string(format!("/proc/{process}/task/{thread}/children"));
+    let words = |text: String| -> Vec<u32> {
+        text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+    };
+    threads(process).into_iter().filter_map(|thread| read(thread).ok()).flat_map(words).collect()
+}
+
+/// The name of a process, as its kernel knows it.
+pub(crate) fn name(process: u32) -> Option<String> {
+    Some(fs::read_to_string(format!("/proc/{process}/comm")).ok()?.trim_end().to_owned())
+}
+
 /// How often the threads of a process went to sleep by themselves, since it began.
 pub(crate) fn wake_ups(process: u32) -> u64 {
     let of_thread = |thread: &u32| {
@@ -100,6 +125,9 @@ mod tests {
         assert!(spent > 0.0 && spent < 60.0, "{spent}");
         assert!(resident_bytes(me[0]).is_some_and(|bytes| bytes > 100_000));
         assert!(wake_ups(me[0]) > 0 || spent > 0.0);
+        assert!(name(me[0]).is_some_and(|name| !name.is_empty()));
+        assert_eq!(with_children(me[0])[0], me[0]);
+        assert_eq!((name(u32::MAX), with_children(u32::MAX)), (None, vec![u32::MAX]));
         assert_eq!(CpuTimes::of(&[u32::MAX]).since(&CpuTimes::default()), 0.0);
     }
 }

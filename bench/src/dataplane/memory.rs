@@ -19,6 +19,8 @@ use crate::workloads::sequential::{Operation, Sequential};
 const PROGRAMS: usize = 16;
 /// Size of each file, in blocks of 1 MiB.
 const BLOCKS: u64 = 32;
+const BEFORE: &str = "before I/O";
+const KINDS: [(&str, Operation); 2] = [("WRITE", Operation::Overwrite), ("READ", Operation::Read)];
 const GROWTH_MAX: f64 = 1.01;
 const MIB: f64 = 1_048_576.0;
 const GIB: f64 = 1_073_741_824.0;
@@ -38,9 +40,9 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     }
     home.perform(&Task::Evict { path: job.image(0) })?;
     let wanted = GIB * if bench.rounds(0, 1) == 0 { 10.0 } else { 160.0 };
-    let (mut moved, mut readings) = (0.0, Vec::new());
+    let (mut moved, mut readings) = (0.0, vec![reading(&job, BEFORE, 0.0)?]);
     while moved < wanted {
-        for operation in [Operation::Overwrite, Operation::Read] {
+        for (what, operation) in KINDS {
             for (n, client) in clients.iter_mut().enumerate() {
                 let work = Sequential::new(operation, directory.join(n.to_string()), BLOCKS);
                 client.ask(&Task::Sequential(Sequential { cold: true, ..work }))?;
@@ -48,8 +50,8 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
             for client in &mut clients {
                 moved += client.measured()?.amount;
             }
+            readings.push(reading(&job, what, moved)?);
         }
-        readings.push(reading(&job, moved)?);
     }
     job.down()?;
     Ok(outcome(&readings))
@@ -57,12 +59,14 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
 
 /// After so many bytes.
 struct Reading {
+    /// What was done just before.
+    what: &'static str,
     moved: f64,
     resident: f64,
     cached: f64,
 }
 
-fn reading(job: &Job<'_>, moved: f64) -> anyhow::Result<Reading> {
+fn reading(job: &Job<'_>, what: &'static str, moved: f64) -> anyhow::Result<Reading> {
     let resident = resident_bytes(job.nodes()[0].server).context("the server has ended")? as f64;
     let parts = job.image(0).join("parts").display().to_string();
     let mut command = job.on_node(0, "sh");
@@ -70,7 +74,7 @@ fn reading(job: &Job<'_>, moved: f64) -> anyhow::Result<Reading> {
         format!("find {parts} -type f -exec fincore --bytes --noheadings --output RES {{}} +");
     let told = run_program(command.args(["-c", &script]), PATIENCE)?.success("fincore")?;
     let cached = told.split_whitespace().filter_map(|field| field.parse::<f64>().ok()).sum();
-    Ok(Reading { moved, resident, cached })
+    Ok(Reading { what, moved, resident, cached })
 }
 
 fn outcome(readings: &[Reading]) -> Outcome {
@@ -102,7 +106,20 @@ fn outcome(readings: &[Reading]) -> Outcome {
          many bytes have moved. The page cache is what fincore(1) tells of all parts on node 0: their first MiB was \
          written there."
     )];
-    Outcome { goals, tables: vec![table], notes, samples: samples(readings) }
+    Outcome { goals, tables: vec![table, table_8(readings)], notes, samples: samples(readings) }
+}
+
+fn table_8(readings: &[Reading]) -> Table {
+    let head = ["", "most bytes", "page cache of the parts"];
+    let mut table = Table::new("Memory of a server, as in table 8 of paper 003", &head);
+    for what in [BEFORE, KINDS[0].0, KINDS[1].0] {
+        let of = |figure: fn(&Reading) -> f64| {
+            let found = readings.iter().filter(|reading| reading.what == what).map(figure);
+            number(found.fold(f64::NAN, f64::max))
+        };
+        table.row(vec![what.to_owned(), of(|r| r.resident), of(|r| r.cached)]);
+    }
+    table
 }
 
 /// The amount is resident bytes, or cached ones.

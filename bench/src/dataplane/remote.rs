@@ -6,13 +6,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 
+use super::at_once::together;
 use crate::bench::Bench;
 use crate::job::{Job, JobOptions};
 use crate::report::Outcome;
 use crate::report::goal::{Goal, Wanted, number};
 use crate::report::table::Table;
 use crate::rounds;
-use crate::sample::{Measured, Samples};
+use crate::sample::Samples;
 use crate::stats;
 use crate::worker::Worker;
 use crate::workloads::sequential::{Operation, Sequential};
@@ -125,28 +126,14 @@ fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<(Samples, f64)> {
                 };
                 let name = label(what, programs);
                 rounds::measure(&mut samples, (&name, variant, round), &[served], || {
-                    together(&mut clients[..programs], task)
+                    let clients = clients[..programs].iter_mut().enumerate();
+                    together(clients.map(|(n, client)| (client, task(n))))
                 })?;
             }
         }
     }
     let direct = job.counter("bytes_direct")? - before;
     Ok((samples, direct as f64))
-}
-
-/// All at once: the bytes of all in the time of the slowest.
-fn together(clients: &mut [Worker], task: impl Fn(usize) -> Task) -> anyhow::Result<Measured> {
-    for (n, client) in clients.iter_mut().enumerate() {
-        client.ask(&task(n))?;
-    }
-    let mut all = Measured { amount: 0.0, seconds: 0.0, own_cpu: 0.0 };
-    for client in clients {
-        let one = client.measured()?;
-        all.amount += one.amount;
-        all.seconds = all.seconds.max(one.seconds);
-        all.own_cpu += one.own_cpu;
-    }
-    Ok(all)
 }
 
 fn listen(far_end: &mut Worker, address: &str) -> anyhow::Result<SocketAddr> {

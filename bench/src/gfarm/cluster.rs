@@ -12,6 +12,7 @@ use anyhow::{Context, bail, ensure};
 
 use crate::bench::Bench;
 use crate::command::run;
+use crate::process_times::with_children;
 
 const SCRIPT: &str = "bench/gfarm/cluster.sh";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -159,14 +160,8 @@ impl Cluster {
 
     /// The processes that serve all mounts of a kind; those that they started too.
     pub(crate) fn daemons(&self, kind: &str) -> Vec<u32> {
-        let mut all: Vec<u32> =
-            self.mounts.iter().filter(|mount| mount.kind == kind).map(|m| m.process).collect();
-        let mut next = 0;
-        while let Some(&process) = all.get(next) {
-            all.extend(children(process));
-            next += 1;
-        }
-        all
+        let own = self.mounts.iter().filter(|mount| mount.kind == kind).map(|m| m.process);
+        own.flat_map(with_children).collect()
     }
 }
 
@@ -175,14 +170,4 @@ impl Drop for Cluster {
         drop(self.script.stdin.take());
         let _ = self.script.wait();
     }
-}
-
-/// Of all its threads.
-fn children(process: u32) -> Vec<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    let read = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children"));
-    let words = |text: String| -> Vec<u32> {
-        text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
-    };
-    tasks.filter_map(|task| read(task).ok()).flat_map(words).collect()
 }
