@@ -2,11 +2,12 @@
 //! that could move the same bytes: a blocking loop for each program that receives and writes, or reads and sends.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
 use super::at_once::together;
+use super::homed;
 use crate::bench::Bench;
 use crate::job::{Job, JobOptions};
 use crate::report::Outcome;
@@ -25,6 +26,9 @@ const BLOCKS: u64 = 96;
 const PROGRAMS: [usize; 2] = [1, 4];
 const KINDS: [&str; 2] = ["read", "write"];
 const LOOP: [&str; 2] = ["loop", "loop again"];
+/// Files that only node 1 has written but for a block, and files that a program of node 0 left in its memory.
+const MOUNT: [&str; 2] = ["mount", IN_MEMORY];
+const IN_MEMORY: &str = "in memory";
 const WANTED: f64 = 0.9;
 const CPU_SECONDS_PER_GB: f64 = 0.25;
 /// Of the bytes: else something else was measured.
@@ -58,7 +62,8 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     goals.push(Goal::new(goal, direct / all, "", Wanted::AtLeast(DIRECT_MIN)));
     let notes = vec![format!(
         "Programs on node 1, a file of {BLOCKS} MiB on node 0 for each, 1 MiB calls, nothing synced; {:.0} % of the \
-         mount's bytes went past the page cache of node 0.\nThe loop moves one file after the other over one socket \
+         mount's bytes went past the page cache of node 0. In memory: of files that a program of node 0 has written, which \
+         stay in its memory and are read and written over there.\nThe loop moves one file after the other over one socket \
          for each program, past the page cache as well, and waits for no answers.\nCPU: of the server on node 0, and \
          of the loop's far end there.",
         direct / all * 100.0
@@ -70,58 +75,58 @@ fn label(what: &str, programs: usize) -> String {
     format!("{what}, {programs} programs")
 }
 
+/// Kinds and numbers of programs.
+fn rows() -> impl Iterator<Item = (&'static str, usize)> {
+    KINDS.into_iter().flat_map(|what| PROGRAMS.map(|n| (what, n)))
+}
+
+/// Files that a program of node 0 has written.
+fn files_of_home(
+    home: &mut Worker,
+    directory: &Path,
+    count: usize,
+) -> anyhow::Result<Vec<PathBuf>> {
+    home.perform(&Task::MakeDirectory { path: directory.to_owned() })?;
+    let paths: Vec<PathBuf> = (0..count).map(|n| directory.join(n.to_string())).collect();
+    for path in &paths {
+        let fill = Sequential::new(Operation::New, path, BLOCKS);
+        home.measure(&Task::Sequential(Sequential { keep: true, sync: true, ..fill }))?;
+    }
+    Ok(paths)
+}
+
 /// Also the bytes of the mount that went past the page cache.
 fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<(Samples, f64)> {
     let (mut home, mut far_end) = (job.worker(0)?, job.worker(0)?);
     let most = *PROGRAMS.last().unwrap_or(&1);
     let mut clients: Vec<Worker> = (0..most).map(|_| job.worker(1)).collect::<Result<_, _>>()?;
-    let (native, shared) = (job.image(0).join("bench-loop"), job.shared().join("bench"));
-    let files = |directory: &PathBuf| -> Vec<PathBuf> {
-        (0..most).map(|n| directory.join(n.to_string())).collect()
-    };
-    // What a program of node 0 writes stays in its memory, and is served from there: of the files one block.
-    for (directory, blocks) in [(&native, BLOCKS), (&shared, 1)] {
-        home.perform(&Task::MakeDirectory { path: directory.clone() })?;
-        for path in files(directory) {
-            let fill = Sequential::new(Operation::New, path, blocks);
-            home.measure(&Task::Sequential(Sequential { keep: true, sync: true, ..fill }))?;
-        }
-    }
-    home.perform(&Task::Evict { path: job.image(0) })?;
+    let native = files_of_home(&mut home, &job.image(0).join("bench-loop"), most)?;
+    let left = files_of_home(&mut home, &job.shared().join("left"), most)?;
+    let past = homed::make(job, &mut clients, &job.shared().join("past"), BLOCKS)?;
     let server = listen(&mut far_end, &job.nodes()[0].address)?;
     let milliseconds = bench.block_milliseconds() * 4;
     let mut samples = Samples::default();
-    // The first writers of node 1 find out that nobody maps the files any more; the second pass by the page cache.
-    let warm_up =
-        |path| Sequential { cold: true, ..Sequential::new(Operation::Overwrite, path, BLOCKS) };
-    for _ in 0..2 {
-        for (client, path) in clients.iter_mut().zip(files(&shared)) {
-            client.measure(&Task::Sequential(warm_up(path)))?;
-        }
-    }
     let before = job.counter("bytes_direct")?;
     for round in 0..bench.rounds(5, 11) {
-        for (what, programs) in KINDS.iter().flat_map(|what| PROGRAMS.map(|n| (*what, n))) {
+        for (what, programs) in rows() {
             let write = what == "write";
-            for variant in rounds::order(round, LOOP, &["mount"]) {
-                let served =
-                    if variant == "mount" { job.nodes()[0].server } else { far_end.process() };
+            for variant in rounds::order(round, LOOP, &MOUNT) {
+                let is_mount = MOUNT.contains(&variant);
+                let served = if is_mount { job.nodes()[0].server } else { far_end.process() };
+                let operation = if write { Operation::Overwrite } else { Operation::Read };
+                let call = |path: &PathBuf| {
+                    let work = Sequential::new(operation, path.clone(), BLOCKS);
+                    Task::Sequential(Sequential { milliseconds, cold: true, ..work })
+                };
                 let task = |n: usize| match variant {
-                    "mount" => {
-                        let operation = if write { Operation::Overwrite } else { Operation::Read };
-                        let work = Sequential::new(operation, files(&shared)[n].clone(), BLOCKS);
-                        Task::Sequential(Sequential { milliseconds, cold: true, ..work })
-                    }
+                    "mount" => call(&past[n]),
+                    IN_MEMORY => call(&left[n]),
                     _ => {
-                        let (path, blocks) = (files(&native)[n].clone(), BLOCKS);
-                        Task::TcpTransfer(Transfer {
-                            server,
-                            path,
-                            write,
-                            direct: true,
-                            blocks,
-                            milliseconds,
-                        })
+                        let (path, blocks) = (native[n].clone(), BLOCKS);
+                        let direct = true;
+                        let transfer =
+                            Transfer { server, path, write, direct, blocks, milliseconds };
+                        Task::TcpTransfer(transfer)
                     }
                 };
                 let name = label(what, programs);
@@ -160,22 +165,23 @@ fn table(samples: &Samples) -> Table {
         "serving CPU s/GB: loop",
         "mount",
     ];
-    let mut table = Table::new("Files of another node, past its page cache", &head);
-    for (what, programs) in KINDS.iter().flat_map(|what| PROGRAMS.map(|n| (*what, n))) {
+    let mut table = Table::new("Files of another node", &head);
+    let rows = MOUNT.into_iter().flat_map(|variant| rows().map(move |row| (variant, row)));
+    for (variant, (what, programs)) in rows {
         let name = label(what, programs);
-        let found = samples.compare(&name, "mount", LOOP);
+        let found = samples.compare(&name, variant, LOOP);
         let (low, high) = stats::quartiles(&found.ratios).unwrap_or((f64::NAN, f64::NAN));
         let figure = |values: &[f64]| number(stats::median(values).unwrap_or(f64::NAN));
         let rate = |variant: &str| number(samples.rate(&name, variant) / 1_048_576.0);
         table.row(vec![
-            name.clone(),
+            if variant == IN_MEMORY { format!("{name}, in memory") } else { name.clone() },
             rate("loop"),
-            rate("mount"),
+            rate(variant),
             figure(&found.ratios),
             format!("{}-{}", number(low), number(high)),
             figure(&found.same),
             number(served(samples, &name, "loop")),
-            number(served(samples, &name, "mount")),
+            number(served(samples, &name, variant)),
         ]);
     }
     table

@@ -235,7 +235,10 @@ impl PreadFile {
                 Ok(file) => Some(Arc::new(file)),
                 Err(errno) => {
                     tracing::debug!(part = %self.id, %errno, "not to be used past the page cache");
-                    self.root.has_direct.store(false, Ordering::Relaxed);
+                    // Anything else is about this part, or this moment.
+                    if matches!(errno, Errno::INVAL | Errno::OPNOTSUPP) {
+                        self.root.has_direct.store(false, Ordering::Relaxed);
+                    }
                     None
                 }
             };
