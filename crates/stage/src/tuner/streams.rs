@@ -37,8 +37,8 @@ const CEILING_EPOCHS: u32 = 14;
 /// What is being tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// Doubling; what half as many brought.
-    Ramp { before: f64 },
+    /// Doubling; how many ran before, and what they brought (0 at the begin).
+    Ramp { from: usize, before: f64 },
     /// Between streams that were not too many, and streams that were.
     Bisect { low: usize, high: usize },
     /// The best known; so many epochs until the next probe.
@@ -77,10 +77,11 @@ impl StreamTuner {
     /// Begins with `start` streams (what was best last time, else some four).
     pub(super) fn new(start: usize, streams_max: usize) -> Self {
         let streams_max = streams_max.max(1);
+        let streams = start.clamp(1, streams_max);
         Self {
-            streams: start.clamp(1, streams_max),
+            streams,
             streams_max,
-            phase: Phase::Ramp { before: 0.0 },
+            phase: Phase::Ramp { from: streams, before: 0.0 },
             expected: 0.0,
             best: 0.0,
             ceiling: None,
@@ -100,7 +101,7 @@ impl StreamTuner {
 
     /// Takes what the present number of streams brought.
     pub(super) fn observe(&mut self, sample: Sample) {
-        if sample.seconds <= 0.0 {
+        if sample.is_idle() {
             return;
         }
         self.ceiling = self.ceiling.and_then(|(n, epochs)| Some((n, epochs.checked_sub(1)?)));
@@ -119,7 +120,7 @@ impl StreamTuner {
 
     fn judge(&mut self, rate: f64) {
         match self.phase {
-            Phase::Ramp { before } => self.ramp(before, rate),
+            Phase::Ramp { from, before } => self.ramp(from, before, rate),
             Phase::Bisect { low: _, high } => self.bisect(self.streams, high, rate),
             Phase::Rest { epochs } => self.rest(epochs, rate),
             Phase::Up { from, first: None } => self.phase = Phase::Up { from, first: Some(rate) },
@@ -157,18 +158,18 @@ impl StreamTuner {
         if next <= self.streams {
             self.settle(self.streams, rate);
         } else {
+            self.phase = Phase::Ramp { from: self.streams, before: rate };
             self.streams = next;
-            self.phase = Phase::Ramp { before: rate };
         }
     }
 
-    fn ramp(&mut self, before: f64, rate: f64) {
+    fn ramp(&mut self, from: usize, before: f64, rate: f64) {
         if rate > before * GAIN_DOUBLING {
             self.double(rate);
         } else if rate > before * GAIN_LAST {
             self.settle(self.streams, rate);
         } else {
-            self.settle(self.streams.div_ceil(2), before);
+            self.settle(from, before);
         }
     }
 
@@ -240,7 +241,7 @@ impl StreamTuner {
         let low = match self.phase {
             Phase::Bisect { low, .. } if low < high => low,
             Phase::Up { from, .. } => from,
-            Phase::Ramp { before } if before > 0.0 => high / 2,
+            Phase::Ramp { from, before } if before > 0.0 => from,
             _ => self.fine.unwrap_or(back),
         };
         self.ceiling = Some((high.max(2), CEILING_EPOCHS));
