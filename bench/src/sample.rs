@@ -37,6 +37,9 @@ pub(crate) struct Sample {
     /// Requests that the servers counted, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) requests: Option<u64>,
+    /// Those of them that were refused, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) refused: Option<u64>,
     /// The most bytes of memory that the program had, where that was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) memory: Option<u64>,

@@ -158,12 +158,13 @@ fn measure(
     (rounds, samples): (usize, &mut Samples),
 ) -> anyhow::Result<()> {
     for round in 0..rounds {
-        ground.empty_bucket()?;
         for turn in 0..ways.len() {
             let way = ways[(turn + round) % ways.len()];
             if !way.can(files, streams) {
                 continue;
             }
+            // What a former one left is not copied again by some, and overwritten by others.
+            ground.empty_bucket()?;
             for what in ["up", "down"] {
                 if matches!(way, Way::Plain) && what == "up" {
                     continue;

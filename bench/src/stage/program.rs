@@ -40,6 +40,7 @@ impl Ran {
             meanwhile_cpu: 0.0,
             served_cpu: 0.0,
             requests: None,
+            refused: None,
             memory: Some(self.memory),
         }
     }

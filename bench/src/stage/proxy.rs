@@ -78,8 +78,9 @@ struct Line {
     /// Of all connections, to the store and from it.
     forth: Mutex<Pace>,
     back: Mutex<Pace>,
-    asked: Mutex<Pace>,
+    accepted: Mutex<Pace>,
     passed: AtomicU64,
+    asked: AtomicU64,
     refused: AtomicU64,
     is_over: AtomicBool,
 }
@@ -102,8 +103,9 @@ impl Proxy {
             conditions: Mutex::new(conditions),
             forth: Mutex::new(Pace(Instant::now())),
             back: Mutex::new(Pace(Instant::now())),
-            asked: Mutex::new(Pace(Instant::now())),
+            accepted: Mutex::new(Pace(Instant::now())),
             passed: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
         });
@@ -138,6 +140,11 @@ impl Proxy {
     /// Bytes of answers and of the bodies of requests so far.
     pub(super) fn passed(&self) -> u64 {
         self.line.passed.load(Ordering::Relaxed)
+    }
+
+    /// Requests so far, those that were refused among them.
+    pub(super) fn asked(&self) -> u64 {
+        self.line.asked.load(Ordering::Relaxed)
     }
 
     /// Requests that were refused so far.
@@ -187,7 +194,9 @@ impl Line {
         while let Some((head, body)) = read_head(&mut reader)? {
             thread::sleep(self.conditions().round_trip);
             let rate = self.conditions().requests;
-            let may = self.asked.lock().unwrap_or_else(PoisonError::into_inner).try_take(1.0, rate);
+            let may =
+                self.accepted.lock().unwrap_or_else(PoisonError::into_inner).try_take(1.0, rate);
+            self.asked.fetch_add(1, Ordering::Relaxed);
             let mut body = (&mut reader).take(body);
             if may {
                 store.write_all(&head)?;
@@ -316,6 +325,6 @@ mod tests {
         assert!(refused.starts_with("HTTP/1.1 503 ") && refused.ends_with(SLOW_DOWN), "{refused}");
         proxy.set(open);
         assert!(ask(&mut stream, "").starts_with(b"HTTP/1.1 200 "));
-        assert_eq!(proxy.refused(), 1);
+        assert_eq!((proxy.asked(), proxy.refused()), (5, 1));
     }
 }

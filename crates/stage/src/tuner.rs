@@ -39,6 +39,11 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// Nothing happened, or in no time: whoever copies has waited for something else.
+    fn is_idle(&self) -> bool {
+        self.seconds <= 0.0 || (self.bytes == 0 && self.answered == 0 && self.refused == 0)
+    }
+
     fn refused_part(&self) -> f64 {
         self.refused as f64 / (self.answered + self.refused).max(1) as f64
     }
@@ -123,7 +128,7 @@ impl Tuner {
 
     /// Takes what the present setting brought.
     pub fn observe(&mut self, sample: Sample) {
-        if sample.seconds <= 0.0 {
+        if sample.is_idle() {
             return;
         }
         let streams_now = self.streams();

@@ -513,11 +513,8 @@ fn a_large_file_that_was_killed_on_its_way_out_is_continued() {
 /// In a mount namespace of its own, so that nothing is left of the small file system.
 #[test]
 fn a_full_disk_is_told_and_the_rest_comes_when_there_is_room() {
-    let Some(scene) =
-        Scene::with_nodes("a_full_disk_is_told_and_the_rest_comes_when_there_is_room")
-    else {
-        return;
-    };
+    let test = "a_full_disk_is_told_and_the_rest_comes_when_there_is_room";
+    let Some(scene) = Scene::with_own_mounts(test) else { return };
     fs::create_dir_all(scene.path("tree/sub")).unwrap();
     for number in 0..40 {
         fs::write(scene.path(&format!("tree/sub/{number}")), vec![number; 65_536]).unwrap();
@@ -535,6 +532,8 @@ fn a_full_disk_is_told_and_the_rest_comes_when_there_is_room() {
             cat told
             [ $code = 3 ] || { echo "exit code $code"; exit 91; }
             grep -q "tier is full" told || exit 92
+            grep -q "did not arrive" told || exit 98
+            find disk/in -type f ! -name '.hayase*' | grep -q . || exit 99
             # What is there is whole, and nothing half written has a name.
             find disk/in -type f -printf '%P\n' | while read -r name; do
                 case $name in .hayase*) continue ;; esac
@@ -545,9 +544,7 @@ fn a_full_disk_is_told_and_the_rest_comes_when_there_is_room() {
             diff -r tree disk/in || exit 96
             rm -r disk/in && mount -o remount,size=6m disk || exit 97
         done"#;
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_hayase")]);
-    command.current_dir(scene.path("")).env("HAYASE_RUNTIME_DIR", scene.path("run"));
-    let told = done(&command.output().unwrap()).with(0).stdout;
-    assert!(told.contains("did not arrive"), "{told}");
+    let mut command = scene.program("unshare");
+    command.args(["--mount", "timeout", "120", "sh", "-c", script]);
+    done(&command.arg(env!("CARGO_BIN_EXE_hayase")).output().unwrap()).with(0);
 }

@@ -34,15 +34,25 @@ impl Scene {
 
     /// `None`, and a line that says so, where simulated nodes can not be made.
     pub(crate) fn with_nodes(test: &str) -> Option<Self> {
-        let reason = if !rustix::process::geteuid().is_root() {
-            "needs root"
-        } else if fs::File::open("/dev/fuse").is_err() {
-            "needs /dev/fuse"
-        } else if !unshares() {
-            "needs namespaces"
-        } else {
-            return Some(Self::new());
-        };
+        Self::unless(test, || match () {
+            () if !rustix::process::geteuid().is_root() => Some("needs root"),
+            () if fs::File::open("/dev/fuse").is_err() => Some("needs /dev/fuse"),
+            () if !unshares(&["--net", "--mount"]) => Some("needs namespaces"),
+            () => None,
+        })
+    }
+
+    /// The same where a mount can not be kept to one process and its children.
+    pub(crate) fn with_own_mounts(test: &str) -> Option<Self> {
+        Self::unless(test, || match () {
+            () if !rustix::process::geteuid().is_root() => Some("needs root"),
+            () if !unshares(&["--mount"]) => Some("needs a mount namespace"),
+            () => None,
+        })
+    }
+
+    fn unless(test: &str, missing: impl Fn() -> Option<&'static str>) -> Option<Self> {
+        let Some(reason) = missing() else { return Some(Self::new()) };
         println!("SKIP {test}: {reason}");
         None
     }
@@ -53,8 +63,15 @@ impl Scene {
 
     /// The command in this place, with nothing of the caller's jobs in its environment.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hayase"));
-        command.args(args).stdin(Stdio::null()).current_dir(self.top.path());
+        let mut command = self.program(env!("CARGO_BIN_EXE_hayase"));
+        command.args(args);
+        command
+    }
+
+    /// Another program that runs the command, in the same place and with the same environment.
+    pub(crate) fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(name);
+        command.stdin(Stdio::null()).current_dir(self.top.path());
         for (name, _) in std::env::vars().filter(|(n, _)| n.starts_with("HAYASE_") || n == "TMPDIR")
         {
             command.env_remove(name);
@@ -193,7 +210,7 @@ pub(crate) fn check_snapshot(name: &str, text: &str) {
     assert_eq!(text, kept, "{name} changed; if that is meant, run with UPDATE_SNAPSHOTS=1");
 }
 
-fn unshares() -> bool {
-    let tried = Command::new("unshare").args(["--net", "--mount", "true"]).output();
+fn unshares(what: &[&str]) -> bool {
+    let tried = Command::new("unshare").args(what).arg("true").output();
     tried.is_ok_and(|output| output.status.success())
 }

@@ -88,11 +88,8 @@ impl World {
 
     /// From -1 to 1, the same for the same seed.
     fn noise(&mut self) -> f64 {
-        self.noise = self
-            .noise
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.noise >> 40) as f64 / (1u64 << 23) as f64 - 1.0
+        self.noise = next_noise(self.noise);
+        between_ones(self.noise)
     }
 
     /// Goes on for `seconds` with so many streams; files that begin have parts as `cut` says of their size.
@@ -179,6 +176,16 @@ impl World {
         requests.retain(|request| request.wait > 0.0 || request.left > 1.0);
         self.working = requests;
     }
+}
+
+/// The next state of a linear congruential generator (Knuth's MMIX).
+fn next_noise(state: u64) -> u64 {
+    state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
+}
+
+/// From -1 to 1, of such a state.
+fn between_ones(state: u64) -> f64 {
+    (state >> 40) as f64 / (1u64 << 23) as f64 - 1.0
 }
 
 /// Runs a tuner for `seconds`; the world goes on where it was.

@@ -21,8 +21,22 @@ const GAIN_STEP: f64 = 1.02;
 /// Fewer streams are kept while they bring this part of the best.
 const KEPT: f64 = 0.992;
 
-/// The rate left the band around what was expected: the network is another one.
+/// The same where requests are refused all the time: so much of the rate is given for asking less.
+const KEPT_REFUSED: f64 = 0.95;
+
+/// A step up that is refused in part must bring as much as would not be given for taking it back.
+const GAIN_REFUSED: f64 = 1.05;
+
+/// Epochs of a probe: of few requests a second two say little.
+const PROBE_EPOCHS: u32 = 2;
+const PROBE_EPOCHS_REFUSED: u32 = 6;
+
+/// So far below what is enough, two epochs say it.
+const HOPELESS: f64 = 0.8;
+
+/// The rate left the band around what was expected: the network is another one. Near refusals only after so many epochs.
 const SURPRISE: f64 = 0.12;
+const SURPRISES_REFUSED: u32 = 3;
 
 /// Factor back when it was too much.
 const STEP_BACK: f64 = 0.7;
@@ -37,16 +51,16 @@ const CEILING_EPOCHS: u32 = 14;
 /// What is being tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// Doubling; what half as many brought.
-    Ramp { before: f64 },
+    /// Doubling; how many ran before, and what they brought (0 at the begin).
+    Ramp { from: usize, before: f64 },
     /// Between streams that were not too many, and streams that were.
     Bisect { low: usize, high: usize },
     /// The best known; so many epochs until the next probe.
     Rest { epochs: u32 },
-    /// More than `from`, for two epochs; what the first brought.
-    Up { from: usize, first: Option<f64> },
-    /// Less than `from`, for two epochs.
-    Down { from: usize, first: Option<f64> },
+    /// More than `from`, which brought `base`; in this epoch of the probe.
+    Up { from: usize, base: f64, epochs: u32 },
+    /// Less than `from`, to be kept if they bring enough; tried because requests of `from` were refused, or not.
+    Down { from: usize, enough: f64, epochs: u32, is_refused: bool },
 }
 
 /// The controller of their number.
@@ -67,6 +81,10 @@ pub(super) struct StreamTuner {
     fine: Option<usize>,
     /// Refusals of the present number of streams.
     refusals: Refusals,
+    /// They were tried with fewer for their refusals: these are needed.
+    is_needed: bool,
+    /// Epochs of rest in a row whose rates were far from what was expected.
+    surprises: u32,
     next_is_down: bool,
     /// Epochs of rest before the next probe downwards; longer when the last one brought nothing.
     patience: u32,
@@ -77,16 +95,19 @@ impl StreamTuner {
     /// Begins with `start` streams (what was best last time, else some four).
     pub(super) fn new(start: usize, streams_max: usize) -> Self {
         let streams_max = streams_max.max(1);
+        let streams = start.clamp(1, streams_max);
         Self {
-            streams: start.clamp(1, streams_max),
+            streams,
             streams_max,
-            phase: Phase::Ramp { before: 0.0 },
+            phase: Phase::Ramp { from: streams, before: 0.0 },
             expected: 0.0,
             best: 0.0,
             ceiling: None,
             refused_at: None,
             fine: None,
             refusals: Refusals::default(),
+            is_needed: false,
+            surprises: 0,
             next_is_down: false,
             patience: REST_EPOCHS,
             failed_downs: 0,
@@ -100,7 +121,7 @@ impl StreamTuner {
 
     /// Takes what the present number of streams brought.
     pub(super) fn observe(&mut self, sample: Sample) {
-        if sample.seconds <= 0.0 {
+        if sample.is_idle() {
             return;
         }
         self.ceiling = self.ceiling.and_then(|(n, epochs)| Some((n, epochs.checked_sub(1)?)));
@@ -119,16 +140,23 @@ impl StreamTuner {
 
     fn judge(&mut self, rate: f64) {
         match self.phase {
-            Phase::Ramp { before } => self.ramp(before, rate),
+            Phase::Ramp { from, before } => self.ramp(from, before, rate),
             Phase::Bisect { low: _, high } => self.bisect(self.streams, high, rate),
             Phase::Rest { epochs } => self.rest(epochs, rate),
-            Phase::Up { from, first: None } => self.phase = Phase::Up { from, first: Some(rate) },
-            Phase::Down { from, first: None } => {
-                self.phase = Phase::Down { from, first: Some(rate) };
+            Phase::Up { from, base, epochs } => {
+                if epochs < probe_epochs(self.refusals.are_many()) {
+                    self.phase = Phase::Up { from, base, epochs: epochs + 1 };
+                } else {
+                    self.judge_more(from, base);
+                }
             }
-            Phase::Up { from, first: Some(first) } => self.judge_more(from, first.midpoint(rate)),
-            Phase::Down { from, first: Some(first) } => {
-                self.judge_fewer(from, first.midpoint(rate));
+            Phase::Down { from, enough, epochs, is_refused } => {
+                let is_hopeless = self.refusals.rate() < HOPELESS * enough;
+                if epochs < probe_epochs(is_refused && !is_hopeless) {
+                    self.phase = Phase::Down { from, enough, epochs: epochs + 1, is_refused };
+                } else {
+                    self.judge_fewer(from, enough);
+                }
             }
         }
     }
@@ -149,6 +177,8 @@ impl StreamTuner {
         self.best = rate;
         self.next_is_down = true;
         self.patience = REST_EPOCHS;
+        self.is_needed = false;
+        self.surprises = 0;
         self.phase = Phase::Rest { epochs: REST_EPOCHS };
     }
 
@@ -157,24 +187,24 @@ impl StreamTuner {
         if next <= self.streams {
             self.settle(self.streams, rate);
         } else {
+            self.phase = Phase::Ramp { from: self.streams, before: rate };
             self.streams = next;
-            self.phase = Phase::Ramp { before: rate };
         }
     }
 
-    fn ramp(&mut self, before: f64, rate: f64) {
+    fn ramp(&mut self, from: usize, before: f64, rate: f64) {
         if rate > before * GAIN_DOUBLING {
             self.double(rate);
         } else if rate > before * GAIN_LAST {
             self.settle(self.streams, rate);
         } else {
-            self.settle(self.streams.div_ceil(2), before);
+            self.settle(from, before);
         }
     }
 
     fn rest(&mut self, epochs: u32, rate: f64) {
         self.fine = self.fine.max(Some(self.streams));
-        if (rate - self.expected).abs() > self.expected * SURPRISE {
+        if self.is_surprised(rate) {
             // Half as many are not known to be worse: the ramp begins as if nothing was known.
             self.double(rate);
             return;
@@ -185,24 +215,52 @@ impl StreamTuner {
             self.phase = Phase::Rest { epochs: epochs - 1 };
             return;
         }
-        let step = (self.streams / 8).max(1);
         let (from, can_grow) = (self.streams, self.streams < self.limit());
+        let step = (from / 8).max(1);
         self.patience = self.patience.saturating_sub(REST_EPOCHS);
-        if self.next_is_down && self.patience == 0 && from >= WORTH_FEWER {
-            self.streams = from - step;
-            self.phase = Phase::Down { from, first: None };
-        } else if can_grow {
+        if self.is_time_for_fewer() {
+            self.try_fewer(from - step);
+        } else if can_grow && !self.refusals.are_many() {
             let up = if self.is_near_refusals() { step } else { step.max(from / 2) };
             self.streams = (from + up).min(self.limit());
-            self.phase = Phase::Up { from, first: None };
+            let base = if self.is_near_refusals() { self.refusals.rate() } else { self.expected };
+            self.phase = Phase::Up { from, base, epochs: 1 };
         } else {
             self.phase = Phase::Rest { epochs: REST_EPOCHS };
         }
         self.next_is_down = !self.next_is_down;
     }
 
-    fn judge_more(&mut self, from: usize, rate: f64) {
-        if rate > self.expected * GAIN_STEP {
+    /// The network is another one. Near refusals epochs hold few requests, and the rate of one is noise.
+    fn is_surprised(&mut self, rate: f64) -> bool {
+        let is_far = (rate - self.expected).abs() > self.expected * SURPRISE;
+        self.surprises = if is_far { self.surprises + 1 } else { 0 };
+        let needed = if self.is_near_refusals() { SURPRISES_REFUSED } else { 1 };
+        self.surprises >= needed && !self.refusals.are_many()
+    }
+
+    fn is_time_for_fewer(&self) -> bool {
+        let is_refused = self.refusals.stay() && self.streams > 1;
+        let is_turn = self.next_is_down && self.patience == 0;
+        (is_refused && !self.is_needed) || (is_turn && (is_refused || self.streams >= WORTH_FEWER))
+    }
+
+    fn try_fewer(&mut self, fewer: usize) {
+        let from = self.streams;
+        let is_refused = self.refusals.stay();
+        let enough = match is_refused {
+            true => self.refusals.rate() * KEPT_REFUSED,
+            false => self.best * KEPT,
+        };
+        self.is_needed = is_refused;
+        self.streams = fewer;
+        self.phase = Phase::Down { from, enough, epochs: 1, is_refused };
+    }
+
+    fn judge_more(&mut self, from: usize, base: f64) {
+        let rate = self.refusals.rate();
+        let gain = if self.refusals.are_many() { GAIN_REFUSED } else { GAIN_STEP };
+        if rate > base * gain {
             if self.refusals.part() < REFUSED_MAX / 2.0 {
                 self.refused_at = self.refused_at.filter(|&at| at > self.streams);
             }
@@ -217,9 +275,11 @@ impl StreamTuner {
         }
     }
 
-    fn judge_fewer(&mut self, from: usize, rate: f64) {
-        if rate >= self.best * KEPT {
+    fn judge_fewer(&mut self, from: usize, enough: f64) {
+        let rate = self.refusals.rate();
+        if rate >= enough {
             self.expected = rate;
+            self.is_needed = false;
             self.patience = REST_EPOCHS;
             self.failed_downs = 0;
         } else {
@@ -240,7 +300,7 @@ impl StreamTuner {
         let low = match self.phase {
             Phase::Bisect { low, .. } if low < high => low,
             Phase::Up { from, .. } => from,
-            Phase::Ramp { before } if before > 0.0 => high / 2,
+            Phase::Ramp { from, before } if before > 0.0 => from,
             _ => self.fine.unwrap_or(back),
         };
         self.ceiling = Some((high.max(2), CEILING_EPOCHS));
@@ -258,4 +318,9 @@ impl StreamTuner {
         self.streams = low.midpoint(high);
         self.phase = Phase::Bisect { low, high };
     }
+}
+
+/// How many epochs a probe takes.
+fn probe_epochs(is_refused: bool) -> u32 {
+    if is_refused { PROBE_EPOCHS_REFUSED } else { PROBE_EPOCHS }
 }

@@ -1,6 +1,7 @@
 //! The number of streams alone, with units of one size (small files, packs): rates by formula, with noise.
 
-use super::MB;
+use super::{MB, between_ones, next_noise};
+use crate::limits::STREAMS_AUTO_MAX;
 use crate::tuner::streams::StreamTuner;
 use crate::tuner::{EPOCH, Sample};
 
@@ -60,10 +61,8 @@ fn run(phases: &[(Network, f64)], seed: u64) -> Vec<(f64, f64)> {
                 epoch += 0.05;
             }
             // Two per cent of noise, the same for the same seed.
-            noise = noise
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            let factor = 1.0 + ((noise >> 40) as f64 / (1u64 << 24) as f64 - 0.5) * 0.04;
+            noise = next_noise(noise);
+            let factor = 1.0 + between_ones(noise) * 0.02;
             if clock >= 3.0 {
                 bytes += rate * epoch;
                 measured += epoch;
@@ -168,4 +167,60 @@ fn a_doubling_that_brings_nothing_is_taken_back() {
         tuner.observe(Sample { seconds: 0.2, bytes, answered: 20, ..Sample::default() });
     }
     assert_eq!(seen, [4, 8, 16, 8]);
+}
+
+/// Mean rate of [`SETTLED`] epochs, after [`FOUND_BY`] of them, where more than `knee` streams bring nothing more; a
+/// stream brings one.
+fn settled(start: usize, knee: usize, noise_max: f64, seed: u64) -> f64 {
+    const FOUND_BY: usize = 30;
+    const SETTLED: usize = 60;
+    let mut tuner = StreamTuner::new(start, STREAMS_AUTO_MAX);
+    let (mut noise, mut sum) = (seed, 0.0);
+    for epoch in 0..FOUND_BY + SETTLED {
+        noise = next_noise(noise);
+        let rate = tuner.streams().min(knee) as f64;
+        if epoch >= FOUND_BY {
+            sum += rate;
+        }
+        let bytes = rate * 1e6 * (1.0 + between_ones(noise) * noise_max);
+        tuner.observe(Sample {
+            seconds: 0.2,
+            bytes: bytes as u64,
+            answered: 40,
+            ..Sample::default()
+        });
+    }
+    sum / SETTLED as f64
+}
+
+#[test]
+fn every_start_finds_every_knee() {
+    for noise_max in [0.0, 0.01] {
+        for start in 5..STREAMS_AUTO_MAX {
+            for knee in 4..=STREAMS_AUTO_MAX {
+                let part = settled(start, knee, noise_max, 7) / knee as f64;
+                assert!(
+                    part >= 0.95,
+                    "from {start} streams to {knee}, noise of {noise_max}: {part:.3} of the best"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn an_idle_epoch_says_nothing() {
+    let mut tuner = StreamTuner::new(4, STREAMS_MAX);
+    let mut epoch = |bytes: u64, answered| {
+        tuner.observe(Sample { seconds: 0.2, bytes, answered, ..Sample::default() });
+        tuner.streams()
+    };
+    // Eight are enough; the tuner rests.
+    let mut streams = 4;
+    for _ in 0..4 {
+        streams = epoch(streams.min(8) as u64 * 1_000_000, 20);
+    }
+    assert_eq!(streams, 8);
+    assert_eq!(epoch(0, 0), 8);
+    assert_eq!(epoch(8_000_000, 20), 8);
 }

@@ -26,7 +26,7 @@ fn best_of(network: Network, file_bytes: u64, streams: &[usize], sizes: &[u64]) 
     rates.fold(0.0, f64::max)
 }
 
-const STREAMS: [usize; 14] = [1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, STREAMS_AUTO_MAX];
+const STREAMS: [usize; 15] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, STREAMS_AUTO_MAX];
 const SIZES: [u64; 10] = [5, 6, 8, 10, 12, 16, 24, 32, 48, 64];
 
 fn tuner(memory: u64, part_size: PartSize) -> Tuner {
@@ -109,23 +109,57 @@ fn a_store_that_refuses_gets_larger_parts_rather_than_fewer_streams() {
     }
 }
 
+/// Requests a second, MB/s of a connection, and the part of the requests that may be refused.
+///
+/// Where it is more than 0.17 no number of streams is refused less and brings 0.95 of the rate: with 20 requests
+/// a second of 20 MB/s one stream brings 0.87 and two are refused 0.29, of 6.3 MB/s three bring 0.87 and
+/// four are refused 0.27, with five requests one brings 0.58 and two 0.81 with 0.58 refused. With 30 of
+/// 20 MB/s two would do; three, which are found first, are refused 0.28.
+const SMALL_STORES: [(f64, f64, f64); 5] =
+    [(20.0, 20.0, 0.29), (20.0, 6.3, 0.27), (30.0, 20.0, 0.22), (30.0, 6.3, 0.15), (5.0, 3.0, 0.6)];
+
+/// Of the requests of streams that nobody would choose.
+const REFUSED_OF_PRESSING: f64 = 1.0 / 3.0;
+
+/// Bytes per second, and part of the requests that are refused, after [`TO_FIND`], over [`JUDGED`].
+fn rate_and_refused(world: &mut World, mut run: impl FnMut(&mut World, f64)) -> (f64, f64) {
+    run(world, TO_FIND);
+    let (begin, before) = (world.clock, world.counted);
+    run(world, JUDGED);
+    let refused = (world.counted.refused - before.refused) as f64;
+    let answered = (world.counted.parts - before.parts) as f64;
+    let rate = (world.counted.moved - before.moved) / (world.clock - begin);
+    (rate, refused / (refused + answered))
+}
+
+/// The best rate of streams that do not press the store.
+fn best_unpressed(network: Network) -> f64 {
+    let fixed = STREAMS.map(|streams| {
+        let mut world = World::new(network, MIB, MEMORY_BYTES, 1);
+        rate_and_refused(&mut world, |world, seconds| world.run(seconds, streams, |_| PART_BYTES))
+    });
+    let unpressed = fixed.iter().filter(|(_, refused)| *refused <= REFUSED_OF_PRESSING);
+    unpressed.map(|(rate, _)| *rate).fold(0.0, f64::max)
+}
+
 #[test]
 fn a_chance_refusal_among_few_requests_costs_no_streams() {
-    // Five streams are nearly enough, six are refused now and then: an epoch holds six requests.
-    let limits = Network { total: 50.0 * MB, requests: 30.0, ..network(5.0, 6.3) };
-    let best = best_of(limits, MIB, &STREAMS, &[8]);
-    for seed in 1..=20 {
-        let mut tuner = auto();
-        let mut world = World::new(limits, MIB, MEMORY_BYTES, seed);
-        let rate = rate_after(&mut world, |world, seconds| tuned(world, &mut tuner, seconds));
-        let refused = world.counted.refused as f64;
-        let refused = refused / (refused + world.counted.parts as f64);
-        assert!(
-            rate >= 0.97 * best && refused < 0.25,
-            "seed {seed}: {:.3} of the best, {refused:.3} refused, now {} streams",
-            rate / best,
-            tuner.streams(),
-        );
+    const SEEDS: u64 = 20;
+    for (requests, each, refused_max) in SMALL_STORES {
+        let limits = Network { total: 50.0 * MB, requests, ..network(5.0, each) };
+        let (best, mut refused_sum) = (best_unpressed(limits), 0.0);
+        let name = format!("{requests} requests a second, {each} MB/s each");
+        for seed in 1..=SEEDS {
+            let mut tuner = auto();
+            let mut world = World::new(limits, MIB, MEMORY_BYTES, seed);
+            let (rate, refused) =
+                rate_and_refused(&mut world, |world, seconds| tuned(world, &mut tuner, seconds));
+            let (part, streams) = (rate / best, tuner.streams());
+            assert!(part >= 0.95, "{name}, seed {seed}: {part:.3} of the best, now {streams}");
+            refused_sum += refused;
+        }
+        let refused = refused_sum / SEEDS as f64;
+        assert!(refused <= refused_max, "{name}: {refused:.3} refused");
     }
 }
 
