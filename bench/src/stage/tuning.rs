@@ -38,11 +38,9 @@ const WINDOW_COUNTED: Duration = Duration::from_secs(6);
 /// Everything is refused for so long.
 const STORM: Duration = Duration::from_secs(2);
 
-/// Part of the best rate that must be reached, of the least CPU that may be used, and of the requests that may be
-/// refused.
+/// Part of the best rate that must be reached, and of the least CPU that may be used.
 const RATE_MIN: f64 = 0.95;
 const CPU_MAX: f64 = 1.2;
-const REFUSED_MAX: f64 = 0.17;
 
 /// What a copy does that is told nothing.
 const FOUND: &str = "found";
@@ -98,7 +96,7 @@ pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     }
     let tuning = Tuning { proxy: Proxy::start(ground.address()?, line(0))?, ground };
     let repeats = bench.rounds(2, 5);
-    let (mut samples, mut goals) = (Samples::default(), Vec::new());
+    let (mut samples, mut goals, mut notes) = (Samples::default(), Vec::new(), Vec::new());
     let mut table = Table::new(
         "600 objects of 1 MiB, or 3 of 200 MiB",
         &["", "MiB/s", "CPU ms/MiB", "of the best", "CPU of the best"],
@@ -124,7 +122,7 @@ pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
         }
         judge(&samples, what, best, &mut table, &mut goals);
         if line.requests.is_finite() {
-            goals.push(refusals(&samples, what));
+            notes.push(refusals(&samples, *load, what));
         }
         if *what == trip(STEP[1]) {
             last = Some(best);
@@ -135,7 +133,7 @@ pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     samples.0.extend(tuning.step(&what, best, repeats)?);
     judge(&samples, &what, best, &mut table, &mut goals);
     goals.push(tuning.storm(LOOSE_FILES)?);
-    Ok(Outcome { goals, tables: vec![table], notes: Vec::new(), samples: samples.0 })
+    Ok(Outcome { goals, tables: vec![table], notes, samples: samples.0 })
 }
 
 /// What is copied through which line.
@@ -215,14 +213,22 @@ fn judge(samples: &Samples, what: &str, best: Best, table: &mut Table, goals: &m
     goals.push(Goal::new(name, of_cheapest, "", Wanted::AtMost(CPU_MAX)));
 }
 
-/// Part of the requests that were refused to what was found.
-fn refusals(samples: &Samples, what: &str) -> Goal {
-    let sum = |part: fn(&Sample) -> Option<u64>| {
-        samples.of(what, FOUND).filter_map(part).sum::<u64>() as f64
+/// What the store refused of the requests of each setting.
+fn refusals(samples: &Samples, load: Load, what: &str) -> String {
+    let part = |what: &str, setting: &str| {
+        let sum = |part: fn(&Sample) -> Option<u64>| {
+            samples.of(what, setting).filter_map(part).sum::<u64>() as f64
+        };
+        number(sum(|sample| sample.refused) / sum(|sample| sample.requests))
     };
-    let part = sum(|sample| sample.refused) / sum(|sample| sample.requests);
-    let name = format!("{what}: part of the requests that were refused");
-    Goal::new(name, part, "", Wanted::AtMost(REFUSED_MAX))
+    let swept =
+        load.sweep.iter().map(|setting| format!("`{setting}` {}", part(&sweep_of(what), setting)));
+    let swept: Vec<_> = swept.collect();
+    let found = part(what, FOUND);
+    format!(
+        "{what}, part of the requests that were refused: {FOUND} {found}; {}.",
+        swept.join(", ")
+    )
 }
 
 struct Tuning<'a> {
