@@ -27,6 +27,8 @@ struct Entry {
     tickets: HashMap<Ticket, oneshot::Sender<Given>>,
     granted: Instant,
     probe_failed: Option<Instant>,
+    /// By a transfer, the last time; at first the time at which the entry was made.
+    probe_asked: Instant,
 }
 
 /// All inodes of this home that somebody has to do with.
@@ -190,6 +192,7 @@ impl Node {
             tickets: HashMap::new(),
             granted: Instant::now(),
             probe_failed: None,
+            probe_asked: Instant::now(),
         });
         if let Some(wait) = wait {
             entry.tickets.insert(ticket, wait);
@@ -239,32 +242,31 @@ impl Node {
         });
     }
 
-    /// Whether a process of this node may read or write the part of an inode of this home past the server. Where
-    /// only a mapping may, that is found out first, which is waited for [`PROBES_MAX`] at most.
-    pub(crate) async fn is_used_locally(self: &Rc<Self>, ino: InodeId) -> bool {
-        if !self.may_be_used_locally(ino) {
-            return false;
-        }
-        let _in_time = tokio::time::timeout(PROBES_MAX, self.probe_ended(ino)).await;
-        self.may_be_used_locally(ino)
+    /// Whether a process of this node may read or write the part of an inode of this home past the server, as far as is
+    /// known.
+    pub(crate) fn is_used_locally(&self, ino: InodeId) -> bool {
+        let entries = self.homes.entries.borrow();
+        // Nobody has told of it: a former life of this server may have let it be mapped.
+        entries.get(&ino).map_or(self.incarnation > 1, |entry| entry.home.has_local_users())
     }
 
-    /// What is known now; begins to find out about a mapping.
-    pub(crate) fn may_be_used_locally(self: &Rc<Self>, ino: InodeId) -> bool {
-        let mut entries = self.homes.entries.borrow_mut();
-        // Nobody has told of it: a former life of this server may have let it be mapped.
-        let Some(entry) = entries.get_mut(&ino) else { return self.incarnation > 1 };
-        if !entry.home.has_local_users() {
-            return false;
+    /// Where only a mapping may, finds out. Waits for the answer until [`PROBES_MAX`] after it was asked for.
+    pub(crate) async fn find_mapping(self: &Rc<Self>, ino: InodeId) {
+        let asked = {
+            let mut entries = self.homes.entries.borrow_mut();
+            let Some(entry) = entries.get_mut(&ino) else { return };
+            let failed = entry.probe_failed;
+            let is_paused = failed.is_some_and(|at| at.elapsed() < PROBE_PAUSE);
+            if !is_paused && entry.home.begin_probe() {
+                entry.probe_asked = Instant::now();
+                self.begin_probe(ino, failed);
+            }
+            entry.probe_asked
+        };
+        let left = PROBES_MAX.saturating_sub(asked.elapsed());
+        if !left.is_zero() {
+            let _in_time = tokio::time::timeout(left, self.probe_ended(ino)).await;
         }
-        let failed = entry.probe_failed;
-        let is_paused = failed.is_some_and(|at| at.elapsed() < PROBE_PAUSE);
-        let begins = !is_paused && entry.home.begin_probe();
-        drop(entries);
-        if begins {
-            self.begin_probe(ino, failed);
-        }
-        true
     }
 
     fn begin_probe(self: &Rc<Self>, ino: InodeId, failed: Option<Instant>) {

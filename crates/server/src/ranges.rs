@@ -1,11 +1,14 @@
-//! Ranges of parts under way: what goes past the page cache excludes everything else that overlaps it.
+//! Ranges of parts that are being written: what goes past the page cache excludes every other write that overlaps it.
 //!
 //! A write past the page cache may be two calls, its aligned part and the rest through the cache; and whoever writes a
 //! part of a block through the cache reads the rest of it before, and would write that back over what came past the
-//! cache meanwhile. Transfers through the cache do not exclude each other: the kernel does that.
-//! Ranges are whole blocks of [`DIRECT_ALIGN`].
+//! cache meanwhile. Writes through the cache do not exclude each other: the kernel does that. Reads wait for nobody.
+//!
+//! Invariants: ranges are whole blocks of [`DIRECT_ALIGN`]. Of two that exclude each other the one that came first goes
+//! first, so nobody waits for ever; nobody holds two. A range is given back when its task drops it, which must not be
+//! before the kernel has done: tasks that serve requests run to their end.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -16,7 +19,7 @@ use tokio::sync::Notify;
 /// How bytes move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Course {
-    /// Past the page cache, at least in part.
+    /// Past the page cache, at least in part; or in any other way that excludes all others.
     Past,
     /// Through it.
     Through,
@@ -25,17 +28,21 @@ pub(crate) enum Course {
 /// See the module header.
 #[derive(Default)]
 pub(crate) struct Ranges {
-    under_way: RefCell<HashMap<PartId, Vec<Moving>>>,
+    /// In the order in which they came, those that wait as well.
+    written: RefCell<HashMap<PartId, Vec<Write>>>,
+    tickets: Cell<u64>,
+    waiting: Cell<usize>,
     ended: Notify,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Moving {
+#[derive(Clone, Debug)]
+struct Write {
+    ticket: u64,
     blocks: Range<u64>,
     course: Course,
 }
 
-impl Moving {
+impl Write {
     fn excludes(&self, other: &Self) -> bool {
         let overlap = self.blocks.start < other.blocks.end && other.blocks.start < self.blocks.end;
         overlap && (self.course == Course::Past || other.course == Course::Past)
@@ -43,54 +50,74 @@ impl Moving {
 }
 
 impl Ranges {
-    /// Waits until `bytes` of a part may move on this course, and keeps others away until the result is dropped.
+    /// Waits until `bytes` of a part may be written on this course, and keeps others away until the result is dropped.
     pub(crate) async fn begin(
         &self,
         part: PartId,
         bytes: Range<u64>,
         course: Course,
-    ) -> RangeUnderWay<'_> {
-        let block = DIRECT_ALIGN as u64;
-        let moving = Moving { blocks: bytes.start / block..bytes.end.div_ceil(block), course };
-        loop {
+    ) -> RangeWritten<'_> {
+        let range = self.enter(part, bytes, course);
+        while !range.is_turn() {
             let ended = self.ended.notified();
-            if self.try_begin(part, &moving) {
-                return RangeUnderWay { of: self, part, moving };
-            }
+            self.waiting.set(self.waiting.get() + 1);
+            let _waiting = Waiting(&self.waiting);
             ended.await;
         }
+        range
     }
 
-    fn try_begin(&self, part: PartId, moving: &Moving) -> bool {
-        let mut under_way = self.under_way.borrow_mut();
-        let of_part = under_way.entry(part).or_default();
-        let is_free = !of_part.iter().any(|other| other.excludes(moving));
-        if is_free {
-            of_part.push(moving.clone());
-        }
-        is_free
+    fn enter(&self, part: PartId, bytes: Range<u64>, course: Course) -> RangeWritten<'_> {
+        let block = DIRECT_ALIGN as u64;
+        let blocks = bytes.start / block..bytes.end.div_ceil(block);
+        let ticket = self.tickets.get();
+        self.tickets.set(ticket + 1);
+        let write = Write { ticket, blocks, course };
+        self.written.borrow_mut().entry(part).or_default().push(write);
+        RangeWritten { of: self, part, ticket }
+    }
+}
+
+/// Counts who waits.
+struct Waiting<'a>(&'a Cell<usize>);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 
 /// See [`Ranges::begin`].
-pub(crate) struct RangeUnderWay<'a> {
+pub(crate) struct RangeWritten<'a> {
     of: &'a Ranges,
     part: PartId,
-    moving: Moving,
+    ticket: u64,
 }
 
-impl Drop for RangeUnderWay<'_> {
+impl RangeWritten<'_> {
+    /// Nobody who came before excludes it.
+    fn is_turn(&self) -> bool {
+        let written = self.of.written.borrow();
+        let Some(of_part) = written.get(&self.part) else { return true };
+        let Some(place) = of_part.iter().position(|write| write.ticket == self.ticket) else {
+            return true;
+        };
+        !of_part[..place].iter().any(|before| before.excludes(&of_part[place]))
+    }
+}
+
+impl Drop for RangeWritten<'_> {
     fn drop(&mut self) {
-        let mut under_way = self.of.under_way.borrow_mut();
-        let Some(of_part) = under_way.get_mut(&self.part) else { return };
-        if let Some(place) = of_part.iter().position(|moving| *moving == self.moving) {
-            of_part.swap_remove(place);
-        }
+        let mut written = self.of.written.borrow_mut();
+        let Some(of_part) = written.get_mut(&self.part) else { return };
+        of_part.retain(|write| write.ticket != self.ticket);
         if of_part.is_empty() {
-            under_way.remove(&self.part);
+            written.remove(&self.part);
         }
-        drop(under_way);
-        self.of.ended.notify_waiters();
+        drop(written);
+        if self.of.waiting.get() > 0 {
+            self.of.ended.notify_waiters();
+        }
     }
 }
 
@@ -145,8 +172,24 @@ mod tests {
                 }
             }
             running.clear();
-            prop_assert!(ranges.under_way.borrow().is_empty());
+            prop_assert!(ranges.written.borrow().is_empty());
         }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn who_came_first_goes_first() {
+        let ranges = Ranges::default();
+        let through = ranges.begin(part(0), 0..100, Course::Through).await;
+        let mut past = Box::pin(ranges.begin(part(0), 0..8192, Course::Past));
+        assert!(now(past.as_mut()).is_none());
+        let mut late = pin!(ranges.begin(part(0), 0..100, Course::Through));
+        assert!(now(late.as_mut()).is_none(), "it came behind one that it excludes");
+        drop(through);
+        assert!(now(late.as_mut()).is_none());
+        // Who gives up is waited for no longer.
+        drop(past);
+        late.await;
+        assert!(ranges.waiting.get() == 0);
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -14,6 +14,7 @@ use crate::convert::{part_id, part_refused};
 use crate::files::Known;
 use crate::limits::STALE_RETRIES;
 use crate::node::{Node, libc_errno, refusal, unexpected};
+use crate::ranges::Course;
 
 /// One step of a copy inside the servers.
 const COPY_STEP: usize = hayase_wire::message::PAYLOAD_BYTES_MAX;
@@ -309,6 +310,7 @@ impl Node {
             };
             let (source, target) = (part(from.0, &source)?, part(to.0, &target)?);
             let len = len.min(u64::from(u32::MAX >> 1));
+            let _range = self.ranges.begin(target.id(), to.1..to.1 + len, Course::Past).await;
             let work =
                 move || source.copy_range_to(from.1, &*target, to.1, len).map_err(part_refused);
             let copied = self.disk.run(work).await?;

@@ -20,7 +20,7 @@ use crate::direct::is_worth_another_way;
 use crate::limits::{INLINE_BYTES, WRITEBACK_BYTES};
 use crate::node::{Node, libc_errno, unexpected};
 use crate::peers::Served;
-use crate::ranges::{Course, RangeUnderWay};
+use crate::ranges::{Course, RangeWritten};
 
 impl Node {
     /// Bytes of a part into a buffer; short at the end of the part.
@@ -31,10 +31,10 @@ impl Node {
         len: usize,
         buffer: BoxBuffer,
     ) -> Result<(BoxBuffer, usize), Refused> {
-        let (course, _range) = self.begin_transfer(&part, offset, len).await;
-        let (buffer, done) = match course {
-            Course::Past => self.move_direct(&part, Transfer::Read, offset, (buffer, len)).await?,
-            Course::Through => (buffer, 0),
+        self.find_local_users(&part, offset, len).await;
+        let (buffer, done) = match self.may_pass_by(&part, offset, len) {
+            true => self.move_direct(&part, Transfer::Read, offset, (buffer, len)).await?,
+            false => (buffer, 0),
         };
         let (buffer, read) = self.read_through_pages(part, offset, done..len, buffer).await?;
         self.counters.bytes_read.set(self.counters.bytes_read.get() + read as u64);
@@ -73,7 +73,7 @@ impl Node {
         offset: LocalOffset,
         (buffer, len): (BoxBuffer, usize),
     ) -> Result<(), Refused> {
-        let (course, _range) = self.begin_transfer(&part, offset, len).await;
+        let (course, _range) = self.begin_write(&part, offset, len).await;
         let (_moving, (buffer, done)) = match course {
             Course::Past => {
                 // Until both pieces are there: a truncate must not come between them.
@@ -108,25 +108,43 @@ impl Node {
         self.disk.run(work).await
     }
 
-    /// Waits for what excludes a transfer, and tells the way that it takes. Nothing is waited for between the last look
-    /// at that and the answer.
-    async fn begin_transfer(
+    /// Waits for other writes that exclude this one, and tells the way that it takes. Nothing is waited for between the
+    /// last look at that and the answer.
+    async fn begin_write(
         self: &Rc<Self>,
         part: &Part,
         offset: LocalOffset,
         len: usize,
-    ) -> (Course, RangeUnderWay<'_>) {
-        let id = part.id();
-        let is_opened_by_messages_only = id.index > 0 || id.ino.home() != self.me;
-        let is_worth = || self.direct.is_worth(id.ino, offset, len);
-        let may_pass_by =
-            is_worth() && (is_opened_by_messages_only || !self.is_used_locally(id.ino).await);
-        let wanted = if may_pass_by { Course::Past } else { Course::Through };
-        let range = self.ranges.begin(id, offset.0..offset.0 + len as u64, wanted).await;
-        let may_still = may_pass_by
-            && is_worth()
-            && (is_opened_by_messages_only || !self.may_be_used_locally(id.ino));
+    ) -> (Course, RangeWritten<'_>) {
+        self.find_local_users(part, offset, len).await;
+        let wanted = match self.may_pass_by(part, offset, len) {
+            true => Course::Past,
+            false => Course::Through,
+        };
+        let bytes = offset.0..offset.0 + len as u64;
+        let range = self.ranges.begin(part.id(), bytes, wanted).await;
+        let may_still = wanted == Course::Past && self.may_pass_by(part, offset, len);
         (if may_still { Course::Past } else { Course::Through }, range)
+    }
+
+    /// Whether a transfer is worth going past the page cache, and nobody on this node may have the part open.
+    fn may_pass_by(self: &Rc<Self>, part: &Part, offset: LocalOffset, len: usize) -> bool {
+        let ino = part.id().ino;
+        self.direct.is_worth(ino, offset, len)
+            && (self.is_opened_by_messages_only(part) || !self.is_used_locally(ino))
+    }
+
+    /// Where only a mapping may be left that keeps a transfer from that, finds out, for a moment.
+    async fn find_local_users(self: &Rc<Self>, part: &Part, offset: LocalOffset, len: usize) {
+        let ino = part.id().ino;
+        if self.direct.is_worth(ino, offset, len) && !self.is_opened_by_messages_only(part) {
+            self.find_mapping(ino).await;
+        }
+    }
+
+    fn is_opened_by_messages_only(&self, part: &Part) -> bool {
+        let PartId { ino, index, .. } = part.id();
+        index > 0 || ino.home() != self.me
     }
 
     /// Moves as many bytes past the page cache as go there, from the first on, and tells how many; the rest is to
