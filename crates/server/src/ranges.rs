@@ -1,4 +1,4 @@
-//! Ranges of parts that are being written: what goes past the page cache excludes every other write that overlaps it.
+//! Ranges of parts that are being written, and which of them may overlap.
 //!
 //! A write past the page cache may be two calls, its aligned part and the rest through the cache; and whoever writes a
 //! part of a block through the cache reads the rest of it before, and would write that back over what came past the
@@ -16,13 +16,13 @@ use hayase_store::PartId;
 use hayase_store::uring::DIRECT_ALIGN;
 use tokio::sync::Notify;
 
-/// How bytes move.
+/// Beside which writes a range may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Course {
-    /// Past the page cache, at least in part; or in any other way that excludes all others.
-    Past,
-    /// Through it.
-    Through,
+pub(crate) enum Beside {
+    /// None: past the page cache, at least in part; an append, which looks for the end; a copy.
+    None,
+    /// Those that are like it: through the page cache.
+    Alike,
 }
 
 /// See the module header.
@@ -39,25 +39,25 @@ pub(crate) struct Ranges {
 struct Write {
     ticket: u64,
     blocks: Range<u64>,
-    course: Course,
+    beside: Beside,
 }
 
 impl Write {
     fn excludes(&self, other: &Self) -> bool {
         let overlap = self.blocks.start < other.blocks.end && other.blocks.start < self.blocks.end;
-        overlap && (self.course == Course::Past || other.course == Course::Past)
+        overlap && (self.beside == Beside::None || other.beside == Beside::None)
     }
 }
 
 impl Ranges {
-    /// Waits until `bytes` of a part may be written on this course, and keeps others away until the result is dropped.
+    /// Waits until `bytes` of a part may be written, and keeps others away until the result is dropped.
     pub(crate) async fn begin(
         &self,
         part: PartId,
         bytes: Range<u64>,
-        course: Course,
+        beside: Beside,
     ) -> RangeWritten<'_> {
-        let range = self.enter(part, bytes, course);
+        let range = self.enter(part, bytes, beside);
         while !range.is_turn() {
             let ended = self.ended.notified();
             self.waiting.set(self.waiting.get() + 1);
@@ -67,12 +67,12 @@ impl Ranges {
         range
     }
 
-    fn enter(&self, part: PartId, bytes: Range<u64>, course: Course) -> RangeWritten<'_> {
+    fn enter(&self, part: PartId, bytes: Range<u64>, beside: Beside) -> RangeWritten<'_> {
         let block = DIRECT_ALIGN as u64;
         let blocks = bytes.start / block..bytes.end.div_ceil(block);
         let ticket = self.tickets.get();
         self.tickets.set(ticket + 1);
-        let write = Write { ticket, blocks, course };
+        let write = Write { ticket, blocks, beside };
         self.written.borrow_mut().entry(part).or_default().push(write);
         RangeWritten { of: self, part, ticket }
     }
@@ -143,10 +143,10 @@ mod tests {
         }
     }
 
-    fn any_move() -> impl Strategy<Value = (u16, Range<u64>, Course)> {
-        let course = prop_oneof![Just(Course::Past), Just(Course::Through)];
-        (0..2_u16, 0..40_000_u64, 1..20_000_u64, course)
-            .prop_map(|(part, start, len, course)| (part, start..start + len, course))
+    fn any_move() -> impl Strategy<Value = (u16, Range<u64>, Beside)> {
+        let beside = prop_oneof![Just(Beside::None), Just(Beside::Alike)];
+        (0..2_u16, 0..40_000_u64, 1..20_000_u64, beside)
+            .prop_map(|(part, start, len, beside)| (part, start..start + len, beside))
     }
 
     proptest! {
@@ -159,15 +159,15 @@ mod tests {
             let ranges = Ranges::default();
             let blocks = |bytes: &Range<u64>| bytes.start / 4096..=(bytes.end - 1) / 4096;
             let mut running = Vec::new();
-            for ((number, bytes, course), end) in moves.into_iter().zip(order) {
-                let excluded = running.iter().any(|(_, other): &(_, (u16, Range<u64>, Course))| {
+            for ((number, bytes, beside), end) in moves.into_iter().zip(order) {
+                let excluded = running.iter().any(|(_, other): &(_, (u16, Range<u64>, Beside))| {
                     let shared = blocks(&other.1).any(|block| blocks(&bytes).contains(&block));
-                    other.0 == number && shared && [other.2, course].contains(&Course::Past)
+                    other.0 == number && shared && [other.2, beside].contains(&Beside::None)
                 });
-                let begun = now(pin!(ranges.begin(part(number), bytes.clone(), course)));
+                let begun = now(pin!(ranges.begin(part(number), bytes.clone(), beside)));
                 prop_assert_eq!(begun.is_none(), excluded);
                 match begun {
-                    Some(guard) => running.push((guard, (number, bytes, course))),
+                    Some(guard) => running.push((guard, (number, bytes, beside))),
                     None => drop(running.swap_remove(end.index(running.len()))),
                 }
             }
@@ -179,10 +179,10 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn who_came_first_goes_first() {
         let ranges = Ranges::default();
-        let through = ranges.begin(part(0), 0..100, Course::Through).await;
-        let mut past = Box::pin(ranges.begin(part(0), 0..8192, Course::Past));
+        let through = ranges.begin(part(0), 0..100, Beside::Alike).await;
+        let mut past = Box::pin(ranges.begin(part(0), 0..8192, Beside::None));
         assert!(now(past.as_mut()).is_none());
-        let mut late = pin!(ranges.begin(part(0), 0..100, Course::Through));
+        let mut late = pin!(ranges.begin(part(0), 0..100, Beside::Alike));
         assert!(now(late.as_mut()).is_none(), "it came behind one that it excludes");
         drop(through);
         assert!(now(late.as_mut()).is_none());
@@ -195,8 +195,8 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn who_waits_goes_on_at_the_end() {
         let ranges = Ranges::default();
-        let first = ranges.begin(part(0), 0..8192, Course::Past).await;
-        let mut second = pin!(ranges.begin(part(0), 8191..8192, Course::Through));
+        let first = ranges.begin(part(0), 0..8192, Beside::None).await;
+        let mut second = pin!(ranges.begin(part(0), 8191..8192, Beside::Alike));
         assert!(now(second.as_mut()).is_none());
         drop(first);
         second.await;

@@ -14,7 +14,10 @@ use crate::convert::{part_id, part_refused};
 use crate::files::Known;
 use crate::limits::STALE_RETRIES;
 use crate::node::{Node, libc_errno, refusal, unexpected};
-use crate::ranges::Course;
+use crate::ranges::Beside;
+
+/// The most of a copy within one node for which other writes of the place wait.
+const COPY_HELD: u64 = 64 << 20;
 
 /// One step of a copy inside the servers.
 const COPY_STEP: usize = hayase_wire::message::PAYLOAD_BYTES_MAX;
@@ -309,8 +312,9 @@ impl Node {
                 self.parts.get(part_id(file.part(ino, 0))).map_err(part_refused)
             };
             let (source, target) = (part(from.0, &source)?, part(to.0, &target)?);
-            let len = len.min(u64::from(u32::MAX >> 1));
-            let _range = self.ranges.begin(target.id(), to.1..to.1 + len, Course::Past).await;
+            // Whoever waits for the range waits for no more than this; copy_file_range(2) may be short.
+            let len = len.min(COPY_HELD);
+            let _range = self.ranges.begin(target.id(), to.1..to.1 + len, Beside::None).await;
             let work =
                 move || source.copy_range_to(from.1, &*target, to.1, len).map_err(part_refused);
             let copied = self.disk.run(work).await?;

@@ -20,7 +20,7 @@ use crate::direct::is_worth_another_way;
 use crate::limits::{INLINE_BYTES, WRITEBACK_BYTES};
 use crate::node::{Node, libc_errno, unexpected};
 use crate::peers::Served;
-use crate::ranges::{Course, RangeWritten};
+use crate::ranges::{Beside, RangeWritten};
 
 impl Node {
     /// Bytes of a part into a buffer; short at the end of the part.
@@ -73,14 +73,12 @@ impl Node {
         offset: LocalOffset,
         (buffer, len): (BoxBuffer, usize),
     ) -> Result<(), Refused> {
-        let (course, _range) = self.begin_write(&part, offset, len).await;
-        let (_moving, (buffer, done)) = match course {
-            Course::Past => {
-                // Until both pieces are there: a truncate must not come between them.
-                let moving = self.direct.moving(part.id().ino);
-                (moving, self.move_direct(&part, Transfer::Write, offset, (buffer, len)).await?)
-            }
-            Course::Through => (None, (buffer, 0)),
+        let (passes_by, _range) = self.begin_write(&part, offset, len).await;
+        // Until both pieces are there: a truncate must not come between them.
+        let _moving = if passes_by { self.direct.moving(part.id().ino) } else { None };
+        let (buffer, done) = match passes_by {
+            true => self.move_direct(&part, Transfer::Write, offset, (buffer, len)).await?,
+            false => (buffer, 0),
         };
         self.write_through_pages(part, offset, done..len, buffer).await?;
         self.counters.bytes_written.set(self.counters.bytes_written.get() + len as u64);
@@ -108,23 +106,20 @@ impl Node {
         self.disk.run(work).await
     }
 
-    /// Waits for other writes that exclude this one, and tells the way that it takes. Nothing is waited for between the
-    /// last look at that and the answer.
+    /// Waits for other writes that exclude this one, and tells whether it passes by the page cache. Nothing is waited
+    /// for between the last look at that and the answer.
     async fn begin_write(
         self: &Rc<Self>,
         part: &Part,
         offset: LocalOffset,
         len: usize,
-    ) -> (Course, RangeWritten<'_>) {
+    ) -> (bool, RangeWritten<'_>) {
         self.find_local_users(part, offset, len).await;
-        let wanted = match self.may_pass_by(part, offset, len) {
-            true => Course::Past,
-            false => Course::Through,
-        };
+        let may_pass_by = self.may_pass_by(part, offset, len);
+        let beside = if may_pass_by { Beside::None } else { Beside::Alike };
         let bytes = offset.0..offset.0 + len as u64;
-        let range = self.ranges.begin(part.id(), bytes, wanted).await;
-        let may_still = wanted == Course::Past && self.may_pass_by(part, offset, len);
-        (if may_still { Course::Past } else { Course::Through }, range)
+        let range = self.ranges.begin(part.id(), bytes, beside).await;
+        (may_pass_by && self.may_pass_by(part, offset, len), range)
     }
 
     /// Whether a transfer is worth going past the page cache, and nobody on this node may have the part open.

@@ -16,7 +16,7 @@ use crate::convert::{meta_refused, part_refused, stored_time};
 use crate::keyed_lock::KeyGuard;
 use crate::limits::NAMES_ASKED_MAX;
 use crate::node::{Node, libc_errno, unexpected};
-use crate::ranges::Course;
+use crate::ranges::Beside;
 
 /// `FALLOC_FL_KEEP_SIZE` of fallocate(2).
 const KEEP_SIZE: i32 = 1;
@@ -161,7 +161,7 @@ impl Node {
         }
         let part = self.whole(&inode)?;
         // Else the end would be looked for while a longer file is on its way, in one piece or several.
-        let _range = self.ranges.begin(part.id(), 0..u64::MAX, Course::Past).await;
+        let _range = self.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
         let work = move || part.append(&(*buffer).as_ref()[..len]).map_err(part_refused);
         let offset = self.disk.run(work).await?;
         self.counters.bytes_written.set(self.counters.bytes_written.get() + len as u64);
