@@ -10,6 +10,16 @@ say() { printf '%s\n' "$*"; }
 warn() { printf '%s\n' "$*" >&2; }
 die() { warn "error: $*"; exit 1; }
 
+# wait_until SECONDS CMD...: until CMD succeeds.
+wait_until() {
+  local tries=$(($1 * 20))
+  shift
+  until "$@" >/dev/null 2>&1; do
+    [ $((tries -= 1)) -gt 0 ] || return 1
+    sleep 0.05
+  done
+}
+
 # Runs as root, or not at all.
 as_root() {
   if [ "$(id -u)" = 0 ]; then

@@ -18,9 +18,9 @@ finish() {
   local mount
   for mount in "$work"/mnt/*-*; do
     # What a program has just let go of is busy a moment longer.
-    ! mountpoint -q "$mount" || cluster_wait 5 umount "$mount" || umount -l "$mount"
+    ! mountpoint -q "$mount" || wait_until 5 umount "$mount" || umount -l "$mount"
   done
-  cluster_wait 5 no_mount_runs
+  wait_until 5 no_mount_runs
   cluster_down
   rm -rf --one-file-system "$work"
 }
@@ -44,7 +44,7 @@ show() { # KIND NODE
   case $1 in
     hayase) on "$2" "$hayase" mount --log "$work/log-$2" gfarm:/// "$mount" >/dev/null ;;
     *) GFARM_CONFIG_FILE=$work/mount.conf on "$2" gfarm2fs -o "$(options_of "$1")" "$mount" ;;
-  esac && cluster_wait 10 mountpoint -q "$mount" || { warn "$1 on node $2 does not come up"; return 1; }
+  esac && wait_until 10 mountpoint -q "$mount" || { warn "$1 on node $2 does not come up"; return 1; }
   # A mount is one process; those that it starts for itself are found by its number.
   say "mount $1 $2 $(pgrep -o -f " $mount\$")"
 }

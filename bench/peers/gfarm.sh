@@ -20,7 +20,7 @@ serve() {
   # One file server is never too busy.
   cluster_client_settings "$cluster_dir/key" 1000 >"$cluster_dir/client.conf"
   GFARM_CONFIG_FILE=$cluster_dir/client.conf gfkey -c -p 864000 >/dev/null && metadata_start && spool_start 1 &&
-    cluster_wait 20 spools_ready || { cluster_logs >&2; return 1; }
+    wait_until 20 spools_ready || { cluster_logs >&2; return 1; }
 }
 
 stop() {
@@ -35,7 +35,7 @@ show() { # NAME OPTIONS
   mkdir -p "$place/$1"
   GFARM_CONFIG_FILE=$cluster_dir/client.conf \
     gfarm2fs -o "$2,gfs_stat_timeout=0,attr_timeout=0,entry_timeout=0" "$place/$1" &&
-    cluster_wait 10 mountpoint -q "$place/$1"
+    wait_until 10 mountpoint -q "$place/$1"
 }
 
 case $1 in

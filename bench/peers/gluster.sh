@@ -15,7 +15,7 @@ serve() {
   for fixed in /run /var/lib/glusterd /var/log/glusterfs; do mount -t tmpfs tmpfs "$fixed" || return 1; done
   mkdir -p "$place" /run/gluster /var/log/glusterfs/bricks
   glusterd --no-daemon --log-file="$work/glusterd.log" </dev/null >/dev/null &
-  peer_wait 20 gluster --mode=script volume list &&
+  wait_until 20 gluster --mode=script volume list &&
     gluster --mode=script volume create bench "$home:$place" force >&2 &&
     gluster --mode=script volume start bench >&2 || { tail -n 5 "$work/glusterd.log" >&2; return 1; }
 }
@@ -24,7 +24,7 @@ show() {
   local point=$place/default
   mkdir -p "$point"
   glusterfs --volfile-server="$home" --volfile-id=bench --log-file="$work/glusterfs.log" "$point" &&
-    peer_wait 20 mountpoint -q "$point" && peer_wait 20 touch "$point/ready" ||
+    wait_until 20 mountpoint -q "$point" && wait_until 20 touch "$point/ready" ||
     { tail -n 5 "$work/glusterfs.log" >&2; return 1; }
 }
 

@@ -3,16 +3,6 @@
 # A script of a peer is the first process of process namespaces of its own: when it ends, whatever it started ends too.
 # It says `ready`, waits until its standard input ends, however that comes about, and takes its mounts away.
 
-# peer_wait SECONDS CMD...: until CMD succeeds.
-peer_wait() {
-  local tries=$(($1 * 20))
-  shift
-  until "$@" >/dev/null 2>&1; do
-    [ $((tries -= 1)) -gt 0 ] || return 1
-    sleep 0.05
-  done
-}
-
 # peer_ready [POINT...]: at the end of a script; these it has mounted.
 peer_ready() {
   local point
@@ -20,6 +10,6 @@ peer_ready() {
   cat >/dev/null
   for point in "$@"; do
     # What a program has just let go of is busy a moment longer.
-    peer_wait 5 umount "$point" || umount -l "$point"
+    wait_until 5 umount "$point" || umount -l "$point"
   done
 }

@@ -1,6 +1,5 @@
 //! The way of bytes through a server: its disk, its network, its memory; and what programs beside it feel of it.
 
-mod at_once;
 mod disk;
 mod homed;
 mod idle;

@@ -7,6 +7,7 @@
 //! This program is also those workload programs, the yardstick of metadata ([`minimal_daemon`]), and
 //! the process that cleans up after a bench that was killed ([`guard`]).
 
+mod at_once;
 mod bench;
 mod command;
 mod dataplane;

@@ -97,12 +97,12 @@ another_job_sees_what_was_flushed() {
   up 2 && cmp "$work/large" "$(cache 2 out/moved)" || return 1
   # A version that somebody else has put there is seen by the next open, after a second at most.
   head -c 100000 /dev/urandom >"$work/third" && cp "$work/third" "$(cache 2 out/small)" && flush 2 || return 1
-  cluster_wait 10 cmp "$work/third" "$(cache 1 out/small)"
+  wait_until 10 cmp "$work/third" "$(cache 1 out/small)"
 }
 two_versions_are_both_kept() {
   local small other
   small=$(cache 1 out/both)
-  cp "$work/second" "$small" && flush 1 && cluster_wait 10 cmp "$work/second" "$(cache 2 out/both)" || return 1
+  cp "$work/second" "$small" && flush 1 && wait_until 10 cmp "$work/second" "$(cache 2 out/both)" || return 1
   # Open for writing on one node, so that it is not flushed before the other one is done.
   exec 7>>"$small" && printf 'ours\n' >&7 && cp "$work/third" "$(cache 2 out/both)" && flush 2 || return 1
   exec 7>&-
@@ -117,7 +117,7 @@ a_file_server_that_ends_is_waited_for() {
   # New files may go to another host meanwhile; what only it has, is read again when it is back.
   spool_stop 1
   head -c 3000000 /dev/urandom >"$work/meanwhile" && cp "$work/meanwhile" "$(cache 1 meanwhile)" || return 1
-  spool_start 1 && cluster_wait 20 spools_ready && flush 1 && in_gfarm meanwhile "$work/meanwhile" &&
+  spool_start 1 && wait_until 20 spools_ready && flush 1 && in_gfarm meanwhile "$work/meanwhile" &&
     evict 1 meanwhile && cmp "$work/meanwhile" "$(cache 1 meanwhile)"
 }
 a_server_of_the_job_that_is_killed_goes_on() {
@@ -125,13 +125,13 @@ a_server_of_the_job_that_is_killed_goes_on() {
   mkdir -p "$(cache 1 killed)"
   for round in 1 2 3; do
     head -c 40000000 /dev/urandom >"$work/killed-$round" && cp "$work/killed-$round" "$(cache 1 "killed/$round")" || return 1
-    cluster_wait 10 unfinished killed || { say "no upload was seen on its way"; return 1; }
+    wait_until 10 unfinished killed || { say "no upload was seen on its way"; return 1; }
     pid=$(pgrep -f -- "^[^ ]*hayase serve --job-dir $work/job-1 ") || return 1
     kill -KILL "$pid"
-    cluster_wait 20 flush 1 || return 1
+    wait_until 20 flush 1 || return 1
     in_gfarm "killed/$round" "$work/killed-$round" || return 1
   done
-  cluster_wait 10 all_finished killed || { say "unfinished uploads are left"; return 1; }
+  wait_until 10 all_finished killed || { say "unfinished uploads are left"; return 1; }
 }
 # Also while a program of the job, which stands in its area, still writes, and a mount namespace that was made meanwhile
 # keeps all mounts: what it writes until its end is not lost.
@@ -144,12 +144,12 @@ a_job_that_is_killed_is_resumed() {
   echo first >>"$work/lines"
   unshare --mount --propagation private sleep infinity &
   elsewhere=$!
-  cluster_wait 10 grep -q first "$(cache 1 written)" || return 1
+  wait_until 10 grep -q first "$(cache 1 written)" || return 1
   pids=$(pgrep -f -- "--job-dir $work/job-1( |\$)") || return 1
   # shellcheck disable=SC2086 # a list of process ids
   kill -KILL $pids
   for node in 1 2 3; do spool_start "$node"; done
-  cluster_wait 20 spools_ready || return 1
+  wait_until 20 spools_ready || return 1
   (sleep 2 && echo last >>"$work/lines" && sleep 2 && kill "$writer") &
   timeout 90 env GFARM_CONFIG_FILE="$cluster_dir/client.conf" \
     nsenter --net="/run/netns/$cluster_id-1" --uts="$cluster_dir/uts-1" "$hayase" resume --verify "$work/job-1" || return 1

@@ -1,4 +1,4 @@
-# A Gfarm of one metadata server and several file servers on this machine, from Debian's packages (sourced, not run).
+# A Gfarm of one metadata server and several file servers on this machine, from Debian's packages (sourced after prepare.sh, not run).
 #
 #   cluster_up DIR [NODES]   one gfmd on node 0, a gfsd and a spool on each of the nodes 1..NODES (3)
 #   on NODE CMD...           CMD on that node
@@ -25,16 +25,6 @@ on() {
   shift
   env GFARM_CONFIG_FILE="${GFARM_CONFIG_FILE:-$cluster_dir/client.conf}" \
     nsenter --net="/run/netns/$cluster_id-$node" --uts="$cluster_dir/uts-$node" "$@"
-}
-
-# cluster_wait SECONDS CMD...: until CMD succeeds.
-cluster_wait() {
-  local tries=$(($1 * 20))
-  shift
-  until "$@" >/dev/null 2>&1; do
-    [ $((tries -= 1)) -gt 0 ] || return 1
-    sleep 0.05
-  done
 }
 
 cluster_settings() {
@@ -99,7 +89,7 @@ cluster_network() {
 
 metadata_start() {
   on 0 gfmd -f "$cluster_dir/gfmd.conf" -P "$cluster_dir/gfmd.pid" -F "$cluster_dir/gfmd.log" &&
-    cluster_wait 10 on 0 gfls / || return 1
+    wait_until 10 on 0 gfls / || return 1
   local node
   for node in $(seq 1 "$cluster_nodes"); do
     on 0 gfhost -c -a "$(uname -m)-linux" -p $((cluster_port + 1)) -n 2 "$(cluster_address "$node")" || return 1
@@ -124,7 +114,7 @@ cluster_end() {
   child=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null)
   # shellcheck disable=SC2086 # a list of process ids
   kill -KILL "$pid" $child 2>/dev/null
-  cluster_wait 10 test ! -d "/proc/$pid"
+  wait_until 10 test ! -d "/proc/$pid"
   rm -f "$2"
 }
 
@@ -138,7 +128,7 @@ cluster_up() {
   metadata_start || return 1
   local node
   for node in $(seq 1 "$cluster_nodes"); do spool_start "$node" || return 1; done
-  cluster_wait 20 spools_ready
+  wait_until 20 spools_ready
 }
 
 cluster_down() {

@@ -113,7 +113,7 @@ mounted() {
   cluster_client_settings "$cluster_dir/key" 200 >"$work/mount.conf"
   for node in 1 2 3; do
     mkdir "$work/mnt-$node" && GFARM_CONFIG_FILE=$work/mount.conf on "$node" gfarm2fs -o $options "$work/mnt-$node" &&
-      cluster_wait 10 mountpoint -q "$work/mnt-$node" || return 1
+      wait_until 10 mountpoint -q "$work/mnt-$node" || return 1
   done
   cat >"$work/rank" <<SCRIPT
 #!/bin/sh
@@ -167,7 +167,7 @@ with_line() {
   rm -f "$work/line" && mkfifo "$work/line" && exec 7<>"$work/line" || return 1
   "$@" <&7 7>&- >"$work/waiting" 2>&1 &
   waiting=$!
-  cluster_wait 30 grep -q ready "$work/waiting" || { cat "$work/waiting"; return 1; }
+  wait_until 30 grep -q ready "$work/waiting" || { cat "$work/waiting"; return 1; }
 }
 resume() {
   local status=0
@@ -188,7 +188,7 @@ reads_go_on_from_another_copy() {
   say "the first half came from node $serving"
   spool_stop "$serving"
   resume || return 1
-  spool_start "$serving" && cluster_wait 20 spools_ready
+  spool_start "$serving" && wait_until 20 spools_ready
 }
 bytes_out_of_reach_are_told() {
   tier 2 write gfarm:///faults one 4000000 && lies_on /faults/one 2 || return 1
@@ -199,21 +199,21 @@ bytes_out_of_reach_are_told() {
   # New files of a host whose server is gone go to another one.
   tier 2 write gfarm:///faults elsewhere 100000 && ! lies_on /faults/elsewhere 2 >/dev/null || return 1
   tier 2 read gfarm:///faults elsewhere 100000 || return 1
-  spool_start 2 && cluster_wait 20 spools_ready && tier 1 read gfarm:///faults one 4000000
+  spool_start 2 && wait_until 20 spools_ready && tier 1 read gfarm:///faults one 4000000
 }
 a_write_whose_server_dies_fails() {
   tier 3 write gfarm:///faults kept 1000 || return 1
   with_line tier 3 write-slow gfarm:///faults kept 4000000 || return 1
   spool_stop 3
   if resume; then say "it was told to be durable"; return 1; fi
-  spool_start 3 && cluster_wait 20 spools_ready || return 1
+  spool_start 3 && wait_until 20 spools_ready || return 1
   # The former version, whole, and nothing else that shows.
   tier 3 read gfarm:///faults kept 1000 && ! tier 3 list gfarm:///faults | grep partial
 }
 a_full_spool_is_told_or_avoided() {
   spool_stop 3
   mkdir -p "$work/full" && rm -rf "$cluster_dir/spool-3" && mkdir "$cluster_dir/spool-3" &&
-    mount -t tmpfs -o size=3m none "$cluster_dir/spool-3" && spool_start 3 && cluster_wait 20 spools_ready || return 1
+    mount -t tmpfs -o size=3m none "$cluster_dir/spool-3" && spool_start 3 && wait_until 20 spools_ready || return 1
   local status=0
   tier 3 write gfarm:///faults large 8000000 >"$work/told" 2>&1 || status=$?
   cat "$work/told"
@@ -246,7 +246,7 @@ metadata_server_started_anew() {
   # Its names were in its memory: the bytes, or an error; not a hang, and no other bytes.
   if ! resume >"$work/told"; then grep -F -e "out of reach" -e "no such object" "$work/told" || return 1; fi
   cat "$work/told"
-  cluster_wait 60 spools_ready || return 1
+  wait_until 60 spools_ready || return 1
   on 0 gfmkdir /after && tier 1 write gfarm:///after f 100000 && tier 2 read gfarm:///after f 100000
 }
 

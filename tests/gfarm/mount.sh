@@ -52,7 +52,7 @@ show() {
 hide() {
   umount "$work/mnt-$1" || return 1
   # Long: each connection to a metadata server that ended meanwhile may have to be made anew.
-  cluster_wait 60 sh -c "! pgrep -f 'mount.* $work/mnt-$1\$'" || { say "the process of mnt-$1 is still there"; return 1; }
+  wait_until 60 sh -c "! pgrep -f 'mount.* $work/mnt-$1\$'" || { say "the process of mnt-$1 is still there"; return 1; }
 }
 # How the mount serves an open file, as it says itself.
 served() { getfattr --only-values -n user.hayase.explain "$1" 2>/dev/null; }
@@ -105,7 +105,7 @@ a_reader_of_a_copy_follows_too() {
   local name
   for name in 1 old; do
     head -c 10000 <(yes line) >"$work/mnt-2/copied-$name" && on 1 gfrep -q -N 1 -D "$(cluster_address 3)" "/copied-$name" &&
-      cluster_wait 20 lies_on "/copied-$name" 2 3 || return 1
+      wait_until 20 lies_on "/copied-$name" 2 3 || return 1
     python held "$work/mnt-2/copied-$name" "$work/mnt-$name/copied-$name" || return 1
   done
 }
@@ -139,7 +139,7 @@ remote_files_come_once_and_copies_not_at_all() {
   cmp "$work/mnt-2/by-1" "$work/mnt-1/by-1" || return 1
   after=$(carried 2 rx)
   [ $((after - before)) -gt 8000000 ] && [ $((after - before)) -lt 10000000 ] || { say "$((after - before)) came"; return 1; }
-  on 1 gfrep -q -N 3 /by-1 && cluster_wait 20 lies_on /by-1 1 2 3 || return 1
+  on 1 gfrep -q -N 3 /by-1 && wait_until 20 lies_on /by-1 1 2 3 || return 1
   before=$(carried 2 rx)
   cmp "$work/mnt-2/by-1" "$work/mnt-1/by-1" || return 1
   after=$(carried 2 rx)
@@ -178,8 +178,8 @@ trees_are_copied_and_removed() {
     diff -r crates/layout "$work/mnt-2/tree/layout" && tar -C crates -cf "$work/layout.tar" layout &&
     tar -C "$work/mnt-3" --no-same-owner -xf "$work/layout.tar" && diff -r crates/layout "$work/mnt-1/layout" &&
     [ "$(stat -c '%a %Y' "$work/mnt-2/layout/Cargo.toml")" = "$(stat -c '%a %Y' crates/layout/Cargo.toml)" ] &&
-    rm -r "$work/mnt-3/tree" "$work/mnt-2/layout" && cluster_wait 20 test ! -e "$work/mnt-1/tree/layout" &&
-    cluster_wait 20 test ! -e "$work/mnt-1/layout/src"
+    rm -r "$work/mnt-3/tree" "$work/mnt-2/layout" && wait_until 20 test ! -e "$work/mnt-1/tree/layout" &&
+    wait_until 20 test ! -e "$work/mnt-1/layout/src"
 }
 
 # --- suites of others ---
@@ -235,18 +235,18 @@ bytes_out_of_reach_are_told_as_that() {
   # Names are the metadata server's, files of other hosts are theirs, and new files go elsewhere.
   [ "$(stat -c %s "$work/mnt-1/only")" = 3000000 ] && cmp "$work/mnt-1/by-3" "$work/mnt-3/by-3" || return 1
   timeout 60 sh -c 'head -c 1000 /dev/zero >"$1"' sh "$work/mnt-2/elsewhere" && ! lies_on /elsewhere 2 >/dev/null || return 1
-  spool_start 2 && cluster_wait 20 spools_ready && cmp "$work/mnt-1/only" "$work/only"
+  spool_start 2 && wait_until 20 spools_ready && cmp "$work/mnt-1/only" "$work/only"
 }
 reads_go_on_from_another_copy() {
   head -c 6000000 /dev/urandom >"$work/mnt-1/two" && cp "$work/mnt-1/two" "$work/two" &&
-    on 1 gfrep -q -N 1 -D "$(cluster_address 2)" /two && cluster_wait 20 lies_on /two 1 2 || return 1
+    on 1 gfrep -q -N 1 -D "$(cluster_address 2)" /two && wait_until 20 lies_on /two 1 2 || return 1
   exec 6<"$work/mnt-old3/two"
   head -c 1000000 <&6 >"$work/head" || return 1
   spool_stop 1
   timeout 60 cat <&6 >"$work/rest"
   local status=$?
   exec 6<&-
-  spool_start 1 && cluster_wait 20 spools_ready && [ $status = 0 ] && cat "$work/head" "$work/rest" | cmp - "$work/two"
+  spool_start 1 && wait_until 20 spools_ready && [ $status = 0 ] && cat "$work/head" "$work/rest" | cmp - "$work/two"
 }
 # A server that is stopped holds its connections and answers nothing.
 a_silent_server_holds_up_nobody_else() {
@@ -281,19 +281,19 @@ a_metadata_server_that_ends_is_found_again() {
   # What the kernel has open it reads and writes all the same.
   head -c 10 <&6 >/dev/null && printf x >&6 || status=1
   metadata_start || return 1
-  cluster_wait 60 spools_ready || return 1
+  wait_until 60 spools_ready || return 1
   # Its names were in its memory. Open files of before: an error, or done, but an end.
   timeout 60 cat <&5 >/dev/null
   [ $? -lt 124 ] || status=1
   timeout 60 sh -c 'exec 6<&- 5<&-'
   exec 6<&- 5<&-
-  cluster_wait 60 sh -c "echo new >$after" && cluster_wait 30 cmp "$after" "$work/mnt-2/after" || status=1
-  [ "$(cat "$after")" = new ] && ls -l "$work/mnt-1" && cluster_wait 60 placed_at_home || status=1
+  wait_until 60 sh -c "echo new >$after" && wait_until 30 cmp "$after" "$work/mnt-2/after" || status=1
+  [ "$(cat "$after")" = new ] && ls -l "$work/mnt-1" && wait_until 60 placed_at_home || status=1
   return $status
 }
 a_mount_ends_with_all_told() {
   # Its connections were to the metadata server that ended: what makes a name is not asked twice.
-  cluster_wait 60 sh -c "echo new >$work/mnt-3/again" || { say "no file can be made"; return 1; }
+  wait_until 60 sh -c "echo new >$work/mnt-3/again" || { say "no file can be made"; return 1; }
   for i in $(seq 40); do echo "$i" >"$work/mnt-3/end-$i" || return 1; done
   hide 3 || return 1
   for i in $(seq 40); do [ "$(on 0 gfexport "/end-$i")" = "$i" ] || { say "end-$i"; return 1; }; done

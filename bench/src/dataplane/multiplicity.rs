@@ -3,8 +3,8 @@
 //!
 //! Source: paper 003, figure 3, tables 5 to 7.
 
-use super::at_once::together;
 use super::homed;
+use crate::at_once::together;
 use crate::bench::Bench;
 use crate::job::{Job, JobOptions};
 use crate::report::Outcome;

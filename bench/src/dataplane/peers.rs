@@ -12,8 +12,8 @@ use anyhow::{Context, ensure};
 
 use self::figures::{goal, table};
 use self::peer::Peer;
-use super::at_once::together;
 use super::homed;
+use crate::at_once::together;
 use crate::bench::Bench;
 use crate::job::{Job, JobOptions};
 use crate::process_times::{CpuTimes, settle};

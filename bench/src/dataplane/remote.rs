@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use super::at_once::together;
 use super::homed;
+use crate::at_once::together;
 use crate::bench::Bench;
 use crate::job::{Job, JobOptions};
 use crate::report::Outcome;

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 use super::cluster::{Cluster, HAYASE};
-use super::programs::{fastest, start, together};
+use super::programs::{fastest, start};
+use crate::at_once::together;
 use crate::bench::Bench;
 use crate::report::Outcome;
 use crate::report::goal::{Goal, Wanted, number};
@@ -62,8 +63,8 @@ fn choose(cluster: &Cluster, workers: &mut [Worker]) -> anyhow::Result<Best<'sta
     let mut reads = Vec::new();
     let write = fastest(&KINDS, TRIES, |kind, attempt| {
         let files = files(cluster, OTHER[0], (kind, kind), &format!("try-{kind}-{attempt}"));
-        let written = together(workers, &tasks(Operation::New, &files.written))?;
-        reads.push(together(workers, &tasks(Operation::Read, &files.read))?);
+        let written = together(workers.iter_mut().zip(tasks(Operation::New, &files.written)))?;
+        reads.push(together(workers.iter_mut().zip(tasks(Operation::Read, &files.read)))?);
         remove(cluster, &files.written)?;
         Ok(written)
     })?;
@@ -122,7 +123,8 @@ fn measure(
             ] {
                 let served = cluster.daemons(if variant == MOUNT { HAYASE } else { kind });
                 let tasks = tasks(operation, paths);
-                let block = || -> anyhow::Result<Measured> { together(workers, &tasks) };
+                let block =
+                    || -> anyhow::Result<Measured> { together(workers.iter_mut().zip(&tasks)) };
                 rounds::measure(&mut of_round, (what, variant, round), &served, block)?;
             }
             if round == 0 && !NATIVE.contains(&variant) {

@@ -1,4 +1,4 @@
-//! Workload programs that work at the same time, and the set of options with which gfarm2fs does best.
+//! Workload programs, and the set of options with which gfarm2fs does best.
 
 use std::process::Command;
 
@@ -8,7 +8,6 @@ use crate::bench::Bench;
 use crate::sample::Measured;
 use crate::stats;
 use crate::worker::Worker;
-use crate::workloads::Task;
 
 /// Starts so many. Mounts are visible from everywhere, so a program is of the node whose mount it uses.
 pub(crate) fn start(bench: &Bench, count: usize) -> anyhow::Result<Vec<Worker>> {
@@ -18,23 +17,6 @@ pub(crate) fn start(bench: &Bench, count: usize) -> anyhow::Result<Vec<Worker>> 
         Ok(worker)
     };
     (0..count).map(one).collect()
-}
-
-/// A task for each, at once: all that was done, in the time of the slowest.
-pub(crate) fn together(workers: &mut [Worker], tasks: &[Task]) -> anyhow::Result<Measured> {
-    for (worker, task) in workers.iter_mut().zip(tasks) {
-        worker.ask(task)?;
-    }
-    let mut all = Measured { amount: 0.0, seconds: 0.0, own_cpu: 0.0 };
-    // Every answer is taken, also behind one that failed.
-    let answers: Vec<_> = workers.iter_mut().take(tasks.len()).map(Worker::measured).collect();
-    for measured in answers {
-        let measured = measured?;
-        all.amount += measured.amount;
-        all.seconds = all.seconds.max(measured.seconds);
-        all.own_cpu += measured.own_cpu;
-    }
-    Ok(all)
 }
 
 /// The kind with the highest rate: the median of some tries each, which take turns.
