@@ -1,11 +1,12 @@
 //! How many streams, and how large the parts of large files: found while a transfer runs, from what each setting
 //! brought. Pure: samples go in, two numbers come out.
 //!
-//! Rooms: [`streams`] (how many), [`parts`] (how large), [`wish`] (what a person may fix).
+//! Rooms: [`streams`] (how many), [`outcome`] (what so many bring, and whether they are refused), [`parts`] (how large),
+//! [`wish`] (what a person may fix).
 //! `simulator` shows how close they come to the best of a sweep.
 
+mod outcome;
 mod parts;
-mod refusals;
 #[cfg(test)]
 mod simulator;
 mod streams;

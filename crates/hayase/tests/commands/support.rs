@@ -34,25 +34,22 @@ impl Scene {
 
     /// `None`, and a line that says so, where simulated nodes can not be made.
     pub(crate) fn with_nodes(test: &str) -> Option<Self> {
-        Self::unless(test, || match () {
-            () if !rustix::process::geteuid().is_root() => Some("needs root"),
-            () if fs::File::open("/dev/fuse").is_err() => Some("needs /dev/fuse"),
-            () if !unshares(&["--net", "--mount"]) => Some("needs namespaces"),
-            () => None,
-        })
+        Self::unless_missing(
+            test,
+            without_root()
+                .or_else(without_fuse)
+                .or_else(|| (!unshares(&["--net", "--mount"])).then_some("needs namespaces")),
+        )
     }
 
     /// The same where a mount can not be kept to one process and its children.
     pub(crate) fn with_own_mounts(test: &str) -> Option<Self> {
-        Self::unless(test, || match () {
-            () if !rustix::process::geteuid().is_root() => Some("needs root"),
-            () if !unshares(&["--mount"]) => Some("needs a mount namespace"),
-            () => None,
-        })
+        let alone = || (!unshares(&["--mount"])).then_some("needs a mount namespace");
+        Self::unless_missing(test, without_root().or_else(alone))
     }
 
-    fn unless(test: &str, missing: impl Fn() -> Option<&'static str>) -> Option<Self> {
-        let Some(reason) = missing() else { return Some(Self::new()) };
+    fn unless_missing(test: &str, missing: Option<&str>) -> Option<Self> {
+        let Some(reason) = missing else { return Some(Self::new()) };
         println!("SKIP {test}: {reason}");
         None
     }
@@ -208,6 +205,14 @@ pub(crate) fn check_snapshot(name: &str, text: &str) {
     }
     let kept = fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(text, kept, "{name} changed; if that is meant, run with UPDATE_SNAPSHOTS=1");
+}
+
+fn without_root() -> Option<&'static str> {
+    (!rustix::process::geteuid().is_root()).then_some("needs root")
+}
+
+fn without_fuse() -> Option<&'static str> {
+    fs::File::open("/dev/fuse").is_err().then_some("needs /dev/fuse")
 }
 
 fn unshares(what: &[&str]) -> bool {

@@ -33,7 +33,7 @@ struct Window {
 
 /// Of one number of streams.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Refusals {
+pub(super) struct Outcome {
     short: Window,
     long: Window,
 }
@@ -51,31 +51,31 @@ impl Window {
     }
 }
 
-impl Refusals {
+impl Outcome {
     pub(super) fn observe(&mut self, sample: &Sample) {
         self.short.observe(sample, KEPT);
         self.long.observe(sample, KEPT_LONG);
     }
 
     /// From 0 to 1.
-    pub(super) fn part(&self) -> f64 {
+    pub(super) fn refused_part(&self) -> f64 {
         self.short.part()
     }
 
     /// More than `streams` may be refused.
-    pub(super) fn are_too_many(&self, streams: usize) -> bool {
+    pub(super) fn is_refused_too_much(&self, streams: usize) -> bool {
         let of_one = REFUSED_MAX_OF_FEW.min(1.0 / streams.max(1) as f64);
         let fair = REFUSED_MAX.max(of_one) * self.short.asked;
         self.short.refused > fair + CHANCE * fair.sqrt() + 1.0
     }
 
     /// The storage answers no more than it does.
-    pub(super) fn are_many(&self) -> bool {
+    pub(super) fn is_refused_much(&self) -> bool {
         self.short.part() > REFUSED_MAX
     }
 
-    /// They stay: fewer streams may bring as much.
-    pub(super) fn stay(&self) -> bool {
+    /// The refusals stay: fewer streams may bring as much.
+    pub(super) fn stays_refused(&self) -> bool {
         let fair = REFUSED_MAX * self.long.asked;
         let chance = if self.long.asked < LONG { CHANCE_LONG * fair.sqrt() + 1.0 } else { 0.0 };
         self.long.refused > fair + chance

@@ -6,7 +6,7 @@
 //! Source: slow start and multiplicative decrease as in TCP (RFC 5681); search over the number of
 //! streams as in Balaprakash et al. 2016 (GridFTP).
 
-use super::refusals::Refusals;
+use super::outcome::Outcome;
 use super::{REFUSED_MAX, Sample};
 
 /// A doubling that brings less than this is the last one.
@@ -79,8 +79,8 @@ pub(super) struct StreamTuner {
     refused_at: Option<usize>,
     /// The most that were not refused at rest, where so few have not been refused since.
     fine: Option<usize>,
-    /// Refusals of the present number of streams.
-    refusals: Refusals,
+    /// Outcome of the present number of streams.
+    outcome: Outcome,
     /// They were tried with fewer for their refusals: these are needed.
     is_needed: bool,
     /// Epochs of rest in a row whose rates were far from what was expected.
@@ -105,7 +105,7 @@ impl StreamTuner {
             ceiling: None,
             refused_at: None,
             fine: None,
-            refusals: Refusals::default(),
+            outcome: Outcome::default(),
             is_needed: false,
             surprises: 0,
             next_is_down: false,
@@ -127,14 +127,14 @@ impl StreamTuner {
         self.ceiling = self.ceiling.and_then(|(n, epochs)| Some((n, epochs.checked_sub(1)?)));
         let rate = sample.bytes as f64 / sample.seconds;
         let streams = self.streams;
-        self.refusals.observe(&sample);
-        if self.refusals.are_too_many(streams) {
-            self.step_back(1.0 - self.refusals.part());
+        self.outcome.observe(&sample);
+        if self.outcome.is_refused_too_much(streams) {
+            self.step_back(1.0 - self.outcome.refused_part());
         } else {
             self.judge(rate);
         }
         if self.streams != streams {
-            self.refusals = Refusals::default();
+            self.outcome = Outcome::default();
         }
     }
 
@@ -144,14 +144,14 @@ impl StreamTuner {
             Phase::Bisect { low: _, high } => self.bisect(self.streams, high, rate),
             Phase::Rest { epochs } => self.rest(epochs, rate),
             Phase::Up { from, base, epochs } => {
-                if epochs < probe_epochs(self.refusals.are_many()) {
+                if epochs < probe_epochs(self.outcome.is_refused_much()) {
                     self.phase = Phase::Up { from, base, epochs: epochs + 1 };
                 } else {
                     self.judge_more(from, base);
                 }
             }
             Phase::Down { from, enough, epochs, is_refused } => {
-                let is_hopeless = self.refusals.rate() < HOPELESS * enough;
+                let is_hopeless = self.outcome.rate() < HOPELESS * enough;
                 if epochs < probe_epochs(is_refused && !is_hopeless) {
                     self.phase = Phase::Down { from, enough, epochs: epochs + 1, is_refused };
                 } else {
@@ -220,10 +220,10 @@ impl StreamTuner {
         self.patience = self.patience.saturating_sub(REST_EPOCHS);
         if self.is_time_for_fewer() {
             self.try_fewer(from - step);
-        } else if can_grow && !self.refusals.are_many() {
+        } else if can_grow && !self.outcome.is_refused_much() {
             let up = if self.is_near_refusals() { step } else { step.max(from / 2) };
             self.streams = (from + up).min(self.limit());
-            let base = if self.is_near_refusals() { self.refusals.rate() } else { self.expected };
+            let base = if self.is_near_refusals() { self.outcome.rate() } else { self.expected };
             self.phase = Phase::Up { from, base, epochs: 1 };
         } else {
             self.phase = Phase::Rest { epochs: REST_EPOCHS };
@@ -236,20 +236,20 @@ impl StreamTuner {
         let is_far = (rate - self.expected).abs() > self.expected * SURPRISE;
         self.surprises = if is_far { self.surprises + 1 } else { 0 };
         let needed = if self.is_near_refusals() { SURPRISES_REFUSED } else { 1 };
-        self.surprises >= needed && !self.refusals.are_many()
+        self.surprises >= needed && !self.outcome.is_refused_much()
     }
 
     fn is_time_for_fewer(&self) -> bool {
-        let is_refused = self.refusals.stay() && self.streams > 1;
+        let is_refused = self.outcome.stays_refused() && self.streams > 1;
         let is_turn = self.next_is_down && self.patience == 0;
         (is_refused && !self.is_needed) || (is_turn && (is_refused || self.streams >= WORTH_FEWER))
     }
 
     fn try_fewer(&mut self, fewer: usize) {
         let from = self.streams;
-        let is_refused = self.refusals.stay();
+        let is_refused = self.outcome.stays_refused();
         let enough = match is_refused {
-            true => self.refusals.rate() * KEPT_REFUSED,
+            true => self.outcome.rate() * KEPT_REFUSED,
             false => self.best * KEPT,
         };
         self.is_needed = is_refused;
@@ -258,10 +258,10 @@ impl StreamTuner {
     }
 
     fn judge_more(&mut self, from: usize, base: f64) {
-        let rate = self.refusals.rate();
-        let gain = if self.refusals.are_many() { GAIN_REFUSED } else { GAIN_STEP };
+        let rate = self.outcome.rate();
+        let gain = if self.outcome.is_refused_much() { GAIN_REFUSED } else { GAIN_STEP };
         if rate > base * gain {
-            if self.refusals.part() < REFUSED_MAX / 2.0 {
+            if self.outcome.refused_part() < REFUSED_MAX / 2.0 {
                 self.refused_at = self.refused_at.filter(|&at| at > self.streams);
             }
             if self.is_near_refusals() {
@@ -276,7 +276,7 @@ impl StreamTuner {
     }
 
     fn judge_fewer(&mut self, from: usize, enough: f64) {
-        let rate = self.refusals.rate();
+        let rate = self.outcome.rate();
         if rate >= enough {
             self.expected = rate;
             self.is_needed = false;

@@ -18,8 +18,6 @@ use hayase_wire::message::{Access, NewNode, Refused};
 
 use super::bursts::Making;
 use super::nodes::Node;
-#[cfg(doc)]
-use super::open_file::OpenFile;
 use super::open_file::{Leaving, Plain, Released, Slot, Telling, Usable, Version, version};
 use super::{Inner, refused};
 use crate::open_file::{Class, Serving};
@@ -145,8 +143,8 @@ impl Inner {
     }
 
     /// An open's answer may have been on its way while a look told of a newer version, or while what was written here was
-    /// closed (`told_before`: [`OpenFile::told_here`] when it was asked). The kernel would be told of a smaller file then, and put zeros behind its end under whoever
-    /// reads it: the open is made again. Below [`Node::joining`], so that nothing newer is told meanwhile.
+    /// closed (`told_before` is `told_here` of the file when the open was asked for). The kernel would be told of a smaller
+    /// file then, and put zeros behind its end under whoever reads it: the open is made again. Below [`Node::joining`], so that nothing newer is told meanwhile.
     fn renewed(
         &self,
         node: &Node,
