@@ -104,7 +104,45 @@ impl Changes {
     }
 }
 
+/// Whether a request shows something of what processes have written, or changes it.
+fn looks_at_files(request: &NodeRequest) -> bool {
+    use NodeRequest as R;
+    !matches!(
+        request,
+        R::Hello { .. }
+            | R::Status
+            | R::History
+            | R::StatFs
+            | R::StatFsOf { .. }
+            | R::LostFiles { .. }
+            | R::Checksums { .. }
+    )
+}
+
 impl Node {
+    /// A process begins to look at files: other mounts of its node have handed on what they have gathered when this
+    /// returns, and gather nothing as long as it is connected. The home sees only that it is the same node.
+    pub(crate) async fn looks_beside(self: &Rc<Self>, process: &Process, request: &NodeRequest) {
+        if process.others_handed_on.initialized() || !looks_at_files(request) {
+            return;
+        }
+        process.begins_to_look();
+        let hand_on = || async {
+            if process.mount && self.clients.is_alone(process) {
+                return; // What was gathered is its own.
+            }
+            let mut gathered = self.clients.gathered();
+            if self.incarnation > 1 {
+                // It may have begun before this life of the server.
+                gathered.append(&mut self.clients.written_by_mounts());
+            }
+            for ino in gathered {
+                self.take_back_here(ino, Grants::ALL).await;
+            }
+        };
+        process.others_handed_on.get_or_init(hand_on).await;
+    }
+
     /// A program is going to open a file and to change it: mounts of this node have given back what
     /// they keep of it, and get nothing of it until it is open and closed again.
     pub(crate) async fn writes_beside(

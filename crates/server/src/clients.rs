@@ -14,7 +14,7 @@ use hayase_wire::message::{
     Access, Callback, CallbackReply, Close, Grants, HeldLock, HeldOpen, NodeRequest, Opening,
     PeerRequest, StillOpen,
 };
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OnceCell, Semaphore};
 
 use crate::beside::WrittenBeside;
 use crate::booked::Booked;
@@ -51,6 +51,9 @@ pub(crate) struct Process {
     /// There is one; there is more than the last one.
     callee_idle: Notify,
     callee_spare: Notify,
+    /// It has begun to look at files; others have handed on what they had gathered.
+    looks: Cell<bool>,
+    pub(crate) others_handed_on: OnceCell<()>,
     /// Its last connection has ended.
     gone: Cell<bool>,
     /// For the one connection that its threads share at a time.
@@ -88,6 +91,8 @@ pub(crate) struct Clients {
     asked: Cell<u64>,
     /// Those that were not answered yet: one of an inode at a time.
     on_their_way: RefCell<HashMap<InodeId, Access>>,
+    /// Files of which a mount here may gather what it writes.
+    gathered: RefCell<BTreeSet<InodeId>>,
     /// By processes that are no mounts.
     pub(crate) written_beside: WrittenBeside,
 }
@@ -139,6 +144,8 @@ impl Clients {
                 callbacks: RefCell::default(),
                 callee_idle: Notify::new(),
                 callee_spare: Notify::new(),
+                looks: Cell::new(false),
+                others_handed_on: OnceCell::new(),
                 gone: Cell::new(false),
                 sharing: Semaphore::new(1),
             })
@@ -221,6 +228,9 @@ impl Clients {
         if !process.mount && ended.write {
             self.written_beside.end(close.ino);
         }
+        if ended.write && process.mount {
+            self.gathered.borrow_mut().remove(&close.ino);
+        }
         if booked.is_empty() {
             opens.remove(&close.ino);
             process.lost.borrow_mut().remove(&close.ino);
@@ -242,6 +252,30 @@ impl Clients {
         held.ticket.is_none() && process.is_some_and(|p| p.lost.borrow().contains(&held.ino))
     }
 
+    /// No other process of this node looks at files.
+    pub(crate) fn is_alone(&self, process: &Process) -> bool {
+        let processes = self.processes.borrow();
+        processes.values().all(|other| other.id == process.id || !other.looks.get())
+    }
+
+    /// The mount of this node may gather what it writes to a file.
+    pub(crate) fn begins_to_gather(&self, ino: InodeId) {
+        self.gathered.borrow_mut().insert(ino);
+    }
+
+    /// Files of which a mount of this node may have gathered something, as far as this life of the server can know.
+    pub(crate) fn gathered(&self) -> BTreeSet<InodeId> {
+        self.gathered.borrow().clone()
+    }
+
+    /// What mounts have open for writing.
+    pub(crate) fn written_by_mounts(&self) -> BTreeSet<InodeId> {
+        let processes = self.processes.borrow();
+        let mounts = processes.values().filter(|process| process.mount);
+        let opens = mounts.flat_map(|mount| mount.opens.borrow().clone());
+        opens.filter(|(_, held)| held.access().write).map(|(ino, _)| ino).collect()
+    }
+
     pub(crate) fn has_mounts(&self) -> bool {
         self.processes.borrow().values().any(|process| process.mount)
     }
@@ -252,6 +286,11 @@ impl Clients {
 }
 
 impl Process {
+    /// From now on no other process of its node gathers anything.
+    pub(crate) fn begins_to_look(&self) {
+        self.looks.set(true);
+    }
+
     pub(crate) fn connect(&self) {
         self.connections.set(self.connections.get() + 1);
     }

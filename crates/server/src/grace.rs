@@ -168,6 +168,7 @@ pub(crate) fn is_served_in_grace(request: &PeerRequest) -> bool {
             | R::Seek { .. }
             | R::Read { .. }
             | R::Write { .. }
+            | R::WriteGathered { .. }
             | R::PartTruncate { .. }
             | R::PartSync { .. }
             | R::PartBlocks { .. }

@@ -11,8 +11,9 @@
 //! - H3: while the part may still be written through a forgotten mapping (`unprobed`), only the home
 //!   node holds grants.
 //! - H4: every waiting operation waits for a recall or a probe that is under way.
+//! - H5: a node that gathers is the only one that has it open, and no operation of another has gone on since it began.
 //!
-//! Source: `docs/design/001-coherence.md` sections 2 and 3.
+//! Rooms: [`gathering`] of writes. Source: `docs/design/001-coherence.md` sections 2 and 3.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,10 @@ use hayase_layout::NodeId;
 use hayase_wire::message::{Access, Grants, OpenKind, Opening, StillOpen};
 
 use crate::booked::Booked;
+
+mod gathering;
+
+use self::gathering::Gatherer;
 
 /// Names a waiting operation to the shell.
 pub(crate) type Ticket = u64;
@@ -50,6 +55,8 @@ pub(crate) enum Event {
     Change { ticket: Ticket, node: NodeId, bits: Grants },
     /// That call is over.
     Changed { ticket: Ticket },
+    /// A node looks at what others may be gathering: they hand it on first.
+    Look { ticket: Ticket, node: NodeId },
     /// A node asks for attributes: what may it keep?
     Attributes { ticket: Ticket, node: NodeId },
     /// A node gave back.
@@ -59,8 +66,8 @@ pub(crate) enum Event {
     /// A node does not answer, and by now has stopped to use what it was granted. What it has open
     /// stays open.
     Silent { node: NodeId },
-    /// A node has it open since before this server was started, or since before its own was.
-    Reclaimed { node: NodeId, open: Opening },
+    /// A node has it open since before this server was started (`anew`), or since before its own was.
+    Reclaimed { node: NodeId, open: Opening, anew: bool },
     /// The answer to [`Effect::Probe`].
     Probed { quiescent: bool },
 }
@@ -80,6 +87,7 @@ pub(crate) enum Effect {
 enum Want {
     Open(Opening),
     Change { bits: Grants },
+    Look,
 }
 
 /// An operation that waits, or (a change) that has gone on and is not over.
@@ -96,6 +104,7 @@ impl Operation {
         match self.want {
             Want::Open(open) => open.access.write,
             Want::Change { .. } => true,
+            Want::Look => false,
         }
     }
 }
@@ -110,6 +119,7 @@ pub(crate) struct Home {
     recalls: BTreeMap<NodeId, Grants>,
     waiting: Vec<Operation>,
     changing: Vec<Operation>,
+    gatherer: Option<Gatherer>,
     unprobed: bool,
     probing: bool,
     /// A local writer closed it while a probe was under way: that one tells nothing.
@@ -125,6 +135,7 @@ impl Home {
             recalls: BTreeMap::new(),
             waiting: Vec::new(),
             changing: Vec::new(),
+            gatherer: None,
             unprobed: false,
             probing: false,
             overtaken: false,
@@ -147,6 +158,9 @@ impl Home {
             Event::Change { ticket, node, bits } => {
                 self.waiting.push(Operation { ticket, node, want: Want::Change { bits } });
             }
+            Event::Look { ticket, node } => {
+                self.waiting.push(Operation { ticket, node, want: Want::Look });
+            }
             Event::Changed { ticket } => self.changing.retain(|change| change.ticket != ticket),
             Event::Attributes { ticket, node } => {
                 effects.push(self.grant_attributes(ticket, node));
@@ -156,11 +170,7 @@ impl Home {
             Event::Returned { node, bits, still_open } => self.returned(node, bits, still_open),
             Event::Gone { node } => self.gone(node),
             Event::Silent { node } => self.silent(node),
-            Event::Reclaimed { node, open } => {
-                let held = self.opens.entry(node).or_default();
-                held.booked.book(&open);
-                held.local |= open.kind == OpenKind::Local;
-            }
+            Event::Reclaimed { node, open, anew } => self.reclaimed(node, &open, anew),
             Event::Probed { quiescent } => self.probed(quiescent, &mut effects),
         }
         self.settle(&mut effects);
@@ -201,7 +211,9 @@ impl Home {
 
     /// `idle`, `shared-read` or `writing`, and why when that is not obvious.
     pub(crate) fn describe(&self) -> String {
-        if self.is_written() {
+        if let Some(gatherer) = self.gatherer() {
+            format!("writing (node {gatherer} alone, which gathers small writes)")
+        } else if self.is_written() {
             "writing".to_owned()
         } else if self.unprobed {
             "writing (a local writer closed it; not yet known whether a mapping still writes)"
@@ -290,7 +302,11 @@ impl Home {
             self.unprobed = true;
             self.overtaken |= self.probing;
         }
-        if held.booked.is_empty() {
+        let is_closed = held.booked.is_empty();
+        if ended.write {
+            self.stop_gathering(node);
+        }
+        if is_closed {
             self.opens.remove(&node);
             self.drop_grants(node, Grants { cache: true, attr: false });
         }
@@ -298,6 +314,9 @@ impl Home {
 
     fn returned(&mut self, node: NodeId, bits: Grants, still_open: StillOpen) {
         self.drop_grants(node, bits);
+        if bits.cache {
+            self.stop_gathering(node);
+        }
         if let Some(asked) = self.recalls.get_mut(&node) {
             *asked = without(*asked, bits);
             if *asked == Grants::NONE {
@@ -310,6 +329,7 @@ impl Home {
     }
 
     fn silent(&mut self, node: NodeId) {
+        self.stop_gathering(node);
         self.grants.remove(&node);
         self.recalls.remove(&node);
     }
@@ -371,6 +391,9 @@ impl Home {
 
     /// What other nodes hold that this operation can not go on beside.
     fn conflicts(&self, operation: &Operation) -> Vec<(NodeId, Grants)> {
+        if let Some(gatherer) = self.gathers_for_another(operation.node) {
+            return vec![(gatherer, Grants::ALL)]; // Nobody else holds anything.
+        }
         let others = self.grants.iter().filter(|(node, _)| **node != operation.node);
         match operation.want {
             Want::Open(open) if open.access.write => {
@@ -384,6 +407,7 @@ impl Home {
                 .filter(|(_, held)| (bits.attr && held.attr) || (bits.cache && held.cache))
                 .map(|(node, _)| (*node, bits))
                 .collect(),
+            Want::Look => Vec::new(),
         }
     }
 
@@ -400,12 +424,22 @@ impl Home {
         match want {
             Want::Change { .. } => self.changing.push(operation),
             Want::Open(open) => self.open(node, &open),
+            Want::Look => {}
         }
         let grants = match self.recalls.contains_key(&node) {
             true => Grants::NONE,
             false => self.grants.get(&node).copied().unwrap_or_default(),
         };
         Effect::Proceed { ticket, grants, writing: self.is_writing() }
+    }
+
+    fn reclaimed(&mut self, node: NodeId, open: &Opening, anew: bool) {
+        let held = self.opens.entry(node).or_default();
+        held.booked.book(open);
+        held.local |= open.kind == OpenKind::Local;
+        if anew {
+            self.suppose_gathering(node);
+        }
     }
 
     fn open(&mut self, node: NodeId, open: &Opening) {

@@ -77,6 +77,33 @@ impl Homes {
         entries.values().any(|entry| entry.home.opens().any(|(_, held)| held.access().write))
     }
 
+    pub(crate) fn may_gather(&self, ino: InodeId, node: NodeId) -> bool {
+        self.entries.borrow().get(&ino).is_some_and(|entry| entry.home.may_gather(node))
+    }
+
+    /// Lets `node` gather what it writes, if it may.
+    pub(crate) fn gather(&self, ino: InodeId, node: NodeId) -> bool {
+        self.entries.borrow_mut().get_mut(&ino).is_some_and(|entry| entry.home.gather(node))
+    }
+
+    /// Whether what `node` has gathered may still be written.
+    pub(crate) fn takes_gathered(&self, ino: InodeId, node: NodeId) -> bool {
+        self.entries.borrow().get(&ino).is_some_and(|entry| entry.home.takes_gathered(node))
+    }
+
+    /// Whether another node than `node` gathers.
+    pub(crate) fn is_gathered_elsewhere(&self, ino: InodeId, node: NodeId) -> bool {
+        let entries = self.entries.borrow();
+        entries.get(&ino).is_some_and(|entry| entry.home.gathers_for_another(node).is_some())
+    }
+
+    /// From now on nothing is taken of what `node` has gathered.
+    fn take_no_more_gathered(&self, ino: InodeId, node: NodeId) {
+        if let Some(entry) = self.entries.borrow_mut().get_mut(&ino) {
+            entry.home.take_no_more_gathered(node);
+        }
+    }
+
     /// The nodes that have it open.
     pub(crate) fn open_on(&self, ino: InodeId) -> Vec<NodeId> {
         let entries = self.entries.borrow();
@@ -148,6 +175,14 @@ impl Node {
         let ticket = self.homes.ticket();
         self.home_operation(ino, ticket, Event::Change { ticket, node, bits }).await;
         ChangeGuard { node: Rc::clone(self), ino, ticket }
+    }
+
+    /// `node` is about to look at the file: what another node gathers of it has been handed on when this returns.
+    pub(crate) async fn home_look(self: &Rc<Self>, ino: InodeId, node: NodeId) {
+        if self.homes.is_gathered_elsewhere(ino, node) {
+            let ticket = self.homes.ticket();
+            self.home_operation(ino, ticket, Event::Look { ticket, node }).await;
+        }
     }
 
     /// What `node` may keep of attributes that it is about to be told.
@@ -234,6 +269,8 @@ impl Node {
                 Ok(PeerReply::Recalled(still_open)) => Event::Returned { node, bits, still_open },
                 other => {
                     tracing::warn!(%ino, %node, ?other, "recall not answered: its grants are void");
+                    this.homes.take_no_more_gathered(ino, node);
+                    this.handed_on.until_settled(ino).await;
                     Event::Silent { node }
                 }
             };

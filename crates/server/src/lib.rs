@@ -36,6 +36,7 @@ mod flusher;
 mod given_up;
 mod grace;
 mod ground;
+mod handed_on;
 mod handed_over;
 mod history;
 mod home;

@@ -420,3 +420,7 @@ pub(crate) const HANDED_OVER_MAX: usize = 2 * hayase_wire::limits::HANDED_OVER_M
 /// wake-up for all of them.
 pub(crate) const HANDED_BACK_WAIT: Duration = Duration::from_millis(4);
 pub(crate) const HANDED_BACK_AT_ONCE: usize = 32;
+
+/// Gathered bytes that were written longer ago than this are given the time at which they were: the longest tick of
+/// the clocks that times come from.
+pub(crate) const TIME_TICK: Duration = Duration::from_millis(10);

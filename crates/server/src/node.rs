@@ -26,6 +26,7 @@ use crate::finished::FinishedIntents;
 use crate::given_up::GivenUp;
 use crate::grace::Grace;
 use crate::ground::Clock;
+use crate::handed_on::HandedOn;
 use crate::history::History;
 use crate::homes::Homes;
 use crate::kept_names::KeptNames;
@@ -80,6 +81,8 @@ pub(crate) struct Node {
     pub(crate) ranges: Ranges,
     pub(crate) clock: Clock,
     pub(crate) homes: Homes,
+    /// What mounts have gathered, on its way into parts.
+    pub(crate) handed_on: HandedOn,
     pub(crate) clients: Clients,
     pub(crate) crowd: crate::crowd::Crowd,
     pub(crate) peers: Peers,
@@ -242,9 +245,10 @@ pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
         | PeerRequest::SyncNames { .. }
         | PeerRequest::TakeNames { .. } => limits::SYNC_DEADLINE,
         PeerRequest::Recall { .. } => limits::RECALL_DEADLINE,
-        PeerRequest::Write { .. } | PeerRequest::Read { .. } | PeerRequest::Append { .. } => {
-            limits::SYNC_DEADLINE
-        }
+        PeerRequest::Write { .. }
+        | PeerRequest::WriteGathered { .. }
+        | PeerRequest::Read { .. }
+        | PeerRequest::Append { .. } => limits::SYNC_DEADLINE,
         _ => limits::CALL_DEADLINE,
     }
 }

@@ -1,9 +1,11 @@
 //! What a server does for the processes of its node.
 //!
-//! Rooms: [`names`], [`create`], [`open`], [`listing`], [`read_write`] with [`striped`] and [`recorded`] files.
+//! Rooms: [`names`], [`create`], [`open`], [`listing`], [`read_write`] with [`striped`] and [`recorded`] files,
+//! [`gathering`] of small writes.
 
 mod cache;
 mod create;
+mod gathering;
 mod listing;
 mod locks;
 mod names;
@@ -13,6 +15,7 @@ mod reclaim;
 mod recorded;
 mod striped;
 
+pub(crate) use self::gathering::not_now;
 pub(crate) use self::read_write::Attempt;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -75,6 +78,7 @@ impl Node {
             let why = "this process has not said what it holds since the server was started anew";
             return NodeReply::Refused(Refused::because(libc_errno::EIO, why)).into();
         }
+        self.looks_beside(process, &request).await;
         let changes = self.changes_beside(process, &request);
         let answer = match request {
             NodeRequest::Create(node) => self.create(process, node, once).await,
@@ -133,6 +137,12 @@ impl Node {
             }
             R::Write { ino, offset, from } => {
                 let written = self.write(process, ino, offset, from).await;
+                process.lent.until_returned(from.slot).await;
+                written
+            }
+            R::Gather { ino, offset, len } => self.gather_writes(process, ino, offset, len).await,
+            R::WriteGathered { ino, offset, from, after } => {
+                let written = self.write_gathered(process, ino, offset, from, after).await;
                 process.lent.until_returned(from.slot).await;
                 written
             }

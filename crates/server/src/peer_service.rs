@@ -1,9 +1,11 @@
 //! What a server does for another node, or for its own: one method per request.
 //!
 //! Rooms: [`shard`] names, [`rename`], [`directory`] homes of directories, [`inode`] attributes, [`links`]
-//! counts of names, [`opens`], [`sizes`] of striped files and appends, [`parts`] bytes, [`recorded`] files.
+//! counts of names, [`opens`], [`sizes`] of striped files and appends, [`parts`] bytes, [`gathering`] of small writes,
+//! [`recorded`] files.
 
 pub(crate) mod directory;
+mod gathering;
 pub(crate) mod inode;
 mod links;
 mod locks;
@@ -55,10 +57,18 @@ impl Node {
                 () => {}
             }
         }
+        self.until_handed_on(from, &request).await;
         match request {
             PeerRequest::Read { part, offset, len } => self.read_part(part, offset, len).await,
             PeerRequest::Write { part, offset, trunc_epoch } => match payload {
                 Some(bytes) => self.write_part(part, offset, trunc_epoch, bytes).await.into(),
+                None => no_payload(),
+            },
+            PeerRequest::WriteGathered { part, offset, trunc_epoch, after } => match payload {
+                Some(bytes) => {
+                    let place = (part, offset, trunc_epoch);
+                    self.write_gathered_part(from, place, bytes, after).await.into()
+                }
                 None => no_payload(),
             },
             PeerRequest::Append { ino } => match payload {
@@ -265,6 +275,7 @@ impl Node {
             R::Allocate { ino, mode, offset, len } => {
                 self.allocate(from, ino, mode, offset, len).await
             }
+            R::Gather { ino, offset, len } => self.let_gather(from, ino, offset, len).await,
             R::Recorded { ino, step } => self.recorded_step(ino, step).await,
             R::RecordedIndex { ino, from } => self.recorded_index(ino, from).await,
             R::Seek { ino, offset, whence } => self.seek(ino, offset, whence).await,

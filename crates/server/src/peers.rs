@@ -244,6 +244,7 @@ fn executes_once(request: &PeerRequest) -> bool {
             | PeerRequest::RemoveXattr { .. }
             // The same bytes at the same place, but perhaps over what another has written since.
             | PeerRequest::Write { .. }
+            | PeerRequest::WriteGathered { .. }
             | PeerRequest::Append { .. }
             | PeerRequest::AppendReserve { .. }
             | PeerRequest::AppendCommit { .. }

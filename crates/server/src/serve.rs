@@ -410,6 +410,7 @@ fn node(
         disk: ground.disk,
         clock: ground.clock,
         homes: Default::default(),
+        handed_on: Default::default(),
         clients: Clients::numbering_from(stores.incarnation),
         crowd: Default::default(),
         peers: Peers::new(stores.slots, Box::new(make)),

@@ -155,6 +155,7 @@ fn may_grant(request: &PeerRequest) -> bool {
             | R::Overtaken { .. }
             | R::SetAttr { .. }
             | R::LinkInc { .. }
+            | R::Gather { .. }
             | R::Lock { .. }
             | R::Reclaim { .. }
     )
@@ -165,7 +166,7 @@ fn may_grant(request: &PeerRequest) -> bool {
 fn carries_bytes(request: &PeerRequest, home: ServerId) -> bool {
     use PeerRequest as R;
     match request {
-        R::Write { part, .. } => part.ino.home() == home,
+        R::Write { part, .. } | R::WriteGathered { part, .. } => part.ino.home() == home,
         R::Append { .. } | R::AppendReserve { .. } => true,
         _ => false,
     }
@@ -349,7 +350,8 @@ impl Node {
         let is_booked =
             |wanted: Access| (booked.read || !wanted.read) && (booked.write || !wanted.write);
         if !self.grace.is_over() || is_booked(open.access) {
-            self.home_event(ino, Event::Reclaimed { node, open });
+            let anew = !self.grace.is_over();
+            self.home_event(ino, Event::Reclaimed { node, open, anew });
             return true;
         }
         // Others may have been granted something meanwhile.

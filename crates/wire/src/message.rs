@@ -23,8 +23,8 @@ pub use cache::{
 };
 pub use lock::{Lock, LockAnswer, LockHeld, LockKind, LockRange};
 pub use node::{
-    Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, HandedBack, HandedOver,
-    NewNode, NodeReply, NodeRequest, Numbered, OpenKind, Opened, Opening, ParentPolicy,
+    Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, Gathered, HandedBack,
+    HandedOver, NewNode, NodeReply, NodeRequest, Numbered, OpenKind, Opened, Opening, ParentPolicy,
     RecordedStep, SlotRange, StillOpen,
 };
 pub use peer::{
@@ -37,7 +37,7 @@ pub use status::{AreaUse, Carrier, PeerState, PeerStatus, ProcessUse, Sample, Se
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever an old server would misread a new message. Checked in the handshake.
-pub const PROTOCOL_VERSION: u16 = 15;
+pub const PROTOCOL_VERSION: u16 = 16;
 
 /// Largest payload of one frame, and the size of an arena slot.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, Layout, LocalOffset, ServerId};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{
-    MachineLife, NodeReply, PartRef, PeerReply, PeerRequest, Refused, SlotRange,
+    Gathered, MachineLife, NodeReply, PartRef, PeerReply, PeerRequest, Refused, SlotRange,
 };
 
 use super::Served;
@@ -158,7 +158,25 @@ impl Node {
             self.check_writable(process, ino)?;
             Self::slot(process, from).map(boxed)
         };
-        self.write_file(ino, offset, from.len as usize, source).await?;
+        self.write_file(ino, (offset, from.len as usize), None, source).await?;
+        Ok(NodeReply::Count(from.len))
+    }
+
+    /// Bytes that a mount has gathered.
+    pub(super) async fn write_gathered(
+        self: &Rc<Self>,
+        process: &Process,
+        ino: InodeId,
+        offset: u64,
+        from: SlotRange,
+        after: Gathered,
+    ) -> Served {
+        self.meet_home(ino).await?;
+        let source = || {
+            self.check_writable(process, ino)?;
+            Self::slot(process, from).map(boxed)
+        };
+        self.write_file(ino, (offset, from.len as usize), Some(after), source).await?;
         Ok(NodeReply::Count(from.len))
     }
 
@@ -167,8 +185,8 @@ impl Node {
     async fn write_file(
         self: &Rc<Self>,
         ino: InodeId,
-        offset: u64,
-        len: usize,
+        (offset, len): (u64, usize),
+        gathered: Option<Gathered>,
         source: impl Fn() -> Result<BoxBuffer, Refused>,
     ) -> Result<(), Refused> {
         if len == 0 {
@@ -179,10 +197,18 @@ impl Node {
             let buffer = source()?;
             let attempt = match &*file.layout {
                 Layout::Whole => {
-                    let (home, part, bytes) = (ino.home(), file.part(ino, 0), (buffer, len));
-                    self.write_remote_or_here(home, part, LocalOffset(offset), &file, bytes).await
+                    let (part, offset) = (file.part(ino, 0), LocalOffset(offset));
+                    let trunc_epoch = file.trunc_epoch;
+                    let request = match gathered {
+                        None => PeerRequest::Write { part, offset, trunc_epoch },
+                        Some(after) => {
+                            PeerRequest::WriteGathered { part, offset, trunc_epoch, after }
+                        }
+                    };
+                    self.write_remote_or_here(ino.home(), (ino, &file), request, (buffer, len))
+                        .await
                 }
-                Layout::Striped { .. } => {
+                Layout::Striped { .. } if gathered.is_none() => {
                     self.write_striped(ino, &file, offset, &(*buffer).as_ref()[..len]).await
                 }
                 _ => Err(Refused::new(libc_errno::EINVAL)),
@@ -198,13 +224,10 @@ impl Node {
     pub(super) async fn write_remote_or_here(
         self: &Rc<Self>,
         server: ServerId,
-        part: PartRef,
-        offset: LocalOffset,
-        file: &Known,
+        (ino, file): (InodeId, &Known),
+        request: PeerRequest,
         bytes: (BoxBuffer, usize),
     ) -> Result<Attempt<()>, Refused> {
-        let ino = part.ino;
-        let request = PeerRequest::Write { part, offset, trunc_epoch: file.trunc_epoch };
         let served = if server == self.me {
             Rc::clone(self).serve_here(self.node, request, Some(bytes)).await
         } else {
@@ -324,7 +347,7 @@ impl Node {
         let bounce = || Ok::<BoxBuffer, Refused>(Box::new(vec![0; step]));
         let (bytes, read) = self.read_file(from.0, from.1, step, bounce).await?;
         let copy = || Ok::<BoxBuffer, Refused>(Box::new((*bytes).as_ref()[..read].to_vec()));
-        self.write_file(to.0, to.1, read, copy).await?;
+        self.write_file(to.0, (to.1, read), None, copy).await?;
         Ok(NodeReply::Count(read as u32))
     }
 }

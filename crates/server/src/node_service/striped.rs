@@ -89,8 +89,9 @@ impl Node {
             let (this, file) = (Rc::clone(self), file.clone());
             let part = file.part(ino, piece.part);
             writes.push(tokio::task::spawn_local(async move {
-                let start = piece.local.start();
-                this.write_remote_or_here(piece.server, part, start, &file, bytes).await
+                let (offset, trunc_epoch) = (piece.local.start(), file.trunc_epoch);
+                let request = PeerRequest::Write { part, offset, trunc_epoch };
+                this.write_remote_or_here(piece.server, (ino, &file), request, bytes).await
             }));
         }
         let mut stale = false;

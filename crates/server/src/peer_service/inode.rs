@@ -113,8 +113,9 @@ impl Node {
     ) -> PeerReply {
         self.find_out_for(from, inos).await;
         let entries = inos.iter().map(|ino| {
-            if self.inode_locks.is_locked(ino) {
-                return None; // In the middle of a truncate: asked for again by who needs it.
+            let is_gathered = self.homes.is_gathered_elsewhere(*ino, from);
+            if is_gathered || self.inode_locks.is_locked(ino) {
+                return None; // Or in the middle of a truncate: asked for again by who needs it.
             }
             match self.get_attr(from, *ino) {
                 Ok(PeerReply::Attr { attr, grants }) => Some(Entry { attr, grants }),

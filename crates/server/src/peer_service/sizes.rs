@@ -19,11 +19,11 @@ use crate::node::{Node, libc_errno, unexpected};
 use crate::ranges::Beside;
 
 /// `FALLOC_FL_KEEP_SIZE` of fallocate(2).
-const KEEP_SIZE: i32 = 1;
+pub(super) const KEEP_SIZE: i32 = 1;
 
 impl Node {
     /// The part of a `Whole` file of this home.
-    fn whole(&self, inode: &Inode) -> Result<Part, Refused> {
+    pub(super) fn whole(&self, inode: &Inode) -> Result<Part, Refused> {
         let part = self.parts.get(whole_part(inode.ino, inode.layout_epoch));
         part.map_err(part_refused)
     }

@@ -9,6 +9,8 @@
 //! Every request is acknowledged only when its effect survives the death of any process
 //! (not of the machine: that is [`NodeRequest::Fsync`]).
 
+use std::time::Duration;
+
 use hayase_layout::{ByteCount, InodeId, NodeId, ServerId, StripePolicy};
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +76,15 @@ pub struct Access {
 pub struct SlotRange {
     pub slot: u32,
     pub len: u32,
+}
+
+/// What is to be done after gathered bytes were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gathered {
+    /// How long ago the last of them was: then the file was changed last.
+    pub age: Duration,
+    /// What was kept free for more of them is given back.
+    pub is_last: bool,
 }
 
 /// How the node of the opener means to serve an open.
@@ -313,6 +324,22 @@ pub enum NodeRequest {
         ino: InodeId,
         offset: u64,
         from: SlotRange,
+    },
+    /// The asking mount is going to gather what is written to these bytes, and hands it on later
+    /// ([`NodeRequest::WriteGathered`]), at the latest when it is recalled. Their room is kept for it. `EAGAIN` when
+    /// anybody else may have to do with the file: then each write is sent at once.
+    Gather {
+        ino: InodeId,
+        offset: u64,
+        len: u32,
+    },
+    /// Bytes that were gathered. Refused with `EIO` when the home has given up waiting for them and let others at the
+    /// file: they are not written over what those wrote.
+    WriteGathered {
+        ino: InodeId,
+        offset: u64,
+        from: SlotRange,
+        after: Gathered,
     },
     /// Written at the end of the file, wherever that is by now; answers where.
     Append {

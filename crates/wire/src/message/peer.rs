@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::transport::Address;
 
 use super::{
-    AreaUse, Attr, Close, Entry, Explained, FileKind, Flushed, Grants, Holding, Imported, Lock,
-    LockAnswer, LockHeld, LockRange, MembersNow, MetaChange, Moment, Name, NewNode, OnceId, Opened,
-    Opening, RecordedStep, Refused, ServerStatus, Shown, StillOpen, TierVersion, TimeSpec,
+    AreaUse, Attr, Close, Entry, Explained, FileKind, Flushed, Gathered, Grants, Holding, Imported,
+    Lock, LockAnswer, LockHeld, LockRange, MembersNow, MetaChange, Moment, Name, NewNode, OnceId,
+    Opened, Opening, RecordedStep, Refused, ServerStatus, Shown, StillOpen, TierVersion, TimeSpec,
     XattrMode,
 };
 
@@ -235,6 +235,10 @@ pub enum PeerRequest {
     Overtaken { ino: InodeId },
     /// Home of a striped file: how long is it?
     SizeOf { ino: InodeId },
+    /// Home of a `Whole` file: as [`super::NodeRequest::Gather`], for a mount of the asking node.
+    Gather { ino: InodeId, offset: u64, len: u32 },
+    /// Home of a `Whole` file: the payload, as [`super::NodeRequest::WriteGathered`]. `Stale` as for `Write`.
+    WriteGathered { part: PartRef, offset: LocalOffset, trunc_epoch: u32, after: Gathered },
     /// Home of a `Whole` file: the payload goes to its end.
     Append { ino: InodeId },
     /// Home of a striped file: keep the next `len` bytes at the end for the asking node.

@@ -1,0 +1,39 @@
+//! Small writes that a mount of this node gathers, if nobody but it can see the file.
+
+use std::rc::Rc;
+
+use hayase_layout::InodeId;
+use hayase_wire::message::{NodeReply, PeerReply, PeerRequest, Refused};
+
+use super::Served;
+use crate::clients::Process;
+use crate::node::{Node, libc_errno, unexpected};
+
+impl Node {
+    /// Asks the home whether a mount may gather; other processes of this node, of which the home does not know, are
+    /// looked at here, before and after.
+    pub(super) async fn gather_writes(
+        self: &Rc<Self>,
+        process: &Process,
+        ino: InodeId,
+        offset: u64,
+        len: u32,
+    ) -> Served {
+        let is_alone = || process.mount && self.clients.is_alone(process);
+        if !is_alone() || ino.is_cached() {
+            return Err(not_now());
+        }
+        // Before the home is asked: who begins to look meanwhile has it recalled.
+        self.clients.begins_to_gather(ino);
+        match self.ask(ino.home(), PeerRequest::Gather { ino, offset, len }).await? {
+            PeerReply::Done if is_alone() => Ok(NodeReply::Done),
+            PeerReply::Done => Err(not_now()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// Each write is to be sent at once.
+pub(crate) fn not_now() -> Refused {
+    Refused::because(libc_errno::EAGAIN, "others may look at this file")
+}

@@ -1,0 +1,132 @@
+//! Homes of files of which the mount of one node gathers small writes: who may, room for them, their arrival, and
+//! who waits for them.
+
+use std::rc::Rc;
+
+use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
+use hayase_store::namespace::Time;
+use hayase_store::{Part, SetTime};
+use hayase_wire::BoxBuffer;
+use hayase_wire::message::{Gathered, PartRef, PeerReply, PeerRequest, Refused};
+
+use super::Answer;
+use super::sizes::KEEP_SIZE;
+use crate::convert::{part_id, part_refused, stored_time};
+use crate::limits::TIME_TICK;
+use crate::node::{Node, libc_errno};
+use crate::node_service::not_now;
+use crate::ranges::Beside;
+
+impl Node {
+    /// Waits until other nodes have handed on what they have gathered of the file that a request shows or changes.
+    pub(super) async fn until_handed_on(self: &Rc<Self>, from: NodeId, request: &PeerRequest) {
+        if let Some(ino) = looked_at(request)
+            && ino.home() == self.me
+        {
+            self.home_look(ino, from).await;
+        }
+    }
+
+    /// Keeps room for what `from` is going to gather, unless others have to do with the file.
+    pub(super) async fn let_gather(
+        self: &Rc<Self>,
+        from: NodeId,
+        ino: InodeId,
+        offset: u64,
+        len: u32,
+    ) -> Answer {
+        let inode = self.inode(ino)?;
+        if inode.layout != Layout::Whole || !self.homes.may_gather(ino, from) {
+            return Err(not_now());
+        }
+        let part = self.whole(&inode)?;
+        {
+            let _held = self.direct.hold(ino).await;
+            let work = move || part.allocate(KEEP_SIZE, offset, len.into()).map_err(part_refused);
+            // Where there is no room, or no telling, each write finds that out for itself.
+            self.disk.run(work).await.map_err(|_| not_now())?;
+        }
+        self.usage_changed();
+        match self.homes.gather(ino, from) {
+            true => Ok(PeerReply::Done),
+            false => Err(not_now()),
+        }
+    }
+
+    /// Bytes that a mount of `from` has gathered.
+    pub(super) async fn write_gathered_part(
+        self: &Rc<Self>,
+        from: NodeId,
+        (part, offset, trunc_epoch): (PartRef, LocalOffset, u32),
+        bytes: (BoxBuffer, usize),
+        after: Gathered,
+    ) -> Answer {
+        let ino = part.ino;
+        if !self.homes.takes_gathered(ino, from) {
+            let why = "others were let at this file when its node did not answer";
+            return Err(Refused::because(libc_errno::EIO, why));
+        }
+        let _on_its_way = self.handed_on.begin(ino);
+        let target = self.parts.get(part_id(part)).map_err(part_refused)?;
+        let before = target.stat().map_err(part_refused)?.mtime;
+        let done = self.write_part(part, offset, trunc_epoch, bytes).await?;
+        if after.is_last {
+            self.give_back_room(&target).await?;
+        }
+        if after.age >= TIME_TICK {
+            let written = before.max(self.time_before(after));
+            target.set_times(None, Some(SetTime::To(written))).map_err(part_refused)?;
+        }
+        Ok(done)
+    }
+
+    /// When gathered bytes were written.
+    fn time_before(&self, after: Gathered) -> Time {
+        let now = stored_time(self.now());
+        let nanos = i128::from(now.seconds) * 1_000_000_000 + i128::from(now.nanos);
+        let nanos = nanos - i128::try_from(after.age.as_nanos()).unwrap_or(0);
+        let (seconds, nanos) = (nanos.div_euclid(1_000_000_000), nanos.rem_euclid(1_000_000_000));
+        Time { seconds: i64::try_from(seconds).unwrap_or(0), nanos: nanos as u32 }
+    }
+
+    /// Of what was kept behind the end of a part. Nobody writes it meanwhile: the end would be another one.
+    async fn give_back_room(self: &Rc<Self>, part: &Part) -> Result<(), Refused> {
+        let _held = self.direct.hold(part.id().ino).await;
+        let _range = self.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
+        let part = part.clone();
+        let work = move || {
+            let end = part.stat().map_err(part_refused)?.size;
+            part.truncate(end).map_err(part_refused)
+        };
+        self.disk.run(work).await?;
+        self.usage_changed();
+        Ok(())
+    }
+}
+
+/// The file that a request shows something of, or changes, if others may be gathering what it shows or changes. (Of
+/// several at once those are left out instead.)
+fn looked_at(request: &PeerRequest) -> Option<InodeId> {
+    use PeerRequest as R;
+    match request {
+        R::Read { part, .. }
+        | R::Write { part, .. }
+        | R::PartTruncate { part, .. }
+        | R::PartSync { part, .. }
+        | R::PartBlocks { part } => Some(part.ino),
+        R::Append { ino }
+        | R::GetAttr { ino }
+        | R::Overtaken { ino }
+        | R::SetAttr { ino, .. }
+        | R::LinkInc { ino, .. }
+        | R::Open { ino, .. }
+        | R::Gather { ino, .. }
+        | R::Fsync { ino, .. }
+        | R::Explain { ino }
+        | R::Allocate { ino, .. }
+        | R::Seek { ino, .. }
+        | R::SizeOf { ino }
+        | R::Recorded { ino, .. } => Some(*ino),
+        _ => None,
+    }
+}
