@@ -5,12 +5,13 @@
 //! [`Volume`] that the mounts show, and [`program`], the library for programs.
 //! Not here: the kernel's side of a mount (`hayase_fuse`), the authority over files (`hayase_server`).
 //!
-//! Decisions are pure ([`grants`], [`attributes`], [`open_file`]); [`volume::area`] is the shell.
+//! Decisions are pure ([`grants`], [`attributes`], [`open_file`], [`gathered`]); [`volume::area`] is the shell.
 //! Source of the protocol: `docs/design/001-coherence.md`.
 
 #![deny(unsafe_code)]
 
 pub mod attributes;
+pub mod gathered;
 pub mod grants;
 pub mod limits;
 pub mod link;

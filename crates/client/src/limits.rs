@@ -98,3 +98,21 @@ pub const PUBLICATION_LOOK: Duration = Duration::from_millis(250);
 
 /// Containers of a mount whose index is kept while nobody has them open.
 pub const CONTAINERS_KEPT_MAX: usize = 256;
+
+/// Writes of more bytes are sent at once: a request of their own costs little beside them.
+pub const GATHER_WRITE_MAX: usize = 128 << 10;
+
+/// Small writes one behind the other before the home is asked whether those that follow may be gathered.
+pub const GATHER_AFTER: u32 = 3;
+
+/// The same where that brought little, at most.
+pub const GATHER_AFTER_MAX: u32 = 1024;
+
+/// Less is not worth a window.
+pub const GATHER_MIN: usize = 64 << 10;
+
+/// Files of one mount whose writes are gathered at the same time: each may take a transfer's memory.
+pub const GATHER_FILES_MAX: usize = 32;
+
+/// What was gathered is handed on after this at the latest, so that little is lost with a mount that is killed.
+pub const GATHER_WAIT: Duration = Duration::from_secs(1);

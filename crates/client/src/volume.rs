@@ -176,7 +176,8 @@ pub trait Volume: Send + Sync + 'static {
     /// May wait for other nodes.
     fn open(&self, ino: InodeId, wish: OpenWish) -> Result<FileOpen, Refused>;
 
-    /// Ends an open that [`Volume::open`] or [`Volume::create`] gave for `access`. Never waits.
+    /// Ends an open that [`Volume::open`] or [`Volume::create`] gave for `access`. Waits only for what was gathered of
+    /// small writes.
     fn release(&self, ino: InodeId, access: Access);
 
     /// Whether it lays files out itself; what is said of layouts elsewhere is an attribute like any other.

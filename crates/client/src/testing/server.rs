@@ -51,6 +51,8 @@ struct State {
     held_up: Option<&'static str>,
     /// Requests of this kind are done, and their answers lost.
     lost: Option<&'static str>,
+    lets_gather: bool,
+    takes_gathered: bool,
 }
 
 struct Inode {
@@ -89,6 +91,8 @@ impl FakeServer {
             counts: BTreeMap::new(),
             held_up: None,
             lost: None,
+            lets_gather: true,
+            takes_gathered: true,
         };
         Self {
             state: Mutex::new(state),
@@ -110,6 +114,12 @@ impl FakeServer {
     /// All requests so far.
     pub fn count_all(&self) -> u64 {
         self.lock().counts.values().sum()
+    }
+
+    /// Whether the process may gather small writes from now on, and whether what it has gathered is taken.
+    pub fn set_gathering(&self, lets_gather: bool, takes_gathered: bool) {
+        let mut state = self.lock();
+        (state.lets_gather, state.takes_gathered) = (lets_gather, takes_gathered);
     }
 
     /// What is granted from now on.
@@ -423,6 +433,8 @@ fn variant(request: &NodeRequest) -> &'static str {
         NodeRequest::Close(_) => "Close",
         NodeRequest::Read { .. } => "Read",
         NodeRequest::Write { .. } => "Write",
+        NodeRequest::Gather { .. } => "Gather",
+        NodeRequest::WriteGathered { .. } => "WriteGathered",
         NodeRequest::Append { .. } => "Append",
         NodeRequest::Fsync { .. } => "Fsync",
         NodeRequest::Lock { .. } => "Lock",

@@ -1,12 +1,14 @@
 //! An area of a job as a volume: every question goes to the node's own server, unless a grant or
 //! an open that the home already counts answers it here.
 //!
-//! Here: the shell around [`crate::grants`], [`crate::attributes`] and [`crate::open_file`].
+//! Here: the shell around [`crate::grants`], [`crate::attributes`], [`crate::open_file`] and [`crate::gathered`].
 //! Invariants: no lock is held during a call to the server or to the caches above (except the
-//! short [`KernelCaches::release_descriptor`]); locks of two shards are never held together.
+//! short [`KernelCaches::release_descriptor`], and each file's own of [`gathering`]); locks of two shards are never
+//! held together.
 
 mod closer;
 mod data;
+mod gathering;
 mod handed;
 mod inodes;
 mod locks;
@@ -37,6 +39,7 @@ use crate::link::{Callbacks, Link, LinkError, Reply};
 use crate::made_names::MadeNames;
 use crate::open_file::{Class, Linger};
 use closer::Closer;
+use gathering::Gathering;
 use handed::Removals;
 use inodes::InodeTable;
 use locks::AreaLocks;
@@ -47,19 +50,21 @@ use lost::LostFiles;
 pub struct AreaSettings {
     /// How long closed opens are kept at the home. Only who answers recalls may let reads linger.
     pub linger: Linger,
+    /// Whether small writes of a file that this node alone has open are gathered. Only who answers recalls may.
+    pub gathers: bool,
 }
 
 impl AreaSettings {
     /// For a mount.
     pub fn mount() -> Self {
         let linger = Linger { read: READ_LINGER, write: WRITE_LINGER, nameless: NAMELESS_LINGER };
-        Self { linger }
+        Self { linger, gathers: true }
     }
 
     /// For a program: it is granted nothing and recalled nothing.
     pub fn program() -> Self {
         let linger = Linger { read: WRITE_LINGER, write: WRITE_LINGER, nameless: NAMELESS_LINGER };
-        Self { linger }
+        Self { linger, gathers: false }
     }
 }
 
@@ -79,6 +84,7 @@ struct Area {
     removals: Removals,
     kernel: OnceLock<Arc<dyn KernelCaches>>,
     closer: Closer,
+    gathering: Gathering,
     locks: AreaLocks,
     lost: LostFiles,
     /// Opens that the server was asked for: the last one's number.
@@ -97,8 +103,8 @@ struct Asked {
 }
 
 impl AreaVolume {
-    /// Starts three threads (closing, refreshing, waiting for locks) that sleep while there is
-    /// nothing to do.
+    /// Starts three threads (closing, refreshing, waiting for locks), and one more where small writes are gathered,
+    /// that sleep while there is nothing to do.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -112,6 +118,7 @@ impl AreaVolume {
             removals: Removals::default(),
             kernel: OnceLock::new(),
             closer: Closer::default(),
+            gathering: Gathering::default(),
             locks: AreaLocks::default(),
             lost: LostFiles::default(),
             opens_asked: AtomicU64::new(0),
@@ -125,6 +132,9 @@ impl AreaVolume {
         volume.spawn("hayase-close", Area::close_lingering)?;
         volume.spawn("hayase-refresh", Area::refresh_mappings)?;
         volume.spawn("hayase-locks", Area::look_after_waiters)?;
+        if settings.gathers {
+            volume.spawn("hayase-gather", Area::hand_on_late)?;
+        }
         Ok(volume)
     }
 
@@ -150,7 +160,9 @@ impl AreaVolume {
 
 impl Drop for AreaVolume {
     fn drop(&mut self) {
+        self.area.hand_on_all();
         self.area.closer.stop();
+        self.area.gathering.stop();
         self.area.locks.stop();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
@@ -184,7 +196,12 @@ impl Area {
     /// Attributes arrived: kept when granted and nothing happened since they were asked for.
     fn learn(&self, asked: Asked, attr: &mut Attr, grants: Grants) -> Stamp {
         let mut shard = self.inodes.lock(attr.ino);
-        if !shard.stamps.may_keep(attr.ino, asked.stamp) || self.removals.concern(attr.ino) {
+        let is_gathered = self.gathering.is_any()
+            && shard.nodes.get(&attr.ino).is_some_and(|node| node.gathering.is_some());
+        if is_gathered
+            || !shard.stamps.may_keep(attr.ino, asked.stamp)
+            || self.removals.concern(attr.ino)
+        {
             return Stamp::NEVER;
         }
         if !grants.attr {
@@ -237,6 +254,7 @@ impl Area {
     }
 
     fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
+        self.hand_on_untold(ino);
         let concerns_files = self.removals.concern_files();
         if let Some(found) = self.remembered(ino)
             && (!concerns_files || found.attr.kind == FileKind::Directory)
@@ -288,6 +306,7 @@ impl Area {
     }
 
     fn set_attributes(&self, ino: InodeId, change: &MetaChange) -> Result<Found, Refused> {
+        self.hand_on(ino)?;
         if change.size.is_some() {
             self.demote(ino);
         }
@@ -480,6 +499,7 @@ impl Volume for AreaVolume {
     }
 
     fn allocate(&self, ino: InodeId, mode: i32, offset: u64, len: u64) -> Result<(), Refused> {
+        self.area.hand_on(ino)?;
         let request = NodeRequest::Allocate { ino, mode, offset, len };
         let result = self.area.call_done("Allocate", &request);
         self.area.changed(ino);
@@ -487,6 +507,7 @@ impl Volume for AreaVolume {
     }
 
     fn seek(&self, ino: InodeId, offset: u64, whence: u8) -> Result<u64, Refused> {
+        self.area.hand_on(ino)?;
         match self.area.call(&NodeRequest::Seek { ino, offset, whence })?.message {
             NodeReply::Offset(found) => Ok(found),
             other => Err(LinkError::unexpected("Seek", &other).into()),
@@ -503,6 +524,8 @@ impl Volume for AreaVolume {
     }
 
     fn sync(&self, ino: InodeId, data_only: bool) -> Result<(), Refused> {
+        self.area.hand_on(ino)?;
+        self.area.lost.check(ino)?;
         self.area.call_done("Fsync", &NodeRequest::Fsync { ino, data_only })
     }
 
@@ -546,6 +569,7 @@ impl Volume for AreaVolume {
     }
 
     fn recorded(&self, ino: InodeId, step: RecordedStep) -> Result<(), Refused> {
+        self.area.hand_on(ino)?;
         let request = NodeRequest::Recorded { ino, step };
         let result = self.area.call_done("Recorded", &request);
         self.area.changed(ino);
@@ -553,6 +577,7 @@ impl Volume for AreaVolume {
     }
 
     fn explain(&self, ino: InodeId) -> Result<(Explained, LocalUse), Refused> {
+        self.area.hand_on_untold(ino);
         match self.area.call(&NodeRequest::Explain { ino })?.message {
             NodeReply::Explained(explained) => Ok((*explained, self.area.local_use(ino))),
             other => Err(LinkError::unexpected("Explain", &other).into()),

@@ -41,6 +41,19 @@ impl State {
                 self.inode(*ino)?.write(*offset, data)?;
                 Ok(NodeReply::Count(data.len() as u32))
             }
+            (NodeRequest::Gather { ino, .. }, _) => {
+                match self.lets_gather && !self.inode(*ino)?.written_elsewhere {
+                    true => Ok(NodeReply::Done),
+                    false => Err(Refused::new(libc::EAGAIN)),
+                }
+            }
+            (NodeRequest::WriteGathered { ino, offset, .. }, Bulk::From(data)) => {
+                if !self.takes_gathered {
+                    return Err(Refused::new(libc::EIO));
+                }
+                self.inode(*ino)?.write(*offset, data)?;
+                Ok(NodeReply::Count(data.len() as u32))
+            }
             (NodeRequest::Append { ino, .. }, Bulk::From(data)) => {
                 let inode = self.inode(*ino)?;
                 let end = inode.current().size;

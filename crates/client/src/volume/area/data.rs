@@ -16,6 +16,7 @@ impl Area {
         len: u32,
         sink: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Refused> {
+        self.hand_on(ino)?;
         self.lost.check(ino)?;
         let slot_bytes = self.link.slot_bytes();
         if len as usize <= slot_bytes {
@@ -39,6 +40,13 @@ impl Area {
 
     pub(super) fn write(&self, ino: InodeId, offset: u64, data: &[u8]) -> Result<u32, Refused> {
         self.lost.check(ino)?;
+        match self.gather(ino, offset, data)? {
+            Some(taken) => Ok(taken),
+            None => self.send(ino, offset, data),
+        }
+    }
+
+    pub(super) fn send(&self, ino: InodeId, offset: u64, data: &[u8]) -> Result<u32, Refused> {
         let written = self.put(data, |done, from| NodeRequest::Write {
             ino,
             offset: offset + done as u64,
@@ -49,6 +57,7 @@ impl Area {
     }
 
     pub(super) fn append(&self, ino: InodeId, data: &[u8]) -> Result<u32, Refused> {
+        self.hand_on(ino)?;
         self.lost.check(ino)?;
         let written = self.put(data, |_, from| NodeRequest::Append { ino, from });
         self.changed(ino);
@@ -87,6 +96,8 @@ impl Area {
         to: (InodeId, u64),
         len: u64,
     ) -> Result<u32, Refused> {
+        self.hand_on(from.0)?;
+        self.hand_on(to.0)?;
         let request = NodeRequest::CopyRange { from, to, len: len.min(COPY_BYTES_MAX) };
         let answer = self.call(&request);
         self.changed(to.0);

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use hayase_layout::InodeId;
 
+use super::gathering::FileGathering;
 use crate::attributes::AttrCache;
 use crate::grants::Stamps;
 use crate::limits::{ATTRIBUTES_MAX, SHARDS};
@@ -23,6 +24,8 @@ pub(super) struct Node {
     /// The kernel's pages all come from the time since CACHE was granted.
     pub(super) pages_valid: bool,
     pub(super) striped: bool,
+    /// From the first small write by messages on.
+    pub(super) gathering: Option<Arc<FileGathering>>,
     /// The kernel may have changed the part without us.
     pub(super) written: bool,
     /// The closer looks at it then.

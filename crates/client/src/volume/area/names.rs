@@ -24,8 +24,12 @@ impl Area {
     }
 
     fn ask_name(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
-        let asked = self.asked();
+        let (asked, gathers) = (self.asked(), self.gathering.is_any());
         match self.call(&NodeRequest::Lookup { parent, name: name.to_vec() })?.message {
+            NodeReply::Entry(entry) if gathers && self.may_lack_gathered(entry.attr.ino, asked) => {
+                self.hand_on_untold(entry.attr.ino);
+                self.ask_attributes(entry.attr.ino)
+            }
             NodeReply::Entry(entry) => Ok(self.found(asked, entry.attr, entry.grants)),
             other => Err(LinkError::unexpected("Lookup", &other).into()),
         }
@@ -68,6 +72,7 @@ impl Area {
         parent: InodeId,
         name: &[u8],
     ) -> Result<Found, Refused> {
+        self.hand_on_untold(ino);
         self.made.add(parent, name);
         let asked = self.asked();
         let answer = self.call(&NodeRequest::Link { ino, parent, name: name.to_vec() });
@@ -168,6 +173,8 @@ impl Area {
         plus: bool,
     ) -> Result<Vec<Listed>, Refused> {
         let asked = self.asked();
+        // What is gathered the servers do not know yet: attributes are asked for one by one.
+        let plus = plus && !self.gathering.is_any();
         let request = NodeRequest::ReadDir { dir, cookie, bytes, plus };
         let entries = match self.call(&request)?.message {
             NodeReply::Entries(entries) => entries,

@@ -18,6 +18,7 @@ use crate::open_file::{Plan, Serving, is_none};
 impl Area {
     /// Decided under the inode's lock; a message only when the home does not count it yet.
     pub(super) fn open(&self, ino: InodeId, wish: OpenWish) -> Result<FileOpen, Refused> {
+        self.hand_on_untold(ino);
         let opening = {
             let mut shard = self.inodes.lock(ino);
             loop {
@@ -186,8 +187,11 @@ impl Area {
         (self.found(asked, opened.attr, opened.grants), open)
     }
 
-    /// The last release begins the lingering; nothing waits for the server.
+    /// The last release begins the lingering; nothing waits for the server, but for the way of what was gathered.
     pub(super) fn release(&self, ino: InodeId, access: Access) {
+        if access.write {
+            self.hand_on_untold(ino);
+        }
         let mut shard = self.inodes.lock(ino);
         let Some(node) = shard.nodes.get_mut(&ino) else { return };
         node.open.release(access, Instant::now());

@@ -73,6 +73,9 @@ impl Area {
             shard.attributes.retain(|ino| !is_meant(ino));
             for (ino, node) in shard.nodes.iter_mut().filter(|(ino, _)| is_meant(**ino)) {
                 node.lose_cache();
+                if let Some(gathering) = &node.gathering {
+                    gathering.is_void();
+                }
                 known.push((*ino, drops(node.open.class(), true)));
             }
         });
@@ -106,8 +109,10 @@ impl Area {
         (opens, locks)
     }
 
-    /// First nothing is granted any more, then the kernel drops what it has, then this returns.
+    /// First what was gathered is handed on, then nothing is granted any more, then the kernel drops what it has, then
+    /// this returns.
     fn recall(&self, ino: InodeId, bits: Grants) -> StillOpen {
+        self.hand_on_untold(ino);
         let mut names = Vec::new();
         let (access, as_of, class) = {
             let mut shard = self.inodes.lock(ino);

@@ -1,0 +1,274 @@
+//! Small writes of one file that lie one behind the other, gathered until they are worth a request.
+//!
+//! Here: which writes are taken, when the home is asked for room, when what was gathered must go; pure.
+//! Not here: messages and locks ([`crate::volume::area`]), who may gather at all (the home).
+//! Invariant: the window is one run of bytes; whatever is written beside it goes after it.
+//! Source: `docs/design/001-coherence.md`, "Small writes"; LLIO (paper 003) 4.2.4.
+
+use std::time::Instant;
+
+use crate::limits::{GATHER_AFTER, GATHER_AFTER_MAX, GATHER_MIN, GATHER_WRITE_MAX};
+
+/// What to do with a write, or with the first of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Send it.
+    Through,
+    /// Ask the home to keep room; then plan again.
+    Ask {
+        /// From here.
+        offset: u64,
+        /// So many bytes.
+        len: u32,
+    },
+    /// Hand on what was gathered; then plan again.
+    HandOn,
+    /// So many of its bytes are taken.
+    Take(usize),
+}
+
+/// Bytes that were taken and not handed on.
+#[derive(Debug)]
+pub struct Window {
+    /// Where the first of them belongs.
+    pub start: u64,
+    /// They.
+    pub bytes: Vec<u8>,
+    /// For so many is room at the home.
+    room: usize,
+    /// When the first was taken, and the last.
+    pub began: Instant,
+    /// See `began`.
+    pub written: Instant,
+    writes: u32,
+}
+
+impl Window {
+    /// Whether all that room was kept for is used.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() == self.room
+    }
+}
+
+/// One file's writes, as its mount sees them.
+#[derive(Debug)]
+pub struct Gathered {
+    window: Option<Window>,
+    /// Where the last small write ended.
+    next: u64,
+    /// How many came one behind the other.
+    run: u32,
+    /// So many must, before the home is asked: more where gathering brought little.
+    needed: u32,
+    /// The most bytes of one window; windows end at multiples of it.
+    window_max: usize,
+}
+
+impl Gathered {
+    /// Nothing was written yet. Windows of at most `window_max` bytes.
+    pub fn new(window_max: usize) -> Self {
+        Self { window: None, next: 0, run: 0, needed: GATHER_AFTER, window_max }
+    }
+
+    /// What to do with `len` bytes at `offset`.
+    pub fn plan(&mut self, offset: u64, len: usize) -> Plan {
+        if let Some(window) = &self.window {
+            return Self::plan_beside(window, offset, len);
+        }
+        let is_small = len <= GATHER_WRITE_MAX;
+        let follows = is_small && offset == self.next && self.run > 0;
+        self.run = if follows { self.run.saturating_add(1) } else { u32::from(is_small) };
+        self.next = offset.saturating_add(len as u64);
+        let room = self.window_max - (offset % self.window_max as u64) as usize;
+        match self.run > self.needed && room >= GATHER_MIN {
+            true => Plan::Ask { offset, len: room as u32 },
+            false => Plan::Through,
+        }
+    }
+
+    /// Taken is what begins in the window or at its end, as far as there is room; what it covers is replaced.
+    fn plan_beside(window: &Window, offset: u64, len: usize) -> Plan {
+        let begins = offset.checked_sub(window.start).filter(|at| *at <= window.bytes.len() as u64);
+        match begins {
+            Some(at) if len <= GATHER_WRITE_MAX && (at as usize) < window.room => {
+                Plan::Take(len.min(window.room - at as usize))
+            }
+            _ => Plan::HandOn,
+        }
+    }
+
+    /// The home keeps room for `len` bytes from `offset` on.
+    pub fn begin(&mut self, offset: u64, len: u32, now: Instant) {
+        let room = len as usize;
+        let window =
+            Window { start: offset, bytes: Vec::new(), room, began: now, written: now, writes: 0 };
+        self.window = Some(window);
+    }
+
+    /// The home did not; the next writes are sent.
+    pub fn refused(&mut self) {
+        self.brought_little();
+    }
+
+    /// Takes `data`, of which [`Gathered::plan`] has said that it fits.
+    pub fn take(&mut self, offset: u64, data: &[u8], now: Instant) {
+        let Some(window) = &mut self.window else {
+            return debug_assert!(false, "there is a window");
+        };
+        let at = (offset - window.start) as usize;
+        let covered = data.len().min(window.bytes.len() - at);
+        window.bytes[at..at + covered].copy_from_slice(&data[..covered]);
+        window.bytes.extend_from_slice(&data[covered..]);
+        window.written = now;
+        window.writes += 1;
+        self.next = window.start + window.bytes.len() as u64;
+    }
+
+    /// What was gathered, to be handed on. What follows it is gathered again, unless it was too little to be worth it.
+    pub fn end(&mut self) -> Option<Window> {
+        let window = self.window.take()?;
+        if window.is_full() {
+            // The next small write asks at once.
+            (self.needed, self.run) = (GATHER_AFTER, GATHER_AFTER);
+        } else if window.writes < GATHER_AFTER {
+            self.brought_little();
+        } else {
+            (self.needed, self.run) = (GATHER_AFTER, 0);
+        }
+        Some(window)
+    }
+
+    fn brought_little(&mut self) {
+        (self.needed, self.run) = ((2 * self.needed).min(GATHER_AFTER_MAX), 0);
+    }
+
+    /// What is gathered now.
+    pub fn window(&self) -> Option<&Window> {
+        self.window.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WINDOW: usize = 1 << 20;
+
+    /// A file whose home says yes or no to each question.
+    struct File {
+        gathered: Gathered,
+        bytes: Vec<u8>,
+        asked: u32,
+        sent: u32,
+    }
+
+    impl File {
+        fn new() -> Self {
+            Self { gathered: Gathered::new(WINDOW), bytes: Vec::new(), asked: 0, sent: 0 }
+        }
+
+        fn put(&mut self, offset: u64, data: &[u8]) {
+            let (start, end) = (offset as usize, offset as usize + data.len());
+            self.bytes.resize(self.bytes.len().max(end), 0);
+            self.bytes[start..end].copy_from_slice(data);
+            self.sent += 1;
+        }
+
+        fn hand_on(&mut self) {
+            if let Some(window) = self.gathered.end() {
+                assert!(window.bytes.len() <= window.room && !window.bytes.is_empty());
+                self.put(window.start, &window.bytes);
+            }
+        }
+
+        fn write(&mut self, mut offset: u64, mut data: &[u8], agrees: bool) {
+            while !data.is_empty() {
+                match self.gathered.plan(offset, data.len()) {
+                    Plan::Through => {
+                        self.put(offset, data);
+                        data = &[];
+                    }
+                    Plan::HandOn => self.hand_on(),
+                    Plan::Ask { offset, len } => {
+                        self.asked += 1;
+                        match agrees {
+                            true => self.gathered.begin(offset, len, Instant::now()),
+                            false => self.gathered.refused(),
+                        }
+                    }
+                    Plan::Take(len) => {
+                        self.gathered.take(offset, &data[..len], Instant::now());
+                        (offset, data) = (offset + len as u64, &data[len..]);
+                        if self.gathered.window().is_some_and(Window::is_full) {
+                            self.hand_on();
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn small_writes_one_behind_the_other_become_one_request_for_each_window() {
+        let mut file = File::new();
+        for at in 0..3 * 256 {
+            file.write(at * 4096, &[7; 4096], true);
+        }
+        assert_eq!(file.asked, 3);
+        assert_eq!(file.sent, GATHER_AFTER + 3);
+        assert!(file.gathered.window().is_none(), "the last window is full");
+        assert_eq!(file.bytes, vec![7; 3 * WINDOW]);
+    }
+
+    #[test]
+    fn large_writes_and_scattered_ones_are_never_gathered() {
+        let mut file = File::new();
+        for at in 0..100 {
+            file.write(at * (GATHER_WRITE_MAX as u64 + 1), &[1; GATHER_WRITE_MAX + 1], true);
+            file.write((at * 7919) % 100 * 4096, &[2; 512], true);
+        }
+        assert_eq!(file.asked, 0);
+    }
+
+    #[test]
+    fn who_is_refused_or_interrupted_asks_less_and_less() {
+        for agrees in [false, true] {
+            let mut file = File::new();
+            for at in 0..1000 {
+                file.write(at * 100, &[3; 100], agrees);
+                file.hand_on(); // Somebody looks after each write.
+            }
+            assert!((5..12).contains(&file.asked), "{agrees}: asked {} times", file.asked);
+        }
+    }
+
+    proptest! {
+        /// Beside a plain file.
+        #[test]
+        fn the_bytes_are_those_that_were_written(
+            steps in prop::collection::vec((0..6_u8, any::<u16>(), 1..200_000_usize, any::<u8>(), any::<bool>()), 1..200),
+        ) {
+            let (mut file, mut plain, mut next) = (File::new(), Vec::<u8>::new(), 0_u64);
+            for (kind, place, len, byte, agrees) in steps {
+                let (offset, len) = match kind {
+                    0 => (u64::from(place) * 11, len),
+                    1 => (next.saturating_sub(u64::from(place) % 5000), len % 5000 + 1),
+                    5 => {
+                        file.hand_on();
+                        continue;
+                    }
+                    _ => (next, len % 9000 + 1),
+                };
+                let data = vec![byte; len];
+                next = offset + len as u64;
+                plain.resize(plain.len().max(next as usize), 0);
+                plain[offset as usize..next as usize].copy_from_slice(&data);
+                file.write(offset, &data, agrees);
+            }
+            file.hand_on();
+            prop_assert!(file.bytes == plain);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Small writes that are gathered here while this node alone has their file open.
+//!
+//! A window of bytes is taken, and acknowledged, after the home has kept room for it. It is handed on when it is full,
+//! when a second has passed, before anything else is done with the file here, at the last close, and when the home or
+//! the server recalls.
+//!
+//! Invariants: each file's windows are under its own lock, which is held during the calls that begin and end a window
+//! and under no other lock; [`Gathering::is_any`] is true from before the first byte is taken until all of them were
+//! handed on. Bytes that the home refuses are lost with words, and the file answers EIO here until it is closed.
+//! Source: `docs/design/001-coherence.md`, "Small writes".
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hayase_layout::InodeId;
+use hayase_wire::message::{Gathered as AfterGathered, NodeReply, NodeRequest, Refused};
+
+use super::{Area, Asked, Class, LinkError};
+use crate::gathered::{Gathered, Plan, Window};
+use crate::limits::{GATHER_FILES_MAX, GATHER_WAIT, GATHER_WRITE_MAX};
+
+/// Of all files together.
+#[derive(Debug, Default)]
+pub(super) struct Gathering {
+    windows: AtomicUsize,
+    timer: Mutex<Timer>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Timer {
+    /// The oldest window is to be handed on then.
+    due: Option<Instant>,
+    stopped: bool,
+}
+
+impl Gathering {
+    /// Whether anything is gathered, or being handed on.
+    pub(super) fn is_any(&self) -> bool {
+        self.windows.load(Ordering::SeqCst) > 0
+    }
+
+    /// One window more, unless there are too many.
+    fn add(&self) -> bool {
+        let more = |windows| (windows < GATHER_FILES_MAX).then_some(windows + 1);
+        self.windows.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
+    }
+
+    fn remove(&self) {
+        self.windows.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Timer> {
+        self.timer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something is handed on then at the latest.
+    fn is_due(&self, due: Instant) {
+        let mut timer = self.lock();
+        if timer.due.is_none_or(|before| due < before) {
+            timer.due = Some(due);
+            self.changed.notify_one();
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.lock().stopped = true;
+        self.changed.notify_one();
+    }
+
+    /// Sleeps until something is due; false when it is over.
+    fn until_due(&self) -> bool {
+        let mut timer = self.lock();
+        loop {
+            if timer.stopped {
+                return false;
+            }
+            let left = timer.due.map(|due| due.saturating_duration_since(Instant::now()));
+            timer = match left {
+                Some(Duration::ZERO) => {
+                    timer.due = None;
+                    return true;
+                }
+                Some(left) => {
+                    let woken = self.changed.wait_timeout(timer, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(timer).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}
+
+/// Of one file.
+#[derive(Debug)]
+pub(super) struct FileGathering {
+    gathered: Mutex<Gathered>,
+    /// The home may have forgotten it, or given up: nothing more is taken into the window that is there.
+    is_void: AtomicBool,
+}
+
+impl FileGathering {
+    pub(super) fn new(window_max: usize) -> Self {
+        Self { gathered: Mutex::new(Gathered::new(window_max)), is_void: AtomicBool::new(false) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Gathered> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_void(&self) {
+        self.is_void.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Area {
+    /// Takes a small write where it may be gathered; `None` where it is to be sent. All of `data`, or an error.
+    pub(super) fn gather(
+        &self,
+        ino: InodeId,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<Option<u32>, Refused> {
+        let file = match data.len() <= GATHER_WRITE_MAX && self.settings.gathers {
+            true => self.gathering_of(ino),
+            false => None,
+        };
+        let Some(file) = file else {
+            self.hand_on(ino)?;
+            return Ok(None);
+        };
+        let mut gathered = file.lock();
+        let mut done = 0;
+        while done < data.len() {
+            let (at, left) = (offset + done as u64, &data[done..]);
+            match gathered.plan(at, left.len()) {
+                // Nothing was taken: what begins in a window ends there, or where the next one begins.
+                Plan::Through if done == 0 => return Ok(None),
+                Plan::Through => {
+                    drop(gathered);
+                    return self.send(ino, at, left).map(|sent| Some(done as u32 + sent));
+                }
+                Plan::Take(len) if !file.is_void.load(Ordering::SeqCst) => {
+                    gathered.take(at, &left[..len], Instant::now());
+                    self.changed(ino);
+                    done += len;
+                    if gathered.window().is_some_and(Window::is_full) {
+                        self.end_window(ino, &file, &mut gathered)?;
+                    }
+                }
+                Plan::Take(_) | Plan::HandOn => self.end_window(ino, &file, &mut gathered)?,
+                Plan::Ask { offset, len } => {
+                    self.begin_window(ino, &file, &mut gathered, (offset, len));
+                }
+            }
+        }
+        Ok(Some(data.len() as u32))
+    }
+
+    /// Of a file that is open here for writing and served by messages; not in the cache area, whose parts are
+    /// accounted, and not of one that lies in stripes.
+    fn gathering_of(&self, ino: InodeId) -> Option<Arc<FileGathering>> {
+        let mut shard = self.inodes.lock(ino);
+        let node = shard.nodes.get_mut(&ino)?;
+        let (_, writers) = node.open.handles();
+        let is_plain = writers > 0 && !node.striped && !ino.is_cached();
+        if !is_plain || node.open.class() != Some(Class::Remote) {
+            return None;
+        }
+        let new = || Arc::new(FileGathering::new(self.link.slot_bytes()));
+        Some(Arc::clone(node.gathering.get_or_insert_with(new)))
+    }
+
+    /// Asks for room; under the file's lock.
+    fn begin_window(
+        &self,
+        ino: InodeId,
+        file: &FileGathering,
+        gathered: &mut Gathered,
+        (offset, len): (u64, u32),
+    ) {
+        if !self.gathering.add() {
+            return gathered.refused();
+        }
+        file.is_void.store(false, Ordering::SeqCst);
+        let answer = self.call_done("Gather", &NodeRequest::Gather { ino, offset, len });
+        match answer {
+            // Unless what was granted ended before the answer was here.
+            Ok(()) if !file.is_void.load(Ordering::SeqCst) => {
+                let now = Instant::now();
+                gathered.begin(offset, len, now);
+                self.gathering.is_due(now + GATHER_WAIT);
+            }
+            other => {
+                if let Err(refused) = other.as_ref()
+                    && refused.errno != libc::EAGAIN
+                {
+                    tracing::debug!(%ino, %refused, "small writes are not gathered");
+                }
+                self.gathering.remove();
+                gathered.refused();
+            }
+        }
+    }
+
+    /// What was gathered goes to the home; under the file's lock.
+    fn end_window(
+        &self,
+        ino: InodeId,
+        file: &FileGathering,
+        gathered: &mut Gathered,
+    ) -> Result<(), Refused> {
+        let Some(window) = gathered.end() else { return Ok(()) };
+        file.is_void.store(false, Ordering::SeqCst);
+        let result = self.send_window(ino, &window);
+        self.changed(ino);
+        self.gathering.remove();
+        if let Err(refused) = &result {
+            let (start, len) = (window.start, window.bytes.len());
+            tracing::error!(%ino, start, len, %refused, "bytes that were gathered are lost");
+            self.lost.add(&[ino]);
+        }
+        result
+    }
+
+    fn send_window(&self, ino: InodeId, window: &Window) -> Result<(), Refused> {
+        if window.bytes.is_empty() {
+            return Ok(());
+        }
+        let (offset, is_last) = (window.start, !window.is_full());
+        let answer =
+            self.link.call_with(&window.bytes, &mut |from| NodeRequest::WriteGathered {
+                ino,
+                offset,
+                from,
+                after: AfterGathered { age: window.written.elapsed(), is_last },
+            })?;
+        match answer.message {
+            NodeReply::Count(count) if count as usize == window.bytes.len() => Ok(()),
+            other => Err(LinkError::unexpected("WriteGathered", &other).into()),
+        }
+    }
+
+    /// What was gathered of a file is at its home when this returns. Costs nothing while nothing is.
+    pub(super) fn hand_on(&self, ino: InodeId) -> Result<(), Refused> {
+        if !self.gathering.is_any() {
+            return Ok(());
+        }
+        let file = self.inodes.lock(ino).nodes.get(&ino).and_then(|node| node.gathering.clone());
+        match file {
+            Some(file) => self.end_window(ino, &file, &mut file.lock()),
+            None => Ok(()),
+        }
+    }
+
+    /// The same for who is not told: [`Area::end_window`] has said what is lost.
+    pub(super) fn hand_on_untold(&self, ino: InodeId) {
+        let _told = self.hand_on(ino);
+    }
+
+    /// Whether what the home said of a file, asked for at `asked`, may lack bytes that were gathered here.
+    pub(super) fn may_lack_gathered(&self, ino: InodeId, asked: Asked) -> bool {
+        let shard = self.inodes.lock(ino);
+        let is_gathered = shard.nodes.get(&ino).is_some_and(|node| node.gathering.is_some());
+        is_gathered || !shard.stamps.may_keep(ino, asked.stamp)
+    }
+
+    /// Body of the thread that hands on what has waited for long.
+    pub(super) fn hand_on_late(&self) {
+        while self.gathering.until_due() {
+            let mut files = Vec::new();
+            self.inodes.for_each(|shard| {
+                let gathering = shard
+                    .nodes
+                    .iter()
+                    .filter_map(|(ino, node)| Some((*ino, node.gathering.clone()?)));
+                files.extend(gathering);
+            });
+            for (ino, file) in files {
+                // Whoever holds the lock hands it on, or takes more into a window that is looked at again.
+                let Ok(mut gathered) = file.gathered.try_lock() else {
+                    self.gathering.is_due(Instant::now() + GATHER_WAIT);
+                    continue;
+                };
+                let Some(began) = gathered.window().map(|window| window.began) else { continue };
+                if began.elapsed() >= GATHER_WAIT {
+                    let _told = self.end_window(ino, &file, &mut gathered);
+                } else {
+                    self.gathering.is_due(began + GATHER_WAIT);
+                }
+            }
+        }
+    }
+
+    /// Everything is handed on; for the end.
+    pub(super) fn hand_on_all(&self) {
+        let mut inos = Vec::new();
+        self.inodes.for_each(|shard| {
+            let gathering = shard.nodes.iter().filter(|(_, node)| node.gathering.is_some());
+            inos.extend(gathering.map(|(ino, _)| *ino));
+        });
+        inos.into_iter().for_each(|ino| self.hand_on_untold(ino));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,309 @@
+//! Gathering in front of a server in memory.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hayase_layout::{InodeId, ServerId};
+use hayase_wire::message::{
+    Access, Callback, Grants, MetaChange, NodeRequest, OpenKind, Opening, Refused,
+};
+use proptest::prelude::*;
+
+use crate::limits::{GATHER_AFTER, GATHER_FILES_MAX, GATHER_WAIT};
+use crate::open_file::Serving;
+use crate::testing::server::Parts;
+use crate::testing::{FakeServer, new_file};
+use crate::volume::{FileOpen, OpenWish, Volume};
+use crate::{AreaSettings, AreaVolume, Link};
+
+const BOTH: Access = Access { read: true, write: true };
+
+struct Mounted {
+    server: Arc<FakeServer>,
+    volume: AreaVolume,
+    ino: InodeId,
+    _parts: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// With a file, open for reading and writing by messages.
+    fn new() -> Self {
+        let parts = tempfile::tempdir().unwrap();
+        let server = Arc::new(FakeServer::new(parts.path().to_owned(), Parts::Elsewhere));
+        let link: Arc<dyn Link> = Arc::clone(&server) as _;
+        let volume = AreaVolume::new(link, AreaSettings::mount()).unwrap();
+        volume.area.link.answer(Arc::downgrade(&volume.area) as _);
+        server.call(&NodeRequest::Create(new_file("file"))).unwrap();
+        let ino = server.inode_of("file").unwrap();
+        let mounted = Self { server, volume, ino, _parts: parts };
+        mounted.open(ino);
+        mounted
+    }
+
+    fn open(&self, ino: InodeId) -> FileOpen {
+        let wish =
+            OpenWish { access: BOTH, truncate: false, serving: Serving::Messages, uncached: false };
+        self.volume.open(ino, wish).unwrap()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Refused> {
+        assert_eq!(self.volume.write(self.ino, offset, data)? as usize, data.len());
+        Ok(())
+    }
+
+    /// Small writes, one behind the other, until some are gathered; tells where the next one goes.
+    fn gather(&self) -> u64 {
+        let end = u64::from(GATHER_AFTER + 5) * 100;
+        (0..end / 100).for_each(|at| self.write(at * 100, &[7; 100]).unwrap());
+        assert!(self.volume.area.gathering.is_any());
+        assert!(self.stored() < end, "some are not there yet");
+        end
+    }
+
+    fn read(&self, offset: u64, len: u32) -> Result<Vec<u8>, Refused> {
+        let mut bytes = Vec::new();
+        self.volume.read(self.ino, offset, len, &mut |read| bytes = read.to_vec())?;
+        Ok(bytes)
+    }
+
+    /// Length of the file as the server knows it.
+    fn stored(&self) -> u64 {
+        let reply = self.server.call(&NodeRequest::GetAttr { ino: self.ino }).unwrap();
+        match reply.message {
+            hayase_wire::message::NodeReply::Attr { attr, .. } => attr.size,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn many_small_writes_are_few_requests() {
+    let mounted = Mounted::new();
+    for at in 0..512_u64 {
+        mounted.write(at * 4096, &[at as u8; 4096]).unwrap();
+    }
+    let count = |request| mounted.server.count(request);
+    assert_eq!((count("Write"), count("Gather"), count("WriteGathered")), (3, 2, 2));
+    assert_eq!(mounted.stored(), 2 << 20);
+    for at in [0, 5, 255, 256, 511] {
+        assert_eq!(mounted.read(at * 4096, 4096).unwrap(), [at as u8; 4096], "block {at}");
+    }
+}
+
+/// What is done with a file that has bytes gathered.
+type Touch = fn(&Mounted);
+
+#[test]
+fn whatever_is_done_with_the_file_finds_them() {
+    let touches: [(&str, Touch); 10] = [
+        ("stat", |m| assert_eq!(m.volume.attributes(m.ino).unwrap().attr.size, 800)),
+        ("lookup", |m| {
+            assert_eq!(m.volume.lookup(InodeId::ROOT, b"file").unwrap().attr.size, 800);
+        }),
+        ("link", |m| {
+            assert_eq!(m.volume.link(m.ino, InodeId::ROOT, b"other").unwrap().attr.size, 800);
+        }),
+        ("read", |m| assert_eq!(m.read(700, 200).unwrap(), [7; 100])),
+        ("fsync", |m| m.volume.sync(m.ino, true).unwrap()),
+        ("append", |m| {
+            m.volume.append(m.ino, b"end").unwrap();
+            assert_eq!(m.read(798, 100).unwrap(), [7, 7, b'e', b'n', b'd']);
+        }),
+        ("truncate", |m| {
+            let change = MetaChange { size: Some(750), ..MetaChange::default() };
+            m.volume.set_attributes(m.ino, &change).unwrap();
+            assert_eq!(m.read(700, 100).unwrap(), [7; 50]);
+        }),
+        ("copy", |m| {
+            assert_eq!(m.volume.copy_range((m.ino, 0), (m.ino, 2000), 800).unwrap(), 800);
+        }),
+        ("seek", |m| assert_eq!(m.volume.seek(m.ino, 799, 3).unwrap(), 799)),
+        ("close", |m| m.volume.release(m.ino, BOTH)),
+    ];
+    for (name, touch) in touches {
+        let mounted = Mounted::new();
+        assert_eq!(mounted.gather(), 800);
+        touch(&mounted);
+        assert!(!mounted.volume.area.gathering.is_any(), "{name}");
+        assert!(mounted.stored() >= 750, "{name}");
+    }
+}
+
+#[test]
+fn listings_tell_no_old_sizes() {
+    let mounted = Mounted::new();
+    mounted.gather();
+    let listed = mounted.volume.list(InodeId::ROOT, 0, 4096, true).unwrap();
+    assert!(listed.iter().all(|listed| listed.entry.entry.is_none()));
+}
+
+#[test]
+fn a_recall_is_answered_when_all_is_there() {
+    let mounted = Mounted::new();
+    let end = mounted.gather();
+    mounted.server.recall(mounted.ino, Grants::ALL);
+    assert_eq!(mounted.stored(), end);
+
+    // Where another node writes it nothing is gathered.
+    mounted.server.open_elsewhere(mounted.ino);
+    for at in 0..100 {
+        mounted.write(at * 100, &[8; 100]).unwrap();
+        assert!(!mounted.volume.area.gathering.is_any());
+    }
+}
+
+#[test]
+fn nothing_stays_here_for_long() {
+    let mounted = Mounted::new();
+    let end = mounted.gather();
+    let until = Instant::now() + 10 * GATHER_WAIT;
+    while mounted.stored() < end {
+        assert!(Instant::now() < until, "it stayed");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn what_is_left_goes_with_the_volume() {
+    let mounted = Mounted::new();
+    let end = mounted.gather();
+    let Mounted { server, volume, ino, _parts } = mounted;
+    drop(volume);
+    let attr = server.call(&NodeRequest::GetAttr { ino }).unwrap().message;
+    assert!(matches!(attr, hayase_wire::message::NodeReply::Attr { attr, .. } if attr.size == end));
+}
+
+#[test]
+fn bytes_that_come_too_late_are_an_error_until_the_file_is_closed() {
+    let mounted = Mounted::new();
+    let end = mounted.gather();
+    mounted.server.set_gathering(true, false);
+    let lost = |result: Result<(), Refused>| assert_eq!(result.unwrap_err().errno, libc::EIO);
+    lost(mounted.volume.sync(mounted.ino, true));
+    lost(mounted.volume.sync(mounted.ino, true));
+    lost(mounted.write(end, b"more"));
+    lost(mounted.read(0, 1).map(drop));
+    mounted.volume.release(mounted.ino, BOTH);
+
+    mounted.server.set_gathering(true, true);
+    mounted.open(mounted.ino);
+    mounted.write(0, b"again").unwrap();
+    mounted.volume.sync(mounted.ino, true).unwrap();
+}
+
+#[test]
+fn a_home_that_may_have_forgotten_is_given_no_more_than_there_is() {
+    let mounted = Mounted::new();
+    let end = mounted.gather();
+    let home = ServerId(mounted.ino.home().0);
+    mounted.server.ask(Callback::HomeLost { home });
+    let handed_on = mounted.server.count("WriteGathered");
+    mounted.write(end, &[9; 100]).unwrap();
+    assert_eq!(mounted.server.count("WriteGathered"), handed_on + 1);
+    assert_eq!(mounted.stored(), end + 100, "and what follows is sent");
+}
+
+#[test]
+fn only_so_many_files_are_gathered_at_once() {
+    let mounted = Mounted::new();
+    let files: Vec<_> = (0..GATHER_FILES_MAX + 3)
+        .map(|number| {
+            let name = format!("file{number}");
+            mounted.server.call(&NodeRequest::Create(new_file(&name))).unwrap();
+            let ino = mounted.server.inode_of(&name).unwrap();
+            mounted.open(ino);
+            ino
+        })
+        .collect();
+    for at in 0..u64::from(GATHER_AFTER) + 2 {
+        for ino in &files {
+            assert_eq!(mounted.volume.write(*ino, at * 10, &[1; 10]).unwrap(), 10);
+        }
+    }
+    assert_eq!(mounted.server.count("Gather"), GATHER_FILES_MAX as u64);
+}
+
+#[test]
+fn a_program_gathers_nothing() {
+    let parts = tempfile::tempdir().unwrap();
+    let server = Arc::new(FakeServer::new(parts.path().to_owned(), Parts::Elsewhere));
+    let link: Arc<dyn Link> = Arc::clone(&server) as _;
+    let volume = AreaVolume::new(link, AreaSettings::program()).unwrap();
+    let open = Opening { access: BOTH, kind: OpenKind::Remote, number: 1 };
+    let mut node = new_file("file");
+    node.open = Some(open);
+    let wish =
+        OpenWish { access: BOTH, truncate: false, serving: Serving::Messages, uncached: false };
+    let (found, _) = volume.create(node, wish).unwrap();
+    for at in 0..100 {
+        volume.write(found.attr.ino, at * 10, &[1; 10]).unwrap();
+    }
+    assert_eq!(server.count("Gather"), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Any calls, beside a plain file.
+    #[test]
+    fn a_file_is_as_if_nothing_were_gathered(
+        steps in prop::collection::vec((0..16_u8, any::<u16>(), any::<u8>()), 1..150),
+    ) {
+        let mounted = Mounted::new();
+        let (mut plain, mut next) = (Vec::<u8>::new(), 0_u64);
+        let put = |plain: &mut Vec<u8>, at: u64, data: &[u8]| {
+            let end = at as usize + data.len();
+            plain.resize(plain.len().max(end), 0);
+            plain[at as usize..end].copy_from_slice(data);
+        };
+        for (kind, place, byte) in steps {
+            let small = vec![byte; usize::from(place) % 700 + 1];
+            match kind {
+                0 => next = u64::from(place) * 3,
+                1 => next = next.saturating_sub(u64::from(place) % 300),
+                2 => {
+                    let large = vec![byte; (128 << 10) + usize::from(place)];
+                    mounted.write(next, &large).unwrap();
+                    put(&mut plain, next, &large);
+                    next += large.len() as u64;
+                }
+                3 => {
+                    let size = mounted.volume.attributes(mounted.ino).unwrap().attr.size;
+                    prop_assert_eq!(size, plain.len() as u64);
+                }
+                4 => {
+                    let read = mounted.read(u64::from(place) * 2, 5000).unwrap();
+                    let start = (usize::from(place) * 2).min(plain.len());
+                    prop_assert!(read == plain[start..(start + 5000).min(plain.len())]);
+                }
+                5 => {
+                    let size = u64::from(place) * 2;
+                    let change = MetaChange { size: Some(size), ..MetaChange::default() };
+                    mounted.volume.set_attributes(mounted.ino, &change).unwrap();
+                    plain.resize(size as usize, 0);
+                }
+                6 => {
+                    mounted.volume.append(mounted.ino, &small).unwrap();
+                    plain.extend_from_slice(&small);
+                }
+                7 => {
+                    mounted.server.recall(mounted.ino, Grants::ALL);
+                    prop_assert_eq!(mounted.stored(), plain.len() as u64);
+                }
+                8 => {
+                    mounted.volume.release(mounted.ino, BOTH);
+                    prop_assert_eq!(mounted.stored(), plain.len() as u64);
+                    mounted.open(mounted.ino);
+                }
+                _ => {
+                    mounted.write(next, &small).unwrap();
+                    put(&mut plain, next, &small);
+                    next += small.len() as u64;
+                }
+            }
+        }
+        mounted.volume.sync(mounted.ino, true).unwrap();
+        let stored = mounted.read(0, plain.len() as u32 + 1).unwrap();
+        prop_assert!(stored == plain);
+    }
+}
