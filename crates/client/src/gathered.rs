@@ -7,6 +7,8 @@
 
 use std::time::Instant;
 
+use hayase_wire::message::Room;
+
 use crate::limits::{GATHER_AFTER, GATHER_AFTER_MAX, GATHER_MIN, GATHER_WRITE_MAX};
 
 /// What to do with a write, or with the first of it.
@@ -14,13 +16,8 @@ use crate::limits::{GATHER_AFTER, GATHER_AFTER_MAX, GATHER_MIN, GATHER_WRITE_MAX
 pub enum Plan {
     /// Send it.
     Through,
-    /// Ask the home to keep room; then plan again.
-    Ask {
-        /// From here.
-        offset: u64,
-        /// So many bytes.
-        len: u32,
-    },
+    /// Ask the home to keep room from there on, or from the end of the file on; then plan again.
+    Ask(Option<u64>),
     /// Hand on what was gathered; then plan again.
     HandOn,
     /// So many of its bytes are taken.
@@ -36,6 +33,8 @@ pub struct Window {
     pub bytes: Vec<u8>,
     /// For so many is room at the home.
     room: usize,
+    /// The length of the file when the window began, if nothing was under way that may have moved it.
+    size: Option<u64>,
     /// When the first was taken, and the last.
     pub began: Instant,
     /// See `began`.
@@ -48,6 +47,20 @@ impl Window {
     pub fn is_full(&self) -> bool {
         self.bytes.len() == self.room
     }
+
+    /// Where the last of them ends.
+    pub fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// Whether that is the end of the file.
+    fn is_at_end(&self) -> bool {
+        self.size.is_some_and(|size| self.end() >= size)
+    }
+
+    fn was_worth_it(&self) -> bool {
+        self.bytes.len() >= self.room / 2
+    }
 }
 
 /// One file's writes, as its mount sees them.
@@ -58,16 +71,18 @@ pub struct Gathered {
     next: u64,
     /// How many came one behind the other.
     run: u32,
+    /// How many small appends came without another write in between.
+    appends: u32,
     /// So many must, before the home is asked: more where gathering brought little.
     needed: u32,
-    /// The most bytes of one window; windows end at multiples of it.
+    /// The most bytes of one window; windows of writes with a place end at multiples of it.
     window_max: usize,
 }
 
 impl Gathered {
     /// Nothing was written yet. Windows of at most `window_max` bytes.
     pub fn new(window_max: usize) -> Self {
-        Self { window: None, next: 0, run: 0, needed: GATHER_AFTER, window_max }
+        Self { window: None, next: 0, run: 0, appends: 0, needed: GATHER_AFTER, window_max }
     }
 
     /// What to do with `len` bytes at `offset`.
@@ -75,15 +90,28 @@ impl Gathered {
         if let Some(window) = &self.window {
             return Self::plan_beside(window, offset, len);
         }
+        self.appends = 0;
         let is_small = len <= GATHER_WRITE_MAX;
         let follows = is_small && offset == self.next && self.run > 0;
         self.run = if follows { self.run.saturating_add(1) } else { u32::from(is_small) };
         self.next = offset.saturating_add(len as u64);
         let room = self.window_max - (offset % self.window_max as u64) as usize;
         match self.run > self.needed && room >= GATHER_MIN {
-            true => Plan::Ask { offset, len: room as u32 },
+            true => Plan::Ask(Some(offset)),
             false => Plan::Through,
         }
+    }
+
+    /// What to do with `len` bytes that belong at the end of the file, all of them together.
+    pub fn plan_append(&mut self, len: usize) -> Plan {
+        let is_small = len <= GATHER_WRITE_MAX;
+        if let Some(window) = &self.window {
+            let fits = is_small && window.bytes.len() + len <= window.room;
+            return if fits && window.is_at_end() { Plan::Take(len) } else { Plan::HandOn };
+        }
+        self.run = 0;
+        self.appends = if is_small { self.appends.saturating_add(1) } else { 0 };
+        if self.appends > self.needed { Plan::Ask(None) } else { Plan::Through }
     }
 
     /// Taken is what begins in the window or at its end, as far as there is room; what it covers is replaced.
@@ -97,11 +125,19 @@ impl Gathered {
         }
     }
 
-    /// The home keeps room for `len` bytes from `offset` on.
-    pub fn begin(&mut self, offset: u64, len: u32, now: Instant) {
-        let room = len as usize;
-        let window =
-            Window { start: offset, bytes: Vec::new(), room, began: now, written: now, writes: 0 };
+    /// The home keeps this room. `knows_end`: nothing is under way that may move the end of the file.
+    pub fn begin(&mut self, room: Room, knows_end: bool, now: Instant) {
+        let Room { offset, len, size } = room;
+        let (room, size) = (len as usize, knows_end.then_some(size));
+        let window = Window {
+            start: offset,
+            bytes: Vec::new(),
+            room,
+            size,
+            began: now,
+            written: now,
+            writes: 0,
+        };
         self.window = Some(window);
     }
 
@@ -127,19 +163,20 @@ impl Gathered {
     /// What was gathered, to be handed on. What follows it is gathered again, unless it was too little to be worth it.
     pub fn end(&mut self) -> Option<Window> {
         let window = self.window.take()?;
-        if window.is_full() {
+        if window.was_worth_it() {
             // The next small write asks at once.
-            (self.needed, self.run) = (GATHER_AFTER, GATHER_AFTER);
+            (self.needed, self.run, self.appends) = (GATHER_AFTER, GATHER_AFTER, GATHER_AFTER);
         } else if window.writes < GATHER_AFTER {
             self.brought_little();
         } else {
-            (self.needed, self.run) = (GATHER_AFTER, 0);
+            (self.needed, self.run, self.appends) = (GATHER_AFTER, 0, 0);
         }
         Some(window)
     }
 
     fn brought_little(&mut self) {
-        (self.needed, self.run) = ((2 * self.needed).min(GATHER_AFTER_MAX), 0);
+        self.needed = (2 * self.needed).min(GATHER_AFTER_MAX);
+        (self.run, self.appends) = (0, 0);
     }
 
     /// What is gathered now.
@@ -183,6 +220,34 @@ mod tests {
             }
         }
 
+        /// As the home would; `None` at the end.
+        fn ask(&mut self, at: Option<u64>, agrees: bool) {
+            self.asked += 1;
+            let size = self.bytes.len() as u64;
+            let offset = at.unwrap_or(size);
+            let len = WINDOW as u64 - at.map_or(0, |at| at % WINDOW as u64);
+            let room = Room { offset, len: len as u32, size };
+            match agrees {
+                true => self.gathered.begin(room, true, Instant::now()),
+                false => self.gathered.refused(),
+            }
+        }
+
+        fn append(&mut self, data: &[u8], agrees: bool) {
+            loop {
+                match self.gathered.plan_append(data.len()) {
+                    Plan::Through => return self.put(self.bytes.len() as u64, data),
+                    Plan::HandOn => self.hand_on(),
+                    Plan::Ask(at) => self.ask(at, agrees),
+                    Plan::Take(len) => {
+                        assert_eq!(len, data.len(), "an append stays together");
+                        let end = self.gathered.window().expect("it takes them").end();
+                        return self.gathered.take(end, data, Instant::now());
+                    }
+                }
+            }
+        }
+
         fn write(&mut self, mut offset: u64, mut data: &[u8], agrees: bool) {
             while !data.is_empty() {
                 match self.gathered.plan(offset, data.len()) {
@@ -191,13 +256,7 @@ mod tests {
                         data = &[];
                     }
                     Plan::HandOn => self.hand_on(),
-                    Plan::Ask { offset, len } => {
-                        self.asked += 1;
-                        match agrees {
-                            true => self.gathered.begin(offset, len, Instant::now()),
-                            false => self.gathered.refused(),
-                        }
-                    }
+                    Plan::Ask(at) => self.ask(at, agrees),
                     Plan::Take(len) => {
                         self.gathered.take(offset, &data[..len], Instant::now());
                         (offset, data) = (offset + len as u64, &data[len..]);
@@ -220,6 +279,17 @@ mod tests {
         assert_eq!(file.sent, GATHER_AFTER + 3);
         assert!(file.gathered.window().is_none(), "the last window is full");
         assert_eq!(file.bytes, vec![7; 3 * WINDOW]);
+    }
+
+    #[test]
+    fn appends_become_few_requests_and_stay_together() {
+        let mut file = File::new();
+        (0..3000).for_each(|at| file.append(&[at as u8; 1000], true));
+        file.hand_on();
+        assert_eq!(file.asked, 3);
+        assert_eq!(file.sent, GATHER_AFTER + 3);
+        let records = file.bytes.chunks(1000).enumerate();
+        assert!(records.into_iter().all(|(at, record)| record == [at as u8; 1000]));
     }
 
     #[test]
@@ -248,11 +318,17 @@ mod tests {
         /// Beside a plain file.
         #[test]
         fn the_bytes_are_those_that_were_written(
-            steps in prop::collection::vec((0..6_u8, any::<u16>(), 1..200_000_usize, any::<u8>(), any::<bool>()), 1..200),
+            steps in prop::collection::vec((0..8_u8, any::<u16>(), 1..200_000_usize, any::<u8>(), any::<bool>()), 1..200),
         ) {
             let (mut file, mut plain, mut next) = (File::new(), Vec::<u8>::new(), 0_u64);
             for (kind, place, len, byte, agrees) in steps {
                 let (offset, len) = match kind {
+                    6 | 7 => {
+                        let record = vec![byte; len % 3000 + 1];
+                        plain.extend_from_slice(&record);
+                        file.append(&record, agrees);
+                        continue;
+                    }
                     0 => (u64::from(place) * 11, len),
                     1 => (next.saturating_sub(u64::from(place) % 5000), len % 5000 + 1),
                     5 => {

@@ -120,17 +120,14 @@ fn looks_at_files(request: &NodeRequest) -> bool {
 }
 
 impl Node {
-    /// A process begins to look at files: other mounts of its node have handed on what they have gathered when this
+    /// A program begins to look at files: the mounts of its node have handed on what they have gathered when this
     /// returns, and gather nothing as long as it is connected. The home sees only that it is the same node.
     pub(crate) async fn looks_beside(self: &Rc<Self>, process: &Process, request: &NodeRequest) {
-        if process.others_handed_on.initialized() || !looks_at_files(request) {
+        if process.mount || process.mounts_handed_on.initialized() || !looks_at_files(request) {
             return;
         }
         process.begins_to_look();
         let hand_on = || async {
-            if process.mount && self.clients.is_alone(process) {
-                return; // What was gathered is its own.
-            }
             let mut gathered = self.clients.gathered();
             if self.incarnation > 1 {
                 // It may have begun before this life of the server.
@@ -140,7 +137,7 @@ impl Node {
                 self.take_back_here(ino, Grants::ALL).await;
             }
         };
-        process.others_handed_on.get_or_init(hand_on).await;
+        process.mounts_handed_on.get_or_init(hand_on).await;
     }
 
     /// A program is going to open a file and to change it: mounts of this node have given back what

@@ -51,9 +51,9 @@ pub(crate) struct Process {
     /// There is one; there is more than the last one.
     callee_idle: Notify,
     callee_spare: Notify,
-    /// It has begun to look at files; others have handed on what they had gathered.
+    /// It has begun to look at files; the mounts have handed on what they had gathered.
     looks: Cell<bool>,
-    pub(crate) others_handed_on: OnceCell<()>,
+    pub(crate) mounts_handed_on: OnceCell<()>,
     /// Its last connection has ended.
     gone: Cell<bool>,
     /// For the one connection that its threads share at a time.
@@ -145,7 +145,7 @@ impl Clients {
                 callee_idle: Notify::new(),
                 callee_spare: Notify::new(),
                 looks: Cell::new(false),
-                others_handed_on: OnceCell::new(),
+                mounts_handed_on: OnceCell::new(),
                 gone: Cell::new(false),
                 sharing: Semaphore::new(1),
             })
@@ -252,10 +252,10 @@ impl Clients {
         held.ticket.is_none() && process.is_some_and(|p| p.lost.borrow().contains(&held.ino))
     }
 
-    /// No other process of this node looks at files.
-    pub(crate) fn is_alone(&self, process: &Process) -> bool {
-        let processes = self.processes.borrow();
-        processes.values().all(|other| other.id == process.id || !other.looks.get())
+    /// No process of this node but its mounts looks at files. (Two mounts of one node show none in common: the second
+    /// is the private tree of a node without storage.)
+    pub(crate) fn has_mounts_only(&self) -> bool {
+        self.processes.borrow().values().all(|process| process.mount || !process.looks.get())
     }
 
     /// The mount of this node may gather what it writes to a file.
@@ -286,7 +286,7 @@ impl Clients {
 }
 
 impl Process {
-    /// From now on no other process of its node gathers anything.
+    /// From now on no mount of its node gathers anything.
     pub(crate) fn begins_to_look(&self) {
         self.looks.set(true);
     }

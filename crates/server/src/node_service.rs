@@ -140,7 +140,7 @@ impl Node {
                 process.lent.until_returned(from.slot).await;
                 written
             }
-            R::Gather { ino, offset, len } => self.gather_writes(process, ino, offset, len).await,
+            R::Gather { ino, at, len } => self.gather_writes(process, ino, at, len).await,
             R::WriteGathered { ino, offset, from, after } => {
                 let written = self.write_gathered(process, ino, offset, from, after).await;
                 process.lent.until_returned(from.slot).await;

@@ -275,7 +275,7 @@ impl Node {
             R::Allocate { ino, mode, offset, len } => {
                 self.allocate(from, ino, mode, offset, len).await
             }
-            R::Gather { ino, offset, len } => self.let_gather(from, ino, offset, len).await,
+            R::Gather { ino, at, len } => self.let_gather(from, ino, at, len).await,
             R::Recorded { ino, step } => self.recorded_step(ino, step).await,
             R::RecordedIndex { ino, from } => self.recorded_index(ino, from).await,
             R::Seek { ino, offset, whence } => self.seek(ino, offset, whence).await,

@@ -25,7 +25,7 @@ pub use lock::{Lock, LockAnswer, LockHeld, LockKind, LockRange};
 pub use node::{
     Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, Gathered, HandedBack,
     HandedOver, NewNode, NodeReply, NodeRequest, Numbered, OpenKind, Opened, Opening, ParentPolicy,
-    RecordedStep, SlotRange, StillOpen,
+    RecordedStep, Room, SlotRange, StillOpen,
 };
 pub use peer::{
     Binding, LeftLink, MachineLife, MovedName, PartRef, PeerReply, PeerRequest, Place, RenameEnd,

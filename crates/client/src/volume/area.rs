@@ -306,6 +306,7 @@ impl Area {
     }
 
     fn set_attributes(&self, ino: InodeId, change: &MetaChange) -> Result<Found, Refused> {
+        let _cuts = change.size.map(|_| self.gathering.cuts());
         self.hand_on(ino)?;
         if change.size.is_some() {
             self.demote(ino);
@@ -499,6 +500,7 @@ impl Volume for AreaVolume {
     }
 
     fn allocate(&self, ino: InodeId, mode: i32, offset: u64, len: u64) -> Result<(), Refused> {
+        let _cuts = self.area.gathering.cuts();
         self.area.hand_on(ino)?;
         let request = NodeRequest::Allocate { ino, mode, offset, len };
         let result = self.area.call_done("Allocate", &request);

@@ -139,6 +139,9 @@ pub(crate) struct UpArgs {
     /// Read and write parts through the page cache only, where large requests of other nodes could go past it
     #[arg(long)]
     pub(crate) no_direct_io: bool,
+    /// Send each small write at once, where a mount could gather those of a file that its node alone has open
+    #[arg(long)]
+    pub(crate) no_gather: bool,
     /// Simulate nodes as plain processes even where namespaces could be made
     #[arg(long, requires = "nodes")]
     pub(crate) no_namespaces: bool,

@@ -253,6 +253,8 @@ pub(crate) struct Settings {
     pub(crate) stripe: Option<StripePolicy>,
     /// Large requests of other nodes may go past the page cache.
     pub(crate) direct_io: bool,
+    /// Mounts gather small writes of files that their node alone has open.
+    pub(crate) gather: bool,
     /// How the servers speak to each other.
     #[serde(default, skip_serializing_if = "TransportName::is_auto")]
     pub(crate) transport: TransportName,
@@ -491,6 +493,7 @@ pub(crate) mod tests {
             image: false,
             stripe: None,
             direct_io: true,
+            gather: true,
             transport: TransportName::default(),
             encrypt: false,
             system_cores: "0".parse().ok(),

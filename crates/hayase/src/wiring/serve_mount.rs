@@ -24,14 +24,14 @@ pub(crate) fn serve_mount(
     node: u16,
     ready: impl FnOnce(MountTold) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let volume = area(dir, node)?;
+    let volume = area(dir, settings, node)?;
     let mounted = mount(Arc::new(volume), settings, settings.shared_mount(node))?;
     // Unmounted with the other one: it is dropped when that one has gone.
     let _local = match settings.has_storage(node) {
         true => None,
         false => {
             let server = ServerId(settings.storage_of(node));
-            let tree = PrivateTree::new(area(dir, node)?, server, NodeId(node));
+            let tree = PrivateTree::new(area(dir, settings, node)?, server, NodeId(node));
             Some(mount(Arc::new(tree), settings, settings.local_mount(node))?)
         }
     };
@@ -48,10 +48,10 @@ pub(crate) fn serve_mount(
 }
 
 /// The area, as a process of its own for the node's server: no mount is told what another holds.
-fn area(dir: &JobDir, node: u16) -> anyhow::Result<AreaVolume> {
+fn area(dir: &JobDir, settings: &Settings, node: u16) -> anyhow::Result<AreaVolume> {
     let session = Session::connect(&dir.node(node).server_socket(), true)?;
-    AreaVolume::new(Arc::new(session), AreaSettings::mount())
-        .context("start the threads of the mount")
+    let how = AreaSettings { gathers: settings.gather, ..AreaSettings::mount() };
+    AreaVolume::new(Arc::new(session), how).context("start the threads of the mount")
 }
 
 fn mount(

@@ -16,18 +16,18 @@ impl Node {
         self: &Rc<Self>,
         process: &Process,
         ino: InodeId,
-        offset: u64,
+        at: Option<u64>,
         len: u32,
     ) -> Served {
-        let is_alone = || process.mount && self.clients.is_alone(process);
-        if !is_alone() || ino.is_cached() {
+        let may_gather = || process.mount && self.clients.has_mounts_only();
+        if !may_gather() || ino.is_cached() {
             return Err(not_now());
         }
         // Before the home is asked: who begins to look meanwhile has it recalled.
         self.clients.begins_to_gather(ino);
-        match self.ask(ino.home(), PeerRequest::Gather { ino, offset, len }).await? {
-            PeerReply::Done if is_alone() => Ok(NodeReply::Done),
-            PeerReply::Done => Err(not_now()),
+        match self.ask(ino.home(), PeerRequest::Gather { ino, at, len }).await? {
+            PeerReply::Gathering(room) if may_gather() => Ok(NodeReply::Gathering(room)),
+            PeerReply::Gathering(_) => Err(not_now()),
             other => Err(unexpected(&other)),
         }
     }

@@ -7,7 +7,9 @@ use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
 use hayase_store::namespace::Time;
 use hayase_store::{Part, SetTime};
 use hayase_wire::BoxBuffer;
-use hayase_wire::message::{Gathered, PartRef, PeerReply, PeerRequest, Refused};
+use hayase_wire::message::{
+    Gathered, PAYLOAD_BYTES_MAX, PartRef, PeerReply, PeerRequest, Refused, Room,
+};
 
 use super::Answer;
 use super::sizes::KEEP_SIZE;
@@ -32,23 +34,35 @@ impl Node {
         self: &Rc<Self>,
         from: NodeId,
         ino: InodeId,
-        offset: u64,
+        at: Option<u64>,
         len: u32,
     ) -> Answer {
+        if len == 0 || len as usize > PAYLOAD_BYTES_MAX {
+            let why = format!("{len} bytes to gather: 1 to {PAYLOAD_BYTES_MAX} travel at once");
+            return Err(Refused::because(libc_errno::EINVAL, why));
+        }
         let inode = self.inode(ino)?;
         if inode.layout != Layout::Whole || !self.homes.may_gather(ino, from) {
             return Err(not_now());
         }
         let part = self.whole(&inode)?;
+        let offset = at.map_or_else(|| size_of(&part), Ok)?;
+        let room = match at {
+            Some(offset) => u64::from(len) - offset % u64::from(len),
+            None => len.into(),
+        };
         {
             let _held = self.direct.hold(ino).await;
-            let work = move || part.allocate(KEEP_SIZE, offset, len.into()).map_err(part_refused);
+            let part = part.clone();
+            let work = move || part.allocate(KEEP_SIZE, offset, room).map_err(part_refused);
             // Where there is no room, or no telling, each write finds that out for itself.
             self.disk.run(work).await.map_err(|_| not_now())?;
         }
         self.usage_changed();
-        match self.homes.gather(ino, from) {
-            true => Ok(PeerReply::Done),
+        // Nothing is waited for from here on: what the file is now it stays, but for what `from` writes.
+        let size = size_of(&part)?;
+        match (at.is_some() || size == offset) && self.homes.gather(ino, from) {
+            true => Ok(PeerReply::Gathering(Room { offset, len: room as u32, size })),
             false => Err(not_now()),
         }
     }
@@ -94,14 +108,15 @@ impl Node {
         let _held = self.direct.hold(part.id().ino).await;
         let _range = self.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
         let part = part.clone();
-        let work = move || {
-            let end = part.stat().map_err(part_refused)?.size;
-            part.truncate(end).map_err(part_refused)
-        };
+        let work = move || part.truncate(size_of(&part)?).map_err(part_refused);
         self.disk.run(work).await?;
         self.usage_changed();
         Ok(())
     }
+}
+
+fn size_of(part: &Part) -> Result<u64, Refused> {
+    Ok(part.stat().map_err(part_refused)?.size)
 }
 
 /// The file that a request shows something of, or changes, if others may be gathering what it shows or changes. (Of

@@ -78,6 +78,17 @@ pub struct SlotRange {
     pub len: u32,
 }
 
+/// What a mount may gather.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Room {
+    /// From here.
+    pub offset: u64,
+    /// So many bytes.
+    pub len: u32,
+    /// Length of the file now.
+    pub size: u64,
+}
+
 /// What is to be done after gathered bytes were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gathered {
@@ -325,12 +336,13 @@ pub enum NodeRequest {
         offset: u64,
         from: SlotRange,
     },
-    /// The asking mount is going to gather what is written to these bytes, and hands it on later
-    /// ([`NodeRequest::WriteGathered`]), at the latest when it is recalled. Their room is kept for it. `EAGAIN` when
-    /// anybody else may have to do with the file: then each write is sent at once.
+    /// The asking mount is going to gather what is written from `at` on, up to the next multiple of `len` bytes, or (no
+    /// `at`) `len` bytes from the end of the file on, and hands it on later ([`NodeRequest::WriteGathered`]), at the latest when it is
+    /// recalled. Room is kept for it: `Gathering`. `EAGAIN` when anybody else may have to do with the file: then each
+    /// write is sent at once.
     Gather {
         ino: InodeId,
-        offset: u64,
+        at: Option<u64>,
         len: u32,
     },
     /// Bytes that were gathered. Refused with `EIO` when the home has given up waiting for them and let others at the
@@ -477,6 +489,8 @@ pub enum NodeReply {
     Count(u32),
     /// Where an append landed, what a seek found.
     Offset(u64),
+    /// Of [`NodeRequest::Gather`].
+    Gathering(Room),
     Locked(LockAnswer),
     LockHeld(Option<LockHeld>),
     /// Of a lock that waited: it will not be granted any more.

@@ -15,8 +15,8 @@ use crate::transport::Address;
 use super::{
     AreaUse, Attr, Close, Entry, Explained, FileKind, Flushed, Gathered, Grants, Holding, Imported,
     Lock, LockAnswer, LockHeld, LockRange, MembersNow, MetaChange, Moment, Name, NewNode, OnceId,
-    Opened, Opening, RecordedStep, Refused, ServerStatus, Shown, StillOpen, TierVersion, TimeSpec,
-    XattrMode,
+    Opened, Opening, RecordedStep, Refused, Room, ServerStatus, Shown, StillOpen, TierVersion,
+    TimeSpec, XattrMode,
 };
 
 /// One part of a file, as its layout counts them.
@@ -236,7 +236,7 @@ pub enum PeerRequest {
     /// Home of a striped file: how long is it?
     SizeOf { ino: InodeId },
     /// Home of a `Whole` file: as [`super::NodeRequest::Gather`], for a mount of the asking node.
-    Gather { ino: InodeId, offset: u64, len: u32 },
+    Gather { ino: InodeId, at: Option<u64>, len: u32 },
     /// Home of a `Whole` file: the payload, as [`super::NodeRequest::WriteGathered`]. `Stale` as for `Write`.
     WriteGathered { part: PartRef, offset: LocalOffset, trunc_epoch: u32, after: Gathered },
     /// Home of a `Whole` file: the payload goes to its end.
@@ -432,6 +432,8 @@ pub enum PeerReply {
     Synced(Vec<(ServerId, MachineLife)>),
     /// A place in the file, and the epoch in which it is one.
     Offset { offset: u64, trunc_epoch: u32 },
+    /// What a mount of the asking node may gather.
+    Gathering(Room),
     /// Length of a striped file.
     Size { size: u64, trunc_epoch: u32 },
     /// A piece of the index of a recorded file: of how many bytes in all, as of which publication, and

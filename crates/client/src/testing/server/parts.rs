@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use hayase_wire::message::{MetaChange, SetTime};
+use hayase_wire::message::{MetaChange, Room, SetTime};
 
 use super::{
     Attr, Bulk, Entry, File, FileKind, Inode, InodeId, NodeReply, NodeRequest, Refused, State,
@@ -41,9 +41,15 @@ impl State {
                 self.inode(*ino)?.write(*offset, data)?;
                 Ok(NodeReply::Count(data.len() as u32))
             }
-            (NodeRequest::Gather { ino, .. }, _) => {
-                match self.lets_gather && !self.inode(*ino)?.written_elsewhere {
-                    true => Ok(NodeReply::Done),
+            (NodeRequest::Gather { ino, at, len }, _) => {
+                let lets_gather = self.lets_gather;
+                let inode = self.inode(*ino)?;
+                let (size, window) = (inode.current().size, u64::from(*len));
+                let offset = at.unwrap_or(size);
+                let len = window - at.map_or(0, |at| at % window);
+                let room = Room { offset, len: len as u32, size };
+                match lets_gather && !inode.written_elsewhere {
+                    true => Ok(NodeReply::Gathering(room)),
                     false => Err(Refused::new(libc::EAGAIN)),
                 }
             }

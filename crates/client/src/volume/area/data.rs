@@ -3,6 +3,7 @@
 use hayase_layout::InodeId;
 use hayase_wire::message::{NodeReply, NodeRequest, Refused, SlotRange};
 
+use super::gathering::Taken;
 use super::{Area, LinkError};
 
 /// Most bytes of one server-side copy, so that it ends in reasonable time.
@@ -41,8 +42,8 @@ impl Area {
     pub(super) fn write(&self, ino: InodeId, offset: u64, data: &[u8]) -> Result<u32, Refused> {
         self.lost.check(ino)?;
         match self.gather(ino, offset, data)? {
-            Some(taken) => Ok(taken),
-            None => self.send(ino, offset, data),
+            Taken::All(taken) => Ok(taken),
+            Taken::ToSend(_moves_end) => self.send(ino, offset, data),
         }
     }
 
@@ -57,8 +58,11 @@ impl Area {
     }
 
     pub(super) fn append(&self, ino: InodeId, data: &[u8]) -> Result<u32, Refused> {
-        self.hand_on(ino)?;
         self.lost.check(ino)?;
+        let _moves_end = match self.gather_append(ino, data)? {
+            Taken::All(taken) => return Ok(taken),
+            Taken::ToSend(moves_end) => moves_end,
+        };
         let written = self.put(data, |_, from| NodeRequest::Append { ino, from });
         self.changed(ino);
         written
@@ -97,7 +101,7 @@ impl Area {
         len: u64,
     ) -> Result<u32, Refused> {
         self.hand_on(from.0)?;
-        self.hand_on(to.0)?;
+        let _moves_end = self.before_moving_end(to.0)?;
         let request = NodeRequest::CopyRange { from, to, len: len.min(COPY_BYTES_MAX) };
         let answer = self.call(&request);
         self.changed(to.0);

@@ -14,16 +14,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{Gathered as AfterGathered, NodeReply, NodeRequest, Refused};
+use hayase_wire::message::{Gathered as AfterGathered, NodeReply, NodeRequest, Refused, Room};
 
 use super::{Area, Asked, Class, LinkError};
 use crate::gathered::{Gathered, Plan, Window};
-use crate::limits::{GATHER_FILES_MAX, GATHER_WAIT, GATHER_WRITE_MAX};
+use crate::limits::{GATHER_FILES_MAX, GATHER_WAIT};
 
 /// Of all files together.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     windows: AtomicUsize,
+    /// Calls under way that set the length of any file.
+    cuts: AtomicUsize,
     timer: Mutex<Timer>,
     changed: Condvar,
 }
@@ -39,6 +41,12 @@ impl Gathering {
     /// Whether anything is gathered, or being handed on.
     pub(super) fn is_any(&self) -> bool {
         self.windows.load(Ordering::SeqCst) > 0
+    }
+
+    /// Until the result is dropped, no file's end is known here.
+    pub(super) fn cuts(&self) -> Cuts<'_> {
+        self.cuts.fetch_add(1, Ordering::SeqCst);
+        Cuts(self)
     }
 
     /// One window more, unless there are too many.
@@ -92,21 +100,42 @@ impl Gathering {
     }
 }
 
+/// See [`Gathering::cuts`].
+pub(super) struct Cuts<'a>(&'a Gathering);
+
+impl Drop for Cuts<'_> {
+    fn drop(&mut self) {
+        self.0.cuts.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Of one file.
 #[derive(Debug)]
 pub(super) struct FileGathering {
     gathered: Mutex<Gathered>,
+    /// Calls under way that may move the end of the file.
+    moving_end: AtomicUsize,
     /// The home may have forgotten it, or given up: nothing more is taken into the window that is there.
     is_void: AtomicBool,
 }
 
 impl FileGathering {
     pub(super) fn new(window_max: usize) -> Self {
-        Self { gathered: Mutex::new(Gathered::new(window_max)), is_void: AtomicBool::new(false) }
+        Self {
+            gathered: Mutex::new(Gathered::new(window_max)),
+            moving_end: AtomicUsize::new(0),
+            is_void: AtomicBool::new(false),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Gathered> {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until the result is dropped the end of the file is not known here.
+    fn moves_end(self: &Arc<Self>) -> MovesEnd {
+        self.moving_end.fetch_add(1, Ordering::SeqCst);
+        MovesEnd(Arc::clone(self))
     }
 
     pub(super) fn is_void(&self) {
@@ -114,48 +143,93 @@ impl FileGathering {
     }
 }
 
+/// See [`FileGathering::moves_end`].
+pub(super) struct MovesEnd(Arc<FileGathering>);
+
+impl Drop for MovesEnd {
+    fn drop(&mut self) {
+        self.0.moving_end.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What became of a write.
+pub(super) enum Taken {
+    /// So many bytes, all there were.
+    All(u32),
+    /// None: it is to be sent, with this in hand.
+    ToSend(Option<MovesEnd>),
+}
+
 impl Area {
-    /// Takes a small write where it may be gathered; `None` where it is to be sent. All of `data`, or an error.
-    pub(super) fn gather(
-        &self,
-        ino: InodeId,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<Option<u32>, Refused> {
-        let file = match data.len() <= GATHER_WRITE_MAX && self.settings.gathers {
-            true => self.gathering_of(ino),
-            false => None,
-        };
-        let Some(file) = file else {
-            self.hand_on(ino)?;
-            return Ok(None);
-        };
+    /// Takes a small write where it may be gathered.
+    pub(super) fn gather(&self, ino: InodeId, offset: u64, data: &[u8]) -> Result<Taken, Refused> {
+        let Some(file) = self.gathering_of(ino) else { return Ok(Taken::ToSend(None)) };
         let mut gathered = file.lock();
         let mut done = 0;
         while done < data.len() {
             let (at, left) = (offset + done as u64, &data[done..]);
             match gathered.plan(at, left.len()) {
-                // Nothing was taken: what begins in a window ends there, or where the next one begins.
-                Plan::Through if done == 0 => return Ok(None),
                 Plan::Through => {
+                    let moves_end = file.moves_end();
                     drop(gathered);
-                    return self.send(ino, at, left).map(|sent| Some(done as u32 + sent));
+                    if done == 0 {
+                        return Ok(Taken::ToSend(Some(moves_end)));
+                    }
+                    // What began in a window that is full by now.
+                    let sent = self.send(ino, at, left)?;
+                    return Ok(Taken::All(done as u32 + sent));
                 }
                 Plan::Take(len) if !file.is_void.load(Ordering::SeqCst) => {
-                    gathered.take(at, &left[..len], Instant::now());
-                    self.changed(ino);
+                    self.take(ino, &file, &mut gathered, (at, &left[..len]))?;
                     done += len;
-                    if gathered.window().is_some_and(Window::is_full) {
-                        self.end_window(ino, &file, &mut gathered)?;
-                    }
                 }
                 Plan::Take(_) | Plan::HandOn => self.end_window(ino, &file, &mut gathered)?,
-                Plan::Ask { offset, len } => {
-                    self.begin_window(ino, &file, &mut gathered, (offset, len));
-                }
+                Plan::Ask(at) => self.begin_window(ino, &file, &mut gathered, at),
             }
         }
-        Ok(Some(data.len() as u32))
+        Ok(Taken::All(done as u32))
+    }
+
+    /// The same at the end of the file: all of `data` together.
+    pub(super) fn gather_append(&self, ino: InodeId, data: &[u8]) -> Result<Taken, Refused> {
+        let Some(file) = self.gathering_of(ino) else { return Ok(Taken::ToSend(None)) };
+        let mut gathered = file.lock();
+        loop {
+            let end = gathered.window().map(Window::end);
+            match (gathered.plan_append(data.len()), end) {
+                (Plan::Through, _) => return Ok(Taken::ToSend(Some(file.moves_end()))),
+                (Plan::Take(_), Some(end)) if !file.is_void.load(Ordering::SeqCst) => {
+                    self.take(ino, &file, &mut gathered, (end, data))?;
+                    return Ok(Taken::All(data.len() as u32));
+                }
+                (Plan::Take(_) | Plan::HandOn, _) => self.end_window(ino, &file, &mut gathered)?,
+                (Plan::Ask(at), _) => self.begin_window(ino, &file, &mut gathered, at),
+            }
+        }
+    }
+
+    fn take(
+        &self,
+        ino: InodeId,
+        file: &FileGathering,
+        gathered: &mut Gathered,
+        (offset, data): (u64, &[u8]),
+    ) -> Result<(), Refused> {
+        gathered.take(offset, data, Instant::now());
+        self.changed(ino);
+        match gathered.window().is_some_and(Window::is_full) {
+            true => self.end_window(ino, file, gathered),
+            false => Ok(()),
+        }
+    }
+
+    /// Something else is about to move the end of a file: what was gathered is at its home, and no more is taken for
+    /// the end until the result is dropped.
+    pub(super) fn before_moving_end(&self, ino: InodeId) -> Result<Option<MovesEnd>, Refused> {
+        let Some(file) = self.gathering_of(ino) else { return Ok(None) };
+        let mut gathered = file.lock();
+        self.end_window(ino, &file, &mut gathered)?;
+        Ok(Some(file.moves_end()))
     }
 
     /// Of a file that is open here for writing and served by messages; not in the cache area, whose parts are
@@ -164,7 +238,7 @@ impl Area {
         let mut shard = self.inodes.lock(ino);
         let node = shard.nodes.get_mut(&ino)?;
         let (_, writers) = node.open.handles();
-        let is_plain = writers > 0 && !node.striped && !ino.is_cached();
+        let is_plain = self.settings.gathers && writers > 0 && !node.striped && !ino.is_cached();
         if !is_plain || node.open.class() != Some(Class::Remote) {
             return None;
         }
@@ -178,18 +252,24 @@ impl Area {
         ino: InodeId,
         file: &FileGathering,
         gathered: &mut Gathered,
-        (offset, len): (u64, u32),
+        at: Option<u64>,
     ) {
         if !self.gathering.add() {
             return gathered.refused();
         }
         file.is_void.store(false, Ordering::SeqCst);
-        let answer = self.call_done("Gather", &NodeRequest::Gather { ino, offset, len });
+        // Before the home is asked: what is not under way now waits for the file's lock.
+        let moves_end = |calls: &AtomicUsize| calls.load(Ordering::SeqCst) > 0;
+        let knows_end = !moves_end(&file.moving_end) && !moves_end(&self.gathering.cuts);
+        let answer = match knows_end || at.is_some() {
+            true => self.ask_room(ino, at),
+            false => Err(Refused::new(libc::EAGAIN)),
+        };
         match answer {
             // Unless what was granted ended before the answer was here.
-            Ok(()) if !file.is_void.load(Ordering::SeqCst) => {
+            Ok(room) if !file.is_void.load(Ordering::SeqCst) => {
                 let now = Instant::now();
-                gathered.begin(offset, len, now);
+                gathered.begin(room, knows_end, now);
                 self.gathering.is_due(now + GATHER_WAIT);
             }
             other => {
@@ -201,6 +281,14 @@ impl Area {
                 self.gathering.remove();
                 gathered.refused();
             }
+        }
+    }
+
+    fn ask_room(&self, ino: InodeId, at: Option<u64>) -> Result<Room, Refused> {
+        let len = self.link.slot_bytes() as u32;
+        match self.call(&NodeRequest::Gather { ino, at, len })?.message {
+            NodeReply::Gathering(room) if at.is_none_or(|at| at == room.offset) => Ok(room),
+            other => Err(LinkError::unexpected("Gather", &other).into()),
         }
     }
 

@@ -18,6 +18,7 @@ use crate::open_file::{Plan, Serving, is_none};
 impl Area {
     /// Decided under the inode's lock; a message only when the home does not count it yet.
     pub(super) fn open(&self, ino: InodeId, wish: OpenWish) -> Result<FileOpen, Refused> {
+        let _cuts = wish.truncate.then(|| self.gathering.cuts());
         self.hand_on_untold(ino);
         let opening = {
             let mut shard = self.inodes.lock(ino);

@@ -105,7 +105,7 @@ fn whatever_is_done_with_the_file_finds_them() {
         }),
         ("read", |m| assert_eq!(m.read(700, 200).unwrap(), [7; 100])),
         ("fsync", |m| m.volume.sync(m.ino, true).unwrap()),
-        ("append", |m| {
+        ("append and read", |m| {
             m.volume.append(m.ino, b"end").unwrap();
             assert_eq!(m.read(798, 100).unwrap(), [7, 7, b'e', b'n', b'd']);
         }),
@@ -127,6 +127,36 @@ fn whatever_is_done_with_the_file_finds_them() {
         assert!(!mounted.volume.area.gathering.is_any(), "{name}");
         assert!(mounted.stored() >= 750, "{name}");
     }
+}
+
+#[test]
+fn many_small_appends_are_few_requests() {
+    let mounted = Mounted::new();
+    for at in 0..2000_u64 {
+        assert_eq!(mounted.volume.append(mounted.ino, &[at as u8; 1000]).unwrap(), 1000);
+    }
+    let count = |request| mounted.server.count(request);
+    assert_eq!((count("Append"), count("Gather"), count("WriteGathered")), (3, 2, 1));
+    for at in [0, 3, 1046, 1047, 1999] {
+        assert_eq!(mounted.read(at * 1000, 1000).unwrap(), [at as u8; 1000], "record {at}");
+    }
+}
+
+/// A write that is under way may move the end: an append beside it is sent.
+#[test]
+fn the_end_is_not_taken_for_known_beside_a_write_under_way() {
+    let mounted = Mounted::new();
+    for _ in 0..GATHER_AFTER {
+        mounted.volume.append(mounted.ino, &[1; 100]).unwrap();
+    }
+    let file = mounted.volume.area.before_moving_end(mounted.ino).unwrap();
+    mounted.volume.append(mounted.ino, &[2; 100]).unwrap();
+    assert_eq!(mounted.server.count("Gather"), 0);
+    drop(file);
+    for _ in 0..2 * GATHER_AFTER + 1 {
+        mounted.volume.append(mounted.ino, &[3; 100]).unwrap();
+    }
+    assert_eq!(mounted.server.count("Gather"), 1);
 }
 
 #[test]
@@ -282,7 +312,7 @@ proptest! {
                     mounted.volume.set_attributes(mounted.ino, &change).unwrap();
                     plain.resize(size as usize, 0);
                 }
-                6 => {
+                6 | 9 | 10 => {
                     mounted.volume.append(mounted.ino, &small).unwrap();
                     plain.extend_from_slice(&small);
                 }
