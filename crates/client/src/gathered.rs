@@ -125,19 +125,13 @@ impl Gathered {
         }
     }
 
-    /// The home keeps this room. `knows_end`: nothing is under way that may move the end of the file.
-    pub fn begin(&mut self, room: Room, knows_end: bool, now: Instant) {
+    /// The home keeps this room. `knows_end`: nothing is under way that may move the end of the file. `bytes`: memory,
+    /// empty.
+    pub fn begin(&mut self, room: Room, knows_end: bool, bytes: Vec<u8>, now: Instant) {
         let Room { offset, len, size } = room;
         let (room, size) = (len as usize, knows_end.then_some(size));
-        let window = Window {
-            start: offset,
-            bytes: Vec::new(),
-            room,
-            size,
-            began: now,
-            written: now,
-            writes: 0,
-        };
+        let window =
+            Window { start: offset, bytes, room, size, began: now, written: now, writes: 0 };
         self.window = Some(window);
     }
 
@@ -228,7 +222,7 @@ mod tests {
             let len = WINDOW as u64 - at.map_or(0, |at| at % WINDOW as u64);
             let room = Room { offset, len: len as u32, size };
             match agrees {
-                true => self.gathered.begin(room, true, Instant::now()),
+                true => self.gathered.begin(room, true, Vec::new(), Instant::now()),
                 false => self.gathered.refused(),
             }
         }

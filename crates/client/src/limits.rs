@@ -114,5 +114,8 @@ pub const GATHER_MIN: usize = 64 << 10;
 /// Files of one mount whose writes are gathered at the same time: each may take a transfer's memory.
 pub const GATHER_FILES_MAX: usize = 32;
 
+/// Windows whose memory is kept for the next ones.
+pub const GATHER_SPARE: usize = 4;
+
 /// What was gathered is handed on after this at the latest, so that little is lost with a mount that is killed.
 pub const GATHER_WAIT: Duration = Duration::from_secs(1);

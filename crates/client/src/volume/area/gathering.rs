@@ -18,7 +18,7 @@ use hayase_wire::message::{Gathered as AfterGathered, NodeReply, NodeRequest, Re
 
 use super::{Area, Asked, Class, LinkError};
 use crate::gathered::{Gathered, Plan, Window};
-use crate::limits::{GATHER_FILES_MAX, GATHER_WAIT};
+use crate::limits::{GATHER_FILES_MAX, GATHER_SPARE, GATHER_WAIT};
 
 /// Of all files together.
 #[derive(Debug, Default)]
@@ -26,6 +26,8 @@ pub(super) struct Gathering {
     windows: AtomicUsize,
     /// Calls under way that set the length of any file.
     cuts: AtomicUsize,
+    /// Memory of windows that have ended.
+    spare: Mutex<Vec<Vec<u8>>>,
     timer: Mutex<Timer>,
     changed: Condvar,
 }
@@ -57,6 +59,20 @@ impl Gathering {
 
     fn remove(&self) {
         self.windows.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Memory for a window: what was used before costs no new pages.
+    fn memory(&self) -> Vec<u8> {
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        spare.unwrap_or_default()
+    }
+
+    fn keep_memory(&self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < GATHER_SPARE {
+            spare.push(bytes);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Timer> {
@@ -269,7 +285,7 @@ impl Area {
             // Unless what was granted ended before the answer was here.
             Ok(room) if !file.is_void.load(Ordering::SeqCst) => {
                 let now = Instant::now();
-                gathered.begin(room, knows_end, now);
+                gathered.begin(room, knows_end, self.gathering.memory(), now);
                 self.gathering.is_due(now + GATHER_WAIT);
             }
             other => {
@@ -309,6 +325,7 @@ impl Area {
             tracing::error!(%ino, start, len, %refused, "bytes that were gathered are lost");
             self.lost.add(&[ino]);
         }
+        self.gathering.keep_memory(window.bytes);
         result
     }
 
