@@ -40,6 +40,7 @@ const METRICS: &[Metric] = &[
     ("server_read_bytes_total", Kind::Counter, "Bytes that passed the server on their way to readers; what a kernel read itself is not among them", |s| Some(s.bytes_read as f64)),
     ("server_written_bytes_total", Kind::Counter, "Bytes that passed the server on their way to parts; what a kernel wrote itself is not among them", |s| Some(s.bytes_written as f64)),
     ("server_direct_bytes_total", Kind::Counter, "Of both, bytes that went past the page cache of the parts", |s| Some(s.bytes_direct as f64)),
+    ("server_gathered_bytes_total", Kind::Counter, "Of what was written, bytes of small writes that mounts had gathered", |s| Some(s.bytes_gathered as f64)),
     ("server_cpu_seconds_total", Kind::Counter, "CPU time of the server", |s| Some(s.cpu_ms as f64 / 1000.0)),
     ("server_wake_ups_total", Kind::Counter, "Times that a thread of the server was woken", |s| Some(s.wake_ups as f64)),
     ("server_resident_bytes", Kind::Gauge, "Memory of the server", |s| Some(s.resident_bytes as f64)),

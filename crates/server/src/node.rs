@@ -55,6 +55,7 @@ pub(crate) struct Counters {
     pub(crate) requests: Cell<u64>,
     pub(crate) bytes_read: Cell<u64>,
     pub(crate) bytes_written: Cell<u64>,
+    pub(crate) bytes_gathered: Cell<u64>,
 }
 
 /// One server. Lives on one thread; nothing of it is borrowed across an `await`.

@@ -23,6 +23,7 @@ impl Node {
             bytes_read: self.counters.bytes_read.get(),
             bytes_written: self.counters.bytes_written.get(),
             bytes_direct: self.direct.bytes(),
+            bytes_gathered: self.counters.bytes_gathered.get(),
             io: self.direct.way().to_owned(),
             network: self.network.words(),
             resident_bytes: resident_bytes(),

@@ -51,6 +51,9 @@ pub(crate) struct Served {
     /// Of both, what went past the page cache.
     #[serde(default)]
     pub(crate) bytes_direct: u64,
+    /// Of what was written, bytes of small writes that mounts had gathered.
+    #[serde(default)]
+    pub(crate) bytes_gathered: u64,
     /// Which way large transfers take.
     #[serde(default)]
     pub(crate) io: String,
@@ -326,6 +329,7 @@ impl From<ServerStatus> for Served {
             bytes_read: status.bytes_read,
             bytes_written: status.bytes_written,
             bytes_direct: status.bytes_direct,
+            bytes_gathered: status.bytes_gathered,
             io: status.io,
             network: status.network,
             resident_bytes: status.resident_bytes,

@@ -8,7 +8,7 @@ use hayase_store::namespace::Time;
 use hayase_store::{Part, SetTime};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{
-    Gathered, PAYLOAD_BYTES_MAX, PartRef, PeerReply, PeerRequest, Refused, Room,
+    Gathered, Grants, PAYLOAD_BYTES_MAX, PartRef, PeerReply, PeerRequest, Refused, Room,
 };
 
 use super::Answer;
@@ -42,7 +42,12 @@ impl Node {
             return Err(Refused::because(libc_errno::EINVAL, why));
         }
         let inode = self.inode(ino)?;
-        if inode.layout != Layout::Whole || !self.homes.may_gather(ino, from) {
+        if inode.layout != Layout::Whole {
+            return Err(not_now());
+        }
+        self.find_mapping(ino).await;
+        if !self.homes.may_gather(ino, from) {
+            self.end_lingering_elsewhere(ino, from);
             return Err(not_now());
         }
         let part = self.whole(&inode)?;
@@ -67,6 +72,13 @@ impl Node {
         }
     }
 
+    /// Opens that other nodes only keep for a while shall not stand in the way of who asks again.
+    fn end_lingering_elsewhere(self: &Rc<Self>, ino: InodeId, from: NodeId) {
+        for node in self.homes.open_on(ino).into_iter().filter(|node| *node != from) {
+            self.begin_recall(ino, node, Grants::NONE);
+        }
+    }
+
     /// Bytes that a mount of `from` has gathered.
     pub(super) async fn write_gathered_part(
         self: &Rc<Self>,
@@ -83,7 +95,9 @@ impl Node {
         let _on_its_way = self.handed_on.begin(ino);
         let target = self.parts.get(part_id(part)).map_err(part_refused)?;
         let before = target.stat().map_err(part_refused)?.mtime;
+        let len = bytes.1 as u64;
         let done = self.write_part(part, offset, trunc_epoch, bytes).await?;
+        self.counters.bytes_gathered.set(self.counters.bytes_gathered.get() + len);
         if after.is_last {
             self.give_back_room(&target).await?;
         }

@@ -94,6 +94,8 @@ pub struct ServerStatus {
     pub bytes_written: u64,
     /// Of both, what went past the page cache of the parts.
     pub bytes_direct: u64,
+    /// Of what was written, bytes of small writes that mounts had gathered.
+    pub bytes_gathered: u64,
     /// Which way large transfers take, for a person.
     pub io: String,
     /// Which transport it speaks to the others, and why, for a person.
