@@ -5,13 +5,15 @@ use std::io::Write;
 use std::path::Path;
 
 use hayase_layout::{ByteCount, InodeId, LocalOffset};
+use hayase_store::uring::{Request, Ring, Transfer};
 use hayase_store::{
-    Area, AreaError, Batch, FjallStore, ImageArea, MetaStore, MountedArea, PartError, PartId, Parts,
+    Area, AreaError, Batch, FjallStore, ImageArea, MetaStore, MountedArea, Part, PartError, PartId,
+    Parts, Slot, SlotPool,
 };
 
 mod mounted;
 
-use mounted::{Mounted, skip};
+use mounted::{Mounted, skip, skipped};
 
 /// Loop devices whose file lies below `directory`.
 fn loops_of(directory: &Path) -> Vec<String> {
@@ -105,6 +107,56 @@ fn a_full_area_is_enospc_at_the_write() {
         assert!(start.elapsed().as_secs() < 20, "the space does not come back");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
+}
+
+/// Writes `len` bytes past the page cache and waits for the end.
+fn write_direct(ring: &mut Ring<Slot>, slots: &SlotPool, part: &Part, offset: u64, len: usize) {
+    let file = part.direct(Transfer::Write, offset + len as u64).unwrap();
+    let buffer = Box::new(slots.try_take().unwrap());
+    let begun = ring.begin(Request { file, transfer: Transfer::Write, offset, buffer, len });
+    assert!(begun.is_ok());
+    let ended = loop {
+        match ring.ended() {
+            Some(ended) => break ended,
+            None => ring.wait().unwrap(),
+        }
+    };
+    assert_eq!(ended.moved.unwrap(), len);
+}
+
+/// Nothing is allocated ahead of a part, nor around what is written of it: parts stay open for long, and the kernel
+/// would take such room back neither then nor when the disk is full.
+#[test]
+fn what_passes_by_the_page_cache_takes_its_own_room_only() {
+    const PARTS: u64 = 16;
+    const MIB: u64 = 1 << 20;
+    const PIECE: usize = 256 << 10;
+    if skip("what_passes_by_the_page_cache_takes_its_own_room_only") {
+        return;
+    }
+    let slots = SlotPool::new(2).unwrap();
+    let mut ring = match Ring::new(2, &slots) {
+        Ok(ring) => ring,
+        Err(error) => return skipped("its own room only", &error.to_string()),
+    };
+    let mounted = Mounted::new(ByteCount::mib(300));
+    let area = MountedArea::open(&mounted.root).unwrap();
+    let parts = Parts::open(area.parts().unwrap(), 64);
+    let id = |ino| PartId { ino: InodeId(ino), epoch: 0, index: 0 };
+    let open: Vec<Part> = (0..PARTS).map(|ino| parts.create(id(ino)).unwrap()).collect();
+    for part in &open {
+        write_direct(&mut ring, &slots, part, 0, 1 << 20);
+        // Behind a gap: a file with holes keeps them.
+        write_direct(&mut ring, &slots, part, 100 * MIB, PIECE);
+        assert_eq!(part.stat().unwrap().blocks * 512, MIB + PIECE as u64);
+    }
+    let (large, block) = (parts.create(id(PARTS)).unwrap(), vec![1; 1 << 20]);
+    let mut written = 0;
+    while large.write_at(LocalOffset(written), &block).is_ok() {
+        written += MIB;
+    }
+    let all = written + PARTS * (MIB + PIECE as u64);
+    assert!(all >= 300 * MIB, "full after {all} bytes");
 }
 
 #[test]

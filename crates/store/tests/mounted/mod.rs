@@ -33,8 +33,9 @@ pub(crate) fn skip(test: &str) -> bool {
     false
 }
 
+/// Says that `test` is skipped, and why.
 #[expect(clippy::print_stderr, reason = "a skip has to be seen")]
-fn skipped(test: &str, reason: &str) {
+pub(crate) fn skipped(test: &str, reason: &str) {
     eprintln!("SKIP {test}: {reason}");
 }
 
