@@ -58,3 +58,7 @@ pub const LET_GO_WAIT: Duration = Duration::from_secs(10);
 
 /// For what UCX still has on its way when its last connection ends; the thread waits.
 pub const WORKER_END_WAIT: Duration = Duration::from_millis(50);
+
+/// A TCP connection whose round trip is no longer than this has a short way
+/// ([`SEND_BUFFER_BYTES`](crate::limits::SEND_BUFFER_BYTES)).
+pub const SHORT_TRIP: Duration = Duration::from_micros(200);

