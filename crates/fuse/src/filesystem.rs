@@ -23,7 +23,7 @@ use crate::limits::{BACKGROUND_MAX, NAME_BYTES_MAX};
 use crate::ops::Shared;
 use crate::ops::create::NewInode;
 use crate::ops::locks::LockWish;
-use crate::ops::read_write::is_append;
+use crate::ops::read_write::{Durable, is_append};
 use crate::passthrough::PassthroughState;
 use crate::profile::KernelProfile;
 use crate::waiters::Line;
@@ -301,11 +301,12 @@ impl Filesystem for Requests {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let durable = Durable::of(flags);
         if is_append(flags, write_flags) {
             // Not one that waits for another kernel: the open for writing has recalled them.
-            self.shared.append(ino(inode), data, reply);
+            self.shared.append(ino(inode), data, durable, reply);
         } else {
-            self.shared.write(ino(inode), offset, data, reply);
+            self.shared.write(ino(inode), (offset, data), durable, reply);
         }
     }
 

@@ -401,6 +401,27 @@ fn appends_land_at_the_end_wherever_it_is() {
     }
 }
 
+/// The kernel asks for no sync of a file that it does not cache: the mount does.
+#[test]
+fn writes_with_o_dsync_are_durable_when_they_return() {
+    let Some(mounted) = Fixture::native("durable", Parts::Elsewhere) else { return };
+    let path = mounted.path("file");
+    File::create(&path).unwrap();
+    for (flags, appends) in [(libc::O_DSYNC, false), (libc::O_SYNC, true)] {
+        let before = mounted.server.count("Fsync");
+        let mut options = OpenOptions::new();
+        options.write(true).append(appends).custom_flags(flags);
+        let mut file = options.open(&path).unwrap();
+        for number in 1..=20 {
+            file.write_all(&[7; 100]).unwrap();
+            assert!(
+                mounted.server.count("Fsync") >= before + number,
+                "write {number} is not synced"
+            );
+        }
+    }
+}
+
 #[test]
 fn closing_and_opening_at_once_stays_local() {
     let Some(mounted) = Fixture::native("close_reopen", Parts::Here) else { return };

@@ -24,9 +24,15 @@ impl HandedOn {
 
     /// Returns when nothing is on its way into the part of this inode.
     pub(crate) async fn until_settled(&self, ino: InodeId) {
+        self.until_all_settled(&[ino]).await;
+    }
+
+    /// Returns when nothing is on its way into the parts of any of these inodes, all at one moment.
+    pub(crate) async fn until_all_settled(&self, inos: &[InodeId]) {
         loop {
             let settled = self.settled.notified();
-            if !self.under_way.borrow().contains_key(&ino) {
+            let is_under_way = |ino: &InodeId| self.under_way.borrow().contains_key(ino);
+            if !inos.iter().any(is_under_way) {
                 return;
             }
             settled.await;

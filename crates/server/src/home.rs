@@ -11,11 +11,12 @@
 //! - H3: while the part may still be written through a forgotten mapping (`unprobed`), only the home
 //!   node holds grants.
 //! - H4: every waiting operation waits for a recall or a probe that is under way.
-//! - H5: a node that gathers is the only one that has it open, and no operation of another has gone on since it began.
+//! - H5: a node that gathers is the only one that has it open, writes it by messages, nobody else holds a grant, and no
+//!   operation of another has gone on since it began; one that is late gathers no more until it has closed.
 //!
 //! Rooms: [`gathering`] of writes. Source: `docs/design/001-coherence.md` sections 2 and 3.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hayase_layout::NodeId;
 use hayase_wire::message::{Access, Grants, OpenKind, Opening, StillOpen};
@@ -23,8 +24,6 @@ use hayase_wire::message::{Access, Grants, OpenKind, Opening, StillOpen};
 use crate::booked::Booked;
 
 mod gathering;
-
-use self::gathering::Gatherer;
 
 /// Names a waiting operation to the shell.
 pub(crate) type Ticket = u64;
@@ -68,6 +67,9 @@ pub(crate) enum Event {
     Silent { node: NodeId },
     /// A node has it open since before this server was started (`anew`), or since before its own was.
     Reclaimed { node: NodeId, open: Opening, anew: bool },
+    /// A node has told all that it has open: its server does not know what the former one was granted. Its mounts go
+    /// on, and a recall that is under way is answered by the new one.
+    ToldAnew { node: NodeId },
     /// The answer to [`Effect::Probe`].
     Probed { quiescent: bool },
 }
@@ -119,7 +121,9 @@ pub(crate) struct Home {
     recalls: BTreeMap<NodeId, Grants>,
     waiting: Vec<Operation>,
     changing: Vec<Operation>,
-    gatherer: Option<Gatherer>,
+    gatherer: Option<NodeId>,
+    /// What these have gathered comes too late, until they have closed it.
+    late: BTreeSet<NodeId>,
     unprobed: bool,
     probing: bool,
     /// A local writer closed it while a probe was under way: that one tells nothing.
@@ -136,6 +140,7 @@ impl Home {
             waiting: Vec::new(),
             changing: Vec::new(),
             gatherer: None,
+            late: BTreeSet::new(),
             unprobed: false,
             probing: false,
             overtaken: false,
@@ -171,6 +176,9 @@ impl Home {
             Event::Gone { node } => self.gone(node),
             Event::Silent { node } => self.silent(node),
             Event::Reclaimed { node, open, anew } => self.reclaimed(node, &open, anew),
+            Event::ToldAnew { node } => {
+                self.grants.remove(&node);
+            }
             Event::Probed { quiescent } => self.probed(quiescent, &mut effects),
         }
         self.settle(&mut effects);
@@ -211,7 +219,7 @@ impl Home {
 
     /// `idle`, `shared-read` or `writing`, and why when that is not obvious.
     pub(crate) fn describe(&self) -> String {
-        if let Some(gatherer) = self.gatherer() {
+        if let Some(gatherer) = self.gatherer {
             format!("writing (node {gatherer} alone, which gathers small writes)")
         } else if self.is_written() {
             "writing".to_owned()
@@ -305,6 +313,7 @@ impl Home {
         let is_closed = held.booked.is_empty();
         if ended.write {
             self.stop_gathering(node);
+            self.late.remove(&node);
         }
         if is_closed {
             self.opens.remove(&node);
@@ -329,6 +338,7 @@ impl Home {
     }
 
     fn silent(&mut self, node: NodeId) {
+        self.take_no_more_gathered(node);
         self.stop_gathering(node);
         self.grants.remove(&node);
         self.recalls.remove(&node);

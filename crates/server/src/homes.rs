@@ -98,7 +98,7 @@ impl Homes {
     }
 
     /// From now on nothing is taken of what `node` has gathered.
-    fn take_no_more_gathered(&self, ino: InodeId, node: NodeId) {
+    pub(crate) fn take_no_more_gathered(&self, ino: InodeId, node: NodeId) {
         if let Some(entry) = self.entries.borrow_mut().get_mut(&ino) {
             entry.home.take_no_more_gathered(node);
         }
@@ -161,7 +161,9 @@ impl Node {
         open: Opening,
     ) -> Given {
         let ticket = self.homes.ticket();
-        self.home_operation(ino, ticket, Event::Open { ticket, node, open }).await
+        let given = self.home_operation(ino, ticket, Event::Open { ticket, node, open }).await;
+        self.until_taken(ino, node).await;
+        given
     }
 
     /// Lets `node` change attributes or bytes of a file by a call without an open: others have given
@@ -174,7 +176,9 @@ impl Node {
     ) -> ChangeGuard {
         let ticket = self.homes.ticket();
         self.home_operation(ino, ticket, Event::Change { ticket, node, bits }).await;
-        ChangeGuard { node: Rc::clone(self), ino, ticket }
+        let guard = ChangeGuard { node: Rc::clone(self), ino, ticket };
+        self.until_taken(ino, node).await;
+        guard
     }
 
     /// `node` is about to look at the file: what another node gathers of it has been handed on when this returns.
@@ -182,6 +186,15 @@ impl Node {
         if self.homes.is_gathered_elsewhere(ino, node) {
             let ticket = self.homes.ticket();
             self.home_operation(ino, ticket, Event::Look { ticket, node }).await;
+        }
+        self.until_taken(ino, node).await;
+    }
+
+    /// What another than `node` handed on in time is in the part when this returns, however it came that nobody waits
+    /// for that one any more: it closed, was lost, or its server answered for a mount that did not.
+    async fn until_taken(&self, ino: InodeId, node: NodeId) {
+        if !self.homes.takes_gathered(ino, node) {
+            self.handed_on.until_settled(ino).await;
         }
     }
 

@@ -190,7 +190,13 @@ impl Node {
             R::ReadLink { ino } => self.read_link(ino),
             R::Open { ino, open, truncate } => self.open_inode(from, ino, open, truncate).await,
             R::Close(closes) => self.close_inodes(from, &closes).await,
-            R::Recall { ino, bits } => Ok(PeerReply::Recalled(self.recall_here(ino, bits).await)),
+            R::Recall { ino, bits } => {
+                if bits.cache {
+                    // A mount that has not come back since this server was started anew may have gathered something.
+                    self.grace.own_known().await;
+                }
+                Ok(PeerReply::Recalled(self.recall_here(ino, bits).await))
+            }
             R::GetXattr { ino, name } => self.get_xattr(ino, &name).await,
             R::SetXattr { ino, name, value, mode, once } => {
                 let set = self.set_xattr(from, ino, &name, (value, mode), once);

@@ -320,6 +320,10 @@ impl Node {
                 lost.push(held.ino);
             }
         }
+        if holding.last {
+            // What its former life has handed on must not come after what this one is going to.
+            self.handed_on.until_all_settled(&self.homes.known_to(node)).await;
+        }
         let mut all = self.sessions.listed.borrow_mut();
         let listed = all.entry(from.server).or_default();
         listed.opens.extend(holding.opens.iter().map(|held| held.ino));
@@ -359,6 +363,8 @@ impl Node {
             return false;
         }
         self.home_open(ino, node, open).await;
+        // Nobody has waited for what its mount may have gathered.
+        self.homes.take_no_more_gathered(ino, node);
         true
     }
 
@@ -381,8 +387,7 @@ impl Node {
         let access = Access { read: true, write: true };
         let mut ended = Vec::new();
         for ino in self.homes.known_to(node) {
-            // Whatever was granted to the former one is not known to this one.
-            self.home_event(ino, Event::Silent { node });
+            self.home_event(ino, Event::ToldAnew { node });
             if !listed.opens.contains(&ino) {
                 self.home_event(ino, Event::Close { node, access, as_of });
                 ended.push(ino);

@@ -23,13 +23,60 @@ impl Shared {
         }
     }
 
-    pub(crate) fn write(&self, ino: InodeId, offset: u64, data: &[u8], reply: ReplyWrite) {
-        reply_written(self.volume.write(ino, offset, data), reply);
+    pub(crate) fn write(
+        &self,
+        ino: InodeId,
+        (offset, data): (u64, &[u8]),
+        durable: Durable,
+        reply: ReplyWrite,
+    ) {
+        let written = self.volume.write(ino, offset, data);
+        reply_written(self.make_durable(ino, written, durable), reply);
     }
 
     /// The kernel's offset is ignored: only the home knows the end.
-    pub(crate) fn append(&self, ino: InodeId, data: &[u8], reply: ReplyWrite) {
-        reply_written(self.volume.append(ino, data), reply);
+    pub(crate) fn append(&self, ino: InodeId, data: &[u8], durable: Durable, reply: ReplyWrite) {
+        let written = self.volume.append(ino, data);
+        reply_written(self.make_durable(ino, written, durable), reply);
+    }
+
+    /// Of a file that it does not cache the kernel syncs nothing itself.
+    fn make_durable(
+        &self,
+        ino: InodeId,
+        written: Result<u32, Refused>,
+        durable: Durable,
+    ) -> Result<u32, Refused> {
+        let written = written?;
+        match durable {
+            Durable::Later => {}
+            Durable::Data => self.volume.sync(ino, true)?,
+            Durable::All => self.volume.sync(ino, false)?,
+        }
+        Ok(written)
+    }
+}
+
+/// When written bytes must be on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durable {
+    /// At the next fsync(2).
+    Later,
+    /// Before the call returns: `O_DSYNC`, `RWF_DSYNC`.
+    Data,
+    /// With all times: `O_SYNC`, `RWF_SYNC`.
+    All,
+}
+
+impl Durable {
+    /// As a write came with them.
+    pub(crate) fn of(flags: OpenFlags) -> Self {
+        // O_SYNC has the bit of O_DSYNC and one more.
+        match (flags.0 & libc::O_SYNC == libc::O_SYNC, flags.0 & libc::O_DSYNC != 0) {
+            (true, _) => Self::All,
+            (false, true) => Self::Data,
+            (false, false) => Self::Later,
+        }
     }
 }
 
@@ -48,6 +95,14 @@ fn reply_written(written: Result<u32, Refused>, reply: ReplyWrite) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_asked_for_with_o_sync_is_synced() {
+        let of = |flags| Durable::of(OpenFlags(libc::O_WRONLY | flags));
+        assert_eq!(of(libc::O_APPEND), Durable::Later);
+        assert_eq!(of(libc::O_DSYNC), Durable::Data);
+        assert_eq!(of(libc::O_SYNC), Durable::All);
+    }
 
     #[test]
     fn pages_of_mappings_keep_their_place() {

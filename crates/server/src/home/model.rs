@@ -7,14 +7,23 @@
 //! began (I3), the home books no less than what nodes have open, and whatever waits goes on (I11: what
 //! can happen runs out only when nobody waits). Recalls that are not answered, and openers that are
 //! gone, are steps of the network.
-//! Not here: locks and membership, sizes, restarts of the home (`tests/sim` has all of them together),
-//! kernels with their own rules of opens.
+//!
+//! A node may gather: its writes are acknowledged while only its mount has them. Then a read or a look that was
+//! answered may miss one only if its node did not answer (or was lost), and then that one is never written, and the
+//! node is told EIO for it; no write is written over a later one; and nobody is told EIO who answered. The home may be
+//! started anew, so may the server of a node. What was handed on lands in two steps, as on a disk.
+//! Rooms: [`steps`] that can be taken and what is checked after each, [`runs`] of some jobs.
+//! Not here: locks and membership, sizes (`tests/sim` has all of them together), kernels with their own rules of opens,
+//! two mounts of one node (their own server sees to them: `beside.rs`), a home that is started anew after it has given
+//! a gatherer up (it forgets that: a test says what comes of it).
 
 use hayase_layout::NodeId;
 use hayase_wire::message::{Access, Grants, OpenKind, Opening, StillOpen};
 
 use super::{Effect, Event, Home};
-use crate::explore::{Explored, Model, explore};
+
+mod runs;
+mod steps;
 
 const READ: Access = Access { read: true, write: false };
 const WRITE: Access = Access { read: false, write: true };
@@ -30,6 +39,35 @@ struct Job {
     repeats: u8,
     /// Nodes that are cut off: they give their pages up and are not waited for.
     cuts: u8,
+    /// How often mounts may ask whether they may gather, over all nodes.
+    gathers: u8,
+    /// Times that a node looks at what it has not open.
+    looks: u8,
+    /// Starts of the home, and of the servers of nodes.
+    restarts: u8,
+    /// Nodes that are declared lost, and come back.
+    losses: u8,
+    /// The home's own node opens by messages, too.
+    all_remote: bool,
+    /// The home may also be started anew after it has given a node up.
+    forgets: bool,
+}
+
+impl Default for Job {
+    fn default() -> Self {
+        let (writes, repeats, cuts) = (0, 0, 0);
+        let (gathers, looks, restarts, losses) = (0, 0, 0, 0);
+        let (opens, all_remote, forgets) = (vec![], false, false);
+        Self { opens, writes, repeats, cuts, gathers, looks, restarts, losses, all_remote, forgets }
+    }
+}
+
+/// Writes by the order in which they were made: a bit each.
+type Writes = u8;
+
+/// Those that came after the `last` one.
+fn later_than(last: u8) -> Writes {
+    u8::MAX.checked_shl(last.into()).unwrap_or(0)
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -42,22 +80,159 @@ struct Node {
     /// `None` without a grant; the version of the bytes that it keeps, if it has read them.
     pages: Option<Option<u8>>,
     recalls: u8,
-    /// A read is under way, or a write.
+    /// A read is under way, or a write, or a look.
     busy: bool,
+    gathers: bool,
+    gathered: Writes,
+    /// It asks whether it may gather, by this number, or hands on: a recall waits.
+    asks: Option<u8>,
+    hands_on: bool,
+    /// Once that is done, a recall is answered.
+    recalled: Option<(u64, bool, bool)>,
+    /// It was told that something is lost, and has not closed since.
+    is_told: bool,
+    /// It did not answer, or was lost.
+    is_cut: bool,
+    /// The home does not know what it holds.
+    is_untold: bool,
+}
+
+impl Node {
+    fn is_locked(&self) -> bool {
+        self.asks.is_some() || self.hands_on
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Message {
-    Open { node: u16, write: bool, number: u64 },
-    Opened { node: u16, write: bool, cache: bool, number: u64 },
-    Close { node: u16, read: bool, write: bool, as_of: u64 },
-    Recall { node: u16, cache: bool, attr: bool },
-    Returned { node: u16, cache: bool, attr: bool, read: bool, write: bool, as_of: u64 },
-    Read { node: u16, known: u8, recalls: u8 },
-    Bytes { node: u16, known: u8, version: u8, recalls: u8 },
-    Write { node: u16 },
-    Written { node: u16, version: u8 },
+    Open {
+        node: u16,
+        write: bool,
+        number: u64,
+    },
+    Opened {
+        node: u16,
+        write: bool,
+        cache: bool,
+        number: u64,
+    },
+    Close {
+        node: u16,
+        read: bool,
+        write: bool,
+        as_of: u64,
+    },
+    Recall {
+        node: u16,
+        number: u64,
+        cache: bool,
+        attr: bool,
+    },
+    Returned {
+        node: u16,
+        number: u64,
+        cache: bool,
+        attr: bool,
+        read: bool,
+        write: bool,
+        as_of: u64,
+    },
+    Read {
+        node: u16,
+        known: Writes,
+        recalls: u8,
+    },
+    Bytes {
+        node: u16,
+        version: u8,
+        recalls: u8,
+    },
+    Write {
+        node: u16,
+    },
+    Written {
+        node: u16,
+        version: u8,
+    },
     Probe,
+    Gather {
+        node: u16,
+        number: u8,
+    },
+    MayGather {
+        node: u16,
+        number: u8,
+        may: bool,
+    },
+    HandOn {
+        node: u16,
+        writes: Writes,
+    },
+    /// On its way from the home's memory to its disk.
+    Land {
+        node: u16,
+        writes: Writes,
+    },
+    Landed {
+        node: u16,
+    },
+    TooLate {
+        node: u16,
+        writes: Writes,
+    },
+    Look {
+        node: u16,
+        known: Writes,
+    },
+    /// Nobody is waited for any more.
+    Looks {
+        node: u16,
+        known: Writes,
+    },
+    /// The home has stopped to wait for its answer, and for what it handed on before.
+    GiveUp {
+        node: u16,
+    },
+}
+
+impl Message {
+    /// At the home: what it shows, or what it lets others do, comes after all that has been handed on to it.
+    fn waits_for_disk(&self) -> Option<u16> {
+        match *self {
+            Self::Opened { node, .. }
+            | Self::Read { node, .. }
+            | Self::Write { node }
+            | Self::Looks { node, .. } => Some(node),
+            _ => None,
+        }
+    }
+
+    /// The node whose session it needs.
+    fn needs_session(&self) -> Option<u16> {
+        match *self {
+            Self::Open { node, .. }
+            | Self::Close { node, .. }
+            | Self::Write { node }
+            | Self::Gather { node, .. }
+            | Self::HandOn { node, .. }
+            | Self::Look { node, .. } => Some(node),
+            _ => None,
+        }
+    }
+}
+
+/// What waits at the home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Waits {
+    Open {
+        write: bool,
+        number: u64,
+    },
+    Look {
+        known: Writes,
+    },
+    /// An open that its node has told of, later than others.
+    Told,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -66,15 +241,26 @@ struct State {
     nodes: Vec<Node>,
     /// In no order.
     network: Vec<Message>,
-    /// Opens that the home was asked for and has not answered: ticket, node.
-    waiting: Vec<(u64, u16, bool, u64)>,
+    /// What the home was asked for and has not answered: ticket, node.
+    waiting: Vec<(u64, u16, Waits)>,
     tickets: u64,
-    /// Version of the bytes, and of the last write that was acknowledged.
+    /// Recalls that the home waits for.
+    recalls: Vec<(u64, u16)>,
+    /// The last write that was made, and the last one that is in the part.
+    last: u8,
     bytes: u8,
-    acknowledged: u8,
+    acknowledged: Writes,
+    /// Somebody was shown the file without these; their nodes were told that they are lost.
+    missed: Writes,
+    lost: Writes,
+    in_grace: bool,
     writes: u8,
     repeats: u8,
     cuts: u8,
+    gathers: u8,
+    looks: u8,
+    restarts: u8,
+    losses: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -88,8 +274,21 @@ enum Step {
         at: usize,
         again: bool,
     },
-    /// The recall in this place is never answered: its node has given up what it keeps by itself.
-    Silent(usize),
+    /// Recalls of this node are never answered: it has given up what it keeps by itself.
+    Silent(u16),
+    Gather(u16),
+    /// A write that the mount gathers, and acknowledges.
+    Keep(u16),
+    HandOn(u16),
+    Look(u16),
+    RestartHome,
+    EndGrace,
+    /// The server of a node is started anew; its mount goes on.
+    Restart(u16),
+    /// A node tells the home what it holds.
+    Tell(u16),
+    /// A node is declared lost.
+    Lose(u16),
 }
 
 impl State {
@@ -106,32 +305,122 @@ impl State {
         for effect in self.home.step(event) {
             match effect {
                 Effect::Recall { node, bits: Grants { cache, attr } } => {
-                    self.send(Message::Recall { node: node.0, cache, attr });
+                    self.tickets += 1;
+                    let (number, node) = (self.tickets, node.0);
+                    self.recalls.push((number, node));
+                    self.send(Message::Recall { node, number, cache, attr });
                 }
                 Effect::Probe => self.send(Message::Probe),
                 Effect::Proceed { ticket, grants, .. } => {
                     let at = self.waiting.iter().position(|(waiting, ..)| *waiting == ticket);
-                    let (_, node, write, number) =
+                    let (_, node, waited) =
                         self.waiting.remove(at.expect("who goes on has waited"));
-                    let cache = grants.cache;
-                    self.send(Message::Opened { node, write, cache, number });
+                    match waited {
+                        Waits::Open { write, number } => {
+                            let cache = grants.cache;
+                            self.send(Message::Opened { node, write, cache, number });
+                        }
+                        Waits::Look { known } => self.send(Message::Looks { node, known }),
+                        Waits::Told => {
+                            self.home.take_no_more_gathered(NodeId(node));
+                            self.told(node);
+                        }
+                    }
                 }
             }
         }
     }
 
-    fn opening(node: u16, write: bool, number: u64) -> Opening {
-        let kind = if node == 0 { OpenKind::Local } else { OpenKind::Remote };
+    fn wait(&mut self, node: u16, what: Waits) -> u64 {
+        self.tickets += 1;
+        self.waiting.push((self.tickets, node, what));
+        self.tickets
+    }
+
+    fn told(&mut self, node: u16) {
+        self.node(node).is_untold = false;
+        self.event(Event::ToldAnew { node: NodeId(node) });
+        if self.nodes.iter().all(|node| !node.is_untold) {
+            self.in_grace = false;
+        }
+    }
+
+    /// A node holds nothing any more that the home has granted.
+    fn forget(&mut self, of: u16) {
+        let node = self.node(of);
+        node.pages = None;
+        node.recalls += 1;
+    }
+
+    /// What `node` is shown now, of what was acknowledged before it asked.
+    fn show(&mut self, node: u16, known: Writes) -> Result<u8, String> {
+        let missed = known & later_than(self.bytes) & !self.lost;
+        let by_who_is_cut = |gathered: Writes, of: u16| {
+            self.nodes[usize::from(of)].is_cut && !self.home.takes_gathered(NodeId(of))
+                || gathered & missed == 0
+        };
+        let is_excused = (0..).zip(&self.nodes).all(|(at, node)| by_who_is_cut(node.gathered, at));
+        let on_its_way = |message: &Message| match *message {
+            Message::HandOn { node, writes } => by_who_is_cut(writes, node),
+            _ => true,
+        };
+        if !is_excused || !self.network.iter().all(on_its_way) || missed & !self.kept() != 0 {
+            return Err(format!("I3: {node} is shown {} without {missed:b}", self.bytes));
+        }
+        self.missed |= missed;
+        Ok(self.bytes)
+    }
+
+    /// What is not in the part yet, and not landing there.
+    fn kept(&self) -> Writes {
+        let on_its_way = |message: &Message| match *message {
+            Message::HandOn { writes, .. } | Message::TooLate { writes, .. } => writes,
+            _ => 0,
+        };
+        let mounts = self.nodes.iter().fold(0, |all, node| all | node.gathered);
+        self.network.iter().fold(mounts, |all, message| all | on_its_way(message))
+    }
+
+    fn put(&mut self, writes: Writes) -> Result<(), String> {
+        let latest = (Writes::BITS - writes.leading_zeros()) as u8;
+        if latest < self.bytes {
+            return Err(format!("{latest} is written over the later {}", self.bytes));
+        }
+        if writes & self.missed != 0 {
+            return Err(format!("{writes:b} is written after somebody was shown the file without"));
+        }
+        self.bytes = latest;
+        Ok(())
+    }
+
+    fn may_arrive(&self, message: &Message) -> bool {
+        let is_landing = || self.network.iter().any(|other| matches!(other, Message::Land { .. }));
+        let waits_for_disk = |node| !self.home.takes_gathered(NodeId(node)) && is_landing();
+        let node = |node: u16| &self.nodes[usize::from(node)];
+        if message.needs_session().is_some_and(|of| node(of).is_untold) {
+            return false;
+        }
+        match message {
+            Message::Recall { node: of, .. } => !node(*of).is_locked(),
+            Message::Open { .. } | Message::Gather { .. } => !self.in_grace,
+            // Who might gather it may not have told.
+            Message::Look { .. } => !self.in_grace || self.home.is_open(),
+            Message::GiveUp { .. } => !is_landing(),
+            other => !other.waits_for_disk().is_some_and(waits_for_disk),
+        }
+    }
+
+    fn opening(job: &Job, node: u16, write: bool, number: u64) -> Opening {
+        let is_local = node == 0 && !job.all_remote;
+        let kind = if is_local { OpenKind::Local } else { OpenKind::Remote };
         Opening { access: if write { WRITE } else { READ }, kind, number }
     }
 
-    fn arrive(&mut self, message: Message) -> Result<(), String> {
+    fn arrive(&mut self, job: &Job, message: Message) -> Result<(), String> {
         match message {
             Message::Open { node, write, number } => {
-                self.tickets += 1;
-                let ticket = self.tickets;
-                self.waiting.push((ticket, node, write, number));
-                let open = Self::opening(node, write, number);
+                let ticket = self.wait(node, Waits::Open { write, number });
+                let open = Self::opening(job, node, write, number);
                 self.event(Event::Open { ticket, node: NodeId(node), open });
             }
             Message::Opened { node, write, cache, number } => {
@@ -142,17 +431,22 @@ impl State {
                 let access = Access { read, write };
                 self.event(Event::Close { node: NodeId(node), access, as_of });
             }
-            Message::Recall { node, cache, attr } => self.recalled(node, cache, attr),
-            Message::Returned { node, cache, attr, read, write, as_of } => {
+            Message::Recall { node, number, cache, attr } => {
+                self.recalled(node, number, cache, attr);
+            }
+            Message::Returned { node, number, cache, attr, read, write, as_of } => {
+                let is_waited_for = |waited: &(u64, u16)| waited.0 == number;
+                let Some(at) = self.recalls.iter().position(is_waited_for) else { return Ok(()) };
+                self.recalls.remove(at);
                 let still_open = StillOpen { access: Access { read, write }, as_of };
                 let bits = Grants { cache, attr };
                 self.event(Event::Returned { node: NodeId(node), bits, still_open });
             }
             Message::Read { node, known, recalls } => {
-                let version = self.bytes;
-                self.send(Message::Bytes { node, known, version, recalls });
+                let version = self.show(node, known)?;
+                self.send(Message::Bytes { node, version, recalls });
             }
-            Message::Bytes { node, known, version, recalls } => {
+            Message::Bytes { node, version, recalls } => {
                 let node = self.node(node);
                 node.busy = false;
                 if let Some(pages) = &mut node.pages
@@ -160,19 +454,58 @@ impl State {
                 {
                     *pages = Some(version);
                 }
-                if version < known {
-                    return Err(format!("I3: read {version} after {known} was acknowledged"));
-                }
             }
             Message::Write { node } => {
-                self.bytes += 1;
-                let version = self.bytes;
+                self.last += 1;
+                let version = self.last;
+                self.put(1 << (version - 1))?;
                 self.send(Message::Written { node, version });
             }
             Message::Written { node, version } => {
                 self.node(node).busy = false;
-                self.acknowledged = self.acknowledged.max(version);
+                self.acknowledged |= 1 << (version - 1);
             }
+            Message::Gather { node, number } => {
+                let may = self.home.gather(NodeId(node));
+                self.send(Message::MayGather { node, number, may });
+            }
+            Message::MayGather { node, number, may } => {
+                let node = self.node(node);
+                if node.asks.take_if(|asks| *asks == number).is_some() {
+                    node.gathers |= may;
+                }
+            }
+            Message::HandOn { node, writes } => {
+                let takes = self.home.takes_gathered(NodeId(node));
+                self.send(match takes {
+                    true => Message::Land { node, writes },
+                    false => Message::TooLate { node, writes },
+                });
+            }
+            Message::Land { node, writes } => {
+                self.put(writes)?;
+                self.send(Message::Landed { node });
+            }
+            Message::Landed { node } => self.handed_on(node),
+            Message::TooLate { node: of, writes } => {
+                let node = self.node(of);
+                if !node.is_cut {
+                    return Err(format!("{of} was there, and {writes:b} of it is lost"));
+                }
+                node.is_told = true;
+                node.gathers = false;
+                self.lost |= writes;
+                self.handed_on(of);
+            }
+            Message::Look { node, known } => {
+                let ticket = self.wait(node, Waits::Look { known });
+                self.event(Event::Look { ticket, node: NodeId(node) });
+            }
+            Message::Looks { node, known } => {
+                self.node(node).busy = false;
+                self.show(node, known)?;
+            }
+            Message::GiveUp { node } => self.event(Event::Silent { node: NodeId(node) }),
             Message::Probe => self.event(Event::Probed { quiescent: true }),
         }
         Ok(())
@@ -194,185 +527,119 @@ impl State {
         }
     }
 
-    fn recalled(&mut self, of: u16, cache: bool, attr: bool) {
+    fn handed_on(&mut self, of: u16) {
+        let node = self.node(of);
+        node.hands_on = false;
+        if let Some((number, cache, attr)) = node.recalled.take() {
+            self.gives_back(of, number, cache, attr);
+        }
+    }
+
+    fn begin_to_hand_on(&mut self, of: u16) {
+        let node = self.node(of);
+        node.hands_on = true;
+        let writes = std::mem::take(&mut node.gathered);
+        self.send(Message::HandOn { node: of, writes });
+    }
+
+    fn recalled(&mut self, of: u16, number: u64, cache: bool, attr: bool) {
         let node = self.node(of);
         if cache {
             node.pages = None;
         }
         node.recalls += 1;
+        if node.gathered == 0 {
+            self.gives_back(of, number, cache, attr);
+        } else {
+            node.recalled = Some((number, cache, attr));
+            self.begin_to_hand_on(of);
+        }
+    }
+
+    fn gives_back(&mut self, of: u16, number: u64, cache: bool, attr: bool) {
+        let node = self.node(of);
+        node.gathers = false;
         let coming = node.coming.map_or(NONE, |(open, _)| open.access);
         let (read, write) = (node.open.read || coming.read, node.open.write || coming.write);
         let as_of = node.opened as u64;
-        self.send(Message::Returned { node: of, cache, attr, read, write, as_of });
-    }
-}
-
-impl Model for Job {
-    type State = State;
-    type Step = Step;
-
-    fn begin(&self) -> State {
-        State {
-            home: Home::new(NodeId(0)),
-            nodes: vec![Node::default(); self.opens.len()],
-            network: Vec::new(),
-            waiting: Vec::new(),
-            tickets: 0,
-            bytes: 0,
-            acknowledged: 0,
-            writes: self.writes,
-            repeats: self.repeats,
-            cuts: self.cuts,
-        }
+        self.send(Message::Returned { node: of, number, cache, attr, read, write, as_of });
     }
 
-    fn steps(&self, state: &State) -> Vec<Step> {
-        let mut steps = Vec::new();
-        for (at, (node, opens)) in (0..).zip(state.nodes.iter().zip(&self.opens)) {
-            let is_quiet = node.coming.is_none() && !node.closing && !node.busy;
-            if is_quiet && node.opened < opens.len() {
-                steps.push(Step::Open(at));
-            }
-            if is_quiet && node.open != NONE {
-                steps.push(Step::Close(at));
-            }
-            // What it keeps it reads without a step: `check` looks at it.
-            if is_quiet && node.open.read && !matches!(node.pages, Some(Some(_))) {
-                steps.push(Step::Read(at));
-            }
-            if is_quiet && node.open.write && state.writes > 0 {
-                steps.push(Step::Write(at));
-            }
-        }
-        for (at, message) in state.network.iter().enumerate() {
-            steps.push(Step::Arrive { at, again: false });
-            // Answers belong to their requests, which are run once.
-            let may_repeat = matches!(
+    fn restart_home(&mut self, job: &Job) {
+        self.home = Home::after_restart(NodeId(0));
+        self.in_grace = true;
+        self.recalls.clear();
+        // Who was asked is not waited for; who asked asks again.
+        let is_asked = |message: &Message| {
+            matches!(
                 message,
-                Message::Close { .. } | Message::Recall { .. } | Message::Returned { .. }
-            );
-            if may_repeat && state.repeats > 0 {
-                steps.push(Step::Arrive { at, again: true });
-            }
-            if matches!(message, Message::Recall { .. }) && state.cuts > 0 {
-                steps.push(Step::Silent(at));
+                Message::Recall { .. }
+                    | Message::Returned { .. }
+                    | Message::Probe
+                    | Message::GiveUp { .. }
+            )
+        };
+        self.network.retain(|message| !is_asked(message));
+        for message in &mut self.network {
+            *message = match *message {
+                Message::Looks { node, known } => Message::Look { node, known },
+                Message::Land { node, writes } => Message::HandOn { node, writes },
+                Message::Opened { node, write, number, .. } => {
+                    Message::Open { node, write, number }
+                }
+                other => other,
+            };
+        }
+        for (_, node, waited) in std::mem::take(&mut self.waiting) {
+            match waited {
+                Waits::Open { write, number } => self.send(Message::Open { node, write, number }),
+                Waits::Look { known } => self.send(Message::Look { node, known }),
+                Waits::Told => {}
             }
         }
-        steps
+        for node in 0..job.opens.len() as u16 {
+            let node = self.node(node);
+            node.is_untold = true;
+            node.gathers &= node.recalled.take().is_none();
+        }
+        self.network.sort_unstable();
     }
 
-    fn after(&self, before: &State, step: &Step) -> Result<State, String> {
-        let mut state = before.clone();
-        match *step {
-            Step::Open(at) => {
-                let access = self.opens[usize::from(at)][state.node(at).opened];
-                let node = state.node(at);
-                node.opened += 1;
-                let number = node.opened as u64;
-                if access.write {
-                    node.pages = None;
-                    node.recalls += 1;
-                }
-                node.coming = Some((State::opening(at, access.write, number), node.recalls));
-                state.send(Message::Open { node: at, write: access.write, number });
-            }
-            Step::Close(at) => {
-                let node = state.node(at);
-                let Access { read, write } = std::mem::take(&mut node.open);
-                (node.pages, node.closing) = (None, true);
-                let as_of = node.opened as u64;
-                state.send(Message::Close { node: at, read, write, as_of });
-            }
-            Step::Read(node) => {
-                let known = state.acknowledged;
-                state.node(node).busy = true;
-                let recalls = state.node(node).recalls;
-                state.send(Message::Read { node, known, recalls });
-            }
-            Step::Write(node) => {
-                state.writes -= 1;
-                if node == 0 {
-                    // The kernel writes the part itself.
-                    state.bytes += 1;
-                    state.acknowledged = state.bytes;
-                } else {
-                    state.node(node).busy = true;
-                    state.send(Message::Write { node });
-                }
-            }
-            Step::Arrive { at, again } => {
-                let message = state.network.remove(at);
-                if again {
-                    state.repeats -= 1;
-                    state.send(message);
-                }
-                state.arrive(message)?;
-            }
-            Step::Silent(at) => {
-                let Message::Recall { node, .. } = state.network.remove(at) else {
-                    unreachable!("only recalls are not answered");
-                };
-                state.cuts -= 1;
-                let silent = state.node(node);
-                silent.pages = None;
-                silent.recalls += 1;
-                state.event(Event::Silent { node: NodeId(node) });
-            }
+    fn tell(&mut self, job: &Job, of: u16) {
+        self.forget(of);
+        let (node, held) = (NodeId(of), self.nodes[usize::from(of)].open);
+        let number = self.nodes[usize::from(of)].opened as u64;
+        let kind = Self::opening(job, of, held.write, number).kind;
+        let open = Opening { access: held, kind, number };
+        let booked = self.home.opens().find(|(opener, _)| *opener == node);
+        let booked = booked.map_or(NONE, |(_, booked)| booked.access());
+        let is_booked = (booked.read || !held.read) && (booked.write || !held.write);
+        if held == NONE {
+            let access = Access { read: true, write: true };
+            self.event(Event::Close { node, access, as_of: number });
+        } else if self.in_grace || is_booked {
+            self.event(Event::Reclaimed { node, open, anew: self.in_grace });
+        } else {
+            // Until then it is not served.
+            let ticket = self.wait(of, Waits::Told);
+            self.event(Event::Open { ticket, node, open });
+            return;
         }
-        Ok(state)
+        self.told(of);
     }
 
-    fn check(&self, state: &State, is_over: bool) -> Result<(), String> {
-        let nodes = || (0u16..).zip(&state.nodes);
-        for (writer, _) in nodes().filter(|(_, node)| node.open.write) {
-            for (other, node) in nodes().filter(|(other, _)| *other != writer) {
-                if node.pages.is_some() {
-                    return Err(format!("I4: {other} keeps pages while {writer} writes"));
-                }
-            }
+    fn give_up(&mut self, of: u16) {
+        self.recalls.retain(|(_, node)| *node != of);
+        self.network.retain(|message| match message {
+            Message::Recall { node, .. } | Message::Returned { node, .. } => *node != of,
+            _ => true,
+        });
+        self.forget(of);
+        let silent = self.node(of);
+        silent.is_cut = true;
+        // It answers, and nobody hears it.
+        if silent.recalled.take().is_some() {
+            silent.gathers = false;
         }
-        for (at, node) in nodes() {
-            if let Some(Some(version)) = node.pages
-                && node.open.read
-                && version < state.acknowledged
-            {
-                let known = state.acknowledged;
-                return Err(format!("I3: {at} keeps {version} after {known} was acknowledged"));
-            }
-            let booked = state.home.opens().find(|(opener, _)| opener.0 == at);
-            let booked = booked.map_or(NONE, |(_, held)| held.access());
-            if (node.open.read && !booked.read) || (node.open.write && !booked.write) {
-                return Err(format!("{at} has open {:?}, booked is {booked:?}", node.open));
-            }
-        }
-        if is_over && !state.waiting.is_empty() {
-            return Err("I11: somebody waits, and nothing can happen any more".to_owned());
-        }
-        Ok(())
     }
-}
-
-fn all(job: &Job) -> Explored {
-    explore(job, 3_000_000).unwrap_or_else(|violation| panic!("{violation}"))
-}
-
-#[test]
-fn a_reader_and_a_writer_elsewhere_beside_the_home() {
-    let opens = vec![vec![WRITE], vec![READ, READ], vec![WRITE]];
-    let explored = all(&Job { opens, writes: 2, repeats: 0, cuts: 0 });
-    assert!(explored.states > 1_000 && explored.ends > 0, "{explored:?}");
-}
-
-#[test]
-fn two_readers_and_a_writer_with_messages_that_come_twice() {
-    let opens = vec![vec![], vec![READ, WRITE], vec![READ, READ]];
-    let explored = all(&Job { opens, writes: 1, repeats: 1, cuts: 0 });
-    assert!(explored.states > 1_000 && explored.ends > 0, "{explored:?}");
-}
-
-#[test]
-fn readers_that_are_cut_off_do_not_hold_up_a_writer() {
-    let opens = vec![vec![WRITE], vec![READ], vec![READ]];
-    let explored = all(&Job { opens, writes: 1, repeats: 1, cuts: 1 });
-    assert!(explored.states > 1_000 && explored.ends > 0, "{explored:?}");
 }

@@ -177,6 +177,211 @@ fn closing_everything_makes_it_idle() {
     assert!(home.is_idle(), "{home:?}");
 }
 
+/// B writes by messages, alone.
+fn written_by_b() -> Home {
+    let mut home = Home::new(A);
+    assert_eq!(home.step(open(1, B, WRITE)), [proceed(1, false, true, true)]);
+    home
+}
+
+fn gathered_by_b() -> Home {
+    let mut home = written_by_b();
+    assert!(home.gather(B) && home.takes_gathered(B));
+    home
+}
+
+fn look(ticket: Ticket, node: NodeId) -> Event {
+    Event::Look { ticket, node }
+}
+
+fn close(node: NodeId) -> Event {
+    Event::Close { node, access: WRITE, as_of: u64::MAX }
+}
+
+fn handed_on() -> Event {
+    Event::Returned { node: B, bits: Grants::ALL, still_open: still(WRITE) }
+}
+
+fn reclaimed(node: NodeId, access: Access) -> Event {
+    let kind = if node == A { OpenKind::Local } else { OpenKind::Remote };
+    Event::Reclaimed { node, open: Opening { access, kind, number: 1 }, anew: true }
+}
+
+const RECALL_B: Effect = Effect::Recall { node: B, bits: Grants::ALL };
+
+#[test]
+fn whoever_comes_to_the_file_waits_until_its_gatherer_has_handed_on() {
+    let change = |bits| Event::Change { ticket: 2, node: C, bits };
+    let check = |event: Event, granted: Effect, gathers_on: bool| {
+        let mut home = gathered_by_b();
+        assert_eq!(home.step(event), [RECALL_B], "{event:?}");
+        assert!(home.takes_gathered(B) && !home.may_gather(B), "{event:?}");
+        assert_eq!(home.step(handed_on()), [granted], "{event:?}");
+        assert!(!home.takes_gathered(B), "{event:?}");
+        assert_eq!(home.gather(B), gathers_on, "{event:?}");
+    };
+    check(look(2, C), proceed(2, false, false, true), true);
+    check(look(2, A), proceed(2, false, false, true), true);
+    check(open(2, C, READ), proceed(2, false, false, true), false);
+    check(open(2, C, WRITE), proceed(2, false, false, true), false);
+    check(open(2, A, WRITE), proceed(2, false, false, true), false);
+    check(change(Grants::ALL), proceed(2, false, false, true), false);
+    check(change(Grants { cache: false, attr: true }), proceed(2, false, false, true), false);
+}
+
+#[test]
+fn a_gatherer_waits_for_itself_with_nothing() {
+    let check = |event: Event| {
+        let mut home = gathered_by_b();
+        let effects = home.step(event);
+        assert!(
+            matches!(effects[..], [Effect::Proceed { ticket: 2, .. }]),
+            "{event:?}: {effects:?}"
+        );
+        assert!(home.takes_gathered(B), "{event:?}");
+    };
+    check(look(2, B));
+    check(open(2, B, READ));
+    check(open(2, B, WRITE));
+    check(Event::Change { ticket: 2, node: B, bits: Grants::ALL });
+}
+
+#[test]
+fn who_gives_back_only_attributes_goes_on_gathering() {
+    let mut home = gathered_by_b();
+    let bits = Grants { cache: false, attr: true };
+    home.step(Event::Returned { node: B, bits, still_open: still(WRITE) });
+    assert!(home.takes_gathered(B));
+    home.step(close(B));
+    assert!(!home.takes_gathered(B) && home.gatherer.is_none());
+}
+
+#[test]
+fn nobody_gathers_a_file_that_others_have_to_do_with() {
+    let check = |home: &Home, node, expected: bool, why: &str| {
+        let mut asked = home.clone();
+        assert_eq!(asked.gather(node), expected, "{why}: {home:?}");
+        assert_eq!(asked.takes_gathered(node), expected, "{why}");
+        assert_eq!(asked.gathers_for_another(C), expected.then_some(node), "{why}");
+    };
+    let mut home = Home::new(A);
+    check(&home, B, false, "it is not open");
+    home.step(open(1, B, READ));
+    check(&home, B, false, "it is open for reading");
+    home.step(open(2, B, WRITE));
+    check(&home, B, true, "it is alone");
+    check(&home, C, false, "it is not open there");
+    home.step(open(3, C, READ));
+    check(&home, B, false, "another has it open");
+    home.step(Event::Close { node: C, access: READ, as_of: u64::MAX });
+    check(&home, B, true, "it is alone again");
+
+    let mut home = Home::new(A);
+    home.step(open(1, A, WRITE));
+    check(&home, A, false, "its kernel writes the part");
+    home.step(close(A));
+    home.step(open(2, B, WRITE));
+    assert!(home.has_local_users());
+    check(&home, B, false, "a mapping may write the part");
+    assert!(home.begin_probe());
+    check(&home, B, false, "that is being found out");
+    home.step(Event::Probed { quiescent: true });
+    let returned = Event::Returned { node: A, bits: Grants::ALL, still_open: still(NONE) };
+    home.step(returned);
+    check(&home, B, true, "nothing else writes it");
+    home.probing = true;
+    check(&home, B, false, "a probe is under way");
+
+    let mut home = written_by_b();
+    let bits = Grants { cache: false, attr: true };
+    home.step(Event::Change { ticket: 2, node: C, bits });
+    check(&home, B, false, "a change waits, and B is recalled");
+    let returned = Event::Returned { node: B, bits, still_open: still(WRITE) };
+    assert_eq!(home.step(returned), [proceed(2, false, false, true)]);
+    check(&home, B, false, "a change is under way");
+    home.step(Event::Changed { ticket: 2 });
+    check(&home, B, true, "the change is over");
+
+    let mut home = written_by_b();
+    home.recalls.insert(B, Grants::ALL);
+    check(&home, B, false, "it may have answered a recall before it asked");
+    let mut home = written_by_b();
+    home.waiting.push(Operation { ticket: 9, node: C, want: Want::Look });
+    check(&home, B, false, "somebody waits");
+    let mut home = written_by_b();
+    home.grants.insert(C, Grants { cache: false, attr: true });
+    check(&home, B, false, "another was granted something");
+}
+
+#[test]
+fn what_comes_too_late_is_not_taken_before_its_node_has_closed() {
+    let mut home = gathered_by_b();
+    assert_eq!(home.step(open(2, C, WRITE)), [RECALL_B]);
+    home.take_no_more_gathered(B);
+    assert!(!home.takes_gathered(B), "nothing more is taken");
+    assert_eq!(home.gathers_for_another(C), Some(B), "others wait until what was taken is there");
+    assert_eq!(home.step(look(3, A)), []);
+    let both = [proceed(2, false, false, true), proceed(3, false, false, true)];
+    assert_eq!(home.step(Event::Silent { node: B }), both);
+    home.step(close(C));
+    // What it asked before, on a connection that broke: it may still have what it gathered then.
+    assert!(!home.gather(B) && !home.takes_gathered(B));
+    home.step(reclaimed(B, WRITE));
+    assert!(!home.takes_gathered(B), "nor when it tells again what it has open");
+    home.step(Event::Close { node: B, access: READ, as_of: u64::MAX });
+    assert!(!home.gather(B), "it did not close");
+    home.step(close(B));
+    home.step(open(4, B, WRITE));
+    assert!(home.gather(B) && home.takes_gathered(B), "{home:?}");
+}
+
+#[test]
+fn a_node_that_is_given_up_without_a_word_before_is_late_too() {
+    let mut home = gathered_by_b();
+    home.step(open(2, C, WRITE));
+    assert_eq!(home.step(Event::Silent { node: B }), [proceed(2, false, false, true)]);
+    home.step(close(C));
+    assert!(!home.gather(B));
+    // A reader has nothing that could come late.
+    let mut home = Home::new(A);
+    home.step(open(1, B, READ));
+    home.step(Event::Silent { node: B });
+    home.step(open(2, B, WRITE));
+    assert!(home.gather(B));
+}
+
+#[test]
+fn a_lost_node_gathers_no_more_and_what_it_had_is_not_taken() {
+    let mut home = gathered_by_b();
+    assert_eq!(home.step(open(2, C, WRITE)), [RECALL_B]);
+    assert_eq!(home.step(Event::Gone { node: B }), [proceed(2, false, true, true)]);
+    home.step(close(C));
+    // It comes back and tells what it has open: the shell says that nobody waited for it.
+    home.step(open(3, B, WRITE));
+    home.take_no_more_gathered(B);
+    assert!(!home.gather(B) && !home.takes_gathered(B));
+}
+
+#[test]
+fn a_node_whose_server_is_started_anew_goes_on_gathering() {
+    let mut home = gathered_by_b();
+    home.step(Event::Reclaimed { node: B, open: opening(WRITE), anew: false });
+    assert_eq!(home.step(Event::ToldAnew { node: B }), []);
+    assert!(home.takes_gathered(B));
+    assert_eq!(home.step(look(2, C)), [RECALL_B]);
+    // The recall that is under way is answered by the new server: nothing is granted before.
+    home.step(Event::ToldAnew { node: B });
+    assert!(home.takes_gathered(B) && !home.may_gather(B));
+    assert_eq!(home.step(handed_on()), [proceed(2, false, false, true)]);
+    // Told late, it is not supposed to gather.
+    home.step(Event::Reclaimed { node: B, open: opening(WRITE), anew: false });
+    assert!(!home.takes_gathered(B));
+}
+
+fn opening(access: Access) -> Opening {
+    Opening { access, kind: OpenKind::Remote, number: 1 }
+}
+
 /// One step of a random walk, before tickets are dealt.
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -188,6 +393,11 @@ enum Step {
     AnswerRecall(usize, bool),
     AnswerProbe(bool),
     Gone(u16),
+    Gather(u16),
+    Look(u16),
+    /// The oldest recall is not answered.
+    Silent,
+    ToldAnew(u16),
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -201,6 +411,10 @@ fn any_step() -> impl Strategy<Value = Step> {
         4 => (0..8usize, any::<bool>()).prop_map(|(i, o)| Step::AnswerRecall(i, o)),
         2 => any::<bool>().prop_map(Step::AnswerProbe),
         1 => (0..3u16).prop_map(Step::Gone),
+        4 => (0..3u16).prop_map(Step::Gather),
+        2 => (0..3u16).prop_map(Step::Look),
+        1 => Just(Step::Silent),
+        1 => (0..3u16).prop_map(Step::ToldAnew),
     ]
 }
 
@@ -213,6 +427,8 @@ struct Shell {
     waiting: Vec<Ticket>,
     changes: Vec<Ticket>,
     pending_changes: Vec<Ticket>,
+    /// Nodes that were not waited for while they gathered, and have not closed since.
+    fenced: BTreeSet<NodeId>,
 }
 
 impl Shell {
@@ -266,6 +482,20 @@ impl Shell {
                 self.recalls.retain(|(holder, _)| *holder != NodeId(node));
                 Event::Gone { node: NodeId(node) }
             }
+            Step::Gather(_) => return None, // No event: see the walk.
+            Step::Look(node) => {
+                self.waiting.push(ticket);
+                Event::Look { ticket, node: NodeId(node) }
+            }
+            Step::Silent => {
+                let (node, _) = *self.recalls.first()?;
+                self.recalls.retain(|(silent, _)| *silent != node);
+                if home.takes_gathered(node) {
+                    self.fenced.insert(node);
+                }
+                Event::Silent { node }
+            }
+            Step::ToldAnew(node) => Event::ToldAnew { node: NodeId(node) },
         })
     }
 
@@ -300,6 +530,16 @@ fn check_invariants(home: &Home, shell: &Shell) {
             assert!(*node == home.node, "H3: {node} holds {grants:?}: {home:?}");
         }
     }
+    if let Some(gatherer) = home.gatherer {
+        assert!(home.writes(gatherer), "H5: {gatherer} gathers what it does not write: {home:?}");
+        assert!(home.opens.keys().all(|opener| *opener == gatherer), "H5: {home:?}");
+        assert!(home.grants.keys().all(|holder| *holder == gatherer), "H5: {home:?}");
+        let of_others = home.changing.iter().filter(|change| change.node != gatherer);
+        assert_eq!(of_others.count(), 0, "H5: {home:?}");
+    }
+    for node in &shell.fenced {
+        assert!(!home.takes_gathered(*node), "H5: {node} is late: {home:?}");
+    }
     if !shell.waiting.is_empty() {
         assert!(!shell.recalls.is_empty() || shell.probe, "H4: {home:?} waits for nothing");
     }
@@ -313,9 +553,14 @@ proptest! {
         let mut home = Home::new(A);
         let mut shell = Shell::default();
         for step in steps {
+            if let Step::Gather(node) = step {
+                home.gather(NodeId(node));
+                check_invariants(&home, &shell);
+            }
             if let Some(event) = shell.event(&home, step) {
                 let effects = home.step(event);
                 shell.carry_out(&effects);
+                shell.fenced.retain(|node| home.writes(*node) && home.late.contains(node));
                 check_invariants(&home, &shell);
             }
         }
