@@ -12,7 +12,7 @@ use hayase_e2e::{
 use rustix::process::{Pid, Signal, kill_process};
 
 fn main() -> ExitCode {
-    Suite::new("gathering", JobOptions::three())
+    Suite::new("gathering", gathering(3))
         .job("gather_many_small_writes_are_few_requests", few_requests)
         .posix("gather_other_nodes_see_each_write", others_see_each_write)
         .posix("gather_appends_are_whole_and_at_the_end", appends)
@@ -33,8 +33,15 @@ const BEFORE: u64 = 8;
 /// A daemon that was killed is back after this; generous, for loaded machines.
 const BACK: Duration = Duration::from_secs(40);
 
+/// Nodes whose mounts gather.
+fn gathering(nodes: u16) -> JobOptions {
+    let mut options = JobOptions::nodes(nodes);
+    options.extra = vec!["--gather".into()];
+    options
+}
+
 fn on_a_job(test: fn(&Job) -> TestResult) -> TestResult {
-    let job = Job::up(JobOptions::three())?;
+    let job = Job::up(gathering(3))?;
     test(&job).map_err(|error| error.context(job.logs()))?;
     job.down()
 }
@@ -381,9 +388,9 @@ fn cut_off(job: &Job) -> TestResult {
 
 /// Where no file is passed through to the kernel, those of the own node are gathered too.
 fn without_passthrough() -> TestResult {
-    let mut options = JobOptions::nodes(2);
+    let mut options = gathering(2);
     if !is_masked() {
-        options.extra = vec!["--kernel-profile".into(), "6.1".into()];
+        options.extra.extend(["--kernel-profile".into(), "6.1".into()]);
     }
     let job = Job::up(options)?;
     let (a, b) = (job.node(0)?, job.node(1)?);
@@ -403,9 +410,7 @@ fn without_passthrough() -> TestResult {
 }
 
 fn not_wanted() -> TestResult {
-    let mut options = JobOptions::nodes(2);
-    options.extra = vec!["--no-gather".into()];
-    let job = Job::up(options)?;
+    let job = Job::up(JobOptions::nodes(2))?;
     let path = format!("{}/file", job.shared());
     let file = opened(&job.node(0)?, &job.node(1)?, &path, "rw")?;
     write_records(&file, 0, 200)?;

@@ -139,9 +139,10 @@ pub(crate) struct UpArgs {
     /// Read and write parts through the page cache only, where large requests of other nodes could go past it
     #[arg(long)]
     pub(crate) no_direct_io: bool,
-    /// Send each small write at once, where a mount could gather those of a file that its node alone has open
+    /// Let a mount gather small writes of a file that its node alone has open, and send many at once. Experimental: a
+    /// mount that pauses for some seconds may lose what it has gathered (its next calls on the file say so)
     #[arg(long)]
-    pub(crate) no_gather: bool,
+    pub(crate) gather: bool,
     /// Simulate nodes as plain processes even where namespaces could be made
     #[arg(long, requires = "nodes")]
     pub(crate) no_namespaces: bool,

@@ -493,7 +493,7 @@ pub(crate) mod tests {
             image: false,
             stripe: None,
             direct_io: true,
-            gather: true,
+            gather: false,
             transport: TransportName::default(),
             encrypt: false,
             system_cores: "0".parse().ok(),

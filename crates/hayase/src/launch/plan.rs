@@ -203,7 +203,7 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         image,
         stripe: None,
         direct_io: !args.no_direct_io,
-        gather: !args.no_gather,
+        gather: args.gather,
         transport: choose_transport(args, is_here)?,
         encrypt: args.encrypt,
         system_cores: args.system_cores.clone(),
