@@ -23,7 +23,7 @@ use crate::limits::{BACKGROUND_MAX, NAME_BYTES_MAX};
 use crate::ops::Shared;
 use crate::ops::create::NewInode;
 use crate::ops::locks::LockWish;
-use crate::ops::read_write::{Durable, is_append};
+use crate::ops::read_write::{Durable, is_append, reply_written};
 use crate::passthrough::PassthroughState;
 use crate::profile::KernelProfile;
 use crate::waiters::Line;
@@ -301,12 +301,17 @@ impl Filesystem for Requests {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let durable = Durable::of(flags);
-        if is_append(flags, write_flags) {
+        let written = match is_append(flags, write_flags) {
             // Not one that waits for another kernel: the open for writing has recalled them.
-            self.shared.append(ino(inode), data, durable, reply);
-        } else {
-            self.shared.write(ino(inode), (offset, data), durable, reply);
+            true => self.shared.append(ino(inode), data),
+            false => self.shared.write(ino(inode), offset, data),
+        };
+        match (Durable::of(flags), written) {
+            (Durable::Later, written) | (_, written @ Err(_)) => reply_written(written, reply),
+            (durable, Ok(written)) => self.may_wait(inode, move |shared| {
+                let synced = shared.make_durable(ino(inode), durable);
+                reply_written(synced.map(|()| written), reply);
+            }),
         }
     }
 

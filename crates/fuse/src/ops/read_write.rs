@@ -23,37 +23,22 @@ impl Shared {
         }
     }
 
-    pub(crate) fn write(
-        &self,
-        ino: InodeId,
-        (offset, data): (u64, &[u8]),
-        durable: Durable,
-        reply: ReplyWrite,
-    ) {
-        let written = self.volume.write(ino, offset, data);
-        reply_written(self.make_durable(ino, written, durable), reply);
+    pub(crate) fn write(&self, ino: InodeId, offset: u64, data: &[u8]) -> Result<u32, Refused> {
+        self.volume.write(ino, offset, data)
     }
 
     /// The kernel's offset is ignored: only the home knows the end.
-    pub(crate) fn append(&self, ino: InodeId, data: &[u8], durable: Durable, reply: ReplyWrite) {
-        let written = self.volume.append(ino, data);
-        reply_written(self.make_durable(ino, written, durable), reply);
+    pub(crate) fn append(&self, ino: InodeId, data: &[u8]) -> Result<u32, Refused> {
+        self.volume.append(ino, data)
     }
 
-    /// Of a file that it does not cache the kernel syncs nothing itself.
-    fn make_durable(
-        &self,
-        ino: InodeId,
-        written: Result<u32, Refused>,
-        durable: Durable,
-    ) -> Result<u32, Refused> {
-        let written = written?;
+    /// What a write asks for: of a file that it does not cache the kernel syncs nothing itself.
+    pub(crate) fn make_durable(&self, ino: InodeId, durable: Durable) -> Result<(), Refused> {
         match durable {
-            Durable::Later => {}
-            Durable::Data => self.volume.sync(ino, true)?,
-            Durable::All => self.volume.sync(ino, false)?,
+            Durable::Later => Ok(()),
+            Durable::Data => self.volume.sync(ino, true),
+            Durable::All => self.volume.sync(ino, false),
         }
-        Ok(written)
     }
 }
 
@@ -85,7 +70,7 @@ pub(crate) fn is_append(flags: OpenFlags, write_flags: WriteFlags) -> bool {
     flags.0 & libc::O_APPEND != 0 && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE)
 }
 
-fn reply_written(written: Result<u32, Refused>, reply: ReplyWrite) {
+pub(crate) fn reply_written(written: Result<u32, Refused>, reply: ReplyWrite) {
     match written {
         Ok(written) => reply.written(written),
         Err(refused) => reply.error(errno(&refused)),
