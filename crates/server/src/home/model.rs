@@ -15,7 +15,8 @@
 //! Rooms: [`steps`] that can be taken and what is checked after each, [`runs`] of some jobs.
 //! Not here: locks and membership, sizes (`tests/sim` has all of them together), kernels with their own rules of opens,
 //! two mounts of one node (their own server sees to them: `beside.rs`), a home that is started anew after it has given
-//! a gatherer up (it forgets that: a test says what comes of it).
+//! a gatherer up (it forgets that: a test says what comes of it), and looks within the grace before anybody has told
+//! that it has the file open (they may be shown less: here they wait).
 
 use hayase_layout::NodeId;
 use hayase_wire::message::{Access, Grants, OpenKind, Opening, StillOpen};

@@ -9,6 +9,7 @@ const B: NodeId = NodeId(1);
 const C: NodeId = NodeId(2);
 const READ: Access = Access { read: true, write: false };
 const WRITE: Access = Access { read: false, write: true };
+const BOTH: Access = Access { read: true, write: true };
 const NONE: Access = Access { read: false, write: false };
 
 fn open(ticket: Ticket, node: NodeId, access: Access) -> Event {
@@ -360,6 +361,34 @@ fn a_lost_node_gathers_no_more_and_what_it_had_is_not_taken() {
     home.step(open(3, B, WRITE));
     home.take_no_more_gathered(B);
     assert!(!home.gather(B) && !home.takes_gathered(B));
+}
+
+#[test]
+fn a_home_that_is_started_anew_supposes_that_a_sole_writer_gathers() {
+    let check = |told: &[(NodeId, Access)], gatherer: Option<NodeId>| {
+        let mut home = Home::after_restart(A);
+        for (node, access) in told {
+            home.step(reclaimed(*node, *access));
+            home.step(Event::ToldAnew { node: *node });
+        }
+        assert_eq!(home.gathers_for_another(NodeId(9)), gatherer, "{told:?}");
+        assert!(
+            [A, B, C].iter().all(|node| home.takes_gathered(*node) == (gatherer == Some(*node)))
+        );
+        home.unprobed = false;
+        // Of one that was given up, others may have been let at the file: they close it, and it is not taken.
+        home.step(Event::Close { node: C, access: BOTH, as_of: u64::MAX });
+        assert_eq!(home.gather(B), gatherer == Some(B), "{told:?}");
+    };
+    check(&[(B, WRITE)], Some(B));
+    check(&[(B, READ), (B, WRITE)], Some(B));
+    check(&[(B, READ)], None);
+    check(&[(A, WRITE)], None);
+    check(&[(B, WRITE), (C, READ)], None);
+    check(&[(B, WRITE), (C, WRITE)], None);
+    check(&[(B, WRITE), (A, READ)], None);
+    check(&[(C, READ), (B, WRITE)], None);
+    check(&[], None);
 }
 
 #[test]

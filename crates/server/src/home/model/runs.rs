@@ -62,7 +62,8 @@ fn the_homes_own_node_gathers_as_any_other() {
 #[test]
 fn who_does_not_answer_writes_nothing_over_what_others_have_written() {
     let opens = vec![vec![WRITE], vec![WRITE], vec![]];
-    let explored = all(&Job { opens, writes: 2, cuts: 1, gathers: 2, ..Job::default() });
+    let (repeats, cuts, gathers) = (1, 1, 2);
+    let explored = all(&Job { opens, writes: 2, repeats, cuts, gathers, ..Job::default() });
     assert!(explored.states > 1_000 && explored.ends > 0, "{explored:?}");
 }
 
@@ -78,6 +79,23 @@ fn a_home_that_is_started_anew_waits_for_who_gathers() {
     let opens = vec![vec![WRITE], vec![WRITE], vec![]];
     let (gathers, looks) = (1, 1);
     let explored = all(&Job { opens, writes: 2, gathers, looks, restarts: 1, ..Job::default() });
+    assert!(explored.states > 1_000 && explored.ends > 0, "{explored:?}");
+}
+
+/// The grace ends before all have told.
+#[test]
+fn who_tells_too_late_what_it_has_open_writes_nothing_that_it_has_gathered() {
+    let opens = vec![vec![WRITE], vec![WRITE]];
+    let (cuts, gathers, restarts) = (1, 2, 1);
+    let explored = all(&Job { opens, writes: 2, cuts, gathers, restarts, ..Job::default() });
+    assert!(explored.states > 1_000 && explored.ends > 0, "{explored:?}");
+}
+
+#[test]
+fn what_others_looked_at_before_its_node_told_is_never_written() {
+    let opens = vec![vec![], vec![WRITE, WRITE]];
+    let (cuts, gathers, looks, restarts) = (1, 2, 1, 1);
+    let explored = all(&Job { opens, writes: 2, cuts, gathers, looks, restarts, ..Job::default() });
     assert!(explored.states > 1_000 && explored.ends > 0, "{explored:?}");
 }
 
