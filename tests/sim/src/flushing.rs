@@ -178,7 +178,7 @@ impl World {
         let handle = mount.open(ino, Access { read: false, write: true }).await?;
         let mut written = Ok(());
         for place in places {
-            written = written.and(mount.write(&handle, *place, version).await);
+            written = written.and(mount.write(&handle, *place, version).await.map(drop));
         }
         let written = written.and(mount.fsync(ino).await);
         mount.close(handle).await?;

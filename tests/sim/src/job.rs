@@ -52,6 +52,10 @@ pub(crate) struct Job {
     began: Instant,
     /// The directory in which programs work.
     top: Cell<InodeId>,
+    /// Whether mounts gather small writes, and which.
+    gathers: RefCell<Option<Random>>,
+    /// Windows that they began.
+    windows: Cell<u64>,
     /// What servers said that must not be.
     complaints: RefCell<Vec<String>>,
 }
@@ -146,6 +150,8 @@ impl Job {
             secret: Secret::generate().expect("randomness"),
             began: Instant::now(),
             top: Cell::new(InodeId::ROOT),
+            gathers: RefCell::default(),
+            windows: Cell::new(0),
             complaints: RefCell::default(),
         });
         for server in 0..servers {
@@ -238,6 +244,31 @@ impl Job {
         self.nodes.iter().map(|node| node.wakes.get()).collect()
     }
 
+    /// Mounts that begin from now on gather small writes, which ones by chance.
+    pub(crate) fn let_mounts_gather(&self, random: Random) {
+        *self.gathers.borrow_mut() = Some(random);
+    }
+
+    /// What a new mount chooses by, if it gathers.
+    pub(crate) fn gathers(&self) -> Option<Random> {
+        self.gathers.borrow().as_ref().map(Random::split)
+    }
+
+    /// A mount begins to gather; with a number that no other window has.
+    pub(crate) fn begins_window(&self) -> u64 {
+        self.windows.set(self.windows.get() + 1);
+        self.windows.get()
+    }
+
+    /// So many did.
+    pub(crate) fn windows(&self) -> u64 {
+        self.windows.get()
+    }
+
+    pub(crate) fn complain(&self, what: String) {
+        self.complaints.borrow_mut().push(what);
+    }
+
     pub(crate) fn complaints(&self) -> Vec<String> {
         self.complaints.borrow().clone()
     }
@@ -297,6 +328,10 @@ impl Job {
             }
             let Some(pause) = death.pause else { return };
             tokio::time::sleep(pause).await;
+            // It may have been lost for good between two lives.
+            if node.gone.get() {
+                return;
+            }
             if death.power {
                 self.network.is_back(server);
             }

@@ -30,6 +30,10 @@
 //! killed and nodes lose power in the middle of its calls; it shows whole versions, none after a newer one, and no
 //! second version of anything.
 //!
+//! In some runs ([`Writes`]) mounts gather small writes, and `workload::small_writes` makes such ones. What a mount has
+//! acknowledged and not handed on may be lost where that mount is killed, or is refused; then it was there before any
+//! other node was shown the file, or never. Where only links break and servers end, nothing is refused.
+//!
 //! A write in whose middle a server is started anew may happen twice before it returns; nothing else may.
 //! Half of the runs are in the root, whose names are at their shards, half in a directory, whose names are at its home
 //! and then spread ([`Place`]).
@@ -65,5 +69,5 @@ pub use lost_part::{
     AfterEnd, emptied_after_power_cut, server_ends_before_fsync, synced_after_end_of_another,
 };
 pub use renamed::{made_before_power_cut, renamed_before_loss, renamed_before_power_cut};
-pub use run::{Place, Report, Violation, run, run_kind};
+pub use run::{Place, Report, Violation, Writes, run, run_kind};
 pub use scale::{Effort, Scale, scale};

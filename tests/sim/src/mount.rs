@@ -1,28 +1,33 @@
 //! The mount of one node: what a kernel and the FUSE daemon would keep and ask, without either.
 //!
-//! It caches pages of files that it was granted, answers recalls, counts opens per inode, and sends
-//! all else to its server. Class R only: bytes that a kernel writes past the servers
+//! It caches pages of files that it was granted, answers recalls, counts opens per inode, gathers small writes where
+//! the run lets it, and sends all else to its server. Class R only: bytes that a kernel writes past the servers
 //! (passthrough) are not simulated.
 
+mod gathering;
 mod kept;
 mod link;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use hayase_layout::{InodeId, StripePolicy};
+use hayase_layout::{InodeId, Layout, StripePolicy};
 use hayase_wire::Arena;
 use hayase_wire::message::{
-    Access, Close, FileKind, Lock, LockAnswer, LockKind, LockRange, MetaChange, NewNode, NodeReply,
-    NodeRequest, OpenKind, Opening, ParentPolicy, Refused, SlotRange,
+    Access, Callback, CallbackReply, Close, FileKind, Lock, LockAnswer, LockKind, LockRange,
+    MetaChange, NewNode, NodeReply, NodeRequest, OpenKind, Opening, ParentPolicy, Refused,
+    SlotRange,
 };
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore, oneshot};
 
 use crate::job::Job;
+use gathering::{Gathering, Taken};
 use kept::{Kept, Wish};
 use link::Link;
+
+pub(crate) use gathering::{Fate, Outcome};
 
 /// Bytes of one value; a file is an array of them, far apart.
 pub(crate) const VALUE_BYTES: usize = 8;
@@ -78,7 +83,7 @@ impl Seat {
         self.mounted.set(self.mounted.get() + 1);
         let id = (self.mounted.get() << 16) + u64::from(self.node) + 1;
         let mount = Mount::new(&self.job, self.node, id);
-        self.mount.replace(mount).link.die();
+        self.mount.replace(mount).die();
     }
 
     /// The node is gone for good, and its programs with it.
@@ -88,12 +93,14 @@ impl Seat {
 
     /// The node is gone: nothing answers any more.
     pub(crate) fn end(&self) {
-        self.mount().link.die();
+        self.mount().die();
     }
 }
 
 /// One node's mount.
 pub(crate) struct Mount {
+    me: Weak<Self>,
+    node: u16,
     link: Rc<Link>,
     slots: Semaphore,
     kept: Rc<Kept>,
@@ -111,10 +118,37 @@ pub(crate) struct Handle {
 impl Mount {
     fn new(job: &Rc<Job>, node: u16, id: u64) -> Rc<Self> {
         let arena = Arena::create(SLOTS as u32).expect("memory for an arena");
-        let (link, kept) = (Link::new(Rc::clone(job), node, id, arena), Rc::new(Kept::default()));
-        tokio::task::spawn_local(Rc::clone(&link).stay_connected(Rc::clone(&kept)));
+        let link = Link::new(Rc::clone(job), node, id, arena);
+        let kept = Rc::new(Kept::new(Gathering::new(job.gathers())));
         let slots = Semaphore::new(SLOTS);
-        Rc::new(Self { link, slots, kept, orders: RefCell::default() })
+        let mount = Rc::new_cyclic(|me| Self {
+            me: me.clone(),
+            node,
+            link: Rc::clone(&link),
+            slots,
+            kept,
+            orders: RefCell::default(),
+        });
+        tokio::task::spawn_local(link.stay_connected(Rc::clone(&mount)));
+        mount
+    }
+
+    /// The process is killed.
+    fn die(&self) {
+        self.link.die();
+        self.kept.gathering.dies();
+    }
+
+    pub(crate) fn node(&self) -> u16 {
+        self.node
+    }
+
+    /// What was gathered is handed on, then what was granted is given back.
+    async fn answer(&self, callback: Callback) -> CallbackReply {
+        if let Callback::Recall { ino, .. } = callback {
+            self.hand_on_untold(ino).await;
+        }
+        self.kept.answer(&callback)
     }
 
     async fn ask(&self, request: NodeRequest) -> Result<NodeReply, Failure> {
@@ -225,6 +259,7 @@ impl Mount {
         parent: InodeId,
         name: &str,
     ) -> Result<(), Failure> {
+        self.hand_on_untold(ino).await;
         match self.ask(NodeRequest::Link { ino, parent, name: name.into() }).await? {
             NodeReply::Entry(_) => Ok(()),
             other => panic!("{other:?} to a link"),
@@ -268,6 +303,7 @@ impl Mount {
     // --- opens ---
 
     pub(crate) async fn open(&self, ino: InodeId, access: Access) -> Result<Handle, Failure> {
+        self.hand_on_untold(ino).await;
         let _one_at_a_time = self.order(ino).await;
         let recalls = self.kept.of(ino, |file| {
             file.coming = access;
@@ -283,6 +319,7 @@ impl Mount {
         self.kept.of(ino, |file| {
             file.coming = Access::default();
             let NodeReply::Opened(opened) = answer? else { panic!("not an answer to an open") };
+            file.is_striped = matches!(opened.attr.layout, Layout::Striped { .. });
             file.readers += u32::from(access.read);
             file.writers += u32::from(access.write);
             let may_keep = opened.grants.cache && file.recalls == recalls && file.writers == 0;
@@ -298,6 +335,9 @@ impl Mount {
     /// Never fails: what the home does not hear of, it recalls.
     pub(crate) async fn close(&self, handle: Handle) -> Result<(), Failure> {
         let Handle { ino, access } = handle;
+        if access.write {
+            self.hand_on_untold(ino).await;
+        }
         let _one_at_a_time = self.order(ino).await;
         let access = self.kept.of(ino, |file| {
             file.readers -= u32::from(access.read);
@@ -329,6 +369,7 @@ impl Mount {
     /// The value at an offset; 0 past the end of the file.
     pub(crate) async fn read(&self, handle: &Handle, offset: u64) -> Result<u64, Failure> {
         let ino = handle.ino;
+        self.hand_on(ino).await?;
         self.kept.check(ino)?;
         let (known, keeps, recalls) = self.kept.of(ino, |file| {
             let known = file.pages.as_ref().and_then(|pages| pages.get(&offset).copied());
@@ -355,37 +396,49 @@ impl Mount {
         Ok(value)
     }
 
+    /// Tells what becomes of it: perhaps its home does not have it yet.
     pub(crate) async fn write(
         &self,
         handle: &Handle,
         offset: u64,
         value: u64,
-    ) -> Result<(), Failure> {
+    ) -> Result<Fate, Failure> {
         let ino = handle.ino;
         self.kept.check(ino)?;
+        let _moves_end = match self.gather(ino, Some(offset), value).await? {
+            Taken::All(fate, _) => return Ok(fate),
+            Taken::ToSend(moves_end) => moves_end,
+        };
         let with = |from| NodeRequest::Write { ino, offset, from };
-        self.send_value(value, with).await.map(drop)
+        self.send_values(&[value], with).await?;
+        Ok(Fate::new(Outcome::Written))
     }
 
-    /// Where the value landed.
-    pub(crate) async fn append(&self, handle: &Handle, value: u64) -> Result<u64, Failure> {
+    /// Where the value landed, or will, and what becomes of it.
+    pub(crate) async fn append(&self, handle: &Handle, value: u64) -> Result<(u64, Fate), Failure> {
         let ino = handle.ino;
         self.kept.check(ino)?;
-        match self.send_value(value, |from| NodeRequest::Append { ino, from }).await? {
-            NodeReply::Offset(offset) => Ok(offset),
+        let _moves_end = match self.gather(ino, None, value).await? {
+            Taken::All(fate, offset) => return Ok((offset, fate)),
+            Taken::ToSend(moves_end) => moves_end,
+        };
+        match self.send_values(&[value], |from| NodeRequest::Append { ino, from }).await? {
+            NodeReply::Offset(offset) => Ok((offset, Fate::new(Outcome::Written))),
             other => panic!("{other:?} to an append"),
         }
     }
 
-    async fn send_value(
+    async fn send_values(
         &self,
-        value: u64,
+        values: &[u64],
         request: impl FnOnce(SlotRange) -> NodeRequest,
     ) -> Result<NodeReply, Failure> {
         let _permit = self.slots.acquire().await.expect("never closed");
         let mut slot = self.take_slot()?;
-        slot.as_mut()[..VALUE_BYTES].copy_from_slice(&value.to_le_bytes());
-        let from = SlotRange { slot: slot.index(), len: VALUE_BYTES as u32 };
+        for (place, value) in slot.as_mut().chunks_exact_mut(VALUE_BYTES).zip(values) {
+            place.copy_from_slice(&value.to_le_bytes());
+        }
+        let from = SlotRange { slot: slot.index(), len: (values.len() * VALUE_BYTES) as u32 };
         self.ask(request(from)).await
     }
 
@@ -432,12 +485,25 @@ impl Mount {
 
     /// Cuts a file to no bytes.
     pub(crate) async fn empty(&self, ino: InodeId) -> Result<(), Failure> {
+        let _cuts = self.kept.gathering.cuts();
+        self.hand_on(ino).await?;
         let change = MetaChange { size: Some(0), ..MetaChange::default() };
         self.ask(NodeRequest::SetAttr { ino, change }).await.map(drop)
     }
 
+    /// How long a file is.
+    pub(crate) async fn size(&self, ino: InodeId) -> Result<u64, Failure> {
+        self.hand_on_untold(ino).await;
+        match self.ask(NodeRequest::GetAttr { ino }).await? {
+            NodeReply::Attr { attr, .. } => Ok(attr.size),
+            other => panic!("{other:?} to a wish for attributes"),
+        }
+    }
+
     /// Makes a file and its names durable.
     pub(crate) async fn fsync(&self, ino: InodeId) -> Result<(), Failure> {
+        self.hand_on(ino).await?;
+        self.kept.check(ino)?;
         self.ask(NodeRequest::Fsync { ino, data_only: false }).await.map(drop)
     }
 }

@@ -16,6 +16,7 @@ use crate::workload::appends::Appends;
 use crate::workload::locks::Locks;
 use crate::workload::names::Names;
 use crate::workload::registers::Registers;
+use crate::workload::small_writes::SmallWrites;
 use crate::workload::synced::SyncedFiles;
 
 const SERVERS: u16 = 3;
@@ -49,6 +50,12 @@ pub struct Report {
     pub restarts: u64,
     /// Histories with so many calls of unknown outcome that no search decided whether they can be.
     pub undecided: u64,
+    /// Whether mounts gathered small writes.
+    pub writes: Writes,
+    /// Windows of them that mounts began.
+    pub windows: u64,
+    /// Writes of mounts that live which were acknowledged and lost: each was told.
+    pub refused: u64,
 }
 
 /// What was seen that must not be.
@@ -60,14 +67,16 @@ pub struct Violation {
     pub kind: Kind,
     /// Where its programs worked.
     pub place: Place,
+    /// Whether its mounts gathered small writes.
+    pub writes: Writes,
     /// For people.
     pub what: Vec<String>,
 }
 
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (seed, kind, place) = (self.seed, self.kind, self.place);
-        write!(f, "seed {seed} of {kind}, {place:?}:\n{}", self.what.join("\n"))
+        let (seed, kind, place, writes) = (self.seed, self.kind, self.place, self.writes);
+        write!(f, "seed {seed} of {kind}, {place:?}, {writes:?}:\n{}", self.what.join("\n"))
     }
 }
 
@@ -91,8 +100,29 @@ impl Place {
     }
 }
 
+/// How mounts write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writes {
+    /// Each write is sent before it is answered.
+    #[default]
+    AtOnce,
+    /// Small writes of a file that a node alone has open are gathered; there are programs that make such ones.
+    Gathered,
+}
+
+impl Writes {
+    /// That of a seed that is run without saying how.
+    pub fn of(seed: u64) -> Self {
+        match Random::new(seed ^ WRITES).chance(60) {
+            true => Self::Gathered,
+            false => Self::AtOnce,
+        }
+    }
+}
+
 /// Makes of a seed another random number.
 const PLACE: u64 = 0x5370_7265_6164;
+const WRITES: u64 = 0x4761_7468_6572;
 
 /// Runs a seed, of the kind and at the place that follow from it.
 ///
@@ -102,7 +132,7 @@ const PLACE: u64 = 0x5370_7265_6164;
 /// # Panics
 /// When the machine has no memory or descriptors left.
 pub fn run(seed: u64) -> Result<Report, Violation> {
-    run_kind(Kind::of(seed), Place::of(seed), seed)
+    run_kind(Kind::of(seed), Place::of(seed), Writes::of(seed), seed)
 }
 
 /// Runs a seed of a kind at a place.
@@ -112,10 +142,10 @@ pub fn run(seed: u64) -> Result<Report, Violation> {
 ///
 /// # Panics
 /// As [`run`].
-pub fn run_kind(kind: Kind, place: Place, seed: u64) -> Result<Report, Violation> {
+pub fn run_kind(kind: Kind, place: Place, writes: Writes, seed: u64) -> Result<Report, Violation> {
     let runtime = runtime();
-    let (report, what) = LocalSet::new().block_on(&runtime, job(kind, place, seed));
-    if what.is_empty() { Ok(report) } else { Err(Violation { seed, kind, place, what }) }
+    let (report, what) = LocalSet::new().block_on(&runtime, job(kind, place, writes, seed));
+    if what.is_empty() { Ok(report) } else { Err(Violation { seed, kind, place, writes, what }) }
 }
 
 /// One thread and a clock that jumps.
@@ -127,12 +157,15 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime")
 }
 
-async fn job(kind: Kind, place: Place, seed: u64) -> (Report, Vec<String>) {
+async fn job(kind: Kind, place: Place, writes: Writes, seed: u64) -> (Report, Vec<String>) {
     let began = tokio::time::Instant::now();
     let random = Random::new(seed);
     let harsh = kind == Kind::Links && random.chance(HARSH);
     let network = Network::new(random.split());
     let job = Job::up(SERVERS, network, Random::new(!seed)).await;
+    if writes == Writes::Gathered {
+        job.let_mounts_gather(Random::new(seed ^ !WRITES));
+    }
     let world = World::new(&job, kind, harsh);
     if place == Place::Directory {
         let maker = Random::new(seed ^ !PLACE).pick(&world.seats).mount();
@@ -140,23 +173,44 @@ async fn job(kind: Kind, place: Place, seed: u64) -> (Report, Vec<String>) {
     }
     match kind {
         Kind::PowerCut => programs_that_sync(&world, &job, &random).await,
-        _ => programs(&world, &job, harsh, &random).await,
+        _ => programs(&world, &job, (harsh, writes), &random).await,
     }
     let (trace, calls, unknown) = world.sums();
     let mut what = world.violations();
     what.extend(job.complaints());
     let milliseconds = began.elapsed().as_millis() as u64;
     let (undecided, restarts) = (world.undecided(), job.lives() - u64::from(SERVERS));
-    let report = Report { kind, calls, unknown, trace, milliseconds, harsh, restarts, undecided };
+    let report = Report {
+        kind,
+        calls,
+        unknown,
+        trace,
+        milliseconds,
+        harsh,
+        restarts,
+        undecided,
+        writes,
+        windows: job.windows(),
+        refused: world.refused(),
+    };
     (report, what)
 }
 
 /// Two programs of each kind on each node, in trouble; then quiet, and a last look.
-async fn programs(world: &Rc<World>, job: &Rc<Job>, harsh: bool, random: &Random) {
+async fn programs(
+    world: &Rc<World>,
+    job: &Rc<Job>,
+    (harsh, writes): (bool, Writes),
+    random: &Random,
+) {
     let registers = Registers::new(world).await;
     let appends = Appends::new(world).await;
     let locks = Locks::new(world).await;
     let names = Names::new(world);
+    let small = match writes {
+        Writes::Gathered => Some(SmallWrites::new(world).await),
+        Writes::AtOnce => None,
+    };
     let mut programs = JoinSet::new();
     for (owner, seat) in (1..).zip(world.seats.iter().chain(&world.seats)) {
         programs.spawn_local(Rc::clone(&registers).run(Rc::clone(seat), random.split()));
@@ -164,7 +218,15 @@ async fn programs(world: &Rc<World>, job: &Rc<Job>, harsh: bool, random: &Random
         programs.spawn_local(Rc::clone(&locks).run(Rc::clone(seat), owner, random.split()));
         programs.spawn_local(Rc::clone(&names).run(Rc::clone(seat), random.split()));
     }
+    if let Some(small) = &small {
+        for seat in &world.seats {
+            programs.spawn_local(Rc::clone(small).run(Rc::clone(seat), random.split()));
+        }
+    }
     in_trouble(world, job, harsh, random, programs).await;
+    if let Some(small) = small {
+        small.check().await;
+    }
     registers.check().await;
     appends.check().await;
     locks.check().await;

@@ -5,6 +5,7 @@ pub(crate) mod appends;
 pub(crate) mod locks;
 pub(crate) mod names;
 pub(crate) mod registers;
+pub(crate) mod small_writes;
 pub(crate) mod synced;
 
 use std::cell::{Cell, RefCell};
@@ -45,6 +46,7 @@ pub(crate) struct World {
     calls: Cell<u64>,
     unknown: Cell<u64>,
     undecided: Cell<u64>,
+    refused: Cell<u64>,
 }
 
 impl World {
@@ -60,6 +62,7 @@ impl World {
             calls: Cell::new(0),
             unknown: Cell::new(0),
             undecided: Cell::new(0),
+            refused: Cell::new(0),
         })
     }
 
@@ -75,11 +78,25 @@ impl World {
 
     /// Whether a plain object would have answered as in a history.
     pub(crate) fn check<S: Specification>(&self, what: &str, history: &History<S>, object: &S) {
+        self.were_refused(what, history.refused());
         match history.judge(object) {
             (Verdict::Explained, _) => {}
             (Verdict::Impossible, story) => self.violated(format!("{what}\n{story}")),
             (Verdict::Undecided, _) => self.undecided.set(self.undecided.get() + 1),
         }
+    }
+
+    /// So many writes were acknowledged and not taken in the end, of mounts that live.
+    pub(crate) fn were_refused(&self, what: &str, writes: u64) {
+        if writes > 0 && !self.kind.may_fail("gathered", self.harsh) {
+            self.violated(format!("{what} {writes} gathered writes were lost, and no node was"));
+        }
+        self.refused.set(self.refused.get() + writes);
+    }
+
+    /// The same of all.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.get()
     }
 
     /// Histories that no search decided.

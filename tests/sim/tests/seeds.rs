@@ -3,7 +3,7 @@
 //! `HAYASE_SIM_SEED=N` runs one seed; `HAYASE_SIM_SEEDS=N` that many, from `HAYASE_SIM_FIRST` or
 //! else from the commit id (`HAYASE_COMMIT`), so that a commit is tried with the same seeds
 //! wherever it is tested, and another commit with others. The kind of a run follows from its seed,
-//! unless `HAYASE_SIM_KIND` says it. With `HAYASE_SIM_LOG=debug` (or another filter) one seed also
+//! unless `HAYASE_SIM_KIND` says it, and whether mounts gather small writes, unless `HAYASE_SIM_GATHER` (0 or 1) does. With `HAYASE_SIM_LOG=debug` (or another filter) one seed also
 //! shows what the servers say.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and tell")]
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use hayase_sim::{Kind, Place, Report, Violation, run, run_kind};
+use hayase_sim::{Kind, Place, Report, Violation, Writes, run_kind};
 
 /// Seeds that found something in the root, with what it was.
 const FOUND: [(Kind, u64, &str); 26] = [
@@ -84,13 +84,16 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 fn one(seed: u64) -> Result<Report, Violation> {
-    match text("HAYASE_SIM_KIND") {
-        Some(kind) => {
-            let kind = kind.parse().unwrap_or_else(|error| panic!("{error}"));
-            run_kind(kind, Place::of(seed), seed)
-        }
-        None => run(seed),
-    }
+    let kind = match text("HAYASE_SIM_KIND") {
+        Some(kind) => kind.parse().unwrap_or_else(|error| panic!("{error}")),
+        None => Kind::of(seed),
+    };
+    let writes = match number("HAYASE_SIM_GATHER") {
+        Some(0) => Writes::AtOnce,
+        Some(_) => Writes::Gathered,
+        None => Writes::of(seed),
+    };
+    run_kind(kind, Place::of(seed), writes, seed)
 }
 
 /// The first seed of a commit: its first 12 hexadecimal digits.
@@ -115,7 +118,7 @@ fn seeds_that_found_something_stay_good() {
     let in_root = FOUND.map(|found| (Place::Root, found));
     let in_directory = FOUND_IN_DIRECTORY.map(|found| (Place::Directory, found));
     for (place, (kind, seed, what)) in in_root.into_iter().chain(in_directory) {
-        run_kind(kind, place, seed)
+        run_kind(kind, place, Writes::AtOnce, seed)
             .unwrap_or_else(|violation| panic!("{what} is back: {violation}"));
     }
 }
@@ -176,7 +179,7 @@ fn tell(kind: Kind, reports: &[Report]) {
     let sum = |what: fn(&Report) -> u64| reports.iter().map(|report| what(report)).sum::<u64>();
     println!(
         "{kind}: {} runs, {} calls, {} of unknown outcome, {} restarts, {} s simulated, links silent for \
-         nearly too long in {}, {} histories undecided",
+         nearly too long in {}, {} histories undecided, {} windows of gathered writes, {} writes lost and told",
         reports.len(),
         sum(|report| report.calls),
         sum(|report| report.unknown),
@@ -184,6 +187,8 @@ fn tell(kind: Kind, reports: &[Report]) {
         sum(|report| report.milliseconds) / 1000,
         sum(|report| u64::from(report.harsh)),
         sum(|report| report.undecided),
+        sum(|report| report.windows),
+        sum(|report| report.refused),
     );
 }
 
@@ -192,7 +197,7 @@ fn a_seed_is_one_story() {
     for kind in Kind::ALL {
         let traces: Vec<_> = (100..103)
             .map(|seed| {
-                let run = || run_kind(kind, Place::of(seed), seed).unwrap();
+                let run = || run_kind(kind, Place::of(seed), Writes::Gathered, seed).unwrap();
                 (run(), run())
             })
             .collect();

@@ -39,6 +39,7 @@ mod tests {
         let call = |(begin, end, step): &(u64, Option<u64>, CounterStep)| Call {
             begin: *begin,
             end: *end,
+            is_optional: false,
             step: step.clone(),
         };
         judge(&Counter, &steps.iter().map(call).collect::<Vec<_>>())

@@ -28,6 +28,8 @@ pub(crate) struct Call<T> {
     pub(crate) begin: u64,
     /// `None`: nobody knows whether or when it happened.
     pub(crate) end: Option<u64>,
+    /// Perhaps it did not happen at all; but not after its end.
+    pub(crate) is_optional: bool,
     pub(crate) step: T,
 }
 
@@ -85,10 +87,13 @@ pub(crate) fn judge<S: Specification>(object: &S, calls: &[Call<S::Step>]) -> Ve
         let mut next: Vec<_> = left().filter(|call| calls[*call].begin < first_end).collect();
         next.sort_by_key(|call| std::cmp::Reverse(calls[*call].end.unwrap_or(u64::MAX)));
         for call in next {
-            let Some(after) = object.after(&state, &calls[call].step) else { continue };
-            let next = (done.with(call), after);
-            if seen.insert(next.clone()) {
-                open.push(next);
+            let left_out = calls[call].is_optional.then(|| state.clone());
+            let after = object.after(&state, &calls[call].step);
+            for after in left_out.into_iter().chain(after) {
+                let next = (done.with(call), after);
+                if seen.insert(next.clone()) {
+                    open.push(next);
+                }
             }
         }
     }
@@ -101,7 +106,7 @@ mod tests {
     use crate::check::register::{Register, RegisterStep};
 
     fn call(begin: u64, end: Option<u64>, step: RegisterStep) -> Call<RegisterStep> {
-        Call { begin, end, step }
+        Call { begin, end, is_optional: false, step }
     }
 
     fn check(calls: &[Call<RegisterStep>]) -> bool {
@@ -138,6 +143,17 @@ mod tests {
         assert!(check(&[write.clone(), read(3, 0), read(5, 0)]));
         assert!(check(&[write.clone(), read(3, 0), read(5, 7)]));
         assert!(!check(&[write, read(3, 7), read(5, 0)]));
+    }
+
+    #[test]
+    fn a_write_that_may_be_lost_shows_in_time_or_never() {
+        let write = Call { is_optional: true, ..call(1, Some(4), RegisterStep::Write(7)) };
+        let read = |begin, value| call(begin, Some(begin + 1), RegisterStep::Read(value));
+        assert!(check(&[write.clone(), read(5, 7)]));
+        assert!(check(&[write.clone(), read(5, 0), read(7, 0)]));
+        assert!(!check(&[write.clone(), read(5, 0), read(7, 7)]));
+        let other = call(5, Some(6), RegisterStep::Write(8));
+        assert!(!check(&[write, other, read(7, 7)]));
     }
 
     #[test]

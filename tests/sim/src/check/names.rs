@@ -108,6 +108,7 @@ mod tests {
         let calls = (0..).zip(steps).map(|(at, step): (u64, _)| Call {
             begin: 2 * at,
             end: Some(2 * at + 1),
+            is_optional: false,
             step: step.clone(),
         });
         judge(&Names, &calls.collect::<Vec<_>>()) == Verdict::Explained

@@ -9,6 +9,7 @@ use hayase_wire::message::{
 };
 use tokio::sync::oneshot;
 
+use super::gathering::Gathering;
 use super::{EIO, Failure};
 
 /// What recalls look at.
@@ -24,6 +25,7 @@ pub(super) struct Kept {
     /// Files of which something could not be given back: EIO until they are closed.
     lost: RefCell<BTreeSet<InodeId>>,
     last_ticket: Cell<u64>,
+    pub(super) gathering: Gathering,
 }
 
 /// Somebody who waits for a lock.
@@ -38,6 +40,7 @@ pub(super) struct Wish {
 pub(super) struct File {
     pub(super) readers: u32,
     pub(super) writers: u32,
+    pub(super) is_striped: bool,
     /// Being asked for.
     pub(super) coming: Access,
     /// Values at offsets; `None` without a grant.
@@ -58,6 +61,10 @@ impl File {
 }
 
 impl Kept {
+    pub(super) fn new(gathering: Gathering) -> Self {
+        Self { gathering, ..Self::default() }
+    }
+
     pub(super) fn answer(&self, callback: &Callback) -> CallbackReply {
         match *callback {
             Callback::Recall { ino, bits } => {
@@ -97,8 +104,9 @@ impl Kept {
         }
     }
 
-    /// Keeps no pages of these, also none that are on their way.
+    /// Keeps no pages of these, also none that are on their way, and gathers no more than it has.
     pub(super) fn forget(&self, is_meant: impl Fn(InodeId) -> bool) {
+        self.gathering.is_void(&is_meant);
         for (ino, file) in self.files.borrow_mut().iter_mut() {
             if is_meant(*ino) {
                 file.pages = None;

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::kept::Kept;
-use super::{EIO, Failure, SLOTS};
+use super::{EIO, Failure, Mount, SLOTS};
 use crate::job::Job;
 
 /// As `RESTART_WAIT` of `hayase_client::limits`.
@@ -75,15 +75,14 @@ impl Link {
     }
 
     /// Joins each life of the server, and tells all but the first what is held.
-    pub(super) async fn stay_connected(self: Rc<Self>, kept: Rc<Kept>) {
+    pub(super) async fn stay_connected(self: Rc<Self>, mount: Rc<Mount>) {
+        let kept = Rc::clone(&mount.kept);
         let mut returning = false;
         while !self.dead.get() {
             let (life, server) = self.job.way_in(self.node).await;
             let descriptor = self.arena.descriptor().try_clone_to_owned().expect("a descriptor");
             let arena = Arena::open(descriptor, SLOTS as u32).expect("the same memory");
-            let asked = Rc::clone(&kept);
-            let answer: Rc<AnswerCallback> =
-                Rc::new(move |callback| Box::pin(std::future::ready(asked.answer(&callback))));
+            let answer = answers(&mount);
             let joined = server.join(self.id, arena, Some(answer), returning).await;
             if self.dead.get() {
                 return;
@@ -192,4 +191,18 @@ impl Link {
             changed.await;
         }
     }
+}
+
+/// What the server asks of a mount. Where that hands something on it goes on as a thread would, also when the server
+/// waits for it no longer.
+fn answers(mount: &Rc<Mount>) -> Rc<AnswerCallback> {
+    let mount = Rc::clone(mount);
+    Rc::new(move |callback| {
+        if !mount.kept.gathering.is_on() {
+            return Box::pin(std::future::ready(mount.kept.answer(&callback)));
+        }
+        let mount = Rc::clone(&mount);
+        let answer = tokio::task::spawn_local(async move { mount.answer(callback).await });
+        Box::pin(async move { answer.await.expect("answers do not panic") })
+    })
 }

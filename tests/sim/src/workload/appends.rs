@@ -8,7 +8,7 @@ use hayase_layout::{ByteCount, InodeId, StripePolicy};
 use hayase_wire::message::Access;
 
 use super::World;
-use crate::mount::{Seat, VALUE_BYTES};
+use crate::mount::{Fate, Outcome, Seat, VALUE_BYTES};
 use crate::random::Random;
 
 const APPENDS: u64 = 8;
@@ -22,7 +22,9 @@ pub(crate) struct Appends {
 
 #[derive(Default)]
 struct Said {
-    /// Where answered appends landed: offset -> value.
+    /// Where answered appends landed, each with what became of it.
+    answered: Vec<(u64, u64, Fate)>,
+    /// The same, but for what was lost: offset -> value.
     landed: BTreeMap<u64, u64>,
     unknown: BTreeSet<u64>,
 }
@@ -54,11 +56,7 @@ impl Appends {
             };
             let value = self.world.new_value();
             match self.world.call("append", mount.append(&handle, value)).await {
-                Ok(offset) => {
-                    if let Some(other) = said.borrow_mut().landed.insert(offset, value) {
-                        self.world.violated(format!("{other} and {value} both at {offset}"));
-                    }
-                }
+                Ok((offset, fate)) => said.borrow_mut().answered.push((offset, value, fate)),
                 Err(_) => drop(said.borrow_mut().unknown.insert(value)),
             }
             let _told_by_recall = self.world.call("close", mount.close(handle)).await;
@@ -75,7 +73,7 @@ impl Appends {
             let access = Access { read: true, write: false };
             let open = || mount.open(*ino, access);
             let Some(handle) = self.world.insist("open", *ino, open).await else { continue };
-            let said = said.take();
+            let said = self.settled(said.take());
             let last = said.landed.keys().last().map_or(0, |offset| offset / VALUE_BYTES as u64);
             let places = last + said.unknown.len() as u64 + 2;
             let mut seen = BTreeMap::new();
@@ -91,6 +89,21 @@ impl Appends {
                 }
             }
         }
+    }
+
+    /// What was acknowledged and lost may have landed or not.
+    fn settled(&self, mut said: Said) -> Said {
+        let mut refused = 0;
+        for (offset, value, fate) in std::mem::take(&mut said.answered) {
+            if fate.may_be_lost() {
+                refused += u64::from(fate.outcome() == Outcome::Refused);
+                said.unknown.insert(value);
+            } else if let Some(other) = said.landed.insert(offset, value) {
+                self.world.violated(format!("{other} and {value} both at {offset}"));
+            }
+        }
+        self.world.were_refused("appends:", refused);
+        said
     }
 
     fn look(&self, said: &Said, offset: u64, value: u64, seen: &mut BTreeMap<u64, u64>) {

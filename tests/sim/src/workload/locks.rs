@@ -10,7 +10,7 @@ use super::World;
 use crate::check::counter::{Counter, CounterStep};
 use crate::history::History;
 use crate::kind::Kind;
-use crate::mount::{Mount, Seat};
+use crate::mount::{Fate, Mount, Seat};
 use crate::random::Random;
 
 const ROUNDS: u64 = 4;
@@ -22,7 +22,7 @@ pub(crate) struct Locks {
     holder: RefCell<Option<Holder>>,
     history: History<Counter>,
     /// Increments that were answered, and those that were not.
-    done: Cell<u64>,
+    done: RefCell<Vec<Fate>>,
     unknown: Cell<u64>,
 }
 
@@ -42,7 +42,7 @@ impl Locks {
             ino,
             holder: RefCell::default(),
             history: History::default(),
-            done: Cell::new(0),
+            done: RefCell::default(),
             unknown: Cell::new(0),
         })
     }
@@ -103,18 +103,20 @@ impl Locks {
 
     async fn increment(&self, mount: &Mount, random: &Random) {
         let access = Access { read: true, write: true };
+        let begin = self.history.tick();
         let Ok(handle) = self.world.call("open", mount.open(self.ino, access)).await else {
             return;
         };
+        self.history.seen_by(mount.node(), begin);
         let begin = self.history.tick();
         if let Ok(value) = self.world.call("read", mount.read(&handle, 0)).await {
             self.history.answered(begin, CounterStep::Read(value));
             self.world.pause(random).await;
             let (begin, step) = (self.history.tick(), CounterStep::WriteAfter(value));
             match self.world.call("write", mount.write(&handle, 0, value + 1)).await {
-                Ok(()) => {
-                    self.history.answered(begin, step);
-                    self.done.set(self.done.get() + 1);
+                Ok(fate) => {
+                    self.history.acknowledged(begin, step, mount.node(), &fate);
+                    self.done.borrow_mut().push(fate);
                 }
                 Err(_) => {
                     self.history.unknown(begin, step);
@@ -135,7 +137,9 @@ impl Locks {
             let read = || mount.read(&handle, 0);
             let Some(value) = self.world.insist("read", self.ino, read).await else { return };
             self.history.answered(begin, CounterStep::Read(value));
-            let (done, unknown) = (self.done.get(), self.unknown.get());
+            let done = self.done.borrow();
+            let lost = done.iter().filter(|fate| fate.may_be_lost()).count() as u64;
+            let (done, unknown) = (done.len() as u64 - lost, self.unknown.get() + lost);
             if value < done || value > done + unknown {
                 self.world.violated(format!(
                     "{done} increments under the lock, and {unknown} of which nobody knows, made {value}"

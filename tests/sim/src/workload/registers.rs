@@ -9,7 +9,7 @@ use hayase_wire::message::Access;
 use super::World;
 use crate::check::register::{Register, RegisterStep};
 use crate::history::History;
-use crate::mount::{Handle, Mount, Seat};
+use crate::mount::{Handle, Mount, Outcome, Seat};
 use crate::random::Random;
 
 /// One page: blocks lie on different servers when the file is striped.
@@ -57,8 +57,12 @@ impl Registers {
                 return;
             }
             let mount = seat.mount();
+            let begins: Vec<_> = file.blocks.iter().map(History::tick).collect();
             let opened = self.world.call("open", mount.open(file.ino, access)).await;
             let Ok(handle) = opened else { continue };
+            for (history, begin) in file.blocks.iter().zip(begins) {
+                history.seen_by(seat.node, begin);
+            }
             for _ in 0..CALLS_PER_OPEN {
                 self.world.pause(&random).await;
                 let writes = access.write && (!access.read || random.chance(50));
@@ -78,7 +82,11 @@ impl Registers {
             // Sent again to each server that was started anew, it may have happened before, answered or not.
             let times = lives..=self.world.lives();
             match answer {
-                Ok(()) => {
+                // The home takes what was gathered once, or before anybody else is let at the file.
+                Ok(fate) if fate.outcome() == Outcome::Kept || fate.may_be_lost() => {
+                    history.acknowledged(begin, RegisterStep::Write(value), mount.node(), &fate);
+                }
+                Ok(_) => {
                     times.for_each(|_| history.answered(begin, RegisterStep::Write(value)));
                 }
                 Err(failure) if failure.is_unknown() => {

@@ -64,7 +64,7 @@ impl SyncedFiles {
     ) -> Result<(), Failure> {
         let value = self.world.new_value();
         self.of(first, |file| file.writes(block, value));
-        self.world.call("write", mount.write(handle, block * STRIPE, value)).await
+        self.world.call("write", mount.write(handle, block * STRIPE, value)).await.map(drop)
     }
 
     async fn sync(&self, mount: &Mount, ino: InodeId, first: &str) -> Result<(), Failure> {
