@@ -70,7 +70,7 @@ macro_rules! functions {
         $($name:ident($($arg:ty),* $(,)?) $(-> $answer:ty)?;)*
     ) => {
         $(#[$attribute])*
-        #[derive(Debug)]
+        #[derive(Clone, Debug)]
         $visibility struct $table {
             $($visibility $name: unsafe extern "C" fn($($arg),*) $(-> $answer)?,)*
         }

@@ -8,6 +8,7 @@
 //! long as any handle. The other process may change the bytes of a slot at any time: whoever reads
 //! them takes them as they are and never decides by them twice.
 
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -286,6 +287,15 @@ impl Drop for ArenaSlot {
         } else {
             taken.store(false, Ordering::Release);
         }
+    }
+}
+
+/// All slots, for a [`crate::region::Region`].
+impl AsRef<[UnsafeCell<u8>]> for Arena {
+    fn as_ref(&self) -> &[UnsafeCell<u8>] {
+        let Mapping { start, len } = &self.inner.mapping;
+        // SAFETY: the whole mapping, which `inner` keeps. Cells promise nothing about who reads and writes meanwhile.
+        unsafe { std::slice::from_raw_parts(start.as_ptr().cast(), *len) }
     }
 }
 

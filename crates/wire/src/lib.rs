@@ -24,6 +24,7 @@ pub mod members;
 #[expect(missing_docs, reason = "fields that are called what they are; the rest says more")]
 pub mod message;
 pub mod node;
+pub mod region;
 pub mod rpc;
 pub mod secret;
 pub mod session;

@@ -31,6 +31,10 @@ pub const FRAMES_AHEAD_MAX: u64 = 32;
 /// live. Later connections stay on TCP.
 pub const UCX_WORKERS_MAX: usize = 32;
 
+/// Memory that UCX may keep registered, which devices keep resident: a server's slots, and those slots of its
+/// processes' arenas whose bytes go to other nodes.
+pub const REGISTERED_BYTES_MAX: usize = 1 << 30;
+
 /// Payloads up to this travel with their message over UCX: a copy costs less than a rendezvous.
 pub const PAYLOAD_ALONG_MAX: usize = 4096;
 

@@ -37,7 +37,7 @@ mod unix;
 
 pub use memory::MemoryTransport;
 pub use tcp::TcpTransport;
-pub use ucx::{NotLoaded, UcxError, UcxTransport, rdma_devices};
+pub use ucx::{NotLoaded, Registration, UcxError, UcxTransport, rdma_devices};
 pub use unix::UnixTransport;
 
 /// A future of this single-threaded side of the crate.

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::{Address, Connection, FrameReceiver, FrameSender, Listener, Transport, TransportError};
+use crate::buffer::BoxBuffer;
 use crate::header::{FrameKind, HEADER_BYTES, Header, TAG_BYTES};
 use crate::limits::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 
@@ -19,7 +20,17 @@ const UNREAD_MAX: usize = 64;
 /// Runs all checks. `listen_at` is free, and `nowhere` an address of this transport where nobody
 /// listens.
 pub async fn run(transport: &dyn Transport, listen_at: &Address, nowhere: &Address) {
-    let suite = Suite { transport, listen_at };
+    run_with(transport, listen_at, nowhere, &|len| Box::new(vec![0; len])).await;
+}
+
+/// The same with payloads in buffers of at least `len` bytes that `buffers` gives.
+pub async fn run_with(
+    transport: &dyn Transport,
+    listen_at: &Address,
+    nowhere: &Address,
+    buffers: &dyn Fn(usize) -> BoxBuffer,
+) {
+    let suite = Suite { transport, listen_at, buffers };
     let checks = async {
         suite.frames_arrive_whole_both_ways().await;
         suite.frames_arrive_in_order().await;
@@ -39,6 +50,7 @@ pub async fn run(transport: &dyn Transport, listen_at: &Address, nowhere: &Addre
 struct Suite<'a> {
     transport: &'a dyn Transport,
     listen_at: &'a Address,
+    buffers: &'a dyn Fn(usize) -> BoxBuffer,
 }
 
 fn header(number: u64, body: usize, payload: usize) -> [u8; HEADER_BYTES] {
@@ -60,37 +72,47 @@ fn pattern(number: u64, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at as u64 * 31 + number * 7 + (at as u64 >> 8)) as u8).collect()
 }
 
-async fn send(
-    sender: &mut dyn FrameSender,
-    number: u64,
-    body: usize,
-    payload: usize,
-) -> Result<(), TransportError> {
-    let header = header(number, body, payload);
-    let (body, payload) = (pattern(number, body), pattern(number + 1, payload));
-    sender.send(&header, &body, &payload).await
-}
-
-/// Receives one frame and checks it.
-async fn receive(receiver: &mut dyn FrameReceiver, number: u64, body: usize, payload: usize) {
-    let bytes = receiver.header().await.expect("a header").expect("not the end");
-    assert_eq!(bytes, header(number, body, payload), "header of frame {number}");
-    let mut received = vec![0; body];
-    if body > 0 {
-        receiver.body(&mut received).await.expect("a body");
-    }
-    assert!(received == pattern(number, body), "body of frame {number}");
-    let mut received = vec![0; payload];
-    let mut filled = 0;
-    while filled < payload {
-        let count = receiver.payload(&mut received[filled..]).await.expect("a payload");
-        assert!(count > 0 && count <= payload - filled, "at least a byte, at most the room");
-        filled += count;
-    }
-    assert!(received == pattern(number + 1, payload), "payload of frame {number}");
-}
-
 impl Suite<'_> {
+    async fn send(
+        &self,
+        sender: &mut dyn FrameSender,
+        number: u64,
+        body: usize,
+        payload: usize,
+    ) -> Result<(), TransportError> {
+        let header = header(number, body, payload);
+        let mut buffer = (self.buffers)(payload);
+        let bytes = &mut (*buffer).as_mut()[..payload];
+        bytes.copy_from_slice(&pattern(number + 1, payload));
+        sender.send(&header, &pattern(number, body), bytes).await
+    }
+
+    /// Receives one frame and checks it.
+    async fn receive(
+        &self,
+        receiver: &mut dyn FrameReceiver,
+        number: u64,
+        body: usize,
+        payload: usize,
+    ) {
+        let bytes = receiver.header().await.expect("a header").expect("not the end");
+        assert_eq!(bytes, header(number, body, payload), "header of frame {number}");
+        let mut received = vec![0; body];
+        if body > 0 {
+            receiver.body(&mut received).await.expect("a body");
+        }
+        assert!(received == pattern(number, body), "body of frame {number}");
+        let mut buffer = (self.buffers)(payload);
+        let received = &mut (*buffer).as_mut()[..payload];
+        let mut filled = 0;
+        while filled < payload {
+            let count = receiver.payload(&mut received[filled..]).await.expect("a payload");
+            assert!(count > 0 && count <= payload - filled, "at least a byte, at most the room");
+            filled += count;
+        }
+        assert!(received == pattern(number + 1, payload), "payload of frame {number}");
+    }
+
     async fn listen(&self) -> Box<dyn Listener> {
         self.transport.listen(self.listen_at).await.expect("listen")
     }
@@ -122,13 +144,13 @@ impl Suite<'_> {
             for payload in payloads {
                 number += 1;
                 let (sent, ()) = tokio::join!(
-                    send(&mut *near.sender, number, body, payload),
-                    receive(&mut *far.receiver, number, body, payload)
+                    self.send(&mut *near.sender, number, body, payload),
+                    self.receive(&mut *far.receiver, number, body, payload)
                 );
                 sent.expect("send");
                 let (sent, ()) = tokio::join!(
-                    send(&mut *far.sender, number, body, payload),
-                    receive(&mut *near.receiver, number, body, payload)
+                    self.send(&mut *far.sender, number, body, payload),
+                    self.receive(&mut *near.receiver, number, body, payload)
                 );
                 sent.expect("send back");
             }
@@ -142,13 +164,13 @@ impl Suite<'_> {
         let sending = async {
             for number in 0..FRAMES {
                 let (body, payload) = shape(number);
-                send(&mut *near.sender, number, body, payload).await.expect("send");
+                self.send(&mut *near.sender, number, body, payload).await.expect("send");
             }
         };
         let receiving = async {
             for number in 0..FRAMES {
                 let (body, payload) = shape(number);
-                receive(&mut *far.receiver, number, body, payload).await;
+                self.receive(&mut *far.receiver, number, body, payload).await;
             }
         };
         tokio::join!(sending, receiving);
@@ -161,12 +183,12 @@ impl Suite<'_> {
             let Connection { mut sender, mut receiver, .. } = connection;
             let sending = async {
                 for number in 0..FRAMES {
-                    send(&mut *sender, number, 10, PAYLOAD_BYTES_MAX).await.expect("send");
+                    self.send(&mut *sender, number, 10, PAYLOAD_BYTES_MAX).await.expect("send");
                 }
             };
             let receiving = async {
                 for number in 0..FRAMES {
-                    receive(&mut *receiver, number, 10, PAYLOAD_BYTES_MAX).await;
+                    self.receive(&mut *receiver, number, 10, PAYLOAD_BYTES_MAX).await;
                 }
             };
             tokio::join!(sending, receiving);
@@ -176,9 +198,9 @@ impl Suite<'_> {
 
     async fn a_closed_connection_ends_after_its_last_frame(&self) {
         let (mut near, mut far) = self.pair().await;
-        send(&mut *near.sender, 1, 9, 9).await.expect("send");
+        self.send(&mut *near.sender, 1, 9, 9).await.expect("send");
         drop(near);
-        receive(&mut *far.receiver, 1, 9, 9).await;
+        self.receive(&mut *far.receiver, 1, 9, 9).await;
         assert!(far.receiver.header().await.expect("a clean end").is_none());
     }
 
@@ -207,7 +229,7 @@ impl Suite<'_> {
         let (mut near, far) = self.pair().await;
         drop(far);
         for _ in 0..UNREAD_MAX {
-            if send(&mut *near.sender, 1, 0, PAYLOAD_BYTES_MAX).await.is_err() {
+            if self.send(&mut *near.sender, 1, 0, PAYLOAD_BYTES_MAX).await.is_err() {
                 return;
             }
         }
@@ -218,7 +240,7 @@ impl Suite<'_> {
         let (mut near, mut far) = self.pair().await;
         let sending = async {
             for number in 0..UNREAD_MAX as u64 {
-                send(&mut *near.sender, number, 0, PAYLOAD_BYTES_MAX).await.expect("send");
+                self.send(&mut *near.sender, number, 0, PAYLOAD_BYTES_MAX).await.expect("send");
             }
         };
         tokio::pin!(sending);
@@ -226,7 +248,7 @@ impl Suite<'_> {
         assert!(stalled, "{UNREAD_MAX} frames of 1 MiB were taken though nobody reads them");
         let receiving = async {
             for number in 0..UNREAD_MAX as u64 {
-                receive(&mut *far.receiver, number, 0, PAYLOAD_BYTES_MAX).await;
+                self.receive(&mut *far.receiver, number, 0, PAYLOAD_BYTES_MAX).await;
             }
         };
         tokio::join!(sending, receiving);
@@ -239,8 +261,8 @@ impl Suite<'_> {
         let mut near = self.transport.connect(&address).await.expect("connect");
         let mut far = listener.accept().await.expect("accept");
         assert!(tokio::time::timeout(PAUSE, far.receiver.header()).await.is_err());
-        send(&mut *near.sender, 5, 30, 30).await.expect("send");
-        receive(&mut *far.receiver, 5, 30, 30).await;
+        self.send(&mut *near.sender, 5, 30, 30).await.expect("send");
+        self.receive(&mut *far.receiver, 5, 30, 30).await;
         drop(listener);
         self.clean_up();
     }

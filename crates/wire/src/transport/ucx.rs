@@ -4,8 +4,9 @@
 //! handshake runs there, and says where the worker of each side is. From then on frames go as active messages
 //! over UCX, large payloads by rendezvous straight into their place, and the TCP connection stays as the side channel.
 //!
-//! Here: which devices UCX may use, and the upgrade. Rooms: [`table`] (the library), [`worker`], [`endpoint`],
-//! [`operation`] (what it must let go of), [`inbox`], [`connection`] (the halves), [`interface`].
+//! Here: which devices UCX may use, and the upgrade. Rooms: [`table`] (the library), [`context`] (registered memory),
+//! [`worker`], [`endpoint`], [`operation`] (what it must let go of), [`inbox`], [`connection`] (the halves),
+//! [`interface`].
 //! Facts behind it: `docs/design/002-wire.md`.
 
 use std::cell::{Cell, RefCell};
@@ -20,10 +21,12 @@ use super::{
     Address, Connection, FrameReceiver, FrameSender, Halves, Listener, LocalFuture, TcpTransport,
     Transport, TransportError, Upgrade,
 };
-use crate::limits::{OFFER_BYTES_MAX, UCX_WORKERS_MAX};
+use crate::limits::{OFFER_BYTES_MAX, PAYLOAD_BYTES_MAX, UCX_WORKERS_MAX};
 use crate::message::Carrier;
+use crate::region::Region;
 
 mod connection;
+mod context;
 mod endpoint;
 mod inbox;
 mod interface;
@@ -34,6 +37,7 @@ mod worker;
 pub use table::NotLoaded;
 pub use worker::UcxError;
 
+use context::{Context, Memory};
 use inbox::Inbox;
 use worker::Worker;
 
@@ -46,9 +50,14 @@ pub struct UcxTransport {
     ucx: Rc<Ucx>,
 }
 
+/// Memory stays registered as long as this lives, and the transfers that were begun before.
+pub struct Registration {
+    _memory: Rc<Memory>,
+}
+
 /// The worker of new connections, and how to make the next one.
 struct Ucx {
-    settings: Vec<(&'static str, String)>,
+    context: Rc<Context>,
     worker: RefCell<Rc<Worker>>,
     made: Cell<usize>,
 }
@@ -57,20 +66,58 @@ impl UcxTransport {
     /// Loads the library and opens the devices, which takes about 10 ms: RDMA devices where there are some that
     /// work, else UCX's own TCP, on the interface that has one of `addresses`. Connections leave from `from`.
     pub fn new(from: Option<IpAddr>, addresses: &[IpAddr]) -> Result<Self, UcxError> {
+        Self::by(table::library()?, from, addresses)
+    }
+
+    fn by(
+        table: &'static table::Table,
+        from: Option<IpAddr>,
+        addresses: &[IpAddr],
+    ) -> Result<Self, UcxError> {
         let devices = rdma_devices();
         let interfaces = interface::names(addresses);
+        let transports = transports(&devices);
         let mut settings = vec![
             // Not those for programs of one machine: they notice no death of a peer.
-            ("TLS", transports(&devices).to_owned()),
+            ("TLS", transports.to_owned()),
             // The side channel tells who is there; nothing wakes up while nothing comes.
             ("KEEPALIVE_INTERVAL", "inf".to_owned()),
         ];
         if devices.is_empty() && !interfaces.is_empty() {
             settings.push(("NET_DEVICES", interfaces.join(",")));
         }
-        let worker = RefCell::new(Worker::new(&settings)?);
+        if !devices.is_empty() {
+            // Peers never write: see the invariants of `context`.
+            settings.push(("RNDV_SCHEME", "get_zcopy".to_owned()));
+        }
+        let context = Context::new(table, &settings, transports.contains("dc"))?;
+        let worker = RefCell::new(Worker::new(&context)?);
         let tcp = from.map_or_else(TcpTransport::new, TcpTransport::from_address);
-        Ok(Self { tcp, ucx: Rc::new(Ucx { settings, worker, made: Cell::new(1) }) })
+        Ok(Self { tcp, ucx: Rc::new(Ucx { context, worker, made: Cell::new(1) }) })
+    }
+
+    /// Has `region` registered with the devices, now and once, for all transfers from and to it. Where that is
+    /// refused they are as before ([`UcxTransport::refusal`]). RDMA devices keep all of it resident meanwhile.
+    pub fn register(&self, region: Region) -> Registration {
+        let whole = region.span().len();
+        let memory = self.ucx.context.memory(region, whole);
+        memory.register_now();
+        Registration { _memory: memory }
+    }
+
+    /// The same of each slot when it is first used: of a process's arena few may ever be.
+    pub fn register_when_used(&self, region: Region) -> Registration {
+        Registration { _memory: self.ucx.context.memory(region, PAYLOAD_BYTES_MAX) }
+    }
+
+    /// How many bytes are registered at the moment.
+    pub fn registered_bytes(&self) -> usize {
+        self.ucx.context.registered_bytes()
+    }
+
+    /// Why memory is registered anew for each transfer, in UCX's words, where it once was.
+    pub fn refusal(&self) -> Option<String> {
+        self.ucx.context.refusal()
     }
 
     /// The version of the library, if it can be loaded.
@@ -102,7 +149,7 @@ impl Ucx {
                 tracing::debug!("a connection stays on TCP: {UCX_WORKERS_MAX} workers are used up");
                 return None;
             }
-            match Worker::new(&self.settings) {
+            match Worker::new(&self.context) {
                 Ok(worker) => {
                     self.made.set(self.made.get() + 1);
                     if self.made.get() == UCX_WORKERS_MAX {

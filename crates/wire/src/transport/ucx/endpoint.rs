@@ -11,13 +11,14 @@ use std::ffi::{c_uint, c_void};
 use std::ptr::{null, null_mut};
 use std::rc::{Rc, Weak};
 
+use super::context::Told;
 use super::inbox::Inbox;
 use super::operation::{Completion, Detached, Operation, message_received, message_sent};
 use super::table::{
     AM_SEND_FLAG_EAGER, AM_SEND_FLAG_RNDV, CANCELED, Code, EP_CLOSE_FLAG_FORCE,
     EP_PARAM_ERR_HANDLER, EP_PARAM_ERR_HANDLING_MODE, EP_PARAM_REMOTE_ADDRESS,
-    ERR_HANDLING_MODE_PEER, EndpointParams, Handle, OP_CALLBACK, OP_FLAGS, OP_USER_DATA,
-    RequestParams, SocketAddress, Started,
+    ERR_HANDLING_MODE_PEER, EndpointParams, Handle, INVALID_PARAM, OP_CALLBACK, OP_FLAGS, OP_MEMH,
+    OP_USER_DATA, RequestParams, SocketAddress, Started,
 };
 use super::worker::{Descriptor, Worker, checked, endpoint_failed};
 
@@ -116,16 +117,17 @@ impl Endpoint {
         if raw.is_null() {
             return Operation::failed(self, CANCELED);
         }
+        let memory = self.worker.context.handle_to_send(data);
         let params = RequestParams {
             flags: match way {
                 Way::Along => AM_SEND_FLAG_EAGER,
                 Way::Fetched => AM_SEND_FLAG_RNDV,
             },
-            ..request(message_sent as *const c_void, &completion)
+            ..request(message_sent as *const c_void, &completion, memory.as_ref())
         };
         let buffer = if data.is_empty() { null() } else { data.as_ptr() };
-        // SAFETY: the endpoint is open. Header and completion belong to the operation, which also borrows the data;
-        // it ends only after the library is done with them.
+        // SAFETY: the endpoint is open. Header, completion and the handle of the memory belong to the operation, which
+        // also borrows the data; it ends only after the library is done with them.
         let answer = unsafe {
             (self.worker.table.ucp_am_send_nbx)(
                 raw,
@@ -137,8 +139,7 @@ impl Endpoint {
                 &raw const params,
             )
         };
-        self.worker.kick();
-        Operation::new(self, Started::from_raw(answer), completion, header)
+        self.started(answer, completion, header, memory)
     }
 
     /// Starts to fetch what `from` stands for into the start of `into`, which has room for it.
@@ -152,10 +153,12 @@ impl Endpoint {
             return Operation::failed(self, CANCELED);
         }
         let completion = Rc::new(Completion::default());
-        let params = request(message_received as *const c_void, &completion);
         let len = from.len();
+        let memory = self.worker.context.handle_to_fill(&into[..len]);
+        let params = request(message_received as *const c_void, &completion, memory.as_ref());
         // SAFETY: the worker lives. The descriptor is ours, and the library's again from here on. The room
-        // is borrowed by the operation, which ends only after the library is done with it.
+        // is borrowed by the operation, which also keeps the handle of the memory, and ends only after the library is
+        // done with it.
         let answer = unsafe {
             (self.worker.table.ucp_am_recv_data_nbx)(
                 self.worker.raw,
@@ -165,8 +168,24 @@ impl Endpoint {
                 &raw const params,
             )
         };
+        self.started(answer, completion, Vec::new(), memory)
+    }
+
+    /// An operation that is given a handle and refused for it is not tried without: the library may keep a half of
+    /// it. The connection ends, and all that comes later goes without.
+    fn started<'a>(
+        self: &Rc<Self>,
+        answer: Handle,
+        completion: Rc<Completion>,
+        header: Vec<u8>,
+        memory: Option<Told>,
+    ) -> Operation<'a> {
+        let started = Started::from_raw(answer);
+        if memory.is_some() && matches!(started, Started::Done(INVALID_PARAM)) {
+            self.worker.context.distrust(INVALID_PARAM);
+        }
         self.worker.kick();
-        Operation::new(self, Started::from_raw(answer), completion, Vec::new())
+        Operation::new(self, started, completion, header, memory)
     }
 
     /// Sends a message of a header alone, and does not wait for it.
@@ -216,10 +235,16 @@ fn no_callback() -> RequestParams {
     }
 }
 
-/// With what tells `completion`, which outlives the request.
-fn request(callback: *const c_void, completion: &Rc<Completion>) -> RequestParams {
+/// With what tells `completion`, which outlives the request, and in which registered memory the data lies.
+fn request(
+    callback: *const c_void,
+    completion: &Rc<Completion>,
+    memory: Option<&Told>,
+) -> RequestParams {
+    let registered = if memory.is_some() { OP_MEMH } else { 0 };
     RequestParams {
-        op_attr_mask: OP_CALLBACK | OP_USER_DATA | OP_FLAGS,
+        op_attr_mask: OP_CALLBACK | OP_USER_DATA | OP_FLAGS | registered,
+        memh: memory.map_or(null_mut(), |memory| memory.handle),
         callback,
         user_data: Rc::as_ptr(completion).cast_mut().cast(),
         ..no_callback()

@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
+use super::context::Told;
 use super::endpoint::Endpoint;
 use super::table::{Code, Handle, IN_PROGRESS, OK, Started, Table};
 use crate::deadline::LET_GO_WAIT;
@@ -42,6 +43,8 @@ pub(super) struct Operation<'a> {
     completion: Rc<Completion>,
     /// What the library may still read.
     header: Vec<u8>,
+    /// Registered memory that the data lies in.
+    memory: Option<Told>,
     data: PhantomData<&'a mut [u8]>,
 }
 
@@ -51,6 +54,7 @@ impl<'a> Operation<'a> {
         started: Started,
         completion: Rc<Completion>,
         header: Vec<u8>,
+        memory: Option<Told>,
     ) -> Self {
         let request = match started {
             Started::Request(request) => request,
@@ -59,11 +63,12 @@ impl<'a> Operation<'a> {
                 std::ptr::null_mut()
             }
         };
-        Self { endpoint: Rc::clone(endpoint), request, completion, header, data: PhantomData }
+        let endpoint = Rc::clone(endpoint);
+        Self { endpoint, request, completion, header, memory, data: PhantomData }
     }
 
     pub(super) fn failed(endpoint: &Rc<Endpoint>, code: Code) -> Self {
-        Self::new(endpoint, Started::Done(code), Rc::default(), Vec::new())
+        Self::new(endpoint, Started::Done(code), Rc::default(), Vec::new(), None)
     }
 
     /// Waits until it is done.
@@ -85,14 +90,13 @@ impl Operation<'static> {
     pub(super) fn detach(mut self) {
         let request = std::mem::replace(&mut self.request, std::ptr::null_mut());
         if !request.is_null() {
-            let (completion, header) =
-                (Rc::clone(&self.completion), std::mem::take(&mut self.header));
+            let kept = Kept {
+                _completion: Rc::clone(&self.completion),
+                _header: std::mem::take(&mut self.header),
+                _memory: self.memory.take(),
+            };
             let worker = &self.endpoint.worker;
-            worker.detach(Detached {
-                table: worker.table,
-                request,
-                kept: Some((completion, header)),
-            });
+            worker.detach(Detached { table: worker.table, request, kept: Some(kept) });
         }
     }
 }
@@ -126,7 +130,13 @@ impl Drop for Operation<'_> {
 pub(super) struct Detached {
     table: &'static Table,
     request: Handle,
-    kept: Option<(Rc<Completion>, Vec<u8>)>,
+    kept: Option<Kept>,
+}
+
+struct Kept {
+    _completion: Rc<Completion>,
+    _header: Vec<u8>,
+    _memory: Option<Told>,
 }
 
 impl Detached {

@@ -13,11 +13,12 @@ use hayase_dynlib::Missing;
 
 /// `ucs_status_t`.
 pub(super) type Code = c_int;
-/// `ucp_worker_h`, `ucp_ep_h`, `ucp_context_h`, a request: all of them pointers to what is not declared.
+/// `ucp_worker_h`, `ucp_ep_h`, `ucp_context_h`, `ucp_mem_h`, a request: all of them pointers to what is not declared.
 pub(super) type Handle = *mut c_void;
 
 pub(super) const OK: Code = 0;
 pub(super) const IN_PROGRESS: Code = 1;
+pub(super) const INVALID_PARAM: Code = -5;
 pub(super) const CANCELED: Code = -16;
 /// `UCS_ERR_LAST`: a pointer from there on is a status.
 const CODE_MIN: Code = -100;
@@ -46,7 +47,12 @@ pub(super) const AM_SEND_FLAG_RNDV: u32 = 1 << 2;
 pub(super) const OP_CALLBACK: u32 = 1 << 1;
 pub(super) const OP_USER_DATA: u32 = 1 << 2;
 pub(super) const OP_FLAGS: u32 = 1 << 4;
+pub(super) const OP_MEMH: u32 = 1 << 8;
 pub(super) const EP_CLOSE_FLAG_FORCE: u32 = 1 << 0;
+pub(super) const MEMORY_PARAM_ADDRESS: u64 = 1 << 0;
+pub(super) const MEMORY_PARAM_LENGTH: u64 = 1 << 1;
+pub(super) const MEMORY_PARAM_TYPE: u64 = 1 << 4;
+pub(super) const MEMORY_TYPE_HOST: c_int = 0;
 
 /// `ucp_params_t`.
 #[repr(C)]
@@ -61,6 +67,17 @@ pub(super) struct Params {
     pub(super) estimated_num_eps: usize,
     pub(super) estimated_num_ppn: usize,
     pub(super) name: *const c_char,
+}
+
+/// `ucp_mem_map_params_t`.
+#[repr(C)]
+pub(super) struct MemoryParams {
+    pub(super) field_mask: u64,
+    pub(super) address: *mut c_void,
+    pub(super) length: usize,
+    pub(super) flags: c_uint,
+    pub(super) prot: c_uint,
+    pub(super) memory_type: c_int,
 }
 
 /// `ucp_worker_params_t`.
@@ -143,7 +160,7 @@ pub(super) struct RequestParams {
     pub(super) reply_buffer: *mut c_void,
     pub(super) memory_type: c_int,
     pub(super) recv_info: *mut c_void,
-    pub(super) memh: *mut c_void,
+    pub(super) memh: Handle,
 }
 
 /// Why UCX can not be used.
@@ -179,6 +196,8 @@ hayase_dynlib::functions! {
     ucp_config_release(Handle);
     ucp_init_version(c_uint, c_uint, *const Params, Handle, *mut Handle) -> Code;
     ucp_cleanup(Handle);
+    ucp_mem_map(Handle, *const MemoryParams, *mut Handle) -> Code;
+    ucp_mem_unmap(Handle, Handle) -> Code;
     ucp_worker_create(Handle, *const WorkerParams, *mut Handle) -> Code;
     ucp_worker_get_address(Handle, *mut *mut c_void, *mut usize) -> Code;
     ucp_worker_release_address(Handle, *mut c_void);
@@ -262,13 +281,18 @@ mod tests {
             size_of::<HandlerParams>(),
             size_of::<RequestParams>(),
             size_of::<MessageParam>(),
+            size_of::<MemoryParams>(),
         ];
-        assert_eq!(sizes, [80, 200, 104, 32, 72, 16]);
+        assert_eq!(sizes, [80, 200, 104, 32, 72, 16, 40]);
         assert_eq!(offset_of!(Params, estimated_num_eps), 56);
         assert_eq!(offset_of!(WorkerParams, events), 144);
         assert_eq!(offset_of!(EndpointParams, err_callback), 24);
         assert_eq!(offset_of!(EndpointParams, conn_request), 72);
         assert_eq!(offset_of!(RequestParams, user_data), 32);
+        assert_eq!(offset_of!(RequestParams, memh), 64);
+        assert_eq!(offset_of!(MemoryParams, address), 8);
+        assert_eq!(offset_of!(MemoryParams, length), 16);
+        assert_eq!(offset_of!(MemoryParams, memory_type), 32);
     }
 
     #[test]

@@ -1,4 +1,6 @@
 //! UCX over its own TCP: the suite of all transports, sessions, and peers that die in the middle.
+//!
+//! Rooms: [`registered`], the same from and to registered memory.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -14,6 +16,8 @@ use crate::handshake::{self, Credentials, Lane, LinkId, PeerIdentity, Session};
 use crate::header::{FrameKind, HEADER_BYTES};
 use crate::secret::Secret;
 use crate::transport::conformance;
+
+mod registered;
 
 fn loopback() -> IpAddr {
     "127.0.0.1".parse().unwrap()
@@ -113,12 +117,17 @@ fn two() -> Option<Upgraded> {
 #[tokio::test]
 async fn it_conforms() {
     let Some(transport) = two() else { return };
-    let at: Address = "tcp:127.0.0.1:0".parse().unwrap();
-    let nowhere = {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        Address::Tcp(free.local_addr().unwrap())
-    };
+    let (at, nowhere) = (any_port(), nobodys_port());
     LocalSet::new().run_until(conformance::run(&transport, &at, &nowhere)).await;
+}
+
+fn any_port() -> Address {
+    "tcp:127.0.0.1:0".parse().unwrap()
+}
+
+fn nobodys_port() -> Address {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    Address::Tcp(free.local_addr().unwrap())
 }
 
 impl UcxTransport {

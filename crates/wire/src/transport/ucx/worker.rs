@@ -17,7 +17,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::ffi::{CString, c_uint, c_void};
+use std::ffi::{c_uint, c_void};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{null, null_mut};
 use std::rc::{Rc, Weak};
@@ -25,14 +25,14 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
+use super::context::Context;
 use super::endpoint::Endpoint;
 use super::inbox::Inbox;
 use super::operation::Detached;
 use super::table::{
     AM_FLAG_WHOLE_MSG, AM_HANDLER_ARG, AM_HANDLER_CB, AM_HANDLER_FLAGS, AM_HANDLER_ID,
-    AM_RECV_FLAG_RNDV, API_VERSION, Code, FEATURE_AM, FEATURE_WAKEUP, Handle, HandlerParams,
-    IN_PROGRESS, MessageCallback, MessageParam, NotLoaded, OK, PARAM_FEATURES, PARAM_NAME, Params,
-    THREAD_MODE_SINGLE, Table, WORKER_PARAM_THREAD_MODE, WorkerParams, library,
+    AM_RECV_FLAG_RNDV, Code, Handle, HandlerParams, IN_PROGRESS, MessageCallback, MessageParam,
+    NotLoaded, OK, THREAD_MODE_SINGLE, Table, WORKER_PARAM_THREAD_MODE, WorkerParams,
 };
 use crate::deadline::WORKER_END_WAIT;
 use crate::header::HEADER_BYTES;
@@ -64,6 +64,11 @@ pub enum UcxError {
 }
 
 impl UcxError {
+    /// What `action` was answered.
+    pub(super) fn refused(table: &Table, action: &'static str) -> impl Fn(Code) -> Self {
+        move |code| Self::Refused { version: table.version(), action, why: table.words(code) }
+    }
+
     /// What the user can try next.
     pub fn help(&self) -> &'static str {
         match self {
@@ -86,6 +91,7 @@ pub(super) struct Arrivals {
 
 pub(super) struct Worker {
     pub(super) table: &'static Table,
+    pub(super) context: Rc<Context>,
     pub(super) raw: Handle,
     address: Vec<u8>,
     events: RefCell<Option<OwnedFd>>,
@@ -101,31 +107,18 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// `settings`: names and values as in `UCX_NAME=value`, without the prefix.
-    pub(super) fn new(settings: &[(&str, String)]) -> Result<Rc<Self>, UcxError> {
-        let table = library()?;
-        let refused = |action| {
-            move |code| UcxError::Refused {
-                version: table.version(),
-                action,
-                why: table.words(code),
-            }
-        };
-        let context = context(table, settings).map_err(refused("start"))?;
-        let raw = match worker(table, context) {
-            Ok(raw) => raw,
-            Err(code) => {
-                // SAFETY: it is there, and nothing was made of it.
-                unsafe { (table.ucp_cleanup)(context) };
-                return Err(refused("make a worker")(code));
-            }
-        };
+    pub(super) fn new(context: &Rc<Context>) -> Result<Rc<Self>, UcxError> {
+        let table = context.table;
+        let refused = |action| UcxError::refused(table, action);
+        let raw = worker(table, context.raw).map_err(refused("make a worker"))?;
+        context.has_worker();
         let arrivals = Rc::new(Arrivals::default());
         arrivals.library.set(Some((table, raw)));
         // The library keeps pointers to it as long as the worker lives: to the end of the process (invariant 5).
         std::mem::forget(Rc::clone(&arrivals));
         let mut worker = Self {
             table,
+            context: Rc::clone(context),
             raw,
             address: Vec::new(),
             events: RefCell::default(),
@@ -326,44 +319,6 @@ impl Drop for Worker {
 
 pub(super) fn checked(code: Code) -> Result<(), Code> {
     if code == OK { Ok(()) } else { Err(code) }
-}
-
-fn context(table: &Table, settings: &[(&str, String)]) -> Result<Handle, Code> {
-    let mut config = null_mut();
-    // SAFETY: no prefix and no file; the place is filled on success.
-    checked(unsafe { (table.ucp_config_read)(null(), null(), &raw mut config) })?;
-    let mut code = OK;
-    for (name, value) in settings {
-        let text = |text: &str| CString::new(text).expect("settings are texts of ours");
-        let (name, value) = (text(name), text(value));
-        if code == OK {
-            // SAFETY: the configuration was read; both texts live during the call.
-            code = unsafe { (table.ucp_config_modify)(config, name.as_ptr(), value.as_ptr()) };
-        }
-    }
-    let params = Params {
-        field_mask: PARAM_FEATURES | PARAM_NAME,
-        features: FEATURE_AM | FEATURE_WAKEUP,
-        request_size: 0,
-        request_init: null(),
-        request_cleanup: null(),
-        tag_sender_mask: 0,
-        mt_workers_shared: 0,
-        estimated_num_eps: 0,
-        estimated_num_ppn: 0,
-        name: c"hayase".as_ptr(),
-    };
-    let mut context = null_mut();
-    if code == OK {
-        let (major, minor) = API_VERSION;
-        // SAFETY: parameters and configuration live during the call; the place is filled on success.
-        code = unsafe {
-            (table.ucp_init_version)(major, minor, &raw const params, config, &raw mut context)
-        };
-    }
-    // SAFETY: it was read, and is used no more.
-    unsafe { (table.ucp_config_release)(config) };
-    checked(code).map(|()| context)
 }
 
 fn worker(table: &Table, context: Handle) -> Result<Handle, Code> {
