@@ -14,6 +14,7 @@ use hayase_wire::message::{
     Access, Callback, CallbackReply, Close, Grants, HeldLock, HeldOpen, NodeRequest, Opening,
     PeerRequest, StillOpen,
 };
+use hayase_wire::transport::Registration;
 use tokio::sync::{Notify, OnceCell, Semaphore};
 
 use crate::beside::WrittenBeside;
@@ -22,6 +23,7 @@ use crate::handed_over::RemovingIn;
 use crate::lent::LentSlots;
 use crate::limits::{RECALL_DEADLINE, TELL_WAIT};
 use crate::local::AnswerCallback;
+use crate::network::Network;
 use crate::node::Node;
 use crate::sessions::held_open;
 
@@ -31,6 +33,8 @@ pub(crate) struct Process {
     /// Holds grants; anything else keeps nothing.
     pub(crate) mount: bool,
     pub(crate) arena: RefCell<Option<Rc<Arena>>>,
+    /// The same at the network.
+    registered: RefCell<Option<Registration>>,
     /// Its slots that are in use here.
     pub(crate) lent: Arc<LentSlots>,
     connections: Cell<usize>,
@@ -132,6 +136,7 @@ impl Clients {
                 id,
                 mount,
                 arena: RefCell::new(None),
+                registered: RefCell::new(None),
                 lent: Arc::default(),
                 connections: Cell::new(0),
                 untold: Cell::new(returning),
@@ -293,6 +298,12 @@ impl Process {
 
     pub(crate) fn connect(&self) {
         self.connections.set(self.connections.get() + 1);
+    }
+
+    /// It has brought its arena.
+    pub(crate) fn take_arena(&self, arena: Arena, network: &Network) {
+        *self.registered.borrow_mut() = network.register_arena(&arena);
+        *self.arena.borrow_mut() = Some(Rc::new(arena));
     }
 
     /// It has said what it holds.

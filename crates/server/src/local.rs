@@ -104,7 +104,7 @@ async fn serve(node: Rc<Node>, mut messages: mpsc::Receiver<Message>) {
         match message {
             Message::Join { id, arena, mount, returning, joined } => {
                 let process = node.clients.process(id, mount.is_some(), returning);
-                *process.arena.borrow_mut() = Some(Rc::new(arena));
+                process.take_arena(arena, &node.network);
                 process.connect();
                 for answer in mount.iter().flat_map(|answer| [answer; CALLBACKS]) {
                     process.add_callback(Callee::Here(Rc::clone(answer)));

@@ -5,7 +5,12 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use hayase_wire::transport::{TcpTransport, Transport, UcxError, UcxTransport, rdma_devices};
+use hayase_store::SlotPool;
+use hayase_wire::Arena;
+use hayase_wire::region::Region;
+use hayase_wire::transport::{
+    Registration, TcpTransport, Transport, UcxError, UcxTransport, rdma_devices,
+};
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +29,9 @@ pub(crate) struct Network {
     pub(crate) transport: Rc<dyn Transport>,
     /// The same, where it is UCX.
     ucx: Option<Rc<UcxTransport>>,
+    slots: Option<Registration>,
     words: String,
+    why: String,
 }
 
 impl Network {
@@ -46,7 +53,7 @@ impl Network {
 
     /// One that somebody else made, in words of theirs.
     pub(crate) fn given(transport: Rc<dyn Transport>, words: &str) -> Self {
-        Self { transport, ucx: None, words: words.to_owned() }
+        Self { transport, ucx: None, slots: None, words: words.to_owned(), why: String::new() }
     }
 
     /// The same with its transport changed: one with faults.
@@ -54,14 +61,31 @@ impl Network {
         Self { transport: change(self.transport), ..self }
     }
 
+    /// Transfers will mostly go from and to these, for as long as the server runs.
+    pub(crate) fn register_slots(&mut self, slots: &SlotPool) {
+        self.slots = self.ucx.as_ref().map(|ucx| ucx.register(Region::new(slots.clone())));
+    }
+
+    /// And from and to the arena of a process that has come: what goes to other nodes goes from there. Until the
+    /// result is dropped.
+    pub(crate) fn register_arena(&self, arena: &Arena) -> Option<Registration> {
+        Some(self.ucx.as_ref()?.register_when_used(Region::new(arena.clone())))
+    }
+
     /// For people: `tcp: no RDMA device works here`.
     pub(crate) fn words(&self) -> String {
-        match &self.ucx {
-            Some(ucx) if ucx.is_used_up() => {
-                format!("{}; new connections stay on TCP, as too many have ended", self.words)
-            }
-            _ => self.words.clone(),
-        }
+        let Self { words, why, .. } = self;
+        let Some(ucx) = &self.ucx else { return format!("{words}{why}") };
+        let memory = match ucx.refusal() {
+            Some(refusal) => format!(", memory registered for each transfer ({refusal})"),
+            None if self.slots.is_some() => ", slots registered once".to_owned(),
+            None => String::new(),
+        };
+        let used_up = match ucx.is_used_up() {
+            true => "; new connections stay on TCP, as too many have ended",
+            false => "",
+        };
+        format!("{words}{memory}{why}{used_up}")
     }
 
     fn tcp(listen: &[IpAddr], why: &str) -> Self {
@@ -79,7 +103,9 @@ impl Network {
         Ok(Self {
             transport: Rc::clone(&ucx) as Rc<dyn Transport>,
             ucx: Some(ucx),
-            words: format!("ucx {version}: over {over}{why}"),
+            slots: None,
+            words: format!("ucx {version}: over {over}"),
+            why: why.to_owned(),
         })
     }
 }
@@ -92,6 +118,24 @@ fn source(listen: &[IpAddr]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ucx_tells_that_the_slots_are_registered() {
+        let listen = ["127.0.0.1".parse().unwrap()];
+        let mut network = match Network::choose(TransportChoice::Ucx, &listen) {
+            Ok(network) => network,
+            Err(error) => return eprintln!("SKIP {error}; {}", error.help()),
+        };
+        let ucx = Rc::clone(network.ucx.as_ref().unwrap());
+        network.register_slots(&SlotPool::new(3).unwrap());
+        assert_eq!(ucx.registered_bytes(), 3 << 20);
+        let words = network.words();
+        assert!(words.ends_with(", slots registered once, asked for"), "{words}");
+        let arena = network.register_arena(&Arena::create(2).unwrap());
+        assert!(arena.is_some() && ucx.registered_bytes() == 3 << 20, "not before it is used");
+        drop(network);
+        assert_eq!(ucx.registered_bytes(), 0);
+    }
 
     #[test]
     fn the_choice_and_its_reason_are_told() {

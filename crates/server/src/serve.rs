@@ -349,11 +349,12 @@ fn credentials(settings: &Settings, me: PeerIdentity) -> Credentials {
 }
 
 fn node(
-    ground: Ground,
+    mut ground: Ground,
     settings: Settings,
     stores: Stores,
     members: &Members,
 ) -> Result<Rc<Node>, ServeError> {
+    ground.network.register_slots(&stores.slots);
     let me = settings.identity(stores.incarnation);
     let connector =
         Connector::new(Rc::clone(&ground.network.transport), credentials(&settings, me));

@@ -132,7 +132,7 @@ impl Node {
         {
             let arena = Arena::open(descriptor, arena_slots)
                 .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
-            *process.arena.borrow_mut() = Some(Rc::new(arena));
+            process.take_arena(arena, &self.network);
         }
         Ok((process, purpose))
     }

@@ -7,6 +7,7 @@
 //! Invariants: the pool never grows, so memory is bounded whatever the load; a slot's memory belongs
 //! to its [`Slot`] alone from `try_take` to drop.
 
+use std::cell::UnsafeCell;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hayase_layout::ByteCount;
@@ -67,6 +68,13 @@ impl SlotPool {
     /// All slots.
     pub fn count(&self) -> usize {
         self.shared.region.count()
+    }
+}
+
+/// All slots, whoever has them: for who has their memory registered with a device.
+impl AsRef<[UnsafeCell<u8>]> for SlotPool {
+    fn as_ref(&self) -> &[UnsafeCell<u8>] {
+        self.shared.region.cells()
     }
 }
 

@@ -88,7 +88,7 @@ fn values<'a>(told: &'a serde_json::Value, name: &str) -> Vec<&'a serde_json::Va
     }
 }
 
-/// All servers say that they speak UCX, and no connection of theirs stayed on TCP.
+/// All servers say that they speak UCX with their slots registered, and no connection of theirs stayed on TCP.
 fn expect_all_over_ucx(job: &Job) -> TestResult {
     let told = status(job)?;
     let words = values(&told, "network");
@@ -96,6 +96,7 @@ fn expect_all_over_ucx(job: &Job) -> TestResult {
     for words in words {
         let words = words.as_str().unwrap_or_default();
         ensure!(words.starts_with("ucx ") && words.ends_with("asked for"), "{words}");
+        ensure!(words.contains("slots registered once"), "{words}");
     }
     let over: Vec<_> = values(&told, "over").into_iter().filter(|over| !over.is_null()).collect();
     ensure!(over.len() >= 2, "connected peers: {over:?}");

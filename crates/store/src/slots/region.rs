@@ -4,6 +4,7 @@
 //! layer: huge pages are worth more than registered buffers.
 #![expect(unsafe_code, reason = "a mapping shared out in disjoint pieces; wrapped at once")]
 
+use std::cell::UnsafeCell;
 use std::io;
 use std::ptr::NonNull;
 
@@ -56,6 +57,13 @@ impl Region {
     pub(super) fn span(&self) -> std::ops::Range<usize> {
         let start = self.first.as_ptr().expose_provenance();
         start..start + self.count * SLOT_BYTES
+    }
+
+    /// The memory of all slots, whoever has them.
+    pub(super) fn cells(&self) -> &[UnsafeCell<u8>] {
+        // SAFETY: inside the mapping, which lives as long as this. Cells promise nothing about who reads and writes
+        // meanwhile.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr().cast(), self.count * SLOT_BYTES) }
     }
 
     /// The bytes of slot `index`, for as long as its number is borrowed.
