@@ -7,6 +7,7 @@
 //! Invariant: `Charge::bytes` of all open and closed parts together are what `used` counts.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -41,6 +42,8 @@ struct ChargeState {
     bytes: u64,
     /// End of what `allocate` has reserved; counts though it lies behind the end of the file.
     reserved_end: u64,
+    /// What it has reserved last: writing there needs nothing.
+    reserved: Range<u64>,
     removed: bool,
 }
 
@@ -57,7 +60,7 @@ impl CountedDevice {
     fn wrap(&self, id: PartId, inner: Arc<dyn DeviceFile>, bytes: u64) -> Arc<dyn DeviceFile> {
         let mut open = self.open_charges();
         let charge = open.get(&id).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let state = ChargeState { bytes, reserved_end: 0, removed: false };
+            let state = ChargeState { bytes, reserved_end: 0, reserved: 0..0, removed: false };
             Arc::new(Charge { count: self.count.clone(), state: Mutex::new(state) })
         });
         if open.len() > 64 && open.len().is_power_of_two() {
@@ -110,6 +113,13 @@ fn charged(stat: &PartStat, reserved_end: u64) -> u64 {
     stat.blocks.saturating_mul(512).min(end)
 }
 
+impl ChargeState {
+    fn has_reserved(&self, offset: u64, bytes: u64) -> bool {
+        let end = offset.saturating_add(bytes);
+        bytes > 0 && self.reserved.start <= offset && end <= self.reserved.end
+    }
+}
+
 impl Charge {
     fn lock(&self) -> MutexGuard<'_, ChargeState> {
         self.state.lock().expect("no holder of this lock panics")
@@ -153,7 +163,8 @@ impl CountedFile {
         bytes: u64,
         call: impl FnOnce() -> Result<T, PartError>,
     ) -> Result<T, PartError> {
-        let most = bytes.saturating_add(BLOCKS_BESIDE * BLOCK);
+        let is_paid = offset.is_some_and(|offset| self.charge.lock().has_reserved(offset, bytes));
+        let most = if is_paid { 0 } else { bytes.saturating_add(BLOCKS_BESIDE * BLOCK) };
         let mut taken = most;
         if !self.charge.count.take(most) {
             // Over bytes that are there already it needs nothing.
@@ -204,6 +215,7 @@ impl DeviceFile for CountedFile {
         {
             let mut state = self.charge.lock();
             state.reserved_end = state.reserved_end.min(len);
+            state.reserved.end = state.reserved.end.min(len);
         }
         self.settle()
     }
@@ -226,6 +238,10 @@ impl DeviceFile for CountedFile {
 
     fn allocate(&self, mode: i32, offset: u64, len: u64) -> Result<(), PartError> {
         let allocate = || self.inner.allocate(mode, offset, len);
+        if mode & !libc::FALLOC_FL_KEEP_SIZE != 0 {
+            // Room may go, or lie elsewhere.
+            self.charge.lock().reserved = 0..0;
+        }
         if mode & libc::FALLOC_FL_PUNCH_HOLE != 0 {
             allocate()?;
             return self.settle();
@@ -234,6 +250,7 @@ impl DeviceFile for CountedFile {
             allocate()?;
             let mut state = self.charge.lock();
             state.reserved_end = state.reserved_end.max(offset.saturating_add(len));
+            state.reserved = offset..offset.saturating_add(len);
             Ok(())
         })
     }
@@ -348,6 +365,27 @@ mod tests {
         assert_eq!((all - free(&again)) >> 20, 1);
         again.parts().unwrap().remove(id(3)).unwrap();
         assert!(all - free(&again) < 1 << 20);
+    }
+
+    #[test]
+    fn what_was_reserved_is_not_paid_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let area = CountedArea::open(dir.path(), ByteCount::mib(1)).unwrap();
+        let file = area.parts().unwrap().create(id(1)).unwrap();
+        let block = vec![1; 64 * 1024];
+        file.write_at(at(0), &block).unwrap();
+        let rest = free(&area) - 4 * BLOCK;
+        file.allocate(libc::FALLOC_FL_KEEP_SIZE, 64 * 1024, rest).unwrap();
+        assert!(free(&area) < 64 * 1024);
+        for offset in (64 * 1024..rest).step_by(64 * 1024) {
+            file.write_at(at(offset), &block).unwrap();
+        }
+        // Given back, it is not there any more.
+        let size = file.stat().unwrap().size;
+        file.truncate(size).unwrap();
+        let left = free(&area);
+        let refused = file.write_at(at(size), &vec![1; left as usize + 4096]).unwrap_err();
+        assert_eq!(refused.errno(), libc::ENOSPC);
     }
 
     #[test]
