@@ -128,14 +128,20 @@ impl Node {
         }
         process.begins_to_look();
         let hand_on = || async {
+            if self.incarnation > 1 {
+                // A mount that has not told yet may have begun before this life of the server.
+                self.grace.own_known().await;
+            }
             let mut gathered = self.clients.gathered();
             if self.incarnation > 1 {
-                // It may have begun before this life of the server.
                 gathered.append(&mut self.clients.written_by_mounts());
             }
+            let mut recalls = tokio::task::JoinSet::new();
             for ino in gathered {
-                self.take_back_here(ino, Grants::ALL).await;
+                let this = Rc::clone(self);
+                recalls.spawn_local(async move { this.take_back_here(ino, Grants::ALL).await });
             }
+            while recalls.join_next().await.is_some() {}
         };
         process.mounts_handed_on.get_or_init(hand_on).await;
     }
@@ -152,7 +158,9 @@ impl Node {
         }
         self.clients.written_beside.begin(ino);
         let beside = Beside { node: Rc::clone(self), ino };
-        self.take_back_here(ino, Grants::ALL).await;
+        if !self.take_back_here(ino, Grants::ALL).await {
+            self.clients.take_no_more_gathered(ino);
+        }
         Some(beside)
     }
 
@@ -184,12 +192,15 @@ impl Node {
             }
         }
         for (ino, bits) in inos {
-            self.take_back_here(ino, bits).await;
+            if !self.take_back_here(ino, bits).await && bits.cache {
+                self.clients.take_no_more_gathered(ino);
+            }
         }
     }
 
-    /// What a mount of this node keeps ends; the home hears of opens that lingered.
-    async fn take_back_here(self: &Rc<Self>, ino: InodeId, bits: Grants) {
+    /// What a mount of this node keeps ends; the home hears of opens that lingered. False where one did not answer.
+    async fn take_back_here(self: &Rc<Self>, ino: InodeId, bits: Grants) -> bool {
+        let mut gave_back = true;
         for mount in self.clients.mounts() {
             let recall = Callback::Recall { ino, bits };
             match tokio::time::timeout(RECALL_DEADLINE, mount.call(&recall)).await {
@@ -200,9 +211,13 @@ impl Node {
                     }
                 }
                 Ok(None) => tracing::debug!(%ino, "a mount that is gone was not asked"),
-                other => tracing::warn!(%ino, ?other, "a mount did not give back in time"),
+                other => {
+                    tracing::warn!(%ino, ?other, "a mount did not give back in time");
+                    gave_back = false;
+                }
             }
         }
+        gave_back
     }
 
     /// What `process` may keep of an answer, at most: a program nothing, a mount nothing of what a

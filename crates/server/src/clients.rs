@@ -97,6 +97,9 @@ pub(crate) struct Clients {
     on_their_way: RefCell<HashMap<InodeId, Access>>,
     /// Files of which a mount here may gather what it writes.
     gathered: RefCell<BTreeSet<InodeId>>,
+    /// Files that a program of this node has opened to change them while a mount that has them open did not answer: what
+    /// that has gathered comes too late, until it closes them.
+    too_late: RefCell<BTreeSet<InodeId>>,
     /// By processes that are no mounts.
     pub(crate) written_beside: WrittenBeside,
 }
@@ -235,6 +238,7 @@ impl Clients {
         }
         if ended.write && process.mount {
             self.gathered.borrow_mut().remove(&close.ino);
+            self.too_late.borrow_mut().remove(&close.ino);
         }
         if booked.is_empty() {
             opens.remove(&close.ino);
@@ -266,6 +270,22 @@ impl Clients {
     /// The mount of this node may gather what it writes to a file.
     pub(crate) fn begins_to_gather(&self, ino: InodeId) {
         self.gathered.borrow_mut().insert(ino);
+    }
+
+    /// It may not: its home has refused, or there are others.
+    pub(crate) fn does_not_gather(&self, ino: InodeId) {
+        self.gathered.borrow_mut().remove(&ino);
+    }
+
+    /// Nothing more is taken of what mounts of this node have gathered of a file.
+    pub(crate) fn take_no_more_gathered(&self, ino: InodeId) {
+        if self.gathered.borrow().contains(&ino) || self.written_by_mounts().contains(&ino) {
+            self.too_late.borrow_mut().insert(ino);
+        }
+    }
+
+    pub(crate) fn takes_gathered(&self, ino: InodeId) -> bool {
+        !self.too_late.borrow().contains(&ino)
     }
 
     /// Files of which a mount of this node may have gathered something, as far as this life of the server can know.
@@ -410,8 +430,13 @@ impl Node {
         self.close_all(process, closes).await;
     }
 
-    /// As the node: gives back what its mounts hold; returns what the node still has open.
-    pub(crate) async fn recall_here(self: &Rc<Self>, ino: InodeId, bits: Grants) -> StillOpen {
+    /// As the node: gives back what its mounts hold; returns what the node still has open, and whether they all did.
+    pub(crate) async fn recall_here(
+        self: &Rc<Self>,
+        ino: InodeId,
+        bits: Grants,
+    ) -> (StillOpen, bool) {
+        let mut gave_back = true;
         for mount in self.clients.mounts() {
             let recall = Callback::Recall { ino, bits };
             match tokio::time::timeout(RECALL_DEADLINE, mount.call(&recall)).await {
@@ -420,10 +445,13 @@ impl Node {
                     self.clients.closed(&mount, Close { ino, access, as_of });
                 }
                 Ok(None) => tracing::debug!(%ino, "a mount that is gone was not asked"),
-                other => tracing::warn!(%ino, ?other, "a mount did not give back in time"),
+                other => {
+                    tracing::warn!(%ino, ?other, "a mount did not give back in time");
+                    gave_back = false;
+                }
             }
         }
-        self.clients.still_open(ino)
+        (self.clients.still_open(ino), gave_back)
     }
 
     /// As the node: makes its mounts forget a name.

@@ -1,25 +1,35 @@
 //! What mounts have gathered, while it is on its way into the parts of this home.
 //!
-//! Who did not answer a recall is waited for no longer; but what it handed on before goes into the part first.
+//! Who did not answer a recall is waited for no longer; but what it handed on before goes into the part first, and what
+//! was kept for more of it is given back, before others are let at the file.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use hayase_layout::InodeId;
 use tokio::sync::Notify;
 
 /// Counts it, by inode.
 #[derive(Default)]
-pub(crate) struct HandedOn {
-    under_way: RefCell<HashMap<InodeId, usize>>,
+pub(crate) struct HandedOn(Rc<UnderWay>);
+
+#[derive(Default)]
+struct UnderWay {
+    counts: RefCell<HashMap<InodeId, usize>>,
     settled: Notify,
 }
 
 impl HandedOn {
     /// Counts until the result is dropped.
-    pub(crate) fn begin(&self, ino: InodeId) -> OnItsWay<'_> {
-        *self.under_way.borrow_mut().entry(ino).or_default() += 1;
-        OnItsWay { of: self, ino }
+    pub(crate) fn begin(&self, ino: InodeId) -> OnItsWay {
+        *self.0.counts.borrow_mut().entry(ino).or_default() += 1;
+        OnItsWay { of: Rc::clone(&self.0), ino }
+    }
+
+    /// Whether something is on its way into the part of this inode.
+    pub(crate) fn is_under_way(&self, ino: InodeId) -> bool {
+        self.0.counts.borrow().contains_key(&ino)
     }
 
     /// Returns when nothing is on its way into the part of this inode.
@@ -30,9 +40,8 @@ impl HandedOn {
     /// Returns when nothing is on its way into the parts of any of these inodes, all at one moment.
     pub(crate) async fn until_all_settled(&self, inos: &[InodeId]) {
         loop {
-            let settled = self.settled.notified();
-            let is_under_way = |ino: &InodeId| self.under_way.borrow().contains_key(ino);
-            if !inos.iter().any(is_under_way) {
+            let settled = self.0.settled.notified();
+            if !inos.iter().any(|ino| self.is_under_way(*ino)) {
                 return;
             }
             settled.await;
@@ -41,19 +50,19 @@ impl HandedOn {
 }
 
 /// See [`HandedOn::begin`].
-pub(crate) struct OnItsWay<'a> {
-    of: &'a HandedOn,
+pub(crate) struct OnItsWay {
+    of: Rc<UnderWay>,
     ino: InodeId,
 }
 
-impl Drop for OnItsWay<'_> {
+impl Drop for OnItsWay {
     fn drop(&mut self) {
-        let mut under_way = self.of.under_way.borrow_mut();
-        let Some(count) = under_way.get_mut(&self.ino) else { return };
+        let mut counts = self.of.counts.borrow_mut();
+        let Some(count) = counts.get_mut(&self.ino) else { return };
         *count -= 1;
         if *count == 0 {
-            under_way.remove(&self.ino);
-            drop(under_way);
+            counts.remove(&self.ino);
+            drop(counts);
             self.of.settled.notify_waiters();
         }
     }

@@ -11,8 +11,9 @@
 //! - H3: while the part may still be written through a forgotten mapping (`unprobed`), only the home
 //!   node holds grants.
 //! - H4: every waiting operation waits for a recall or a probe that is under way.
-//! - H5: a node that gathers is the only one that has it open, writes it by messages, nobody else holds a grant, and no
-//!   operation of another has gone on since it began; one that is late gathers no more until it has closed.
+//! - H5: a node that gathers writes it by messages, no other may write it, nobody else holds a grant, and only if the
+//!   gatherer has hung has another's operation gone on since it began: one that changes no bytes. One that is late gathers
+//!   no more until it has closed.
 //!
 //! Rooms: [`gathering`] of writes. Source: `docs/design/001-coherence.md` sections 2 and 3.
 
@@ -65,8 +66,9 @@ pub(crate) enum Event {
     /// A node does not answer, and by now has stopped to use what it was granted. What it has open
     /// stays open.
     Silent { node: NodeId },
-    /// A node has it open since before this server was started (`anew`), or since before its own was.
-    Reclaimed { node: NodeId, open: Opening, anew: bool },
+    /// A node has it open since before this server was started (`anew`), or since before its own was; `late`: a recall
+    /// was not answered there.
+    Reclaimed { node: NodeId, open: Opening, anew: bool, late: bool },
     /// A node has told all that it has open: its server does not know what the former one was granted. Its mounts go
     /// on, and a recall that is under way is answered by the new one.
     ToldAnew { node: NodeId },
@@ -101,6 +103,15 @@ struct Operation {
 }
 
 impl Operation {
+    /// It may change bytes.
+    fn changes_bytes(&self) -> bool {
+        match self.want {
+            Want::Open(open) => open.access.write,
+            Want::Change { bits } => bits.cache,
+            Want::Look => false,
+        }
+    }
+
     /// Nobody else may get a grant while this one is here.
     fn shuts_out(&self) -> bool {
         match self.want {
@@ -122,6 +133,8 @@ pub(crate) struct Home {
     waiting: Vec<Operation>,
     changing: Vec<Operation>,
     gatherer: Option<NodeId>,
+    /// The gatherer did not answer when others came that change no bytes: these do not wait, until it does.
+    hangs: bool,
     /// What these have gathered comes too late, until they have closed it.
     late: BTreeSet<NodeId>,
     unprobed: bool,
@@ -140,6 +153,7 @@ impl Home {
             waiting: Vec::new(),
             changing: Vec::new(),
             gatherer: None,
+            hangs: false,
             late: BTreeSet::new(),
             unprobed: false,
             probing: false,
@@ -174,14 +188,19 @@ impl Home {
             Event::Close { node, access, as_of } => self.close(node, access, as_of),
             Event::Returned { node, bits, still_open } => self.returned(node, bits, still_open),
             Event::Gone { node } => self.gone(node),
-            Event::Silent { node } => self.silent(node),
-            Event::Reclaimed { node, open, anew } => self.reclaimed(node, &open, anew),
+            Event::Silent { node } => self.silent(node, &mut effects),
+            Event::Reclaimed { node, open, anew, late } => {
+                self.reclaimed(node, &open, (anew, late));
+            }
             Event::ToldAnew { node } => {
                 self.grants.remove(&node);
             }
             Event::Probed { quiescent } => self.probed(quiescent, &mut effects),
         }
         self.settle(&mut effects);
+        if matches!(event, Event::Open { .. } | Event::Look { .. }) {
+            self.ask_who_hangs(&mut effects);
+        }
         effects
     }
 
@@ -337,16 +356,21 @@ impl Home {
         }
     }
 
-    fn silent(&mut self, node: NodeId) {
-        self.take_no_more_gathered(node);
-        self.stop_gathering(node);
+    fn silent(&mut self, node: NodeId, effects: &mut Vec<Effect>) {
         self.grants.remove(&node);
         self.recalls.remove(&node);
+        if self.is_late_without(node) {
+            self.take_no_more_gathered(node);
+            self.stop_gathering(node);
+        } else {
+            self.go_on_without(node, effects);
+        }
     }
 
     fn gone(&mut self, node: NodeId) {
         self.close(node, Access { read: true, write: true }, u64::MAX);
-        self.silent(node);
+        self.grants.remove(&node);
+        self.recalls.remove(&node);
         self.changing.retain(|change| change.node != node);
     }
 
@@ -402,7 +426,11 @@ impl Home {
     /// What other nodes hold that this operation can not go on beside.
     fn conflicts(&self, operation: &Operation) -> Vec<(NodeId, Grants)> {
         if let Some(gatherer) = self.gathers_for_another(operation.node) {
-            return vec![(gatherer, Grants::ALL)]; // Nobody else holds anything.
+            // Nobody else holds anything.
+            return match self.hangs && !operation.changes_bytes() {
+                true => Vec::new(),
+                false => vec![(gatherer, Grants::ALL)],
+            };
         }
         let others = self.grants.iter().filter(|(node, _)| **node != operation.node);
         match operation.want {
@@ -443,12 +471,16 @@ impl Home {
         Effect::Proceed { ticket, grants, writing: self.is_writing() }
     }
 
-    fn reclaimed(&mut self, node: NodeId, open: &Opening, anew: bool) {
+    fn reclaimed(&mut self, node: NodeId, open: &Opening, (anew, late): (bool, bool)) {
         let held = self.opens.entry(node).or_default();
         held.booked.book(open);
         held.local |= open.kind == OpenKind::Local;
+        if anew && late {
+            // The former life of this home may have let others write.
+            self.take_no_more_gathered(node);
+        }
         if anew {
-            self.suppose_gathering(node);
+            self.suppose_gathering();
         }
     }
 

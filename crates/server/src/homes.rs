@@ -12,6 +12,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use crate::home::{Effect, Event, Held, Home, Ticket};
+use crate::late::Late;
 use crate::limits::{ATTR_GRANT, HOMES_GRANTED_MAX, HOMES_SWEEP_STEP, PROBE_PAUSE, PROBES_MAX};
 use crate::node::Node;
 
@@ -37,11 +38,18 @@ pub(crate) struct Homes {
     entries: RefCell<HashMap<InodeId, Entry>>,
     next_ticket: std::cell::Cell<Ticket>,
     sweep_at: std::cell::Cell<usize>,
+    /// What these nodes have gathered of these files comes too late; kept over restarts.
+    pub(crate) late: Late,
     /// Told of the end of each probe.
     probed: Notify,
 }
 
 impl Homes {
+    /// `late`: as a former life of this server knew it.
+    pub(crate) fn new(late: Late) -> Self {
+        Self { late, ..Self::default() }
+    }
+
     fn ticket(&self) -> Ticket {
         self.next_ticket.set(self.next_ticket.get() + 1);
         self.next_ticket.get()
@@ -91,6 +99,12 @@ impl Homes {
         self.entries.borrow().get(&ino).is_some_and(|entry| entry.home.takes_gathered(node))
     }
 
+    /// Whether some node gathers.
+    pub(crate) fn is_gathered(&self, ino: InodeId) -> bool {
+        let entries = self.entries.borrow();
+        entries.get(&ino).is_some_and(|entry| entry.home.gatherer().is_some())
+    }
+
     /// Whether another node than `node` gathers.
     pub(crate) fn is_gathered_elsewhere(&self, ino: InodeId, node: NodeId) -> bool {
         let entries = self.entries.borrow();
@@ -98,9 +112,25 @@ impl Homes {
     }
 
     /// From now on nothing is taken of what `node` has gathered.
-    pub(crate) fn take_no_more_gathered(&self, ino: InodeId, node: NodeId) {
+    fn take_no_more_gathered(&self, ino: InodeId, node: NodeId) {
         if let Some(entry) = self.entries.borrow_mut().get_mut(&ino) {
             entry.home.take_no_more_gathered(node);
+            self.late.add(ino, entry.home.late());
+        }
+    }
+
+    /// The same if others are going to change what `node`, which does not answer, may have gathered.
+    fn gives_up(&self, ino: InodeId, node: NodeId) {
+        if let Some(entry) = self.entries.borrow_mut().get_mut(&ino) {
+            entry.home.gives_up(node);
+            self.late.add(ino, entry.home.late());
+        }
+    }
+
+    /// What `node` has gathered came: it does not hang.
+    pub(crate) fn gatherer_came(&self, ino: InodeId) {
+        if let Some(entry) = self.entries.borrow_mut().get_mut(&ino) {
+            entry.home.gatherer_came();
         }
     }
 
@@ -123,6 +153,7 @@ impl Homes {
 
     /// The inode is no more: nobody has to be told of it.
     pub(crate) fn ended(&self, ino: InodeId) {
+        self.late.end(ino);
         let mut entries = self.entries.borrow_mut();
         let Some(entry) = entries.get_mut(&ino) else { return };
         entry.home.end();
@@ -212,6 +243,29 @@ impl Node {
 
     pub(crate) fn home_event(self: &Rc<Self>, ino: InodeId, event: Event) {
         self.home_step(ino, 0, event, None);
+        self.keep_late();
+    }
+
+    /// A lost node holds nothing of these any more.
+    pub(crate) fn home_gone(self: &Rc<Self>, node: NodeId, inos: &[InodeId]) {
+        for ino in inos {
+            self.home_step(*ino, 0, Event::Gone { node }, None);
+        }
+        self.keep_late();
+    }
+
+    /// `node` tells later than others were waited for what it has open: what it has gathered is not taken.
+    pub(crate) fn home_late(self: &Rc<Self>, ino: InodeId, node: NodeId) {
+        self.homes.take_no_more_gathered(ino, node);
+        self.keep_late();
+    }
+
+    /// Before anybody goes on without those who are late: whoever does is woken later.
+    fn keep_late(&self) {
+        let keep = |late: &[_]| self.names.keep_late(late);
+        if let Err(error) = self.homes.late.keep(keep) {
+            tracing::error!(%error, "whose gathered bytes come too late is forgotten if this server is killed");
+        }
     }
 
     async fn home_operation(self: &Rc<Self>, ino: InodeId, ticket: Ticket, event: Event) -> Given {
@@ -245,7 +299,12 @@ impl Node {
         if let Some(wait) = wait {
             entry.tickets.insert(ticket, wait);
         }
+        let gatherer = entry.home.gatherer();
         let effects = entry.home.step(event);
+        self.homes.late.follow(ino, event, (gatherer, &entry.home));
+        if gatherer.is_some() && entry.home.gatherer() != gatherer {
+            self.end_room(ino);
+        }
         let mut mine = None;
         for effect in effects {
             match effect {
@@ -279,10 +338,12 @@ impl Node {
         tokio::task::spawn_local(async move {
             let asked = this.ask(ServerId(node.0), PeerRequest::Recall { ino, bits }).await;
             let event = match asked {
-                Ok(PeerReply::Recalled(still_open)) => Event::Returned { node, bits, still_open },
+                Ok(PeerReply::Recalled { still_open, gave_back: true }) => {
+                    Event::Returned { node, bits, still_open }
+                }
                 other => {
                     tracing::warn!(%ino, %node, ?other, "recall not answered: its grants are void");
-                    this.homes.take_no_more_gathered(ino, node);
+                    this.homes.gives_up(ino, node);
                     this.handed_on.until_settled(ino).await;
                     Event::Silent { node }
                 }

@@ -33,7 +33,6 @@ use tokio::time::Instant;
 
 use self::coordinator::Coordinator;
 use crate::convert::meta_refused;
-use crate::home::Event;
 use crate::limits::{BEAT, BEAT_DEADLINE, REST, REST_OF_EACH, SILENCE};
 use crate::node::{Node, libc_errno};
 
@@ -410,9 +409,7 @@ impl Node {
             let node = NodeId(server.0);
             let inos = self.homes.known_to(node);
             tracing::warn!(%server, inodes = inos.len(), "what a lost node held is released");
-            for ino in &inos {
-                self.home_event(*ino, Event::Gone { node });
-            }
+            self.home_gone(node, &inos);
             self.reap_orphans(inos);
             self.release_locks_of(|owner| owner.node == node);
         }

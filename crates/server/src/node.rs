@@ -30,6 +30,7 @@ use crate::handed_on::HandedOn;
 use crate::history::History;
 use crate::homes::Homes;
 use crate::kept_names::KeptNames;
+use crate::kept_room::KeptRoom;
 use crate::keyed_lock::KeyedLock;
 use crate::limits;
 use crate::locks::Locks;
@@ -82,6 +83,7 @@ pub(crate) struct Node {
     pub(crate) ranges: Ranges,
     pub(crate) clock: Clock,
     pub(crate) homes: Homes,
+    pub(crate) kept_room: KeptRoom,
     /// What mounts have gathered, on its way into parts.
     pub(crate) handed_on: HandedOn,
     pub(crate) clients: Clients,

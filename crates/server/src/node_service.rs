@@ -15,7 +15,7 @@ mod reclaim;
 mod recorded;
 mod striped;
 
-pub(crate) use self::gathering::not_now;
+pub(crate) use self::gathering::{not_now, too_late};
 pub(crate) use self::read_write::Attempt;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;

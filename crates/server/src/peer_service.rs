@@ -195,7 +195,8 @@ impl Node {
                     // A mount that has not come back since this server was started anew may have gathered something.
                     self.grace.own_known().await;
                 }
-                Ok(PeerReply::Recalled(self.recall_here(ino, bits).await))
+                let (still_open, gave_back) = self.recall_here(ino, bits).await;
+                Ok(PeerReply::Recalled { still_open, gave_back })
             }
             R::GetXattr { ino, name } => self.get_xattr(ino, &name).await,
             R::SetXattr { ino, name, value, mode, once } => {

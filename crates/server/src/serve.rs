@@ -29,8 +29,10 @@ use crate::direct::DirectIo;
 use crate::given_up::GivenUp;
 use crate::grace::Grace;
 use crate::ground::Ground;
+use crate::homes::Homes;
 use crate::kept_names::KeptNames;
 use crate::keyed_lock::KeyedLock;
+use crate::late::Late;
 use crate::limits::{LOCKS_MAX, PARTS_OPEN_MAX, SLOTS, TIER_THREADS};
 use crate::local::LocalServer;
 use crate::locks::Locks;
@@ -369,6 +371,7 @@ fn node(
     let usage = Usage::new(&*settings.area, is_empty);
     let server = settings.server;
     let kept = names.members().map_err(|source| ServeError::Names { server, source })?;
+    let late = names.late().map_err(|source| ServeError::Names { server, source })?;
     let kept: MembersNow =
         kept.and_then(|bytes| hayase_wire::decode(&bytes).ok()).unwrap_or_default();
     // Who is lost holds nothing here.
@@ -410,7 +413,8 @@ fn node(
         network: ground.network,
         disk: ground.disk,
         clock: ground.clock,
-        homes: Default::default(),
+        homes: Homes::new(Late::from_former_life(late)),
+        kept_room: Default::default(),
         handed_on: Default::default(),
         clients: Clients::numbering_from(stores.incarnation),
         crowd: Default::default(),

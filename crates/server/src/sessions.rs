@@ -355,7 +355,8 @@ impl Node {
             |wanted: Access| (booked.read || !wanted.read) && (booked.write || !wanted.write);
         if !self.grace.is_over() || is_booked(open.access) {
             let anew = !self.grace.is_over();
-            self.home_event(ino, Event::Reclaimed { node, open, anew });
+            let late = self.homes.late.has(ino, node);
+            self.home_event(ino, Event::Reclaimed { node, open, anew, late });
             return true;
         }
         // Others may have been granted something meanwhile.
@@ -364,7 +365,7 @@ impl Node {
         }
         self.home_open(ino, node, open).await;
         // Nobody has waited for what its mount may have gathered.
-        self.homes.take_no_more_gathered(ino, node);
+        self.home_late(ino, node);
         true
     }
 

@@ -39,6 +39,12 @@ pub trait Area: Send + Sync {
     /// How much there is and how much is left.
     fn usage(&self) -> Result<AreaUsage, AreaError>;
 
+    /// Whether writing bytes that are there already needs no room, for as far as that is known: not where the file
+    /// system below puts what is written elsewhere.
+    fn overwrites_in_place(&self) -> bool {
+        true
+    }
+
     /// The directory for the names of what is in this area ([`crate::meta::FjallStore::open`]).
     ///
     /// Beside an image, not in it: what users write fills an image to the last block, and without

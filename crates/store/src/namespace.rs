@@ -229,6 +229,24 @@ impl Namespace {
         kept.map(|bytes| codec::decode(&key, &bytes)).transpose()
     }
 
+    /// Keeps, instead of what was kept before, of which files which nodes' gathered bytes come too late; survives a
+    /// power cut.
+    pub fn keep_late(&self, late: &[(InodeId, NodeId)]) -> Result<(), NamespaceError> {
+        let mut batch = Batch::new();
+        let late: Vec<_> = late.iter().map(|(ino, node)| (ino.0, node.0)).collect();
+        batch.put(keys::late(), codec::encode(&late));
+        self.store.commit(batch)?;
+        Ok(self.store.sync()?)
+    }
+
+    /// What [`Namespace::keep_late`] kept last.
+    pub fn late(&self) -> Result<Vec<(InodeId, NodeId)>, NamespaceError> {
+        let key = keys::late();
+        let Some(bytes) = self.store.get(&key)? else { return Ok(Vec::new()) };
+        let late: Vec<(u64, u16)> = codec::decode(&key, &bytes)?;
+        Ok(late.into_iter().map(|(ino, node)| (InodeId(ino), NodeId(node))).collect())
+    }
+
     /// Starts a transaction; waits while another thread has one open.
     ///
     /// Panics when this thread has one open itself: keep none across an await.

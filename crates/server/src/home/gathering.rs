@@ -4,15 +4,17 @@
 //! else can have seen what is not handed on yet. Whoever wants to open, change or look at the file waits until it
 //! was, by the same recall that takes grants back.
 //!
-//! A mount may have gathered more than the home knows of: it did not answer, or others were let at the file while it was
-//! lost. It is *late*: until it has closed the file, nothing that it has gathered is taken, and it may not begin again,
-//! since what it would hand on then might be what it had before.
+//! Where the mount does not answer (it *hangs*), who only looks or reads goes on without what it has, which is taken
+//! when it comes. Who changes bytes must not find older ones over them later: then the mount is *late*. So is one that
+//! was lost while others were let at the file. Until a late one has closed the file, nothing that it has gathered is
+//! taken, and it may not begin again, since what it would hand on then might be what it had before.
 //!
 //! Source: `docs/design/001-coherence.md`, "Small writes"; LLIO (paper 003) 4.2.4.
 
 use hayase_layout::NodeId;
 
-use super::Home;
+use super::{Effect, Home, Operation};
+use hayase_wire::message::Grants;
 
 impl Home {
     /// Whether `node` may gather from now on.
@@ -37,8 +39,24 @@ impl Home {
         let may_gather = self.may_gather(node);
         if may_gather {
             self.gatherer = Some(node);
+            self.hangs = false;
         }
         may_gather
+    }
+
+    /// What these have gathered comes too late.
+    pub(crate) fn late(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.late.iter().copied()
+    }
+
+    /// It has answered, or brought something: others wait for it again.
+    pub(crate) fn gatherer_came(&mut self) {
+        self.hangs = false;
+    }
+
+    /// The node that gathers.
+    pub(crate) fn gatherer(&self) -> Option<NodeId> {
+        self.gatherer
     }
 
     /// Whether what `node` has gathered may still be written.
@@ -51,29 +69,60 @@ impl Home {
         self.gatherer.filter(|gatherer| *gatherer != node)
     }
 
-    /// Takes nothing more of what `node` has gathered. Where others wait for it, [`super::Event::Silent`] follows when what
-    /// was taken is in the part.
+    /// `node` does not answer: where others are going to change bytes without it, nothing more is taken of it.
+    /// [`super::Event::Silent`] follows when what was taken is in the part.
+    pub(crate) fn gives_up(&mut self, node: NodeId) {
+        if self.is_late_without(node) {
+            self.take_no_more_gathered(node);
+        }
+    }
+
+    /// Whether what `node` has gathered comes too late if nobody waits for it any more.
+    pub(super) fn is_late_without(&self, node: NodeId) -> bool {
+        let mut others = self.waiting.iter().filter(|operation| operation.node != node);
+        !self.takes_gathered(node) || others.any(Operation::changes_bytes)
+    }
+
+    /// Those that wait for `node` change nothing, and do so without what it has gathered, which is taken when it comes.
+    pub(super) fn go_on_without(&mut self, node: NodeId, effects: &mut Vec<Effect>) {
+        self.hangs = true;
+        let is_mine = |operation: &Operation| operation.node == node;
+        let (mine, others) = std::mem::take(&mut self.waiting).into_iter().partition(is_mine);
+        self.waiting = mine;
+        let others: Vec<_> = others;
+        effects.extend(others.into_iter().map(|operation| self.proceed(operation)));
+    }
+
+    /// Who comes to the file does not wait for a gatherer that hangs; but it is asked again, so that others wait as soon
+    /// as it answers.
+    pub(super) fn ask_who_hangs(&mut self, effects: &mut Vec<Effect>) {
+        if let Some(gatherer) = self.gatherer.filter(|_| self.hangs) {
+            self.recall(gatherer, Grants::ALL, effects);
+        }
+    }
+
+    /// Takes nothing more of what `node` has gathered.
     pub(crate) fn take_no_more_gathered(&mut self, node: NodeId) {
         if self.writes(node) {
             self.late.insert(node);
         }
     }
 
-    /// The former life of this home let nobody gather beside another opener. So who had it open alone may have
-    /// gathered, and goes on doing so. Where there are several, one may not have answered when the others were let at
-    /// the file: what it has is not taken.
-    pub(super) fn suppose_gathering(&mut self, node: NodeId) {
-        let held = self.opens.get(&node);
-        let may_gather = held.is_some_and(|held| held.access().write && !held.local);
-        let is_sole = self.opens.len() == 1;
-        self.gatherer = (may_gather && is_sole).then_some(node);
-        if !is_sole {
-            let writers = self.opens.iter().filter(|(_, held)| held.access().write);
-            self.late.extend(writers.map(|(writer, _)| *writer));
-        }
+    /// The former life of this home let nobody write beside a gatherer, unless it was late, which is told. So who alone
+    /// writes it, by messages, may have gathered, and goes on; where others have it open it did not answer when they came.
+    pub(super) fn suppose_gathering(&mut self) {
+        let mut writers = self.opens.iter().filter(|(_, held)| held.access().write);
+        let sole = match (writers.next(), writers.next()) {
+            (Some((node, held)), None) if !held.local && !self.late.contains(node) => Some(*node),
+            _ => None,
+        };
+        self.gatherer = sole;
+        self.hangs = sole.is_some() && self.opens.len() > 1;
     }
 
     pub(super) fn stop_gathering(&mut self, node: NodeId) {
-        self.gatherer.take_if(|gatherer| *gatherer == node);
+        if self.gatherer.take_if(|gatherer| *gatherer == node).is_some() {
+            self.hangs = false;
+        }
     }
 }

@@ -9,14 +9,15 @@
 //! gone, are steps of the network.
 //!
 //! A node may gather: its writes are acknowledged while only its mount has them. Then a read or a look that was
-//! answered may miss one only if its node did not answer (or was lost), and then that one is never written, and the
-//! node is told EIO for it; no write is written over a later one; and nobody is told EIO who answered. The home may be
-//! started anew, so may the server of a node. What was handed on lands in two steps, as on a disk.
+//! answered may miss one only if its node did not answer (or was lost); each is written in the end, or its node told
+//! EIO for it, and that only if it did not answer while another wrote, or was lost; no write is written over a later
+//! one. The home may be started anew, so may the server of a node. What was handed on lands in two steps, as on a disk.
 //! Rooms: [`steps`] that can be taken and what is checked after each, [`runs`] of some jobs.
 //! Not here: locks and membership, sizes (`tests/sim` has all of them together), kernels with their own rules of opens,
-//! two mounts of one node (their own server sees to them: `beside.rs`), a home that is started anew after it has given
-//! a gatherer up (it forgets that: a test says what comes of it), and looks within the grace before anybody has told
-//! that it has the file open (they may be shown less: here they wait).
+//! two mounts of one node (their own server sees to them: `beside.rs`), and looks within the grace before anybody has
+//! told that it has the file open (they may be shown less: here they wait).
+
+use std::collections::BTreeSet;
 
 use hayase_layout::NodeId;
 use hayase_wire::message::{Access, Grants, OpenKind, Opening, StillOpen};
@@ -50,16 +51,14 @@ struct Job {
     losses: u8,
     /// The home's own node opens by messages, too.
     all_remote: bool,
-    /// The home may also be started anew after it has given a node up.
-    forgets: bool,
 }
 
 impl Default for Job {
     fn default() -> Self {
         let (writes, repeats, cuts) = (0, 0, 0);
         let (gathers, looks, restarts, losses) = (0, 0, 0, 0);
-        let (opens, all_remote, forgets) = (vec![], false, false);
-        Self { opens, writes, repeats, cuts, gathers, looks, restarts, losses, all_remote, forgets }
+        let (opens, all_remote) = (vec![], false);
+        Self { opens, writes, repeats, cuts, gathers, looks, restarts, losses, all_remote }
     }
 }
 
@@ -94,6 +93,8 @@ struct Node {
     is_told: bool,
     /// It did not answer, or was lost.
     is_cut: bool,
+    /// Others went on without what it has gathered, and may still be on their way.
+    has_hung: bool,
     /// The home does not know what it holds.
     is_untold: bool,
 }
@@ -251,9 +252,10 @@ struct State {
     last: u8,
     bytes: u8,
     acknowledged: Writes,
-    /// Somebody was shown the file without these; their nodes were told that they are lost.
-    missed: Writes,
+    /// Their nodes were told so.
     lost: Writes,
+    /// What the home keeps over its restarts: what comes of these is too late.
+    late: BTreeSet<u16>,
     in_grace: bool,
     writes: u8,
     repeats: u8,
@@ -303,7 +305,23 @@ impl State {
     }
 
     fn event(&mut self, event: Event) {
-        for effect in self.home.step(event) {
+        let gatherer = self.home.gatherer();
+        let effects = self.home.step(event);
+        match event {
+            Event::Gone { node } if gatherer == Some(node) => {
+                self.late.insert(node.0);
+            }
+            Event::Close { node, access, .. } if access.write => {
+                self.late.remove(&node.0);
+                self.node(node.0).has_hung = false;
+            }
+            _ => {}
+        }
+        self.keep_late();
+        if let Some(hangs) = self.home.gatherer().filter(|_| self.home.hangs) {
+            self.node(hangs.0).has_hung = true;
+        }
+        for effect in effects {
             match effect {
                 Effect::Recall { node, bits: Grants { cache, attr } } => {
                     self.tickets += 1;
@@ -324,12 +342,17 @@ impl State {
                         Waits::Look { known } => self.send(Message::Looks { node, known }),
                         Waits::Told => {
                             self.home.take_no_more_gathered(NodeId(node));
+                            self.keep_late();
                             self.told(node);
                         }
                     }
                 }
             }
         }
+    }
+
+    fn keep_late(&mut self) {
+        self.late.extend(self.home.late().map(|node| node.0));
     }
 
     fn wait(&mut self, node: u16, what: Waits) -> u64 {
@@ -357,8 +380,9 @@ impl State {
     fn show(&mut self, node: u16, known: Writes) -> Result<u8, String> {
         let missed = known & later_than(self.bytes) & !self.lost;
         let by_who_is_cut = |gathered: Writes, of: u16| {
-            self.nodes[usize::from(of)].is_cut && !self.home.takes_gathered(NodeId(of))
-                || gathered & missed == 0
+            let node = &self.nodes[usize::from(of)];
+            let is_waited_for = self.home.takes_gathered(NodeId(of)) && !node.has_hung;
+            node.is_cut && !is_waited_for || gathered & missed == 0
         };
         let is_excused = (0..).zip(&self.nodes).all(|(at, node)| by_who_is_cut(node.gathered, at));
         let on_its_way = |message: &Message| match *message {
@@ -368,7 +392,6 @@ impl State {
         if !is_excused || !self.network.iter().all(on_its_way) || missed & !self.kept() != 0 {
             return Err(format!("I3: {node} is shown {} without {missed:b}", self.bytes));
         }
-        self.missed |= missed;
         Ok(self.bytes)
     }
 
@@ -387,11 +410,23 @@ impl State {
         if latest < self.bytes {
             return Err(format!("{latest} is written over the later {}", self.bytes));
         }
-        if writes & self.missed != 0 {
-            return Err(format!("{writes:b} is written after somebody was shown the file without"));
-        }
         self.bytes = latest;
         Ok(())
+    }
+
+    /// What those have who were overtaken by the end of the grace: nobody waits for it.
+    fn not_told(&self) -> Writes {
+        let is_overtaken = |of: u16| {
+            let node = &self.nodes[usize::from(of)];
+            node.is_cut && node.is_untold
+        };
+        let gathered = (0..).zip(&self.nodes).map(|(at, node)| (at, node.gathered));
+        let on_its_way = self.network.iter().filter_map(|message| match *message {
+            Message::HandOn { node, writes } => Some((node, writes)),
+            _ => None,
+        });
+        let of_overtaken = gathered.chain(on_its_way).filter(|(of, _)| is_overtaken(*of));
+        of_overtaken.fold(0, |all, (_, writes)| all | writes)
     }
 
     fn may_arrive(&self, message: &Message) -> bool {
@@ -478,6 +513,9 @@ impl State {
             }
             Message::HandOn { node, writes } => {
                 let takes = self.home.takes_gathered(NodeId(node));
+                if takes {
+                    self.home.gatherer_came();
+                }
                 self.send(match takes {
                     true => Message::Land { node, writes },
                     false => Message::TooLate { node, writes },
@@ -619,7 +657,8 @@ impl State {
             let access = Access { read: true, write: true };
             self.event(Event::Close { node, access, as_of: number });
         } else if self.in_grace || is_booked {
-            self.event(Event::Reclaimed { node, open, anew: self.in_grace });
+            let late = self.late.contains(&of);
+            self.event(Event::Reclaimed { node, open, anew: self.in_grace, late });
         } else {
             // Until then it is not served.
             let ticket = self.wait(of, Waits::Told);

@@ -9,7 +9,6 @@ const B: NodeId = NodeId(1);
 const C: NodeId = NodeId(2);
 const READ: Access = Access { read: true, write: false };
 const WRITE: Access = Access { read: false, write: true };
-const BOTH: Access = Access { read: true, write: true };
 const NONE: Access = Access { read: false, write: false };
 
 fn open(ticket: Ticket, node: NodeId, access: Access) -> Event {
@@ -205,7 +204,7 @@ fn handed_on() -> Event {
 
 fn reclaimed(node: NodeId, access: Access) -> Event {
     let kind = if node == A { OpenKind::Local } else { OpenKind::Remote };
-    Event::Reclaimed { node, open: Opening { access, kind, number: 1 }, anew: true }
+    Event::Reclaimed { node, open: Opening { access, kind, number: 1 }, anew: true, late: false }
 }
 
 const RECALL_B: Effect = Effect::Recall { node: B, bits: Grants::ALL };
@@ -365,36 +364,84 @@ fn a_lost_node_gathers_no_more_and_what_it_had_is_not_taken() {
 
 #[test]
 fn a_home_that_is_started_anew_supposes_that_a_sole_writer_gathers() {
-    let check = |told: &[(NodeId, Access)], gatherer: Option<NodeId>| {
+    let check = |told: &[(NodeId, Access)], gatherer: Option<NodeId>, hangs: bool| {
         let mut home = Home::after_restart(A);
         for (node, access) in told {
             home.step(reclaimed(*node, *access));
             home.step(Event::ToldAnew { node: *node });
         }
         assert_eq!(home.gathers_for_another(NodeId(9)), gatherer, "{told:?}");
+        assert_eq!(home.hangs, hangs, "{told:?}");
         assert!(
             [A, B, C].iter().all(|node| home.takes_gathered(*node) == (gatherer == Some(*node)))
         );
-        home.unprobed = false;
-        // Of one that was given up, others may have been let at the file: they close it, and it is not taken.
-        home.step(Event::Close { node: C, access: BOTH, as_of: u64::MAX });
-        assert_eq!(home.gather(B), gatherer == Some(B), "{told:?}");
     };
-    check(&[(B, WRITE)], Some(B));
-    check(&[(B, READ), (B, WRITE)], Some(B));
-    check(&[(B, READ)], None);
-    check(&[(A, WRITE)], None);
-    check(&[(B, WRITE), (C, READ)], None);
-    check(&[(B, WRITE), (C, WRITE)], None);
-    check(&[(B, WRITE), (A, READ)], None);
-    check(&[(C, READ), (B, WRITE)], None);
-    check(&[], None);
+    check(&[(B, WRITE)], Some(B), false);
+    check(&[(B, READ), (B, WRITE)], Some(B), false);
+    check(&[(B, READ)], None, false);
+    check(&[(A, WRITE)], None, false);
+    check(&[(B, WRITE), (C, READ)], Some(B), true);
+    check(&[(B, WRITE), (C, WRITE)], None, false);
+    check(&[(B, WRITE), (A, READ)], Some(B), true);
+    check(&[(C, READ), (B, WRITE)], Some(B), true);
+    check(&[], None, false);
+}
+
+#[test]
+fn a_home_that_is_started_anew_takes_nothing_of_whom_its_former_life_gave_up() {
+    let mut home = Home::after_restart(A);
+    let open = Opening { access: WRITE, kind: OpenKind::Remote, number: 1 };
+    home.step(Event::Reclaimed { node: B, open, anew: true, late: true });
+    assert!(!home.takes_gathered(B) && home.gatherer().is_none());
+    home.unprobed = false;
+    assert!(!home.gather(B), "it has not closed");
+    home.step(close(B));
+    home.step(open_of(B));
+    assert!(home.gather(B));
+}
+
+fn open_of(node: NodeId) -> Event {
+    open(9, node, WRITE)
+}
+
+#[test]
+fn who_changes_no_bytes_goes_on_without_a_gatherer_that_hangs() {
+    let mut home = gathered_by_b();
+    assert_eq!(home.step(open(2, C, READ)), [RECALL_B]);
+    home.gives_up(B);
+    assert!(home.takes_gathered(B), "nobody writes");
+    assert_eq!(home.step(Event::Silent { node: B }), [proceed(2, false, false, true)]);
+    assert!(home.takes_gathered(B), "it may still come");
+    // The next ones do not wait, and ask it again.
+    assert_eq!(home.step(look(3, A)), [proceed(3, false, false, true), RECALL_B]);
+    assert_eq!(home.step(look(4, C)), [proceed(4, false, false, true)]);
+    // Until it comes.
+    home.gatherer_came();
+    assert_eq!(home.step(look(5, C)), []);
+    assert_eq!(home.step(handed_on()), [proceed(5, false, false, true)]);
+    assert!(!home.takes_gathered(B) && !home.hangs);
+}
+
+#[test]
+fn who_changes_bytes_waits_for_a_gatherer_that_hangs_and_then_it_is_late() {
+    let mut home = gathered_by_b();
+    home.step(look(2, C));
+    home.step(Event::Silent { node: B });
+    assert_eq!(home.step(open(3, C, WRITE)), [RECALL_B]);
+    let attributes = Grants { cache: false, attr: true };
+    let change = Event::Change { ticket: 4, node: A, bits: attributes };
+    assert_eq!(home.step(change), [proceed(4, false, false, true)]);
+    home.gives_up(B);
+    assert!(!home.takes_gathered(B), "another is going to write");
+    assert_eq!(home.step(Event::Silent { node: B }), [proceed(3, false, false, true)]);
+    home.step(close(C));
+    assert!(!home.gather(B) && !home.takes_gathered(B));
 }
 
 #[test]
 fn a_node_whose_server_is_started_anew_goes_on_gathering() {
     let mut home = gathered_by_b();
-    home.step(Event::Reclaimed { node: B, open: opening(WRITE), anew: false });
+    home.step(Event::Reclaimed { node: B, open: opening(WRITE), anew: false, late: false });
     assert_eq!(home.step(Event::ToldAnew { node: B }), []);
     assert!(home.takes_gathered(B));
     assert_eq!(home.step(look(2, C)), [RECALL_B]);
@@ -403,7 +450,7 @@ fn a_node_whose_server_is_started_anew_goes_on_gathering() {
     assert!(home.takes_gathered(B) && !home.may_gather(B));
     assert_eq!(home.step(handed_on()), [proceed(2, false, false, true)]);
     // Told late, it is not supposed to gather.
-    home.step(Event::Reclaimed { node: B, open: opening(WRITE), anew: false });
+    home.step(Event::Reclaimed { node: B, open: opening(WRITE), anew: false, late: false });
     assert!(!home.takes_gathered(B));
 }
 
@@ -561,10 +608,15 @@ fn check_invariants(home: &Home, shell: &Shell) {
     }
     if let Some(gatherer) = home.gatherer {
         assert!(home.writes(gatherer), "H5: {gatherer} gathers what it does not write: {home:?}");
-        assert!(home.opens.keys().all(|opener| *opener == gatherer), "H5: {home:?}");
         assert!(home.grants.keys().all(|holder| *holder == gatherer), "H5: {home:?}");
+        let others = home.opens().filter(|(opener, _)| *opener != gatherer);
         let of_others = home.changing.iter().filter(|change| change.node != gatherer);
-        assert_eq!(of_others.count(), 0, "H5: {home:?}");
+        if home.hangs {
+            assert_eq!(others.filter(|(_, held)| held.access().write).count(), 0, "H5: {home:?}");
+            assert!(!of_others.into_iter().any(Operation::changes_bytes), "H5: {home:?}");
+        } else {
+            assert_eq!(others.count() + of_others.count(), 0, "H5: {home:?}");
+        }
     }
     for node in &shell.fenced {
         assert!(!home.takes_gathered(*node), "H5: {node} is late: {home:?}");

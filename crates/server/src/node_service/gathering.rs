@@ -25,12 +25,23 @@ impl Node {
         }
         // Before the home is asked: who begins to look meanwhile has it recalled.
         self.clients.begins_to_gather(ino);
-        match self.ask(ino.home(), PeerRequest::Gather { ino, at, len }).await? {
-            PeerReply::Gathering(room) if may_gather() => Ok(NodeReply::Gathering(room)),
-            PeerReply::Gathering(_) => Err(not_now()),
-            other => Err(unexpected(&other)),
-        }
+        let answer = match self.ask(ino.home(), PeerRequest::Gather { ino, at, len }).await {
+            Ok(PeerReply::Gathering(room)) if may_gather() => {
+                return Ok(NodeReply::Gathering(room));
+            }
+            Ok(PeerReply::Gathering(_)) => not_now(),
+            Ok(other) => unexpected(&other),
+            Err(refused) => refused,
+        };
+        self.clients.does_not_gather(ino);
+        Err(answer)
     }
+}
+
+/// What was gathered is not written any more: the mount tells who wrote it.
+pub(crate) fn too_late() -> Refused {
+    let why = "others were let at this file when its mount did not answer";
+    Refused::because(libc_errno::ESTALE, why)
 }
 
 /// Each write is to be sent at once.

@@ -8,7 +8,7 @@ use hayase_wire::message::{
     Gathered, MachineLife, NodeReply, PartRef, PeerReply, PeerRequest, Refused, SlotRange,
 };
 
-use super::Served;
+use super::{Served, too_late};
 use crate::clients::Process;
 use crate::convert::{part_id, part_refused};
 use crate::files::Known;
@@ -174,7 +174,10 @@ impl Node {
         self.meet_home(ino).await?;
         let source = || {
             self.check_writable(process, ino)?;
-            Self::slot(process, from).map(boxed)
+            match process.mount && self.clients.takes_gathered(ino) {
+                true => Self::slot(process, from).map(boxed),
+                false => Err(too_late()),
+            }
         };
         self.write_file(ino, (offset, from.len as usize), Some(after), source).await?;
         Ok(NodeReply::Count(from.len))

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
 use hayase_store::namespace::Time;
-use hayase_store::{Part, SetTime};
+use hayase_store::{Part, PartError, SetTime, Whence};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{
     Gathered, Grants, PAYLOAD_BYTES_MAX, PartRef, PeerReply, PeerRequest, Refused, Room,
@@ -16,7 +16,7 @@ use super::sizes::KEEP_SIZE;
 use crate::convert::{part_id, part_refused, stored_time};
 use crate::limits::TIME_TICK;
 use crate::node::{Node, libc_errno};
-use crate::node_service::not_now;
+use crate::node_service::{not_now, too_late};
 use crate::ranges::Beside;
 
 impl Node {
@@ -51,25 +51,51 @@ impl Node {
             return Err(not_now());
         }
         let part = self.whole(&inode)?;
-        let offset = at.map_or_else(|| size_of(&part), Ok)?;
-        let room = match at {
-            Some(offset) => u64::from(len) - offset % u64::from(len),
-            None => len.into(),
-        };
+        let _held = self.direct.hold(ino).await;
+        let _range = self.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
+        let room = self.keep_room(&part, at, len.into()).await;
+        // Nothing is waited for from here on.
+        match room {
+            Ok(room) if self.homes.gather(ino, from) => Ok(PeerReply::Gathering(room)),
+            _ => {
+                self.end_room(ino);
+                Err(not_now())
+            }
+        }
+    }
+
+    /// Room for a window that ends at a multiple of `len`, or has that length if it begins at the end of the file. Where
+    /// there is none, or no telling, each write finds that out for itself. Nobody writes the part meanwhile.
+    async fn keep_room(
+        self: &Rc<Self>,
+        part: &Part,
+        at: Option<u64>,
+        len: u64,
+    ) -> Result<Room, Refused> {
+        let ino = part.id().ino;
+        let stat = part.stat().map_err(part_refused)?;
+        let offset = at.unwrap_or(stat.size);
+        let room = at.map_or(len, |at| len - at % len);
+        let end = offset.checked_add(room).ok_or_else(not_now)?;
+        if offset < stat.size && !self.area.overwrites_in_place()
+            || !self.kept_room.begin(ino, &stat, self.incarnation > 1)
         {
-            let _held = self.direct.hold(ino).await;
-            let part = part.clone();
-            let work = move || part.allocate(KEEP_SIZE, offset, room).map_err(part_refused);
-            // Where there is no room, or no telling, each write finds that out for itself.
-            self.disk.run(work).await.map_err(|_| not_now())?;
+            return Err(not_now());
         }
+        let (part, size) = (part.clone(), stat.size);
+        let work = move || {
+            if has_hole(&part, offset, end.min(size)).map_err(part_refused)? {
+                return Err(not_now());
+            }
+            match end > size {
+                true => part.allocate(KEEP_SIZE, offset.max(size), end - offset.max(size)),
+                false => Ok(()),
+            }
+            .map_err(|_| not_now())
+        };
+        let kept = self.disk.run(work).await;
         self.usage_changed();
-        // Nothing is waited for from here on: what the file is now it stays, but for what `from` writes.
-        let size = size_of(&part)?;
-        match (at.is_some() || size == offset) && self.homes.gather(ino, from) {
-            true => Ok(PeerReply::Gathering(Room { offset, len: room as u32, size })),
-            false => Err(not_now()),
-        }
+        kept.map(|()| Room { offset, len: room as u32, size }).map_err(|_| not_now())
     }
 
     /// An open that another node only keeps for a while shall not stand in the way of who asks again. Where several
@@ -91,23 +117,34 @@ impl Node {
     ) -> Answer {
         let ino = part.ino;
         if !self.homes.takes_gathered(ino, from) {
-            let why = "others were let at this file when its node did not answer";
-            return Err(Refused::because(libc_errno::EIO, why));
+            return Err(too_late());
         }
+        self.homes.gatherer_came(ino);
         let _on_its_way = self.handed_on.begin(ino);
         let target = self.parts.get(part_id(part)).map_err(part_refused)?;
         let before = target.stat().map_err(part_refused)?.mtime;
         let len = bytes.1 as u64;
         let done = self.write_part(part, offset, trunc_epoch, bytes).await?;
         self.counters.bytes_gathered.set(self.counters.bytes_gathered.get() + len);
-        if after.is_last {
-            self.give_back_room(&target).await?;
+        if after.is_last && self.kept_room.take(ino) {
+            let _held = self.direct.hold(ino).await;
+            let _range = self.ranges.begin(target.id(), 0..u64::MAX, Beside::None).await;
+            self.give_back_room(&target).await;
         }
         if after.age >= TIME_TICK {
-            let written = before.max(self.time_before(after));
-            target.set_times(None, Some(SetTime::To(written))).map_err(part_refused)?;
+            self.put_time_back(&target, before, after);
         }
         Ok(done)
+    }
+
+    /// The time of a file whose bytes were written a while ago, `before` them; one that lay ahead of us does not stay.
+    fn put_time_back(&self, part: &Part, before: Time, after: Gathered) {
+        let now = stored_time(self.now());
+        let written = self.time_before(after);
+        let written = if before > now { written } else { before.max(written) };
+        if let Err(error) = part.set_times(None, Some(SetTime::To(written))) {
+            tracing::warn!(ino = %part.id().ino, %error, "its time is that at which its bytes came");
+        }
     }
 
     /// When gathered bytes were written.
@@ -119,16 +156,42 @@ impl Node {
         Time { seconds: i64::try_from(seconds).unwrap_or(0), nanos: nanos as u32 }
     }
 
+    /// Nobody gathers this file any more: what was kept for it goes, before others are let at the file.
+    pub(crate) fn end_room(self: &Rc<Self>, ino: InodeId) {
+        if !self.kept_room.has(ino) {
+            return;
+        }
+        let (this, others_wait) = (Rc::clone(self), self.handed_on.begin(ino));
+        tokio::task::spawn_local(async move {
+            let part = this.inode(ino).and_then(|inode| this.whole(&inode));
+            if let Ok(part) = part {
+                let _held = this.direct.hold(ino).await;
+                let _range = this.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
+                // It may have begun again.
+                if !this.homes.is_gathered(ino) && this.kept_room.take(ino) {
+                    this.give_back_room(&part).await;
+                }
+            }
+            drop(others_wait);
+        });
+    }
+
     /// Of what was kept behind the end of a part. Nobody writes it meanwhile: the end would be another one.
-    async fn give_back_room(self: &Rc<Self>, part: &Part) -> Result<(), Refused> {
-        let _held = self.direct.hold(part.id().ino).await;
-        let _range = self.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
+    async fn give_back_room(self: &Rc<Self>, part: &Part) {
+        let ino = part.id().ino;
         let part = part.clone();
         let work = move || part.truncate(size_of(&part)?).map_err(part_refused);
-        self.disk.run(work).await?;
+        if let Err(error) = self.disk.run(work).await {
+            tracing::warn!(%ino, %error, "room behind the end of a file could not be given back");
+        }
         self.usage_changed();
-        Ok(())
     }
+}
+
+/// Whether some of these bytes, all of them in the file, are not there.
+fn has_hole(part: &Part, start: u64, end: u64) -> Result<bool, PartError> {
+    let is_before_end = |hole: u64| hole < end;
+    Ok(start < end && part.seek(start, Whence::Hole)?.is_some_and(is_before_end))
 }
 
 fn size_of(part: &Part) -> Result<u64, Refused> {

@@ -114,7 +114,8 @@ impl Node {
         self.find_out_for(from, inos).await;
         let entries = inos.iter().map(|ino| {
             let is_gathered = self.homes.is_gathered_elsewhere(*ino, from);
-            if is_gathered || self.inode_locks.is_locked(ino) {
+            let is_coming = self.handed_on.is_under_way(*ino);
+            if is_gathered || is_coming || self.inode_locks.is_locked(ino) {
                 return None; // Or in the middle of a truncate: asked for again by who needs it.
             }
             match self.get_attr(from, *ino) {
@@ -306,6 +307,7 @@ impl Node {
     /// The record of an inode is gone: so is what belongs to it.
     pub(super) fn ended(self: &Rc<Self>, inode: &Inode) {
         self.homes.ended(inode.ino);
+        self.kept_room.ended(inode.ino);
         self.files.forget(inode.ino);
         self.turns.forget(inode.ino);
         if let Some(cache) = self.cached(inode.ino) {

@@ -114,7 +114,7 @@ impl Node {
             return true;
         }
         // Descriptors that a mount keeps for the next open stand in the way of the lease.
-        let still_open = self.recall_here(ino, Grants::NONE).await;
+        let (still_open, _) = self.recall_here(ino, Grants::NONE).await;
         let (node, bits) = (self.node, Grants::NONE);
         self.home_event(ino, Event::Returned { node, bits, still_open });
         if still_open.access.write {

@@ -123,7 +123,7 @@ impl Node {
         for node in self.homes.open_on(ino) {
             let (server, bits) = (hayase_layout::ServerId(node.0), Grants::NONE);
             let recalled = self.ask(server, PeerRequest::Recall { ino, bits }).await;
-            if let Ok(PeerReply::Recalled(still_open)) = recalled {
+            if let Ok(PeerReply::Recalled { still_open, .. }) = recalled {
                 self.home_event(ino, Event::Returned { node, bits, still_open });
             }
         }

@@ -218,6 +218,9 @@ impl Node {
             Layout::Whole => {
                 let part = self.whole(&inode)?;
                 let _held = self.direct.hold(ino).await;
+                if mode == KEEP_SIZE {
+                    self.kept_room.program_keeps(ino);
+                }
                 let work = move || part.allocate(mode, offset, len).map_err(part_refused);
                 self.disk.run(work).await?;
                 self.usage_changed();

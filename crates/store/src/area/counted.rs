@@ -77,6 +77,11 @@ impl Count {
     }
 }
 
+/// By the number of a file system (statfs(2), `linux/magic.h`): btrfs, bcachefs, ZFS, NILFS, F2FS.
+fn copies_on_write(f_type: u64) -> bool {
+    matches!(f_type & 0xffff_ffff, 0x9123_683e | 0xca45_1a4e | 0x2fc1_2fc1 | 0x3434 | 0xf2f5_2010)
+}
+
 impl Area for CountedArea {
     fn root(&self) -> &Path {
         &self.root
@@ -99,6 +104,10 @@ impl Area for CountedArea {
             inodes: 0,
             inodes_free: 0,
         })
+    }
+
+    fn overwrites_in_place(&self) -> bool {
+        rustix::fs::statfs(&self.root).is_ok_and(|stat| !copies_on_write(stat.f_type as u64))
     }
 
     fn parts(&self) -> Result<Arc<dyn Device>, PartError> {

@@ -64,6 +64,11 @@ pub(super) fn own_loss() -> Vec<u8> {
     [&[META], &b"own-loss"[..]].concat()
 }
 
+/// Whose gathered bytes come too late.
+pub(super) fn late() -> Vec<u8> {
+    [&[META], &b"late"[..]].concat()
+}
+
 /// The last answer of a slot.
 pub(super) fn answer(slot: AnswerSlot) -> Vec<u8> {
     key(ANSWER, slot.process, &[&slot.slot.to_be_bytes()])

@@ -408,8 +408,8 @@ pub enum PeerReply {
     Attrs(Vec<Option<Entry>>),
     /// An open.
     Opened(Box<Opened>),
-    /// What the node still has open.
-    Recalled(StillOpen),
+    /// What the node still has open; whether its mounts have given back.
+    Recalled { still_open: StillOpen, gave_back: bool },
     /// Of a lock.
     Locked(LockAnswer),
     /// What stands against a lock.

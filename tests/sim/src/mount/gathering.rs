@@ -28,6 +28,9 @@ const ASKING: u64 = 60;
 
 const EAGAIN: i32 = 11;
 
+/// Others were let at the file: what was gathered comes too late.
+const ESTALE: i32 = 116;
+
 /// What became of a value that a mount has acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -296,11 +299,12 @@ impl Mount {
             Ok(()) => window.became(Outcome::Written),
             Err(Failure::Gone) => window.became(Outcome::Killed),
             Err(Failure::Refused(errno)) => {
-                if errno != EIO {
+                if errno != EIO && errno != ESTALE {
                     self.complain(format!("gathered bytes of {ino} were refused with {errno}"));
                 }
                 window.became(Outcome::Refused);
                 self.kept.not_given_back(&[ino]);
+                return Err(Failure::Refused(EIO));
             }
         }
         result

@@ -22,8 +22,8 @@ impl Model for Job {
             last: 0,
             bytes: 0,
             acknowledged: 0,
-            missed: 0,
             lost: 0,
+            late: BTreeSet::new(),
             in_grace: false,
             writes: self.writes,
             repeats: self.repeats,
@@ -57,9 +57,7 @@ impl Model for Job {
                 steps.push(Step::Arrive { at, again: true });
             }
         }
-        // After it gave somebody up it forgets that.
-        let has_given_up = state.nodes.iter().any(|node| node.is_cut) && !self.forgets;
-        if state.restarts > 0 && !state.in_grace && !has_given_up {
+        if state.restarts > 0 && !state.in_grace {
             steps.push(Step::RestartHome);
         }
         if state.in_grace && state.cuts > 0 {
@@ -121,7 +119,8 @@ impl Model for Job {
             Step::Silent(node) => {
                 state.cuts -= 1;
                 state.give_up(node);
-                state.home.take_no_more_gathered(NodeId(node));
+                state.home.gives_up(NodeId(node));
+                state.keep_late();
                 state.send(Message::GiveUp { node });
             }
             Step::Gather(at) => {
@@ -151,7 +150,12 @@ impl Model for Job {
             Step::EndGrace => {
                 state.cuts -= 1;
                 state.in_grace = false;
-                state.nodes.iter_mut().for_each(|node| node.is_cut |= node.is_untold);
+                for at in 0..state.nodes.len() as u16 {
+                    if state.node(at).is_untold {
+                        state.node(at).is_cut = true;
+                        state.forget(at);
+                    }
+                }
             }
             Step::Restart(node) => {
                 state.restarts -= 1;
@@ -170,17 +174,20 @@ impl Model for Job {
 
     fn check(&self, state: &State, is_over: bool) -> Result<(), String> {
         let nodes = || (0u16..).zip(&state.nodes);
-        for (writer, _) in nodes().filter(|(_, node)| node.open.write) {
+        // Whom the end of the grace overtook is not served before it has told.
+        let may_write = |node: &Node| node.open.write && !(node.is_cut && node.is_untold);
+        for (writer, _) in nodes().filter(|(_, node)| may_write(node)) {
             for (other, node) in nodes().filter(|(other, _)| *other != writer) {
                 if node.pages.is_some() {
                     return Err(format!("I4: {other} keeps pages while {writer} writes"));
                 }
             }
         }
+        let not_told = state.not_told();
         for (at, node) in nodes() {
             if let Some(Some(version)) = node.pages
                 && node.open.read
-                && state.acknowledged & later_than(version) & !state.lost != 0
+                && state.acknowledged & later_than(version) & !state.lost & !not_told != 0
             {
                 let known = state.acknowledged;
                 return Err(format!("I3: {at} keeps {version} after {known:b} was acknowledged"));
@@ -197,9 +204,6 @@ impl Model for Job {
         Self::check_gathering(state)?;
         if is_over && state.acknowledged & later_than(state.bytes) & !state.lost != 0 {
             return Err("what was acknowledged is neither written nor told to be lost".to_owned());
-        }
-        if is_over && state.missed & !state.lost != 0 {
-            return Err("nobody was told that what others were not shown is lost".to_owned());
         }
         if is_over && !state.waiting.is_empty() {
             return Err("I11: somebody waits, and nothing can happen any more".to_owned());
@@ -256,8 +260,10 @@ impl Job {
     /// H5, and what it is there for.
     fn check_gathering(state: &State) -> Result<(), String> {
         let Some(gatherer) = state.home.gatherer else { return Ok(()) };
-        if state.home.opens.keys().any(|opener| *opener != gatherer) || !state.home.writes(gatherer)
-        {
+        let mut others = state.home.opens().filter(|(opener, _)| *opener != gatherer);
+        let has_hung = state.nodes[usize::from(gatherer.0)].has_hung;
+        let is_beside = others.any(|(_, held)| held.access().write || !has_hung);
+        if is_beside || !state.home.writes(gatherer) {
             return Err(format!("H5: {gatherer} gathers beside another, or without an open"));
         }
         let others = (0..).zip(&state.nodes).filter(|(at, _)| *at != gatherer.0);
