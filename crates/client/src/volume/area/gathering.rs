@@ -319,12 +319,13 @@ impl Area {
         file.is_void.store(false, Ordering::SeqCst);
         let result = self.send_window(ino, &window);
         self.changed(ino);
-        self.gathering.remove();
         if let Err(refused) = &result {
             let (start, len) = (window.start, window.bytes.len());
             tracing::error!(%ino, start, len, %refused, "bytes that were gathered are lost");
             self.lost.add(&[ino]);
         }
+        // Last: who sees that nothing is gathered asks no further than what is lost.
+        self.gathering.remove();
         self.gathering.keep_memory(window.bytes);
         result
     }
