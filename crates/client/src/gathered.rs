@@ -9,7 +9,9 @@ use std::time::Instant;
 
 use hayase_wire::message::Room;
 
-use crate::limits::{GATHER_AFTER, GATHER_AFTER_MAX, GATHER_MIN, GATHER_WRITE_MAX};
+use crate::limits::{
+    GATHER_AFTER, GATHER_AFTER_MAX, GATHER_KEEP, GATHER_MIN, GATHER_WAIT, GATHER_WRITE_MAX,
+};
 
 /// What to do with a write, or with the first of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +37,12 @@ pub struct Window {
     room: usize,
     /// The length of the file when the window began, if nothing was under way that may have moved it.
     size: Option<u64>,
-    /// When the first was taken, and the last.
-    pub began: Instant,
-    /// See `began`.
+    /// When the last was taken.
     pub written: Instant,
+    /// They are to be handed on then at the latest.
+    pub due: Instant,
+    /// When the home first did not take them.
+    refused: Option<Instant>,
     writes: u32,
 }
 
@@ -46,6 +50,11 @@ impl Window {
     /// Whether all that room was kept for is used.
     pub fn is_full(&self) -> bool {
         self.bytes.len() == self.room
+    }
+
+    /// Whether the home did not take them: nothing is added to them any more.
+    pub fn is_refused(&self) -> bool {
+        self.refused.is_some()
     }
 
     /// Where the last of them ends.
@@ -107,6 +116,7 @@ impl Gathered {
         let is_small = len <= GATHER_WRITE_MAX;
         if let Some(window) = &self.window {
             let fits = is_small && window.bytes.len() + len <= window.room;
+            let fits = fits && !window.is_refused();
             return if fits && window.is_at_end() { Plan::Take(len) } else { Plan::HandOn };
         }
         self.run = 0;
@@ -118,6 +128,7 @@ impl Gathered {
     fn plan_beside(window: &Window, offset: u64, len: usize) -> Plan {
         let begins = offset.checked_sub(window.start).filter(|at| *at <= window.bytes.len() as u64);
         match begins {
+            _ if window.is_refused() => Plan::HandOn,
             Some(at) if len <= GATHER_WRITE_MAX && (at as usize) < window.room => {
                 Plan::Take(len.min(window.room - at as usize))
             }
@@ -130,9 +141,16 @@ impl Gathered {
     pub fn begin(&mut self, room: Room, knows_end: bool, bytes: Vec<u8>, now: Instant) {
         let Room { offset, len, size } = room;
         let (room, size) = (len as usize, knows_end.then_some(size));
-        let window =
-            Window { start: offset, bytes, room, size, began: now, written: now, writes: 0 };
-        self.window = Some(window);
+        self.window = Some(Window {
+            start: offset,
+            bytes,
+            room,
+            size,
+            written: now,
+            due: now + GATHER_WAIT,
+            refused: None,
+            writes: 0,
+        });
     }
 
     /// The home did not; the next writes are sent.
@@ -154,7 +172,16 @@ impl Gathered {
         self.next = window.start + window.bytes.len() as u64;
     }
 
-    /// What was gathered, to be handed on. What follows it is gathered again, unless it was too little to be worth it.
+    /// The home did not take what was gathered. It is tried again a little later, or by who next wants it handed on;
+    /// false when that has gone on for long enough.
+    pub fn put_off(&mut self, now: Instant) -> bool {
+        let Some(window) = &mut self.window else { return false };
+        let first = *window.refused.get_or_insert(now);
+        window.due = now + GATHER_WAIT;
+        now.saturating_duration_since(first) < GATHER_KEEP
+    }
+
+    /// What was gathered was handed on, or is lost. What follows it is gathered again, unless it was too little to be worth it.
     pub fn end(&mut self) -> Option<Window> {
         let window = self.window.take()?;
         if window.was_worth_it() {
@@ -181,6 +208,8 @@ impl Gathered {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -294,6 +323,24 @@ mod tests {
             file.write((at * 7919) % 100 * 4096, &[2; 512], true);
         }
         assert_eq!(file.asked, 0);
+    }
+
+    #[test]
+    fn what_the_home_does_not_take_is_kept_as_it_is_for_a_while() {
+        let mut file = File::new();
+        (0..10).for_each(|at| file.write(at * 100, &[3; 100], true));
+        let (first, kept) = (Instant::now(), file.gathered.window().expect("some").bytes.clone());
+        for seconds in [0, 1, 29] {
+            let now = first + Duration::from_secs(seconds);
+            assert!(file.gathered.put_off(now), "{seconds} s");
+            assert_eq!(file.gathered.plan(1000, 100), Plan::HandOn);
+            assert_eq!(file.gathered.plan(0, 100), Plan::HandOn);
+            assert_eq!(file.gathered.plan_append(100), Plan::HandOn);
+            let window = file.gathered.window().expect("it is kept");
+            assert_eq!((&window.bytes, window.due), (&kept, now + GATHER_WAIT));
+        }
+        assert!(!file.gathered.put_off(first + GATHER_KEEP));
+        assert!(file.gathered.end().is_some() && !file.gathered.put_off(first));
     }
 
     #[test]

@@ -119,3 +119,13 @@ pub const GATHER_SPARE: usize = 4;
 
 /// What was gathered is handed on after this at the latest, so that little is lost with a mount that is killed.
 pub const GATHER_WAIT: Duration = Duration::from_secs(1);
+
+/// What the home did not take is kept, and tried again each [`GATHER_WAIT`], for so long; then it is lost.
+pub const GATHER_KEEP: Duration = Duration::from_secs(30);
+
+/// Who recalls a file, or ends the mount, waits no longer than this for a home that does not take what was gathered:
+/// less than the 3 s after which the home gives up the gatherer.
+pub const GATHER_RECALL_WAIT: Duration = Duration::from_secs(2);
+
+/// Meanwhile it is tried again so often.
+pub const GATHER_RECALL_PAUSE: Duration = Duration::from_millis(200);

@@ -52,7 +52,8 @@ struct State {
     /// Requests of this kind are done, and their answers lost.
     lost: Option<&'static str>,
     lets_gather: bool,
-    takes_gathered: bool,
+    /// What it answers to what was gathered, if it does not take it.
+    gathered_refused: Option<i32>,
 }
 
 struct Inode {
@@ -92,7 +93,7 @@ impl FakeServer {
             held_up: None,
             lost: None,
             lets_gather: true,
-            takes_gathered: true,
+            gathered_refused: None,
         };
         Self {
             state: Mutex::new(state),
@@ -116,10 +117,10 @@ impl FakeServer {
         self.lock().counts.values().sum()
     }
 
-    /// Whether the process may gather small writes from now on, and whether what it has gathered is taken.
-    pub fn set_gathering(&self, lets_gather: bool, takes_gathered: bool) {
+    /// Whether the process may gather small writes from now on, and with which errno what it has gathered is refused.
+    pub fn set_gathering(&self, lets_gather: bool, refused: Option<i32>) {
         let mut state = self.lock();
-        (state.lets_gather, state.takes_gathered) = (lets_gather, takes_gathered);
+        (state.lets_gather, state.gathered_refused) = (lets_gather, refused);
     }
 
     /// What is granted from now on.

@@ -254,7 +254,7 @@ impl Area {
     }
 
     fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
-        self.hand_on_untold(ino);
+        self.hand_on_untold(ino)?;
         let concerns_files = self.removals.concern_files();
         if let Some(found) = self.remembered(ino)
             && (!concerns_files || found.attr.kind == FileKind::Directory)
@@ -579,7 +579,7 @@ impl Volume for AreaVolume {
     }
 
     fn explain(&self, ino: InodeId) -> Result<(Explained, LocalUse), Refused> {
-        self.area.hand_on_untold(ino);
+        let _kept = self.area.hand_on_untold(ino);
         match self.area.call(&NodeRequest::Explain { ino })?.message {
             NodeReply::Explained(explained) => Ok((*explained, self.area.local_use(ino))),
             other => Err(LinkError::unexpected("Explain", &other).into()),

@@ -54,8 +54,8 @@ impl State {
                 }
             }
             (NodeRequest::WriteGathered { ino, offset, .. }, Bulk::From(data)) => {
-                if !self.takes_gathered {
-                    return Err(Refused::new(libc::EIO));
+                if let Some(errno) = self.gathered_refused {
+                    return Err(Refused::new(errno));
                 }
                 self.inode(*ino)?.write(*offset, data)?;
                 Ok(NodeReply::Count(data.len() as u32))

@@ -6,7 +6,9 @@
 //!
 //! Invariants: each file's windows are under its own lock, which is held during the calls that begin and end a window
 //! and under no other lock; [`Gathering::is_any`] is true from before the first byte is taken until all of them were
-//! handed on. Bytes that the home refuses are lost with words, and the file answers EIO here until it is closed.
+//! handed on. What the home does not take stays for [`crate::limits::GATHER_KEEP`], the file open with it, and calls on the file fail
+//! meanwhile; nothing more is taken. What it refuses for good is lost with words, and the file answers EIO here until it
+//! is closed.
 //! Source: `docs/design/001-coherence.md`, "Small writes".
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,11 +16,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{Gathered as AfterGathered, NodeReply, NodeRequest, Refused, Room};
+use hayase_wire::message::{
+    Access, Gathered as AfterGathered, NodeReply, NodeRequest, Refused, Room,
+};
 
 use super::{Area, Asked, Class, LinkError};
 use crate::gathered::{Gathered, Plan, Window};
-use crate::limits::{GATHER_FILES_MAX, GATHER_SPARE, GATHER_WAIT};
+use crate::limits::{
+    GATHER_FILES_MAX, GATHER_RECALL_PAUSE, GATHER_RECALL_WAIT, GATHER_SPARE, GATHER_WAIT,
+};
 
 /// Of all files together.
 #[derive(Debug, Default)]
@@ -133,6 +139,8 @@ pub(super) struct FileGathering {
     moving_end: AtomicUsize,
     /// The home may have forgotten it, or given up: nothing more is taken into the window that is there.
     is_void: AtomicBool,
+    /// Closes that wait until a window that the home did not take is gone; changed under the file's lock.
+    closes: Mutex<Vec<Access>>,
 }
 
 impl FileGathering {
@@ -141,11 +149,20 @@ impl FileGathering {
             gathered: Mutex::new(Gathered::new(window_max)),
             moving_end: AtomicUsize::new(0),
             is_void: AtomicBool::new(false),
+            closes: Mutex::default(),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Gathered> {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_closes(&self) -> MutexGuard<'_, Vec<Access>> {
+        self.closes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn delayed_closes(&self) -> Vec<Access> {
+        std::mem::take(&mut *self.lock_closes())
     }
 
     /// Until the result is dropped the end of the file is not known here.
@@ -233,10 +250,12 @@ impl Area {
     ) -> Result<(), Refused> {
         gathered.take(offset, data, Instant::now());
         self.changed(ino);
-        match gathered.window().is_some_and(Window::is_full) {
-            true => self.end_window(ino, file, gathered),
-            false => Ok(()),
+        if !gathered.window().is_some_and(Window::is_full) {
+            return Ok(());
         }
+        // They are taken also when the home does not take them now: the next write is told.
+        let result = self.end_window(ino, file, gathered);
+        if gathered.window().is_some() { Ok(()) } else { result }
     }
 
     /// Something else is about to move the end of a file: what was gathered is at its home, and no more is taken for
@@ -308,26 +327,60 @@ impl Area {
         }
     }
 
-    /// What was gathered goes to the home; under the file's lock.
+    /// What was gathered goes to the home; under the file's lock. What the home does not take stays, and the caller's
+    /// call fails; unless it is lost: it came too late, or for too long in vain.
     fn end_window(
         &self,
         ino: InodeId,
         file: &FileGathering,
         gathered: &mut Gathered,
     ) -> Result<(), Refused> {
-        let Some(window) = gathered.end() else { return Ok(()) };
+        let Some(window) = gathered.window() else { return Ok(()) };
         file.is_void.store(false, Ordering::SeqCst);
-        let result = self.send_window(ino, &window);
+        let (is_first, result) = (!window.is_refused(), self.send_window(ino, window));
         self.changed(ino);
-        if let Err(refused) = &result {
+        let Err(refused) = result else {
+            self.forget_window(ino, file, gathered);
+            return Ok(());
+        };
+        let is_over = refused.errno == libc::ESTALE || self.lost.check(ino).is_err();
+        let now = Instant::now();
+        if is_over || !gathered.put_off(now) {
+            return Err(self.lose_window(ino, file, gathered, &refused));
+        }
+        if is_first {
+            tracing::warn!(%ino, %refused, "bytes that were gathered are tried to be handed on again");
+        }
+        self.gathering.is_due(now + GATHER_WAIT);
+        Err(refused)
+    }
+
+    /// Nobody will have what was gathered; under the file's lock. Tells what the program is told.
+    fn lose_window(
+        &self,
+        ino: InodeId,
+        file: &FileGathering,
+        gathered: &mut Gathered,
+        refused: &Refused,
+    ) -> Refused {
+        if let Some(window) = gathered.window() {
             let (start, len) = (window.start, window.bytes.len());
             tracing::error!(%ino, start, len, %refused, "bytes that were gathered are lost");
-            self.lost.add(&[ino]);
         }
-        // Last: who sees that nothing is gathered asks no further than what is lost.
+        self.lost.add(&[ino]);
+        self.forget_window(ino, file, gathered);
+        Refused::because(libc::EIO, format!("bytes that were gathered are lost: {refused}"))
+    }
+
+    /// What was gathered is handed on, or lost and known to be; under the file's lock. Closes that waited for it go on.
+    fn forget_window(&self, ino: InodeId, file: &FileGathering, gathered: &mut Gathered) {
+        let Some(window) = gathered.end() else { return };
+        // Who sees that nothing is gathered asks no further than what is lost.
         self.gathering.remove();
         self.gathering.keep_memory(window.bytes);
-        result
+        for access in file.delayed_closes() {
+            self.release_now(ino, access);
+        }
     }
 
     fn send_window(&self, ino: InodeId, window: &Window) -> Result<(), Refused> {
@@ -350,19 +403,57 @@ impl Area {
 
     /// What was gathered of a file is at its home when this returns. Costs nothing while nothing is.
     pub(super) fn hand_on(&self, ino: InodeId) -> Result<(), Refused> {
-        if !self.gathering.is_any() {
-            return Ok(());
-        }
-        let file = self.inodes.lock(ino).nodes.get(&ino).and_then(|node| node.gathering.clone());
-        match file {
+        match self.file_gathering(ino) {
             Some(file) => self.end_window(ino, &file, &mut file.lock()),
             None => Ok(()),
         }
     }
 
-    /// The same for who is not told: [`Area::end_window`] has said what is lost.
-    pub(super) fn hand_on_untold(&self, ino: InodeId) {
-        let _told = self.hand_on(ino);
+    /// The same for who is not told of what is lost ([`Area::end_window`] has said it): an error only while there are
+    /// bytes here that the home does not know.
+    pub(super) fn hand_on_untold(&self, ino: InodeId) -> Result<(), Refused> {
+        let Some(file) = self.file_gathering(ino) else { return Ok(()) };
+        let mut gathered = file.lock();
+        let result = self.end_window(ino, &file, &mut gathered);
+        if gathered.window().is_some() { result } else { Ok(()) }
+    }
+
+    /// The same for who can not wait: what the home has not taken until then is lost.
+    pub(super) fn hand_on_or_lose(&self, ino: InodeId, until: Instant) {
+        let Some(file) = self.file_gathering(ino) else { return };
+        loop {
+            let mut gathered = file.lock();
+            let Err(refused) = self.end_window(ino, &file, &mut gathered) else { return };
+            if gathered.window().is_none() {
+                return;
+            }
+            if Instant::now() + GATHER_RECALL_PAUSE > until {
+                self.lose_window(ino, &file, &mut gathered, &refused);
+                return;
+            }
+            drop(gathered);
+            std::thread::sleep(GATHER_RECALL_PAUSE);
+        }
+    }
+
+    /// A descriptor that writes is closed: what was gathered is handed on. True while the home does not take it: then
+    /// the file stays open here, and this close happens when the bytes are gone.
+    pub(super) fn delays_close(&self, ino: InodeId, access: Access) -> bool {
+        let Some(file) = self.file_gathering(ino) else { return false };
+        let mut gathered = file.lock();
+        let _told = self.end_window(ino, &file, &mut gathered);
+        let is_kept = gathered.window().is_some();
+        if is_kept {
+            file.lock_closes().push(access);
+        }
+        is_kept
+    }
+
+    fn file_gathering(&self, ino: InodeId) -> Option<Arc<FileGathering>> {
+        if !self.gathering.is_any() {
+            return None;
+        }
+        self.inodes.lock(ino).nodes.get(&ino)?.gathering.clone()
     }
 
     /// Whether what the home said of a file, asked for at `asked`, may lack bytes that were gathered here.
@@ -389,11 +480,11 @@ impl Area {
                     self.gathering.is_due(Instant::now() + GATHER_WAIT);
                     continue;
                 };
-                let Some(began) = gathered.window().map(|window| window.began) else { continue };
-                if began.elapsed() >= GATHER_WAIT {
+                let Some(due) = gathered.window().map(|window| window.due) else { continue };
+                if due <= Instant::now() {
                     let _told = self.end_window(ino, &file, &mut gathered);
                 } else {
-                    self.gathering.is_due(began + GATHER_WAIT);
+                    self.gathering.is_due(due);
                 }
             }
         }
@@ -406,7 +497,8 @@ impl Area {
             let gathering = shard.nodes.iter().filter(|(_, node)| node.gathering.is_some());
             inos.extend(gathering.map(|(ino, _)| *ino));
         });
-        inos.into_iter().for_each(|ino| self.hand_on_untold(ino));
+        let until = Instant::now() + GATHER_RECALL_WAIT;
+        inos.into_iter().for_each(|ino| self.hand_on_or_lose(ino, until));
     }
 }
 

@@ -27,7 +27,7 @@ impl Area {
         let (asked, gathers) = (self.asked(), self.gathering.is_any());
         match self.call(&NodeRequest::Lookup { parent, name: name.to_vec() })?.message {
             NodeReply::Entry(entry) if gathers && self.may_lack_gathered(entry.attr.ino, asked) => {
-                self.hand_on_untold(entry.attr.ino);
+                self.hand_on_untold(entry.attr.ino)?;
                 self.ask_attributes(entry.attr.ino)
             }
             NodeReply::Entry(entry) => Ok(self.found(asked, entry.attr, entry.grants)),
@@ -72,7 +72,7 @@ impl Area {
         parent: InodeId,
         name: &[u8],
     ) -> Result<Found, Refused> {
-        self.hand_on_untold(ino);
+        self.hand_on_untold(ino)?;
         self.made.add(parent, name);
         let asked = self.asked();
         let answer = self.call(&NodeRequest::Link { ino, parent, name: name.to_vec() });

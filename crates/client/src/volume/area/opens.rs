@@ -19,7 +19,7 @@ impl Area {
     /// Decided under the inode's lock; a message only when the home does not count it yet.
     pub(super) fn open(&self, ino: InodeId, wish: OpenWish) -> Result<FileOpen, Refused> {
         let _cuts = wish.truncate.then(|| self.gathering.cuts());
-        self.hand_on_untold(ino);
+        self.hand_on_untold(ino)?;
         let opening = {
             let mut shard = self.inodes.lock(ino);
             loop {
@@ -190,9 +190,12 @@ impl Area {
 
     /// The last release begins the lingering; nothing waits for the server, but for the way of what was gathered.
     pub(super) fn release(&self, ino: InodeId, access: Access) {
-        if access.write {
-            self.hand_on_untold(ino);
+        if !(access.write && self.delays_close(ino, access)) {
+            self.release_now(ino, access);
         }
+    }
+
+    pub(super) fn release_now(&self, ino: InodeId, access: Access) {
         let mut shard = self.inodes.lock(ino);
         let Some(node) = shard.nodes.get_mut(&ino) else { return };
         node.open.release(access, Instant::now());

@@ -1,7 +1,7 @@
 //! What the server asks of this node.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{
@@ -9,7 +9,7 @@ use hayase_wire::message::{
 };
 
 use super::{Area, Class, Drops};
-use crate::limits::NAME_WAIT;
+use crate::limits::{GATHER_RECALL_WAIT, NAME_WAIT};
 use crate::link::Callbacks;
 use crate::open_file::is_none;
 
@@ -112,7 +112,7 @@ impl Area {
     /// First what was gathered is handed on, then nothing is granted any more, then the kernel drops what it has, then
     /// this returns.
     fn recall(&self, ino: InodeId, bits: Grants) -> StillOpen {
-        self.hand_on_untold(ino);
+        self.hand_on_or_lose(ino, Instant::now() + GATHER_RECALL_WAIT);
         let mut names = Vec::new();
         let (access, as_of, class) = {
             let mut shard = self.inodes.lock(ino);

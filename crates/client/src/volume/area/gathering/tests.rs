@@ -66,6 +66,14 @@ impl Mounted {
         Ok(bytes)
     }
 
+    fn wait_for(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        let until = Instant::now() + 10 * GATHER_WAIT;
+        while !is_so(self) {
+            assert!(Instant::now() < until, "{what}: it never came");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Length of the file as the server knows it.
     fn stored(&self) -> u64 {
         let reply = self.server.call(&NodeRequest::GetAttr { ino: self.ino }).unwrap();
@@ -186,11 +194,7 @@ fn a_recall_is_answered_when_all_is_there() {
 fn nothing_stays_here_for_long() {
     let mounted = Mounted::new();
     let end = mounted.gather();
-    let until = Instant::now() + 10 * GATHER_WAIT;
-    while mounted.stored() < end {
-        assert!(Instant::now() < until, "it stayed");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    mounted.wait_for("all is there", |m| m.stored() == end);
 }
 
 #[test]
@@ -207,7 +211,7 @@ fn what_is_left_goes_with_the_volume() {
 fn bytes_that_come_too_late_are_an_error_until_the_file_is_closed() {
     let mounted = Mounted::new();
     let end = mounted.gather();
-    mounted.server.set_gathering(true, false);
+    mounted.server.set_gathering(true, Some(libc::ESTALE));
     let lost = |result: Result<(), Refused>| assert_eq!(result.unwrap_err().errno, libc::EIO);
     lost(mounted.volume.sync(mounted.ino, true));
     lost(mounted.volume.sync(mounted.ino, true));
@@ -215,10 +219,79 @@ fn bytes_that_come_too_late_are_an_error_until_the_file_is_closed() {
     lost(mounted.read(0, 1).map(drop));
     mounted.volume.release(mounted.ino, BOTH);
 
-    mounted.server.set_gathering(true, true);
+    mounted.server.set_gathering(true, None);
     mounted.open(mounted.ino);
     mounted.write(0, b"again").unwrap();
     mounted.volume.sync(mounted.ino, true).unwrap();
+}
+
+#[test]
+fn what_the_home_does_not_take_now_is_kept_and_tried_again() {
+    let mounted = Mounted::new();
+    let end = mounted.gather();
+    mounted.server.set_gathering(true, Some(libc::ETIMEDOUT));
+    let refused = |result: Result<(), Refused>| {
+        assert_eq!(result.unwrap_err().errno, libc::ETIMEDOUT);
+    };
+    refused(mounted.volume.sync(mounted.ino, true));
+    refused(mounted.write(end, b"more"));
+    refused(mounted.volume.append(mounted.ino, b"more").map(drop));
+    refused(mounted.read(0, 1).map(drop));
+    refused(mounted.volume.attributes(mounted.ino).map(drop));
+    refused(mounted.volume.lookup(InodeId::ROOT, b"file").map(drop));
+
+    mounted.server.set_gathering(true, None);
+    assert_eq!(mounted.volume.attributes(mounted.ino).unwrap().attr.size, end);
+    assert_eq!(mounted.read(0, 4096).unwrap(), [7; 800]);
+    assert!(!mounted.volume.area.gathering.is_any());
+    mounted.write(end, b"more").unwrap();
+    mounted.volume.sync(mounted.ino, true).unwrap();
+}
+
+#[test]
+fn what_is_kept_goes_by_itself() {
+    let mounted = Mounted::new();
+    let end = mounted.gather();
+    mounted.server.set_gathering(true, Some(libc::EIO));
+    mounted.wait_for("it is tried again", |m| m.server.count("WriteGathered") >= 3);
+    assert!(mounted.stored() < end);
+    mounted.server.set_gathering(true, None);
+    mounted.wait_for("it is handed on", |m| m.stored() == end);
+}
+
+#[test]
+fn a_close_waits_for_what_is_kept() {
+    let mounted = Mounted::new();
+    let end = mounted.gather();
+    mounted.server.set_gathering(true, Some(libc::EIO));
+    mounted.volume.release(mounted.ino, BOTH);
+    let writers = |m: &Mounted| m.volume.area.local_use(m.ino).writers;
+    assert_eq!(writers(&mounted), 1);
+    mounted.server.set_gathering(true, None);
+    mounted.wait_for("it is closed", |m| writers(m) == 0);
+    assert_eq!(mounted.stored(), end);
+    mounted.wait_for("the home knows", |m| m.server.count("Close") > 0);
+    assert_eq!(mounted.server.opens(mounted.ino), Access { read: true, write: false });
+}
+
+#[test]
+fn a_recall_waits_a_little_for_a_home_that_does_not_take_what_was_gathered() {
+    for takes_it in [true, false] {
+        let mounted = Mounted::new();
+        let end = mounted.gather();
+        mounted.server.set_gathering(true, Some(libc::EIO));
+        std::thread::scope(|scope| {
+            let recall = scope.spawn(|| mounted.server.recall(mounted.ino, Grants::ALL));
+            if takes_it {
+                mounted.wait_for("it is tried", |m| m.server.count("WriteGathered") > 1);
+                mounted.server.set_gathering(true, None);
+            }
+            recall.join().unwrap();
+        });
+        assert!(!mounted.volume.area.gathering.is_any());
+        assert_eq!(mounted.stored() == end, takes_it);
+        assert_eq!(mounted.volume.sync(mounted.ino, true).is_ok(), takes_it, "lost with words");
+    }
 }
 
 #[test]
