@@ -187,40 +187,54 @@ impl Drop for MovesEnd {
 
 /// What became of a write.
 pub(super) enum Taken {
-    /// So many bytes, all there were.
+    /// So many bytes: all there were, or those before an error.
     All(u32),
     /// None: it is to be sent, with this in hand.
     ToSend(Option<MovesEnd>),
 }
 
 impl Area {
-    /// Takes a small write where it may be gathered.
+    /// Takes a small write where it may be gathered. An error after some bytes is a short count.
     pub(super) fn gather(&self, ino: InodeId, offset: u64, data: &[u8]) -> Result<Taken, Refused> {
+        let mut done = 0;
+        match self.gather_all(ino, offset, data, &mut done) {
+            Err(_) if done > 0 => Ok(Taken::All(done as u32)),
+            taken => taken,
+        }
+    }
+
+    /// Counts in `done` what was taken.
+    fn gather_all(
+        &self,
+        ino: InodeId,
+        offset: u64,
+        data: &[u8],
+        done: &mut usize,
+    ) -> Result<Taken, Refused> {
         let Some(file) = self.gathering_of(ino) else { return Ok(Taken::ToSend(None)) };
         let mut gathered = file.lock();
-        let mut done = 0;
-        while done < data.len() {
-            let (at, left) = (offset + done as u64, &data[done..]);
+        while *done < data.len() {
+            let (at, left) = (offset + *done as u64, &data[*done..]);
             match gathered.plan(at, left.len()) {
                 Plan::Through => {
                     let moves_end = file.moves_end();
                     drop(gathered);
-                    if done == 0 {
+                    if *done == 0 {
                         return Ok(Taken::ToSend(Some(moves_end)));
                     }
                     // What began in a window that is full by now.
                     let sent = self.send(ino, at, left)?;
-                    return Ok(Taken::All(done as u32 + sent));
+                    return Ok(Taken::All(*done as u32 + sent));
                 }
                 Plan::Take(len) if !file.is_void.load(Ordering::SeqCst) => {
                     self.take(ino, &file, &mut gathered, (at, &left[..len]))?;
-                    done += len;
+                    *done += len;
                 }
                 Plan::Take(_) | Plan::HandOn => self.end_window(ino, &file, &mut gathered)?,
                 Plan::Ask(at) => self.begin_window(ino, &file, &mut gathered, at),
             }
         }
-        Ok(Taken::All(done as u32))
+        Ok(Taken::All(*done as u32))
     }
 
     /// The same at the end of the file: all of `data` together.

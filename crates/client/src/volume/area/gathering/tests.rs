@@ -249,6 +249,23 @@ fn what_the_home_does_not_take_now_is_kept_and_tried_again() {
 }
 
 #[test]
+fn an_error_after_some_bytes_of_a_write_is_a_short_count() {
+    let mounted = Mounted::new();
+    mounted.gather();
+    // The window ends at a MiB; a write goes over it when the home takes nothing.
+    let end = (1_u64 << 20) - 50;
+    for at in (800..end as usize).step_by(100_000) {
+        mounted.write(at as u64, &vec![7; 100_000.min(end as usize - at)]).unwrap();
+    }
+    mounted.server.set_gathering(true, Some(libc::EIO));
+    assert_eq!(mounted.volume.write(mounted.ino, end, &[8; 100]).unwrap(), 50);
+    assert_eq!(mounted.write(end + 50, &[8; 50]).unwrap_err().errno, libc::EIO);
+    mounted.server.set_gathering(true, None);
+    mounted.write(end + 50, &[9; 50]).unwrap();
+    assert_eq!(mounted.read(end - 1, 200).unwrap(), [&[7][..], &[8; 50], &[9; 50]].concat());
+}
+
+#[test]
 fn what_is_kept_goes_by_itself() {
     let mounted = Mounted::new();
     let end = mounted.gather();
