@@ -157,6 +157,11 @@ impl FileGathering {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Does not wait: under the file's lock a window may be on its way to its home.
+    fn may_have_window(&self) -> bool {
+        self.gathered.try_lock().map_or(true, |gathered| gathered.window().is_some())
+    }
+
     fn lock_closes(&self) -> MutexGuard<'_, Vec<Access>> {
         self.closes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -473,8 +478,9 @@ impl Area {
     /// Whether what the home said of a file, asked for at `asked`, may lack bytes that were gathered here.
     pub(super) fn may_lack_gathered(&self, ino: InodeId, asked: Asked) -> bool {
         let shard = self.inodes.lock(ino);
-        let is_gathered = shard.nodes.get(&ino).is_some_and(|node| node.gathering.is_some());
-        is_gathered || !shard.stamps.may_keep(ino, asked.stamp)
+        let gathering = shard.nodes.get(&ino).and_then(|node| node.gathering.as_ref());
+        gathering.is_some_and(|file| file.may_have_window())
+            || !shard.stamps.may_keep(ino, asked.stamp)
     }
 
     /// Body of the thread that hands on what has waited for long.

@@ -172,15 +172,16 @@ impl Area {
         bytes: u32,
         plus: bool,
     ) -> Result<Vec<Listed>, Refused> {
-        let asked = self.asked();
-        // What is gathered the servers do not know yet: attributes are asked for one by one.
-        let plus = plus && !self.gathering.is_any();
+        let (asked, gathers) = (self.asked(), self.gathering.is_any());
         let request = NodeRequest::ReadDir { dir, cookie, bytes, plus };
         let entries = match self.call(&request)?.message {
             NodeReply::Entries(entries) => entries,
             other => return Err(LinkError::unexpected("ReadDir", &other).into()),
         };
         let listed = |mut entry: hayase_wire::message::DirEntry| {
+            if gathers && self.may_lack_gathered(entry.ino, asked) {
+                entry.entry = None; // To be asked for alone, when all is handed on.
+            }
             let stamp = match &mut entry.entry {
                 Some(known) => self.learn(asked, &mut known.attr, known.grants),
                 None => Stamp::NEVER,

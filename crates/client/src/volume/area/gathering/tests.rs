@@ -170,9 +170,16 @@ fn the_end_is_not_taken_for_known_beside_a_write_under_way() {
 #[test]
 fn listings_tell_no_old_sizes() {
     let mounted = Mounted::new();
+    mounted.server.call(&NodeRequest::Create(new_file("other"))).unwrap();
+    let told = || -> Vec<InodeId> {
+        let listed = mounted.volume.list(InodeId::ROOT, 0, 4096, true).unwrap();
+        listed.iter().filter_map(|listed| Some(listed.entry.entry.as_ref()?.attr.ino)).collect()
+    };
+    let other = mounted.server.inode_of("other").unwrap();
     mounted.gather();
-    let listed = mounted.volume.list(InodeId::ROOT, 0, 4096, true).unwrap();
-    assert!(listed.iter().all(|listed| listed.entry.entry.is_none()));
+    assert_eq!(told(), [other], "of the others they are at hand");
+    mounted.volume.sync(mounted.ino, true).unwrap();
+    assert_eq!(told().len(), 2);
 }
 
 #[test]
