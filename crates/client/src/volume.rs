@@ -180,6 +180,12 @@ pub trait Volume: Send + Sync + 'static {
     /// small writes.
     fn release(&self, ino: InodeId, access: Access);
 
+    /// Whether small writes of any file are being gathered: then [`Volume::attributes`] and [`Volume::release`] may wait
+    /// for the home. Never waits.
+    fn gathers_now(&self) -> bool {
+        false
+    }
+
     /// Whether it lays files out itself; what is said of layouts elsewhere is an attribute like any other.
     fn has_layouts(&self) -> bool {
         true

@@ -1,6 +1,7 @@
 //! The library's trait, handed on to [`crate::ops`]. Requests that may wait for other nodes go
-//! through [`crate::waiters`]; reads, writes and releases never do, because recalls wait for them; nor do attributes, but
-//! where pages stay until an open.
+//! through [`crate::waiters`]; reads and writes never do, because recalls wait for them; nor do attributes, but where
+//! pages stay until an open; nor do releases. But while small writes are gathered these two may wait for the home of a
+//! file, which is to have the bytes first.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -41,6 +42,11 @@ impl Requests {
     fn may_wait(&self, inode: INodeNo, job: impl FnOnce(&Shared) + Send + 'static) {
         let shared = Arc::clone(&self.shared);
         self.shared.waiters.run(Line::of(ino(inode)), move || job(&shared));
+    }
+
+    /// Whether what is otherwise answered here may wait for what was gathered.
+    fn waits_for_gathered(&self) -> bool {
+        self.shared.volume.gathers_now()
     }
 
     fn new_inode(
@@ -114,7 +120,7 @@ impl Filesystem for Requests {
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         // Pages may have to be dropped before another size is told, which waits for reads.
-        if self.pages_until_open {
+        if self.pages_until_open || self.waits_for_gathered() {
             return self.may_wait(inode, move |shared| shared.getattr(ino(inode), reply));
         }
         self.shared.getattr(ino(inode), reply);
@@ -344,6 +350,17 @@ impl Filesystem for Requests {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
+        if access_of(fh).write && self.waits_for_gathered() {
+            let (inode, shared) = (ino(inode), Arc::clone(&self.shared));
+            // An open that is never released would keep its file as it is for good: not even a full line drops it.
+            return self.shared.waiters.run_surely(Line::of(inode), move || {
+                shared.release(inode, fh, flags);
+                match flock_owner {
+                    Some(owner) => shared.unlock_all(inode, owner, reply),
+                    None => reply.ok(),
+                }
+            });
+        }
         self.shared.release(ino(inode), fh, flags);
         match flock_owner {
             Some(owner) => {

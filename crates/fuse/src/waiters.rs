@@ -81,10 +81,21 @@ impl Waiters {
     /// Runs `job` here or on another thread. False, and it is dropped (its reply answers `EIO`),
     /// when the line is full.
     pub(crate) fn run(&self, line: Line, job: impl FnOnce() + Send + 'static) -> bool {
+        self.run_or_return(line, job).is_ok()
+    }
+
+    /// The same, but here when the line is full.
+    pub(crate) fn run_surely(&self, line: Line, job: impl FnOnce() + Send + 'static) {
+        if let Err(job) = self.run_or_return(line, job) {
+            job();
+        }
+    }
+
+    fn run_or_return(&self, line: Line, job: impl FnOnce() + Send + 'static) -> Result<(), Job> {
         if self.inline.fetch_add(1, Ordering::AcqRel) < self.inline_max {
             let _here = Inline(&self.inline);
             job();
-            return true;
+            return Ok(());
         }
         self.inline.fetch_sub(1, Ordering::AcqRel);
         Pool::submit(&self.pools[line as usize], Box::new(job))
@@ -117,11 +128,12 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn submit(pool: &Arc<Self>, job: Job) -> bool {
+    /// Gives the job back when the line is full.
+    fn submit(pool: &Arc<Self>, job: Job) -> Result<(), Job> {
         let mut state = pool.lock();
         if state.jobs.len() >= WAITING_MAX {
             tracing::error!("more than {WAITING_MAX} requests wait");
-            return false;
+            return Err(job);
         }
         state.jobs.push_back(job);
         if state.idle < state.jobs.len() && state.threads < pool.line.threads_max() {
@@ -135,7 +147,7 @@ impl Pool {
         }
         drop(state);
         pool.more.notify_one();
-        true
+        Ok(())
     }
 
     fn work(&self) {
@@ -215,6 +227,28 @@ mod tests {
             finished.recv_timeout(Duration::from_secs(5)).unwrap();
         }
         assert!(waiters.pools[0].lock().threads <= WAITERS_MAX);
+        waiters.stop();
+    }
+
+    #[test]
+    fn what_must_run_runs_here_when_the_line_is_full() {
+        let waiters = Waiters::new(0);
+        let (release, blocked) = mpsc::channel::<()>();
+        let blocked = Arc::new(Mutex::new(blocked));
+        let wait = || {
+            let blocked = Arc::clone(&blocked);
+            move || {
+                let _ended = blocked.lock().unwrap().recv();
+            }
+        };
+        while waiters.run(Line::Areas, wait()) {}
+        let (done, finished) = mpsc::channel();
+        let here = std::thread::current().id();
+        waiters.run_surely(Line::Areas, move || {
+            done.send(std::thread::current().id() == here).unwrap();
+        });
+        assert_eq!(finished.try_recv(), Ok(true));
+        drop(release);
         waiters.stop();
     }
 

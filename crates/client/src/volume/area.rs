@@ -458,6 +458,10 @@ impl Volume for AreaVolume {
         self.area.release(ino, access);
     }
 
+    fn gathers_now(&self) -> bool {
+        self.area.gathering.is_any()
+    }
+
     fn read(
         &self,
         ino: InodeId,

@@ -149,6 +149,10 @@ impl Volume for PrivateTree {
         self.area.release(self.inside(ino), access);
     }
 
+    fn gathers_now(&self) -> bool {
+        self.area.gathers_now()
+    }
+
     fn read(
         &self,
         ino: InodeId,

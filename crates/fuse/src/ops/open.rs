@@ -43,7 +43,7 @@ impl Shared {
         }
     }
 
-    /// Nothing waits for the server: the home is told later, with others.
+    /// The home is told later, with others; it is waited for only to have what was gathered.
     pub(crate) fn release(&self, ino: InodeId, handle: FileHandle, flags: OpenFlags) {
         self.running.released(ino, flags);
         for holder in self.closes.released(handle) {

@@ -55,7 +55,7 @@ impl Mounted {
     fn gather(&self) -> u64 {
         let end = u64::from(GATHER_AFTER + 5) * 100;
         (0..end / 100).for_each(|at| self.write(at * 100, &[7; 100]).unwrap());
-        assert!(self.volume.area.gathering.is_any());
+        assert!(self.volume.gathers_now());
         assert!(self.stored() < end, "some are not there yet");
         end
     }
@@ -132,7 +132,7 @@ fn whatever_is_done_with_the_file_finds_them() {
         let mounted = Mounted::new();
         assert_eq!(mounted.gather(), 800);
         touch(&mounted);
-        assert!(!mounted.volume.area.gathering.is_any(), "{name}");
+        assert!(!mounted.volume.gathers_now(), "{name}");
         assert!(mounted.stored() >= 750, "{name}");
     }
 }
