@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use hayase_layout::{ByteCount, InodeId, Layout, NodeId};
+use hayase_layout::{ByteCount, InodeId, Layout, NodeId, ServerId};
 use hayase_wire::message::{
     Access, AreaUse, Attr, Callback, CallbackReply, Close, Created, Entry, Explained, FileKind,
     Grants, Lock, LockAnswer, LockHeld, NewNode, NodeReply, NodeRequest, OpenKind, Opened, Opening,
@@ -49,6 +49,8 @@ struct State {
     counts: BTreeMap<&'static str, u64>,
     /// Requests of this kind wait until it is lifted.
     held_up: Option<&'static str>,
+    /// What was gathered waits where this is the home.
+    hanging: Option<ServerId>,
     /// Requests of this kind are done, and their answers lost.
     lost: Option<&'static str>,
     lets_gather: bool,
@@ -91,6 +93,7 @@ impl FakeServer {
             grants: Grants::ALL,
             counts: BTreeMap::new(),
             held_up: None,
+            hanging: None,
             lost: None,
             lets_gather: true,
             gathered_refused: None,
@@ -131,6 +134,19 @@ impl FakeServer {
     /// Requests of this kind wait from now on; `None` lets them go on.
     pub fn hold_up(&self, request: Option<&'static str>) {
         self.lock().held_up = request;
+        self.unlocked.notify_all();
+    }
+
+    /// Files made from now on have this home.
+    pub fn make_at(&self, home: ServerId) {
+        let mut state = self.lock();
+        let counter = InodeId(state.next).counter();
+        state.next = InodeId::new(home, counter).expect("a small number").0;
+    }
+
+    /// What was gathered of files of this home waits from now on; `None` lets it go on.
+    pub fn hang(&self, home: Option<ServerId>) {
+        self.lock().hanging = home;
         self.unlocked.notify_all();
     }
 
@@ -200,7 +216,12 @@ impl FakeServer {
         let mut state = self.lock();
         let name = variant(request);
         *state.counts.entry(name).or_default() += 1;
-        while state.held_up == Some(name) {
+        let gathered_at = match request {
+            NodeRequest::WriteGathered { ino, .. } => Some(ino.home()),
+            _ => None,
+        };
+        let hangs = |state: &State| gathered_at.is_some() && state.hanging == gathered_at;
+        while state.held_up == Some(name) || hangs(&state) {
             state = self.unlocked.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         let reply = state.serve(request, bulk)?;

@@ -11,20 +11,21 @@
 //! is closed.
 //! Source: `docs/design/001-coherence.md`, "Small writes".
 
+mod late;
+
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hayase_layout::InodeId;
+use hayase_layout::{InodeId, ServerId};
 use hayase_wire::message::{
     Access, Gathered as AfterGathered, NodeReply, NodeRequest, Refused, Room,
 };
 
 use super::{Area, Asked, Class, LinkError};
 use crate::gathered::{Gathered, Plan, Window};
-use crate::limits::{
-    GATHER_FILES_MAX, GATHER_RECALL_PAUSE, GATHER_RECALL_WAIT, GATHER_SPARE, GATHER_WAIT,
-};
+use crate::limits::{GATHER_FILES_MAX, GATHER_RECALL_PAUSE, GATHER_SPARE, GATHER_WAIT};
 
 /// Of all files together.
 #[derive(Debug, Default)]
@@ -40,6 +41,8 @@ pub(super) struct Gathering {
 
 #[derive(Debug, Default)]
 struct Timer {
+    /// Homes to which a thread hands on what is due.
+    busy: BTreeSet<ServerId>,
     /// The oldest window is to be handed on then.
     due: Option<Instant>,
     stopped: bool,
@@ -97,6 +100,15 @@ impl Gathering {
     pub(super) fn stop(&self) {
         self.lock().stopped = true;
         self.changed.notify_one();
+    }
+
+    /// Whether `home` had no thread; now it has one.
+    fn begins_at(&self, home: ServerId) -> bool {
+        self.lock().busy.insert(home)
+    }
+
+    fn ended_at(&self, home: ServerId) {
+        self.lock().busy.remove(&home);
     }
 
     /// Sleeps until something is due; false when it is over.
@@ -481,44 +493,6 @@ impl Area {
         let gathering = shard.nodes.get(&ino).and_then(|node| node.gathering.as_ref());
         gathering.is_some_and(|file| file.may_have_window())
             || !shard.stamps.may_keep(ino, asked.stamp)
-    }
-
-    /// Body of the thread that hands on what has waited for long.
-    pub(super) fn hand_on_late(&self) {
-        while self.gathering.until_due() {
-            let mut files = Vec::new();
-            self.inodes.for_each(|shard| {
-                let gathering = shard
-                    .nodes
-                    .iter()
-                    .filter_map(|(ino, node)| Some((*ino, node.gathering.clone()?)));
-                files.extend(gathering);
-            });
-            for (ino, file) in files {
-                // Whoever holds the lock hands it on, or takes more into a window that is looked at again.
-                let Ok(mut gathered) = file.gathered.try_lock() else {
-                    self.gathering.is_due(Instant::now() + GATHER_WAIT);
-                    continue;
-                };
-                let Some(due) = gathered.window().map(|window| window.due) else { continue };
-                if due <= Instant::now() {
-                    let _told = self.end_window(ino, &file, &mut gathered);
-                } else {
-                    self.gathering.is_due(due);
-                }
-            }
-        }
-    }
-
-    /// Everything is handed on; for the end.
-    pub(super) fn hand_on_all(&self) {
-        let mut inos = Vec::new();
-        self.inodes.for_each(|shard| {
-            let gathering = shard.nodes.iter().filter(|(_, node)| node.gathering.is_some());
-            inos.extend(gathering.map(|(ino, _)| *ino));
-        });
-        let until = Instant::now() + GATHER_RECALL_WAIT;
-        inos.into_iter().for_each(|ino| self.hand_on_or_lose(ino, until));
     }
 }
 

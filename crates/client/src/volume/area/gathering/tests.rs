@@ -205,6 +205,31 @@ fn nothing_stays_here_for_long() {
 }
 
 #[test]
+fn a_home_that_hangs_holds_up_no_other() {
+    let mounted = Mounted::new();
+    let homes = [ServerId(1), ServerId(2)];
+    let files = homes.map(|home| {
+        mounted.server.make_at(home);
+        let name = format!("at {}", home.0);
+        mounted.server.call(&NodeRequest::Create(new_file(&name))).unwrap();
+        let ino = mounted.server.inode_of(&name).unwrap();
+        mounted.open(ino);
+        ino
+    });
+    let gather = |ino| {
+        (0..8).for_each(|at| assert_eq!(mounted.volume.write(ino, at * 100, &[7; 100]), Ok(100)));
+        assert!(mounted.volume.area.file_gathering(ino).unwrap().may_have_window());
+    };
+    mounted.server.hang(Some(homes[0]));
+    gather(files[0]);
+    mounted.wait_for("it hangs", |m| m.server.count("WriteGathered") == 1);
+    gather(files[1]);
+    mounted.wait_for("the other does not", |m| m.server.count("WriteGathered") == 2);
+    mounted.server.hang(None);
+    mounted.wait_for("all is there", |m| !m.volume.gathers_now());
+}
+
+#[test]
 fn what_is_left_goes_with_the_volume() {
     let mounted = Mounted::new();
     let end = mounted.gather();
