@@ -66,6 +66,11 @@ pub const MAPPING_REFRESH: Duration = Duration::from_secs(1);
 /// the kernel is changing names itself.
 pub const NAME_WAIT: Duration = Duration::from_millis(50);
 
+/// Pages of a home that was started anew are waited for so long until the kernel has dropped them: those of a file
+/// that its kernel caches while it writes may be locked by a write that waits for that home, which waits for our
+/// answer. By then reads ask the home first. Well below the time for which that home waits (`GRACE`, 3 s).
+pub const DROP_WAIT: Duration = Duration::from_secs(1);
+
 /// Processes of this node that may wait for locks at once; beyond it ENOLCK.
 pub const LOCK_WAITERS_MAX: usize = 65_536;
 

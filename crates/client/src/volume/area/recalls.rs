@@ -1,6 +1,8 @@
 //! What the server asks of this node.
 
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use hayase_layout::InodeId;
@@ -9,7 +11,7 @@ use hayase_wire::message::{
 };
 
 use super::{Area, Class, Drops};
-use crate::limits::{GATHER_RECALL_WAIT, NAME_WAIT};
+use crate::limits::{DROP_WAIT, GATHER_RECALL_WAIT, NAME_WAIT};
 use crate::link::Callbacks;
 use crate::open_file::is_none;
 
@@ -65,7 +67,8 @@ impl Callbacks for Area {
 }
 
 impl Area {
-    /// Nothing that was granted of these inodes is used any more when this returns.
+    /// Nothing that was granted of these inodes is used any more when this returns, but pages that the kernel has locked
+    /// ([`DROP_WAIT`]).
     fn drop_all(&self, is_meant: impl Fn(InodeId) -> bool) {
         let mut known = Vec::new();
         self.inodes.for_each(|shard| {
@@ -81,8 +84,24 @@ impl Area {
         });
         // After the stamps: what was asked before them begins nothing any more.
         self.made.end_all();
-        for (ino, drops) in known {
-            self.invalidate(ino, drops);
+        self.drop_in_time(known);
+    }
+
+    fn drop_in_time(&self, known: Vec<(InodeId, Drops)>) {
+        let Some(kernel) = self.kernel.get().cloned().filter(|_| !known.is_empty()) else { return };
+        let (dropped, all) = channel();
+        let drop_all = move || {
+            known.iter().for_each(|(ino, drops)| kernel.invalidate(*ino, *drops));
+            // Nobody listens who has waited for too long.
+            let _late = dropped.send(());
+        };
+        let begun = thread::Builder::new().name("hayase-drop".to_owned()).spawn(drop_all);
+        let waited = begun.map(|_| all.recv_timeout(DROP_WAIT));
+        if !matches!(waited, Ok(Ok(()))) {
+            tracing::warn!(
+                ?waited,
+                "what was cached of a server that was started anew is still being dropped"
+            );
         }
     }
 }
