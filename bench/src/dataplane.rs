@@ -8,6 +8,7 @@ mod multiplicity;
 mod noise;
 mod peers;
 mod remote;
+mod small;
 
 use crate::run::Group;
 
@@ -37,6 +38,11 @@ pub(crate) const GROUPS: &[Group] = &[
         name: "multiplicity",
         title: "Files of another node by 1 to 32 programs of 1 and 2 nodes",
         run: multiplicity::run,
+    },
+    Group {
+        name: "small",
+        title: "Small writes by messages, gathered and each one sent",
+        run: small::run,
     },
     Group { name: "memory", title: "Memory while bytes pass through", run: memory::run },
     Group {

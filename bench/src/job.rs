@@ -27,6 +27,8 @@ pub(crate) struct JobOptions {
     pub(crate) shared: &'static str,
     /// Masks features of newer kernels.
     pub(crate) kernel_profile: Option<&'static str>,
+    /// Mounts gather small writes, which they do only when told to.
+    pub(crate) gather: bool,
     /// What each node has.
     pub(crate) node: NodeKind,
     /// With the cache area in front of this directory.
@@ -74,6 +76,7 @@ impl JobOptions {
             nodes,
             shared: "1200MiB",
             kernel_profile: None,
+            gather: false,
             node: NodeKind::Mounted,
             tier: None,
             system_core: None,
@@ -136,6 +139,9 @@ impl<'a> Job<'a> {
         }
         if let Some(profile) = options.kernel_profile {
             up.args(["--kernel-profile", profile]);
+        }
+        if options.gather {
+            up.arg("--gather");
         }
         let begin = Instant::now();
         run(&mut up, PATIENCE)?.success("hayase up")?;

@@ -62,7 +62,7 @@ enum Verb {
     Stage(run::RunArguments),
     /// The cache area: written behind, drained, read again, in front of a disk of known speed
     Flush(run::RunArguments),
-    /// Bytes through a server: its disk beside fio, its network beside a bare loop, its memory
+    /// Bytes through a server: its disk beside fio, its network beside a bare loop, small writes, its memory
     Dataplane(run::RunArguments),
     /// A real Gfarm: our mount and containers beside gfarm2fs
     Gfarm(run::RunArguments),

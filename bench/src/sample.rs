@@ -40,6 +40,9 @@ pub(crate) struct Sample {
     /// Those of them that were refused, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) refused: Option<u64>,
+    /// Bytes of small writes that came to the servers gathered, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) gathered: Option<u64>,
     /// The most bytes of memory that the program had, where that was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) memory: Option<u64>,

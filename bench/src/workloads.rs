@@ -15,6 +15,7 @@ pub(crate) mod metadata;
 pub(crate) mod random;
 pub(crate) mod ring;
 pub(crate) mod sequential;
+pub(crate) mod small;
 pub(crate) mod tcp_loop;
 
 use std::io::{BufRead, Write};
@@ -40,6 +41,8 @@ pub(crate) enum Task {
     Ring(ring::RingTransfers),
     /// Small calls anywhere in a file.
     Random(random::Random),
+    /// Small calls that fill a file from its start to its end.
+    Small(small::Small),
     /// Computing, and nothing else.
     Compute(compute::Compute),
     /// Names and inodes.
@@ -119,6 +122,7 @@ fn perform(task: &Task) -> anyhow::Result<Answer> {
         Task::Sequential(work) => Answer::Measured(work.run()?),
         Task::Ring(work) => Answer::Measured(work.run()?),
         Task::Random(work) => Answer::Measured(work.run()?),
+        Task::Small(work) => Answer::Measured(work.run()?),
         Task::Compute(work) => Answer::Measured(work.run()?),
         Task::Metadata(work) => Answer::Measured(work.run()?),
         Task::Library(work) => Answer::Measured(work.run()?),

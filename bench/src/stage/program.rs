@@ -41,6 +41,7 @@ impl Ran {
             served_cpu: 0.0,
             requests: None,
             refused: None,
+            gathered: None,
             memory: Some(self.memory),
         }
     }
