@@ -66,9 +66,9 @@ pub const MAPPING_REFRESH: Duration = Duration::from_secs(1);
 /// the kernel is changing names itself.
 pub const NAME_WAIT: Duration = Duration::from_millis(50);
 
-/// Pages of a home that was started anew are waited for so long until the kernel has dropped them: those of a file
-/// that its kernel caches while it writes may be locked by a write that waits for that home, which waits for our
-/// answer. By then reads ask the home first. Well below the time for which that home waits (`GRACE`, 3 s).
+/// Pages of files that are written here are waited for so long until the kernel has dropped them, after their home was
+/// started anew: they may be locked by a write that waits for that home, which waits for our answer. By then reads ask
+/// the home first. Well below the time for which that home waits (`GRACE`, 3 s).
 pub const DROP_WAIT: Duration = Duration::from_secs(1);
 
 /// Processes of this node that may wait for locks at once; beyond it ENOLCK.
@@ -128,9 +128,12 @@ pub const GATHER_WAIT: Duration = Duration::from_secs(1);
 /// What the home did not take is kept, and tried again each [`GATHER_WAIT`], for so long; then it is lost.
 pub const GATHER_KEEP: Duration = Duration::from_secs(30);
 
-/// Who recalls a file, or ends the mount, waits no longer than this for a home that does not take what was gathered:
-/// less than the 3 s after which the home gives up the gatherer.
+/// What is recalled is tried for so long to be handed on, and what there is when the mount ends.
 pub const GATHER_RECALL_WAIT: Duration = Duration::from_secs(2);
 
 /// Meanwhile it is tried again so often.
 pub const GATHER_RECALL_PAUSE: Duration = Duration::from_millis(200);
+
+/// The answer to a recall waits so long for what was gathered: some ten times what handing on takes, so that the few
+/// threads that answer wait for no home that hangs.
+pub const GATHER_ANSWER_WAIT: Duration = Duration::from_millis(50);

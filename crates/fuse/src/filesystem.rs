@@ -120,8 +120,13 @@ impl Filesystem for Requests {
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         // Pages may have to be dropped before another size is told, which waits for reads.
-        if self.pages_until_open || self.waits_for_gathered() {
+        if self.pages_until_open {
             return self.may_wait(inode, move |shared| shared.getattr(ino(inode), reply));
+        }
+        if self.waits_for_gathered() {
+            let (inode, shared) = (ino(inode), Arc::clone(&self.shared));
+            let job = move || shared.getattr(inode, reply);
+            return self.shared.waiters.run_surely(Line::of(inode), job);
         }
         self.shared.getattr(ino(inode), reply);
     }

@@ -13,14 +13,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{
-    Callback, CallbackReply, Close, Grants, Name, NodeReply, NodeRequest, Refused,
-};
+use hayase_wire::message::{Close, Grants, Name, NodeReply, NodeRequest, Refused};
 use rustix::io::Errno;
 use tokio::time::Instant;
 
 use crate::clients::Process;
-use crate::limits::{BESIDE_KEPT, BESIDE_SWEEP_STEP, INVAL_NAME_WAIT, RECALL_DEADLINE};
+use crate::limits::{BESIDE_KEPT, BESIDE_SWEEP_STEP, INVAL_NAME_WAIT};
 use crate::node::Node;
 
 /// Files that programs have open for writing, or had a moment ago.
@@ -158,10 +156,24 @@ impl Node {
         }
         self.clients.written_beside.begin(ino);
         let beside = Beside { node: Rc::clone(self), ino };
+        self.take_back_or_fence(ino).await;
+        Some(beside)
+    }
+
+    /// A program is going to change bytes by a call without an open: what mounts have gathered does not come after it.
+    pub(crate) async fn before_changes_beside(self: &Rc<Self>, changes: &Changes) {
+        if let Some((ino, Grants { cache: true, .. })) = changes.ino {
+            self.take_back_or_fence(ino).await;
+        }
+    }
+
+    /// What mounts of this node keep of a file ends. Of one that does not answer nothing more is taken that it has
+    /// gathered, and what it has handed on is at the home.
+    async fn take_back_or_fence(self: &Rc<Self>, ino: InodeId) {
         if !self.take_back_here(ino, Grants::ALL).await {
             self.clients.take_no_more_gathered(ino);
+            self.handing_on.until_settled(ino).await;
         }
-        Some(beside)
     }
 
     /// What a request of a program is going to change; `None` of what changes nothing, and of mounts,
@@ -192,32 +204,26 @@ impl Node {
             }
         }
         for (ino, bits) in inos {
-            if !self.take_back_here(ino, bits).await && bits.cache {
-                self.clients.take_no_more_gathered(ino);
+            match bits.cache {
+                true => self.take_back_or_fence(ino).await,
+                false => drop(self.take_back_here(ino, bits).await),
             }
         }
     }
 
     /// What a mount of this node keeps ends; the home hears of opens that lingered. False where one did not answer.
     async fn take_back_here(self: &Rc<Self>, ino: InodeId, bits: Grants) -> bool {
-        let mut gave_back = true;
+        let mut all_gave_back = true;
         for mount in self.clients.mounts() {
-            let recall = Callback::Recall { ino, bits };
-            match tokio::time::timeout(RECALL_DEADLINE, mount.call(&recall)).await {
-                Ok(Some(CallbackReply::Recalled(still_open))) => {
-                    let (access, as_of) = (mount.no_longer_open(ino, still_open), still_open.as_of);
-                    if access.read || access.write {
-                        self.close_all(&mount, vec![Close { ino, access, as_of }]).await;
-                    }
-                }
-                Ok(None) => tracing::debug!(%ino, "a mount that is gone was not asked"),
-                other => {
-                    tracing::warn!(%ino, ?other, "a mount did not give back in time");
-                    gave_back = false;
-                }
+            let (still_open, gave_back) = self.take_back_from(&mount, ino, bits).await;
+            all_gave_back &= gave_back;
+            let Some(still_open) = still_open else { continue };
+            let (access, as_of) = (mount.no_longer_open(ino, still_open), still_open.as_of);
+            if access.read || access.write {
+                self.close_all(&mount, vec![Close { ino, access, as_of }]).await;
             }
         }
-        gave_back
+        all_gave_back
     }
 
     /// What `process` may keep of an answer, at most: a program nothing, a mount nothing of what a

@@ -21,7 +21,7 @@ use crate::beside::WrittenBeside;
 use crate::booked::Booked;
 use crate::handed_over::RemovingIn;
 use crate::lent::LentSlots;
-use crate::limits::{RECALL_DEADLINE, TELL_WAIT};
+use crate::limits::{RECALL_AGAIN, RECALL_DEADLINE, TELL_WAIT};
 use crate::local::AnswerCallback;
 use crate::network::Network;
 use crate::node::Node;
@@ -436,22 +436,54 @@ impl Node {
         ino: InodeId,
         bits: Grants,
     ) -> (StillOpen, bool) {
-        let mut gave_back = true;
+        let mut all_gave_back = true;
         for mount in self.clients.mounts() {
-            let recall = Callback::Recall { ino, bits };
-            match tokio::time::timeout(RECALL_DEADLINE, mount.call(&recall)).await {
-                Ok(Some(CallbackReply::Recalled(still_open))) => {
-                    let (access, as_of) = (mount.no_longer_open(ino, still_open), still_open.as_of);
-                    self.clients.closed(&mount, Close { ino, access, as_of });
-                }
-                Ok(None) => tracing::debug!(%ino, "a mount that is gone was not asked"),
-                other => {
-                    tracing::warn!(%ino, ?other, "a mount did not give back in time");
-                    gave_back = false;
+            let (still_open, gave_back) = self.take_back_from(&mount, ino, bits).await;
+            if let Some(still_open) = still_open {
+                let (access, as_of) = (mount.no_longer_open(ino, still_open), still_open.as_of);
+                self.clients.closed(&mount, Close { ino, access, as_of });
+            }
+            all_gave_back &= gave_back;
+        }
+        (self.clients.still_open(ino), all_gave_back)
+    }
+
+    /// What a mount still has open when it has given back, and whether it has. While what it has gathered is on its way it
+    /// is asked again: its threads that answer are few, and wait for nothing long.
+    pub(crate) async fn take_back_from(
+        &self,
+        mount: &Process,
+        ino: InodeId,
+        bits: Grants,
+    ) -> (Option<StillOpen>, bool) {
+        let recall = Callback::Recall { ino, bits };
+        let mut last = None;
+        let ask = async {
+            loop {
+                match mount.call(&recall).await {
+                    Some(CallbackReply::Recalled { still_open, gave_back }) => {
+                        last = Some(still_open);
+                        if gave_back {
+                            return true;
+                        }
+                        tokio::time::sleep(RECALL_AGAIN).await;
+                    }
+                    None => {
+                        tracing::debug!(%ino, "a mount that is gone was not asked");
+                        return true;
+                    }
+                    Some(other) => {
+                        tracing::warn!(%ino, ?other, "a mount answered a recall with something else");
+                        return false;
+                    }
                 }
             }
+        };
+        let gave_back = tokio::time::timeout(RECALL_DEADLINE, ask).await.unwrap_or(false);
+        if !gave_back {
+            tracing::warn!(%ino, "a mount did not give back in time");
         }
-        (self.clients.still_open(ino), gave_back)
+        (last, gave_back)
     }
 
     /// As the node: makes its mounts forget a name.

@@ -27,6 +27,11 @@ impl HandedOn {
         OnItsWay { of: Rc::clone(&self.0), ino }
     }
 
+    /// Nothing is on its way anywhere.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.counts.borrow().is_empty()
+    }
+
     /// Whether something is on its way into the part of this inode.
     pub(crate) fn is_under_way(&self, ino: InodeId) -> bool {
         self.0.counts.borrow().contains_key(&ino)

@@ -425,12 +425,10 @@ impl Home {
 
     /// What other nodes hold that this operation can not go on beside.
     fn conflicts(&self, operation: &Operation) -> Vec<(NodeId, Grants)> {
-        if let Some(gatherer) = self.gathers_for_another(operation.node) {
-            // Nobody else holds anything.
-            return match self.hangs && !operation.changes_bytes() {
-                true => Vec::new(),
-                false => vec![(gatherer, Grants::ALL)],
-            };
+        if let Some(gatherer) = self.gathers_for_another(operation.node)
+            && (!self.hangs || operation.changes_bytes())
+        {
+            return vec![(gatherer, Grants::ALL)]; // Nobody else holds anything.
         }
         let others = self.grants.iter().filter(|(node, _)| **node != operation.node);
         match operation.want {

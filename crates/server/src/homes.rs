@@ -91,7 +91,12 @@ impl Homes {
 
     /// Lets `node` gather what it writes, if it may.
     pub(crate) fn gather(&self, ino: InodeId, node: NodeId) -> bool {
-        self.entries.borrow_mut().get_mut(&ino).is_some_and(|entry| entry.home.gather(node))
+        let mut entries = self.entries.borrow_mut();
+        let gathers = entries.get_mut(&ino).is_some_and(|entry| entry.home.gather(node));
+        if gathers {
+            self.late.gathers(ino, node);
+        }
+        gathers
     }
 
     /// Whether what `node` has gathered may still be written.
@@ -115,15 +120,20 @@ impl Homes {
     fn take_no_more_gathered(&self, ino: InodeId, node: NodeId) {
         if let Some(entry) = self.entries.borrow_mut().get_mut(&ino) {
             entry.home.take_no_more_gathered(node);
-            self.late.add(ino, entry.home.late());
+            if entry.home.is_late(node) {
+                self.late.add(ino, node);
+            }
         }
     }
 
     /// The same if others are going to change what `node`, which does not answer, may have gathered.
     fn gives_up(&self, ino: InodeId, node: NodeId) {
         if let Some(entry) = self.entries.borrow_mut().get_mut(&ino) {
+            let gathers = entry.home.gatherer() == Some(node);
             entry.home.gives_up(node);
-            self.late.add(ino, entry.home.late());
+            if gathers && entry.home.is_late(node) {
+                self.late.add(ino, node);
+            }
         }
     }
 
@@ -224,7 +234,7 @@ impl Node {
     /// What another than `node` handed on in time is in the part when this returns, however it came that nobody waits
     /// for that one any more: it closed, was lost, or its server answered for a mount that did not.
     async fn until_taken(&self, ino: InodeId, node: NodeId) {
-        if !self.homes.takes_gathered(ino, node) {
+        if !self.handed_on.is_idle() && !self.homes.takes_gathered(ino, node) {
             self.handed_on.until_settled(ino).await;
         }
     }
@@ -254,14 +264,14 @@ impl Node {
         self.keep_late();
     }
 
-    /// `node` tells later than others were waited for what it has open: what it has gathered is not taken.
+    /// `node` tells later than others were waited for what it has open: what it has gathered is not taken. Of many at
+    /// once; [`Node::keep_late`] follows.
     pub(crate) fn home_late(self: &Rc<Self>, ino: InodeId, node: NodeId) {
         self.homes.take_no_more_gathered(ino, node);
-        self.keep_late();
     }
 
     /// Before anybody goes on without those who are late: whoever does is woken later.
-    fn keep_late(&self) {
+    pub(crate) fn keep_late(&self) {
         let keep = |late: &[_]| self.names.keep_late(late);
         if let Err(error) = self.homes.late.keep(keep) {
             tracing::error!(%error, "whose gathered bytes come too late is forgotten if this server is killed");
@@ -338,7 +348,7 @@ impl Node {
         tokio::task::spawn_local(async move {
             let asked = this.ask(ServerId(node.0), PeerRequest::Recall { ino, bits }).await;
             let event = match asked {
-                Ok(PeerReply::Recalled { still_open, gave_back: true }) => {
+                Ok(PeerReply::Recalled { still_open, gave_back }) if gave_back || !bits.cache => {
                     Event::Returned { node, bits, still_open }
                 }
                 other => {

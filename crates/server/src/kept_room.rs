@@ -5,7 +5,7 @@
 //! room, none is kept for gathering. Source: `docs/design/001-coherence.md`, "Small writes".
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use hayase_layout::InodeId;
 use hayase_store::PartStat;
@@ -14,7 +14,10 @@ use hayase_store::PartStat;
 #[derive(Default)]
 pub(crate) struct KeptRoom {
     by_programs: RefCell<HashSet<InodeId>>,
-    for_gathering: RefCell<HashSet<InodeId>>,
+    /// With its end.
+    for_gathering: RefCell<HashMap<InodeId, u64>>,
+    /// Files of which bytes may lie where those of others do, so that to write them again needs room.
+    copied: RefCell<HashSet<InodeId>>,
 }
 
 impl KeptRoom {
@@ -23,32 +26,53 @@ impl KeptRoom {
         self.by_programs.borrow_mut().insert(ino);
     }
 
-    /// Room is going to be kept for a gathering mount; false where a program keeps some, or may have asked for it before
-    /// this life of the server (`may_be_older`).
-    pub(crate) fn begin(&self, ino: InodeId, stat: &PartStat, may_be_older: bool) -> bool {
-        let is_known = self.for_gathering.borrow().contains(&ino);
+    /// Bytes of one file were copied to the other one by the file system below, which may have shared them.
+    pub(crate) fn copied(&self, from: InodeId, to: InodeId) {
+        self.copied.borrow_mut().extend([from, to]);
+    }
+
+    /// Whether some bytes of a file may lie where those of others do.
+    pub(crate) fn may_share_bytes(&self, ino: InodeId) -> bool {
+        self.copied.borrow().contains(&ino)
+    }
+
+    /// Room up to `end` is going to be kept for a gathering mount; false where a program keeps some, or may have asked
+    /// for it before this life of the server (`may_be_older`).
+    pub(crate) fn begin(
+        &self,
+        ino: InodeId,
+        end: u64,
+        stat: &PartStat,
+        may_be_older: bool,
+    ) -> bool {
+        let mut for_gathering = self.for_gathering.borrow_mut();
         let by_program = self.by_programs.borrow().contains(&ino);
-        if by_program || may_be_older && !is_known && is_any_behind_end(stat) {
+        let is_ours = for_gathering.get(&ino).is_some_and(|end| *end > stat.size);
+        if by_program || may_be_older && !is_ours && is_any_behind_end(stat) {
             return false;
         }
-        self.for_gathering.borrow_mut().insert(ino);
+        let kept = for_gathering.entry(ino).or_default();
+        *kept = end.max(*kept);
         true
     }
 
     /// Whether room was kept for gathering.
     pub(crate) fn has(&self, ino: InodeId) -> bool {
-        self.for_gathering.borrow().contains(&ino)
+        self.for_gathering.borrow().contains_key(&ino)
     }
 
-    /// Whether room was kept for gathering that is to be given back now.
-    pub(crate) fn take(&self, ino: InodeId) -> bool {
-        self.for_gathering.borrow_mut().remove(&ino) && !self.by_programs.borrow().contains(&ino)
+    /// Whether room was kept for gathering that is to be given back now: behind the end of the file, which has `size`
+    /// bytes.
+    pub(crate) fn take(&self, ino: InodeId, size: u64) -> bool {
+        let kept = self.for_gathering.borrow_mut().remove(&ino);
+        kept.is_some_and(|end| end > size) && !self.by_programs.borrow().contains(&ino)
     }
 
     /// The inode is no more.
     pub(crate) fn ended(&self, ino: InodeId) {
         self.for_gathering.borrow_mut().remove(&ino);
         self.by_programs.borrow_mut().remove(&ino);
+        self.copied.borrow_mut().remove(&ino);
     }
 }
 
@@ -72,19 +96,30 @@ mod tests {
     #[test]
     fn none_is_kept_beside_a_programs() {
         let (kept, ino) = (KeptRoom::default(), InodeId(7));
-        assert!(kept.begin(ino, &stat(0, 0), false));
+        assert!(kept.begin(ino, 100, &stat(0, 0), false));
         kept.program_keeps(ino);
-        assert!(!kept.begin(ino, &stat(0, 0), false));
-        assert!(!kept.take(ino), "it is the program's as well");
+        assert!(!kept.begin(ino, 100, &stat(0, 0), false));
+        assert!(!kept.take(ino, 0), "it is the program's as well");
         kept.ended(ino);
-        assert!(kept.begin(ino, &stat(0, 0), false) && kept.take(ino) && !kept.take(ino));
+        assert!(kept.begin(ino, 100, &stat(0, 0), false));
+        assert!(kept.take(ino, 0) && !kept.take(ino, 0));
+    }
+
+    #[test]
+    fn what_was_used_is_not_given_back() {
+        let (kept, ino) = (KeptRoom::default(), InodeId(7));
+        assert!(kept.begin(ino, 100, &stat(0, 0), false));
+        assert!(kept.has(ino) && !kept.take(ino, 100) && !kept.has(ino));
+        assert!(kept.begin(ino, 200, &stat(100, 8), false));
+        assert!(kept.begin(ino, 150, &stat(100, 8), false));
+        assert!(kept.take(ino, 150), "the earlier one was longer");
     }
 
     #[test]
     fn what_a_former_life_may_have_kept_stays() {
         let kept = KeptRoom::default();
-        assert!(!kept.begin(InodeId(1), &stat(100, 2048), true));
-        assert!(kept.begin(InodeId(2), &stat(5000, 16), true));
-        assert!(kept.begin(InodeId(2), &stat(5000, 2048), true), "that is its own");
+        assert!(!kept.begin(InodeId(1), 4096, &stat(100, 2048), true));
+        assert!(kept.begin(InodeId(2), 9000, &stat(5000, 16), true));
+        assert!(kept.begin(InodeId(2), 9000, &stat(5000, 2048), true), "that is its own");
     }
 }

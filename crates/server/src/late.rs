@@ -14,71 +14,126 @@ use crate::home::{Event, Home};
 #[derive(Default)]
 pub(crate) struct Late {
     known: RefCell<BTreeSet<(InodeId, NodeId)>>,
-    /// Something changed since it was kept.
-    changed: Cell<bool>,
+    /// What the disk has: perhaps some more, of files that were closed.
+    kept: RefCell<BTreeSet<(InodeId, NodeId)>>,
+    /// The disk is to have what is known.
+    is_due: Cell<bool>,
 }
 
 impl Late {
     /// What a former life has kept.
     pub(crate) fn from_former_life(kept: Vec<(InodeId, NodeId)>) -> Self {
-        Self { known: RefCell::new(kept.into_iter().collect()), changed: Cell::new(false) }
+        let kept: BTreeSet<_> = kept.into_iter().collect();
+        Self { known: RefCell::new(kept.clone()), kept: RefCell::new(kept), ..Self::default() }
     }
 
     pub(crate) fn has(&self, ino: InodeId, node: NodeId) -> bool {
         self.known.borrow().contains(&(ino, node))
     }
 
-    pub(crate) fn add(&self, ino: InodeId, nodes: impl Iterator<Item = NodeId>) {
-        for node in nodes {
-            if self.known.borrow_mut().insert((ino, node)) {
-                self.changed.set(true);
-            }
+    pub(crate) fn add(&self, ino: InodeId, node: NodeId) {
+        if self.known.borrow_mut().insert((ino, node)) {
+            self.is_due.set(true);
         }
     }
 
-    /// Follows a step of a home; `gatherer`: before it.
+    /// Follows a step of a home; `gatherer`: before it. Who did not gather has nothing that could come late.
     pub(crate) fn follow(
         &self,
         ino: InodeId,
         event: Event,
         (gatherer, home): (Option<NodeId>, &Home),
     ) {
-        self.add(ino, home.late());
         match event {
+            Event::Silent { node } if gatherer == Some(node) && home.is_late(node) => {
+                self.add(ino, node);
+            }
             // It may come back with what it has.
-            Event::Gone { node } => self.add(ino, gatherer.into_iter().filter(|of| *of == node)),
-            Event::Close { node, access, .. }
-                if access.write && !home.late().any(|late| late == node) =>
-            {
-                self.remove(|late| *late == (ino, node));
+            Event::Gone { node } if gatherer == Some(node) => self.add(ino, node),
+            Event::Close { node, access, .. } if access.write && !home.is_late(node) => {
+                self.forget(|late| *late == (ino, node));
             }
             _ => {}
         }
     }
 
+    /// A node begins to gather: it has nothing from before. The disk must not say otherwise.
+    pub(crate) fn gathers(&self, ino: InodeId, node: NodeId) {
+        self.known.borrow_mut().remove(&(ino, node));
+        if self.kept.borrow().contains(&(ino, node)) {
+            self.is_due.set(true);
+        }
+    }
+
+    /// A node has told all that it has open.
+    pub(crate) fn told(&self, node: NodeId, has_open: impl Fn(InodeId) -> bool) {
+        self.forget(|(ino, late)| *late == node && !has_open(*ino));
+    }
+
     /// The inode is no more.
     pub(crate) fn end(&self, ino: InodeId) {
-        self.remove(|(late, _)| *late == ino);
+        self.forget(|(late, _)| *late == ino);
     }
 
-    fn remove(&self, is_meant: impl Fn(&(InodeId, NodeId)) -> bool) {
-        let mut known = self.known.borrow_mut();
-        let before = known.len();
-        known.retain(|late| !is_meant(late));
-        self.changed.set(self.changed.get() || known.len() < before);
+    fn forget(&self, is_meant: impl Fn(&(InodeId, NodeId)) -> bool) {
+        self.known.borrow_mut().retain(|late| !is_meant(late));
     }
 
-    /// Calls `keep` with all of them if something changed since the last time.
+    /// Calls `keep` with all of them if the disk is to have them.
     pub(crate) fn keep<E>(
         &self,
         keep: impl FnOnce(&[(InodeId, NodeId)]) -> Result<(), E>,
     ) -> Result<(), E> {
-        if !self.changed.get() {
+        if !self.is_due.get() {
             return Ok(());
         }
-        let known: Vec<_> = self.known.borrow().iter().copied().collect();
-        keep(&known)?;
-        self.changed.set(false);
+        let known = self.known.borrow().clone();
+        keep(&known.iter().copied().collect::<Vec<_>>())?;
+        self.kept.replace(known);
+        self.is_due.set(false);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const F: InodeId = InodeId(7);
+    const A: NodeId = NodeId(1);
+
+    /// What is on the disk afterwards; `None` when nothing was written.
+    fn kept(late: &Late) -> Option<Vec<(InodeId, NodeId)>> {
+        let mut written = None;
+        let keep = |known: &[_]| {
+            written = Some(known.to_vec());
+            Ok::<(), ()>(())
+        };
+        late.keep(keep).unwrap();
+        written
+    }
+
+    #[test]
+    fn who_is_late_is_kept_once() {
+        let late = Late::default();
+        assert_eq!(kept(&late), None);
+        late.add(F, A);
+        late.add(F, A);
+        assert_eq!(kept(&late), Some(vec![(F, A)]));
+        late.add(F, A);
+        assert_eq!(kept(&late), None);
+        assert!(Late::from_former_life(vec![(F, A)]).has(F, A));
+    }
+
+    #[test]
+    fn who_begins_anew_is_not_late_for_the_next_life_either() {
+        let late = Late::from_former_life(vec![(F, A), (InodeId(8), A)]);
+        late.told(A, |ino| ino == InodeId(8));
+        assert!(!late.has(F, A) && late.has(InodeId(8), A));
+        assert_eq!(kept(&late), None, "an end is not worth a sync");
+        late.gathers(F, A);
+        assert_eq!(kept(&late), Some(vec![(InodeId(8), A)]));
+        late.gathers(F, A);
+        assert_eq!(kept(&late), None);
     }
 }

@@ -76,6 +76,9 @@ pub(crate) const SYNC_DEADLINE: Duration = Duration::from_secs(60);
 /// A node that does not answer a recall for this long has lost its session.
 pub(crate) const RECALL_DEADLINE: Duration = Duration::from_secs(3);
 
+/// A mount whose gathered bytes are on their way is asked again after this whether they are there.
+pub(crate) const RECALL_AGAIN: Duration = Duration::from_millis(20);
+
 /// A removed name is acknowledged by the nodes that know it within this, or left to its TTL of 1 s.
 /// Longer than a node takes to find out that its kernel is busy in that directory.
 pub(crate) const INVAL_NAME_WAIT: Duration = Duration::from_millis(80);

@@ -84,6 +84,8 @@ pub(crate) struct Node {
     pub(crate) clock: Clock,
     pub(crate) homes: Homes,
     pub(crate) kept_room: KeptRoom,
+    /// What mounts of this node have gathered, on its way to homes.
+    pub(crate) handing_on: HandedOn,
     /// What mounts have gathered, on its way into parts.
     pub(crate) handed_on: HandedOn,
     pub(crate) clients: Clients,

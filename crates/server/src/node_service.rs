@@ -80,6 +80,9 @@ impl Node {
         }
         self.looks_beside(process, &request).await;
         let changes = self.changes_beside(process, &request);
+        if let Some(changes) = &changes {
+            self.before_changes_beside(changes).await;
+        }
         let answer = match request {
             NodeRequest::Create(node) => self.create(process, node, once).await,
             NodeRequest::Open { ino, open, truncate } => {

@@ -415,6 +415,7 @@ fn node(
         clock: ground.clock,
         homes: Homes::new(Late::from_former_life(late)),
         kept_room: Default::default(),
+        handing_on: Default::default(),
         handed_on: Default::default(),
         clients: Clients::numbering_from(stores.incarnation),
         crowd: Default::default(),

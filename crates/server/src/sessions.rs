@@ -320,6 +320,7 @@ impl Node {
                 lost.push(held.ino);
             }
         }
+        self.keep_late();
         if holding.last {
             // What its former life has handed on must not come after what this one is going to.
             self.handed_on.until_all_settled(&self.homes.known_to(node)).await;
@@ -332,6 +333,7 @@ impl Node {
             let listed = all.remove(&from.server).unwrap_or_default();
             drop(all);
             self.end_unlisted(node, as_of, &listed);
+            self.homes.late.told(node, |ino| listed.opens.contains(&ino));
             self.membership.has_told(from);
             let before = self.sessions.theirs.borrow_mut().insert(from.server, from.start_id);
             if before.is_some_and(|before| before != from.start_id) {

@@ -57,7 +57,7 @@ async fn connection(mut channel: NodeChannel, server: Arc<FakeServer>, sharing: 
         channel.send(&hayase_wire::encode(&recall).unwrap(), None).await.unwrap();
         let (reply, _) = channel.recv().await.unwrap();
         let reply: CallbackReply = hayase_wire::decode(&reply).unwrap();
-        assert!(matches!(reply, CallbackReply::Recalled(_)));
+        assert!(matches!(reply, CallbackReply::Recalled { .. }));
         // Answered: told to the test as a request of its own.
         let _ = server.call(&NodeRequest::Status);
         let _ = channel.recv().await;

@@ -16,7 +16,7 @@ use hayase_layout::{ByteCount, InodeId, Layout, NodeId, ServerId};
 use hayase_wire::message::{
     Access, AreaUse, Attr, Callback, CallbackReply, Close, Created, Entry, Explained, FileKind,
     Grants, Lock, LockAnswer, LockHeld, NewNode, NodeReply, NodeRequest, OpenKind, Opened, Opening,
-    Refused, SlotRange, StillOpen, TimeSpec, XattrMode,
+    Refused, SlotRange, TimeSpec, XattrMode,
 };
 
 use crate::link::{Callbacks, Link, LinkError, Reply};
@@ -181,14 +181,14 @@ impl FakeServer {
     /// Asks the process to give back, and books its answer.
     pub fn recall(&self, ino: InodeId, bits: Grants) -> Access {
         let answer = self.ask(Callback::Recall { ino, bits });
-        let Some(CallbackReply::Recalled(StillOpen { access: still_open, .. })) = answer else {
+        let Some(CallbackReply::Recalled { still_open, .. }) = answer else {
             return Access::default();
         };
         if let Some(inode) = self.lock().inodes.get_mut(&ino) {
-            inode.opens.read &= still_open.read;
-            inode.opens.write &= still_open.write;
+            inode.opens.read &= still_open.access.read;
+            inode.opens.write &= still_open.access.write;
         }
-        still_open
+        still_open.access
     }
 
     /// Asks the process anything; `None` when nobody answers callbacks.

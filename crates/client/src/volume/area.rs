@@ -76,6 +76,7 @@ pub struct AreaVolume {
 
 /// What calls, callbacks and background threads share.
 struct Area {
+    me: Weak<Area>,
     link: Arc<dyn Link>,
     settings: AreaSettings,
     moments: Moments,
@@ -109,7 +110,8 @@ impl AreaVolume {
     /// # Errors
     /// When no thread can be started.
     pub fn new(link: Arc<dyn Link>, settings: AreaSettings) -> std::io::Result<Self> {
-        let area = Arc::new(Area {
+        let area = Arc::new_cyclic(|me| Area {
+            me: Weak::clone(me),
             link,
             settings,
             moments: Moments::default(),

@@ -44,9 +44,9 @@ impl Home {
         may_gather
     }
 
-    /// What these have gathered comes too late.
-    pub(crate) fn late(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.late.iter().copied()
+    /// Whether what `node` has gathered comes too late.
+    pub(crate) fn is_late(&self, node: NodeId) -> bool {
+        self.late.contains(&node)
     }
 
     /// It has answered, or brought something: others wait for it again.

@@ -308,6 +308,9 @@ impl State {
         let gatherer = self.home.gatherer();
         let effects = self.home.step(event);
         match event {
+            Event::Silent { node } if gatherer == Some(node) && self.home.is_late(node) => {
+                self.late.insert(node.0);
+            }
             Event::Gone { node } if gatherer == Some(node) => {
                 self.late.insert(node.0);
             }
@@ -317,7 +320,6 @@ impl State {
             }
             _ => {}
         }
-        self.keep_late();
         if let Some(hangs) = self.home.gatherer().filter(|_| self.home.hangs) {
             self.node(hangs.0).has_hung = true;
         }
@@ -342,17 +344,15 @@ impl State {
                         Waits::Look { known } => self.send(Message::Looks { node, known }),
                         Waits::Told => {
                             self.home.take_no_more_gathered(NodeId(node));
-                            self.keep_late();
+                            if self.home.is_late(NodeId(node)) {
+                                self.late.insert(node);
+                            }
                             self.told(node);
                         }
                     }
                 }
             }
         }
-    }
-
-    fn keep_late(&mut self) {
-        self.late.extend(self.home.late().map(|node| node.0));
     }
 
     fn wait(&mut self, node: u16, what: Waits) -> u64 {
@@ -503,6 +503,9 @@ impl State {
             }
             Message::Gather { node, number } => {
                 let may = self.home.gather(NodeId(node));
+                if may {
+                    self.late.remove(&node);
+                }
                 self.send(Message::MayGather { node, number, may });
             }
             Message::MayGather { node, number, may } => {
@@ -656,6 +659,7 @@ impl State {
         if held == NONE {
             let access = Access { read: true, write: true };
             self.event(Event::Close { node, access, as_of: number });
+            self.late.remove(&of);
         } else if self.in_grace || is_booked {
             let late = self.late.contains(&of);
             self.event(Event::Reclaimed { node, open, anew: self.in_grace, late });

@@ -423,6 +423,18 @@ fn who_changes_no_bytes_goes_on_without_a_gatherer_that_hangs() {
 }
 
 #[test]
+fn what_a_gatherer_that_hung_was_granted_since_is_taken_back_all_the_same() {
+    let mut home = gathered_by_b();
+    home.step(look(2, C));
+    home.step(Event::Silent { node: B });
+    let asked = home.step(Event::Attributes { ticket: 3, node: B });
+    assert_eq!(asked, [proceed(3, false, true, true)], "it is there again");
+    let attributes = Grants { cache: false, attr: true };
+    let change = Event::Change { ticket: 4, node: C, bits: attributes };
+    assert_eq!(home.step(change), [Effect::Recall { node: B, bits: attributes }]);
+}
+
+#[test]
 fn who_changes_bytes_waits_for_a_gatherer_that_hangs_and_then_it_is_late() {
     let mut home = gathered_by_b();
     home.step(look(2, C));

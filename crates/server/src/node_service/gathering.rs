@@ -19,7 +19,8 @@ impl Node {
         at: Option<u64>,
         len: u32,
     ) -> Served {
-        let may_gather = || process.mount && self.clients.has_mounts_only();
+        let is_alone = || process.mount && self.clients.has_mounts_only();
+        let may_gather = || is_alone() && self.clients.takes_gathered(ino);
         if !may_gather() || ino.is_cached() {
             return Err(not_now());
         }

@@ -172,6 +172,7 @@ impl Node {
         after: Gathered,
     ) -> Served {
         self.meet_home(ino).await?;
+        let _on_its_way = self.handing_on.begin(ino);
         let source = || {
             self.check_writable(process, ino)?;
             match process.mount && self.clients.takes_gathered(ino) {
@@ -341,6 +342,7 @@ impl Node {
             // Whoever waits for the range waits for no more than this; copy_file_range(2) may be short.
             let len = len.min(COPY_HELD);
             let _range = self.ranges.begin(target.id(), to.1..to.1 + len, Beside::None).await;
+            self.kept_room.copied(from.0, to.0);
             let work =
                 move || source.copy_range_to(from.1, &*target, to.1, len).map_err(part_refused);
             let copied = self.disk.run(work).await?;

@@ -46,6 +46,8 @@ impl Node {
             return Err(not_now());
         }
         self.find_mapping(ino).await;
+        // From here on others are let at the file when room has been granted, or given back.
+        let _others_wait = self.handed_on.begin(ino);
         if !self.homes.may_gather(ino, from) {
             self.end_lingering_elsewhere(ino, from);
             return Err(not_now());
@@ -56,9 +58,14 @@ impl Node {
         let room = self.keep_room(&part, at, len.into()).await;
         // Nothing is waited for from here on.
         match room {
-            Ok(room) if self.homes.gather(ino, from) => Ok(PeerReply::Gathering(room)),
+            Ok(room) if self.homes.gather(ino, from) => {
+                self.keep_late();
+                Ok(PeerReply::Gathering(room))
+            }
             _ => {
-                self.end_room(ino);
+                if !self.homes.is_gathered(ino) {
+                    self.give_back_room(&part).await;
+                }
                 Err(not_now())
             }
         }
@@ -77,9 +84,9 @@ impl Node {
         let offset = at.unwrap_or(stat.size);
         let room = at.map_or(len, |at| len - at % len);
         let end = offset.checked_add(room).ok_or_else(not_now)?;
-        if offset < stat.size && !self.area.overwrites_in_place()
-            || !self.kept_room.begin(ino, &stat, self.incarnation > 1)
-        {
+        let in_place = self.area.overwrites_in_place() && !self.kept_room.may_share_bytes(ino);
+        let is_older = self.incarnation > 1;
+        if offset < stat.size && !in_place || !self.kept_room.begin(ino, end, &stat, is_older) {
             return Err(not_now());
         }
         let (part, size) = (part.clone(), stat.size);
@@ -116,6 +123,8 @@ impl Node {
         after: Gathered,
     ) -> Answer {
         let ino = part.ino;
+        // One that its mount has given up to wait for may still be on its way.
+        self.handed_on.until_settled(ino).await;
         if !self.homes.takes_gathered(ino, from) {
             return Err(too_late());
         }
@@ -126,7 +135,7 @@ impl Node {
         let len = bytes.1 as u64;
         let done = self.write_part(part, offset, trunc_epoch, bytes).await?;
         self.counters.bytes_gathered.set(self.counters.bytes_gathered.get() + len);
-        if after.is_last && self.kept_room.take(ino) {
+        if after.is_last {
             let _held = self.direct.hold(ino).await;
             let _range = self.ranges.begin(target.id(), 0..u64::MAX, Beside::None).await;
             self.give_back_room(&target).await;
@@ -168,7 +177,7 @@ impl Node {
                 let _held = this.direct.hold(ino).await;
                 let _range = this.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
                 // It may have begun again.
-                if !this.homes.is_gathered(ino) && this.kept_room.take(ino) {
+                if !this.homes.is_gathered(ino) {
                     this.give_back_room(&part).await;
                 }
             }
@@ -176,11 +185,22 @@ impl Node {
         });
     }
 
-    /// Of what was kept behind the end of a part. Nobody writes it meanwhile: the end would be another one.
+    /// What was kept behind the end of a part, if anything is left of it. Nobody writes it meanwhile: the end would be
+    /// another one; and where a program of this node has its descriptor, it stays.
     async fn give_back_room(self: &Rc<Self>, part: &Part) {
         let ino = part.id().ino;
+        let is_left = part.stat().is_ok_and(|stat| self.kept_room.take(ino, stat.size));
+        if !is_left || self.is_used_locally(ino) {
+            return;
+        }
         let part = part.clone();
-        let work = move || part.truncate(size_of(&part)?).map_err(part_refused);
+        let work = move || {
+            let stat = part.stat().map_err(part_refused)?;
+            part.truncate(stat.size).map_err(part_refused)?;
+            // That is no change of the file.
+            let time = |time| Some(SetTime::To(time));
+            part.set_times(time(stat.atime), time(stat.mtime)).map_err(part_refused)
+        };
         if let Err(error) = self.disk.run(work).await {
             tracing::warn!(%ino, %error, "room behind the end of a file could not be given back");
         }
@@ -192,10 +212,6 @@ impl Node {
 fn has_hole(part: &Part, start: u64, end: u64) -> Result<bool, PartError> {
     let is_before_end = |hole: u64| hole < end;
     Ok(start < end && part.seek(start, Whence::Hole)?.is_some_and(is_before_end))
-}
-
-fn size_of(part: &Part) -> Result<u64, Refused> {
-    Ok(part.stat().map_err(part_refused)?.size)
 }
 
 /// The file that a request shows something of, or changes, if others may be gathering what it shows or changes. (Of

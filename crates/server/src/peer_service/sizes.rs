@@ -21,6 +21,9 @@ use crate::ranges::Beside;
 /// `FALLOC_FL_KEEP_SIZE` of fallocate(2).
 pub(super) const KEEP_SIZE: i32 = 1;
 
+/// `FALLOC_FL_PUNCH_HOLE`.
+const PUNCH_HOLE: i32 = 2;
+
 impl Node {
     /// The part of a `Whole` file of this home.
     pub(super) fn whole(&self, inode: &Inode) -> Result<Part, Refused> {
@@ -69,6 +72,7 @@ impl Node {
             Layout::Whole => {
                 let part = self.whole(inode)?;
                 let _held = self.direct.hold(inode.ino).await;
+                let _range = self.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
                 let work = move || part.truncate(size).map_err(part_refused);
                 self.disk.run(work).await?;
                 self.usage_changed();
@@ -218,7 +222,8 @@ impl Node {
             Layout::Whole => {
                 let part = self.whole(&inode)?;
                 let _held = self.direct.hold(ino).await;
-                if mode == KEEP_SIZE {
+                let _range = self.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
+                if mode & KEEP_SIZE != 0 && mode & PUNCH_HOLE == 0 {
                     self.kept_room.program_keeps(ino);
                 }
                 let work = move || part.allocate(mode, offset, len).map_err(part_refused);

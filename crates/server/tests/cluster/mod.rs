@@ -597,7 +597,7 @@ fn answer_callbacks(
             Callback::Recall { .. } => {
                 recalls.fetch_add(1, Ordering::Relaxed);
                 let mut recalled = recalled.lock().expect("no answer panics");
-                CallbackReply::Recalled(recalled())
+                CallbackReply::Recalled { still_open: recalled(), gave_back: true }
             }
             Callback::InvalName { .. } => CallbackReply::Forgotten,
             Callback::LockGranted { .. } | Callback::Lost { .. } | Callback::HomeDead { .. } => {

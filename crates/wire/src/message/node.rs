@@ -555,9 +555,15 @@ impl Callback {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CallbackReply {
-    Recalled(StillOpen),
+    /// `gave_back`: what the process has gathered is at the file's home; it keeps nothing else in any case.
+    Recalled {
+        still_open: StillOpen,
+        gave_back: bool,
+    },
     Forgotten,
     Told,
-    Holds { locks: Vec<HeldLock> },
+    Holds {
+        locks: Vec<HeldLock>,
+    },
     Pong,
 }

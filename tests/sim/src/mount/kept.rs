@@ -74,10 +74,8 @@ impl Kept {
                     file.pages = None;
                 }
                 file.recalls += 1;
-                CallbackReply::Recalled(StillOpen {
-                    access: file.access(),
-                    as_of: self.asked.get(),
-                })
+                let still_open = StillOpen { access: file.access(), as_of: self.asked.get() };
+                CallbackReply::Recalled { still_open, gave_back: true }
             }
             Callback::InvalName { .. } => CallbackReply::Forgotten,
             Callback::LockGranted { ticket } => {

@@ -12,6 +12,7 @@
 //! Source: `docs/design/001-coherence.md`, "Small writes".
 
 mod late;
+mod recalled;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,6 +24,7 @@ use hayase_wire::message::{
     Access, Gathered as AfterGathered, NodeReply, NodeRequest, Refused, Room,
 };
 
+use self::recalled::Recalled;
 use super::{Area, Asked, Class, LinkError};
 use crate::gathered::{Gathered, Plan, Window};
 use crate::limits::{GATHER_FILES_MAX, GATHER_RECALL_PAUSE, GATHER_SPARE, GATHER_WAIT};
@@ -153,6 +155,7 @@ pub(super) struct FileGathering {
     is_void: AtomicBool,
     /// Closes that wait until a window that the home did not take is gone; changed under the file's lock.
     closes: Mutex<Vec<Access>>,
+    recalled: Recalled,
 }
 
 impl FileGathering {
@@ -162,6 +165,7 @@ impl FileGathering {
             moving_end: AtomicUsize::new(0),
             is_void: AtomicBool::new(false),
             closes: Mutex::default(),
+            recalled: Recalled::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{
@@ -11,14 +11,18 @@ use hayase_wire::message::{
 };
 
 use super::{Area, Class, Drops};
-use crate::limits::{DROP_WAIT, GATHER_RECALL_WAIT, NAME_WAIT};
+use crate::limits::{DROP_WAIT, NAME_WAIT};
 use crate::link::Callbacks;
 use crate::open_file::is_none;
 
 impl Callbacks for Area {
     fn answer(&self, callback: Callback) -> CallbackReply {
         match callback {
-            Callback::Recall { ino, bits } => CallbackReply::Recalled(self.recall(ino, bits)),
+            Callback::Recall { ino, bits } => {
+                // Who takes back less goes on beside what is gathered.
+                let gave_back = !bits.cache || self.hand_on_recalled(ino);
+                CallbackReply::Recalled { still_open: self.recall(ino, bits), gave_back }
+            }
             Callback::InvalName { parent, name, busy } => {
                 if let Some(kernel) = self.kernel.get() {
                     let wait = if busy { Duration::ZERO } else { NAME_WAIT };
@@ -67,10 +71,10 @@ impl Callbacks for Area {
 }
 
 impl Area {
-    /// Nothing that was granted of these inodes is used any more when this returns, but pages that the kernel has locked
-    /// ([`DROP_WAIT`]).
+    /// Nothing that was granted of these inodes is used any more when this returns, but pages of files that are written
+    /// here, if the kernel has them locked for longer than [`DROP_WAIT`].
     fn drop_all(&self, is_meant: impl Fn(InodeId) -> bool) {
-        let mut known = Vec::new();
+        let (mut known, mut written) = (Vec::new(), Vec::new());
         self.inodes.for_each(|shard| {
             shard.stamps.stamp_all(&self.moments);
             shard.attributes.retain(|ino| !is_meant(ino));
@@ -79,19 +83,30 @@ impl Area {
                 if let Some(gathering) = &node.gathering {
                     gathering.is_void();
                 }
-                known.push((*ino, drops(node.open.class(), true)));
+                let (_, writers) = node.open.handles();
+                match drops(node.open.class(), true) {
+                    Drops::Pages if writers > 0 => written.push(*ino),
+                    drops => known.push((*ino, drops)),
+                }
             }
         });
         // After the stamps: what was asked before them begins nothing any more.
         self.made.end_all();
-        self.drop_in_time(known);
+        for (ino, drops) in known {
+            self.invalidate(ino, drops);
+        }
+        self.drop_written(written);
     }
 
-    fn drop_in_time(&self, known: Vec<(InodeId, Drops)>) {
-        let Some(kernel) = self.kernel.get().cloned().filter(|_| !known.is_empty()) else { return };
+    /// Pages of files that are written here, whose kernel asks the home before it reads them when this returns.
+    fn drop_written(&self, written: Vec<InodeId>) {
+        let Some(kernel) = self.kernel.get().cloned().filter(|_| !written.is_empty()) else {
+            return;
+        };
+        written.iter().for_each(|ino| kernel.invalidate(*ino, Drops::Attributes));
         let (dropped, all) = channel();
         let drop_all = move || {
-            known.iter().for_each(|(ino, drops)| kernel.invalidate(*ino, *drops));
+            written.iter().for_each(|ino| kernel.invalidate(*ino, Drops::Pages));
             // Nobody listens who has waited for too long.
             let _late = dropped.send(());
         };
@@ -100,7 +115,7 @@ impl Area {
         if !matches!(waited, Ok(Ok(()))) {
             tracing::warn!(
                 ?waited,
-                "what was cached of a server that was started anew is still being dropped"
+                "what was cached of files that are written here is still there"
             );
         }
     }
@@ -128,10 +143,8 @@ impl Area {
         (opens, locks)
     }
 
-    /// First what was gathered is handed on, then nothing is granted any more, then the kernel drops what it has, then
-    /// this returns.
+    /// Nothing is granted any more, then the kernel drops what it has, then this returns.
     fn recall(&self, ino: InodeId, bits: Grants) -> StillOpen {
-        self.hand_on_or_lose(ino, Instant::now() + GATHER_RECALL_WAIT);
         let mut names = Vec::new();
         let (access, as_of, class) = {
             let mut shard = self.inodes.lock(ino);

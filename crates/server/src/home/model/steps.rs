@@ -119,8 +119,11 @@ impl Model for Job {
             Step::Silent(node) => {
                 state.cuts -= 1;
                 state.give_up(node);
+                let gathers = state.home.gatherer() == Some(NodeId(node));
                 state.home.gives_up(NodeId(node));
-                state.keep_late();
+                if gathers && state.home.is_late(NodeId(node)) {
+                    state.late.insert(node);
+                }
                 state.send(Message::GiveUp { node });
             }
             Step::Gather(at) => {

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use hayase_layout::{InodeId, ServerId};
 use hayase_wire::message::{
-    Access, Callback, Grants, MetaChange, NodeRequest, OpenKind, Opening, Refused,
+    Access, Callback, CallbackReply, Grants, MetaChange, NodeRequest, OpenKind, Opening, Refused,
 };
 use proptest::prelude::*;
 
-use crate::limits::{GATHER_AFTER, GATHER_FILES_MAX, GATHER_WAIT};
+use crate::limits::{GATHER_AFTER, GATHER_FILES_MAX, GATHER_RECALL_WAIT, GATHER_WAIT};
 use crate::open_file::Serving;
 use crate::testing::server::Parts;
 use crate::testing::{FakeServer, new_file};
@@ -323,6 +323,19 @@ fn a_close_waits_for_what_is_kept() {
     assert_eq!(mounted.server.opens(mounted.ino), Access { read: true, write: false });
 }
 
+/// Asks as a server does, for so long.
+fn gave_back(mounted: &Mounted, patience: Duration) -> bool {
+    let until = Instant::now() + patience;
+    loop {
+        let recall = Callback::Recall { ino: mounted.ino, bits: Grants::ALL };
+        match mounted.server.ask(recall) {
+            Some(CallbackReply::Recalled { gave_back: true, .. }) => return true,
+            _ if Instant::now() > until => return false,
+            _ => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
 #[test]
 fn a_recall_waits_a_little_for_a_home_that_does_not_take_what_was_gathered() {
     for takes_it in [true, false] {
@@ -330,17 +343,31 @@ fn a_recall_waits_a_little_for_a_home_that_does_not_take_what_was_gathered() {
         let end = mounted.gather();
         mounted.server.set_gathering(true, Some(libc::EIO));
         std::thread::scope(|scope| {
-            let recall = scope.spawn(|| mounted.server.recall(mounted.ino, Grants::ALL));
+            let recall = scope.spawn(|| gave_back(&mounted, GATHER_RECALL_WAIT + GATHER_WAIT));
             if takes_it {
                 mounted.wait_for("it is tried", |m| m.server.count("WriteGathered") > 1);
                 mounted.server.set_gathering(true, None);
             }
-            recall.join().unwrap();
+            assert_eq!(recall.join().unwrap(), takes_it);
         });
-        assert!(!mounted.volume.area.gathering.is_any());
+        assert_eq!(mounted.volume.area.gathering.is_any(), !takes_it, "it is kept");
         assert_eq!(mounted.stored() == end, takes_it);
-        assert_eq!(mounted.volume.sync(mounted.ino, true).is_ok(), takes_it, "lost with words");
+        mounted.server.set_gathering(true, None);
+        mounted.volume.sync(mounted.ino, true).unwrap();
+        assert_eq!(mounted.stored(), end);
     }
+}
+
+/// One that takes back attributes only waits for nothing.
+#[test]
+fn what_is_gathered_stays_when_only_attributes_are_taken_back() {
+    let mounted = Mounted::new();
+    mounted.gather();
+    mounted.server.set_gathering(true, Some(libc::EIO));
+    mounted.server.recall(mounted.ino, Grants { cache: false, attr: true });
+    assert!(mounted.volume.area.gathering.is_any());
+    assert_eq!(mounted.server.count("WriteGathered"), 0);
+    mounted.server.set_gathering(true, None);
 }
 
 #[test]
