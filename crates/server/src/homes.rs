@@ -110,6 +110,12 @@ impl Homes {
         entries.get(&ino).is_some_and(|entry| entry.home.gatherer().is_some())
     }
 
+    /// Whether somebody of this home's node may write the part past the server, as far as this life has heard.
+    pub(crate) fn has_local_users(&self, ino: InodeId) -> bool {
+        let entries = self.entries.borrow();
+        entries.get(&ino).is_some_and(|entry| entry.home.has_local_users())
+    }
+
     /// Whether another node than `node` gathers.
     pub(crate) fn is_gathered_elsewhere(&self, ino: InodeId, node: NodeId) -> bool {
         let entries = self.entries.borrow();
@@ -281,6 +287,7 @@ impl Node {
     async fn home_operation(self: &Rc<Self>, ino: InodeId, ticket: Ticket, event: Event) -> Given {
         let (sender, receiver) = oneshot::channel();
         if let Some(given) = self.home_step(ino, ticket, event, Some(sender)) {
+            self.keep_late();
             return given;
         }
         // The sender lives in the table until the operation goes on.
@@ -366,9 +373,9 @@ impl Node {
     /// Whether a process of this node may read or write the part of an inode of this home past the server, as far as is
     /// known.
     pub(crate) fn is_used_locally(&self, ino: InodeId) -> bool {
-        let entries = self.homes.entries.borrow();
         // Nobody has told of it: a former life of this server may have let it be mapped.
-        entries.get(&ino).map_or(self.incarnation > 1, |entry| entry.home.has_local_users())
+        let is_unknown = || self.incarnation > 1 && !self.homes.entries.borrow().contains_key(&ino);
+        self.homes.has_local_users(ino) || is_unknown()
     }
 
     /// Where only a mapping may, finds out. Waits for the answer until [`PROBES_MAX`] after it was asked for.

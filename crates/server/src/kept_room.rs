@@ -47,8 +47,9 @@ impl KeptRoom {
     ) -> bool {
         let mut for_gathering = self.for_gathering.borrow_mut();
         let by_program = self.by_programs.borrow().contains(&ino);
-        let is_ours = for_gathering.get(&ino).is_some_and(|end| *end > stat.size);
-        if by_program || may_be_older && !is_ours && is_any_behind_end(stat) {
+        // Once looked at: what programs keep from then on is known.
+        let is_known = for_gathering.contains_key(&ino);
+        if by_program || may_be_older && !is_known && is_any_behind_end(stat) {
             return false;
         }
         let kept = for_gathering.entry(ino).or_default();

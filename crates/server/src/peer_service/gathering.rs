@@ -189,8 +189,11 @@ impl Node {
     /// another one; and where a program of this node has its descriptor, it stays.
     async fn give_back_room(self: &Rc<Self>, part: &Part) {
         let ino = part.id().ino;
+        if self.homes.has_local_users(ino) {
+            return; // Until the next time.
+        }
         let is_left = part.stat().is_ok_and(|stat| self.kept_room.take(ino, stat.size));
-        if !is_left || self.is_used_locally(ino) {
+        if !is_left {
             return;
         }
         let part = part.clone();

@@ -3,7 +3,7 @@
 //! Here: a thread for each such file, so that a home that hangs, or does not take it, holds up no answer to another
 //! one: the threads that answer are few. Not here: what handing on is ([`super`]).
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, sleep};
 use std::time::Instant;
 
@@ -58,9 +58,10 @@ impl Area {
         let Some(file) = self.file_gathering(ino).filter(|file| file.may_have_window()) else {
             return true;
         };
-        if file.recalled.begins() {
+        let begins = file.recalled.begins();
+        if begins {
             let Some(area) = self.me.upgrade() else { return false };
-            let of = std::sync::Arc::clone(&file);
+            let of = Arc::clone(&file);
             let hand_on = move || of.recalled.ends(area.hand_on_until_taken(ino));
             let begun = Builder::new().name("hayase-recalled".to_owned()).spawn(hand_on);
             if let Err(error) = begun {
@@ -68,7 +69,8 @@ impl Area {
                 file.recalled.ends(false);
             }
         }
-        file.recalled.is_done_in_time()
+        // One that others began may have ended before what is there now was taken.
+        file.recalled.is_done_in_time() && (begins || !file.may_have_window())
     }
 
     fn hand_on_until_taken(&self, ino: InodeId) -> bool {
