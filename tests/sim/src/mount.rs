@@ -145,10 +145,11 @@ impl Mount {
 
     /// What was gathered is handed on, then what was granted is given back.
     async fn answer(&self, callback: Callback) -> CallbackReply {
-        if let Callback::Recall { ino, .. } = callback {
-            self.hand_on_untold(ino).await;
-        }
-        self.kept.answer(&callback)
+        let gave_back = match callback {
+            Callback::Recall { ino, bits } if bits.cache => self.hand_on_recalled(ino).await,
+            _ => true,
+        };
+        self.kept.answer(&callback, gave_back)
     }
 
     async fn ask(&self, request: NodeRequest) -> Result<NodeReply, Failure> {

@@ -23,6 +23,9 @@ const WINDOW: usize = 4;
 /// As `GATHER_WAIT` of `hayase_client::limits`.
 const WAIT: Duration = Duration::from_secs(1);
 
+/// As `GATHER_ANSWER_WAIT` there.
+const ANSWER_WAIT: Duration = Duration::from_millis(50);
+
 /// Of 100 writes outside of a window.
 const ASKING: u64 = 60;
 
@@ -334,6 +337,14 @@ impl Mount {
     /// The same for who is not told.
     pub(super) async fn hand_on_untold(&self, ino: InodeId) {
         let _told = self.hand_on(ino).await;
+    }
+
+    /// Whether what was gathered of a file is at its home, or known to be lost; what takes long goes on by itself, and the
+    /// server asks again.
+    pub(super) async fn hand_on_recalled(&self, ino: InodeId) -> bool {
+        let Some(this) = self.me.upgrade() else { return false };
+        let handed_on = tokio::task::spawn_local(async move { this.hand_on_untold(ino).await });
+        tokio::time::timeout(ANSWER_WAIT, handed_on).await.is_ok()
     }
 
     /// A window is handed on when it has waited for long.

@@ -65,7 +65,7 @@ impl Kept {
         Self { gathering, ..Self::default() }
     }
 
-    pub(super) fn answer(&self, callback: &Callback) -> CallbackReply {
+    pub(super) fn answer(&self, callback: &Callback, gave_back: bool) -> CallbackReply {
         match *callback {
             Callback::Recall { ino, bits } => {
                 let mut files = self.files.borrow_mut();
@@ -75,7 +75,7 @@ impl Kept {
                 }
                 file.recalls += 1;
                 let still_open = StillOpen { access: file.access(), as_of: self.asked.get() };
-                CallbackReply::Recalled { still_open, gave_back: true }
+                CallbackReply::Recalled { still_open, gave_back }
             }
             Callback::InvalName { .. } => CallbackReply::Forgotten,
             Callback::LockGranted { ticket } => {

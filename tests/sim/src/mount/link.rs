@@ -199,7 +199,7 @@ fn answers(mount: &Rc<Mount>) -> Rc<AnswerCallback> {
     let mount = Rc::clone(mount);
     Rc::new(move |callback| {
         if !mount.kept.gathering.is_on() {
-            return Box::pin(std::future::ready(mount.kept.answer(&callback)));
+            return Box::pin(std::future::ready(mount.kept.answer(&callback, true)));
         }
         let mount = Rc::clone(&mount);
         let answer = tokio::task::spawn_local(async move { mount.answer(callback).await });
