@@ -181,7 +181,8 @@ impl Gathered {
         now.saturating_duration_since(first) < GATHER_KEEP
     }
 
-    /// What was gathered was handed on, or is lost. What follows it is gathered again, unless it was too little to be worth it.
+    /// What was gathered was handed on, or is lost. What follows it is gathered again, unless it was too little to be
+    /// worth it.
     pub fn end(&mut self) -> Option<Window> {
         let window = self.window.take()?;
         if window.was_worth_it() {

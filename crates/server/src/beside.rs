@@ -162,7 +162,9 @@ impl Node {
 
     /// A program is going to change bytes by a call without an open: what mounts have gathered does not come after it.
     pub(crate) async fn before_changes_beside(self: &Rc<Self>, changes: &Changes) {
-        if let Some((ino, Grants { cache: true, .. })) = changes.ino {
+        if let Some((ino, Grants { cache: true, .. })) = changes.ino
+            && (self.incarnation > 1 || self.clients.may_gather(ino))
+        {
             self.take_back_or_fence(ino).await;
         }
     }

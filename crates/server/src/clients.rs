@@ -272,6 +272,11 @@ impl Clients {
         self.gathered.borrow_mut().insert(ino);
     }
 
+    /// Whether it may have, since it opened the file.
+    pub(crate) fn may_gather(&self, ino: InodeId) -> bool {
+        self.gathered.borrow().contains(&ino)
+    }
+
     /// It may not: its home has refused, or there are others.
     pub(crate) fn does_not_gather(&self, ino: InodeId) {
         self.gathered.borrow_mut().remove(&ino);
@@ -279,7 +284,7 @@ impl Clients {
 
     /// Nothing more is taken of what mounts of this node have gathered of a file.
     pub(crate) fn take_no_more_gathered(&self, ino: InodeId) {
-        if self.gathered.borrow().contains(&ino) || self.written_by_mounts().contains(&ino) {
+        if self.may_gather(ino) || self.written_by_mounts().contains(&ino) {
             self.too_late.borrow_mut().insert(ino);
         }
     }

@@ -1,4 +1,4 @@
-//! What mounts have gathered, while it is on its way into the parts of this home.
+//! What mounts have gathered, while it is on its way: from this node to homes, or into the parts of this home.
 //!
 //! Who did not answer a recall is waited for no longer; but what it handed on before goes into the part first, and what
 //! was kept for more of it is given back, before others are let at the file.
@@ -32,17 +32,17 @@ impl HandedOn {
         self.0.counts.borrow().is_empty()
     }
 
-    /// Whether something is on its way into the part of this inode.
+    /// Whether something of this inode is on its way.
     pub(crate) fn is_under_way(&self, ino: InodeId) -> bool {
         self.0.counts.borrow().contains_key(&ino)
     }
 
-    /// Returns when nothing is on its way into the part of this inode.
+    /// Returns when nothing of this inode is on its way.
     pub(crate) async fn until_settled(&self, ino: InodeId) {
         self.until_all_settled(&[ino]).await;
     }
 
-    /// Returns when nothing is on its way into the parts of any of these inodes, all at one moment.
+    /// Returns when nothing of any of these inodes is on its way, all at one moment.
     pub(crate) async fn until_all_settled(&self, inos: &[InodeId]) {
         loop {
             let settled = self.0.settled.notified();

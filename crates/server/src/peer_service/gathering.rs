@@ -135,7 +135,7 @@ impl Node {
         let len = bytes.1 as u64;
         let done = self.write_part(part, offset, trunc_epoch, bytes).await?;
         self.counters.bytes_gathered.set(self.counters.bytes_gathered.get() + len);
-        if after.is_last {
+        if after.is_last && self.kept_room.has(ino) {
             let _held = self.direct.hold(ino).await;
             let _range = self.ranges.begin(target.id(), 0..u64::MAX, Beside::None).await;
             self.give_back_room(&target).await;

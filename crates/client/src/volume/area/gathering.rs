@@ -6,9 +6,9 @@
 //!
 //! Invariants: each file's windows are under its own lock, which is held during the calls that begin and end a window
 //! and under no other lock; [`Gathering::is_any`] is true from before the first byte is taken until all of them were
-//! handed on. What the home does not take stays for [`crate::limits::GATHER_KEEP`], the file open with it, and calls on the file fail
-//! meanwhile; nothing more is taken. What it refuses for good is lost with words, and the file answers EIO here until it
-//! is closed.
+//! handed on. What the home does not take stays for [`crate::limits::GATHER_KEEP`], the file open with it, and calls on
+//! the file fail meanwhile; nothing more is taken. What it refuses for good is lost with words, and the file answers EIO
+//! here until it is closed.
 //! Source: `docs/design/001-coherence.md`, "Small writes".
 
 mod late;

@@ -1,5 +1,6 @@
 //! What the server asks of this node.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -110,13 +111,15 @@ impl Area {
             // Nobody listens who has waited for too long.
             let _late = dropped.send(());
         };
-        let begun = thread::Builder::new().name("hayase-drop".to_owned()).spawn(drop_all);
-        let waited = begun.map(|_| all.recv_timeout(DROP_WAIT));
-        if !matches!(waited, Ok(Ok(()))) {
-            tracing::warn!(
-                ?waited,
-                "what was cached of files that are written here is still there"
-            );
+        let drop_all = Arc::new(drop_all);
+        let there = Arc::clone(&drop_all);
+        let begun = thread::Builder::new().name("hayase-drop".to_owned()).spawn(move || there());
+        if let Err(error) = begun {
+            tracing::warn!(%error, "start a thread that drops pages");
+            drop_all();
+        }
+        if all.recv_timeout(DROP_WAIT).is_err() {
+            tracing::warn!("what was cached of files that are written here is still there");
         }
     }
 }
