@@ -1,6 +1,6 @@
 //! One run: a job, its programs, its faults, and the verdict.
 
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use tokio::task::{JoinSet, LocalSet};
@@ -130,7 +130,7 @@ const WRITES: u64 = 0x4761_7468_6572;
 /// With what the checkers found.
 ///
 /// # Panics
-/// When the machine has no memory or descriptors left.
+/// When the machine has no memory or descriptors left, or the job is not dropped at its end.
 pub fn run(seed: u64) -> Result<Report, Violation> {
     run_kind(Kind::of(seed), Place::of(seed), Writes::of(seed), seed)
 }
@@ -144,7 +144,13 @@ pub fn run(seed: u64) -> Result<Report, Violation> {
 /// As [`run`].
 pub fn run_kind(kind: Kind, place: Place, writes: Writes, seed: u64) -> Result<Report, Violation> {
     let runtime = runtime();
-    let (report, what) = LocalSet::new().block_on(&runtime, job(kind, place, writes, seed));
+    let ran = LocalSet::new().block_on(&runtime, job(kind, place, writes, seed));
+    let (report, what, job) = ran;
+    assert_eq!(
+        job.strong_count(),
+        0,
+        "seed {seed}: the job, with its directory, outlives its tasks"
+    );
     if what.is_empty() { Ok(report) } else { Err(Violation { seed, kind, place, writes, what }) }
 }
 
@@ -157,7 +163,12 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime")
 }
 
-async fn job(kind: Kind, place: Place, writes: Writes, seed: u64) -> (Report, Vec<String>) {
+async fn job(
+    kind: Kind,
+    place: Place,
+    writes: Writes,
+    seed: u64,
+) -> (Report, Vec<String>, Weak<Job>) {
     let began = tokio::time::Instant::now();
     let random = Random::new(seed);
     let harsh = kind == Kind::Links && random.chance(HARSH);
@@ -193,7 +204,7 @@ async fn job(kind: Kind, place: Place, writes: Writes, seed: u64) -> (Report, Ve
         windows: job.windows(),
         refused: world.refused(),
     };
-    (report, what)
+    (report, what, Rc::downgrade(&job))
 }
 
 /// Two programs of each kind on each node, in trouble; then quiet, and a last look.

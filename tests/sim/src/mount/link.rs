@@ -194,14 +194,14 @@ impl Link {
 }
 
 /// What the server asks of a mount. Where that hands something on it goes on as a thread would, also when the server
-/// waits for it no longer.
+/// waits for it no longer. Held by the mount's own connection, so it must not hold the mount.
 fn answers(mount: &Rc<Mount>) -> Rc<AnswerCallback> {
-    let mount = Rc::clone(mount);
+    let mount = Rc::downgrade(mount);
     Rc::new(move |callback| {
+        let Some(mount) = mount.upgrade() else { return Box::pin(std::future::pending()) };
         if !mount.kept.gathering.is_on() {
             return Box::pin(std::future::ready(mount.kept.answer(&callback, true)));
         }
-        let mount = Rc::clone(&mount);
         let answer = tokio::task::spawn_local(async move { mount.answer(callback).await });
         Box::pin(async move { answer.await.expect("answers do not panic") })
     })
