@@ -2,8 +2,6 @@
 //!
 //! Parameters, so that a simulation can own them: [`Ground::of`] is this machine's.
 
-use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,12 +10,9 @@ use std::time::Duration;
 use hayase_store::{FjallStore, MetaError, MetaStore};
 use hayase_wire::message::{MachineLife, TimeSpec};
 use hayase_wire::transport::{Address, Transport, UcxError};
-use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
-    timerfd_create, timerfd_settime,
-};
-use tokio::io::unix::AsyncFd;
+use rustix::time::{ClockId, clock_gettime};
 
+use crate::alarm::Alarm;
 use crate::disk::Disk;
 use crate::network::Network;
 use crate::settings::Settings;
@@ -47,7 +42,7 @@ impl Ground {
             names: Box::new(|path| Ok(Arc::new(FjallStore::open(path)?))),
             network,
             listen: settings.listen.iter().map(address).collect(),
-            clock: Clock::Kernel,
+            clock: Clock::Kernel { alarm: Alarm::default() },
             disk: Disk::threads(),
             boot: boot_id(),
         })
@@ -105,7 +100,7 @@ pub(crate) fn boot_id() -> String {
 /// Where times of files come from.
 pub(crate) enum Clock {
     /// The clock that the local file system stamps its files with.
-    Kernel,
+    Kernel { alarm: Alarm },
     /// The runtime's time since then.
     Since(tokio::time::Instant),
 }
@@ -113,7 +108,7 @@ pub(crate) enum Clock {
 impl Clock {
     pub(crate) fn now(&self) -> TimeSpec {
         match self {
-            Self::Kernel => {
+            Self::Kernel { .. } => {
                 let now = clock_gettime(ClockId::RealtimeCoarse);
                 TimeSpec { seconds: now.tv_sec, nanos: now.tv_nsec as u32 }
             }
@@ -124,46 +119,18 @@ impl Clock {
         }
     }
 
-    /// A long pause that wakes the process once. The runtime's own timer wakes it up to three times for
-    /// a pause of seconds, as it hands it down from wheel to wheel: most of what an idle server costs.
+    /// A long pause, which wakes the process once.
     pub(crate) async fn rest(&self, pause: Duration) {
-        if matches!(self, Self::Since(_)) {
-            return tokio::time::sleep(pause).await;
-        }
-        let waited = async { alarm(pause)?.readable().await.map(drop) };
-        if let Err(error) = waited.await {
-            tracing::debug!(%error, "the kernel has no timer to give");
-            tokio::time::sleep(pause).await;
+        match self {
+            Self::Kernel { alarm } => alarm.rest(pause).await,
+            Self::Since(_) => tokio::time::sleep(pause).await,
         }
     }
-}
-
-/// Readable when `pause` has passed.
-fn alarm(pause: Duration) -> io::Result<AsyncFd<OwnedFd>> {
-    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-    let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-    let it_value = Timespec {
-        tv_sec: pause.as_secs() as i64,
-        // All zeros would mean never.
-        tv_nsec: i64::from(pause.subsec_nanos().max(1)),
-    };
-    let once = Itimerspec { it_interval: Timespec::default(), it_value };
-    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &once)?;
-    hayase_wire::watch::readable(timer)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn a_rest_lasts_as_long_as_it_should() {
-        for pause in [Duration::ZERO, Duration::from_millis(30)] {
-            let began = std::time::Instant::now();
-            Clock::Kernel.rest(pause).await;
-            assert!(began.elapsed() >= pause && began.elapsed() < pause + Duration::from_secs(5));
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_simulation_rests_on_its_own_time() {

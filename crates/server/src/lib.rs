@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod answers;
 mod appends;
 mod beside;

@@ -55,6 +55,8 @@ pub(crate) struct Membership {
     coordinator_answers: Cell<bool>,
     /// There is something to beat for, or (at server 0) to look at.
     wakes: Notify,
+    /// At server 0: somebody has beaten.
+    beats: Notify,
     changed: Notify,
     /// This incarnation was declared lost.
     pub(crate) is_lost: Notify,
@@ -173,15 +175,20 @@ impl Node {
     }
 
     async fn look_at_the_others(self: &Rc<Self>) {
-        let wait = self.next_look();
+        let (wait, nobody_is_due) = self.next_look();
         let before = Instant::now();
         // A wake may be there as well when a stopped process goes on.
-        tokio::select! {
+        let is_put_off = tokio::select! {
             biased;
-            () = self.membership.wakes.notified() => {}
-            () = self.clock.rest(wait) => {}
-        }
+            () = self.membership.wakes.notified() => false,
+            // This process is awake already: better now than once more for the look alone.
+            () = self.membership.beats.notified(), if nobody_is_due => true,
+            () = self.clock.rest(wait) => false,
+        };
         let is_late = before.elapsed() >= wait + SILENCE / 2;
+        if is_put_off && !is_late {
+            return;
+        }
         if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut()
             && is_late
         {
@@ -191,13 +198,16 @@ impl Node {
         self.tell_members().await;
     }
 
-    fn next_look(&self) -> Duration {
+    /// In how long to look, and whether only to see that all is well.
+    fn next_look(&self) -> (Duration, bool) {
         let coordinator = self.membership.coordinator.borrow();
         let members = self.membership.now.borrow();
-        let Some(coordinator) = coordinator.as_ref() else { return REST };
+        let Some(coordinator) = coordinator.as_ref() else { return (REST, true) };
         let now = Instant::now();
         let next = coordinator.next_look(&members, now);
-        coordinator.next_telling(&members, now).map_or(next, |telling| telling.min(next))
+        let next =
+            coordinator.next_telling(&members, now).map_or(next, |telling| telling.min(next));
+        (next, next >= coordinator.longest_look())
     }
 
     async fn keep_beating(self: &Rc<Self>) {
@@ -256,6 +266,7 @@ impl Node {
         if !self.membership.to_tell().is_empty() {
             self.membership.wakes.notify_one();
         }
+        self.membership.beats.notify_one();
         PeerReply::Members(Box::new(self.membership.now.borrow().clone()))
     }
 

@@ -169,7 +169,6 @@ impl PeerService {
     ) -> Served {
         let node = &self.0;
         node.counters.requests.set(node.counters.requests.get() + 1);
-        node.look_at_counters();
         let request: PeerRequest = match hayase_wire::decode(body) {
             Ok(request) => request,
             Err(error) => {
@@ -177,8 +176,9 @@ impl PeerService {
                 return PeerReply::Refused(refused).into();
             }
         };
-        // Which says only that somebody lives.
+        // Which says only that somebody lives: nothing has changed, and an idle server is to stay cheap.
         if !matches!(request, PeerRequest::Beat { .. }) {
+            node.look_at_counters();
             node.stir_flusher();
         }
         let asking = NodeId(from.server.0);

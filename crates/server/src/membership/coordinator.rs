@@ -140,7 +140,13 @@ impl Coordinator {
             // Was looked at: it stalls, or is being started.
             if due.is_zero() { BEAT } else { due }
         });
-        due.min().unwrap_or(self.rest).min(self.rest)
+        let longest = self.longest_look();
+        due.min().unwrap_or(longest).min(longest)
+    }
+
+    /// A bit longer than between two beats: while these come, nobody has to look.
+    pub(super) fn longest_look(&self) -> Duration {
+        self.rest + BEAT
     }
 
     /// Declares these lost; false when there is nobody to declare.
@@ -283,7 +289,7 @@ mod tests {
         let looks = |coordinator: &Coordinator, after: Duration| {
             coordinator.next_look(&members, begin + after)
         };
-        assert_eq!(looks(&coordinator, Duration::ZERO), REST, "all are connected");
+        assert_eq!(looks(&coordinator, Duration::ZERO), REST + BEAT, "all are connected");
         coordinator.ended(peer(1, 7), begin);
         assert_eq!(looks(&coordinator, SILENCE / 4), SILENCE * 3 / 4);
         assert_eq!(looks(&coordinator, SILENCE), BEAT, "it is there and does not answer");
