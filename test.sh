@@ -253,8 +253,30 @@ run_again() {
   done <"$again"
 }
 
+# Room that a whole run takes at most, in GiB: what cargo builds, and the areas of two suites that run at once.
+room_of_builds=6
+room_of_areas=13
+
+# free_gib DIR
+free_gib() { df -Pk "$1" 2>/dev/null | awk 'NR == 2 { print int($4 / 1048576) }'; }
+
+# Suites that meet a full disk fail in ways that look like anything else.
+check_room() {
+  local directory needed
+  for directory in "${CARGO_TARGET_DIR:-.}" "${TMPDIR:-/tmp}" "${HAYASE_WORK_DIR:-/var/tmp}"; do
+    [ -d "$directory" ] || continue
+    needed=$room_of_areas
+    [ -d "${CARGO_TARGET_DIR:-target}" ] || needed=$((room_of_builds + room_of_areas))
+    [ "$(free_gib "$directory")" -ge "$needed" ] ||
+      die "$directory has $(free_gib "$directory") GiB free, and all suites together need $needed: free some, set TMPDIR and HAYASE_WORK_DIR, or choose suites with --only"
+  done
+}
+
 # --- now ---
 
+[ ${#only[@]} != 0 ] || check_room
+# Where nothing is built yet, each thing is built once: what would make building it again faster takes twice its room.
+[ -d "${CARGO_TARGET_DIR:-target}" ] || export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 prepare_packages build || die "nothing can be built without these packages"
 prepare_packages run test || warn "some suites will be skipped"
 [ "$(id -u)" != 0 ] || prepare_daemon_packages launch gfarm || warn "some suites will be skipped"
