@@ -256,27 +256,39 @@ run_again() {
 # Room that a whole run takes at most, in GiB: what cargo builds, and the areas of two suites that run at once.
 room_of_builds=6
 room_of_areas=13
+targets=${CARGO_TARGET_DIR:-target}
 
-# free_gib DIR
-free_gib() { df -Pk "$1" 2>/dev/null | awk 'NR == 2 { print int($4 / 1048576) }'; }
+# on_disk FIELD DIR: of df(1), in KiB where it is a size.
+on_disk() { df -Pk "$2" 2>/dev/null | awk -v field="$1" 'NR == 2 { print $field }'; }
+
+# has_room DIR GIB VARIABLE: where another directory is named
+has_room() {
+  local free
+  free=$(on_disk 4 "$1")
+  [ -z "$free" ] || [ $((free >> 20)) -ge "$2" ] ||
+    die "$1 has $((free >> 20)) GiB free, and all suites together need $2: free some, set $3 to a directory with more, or choose suites with --only"
+}
 
 # Suites that meet a full disk fail in ways that look like anything else.
 check_room() {
-  local directory needed
-  for directory in "${CARGO_TARGET_DIR:-.}" "${TMPDIR:-/tmp}" "${HAYASE_WORK_DIR:-/var/tmp}"; do
-    [ -d "$directory" ] || continue
+  local builds=0 variable directory needed
+  mkdir -p "$targets" || die "there is no directory for what cargo builds"
+  [ -d "$targets/debug/.fingerprint" ] || builds=$room_of_builds
+  has_room "$targets" "$builds" CARGO_TARGET_DIR
+  for variable in TMPDIR HAYASE_WORK_DIR; do
+    directory=${!variable:-/tmp}
+    [ "$variable" = TMPDIR ] || directory=${!variable:-/var/tmp}
     needed=$room_of_areas
-    [ -d "${CARGO_TARGET_DIR:-target}" ] || needed=$((room_of_builds + room_of_areas))
-    [ "$(free_gib "$directory")" -ge "$needed" ] ||
-      die "$directory has $(free_gib "$directory") GiB free, and all suites together need $needed: free some, set TMPDIR and HAYASE_WORK_DIR, or choose suites with --only"
+    [ "$(on_disk 1 "$directory")" != "$(on_disk 1 "$targets")" ] || needed=$((needed + builds))
+    has_room "$directory" "$needed" "$variable"
   done
 }
 
 # --- now ---
 
 [ ${#only[@]} != 0 ] || check_room
-# Where nothing is built yet, each thing is built once: what would make building it again faster takes twice its room.
-[ -d "${CARGO_TARGET_DIR:-target}" ] || export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
+# In a checkout that nobody works in each thing is built once: what makes building it again faster takes twice its room.
+[ -n "$(ls "$targets/debug/incremental" 2>/dev/null)" ] || export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 prepare_packages build || die "nothing can be built without these packages"
 prepare_packages run test || warn "some suites will be skipped"
 [ "$(id -u)" != 0 ] || prepare_daemon_packages launch gfarm || warn "some suites will be skipped"

@@ -6,7 +6,7 @@
 #
 # The root is made by debootstrap (minbase, git). Lent to it: the Rust toolchain of this machine (read-only),
 # and what the network needs here (resolv.conf, a proxy's settings and certificates when there are some).
-# Needs root, about 8 GiB below ${HAYASE_WORK_DIR:-/var/tmp}, and a Debian mirror (HAYASE_DEBIAN_MIRROR).
+# Needs root, about 24 GiB below ${HAYASE_WORK_DIR:-/var/tmp}, and a Debian mirror (HAYASE_DEBIAN_MIRROR).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 . scripts/prepare.sh

@@ -55,8 +55,9 @@ pub(crate) struct Membership {
     coordinator_answers: Cell<bool>,
     /// There is something to beat for, or (at server 0) to look at.
     wakes: Notify,
-    /// At server 0: somebody has beaten.
+    /// At server 0: somebody has beaten, a while after it began to wait.
     beats: Notify,
+    waits_since: Cell<Option<Instant>>,
     changed: Notify,
     /// This incarnation was declared lost.
     pub(crate) is_lost: Notify,
@@ -177,6 +178,7 @@ impl Node {
     async fn look_at_the_others(self: &Rc<Self>) {
         let (wait, nobody_is_due) = self.next_look();
         let before = Instant::now();
+        self.membership.waits_since.set(Some(before));
         // A wake may be there as well when a stopped process goes on.
         let is_put_off = tokio::select! {
             biased;
@@ -186,7 +188,7 @@ impl Node {
             () = self.clock.rest(wait) => false,
         };
         let is_late = before.elapsed() >= wait + SILENCE / 2;
-        if is_put_off && !is_late {
+        if is_put_off && !is_late && self.suspects().is_empty() {
             return;
         }
         if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut()
@@ -266,8 +268,16 @@ impl Node {
         if !self.membership.to_tell().is_empty() {
             self.membership.wakes.notify_one();
         }
-        self.membership.beats.notify_one();
+        self.put_off_look();
         PeerReply::Members(Box::new(self.membership.now.borrow().clone()))
+    }
+
+    /// As server 0, awake anyway: the next look need not wake it. Twice a rest is enough, however many beat.
+    fn put_off_look(&self) {
+        let waits_since = self.membership.waits_since.get();
+        if waits_since.is_some_and(|since| since.elapsed() >= rest(self.servers) / 2) {
+            self.membership.beats.notify_one();
+        }
     }
 
     /// As server 0: the connection over which a server beats has ended, after nothing had come from
