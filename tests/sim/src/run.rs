@@ -149,7 +149,11 @@ pub fn run_kind(kind: Kind, place: Place, writes: Writes, seed: u64) -> Result<R
     if !what.is_empty() {
         return Err(Violation { seed, kind, place, writes, what });
     }
-    assert_eq!(job.strong_count(), 0, "seed {seed}: the job outlives its tasks, with its directory");
+    assert_eq!(
+        job.strong_count(),
+        0,
+        "seed {seed}: the job outlives its tasks, with its directory"
+    );
     Ok(report)
 }
 
