@@ -61,3 +61,13 @@ fn a_nodes_effort_does_not_grow_with_the_job() {
         assert!(scale.busy.wakes <= first.busy.wakes * 1.3, "{scale:?} against {first:?}");
     }
 }
+
+/// In this simulation at most twice for each: by its frame, and by that of the answer. In a large job many come at once.
+#[test]
+fn server_0_at_rest_is_woken_by_heartbeats_alone() {
+    for nodes in [2, 3, 64] {
+        let idle = scale(nodes).idle;
+        assert!(idle.frames_coordinator > 0, "{nodes} nodes: {idle:?}");
+        assert!(idle.wakes_coordinator <= 2 * idle.frames_coordinator, "{nodes} nodes: {idle:?}");
+    }
+}
