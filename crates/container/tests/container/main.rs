@@ -1,4 +1,5 @@
-//! Containers as their users see them: against a naive model, cut at every byte, damaged, full disks.
+//! Containers as their users see them: against a naive model, cut at every byte, damaged, full disks,
+//! killed writers.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "says which tests were skipped")]
@@ -6,6 +7,7 @@
 mod crash;
 mod damage;
 mod disk_full;
+mod killed;
 mod lifecycle;
 mod model;
 mod regular;

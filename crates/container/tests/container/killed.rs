@@ -1,10 +1,8 @@
 //! Writers that are killed while they write and publish: what they said was published is there, every byte
 //! that is there is right, and the rest is reported.
 //!
-//! A program of its own: started with `--writer` it is one that writes until it is killed.
-
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stdout, reason = "a writer tells how far it is; the test says what it did")]
+//! The test starts its own program again for each writer: once more this one test, which the environment
+//! then tells to write until it is killed.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
@@ -27,11 +25,16 @@ fn value(offset: u64) -> u8 {
     (offset.wrapping_mul(2_654_435_761) >> 11) as u8 | 1
 }
 
-fn main() {
-    let arguments: Vec<String> = std::env::args().collect();
-    match &arguments[1..] {
-        [flag, path, number] if flag == "--writer" => {
-            write_until_killed(Path::new(path), number.parse().unwrap());
+/// Set for a writer: its number.
+const NUMBER: &str = "HAYASE_TEST_WRITER";
+/// Set for a writer: the container.
+const PATH: &str = "HAYASE_TEST_CONTAINER";
+
+#[test]
+fn what_killed_writers_had_published_is_there() {
+    match (std::env::var_os(PATH), std::env::var(NUMBER)) {
+        (Some(path), Ok(number)) => {
+            write_until_killed(Path::new(&path), number.parse().unwrap());
         }
         _ => kill_writers(),
     }
@@ -46,6 +49,7 @@ fn write_until_killed(path: &Path, number: u64) {
     let file = ContainerFile::open(container, Access::ReadWrite, who, None).unwrap();
     let view = view_of(number);
     let id = file.declare_view(&view);
+    let mut told = std::io::stderr(); // where the harness of the tests writes nothing
     for step in 0u64.. {
         let start = step * 1000;
         let window = StreamExtent::new(StreamOffset(start), ByteCount(1000)).unwrap();
@@ -55,7 +59,7 @@ fn write_until_killed(path: &Path, number: u64) {
         let bytes: Vec<u8> = (far..far + 10).map(value).collect();
         file.write_at(GlobalOffset(far), &bytes).unwrap();
         file.sync(Durability::Written).unwrap();
-        println!("{}", start + 1000);
+        writeln!(told, "{}", start + 1000).unwrap();
     }
 }
 
@@ -89,24 +93,24 @@ fn kill_writers() {
     }
     container.compact(Finished::All).unwrap();
     require_right(&container);
-    println!(
-        "ok: {} writers killed, {published} published bytes read",
-        WRITERS * u64::from(ROUNDS)
-    );
+    println!("{} writers killed, {published} published bytes read", WRITERS * u64::from(ROUNDS));
 }
 
 fn start(path: &Path) -> Vec<Child> {
     let writer = |number: u64| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.arg("--writer").arg(path).arg(number.to_string());
-        command.stdout(Stdio::piped()).spawn().unwrap()
+        let this = concat!(module_path!(), "::what_killed_writers_had_published_is_there");
+        let (_, name) = this.split_once("::").unwrap(); // without the name of the program
+        command.args([name, "--exact", "--nocapture"]);
+        command.env(PATH, path).env(NUMBER, number.to_string());
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     };
     (0..WRITERS).map(writer).collect()
 }
 
 /// Kills it behind `lines` publications; what it had told by then.
 fn stop(mut writer: Child, lines: usize) -> u64 {
-    let mut output = BufReader::new(writer.stdout.take().unwrap());
+    let mut output = BufReader::new(writer.stderr.take().unwrap());
     let mut told = 0;
     let mut line = String::new();
     for _ in 0..lines {
@@ -120,7 +124,6 @@ fn stop(mut writer: Child, lines: usize) -> u64 {
     for line in output.lines().map_while(Result::ok) {
         told = line.parse().unwrap_or(told);
     }
-    std::io::stdout().flush().unwrap();
     told
 }
 
