@@ -1,8 +1,6 @@
 //! Servers against peers that are broken, slow or malicious: they lose their connection, everyone
 //! else notices nothing.
 
-#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
-
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io::{Read, Write};

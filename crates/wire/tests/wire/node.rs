@@ -1,7 +1,5 @@
 //! Processes and the server of their node: blocking channels against the async listener.
 
-#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
-
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsFd;

@@ -1,7 +1,5 @@
 //! Calls between servers: links against services, over real and faulty transports.
 
-#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -1,0 +1,7 @@
+//! Connections between servers, and between processes and their server: as they should be, and under attack.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod hostile;
+mod node;
+mod rpc;
