@@ -4,7 +4,6 @@
 //!
 //! What was synced is there, and every name that was ever synced with its file has its bytes: the
 //! old ones or newer ones, never none. The names are one of the states that there were.
-#![expect(clippy::unwrap_used, reason = "a test says by its panic what failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! A full disk under the names: refused early and clearly, files can be removed, and it heals.
-#![expect(clippy::unwrap_used, reason = "a test says by its panic what failed")]
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -8,9 +7,7 @@ use hayase_layout::ByteCount;
 use hayase_store::{Batch, FjallStore, MetaError, MetaStore};
 use rustix::fs::FallocateFlags;
 
-mod mounted;
-
-use mounted::{Mounted, skip};
+use crate::mounted::{Mounted, skip};
 
 const VALUE_BYTES: usize = 60_000;
 

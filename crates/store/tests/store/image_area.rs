@@ -1,5 +1,4 @@
 //! The area as an XFS image: its size is exact, its errors are clear, nothing is left behind.
-#![expect(clippy::unwrap_used, reason = "a test says by its panic what failed")]
 
 use std::io::Write;
 use std::path::Path;
@@ -11,9 +10,7 @@ use hayase_store::{
     Parts, Slot, SlotPool,
 };
 
-mod mounted;
-
-use mounted::{Mounted, skip, skipped};
+use crate::mounted::{Mounted, skip, skipped};
 
 /// Loop devices whose file lies below `directory`.
 fn loops_of(directory: &Path) -> Vec<String> {

@@ -3,7 +3,6 @@
 //!
 //! What was synced is there, bytes and names; the names are a prefix of what was done, in order;
 //! and each of them has its inode, its back pointer and its part.
-#![expect(clippy::unwrap_used, reason = "a test says by its panic what failed")]
 
 use std::fs::File;
 use std::path::Path;
@@ -19,9 +18,7 @@ use hayase_store::{
     Parts, Time,
 };
 
-mod mounted;
-
-use mounted::{Mounted, skip};
+use crate::mounted::{Mounted, skip};
 
 const CUTS: u32 = 6;
 const FILE_BYTES: usize = 10_000;
