@@ -1,10 +1,5 @@
 //! Bits that flip on the way from a bucket: whoever reads a whole object gets the right bytes, or an error.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[expect(dead_code, reason = "other tests use the rest of it")]
-mod scripted;
-
 use std::time::Duration;
 
 use crc_fast::CrcAlgorithm;
@@ -14,7 +9,7 @@ use hayase_tier::s3::{ConditionalWrites, CredentialSource, Credentials, S3Settin
 use hayase_tier::{Attributes, Key, Reader, S3, Tier, TierError, copy_object};
 use md5::{Digest, Md5};
 
-use self::scripted::{Reply, Request, Scripted, empty_page, error};
+use crate::scripted::{Reply, Request, Scripted, empty_page, error};
 
 const MIB: usize = 1 << 20;
 

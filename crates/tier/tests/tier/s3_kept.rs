@@ -1,10 +1,5 @@
 //! What servers tell of the parts that they have, and what of it is believed.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[expect(dead_code, reason = "other tests use the rest of it")]
-mod scripted;
-
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -15,7 +10,7 @@ use hayase_tier::s3::{
 };
 use hayase_tier::{Attributes, Key, PartSums, PartsUpload, Precondition, S3, Tier, UploadOf};
 
-use self::scripted::{Reply, Request, Scripted, empty_page, error};
+use crate::scripted::{Reply, Request, Scripted, empty_page, error};
 
 const PART: u64 = 5 << 20;
 const PARTS: u32 = 4;

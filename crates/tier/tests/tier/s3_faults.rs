@@ -1,10 +1,6 @@
 //! What a bucket's server can do wrong, and what becomes of it: nothing wrong is ever delivered, what
 //! passes is tried again, and what a person must correct is said.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod scripted;
-
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -21,7 +17,7 @@ use proptest::prelude::*;
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 
-use self::scripted::{Reply, Request, Scripted, empty_page, error};
+use crate::scripted::{Reply, Request, Scripted, empty_page, error};
 
 fn key(name: &str) -> Key {
     Key::new(name).unwrap()

@@ -1,7 +1,5 @@
 //! What only a directory can meet: links, pipes, full disks, files of others, killed writers.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;

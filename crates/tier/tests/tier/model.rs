@@ -1,7 +1,5 @@
 //! Random calls on a directory and on the memory model give the same answers.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use hayase_tier::{
     Attributes, Depth, Entry, EntryKind, Key, ListRequest, Memory, Posix, Precondition, Tier,
     TierError,

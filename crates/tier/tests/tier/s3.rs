@@ -1,7 +1,5 @@
 //! A bucket is a tier: the suite and what is particular, against a server in this process.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::{Duration, SystemTime};
 
 use hayase_layout::ByteCount;
