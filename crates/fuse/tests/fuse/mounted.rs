@@ -3,9 +3,6 @@
 //! Needs /dev/fuse (and root, or fusermount3); says so when it is missing. The server plays one
 //! node; tests of several nodes are in `tests/e2e`.
 
-#![expect(clippy::unwrap_used, reason = "what helpers of tests can not do, fails the test")]
-
-#[path = "mounted/fixture.rs"]
 mod fixture;
 
 use std::fs::{self, File, OpenOptions};

@@ -3,9 +3,6 @@
 //! Servers and mounts live in this process, on loopback and plain directories. Needs /dev/fuse.
 //! The promises themselves are tested by `tests/e2e` on simulated nodes; this is the short way.
 
-#![expect(clippy::unwrap_used, reason = "what helpers of tests can not do, fails the test")]
-
-#[path = "nodes/fixture.rs"]
 mod fixture;
 
 use std::fs::{self, File, OpenOptions};

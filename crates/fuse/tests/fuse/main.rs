@@ -1,0 +1,6 @@
+//! Real mounts: over a server in memory ([`mounted`]), and over real servers ([`nodes`]).
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod mounted;
+mod nodes;
