@@ -38,7 +38,7 @@
 //! Half of the runs are in the root, whose names are at their shards, half in a directory, whose names are at its home
 //! and then spread ([`Place`]).
 //! Hard links are counted right while servers end in the middle ([`linked_while_servers_end`]).
-//! Not checked: times, modes, xattrs, directories (`crates/server/tests/crash_points.rs`, `tests/e2e`); what a single node that loses power alone may forget; more than three nodes with
+//! Not checked: times, modes, xattrs, directories (`crates/server/tests/server/crash_points.rs`, `tests/e2e`); what a single node that loses power alone may forget; more than three nodes with
 //! faults. A history with too many calls of unknown outcome is not decided, and counted.
 
 #![forbid(unsafe_code)]

@@ -1,13 +1,10 @@
 //! Names of the cache area and what the tier shows of them, with a tier that fails when it is told to.
 
-#[expect(dead_code, reason = "other suites use the rest")]
-mod cluster;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Process, R, W, write_again, write_new};
+use crate::cluster::{Cluster, Process, R, W, write_again, write_new};
 use hayase_layout::{ByteCount, InodeId, StripePolicy};
 use hayase_tier::flaky::{Call, Fault};
 use hayase_tier::{Action, Attributes, Flaky, Key, ListRequest, Memory, Precondition, Tier};

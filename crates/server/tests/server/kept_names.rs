@@ -1,12 +1,9 @@
 //! Names of a directory: at its home first, and at their shards once others are busy in it.
 
-#[expect(dead_code, reason = "other suites use the rest")]
-mod cluster;
-
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Process, eventually, new_node};
+use crate::cluster::{Cluster, Process, eventually, new_node};
 use hayase_layout::shard::name_shard;
 use hayase_layout::{InodeId, ServerId};
 use hayase_server::KeptUntil;

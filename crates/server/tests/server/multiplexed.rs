@@ -1,13 +1,10 @@
 //! The connection that threads of a process share, asked byte by byte.
 
-#[expect(dead_code, reason = "other suites use the rest")]
-mod cluster;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use cluster::{Cluster, W, eventually, new_node};
+use crate::cluster::{Cluster, Process, W, eventually, new_node};
 use hayase_layout::InodeId;
 use hayase_wire::limits::MULTIPLEXED_MAX;
 use hayase_wire::message::{
@@ -94,7 +91,7 @@ fn each_of_many_answers_has_its_number() {
 }
 
 /// A file of another node's mount, which gives it back when it is told to.
-fn held_elsewhere(cluster: &Cluster) -> (InodeId, cluster::Process, mpsc::Sender<()>) {
+fn held_elsewhere(cluster: &Cluster) -> (InodeId, Process, mpsc::Sender<()>) {
     let (give_back, told) = mpsc::channel();
     let mut mount = cluster.mount_answering(1, move || {
         told.recv().expect("the test goes on");

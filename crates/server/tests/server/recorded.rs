@@ -1,20 +1,13 @@
 //! Files that MPI-IO keeps as one part per writer, as the servers show them: the container is made in a
 //! plain directory and put into the area file by file, as its writers would have made it there.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: the place is what helps")]
-
-#[expect(dead_code, reason = "other suites use the rest")]
-mod cluster;
-#[path = "cluster/recorded_file.rs"]
-mod recorded_file;
-
-use cluster::{Cluster, R, W, eventually};
+use crate::cluster::recorded_file::{BLOCK, Recorded, WRITERS, block, published, step};
+use crate::cluster::{Cluster, R, W, eventually};
 use hayase_container::{AREA_DIRECTORY, MARK, area};
 use hayase_layout::{InodeId, Layout};
 use hayase_wire::message::{
     FileKind, Lock, LockKind, LockRange, MetaChange, NodeRequest, RecordedStep, Refused,
 };
-use recorded_file::{BLOCK, Recorded, WRITERS, block, published, step};
 
 const ROOT: InodeId = InodeId::ROOT;
 const ENOENT: i32 = 2;

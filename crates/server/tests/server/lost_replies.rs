@@ -5,13 +5,10 @@
 //! never came) or right behind it (the request came, its answer can not). Connections that are made anew repeat what
 //! was under way, beside what others send: nothing may be done twice, nor be left out.
 
-#[expect(dead_code, reason = "other suites use the rest")]
-mod cluster;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, FrameFaults, Process, RW};
+use crate::cluster::{Cluster, FrameFaults, Process, RW};
 use hayase_layout::{ByteCount, InodeId, StripePolicy};
 use hayase_wire::message::{FileKind, MetaChange, NodeReply, NodeRequest, Refused, XattrMode};
 

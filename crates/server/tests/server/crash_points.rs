@@ -2,13 +2,10 @@
 //! of that server becomes durable, then it is started anew. Repeated under its name the operation
 //! succeeds; then it has happened once, on all servers, and no intent, orphan or inode is left over.
 
-#[expect(dead_code, reason = "other suites use the rest")]
-mod cluster;
-
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Process, RW};
+use crate::cluster::{self, Cluster, Process, RW};
 use hayase_layout::shard::name_shard;
 use hayase_layout::{InodeId, ServerId};
 use hayase_store::MetaStore;

@@ -1,18 +1,11 @@
 //! Files of the cache area that MPI-IO keeps as one part per writer, of a job that ended before the tier had them: brought
 //! there from the storage of all nodes, without servers.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: the place is what helps")]
-
-#[expect(dead_code, reason = "other suites use the rest")]
-mod cluster;
-#[expect(dead_code, reason = "other suites use the rest")]
-#[path = "cluster/recorded_file.rs"]
-mod recorded_file;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use cluster::{Cluster, R, eventually};
+use crate::cluster::recorded_file::{BLOCK, Recorded, block, published, step};
+use crate::cluster::{Cluster, R, eventually};
 use hayase_container::{AREA_DIRECTORY, Durability, MARK};
 use hayase_layout::{
     ByteCount, GlobalOffset, InodeId, Layout, LocalOffset, ServerId, StripePolicy,
@@ -22,7 +15,6 @@ use hayase_store::{Area, FileState, Ledger, LedgerRecord, PartId};
 use hayase_tier::flaky::{Call, Fault};
 use hayase_tier::{Action, Attributes, Flaky, Key, ListRequest, Memory, Precondition, Tier};
 use hayase_wire::message::{FileKind, Flushed, NodeReply, NodeRequest, RecordedStep, Refused};
-use recorded_file::{BLOCK, Recorded, block, published, step};
 use xxhash_rust::xxh3::xxh3_64;
 
 const TOP: InodeId = InodeId::CACHE_ROOT;

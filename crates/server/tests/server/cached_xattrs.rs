@@ -1,14 +1,11 @@
 //! Extended attributes in the cache area, on the nodes and in the tier.
 
-#[expect(dead_code, reason = "other suites use the rest")]
-mod cluster;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Process, R, write_again, write_new};
+use crate::cluster::{Cluster, Process, R, write_again, write_new};
 use hayase_layout::{ByteCount, InodeId};
 use hayase_tier::flaky::{Call, Fault};
 use hayase_tier::{Action, Attributes, Flaky, Key, Memory, Precondition, Tier, XattrChanges};

@@ -1,11 +1,8 @@
 //! Names, attributes and bytes over one and three servers, asked as a process of each node asks.
 
-#[expect(dead_code, reason = "other suites use the rest")]
-mod cluster;
-
 use std::sync::atomic::Ordering;
 
-use cluster::{Cluster, R, RW, W, eventually};
+use crate::cluster::{Cluster, Process, R, RW, W, eventually};
 use hayase_layout::{ByteCount, InodeId, Layout, StripePolicy};
 use hayase_wire::message::{
     Access, Close, DirEntry, FileKind, MetaChange, NodeReply, NodeRequest, OpenKind, Opening,
@@ -265,8 +262,8 @@ fn a_program_takes_back_what_the_mount_of_its_node_keeps() {
     let cluster = Cluster::up(2);
     let (mut program, mut mount) = (cluster.process(1), cluster.mount(1));
     let ino = cluster.process(0).create(ROOT, "file", FileKind::Regular).expect("made").ino;
-    let recalls = |mount: &cluster::Process| mount.recalls.load(Ordering::Relaxed);
-    let keeps_attributes = |process: &mut cluster::Process| match process
+    let recalls = |mount: &Process| mount.recalls.load(Ordering::Relaxed);
+    let keeps_attributes = |process: &mut Process| match process
         .ask(&NodeRequest::GetAttr { ino })
         .expect("attributes")
     {
@@ -315,7 +312,7 @@ fn a_writer_recalls_the_caches_of_other_nodes() {
 }
 
 /// Names of a node's listing, and whether their attributes may be kept there.
-fn listed(mut process: cluster::Process) -> std::collections::BTreeMap<String, bool> {
+fn listed(mut process: Process) -> std::collections::BTreeMap<String, bool> {
     let list = NodeRequest::ReadDir { dir: ROOT, cookie: 0, bytes: 4096, plus: true };
     let NodeReply::Entries(entries) = process.ask(&list).expect("listed") else {
         panic!("not a listing");
@@ -327,7 +324,7 @@ fn listed(mut process: cluster::Process) -> std::collections::BTreeMap<String, b
 }
 
 /// A new file that the mount's node opens past its server.
-fn open_locally(mount: &mut cluster::Process, name: &str, access: Access) -> InodeId {
+fn open_locally(mount: &mut Process, name: &str, access: Access) -> InodeId {
     let ino = mount.create(ROOT, name, FileKind::Regular).expect("made").ino;
     let open = Opening { access, kind: OpenKind::Local, number: 1 };
     let opened = mount.ask(&NodeRequest::Open { ino, open, truncate: false });

@@ -1,18 +1,11 @@
 //! Files of the cache area that MPI-IO keeps as one part per writer: one file in the tier, with a tier that fails, and
 //! servers that end.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: the place is what helps")]
-
-#[expect(dead_code, reason = "other suites use the rest")]
-mod cluster;
-#[expect(dead_code, reason = "other suites use the rest")]
-#[path = "cluster/recorded_file.rs"]
-mod recorded_file;
-
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use cluster::{Cluster, R, W, eventually};
+use crate::cluster::recorded_file::{BLOCK, Recorded, WRITERS, block, published, step};
+use crate::cluster::{Cluster, Process, R, W, eventually};
 use hayase_container::{AREA_DIRECTORY, MARK, area};
 use hayase_layout::{ByteCount, InodeId, Layout};
 use hayase_tier::flaky::{Call, Fault};
@@ -20,7 +13,6 @@ use hayase_tier::{Action, Flaky, Key, ListRequest, Memory, Tier};
 use hayase_wire::message::{
     FileKind, Flushed, Lock, LockKind, LockRange, MetaChange, NodeReply, NodeRequest, RecordedStep,
 };
-use recorded_file::{BLOCK, Recorded, WRITERS, block, published, step};
 
 const TOP: InodeId = InodeId::CACHE_ROOT;
 const EAGAIN: i32 = 11;
@@ -104,7 +96,7 @@ impl Scene {
     }
 
     /// As an MPI program that has the file open.
-    fn lock(&self, file: &Recorded) -> cluster::Process {
+    fn lock(&self, file: &Recorded) -> Process {
         let lock = Lock { owner: 1, kind: LockKind::Shared, range: LockRange::ALL, pid: 1 };
         let mut program = self.cluster.process(1);
         let ino = file.copied[MARK].0;
@@ -112,7 +104,7 @@ impl Scene {
         program
     }
 
-    fn unlock(&self, program: &mut cluster::Process, file: &Recorded) {
+    fn unlock(&self, program: &mut Process, file: &Recorded) {
         let (ino, range) = (file.copied[MARK].0, LockRange::ALL);
         program.ask(&NodeRequest::Unlock { ino, owner: 1, range }).unwrap();
     }

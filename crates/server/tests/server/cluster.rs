@@ -1,6 +1,7 @@
 //! A job of a few servers in this process, on loopback and plain directories, and a process to ask them.
 
 mod frame_faults;
+pub(crate) mod recorded_file;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

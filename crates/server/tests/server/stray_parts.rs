@@ -1,12 +1,9 @@
 //! Parts that a crash left without a file are removed after the next start; all others stay.
 
-#[expect(dead_code, reason = "other suites use the rest")]
-mod cluster;
-
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, RW};
+use crate::cluster::{Cluster, RW};
 use hayase_layout::{ByteCount, InodeId, ServerId, StripePolicy};
 use hayase_store::PartId;
 use hayase_wire::message::FileKind;

@@ -1,13 +1,10 @@
 //! Files of the tier that come into stripes when they are to be changed: whole, or not at all.
 
-#[expect(dead_code, reason = "other suites use the rest")]
-mod cluster;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Process, R, W};
+use crate::cluster::{Cluster, Process, R, W};
 use hayase_layout::{ByteCount, InodeId, Layout, StripePolicy};
 use hayase_tier::flaky::{Call, Fault};
 use hayase_tier::{Action, Attributes, Flaky, Key, Memory, Precondition, Tier};
