@@ -149,7 +149,7 @@ suite_sim-long() {
 }
 suite_fuzz-long() { HAYASE_FUZZ_SECONDS=300 cargo test --locked -p hayase-fuzz -- --show-output; }
 # Two million entries, into packs and out of them.
-suite_entries-long() { HAYASE_ENTRIES=2000000 cargo test --release --locked -p hayase-stage --test transfer many; }
+suite_entries-long() { HAYASE_ENTRIES=2000000 cargo test --release --locked -p hayase-stage --test stage transfer::many; }
 # A hundred thousand files through `cache`.
 suite_files-long() { HAYASE_CACHE_FILES=100000 job_suite files-long cargo test --locked -p hayase-e2e -- cache_many_files; }
 suite_fresh-debian() { scripts/fresh-debian.sh; }

@@ -1,8 +1,6 @@
 //! Whole transfers: between directories and a store without a tree, loose, packed and sealed; and what
 //! happens when something goes wrong.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod broken;
 mod bucket;
 mod faults;

@@ -1,8 +1,5 @@
 //! Packs against models, damage, lies and foreign programs.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stdout, reason = "says which tests were skipped")]
-
 mod claims;
 mod damage;
 mod foreign;
