@@ -2,12 +2,12 @@
 //! with `HAYASE_SIM_TIER_FIRST` and `HAYASE_SIM_TIER_SEEDS`. Not those of `seeds.rs`: of some thousand seeds two are
 //! known to end otherwise than promised (`docs/results/simulation.md`), so thousands of others would be red.
 
-#![allow(clippy::print_stdout, reason = "a test tells what it tried")]
-
 use hayase_sim::{
     AfterEnd, Flushed, Plan, STRIPED, WHOLE, emptied_after_power_cut, flushing,
     server_ends_before_fsync,
 };
+
+use crate::log::show_log;
 
 /// Seeds of a run, unless `HAYASE_SIM_TIER_SEEDS` says how many.
 const SEEDS: u64 = 60;
@@ -35,12 +35,6 @@ fn variable(name: &str) -> Option<u64> {
 
 /// The first seed, unless `HAYASE_SIM_TIER_FIRST` says which.
 const FIRST: u64 = 1;
-
-/// What the servers say, for one seed.
-fn show_log() {
-    let Ok(filter) = std::env::var("HAYASE_SIM_LOG") else { return };
-    tracing_subscriber::fmt().with_env_filter(filter).without_time().init();
-}
 
 #[test]
 fn what_failed_once_does_not_fail_again() {

@@ -6,14 +6,14 @@
 //! unless `HAYASE_SIM_KIND` says it, and whether mounts gather small writes, unless `HAYASE_SIM_GATHER` (0 or 1) does. With `HAYASE_SIM_LOG=debug` (or another filter) one seed also
 //! shows what the servers say.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and tell")]
-
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use hayase_sim::{Kind, Place, Report, Violation, Writes, run_kind};
+
+use crate::log::show_log;
 
 /// Seeds that found something in the root, with what it was.
 const FOUND: [(Kind, u64, &str); 26] = [
@@ -102,17 +102,6 @@ fn of_commit() -> Option<u64> {
     u64::from_str_radix(commit.get(..12)?, 16).ok()
 }
 
-/// Log lines carry the time of the simulation.
-struct Simulated;
-
-impl tracing_subscriber::fmt::time::FormatTime for Simulated {
-    fn format_time(&self, w: &mut tracing_subscriber::fmt::format::Writer<'_>) -> std::fmt::Result {
-        static BEGAN: OnceLock<tokio::time::Instant> = OnceLock::new();
-        let now = tokio::time::Instant::now();
-        write!(w, "{:8.3}", (now - *BEGAN.get_or_init(|| now)).as_secs_f64())
-    }
-}
-
 #[test]
 fn seeds_that_found_something_stay_good() {
     let in_root = FOUND.map(|found| (Place::Root, found));
@@ -154,9 +143,7 @@ fn all(seeds: Range<u64>) -> (Vec<Report>, Vec<(Kind, u64)>) {
 #[test]
 fn seeds_of_this_commit() {
     if let Some(seed) = number("HAYASE_SIM_SEED") {
-        if let Some(filter) = text("HAYASE_SIM_LOG") {
-            tracing_subscriber::fmt().with_env_filter(filter).with_timer(Simulated).init();
-        }
+        show_log();
         println!("{:?}", one(seed).unwrap_or_else(|violation| panic!("{violation}")));
         return;
     }

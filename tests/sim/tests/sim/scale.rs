@@ -3,8 +3,6 @@
 //!
 //! `HAYASE_SIM_SCALE=1000` goes up to that many nodes.
 
-#![allow(clippy::print_stdout, reason = "a test tells what it counted")]
-
 use hayase_sim::{Effort, Scale, scale};
 
 fn nodes() -> Vec<u16> {
@@ -13,7 +11,7 @@ fn nodes() -> Vec<u16> {
     [64, 250, 1000, 2000].into_iter().filter(|nodes| *nodes <= most).collect()
 }
 
-/// Resident memory of this process in KiB.
+/// Resident memory of this process in KiB; tests that run beside this one count as well.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).map_or(0, |pages| pages * 4)
