@@ -253,9 +253,10 @@ run_again() {
   done <"$again"
 }
 
-# Room that a whole run takes at most, in GiB: what cargo builds, and the areas of two suites that run at once.
+# Room that a whole run takes at most, in GiB: what cargo builds, and the areas of four jobs that run at once: three of
+# our end-to-end tests (`HAYASE_E2E_STREAMS`), one of a suite with foreign programs.
 room_of_builds=6
-room_of_areas=13
+room_of_areas=21
 targets=${CARGO_TARGET_DIR:-target}
 
 # on_disk FIELD DIR: of df(1), in KiB where it is a size.

@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub use guard::Guard;
 pub use hayase::{Cluster, Daemons, binary, is_alive};
+pub(crate) use tree::temporary_dir;
 pub use tree::{Tree, mounts_below};
 
 use crate::node::Node;

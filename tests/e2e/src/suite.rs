@@ -1,14 +1,19 @@
-//! The runner of one group of tests: one job for all of them, one after the other.
+//! A group of tests: one job for all of them, one after the other; and what it prints.
 //!
-//! Test programs have no libtest harness, since a job must be stopped after the last test. The
-//! command line is libtest's where it matters: names to run, `--list`, `--exact`, `--skip NAME`.
+//! There is no libtest harness, since a job must be stopped after the last test. Which groups run is decided by
+//! [`crate::groups`].
 
+use std::fs::File;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::ExitCode;
+use std::path::Path;
+use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
+use anyhow::Context;
+
 use crate::job::{self, Backend, Job, JobOptions, profile};
+use crate::wanted::Wanted;
 use crate::{Scene, TestResult};
 
 /// Tests that share a job.
@@ -56,17 +61,24 @@ impl Suite {
         self
     }
 
-    /// Runs what the command line asks for.
-    pub fn run(self) -> ExitCode {
-        let wanted = Wanted::from_arguments();
+    pub(crate) const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Whether one of its tests is asked for.
+    pub(crate) fn is_wanted(&self, wanted: &Wanted) -> bool {
+        self.tests.iter().any(|(name, ..)| wanted.has(name))
+    }
+
+    /// As libtest lists them.
+    pub(crate) fn list(&self, wanted: &Wanted) {
+        let names = self.tests.iter().map(|(name, ..)| name).filter(|name| wanted.has(name));
+        names.for_each(|name| print(&format!("{name}: test")));
+    }
+
+    /// Runs the tests that are asked for; true when none failed.
+    pub(crate) fn run(&self, wanted: &Wanted) -> bool {
         let tests: Vec<_> = self.tests.iter().filter(|(name, ..)| wanted.has(name)).collect();
-        if wanted.list {
-            tests.iter().for_each(|(name, ..)| print(&format!("{name}: test")));
-            return ExitCode::SUCCESS;
-        }
-        if tests.is_empty() {
-            return ExitCode::SUCCESS;
-        }
         let profile = profile().unwrap_or_else(|| "native".into());
         print(&format!("\nrunning {} tests of {} ({profile})", tests.len(), self.name));
         let start = Instant::now();
@@ -76,7 +88,7 @@ impl Suite {
             + alone.iter().filter(|(name, test)| !run_one(None, name, *test)).count();
         let seconds = start.elapsed().as_secs_f64();
         print(&format!("{}: {failed} failed of {}, {seconds:.1} s", self.name, tests.len()));
-        if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        failed == 0
     }
 
     /// Tests that share a job; returns how many failed.
@@ -150,51 +162,42 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-struct Wanted {
-    list: bool,
-    exact: bool,
-    names: Vec<String>,
-    skip: Vec<String>,
+/// Open when other processes print to the same place.
+static TURN: OnceLock<File> = OnceLock::new();
+
+/// Notes of the test that runs: they are printed with its result.
+static NOTES: Mutex<String> = Mutex::new(String::new());
+
+/// From here on whoever prints holds the lock of this file.
+pub(crate) fn print_in_turns(file: &Path) -> anyhow::Result<()> {
+    let file = File::create(file).with_context(|| format!("make {}", file.display()))?;
+    TURN.get_or_init(|| file);
+    Ok(())
 }
 
-impl Wanted {
-    fn from_arguments() -> Self {
-        let mut wanted = Self { list: false, exact: false, names: vec![], skip: vec![] };
-        let mut arguments = std::env::args().skip(1);
-        while let Some(argument) = arguments.next() {
-            match argument.as_str() {
-                "--list" => wanted.list = true,
-                "--exact" => wanted.exact = true,
-                "--skip" => wanted.skip.extend(arguments.next()),
-                // Of libtest, with a value that means nothing here.
-                "--test-threads" | "--format" | "--color" => drop(arguments.next()),
-                flag if flag.starts_with('-') => {}
-                name => wanted.names.push(name.to_owned()),
-            }
-        }
-        wanted
-    }
-
-    fn has(&self, test: &str) -> bool {
-        let matches = |name: &String| {
-            if self.exact { test == name } else { test.contains(name.as_str()) }
-        };
-        (self.names.is_empty() || self.names.iter().any(matches)) && !self.skip.iter().any(matches)
-    }
-}
-
-/// A line of the test run's own output.
-pub fn print(line: &str) {
+/// Prints a result, with all that belongs to it, in one piece.
+pub fn print(text: &str) {
+    let notes = std::mem::take(&mut *NOTES.lock().expect("no holder panics"));
+    let mut stdout = std::io::stdout().lock();
+    let turn = TURN.get().filter(|file| file.lock().is_ok());
     // A closed pipe must not end a test run before its job is down.
-    let _ = writeln!(std::io::stdout().lock(), "{line}");
+    let _ = stdout.write_all(format!("{notes}{text}\n").as_bytes());
+    let _ = turn.map(File::unlock);
+}
+
+/// Keeps a line until the result of the test is printed.
+fn keep(line: &str) {
+    let mut notes = NOTES.lock().expect("no holder panics");
+    notes.push_str(line);
+    notes.push('\n');
 }
 
 /// A test, or a part of it, that this machine can not run.
 pub fn skip(name: &str, reason: &str) {
-    print(&format!("SKIP {name}: {reason}"));
+    keep(&format!("SKIP {name}: {reason}"));
 }
 
 /// A figure that a test found and that a person may want to see.
 pub fn note(text: &str) {
-    print(&format!("     note: {text}"));
+    keep(&format!("     note: {text}"));
 }

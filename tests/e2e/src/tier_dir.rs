@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 
 use crate::JobOptions;
+use crate::job::temporary_dir;
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -24,10 +25,8 @@ impl TierDir {
     /// # Errors
     /// When it can not be made.
     pub fn new() -> Result<Self> {
-        let parent = std::env::var_os("HAYASE_E2E_DIR").map(PathBuf::from);
-        let parent = parent.unwrap_or_else(std::env::temp_dir);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("hayase-e2e-tier-{}-{count}", std::process::id()));
+        let path = temporary_dir().join(format!("hayase-e2e-tier-{}-{count}", std::process::id()));
         std::fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
         Ok(Self { path, is_mounted: false, image: None })
     }

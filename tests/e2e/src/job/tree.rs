@@ -8,21 +8,26 @@ use anyhow::{Context, Result, ensure};
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
+/// Where temporary trees go: `HAYASE_E2E_DIR`, else the temporary directory.
+pub(crate) fn temporary_dir() -> PathBuf {
+    std::env::var_os("HAYASE_E2E_DIR").map_or_else(std::env::temp_dir, PathBuf::from)
+}
+
 /// A directory that everybody may pass through; removed on drop when no mount is left in it.
 pub struct Tree {
     path: PathBuf,
 }
 
 impl Tree {
-    /// Makes it below `HAYASE_E2E_DIR`, else below the temporary directory.
+    /// Makes it in the directory for temporary trees.
     ///
     /// # Errors
     /// When it can not be made.
     pub fn new() -> Result<Self> {
-        let parent = std::env::var_os("HAYASE_E2E_DIR").map(PathBuf::from);
-        let parent = parent.unwrap_or_else(std::env::temp_dir);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("hayase-e2e-{}-{count}", std::process::id()));
+        // Of one length: no tree's name is the beginning of another's, and processes are found by these names.
+        let name = format!("hayase-e2e-{}-{count:04}", std::process::id());
+        let path = temporary_dir().join(name);
         std::fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
         let tree = Self { path };

@@ -1,7 +1,6 @@
 //! Tests 28-33 of the coherence protocol: a lock is held by one, wherever it is asked for, and ends
 //! with its holder.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -14,7 +13,7 @@ use hayase_e2e::{
 /// A holder that is gone is known to be so after this (one look at processes, and what it needs).
 const GONE_BOUND: Duration = Duration::from_secs(4);
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("coherence_locks", JobOptions::three())
         // First: nobody has locked anything yet, so the kernel does not tell of closes.
         .posix("coherence_31_a_close_ends_the_locks_of_the_process", a_close_ends_the_locks)
@@ -26,7 +25,6 @@ fn main() -> ExitCode {
         .posix("coherence_30_a_signal_ends_a_wait", interrupted_waiter)
         .posix("coherence_32_a_counter_under_a_lock_is_exact", counter)
         .posix("coherence_33_a_circle_is_refused", circle)
-        .run()
 }
 
 /// A program that locks the whole of `$1` by fcntl(2) and then does `then`.

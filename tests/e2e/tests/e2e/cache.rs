@@ -2,7 +2,6 @@
 //! tier by others. Tests 44 and 45 of the coherence protocol.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use hayase_e2e::{
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("cache", JobOptions::three())
         .alone("cache_shows_the_tier_on_every_node", || in_front_of_a_tier(shows_the_tier))
         .alone("cache_writes_come_to_the_tier_behind", || in_front_of_a_tier(writes_behind))
@@ -30,7 +29,6 @@ fn main() -> ExitCode {
         .alone("cache_refuses_what_a_tier_can_not_keep", || in_front_of_a_tier(refusals))
         .alone("cache_fsync_promises_the_tier_when_asked", fsync_in_the_tier)
         .alone("cache_files_of_a_nearly_full_node_come_to_the_tier", of_a_nearly_full_node)
-        .run()
 }
 
 /// How long a change in the tier may go unnoticed, with room for a loaded machine.

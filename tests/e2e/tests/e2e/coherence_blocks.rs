@@ -1,16 +1,13 @@
 //! Tests 40 and 41 of the coherence protocol: different ways into one block of one file.
 
-use std::process::ExitCode;
-
 use anyhow::{Context, ensure};
 use hayase_e2e::{Data, JobOptions, Loop, Scene, Suite, TestResult, Until, note};
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("coherence_blocks", JobOptions::three())
         .posix("coherence_40_neighbours_in_one_block", neighbours_in_one_block)
         .posix("coherence_40_striped_neighbours", striped_neighbours)
         .posix("coherence_41_direct_beside_buffered", direct_beside_buffered)
-        .run()
 }
 
 const BLOCK: u64 = 4096;

@@ -1,6 +1,5 @@
 //! Tests 6-9 of the coherence protocol: whatever is open where, an open never fails for our reasons.
 
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -10,7 +9,7 @@ use hayase_e2e::{
     expect_errno, note,
 };
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("coherence_opens", JobOptions::three())
         .posix("coherence_06_pairs_of_opens", pairs_of_opens)
         .posix("coherence_06_triples_of_opens", triples_of_opens)
@@ -18,7 +17,6 @@ fn main() -> ExitCode {
         .posix("coherence_08_mapping_outlives_its_descriptor", mapping_outlives_its_descriptor)
         .posix("coherence_09_reopen_at_once", reopen_at_once)
         .job("coherence_09_always_passthrough", always_passthrough)
-        .run()
 }
 
 const KINDS: [&str; 6] = ["r", "w", "rw", "w+append", "rw+trunc", "rw+direct"];

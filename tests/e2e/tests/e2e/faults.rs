@@ -2,7 +2,6 @@
 //! and nothing left behind.
 
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -11,7 +10,7 @@ use hayase_e2e::process::{Finished, run, wait};
 use hayase_e2e::{Data, Job, JobOptions, Suite, TestResult, Trial, eventually, expect_errno, note};
 use rustix::process::{Pid, Signal, kill_process};
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("faults", JobOptions::three())
         .alone("fault_launcher_killed_while_coming_up", launcher_killed_while_coming_up)
         .alone("fault_up_interrupted", up_interrupted)
@@ -29,7 +28,6 @@ fn main() -> ExitCode {
         .alone("fault_store_corrupt", store_corrupt)
         .alone("fault_wrong_secret", wrong_secret)
         .alone("fault_garbage_at_a_server_port", garbage_at_a_server_port)
-        .run()
 }
 
 /// How long it may take until a job without its launcher has cleared itself away.

@@ -1,6 +1,5 @@
 //! What ordinary programs do in `shared`: trees, long names, links, xattrs, builds from all nodes.
 
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -8,7 +7,7 @@ use hayase_e2e::{
     Command, Data, JobOptions, Node, Scene, Suite, TestResult, Whence, expect_errno, note,
 };
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("trees", JobOptions::three())
         .posix("tree_ten_thousand_names", ten_thousand_names)
         .posix("tree_deep_paths_and_long_names", deep_paths_and_long_names)
@@ -20,7 +19,6 @@ fn main() -> ExitCode {
         .posix("tree_unpacked_and_checked_elsewhere", unpacked_and_checked_elsewhere)
         .posix("tree_built_by_all_nodes", built_by_all_nodes)
         .posix("tree_removed_from_another_node", removed_from_another_node)
-        .run()
 }
 
 /// 10,000 names made by all nodes are listed once each on all nodes.

@@ -1,17 +1,14 @@
 //! Tests 23, 24 and 26 of the coherence protocol: directories that several nodes change at once.
 
-use std::process::ExitCode;
-
 use anyhow::ensure;
 use hayase_e2e::{Command, Data, JobOptions, Loop, Report, Scene, Suite, TestResult, Until, note};
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("coherence_directories", JobOptions::three())
         .posix("coherence_23_no_file_in_a_removed_directory", no_file_in_a_removed_directory)
         .posix("coherence_24_crosswise_names_do_not_stall", crosswise_names_do_not_stall)
         .posix("coherence_26_stable_names_exactly_once", stable_names_exactly_once)
         .posix("a_directory_keeps_the_time_that_it_is_given", the_time_that_it_is_given)
-        .run()
 }
 
 /// A makes and removes a directory without pause; B and C create in it. What was created is there.

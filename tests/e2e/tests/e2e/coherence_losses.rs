@@ -1,7 +1,6 @@
 //! Tests 28 (death of a node), 35, 36 and 39 of the coherence protocol: nodes that are lost, cut off,
 //! or back again, and a coordinator that is silent.
 
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -11,7 +10,7 @@ use hayase_e2e::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("coherence_losses", JobOptions::three())
         .alone("coherence_28_39_a_lost_node_holds_nothing", || on_a_job(lost_for_good))
         .alone("coherence_28_the_only_other_node_is_lost", the_only_other_is_lost)
@@ -24,7 +23,6 @@ fn main() -> ExitCode {
         .alone("coherence_36_without_a_coordinator_nothing_is_released", || {
             on_a_job(no_coordinator)
         })
-        .run()
 }
 
 /// Declared in 3 to 5 s; generous, for loaded machines.

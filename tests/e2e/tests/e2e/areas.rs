@@ -1,7 +1,6 @@
 //! The areas of a job: their sizes are true and hard, `local` is each node's own. Test 42 of the coherence
 //! protocol: a full disk says so at write(2), on the node of the bytes and on others.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -10,7 +9,7 @@ use hayase_e2e::{
     Data, File, JobOptions, Node, Refused, Scene, Suite, TestResult, eventually, expect_errno, note,
 };
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("areas", JobOptions::three().shared("320MiB"))
         .job("area_df_is_true", df_is_true)
         .posix("area_enospc_local_writer", enospc_local_writer)
@@ -18,7 +17,6 @@ fn main() -> ExitCode {
         .posix("area_enospc_striped", enospc_striped)
         .job("area_full_node_leaves_the_others_usable", full_node_leaves_the_others_usable)
         .job("area_local_is_private_and_native", local_is_private_and_native)
-        .run()
 }
 
 const MIB: u64 = 1 << 20;

@@ -1,7 +1,6 @@
 //! What the daemons of a job cost: nothing when idle, bounded memory under load.
 
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -13,7 +12,7 @@ use hayase_e2e::{
     Command, Data, Job, JobOptions, Scene, Suite, TestResult, TierDir, Trial, eventually, note,
 };
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("daemons", JobOptions::three())
         .job("daemons_are_all_there", all_there)
         .job("daemons_idle_cost_nothing", idle_cost_nothing)
@@ -23,7 +22,6 @@ fn main() -> ExitCode {
         .alone("daemons_interrupts_go_and_come_back", interrupts_move)
         .alone("daemons_stay_within_their_budget", within_budget)
         .alone("daemons_system_cores_that_are_not_there", no_such_cores)
-        .run()
 }
 
 /// A server and a mount for each node, kept by a supervisor.

@@ -1,6 +1,5 @@
 //! Tests 17-22, 25 and 27 of the coherence protocol: names, links and rights.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -10,7 +9,7 @@ use hayase_e2e::{
     note,
 };
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("coherence_names", JobOptions::three())
         .posix("coherence_17_unlinked_files_live_on", unlinked_files_live_on)
         .posix("coherence_17_space_comes_back", space_comes_back)
@@ -26,7 +25,6 @@ fn main() -> ExitCode {
         .posix("coherence_25_gone_from_a_new_directory", gone_from_a_new_directory)
         .posix("coherence_25_gone_after_a_hit", gone_after_a_hit)
         .posix("coherence_27_rights_follow_at_once", rights_follow_at_once)
-        .run()
 }
 
 /// A name that is gone may be seen so long: 1 s, and what a loaded machine adds.

@@ -1,20 +1,18 @@
 //! Tests 14-16 of the coherence protocol: a truncate is before or after a write, never inside it.
 
-use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use hayase_e2e::random::Random;
 use hayase_e2e::{Command, Data, JobOptions, Loop, Scene, Suite, TestResult, Until, note};
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("coherence_truncate", JobOptions::three())
         .posix("coherence_14_truncate_against_local_write", truncate_against_local_write)
         .posix("coherence_14_truncate_against_striped_write", truncate_against_striped_write)
         .posix("coherence_15_no_zeros_in_a_completed_write", no_zeros_in_a_completed_write)
         .posix("coherence_16_old_bytes_do_not_come_back", old_bytes_do_not_come_back)
         .posix("coherence_16_open_with_truncate", open_with_truncate)
-        .run()
 }
 
 /// B truncates while A writes: the result is one of the two orders.

@@ -18,20 +18,19 @@ use rustix::process::{Pid, Signal, kill_process};
 /// This program as one of another user of the network.
 const STRANGER: &str = "--stranger";
 
-fn main() -> ExitCode {
+/// What this program does when a test of this file has started it as a stranger.
+pub(crate) fn as_stranger() -> Option<ExitCode> {
     let mut arguments = std::env::args().skip(1);
-    if arguments.next().as_deref() == Some(STRANGER) {
-        return match stranger(&arguments.next().unwrap_or_default()) {
-            Ok(said) => {
-                hayase_e2e::suite::print(&said);
-                ExitCode::SUCCESS
-            }
-            Err(error) => {
-                hayase_e2e::suite::print(&format!("{error:#}"));
-                ExitCode::FAILURE
-            }
-        };
+    if arguments.next().as_deref() != Some(STRANGER) {
+        return None;
     }
+    let told = stranger(&arguments.next().unwrap_or_default());
+    let code = if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    hayase_e2e::suite::print(&told.unwrap_or_else(|error| format!("{error:#}")));
+    Some(code)
+}
+
+pub(crate) fn suite() -> Suite {
     Suite::new("ucx", JobOptions::three())
         .alone("ucx_nodes_read_what_others_wrote", || {
             on_a_job("ucx_nodes_read_what_others_wrote", others_read)
@@ -44,7 +43,6 @@ fn main() -> ExitCode {
         })
         .alone("ucx_strangers_are_refused", || on_a_job("ucx_strangers_are_refused", strangers))
         .alone("ucx_is_told_where_it_is_missing", missing)
-        .run()
 }
 
 const MIB: u64 = 1 << 20;

@@ -1,7 +1,6 @@
 //! Tests 34, 37 and 38 of the coherence protocol: daemons are killed with SIGKILL while programs
 //! work, and started again; what was acknowledged stays, what was open and locked goes on.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -13,7 +12,7 @@ use hayase_e2e::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("coherence_restarts", JobOptions::three())
         .alone("coherence_34_open_files_and_locks_outlive_a_server", || on_a_job(opens_and_locks))
         .alone("coherence_34_fio_verify_across_kills", || on_a_job(fio_across_kills))
@@ -24,7 +23,6 @@ fn main() -> ExitCode {
         .alone("coherence_37_a_mount_is_killed_while_it_removes", || {
             on_a_job(mount_killed_removing)
         })
-        .run()
 }
 
 /// Runs a test on a job of its own; the daemons' logs go with its error.

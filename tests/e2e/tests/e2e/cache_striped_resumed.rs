@@ -2,7 +2,7 @@
 //! nodes, and what is not there, or was lost with the power, is told and never sent.
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -13,13 +13,12 @@ use hayase_e2e::{Job, JobOptions, Suite, TestResult, TierDir, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("cache_striped_resumed", JobOptions::three())
         .alone("cache_striped_whole_job_killed_then_resumed", resumed)
         .alone("cache_striped_resume_waits_for_all_nodes", waits_for_all_nodes)
         .alone("cache_striped_resume_tells_what_the_power_took", power_took)
         .alone("cache_striped_parts_stay_when_a_signal_ends_the_job", ended_by_a_signal)
-        .run()
 }
 
 const BACK: Duration = Duration::from_secs(60);

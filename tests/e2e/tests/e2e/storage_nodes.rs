@@ -1,7 +1,6 @@
 //! A job of which some nodes carry storage and serve the others (LLIO's groups).
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -12,7 +11,7 @@ use hayase_e2e::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("storage_nodes", options())
         .job("storage_nodes_keep_all_parts_and_names", keep_all_parts_and_names)
         .job("storage_nodes_give_room", give_room)
@@ -22,7 +21,6 @@ fn main() -> ExitCode {
         .job("storage_nodes_are_told", are_told)
         .alone("storage_nodes_restarts_are_survived", || on_a_job(restarts_are_survived))
         .alone("storage_nodes_a_guest_is_lost_without_loss", || on_a_job(a_guest_is_lost))
-        .run()
 }
 
 const MIB: u64 = 1 << 20;

@@ -1,6 +1,5 @@
 //! Striped files in the cache area: one file on several nodes, one object in the tier.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -9,14 +8,13 @@ use hayase_e2e::job::binary;
 use hayase_e2e::process::{Finished, run};
 use hayase_e2e::{Data, Job, JobOptions, Suite, TestResult, TierDir, eventually};
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("cache_striped", JobOptions::three())
         .alone("cache_striped_files_come_to_the_tier_as_one", come_to_the_tier)
         .alone("cache_striped_file_is_larger_than_a_node", larger_than_a_node)
         .alone("cache_striped_tier_file_larger_than_a_node_is_changed_in_part", changed_in_part)
         .alone("cache_striped_servers_killed_in_the_middle_of_flushes", servers_killed)
         .alone("cache_striped_two_versions_are_both_kept", two_versions)
-        .run()
 }
 
 const BACK: Duration = Duration::from_secs(60);

@@ -1,7 +1,6 @@
 //! The cache area when the tier fails, servers die in the middle of a flush, or the whole job does:
 //! nothing that was acknowledged is lost unnoticed, and what is missing is told and can be resumed.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -12,7 +11,7 @@ use hayase_e2e::job::binary;
 use hayase_e2e::process::{Finished, run};
 use hayase_e2e::{Data, Job, JobOptions, Suite, TestResult, TierDir, eventually, note};
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("cache_faults", JobOptions::three())
         .alone("cache_full_tier_down_lists_and_resume_completes", full_tier)
         .alone("cache_read_only_tier_is_tried_again", read_only_tier)
@@ -28,7 +27,6 @@ fn main() -> ExitCode {
             in_front_of(&TierDir::hanging(256 << 20)?, killed_while_it_hangs)
         })
         .alone("cache_many_files", || in_front_of(&TierDir::new()?, many_files))
-        .run()
 }
 
 const COMMAND: Duration = Duration::from_secs(120);

@@ -1,7 +1,6 @@
 //! What is told of the cache area: bars, counters, pages, checksums, and files that stay open when their
 //! time comes.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -10,14 +9,13 @@ use hayase_e2e::job::binary;
 use hayase_e2e::process::{Finished, run};
 use hayase_e2e::{Data, Job, JobOptions, Suite, TestResult, TierDir, eventually};
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("cache_told", JobOptions::three())
         .alone("cache_what_is_missing_is_told_everywhere", missing_is_told)
         .alone("cache_counters_are_told_at_a_port", counters_at_a_port)
         .alone("cache_flush_verify_reads_the_tier_back", || in_front_of(&TierDir::new()?, verified))
         .alone("cache_a_file_that_stays_open_is_flushed_as_it_stands", stays_open)
         .alone("cache_open_files_go_at_the_deadline", deadline)
-        .run()
 }
 
 const BACK: Duration = Duration::from_secs(60);

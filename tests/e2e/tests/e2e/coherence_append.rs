@@ -1,13 +1,12 @@
 //! Tests 11-13 of the coherence protocol: what is appended is whole, and none of it is lost.
 
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use hayase_e2e::actor::loops::{RECORD_BYTES, record};
 use hayase_e2e::{Data, JobOptions, Loop, Node, Report, Scene, Suite, TestResult, Until, note};
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("coherence_append", JobOptions::three())
         .posix("coherence_11_two_nodes_append", two_nodes_append)
         .posix("coherence_12_striped_append", striped_append)
@@ -15,7 +14,6 @@ fn main() -> ExitCode {
         .posix("coherence_12_short_lived_appenders", short_lived_appenders)
         .posix("coherence_13_append_of_three_mebibytes", append_of_three_mebibytes)
         .posix("coherence_13_striped_append_of_three_mebibytes", striped_three_mebibytes)
-        .run()
 }
 
 const RECORDS: u64 = 10_000;

@@ -1,7 +1,6 @@
 //! Large requests of other nodes go past the page cache of the node that has the part, beside everything else
 //! that programs do with the same file.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -9,7 +8,7 @@ use hayase_e2e::actor::Command;
 use hayase_e2e::random::Random;
 use hayase_e2e::{Data, Job, JobOptions, MapKind, Scene, Suite, TestResult, eventually, note};
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("direct", JobOptions::three())
         .job("direct_large_requests_pass_by_the_page_cache", pass_by)
         .job("direct_from_the_first_write_after_a_close", from_the_first)
@@ -19,7 +18,6 @@ fn main() -> ExitCode {
         .posix("direct_any_place_and_length", any_place)
         .posix("direct_beside_a_mapping_of_the_home", beside_a_mapping)
         .alone("direct_is_not_used_when_not_wanted", not_wanted)
-        .run()
 }
 
 const MIB: u64 = 1 << 20;

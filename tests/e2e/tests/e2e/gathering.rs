@@ -1,6 +1,5 @@
 //! Small writes that a mount gathers while its node alone has the file open: nobody can tell, but by the time they take.
 
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -11,7 +10,7 @@ use hayase_e2e::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("gathering", gathering(3))
         .job("gather_many_small_writes_are_few_requests", few_requests)
         .posix("gather_other_nodes_see_each_write", others_see_each_write)
@@ -27,7 +26,6 @@ fn main() -> ExitCode {
         .alone("gather_who_hung_overwrites_nothing_at_a_home_started_anew", || on_a_job(home_anew))
         .alone("gather_without_passthrough", without_passthrough)
         .alone("gather_is_not_done_when_not_wanted", not_wanted)
-        .run()
 }
 
 const RECORD: u64 = 100;

@@ -1,12 +1,11 @@
 //! Tests 1-5 of the coherence protocol: what a node writes, the others see at once.
 
-use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, ensure};
 use hayase_e2e::{Data, JobOptions, MapKind, Scene, Suite, TestResult, Whence, eventually, note};
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("coherence_sizes", JobOptions::three())
         .posix("coherence_01_size_after_remote_write", size_after_remote_write)
         .posix("coherence_01_size_of_striped_file", size_of_striped_file)
@@ -15,7 +14,6 @@ fn main() -> ExitCode {
         .posix("coherence_03_reader_between_writers", reader_between_writers)
         .posix("coherence_04_mapping_is_new_within_a_second", mapping_is_new_within_a_second)
         .posix("coherence_05_local_reader_sees_remote_writer", local_reader_sees_remote_writer)
-        .run()
 }
 
 /// Kernel clocks of file times tick this far apart, where they are not finer.

@@ -4,7 +4,6 @@
 //! `HAYASE_E2E_SEED` repeats a run; a failure tells the seed and the last operations.
 
 use std::collections::VecDeque;
-use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use hayase_e2e::actor::data::difference;
@@ -13,13 +12,12 @@ use hayase_e2e::{
     Data, File, JobOptions, Map, MapKind, Node, Scene, Suite, TestResult, Whence, note,
 };
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("coherence_model", JobOptions::three())
         .posix("coherence_46_home_and_remote", home_and_remote)
         .posix("coherence_46_two_remotes", two_remotes)
         .posix("coherence_46_striped", striped)
         .posix("coherence_46_three_nodes", three_nodes)
-        .run()
 }
 
 /// A is the home, B another node.

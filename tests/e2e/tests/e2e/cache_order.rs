@@ -2,7 +2,6 @@
 //! overtakes what was completed before it, and an old version never replaces a newer one; also when
 //! servers are killed in between.
 
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use hayase_e2e::{
     Data, Job, JobOptions, Suite, TestResult, TierDir, eventually, expect_errno, note,
 };
 
-fn main() -> ExitCode {
+pub(crate) fn suite() -> Suite {
     Suite::new("cache_order", JobOptions::three())
         .alone("cache_removed_names_stay_gone_while_the_tier_refuses", || {
             in_front_of(&TierDir::small(64 << 20)?, removed_names)
@@ -38,7 +37,6 @@ fn main() -> ExitCode {
         .alone("cache_names_against_kills_have_one_outcome", || {
             in_front_of(&TierDir::new()?, kills)
         })
-        .run()
 }
 
 const BACK: Duration = Duration::from_secs(60);

@@ -1,0 +1,64 @@
+//! Promises of `docs/SEMANTICS.md`, and what a job does when something goes wrong: a group of tests per file.
+
+mod areas;
+mod cache;
+mod cache_faults;
+mod cache_order;
+mod cache_striped;
+mod cache_striped_resumed;
+mod cache_told;
+mod coherence_append;
+mod coherence_blocks;
+mod coherence_directories;
+mod coherence_locks;
+mod coherence_losses;
+mod coherence_model;
+mod coherence_names;
+mod coherence_opens;
+mod coherence_restarts;
+mod coherence_sizes;
+mod coherence_truncate;
+mod daemons;
+mod direct;
+mod faults;
+mod gathering;
+mod storage_nodes;
+mod trees;
+mod ucx;
+
+use std::process::ExitCode;
+
+use hayase_e2e::{Suite, groups};
+
+/// The longest first.
+const SUITES: [fn() -> Suite; 25] = [
+    faults::suite,
+    cache_faults::suite,
+    coherence_losses::suite,
+    coherence_restarts::suite,
+    gathering::suite,
+    daemons::suite,
+    coherence_names::suite,
+    cache::suite,
+    cache_order::suite,
+    trees::suite,
+    coherence_model::suite,
+    storage_nodes::suite,
+    ucx::suite,
+    coherence_opens::suite,
+    coherence_directories::suite,
+    coherence_locks::suite,
+    areas::suite,
+    cache_striped::suite,
+    cache_striped_resumed::suite,
+    cache_told::suite,
+    coherence_sizes::suite,
+    coherence_truncate::suite,
+    coherence_append::suite,
+    coherence_blocks::suite,
+    direct::suite,
+];
+
+fn main() -> ExitCode {
+    ucx::as_stranger().unwrap_or_else(|| groups::run(&SUITES.map(|suite| suite())))
+}
