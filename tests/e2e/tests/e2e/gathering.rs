@@ -29,7 +29,7 @@ pub(crate) fn suite() -> Suite {
 }
 
 const RECORD: u64 = 100;
-/// As many small writes come before the first that is gathered, at most.
+/// As many small writes come before the first that a window gathers, at most.
 const BEFORE: u64 = 8;
 /// A daemon that was killed is back after this; generous, for loaded machines.
 const BACK: Duration = Duration::from_secs(40);
@@ -91,10 +91,14 @@ fn few_requests(scene: &Scene<'_>) -> TestResult {
     let path = scene.path("file");
     let before = gathered(scene.job)?;
     let file = opened(&scene.a, &scene.b, &path, "rw")?;
+    let begin = Instant::now();
     write_records(&file, 0, 1000)?;
     file.fsync()?;
+    // What is gathered goes to the home after a second: a loaded machine needs several windows.
+    let windows = 1 + begin.elapsed().as_secs();
     let came = gathered(scene.job)? - before;
-    ensure!(came >= (1000 - BEFORE) * RECORD, "{came} bytes of {} came gathered", 1000 * RECORD);
+    let least = 1000_u64.saturating_sub(BEFORE * windows) * RECORD;
+    ensure!(came >= least, "{came} bytes of {} came gathered", 1000 * RECORD);
     for node in [&scene.a, &scene.b, &scene.c] {
         check_records(node, &path, 1000)?;
     }
