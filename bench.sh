@@ -17,4 +17,5 @@ prepare_packages run test bench || warn "some figures will be missing"
 [ "$1" != gfarm ] || prepare_daemon_packages gfarm || die "Gfarm can not be measured without its packages"
 prepare_cargo
 cargo build --locked --release -p hayase -p hayase-mpi
-exec cargo run --locked --release -p hayase-bench -- "$@"
+# A workspace of its own, beside whose program the product lies.
+exec cargo run --locked --release --manifest-path bench/Cargo.toml --target-dir "$(target_dir)" -- "$@"

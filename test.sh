@@ -14,7 +14,7 @@ cd "$(dirname "$0")" || exit 1
 
 usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 
-suites=(scripts format clippy tidy unit)
+suites=(scripts format clippy tidy unit bench)
 suites+=(e2e e2e-6.1 pjdfstest pjdfstest-6.1 fsx fsx-6.1 fio fio-6.1 fsx-cache fio-cache)
 suites+=(mpi mpiio mpiio-foreign mpiio-faults mpiio-romio areas cached s3 gfarm ssh slurm user)
 long_suites=(sim-long fuzz-long entries-long files-long areas-mpi4py s3-versitygw fresh-debian)
@@ -74,11 +74,18 @@ suite_scripts() {
   done
   return $failed
 }
-suite_format() { cargo fmt --all --check && echo "ok format"; }
+suite_format() {
+  cargo fmt --all --check && cargo fmt --manifest-path bench/Cargo.toml --check && echo "ok format"
+}
 suite_clippy() { cargo clippy --workspace --all-targets --locked -- -D warnings && echo "ok clippy"; }
 suite_tidy() { cargo test --locked -p hayase-tidy -- --show-output; }
 suite_unit() {
   cargo test --locked --workspace --exclude hayase-tidy --exclude hayase-e2e --no-fail-fast -- --show-output
+}
+# A workspace of its own.
+suite_bench() {
+  local its=(--locked --manifest-path bench/Cargo.toml --target-dir "$targets" --all-targets)
+  cargo clippy "${its[@]}" -- -D warnings && cargo test "${its[@]}" -- --show-output
 }
 # Everything below runs the binary on simulated nodes. Without namespaces these are plain processes, so
 # only FUSE itself can not be done without.
@@ -160,7 +167,7 @@ never_here='^SKIP [0-9]+ tests of pjdfstest: '
 # Longest that a suite may take, in seconds: a hang is a failure, not a wait.
 seconds_max() {
   case $1 in
-    unit) echo 2400 ;;
+    unit | bench) echo 2400 ;;
     e2e* | mpiio* | areas* | cached | s3* | gfarm) echo 1500 ;;
     sim-long) echo 10800 ;;
     *-long) echo 3600 ;;
@@ -303,7 +310,7 @@ say "$(cargo --version), Linux $(uname -r), $(nproc) cores"
 first=() own=() foreign=() last=()
 for suite in "${suites[@]}"; do
   case $suite in
-    scripts | format | clippy | tidy | unit) first+=("$suite") ;;
+    scripts | format | clippy | tidy | unit | bench) first+=("$suite") ;;
     e2e*) own+=("$suite") ;;
     *-long | areas-mpi4py | fresh-debian) last+=("$suite") ;;
     *) foreign+=("$suite") ;;
