@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 
-use crate::guard::{Guard, Thing, remove_tree};
+use crate::guard::{Guard, remove_tree};
+use crate::journal::Thing;
+use crate::leftovers;
 
 /// One run.
 #[derive(Debug)]
@@ -21,7 +23,8 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Finds the binary beside this one, and makes a place for files below `storage`.
+    /// Finds the binary beside this one, clears up after benches that were killed, and makes a place for files below
+    /// `storage`.
     pub(crate) fn new(
         hayase: Option<PathBuf>,
         storage: &Path,
@@ -37,11 +40,14 @@ impl Bench {
             hayase.display()
         );
         let hayase = std::path::absolute(hayase)?;
-        let guard = Guard::start(&hayase)?;
-        let scratch =
-            std::path::absolute(storage)?.join(format!("hayase-bench-{}", std::process::id()));
-        guard.made(Thing::Tree(scratch.clone()))?;
+        let storage = std::path::absolute(storage)?;
+        for line in leftovers::sweep(&storage, &hayase) {
+            warn(&line);
+        }
+        let scratch = leftovers::tree_of(&storage, std::process::id());
         std::fs::create_dir(&scratch).with_context(|| format!("make {}", scratch.display()))?;
+        let guard = Guard::start(&scratch)?;
+        guard.made(Thing::Tree(scratch.clone()))?;
         Ok(Self { hayase, program, scratch, guard, quick, precedence, names: Cell::new(0) })
     }
 
@@ -60,7 +66,7 @@ impl Bench {
         &self.scratch
     }
 
-    /// Whoever cleans up when this process can not.
+    /// What cleans up when this process can not.
     pub(crate) fn guard(&self) -> &Guard {
         &self.guard
     }
@@ -89,8 +95,12 @@ impl Bench {
 
     /// To a person, at once.
     pub(crate) fn warn(&self, text: &str) {
-        let _ = writeln!(std::io::stderr(), "{text}");
+        warn(text);
     }
+}
+
+fn warn(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 impl Drop for Bench {

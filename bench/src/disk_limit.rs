@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::guard::{Guard, Thing};
+use crate::guard::Guard;
+use crate::journal::Thing;
 use crate::worker::Worker;
 use crate::workloads::Task;
 use crate::workloads::sequential::{Operation, Sequential};

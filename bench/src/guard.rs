@@ -1,10 +1,10 @@
 //! Cleaning up after a bench that was killed.
 //!
-//! A child process with a pipe from the bench. What the bench makes it announces there, what it has
-//! removed it takes back; when the pipe ends, however the bench ended, the child removes the rest,
-//! last made first. In the ordinary case nothing is left to do.
+//! A child process with a pipe from the bench. What the bench makes stands in its [`Journal`], what it has removed is
+//! crossed out there; when the pipe ends, however the bench ended, the child removes the rest, last made first. In the
+//! ordinary case nothing is left to do. Where the guard was killed as well, the next bench does it
+//! ([`crate::leftovers`]).
 
-use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,10 +12,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::Context;
-use serde::{Deserialize, Serialize};
 
 use crate::command::run;
 use crate::disk_limit;
+use crate::journal::{self, Journal, Thing};
 
 /// How long `hayase down` may take here.
 const DOWN_PATIENCE: Duration = Duration::from_secs(60);
@@ -28,66 +28,37 @@ const UNMOUNT_PAUSE: Duration = Duration::from_millis(50);
 const END_TRIES: u32 = 400;
 const END_PAUSE: Duration = Duration::from_millis(50);
 
-/// Something that must not stay.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Thing {
-    /// A job, by its directory.
-    Job(PathBuf),
-    /// A control group.
-    ControlGroup(PathBuf),
-    /// A directory with everything below it.
-    Tree(PathBuf),
-    /// Something that is mounted there.
-    Mount(PathBuf),
-    /// A process that sees the end of the bench, and ends: it is waited for.
-    Ending(u32),
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Line {
-    Made(Thing),
-    Removed(Thing),
-}
-
 /// The bench's end.
 #[derive(Debug)]
 pub(crate) struct Guard {
     child: Mutex<Child>,
+    journal: Journal,
 }
 
 impl Guard {
-    /// `hayase` is what ends jobs.
-    pub(crate) fn start(hayase: &Path) -> anyhow::Result<Self> {
+    /// For a bench that owns `tree`.
+    pub(crate) fn start(tree: &Path) -> anyhow::Result<Self> {
+        let journal = Journal::create(tree)?;
         let child = Command::new(std::env::current_exe().context("find this program")?)
             .arg("guard")
-            .arg(hayase)
+            .arg(tree)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             // Ctrl-C is for the bench; the guard then has work.
             .process_group(0)
             .spawn()
             .context("start the guard")?;
-        Ok(Self { child: Mutex::new(child) })
+        Ok(Self { child: Mutex::new(child), journal })
     }
 
     /// To be called before `thing` is made.
     pub(crate) fn made(&self, thing: Thing) -> anyhow::Result<()> {
-        self.tell(&Line::Made(thing))
+        self.journal.made(thing)
     }
 
     /// To be called when it is gone.
     pub(crate) fn removed(&self, thing: Thing) -> anyhow::Result<()> {
-        self.tell(&Line::Removed(thing))
-    }
-
-    fn tell(&self, line: &Line) -> anyhow::Result<()> {
-        let mut child = self.child.lock().expect("nobody panics with the guard in hand");
-        let mut text = serde_json::to_vec(line)?;
-        text.push(b'\n');
-        let stdin = child.stdin.as_mut().context("the guard has no standard input")?;
-        stdin.write_all(&text).context("tell the guard")
+        self.journal.removed(thing)
     }
 }
 
@@ -101,28 +72,25 @@ impl Drop for Guard {
 }
 
 /// The child's whole life.
-pub(crate) fn stand(hayase: &Path) -> anyhow::Result<()> {
-    let mut things: Vec<Thing> = Vec::new();
-    for line in std::io::stdin().lock().lines() {
-        match serde_json::from_str(&line?)? {
-            Line::Made(thing) => things.push(thing),
-            Line::Removed(thing) => things.retain(|known| *known != thing),
-        }
-    }
-    for thing in things.iter().rev() {
-        remove(thing, hayase);
+pub(crate) fn stand(tree: &Path) -> anyhow::Result<()> {
+    let journal = Journal::share(tree)?;
+    std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink()).context("await the bench")?;
+    for thing in journal.remains()?.iter().rev() {
+        remove(thing, None);
     }
     Ok(())
 }
 
-fn remove(thing: &Thing, hayase: &Path) {
+/// Removes a thing that may be there; a job by the program that started it, or by `other` where that is gone.
+pub(crate) fn remove(thing: &Thing, other: Option<&Path>) {
     match thing {
-        Thing::Job(directory) if directory.exists() => {
-            let mut command = Command::new(hayase);
+        Thing::Job { directory, .. } if !directory.exists() => {}
+        Thing::Job { directory, hayase } => {
+            let other = other.filter(|_| !hayase.exists());
+            let mut command = Command::new(other.unwrap_or(hayase));
             command.arg("down").arg("--job").arg(directory);
             let _ = run(&mut command, DOWN_PATIENCE);
         }
-        Thing::Job(_) => {}
         Thing::ControlGroup(path) => disk_limit::remove(path),
         Thing::Mount(path) => unmount(path),
         Thing::Ending(process) => await_end(*process),
@@ -161,17 +129,37 @@ pub(crate) fn unmount(path: &Path) {
     }
 }
 
-/// Removes a directory, unless something is still mounted in it.
+/// Removes a directory, unless something is still mounted in it. A journal goes last: a tree that is removed in part
+/// still says whose it is.
 pub(crate) fn remove_tree(path: &Path) -> anyhow::Result<()> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").context("read the mounts")?;
-    let mut points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-    if let Some(point) = points.find(|point| Path::new(point).starts_with(path)) {
-        anyhow::bail!("{point} is still mounted, so {} stays", path.display());
+    if let Some(point) = mounts_below(path)?.first() {
+        anyhow::bail!("{} is still mounted, so {} stays", point.display(), path.display());
     }
-    match std::fs::remove_dir_all(path) {
+    match remove_all_but_journal(path).and_then(|()| std::fs::remove_dir_all(path)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("remove {}", path.display()))
         }
         _ => Ok(()),
     }
+}
+
+fn remove_all_but_journal(tree: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(tree)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => std::fs::remove_dir_all(entry.path())?,
+            false if entry.file_name() == journal::NAME => {}
+            false => std::fs::remove_file(entry.path())?,
+        }
+    }
+    Ok(())
+}
+
+/// Where something is mounted at `tree` or below, as this process sees it; the last mounted first.
+pub(crate) fn mounts_below(tree: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").context("read the mounts")?;
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(PathBuf::from);
+    let mut points: Vec<PathBuf> = points.filter(|point| point.starts_with(tree)).collect();
+    points.reverse();
+    Ok(points)
 }

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::bench::Bench;
 use crate::command::run;
-use crate::guard::{Thing, remove_tree};
+use crate::guard::remove_tree;
+use crate::journal::Thing;
 use crate::worker::Worker;
 
 /// More than any command should take.
@@ -124,7 +125,7 @@ impl<'a> Job<'a> {
         let may_precede = options.system_core.is_none();
         let (is_up, is_damaged) = (true, false);
         let mut job = Self { bench, tree, nodes, kind, up_time, is_up, may_precede, is_damaged };
-        bench.guard().made(Thing::Job(job.directory()))?;
+        bench.guard().made(job.thing())?;
         let mut up = Command::new(bench.hayase());
         up.args(["up", "--json", "--job", &name, "--job-dir"]).arg(job.directory());
         up.arg("--storage").arg(job.tree.join("storage"));
@@ -163,6 +164,10 @@ impl<'a> Job<'a> {
         self.tree.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
 
+    fn thing(&self) -> Thing {
+        Thing::Job { directory: self.directory(), hayase: self.bench.hayase().to_owned() }
+    }
+
     /// The job directory.
     pub(crate) fn directory(&self) -> PathBuf {
         self.tree.join("job")
@@ -199,9 +204,10 @@ impl<'a> Job<'a> {
 
     /// A workload program on a node; where nodes are plain processes, on this machine.
     pub(crate) fn worker(&self, node: u16) -> anyhow::Result<Worker> {
+        let program = self.bench.program();
         let mut command = match self.kind {
-            NodeKind::Plain => Command::new(self.bench.program()),
-            NodeKind::Mounted | NodeKind::Served => self.on_node(node, self.bench.program()),
+            NodeKind::Plain => Command::new(program),
+            NodeKind::Mounted | NodeKind::Served => self.on_node(node, program),
         };
         let worker = Worker::start(command.arg("worker"))?;
         self.give_precedence(worker.process())?;
@@ -318,7 +324,7 @@ impl<'a> Job<'a> {
         let left = self.daemons().into_iter().filter(|&process| is_alive(process)).count();
         ensure!(left == 0, "{left} daemons are left after `hayase down`");
         remove_tree(&self.tree)?;
-        self.bench.guard().removed(Thing::Job(self.directory()))?;
+        self.bench.guard().removed(self.thing())?;
         Ok(took)
     }
 }

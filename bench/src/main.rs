@@ -5,7 +5,8 @@
 //! [`workloads`]), takes turns between what is measured and what it is measured against
 //! ([`rounds`]), and hands over tables, goals and raw samples ([`report`]).
 //! This program is also those workload programs, the yardstick of metadata ([`minimal_daemon`]), and
-//! the process that cleans up after a bench that was killed ([`guard`]).
+//! the process that cleans up after a bench that was killed ([`guard`]); what that one can not, the next bench does
+//! ([`leftovers`]).
 
 mod at_once;
 mod bench;
@@ -19,6 +20,8 @@ mod gfarm;
 mod guard;
 mod huge_pages;
 mod job;
+mod journal;
+mod leftovers;
 mod minimal_daemon;
 mod mpiio;
 mod nodes;
@@ -90,8 +93,8 @@ enum Verb {
     /// Clean up when standard input ends
     #[command(hide = true)]
     Guard {
-        /// The product
-        hayase: PathBuf,
+        /// What the bench owns
+        tree: PathBuf,
     },
 }
 
@@ -119,7 +122,7 @@ fn main() -> ExitCode {
             let delay = std::time::Duration::from_millis(milliseconds);
             distant_daemon::serve(&source, &mount_point, delay).map(|()| true)
         }
-        Verb::Guard { hayase } => guard::stand(&hayase).map(|()| true),
+        Verb::Guard { tree } => guard::stand(&tree).map(|()| true),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

@@ -8,7 +8,8 @@ use anyhow::{Context, ensure};
 
 use crate::bench::Bench;
 use crate::distant_daemon::Counted;
-use crate::guard::{Guard, Thing};
+use crate::guard::Guard;
+use crate::journal::Thing;
 
 /// Unmounted when dropped.
 #[derive(Debug)]

@@ -14,7 +14,8 @@ use anyhow::Context;
 use crate::bench::Bench;
 use crate::command::run;
 use crate::disk_limit::device_of_mount;
-use crate::guard::{Guard, Thing};
+use crate::guard::Guard;
+use crate::journal::Thing;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -15,7 +15,8 @@ use super::gateway::{self, Gateway};
 use super::program::{self, Ran};
 use crate::bench::Bench;
 use crate::command;
-use crate::guard::{Thing, remove_tree};
+use crate::guard::remove_tree;
+use crate::journal::Thing;
 
 /// A file system in memory that every Linux has.
 const MEMORY: &str = "/dev/shm";

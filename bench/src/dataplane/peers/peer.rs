@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use crate::bench::Bench;
-use crate::guard::Thing;
 use crate::job::Job;
+use crate::journal::Thing;
 use crate::process_times::{name, with_children};
 
 const SCRIPTS: &str = "bench/peers";
