@@ -33,12 +33,13 @@ impl Outcome {
         self.goals.iter().any(|goal| goal.verdict() == Verdict::Noisy)
     }
 
-    /// Takes the goals that were noisy from a repetition, and says so; tables of both stay.
+    /// Adds a repetition: every goal has both figures and is judged by both; tables of both stay.
     pub(crate) fn repeated(mut self, again: Self) -> Self {
-        for goal in &mut self.goals {
-            let other = again.goals.iter().find(|other| other.what == goal.what);
-            if let (Verdict::Noisy, Some(other)) = (goal.verdict(), other) {
-                *goal = Goal { repeated: true, ..other.clone() };
+        for other in again.goals {
+            match self.goals.iter_mut().find(|goal| goal.what == other.what) {
+                Some(goal) => goal.again.push(other),
+                // What only the repetition has is a failure.
+                None => self.goals.push(other),
             }
         }
         let retitle = |mut table: Table| {
@@ -62,18 +63,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_noisy_goals_are_replaced() {
+    fn each_goal_is_judged_by_both_repetitions() {
         let goal = |what: &str, figure, same| {
             Goal::new(what, figure, "", Wanted::AtLeast(1.0)).same_as(vec![same])
         };
-        let first =
-            Outcome { goals: vec![goal("a", 0.5, 1.0), goal("b", 0.5, 1.3)], ..Outcome::default() };
+        let goals = vec![goal("a", 0.5, 1.0), goal("b", 0.5, 1.3), goal("c", 2.0, 1.0)];
+        let first = Outcome { goals, ..Outcome::default() };
         assert!(first.is_noisy());
-        let again =
-            Outcome { goals: vec![goal("a", 2.0, 1.0), goal("b", 2.0, 1.0)], ..Outcome::default() };
-        let both = first.repeated(again);
+        let failed = Goal::failed("d", &anyhow::anyhow!("no job"));
+        let goals = vec![goal("a", 2.0, 1.0), goal("b", 2.0, 1.0), goal("c", 2.0, 1.3), failed];
+        let both = first.repeated(Outcome { goals, ..Outcome::default() });
         let verdicts: Vec<_> = both.goals.iter().map(Goal::verdict).collect();
-        assert_eq!(verdicts, [Verdict::Short, Verdict::Holds]);
-        assert!(both.goals[1].repeated);
+        let expected = [Verdict::Unsure, Verdict::Holds, Verdict::Holds, Verdict::Failed];
+        assert_eq!(verdicts, expected);
+        assert!(both.goals.iter().all(|goal| goal.what == "d" || goal.again.len() == 1));
     }
 }

@@ -29,7 +29,9 @@ pub(crate) enum Verdict {
     Holds,
     /// Not reached.
     Short,
-    /// A against A was not near 1: not judged.
+    /// Even repetitions are on both sides of the bound: counts as short.
+    Unsure,
+    /// A against A was never near 1: not judged.
     Noisy,
     /// There is no figure.
     Failed,
@@ -57,8 +59,8 @@ pub(crate) struct Goal {
     pub(crate) wanted: Wanted,
     /// A against A, where there is an A to compare: ratios, one per round.
     pub(crate) same: Option<Vec<f64>>,
-    /// Measured again, since the first time was noisy.
-    pub(crate) repeated: bool,
+    /// The same, measured again since a goal of its group was noisy.
+    pub(crate) again: Vec<Goal>,
     /// Why there is no figure.
     pub(crate) trouble: Option<String>,
 }
@@ -71,7 +73,8 @@ impl Goal {
         unit: &'static str,
         wanted: Wanted,
     ) -> Self {
-        Self { what: what.into(), figure, unit, wanted, same: None, repeated: false, trouble: None }
+        let (what, same, again, trouble) = (what.into(), None, Vec::new(), None);
+        Self { what, figure, unit, wanted, same, again, trouble }
     }
 
     /// Judged only if these ratios of equals are near 1.
@@ -108,8 +111,21 @@ impl Goal {
         self.same.as_deref().and_then(stats::median)
     }
 
-    /// Whether it is reached.
+    /// Whether it is reached: every even repetition counts, and they must agree.
     pub(crate) fn verdict(&self) -> Verdict {
+        let mut counting =
+            self.repetitions().map(Self::own_verdict).filter(|v| *v != Verdict::Noisy);
+        let Some(first) = counting.next() else { return Verdict::Noisy };
+        if counting.all(|other| other == first) { first } else { Verdict::Unsure }
+    }
+
+    /// The first time, and those after it.
+    pub(crate) fn repetitions(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.again)
+    }
+
+    /// Of one repetition.
+    fn own_verdict(&self) -> Verdict {
         if self.trouble.is_some() || !self.figure.is_finite() {
             return Verdict::Failed;
         }
@@ -126,6 +142,21 @@ impl Goal {
         };
         if reached { Verdict::Holds } else { Verdict::Short }
     }
+
+    /// The figures of all repetitions, with their unit.
+    pub(crate) fn figures(&self) -> String {
+        let unit = if self.unit.is_empty() { String::new() } else { format!(" {}", self.unit) };
+        let figures: Vec<_> = self.repetitions().map(|goal| number(goal.figure)).collect();
+        format!("{}{unit}", figures.join(" and "))
+    }
+
+    /// A against A of all repetitions.
+    pub(crate) fn sames(&self) -> Option<String> {
+        let same =
+            |goal: &Self| goal.same().map_or_else(|| "-".to_owned(), |same| format!("{same:.2}"));
+        let any = self.repetitions().any(|goal| goal.same().is_some());
+        any.then(|| self.repetitions().map(same).collect::<Vec<_>>().join(" and "))
+    }
 }
 
 impl fmt::Display for Verdict {
@@ -133,6 +164,7 @@ impl fmt::Display for Verdict {
         f.write_str(match self {
             Self::Holds => "holds",
             Self::Short => "short",
+            Self::Unsure => "unsure",
             Self::Noisy => "noisy",
             Self::Failed => "short: not measured",
             Self::Told => "not judged",
@@ -152,16 +184,15 @@ impl fmt::Display for Wanted {
 
 impl fmt::Display for Goal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = if self.unit.is_empty() { String::new() } else { format!(" {}", self.unit) };
-        write!(f, "goal: {}: {}{unit} ", self.what, number(self.figure))?;
+        write!(f, "goal: {}: {} ", self.what, self.figures())?;
         write!(f, "(wanted: {}): {}", self.wanted, self.verdict())?;
-        if let Some(trouble) = &self.trouble {
+        for trouble in self.repetitions().filter_map(|goal| goal.trouble.as_ref()) {
             write!(f, ": {trouble}")?;
         }
-        if let Some(same) = self.same() {
-            write!(f, " [A/A {same:.2}]")?;
+        if let Some(sames) = self.sames() {
+            write!(f, " [A/A {sames}]")?;
         }
-        if self.repeated { f.write_str(" [repeated]") } else { Ok(()) }
+        if self.again.is_empty() { Ok(()) } else { f.write_str(" [repeated]") }
     }
 }
 
@@ -213,12 +244,37 @@ mod tests {
     }
 
     #[test]
+    fn even_repetitions_must_agree() {
+        let goal =
+            |figure, same| Goal::new("x", figure, "", Wanted::AtLeast(1.0)).same_as(vec![same]);
+        let check = |first: (f64, f64), again: (f64, f64), verdict| {
+            let goal = Goal { again: vec![goal(again.0, again.1)], ..goal(first.0, first.1) };
+            assert_eq!(goal.verdict(), verdict, "{goal}");
+        };
+        check((2.0, 1.0), (3.0, 1.0), Verdict::Holds);
+        check((0.5, 1.0), (0.6, 1.0), Verdict::Short);
+        check((2.0, 1.0), (0.36, 1.0), Verdict::Unsure);
+        check((0.36, 1.0), (2.0, 1.0), Verdict::Unsure);
+        check((2.0, 1.0), (0.36, 1.5), Verdict::Holds);
+        check((0.36, 1.5), (2.0, 1.0), Verdict::Holds);
+        check((2.0, 1.5), (2.0, 1.5), Verdict::Noisy);
+        check((2.0, 1.0), (f64::NAN, 1.0), Verdict::Unsure);
+        assert!(!Verdict::Unsure.is_good());
+    }
+
+    #[test]
     fn a_goal_is_one_line() {
         let goal = Goal::new("up of 3 nodes", 1.234, "s", Wanted::AtMost(2.0)).same_as(vec![1.0]);
         let line = "goal: up of 3 nodes: 1.23 s (wanted: at most 2.00): holds [A/A 1.00]";
         assert_eq!(goal.to_string(), line);
         let goal = Goal::failed("library", &anyhow::anyhow!("no job"));
         assert!(goal.to_string().ends_with("short: not measured: no job"), "{goal}");
+        let again = Goal::new("x", 0.361, "", Wanted::AtLeast(1.0)).same_as(vec![1.02]);
+        let first = Goal::new("x", 1.2, "", Wanted::AtLeast(1.0)).same_as(vec![0.98]);
+        let both = Goal { again: vec![again], ..first };
+        let line =
+            "goal: x: 1.20 and 0.36 (wanted: at least 1.00): unsure [A/A 0.98 and 1.02] [repeated]";
+        assert_eq!(both.to_string(), line);
         assert_eq!(number(15012.3), "15012");
         assert_eq!(number(0.00123), "0.00123");
     }

@@ -7,7 +7,6 @@ use anyhow::Context;
 
 use super::Outcome;
 use super::conditions::Conditions;
-use super::goal::number;
 use super::table::cell_text;
 
 /// Below the root of the sources.
@@ -37,15 +36,14 @@ fn text(name: &str, intro: &str, conditions: &Conditions, groups: &[(&str, Outco
     let mut text = format!("# Results: {name}\n\n{intro}\n\n## Goals\n\n");
     text += "| goal | figure | wanted | A against A | verdict |\n|---|---:|---:|---:|---|\n";
     for goal in groups.iter().flat_map(|(_, outcome)| &outcome.goals) {
-        let same = goal.same().map_or_else(|| "-".to_owned(), |same| format!("{same:.2}"));
-        let again = if goal.repeated { " (second try)" } else { "" };
+        let again = if goal.again.is_empty() { "" } else { " (two tries)" };
         let _ = writeln!(
             text,
-            "| {} | {} {} | {} | {same} | {}{again} |",
+            "| {} | {} | {} | {} | {}{again} |",
             cell_text(&goal.what),
-            number(goal.figure),
-            goal.unit,
+            goal.figures(),
             goal.wanted,
+            goal.sames().unwrap_or_else(|| "-".to_owned()),
             goal.verdict(),
         );
     }
@@ -85,7 +83,7 @@ mod tests {
         };
         let conditions = Conditions::now(Path::new("/tmp"));
         let page = text("foundation", "Intro.", &conditions, &[("Remote files", outcome)]);
-        assert!(page.contains("| remote read | 0.40  | at least 0.50 | 1.01 | short |"), "{page}");
+        assert!(page.contains("| remote read | 0.40 | at least 0.50 | 1.01 | short |"), "{page}");
         assert!(page.contains("## Remote files\n\nBlocks of 1 MiB.\n\n**Remote**"), "{page}");
         assert!(page.contains("- kernel: Linux"), "{page}");
     }

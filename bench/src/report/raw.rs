@@ -47,7 +47,11 @@ fn goal(goal: &Goal) -> Value {
         "wanted": goal.wanted,
         "a_against_a": goal.same,
         "verdict": goal.verdict(),
-        "repeated": goal.repeated,
+        "repetitions": goal.repetitions().map(repetition).collect::<Vec<_>>(),
         "trouble": goal.trouble,
     })
+}
+
+fn repetition(goal: &Goal) -> Value {
+    json!({ "figure": goal.figure, "a_against_a": goal.same, "trouble": goal.trouble })
 }
