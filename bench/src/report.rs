@@ -8,6 +8,7 @@ pub(crate) mod output;
 pub(crate) mod page;
 pub(crate) mod plot;
 pub(crate) mod raw;
+pub(crate) mod subjects;
 pub(crate) mod table;
 
 use crate::sample::Sample;

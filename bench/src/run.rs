@@ -55,7 +55,7 @@ pub(crate) fn run(
         ensure!(names.contains(&only.as_str()), "no group `{only}`: there are {names:?}");
     }
     let storage = arguments.storage.clone().unwrap_or_else(std::env::temp_dir);
-    let mut conditions = Conditions::now(&storage);
+    let mut conditions = Conditions::now(&storage, arguments.quick);
     let bench =
         Bench::new(arguments.hayase.clone(), &storage, arguments.quick, arguments.precedence)?;
     let wanted = |group: &&Group| {

@@ -13,6 +13,8 @@ pub(crate) struct Conditions {
     pub(crate) command: String,
     /// Commit of the sources, with `+` when they were changed since.
     pub(crate) commit: String,
+    /// With fewer rounds and shorter blocks.
+    pub(crate) quick: bool,
     /// Processors and memory.
     pub(crate) machine: String,
     /// `uname`.
@@ -29,12 +31,13 @@ pub(crate) struct Conditions {
 
 impl Conditions {
     /// Now; `storage` is where the images lie.
-    pub(crate) fn now(storage: &std::path::Path) -> Self {
+    pub(crate) fn now(storage: &std::path::Path, quick: bool) -> Self {
         let arguments: Vec<String> = std::env::args().skip(1).collect();
         Self {
             date: said("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
             command: format!("./bench.sh {}", arguments.join(" ")),
             commit: commit(),
+            quick,
             machine: machine(),
             kernel: said("uname", &["-srm"]),
             versions: versions(arguments.first().map_or("", String::as_str)),

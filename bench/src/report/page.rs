@@ -7,6 +7,7 @@ use anyhow::Context;
 
 use super::Outcome;
 use super::conditions::Conditions;
+use super::subjects::crates_of;
 use super::table::cell_text;
 
 /// Below the root of the sources.
@@ -33,7 +34,8 @@ pub(crate) fn write(
 }
 
 fn text(name: &str, intro: &str, conditions: &Conditions, groups: &[(&str, Outcome)]) -> String {
-    let mut text = format!("# Results: {name}\n\n{intro}\n\n## Goals\n\n");
+    let mut text = head(name, conditions);
+    let _ = write!(text, "\n{intro}\n\n## Goals\n\n");
     text += "| goal | figure | wanted | A against A | verdict |\n|---|---:|---:|---:|---|\n";
     for goal in groups.iter().flat_map(|(_, outcome)| &outcome.goals) {
         let again = if goal.again.is_empty() { "" } else { " (two tries)" };
@@ -66,6 +68,21 @@ fn text(name: &str, intro: &str, conditions: &Conditions, groups: &[(&str, Outco
     text
 }
 
+/// The heading, and the lines that tidy reads: when many commits have changed what a page speaks of, it is old.
+fn head(name: &str, conditions: &Conditions) -> String {
+    let quick = if conditions.quick { " (quick run)" } else { "" };
+    let mut head = format!("# Results: {name}{quick}\n\n");
+    let _ = writeln!(head, "Measured commit: `{}`\n", first_word(&conditions.commit));
+    let crates: Vec<_> = crates_of(name).iter().map(|name| format!("`crates/{name}`")).collect();
+    let _ = writeln!(head, "Measured crates: {}", crates.join(", "));
+    head
+}
+
+/// A commit without what is said about it.
+fn first_word(text: &str) -> &str {
+    text.split(' ').next().unwrap_or(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::goal::{Goal, Wanted};
@@ -81,8 +98,12 @@ mod tests {
             notes: vec!["Blocks of 1 MiB.".to_owned()],
             samples: Vec::new(),
         };
-        let conditions = Conditions::now(Path::new("/tmp"));
+        let mut conditions = Conditions::now(Path::new("/tmp"), true);
+        conditions.commit = "0123456789ab + changes".to_owned();
         let page = text("foundation", "Intro.", &conditions, &[("Remote files", outcome)]);
+        let head = "# Results: foundation (quick run)\n\nMeasured commit: `0123456789ab`\n\n\
+                    Measured crates: `crates/client`, `crates/fuse`,";
+        assert!(page.starts_with(head), "{page}");
         assert!(page.contains("| remote read | 0.40 | at least 0.50 | 1.01 | short |"), "{page}");
         assert!(page.contains("## Remote files\n\nBlocks of 1 MiB.\n\n**Remote**"), "{page}");
         assert!(page.contains("- kernel: Linux"), "{page}");
