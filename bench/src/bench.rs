@@ -1,95 +1,111 @@
-//! What all measurements of a run share: the product's binary, a place for files, the guard.
+//! What all measurements of a run share: the build that is measured, a place for files, the guard.
 
 use std::cell::Cell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use anyhow::{Context, ensure};
 
+use crate::build::Build;
 use crate::guard::{Guard, remove_tree};
 use crate::journal::Thing;
 use crate::leftovers;
 
-/// One run.
+/// How a run measures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// Fewer rounds, shorter blocks.
+    pub(crate) quick: bool,
+    /// What is measured goes before other programs of the machine.
+    pub(crate) precedence: bool,
+}
+
+/// A run, as one build sees it.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    hayase: PathBuf,
+    build: Build,
     program: PathBuf,
+    manner: Manner,
+    place: Rc<Place>,
+}
+
+/// What the builds of a run share.
+#[derive(Debug)]
+struct Place {
     scratch: PathBuf,
     guard: Guard,
-    quick: bool,
-    precedence: bool,
     names: Cell<u32>,
 }
 
 impl Bench {
-    /// Finds the binary beside this one, clears up after benches that were killed, and makes a place for files below
-    /// `storage`.
+    /// Clears up after benches that were killed, and makes a place for files below `storage`.
     pub(crate) fn new(
         hayase: Option<PathBuf>,
         storage: &Path,
-        quick: bool,
-        precedence: bool,
+        manner: Manner,
     ) -> anyhow::Result<Self> {
         ensure!(rustix::process::geteuid().is_root(), "simulated nodes and images need root");
         let program = std::env::current_exe().context("find this program")?;
-        let hayase = hayase.unwrap_or_else(|| program.with_file_name("hayase"));
-        ensure!(
-            hayase.exists(),
-            "{} is not there: build it with `cargo build --release -p hayase`",
-            hayase.display()
-        );
-        let hayase = std::path::absolute(hayase)?;
+        let build = Build::this(&program, hayase)?;
         let storage = std::path::absolute(storage)?;
-        for line in leftovers::sweep(&storage, &hayase) {
+        for line in leftovers::sweep(&storage, build.hayase()) {
             warn(&line);
         }
-        let scratch = leftovers::tree_of(&storage, std::process::id());
-        std::fs::create_dir(&scratch).with_context(|| format!("make {}", scratch.display()))?;
-        let guard = Guard::start(&scratch)?;
-        guard.made(Thing::Tree(scratch.clone()))?;
-        Ok(Self { hayase, program, scratch, guard, quick, precedence, names: Cell::new(0) })
+        let place = Rc::new(Place::new(&storage)?);
+        Ok(Self { build, program, manner, place })
+    }
+
+    /// The same run for another build.
+    pub(crate) fn of_build(&self, build: Build) -> Self {
+        let (program, place) = (self.program.clone(), Rc::clone(&self.place));
+        Self { build, program, manner: self.manner, place }
+    }
+
+    /// What is measured.
+    pub(crate) fn build(&self) -> &Build {
+        &self.build
     }
 
     /// The product.
     pub(crate) fn hayase(&self) -> &Path {
-        &self.hayase
+        self.build.hayase()
     }
 
-    /// This program.
+    /// This program, whichever build is measured: all do the same work.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }
 
     /// For storage, mount points and job directories.
     pub(crate) fn scratch(&self) -> &Path {
-        &self.scratch
+        &self.place.scratch
     }
 
     /// What cleans up when this process can not.
     pub(crate) fn guard(&self) -> &Guard {
-        &self.guard
+        &self.place.guard
     }
 
     /// `full` rounds, or what quick runs have time for.
     pub(crate) fn rounds(&self, quick: usize, full: usize) -> usize {
-        if self.quick { quick } else { full }
+        if self.manner.quick { quick } else { full }
     }
 
     /// Milliseconds that one block of work takes at least.
     pub(crate) fn block_milliseconds(&self) -> u64 {
-        if self.quick { 60 } else { 150 }
+        if self.manner.quick { 60 } else { 150 }
     }
 
     /// Whether what is measured goes before other programs of the machine.
     pub(crate) fn give_precedence(&self, process: u32) -> anyhow::Result<()> {
-        if self.precedence { crate::precedence::give(process) } else { Ok(()) }
+        if self.manner.precedence { crate::precedence::give(process) } else { Ok(()) }
     }
 
     /// For a job; not used before.
     pub(crate) fn new_name(&self) -> String {
-        let number = self.names.get();
-        self.names.set(number + 1);
+        let number = self.place.names.get();
+        self.place.names.set(number + 1);
         format!("bench-{}-{number}", std::process::id())
     }
 
@@ -103,11 +119,21 @@ fn warn(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-impl Drop for Bench {
+impl Place {
+    fn new(storage: &Path) -> anyhow::Result<Self> {
+        let scratch = leftovers::tree_of(storage, std::process::id());
+        std::fs::create_dir(&scratch).with_context(|| format!("make {}", scratch.display()))?;
+        let guard = Guard::start(&scratch)?;
+        guard.made(Thing::Tree(scratch.clone()))?;
+        Ok(Self { scratch, guard, names: Cell::new(0) })
+    }
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
         match remove_tree(&self.scratch) {
             Ok(()) => drop(self.guard.removed(Thing::Tree(self.scratch.clone()))),
-            Err(error) => self.warn(&format!("{error:#}")),
+            Err(error) => warn(&format!("{error:#}")),
         }
     }
 }

@@ -10,7 +10,7 @@ mod peers;
 mod remote;
 mod small;
 
-use crate::run::Group;
+use crate::run::{Compared, Group};
 
 /// What a reader of the page must know first.
 pub(crate) const INTRO: &str = "\
@@ -23,32 +23,52 @@ Raw samples are written to `bench/out/`.";
 
 /// In the order in which they run.
 pub(crate) const GROUPS: &[Group] = &[
-    Group { name: "disk", title: "Direct I/O of a server's ring, beside fio", run: disk::run },
+    Group {
+        name: "disk",
+        title: "Direct I/O of a server's ring, beside fio",
+        compared: Compared::Work(&["fio"]),
+        run: disk::run,
+    },
     Group {
         name: "remote",
         title: "Files of another node, beside a bare loop that receives and writes",
+        compared: Compared::Work(&["loop"]),
         run: remote::run,
     },
     Group {
         name: "peers",
         title: "Files of another node, beside GlusterFS and gfarm2fs",
+        compared: Compared::Work(&["GlusterFS", "gfarm2fs"]),
         run: peers::run,
     },
     Group {
         name: "multiplicity",
         title: "Files of another node by 1 to 32 programs of 1 and 2 nodes",
+        compared: Compared::Work(&[]),
         run: multiplicity::run,
     },
     Group {
         name: "small",
         title: "Small writes by messages, gathered and each one sent",
+        compared: Compared::Work(&[]),
         run: small::run,
     },
-    Group { name: "memory", title: "Memory while bytes pass through", run: memory::run },
+    Group {
+        name: "memory",
+        title: "Memory while bytes pass through",
+        compared: Compared::Figures,
+        run: memory::run,
+    },
     Group {
         name: "noise",
         title: "Programs on another processor than the servers",
+        compared: Compared::Figures,
         run: noise::run,
     },
-    Group { name: "idle", title: "A job that does nothing", run: idle::run },
+    Group {
+        name: "idle",
+        title: "A job that does nothing",
+        compared: Compared::Figures,
+        run: idle::run,
+    },
 ];

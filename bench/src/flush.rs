@@ -7,7 +7,7 @@ mod slow_tier;
 mod small;
 mod through;
 
-use crate::run::Group;
+use crate::run::{Compared, Group};
 
 /// What a reader of the page must know first.
 pub(crate) const INTRO: &str = "\
@@ -24,17 +24,25 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         name: "through",
         title: "Written behind, drained and read again, in front of a limited disk",
+        compared: Compared::Work(&[]),
         run: through::run,
     },
     Group {
         name: "small",
         title: "Small files of a distant tier, read for the first time",
+        compared: Compared::Work(&["cp", "rclone"]),
         run: small::run,
     },
     Group {
         name: "requests",
         title: "Requests of files that many processes wrote in small blocks",
+        compared: Compared::Figures,
         run: requests::run,
     },
-    Group { name: "computation", title: "A computation beside a flush", run: computation::run },
+    Group {
+        name: "computation",
+        title: "A computation beside a flush",
+        compared: Compared::Work(&["idle"]),
+        run: computation::run,
+    },
 ];

@@ -10,7 +10,7 @@ mod remote;
 mod scaling;
 mod striped;
 
-use crate::run::Group;
+use crate::run::{Compared, Group};
 
 /// What a reader of the page must know first.
 pub(crate) const INTRO: &str = "\
@@ -24,18 +24,64 @@ Raw samples are written to `bench/out/`.";
 
 /// In the order in which they run.
 pub(crate) const GROUPS: &[Group] = &[
-    Group { name: "passthrough", title: "Files on their own node", run: passthrough::run },
-    Group { name: "remote", title: "Files on another node", run: remote::run },
-    Group { name: "striped", title: "Striped files on disks of equal speed", run: striped::run },
-    Group { name: "metadata", title: "Names, one node", run: metadata::run_on_one_node },
-    Group { name: "metadata3", title: "Names, three nodes", run: metadata::run_on_three_nodes },
+    Group {
+        name: "passthrough",
+        title: "Files on their own node",
+        compared: Compared::Work(&["native"]),
+        run: passthrough::run,
+    },
+    Group {
+        name: "remote",
+        title: "Files on another node",
+        compared: Compared::Work(&["tcp"]),
+        run: remote::run,
+    },
+    Group {
+        name: "striped",
+        title: "Striped files on disks of equal speed",
+        compared: Compared::Work(&[]),
+        run: striped::run,
+    },
+    Group {
+        name: "metadata",
+        title: "Names, one node",
+        compared: Compared::Work(&["native", "minimal"]),
+        run: metadata::run_on_one_node,
+    },
+    Group {
+        name: "metadata3",
+        title: "Names, three nodes",
+        compared: Compared::Work(&["native", "minimal"]),
+        run: metadata::run_on_three_nodes,
+    },
     Group {
         name: "spread",
         title: "Names, three nodes, a directory in which others are busy",
+        compared: Compared::Work(&["native", "minimal"]),
         run: metadata::run_in_a_spread_directory,
     },
-    Group { name: "scaling", title: "Names from 1, 2 and 3 nodes", run: scaling::run },
-    Group { name: "library", title: "New files by the client library", run: library::run },
-    Group { name: "lifecycle", title: "Start, rest and end", run: lifecycle::run },
-    Group { name: "memory", title: "Memory under load", run: memory::run },
+    Group {
+        name: "scaling",
+        title: "Names from 1, 2 and 3 nodes",
+        compared: Compared::Work(&[]),
+        run: scaling::run,
+    },
+    Group {
+        name: "library",
+        title: "New files by the client library",
+        compared: Compared::Work(&[]),
+        run: library::run,
+    },
+    Group {
+        name: "lifecycle",
+        title: "Start, rest and end",
+        compared: Compared::Work(&[]),
+        run: lifecycle::run,
+    },
+    Group {
+        name: "memory",
+        title: "Memory under load",
+        compared: Compared::Figures,
+        run: memory::run,
+    },
 ];

@@ -7,7 +7,7 @@ mod names;
 mod programs;
 mod shared;
 
-use crate::run::Group;
+use crate::run::{Compared, Group};
 
 /// What a reader of the page must know first.
 pub(crate) const INTRO: &str = "\
@@ -23,8 +23,28 @@ Raw samples are written to `bench/out/`.";
 
 /// In the order in which they run.
 pub(crate) const GROUPS: &[Group] = &[
-    Group { name: "local", title: "A file for each process, on its own node", run: local::run },
-    Group { name: "locality", title: "What crosses the network", run: locality::run },
-    Group { name: "names", title: "Names and inodes", run: names::run },
-    Group { name: "shared", title: "One shared file of three nodes", run: shared::run },
+    Group {
+        name: "local",
+        title: "A file for each process, on its own node",
+        compared: Compared::Work(&["native", "gfarm2fs"]),
+        run: local::run,
+    },
+    Group {
+        name: "locality",
+        title: "What crosses the network",
+        compared: Compared::Figures,
+        run: locality::run,
+    },
+    Group {
+        name: "names",
+        title: "Names and inodes",
+        compared: Compared::Work(&["gfarm2fs", "libgfarm"]),
+        run: names::run,
+    },
+    Group {
+        name: "shared",
+        title: "One shared file of three nodes",
+        compared: Compared::Work(&["N-N, gfarm2fs", "N-1, gfarm2fs"]),
+        run: shared::run,
+    },
 ];

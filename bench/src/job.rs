@@ -204,7 +204,16 @@ impl<'a> Job<'a> {
 
     /// A workload program on a node; where nodes are plain processes, on this machine.
     pub(crate) fn worker(&self, node: u16) -> anyhow::Result<Worker> {
-        let program = self.bench.program();
+        self.start_worker(node, self.bench.program())
+    }
+
+    /// One that does what the product does, by the client library or the ring: these are linked into it, so it is the
+    /// program of the build that is measured.
+    pub(crate) fn linked_worker(&self, node: u16) -> anyhow::Result<Worker> {
+        self.start_worker(node, self.bench.build().linked_program()?)
+    }
+
+    fn start_worker(&self, node: u16, program: &Path) -> anyhow::Result<Worker> {
         let mut command = match self.kind {
             NodeKind::Plain => Command::new(program),
             NodeKind::Mounted | NodeKind::Served => self.on_node(node, program),

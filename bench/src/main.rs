@@ -6,10 +6,12 @@
 //! ([`rounds`]), and hands over tables, goals and raw samples ([`report`]).
 //! This program is also those workload programs, the yardstick of metadata ([`minimal_daemon`]), and
 //! the process that cleans up after a bench that was killed ([`guard`]); what that one can not, the next bench does
-//! ([`leftovers`]).
+//! ([`leftovers`]). With `--against`, the groups are run by two builds in turn ([`against`]).
 
+mod against;
 mod at_once;
 mod bench;
+mod build;
 mod command;
 mod dataplane;
 mod disk_limit;

@@ -15,7 +15,7 @@ mod regions;
 mod rereading;
 mod views;
 
-use crate::run::Group;
+use crate::run::{Compared, Group};
 
 /// What a reader of the page must know first.
 pub(crate) const INTRO: &str = "\
@@ -42,14 +42,45 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         name: "patterns",
         title: "One shared file against a file for each",
+        compared: Compared::Work(&["N-N", "stock"]),
         run: patterns::run,
     },
-    Group { name: "regions", title: "Regions of 8 bytes", run: regions::run },
-    Group { name: "views", title: "Setting a view", run: views::run },
-    Group { name: "rereading", title: "Read by other processes than wrote", run: rereading::run },
-    Group { name: "records", title: "Records and bytes of the index", run: records::run },
-    Group { name: "lookup", title: "Lookups among many writers", run: index::run },
-    Group { name: "export", title: "Export against cp", run: export::run },
+    Group {
+        name: "regions",
+        title: "Regions of 8 bytes",
+        compared: Compared::Work(&["stock"]),
+        run: regions::run,
+    },
+    Group {
+        name: "views",
+        title: "Setting a view",
+        compared: Compared::Work(&["stock"]),
+        run: views::run,
+    },
+    Group {
+        name: "rereading",
+        title: "Read by other processes than wrote",
+        compared: Compared::Work(&["flat"]),
+        run: rereading::run,
+    },
+    Group {
+        name: "records",
+        title: "Records and bytes of the index",
+        compared: Compared::Figures,
+        run: records::run,
+    },
+    Group {
+        name: "lookup",
+        title: "Lookups among many writers",
+        compared: Compared::Linked,
+        run: index::run,
+    },
+    Group {
+        name: "export",
+        title: "Export against cp",
+        compared: Compared::Work(&["cp"]),
+        run: export::run,
+    },
 ];
 
 /// The same for the page of several nodes.
@@ -66,12 +97,28 @@ Raw samples are written to `bench/out/`.";
 
 /// In the order in which they run.
 pub(crate) const NODES_GROUPS: &[Group] = &[
-    Group { name: "mounted", title: "Read through a mount", run: mounted::run },
-    Group { name: "figure-8", title: "Figure 8 of the paper: IOR", run: figures::run_ior },
-    Group { name: "figure-9", title: "Figure 9 of the paper: HPIO", run: figures::run_hpio },
+    Group {
+        name: "mounted",
+        title: "Read through a mount",
+        compared: Compared::Work(&[]),
+        run: mounted::run,
+    },
+    Group {
+        name: "figure-8",
+        title: "Figure 8 of the paper: IOR",
+        compared: Compared::Work(&[]),
+        run: figures::run_ior,
+    },
+    Group {
+        name: "figure-9",
+        title: "Figure 9 of the paper: HPIO",
+        compared: Compared::Work(&[]),
+        run: figures::run_hpio,
+    },
     Group {
         name: "figure-11",
         title: "Figures 11 and 12 of the paper: BT-IO",
+        compared: Compared::Work(&[]),
         run: figures::run_bt,
     },
 ];

@@ -7,7 +7,7 @@ mod rest;
 mod restart;
 mod start;
 
-use crate::run::Group;
+use crate::run::{Compared, Group};
 
 /// What a reader of the page must know first.
 pub(crate) const INTRO: &str = "\
@@ -21,10 +21,40 @@ Raw samples are written to `bench/out/`.";
 
 /// In the order in which they run.
 pub(crate) const GROUPS: &[Group] = &[
-    Group { name: "start", title: "Start of 64 servers", run: start::run },
-    Group { name: "loss", title: "A node that is lost", run: loss::run },
-    Group { name: "restart", title: "A server that is killed", run: restart::run },
-    Group { name: "locks", title: "Locks from another node", run: locks::run },
-    Group { name: "library", title: "Names through 1, 2, 4 and 8 servers", run: library::run },
-    Group { name: "rest", title: "Rest, and an estimate for many nodes", run: rest::run },
+    Group {
+        name: "start",
+        title: "Start of 64 servers",
+        compared: Compared::Work(&[]),
+        run: start::run,
+    },
+    Group {
+        name: "loss",
+        title: "A node that is lost",
+        compared: Compared::Work(&[]),
+        run: loss::run,
+    },
+    Group {
+        name: "restart",
+        title: "A server that is killed",
+        compared: Compared::Work(&[]),
+        run: restart::run,
+    },
+    Group {
+        name: "locks",
+        title: "Locks from another node",
+        compared: Compared::Work(&[]),
+        run: locks::run,
+    },
+    Group {
+        name: "library",
+        title: "Names through 1, 2, 4 and 8 servers",
+        compared: Compared::Work(&[]),
+        run: library::run,
+    },
+    Group {
+        name: "rest",
+        title: "Rest, and an estimate for many nodes",
+        compared: Compared::Figures,
+        run: rest::run,
+    },
 ];

@@ -1,4 +1,4 @@
-//! What `/proc` knows of other processes: CPU time, wake-ups, memory.
+//! What `/proc` knows of other processes: CPU time, wake-ups, calls, memory.
 //!
 //! CPU time is the sum of `task/*/schedstat`, in nanoseconds: clock ticks of `stat` (10 ms) are too
 //! coarse for blocks of 100 ms. A thread that ends between two readings is not counted; the daemons
@@ -76,6 +76,16 @@ pub(crate) fn wake_ups(process: u32) -> u64 {
     threads(process).iter().filter_map(of_thread).sum()
 }
 
+/// How often processes have called read(2), write(2) and their relatives; sends, receives and requests of a ring are
+/// not among them. `None` when one of the processes does not tell.
+pub(crate) fn read_write_calls(processes: &[u32]) -> Option<u64> {
+    let of = |process: &u32| {
+        let path = format!("/proc/{process}/io");
+        Some(field(&path, "syscr:")? + field(&path, "syscw:")?)
+    };
+    processes.iter().map(of).sum()
+}
+
 /// Resident bytes of a process (`VmRSS`), files and shared memory included.
 pub(crate) fn resident_bytes(process: u32) -> Option<u64> {
     Some(field(&format!("/proc/{process}/status"), "VmRSS:")? * 1024)
@@ -125,6 +135,8 @@ mod tests {
         assert!(spent > 0.0 && spent < 60.0, "{spent}");
         assert!(resident_bytes(me[0]).is_some_and(|bytes| bytes > 100_000));
         assert!(wake_ups(me[0]) > 0 || spent > 0.0);
+        assert!(read_write_calls(&me).is_none_or(|calls| calls > 0));
+        assert_eq!(read_write_calls(&[me[0], u32::MAX]), None);
         assert!(name(me[0]).is_some_and(|name| !name.is_empty()));
         assert_eq!(with_children(me[0])[0], me[0]);
         assert_eq!((name(u32::MAX), with_children(u32::MAX)), (None, vec![u32::MAX]));

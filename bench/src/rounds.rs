@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::process_times::{CpuTimes, settle};
+use crate::process_times::{CpuTimes, read_write_calls, settle};
 use crate::sample::{Measured, Sample, Samples};
 
 /// The variants of one round in the order of time: one of `baseline`, the others, its other one.
@@ -23,13 +23,14 @@ pub(crate) fn order<'a>(round: usize, baseline: [&'a str; 2], others: &[&'a str]
 /// It must not fall into the next measurement, nor the memory be missing there that it frees.
 pub(crate) const PUT_OFF: Duration = Duration::from_millis(150);
 
-/// Runs a block, and counts the CPU time that the processes `served` spend on it until they rest.
+/// Runs a block, and counts the CPU time that the processes `served` spend on it until they rest, and their calls.
 pub(crate) fn measure(
     samples: &mut Samples,
     (what, variant, round): (&str, &str, usize),
     served: &[u32],
     block: impl FnOnce() -> anyhow::Result<Measured>,
 ) -> anyhow::Result<()> {
+    let calls_before = read_write_calls(served);
     let before = CpuTimes::of(served);
     let measured = block()?;
     let meanwhile_cpu = CpuTimes::of(served).since(&before);
@@ -39,7 +40,8 @@ pub(crate) fn measure(
     settle(served);
     let served_cpu = CpuTimes::of(served).since(&before);
     let (what, variant) = (what.to_owned(), variant.to_owned());
-    let requests = None;
+    let calls_after = read_write_calls(served).filter(|_| !served.is_empty());
+    let calls = calls_before.zip(calls_after).map(|(before, after)| after.saturating_sub(before));
     samples.0.push(Sample {
         what,
         variant,
@@ -47,7 +49,7 @@ pub(crate) fn measure(
         measured,
         meanwhile_cpu,
         served_cpu,
-        requests,
+        calls,
         ..Sample::default()
     });
     Ok(())

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 
-use crate::bench::Bench;
+use crate::against::{Against, PAIRS_FULL, PAIRS_LEAST};
+use crate::bench::{Bench, Manner};
+use crate::build::Build;
 use crate::report::conditions::Conditions;
 use crate::report::goal::Goal;
-use crate::report::{Outcome, output, page, raw};
+use crate::report::{Outcome, output, page, raw, subjects};
 
 /// Measurements that share their conditions and are repeated together.
 #[derive(Clone, Copy)]
@@ -16,8 +18,21 @@ pub(crate) struct Group {
     pub(crate) name: &'static str,
     /// For people.
     pub(crate) title: &'static str,
+    /// How two builds are compared by it.
+    pub(crate) compared: Compared,
     /// Measures.
     pub(crate) run: fn(&Bench) -> anyhow::Result<Outcome>,
+}
+
+/// What two builds are compared by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Compared {
+    /// Samples: amounts of work, and what they took. Variants of these names are yardsticks, not the product.
+    Work(&'static [&'static str]),
+    /// The figures of the goals: the samples are readings (memory, wake-ups), not work.
+    Figures,
+    /// Nothing: what is measured is linked into the bench itself.
+    Linked,
 }
 
 /// How a bench is run.
@@ -41,6 +56,39 @@ pub(crate) struct RunArguments {
     /// The product [default: beside this program]
     #[arg(long, value_name = "PROGRAM")]
     hayase: Option<PathBuf>,
+    /// Compare with another build, measured in turn with this one
+    ///
+    /// DIR holds its `hayase` and `libhayase_mpiio.so`, or is a checkout with them in target/release. Groups that
+    /// measure the client library or a server's ring also need its `hayase-bench`. Where a document or an issue says
+    /// "before" or "today" without a commit, it means commit 5057efb.
+    #[arg(long, value_name = "DIR")]
+    against: Option<PathBuf>,
+    /// How many times its cost before a cost may be
+    #[arg(long, value_name = "RATIO", default_value_t = 1.05, requires = "against")]
+    within: f64,
+    /// How often each of the two builds runs a group [default: 12, or 6 with --quick]
+    #[arg(long, value_name = "COUNT", requires = "against")]
+    pairs: Option<usize>,
+}
+
+impl RunArguments {
+    /// Each of two builds runs every group often: with short rounds.
+    fn manner(&self) -> Manner {
+        Manner { quick: self.quick || self.against.is_some(), precedence: self.precedence }
+    }
+
+    fn against(&self, this: &Bench, before: Option<Build>) -> anyhow::Result<Option<Against>> {
+        let Some(before) = before else { return Ok(None) };
+        if before.hayase() == this.hayase() {
+            this.warn("this build is compared with itself");
+        }
+        let pairs = self.pairs.unwrap_or(if self.quick { PAIRS_LEAST } else { PAIRS_FULL });
+        Against::new(this.of_build(before), self.within, pairs).map(Some)
+    }
+
+    fn wants(&self, group: &Group) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == group.name)
+    }
 }
 
 /// Runs all groups; true when all goals hold.
@@ -54,31 +102,63 @@ pub(crate) fn run(
         let names: Vec<_> = groups.iter().map(|group| group.name).collect();
         ensure!(names.contains(&only.as_str()), "no group `{only}`: there are {names:?}");
     }
+    let before = arguments.against.as_deref().map(Build::before).transpose()?;
+    let name =
+        if before.is_some() { format!("{name}{}", subjects::AGAINST) } else { name.to_owned() };
     let storage = arguments.storage.clone().unwrap_or_else(std::env::temp_dir);
-    let mut conditions = Conditions::now(&storage, arguments.quick);
-    let bench =
-        Bench::new(arguments.hayase.clone(), &storage, arguments.quick, arguments.precedence)?;
-    let wanted = |group: &&Group| {
-        arguments.only.is_empty() || arguments.only.iter().any(|only| only == group.name)
-    };
-    let outcomes: Vec<(&str, Outcome)> =
-        groups.iter().filter(wanted).map(|group| (group.title, run_group(&bench, group))).collect();
-    drop(bench);
+    let mut conditions = Conditions::now(&storage, arguments.quick, before.as_ref());
+    let outcomes = measure(&storage, groups, arguments, before)?;
     conditions.end();
-    for (name, value) in conditions.pairs() {
-        output::line(&format!("{name}: {value}"));
-    }
-    let path = raw::write(name, &conditions, &outcomes).context("keep the raw samples")?;
-    output::line(&format!("raw samples: {}", path.display()));
-    if arguments.write_docs {
-        let path = page::write(name, intro, &conditions, &outcomes).context("write the page")?;
-        output::line(&format!("page: {}", path.display()));
-    }
+    report(&name, intro, &conditions, &outcomes, arguments.write_docs)?;
     let goals: Vec<&Goal> = outcomes.iter().flat_map(|(_, outcome)| &outcome.goals).collect();
     for goal in &goals {
         output::line(&goal.to_string());
     }
     Ok(goals.iter().all(|goal| goal.verdict().is_good()))
+}
+
+/// All groups that are wanted, by this build, or by this and `before`.
+fn measure<'a>(
+    storage: &std::path::Path,
+    groups: &'a [Group],
+    arguments: &RunArguments,
+    before: Option<Build>,
+) -> anyhow::Result<Vec<(&'a str, Outcome)>> {
+    let bench = Bench::new(arguments.hayase.clone(), storage, arguments.manner())?;
+    let against = arguments.against(&bench, before)?;
+    let outcome = |group: &'a Group| {
+        output::line(&format!("\n{}", group.title));
+        let outcome = match &against {
+            Some(against) => {
+                let outcome = against.run_group(&bench, group);
+                show(&outcome);
+                outcome
+            }
+            None => run_group(&bench, group),
+        };
+        (group.title, outcome)
+    };
+    Ok(groups.iter().filter(|group| arguments.wants(group)).map(outcome).collect())
+}
+
+/// The conditions, where the samples are, and the page.
+fn report(
+    name: &str,
+    intro: &str,
+    conditions: &Conditions,
+    outcomes: &[(&str, Outcome)],
+    write_docs: bool,
+) -> anyhow::Result<()> {
+    for (name, value) in conditions.pairs() {
+        output::line(&format!("{name}: {value}"));
+    }
+    let path = raw::write(name, conditions, outcomes).context("keep the raw samples")?;
+    output::line(&format!("raw samples: {}", path.display()));
+    if write_docs {
+        let path = page::write(name, intro, conditions, outcomes).context("write the page")?;
+        output::line(&format!("page: {}", path.display()));
+    }
+    Ok(())
 }
 
 /// Once, and once more when it was noisy. An error is a goal that fell short: the other groups go on.
@@ -90,7 +170,6 @@ fn run_group(bench: &Bench, group: &Group) -> Outcome {
             Outcome { goals, ..Outcome::default() }
         })
     };
-    output::line(&format!("\n{}", group.title));
     let mut outcome = measure();
     show(&outcome);
     if outcome.is_noisy() {

@@ -37,7 +37,10 @@ pub(crate) struct Sample {
     /// Requests that the servers counted, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) requests: Option<u64>,
-    /// Those of them that were refused, where that was asked for.
+    /// Calls that read or wrote (of `/proc/PID/io`) of the processes that served it, where they were looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) calls: Option<u64>,
+    /// Those of the requests that were refused, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) refused: Option<u64>,
     /// Bytes of small writes that came to the servers gathered, where that was asked for.
@@ -46,6 +49,12 @@ pub(crate) struct Sample {
     /// The most bytes of memory that the program had, where that was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) memory: Option<u64>,
+    /// Which build was measured, where there are two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) build: Option<&'static str>,
+    /// In which pair of the two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) repetition: Option<usize>,
 }
 
 impl Sample {

@@ -22,7 +22,7 @@ mod tools;
 mod tuning;
 mod unpacking;
 
-use crate::run::Group;
+use crate::run::{Compared, Group};
 
 /// What a reader of the page must know first.
 pub(crate) const INTRO: &str = "\
@@ -44,23 +44,87 @@ median ratio to itself over two rounds in which its two runs changed places, and
 is outside of 0.9 to 1.1.
 Raw samples are written to `bench/out/`.";
 
+/// What the product is measured against, where that is every tool that is there.
+const TOOLS: &[&str] = &["rclone", "aws", "s3cmd", "s5cmd", "s3fs", "tar"];
+
 /// In the order in which they run.
 pub(crate) const GROUPS: &[Group] = &[
-    Group { name: "small", title: "Files of 16 KiB", run: sizes::run_small },
-    Group { name: "medium", title: "Files of 1 MiB", run: sizes::run_medium },
-    Group { name: "large", title: "Large files", run: sizes::run_large },
-    Group { name: "peers", title: "Every tool that is there", run: peers::run },
-    Group { name: "sealing", title: "Sealed packs", run: sealing::run },
-    Group { name: "unpacking", title: "Packs against tar", run: unpacking::run },
-    Group { name: "tuning", title: "Streams found through a slow line", run: tuning::run },
-    Group { name: "figures", title: "Figures 2 to 5 of the paper", run: figures::run },
-    Group { name: "ceph-small", title: "Small files on a Ceph gateway", run: ceph::run_small },
-    Group { name: "ceph-medium", title: "1 MiB files on a Ceph gateway", run: ceph::run_medium },
+    Group {
+        name: "small",
+        title: "Files of 16 KiB",
+        compared: Compared::Work(&["rclone"]),
+        run: sizes::run_small,
+    },
+    Group {
+        name: "medium",
+        title: "Files of 1 MiB",
+        compared: Compared::Work(&["rclone"]),
+        run: sizes::run_medium,
+    },
+    Group {
+        name: "large",
+        title: "Large files",
+        compared: Compared::Work(&["rclone"]),
+        run: sizes::run_large,
+    },
+    Group {
+        name: "peers",
+        title: "Every tool that is there",
+        compared: Compared::Work(TOOLS),
+        run: peers::run,
+    },
+    Group {
+        name: "sealing",
+        title: "Sealed packs",
+        compared: Compared::Work(&[]),
+        run: sealing::run,
+    },
+    Group {
+        name: "unpacking",
+        title: "Packs against tar",
+        compared: Compared::Work(&["tar"]),
+        run: unpacking::run,
+    },
+    Group {
+        name: "tuning",
+        title: "Streams found through a slow line",
+        compared: Compared::Work(&[]),
+        run: tuning::run,
+    },
+    Group {
+        name: "figures",
+        title: "Figures 2 to 5 of the paper",
+        compared: Compared::Work(TOOLS),
+        run: figures::run,
+    },
+    Group {
+        name: "ceph-small",
+        title: "Small files on a Ceph gateway",
+        compared: Compared::Work(&["rclone"]),
+        run: ceph::run_small,
+    },
+    Group {
+        name: "ceph-medium",
+        title: "1 MiB files on a Ceph gateway",
+        compared: Compared::Work(&["rclone"]),
+        run: ceph::run_medium,
+    },
     Group {
         name: "ceph-encryption",
         title: "None, CSE and SSE-C on a Ceph gateway",
+        compared: Compared::Work(TOOLS),
         run: ceph::run_encryption,
     },
-    Group { name: "mounted", title: "Packs that are mounted", run: mounted::run },
-    Group { name: "nodes", title: "Several nodes with a link each", run: nodes::run },
+    Group {
+        name: "mounted",
+        title: "Packs that are mounted",
+        compared: Compared::Work(&[]),
+        run: mounted::run,
+    },
+    Group {
+        name: "nodes",
+        title: "Several nodes with a link each",
+        compared: Compared::Work(&[]),
+        run: nodes::run,
+    },
 ];

@@ -54,6 +54,30 @@ pub(crate) fn span(values: &[f64]) -> Option<f64> {
     Some(largest / smallest)
 }
 
+/// The interval in which the median of what `values` were drawn from lies with 95 % certainty, or more: the
+/// order statistics of the sign test, which assume nothing of the distribution. `None` of fewer than six.
+pub(crate) fn median_interval_95(values: &[f64]) -> Option<(f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let outside = values_outside(sorted.len())?;
+    Some((sorted[outside], sorted[sorted.len() - 1 - outside]))
+}
+
+/// How many of so many values may be left out at each end.
+fn values_outside(count: usize) -> Option<usize> {
+    let one_side = 0.025 * 2_f64.powi(i32::try_from(count).ok()?);
+    let (mut below, mut ways, mut outside) = (0.0, 1.0, None);
+    for taken in 0..count {
+        below += ways;
+        if below > one_side {
+            break;
+        }
+        outside = Some(taken);
+        ways *= (count - taken) as f64 / (taken + 1) as f64;
+    }
+    outside
+}
+
 /// The mean, and half the width of the interval around it in which 95 % of single values lie (Student's t). `None` of
 /// fewer than two.
 pub(crate) fn interval_95(values: &[f64]) -> Option<(f64, f64)> {
@@ -106,6 +130,25 @@ mod tests {
         assert_eq!(span(&[2.0, 1.0, 1.5]), Some(2.0));
         assert_eq!(span(&[]), None);
     }
+
+    #[test]
+    fn the_median_lies_in_its_interval() {
+        // The table of the sign test: so many values, so many outside at each end.
+        for (count, expected) in [
+            (0, None),
+            (5, None),
+            (6, Some(0)),
+            (8, Some(0)),
+            (9, Some(1)),
+            (12, Some(2)),
+            (20, Some(5)),
+        ] {
+            assert_eq!(values_outside(count), expected, "{count}");
+        }
+        let values: Vec<f64> = (1..=12).rev().map(f64::from).collect();
+        assert_eq!(median_interval_95(&values), Some((3.0, 10.0)));
+    }
+
     #[test]
     fn single_values_lie_in_their_interval() {
         let (mean, half) = interval_95(&[1.0, 2.0, 3.0]).unwrap();

@@ -66,7 +66,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
 }
 
 fn measure(bench: &Bench, job: &Job<'_>, huge: bool) -> anyhow::Result<Samples> {
-    let mut worker = job.worker(0)?;
+    let mut worker = job.linked_worker(0)?;
     let beside = job.image(0).join("bench");
     worker.perform(&Task::MakeDirectory { path: beside.clone() })?;
     let files = FIO.map(|name| beside.join(name.replace(' ', "-")));

@@ -39,7 +39,7 @@ fn files(bench: &Bench) -> u64 {
 }
 
 fn measure(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Samples> {
-    let mut worker = job.worker(0)?;
+    let mut worker = job.linked_worker(0)?;
     let served = job.daemons();
     let mut samples = Samples::default();
     for round in 0..bench.rounds(8, 16) {

@@ -90,7 +90,8 @@ fn load(bench: &Bench, job: &Job<'_>) -> anyhow::Result<Vec<Vec<f64>>> {
     let fill = Sequential::new(Operation::New, &file, 64);
     home.measure(&Task::Sequential(Sequential { keep: true, ..fill }))?;
     let mut bulk: Vec<Worker> = (0..2).map(|_| job.worker(1)).collect::<Result<_, _>>()?;
-    let mut names: Vec<Worker> = (0..2).map(|node| job.worker(node)).collect::<Result<_, _>>()?;
+    let mut names: Vec<Worker> =
+        (0..2).map(|node| job.linked_worker(node)).collect::<Result<_, _>>()?;
     let calls = |operation| {
         let work = Sequential::new(operation, &file, 64);
         Task::Sequential(Sequential { milliseconds: 200, cold: true, ..work })

@@ -144,7 +144,7 @@ fn measure(bench: &Bench, job: &Job<'_>, names: Names) -> anyhow::Result<Samples
         files: files(bench),
         remove: false,
     };
-    worker.measure(&Task::Library(made))?;
+    job.linked_worker(0)?.measure(&Task::Library(made))?;
     if names == Names::Spread {
         spread_names(job, &shared)?;
     }

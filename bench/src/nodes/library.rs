@@ -31,7 +31,7 @@ const SPAN_MAX: f64 = 1.3;
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let job = Job::up(bench, &JobOptions::servers_with_images(SERVERS))?;
     let mut workers: Vec<Worker> =
-        (0..SERVERS).map(|node| job.worker(node)).collect::<Result<_, _>>()?;
+        (0..SERVERS).map(|node| job.linked_worker(node)).collect::<Result<_, _>>()?;
     let mut samples = Samples::default();
     for round in 0..=bench.rounds(8, 20) {
         for step in 0..THROUGH.len() {

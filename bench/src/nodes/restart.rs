@@ -64,7 +64,7 @@ fn variant(files: u64) -> String {
 }
 
 fn fill(job: &Job<'_>, files: u64) -> anyhow::Result<()> {
-    let mut worker = job.worker(0)?;
+    let mut worker = job.linked_worker(0)?;
     for directory in 0..files.div_ceil(DIRECTORY_FILES) {
         worker.measure(&Task::Library(Library {
             socket: job.socket(0),

@@ -1,8 +1,11 @@
 //! Under which conditions a run was made: what somebody needs to repeat it, or to doubt it.
 
+use std::path::Path;
 use std::process::Command;
 
 use serde::Serialize;
+
+use crate::build::{Build, commit_of};
 
 /// Machine, software, time.
 #[derive(Clone, Debug, Serialize)]
@@ -13,6 +16,9 @@ pub(crate) struct Conditions {
     pub(crate) command: String,
     /// Commit of the sources, with `+` when they were changed since.
     pub(crate) commit: String,
+    /// Commit of the build that this one is compared with, and where it lies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) before: Option<String>,
     /// With fewer rounds and shorter blocks.
     pub(crate) quick: bool,
     /// Processors and memory.
@@ -30,13 +36,15 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Now; `storage` is where the images lie.
-    pub(crate) fn now(storage: &std::path::Path, quick: bool) -> Self {
+    /// Now; `storage` is where the images lie, `before` what this build is compared with.
+    pub(crate) fn now(storage: &Path, quick: bool, before: Option<&Build>) -> Self {
         let arguments: Vec<String> = std::env::args().skip(1).collect();
         Self {
             date: said("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
             command: format!("./bench.sh {}", arguments.join(" ")),
-            commit: commit(),
+            commit: commit_of(Path::new(".")).unwrap_or_else(|| "unknown".to_owned()),
+            before: before
+                .map(|build| format!("{} in {}", build.commit(), build.hayase().display())),
             quick,
             machine: machine(),
             kernel: said("uname", &["-srm"]),
@@ -54,10 +62,13 @@ impl Conditions {
 
     /// For people: name and value.
     pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
-        vec![
+        let before = self.before.iter().map(|before| ("compared with", before.clone()));
+        let first = [
             ("date", self.date.clone()),
             ("command", format!("`{}`", self.command)),
             ("sources", self.commit.clone()),
+        ];
+        let rest = [
             ("machine", self.machine.clone()),
             ("kernel", self.kernel.clone()),
             ("versions", self.versions.join(", ")),
@@ -66,7 +77,8 @@ impl Conditions {
                 "load average (1, 5, 15 min)",
                 format!("{} before, {} after", self.load_before, self.load_after),
             ),
-        ]
+        ];
+        first.into_iter().chain(before).chain(rest).collect()
     }
 }
 
@@ -77,13 +89,6 @@ fn said(program: &str, arguments: &[&str]) -> String {
         || "unknown".to_owned(),
         |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
     )
-}
-
-fn commit() -> String {
-    let commit = said("git", &["rev-parse", "--short=12", "HEAD"]);
-    let changed = said("git", &["status", "--porcelain", "--untracked-files=no"]);
-    let mark = if changed.is_empty() || changed == "unknown" { "" } else { " + changes" };
-    format!("{commit}{mark}")
 }
 
 fn machine() -> String {
@@ -127,7 +132,7 @@ fn versions(bench: &str) -> Vec<String> {
     versions
 }
 
-fn storage_of(path: &std::path::Path) -> String {
+fn storage_of(path: &Path) -> String {
     let path = path.to_string_lossy();
     let found = said("findmnt", &["-no", "SOURCE,FSTYPE", "-T", &path]);
     format!("XFS images on {}", found.split_whitespace().collect::<Vec<_>>().join(" "))

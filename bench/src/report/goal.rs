@@ -9,6 +9,10 @@ use crate::stats;
 /// A against A must lie in here, or the run proves nothing.
 const EVEN: std::ops::RangeInclusive<f64> = 0.9..=1.1;
 
+/// Upper over lower end of an interval that still says something of a bound within it: what is hidden in a wider one
+/// may be a change of a quarter.
+pub(crate) const WIDEST: f64 = 1.25;
+
 /// The bound of a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -17,6 +21,8 @@ pub(crate) enum Wanted {
     AtLeast(f64),
     /// The figure or less.
     AtMost(f64),
+    /// A ratio whose interval does not lie wholly above this.
+    Within(f64),
     /// Nothing: the figure is told beside another one that is judged.
     Told,
 }
@@ -29,7 +35,7 @@ pub(crate) enum Verdict {
     Holds,
     /// Not reached.
     Short,
-    /// Even repetitions are on both sides of the bound: counts as short.
+    /// Even repetitions are on both sides of the bound, or the interval of a ratio says nothing: counts as short.
     Unsure,
     /// A against A was never near 1: not judged.
     Noisy,
@@ -59,6 +65,8 @@ pub(crate) struct Goal {
     pub(crate) wanted: Wanted,
     /// A against A, where there is an A to compare: ratios, one per round.
     pub(crate) same: Option<Vec<f64>>,
+    /// Of a ratio: its true median lies in here with 95 % certainty.
+    pub(crate) interval: Option<(f64, f64)>,
     /// The same, measured again since a goal of its group was noisy.
     pub(crate) again: Vec<Goal>,
     /// Why there is no figure.
@@ -73,8 +81,8 @@ impl Goal {
         unit: &'static str,
         wanted: Wanted,
     ) -> Self {
-        let (what, same, again, trouble) = (what.into(), None, Vec::new(), None);
-        Self { what, figure, unit, wanted, same, again, trouble }
+        let (what, same, interval, again, trouble) = (what.into(), None, None, Vec::new(), None);
+        Self { what, figure, unit, wanted, same, interval, again, trouble }
     }
 
     /// Judged only if these ratios of equals are near 1.
@@ -138,6 +146,7 @@ impl Goal {
         let reached = match self.wanted {
             Wanted::AtLeast(bound) => self.figure >= bound,
             Wanted::AtMost(bound) => self.figure <= bound,
+            Wanted::Within(bound) => return within(bound, self.interval),
             Wanted::Told => true,
         };
         if reached { Verdict::Holds } else { Verdict::Short }
@@ -147,7 +156,9 @@ impl Goal {
     pub(crate) fn figures(&self) -> String {
         let unit = if self.unit.is_empty() { String::new() } else { format!(" {}", self.unit) };
         let figures: Vec<_> = self.repetitions().map(|goal| number(goal.figure)).collect();
-        format!("{}{unit}", figures.join(" and "))
+        let interval =
+            self.interval.map(|(low, high)| format!(" ({} to {})", number(low), number(high)));
+        format!("{}{unit}{}", figures.join(" and "), interval.unwrap_or_default())
     }
 
     /// A against A of all repetitions.
@@ -156,6 +167,17 @@ impl Goal {
             |goal: &Self| goal.same().map_or_else(|| "-".to_owned(), |same| format!("{same:.2}"));
         let any = self.repetitions().any(|goal| goal.same().is_some());
         any.then(|| self.repetitions().map(same).collect::<Vec<_>>().join(" and "))
+    }
+}
+
+/// Short only where the whole interval lies above the bound. One that reaches from well below to well above it
+/// neither shows a change nor excludes one.
+fn within(bound: f64, interval: Option<(f64, f64)>) -> Verdict {
+    match interval {
+        Some((low, _)) if low > bound => Verdict::Short,
+        Some((_, high)) if high <= bound => Verdict::Holds,
+        Some((low, high)) if high / low <= WIDEST => Verdict::Holds,
+        _ => Verdict::Unsure,
     }
 }
 
@@ -177,6 +199,7 @@ impl fmt::Display for Wanted {
         match self {
             Self::AtLeast(bound) => write!(f, "at least {}", number(*bound)),
             Self::AtMost(bound) => write!(f, "at most {}", number(*bound)),
+            Self::Within(bound) => write!(f, "within {} of before", number(*bound)),
             Self::Told => f.write_str("-"),
         }
     }
@@ -263,6 +286,21 @@ mod tests {
     }
 
     #[test]
+    fn only_an_interval_wholly_above_is_short() {
+        let check = |interval, verdict| {
+            assert_eq!(within(1.05, interval), verdict, "{interval:?}");
+        };
+        check(Some((0.98, 1.02)), Verdict::Holds);
+        check(Some((1.01, 1.09)), Verdict::Holds);
+        check(Some((1.06, 1.09)), Verdict::Short);
+        check(Some((1.06, 9.0)), Verdict::Short);
+        check(Some((0.2, 0.9)), Verdict::Holds);
+        check(Some((0.9, 1.3)), Verdict::Unsure);
+        check(Some((0.9, f64::INFINITY)), Verdict::Unsure);
+        check(None, Verdict::Unsure);
+    }
+
+    #[test]
     fn a_goal_is_one_line() {
         let goal = Goal::new("up of 3 nodes", 1.234, "s", Wanted::AtMost(2.0)).same_as(vec![1.0]);
         let line = "goal: up of 3 nodes: 1.23 s (wanted: at most 2.00): holds [A/A 1.00]";
@@ -275,6 +313,10 @@ mod tests {
         let line =
             "goal: x: 1.20 and 0.36 (wanted: at least 1.00): unsure [A/A 0.98 and 1.02] [repeated]";
         assert_eq!(both.to_string(), line);
+        let ratio = Goal::new("x", 1.01, "", Wanted::Within(1.05));
+        let ratio = Goal { interval: Some((0.99, 1.03)), ..ratio };
+        let line = "goal: x: 1.01 (0.99 to 1.03) (wanted: within 1.05 of before): holds";
+        assert_eq!(ratio.to_string(), line);
         assert_eq!(number(15012.3), "15012");
         assert_eq!(number(0.00123), "0.00123");
     }

@@ -72,15 +72,20 @@ fn text(name: &str, intro: &str, conditions: &Conditions, groups: &[(&str, Outco
 fn head(name: &str, conditions: &Conditions) -> String {
     let quick = if conditions.quick { " (quick run)" } else { "" };
     let mut head = format!("# Results: {name}{quick}\n\n");
-    let _ = writeln!(head, "Measured commit: `{}`\n", first_word(&conditions.commit));
+    let _ = writeln!(head, "Measured commit: `{}`\n", commit_in(&conditions.commit));
+    if let Some(before) = &conditions.before {
+        let _ = writeln!(head, "Compared with commit: `{}`\n", commit_in(before));
+    }
     let crates: Vec<_> = crates_of(name).iter().map(|name| format!("`crates/{name}`")).collect();
     let _ = writeln!(head, "Measured crates: {}", crates.join(", "));
     head
 }
 
-/// A commit without what is said about it.
-fn first_word(text: &str) -> &str {
-    text.split(' ').next().unwrap_or(text)
+/// The commit with which a text begins, without what is said about it.
+fn commit_in(text: &str) -> &str {
+    let word = text.split(' ').next().unwrap_or(text);
+    let is_commit = word.len() >= 12 && word.bytes().all(|c| c.is_ascii_hexdigit());
+    if is_commit { word } else { "unknown" }
 }
 
 #[cfg(test)]
@@ -98,7 +103,7 @@ mod tests {
             notes: vec!["Blocks of 1 MiB.".to_owned()],
             samples: Vec::new(),
         };
-        let mut conditions = Conditions::now(Path::new("/tmp"), true);
+        let mut conditions = Conditions::now(Path::new("/tmp"), true, None);
         conditions.commit = "0123456789ab + changes".to_owned();
         let page = text("foundation", "Intro.", &conditions, &[("Remote files", outcome)]);
         let head = "# Results: foundation (quick run)\n\nMeasured commit: `0123456789ab`\n\n\
@@ -107,5 +112,10 @@ mod tests {
         assert!(page.contains("| remote read | 0.40 | at least 0.50 | 1.01 | short |"), "{page}");
         assert!(page.contains("## Remote files\n\nBlocks of 1 MiB.\n\n**Remote**"), "{page}");
         assert!(page.contains("- kernel: Linux"), "{page}");
+        conditions.before = Some("ba9876543210 in /there/hayase".to_owned());
+        let page = text("foundation-against", "Intro.", &conditions, &[]);
+        assert!(page.contains("\nCompared with commit: `ba9876543210`\n"), "{page}");
+        assert!(page.contains("- compared with: ba9876543210 in /there/hayase"), "{page}");
+        assert_eq!(commit_in("hayase 0.1.0 in /there/hayase"), "unknown");
     }
 }

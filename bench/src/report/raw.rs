@@ -47,6 +47,7 @@ fn goal(goal: &Goal) -> Value {
         "wanted": goal.wanted,
         "a_against_a": goal.same,
         "verdict": goal.verdict(),
+        "interval_95": goal.interval,
         "repetitions": goal.repetitions().map(repetition).collect::<Vec<_>>(),
         "trouble": goal.trouble,
     })

@@ -1,5 +1,8 @@
 //! Which crates the page of a bench speaks of: where many commits have changed them since, the page is old.
 
+/// Behind the name of a bench, on the page of a run with `--against`.
+pub(crate) const AGAINST: &str = "-against";
+
 /// Folders below `crates/`, by the name of the bench.
 const SUBJECTS: [(&str, &[&str]); 8] = [
     ("dataplane", &["client", "fuse", "server", "store", "wire"]),
@@ -12,8 +15,9 @@ const SUBJECTS: [(&str, &[&str]); 8] = [
     ("stage", &["stage", "tier"]),
 ];
 
-/// Those of the bench of this name.
+/// Those of the bench of this name, compared with another build or not.
 pub(crate) fn crates_of(bench: &str) -> &'static [&'static str] {
+    let bench = bench.strip_suffix(AGAINST).unwrap_or(bench);
     let subject = SUBJECTS.iter().find(|(name, _)| *name == bench);
     subject.map_or(&[], |(_, crates)| *crates)
 }
@@ -38,5 +42,6 @@ mod tests {
                 assert!(folder.is_dir(), "{}", folder.display());
             }
         }
+        assert_eq!(crates_of("stage-against"), crates_of("stage"));
     }
 }

@@ -39,10 +39,8 @@ impl Ran {
             measured: Measured { amount, seconds: self.seconds, own_cpu: self.cpu },
             meanwhile_cpu: 0.0,
             served_cpu: 0.0,
-            requests: None,
-            refused: None,
-            gathered: None,
             memory: Some(self.memory),
+            ..Sample::default()
         }
     }
 }
