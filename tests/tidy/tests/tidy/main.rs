@@ -1,0 +1,20 @@
+//! The rules, one module for each subject.
+
+mod citations;
+mod files;
+mod layers;
+mod promises;
+mod unsafe_rooms;
+
+use hayase_tidy::{Source, Tree};
+
+/// Rust that people wrote.
+fn sources(tree: &Tree) -> impl Iterator<Item = Source> + '_ {
+    let generated =
+        |source: &Source| source.text.lines().take(3).any(|line| line == "// @generated");
+    tree.ending(".rs").filter(move |source| !generated(source))
+}
+
+fn stem(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
