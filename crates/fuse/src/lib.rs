@@ -2,7 +2,7 @@
 //!
 //! Here: FUSE requests and answers, passthrough, what kernels of other versions would offer,
 //! notifications. Not here: what is true about a file (`hayase_client` and the servers).
-//! Source: `docs/design/001-coherence.md` sections 2 and 3.
+//! Source: `docs/design/001-coherence.md`, "States of an inode", "What an open returns".
 
 #![deny(unsafe_code)]
 

@@ -1,7 +1,8 @@
 //! Which kind of open the kernel gets.
 //!
 //! The kernel allows on one inode either passthrough opens of one backing file, or cached and
-//! direct ones, until the last of them is released (`docs/design/001-coherence.md` 2.1, 2.2, 2.5).
+//! direct ones, until the last of them is released (`docs/design/001-coherence.md`,
+//! "What an open returns").
 //! Which of the two it is, is decided once per inode and node by the volume ([`Class`]); here is
 //! what follows from it, so no open can fail because of another.
 

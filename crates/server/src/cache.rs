@@ -23,7 +23,7 @@
 //!   only when it is the one that the ledger knows;
 //! * directories are never renamed, so that the path of a directory never changes.
 //!
-//! Source: `docs/design/001-coherence.md` 8.
+//! Source: `docs/SEMANTICS.md`, "The cache area"; `docs/guide/cache.md`, "What comes to the tier, and when".
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};

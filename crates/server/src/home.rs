@@ -1,7 +1,7 @@
 //! The home of an inode: who has it open, who may cache it, and who must wait for whom.
 //!
 //! A pure state machine: [`Home::step`] takes an [`Event`] and returns [`Effect`]s; it does no I/O,
-//! reads no clock and knows no connection. The server's shell (`meta_service`) carries effects out
+//! reads no clock and knows no connection. The server's shell ([`crate::homes`]) carries effects out
 //! and feeds what comes of them back in. A model checker can own it as it is.
 //!
 //! Invariants, checked by the tests below after every step:
@@ -15,7 +15,8 @@
 //!   gatherer has hung has another's operation gone on since it began: one that changes no bytes. One that is late gathers
 //!   no more until it has closed.
 //!
-//! Rooms: [`gathering`] of writes. Source: `docs/design/001-coherence.md` sections 2 and 3.
+//! Rooms: [`gathering`] of writes. Source: `docs/design/001-coherence.md`,
+//! "States of an inode", "What an open returns".
 
 use std::collections::{BTreeMap, BTreeSet};
 

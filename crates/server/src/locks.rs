@@ -9,7 +9,7 @@
 //! - L3: every waiter waits for a range that another owner holds or waits for before it.
 //! - L4: no owners wait for each other in a circle.
 //!
-//! Source: fcntl(2), flock(2); `docs/design/001-coherence.md` section 6.
+//! Source: fcntl(2), flock(2); `docs/design/001-coherence.md`, "Locks".
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -11,7 +11,7 @@
 //! older one afterwards, since each read asks the home which publication is the last
 //! ([`hayase_wire::message::Attr::trunc_epoch`] counts them). What was published and is out of reach is
 //! an error, never a hole.
-//! Source: `docs/design/001-coherence.md`, section 7; `docs/design/003-containers.md`.
+//! Source: `docs/design/001-coherence.md`, "Recorded files"; `docs/design/003-containers.md`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

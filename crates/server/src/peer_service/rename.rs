@@ -7,7 +7,7 @@
 //! name's shard that the name is held (`Prepared`), until it has heard or asked how it went. A directory that changes
 //! its parent first takes the job's one rename lock at server 0, so the walk that looks for loops
 //! sees a tree that stands still.
-//! Source: `docs/design/001-coherence.md` 2.6.
+//! Source: `docs/design/001-coherence.md`, "Operations over several servers".
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

@@ -82,7 +82,7 @@ pub struct Inode {
     /// Of a symbolic link: where it points.
     pub target: Option<Vec<u8>>,
     /// One of its names, and the directory that holds it. The root has none, nor has what was
-    /// unlinked; further names of a file are back pointers ([`super::ops::back_pointers`]).
+    /// unlinked; further names of a file are back pointers (`super::keys::back_pointers`).
     pub name: Option<(InodeId, Vec<u8>)>,
     /// Of a directory: how its new files are laid out.
     pub policy: Option<StripePolicy>,

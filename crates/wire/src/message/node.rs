@@ -107,7 +107,7 @@ pub enum OpenKind {
     /// Through messages (class R).
     Remote,
     /// Through messages, and the only opener's kernel may cache although it writes
-    /// (`docs/design/001-coherence.md` 2.5: kernels without passthrough or mmap on direct files).
+    /// (`docs/design/001-coherence.md`, "Kernels without passthrough, or without mappings of direct files").
     RemoteCachedWriter,
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Here: telling the one from the other. What was not written is zeros (the file is made longer
 //! ahead) or behind the end of the file; damage is neither.
-//! Source: fjall 3.1, `journal/entry.rs`: a batch is a start (1, items u32, sequence u64), its items
+//! Source: fjall 3.1, its module `journal::entry`: a batch is a start (1, items u32, sequence u64), its items
 //! (2, type, compression, keyspace u64, key length u16, value length u32, stored length u32, key,
 //! value; or 4, keyspace u64), and an end (3, XXH3 of the items u64, `FJL` 3); little endian.
 
