@@ -3,12 +3,23 @@
 //! Here: what a rule needs to look at the tree ([`Tree`], [`code`]). No dependencies, so that
 //! `cargo test -p hayase-tidy` takes seconds.
 
+mod baseline;
+mod circles;
 mod code;
+mod history;
 mod manifest;
+mod modules;
+mod token;
 mod tree;
+mod uses;
 
+pub use baseline::{Baseline, Change, Count, added};
+pub use circles::{Graph, circles};
 pub use code::{code_only, has_word};
+pub use history::History;
 pub use manifest::{Section, path_dependencies};
+pub use modules::{Crate, Meaning};
+pub use token::{Token, after_bracket, after_generics, tokens, without_tests};
 pub use tree::{Source, Tree};
 
 /// Fails with every finding, one a line.

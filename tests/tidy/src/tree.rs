@@ -1,5 +1,6 @@
 //! The files of the repository that a rule may look at.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Folders that are not ours to judge: made by tools, or not part of the product.
@@ -21,11 +22,13 @@ impl Source {
     }
 }
 
-/// The repository.
+/// The repository, or what stands for it.
 #[derive(Debug)]
 pub struct Tree {
     root: PathBuf,
     files: Vec<String>,
+    /// Texts of a tree that is not on disk.
+    texts: Option<BTreeMap<String, String>>,
 }
 
 impl Tree {
@@ -35,16 +38,33 @@ impl Tree {
         let mut files = Vec::new();
         collect(&root, "", &mut files);
         files.sort_unstable();
-        Self { root, files }
+        Self { root, files, texts: None }
     }
 
-    /// Is there such a file?
+    /// These files, by path.
+    pub fn of(texts: BTreeMap<String, String>) -> Self {
+        let files = texts.keys().cloned().collect();
+        Self { root: PathBuf::new(), files, texts: Some(texts) }
+    }
+
+    /// Where the repository stands.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Is there such a file (or, on disk, folder)?
     pub fn has(&self, path: &str) -> bool {
-        self.root.join(path).exists()
+        match &self.texts {
+            Some(texts) => texts.contains_key(path),
+            None => self.root.join(path).exists(),
+        }
     }
 
     /// One file; empty when it is not there (rules ask [`Tree::has`] where that matters).
     pub fn read(&self, path: &str) -> String {
+        if let Some(texts) = &self.texts {
+            return texts.get(path).cloned().unwrap_or_default();
+        }
         let bytes = std::fs::read(self.root.join(path)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }

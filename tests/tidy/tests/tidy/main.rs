@@ -1,6 +1,7 @@
-//! The rules, one module for each subject.
+//! The rules, one module for each subject. Those that count may only fall: see [`counts`].
 
 mod citations;
+mod counts;
 mod files;
 mod layers;
 mod promises;
