@@ -6,6 +6,7 @@
 mod baseline;
 mod circles;
 mod code;
+mod giants;
 mod history;
 mod manifest;
 mod modules;
@@ -16,6 +17,7 @@ mod uses;
 pub use baseline::{Baseline, Change, Count, added};
 pub use circles::{Graph, circles};
 pub use code::{code_only, has_word};
+pub use giants::{Giant, METHODS_MAX, giants};
 pub use history::History;
 pub use manifest::{Section, path_dependencies};
 pub use modules::{Crate, Meaning};

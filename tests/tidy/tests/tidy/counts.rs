@@ -1,15 +1,20 @@
 //! Rules that count what is there already and may only fall: `baseline.txt` says what is allowed.
 //!
 //! After a count has fallen, `HAYASE_TIDY_BLESS=1 cargo test -p hayase-tidy` lowers the baseline. It never
-//! raises one: who must add to a count, edits the line by hand, so that a reviewer sees it.
+//! raises one: who renames a type, or must add to a count, edits the line by hand, so that a reviewer sees it.
 
-use hayase_tidy::{Baseline, Change, Count, Crate, History, Tree, added, circles, expect_none};
+use hayase_tidy::{
+    Baseline, Change, Count, Crate, History, Tree, added, circles, expect_none, giants,
+};
 
 const BASELINE: &str = "tests/tidy/baseline.txt";
 
 const HEADER: &str = "\
 # Counts that may only fall: `rule subject count`. Lowered by `HAYASE_TIDY_BLESS=1 cargo test -p hayase-tidy`.
 #   circles      files of a crate that lie in circles of imports
+#   methods      methods of a type that has more than 40, over all files and extension traits
+#   extensions   traits of a crate that are implemented for such a type alone
+#   takers       functions of others that take such a type whole
 ";
 
 /// Most names in one message.
@@ -38,7 +43,21 @@ fn counts(tree: &Tree) -> Vec<Count> {
 fn counts_of_crate(tree: &Tree, folder: &str) -> Vec<Count> {
     let krate = Crate::read(tree, folder);
     let members = circles(&krate.graph()).concat();
-    vec![Count { rule: "circles", subject: krate.name().to_owned(), members }]
+    let mut found = vec![Count { rule: "circles", subject: krate.name().to_owned(), members }];
+    for giant in giants(tree, folder, &krate) {
+        let subject = format!("{}::{}", krate.name(), giant.name);
+        let counted = [
+            ("methods", giant.methods),
+            ("extensions", giant.extensions),
+            ("takers", giant.takers),
+        ];
+        found.extend(counted.map(|(rule, members)| Count {
+            rule,
+            subject: subject.clone(),
+            members,
+        }));
+    }
+    found
 }
 
 #[test]
@@ -94,10 +113,8 @@ fn counts_before(tree: &Tree, key: &str) -> Vec<String> {
 
 #[test]
 fn every_crate_is_counted() {
-    let tree = Tree::here();
-    for folder in crates(&tree) {
-        let krate = Crate::read(&tree, &folder);
-        assert!(krate.files().count() > 0, "{folder} has no file that was read");
+    let found = crates(&Tree::here());
+    for krate in ["hayase", "layout", "mpi", "server", "wire"] {
+        assert!(found.contains(&format!("crates/{krate}")), "{krate} is not among {found:?}");
     }
-    assert!(crates(&tree).len() >= 12);
 }
