@@ -1,6 +1,6 @@
 //! Sizes as people write them: `300MiB`, `1.5G`, `2GB`.
 //!
-//! Here: text to [`ByteCount`]. Not here: the other way (its `Display`).
+//! Here: text to [`ByteCount`], and the default of an option. Not here: sizes for people to read (its `Display`).
 
 use hayase_layout::ByteCount;
 
@@ -56,6 +56,11 @@ pub(crate) fn parse(text: &str) -> Result<ByteCount, SizeError> {
     }
 }
 
+/// The default of an option, as one would type it: `16MiB`. Lives as long as the program: a few bytes for each option.
+pub(crate) fn typed(bytes: ByteCount) -> &'static str {
+    bytes.to_string().replace(' ', "").leak()
+}
+
 fn factor(unit: &str) -> Option<u128> {
     let unit = unit.to_ascii_lowercase();
     if unit.is_empty() || unit == "b" {
@@ -89,6 +94,14 @@ mod tests {
         check("3.5TB", 3_500_000_000_000);
         check(" 1 MiB ", 1 << 20);
         check("1.0000000000000000000001K", 1024);
+    }
+
+    #[test]
+    fn defaults_are_typed_as_they_are_read() {
+        for bytes in [ByteCount::mib(1), ByteCount::mib(16), ByteCount::kib(64)] {
+            assert_eq!(parse(typed(bytes)), Ok(bytes));
+        }
+        assert_eq!(typed(ByteCount::mib(16)), "16MiB");
     }
 
     #[test]

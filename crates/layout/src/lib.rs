@@ -33,7 +33,7 @@ pub use layout::{Layout, LayoutError, PartMap};
 pub use pack::Packed;
 pub use piece::{PartPiece, Piece};
 pub use placement::{Decision, ServerUse, Wish, place};
-pub use policy::{PolicyError, StripePolicy};
+pub use policy::{PolicyError, STRIPE_BYTES_DEFAULT, StripePolicy, check_stripe};
 pub use record::{Epoch, Record, Recorder, Selection, ViewId, Write, Writer, WriterId};
 pub use run::{Level, Run, RunError};
 pub use stream::{Extents, StreamMap};

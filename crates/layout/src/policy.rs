@@ -35,7 +35,7 @@ pub struct StripePolicy {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// The stripe is out of bounds or not whole pages.
-    #[error("a stripe of {} bytes is not a multiple of 4 KiB from 4 KiB to 1 GiB", .stripe.0)]
+    #[error("a stripe of {} bytes is not a multiple of {STRIPE_BYTES_STEP} from {STRIPE_BYTES_MIN} to {STRIPE_BYTES_MAX}", .stripe.0)]
     Stripe {
         /// What was asked for.
         stripe: ByteCount,
@@ -49,7 +49,9 @@ pub enum PolicyError {
         servers: u16,
     },
     /// Not the text of a policy.
-    #[error("`{text}` is not a layout: write `striped:<bytes>:<width>`, as in `striped:1048576:8`")]
+    #[error(
+        "`{text}` is not a layout: write `whole` or `striped:<bytes>:<width>`, as in `striped:1048576:8`"
+    )]
     Text {
         /// What was given.
         text: String,

@@ -11,7 +11,7 @@
 use fuser::{ReplyEmpty, ReplyXattr};
 use hayase_client::open_file::Class;
 use hayase_client::volume::LocalUse;
-use hayase_layout::{ByteCount, InodeId, Layout, StripePolicy};
+use hayase_layout::{InodeId, Layout, PolicyError, StripePolicy};
 use hayase_wire::message::{
     Attr, Explained, FileKind, MetaChange, Name, RecordedStep, Refused, XattrMode,
 };
@@ -178,9 +178,7 @@ fn layout_text(attr: &Attr) -> String {
             format!("striped:{}:{}", stripe.get(), servers.len())
         }
         (Layout::Recorded { .. }, _) => "recorded".to_owned(),
-        (_, Some(policy)) if attr.kind == FileKind::Directory => {
-            format!("striped:{}:{}", policy.stripe.get(), policy.width)
-        }
+        (_, Some(policy)) if attr.kind == FileKind::Directory => policy.to_string(),
         _ => "whole".to_owned(),
     }
 }
@@ -191,26 +189,12 @@ fn parse_recorded(value: &[u8]) -> Option<InodeId> {
 }
 
 fn parse_layout(value: &[u8]) -> Result<Option<StripePolicy>, Refused> {
-    let wrong = || {
-        let expected = "a layout is `whole` or `striped:<bytes>:<width>`";
-        Refused::because(libc::EINVAL, expected)
-    };
-    let text = std::str::from_utf8(value).map_err(|_| wrong())?;
-    if text == "whole" {
-        return Ok(None);
+    let wrong = |why: &str| Refused::because(libc::EINVAL, why);
+    match std::str::from_utf8(value) {
+        Ok("whole") => Ok(None),
+        Ok(text) => text.parse().map(Some).map_err(|error: PolicyError| wrong(&error.to_string())),
+        Err(_) => Err(wrong("a layout is `whole` or `striped:<bytes>:<width>`")),
     }
-    let numbers = text.strip_prefix("striped:").and_then(|rest| rest.split_once(':'));
-    let (stripe, width) = numbers.ok_or_else(wrong)?;
-    let stripe = ByteCount(stripe.parse().map_err(|_| wrong())?);
-    let width = width.parse().map_err(|_| wrong())?;
-    let allowed = ByteCount::kib(4)..=ByteCount::gib(1);
-    if !allowed.contains(&stripe) || !stripe.get().is_multiple_of(ByteCount::kib(4).get()) {
-        return Err(Refused::because(
-            libc::EINVAL,
-            "a stripe is a multiple of 4 KiB, at most 1 GiB",
-        ));
-    }
-    Ok(Some(StripePolicy { stripe, width }))
 }
 
 fn xattr_mode(flags: i32) -> Result<XattrMode, Refused> {
@@ -264,7 +248,7 @@ mod tests {
         assert_eq!(json["opens"][0]["node"], 1);
         assert_eq!(json["layout"], "whole");
         attr.layout = Layout::Striped {
-            stripe: ByteCount::mib(1),
+            stripe: hayase_layout::ByteCount::mib(1),
             servers: vec![hayase_layout::ServerId(0), hayase_layout::ServerId(1)],
         };
         let remote = LocalUse { class: Some(Class::Remote), ..open };

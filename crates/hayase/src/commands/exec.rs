@@ -27,7 +27,7 @@ pub(crate) struct ExecArgs {
     #[command(flatten)]
     job: JobArg,
     /// On which node
-    #[arg(long, value_name = "I", default_value_t = 0)]
+    #[arg(long, value_name = "I", default_value_t)]
     node: u16,
     /// Be what a launcher of MPI takes for rsh or ssh: CMD is a host and the words of a shell command
     #[arg(long, conflicts_with = "node")]

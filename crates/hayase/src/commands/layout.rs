@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use hayase_layout::{ByteCount, StripePolicy};
+use hayase_layout::{ByteCount, STRIPE_BYTES_DEFAULT, StripePolicy, check_stripe};
 use rustix::fs::XattrFlags;
 use serde::Serialize;
 
 use super::AreaPathError;
 use crate::config::Environment;
 use crate::exit::Status;
-use crate::launch::plan::check_stripe;
+use crate::launch::PlanError;
 use crate::output::{Human, Output, Page};
 use crate::size;
 
@@ -39,10 +39,11 @@ enum Verb {
         /// Empty file of the shared area, or directory of that or of the cache area
         path: PathBuf,
         /// Bytes on one node before the next one's turn
-        #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "1MiB")]
+        #[arg(long, value_name = "SIZE", value_parser = size::parse,
+            default_value = size::typed(STRIPE_BYTES_DEFAULT))]
         stripe: ByteCount,
         /// Nodes that one file uses; 0 is all of them
-        #[arg(long, value_name = "N", default_value_t = 0)]
+        #[arg(long, value_name = "N", default_value_t)]
         width: u16,
     },
     /// Back to the default: a new file lies whole on its creator's node
@@ -70,8 +71,8 @@ pub(crate) fn run(
             output.show(&LayoutTold { path: path.clone(), layout })?;
         }
         Verb::Set { path, stripe, width } => {
-            check_stripe(*stripe)?;
-            let value = value_of(StripePolicy { stripe: *stripe, width: *width });
+            check_stripe(*stripe).map_err(PlanError::Stripe)?;
+            let value = StripePolicy { stripe: *stripe, width: *width }.to_string();
             let words = ("layout set", "set the layout of");
             rustix::fs::setxattr(path, LAYOUT, value.as_bytes(), XattrFlags::empty())
                 .map_err(|errno| AreaPathError::new(errno, words, path, environment))?;
@@ -95,13 +96,9 @@ fn get(path: &Path, environment: &Environment) -> anyhow::Result<String> {
 
 /// Sets the layout of new files below a directory.
 pub(crate) fn set(path: &Path, policy: StripePolicy) -> anyhow::Result<()> {
-    let value = value_of(policy);
+    let value = policy.to_string();
     rustix::fs::setxattr(path, LAYOUT, value.as_bytes(), XattrFlags::empty())
         .with_context(|| format!("set the layout of {}", path.display()))
-}
-
-fn value_of(policy: StripePolicy) -> String {
-    format!("striped:{}:{}", policy.stripe.get(), policy.width)
 }
 
 impl Human for LayoutTold {
@@ -116,16 +113,5 @@ impl Human for LayoutTold {
             _ => self.layout.clone(),
         };
         page.line(&format!("{}: {words}", self.path.display()));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_policy_is_written_as_the_mount_reads_it() {
-        let policy = StripePolicy { stripe: ByteCount::mib(1), width: 3 };
-        assert_eq!(value_of(policy), "striped:1048576:3");
     }
 }

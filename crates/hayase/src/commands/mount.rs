@@ -27,6 +27,9 @@ use crate::wiring::mount_gfarm::mount_gfarm;
 use crate::wiring::mount_packs::mount_packs;
 use crate::wiring::places::{self, Wish};
 
+/// Longest wait for an answer of a Gfarm, unless another is asked for.
+const GFARM_SECONDS_DEFAULT: u64 = 120;
+
 /// Show containers or packs as the plain files that they stand for, read-only; or mount a Gfarm
 ///
 /// A directory is shown with its containers as files. A directory or bucket with packs (made by
@@ -55,7 +58,7 @@ pub(crate) struct MountArgs {
     #[arg(long, hide = true, requires = "foreground")]
     tell: bool,
     /// Of a Gfarm: longest to wait for an answer of its servers, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 120,
+    #[arg(long, value_name = "SECONDS", default_value_t = GFARM_SECONDS_DEFAULT,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     wait: u64,
     /// Be like another kernel, to try what it lacks: 4.18, 6.1, 6.6, 6.9

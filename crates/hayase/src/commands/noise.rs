@@ -14,6 +14,16 @@ use crate::noise::slowdown::{Baseline, Noise, Program, examine};
 use crate::output::{Human, Output, Page};
 use crate::processors::Processors;
 
+/// 2^18 steps: a quarter of a millisecond or so.
+const WORK_DEFAULT: u8 = 18;
+
+/// Pieces of work on each processor.
+const SAMPLES_DEFAULT: u64 = 100_000;
+
+/// The program whose slowdown is told, as in paper 003: so many processes, which meet each millisecond.
+const PROCESSES_DEFAULT: u64 = 100_000;
+const PHASE_MS_DEFAULT: f64 = 1.0;
+
 /// Measure how much programs on these processors are disturbed, and what that costs at scale
 ///
 /// Does the same small piece of work again and again on each processor (Fixed Work Quantum) and
@@ -27,26 +37,26 @@ pub(crate) struct NoiseArgs {
     processors: Option<Processors>,
 
     /// Size of a piece of work: 2^BITS steps
-    #[arg(long, short, value_name = "BITS", default_value_t = 18,
+    #[arg(long, short, value_name = "BITS", default_value_t = WORK_DEFAULT,
           value_parser = clap::value_parser!(u8).range(1..=i64::from(WORK_MAX)))]
     work: u8,
 
     /// Pieces of work on each processor
-    #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 100_000,
+    #[arg(long, short = 'n', value_name = "COUNT", default_value_t = SAMPLES_DEFAULT,
           value_parser = clap::value_parser!(u64).range(1..=SAMPLES_MAX))]
     count: u64,
 
     /// What counts as the work without noise
-    #[arg(long, value_enum, default_value = "least")]
+    #[arg(long, value_enum, default_value_t = Baseline::Least)]
     baseline: Baseline,
 
     /// Processes of the program whose slowdown is told
-    #[arg(long, value_name = "N", default_value_t = 100_000,
+    #[arg(long, value_name = "N", default_value_t = PROCESSES_DEFAULT,
           value_parser = clap::value_parser!(u64).range(1..))]
     processes: u64,
 
     /// Milliseconds that it computes between two meetings
-    #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = milliseconds)]
+    #[arg(long, value_name = "MS", default_value_t = PHASE_MS_DEFAULT, value_parser = milliseconds)]
     phase: f64,
 
     /// Draw the samples to FILE (SVG)

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::atomic::AtomicU64;
 
 use hayase_layout::ByteCount;
-use hayase_stage::limits::VERIFY_THREADS;
+use hayase_stage::limits::{PACK_BYTES, VERIFY_THREADS};
 use hayase_stage::pack::writer::Compression;
 use hayase_stage::pack::{PackError, PackSet, Row, reindex, verify};
 use hayase_stage::source::Source;
@@ -13,12 +13,13 @@ use ring::rand::SystemRandom;
 use serde::Serialize;
 
 use super::transfer::{
-    self, CopyArgs, EndpointArg, KeyArgs, NewKeyArgs, Remembered, SelectionArgs, pack_size,
-    zstd_level,
+    self, CopyArgs, EndpointArg, KeyArgs, NewKeyArgs, Remembered, SelectionArgs,
+    ZSTD_LEVEL_DEFAULT, pack_size, zstd_level,
 };
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
+use crate::size;
 use crate::wiring::places::{self, Wish};
 
 /// Keep many small files in a few tars with an index
@@ -59,10 +60,11 @@ struct CreateArgs {
     /// Directory or URL for the packs; made when it is missing
     packs: OsString,
     /// What each pack is filled to; larger files get packs of their own
-    #[arg(long, value_name = "SIZE", value_parser = pack_size, default_value = "16MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = pack_size,
+        default_value = size::typed(PACK_BYTES))]
     size: ByteCount,
     /// Compress files one by one, where that makes them smaller
-    #[arg(long, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, require_equals = true, default_missing_value = "3")]
+    #[arg(long, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, require_equals = true, default_missing_value = ZSTD_LEVEL_DEFAULT)]
     zstd: Option<i32>,
     #[command(flatten)]
     copy: CopyArgs,

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use hayase_stage::Progress;
+use hayase_stage::limits::VERIFY_THREADS;
 use hayase_stage::source::Source;
 use hayase_stage::verify::{Comparison, compare};
 use serde::Serialize;
@@ -91,7 +92,7 @@ struct VerifyArgs {
     #[arg(long)]
     exact: bool,
     /// Threads that read
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = VERIFY_THREADS as u64, value_parser = clap::value_parser!(u64).range(1..=64))]
     threads: u64,
     #[command(flatten)]
     key: KeyArgs,

@@ -13,6 +13,9 @@ use crate::moment;
 use crate::output::{Human, Output, Page};
 use crate::wiring::status::Served;
 
+/// Between two looks.
+const INTERVAL_SECONDS_DEFAULT: u32 = 2;
+
 /// Watch a job: what its nodes move, and how far the cache area is on its way to the tier
 ///
 /// On a terminal the page is drawn anew at each look, until the job ends or Ctrl-C; elsewhere each look is a
@@ -22,7 +25,7 @@ pub(crate) struct TopArgs {
     #[command(flatten)]
     job: JobArg,
     /// Seconds between two looks
-    #[arg(long, value_name = "SECONDS", default_value_t = 2,
+    #[arg(long, value_name = "SECONDS", default_value_t = INTERVAL_SECONDS_DEFAULT,
           value_parser = clap::value_parser!(u32).range(1..))]
     interval: u32,
     /// End after so many looks [default: when the job does]

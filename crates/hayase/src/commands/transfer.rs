@@ -9,8 +9,8 @@ mod remembered;
 mod watch;
 
 pub(super) use arguments::{
-    CopyArgs, EndpointArg, OutSelectionArgs, OverwriteArg, PackArgs, SelectionArgs, pack_size,
-    zstd_level,
+    CopyArgs, EndpointArg, OutSelectionArgs, OverwriteArg, PackArgs, SelectionArgs,
+    ZSTD_LEVEL_DEFAULT, pack_size, zstd_level,
 };
 pub(crate) use keys::KeyError;
 pub(super) use keys::{KeyArgs, NewKeyArgs, OutKeyArgs, told};

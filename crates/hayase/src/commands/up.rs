@@ -22,6 +22,12 @@ use crate::output::{Human, Output, Page};
 use crate::size;
 use crate::supervisor::said::Ready;
 
+/// How often a file that stays open for writing is flushed.
+const FLUSH_OPEN_SECONDS_DEFAULT: u32 = 300;
+
+/// In which all nodes are up, or the start is given up.
+const START_SECONDS_DEFAULT: u32 = 30;
+
 /// Start a job's file system: servers, areas and mounts
 ///
 /// Without any of these options this machine is the job's one node. With --nodes N the machine simulates N
@@ -95,7 +101,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "WHEN", requires = "tier")]
     pub(crate) deadline: Option<String>,
     /// Flush files that stay open for writing again and again, after so many seconds; 0 is not at all
-    #[arg(long, value_name = "SECONDS", requires = "tier", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", requires = "tier", default_value_t = FLUSH_OPEN_SECONDS_DEFAULT)]
     pub(crate) flush_open: u32,
     /// Makes the tier bad, for tests
     #[arg(long, value_name = "HOW", requires = "tier", hide = true,
@@ -131,7 +137,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "WHERE")]
     pub(crate) mmap_shared: Option<MmapShared>,
     /// Give up when not all nodes are up after this many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = START_SECONDS_DEFAULT)]
     pub(crate) timeout: u32,
     /// Keep the areas in plain directories and count, where an image per area could be made
     #[arg(long)]

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use hayase_layout::{ByteCount, StripePolicy};
+use hayase_layout::{ByteCount, PolicyError, STRIPE_BYTES_DEFAULT, StripePolicy, check_stripe};
 use hayase_wire::transport::{NotLoaded, UcxTransport};
 use rustix::fs::Access;
 
@@ -33,13 +33,6 @@ const AREA_BYTES_MIN: ByteCount = ByteCount::mib(16);
 /// the second number.
 const FREE_SPACE_SHARE: u64 = 10;
 const DEFAULT_BYTES_MIN: ByteCount = ByteCount::mib(300);
-
-/// What a stripe must be a multiple of, and its largest value.
-const STRIPE_STEP: ByteCount = ByteCount::kib(4);
-const STRIPE_MAX: ByteCount = ByteCount::gib(1);
-
-/// Stripe when only `--width` is given.
-const STRIPE_DEFAULT: ByteCount = ByteCount::mib(1);
 
 /// Why no job can be started this way.
 #[derive(Debug, thiserror::Error)]
@@ -94,9 +87,9 @@ pub(crate) enum PlanError {
     /// Too many or none.
     #[error("--nodes {0}: a machine can simulate 1 to {NODES_MAX} nodes")]
     Nodes(u16),
-    /// Not a multiple, too large.
-    #[error("--stripe {0}: must be a multiple of {STRIPE_STEP}, {STRIPE_MAX} at most")]
-    Stripe(ByteCount),
+    /// Out of bounds, or not whole pages.
+    #[error("--stripe: {0}")]
+    Stripe(PolicyError),
     /// More servers than there are.
     #[error("--width {width}: the job has {nodes} nodes with storage")]
     Width {
@@ -135,12 +128,11 @@ impl PlanError {
             Self::EndpointAlone => "add --tier s3://BUCKET/PREFIX, or leave --endpoint out",
             Self::JobDirExists(_) => "choose another --job-dir, or remove it",
             Self::Ucx(error) => error.help(),
+            Self::Stripe(error) => return error.help().map(str::to_owned),
             Self::TierKind(_) => {
                 "name a directory that all nodes see, s3://BUCKET/PREFIX or gfarm:///DIR"
             }
-            Self::Tier(_) | Self::Nodes(_) | Self::Stripe(_) | Self::TooSmall { .. } => {
-                return None;
-            }
+            Self::Tier(_) | Self::Nodes(_) | Self::TooSmall { .. } => return None,
         };
         Some(text.to_owned())
     }
@@ -383,21 +375,13 @@ fn choose_stripe(args: &UpArgs, nodes: u16) -> Result<Option<StripePolicy>, Plan
     if args.stripe.is_none() && args.width.is_none() {
         return Ok(None);
     }
-    let stripe = args.stripe.unwrap_or(STRIPE_DEFAULT);
-    check_stripe(stripe)?;
+    let stripe = args.stripe.unwrap_or(STRIPE_BYTES_DEFAULT);
+    check_stripe(stripe).map_err(PlanError::Stripe)?;
     let width = args.width.unwrap_or(0);
     if width > nodes {
         return Err(PlanError::Width { width, nodes });
     }
     Ok(Some(StripePolicy { stripe, width }))
-}
-
-/// A multiple of 4 KiB, at most 1 GiB.
-pub(crate) fn check_stripe(stripe: ByteCount) -> Result<(), PlanError> {
-    if stripe.get().is_multiple_of(STRIPE_STEP.get()) && stripe <= STRIPE_MAX {
-        return Ok(());
-    }
-    Err(PlanError::Stripe(stripe))
 }
 
 /// What is there already and would be in the way.

@@ -63,7 +63,8 @@ fn storage_that_can_not_be_used() {
     up(storage, &["--nodes", "0"]).says(&["--nodes 0"]);
     up(storage, &["--nodes", "5000"]).says(&["--nodes 5000"]);
     up(storage, &["--endpoint", "http://127.0.0.1:9"]).says(&["no --tier", "--tier s3://"]);
-    up(storage, &["--stripe", "1000"]).says(&["--stripe 1000 B", "multiple of 4 KiB"]);
+    up(storage, &["--stripe", "1000"])
+        .says(&["--stripe: a stripe of 1000 bytes", "multiple of 4 KiB"]);
     up(storage, &["--nodes", "2", "--width", "3"]).says(&["--width 3", "2 nodes"]);
     scene.check_nothing_left();
 }

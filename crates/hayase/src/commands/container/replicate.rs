@@ -12,6 +12,9 @@ use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 use crate::wiring::places::gfarm_url;
 
+/// Longest wait for one copy, unless another is asked for.
+const COPY_SECONDS_DEFAULT: u64 = 600;
+
 /// Keep a container of Gfarm on several hosts: copies of each part and index
 ///
 /// Returns when the copies are complete. Gfarm is also told to keep that many, of what is written later too.
@@ -25,7 +28,7 @@ pub(crate) struct ReplicateArgs {
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     copies: u32,
     /// Longest to wait for one copy, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    #[arg(long, value_name = "SECONDS", default_value_t = COPY_SECONDS_DEFAULT)]
     wait: u64,
 }
 

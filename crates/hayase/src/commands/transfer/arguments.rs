@@ -20,6 +20,12 @@ use crate::job::Registry;
 use crate::size;
 use crate::wiring::places::{self, Wish};
 
+/// What one types for "find out".
+const AUTO: &str = "auto";
+
+/// Level of a bare `--zstd`, as typed: the usual one of zstd.
+pub(crate) const ZSTD_LEVEL_DEFAULT: &str = "3";
+
 /// Which server buckets are on.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct EndpointArg {
@@ -106,7 +112,7 @@ pub(crate) struct CopyArgs {
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
     /// When a file that is there already is written over
-    #[arg(long, value_name = "WHEN", value_enum, default_value = "changed")]
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) overwrite: OverwriteArg,
     /// Remove at the target what the source does not have; names that are not selected stay
     #[arg(long)]
@@ -118,10 +124,10 @@ pub(crate) struct CopyArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Streams at a time; `auto` finds out how many are of use
-    #[arg(long, value_name = "N", value_parser = streams, default_value = "auto")]
+    #[arg(long, value_name = "N", value_parser = streams, default_value = AUTO)]
     streams: StreamsArg,
     /// Parts in which files from 16 MiB on travel; `auto` finds out which size is of use
-    #[arg(long, value_name = "SIZE", value_parser = part_size, default_value = "auto")]
+    #[arg(long, value_name = "SIZE", value_parser = part_size, default_value = AUTO)]
     #[serde(default)]
     part_size: PartSizeArg,
     /// Bytes per second, over all streams
@@ -204,7 +210,7 @@ enum StreamsArg {
 }
 
 fn streams(text: &str) -> Result<StreamsArg, String> {
-    if text == "auto" {
+    if text == AUTO {
         return Ok(StreamsArg::Auto);
     }
     let number = text.parse().ok().filter(|number| (1..=STREAMS_MAX).contains(number));
@@ -220,7 +226,7 @@ enum PartSizeArg {
 }
 
 fn part_size(text: &str) -> Result<PartSizeArg, String> {
-    if text == "auto" {
+    if text == AUTO {
         return Ok(PartSizeArg::Auto);
     }
     let (least, most) = (PART_BYTES_RANGE.start(), PART_BYTES_RANGE.end());
@@ -240,10 +246,10 @@ fn memory(text: &str) -> Result<ByteCount, String> {
 pub(crate) struct PackArgs {
     /// Pack small files: SIZE of each pack (16MiB is good), `none`, or `auto`: as what is there already, else for
     /// object stores only
-    #[arg(long, value_name = "SIZE", value_parser = pack, default_value = "auto")]
+    #[arg(long, value_name = "SIZE", value_parser = pack, default_value = AUTO)]
     pack: Pack,
     /// Compress packed files one by one, where that makes them smaller
-    #[arg(long, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, require_equals = true, default_missing_value = "3")]
+    #[arg(long, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, require_equals = true, default_missing_value = ZSTD_LEVEL_DEFAULT)]
     zstd: Option<i32>,
 }
 
@@ -306,7 +312,7 @@ impl PackArgs {
 
 fn pack(text: &str) -> Result<Pack, String> {
     match text {
-        "auto" => Ok(Pack::Auto),
+        AUTO => Ok(Pack::Auto),
         "none" => Ok(Pack::None),
         size => pack_size(size).map(Pack::Size),
     }
