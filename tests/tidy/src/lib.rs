@@ -5,9 +5,12 @@
 
 mod baseline;
 mod circles;
+pub mod citations;
 mod code;
+mod comments;
 mod giants;
 mod history;
+mod links;
 mod manifest;
 mod modules;
 mod token;
@@ -17,8 +20,10 @@ mod uses;
 pub use baseline::{Baseline, Change, Count, added};
 pub use circles::{Graph, circles};
 pub use code::{code_only, has_word};
+pub use comments::{Comment, comments};
 pub use giants::{Giant, METHODS_MAX, giants};
 pub use history::History;
+pub use links::{Link, module_links};
 pub use manifest::{Section, path_dependencies};
 pub use modules::{Crate, Meaning};
 pub use token::{Token, after_bracket, after_generics, tokens, without_tests};
