@@ -2,6 +2,7 @@
 
 mod citations;
 mod counts;
+mod defaults;
 mod files;
 mod layers;
 mod promises;
