@@ -14,6 +14,7 @@ mod history;
 mod links;
 mod manifest;
 mod modules;
+mod results;
 mod token;
 mod tree;
 mod uses;
@@ -28,6 +29,7 @@ pub use history::History;
 pub use links::{Link, module_links};
 pub use manifest::{Section, path_dependencies};
 pub use modules::{Crate, Meaning};
+pub use results::{MeasuredSources, measured_sources};
 pub use token::{Token, after_bracket, after_generics, tokens, without_tests};
 pub use tree::{Source, Tree};
 

@@ -6,6 +6,7 @@ mod defaults;
 mod files;
 mod layers;
 mod promises;
+mod results;
 mod unsafe_rooms;
 
 use hayase_tidy::{Source, Tree};
