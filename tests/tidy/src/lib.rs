@@ -27,7 +27,7 @@ pub use defaults::{default_constants, literal_defaults};
 pub use giants::{Giant, METHODS_MAX, giants};
 pub use history::History;
 pub use links::{Link, module_links};
-pub use manifest::{Section, path_dependencies};
+pub use manifest::{Section, manifest_tables, path_dependencies};
 pub use modules::{Crate, Meaning};
 pub use results::{MeasuredSources, measured_sources};
 pub use token::{Token, after_bracket, after_generics, tokens, without_tests};

@@ -5,6 +5,7 @@ mod counts;
 mod defaults;
 mod files;
 mod layers;
+mod manifests;
 mod promises;
 mod results;
 mod unsafe_rooms;
