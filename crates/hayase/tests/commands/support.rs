@@ -195,10 +195,22 @@ pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool, found: impl Fn() 
     }
 }
 
-/// Compares with a file in `tests/snapshots`; with `UPDATE_SNAPSHOTS=1` writes it instead.
+/// Where snapshots lie.
+fn snapshots() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/commands/snapshots")
+}
+
+/// Names of the snapshots that begin so.
+pub(crate) fn snapshots_of(start: &str) -> Vec<String> {
+    let entries = fs::read_dir(snapshots()).unwrap().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(start)).collect()
+}
+
+/// Compares with a file in `tests/commands/snapshots`; with `UPDATE_SNAPSHOTS=1` writes it instead.
 #[track_caller]
 pub(crate) fn check_snapshot(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/commands/snapshots").join(name);
+    let path = snapshots().join(name);
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         fs::write(&path, text).unwrap();
         return;
