@@ -18,7 +18,7 @@ use anyhow::{Context, Result};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::Suite;
-use crate::job::temporary_dir;
+use crate::job::{Guard, temporary_dir};
 use crate::suite::{print, print_in_turns};
 use crate::wanted::Wanted;
 
@@ -67,14 +67,14 @@ fn run_all(suites: &[&Suite], wanted: &Wanted) -> Result<bool> {
         return Ok(true);
     }
     let (dir, start) = (RunDir::new()?, Instant::now());
-    print_in_turns(&dir.0.join("print"))?;
+    print_in_turns(&dir.path.join("print"))?;
     let waiting: VecDeque<_> = suites.iter().map(|suite| suite.name()).collect();
     let (waiting, failed) = (Mutex::new(waiting), Mutex::new(0));
     let streams = streams(wanted).clamp(1, suites.len());
     let next = || waiting.lock().expect("no holder panics").pop_front();
     let work = || {
         while let Some(group) = next() {
-            if !run_beside(group, &dir.0) {
+            if !run_beside(group, &dir.path) {
                 *failed.lock().expect("no holder panics") += 1;
             }
         }
@@ -123,8 +123,12 @@ fn start(group: &str, dir: &Path) -> Result<std::process::ExitStatus> {
         .context("start its process")
 }
 
-/// The directory of this run: the groups' registries of jobs, and a file that is locked by who prints.
-struct RunDir(PathBuf);
+/// The directory of this run: the groups' registries of jobs, and a file that is locked by who prints. Goes when this
+/// process has ended, however it did.
+struct RunDir {
+    path: PathBuf,
+    _guard: Guard,
+}
 
 impl RunDir {
     fn new() -> Result<Self> {
@@ -132,12 +136,7 @@ impl RunDir {
         // Closed to others, as a registry must be.
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.with_context(|| format!("make {}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for RunDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        let guard = Guard::of_directory(&path)?;
+        Ok(Self { path, _guard: guard })
     }
 }

@@ -1,7 +1,9 @@
 //! A process that stops a job and removes its tree when the test run that started it has died.
 
+use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command as Process, Stdio};
 
 use anyhow::{Context, Result};
@@ -22,11 +24,28 @@ impl Guard {
         // $1 the binary, $2 the job directory, $3 the tree. What is still mounted is not entered.
         const CLEAR: &str =
             "[ -d \"$2\" ] && \"$1\" down --job \"$2\"; rm -rf --one-file-system \"$3\"";
+        let binary = super::binary().unwrap_or_default();
+        Self::run_in_the_end(&[
+            "sh".as_ref(),
+            "-c".as_ref(),
+            CLEAR.as_ref(),
+            "sh".as_ref(),
+            binary.as_ref(),
+            tree.job_dir().as_ref(),
+            tree.path().as_ref(),
+        ])
+    }
+
+    /// Removes a directory in the end.
+    pub(crate) fn of_directory(path: &Path) -> Result<Self> {
+        Self::run_in_the_end(&["rm".as_ref(), "-rf".as_ref(), path.as_ref()])
+    }
+
+    /// Runs a command when this process has ended, or this value has.
+    fn run_in_the_end(command: &[&OsStr]) -> Result<Self> {
         let child = Process::new(super::built("hayase-actor")?)
-            .args(["--guard", "sh", "-c", CLEAR, "sh"])
-            .arg(super::binary().unwrap_or_default())
-            .arg(tree.job_dir())
-            .arg(tree.path())
+            .arg("--guard")
+            .args(command)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             // A Ctrl-C for the test run is not meant for it.
