@@ -30,33 +30,33 @@ use std::process::ExitCode;
 
 use hayase_e2e::{Suite, groups};
 
-/// The longest first.
+/// The longest first, as they took on a loaded machine of two processors.
 const SUITES: [fn() -> Suite; 25] = [
-    faults::suite,
-    cache_faults::suite,
-    coherence_losses::suite,
-    coherence_restarts::suite,
-    gathering::suite,
-    daemons::suite,
     coherence_names::suite,
-    cache::suite,
-    cache_order::suite,
+    cache_faults::suite,
+    gathering::suite,
     trees::suite,
     coherence_model::suite,
+    cache::suite,
     storage_nodes::suite,
+    faults::suite,
+    cache_order::suite,
+    daemons::suite,
+    cache_striped::suite,
+    areas::suite,
     ucx::suite,
+    coherence_restarts::suite,
+    coherence_losses::suite,
     coherence_opens::suite,
+    direct::suite,
     coherence_directories::suite,
     coherence_locks::suite,
-    areas::suite,
-    cache_striped::suite,
     cache_striped_resumed::suite,
     cache_told::suite,
     coherence_sizes::suite,
     coherence_truncate::suite,
     coherence_append::suite,
     coherence_blocks::suite,
-    direct::suite,
 ];
 
 fn main() -> ExitCode {
