@@ -3,6 +3,8 @@
 use std::fmt::{Debug, Display, Formatter};
 use std::time::{Duration, Instant};
 
+use crate::patience::patient;
+
 /// A call that failed on a node. `TIMEOUT` and `DEAD` stand where no errno came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
@@ -36,7 +38,7 @@ pub fn expect_errno<T: Debug>(result: Result<T, Refused>, allowed: &[&str]) -> a
     }
 }
 
-/// Asks until `check` is satisfied, at most for `bound`; returns when was asked
+/// Asks until `check` is satisfied, at most for `bound`, longer on a [busy machine](patient); returns when was asked
 /// the question that found it so: zero for the first one.
 ///
 /// # Errors
@@ -50,7 +52,7 @@ pub fn eventually(
     loop {
         match check() {
             Ok(()) => return Ok(asked),
-            Err(error) if asked >= bound => {
+            Err(error) if asked >= bound && asked >= patient(bound) => {
                 return Err(error.context(format!("still so after {bound:?}")));
             }
             Err(_) => std::thread::sleep(Duration::from_millis(2)),

@@ -18,6 +18,7 @@ pub mod expect;
 pub mod groups;
 pub mod job;
 pub mod node;
+pub mod patience;
 pub mod process;
 pub mod random;
 pub mod scene;

@@ -17,6 +17,7 @@ use anyhow::{Context, Result};
 
 use crate::actor::{Answer, Command, Loop, Reply, Report, Request, Until};
 use crate::expect::Refused;
+use crate::patience::patient;
 pub use file::{File, Map};
 
 /// No single call may take longer. Recalls of a dead session take 3 s, an fsync may take longer.
@@ -170,7 +171,11 @@ impl Pending {
     /// # Errors
     /// As [`Node::call`].
     pub fn wait(self) -> Result<Answer, Refused> {
-        let errno = match self.reply.recv_timeout(self.bound) {
+        let mut reply = self.reply.recv_timeout(self.bound);
+        if reply.as_ref().is_err_and(|error| *error == RecvTimeoutError::Timeout) {
+            reply = self.reply.recv_timeout(patient(self.bound).saturating_sub(self.bound));
+        }
+        let errno = match reply {
             Ok(Reply { result: Ok(answer), .. }) => return Ok(answer),
             Ok(Reply { result: Err(errno), .. }) => errno,
             Err(RecvTimeoutError::Timeout) => "TIMEOUT".into(),

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::patience::patient;
+
 /// What a finished child left.
 #[derive(Clone, Debug)]
 pub struct Finished {
@@ -61,7 +63,7 @@ pub fn run(command: &mut Command, bound: Duration) -> Result<Finished> {
     }
 }
 
-/// Waits for a child that somebody else reads; `None` when `bound` is over.
+/// Waits for a child that somebody else reads; `None` when `bound` is over, which is longer on a [busy machine](patient).
 ///
 /// # Errors
 /// When the child can not be waited for.
@@ -71,7 +73,7 @@ pub fn wait(child: &mut Child, bound: Duration) -> Result<Option<Option<i32>>> {
         if let Some(status) = child.try_wait().context("wait for a child")? {
             return Ok(Some(status.code()));
         }
-        if start.elapsed() > bound {
+        if start.elapsed() > bound && start.elapsed() > patient(bound) {
             return Ok(None);
         }
         std::thread::sleep(Duration::from_millis(3));
