@@ -196,3 +196,11 @@ fuse_obstacle() {
 
 # Where cargo puts what it builds.
 target_dir() { say "${CARGO_TARGET_DIR:-$PWD/target}"; }
+
+# built NAME: the whole path of what `./test.sh --only build` has built.
+built() {
+  local file
+  file=$(realpath -m "$(target_dir)")/debug/$1
+  [ -e "$file" ] || { warn "$file is not there: ./test.sh --only build"; return 1; }
+  say "$file"
+}

@@ -7,7 +7,7 @@ fsx_operations=${FSX_OPERATIONS:-5000}
 
 suite_fsx() {
     local program name failed=0
-    program=$(installed fsx 0.3.2) || return 1
+    program=$(installed fsx) || return 1
     for name in $(files); do
         fsx_one "$program" "$name" || failed=1
     done
@@ -15,6 +15,7 @@ suite_fsx() {
 }
 
 fsx_one() {
+    local start=$SECONDS
     local program=$1 name=$2 dir=$shared/fsx-$2 seed=${FSX_SEED:-$((RANDOM * 32768 + RANDOM))}
     local config=$scratch/fsx-$name.toml output=$scratch/fsx-$name.txt
     on_node 0 mkdir -p "$dir"
@@ -28,7 +29,7 @@ fsx_one() {
     if on_node 0 timeout 300 "$program" -f "$config" -N "$fsx_operations" -S "$seed" -P "$scratch" \
         "$dir/file" > "$output" 2>&1; then
         same_in_tier "$dir/file" || { echo "FAILED fsx $name: seed $seed"; return 1; }
-        echo "ok fsx $name: $fsx_operations operations, seed $seed"
+        echo "ok fsx $name: $fsx_operations operations, seed $seed ($((SECONDS - start)) s)"
     else
         echo "FAILED fsx $name: seed $seed"
         tail -n 25 "$output"

@@ -9,7 +9,7 @@ job_up() {
         return
     fi
     hayase=${HAYASE_BIN:-${CARGO_TARGET_DIR:-$root/target}/debug/hayase}
-    [ -x "$hayase" ] || { echo "$hayase is not there: cargo build -p hayase" >&2; exit 1; }
+    [ -x "$hayase" ] || { echo "$hayase is not there: ./test.sh --only build" >&2; exit 1; }
     shared=$scratch/mount/shared
     mkdir -p "$scratch/storage" "$scratch/mount"
     local tier=()

@@ -13,9 +13,7 @@ skip() { say "SKIP gfarm_cache: $1"; exit 0; }
 prepare_daemon_packages gfarm || skip "Gfarm's packages can not be installed"
 unshare --net --uts --mount true 2>/dev/null || skip "namespaces may not be made here"
 
-cargo build --locked -q -p hayase || { say "FAILED cache: hayase does not build"; exit 1; }
-target=$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-hayase=$target/debug/hayase
+hayase=$(built hayase) || exit 1
 
 # Not /tmp: that may be in memory, and the areas' images want a disk.
 work=$(mktemp -d "${HAYASE_WORK_DIR:-/var/tmp}/hayase-gfarm-cache.XXXXXX")
@@ -34,7 +32,8 @@ trap 'exit 130' INT TERM
 failures=0
 # try NAME: one test, a function.
 try() {
-  if "$1" >"$work/out" 2>&1; then say "ok cache_$1"; else
+  local start=$SECONDS
+  if "$1" >"$work/out" 2>&1; then say "ok cache_$1 ($((SECONDS - start)) s)"; else
     say "FAILED cache_$1"
     tail -n 20 "$work/out"
     tail -n 8 "$work"/job-*/node-0/*.log 2>/dev/null

@@ -12,12 +12,7 @@ skip() { say "SKIP gfarm: $1"; exit 0; }
 prepare_daemon_packages gfarm || skip "Gfarm's packages can not be installed"
 unshare --net --uts --mount true 2>/dev/null || skip "namespaces may not be made here"
 
-cargo build --locked -q -p hayase -p hayase-mpi || { say "FAILED gfarm: hayase does not build"; exit 1; }
-cargo build --locked -q --profile test -p hayase-tier --example gfarm_check ||
-  { say "FAILED gfarm: the program does not build"; exit 1; }
-target=$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-check=$target/debug/examples/gfarm_check
-hayase=$target/debug/hayase
+check=$(built examples/gfarm_check) && hayase=$(built hayase) && library=$(built libhayase_mpiio.so) || exit 1
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/hayase-gfarm.XXXXXX")
 finish() {
@@ -33,7 +28,8 @@ trap 'exit 130' INT TERM
 failures=0
 # try NAME: one test, a function.
 try() {
-  if "$1" >"$work/out" 2>&1; then say "ok gfarm_$1"; else
+  local start=$SECONDS
+  if "$1" >"$work/out" 2>&1; then say "ok gfarm_$1 ($((SECONDS - start)) s)"; else
     say "FAILED gfarm_$1"
     tail -n 20 "$work/out"
     failures=$((failures + 1))
@@ -138,7 +134,7 @@ containers_lie_on_the_hosts_of_their_writers() {
   mpicc.mpich -O1 -o "$work/interleaved" tests/mpi/programs/interleaved.c && mounted || return 1
   on 0 gfmkdir /mpi && "$hayase" container enable "$work/mnt-1/mpi" || return 1
   mkdir "$work/plain" && timeout 120 mpiexec.mpich -n 3 -genv MPIR_CVAR_POLLS_BEFORE_YIELD 1 "$work/interleaved" "$work/plain/f" || return 1
-  PRELOAD=$target/debug/libhayase_mpiio.so ranks "$work/interleaved" "$work/mnt/mpi/f" || return 1
+  PRELOAD=$library ranks "$work/interleaved" "$work/mnt/mpi/f" || return 1
   "$hayase" container check "$work/mnt-2/mpi/f" && "$hayase" container export "$work/mnt-3/mpi/f" "$work/plain/exported" &&
     cmp "$work/plain/f" "$work/plain/exported" || return 1
   parts_and_ranks "$work/mnt-1/mpi/f" >"$work/parts" && cat "$work/parts"
@@ -148,7 +144,7 @@ containers_lie_on_the_hosts_of_their_writers() {
 # Locks of gfarm2fs hold on one host only: what needs them is refused, not done wrongly.
 shared_pointers_are_refused() {
   mpicc.mpich -O1 -o "$work/nested" tests/mpi/programs/nested.c || return 1
-  PRELOAD=$target/debug/libhayase_mpiio.so told "hold on one host only" ranks "$work/nested" "$work/mnt/mpi/nested"
+  PRELOAD=$library told "hold on one host only" ranks "$work/nested" "$work/mnt/mpi/nested"
 }
 containers_are_copied_to_more_hosts() {
   local part rank

@@ -15,9 +15,7 @@ skip() { say "SKIP gfarm_mount: $1"; exit 0; }
 prepare_daemon_packages gfarm || skip "Gfarm's packages can not be installed"
 unshare --net --uts --mount true 2>/dev/null || skip "namespaces may not be made here"
 
-cargo build --locked -q -p hayase || { say "FAILED mount: hayase does not build"; exit 1; }
-target=$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-hayase=$target/debug/hayase
+hayase=$(built hayase) || exit 1
 
 # Below /dev/shm: passthrough needs storage that is no overlay.
 work=$(mktemp -d /dev/shm/hayase-gfarm-mount.XXXXXX)
@@ -35,8 +33,9 @@ trap 'exit 130' INT TERM
 failures=0
 # try NAME: one test, a function.
 try() {
+  local start=$SECONDS
   [ -z "${ONLY:-}" ] || [[ $1 =~ $ONLY ]] || return 0
-  if "$1" >"$work/out" 2>&1; then say "ok mount_$1"; else
+  if "$1" >"$work/out" 2>&1; then say "ok mount_$1 ($((SECONDS - start)) s)"; else
     say "FAILED mount_$1"
     tail -n 20 "$work/out"
     failures=$((failures + 1))
@@ -186,7 +185,7 @@ trees_are_copied_and_removed() {
 
 fsx_on() { # NAME FILE SEED
   local program
-  program=$(installed fsx 0.3.2) || return 1
+  program=$(installed fsx) || return 1
   cat >"$work/fsx.toml" <<TOML
 flen = 524288
 [opsize]

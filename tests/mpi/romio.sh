@@ -2,7 +2,7 @@
 # The I/O tests of ROMIO and of MPICH, from Debian's source package: what passes without us passes with us. Prints
 # `ok`, `FAILED` and `SKIP` lines; the last of each suite tells how many pass, and how many of the others without us.
 #
-#   tests/mpi/romio.sh [mpich|openmpi]...
+#   tests/mpi/romio.sh [--fetch] [mpich|openmpi]...
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 . scripts/prepare.sh
@@ -117,7 +117,7 @@ passes() {
 }
 # suite MPI NAME: all of its tests; those that fail with us must fail without us too.
 suite() {
-  local mpi=$1 suite=$2 tests name ranks arguments count=0 with=0 without=0 missing=
+  local mpi=$1 suite=$2 tests name ranks arguments count=0 with=0 without=0 missing= start
   tests=${suite}_tests
   while read -r name ranks arguments; do
     if ! compile "$mpi" "$suite" "$name" 2>"$work/compiler"; then
@@ -126,9 +126,10 @@ suite() {
     fi
     count=$((count + 1))
     # shellcheck disable=SC2086 # words
+    start=$SECONDS
     if (passes "$mpi" "$suite" preloaded "$ranks" "$name" $arguments); then
       with=$((with + 1))
-      say "ok mpiio_${mpi}_${suite}_$name"
+      say "ok mpiio_${mpi}_${suite}_$name ($((SECONDS - start)) s)"
       continue
     fi
     cp "$work/said" "$work/ours"
@@ -149,6 +150,11 @@ suite() {
   say "$mpi $suite: of $count tests $with pass with us; of the others $without pass without us${missing:+; not compiled:$missing}"
 }
 
+# --fetch: only what comes from a package registry.
+if [ "${1:-}" = --fetch ]; then
+  prepare_sources
+  exit
+fi
 [ $# -gt 0 ] || set -- mpich openmpi
 if ! prepare_sources; then
   say "SKIP mpiio_romio: the source package of MPICH $MPICH could not be had: $(tail -n 1 "$work/why")"

@@ -15,15 +15,14 @@ if ! has mpiexec.mpich || ! has mpich/mpi.h; then
   say "SKIP mpi: MPICH is not installed (mpich, libmpich-dev)"
   exit 0
 fi
-hayase=${HAYASE_BIN:-$(target_dir)/debug/hayase}
-[ -x "$hayase" ] || die "$hayase is not there: cargo build -p hayase"
+hayase=${HAYASE_BIN:-$(built hayase)} || exit 1
 
 failures=0
 # try NAME CMD...: one test.
 try() {
-  local name=$1
+  local name=$1 start=$SECONDS
   shift
-  if "$@" >"$job_work/out" 2>&1; then say "ok mpi_$name"; else
+  if "$@" >"$job_work/out" 2>&1; then say "ok mpi_$name ($((SECONDS - start)) s)"; else
     say "FAILED mpi_$name"
     tail -n 20 "$job_work/out"
     failures=$((failures + 1))

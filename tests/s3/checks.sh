@@ -1,6 +1,6 @@
 # What each real S3 server is asked (sourced, not run): needs $work and scripts/prepare.sh.
 #
-#   checks_build            builds what asks: sets check and hayase
+#   checks_build            sets check and hayase: what asks, as it was built
 #   checks_endpoint URL     tells both where the server is; user test/testtest
 #   try NAME CMD...         one test; counts in $failures
 #   staged KIND URL CMD...  a tree goes out to URL and comes back the same by `hayase stage`, and is verified there;
@@ -8,13 +8,7 @@
 
 failures=0
 
-checks_build() {
-  cargo build --locked -q --profile test -p hayase-tier --example s3_check && cargo build --locked -q -p hayase || return 1
-  local target
-  target=$(cargo metadata --no-deps --format-version 1 | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-  check=$target/debug/examples/s3_check
-  hayase=$target/debug/hayase
-}
+checks_build() { check=$(built examples/s3_check) && hayase=$(built hayase); }
 
 checks_endpoint() {
   export AWS_ENDPOINT_URL=$1 AWS_EC2_METADATA_DISABLED=true AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testtest
@@ -23,9 +17,9 @@ checks_endpoint() {
 }
 
 try() {
-  local name=$1
+  local name=$1 start=$SECONDS
   shift
-  if "$@" >"$work/out" 2>&1; then say "ok s3_$name"; else
+  if "$@" >"$work/out" 2>&1; then say "ok s3_$name ($((SECONDS - start)) s)"; else
     say "FAILED s3_$name"
     tail -n 20 "$work/out"
     failures=$((failures + 1))

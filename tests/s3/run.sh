@@ -15,7 +15,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/hayase-s3.XXXXXX")
 trap 'gateway_down; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-checks_build || { say "FAILED s3: the programs do not build"; exit 1; }
+checks_build || exit 1
 started=$SECONDS
 gateway_up "$work/ceph" || { say "FAILED s3: the gateway did not start"; gateway_logs; exit 1; }
 say "the gateway answers after $((SECONDS - started)) s"

@@ -26,7 +26,7 @@ if ! (cd "$work" && GOTOOLCHAIN=local GOBIN=$work/bin go install "github.com/ver
   say "SKIP s3-versitygw: $(go version) can not build it: $(grep -v '^go: downloading' "$work/out" | tail -n 1)"
   exit 0
 fi
-checks_build || { say "FAILED s3-versitygw: the programs do not build"; exit 1; }
+checks_build || exit 1
 
 port=$(free_port)
 mkdir -p "$work/buckets/data" "$work/run"

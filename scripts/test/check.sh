@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Tests of what runs the tests: suites that leave things behind, hang, fail once, and a run that is killed. Prints `ok`
+# and `FAILED` lines.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+. scripts/prepare.sh
+. scripts/test/suites.sh
+. scripts/test/leftovers.sh
+. scripts/test/tally.sh
+. scripts/test/schedule.sh
+
+# Not in a directory for temporary files: these are other ones for suites.
+mkdir -p "$(target_dir)"
+work=$(mktemp -d "$(realpath "$(target_dir)")/tests-of-tests.XXXXXX")
+export TMPDIR=$work HAYASE_WORK_DIR=$work HAYASE_TEST_SUITES=$work/suites HAYASE_TEST_LEFTOVER_SECONDS=1
+isolation=
+! can_isolate || isolation=1
+trap 'run_end; rm -rf "$work"' EXIT
+
+cat >"$HAYASE_TEST_SUITES" <<'SUITES'
+suite_good() { echo "ok good_test 1.50 s"; }
+suite_bad() { echo "FAILED bad_test: it is bad"; return 1; }
+suite_empty() { :; }
+suite_process() { echo "ok process_test"; setsid sleep 1000 & }
+suite_mount() { echo "ok mount_test"; mkdir "$TMPDIR/there" && mount -t tmpfs tmpfs "$TMPDIR/there"; }
+suite_file() { echo "ok file_test"; touch "$TMPDIR/hayase-forgotten"; }
+suite_loop() { echo "ok loop_test"; truncate -s 1M "$HAYASE_WORK_DIR/image" && losetup --find "$HAYASE_WORK_DIR/image"; }
+suite_network() { ip -br addr show; ip netns list; echo "ok network_test"; }
+suite_sleep() { echo "ok sleep_test"; sleep 1000; }
+suite_hang() { echo "ok hang_test"; sleep 1000; }
+suite_once() {
+  [ ! -e "$ONCE" ] || { echo "ok once_test"; return; }
+  touch "$ONCE"
+  echo "FAILED once_test"
+  return 1
+}
+seconds_max() { case $1 in hang) echo 1 ;; *) echo 100 ;; esac; }
+needs_network() { false; }
+SUITES
+export ONCE=$work/once
+needs_network() { false; }
+
+failures=0
+# try NAME: one test, a function.
+try() {
+  if "$1" >"$work/said" 2>&1; then say "ok runner_$1"; else
+    say "FAILED runner_$1"
+    cat "$work/said"
+    failures=$((failures + 1))
+  fi
+}
+# comes_to SUITE "PASSED FAILED SKIPPED FLAKY" [WORDS]: what a suite comes to, and what its log says.
+comes_to() {
+  run_suites 1 "$1"
+  [ "$(cut -d' ' -f1-4 "$run/results/$1")" = "$2" ] || { cat "$run/results/$1" "$run/logs/$1"; return 1; }
+  [ -z "${3:-}" ] || grep -q -e "$3" "$run/logs/$1" || { cat "$run/logs/$1"; return 1; }
+}
+a_good_suite_passes() { comes_to good "1 0 0 0" && [ "$(times_of "$run/logs/good")" = "1.50 good good_test" ]; }
+a_bad_suite_fails() { comes_to bad "0 1 0 0" "it is bad"; }
+a_suite_that_runs_nothing_fails() { comes_to empty "0 1 0 0" "ran nothing"; }
+a_process_that_is_left_fails_its_suite() { comes_to process "1 1 0 0" "process .*sleep 1000" && ! pgrep -f 'sleep 1000'; }
+a_file_that_is_left_fails_its_suite() { comes_to file "1 1 0 0" "file .*hayase-forgotten"; }
+a_mount_that_is_left_fails_its_suite() { comes_to mount "1 1 0 0" "mount .*there" && ! grep there /proc/self/mountinfo; }
+a_loop_device_that_is_left_fails_its_suite() {
+  comes_to loop "1 1 0 0" "loop device /dev/loop" && [ -z "$(losetup --noheadings --list | grep "$work")" ]
+}
+a_suite_has_a_network_of_its_own() { comes_to network "1 0 0 0" "^lo .*127.0.0.1" && ! grep -v '^lo\|^ok' "$run/logs/network"; }
+a_suite_that_hangs_is_ended() { comes_to hang "1 1 0 0" "not done after 1 s"; }
+what_passes_the_second_time_is_flaky() {
+  comes_to once "0 1 0 0" && run_again once && [ "$(cut -d' ' -f1-4 "$run/results/once")" = "1 0 0 1" ] &&
+    grep -q '^FLAKY once_test (once)' "$run/logs/once"
+}
+end_to_end_tests_run_once_at_a_time() {
+  local -A suite_of=([1]=unit [2]=e2e)
+  [ "$(next_suite e2e-6.1 gfarm)" = gfarm ] && ! next_suite e2e-6.1 && suite_of=([1]=unit) && [ "$(next_suite e2e-6.1 gfarm)" = e2e-6.1 ]
+}
+results_of_all_kinds_are_counted() {
+  printf '%s\n' 'test result: FAILED. 3 passed; 1 failed; 0 ignored' 'Summary: 5 passed, 1 failed' 'ok a' 'FLAKY b (x)' \
+    'SKIP 28 tests of c: d' 'SKIP e: f' 'FAILED g' 'test h ... ok <2.000s>' >"$work/log"
+  [ "$(count "$work/log")" = "10 3 29 1" ] && [ "$(times_of "$work/log")" = "2.000 log h" ]
+}
+# A run that is killed ends with all that it started; the next one removes its files.
+a_run_that_is_killed_leaves_nothing() {
+  setsid bash -c '. scripts/prepare.sh; for part in suites leftovers tally schedule; do . scripts/test/$part.sh; done
+    . "$HAYASE_TEST_SUITES"; isolation=$1; run_begin; echo $run $run_disk >$2; run_suites 1 sleep' \
+    run "$isolation" "$work/killed" >"$work/killed.log" 2>&1 &
+  local killed=$! directory
+  wait_until 10 sh -c "grep -q ok '$work'/hayase-run.*/logs/sleep" || return 1
+  kill -KILL "$killed"
+  wait "$killed" 2>/dev/null
+  [ -z "$isolation" ] || wait_until 10 sh -c "! pgrep -f 'slee[p] 1000'" || return 1
+  remove_dead_runs "$work"
+  for directory in $(cat "$work/killed"); do [ ! -e "$directory" ] || return 1; done
+  [ -d "$run" ]
+}
+
+run_begin
+try a_good_suite_passes
+try a_bad_suite_fails
+try a_suite_that_runs_nothing_fails
+try a_process_that_is_left_fails_its_suite
+try a_file_that_is_left_fails_its_suite
+if [ -n "$isolation" ]; then
+  try a_mount_that_is_left_fails_its_suite
+  try a_loop_device_that_is_left_fails_its_suite
+  try a_suite_has_a_network_of_its_own
+fi
+try a_suite_that_hangs_is_ended
+try what_passes_the_second_time_is_flaky
+try end_to_end_tests_run_once_at_a_time
+try results_of_all_kinds_are_counted
+try a_run_that_is_killed_leaves_nothing
+[ "$failures" = 0 ]

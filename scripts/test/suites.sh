@@ -1,0 +1,162 @@
+# The suites: what each one runs, where, and for how long at most (sourced, not run; needs scripts/prepare.sh).
+#
+# A suite is a function `suite_NAME` that prints what happened and fails when something failed. Lines that begin with
+# `ok`, `FAILED`, `SKIP` and `FLAKY`, libtest's results and pjdfstest's summary are counted (scripts/test/tally.sh).
+# `fetch_NAME` brings what a suite takes from a package registry: on its island it reaches no network.
+
+. scripts/test/programs.sh
+
+# Compiled and checked one after the other, since each of them uses all processors.
+first_suites=(scripts format clippy tidy build bench)
+# The others run on islands, several at a time, the longest first, so that none is left alone at the end.
+island_suites=(unit e2e e2e-6.1 gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpiio-romio ssh user areas cached)
+island_suites+=(slurm deny mpi mpiio-faults fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
+# Run by --long, alone, each in at most half an hour; the last result of each is kept in docs/results/long.md.
+long_suites=(sim-links sim-restarts sim-cuts sim-losses sim-power-cut sim-tier sim-scale)
+long_suites+=(fuzz-long entries-long files-long areas-mpi4py s3-versitygw fresh-demo fresh-checks fresh-tests)
+
+# Longest that a suite may take, in seconds: a hang is a failure, not a wait.
+seconds_max() {
+  case $1 in
+    clippy | build | bench | deny | unit) echo 1500 ;;
+    e2e* | mpiio* | areas | cached | s3 | gfarm) echo 1500 ;;
+    sim-* | *-long | areas-mpi4py | s3-versitygw | fresh-*) echo 1800 ;;
+    *) echo 600 ;;
+  esac
+}
+
+# Suites that reach the network of this machine: their results do not depend on it, what they run comes from there.
+needs_network() {
+  case $1 in
+    scripts | format | clippy | tidy | build | bench | deny | areas-mpi4py | s3-versitygw | fresh-*) true ;;
+    *) false ;;
+  esac
+}
+
+# --- what compiles and checks ---
+
+suite_scripts() {
+  local script failed=0
+  for script in *.sh .ci/run demo/*.sh scripts/*.sh scripts/test/*.sh tests/*/*.sh; do
+    [ -e "$script" ] || continue
+    if bash -n "$script"; then echo "ok $script"; else echo "FAILED $script"; failed=1; fi
+  done
+  scripts/test/check.sh || failed=1
+  return $failed
+}
+suite_format() {
+  cargo fmt --all --check && cargo fmt --manifest-path bench/Cargo.toml --check && echo "ok format"
+}
+suite_clippy() {
+  cargo clippy --workspace --all-targets --locked -- -D warnings &&
+    cargo clippy --manifest-path bench/Cargo.toml --target-dir "$(target_dir)" --all-targets --locked -- -D warnings &&
+    echo "ok clippy"
+}
+suite_tidy() { cargo test --locked -p hayase-tidy -- --show-output; }
+suite_build() { build_programs && echo "ok build"; }
+# A workspace of its own: nothing else is built for it, and it is built for nothing else.
+suite_bench() {
+  cargo test --locked --manifest-path bench/Cargo.toml --target-dir "$(target_dir)" --all-targets -- --show-output
+}
+# Licences and sources of the crates that we use. Built without what makes it fast: it runs for a second.
+suite_deny() {
+  local program
+  program=$(CARGO_PROFILE_DEV_DEBUG=0 installed cargo-deny --debug --no-default-features) ||
+    { echo "SKIP deny: cargo-deny could not be installed"; return; }
+  "$program" --workspace --locked check bans licenses sources && echo "ok deny"
+}
+
+# --- tests of functions and of parts ---
+
+suite_unit() { run_programs unit; }
+
+# --- tests of the whole: the binary on simulated nodes ---
+
+# Without namespaces simulated nodes are plain processes, so only FUSE itself can not be done without.
+job_suite() {
+  local suite=$1 obstacle
+  shift
+  obstacle=$(fuse_obstacle)
+  if [ -n "$obstacle" ]; then echo "SKIP $suite: $obstacle"; else "$@"; fi
+}
+suite_e2e() { job_suite e2e run_programs e2e; }
+suite_e2e-6.1() { HAYASE_E2E_PROFILE=6.1 job_suite e2e-6.1 run_programs e2e; }
+suite_pjdfstest() { job_suite pjdfstest tests/foreign/run.sh pjdfstest; }
+suite_pjdfstest-6.1() { job_suite pjdfstest-6.1 tests/foreign/run.sh --profile 6.1 pjdfstest; }
+suite_fsx() { job_suite fsx tests/foreign/run.sh fsx; }
+suite_fsx-6.1() { job_suite fsx-6.1 tests/foreign/run.sh --profile 6.1 fsx; }
+suite_fio() { job_suite fio tests/foreign/run.sh fio; }
+suite_fio-6.1() { job_suite fio-6.1 tests/foreign/run.sh --profile 6.1 fio; }
+suite_fsx-cache() { job_suite fsx-cache tests/foreign/run.sh --cache fsx; }
+suite_fio-cache() { job_suite fio-cache tests/foreign/run.sh --cache fio; }
+suite_mpi() { job_suite mpi tests/mpi/run.sh; }
+# These need no mount: containers lie in any directory.
+suite_mpiio() { tests/mpi/mpiio.sh; }
+suite_mpiio-foreign() { tests/mpi/foreign.sh; }
+suite_mpiio-faults() { tests/mpi/faults.sh; }
+suite_mpiio-romio() { tests/mpi/romio.sh; }
+suite_areas() { job_suite areas tests/mpi/areas.sh; }
+suite_cached() { job_suite cached tests/mpi/cached.sh; }
+suite_s3() { tests/s3/run.sh; }
+suite_gfarm() {
+  local failed=0
+  tests/gfarm/gfarm.sh || failed=1
+  tests/gfarm/mount.sh || failed=1
+  tests/gfarm/cache.sh || failed=1
+  return $failed
+}
+suite_ssh() { job_suite ssh tests/launch/ssh.sh; }
+suite_slurm() { job_suite slurm tests/launch/slurm.sh; }
+suite_user() { job_suite user tests/launch/user.sh; }
+
+# --- what they take from registries ---
+
+fetch_pjdfstest() { tests/foreign/run.sh --fetch pjdfstest; }
+fetch_pjdfstest-6.1() { fetch_pjdfstest; }
+fetch_fsx() { tests/foreign/run.sh --fetch fsx; }
+fetch_fsx-6.1() { fetch_fsx; }
+fetch_fsx-cache() { fetch_fsx; }
+fetch_mpiio() { tests/mpi/mpiio.sh --fetch; }
+fetch_mpiio-romio() { tests/mpi/romio.sh --fetch; }
+fetch_s3() { prepare_packages s3; }
+fetch_gfarm() { prepare_daemon_packages gfarm; }
+fetch_ssh() { prepare_daemon_packages launch; }
+fetch_slurm() { fetch_ssh; }
+fetch_user() { fetch_ssh; cargo fetch --locked --quiet --manifest-path demo/source-tree/Cargo.toml; }
+
+# fetch SUITE...: what they need of that; a suite that still misses something says so itself.
+fetch() {
+  local suite
+  for suite; do
+    ! declare -F "fetch_$suite" >/dev/null || "fetch_$suite" || warn "suite $suite will miss something"
+  done
+}
+
+# --- the long ones ---
+
+# Seeds that nobody has tried, of one kind of trouble; what fails is printed with its seed.
+sim_kind() {
+  HAYASE_SIM_KIND=$1 HAYASE_SIM_FIRST=$(new_seed) HAYASE_SIM_SEEDS=$2 run_tests hayase-sim seeds_of_this_commit
+}
+new_seed() { echo $((RANDOM * 32768 + RANDOM)); }
+suite_sim-links() { sim_kind links 2000; }
+suite_sim-restarts() { sim_kind restarts 3000; }
+suite_sim-cuts() { sim_kind cuts 2000; }
+suite_sim-losses() { sim_kind losses 2000; }
+suite_sim-power-cut() { sim_kind power-cut 1000; }
+# In front of a tier: half of them with striped files.
+suite_sim-tier() {
+  HAYASE_SIM_TIER_FIRST=$(new_seed) HAYASE_SIM_TIER_SEEDS=1000 run_tests hayase-sim to_the_tier_whatever_happens
+}
+suite_sim-scale() { HAYASE_SIM_SCALE=1000 run_tests hayase-sim a_nodes_effort_does_not_grow_with_the_job; }
+suite_fuzz-long() { HAYASE_FUZZ_SECONDS=300 run_tests hayase-fuzz decoders_come_back_from_anything; }
+# Two million entries, into packs and out of them.
+suite_entries-long() { HAYASE_ENTRIES=2000000 run_tests hayase-stage transfer::many; }
+# A hundred thousand files through `cache`.
+suite_files-long() { HAYASE_CACHE_FILES=100000 job_suite files-long run_tests hayase-e2e cache_many_files; }
+suite_areas-mpi4py() { job_suite areas-mpi4py tests/mpi/areas.sh --mpi4py; }
+suite_s3-versitygw() { tests/s3/versitygw.sh; }
+# Both commands of the README on a Debian that has nothing; the tests in two parts.
+suite_fresh-demo() { scripts/fresh-debian.sh ./demo.sh; }
+suite_fresh-checks() { scripts/fresh-debian.sh ./test.sh $(printf -- '--only %s ' "${first_suites[@]}" unit); }
+suite_fresh-tests() { scripts/fresh-debian.sh ./test.sh $(printf -- '--only %s ' build "${island_suites[@]:1}"); }
