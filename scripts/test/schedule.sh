@@ -35,7 +35,7 @@ remove_dead_runs() {
 remove_run() {
   local mount loop
   cut -d' ' -f5 /proc/self/mountinfo | grep "^$1/" | sort -r | while read -r mount; do umount -l "$mount"; done
-  loops_below "$1" | while read -r loop; do losetup --detach "$loop"; done
+  loops_below "$1" | while read -r loop; do losetup --detach "$loop" 2>/dev/null; done
   rm -rf --one-file-system "$1"
 }
 
