@@ -27,6 +27,7 @@ suite_file() { echo "ok file_test"; touch "$TMPDIR/hayase-forgotten"; }
 suite_loop() { echo "ok loop_test"; truncate -s 1M "$HAYASE_WORK_DIR/image" && losetup --find "$HAYASE_WORK_DIR/image"; }
 suite_network() { ip -br addr show; ip netns list; echo "ok network_test"; }
 suite_sleep() { echo "ok sleep_test"; sleep 1000; }
+suite_signals() { sh -c 'kill -INT $$; echo deaf'; echo "ok signals_test"; }
 suite_hang() { echo "ok hang_test"; sleep 1000; }
 suite_once() {
   [ ! -e "$ONCE" ] || { echo "ok once_test"; return; }
@@ -65,6 +66,13 @@ a_loop_device_that_is_left_fails_its_suite() {
   comes_to loop "1 1 0 0" "loop device /dev/loop" && [ -z "$(losetup --noheadings --list | grep "$work")" ]
 }
 a_suite_has_a_network_of_its_own() { comes_to network "1 0 0 0" "^lo .*127.0.0.1" && ! grep -v '^lo\|^ok' "$run/logs/network"; }
+programs_of_a_suite_hear_sigint() {
+  trap '' INT QUIT HUP
+  comes_to signals "1 0 0 0" && ! grep -x deaf "$run/logs/signals"
+  local status=$?
+  trap - INT QUIT HUP
+  return $status
+}
 a_suite_that_hangs_is_ended() { comes_to hang "1 1 0 0" "not done after 1 s"; }
 what_passes_the_second_time_is_flaky() {
   comes_to once "0 1 0 0" && run_again once && [ "$(cut -d' ' -f1-4 "$run/results/once")" = "1 0 0 1" ] &&
@@ -105,6 +113,7 @@ if [ -n "$isolation" ]; then
   try a_loop_device_that_is_left_fails_its_suite
   try a_suite_has_a_network_of_its_own
 fi
+try programs_of_a_suite_hear_sigint
 try a_suite_that_hangs_is_ended
 try what_passes_the_second_time_is_flaky
 try end_to_end_tests_run_once_at_a_time

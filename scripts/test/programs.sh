@@ -106,7 +106,8 @@ in_package() {
     e2e-*) ;;
     *) set -- --show-output -Z unstable-options --report-time "$@" ;;
   esac
-  (cd "$directory" && CARGO_MANIFEST_DIR=$directory RUSTC_BOOTSTRAP=1 "$program" "$@")
+  # A shell may ignore SIGINT in the background, and then all that it starts does.
+  (cd "$directory" && CARGO_MANIFEST_DIR=$directory RUSTC_BOOTSTRAP=1 env --default-signal=INT,QUIT "$program" "$@")
 }
 
 # failed_tests FILE: of libtest and of our own harness.

@@ -67,7 +67,8 @@ island() {
     needs_network "$1" || apart+=(--net)
   fi
   exec 8>&- 9>&-
-  exec setpriv --pdeathsig KILL "${apart[@]}" \
+  # Who started this run in the background may have made it, and all that it starts, deaf for these signals.
+  exec env --default-signal=INT,QUIT,HUP setpriv --pdeathsig KILL "${apart[@]}" \
     bash scripts/test/island.sh "$1" "$run/islands/$1" "$run_disk/islands/$1"
 }
 

@@ -113,7 +113,7 @@ impl Scene {
         let mut found: Vec<_> =
             mounts.lines().filter(|line| line.contains(&top)).map(str::to_owned).collect();
         found.extend(self.processes().into_iter().map(|(pid, what)| format!("{pid} {what}")));
-        found.extend(self.jobs());
+        found.extend(self.jobs().iter().flat_map(|job| files_below(&self.path("run/jobs").join(job))));
         for place in ["storage", "mount"] {
             let entries = fs::read_dir(self.path(place)).into_iter().flatten().flatten();
             found.extend(entries.map(|entry| entry.path().display().to_string()));
@@ -184,6 +184,14 @@ impl Done {
         }
         self
     }
+}
+
+/// `place` and everything below it.
+fn files_below(place: &Path) -> Vec<String> {
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    let mut found = vec![place.display().to_string()];
+    found.extend(entries.flat_map(|entry| files_below(&entry.path())));
+    found
 }
 
 #[track_caller]
