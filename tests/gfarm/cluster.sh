@@ -3,7 +3,7 @@
 #   cluster_up DIR [NODES]   one gfmd on node 0, a gfsd and a spool on each of the nodes 1..NODES (3)
 #   on NODE CMD...           CMD on that node
 #   cluster_down             ends every process that was started and removes what was made, but not DIR
-#   spool_stop NODE / spool_start NODE, metadata_stop / metadata_start
+#   spool_stop NODE / spool_start NODE, metadata_stop / metadata_start, spools_again (are all there, also after that?)
 #   hosts_of PATH, lies_on PATH NODE..., carried NODE rx|tx
 #
 # A node is a network namespace and a host name. Gfarm tells "this host" in two ways: a new file is put on the
@@ -105,6 +105,14 @@ spool_start() {
     -P "$cluster_dir/gfsd-$1.pid" -F "$cluster_dir/gfsd-$1.log"
 }
 spool_stop() { cluster_end gfsd "$cluster_dir/gfsd-$1.pid"; }
+# A gfsd that asks a gfmd that was just started, and does not know its host yet, ends; who runs a Gfarm starts it again.
+spools_again() {
+  local node
+  for node in $(seq 1 "$cluster_nodes"); do
+    [ "$(cat "/proc/$(cat "$cluster_dir/gfsd-$node.pid" 2>/dev/null)/comm" 2>/dev/null)" = gfsd ] || spool_start "$node"
+  done
+  spools_ready
+}
 spools_ready() { [ "$(on 0 gfdf 2>/dev/null | grep -c "$cluster_net\.")" -ge "$cluster_nodes" ]; }
 
 # cluster_end NAME PIDFILE: ends the daemon, and the processes that it made for its clients; at once, as a crash does.

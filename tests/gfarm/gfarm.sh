@@ -242,7 +242,7 @@ metadata_server_started_anew() {
   # Its names were in its memory: the bytes, or an error; not a hang, and no other bytes.
   if ! resume >"$work/told"; then grep -F -e "out of reach" -e "no such object" "$work/told" || return 1; fi
   cat "$work/told"
-  wait_until 60 spools_ready || return 1
+  wait_until 60 spools_again || return 1
   on 0 gfmkdir /after && tier 1 write gfarm:///after f 100000 && tier 2 read gfarm:///after f 100000
 }
 

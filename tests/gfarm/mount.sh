@@ -280,7 +280,7 @@ a_metadata_server_that_ends_is_found_again() {
   # What the kernel has open it reads and writes all the same.
   head -c 10 <&6 >/dev/null && printf x >&6 || status=1
   metadata_start || return 1
-  wait_until 60 spools_ready || return 1
+  wait_until 60 spools_again || return 1
   # Its names were in its memory. Open files of before: an error, or done, but an end.
   timeout 60 cat <&5 >/dev/null
   [ $? -lt 124 ] || status=1
