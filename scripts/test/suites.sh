@@ -6,10 +6,10 @@
 
 . scripts/test/programs.sh
 
-# Compiled and checked one after the other, since each of them uses all processors.
-first_suites=(scripts format clippy tidy build bench)
-# The others run on islands, several at a time, the longest first, so that none is left alone at the end.
-island_suites=(unit e2e e2e-6.1 gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpiio-romio ssh user areas cached)
+# One after the other, since each of them uses all processors.
+first_suites=(scripts format clippy tidy build bench unit)
+# The others wait more than they compute: several at a time, the longest first, so that none is left alone at the end.
+island_suites=(e2e e2e-6.1 gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpiio-romio ssh user areas cached)
 island_suites+=(slurm deny mpi mpiio-faults fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
 # Run by --long, alone, each in at most half an hour; the last result of each is kept in docs/results/long.md.
 long_suites=(sim-links sim-restarts sim-cuts sim-losses sim-power-cut sim-tier sim-scale)
@@ -158,5 +158,5 @@ suite_areas-mpi4py() { job_suite areas-mpi4py tests/mpi/areas.sh --mpi4py; }
 suite_s3-versitygw() { tests/s3/versitygw.sh; }
 # Both commands of the README on a Debian that has nothing; the tests in two parts.
 suite_fresh-demo() { scripts/fresh-debian.sh ./demo.sh; }
-suite_fresh-checks() { scripts/fresh-debian.sh ./test.sh $(printf -- '--only %s ' "${first_suites[@]}" unit); }
-suite_fresh-tests() { scripts/fresh-debian.sh ./test.sh $(printf -- '--only %s ' build "${island_suites[@]:1}"); }
+suite_fresh-checks() { scripts/fresh-debian.sh ./test.sh $(printf -- '--only %s ' "${first_suites[@]}"); }
+suite_fresh-tests() { scripts/fresh-debian.sh ./test.sh $(printf -- '--only %s ' build "${island_suites[@]}"); }
