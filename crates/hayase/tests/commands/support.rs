@@ -113,7 +113,9 @@ impl Scene {
         let mut found: Vec<_> =
             mounts.lines().filter(|line| line.contains(&top)).map(str::to_owned).collect();
         found.extend(self.processes().into_iter().map(|(pid, what)| format!("{pid} {what}")));
-        found.extend(self.jobs().iter().flat_map(|job| files_below(&self.path("run/jobs").join(job))));
+        found.extend(
+            self.jobs().iter().flat_map(|job| files_below(&self.path("run/jobs").join(job))),
+        );
         for place in ["storage", "mount"] {
             let entries = fs::read_dir(self.path(place)).into_iter().flatten().flatten();
             found.extend(entries.map(|entry| entry.path().display().to_string()));
