@@ -43,7 +43,7 @@ report() {
   say ""
   say "seconds: $SECONDS in all; checking $(seconds_of scripts format clippy tidy deny), compiling $(seconds_of build) (linking" \
     "$(awk '{ sum += $1 } END { printf "%.0f", sum / 1e6 }' "$run/links") of them, added up over processors)," \
-    "running $(seconds_of unit bench "${island_suites[@]}" "${long_suites[@]}"), added up over suites"
+    "running $(seconds_of unit "${island_suites[@]}" "${long_suites[@]}"), added up over suites"
   skips=$(cat "$run/logs"/* | grep '^SKIP ' | sort -u)
   if [ "$unfinished" != 0 ]; then
     say "$unfinished suites did not come to their end."

@@ -7,10 +7,10 @@
 . scripts/test/programs.sh
 
 # One after the other, since each of them uses all processors.
-first_suites=(scripts format clippy tidy build bench unit)
+first_suites=(scripts format clippy tidy build unit)
 # The others wait more than they compute: several at a time, the longest first, so that none is left alone at the end.
 island_suites=(e2e e2e-6.1 gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpiio-romio ssh user areas cached)
-island_suites+=(slurm deny mpi mpiio-faults fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
+island_suites+=(slurm bench deny mpi mpiio-faults fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
 # Run by --long, alone, each in at most half an hour; the last result of each is kept in docs/results/long.md.
 long_suites=(sim-links sim-restarts sim-cuts sim-losses sim-power-cut sim-tier sim-scale)
 long_suites+=(fuzz-long entries-long files-long areas-mpi4py s3-versitygw fresh-demo fresh-checks fresh-tests)
@@ -47,16 +47,13 @@ suite_scripts() {
 suite_format() {
   cargo fmt --all --check && cargo fmt --manifest-path bench/Cargo.toml --check && echo "ok format"
 }
-suite_clippy() {
-  cargo clippy --workspace --all-targets --locked -- -D warnings &&
-    cargo clippy --manifest-path bench/Cargo.toml --target-dir "$(target_dir)" --all-targets --locked -- -D warnings &&
-    echo "ok clippy"
-}
+suite_clippy() { cargo clippy --workspace --all-targets --locked -- -D warnings && echo "ok clippy"; }
 suite_tidy() { cargo test --locked -p hayase-tidy -- --show-output; }
 suite_build() { build_programs && echo "ok build"; }
-# A workspace of its own: nothing else is built for it, and it is built for nothing else.
+# A workspace of its own, whose crates have other features: it is compiled while other suites wait.
 suite_bench() {
-  cargo test --locked --manifest-path bench/Cargo.toml --target-dir "$(target_dir)" --all-targets -- --show-output
+  local its=(--locked --manifest-path bench/Cargo.toml --target-dir "$(target_dir)" --all-targets)
+  cargo clippy "${its[@]}" -- -D warnings && cargo test "${its[@]}" -- --show-output
 }
 # Licences and sources of the crates that we use. Built without what makes it fast: it runs for a second.
 suite_deny() {
