@@ -30,13 +30,20 @@ list_programs() {
 
 # Programs at a time; each runs as many tests at a time as there are processors.
 programs_at_once=${HAYASE_TEST_PROGRAMS:-2}
+# They come first, so that none of them is left alone at the end.
+longest='/(hayase_server|server|sim|commands|stage)-[0-9a-f]*$'
 # So many failures at once are no accident, and are not tried again.
 tries_max=5
 
 # programs_of unit|PACKAGE: lines of the list.
 programs_of() {
   case $1 in
-    unit) grep -v -e '^hayase-tidy ' -e '/e2e-[0-9a-f]*$' "$(programs_list)" ;;
+    unit)
+      local units
+      units=$(grep -v -e '^hayase-tidy ' -e '/e2e-[0-9a-f]*$' "$(programs_list)")
+      grep -E "$longest" <<<"$units"
+      grep -v -E "$longest" <<<"$units"
+      ;;
     e2e) grep '/e2e-[0-9a-f]*$' "$(programs_list)" ;;
     *) grep "^$1 " "$(programs_list)" ;;
   esac
