@@ -116,7 +116,7 @@ fetch_fsx-cache() { fetch_fsx; }
 fetch_mpiio() { tests/mpi/mpiio.sh --fetch; }
 fetch_mpiio-romio() { tests/mpi/romio.sh --fetch; }
 fetch_s3() { prepare_packages s3; }
-fetch_gfarm() { prepare_daemon_packages gfarm; }
+fetch_gfarm() { prepare_daemon_packages gfarm && fetch_fsx; }
 fetch_ssh() { prepare_daemon_packages launch; }
 fetch_slurm() { fetch_ssh; }
 fetch_user() { fetch_ssh; cargo fetch --locked --quiet --manifest-path demo/source-tree/Cargo.toml; }
