@@ -22,5 +22,5 @@ prepare_packages run test bench || warn "some figures will be missing"
 [ "$1" != gfarm ] || prepare_daemon_packages gfarm || die "Gfarm can not be measured without its packages"
 prepare_cargo
 cargo build --locked --release -p hayase -p hayase-mpi
-# A workspace of its own, beside whose program the product lies.
+# bench/ is a separate workspace; its program and the product end up in the same directory.
 exec cargo run --locked --release --manifest-path bench/Cargo.toml --target-dir "$(target_dir)" -- "$@"

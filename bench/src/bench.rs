@@ -82,7 +82,7 @@ impl Bench {
         &self.place.scratch
     }
 
-    /// What cleans up when this process can not.
+    /// Cleans up when this process cannot.
     pub(crate) fn guard(&self) -> &Guard {
         &self.place.guard
     }

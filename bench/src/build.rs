@@ -1,6 +1,6 @@
 //! One build of the product: its binary, the libraries and the bench that lie in the same directory, its commit.
 //!
-//! An ordinary run has one, beside this program. A run with `--against` has two, and measures them in turn.
+//! An ordinary run has one, in the directory of this program. A run with `--against` has two, and measures them in turn.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +23,7 @@ pub(crate) struct Build {
 }
 
 impl Build {
-    /// The product beside `program`, or where `hayase` says.
+    /// The product in the directory of `program`, unless `hayase` names another.
     pub(crate) fn this(program: &Path, hayase: Option<PathBuf>) -> anyhow::Result<Self> {
         let hayase = hayase.unwrap_or_else(|| program.with_file_name(HAYASE));
         ensure!(

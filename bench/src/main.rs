@@ -5,7 +5,7 @@
 //! [`workloads`]), takes turns between what is measured and what it is measured against
 //! ([`rounds`]), and hands over tables, goals and raw samples ([`report`]).
 //! This program is also those workload programs, the yardstick of metadata ([`minimal_daemon`]), and
-//! the process that cleans up after a bench that was killed ([`guard`]); what that one can not, the next bench does
+//! the process that cleans up after a bench that was killed ([`guard`]); the next bench removes what the guard could not
 //! ([`leftovers`]). With `--against`, the groups are run by two builds in turn ([`against`]).
 
 mod against;

@@ -50,7 +50,7 @@ try() {
     failures=$((failures + 1))
   fi
 }
-# comes_to SUITE "PASSED FAILED SKIPPED FLAKY" [WORDS]: what a suite comes to, and what its log says.
+# comes_to SUITE "PASSED FAILED SKIPPED FLAKY" [WORDS]: checks the counts of a suite and the words in its log.
 comes_to() {
   run_suites 1 "$1"
   [ "$(cut -d' ' -f1-4 "$run/results/$1")" = "$2" ] || { cat "$run/results/$1" "$run/logs/$1"; return 1; }

@@ -1,7 +1,7 @@
 # What a suite has left behind (sourced by scripts/test/island.sh, not run): needs suite, scratch, disk, isolated,
 # mounts_before.
 
-# A process that was told to end may take so long.
+# Seconds that a process may take to exit after it was asked to.
 leftover_seconds=${HAYASE_TEST_LEFTOVER_SECONDS:-10}
 
 mounts() { cut -d' ' -f5 /proc/self/mountinfo | sort; }

@@ -32,7 +32,7 @@ list_programs() {
 programs_at_once=${HAYASE_TEST_PROGRAMS:-2}
 # They come first, so that none of them is left alone at the end.
 longest='/(hayase_server|server|sim|commands|stage)-[0-9a-f]*$'
-# So many failures at once are no accident, and are not tried again.
+# More failures than this in one program are not flaky tests, so they are not retried.
 tries_max=5
 
 # programs_of unit|PACKAGE: lines of the list.

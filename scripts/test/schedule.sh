@@ -4,7 +4,7 @@
 
 # Suites at a time: tests of whole jobs wait more than they compute.
 streams=${HAYASE_TEST_STREAMS:-3}
-# So many suites that fail at once are no accident, and are not tried again.
+# If more suites than this fail, they are not flaky, so they are not retried.
 again_max=2
 
 declare -A suite_of=() started=()

@@ -69,7 +69,7 @@ suite_unit() { run_programs unit; }
 
 # --- tests of the whole: the binary on simulated nodes ---
 
-# Without namespaces simulated nodes are plain processes, so only FUSE itself can not be done without.
+# Without namespaces simulated nodes are plain processes, so only FUSE itself is required.
 job_suite() {
   local suite=$1 obstacle
   shift

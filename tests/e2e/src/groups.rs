@@ -1,6 +1,6 @@
 //! The runner of all groups: each in a process of its own, a few of them at the same time.
 //!
-//! Tests wait more than they compute, so groups run beside each other. They share nothing but the machine: each has its
+//! Tests wait more than they compute, so several groups run at the same time. They share nothing but the machine: each has its
 //! job, tree and guard, and its own registry of jobs, since every `hayase up` removes what dead jobs of its registry
 //! have left, and tests kill jobs to see just that. What a test looks for on the machine carries its tree's name.
 //!
@@ -52,7 +52,7 @@ pub fn run(suites: &[Suite]) -> ExitCode {
 
 /// The part of a group's process; true when nothing failed.
 fn run_one(suites: &[&Suite], group: &str, wanted: &Wanted) -> Result<bool> {
-    // Else it would go on when the whole run was killed.
+    // Otherwise it would keep running after the whole run was killed.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if let Some(dir) = std::env::var_os(RUN_DIR) {
         print_in_turns(&Path::new(&dir).join("print"))?;

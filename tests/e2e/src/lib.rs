@@ -9,7 +9,7 @@
 //! that nobody else uses the file system of the directory, `HAYASE_E2E_PLAIN_EXEC` puts a program
 //! between a node and the directory); `HAYASE_E2E_PROFILE` = a
 //! `--kernel-profile`; `HAYASE_E2E_UP` = further options of `up`; `HAYASE_E2E_DIR` = where temporary
-//! trees go; `HAYASE_E2E_STREAMS` = how many groups run at once; `HAYASE_BIN` = the binary under test (default: beside the actor).
+//! trees go; `HAYASE_E2E_STREAMS` = how many groups run at once; `HAYASE_BIN` = the binary under test (default: in the directory of the actor).
 #![deny(unsafe_code)]
 
 pub mod actor;

@@ -178,7 +178,7 @@ fn methods(body: &[Token<'_>]) -> Vec<String> {
     found
 }
 
-/// Traits that other crates can not name: not `pub`.
+/// Traits that other crates cannot name: not `pub`.
 fn private_traits(krate: &Crate) -> Vec<Meaning> {
     let mut found = Vec::new();
     for (file, code) in krate.files() {

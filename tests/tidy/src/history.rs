@@ -50,7 +50,7 @@ impl History<'_> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().ok()?;
         let mut stdin = child.stdin.take()?;
-        // Beside the reading, or both would wait once a pipe is full.
+        // In a thread of its own: otherwise both sides would block once a pipe is full.
         let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
         let output = child.wait_with_output().ok()?;
         let _ = writer.join();

@@ -166,7 +166,7 @@ fn fio_across_kills(job: &Job) -> TestResult {
     Ok(())
 }
 
-/// A script of so many programs that a loaded machine takes longer for it than for one call.
+/// For a script that starts many programs: on a loaded machine it takes longer than one call.
 fn many_calls(node: &Node, script: String) -> anyhow::Result<Output> {
     let bound = Duration::from_secs(120);
     match node.begin_within(Command::Shell { script }, bound).wait()? {

@@ -11,7 +11,7 @@ fn nodes() -> Vec<u16> {
     [64, 250, 1000, 2000].into_iter().filter(|nodes| *nodes <= most).collect()
 }
 
-/// Resident memory of this process in KiB; tests that run beside this one count as well.
+/// Resident memory of this process in KiB; tests that run at the same time are included.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).map_or(0, |pages| pages * 4)

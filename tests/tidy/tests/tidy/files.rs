@@ -53,5 +53,5 @@ fn no_test_is_switched_off() {
         })
         .map(|source| source.path)
         .collect();
-    expect_none("a test that can not run prints SKIP and why; none is ignored", &findings);
+    expect_none("a test that cannot run prints SKIP and why; none is ignored", &findings);
 }

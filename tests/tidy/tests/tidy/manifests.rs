@@ -1,4 +1,4 @@
-//! Manifests of workspaces beside the root's: the same lints, the same profile, the same versions.
+//! Manifests of workspaces other than the root's: the same lints, the same profile, the same versions.
 
 use hayase_tidy::{Tree, expect_none, manifest_tables};
 

@@ -2,7 +2,7 @@
 
 use hayase_tidy::{History, MeasuredSources, Tree, expect_none, measured_sources};
 
-/// After so many commits to what was measured a page should be measured again.
+/// A page is stale after this many commits to what it measured.
 const COMMITS_MAX: usize = 100;
 
 /// Warns, and does not fail: a page that is old is still true of its commit.
