@@ -34,7 +34,7 @@ use std::sync::atomic::AtomicU64;
 
 use hayase_layout::InodeId;
 use hayase_store::{
-    FileKind, FileState, Inode, Ledger, LedgerError, LedgerRecord, PartStat, Time, ops,
+    FileKind, FileState, Inode, Ledger, LedgerError, LedgerRecord, LedgerSync, PartStat, Time, ops,
 };
 use hayase_tier::{ObjectMeta, Tier, TierError};
 use hayase_wire::message::{Place, Refused, Shown};
@@ -466,8 +466,8 @@ impl Cache {
         Ok(())
     }
 
-    fn ledger_file(&self) -> Arc<dyn hayase_store::DeviceFile> {
-        self.ledger.borrow().file()
+    fn ledger_sync(&self) -> LedgerSync {
+        self.ledger.borrow().unsynced()
     }
 
     /// Asks the tier, on a thread that may wait for it.
@@ -491,8 +491,8 @@ impl Cache {
 impl Node {
     /// What the ledger was told so far survives a power cut.
     pub(crate) async fn ledger_durable(&self, cache: &Cache) -> Result<(), Refused> {
-        let ledger = cache.ledger_file();
-        self.disk.run(move || ledger.sync(true).map_err(part_refused)).await
+        let ledger = cache.ledger_sync();
+        self.disk.run(move || ledger.sync().map_err(ledger_refused)).await
     }
 
     /// The root of the area, made at the first start of its home.

@@ -9,6 +9,7 @@
 //! survive a power cut. A removed file lives until its last user lets go of it.
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use hayase_layout::LocalOffset;
@@ -39,6 +40,11 @@ pub trait Device: Send + Sync {
 
     /// All files, in no order.
     fn list(&self) -> Result<Vec<PartId>, PartError>;
+
+    /// Where a file lies, for a person.
+    fn place(&self, id: PartId) -> PathBuf {
+        PathBuf::from(id.to_string())
+    }
 }
 
 /// The file of one part. All calls may be made from several threads at once.

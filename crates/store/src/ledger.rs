@@ -1,37 +1,55 @@
-//! The ledger: what of the cache area is durable in the tier, what is not, and why not.
+//! The ledger: a write-ahead log of what of the cache area is durable in the tier, what is not, and why not.
 //!
-//! Here: the records in memory, and the append-only log that survives whoever wrote it. Rooms:
-//! [`record`] is what is known of one file, [`pending`] the part of it that tells extended attributes, [`frame`] its
-//! bytes in the log.
+//! Here: the records in memory, and the append-only log that survives the process that wrote it. Rooms:
+//! [`record`] is what is known of one file, [`pending`] the part of it that tells extended attributes; [`frame`] is its
+//! bytes in the log, [`header`] says how much of the log was synced, [`copies`] writes both copies of it, [`reading`]
+//! tells a torn end from damage, [`salvage`] reads what a damaged one still says.
 //! Not here: what is flushed when (`hayase_server`); the bytes themselves ([`crate::part`]).
 //!
 //! The ledger and the parts of a node are enough to finish the work of a job whose servers are gone:
 //! a record names the part and the path in the tier, no name space is needed.
 //!
 //! Invariants:
-//! * a record is in the log before [`Ledger::put`] returns: it survives the death of the process;
+//! * a record is in both copies of the log before [`Ledger::put`] returns: it survives the death of the process;
 //!   [`Ledger::sync`] makes it survive a power cut;
-//! * a torn or damaged end of the log ends it: what lies behind was never synced;
-//! * a log is replaced only by one that is complete and synced: [`Ledger::compact`] marks the end of
-//!   what it copied, a log without that mark is not read.
+//! * what a crash tore off the end was never synced, and is dropped; on damage nothing is removed, cut or believed;
+//! * a log is replaced only by one that is complete and synced, as its header says durably: [`Ledger::compact`] marks the
+//!   end of what it copied. So a log without that mark is unfinished only where an earlier one is there too, or the mark
+//!   of a ledger that is being begun.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use hayase_layout::{InodeId, LocalOffset};
+use hayase_layout::InodeId;
 
-use crate::device::{Device, DeviceFile};
+use crate::device::Device;
 use crate::part::{PartError, PartId};
 
+mod copies;
 mod frame;
+mod header;
 mod pending;
+mod reading;
 mod record;
+mod salvage;
 
+pub use self::copies::LedgerSync;
 pub use self::pending::{PENDING_XATTRS_BYTES_MAX, PendingXattrs, XattrValues};
+pub use self::reading::Damage;
 pub use self::record::{Buried, FileState, LedgerRecord, TierVersion};
+pub use self::salvage::Salvaged;
 
-use self::frame::Frame;
+use self::copies::Copies;
+use self::frame::{Frame, Place};
+use self::reading::{Log, Read};
+
+/// Copies of each log.
+const COPIES: usize = 2;
+
+/// An empty log of this generation is there while a ledger is being begun, and no other log of it is ever in use.
+const BEGINNING: u32 = 0;
 
 /// A log shorter than this is never rewritten.
 const COMPACT_BYTES_MIN: u64 = 1 << 20;
@@ -58,6 +76,20 @@ pub enum LedgerError {
         /// Of this program.
         expected: u8,
     },
+    /// Bytes that were written are not as they were, in both copies.
+    #[error(
+        "read the ledger: {} is damaged at byte {offset}, and so is its copy {}",
+        .file.display(),
+        .copy.display()
+    )]
+    Damaged {
+        /// One copy.
+        file: PathBuf,
+        /// The first byte that can not be read in either.
+        offset: u64,
+        /// The other one.
+        copy: PathBuf,
+    },
 }
 
 impl LedgerError {
@@ -67,6 +99,10 @@ impl LedgerError {
             Self::Format { .. } => {
                 Some("resume this job with the version of hayase that it was started with")
             }
+            Self::Damaged { .. } => Some(
+                "nothing was removed; `hayase resume --salvage DIR` brings every file that is there to the tier, DIR \
+                 being the job's directory or what was kept of it",
+            ),
             Self::Device { .. } => None,
         }
     }
@@ -78,38 +114,51 @@ const LOOKS_MAX: usize = 3;
 /// What is durable where, of one server. See the module's invariants.
 pub struct Ledger {
     device: Arc<dyn Device>,
-    file: Arc<dyn DeviceFile>,
-    /// Of the log in use; the next one is one higher.
-    generation: u32,
+    /// Of the log in use; the generation of the next one is one higher.
+    copies: Arc<Copies>,
     /// Where the next frame goes.
     end: u64,
-    /// What a log with nothing but the living records would take.
+    /// A write failed: something of it may be behind the end.
+    is_dirty_behind: bool,
+    /// What the living records would take in a log.
     live_bytes: u64,
     records: BTreeMap<InodeId, LedgerRecord>,
 }
 
 impl Ledger {
-    /// Reads the ledger on `device`, or begins one. What a crash left half written is cut off.
+    /// Reads the ledger on `device`, or begins one. What a crash left half written is dropped; what one copy has lost
+    /// comes from the other, and both are written anew.
+    ///
+    /// # Errors
+    /// [`LedgerError::Damaged`] when both copies are: then nothing on `device` was changed.
     pub fn open(device: Arc<dyn Device>) -> Result<Self, LedgerError> {
-        let (logs, found) = newest(&*device)?;
-        let Some((id, file, read)) = found else { return Self::begin(device, &logs) };
-        for other in logs.iter().filter(|other| **other != id) {
+        let (ids, found) = newest(&*device)?;
+        let Some((log, read)) = found else { return Self::begin(device, &ids) };
+        let kept = log.whole_copies(&read).map(|[first, second]| {
+            let synced = match first.synced {
+                header::Synced::UpTo(synced, number) => (synced, number),
+                header::Synced::Never | header::Synced::Unknown => (0, 0),
+            };
+            let files = [Arc::clone(&first.file), Arc::clone(&second.file)];
+            Copies::of(log.generation, files, synced)
+        });
+        let (copies, end) = match kept {
+            Some(copies) => (copies, read.end as u64),
+            None => Copies::write(&*device, above(&ids), &read.records)?,
+        };
+        let live = copies.generation();
+        for other in ids.iter().filter(|id| id.epoch != live) {
             device.remove(*other).map_err(failed("remove an old log of"))?;
         }
-        // What follows is damaged, and was never synced: it must not be taken for ours later.
-        file.truncate(read.end).map_err(failed("cut"))?;
-        let live_bytes = read.records.values().map(bytes_of).sum();
-        Ok(Self {
-            device,
-            file,
-            generation: id.epoch,
-            end: read.end,
-            live_bytes,
-            records: read.records,
-        })
+        let (copies, records) = (Arc::new(copies), read.records);
+        let live_bytes = records.values().map(bytes_of).sum();
+        Ok(Self { device, copies, end, is_dirty_behind: false, live_bytes, records })
     }
 
     /// What the ledger on `device` says, which is left as it is: its server may be writing it just now.
+    ///
+    /// # Errors
+    /// [`LedgerError::Damaged`] when both copies are.
     pub fn look(device: &dyn Device) -> Result<Vec<LedgerRecord>, LedgerError> {
         let mut tries = 0;
         loop {
@@ -118,21 +167,27 @@ impl Ledger {
                 // A log that was listed a moment ago may have been replaced by a shorter one.
                 Err(_) if tries < LOOKS_MAX => {}
                 found => {
-                    let records = found?.1.map(|(_, _, read)| read.records).unwrap_or_default();
+                    let records = found?.1.map(|(_, read)| read.records).unwrap_or_default();
                     return Ok(records.into_values().collect());
                 }
             }
         }
     }
 
-    fn begin(device: Arc<dyn Device>, broken: &[PartId]) -> Result<Self, LedgerError> {
-        // A log without its mark was never in use.
-        for id in broken {
+    /// Of `ids` none was ever in use.
+    fn begin(device: Arc<dyn Device>, ids: &[PartId]) -> Result<Self, LedgerError> {
+        let beginning = log_id(BEGINNING, 0);
+        if !ids.contains(&beginning) {
+            device.create(beginning).and_then(|file| file.sync(false)).map_err(failed("begin"))?;
+        }
+        for id in ids.iter().filter(|id| **id != beginning) {
             device.remove(*id).map_err(failed("remove an unfinished log of"))?;
         }
-        let (file, end) = write_log(&*device, 0, &BTreeMap::new())?;
-        let (generation, live_bytes, records) = (0, 0, BTreeMap::new());
-        Ok(Self { device, file, generation, end, live_bytes, records })
+        let records = BTreeMap::new();
+        let (copies, end) = Copies::write(&*device, BEGINNING + 1, &records)?;
+        device.remove(beginning).map_err(failed("begin"))?;
+        let copies = Arc::new(copies);
+        Ok(Self { device, copies, end, is_dirty_behind: false, live_bytes: 0, records })
     }
 
     /// What is known of a file.
@@ -151,7 +206,7 @@ impl Ledger {
         self.records.range(above).map(|(_, record)| record)
     }
 
-    /// Makes `record` what is known of its file. Costs one write; nothing when it is known already.
+    /// Makes `record` what is known of its file. Costs two writes; nothing when it is known already.
     pub fn put(&mut self, record: LedgerRecord) -> Result<(), LedgerError> {
         if self.records.get(&record.ino) == Some(&record) {
             return Ok(());
@@ -178,27 +233,34 @@ impl Ledger {
 
     /// What was written so far survives a power cut.
     pub fn sync(&self) -> Result<(), LedgerError> {
-        self.file.sync(true).map_err(failed("sync"))
+        self.unsynced().sync()
     }
 
-    /// The log as a file that can be synced without holding the ledger.
-    pub fn file(&self) -> Arc<dyn DeviceFile> {
-        Arc::clone(&self.file)
+    /// The same, to be done without holding the ledger.
+    pub fn unsynced(&self) -> LedgerSync {
+        LedgerSync { copies: Arc::clone(&self.copies), end: self.end }
     }
 
     /// Writes the living records to a new log, which takes the place of the old one.
     pub fn compact(&mut self) -> Result<(), LedgerError> {
-        let generation = self.generation + 1;
-        let (file, end) = write_log(&*self.device, generation, &self.records)?;
-        let old = log_id(self.generation);
-        (self.file, self.generation, self.end) = (file, generation, end);
-        self.device.remove(old).map_err(failed("remove an old log of"))
+        let old = self.copies.generation();
+        let (copies, end) = Copies::write(&*self.device, old + 1, &self.records)?;
+        (self.copies, self.end, self.is_dirty_behind) = (Arc::new(copies), end, false);
+        for index in 0..COPIES as u16 {
+            self.device.remove(log_id(old, index)).map_err(failed("remove an old log of"))?;
+        }
+        Ok(())
     }
 
     fn append(&mut self, frame: &Frame) -> Result<(), LedgerError> {
-        let bytes = frame.encode(self.end);
-        // A write that failed half way is overwritten by the next one.
-        self.file.write_at(LocalOffset(self.end), &bytes).map_err(failed("write"))?;
+        if self.is_dirty_behind {
+            self.copies.cut(self.end)?;
+        }
+        let place = Place { generation: self.copies.generation(), at: self.end as usize };
+        let bytes = frame.encode(place);
+        self.is_dirty_behind = true;
+        self.copies.write_at(self.end, &bytes)?;
+        self.is_dirty_behind = false;
         self.end += bytes.len() as u64;
         Ok(())
     }
@@ -211,73 +273,65 @@ impl Ledger {
     }
 }
 
-/// What a log says.
-struct Read {
-    records: BTreeMap<InodeId, LedgerRecord>,
-    end: u64,
-}
+type Newest = Option<(Log, Read)>;
 
-type Found = Option<(PartId, Arc<dyn DeviceFile>, Read)>;
-
-/// All logs, and the newest that was finished.
-fn newest(device: &dyn Device) -> Result<(Vec<PartId>, Found), LedgerError> {
-    let mut logs = device.list().map_err(failed("list"))?;
-    logs.sort_unstable();
-    for id in logs.iter().rev() {
-        let file = device.open(*id).map_err(failed("open"))?;
-        if let Some(read) = read_log(&*file)? {
-            let found = Some((*id, file, read));
-            return Ok((logs, found));
+/// All files of the ledger, and the newest log that was finished.
+fn newest(device: &dyn Device) -> Result<(Vec<PartId>, Newest), LedgerError> {
+    let (ids, generations) = generations(device)?;
+    let mut unfinished = None;
+    for generation in generations {
+        let log = Log::open(device, generation, &ids)?;
+        let read = log.read()?;
+        if read.is_complete {
+            tell(&log, &read);
+            return Ok((ids, Some((log, read))));
         }
+        unfinished.get_or_insert((log, read.end));
     }
-    Ok((logs, None))
+    match unfinished {
+        // The one before it goes only when it is finished, durably.
+        Some((log, end)) if !ids.contains(&log_id(BEGINNING, 0)) => Err(log.damaged(end)),
+        _ => Ok((ids, None)),
+    }
 }
 
-/// `None` for a log that was never finished.
-fn read_log(file: &dyn DeviceFile) -> Result<Option<Read>, LedgerError> {
-    let size = file.stat().map_err(failed("look at"))?.size;
-    let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
-    let got = file.read_at(LocalOffset(0), &mut bytes).map_err(failed("read"))?;
-    bytes.truncate(got);
-    let (mut records, mut end, mut is_complete) = (BTreeMap::new(), 0, false);
-    while let Some((frame, len)) = Frame::decode(&bytes[end..], end as u64)? {
-        match frame {
-            Frame::Put(record) => drop(records.insert(record.ino, *record)),
-            Frame::Remove(ino) => drop(records.remove(&ino)),
-            Frame::Complete => is_complete = true,
-        }
-        end += len;
+fn tell(log: &Log, read: &Read) {
+    for Damage { file, offset } in &read.repaired {
+        let file = file.display();
+        tracing::warn!(%file, offset, "the ledger is damaged there; its copy has everything");
     }
-    Ok(is_complete.then_some(Read { records, end: end as u64 }))
+    if read.is_torn {
+        let generation = log.generation;
+        tracing::info!(generation, at = read.end, "what a crash tore off the ledger is dropped");
+    }
 }
 
-/// A new log of `records`, synced.
-fn write_log(
-    device: &dyn Device,
-    generation: u32,
-    records: &BTreeMap<InodeId, LedgerRecord>,
-) -> Result<(Arc<dyn DeviceFile>, u64), LedgerError> {
-    let id = log_id(generation);
-    // One that a crash left unfinished.
-    device.remove(id).map_err(failed("remove an unfinished log of"))?;
-    let file = device.create(id).map_err(failed("make"))?;
-    let mut bytes = Vec::new();
-    for record in records.values() {
-        let frame = Frame::Put(Box::new(record.clone())).encode(bytes.len() as u64);
-        bytes.extend_from_slice(&frame);
+/// All files of the ledger, and the generations of its logs, the newest first.
+fn generations(device: &dyn Device) -> Result<(Vec<PartId>, Vec<u32>), LedgerError> {
+    let ids = device.list().map_err(failed("list"))?;
+    let mut generations: Vec<u32> = ids.iter().map(|id| id.epoch).collect();
+    generations.sort_unstable();
+    generations.dedup();
+    generations.reverse();
+    // Formats before had a log there.
+    if generations.last() == Some(&BEGINNING) {
+        Log::open(device, BEGINNING, &ids)?;
+        generations.pop();
     }
-    bytes.extend_from_slice(&Frame::Complete.encode(bytes.len() as u64));
-    file.write_at(LocalOffset(0), &bytes).map_err(failed("write"))?;
-    file.sync(false).map_err(failed("sync"))?;
-    Ok((file, bytes.len() as u64))
+    Ok((ids, generations))
 }
 
-fn log_id(generation: u32) -> PartId {
-    PartId { ino: InodeId(0), epoch: generation, index: 0 }
+fn above(ids: &[PartId]) -> u32 {
+    ids.iter().map(|id| id.epoch).max().unwrap_or(BEGINNING) + 1
+}
+
+fn log_id(generation: u32, copy: u16) -> PartId {
+    PartId { ino: InodeId(0), epoch: generation, index: copy }
 }
 
 fn bytes_of(record: &LedgerRecord) -> u64 {
-    Frame::Put(Box::new(record.clone())).encode(0).len() as u64
+    let place = Place { generation: 0, at: 0 };
+    Frame::Put(Box::new(record.clone())).encode(place).len() as u64
 }
 
 fn failed(action: &'static str) -> impl Fn(PartError) -> LedgerError {

@@ -18,8 +18,8 @@ pub use device::{
     CrashDevice, Device, DeviceFile, MemoryDevice, PartStat, PreadDevice, SetTime, Whence, uring,
 };
 pub use ledger::{
-    Buried, FileState, Ledger, LedgerError, LedgerRecord, PENDING_XATTRS_BYTES_MAX, PendingXattrs,
-    TierVersion, XattrValues,
+    Buried, Damage, FileState, Ledger, LedgerError, LedgerRecord, LedgerSync,
+    PENDING_XATTRS_BYTES_MAX, PendingXattrs, Salvaged, TierVersion, XattrValues,
 };
 pub use meta::{Batch, FjallStore, MemoryStore, MetaError, MetaStore};
 pub use namespace::{EntryRecord, FileKind, Inode, Namespace, NamespaceError, Time, Txn, ops};

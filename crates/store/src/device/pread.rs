@@ -144,6 +144,11 @@ impl Device for PreadDevice {
         }
         Ok(parts)
     }
+
+    fn place(&self, id: PartId) -> PathBuf {
+        let path = PartPath::new(id);
+        self.root.path.join(path.path().to_str().expect("digits and dots"))
+    }
 }
 
 struct PreadFile {
