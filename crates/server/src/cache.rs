@@ -41,7 +41,7 @@ use hayase_wire::message::{Place, Refused, Shown};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::convert::{part_refused, stored_time};
+use crate::convert::stored_time;
 use crate::disk::Disk;
 use crate::flusher::Traffic;
 use crate::flusher::leftovers;

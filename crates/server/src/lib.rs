@@ -82,7 +82,9 @@ mod usage;
 mod when_woken;
 
 pub use cache::CACHE_NAME;
-pub use flusher::resume::{LeftNode, LeftNodes, Resumed, ResumedJob, Resuming};
+pub use flusher::resume::{
+    LeftNode, LeftNodes, Resumed, ResumedJob, Resuming, SalvagedFile, Salvaging, salvage,
+};
 pub use flusher::verify::{Verified, checksum_line, verify};
 pub use ground::{Ground, OpenNames};
 pub use kept_names::KeptUntil;

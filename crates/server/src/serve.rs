@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use hayase_layout::ServerId;
 use hayase_store::{
-    Ledger, LedgerError, MetaError, Namespace, NamespaceError, PartError, Parts, Removal, SlotPool,
-    Time, ops,
+    Device, Ledger, LedgerError, MetaError, Namespace, NamespaceError, PartError, PartId, Parts,
+    Removal, SlotPool, Time, ops,
 };
 use hayase_wire::message::{MembersNow, PROTOCOL_VERSION};
 use hayase_wire::transport::{Address, Listener, UcxError};
@@ -87,6 +87,17 @@ pub enum ServeError {
         server: ServerId,
         /// Why.
         source: LedgerError,
+    },
+    /// It was there, and nobody can say without it what the tier does not have.
+    #[error(
+        "the ledger of server {server} is gone, and {files} files of the cache area are here: `hayase resume --salvage` \
+         brings them to the tier"
+    )]
+    LedgerGone {
+        /// Whose.
+        server: ServerId,
+        /// How many.
+        files: usize,
     },
     /// The transfer buffers could not be had.
     #[error("get {SLOTS} transfer buffers of 1 MiB")]
@@ -242,7 +253,7 @@ fn open_stores(ground: &Ground, settings: &Settings) -> Result<Stores, ServeErro
     let answers = Answers::load(&names).map_err(refused)?;
     let given_up = GivenUp::load(&names).map_err(refused)?;
     let ledger = match settings.cache {
-        Some(_) => Some(open_ledger(settings)?),
+        Some(_) => Some(open_ledger(settings, &*device)?),
         None => None,
     };
     let slots = SlotPool::new(SLOTS).map_err(|source| ServeError::Slots { source })?;
@@ -257,10 +268,18 @@ fn open_stores(ground: &Ground, settings: &Settings) -> Result<Stores, ServeErro
     })
 }
 
-fn open_ledger(settings: &Settings) -> Result<Ledger, ServeError> {
+fn open_ledger(settings: &Settings, parts: &dyn Device) -> Result<Ledger, ServeError> {
     let server = settings.server;
-    let device = settings.area.ledger_device();
-    let device = device.map_err(|source| ServeError::Parts { server, source })?;
+    let failed = |source| ServeError::Parts { server, source };
+    let device = settings.area.ledger_device().map_err(failed)?;
+    if device.list().map_err(failed)?.is_empty() {
+        // The first start, as long as nothing says otherwise.
+        let is_own = |part: &&PartId| part.ino.is_cached() && part.ino.home() == server;
+        let files = parts.list().map_err(failed)?.iter().filter(is_own).count();
+        if files > 0 {
+            return Err(ServeError::LedgerGone { server, files });
+        }
+    }
     Ledger::open(device).map_err(|source| ServeError::Ledger { server, source })
 }
 

@@ -1,7 +1,8 @@
 //! Finishing the flushes of a job whose servers are gone, from its ledgers and parts alone.
 //!
 //! Rooms: [`left`] is what one node has left; [`file`] brings one file to the tier, [`striped`] and [`recorded`] read one
-//! whose parts lie on several nodes, and [`send`] sends it; [`left_file`] is a file of a container. Here: what is
+//! whose parts lie on several nodes, and [`send`] sends it; [`left_file`] is a file of a container. [`salvage`](self::salvage()) is for
+//! a ledger that can not be believed. Here: what is
 //! resumed, and in which order.
 //!
 //! Blocking, the ledger of one node at a time: the files of all nodes, and then what was removed, which waits
@@ -26,10 +27,12 @@ mod file;
 mod left;
 mod left_file;
 mod recorded;
+mod salvage;
 mod send;
 mod striped;
 
 pub use self::left::{LeftNode, LeftNodes};
+pub use self::salvage::{SalvagedFile, Salvaging, salvage};
 
 use self::file::resume_file;
 

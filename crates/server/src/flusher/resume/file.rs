@@ -23,7 +23,7 @@ use crate::node::libc_errno;
 const CONFLICTS_MAX: usize = 2;
 
 /// Where the bytes of a file are.
-enum Source<'a> {
+pub(super) enum Source<'a> {
     /// One part, on its home.
     Whole(PartSource),
     /// Parts on several nodes.
@@ -33,7 +33,7 @@ enum Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    fn of(
+    pub(super) fn of(
         home: ServerId,
         nodes: &'a dyn LeftNodes,
         record: &LedgerRecord,
@@ -59,7 +59,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn stat(&self) -> PartStat {
+    pub(super) fn stat(&self) -> PartStat {
         match self {
             Self::Whole(source) => source.stat,
             Self::Striped(source) => source.stat,
@@ -67,7 +67,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn send(&self, tier: &dyn Tier, path: &Key, mode: u32) -> Result<Sent, Refused> {
+    pub(super) fn send(&self, tier: &dyn Tier, path: &Key, mode: u32) -> Result<Sent, Refused> {
         match self {
             Self::Whole(source) => gather::send(tier, source, path, mode, &|_| ()),
             Self::Striped(source) => source.send(tier, path, mode),

@@ -5,13 +5,15 @@
 //! new ones are never begun: names that are gone would say of every part that nothing was written to it.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hayase_layout::{InodeId, ServerId};
+use hayase_layout::{InodeId, Layout, ServerId};
 use hayase_store::namespace::{Inode, NamespaceError};
 use hayase_store::ops::{self, PartBytes};
 use hayase_store::{
-    Area, FjallStore, MetaError, MetaStore, Namespace, Part, PartError, PartId, Parts, Time,
+    Area, FileKind, FjallStore, MetaError, MetaStore, Namespace, Part, PartError, PartId, Parts,
+    Time,
 };
 use hayase_wire::message::Refused;
 
@@ -23,6 +25,9 @@ use crate::peer_service::inode::is_missing;
 
 /// Parts of one node that are kept open at once.
 const PARTS_OPEN_MAX: usize = 64;
+
+/// Inodes that are looked at in one transaction.
+const INODES_PAGE: usize = 4096;
 
 /// Notes of parts that are looked at in one transaction.
 const NOTES_PAGE: usize = 1024;
@@ -121,6 +126,31 @@ impl LeftNode {
     pub(super) fn entries_of(&self, dir: InodeId) -> Result<Vec<(Vec<u8>, InodeId)>, Refused> {
         let found = ops::list(&self.names()?.begin(), dir, 0, usize::MAX).map_err(meta_refused)?;
         Ok(found.into_iter().map(|(_, name, entry)| (name, entry.ino)).collect())
+    }
+
+    /// Files of the cache area that programs saw here, as their home's names say.
+    pub(super) fn cached_files(&self) -> Result<Vec<Inode>, Refused> {
+        let (mut files, mut last) = (Vec::new(), None);
+        loop {
+            let page =
+                ops::inodes(&self.names()?.begin(), last, INODES_PAGE).map_err(meta_refused)?;
+            let is_full = page.len() == INODES_PAGE;
+            last = page.last().map(|inode| inode.ino);
+            let is_seen = |inode: &Inode| {
+                let is_file = inode.kind == FileKind::Regular && inode.layout != Layout::None;
+                inode.ino.is_cached() && is_file && inode.name.is_some() && inode.nlink > 0
+            };
+            files.extend(page.into_iter().filter(is_seen));
+            if !is_full {
+                return Ok(files);
+            }
+        }
+    }
+
+    /// Inodes of the cache area of which something lies here, whatever their homes.
+    pub(super) fn cached_parts(&self) -> Result<BTreeSet<InodeId>, Refused> {
+        let parts = self.parts.list().map_err(part_refused)?;
+        Ok(parts.into_iter().map(|part| part.ino).filter(|ino| ino.is_cached()).collect())
     }
 
     /// The record of a file of this home, of which its part alone does not tell.

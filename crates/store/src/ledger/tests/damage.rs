@@ -2,6 +2,8 @@
 
 use super::*;
 
+type States = BTreeMap<u64, (FileState, u64)>;
+
 /// A ledger of some twenty records, of which the last few were not synced.
 struct Sample {
     device: Arc<MemoryDevice>,
@@ -9,7 +11,7 @@ struct Sample {
     /// What each of the copies holds.
     bytes: Vec<u8>,
     /// The states that the ledger had, and where its log ended then.
-    states: Vec<(usize, BTreeMap<u64, (FileState, u64)>)>,
+    states: Vec<(usize, States)>,
     synced: usize,
 }
 
@@ -37,7 +39,7 @@ impl Sample {
         Self { device, generation, bytes, states: seen, synced }
     }
 
-    fn last(&self) -> &BTreeMap<u64, (FileState, u64)> {
+    fn last(&self) -> &States {
         &self.states.last().unwrap().1
     }
 
@@ -59,7 +61,7 @@ impl Sample {
         copied
     }
 
-    fn look(&self) -> Result<BTreeMap<u64, (FileState, u64)>, LedgerError> {
+    fn look(&self) -> Result<States, LedgerError> {
         let records = Ledger::look(&*self.device)?;
         Ok(records.iter().map(|record| (record.ino.0, (record.state, record.bytes))).collect())
     }
