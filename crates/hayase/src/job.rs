@@ -2,14 +2,17 @@
 //!
 //! Rooms: [`settings`] (`job.json`, and every path and name that follows from it), [`directory`]
 //! (what lies in the job directory), [`registry`] (the jobs of this user), [`find`] (which job a
-//! command means), [`leftovers`] (removing what a job leaves), [`error`].
+//! command means), [`leftovers`] (removing what a job leaves), [`removal`] (whether it may be), [`ledgers`] and
+//! [`left_names`] (what the storage of its nodes says), [`error`].
 
 mod directory;
 mod error;
 mod find;
 pub(crate) mod ledgers;
+mod left_names;
 mod leftovers;
 mod registry;
+mod removal;
 mod settings;
 
 pub(crate) use directory::{
@@ -18,10 +21,12 @@ pub(crate) use directory::{
 pub(crate) use error::JobError;
 pub(crate) use find::{Job, find};
 pub(crate) use leftovers::{
-    clean, clean_dead, clean_node, clean_resumed, clean_unstarted_node, detach_areas, hide_others,
-    is_ours, remove_leftovers, remove_own_leftovers,
+    Dead, clean, clean_dead, clean_node, clean_node_unless_needed, clean_resumed,
+    clean_unless_needed, clean_unstarted_node, detach_areas, hide_others, is_ours,
+    remove_leftovers, remove_own_leftovers,
 };
 pub(crate) use registry::Registry;
+pub(crate) use removal::{Kept, Removable};
 #[cfg(test)]
 pub(crate) use settings::tests::sample as sample_settings;
 pub(crate) use settings::{

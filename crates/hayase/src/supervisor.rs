@@ -5,7 +5,7 @@
 //! ([`events`]), no polling. Its death by force ends the daemons (parent-death signal) and, with the
 //! last process inside, the namespaces with their mounts.
 //!
-//! Rooms: [`keeper`] (what is up, in which order), [`teardown`] (the way back), [`areas`] (the
+//! Rooms: [`keeper`] (what is up, in which order), [`teardown`] (the way back), [`fate`] (of the bytes), [`areas`] (the
 //! node's areas as mounts), [`apart`] (away from the programs), [`discard`] (not writing down what is removed),
 //! [`daemon`] (one child), [`restarts`] (when one that ended is started again),
 //! [`programs`] (programs of the job on this node), [`control`] (requests of commands), [`said`]
@@ -18,6 +18,7 @@ pub(crate) mod daemon;
 pub(crate) mod discard;
 mod drain;
 mod events;
+mod fate;
 mod keeper;
 mod programs;
 mod restarts;

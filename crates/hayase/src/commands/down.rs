@@ -65,7 +65,11 @@ pub(crate) fn run(
     };
     let took_ms = begin.elapsed().as_millis() as u64;
     let is_done = stopped.is_complete && stopped.left.is_nothing();
-    let status = if is_done { Status::Done } else { Status::Partly };
+    let status = match is_done {
+        _ if !stopped.refused.is_empty() => Status::Failed,
+        true => Status::Done,
+        false => Status::Partly,
+    };
     output.show(&Down { job: &job.settings.job, took_ms, stopped })?;
     Ok(status)
 }
@@ -76,6 +80,9 @@ impl Human for Down<'_> {
         page.title(&format!("job {} is down ({seconds:.2} s)", self.job));
         for note in &self.stopped.notes {
             page.line(note);
+        }
+        for why in &self.stopped.refused {
+            page.line(why);
         }
         write_left(page, &self.stopped.left);
         match &self.stopped.kept {

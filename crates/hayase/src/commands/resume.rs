@@ -9,9 +9,13 @@ use serde::Serialize;
 
 use super::verify::{VerifyTold, verify_ledgers};
 use crate::exit::Status;
-use crate::job::{JobDir, Settings, clean_resumed, detach_areas, ledgers};
+use crate::job::{JobDir, Removable, Settings, clean_resumed, detach_areas, ledgers};
 use crate::output::{Human, Output, Page};
 use crate::wiring::resume::{Left, Resumed, Resuming, wait_for_programs};
+
+mod salvage;
+
+use self::salvage::SalvageTold;
 
 /// Bring to the tier what a job left behind, without its servers
 ///
@@ -20,7 +24,8 @@ use crate::wiring::resume::{Left, Resumed, Resuming, wait_for_programs};
 /// removed. For nodes that are hosts, do it on each of them: files come to the tier, but those whose parts lie on
 /// several nodes (striped ones, and those of MPI programs), and the removal of what the job had removed, wait until the
 /// storage of all nodes is found in one place. Ends with 3, and keeps the storage, while something is not in the tier,
-/// not as it was sent, or could not be compared.
+/// not as it was sent, or could not be compared. Ends with 1, removes nothing and names the place where a ledger can not
+/// be read in either of its two copies: `--salvage` is for that.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResumeArgs {
     /// The job's directory, or what `hayase down` kept of it
@@ -32,6 +37,16 @@ pub(crate) struct ResumeArgs {
     /// Read back what the job brought to the tier, and compare it with what was sent
     #[arg(long)]
     verify: bool,
+    /// Bring every file whose bytes are there to the tier, whatever the ledgers say; replace nothing there
+    ///
+    /// For a damaged ledger. A file of which no name is known any more goes to `lost+found/JOB/INODE` of the tier; one
+    /// under whose name the tier has something else goes beside that. Removes nothing from the tier, and keeps the
+    /// storage.
+    #[arg(long, conflicts_with_all = ["keep", "verify"])]
+    salvage: bool,
+    /// Remove the storage after a salvage that has brought everything
+    #[arg(long, requires = "salvage")]
+    discard: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -71,6 +86,9 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
     if settings.tier.is_none() {
         bail!("job {} had no tier: there is nothing to bring anywhere", settings.job);
     }
+    if args.salvage {
+        return run_salvage(args, &settings, output);
+    }
     let mut told = ResumeTold {
         took_ms: 0,
         durable_files: 0,
@@ -88,6 +106,10 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         (0..settings.nodes).partition(|node| settings.ledger(*node).exists());
     let not_here = not_here.into_iter().filter(|node| !ledgers::is_in_tier(&settings, *node));
     told.not_here = not_here.collect();
+    for node in &told.not_here {
+        // Storage without its ledger is here all the same.
+        Removable::check(&settings, [*node])?;
+    }
     let mut left = Left::find(&settings)?;
     for node in &here {
         let resumed = left.files(*node, |file| told.add(*node, &file));
@@ -116,13 +138,45 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
     }
     let is_right = told.verified.as_ref().is_none_or(VerifyTold::is_right);
     let is_done = told.failed.is_empty() && told.not_here.is_empty() && is_right;
+    let mut refused = None;
     if is_done && !args.keep {
-        clean_resumed(&settings, &args.dir);
+        match Removable::check(&settings, 0..settings.nodes) {
+            Ok(removable) => {
+                clean_resumed(&settings, &args.dir, removable);
+                told.removed = true;
+            }
+            Err(kept) => refused = Some(kept),
+        }
+    }
+    told.took_ms = begin.elapsed().as_millis() as u64;
+    output.show(&told)?;
+    if let Some(kept) = refused {
+        return Err(kept.into());
+    }
+    Ok(if is_done { Status::Done } else { Status::Partly })
+}
+
+/// Brings what is there of all nodes whose storage is here. The storage stays, unless that was brought as a whole and is
+/// to be discarded.
+fn run_salvage(args: &ResumeArgs, settings: &Settings, output: &Output) -> anyhow::Result<Status> {
+    let begin = Instant::now();
+    let with_storage = (0..settings.nodes).filter(|node| settings.has_storage(*node));
+    let (here, not_here): (Vec<u16>, Vec<u16>) =
+        with_storage.partition(|node| settings.node_storage(*node).exists());
+    let mut told = SalvageTold::new(settings.job_storage(), not_here);
+    let mut left = Left::to_salvage(settings)?;
+    for node in here {
+        let damage = left.salvage(node, |file| told.add(node, &file));
+        told.add_damage(damage.with_context(|| format!("salvage node {node}"))?);
+    }
+    left.unmount()?;
+    if told.is_all() && args.discard {
+        clean_resumed(settings, &args.dir, Removable::discarded());
         told.removed = true;
     }
     told.took_ms = begin.elapsed().as_millis() as u64;
     output.show(&told)?;
-    Ok(if is_done { Status::Done } else { Status::Partly })
+    Ok(if told.is_all() { Status::Done } else { Status::Partly })
 }
 
 /// From a job directory, or from a storage that was kept.

@@ -84,10 +84,10 @@ pub(crate) fn run(
     }
     let stopped = stop(&launched.job, stop::How::default(), output);
     launched.reap();
-    for note in &stopped.notes {
+    for note in stopped.notes.iter().chain(&stopped.refused) {
         output.note(note);
     }
-    if stopped.left.is_nothing() {
+    if stopped.left.is_nothing() && stopped.refused.is_empty() {
         return result;
     }
     for line in &stopped.left.lines {

@@ -11,7 +11,8 @@ use super::transfer::EndpointArg;
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::{
-    FsyncAt, Job, JobId, KernelProfile, MmapShared, Names, Registry, TransportName, clean_dead,
+    Dead, FsyncAt, Job, JobId, KernelProfile, MmapShared, Names, Registry, TransportName,
+    clean_dead,
 };
 use crate::launch::allocation::LauncherName;
 use crate::launch::signals::{ENDING, Signals};
@@ -200,7 +201,12 @@ pub(crate) fn launch(
 ) -> anyhow::Result<start::Launched> {
     args.endpoint.apply();
     for dead in clean_dead(&Registry::new(&environment.runtime)) {
-        output.note(&format!("removed what job {dead} had left; its processes had ended"));
+        output.note(&match dead {
+            Dead::Cleaned(job) => {
+                format!("removed what job {job} had left; its processes had ended")
+            }
+            Dead::Kept(job, why) => format!("job {job} has ended: {why}"),
+        });
     }
     let plan = plan::plan(args, environment)?;
     let job = ground::prepare(plan, environment)?;

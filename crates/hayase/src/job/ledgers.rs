@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use hayase_layout::{InodeId, Layout, ServerId};
-use hayase_store::area::{NAMES_DIRECTORY, PARTS_DIRECTORY};
+use hayase_layout::{InodeId, Layout};
+use hayase_store::area::PARTS_DIRECTORY;
 use hayase_store::device::Device;
-use hayase_store::{FjallStore, Ledger, LedgerRecord, Namespace, PreadDevice, Time, ops};
+use hayase_store::{Ledger, LedgerRecord, PreadDevice, Salvaged, ops};
 use serde_json::json;
 
 use super::Settings;
+use super::left_names::names;
 
 /// Written into the storage of a job that keeps bytes for [`crate::commands::resume`]: its settings.
 const RESUME: &str = "resume.json";
@@ -22,12 +23,28 @@ const IN_TIER: &str = "in-tier-";
 
 /// What the tier does not have of one node. A node without a ledger on this machine has nothing.
 pub(crate) fn not_durable(settings: &Settings, node: u16) -> anyhow::Result<Vec<LedgerRecord>> {
-    let place = settings.ledger(node);
-    if settings.tier.is_none() || !place.exists() {
+    let records = of(settings, node)?.into_iter();
+    Ok(records.filter(|record| !record.state.is_safe()).collect())
+}
+
+/// Everything that the ledger of a node says, whose server may be writing it. A node without one on this machine says
+/// nothing.
+pub(crate) fn of(settings: &Settings, node: u16) -> anyhow::Result<Vec<LedgerRecord>> {
+    if settings.tier.is_none() || !settings.ledger(node).exists() {
         return Ok(Vec::new());
     }
-    let records = look(settings, node)?.into_iter();
-    Ok(records.filter(|record| !record.state.is_safe()).collect())
+    look(settings, node)
+}
+
+/// What can still be read of the ledger of a node whose server has ended.
+pub(crate) fn salvage(settings: &Settings, node: u16) -> anyhow::Result<Salvaged> {
+    let place = settings.ledger(node);
+    if !place.exists() {
+        return Ok(Salvaged::default());
+    }
+    let failed = || format!("read the ledger {}", place.display());
+    let device = PreadDevice::open(&place).with_context(failed)?;
+    Ledger::salvage(&device).with_context(failed)
 }
 
 /// Everything that the ledgers on this machine say: of a name that one node has removed, the file may be
@@ -94,18 +111,13 @@ fn parts_of_others(
     node: u16,
 ) -> anyhow::Result<BTreeMap<u16, BTreeSet<InodeId>>> {
     let root = settings.shared_root(node);
-    let (parts, names) = (root.join(PARTS_DIRECTORY), root.with_extension(NAMES_DIRECTORY));
+    let parts = root.join(PARTS_DIRECTORY);
     let found = if parts.is_dir() {
         PreadDevice::open(&parts)?.list().context("list its parts")?
-    } else if settings.image && names.is_dir() {
-        let store = Arc::new(FjallStore::open(&names)?);
-        if Namespace::is_in(&*store)? {
-            let names = Namespace::open(store, ServerId(node), Time::default())?;
-            ops::part_notes(&names.begin(), None, usize::MAX)
-                .context("read the notes of its parts")?
-        } else {
-            Vec::new() // it was killed before it served
-        }
+    } else if settings.image
+        && let Some(names) = names(settings, node)?
+    {
+        ops::part_notes(&names.begin(), None, usize::MAX).context("read the notes of its parts")?
     } else {
         Vec::new()
     };
@@ -215,6 +227,7 @@ pub(crate) fn kept_in(storage: &std::path::Path) -> anyhow::Result<Option<Settin
 mod tests {
     use std::net::Ipv4Addr;
 
+    use hayase_layout::ServerId;
     use hayase_store::{FileState, PartId};
 
     use super::*;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::mount::{UnmountFlags, unmount};
 
-use super::{Job, JobDir, Kind, Registry, Settings, ledgers};
+use super::{Job, JobDir, JobId, Kept, Kind, Registry, Removable, Settings, ledgers};
 use crate::launch::mounts::mounted_below;
 use crate::process::wait_ended;
 use crate::supervisor::apart::end_killed;
@@ -17,39 +17,57 @@ use crate::supervisor::apart::end_killed;
 /// How long a process may take to be gone after it was killed: it may be inside a write to its disk.
 const END_MAX: Duration = Duration::from_secs(10);
 
-/// Removes mounts and files of every dead job of this user; returns their names.
+/// What became of a dead job.
+pub(crate) enum Dead {
+    /// Nothing is left of it.
+    Cleaned(JobId),
+    /// All is left, since something is wrong with its storage.
+    Kept(JobId, Kept),
+}
+
+/// Removes mounts and files of every dead job of this user, as far as the tier has what it kept.
 ///
 /// A job whose last processes are just being killed counts as dead, and is waited for.
 /// Only mounts that this mount namespace shows: those of a simulated node went with its namespace.
-pub(crate) fn clean_dead(registry: &Registry) -> Vec<String> {
-    let mut cleaned = Vec::new();
-    for job in registry.jobs() {
-        if has_ended(&job) {
-            // Bytes that exist nowhere else stay for `hayase resume`, or `down --discard`.
-            if ledgers::has_undurable(&job.settings) {
-                continue;
+pub(crate) fn clean_dead(registry: &Registry) -> Vec<Dead> {
+    registry.jobs().iter().filter_map(clean_if_dead).collect()
+}
+
+/// `None` when it lives, or when bytes of it exist nowhere else: they stay for `hayase resume`, or `down --discard`.
+fn clean_if_dead(job: &Job) -> Option<Dead> {
+    let name = job.settings.job.clone();
+    let cleaned = match has_ended(job) {
+        true => match Removable::check(&job.settings, 0..job.settings.nodes) {
+            Ok(_) if ledgers::has_undurable(&job.settings) => return None,
+            Ok(removable) => {
+                clean(job, removable);
+                Ok(true)
             }
-            clean(&job);
-        } else if !clean_killed_node(&job) {
-            continue;
-        }
-        cleaned.push(job.settings.job.to_string());
+            Err(kept) => Err(kept),
+        },
+        false => clean_killed_node(job),
+    };
+    match cleaned {
+        Ok(was_there) => was_there.then_some(Dead::Cleaned(name)),
+        Err(kept) => kept.is_wrong().then_some(Dead::Kept(name, kept)),
     }
-    cleaned
 }
 
 /// Removes what this host's node of a Slurm job left when it was killed: its allocation is over, and a
 /// host that it was on has no other word of that. True when there was something.
-fn clean_killed_node(job: &Job) -> bool {
+fn clean_killed_node(job: &Job) -> Result<bool, Kept> {
     let is_of_slurm = job.settings.reach.as_ref().is_some_and(|reach| reach.way.is_flat());
     let mut found = false;
     for node in job.nodes_here() {
         if is_of_slurm && job.supervisor(node).is_none() {
-            clean_node(job, node);
+            if ledgers::keeps_for_others(&job.settings, node) {
+                continue;
+            }
+            clean_node(job, node, Removable::check(&job.settings, [node])?);
             found = true;
         }
     }
-    found
+    Ok(found)
 }
 
 /// Whether all processes of `job` have ended; waits for those that are ending.
@@ -81,7 +99,7 @@ pub(crate) fn detach_areas(settings: &Settings) {
 }
 
 /// Removes what was kept of a job, now that the tier has all of it; `dir` is where it was found.
-pub(crate) fn clean_resumed(settings: &Settings, dir: &Path) {
+pub(crate) fn clean_resumed(settings: &Settings, dir: &Path, removable: Removable) {
     if is_ours(settings) {
         // On one machine without namespaces the images of a killed job are mounted still.
         detach_below(&settings.job_storage());
@@ -90,7 +108,7 @@ pub(crate) fn clean_resumed(settings: &Settings, dir: &Path) {
     }
     if dir.join("job.json").exists() {
         let job = Job { dir: JobDir::new(dir), settings: settings.clone() };
-        clean(&job);
+        clean(&job, removable);
     }
     for made in settings.made.iter().rev() {
         let _ = fs::remove_dir(made);
@@ -98,10 +116,10 @@ pub(crate) fn clean_resumed(settings: &Settings, dir: &Path) {
 }
 
 /// Removes everything of a job whose processes have ended.
-pub(crate) fn clean(job: &Job) {
+pub(crate) fn clean(job: &Job, removable: Removable) {
     let settings = &job.settings;
     if settings.kind == Kind::Hosts {
-        return clean_hosts(job);
+        return clean_hosts(job, removable);
     }
     for node in 0..settings.nodes {
         end_killed(settings, &job.dir.node(node));
@@ -120,11 +138,27 @@ pub(crate) fn clean(job: &Job) {
     remove_leftovers(&job.dir, settings);
 }
 
+/// The same for a job that did not come up, unless the tier misses something of it.
+pub(crate) fn clean_unless_needed(job: &Job) {
+    match Removable::check(&job.settings, 0..job.settings.nodes) {
+        Ok(removable) => clean(job, removable),
+        Err(kept) => tracing::warn!("{kept}"),
+    }
+}
+
+/// The same for this host's own node.
+pub(crate) fn clean_node_unless_needed(job: &Job, node: u16) {
+    match Removable::check(&job.settings, [node]) {
+        Ok(removable) => clean_node(job, node, removable),
+        Err(kept) => tracing::warn!("{kept}"),
+    }
+}
+
 /// Removes what this host has of a job on several hosts: its own node if that is one of them, and the job
 /// directory, which may be the one of all. Other hosts have cleaned up themselves.
-fn clean_hosts(job: &Job) {
+fn clean_hosts(job: &Job, removable: Removable) {
     for node in job.nodes_here() {
-        clean_node(job, node);
+        clean_node(job, node, removable);
     }
     for node in 0..job.settings.nodes {
         let _ = fs::remove_dir_all(job.dir.node(node).path());
@@ -134,7 +168,7 @@ fn clean_hosts(job: &Job) {
 }
 
 /// Removes everything of this host's own node, whose processes have ended.
-pub(crate) fn clean_node(job: &Job, node: u16) {
+pub(crate) fn clean_node(job: &Job, node: u16, _: Removable) {
     let mut settings = job.settings.clone();
     let dir = job.dir.node(node);
     settings.made = dir.made();

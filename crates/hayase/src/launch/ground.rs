@@ -34,7 +34,7 @@ pub(crate) fn prepare(plan: Plan, environment: &Environment) -> anyhow::Result<J
             }
             if settings.kind == Kind::Hosts {
                 let job = Job { dir, settings };
-                crate::job::clean(&job);
+                crate::job::clean_unless_needed(&job);
             } else {
                 remove_leftovers(&dir, &settings);
             }

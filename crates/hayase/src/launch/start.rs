@@ -310,7 +310,7 @@ impl Launched {
         for supervisor in &mut self.supervisors {
             supervisor.cut_and_wait(deadline);
         }
-        crate::job::clean(&self.job);
+        crate::job::clean_unless_needed(&self.job);
     }
 }
 

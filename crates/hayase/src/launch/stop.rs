@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::drain::{Left, drain};
 use super::tree::{Answer, Session, WAY_MAX, end_here};
-use crate::job::{Job, clean, detach_areas, ledgers};
+use crate::job::{Job, Kept, Removable, clean, detach_areas, ledgers};
 use crate::output::Output;
 use crate::process::{Handle, wait_ended};
 use crate::supervisor::control::{Call, Reply, Request};
@@ -42,10 +42,10 @@ enum Round {
 }
 
 impl Round {
-    fn request(self, keep: bool) -> Request {
+    fn request(self, keep: bool, discard: bool) -> Request {
         match self {
             Self::Mounts => Request::Unmount,
-            Self::Rest => Request::Stop { keep },
+            Self::Rest => Request::Stop { keep, discard },
         }
     }
 }
@@ -61,8 +61,11 @@ pub(crate) struct Stopped {
     pub(crate) is_complete: bool,
     /// What the tier does not have; all of it is kept.
     pub(crate) left: Left,
-    /// Where the bytes of the areas were kept, when that was asked for.
+    /// Where the bytes of the areas were kept, when that was asked for or has to be.
     pub(crate) kept: Option<std::path::PathBuf>,
+    /// Why storage was not removed that should have been: it can not be read, or does not say what is there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) refused: Vec<String>,
 }
 
 /// Takes every node down and removes what the job made. Works on a job that is half dead as well.
@@ -89,7 +92,7 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
         if round == Round::Rest {
             stopped.report(job, how.report);
         }
-        let request = round.request(keep);
+        let request = round.request(keep, how.discard);
         let calls: Vec<_> = supervisors
             .iter()
             .enumerate()
@@ -102,8 +105,9 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
         let deadline = Instant::now() + ROUND_MAX;
         for (node, call) in calls {
             match call.and_then(|call| call.reply(deadline)) {
-                Ok(Reply::Done { notes }) => {
+                Ok(Reply::Done { notes, kept }) => {
                     stopped.notes.extend(notes.iter().map(|note| format!("node {node}: {note}")));
+                    stopped.refused.extend(kept);
                 }
                 Ok(other) => stopped.fails(node, &format!("unexpected answer {other:?}")),
                 Err(error) => stopped.fails(node, &format!("{error:#}")),
@@ -120,13 +124,20 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
         }
     }
     drop(session);
-    if keep {
-        stopped.kept = Some(job.settings.job_storage());
-        if supervisors.iter().all(Option::is_none) && elsewhere.is_empty() {
-            detach_areas(&job.settings);
+    let removable = match (how.discard, how.keep) {
+        (true, _) => Some(Ok(Removable::discarded())),
+        (false, true) => None,
+        (false, false) => Some(Removable::check(&job.settings, 0..nodes)),
+    };
+    match removable {
+        Some(Ok(removable)) if !keep && stopped.refused.is_empty() => clean(job, removable),
+        removable => {
+            stopped.kept = Some(job.settings.job_storage());
+            stopped.refuses(removable.and_then(Result::err));
+            if supervisors.iter().all(Option::is_none) && elsewhere.is_empty() {
+                detach_areas(&job.settings);
+            }
         }
-    } else {
-        clean(job);
     }
     stopped
 }
@@ -145,8 +156,12 @@ pub(crate) fn stop_here(job: &Job, how: How<'_>, output: &Output) -> Stopped {
         keep |= nodes.iter().any(|node| ledgers::keeps_for_others(&job.settings, *node));
     }
     stopped.report(job, how.report);
-    stopped.end_all_here(job, &nodes, &Request::Stop { keep });
-    stopped.kept = keep.then(|| job.settings.job_storage());
+    stopped.end_all_here(job, &nodes, &Request::Stop { keep, discard: how.discard });
+    if keep && !how.keep {
+        stopped.refuses(Removable::check(&job.settings, nodes).err());
+    }
+    let is_kept = keep || !stopped.refused.is_empty();
+    stopped.kept = is_kept.then(|| job.settings.job_storage());
     stopped
 }
 
@@ -155,8 +170,9 @@ impl Stopped {
     fn end_all_here(&mut self, job: &Job, nodes: &[u16], request: &Request) {
         for &node in nodes {
             match end_here(job, node, request) {
-                Answer::Done { notes, was_dead } => {
+                Answer::Done { notes, was_dead, kept } => {
                     self.notes.extend(notes.iter().map(|note| format!("node {node}: {note}")));
+                    self.refused.extend(kept);
                     if was_dead && *request == Request::Unmount {
                         self.notes.push(format!("node {node}: its supervisor had ended before"));
                     }
@@ -173,7 +189,8 @@ impl Stopped {
         for (node, answer) in session.ask(request, ROUND_MAX + WAY_MAX) {
             let host = job.settings.host(node);
             match answer {
-                Ok(Answer::Done { notes, was_dead }) => {
+                Ok(Answer::Done { notes, was_dead, kept }) => {
+                    self.refused.extend(kept.map(|why| format!("{host}: {why}")));
                     let notes = notes.iter().map(|note| format!("node {node} ({host}): {note}"));
                     self.notes.extend(notes);
                     if was_dead && !is_last {
@@ -198,6 +215,12 @@ impl Stopped {
             self.is_complete = false;
             self.notes.push(format!("{error:#}"));
         }
+    }
+
+    /// Something is wrong with the storage; that files of it are not in the tier is told by what is left.
+    fn refuses(&mut self, kept: Option<Kept>) {
+        let why = kept.filter(Kept::is_wrong).map(|kept| kept.to_string());
+        self.refused.extend(why.filter(|why| !self.refused.contains(why)));
     }
 
     fn fails(&mut self, node: usize, what: &str) {

@@ -44,6 +44,9 @@ pub(crate) enum Request {
     Stop {
         /// Leave the bytes of the areas in the storage.
         keep: bool,
+        /// Remove them also when the tier does not have them.
+        #[serde(default)]
+        discard: bool,
     },
 }
 
@@ -57,6 +60,9 @@ pub(crate) enum Reply {
     Done {
         /// Sentences.
         notes: Vec<String>,
+        /// Why the storage was not removed although that was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept: Option<String>,
     },
     /// Not done.
     Refused {
@@ -236,11 +242,11 @@ mod tests {
         std::fs::create_dir_all(dir.node(0).path()).unwrap();
         let socket = ControlSocket::bind(&dir.node(0)).unwrap();
         assert!(socket.accept().is_none());
-        let call = Call::send(&dir.node(0), &Request::Stop { keep: true }).unwrap();
+        let call = Call::send(&dir.node(0), &Request::Stop { keep: true, discard: false }).unwrap();
         let (caller, request) = socket.accept().unwrap();
-        assert_eq!(request, Request::Stop { keep: true });
+        assert_eq!(request, Request::Stop { keep: true, discard: false });
         assert_eq!(caller.pid, Some(std::process::id() as i32));
-        let reply = Reply::Done { notes: vec!["a".into()] };
+        let reply = Reply::Done { notes: vec!["a".into()], kept: None };
         caller.answer(&reply);
         assert_eq!(call.reply(Instant::now() + Duration::from_secs(1)).unwrap(), reply);
     }

@@ -16,6 +16,7 @@ use super::areas::{hide, hide_cache, show_cache, show_local};
 use super::control::{Caller, DaemonState, NodeState, Reply, Request};
 use super::daemon::{Daemon, DaemonFailed, raise_open_files};
 use super::events::{Event, Events};
+use super::fate::Fate;
 use super::restarts::{RESTARTS_MAX, Restarts};
 use super::said::{Failure, MountTold, Ready, Said};
 use crate::config::Environment;
@@ -61,8 +62,8 @@ pub(crate) enum End {
     Asked {
         /// Who.
         caller: Caller,
-        /// Whether the bytes of the areas stay.
-        keep: bool,
+        /// What becomes of the bytes of the areas.
+        fate: Fate,
     },
     /// The launcher is gone.
     LifelineBroken,
@@ -305,7 +306,9 @@ impl Keeper {
     /// Reacts to an event; `Some` when it is the end.
     fn handle(&mut self, event: Event) -> Option<End> {
         match event {
-            Event::Asked(caller, Request::Stop { keep }) => Some(End::Asked { caller, keep }),
+            Event::Asked(caller, Request::Stop { keep, discard }) => {
+                Some(End::Asked { caller, fate: Fate::of(keep, discard) })
+            }
             Event::Asked(caller, Request::Status) => {
                 caller.answer(&Reply::Status(Box::new(self.state())));
                 None
@@ -316,7 +319,7 @@ impl Keeper {
             }
             Event::Asked(caller, Request::Unmount) => {
                 let notes = self.unmount(caller.pid);
-                caller.answer(&Reply::Done { notes });
+                caller.answer(&Reply::Done { notes, kept: None });
                 None
             }
             Event::LifelineBroken => Some(End::LifelineBroken),
@@ -386,23 +389,21 @@ impl Keeper {
     /// Takes everything down and says how it went.
     fn end(mut self, end: End, output: &Output) -> Status {
         match end {
-            End::Asked { caller, keep } => {
+            End::Asked { caller, fate } => {
                 tracing::info!("asked to stop");
-                let notes = self.tear_down(keep, caller.pid);
-                caller.answer(&Reply::Done { notes });
+                let (notes, kept) = self.tear_down(fate, caller.pid);
+                caller.answer(&Reply::Done { notes, kept });
                 Status::Done
             }
             End::LifelineBroken => {
                 tracing::warn!("the launcher is gone; taking the node down");
-                let keep = self.has_undurable();
-                self.tear_down(keep, None);
+                self.tear_down(Fate::of(self.has_undurable(), false), None);
                 Status::Failed
             }
             End::Signal(signal) => {
                 tracing::warn!("{signal:?}; taking the node down");
                 self.drain_for_a_while();
-                let keep = self.has_undurable();
-                self.tear_down(keep, None);
+                self.tear_down(Fate::of(self.has_undurable(), false), None);
                 Status::Failed
             }
             End::Failed(error) => {
@@ -411,7 +412,7 @@ impl Keeper {
                 let failure = told.unwrap_or_else(|| Failure::new(&error, Vec::new()));
                 // Said first: the log that it quotes is about to go.
                 let _ = output.line(&Said::Failed(failure));
-                self.tear_down(false, None);
+                self.tear_down(Fate::Remove, None);
                 Status::Failed
             }
         }

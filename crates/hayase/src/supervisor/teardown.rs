@@ -9,9 +9,10 @@ use std::time::Duration;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::areas::{Hidden, hide, hide_cache, hide_local};
+use super::fate::Fate;
 use super::keeper::Keeper;
 use super::programs;
-use crate::job::{Kind, is_ours, ledgers, remove_leftovers, remove_own_leftovers};
+use crate::job::{Kept, Kind, Removable, is_ours, ledgers, remove_leftovers, remove_own_leftovers};
 
 /// How long `serve-mount` may take to end after its mount has gone.
 const MOUNT_PATIENCE: Duration = Duration::from_millis(1000);
@@ -58,17 +59,34 @@ impl Keeper {
         notes
     }
 
-    /// Takes down whatever is up, and removes this node's files.
-    pub(super) fn tear_down(&mut self, keep: bool, asker: Option<i32>) -> Vec<String> {
+    /// Takes down whatever is up, and removes this node's files. Answers what somebody should know, and why its storage
+    /// was not removed if it should have been.
+    pub(super) fn tear_down(
+        &mut self,
+        fate: Fate,
+        asker: Option<i32>,
+    ) -> (Vec<String>, Option<String>) {
         let mut notes = self.unmount(asker);
+        let early = self.removable(fate);
         // First, so that the server does not wait for the disk to take what is removed right after.
-        if let Some(areas) = self.areas.as_ref().filter(|_| !keep) {
+        if let Some(areas) = self.areas.as_ref().filter(|_| matches!(early, Some(Ok(_)))) {
             areas.discard();
         }
         if let Some(daemon) = &mut self.server {
             notes.extend(daemon.stop(SERVER_PATIENCE));
         }
         notes.extend(self.apart.end());
+        // Nobody holds the names any more, which may tell more.
+        let removable = match early {
+            Some(Err(_)) => self.removable(fate),
+            early => early,
+        };
+        let kept = removable.as_ref().and_then(|removable| removable.as_ref().err());
+        let kept = kept.map(ToString::to_string);
+        if let Some(why) = &kept {
+            tracing::error!("{why}");
+        }
+        let keep = !matches!(removable, Some(Ok(_)));
         if keep
             && self.settings.tier.is_some()
             && let Err(error) = ledgers::keep_for_resume(&self.settings)
@@ -108,7 +126,16 @@ impl Keeper {
             remove_leftovers(&self.dir, &self.settings);
         }
         tracing::info!("down");
-        notes
+        (notes, kept)
+    }
+
+    /// Whether this node's storage may be removed; `None` where it is to stay.
+    fn removable(&self, fate: Fate) -> Option<Result<Removable, Kept>> {
+        match fate {
+            Fate::Keep => None,
+            Fate::Discard => Some(Ok(Removable::discarded())),
+            Fate::Remove => Some(Removable::check(&self.settings, [self.node])),
+        }
     }
 
     /// Whether the tier has everything of this node; asked when its server has ended. Not so when what it

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use hayase_layout::ServerId;
-use hayase_server::{LeftNode, LeftNodes, ResumedJob};
-use hayase_store::{CountedArea, FileState, ImageArea, LedgerRecord, MountedArea};
+use hayase_server::{LeftNode, LeftNodes, ResumedJob, SalvagedFile};
+use hayase_store::{CountedArea, Damage, FileState, ImageArea, LedgerRecord, MountedArea};
 use hayase_tier::Tier;
 use hayase_wire::message::Refused;
 use rustix::io::Errno;
@@ -42,9 +42,17 @@ pub(crate) struct Left<'a> {
 
 impl<'a> Left<'a> {
     pub(crate) fn find(settings: &'a Settings) -> anyhow::Result<Self> {
+        Self::of(settings, ledgers::all(settings)?)
+    }
+
+    /// The same where nothing that the ledgers say is believed.
+    pub(crate) fn to_salvage(settings: &'a Settings) -> anyhow::Result<Self> {
+        Self::of(settings, Vec::new())
+    }
+
+    fn of(settings: &'a Settings, records: Vec<LedgerRecord>) -> anyhow::Result<Self> {
         let tier = settings.tier.as_ref().context("the job had no tier")?;
         let tier = places::open_tier(tier).context("open the tier")?.tier;
-        let records = ledgers::all(settings)?;
         let is_removal = |record: &&LedgerRecord| record.state == FileState::Removed;
         let removals = records.iter().filter(is_removal).count() as u64;
         let job = ResumedJob::new(records);
@@ -64,6 +72,22 @@ impl<'a> Left<'a> {
         let mut ledger = ledgers::open(self.settings, node)?;
         let home = (ServerId(node), &mut ledger);
         Ok(self.job.files(home, &self.nodes, &*own.tier, told)?)
+    }
+
+    /// Brings every file of `node` whose bytes are here; answers where its ledger can not be read. Images are mounted
+    /// from here on.
+    pub(crate) fn salvage(
+        &self,
+        node: u16,
+        told: impl FnMut(SalvagedFile),
+    ) -> anyhow::Result<Vec<Damage>> {
+        let salvaged = ledgers::salvage(self.settings, node)?;
+        let tier = self.settings.tier.as_ref().context("the job had no tier")?;
+        let owner = self.settings.owner_in_tier(node);
+        let own = places::open_owned(tier, &owner).context("open the tier")?;
+        let home = (ServerId(node), &salvaged.records);
+        hayase_server::salvage(self.settings.job.as_str(), home, &self.nodes, &*own.tier, told)?;
+        Ok(salvaged.damage)
     }
 
     /// Makes durable what is here of files that other nodes miss.
@@ -148,7 +172,9 @@ impl<'a> Nodes<'a> {
 
 impl LeftNodes for Nodes<'_> {
     fn node(&self, server: ServerId) -> Result<&LeftNode, Refused> {
-        if !self.settings.ledger(server.0).exists() {
+        // Its ledger may be all that is gone.
+        let places = [self.settings.ledger(server.0), self.settings.shared_root(server.0)];
+        if !places.iter().any(|place| place.exists()) {
             let why = format!("the storage of node {server} is not found here");
             return Err(Refused::because(Errno::NXIO.raw_os_error(), why));
         }

@@ -3,6 +3,7 @@
 mod areas;
 mod cache;
 mod cache_faults;
+mod cache_ledger;
 mod cache_order;
 mod cache_striped;
 mod cache_striped_resumed;
@@ -31,7 +32,7 @@ use std::process::ExitCode;
 use hayase_e2e::{Suite, groups};
 
 /// The longest first, as they took on a loaded machine of two processors.
-const SUITES: [fn() -> Suite; 25] = [
+const SUITES: [fn() -> Suite; 26] = [
     coherence_names::suite,
     cache_faults::suite,
     gathering::suite,
@@ -43,6 +44,7 @@ const SUITES: [fn() -> Suite; 25] = [
     cache_order::suite,
     daemons::suite,
     cache_striped::suite,
+    cache_ledger::suite,
     areas::suite,
     ucx::suite,
     coherence_restarts::suite,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::message::{Answer, Join};
 use crate::commands::status::{history_of_node, look_at_node};
 use crate::commands::verify::checksums_of_node;
-use crate::job::{Job, JobDir, clean_node};
+use crate::job::{Job, JobDir, Kept, Removable, clean_node};
 use crate::launch::stop::{LAST_BREATH, ROUND_MAX};
 use crate::process::wait_ended;
 use crate::supervisor::control::{Call, Reply, Request};
@@ -25,7 +25,7 @@ pub(crate) fn answer(join: &Join, node: u16, request: &Request) -> Answer {
                     Answer::Failed { why }
                 }
                 Request::Unmount | Request::Stop { .. } => {
-                    Answer::Done { notes: Vec::new(), was_dead: true }
+                    Answer::Done { notes: Vec::new(), was_dead: true, kept: None }
                 }
             };
         }
@@ -53,22 +53,34 @@ pub(crate) fn answer(join: &Join, node: u16, request: &Request) -> Answer {
 pub(crate) fn end_here(job: &Job, node: u16, request: &Request) -> Answer {
     let is_stop = matches!(request, Request::Stop { .. });
     let Some((_, handle)) = job.supervisor(node) else {
-        if matches!(request, Request::Stop { keep: false }) {
-            clean_node(job, node);
-        }
-        return Answer::Done { notes: Vec::new(), was_dead: true };
+        let kept = clean_dead_node(job, node, request).err().map(|kept| kept.to_string());
+        return Answer::Done { notes: Vec::new(), was_dead: true, kept };
     };
     let asked = Call::send(&job.dir.node(node), request);
     let reply = asked.and_then(|call| call.reply(Instant::now() + ROUND_MAX));
     if is_stop && !wait_ended(std::slice::from_ref(&handle), LAST_BREATH) {
         handle.signal(rustix::process::Signal::KILL);
         wait_ended(std::slice::from_ref(&handle), LAST_BREATH);
-        clean_node(job, node);
-        return Answer::Failed { why: "its supervisor hung and was killed".to_owned() };
+        let mut why = "its supervisor hung and was killed".to_owned();
+        if let Err(kept) = clean_dead_node(job, node, request) {
+            why = format!("{why}; {kept}");
+        }
+        return Answer::Failed { why };
     }
     match reply {
-        Ok(Reply::Done { notes }) => Answer::Done { notes, was_dead: false },
+        Ok(Reply::Done { notes, kept }) => Answer::Done { notes, was_dead: false, kept },
         Ok(other) => Answer::Failed { why: format!("unexpected answer {other:?}") },
         Err(error) => Answer::Failed { why: format!("{error:#}") },
     }
+}
+
+/// Removes what a node has whose supervisor has ended, where that was asked for.
+fn clean_dead_node(job: &Job, node: u16, request: &Request) -> Result<(), Kept> {
+    let removable = match request {
+        Request::Stop { keep: false, discard: true } => Removable::discarded(),
+        Request::Stop { keep: false, discard: false } => Removable::check(&job.settings, [node])?,
+        _ => return Ok(()),
+    };
+    clean_node(job, node, removable);
+    Ok(())
 }

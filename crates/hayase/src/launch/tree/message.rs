@@ -115,6 +115,9 @@ pub(crate) enum Answer {
         notes: Vec<String>,
         /// The node's supervisor had ended before.
         was_dead: bool,
+        /// Why its storage was not removed although that was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept: Option<String>,
     },
     /// Not done.
     Failed {

@@ -230,7 +230,7 @@ impl Relay<'_> {
             supervisor.cut_and_wait(Instant::now() + CLEARING_MAX);
             let dir = JobDir::new(&self.join.job_dir);
             if let Ok(settings) = dir.settings() {
-                crate::job::clean_node(&Job { dir, settings }, self.node);
+                crate::job::clean_node_unless_needed(&Job { dir, settings }, self.node);
             }
         }
         self.branches.finish(CLEARING_MAX);

@@ -1,0 +1,43 @@
+//! The names of a node whose server has ended: who looks at them is not the one that cut them off.
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use hayase_layout::ServerId;
+use hayase_store::area::NAMES_DIRECTORY;
+use hayase_store::{FjallStore, Namespace, Time};
+
+use super::Settings;
+
+/// Locked by the process that has the names open.
+const NAMES_LOCK: &str = "lock";
+
+/// The names of a node whose server has ended; `None` when it never served.
+pub(crate) fn names(settings: &Settings, node: u16) -> anyhow::Result<Option<Namespace>> {
+    let root = settings.shared_root(node);
+    let place = match settings.image {
+        true => root.with_extension(NAMES_DIRECTORY),
+        false => root.join(NAMES_DIRECTORY),
+    };
+    if !place.is_dir() {
+        return Ok(None);
+    }
+    let failed = || format!("read the names {}", place.display());
+    // Opening them cuts off what looks torn, which may be what a server is writing.
+    if is_in_use(&place) {
+        bail!("read the names {}: a server has them open", place.display());
+    }
+    let store = Arc::new(FjallStore::open(&place).with_context(failed)?);
+    if !Namespace::is_in(&*store).with_context(failed)? {
+        return Ok(None); // it was killed before it served
+    }
+    let names = Namespace::open(store, ServerId(node), Time::default());
+    names.map(Some).with_context(failed)
+}
+
+fn is_in_use(names: &Path) -> bool {
+    let lock = File::open(names.join(NAMES_LOCK));
+    lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
+}
