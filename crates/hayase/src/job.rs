@@ -1,13 +1,14 @@
 //! A job: its directory, its settings, and how a command finds it.
 //!
 //! Rooms: [`settings`] (`job.json`, and every path and name that follows from it), [`directory`]
-//! (what lies in the job directory), [`registry`] (the jobs of this user), [`find`] (which job a
+//! (what lies in the job directory), [`hidden`] (how it appears and disappears), [`registry`] (the jobs of this user), [`find`] (which job a
 //! command means), [`leftovers`] (removing what a job leaves), [`removal`] (whether it may be), [`ledgers`] and
 //! [`left_names`] (what the storage of its nodes says), [`error`].
 
 mod directory;
 mod error;
 mod find;
+mod hidden;
 pub(crate) mod ledgers;
 mod left_names;
 mod leftovers;

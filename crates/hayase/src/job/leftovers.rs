@@ -164,7 +164,7 @@ fn clean_hosts(job: &Job, removable: Removable) {
         let _ = fs::remove_dir_all(job.dir.node(node).path());
     }
     Registry::new(&job.settings.runtime).forget(&job.settings.job);
-    let _ = fs::remove_dir_all(job.dir.path());
+    job.dir.remove();
 }
 
 /// Removes everything of this host's own node, whose processes have ended.
@@ -215,7 +215,7 @@ fn remove_made(dir: &JobDir, settings: &Settings) {
     }
     if !(0..settings.nodes).any(|node| dir.node(node).path().exists()) {
         Registry::new(&settings.runtime).forget(&settings.job);
-        let _ = fs::remove_dir_all(dir.path());
+        dir.remove();
     }
 }
 
@@ -248,7 +248,7 @@ pub(crate) fn remove_leftovers(dir: &JobDir, settings: &Settings) {
     }
     remove_storage(settings);
     Registry::new(&settings.runtime).forget(&settings.job);
-    let _ = fs::remove_dir_all(dir.path());
+    dir.remove();
     for made in settings.made.iter().rev() {
         let _ = fs::remove_dir(made);
     }

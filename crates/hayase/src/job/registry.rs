@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::{Job, JobDir, JobError, JobId};
+use super::{Job, JobDir, JobError, JobId, hidden};
 
 /// Entries that are looked at; more than anybody has jobs on a machine.
 const ENTRIES_MAX: usize = 4096;
@@ -83,8 +83,10 @@ impl Registry {
         }
     }
 
-    /// Every entry that leads to a readable job, by name. Links that lead nowhere are removed.
+    /// Every entry that leads to a readable job, by name. Links that lead nowhere, and what killed commands
+    /// left, are removed.
     pub(crate) fn jobs(&self) -> Vec<Job> {
+        hidden::sweep(&self.jobs);
         let mut jobs = Vec::new();
         for entry in fs::read_dir(&self.jobs).into_iter().flatten().flatten().take(ENTRIES_MAX) {
             let path = entry.path();

@@ -25,7 +25,8 @@ pub(crate) fn prepare(plan: Plan, environment: &Environment) -> anyhow::Result<J
         fs::create_dir_all(parent).map_err(JobError::io("make", parent))?;
     }
     // Hosts make the directories of their nodes themselves, here or in a copy of their own.
-    dir.create(if settings.kind == Kind::Hosts { 0 } else { settings.nodes })?;
+    let nodes = if settings.kind == Kind::Hosts { 0 } else { settings.nodes };
+    dir.make(nodes, |making| write_first(making, &settings))?;
     match fill(&dir, &mut settings, &registry) {
         Ok(()) => Ok(Job { dir, settings }),
         Err(error) => {
@@ -43,10 +44,14 @@ pub(crate) fn prepare(plan: Plan, environment: &Environment) -> anyhow::Result<J
     }
 }
 
-fn fill(dir: &JobDir, settings: &mut Settings, registry: &Registry) -> anyhow::Result<()> {
+/// What makes a directory a job's.
+fn write_first(dir: &JobDir, settings: &Settings) -> anyhow::Result<()> {
     dir.write_secret()?;
+    Ok(dir.write_settings(settings)?)
+}
+
+fn fill(dir: &JobDir, settings: &mut Settings, registry: &Registry) -> anyhow::Result<()> {
     // Registered before anything else is made: whatever happens now, a later command finds it.
-    dir.write_settings(settings)?;
     registry.add(&settings.job, dir)?;
     if settings.kind == Kind::Hosts {
         return Ok(write_hosts(dir, settings)?);

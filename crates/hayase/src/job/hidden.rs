@@ -1,0 +1,114 @@
+//! A job directory appears whole, with its `job.json`, and disappears whole.
+//!
+//! While it is made or removed it has a hidden name beside its own one, with the process that does it: a command that is
+//! killed in the middle leaves nothing that looks like a job, and the next one finds what it left by the name.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{JobDir, JobError};
+use crate::process::{ProcessId, boot_id};
+
+/// Where `dir` lies while this process makes or removes it: `.NAME.BOOT.PID.START`.
+fn hidden(dir: &Path) -> io::Result<PathBuf> {
+    let ProcessId { pid, start } = ProcessId::current()?;
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    Ok(dir.with_file_name(format!(".{name}.{}.{pid}.{start}", boot_id()?)))
+}
+
+/// Whether a hidden name is of a process of this boot that has ended.
+fn is_left(name: &str, boot: &str) -> bool {
+    let mut parts = name.rsplitn(4, '.');
+    let mut next = || parts.next().unwrap_or_default();
+    let (start, pid, of_boot, rest) = (next().parse(), next().parse(), next(), next());
+    let (Ok(start), Ok(pid)) = (start, pid) else { return false };
+    rest.starts_with('.') && of_boot == boot && !ProcessId { pid, start }.is_alive()
+}
+
+/// Removes what killed commands left in the directory `parent`.
+pub(super) fn sweep(parent: &Path) {
+    let Ok(boot) = boot_id() else { return };
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|name| is_left(name, &boot)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+impl JobDir {
+    /// Makes the directory, with those of its nodes and what `fill` puts into it; on failure nothing is there.
+    pub(crate) fn make<E: From<JobError>>(
+        &self,
+        nodes: u16,
+        fill: impl FnOnce(&Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let failed = || JobError::io("make", self.path());
+        self.path().parent().into_iter().for_each(sweep);
+        let making = Self::new(hidden(self.path()).map_err(failed())?);
+        making.create(nodes)?;
+        let filled = fill(&making).and_then(|()| {
+            // A directory that is there already has something in it, and is not replaced: rename(2).
+            Ok(fs::rename(making.path(), self.path()).map_err(failed())?)
+        });
+        if filled.is_err() {
+            let _ = fs::remove_dir_all(making.path());
+        }
+        filled
+    }
+
+    /// Removes the directory with all that is in it. Of several nodes that do so one finds it.
+    pub(crate) fn remove(&self) {
+        let Ok(removing) = hidden(self.path()) else { return };
+        if fs::rename(self.path(), &removing).is_ok() {
+            let _ = fs::remove_dir_all(removing);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(parent: &Path) -> Vec<String> {
+        let entries = fs::read_dir(parent).unwrap().flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn a_directory_is_there_whole_or_not_at_all() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(parent.path().join("a.b"));
+        let fill = |making: &JobDir| {
+            assert!(!dir.path().exists());
+            fs::write(making.path().join("job.json"), "{}")
+                .map_err(JobError::io("write", making.path()))
+        };
+        dir.make(1, fill).unwrap();
+        assert_eq!(names(parent.path()), ["a.b"]);
+        assert!(dir.path().join("job.json").exists() && dir.path().join("node-0").is_dir());
+        assert!(dir.make(1, |_| Ok::<(), JobError>(())).is_err(), "it is there already");
+        assert_eq!(names(parent.path()), ["a.b"]);
+        dir.remove();
+        dir.remove();
+        assert_eq!(names(parent.path()), [""; 0]);
+    }
+
+    #[test]
+    fn what_a_killed_command_left_is_removed_and_nothing_else() {
+        let parent = tempfile::tempdir().unwrap();
+        let living = hidden(&parent.path().join("j")).unwrap();
+        let ProcessId { pid, start } = ProcessId::current().unwrap();
+        let boot = boot_id().unwrap();
+        let dead = format!(".j.{boot}.{pid}.{}", start + 1);
+        let others = [format!(".j.other-boot.{pid}.{}", start + 1), ".j.1.2".into(), "j".into()];
+        fs::create_dir(&living).unwrap();
+        for name in others.iter().chain([&dead]) {
+            fs::create_dir_all(parent.path().join(name).join("node-0")).unwrap();
+        }
+        sweep(parent.path());
+        let left = names(parent.path());
+        assert_eq!(left.len(), 4, "{left:?}");
+        assert!(!left.contains(&dead));
+    }
+}
