@@ -1,8 +1,8 @@
 //! A job: its directory, its settings, and how a command finds it.
 //!
 //! Rooms: [`settings`] (`job.json`, and every path and name that follows from it), [`directory`]
-//! (what lies in the job directory), [`hidden`] (how it appears and disappears), [`registry`] (the jobs of this user), [`find`] (which job a
-//! command means), [`leftovers`] (removing what a job leaves), [`removal`] (whether it may be), [`ledgers`] and
+//! (what lies in the job directory), [`hidden`] (how it appears and disappears), [`registry`] (the jobs of this user),
+//! [`find`] (which job a command means), [`leftovers`] (removing what a job leaves), [`removal`] (whether it may be), [`ledgers`] and
 //! [`left_names`] (what the storage of its nodes says), [`error`].
 
 mod directory;

@@ -1,36 +1,44 @@
 //! A job directory appears whole, with its `job.json`, and disappears whole.
 //!
-//! While it is made or removed it has a hidden name beside its own one, with the process that does it: a command that is
-//! killed in the middle leaves nothing that looks like a job, and the next one finds what it left by the name.
+//! While it is made or removed it has a hidden name in the same directory, which names the process that does it: a command
+//! that is killed in the middle leaves nothing that looks like a job, and the next command finds by the name what it left.
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{JobDir, JobError};
 use crate::process::{ProcessId, boot_id};
 
-/// Where `dir` lies while this process makes or removes it: `.NAME.BOOT.PID.START`.
+/// Where process numbers mean what they mean here: this boot, and this PID namespace of it.
+fn here() -> io::Result<String> {
+    Ok(format!("{}-{}", boot_id()?, fs::metadata("/proc/self/ns/pid")?.ino()))
+}
+
+/// Where `dir` lies while this process makes or removes it: `.NAME.BOOT-NAMESPACE.PID.START`.
 fn hidden(dir: &Path) -> io::Result<PathBuf> {
     let ProcessId { pid, start } = ProcessId::current()?;
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
-    Ok(dir.with_file_name(format!(".{name}.{}.{pid}.{start}", boot_id()?)))
+    Ok(dir.with_file_name(format!(".{name}.{}.{pid}.{start}", here()?)))
 }
 
-/// Whether a hidden name is of a process of this boot that has ended.
-fn is_left(name: &str, boot: &str) -> bool {
+/// Whether a hidden name is of a process from `here` that has ended.
+fn is_left(name: &str, here: &str) -> bool {
     let mut parts = name.rsplitn(4, '.');
     let mut next = || parts.next().unwrap_or_default();
-    let (start, pid, of_boot, rest) = (next().parse(), next().parse(), next(), next());
+    let (start, pid, origin, rest) = (next().parse(), next().parse(), next(), next());
     let (Ok(start), Ok(pid)) = (start, pid) else { return false };
-    rest.starts_with('.') && of_boot == boot && !ProcessId { pid, start }.is_alive()
+    rest.starts_with('.') && origin == here && !ProcessId { pid, start }.is_alive()
 }
 
-/// Removes what killed commands left in the directory `parent`.
+/// Removes what killed commands of this user left in the directory `parent`, where others may write as well.
 pub(super) fn sweep(parent: &Path) {
-    let Ok(boot) = boot_id() else { return };
+    let Ok(here) = here() else { return };
+    let uid = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(|name| is_left(name, &boot)) {
+        let is_own = || entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == uid);
+        if entry.file_name().to_str().is_some_and(|name| is_left(name, &here)) && is_own() {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -99,16 +107,18 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let living = hidden(&parent.path().join("j")).unwrap();
         let ProcessId { pid, start } = ProcessId::current().unwrap();
-        let boot = boot_id().unwrap();
-        let dead = format!(".j.{boot}.{pid}.{}", start + 1);
-        let others = [format!(".j.other-boot.{pid}.{}", start + 1), ".j.1.2".into(), "j".into()];
+        let (here, start) = (here().unwrap(), start + 1);
+        let dead = format!(".j.{here}.{pid}.{start}");
+        let link = format!(".link.{here}.{pid}.{start}");
+        let others = [format!(".j.other-boot.{pid}.{start}"), ".j.1.2".into(), "j".into()];
+        std::os::unix::fs::symlink("j", parent.path().join(&link)).unwrap();
         fs::create_dir(&living).unwrap();
         for name in others.iter().chain([&dead]) {
             fs::create_dir_all(parent.path().join(name).join("node-0")).unwrap();
         }
         sweep(parent.path());
         let left = names(parent.path());
-        assert_eq!(left.len(), 4, "{left:?}");
+        assert_eq!(left.len(), 5, "{left:?}");
         assert!(!left.contains(&dead));
     }
 }

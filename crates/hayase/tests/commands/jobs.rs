@@ -159,6 +159,7 @@ fn a_launcher_that_is_killed_leaves_nothing() {
             );
             let _ = scene.hayase(&["down", "--job", &job]);
         }
+        let _ = scene.hayase(&["status"]);
         scene.check_nothing_left();
     }
 }
