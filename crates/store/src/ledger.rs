@@ -127,7 +127,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Reads the ledger on `device`, or begins one. What a crash left half written is dropped; what one copy has lost
-    /// comes from the other, and both are written anew.
+    /// comes from the other, and both are written again.
     ///
     /// # Errors
     /// [`LedgerError::Damaged`] when both copies are: then nothing on `device` was changed.

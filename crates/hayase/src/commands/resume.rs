@@ -40,7 +40,7 @@ pub(crate) struct ResumeArgs {
     /// Bring every file whose bytes are there to the tier, whatever the ledgers say; replace nothing there
     ///
     /// For a damaged ledger. A file of which no name is known any more goes to `lost+found/JOB/INODE` of the tier; one
-    /// under whose name the tier has something else goes beside that. Removes nothing from the tier, and keeps the
+    /// under whose name the tier has something else gets a conflict name in the same directory. Removes nothing from the tier, and keeps the
     /// storage.
     #[arg(long, conflicts_with_all = ["keep", "verify"])]
     salvage: bool,

@@ -1,4 +1,4 @@
-//! The names of a node whose server has ended: who looks at them is not the one that cut them off.
+//! The names of a node whose server has ended: they are only read here.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;

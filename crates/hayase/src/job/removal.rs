@@ -1,6 +1,6 @@
 //! Whether what a job keeps in its storage may be removed.
 //!
-//! Invariant: whoever removes storage of a job shows a [`Removable`], and there are two ways to one: a person has said
+//! Invariant: storage of a job is removed only with a [`Removable`], and there are two ways to one: a person has said
 //! that the bytes do not matter, or everything was read, as a whole, and the tier has all of it. A list that is empty
 //! because it could not be read proves nothing; nor does one that does not speak of a file that is there.
 

@@ -1,6 +1,6 @@
 //! The two copies of a log that is written.
 //!
-//! Each frame goes to both, and both are synced before anybody is told that they are: a damaged frame of one is read
+//! Each frame goes to both, and both are synced before a sync returns: a damaged frame of one is read
 //! from the other. They are the same byte for byte.
 
 use std::collections::BTreeMap;
@@ -129,7 +129,7 @@ fn new_copy(
     Ok(file)
 }
 
-/// A sync of what a ledger was told so far, without holding the ledger. Costs two fdatasync(2) and two small writes.
+/// A sync of what was written to a ledger so far, without holding the ledger. Costs two fdatasync(2) and two small writes.
 #[derive(Clone)]
 pub struct LedgerSync {
     pub(super) copies: Arc<Copies>,
@@ -137,7 +137,7 @@ pub struct LedgerSync {
 }
 
 impl LedgerSync {
-    /// What the ledger was told before survives a power cut.
+    /// What was written to the ledger before survives a power cut.
     ///
     /// # Errors
     /// When the storage says so: nothing is known then of what it has.

@@ -6,7 +6,7 @@
 //!
 //! What is no good frame was never written, or it is damaged. Storage writes sectors; what was never written reads as
 //! zeros, or is behind the end of the file. Of a written frame the first and the last byte are no zeros, and its length
-//! has a checksum of its own: a flipped length does not pass for a frame that goes on behind the end of the file.
+//! has a checksum of its own: a flipped length does not pass for a frame that extends past the end of the file.
 
 use hayase_layout::InodeId;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ const LENGTH_BYTES: usize = 8;
 /// longer is damage.
 const PAYLOAD_BYTES_MAX: usize = (16 << 10) + PENDING_XATTRS_BYTES_MAX;
 
-/// Storage writes at least so much at once or not at all.
+/// The unit that storage writes as a whole or not at all.
 const SECTOR: usize = 512;
 
 /// Length (u32) and checksum (u64) of a frame of format 6 and before, which had no header of the log.
@@ -59,7 +59,7 @@ pub(super) struct Place {
 /// What lies at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A good frame of so many bytes with its header.
+    /// A good frame, and its length in bytes with the header.
     Good(usize),
     /// Bytes of a frame, of which some were never written.
     Torn,

@@ -18,7 +18,7 @@ use super::{COPIES, LedgerError, LedgerRecord, failed, log_id};
 use crate::device::{Device, DeviceFile};
 use crate::part::{PartError, PartId};
 
-/// What a file system reads at once: so much is lost with a sector that can not be read.
+/// What a file system reads at once, and loses with a sector that can not be read.
 const BLOCK: usize = 4096;
 
 /// Takes the place of bytes that can not be read. No zero: they were written.
@@ -123,7 +123,7 @@ impl Log {
         newest.unwrap_or(if is_unknown { u64::MAX } else { 0 })
     }
 
-    /// What the log says. Damage that a good copy mends is told in what is read.
+    /// What the log says. Damage that a good copy mends is listed in the result.
     pub(super) fn read(&self) -> Result<Read, LedgerError> {
         let (mut read, synced) = (Read::nothing(), self.synced());
         let mut bad: Vec<Option<usize>> = vec![None; self.copies.len()];
@@ -132,7 +132,7 @@ impl Log {
             let found = self.find(at)?;
             let is_torn = found.iter().any(|found| matches!(found, Found::Torn));
             for (found, bad) in found.iter().zip(&mut bad) {
-                // What is torn off only one copy is told as damage only where it was synced.
+                // What is torn off only one copy counts as damage only where it was synced.
                 let is_harm = matches!(found, Found::Damaged) || (at as u64) < synced;
                 if !matches!(found, Found::Good(_)) && is_harm {
                     bad.get_or_insert(at);

@@ -4,7 +4,7 @@
 //! So every file of the cache area whose bytes are here is brought, none replaces anything, and nothing is removed. The
 //! last name that a whole record tells is the file's, else that in the names of the job; a file without either goes to
 //! `lost+found/JOB/INODE` of the tier. One that the tier has with the same bytes is not brought again, so an interrupted
-//! run goes on where it was.
+//! run continues where it was.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -63,7 +63,7 @@ pub enum Salvaging {
 /// Brings what is here of the files of `home`, of which `records` are what is known; `told` hears of each.
 ///
 /// # Errors
-/// When the parts of the node can not be listed; failures of single files are told.
+/// When the parts of the node can not be listed; failures of single files are passed to `told`.
 pub fn salvage(
     job: &str,
     (home, records): (ServerId, &BTreeMap<InodeId, LedgerRecord>),

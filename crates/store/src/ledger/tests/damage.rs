@@ -1,4 +1,4 @@
-//! Every bit of a ledger flipped, every byte of it the last one: what is lost is told.
+//! Every bit of a ledger flipped, every byte of it the last one: what is lost is reported.
 
 use super::*;
 
@@ -93,7 +93,7 @@ fn a_flipped_bit_of_one_copy_is_mended_from_the_other() {
         Sample::new(3).flip_each(&[copy], |sample, at, bit| {
             let place = format!("byte {at}, bit {bit} of copy {copy}");
             assert_eq!(&sample.look().expect(&place), sample.last(), "{place}");
-            // Opening one writes it anew: one bit of each byte is enough.
+            // Opening one writes it again: one bit of each byte is enough.
             if usize::from(bit) == at % 8 {
                 let device = sample.copied();
                 let ledger = Ledger::open(device.clone()).expect(&place);
@@ -200,7 +200,7 @@ fn copies_that_are_cut_have_a_state_that_there_was_or_are_damaged() {
     }
 }
 
-/// Until the first log of a ledger is durable, nothing was ever told to it.
+/// Until the first log of a ledger is durable, it has no records.
 #[test]
 fn a_ledger_that_was_never_begun_is_begun_again() {
     for survivors in 0..64_u32 {
