@@ -1,5 +1,6 @@
 //! Bytes to write and to expect, described instead of listed, so that megabytes travel as a line.
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 
 /// A sequence of bytes.
@@ -104,13 +105,7 @@ const fn mix(mut word: u64) -> u64 {
 
 /// Lower case, two digits per byte.
 pub fn to_hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push(DIGITS[usize::from(byte >> 4)] as char);
-        text.push(DIGITS[usize::from(byte & 15)] as char);
-    }
-    text
+    HEXLOWER.encode(bytes)
 }
 
 /// Turns [`to_hex`] round.
@@ -118,25 +113,16 @@ pub fn to_hex(bytes: &[u8]) -> String {
 /// # Errors
 /// When a digit is none, or one is missing.
 pub fn from_hex(text: &str) -> Result<Vec<u8>, String> {
-    let digit = |byte: u8| {
-        (byte as char)
-            .to_digit(16)
-            .map(|value| value as u8)
-            .ok_or_else(|| format!("'{}' is no hexadecimal digit", byte as char))
-    };
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    if !rest.is_empty() {
-        return Err("an odd number of hexadecimal digits".into());
-    }
-    pairs.iter().map(|[high, low]| Ok(digit(*high)? << 4 | digit(*low)?)).collect()
+    HEXLOWER.decode(text.as_bytes()).map_err(|error| format!("no hexadecimal digits: {error}"))
 }
 
 /// The first place where two sequences differ, in words; `base` is the offset of both in the file.
 pub fn difference(base: u64, expected: &[u8], found: &[u8]) -> Option<String> {
-    let same = expected.iter().zip(found).take_while(|(left, right)| left == right).count();
-    if same == expected.len() && same == found.len() {
+    // As one comparison: byte for byte takes ten times as long where nothing is optimized, and most are equal.
+    if expected == found {
         return None;
     }
+    let same = expected.iter().zip(found).take_while(|(left, right)| left == right).count();
     let at = base + same as u64;
     Some(match (expected.get(same), found.get(same)) {
         (Some(want), Some(have)) => {
