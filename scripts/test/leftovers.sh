@@ -13,8 +13,12 @@ processes_left() {
     pid=${directory#/proc/}
     case $pid in "$$" | "$BASHPID" | "$PPID") continue ;; esac
     mapfile -d '' -t words 2>/dev/null <"$directory/cmdline" || continue
-    # A zombie has no words; who will take its end is still there.
-    [ ${#words[@]} -gt 0 ] || continue
+    # A zombie has no words; who will take its end is still there. Nor has a process that is about to become another
+    # program.
+    if [ ${#words[@]} = 0 ]; then
+      grep -q '^State:[[:space:]]*[^ZX]' "$directory/status" 2>/dev/null || continue
+      words=("$(cat "$directory/comm" 2>/dev/null)")
+    fi
     if [ -z "$isolated" ]; then
       grep -qzxF "HAYASE_TEST_SCRATCH=$HAYASE_TEST_SCRATCH" "$directory/environ" 2>/dev/null || continue
       # Not this script and what it has just started.
@@ -51,11 +55,14 @@ files_left() {
 
 leftovers() { processes_left; mounts_left; loops_left; files_left; }
 
-# name_leftovers: fails, and says what is left, when it does not go away.
+# name_leftovers: fails, and says what is left, when it does not go away. Two looks have to find nothing: one of them
+# can miss a process whose parent ended in that moment.
 name_leftovers() {
-  local tries=$((leftover_seconds * 5)) left
-  while left=$(leftovers); [ -n "$left" ]; do
-    if [ $((tries -= 1)) -le 0 ]; then
+  local tries=$((leftover_seconds * 5)) left clean=0
+  while [ $clean -lt 2 ]; do
+    left=$(leftovers)
+    if [ -z "$left" ]; then clean=$((clean + 1)); else clean=0; fi
+    if [ $((tries -= 1)) -le 0 ] && [ -n "$left" ]; then
       say "FAILED ${suite}_leaves_nothing_behind"
       sed 's/^/    /' <<<"$left"
       return 1
