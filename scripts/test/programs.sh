@@ -1,7 +1,7 @@
 # The test programs that cargo builds: built once, listed, run several at a time, tried twice (sourced, not run).
 #
-# Everything is built by one command with one set of features, so that no crate is compiled twice; what the shell
-# scripts run (the binary, its libraries, the examples) comes from the same build.
+# Test programs and what they run (the binary, the libraries, the examples) are built with the same features, so that foreign
+# crates are compiled once; ours are compiled for tests as they are, and optimized for what moves data (Cargo.toml).
 
 . tests/foreign/install.sh
 
@@ -11,13 +11,15 @@ programs_list() { say "$(target_dir)/test-programs"; }
 build_programs() {
   local json status=0
   json=$(mktemp "${TMPDIR:-/tmp}/hayase-build.XXXXXX")
-  # The first also makes the libraries and examples, the second only tells where the test programs are.
-  cargo build --locked --workspace --all-targets &&
-    cargo test --locked --workspace --no-run --message-format json-render-diagnostics >"$json" || status=1
+  # First the test programs, then what they run: cargo puts a binary of either into the same place.
+  cargo test --locked --workspace --no-run --lib --bins --tests --message-format json-render-diagnostics >"$json" || status=1
   [ $status != 0 ] || list_programs <"$json" >"$(programs_list)"
   rm -f "$json"
-  # Linked into programs that have their MPI library inside; a feature of its own, so a crate of its own.
-  [ $status = 0 ] && cargo rustc --locked -q -p hayase-mpi --features static --crate-type staticlib
+  [ $status = 0 ] &&
+    cargo build --locked --workspace --bins --example s3_check --example gfarm_check &&
+    cargo build --locked -p hayase-mpi &&
+    # Linked into programs that have their MPI library inside; a feature of its own, so a crate of its own.
+    cargo rustc --locked -q -p hayase-mpi --features static --crate-type staticlib
 }
 
 # list_programs: cargo's messages -> "PACKAGE DIRECTORY PROGRAM" of each test program.
