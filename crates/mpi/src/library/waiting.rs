@@ -22,8 +22,9 @@ use crate::error::Error;
 const SPIN: Duration = Duration::from_micros(20);
 /// Who waits for longer lets the processor rest: a rank may be busy for long with what only it does.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// Between two tests from then on.
-const REST: Duration = Duration::from_micros(50);
+/// Between two tests from then on: a hundredth of what it has waited, so that it hardly waits longer, within these bounds.
+const REST_MIN: Duration = Duration::from_micros(50);
+const REST_MAX: Duration = Duration::from_millis(2);
 
 /// A collective that was begun, with buffers of such a life.
 #[derive(Debug)]
@@ -68,15 +69,13 @@ impl Begun<'_> {
             if is_complete != 0 {
                 return Ok(());
             }
-            if resumed.elapsed() < SPIN {
-                continue;
-            }
-            if began.elapsed() < PATIENCE {
+            let waited = began.elapsed();
+            if waited >= PATIENCE {
+                std::thread::sleep((waited / 100).clamp(REST_MIN, REST_MAX));
+            } else if resumed.elapsed() >= SPIN {
                 std::thread::yield_now();
-            } else {
-                std::thread::sleep(REST);
+                resumed = Instant::now();
             }
-            resumed = Instant::now();
         }
     }
 }
