@@ -60,7 +60,7 @@ pub fn copy_object(
     }
     upload.commit(match found {
         None => Precondition::absent(tier, size),
-        Some(_) => Precondition::Any,
+        Some(identity) => Precondition::Matches(identity),
     })
 }
 

@@ -209,6 +209,9 @@ impl<T: Tier> Tier for Flaky<T> {
     fn delete(&self, key: &Key) -> Result<(), TierError> {
         self.run(Action::Delete, key, || self.tier.delete(key))
     }
+    fn delete_version(&self, key: &Key, identity: u64) -> Result<(), TierError> {
+        self.run(Action::Delete, key, || self.tier.delete_version(key, identity))
+    }
     fn rename(&self, from: &Key, to: &Key) -> Result<(), TierError> {
         self.run(Action::Rename, from, || self.tier.rename(from, to))
     }

@@ -139,6 +139,10 @@ impl<T: Tier> Tier for Limited<T> {
         let _turn = self.turns.take();
         self.tier.delete(key)
     }
+    fn delete_version(&self, key: &Key, identity: u64) -> Result<(), TierError> {
+        let _turn = self.turns.take();
+        self.tier.delete_version(key, identity)
+    }
     fn rename(&self, from: &Key, to: &Key) -> Result<(), TierError> {
         let _turn = self.turns.take();
         self.tier.rename(from, to)

@@ -71,7 +71,8 @@ impl Memory {
     }
 
     fn with(tree: bool) -> Self {
-        let capabilities = Capabilities { rename: tree, tree, xattrs: tree, ..Capabilities::CORE };
+        let capabilities =
+            Capabilities { rename: tree, tree, xattrs: tree, compares: true, ..Capabilities::CORE };
         Self { capabilities, state: Arc::default() }
     }
 
@@ -222,6 +223,15 @@ impl Tier for Memory {
         Ok(())
     }
 
+    fn delete_version(&self, key: &Key, identity: u64) -> Result<(), TierError> {
+        let mut state = self.state();
+        if state.get(self.capabilities.tree, Action::Delete, key)?.identity != identity {
+            return Err(TierError::Changed { action: Action::Delete, path: key.to_string() });
+        }
+        state.objects.remove(key);
+        Ok(())
+    }
+
     fn rename(&self, from: &Key, to: &Key) -> Result<(), TierError> {
         if !self.capabilities.rename {
             return Err(TierError::Unsupported { action: Action::Rename, path: from.to_string() });
@@ -303,6 +313,11 @@ impl Upload for MemoryUpload {
         }
         if precondition == Precondition::Absent && state.objects.contains_key(&key) {
             return Err(TierError::Exists { action: Action::Commit, path: key.to_string() });
+        }
+        if let Precondition::Matches(identity) = precondition
+            && state.objects.get(&key).is_none_or(|there| there.identity != identity)
+        {
+            return Err(TierError::Changed { action: Action::Commit, path: key.to_string() });
         }
         let object = Object {
             bytes: Arc::new(bytes),

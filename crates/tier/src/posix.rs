@@ -1,7 +1,8 @@
 //! A directory of any mounted file system (Lustre, GPFS, NFS, ext4, XFS) as a tier.
 //!
 //! Here: [`Posix`], one call after the other. Rooms: [`beneath`] (paths that can not leave the root),
-//! [`tree`] (directories and links), [`upload`] (temporary, fsync, rename, fsync), [`whole`] (the same for many small files), [`parts`] and [`journal`] (uploads that outlive their process), [`names`] (directories read for
+//! [`tree`] (directories and links), [`upload`] (temporary, fsync, rename, fsync), [`swap`] (a rename over one version
+//! only), [`whole`] (an upload of many small files), [`parts`] and [`journal`] (uploads that outlive their process), [`names`] (directories read for
 //! listings and for the sweep), [`xattrs`] (where the file system has them).
 //! An object is a regular file. Symbolic links are never followed below the root, wherever they
 //! point; a listing shows them as no objects.
@@ -12,6 +13,7 @@ mod beneath;
 mod journal;
 mod names;
 mod parts;
+mod swap;
 mod tree;
 mod upload;
 mod whole;
@@ -26,6 +28,7 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestam
 use rustix::io::Errno;
 
 use self::beneath::{Lasts, Root};
+use self::swap::Swapped;
 use crate::descriptor::read_fully;
 use crate::owner::Attachment;
 use crate::timestamp::{seconds_and_nanos, system_time};
@@ -38,6 +41,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Posix {
     root: Root,
+    /// Names can be exchanged, which only an owner has tried; others find out when they commit.
+    compares: bool,
 }
 
 impl Posix {
@@ -76,6 +81,7 @@ impl Posix {
     pub fn attach_owned(path: &Path, owner: &Owner) -> Result<Self, TierError> {
         let mut tier = Self::attach(path)?;
         tier.root.own = Some(Attachment::of(owner));
+        tier.compares = tier.root.exchanges_names();
         Ok(tier)
     }
 
@@ -89,7 +95,7 @@ impl Posix {
             },
             other => TierError::from_errno(Action::Attach, shown, other),
         })?;
-        Ok(Self { root })
+        Ok(Self { root, compares: false })
     }
 
     fn failed(&self, action: Action, key: &Key) -> impl Fn(Errno) -> TierError {
@@ -132,6 +138,7 @@ impl Tier for Posix {
             tree: true,
             owned,
             resumes: !owned,
+            compares: self.compares,
             xattrs: self.root.keeps_xattrs,
             ..Capabilities::CORE
         }
@@ -208,6 +215,19 @@ impl Tier for Posix {
         let (directory, _) = self.find(Action::Delete, key)?;
         fs::unlinkat(&directory, key.split_last().1, AtFlags::empty()).map_err(&failed)?;
         self.root.lasts.sync_names(&directory).map_err(&failed)
+    }
+
+    fn delete_version(&self, key: &Key, identity: u64) -> Result<(), TierError> {
+        let failed = self.failed(Action::Delete, key);
+        let (directory, _) = self.find(Action::Delete, key)?;
+        let prefix = self.root.temporary_prefix();
+        match swap::remove(&directory, prefix, key.split_last().1, identity).map_err(&failed)? {
+            Swapped::Done => self.root.lasts.sync_names(&directory).map_err(&failed),
+            _ => {
+                let path = self.root.shown(key.as_bytes());
+                Err(TierError::Changed { action: Action::Delete, path })
+            }
+        }
     }
 
     fn rename(&self, from: &Key, to: &Key) -> Result<(), TierError> {
@@ -313,8 +333,9 @@ fn no_object(kind: FileType) -> Option<&'static str> {
 
 fn meta(stat: &Stat) -> ObjectMeta {
     let size = u64::try_from(stat.st_size).expect("the kernel gives no negative size");
-    let mut identity = Vec::with_capacity(40);
-    for word in [stat.st_dev, stat.st_ino, size] {
+    // No device number: hosts, and boots of one, give the same mount of a network file system different ones.
+    let mut identity = Vec::with_capacity(32);
+    for word in [stat.st_ino, size] {
         identity.extend_from_slice(&word.to_le_bytes());
     }
     identity.extend_from_slice(&stat.st_ctime.to_le_bytes());

@@ -40,7 +40,7 @@ use hayase_layout::ByteCount;
 
 use self::client::{Client, Request};
 pub use self::credentials::{ContainerToken, CredentialSource, Credentials, Environment};
-use self::probe::Conditional;
+use self::probe::{Conditional, Obeyed};
 pub use self::settings::{
     Addressing, ConditionalWrites, Encryption, PayloadSignature, S3Settings, SettingsError,
     UploadChecksum,
@@ -106,11 +106,12 @@ impl Tier for S3 {
             any_bytes: false,
             write_window: Some(part),
             resumes: self.client.settings.kept_in.is_some(),
-            absent_max: match self.conditional {
-                Conditional::Never => None,
-                Conditional::Single => Some(part),
-                Conditional::Always => Some(ByteCount(u64::MAX)),
+            absent_max: match self.conditional.absent {
+                Obeyed::Never => None,
+                Obeyed::Single => Some(part),
+                Obeyed::Always => Some(ByteCount(u64::MAX)),
             },
+            compares: self.conditional.matches == Obeyed::Always,
             ..Capabilities::CORE
         }
     }

@@ -184,6 +184,10 @@ impl<T: Tier> Tier for Throttled<T> {
         self.meter.call();
         self.tier.delete(key)
     }
+    fn delete_version(&self, key: &Key, identity: u64) -> Result<(), TierError> {
+        self.meter.call();
+        self.tier.delete_version(key, identity)
+    }
     fn rename(&self, from: &Key, to: &Key) -> Result<(), TierError> {
         self.meter.call();
         self.tier.rename(from, to)

@@ -64,6 +64,9 @@ pub struct Capabilities {
     /// Objects, and directories of a tree, keep the extended attributes of programs ([`Tier::user_xattrs`]). Who
     /// has them has `rename` and `attributes` too, so that nobody copies an object to give it another name or mode.
     pub xattrs: bool,
+    /// Between the look and the switch of [`Precondition::Matches`] nobody else's version can come and be lost. False also
+    /// where it is not known before it is tried.
+    pub compares: bool,
     /// Largest object that [`Precondition::Absent`] can be asked for; `None`: it never can.
     pub absent_max: Option<ByteCount>,
 }
@@ -83,6 +86,7 @@ impl Capabilities {
         owned: false,
         resumes: false,
         xattrs: false,
+        compares: false,
         absent_max: Some(ByteCount(u64::MAX)),
     };
 }
@@ -137,6 +141,9 @@ pub enum Precondition {
     /// Only where no object is: `Exists` otherwise. Decided in the same step as the switch, so
     /// of two such commits exactly one succeeds.
     Absent,
+    /// Only in the place of the version with this identity: `Changed` otherwise, and what is there stays. Decided in the
+    /// same step as the switch where the tier [`Capabilities::compares`], just before it elsewhere.
+    Matches(u64),
 }
 
 impl Precondition {
@@ -292,6 +299,15 @@ pub trait Tier: Send + Sync + fmt::Debug {
 
     /// Removes the object; `Missing` when there is none. Directories stay.
     fn delete(&self, key: &Key) -> Result<(), TierError>;
+
+    /// Removes the version with this identity; `Changed` when another one is there, which stays, and `Missing` when
+    /// there is none. Where the tier does not decide that in one step, it looks just before.
+    fn delete_version(&self, key: &Key, identity: u64) -> Result<(), TierError> {
+        if self.stat(key)?.identity != identity {
+            return Err(TierError::Changed { action: Action::Delete, path: key.to_string() });
+        }
+        self.delete(key)
+    }
 
     /// Moves an object to another key, replacing what is there, in one step. `from == to` is done at once.
     fn rename(&self, from: &Key, to: &Key) -> Result<(), TierError> {
@@ -578,6 +594,9 @@ impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {
     }
     fn delete(&self, key: &Key) -> Result<(), TierError> {
         (**self).delete(key)
+    }
+    fn delete_version(&self, key: &Key, identity: u64) -> Result<(), TierError> {
+        (**self).delete_version(key, identity)
     }
     fn rename(&self, from: &Key, to: &Key) -> Result<(), TierError> {
         (**self).rename(from, to)

@@ -11,7 +11,7 @@ use s3s::checksum::ChecksumHasher;
 use s3s::dto::*;
 use s3s::{Body, S3, S3Request, S3Response, S3Result, s3_error};
 
-use crate::store::{Listed, Object as Stored, Store, md5};
+use crate::store::{Listed, Object as Stored, Only, Store, md5};
 
 /// Largest body that is taken: everything lies in memory.
 const BODY_BYTES_MAX: usize = 1 << 30;
@@ -49,12 +49,16 @@ fn verify(bytes: &[u8], sent: Checksum) -> S3Result<Checksum> {
     if hasher.finalize() == sent { Ok(sent) } else { Err(s3_error!(BadDigest)) }
 }
 
-/// `If-None-Match`, of which only `*` has a meaning for writes.
-fn absent(condition: Option<&ETagCondition>) -> S3Result<bool> {
-    match condition {
-        None => Ok(false),
-        Some(condition) if condition.is_any() => Ok(true),
-        Some(_) => Err(s3_error!(NotImplemented)),
+/// `If-None-Match`, of which only `*` has a meaning for writes, and `If-Match`, which names one entity tag.
+fn only(absent: Option<&ETagCondition>, matches: Option<&ETagCondition>) -> S3Result<Only> {
+    match (absent, matches) {
+        (None, None) => Ok(Only::Any),
+        (Some(condition), None) if condition.is_any() => Ok(Only::Absent),
+        (None, Some(condition)) => match condition.as_etag() {
+            Some(etag) => Ok(Only::Matches(etag.value().to_owned())),
+            None => Err(s3_error!(NotImplemented)),
+        },
+        _ => Err(s3_error!(NotImplemented)),
     }
 }
 
@@ -165,7 +169,7 @@ impl S3 for Service {
 
     async fn put_object(&self, request: S3Request<PutObjectInput>) -> Answer<PutObjectOutput> {
         let input = request.input;
-        let absent = absent(input.if_none_match.as_ref())?;
+        let only = only(input.if_none_match.as_ref(), input.if_match.as_ref())?;
         let bytes = collect(input.body).await?;
         let sent = Checksum {
             checksum_crc32: input.checksum_crc32,
@@ -184,7 +188,7 @@ impl S3 for Service {
             metadata: input.metadata,
             checksum: checksum.clone(),
         };
-        self.0.change(&input.bucket, |bucket| bucket.put(input.key, stored, absent))?;
+        self.0.change(&input.bucket, |bucket| bucket.put(input.key, stored, &only))?;
         ok(PutObjectOutput {
             e_tag: Some(ETag::Strong(etag)),
             checksum_crc32c: checksum.checksum_crc32c,
@@ -338,7 +342,7 @@ impl S3 for Service {
         request: S3Request<CompleteMultipartUploadInput>,
     ) -> Answer<CompleteMultipartUploadOutput> {
         let input = request.input;
-        let absent = absent(input.if_none_match.as_ref())?;
+        let only = only(input.if_none_match.as_ref(), input.if_match.as_ref())?;
         let parts = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
         let named = parts.into_iter().map(|part| {
             let etag = part.e_tag.map(ETag::into_value);
@@ -347,7 +351,7 @@ impl S3 for Service {
         let named = named.collect::<S3Result<Vec<_>>>()?;
         let (key, id) = (&input.key, &input.upload_id);
         let etag =
-            self.0.change(&input.bucket, |bucket| bucket.complete(key, id, &named, absent))?;
+            self.0.change(&input.bucket, |bucket| bucket.complete(key, id, &named, &only))?;
         ok(CompleteMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),

@@ -126,15 +126,29 @@ impl Store {
     }
 }
 
+/// When an object may be put.
+pub(crate) enum Only {
+    /// Always.
+    Any,
+    /// Where nothing is.
+    Absent,
+    /// Over the object with this entity tag.
+    Matches(String),
+}
+
 impl Bucket {
     pub(crate) fn get(&self, key: &str) -> S3Result<Object> {
         self.objects.get(key).cloned().ok_or_else(|| s3_error!(NoSuchKey))
     }
 
-    /// `absent`: only where nothing is.
-    pub(crate) fn put(&mut self, key: String, object: Object, absent: bool) -> S3Result<()> {
-        if absent && self.objects.contains_key(&key) {
-            return Err(s3_error!(PreconditionFailed));
+    pub(crate) fn put(&mut self, key: String, object: Object, only: &Only) -> S3Result<()> {
+        match (only, self.objects.get(&key)) {
+            (Only::Absent, Some(_)) => return Err(s3_error!(PreconditionFailed)),
+            (Only::Matches(_), None) => return Err(s3_error!(NoSuchKey)),
+            (Only::Matches(etag), Some(there)) if *etag != there.etag => {
+                return Err(s3_error!(PreconditionFailed));
+            }
+            _ => {}
         }
         self.objects.insert(key, object);
         Ok(())
@@ -232,7 +246,7 @@ impl Bucket {
         key: &str,
         id: &str,
         named: &[(i32, String)],
-        absent: bool,
+        only: &Only,
     ) -> S3Result<String> {
         let upload = self.upload(key, id)?.clone();
         let (mut bytes, mut digests) = (Vec::new(), Md5::new());
@@ -258,7 +272,7 @@ impl Bucket {
             modified: SystemTime::now(),
             metadata: upload.metadata,
         };
-        self.put(key.to_owned(), object, absent)?;
+        self.put(key.to_owned(), object, only)?;
         self.abort(key, id)?;
         Ok(etag)
     }
@@ -305,7 +319,7 @@ mod tests {
         };
         let mut bucket = Bucket::default();
         for key in keys {
-            bucket.put((*key).into(), object.clone(), true).unwrap();
+            bucket.put((*key).into(), object.clone(), &Only::Absent).unwrap();
         }
         bucket
     }
@@ -342,9 +356,9 @@ mod tests {
         for bad in
             [&[][..], &[(2, small.clone()), (1, large)], &[(1, small.clone())], &[(3, small)]]
         {
-            assert!(bucket.complete("k", &id, bad, false).is_err());
+            assert!(bucket.complete("k", &id, bad, &Only::Any).is_err());
         }
-        assert!(bucket.complete("k", &id, &good, true).unwrap().ends_with("-2"));
+        assert!(bucket.complete("k", &id, &good, &Only::Absent).unwrap().ends_with("-2"));
         let whole = bucket.get("k").unwrap();
         assert_eq!(whole.bytes.len(), PART_BYTES_MIN + 3);
         assert!(

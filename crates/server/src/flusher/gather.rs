@@ -117,7 +117,7 @@ pub(crate) fn commit(
     });
     let precondition = match found {
         Some(_) if !is_ours => return Ok(Committed::Conflict),
-        Some(_) => Precondition::Any,
+        Some(ours) => Precondition::Matches(ours.identity),
         None => Precondition::absent(tier, sent.stat.size),
     };
     let below = match found.is_some() && record.has_xattrs_of_version() {
@@ -135,7 +135,7 @@ pub(crate) fn commit(
             let meta = as_told_now(tier, key, ours).unwrap_or(ours);
             Ok(Committed::Durable(version_of(&meta)))
         }
-        Err(TierError::Exists { .. }) => Ok(Committed::Conflict),
+        Err(TierError::Exists { .. } | TierError::Changed { .. }) => Ok(Committed::Conflict),
         Err(error) => Err(error),
     }
 }

@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
 use hayase_store::LedgerRecord;
+use hayase_tier::TierError;
 use hayase_wire::message::{Moment, PeerReply, PeerRequest, Place, Refused};
 use tokio::time::Instant;
 
@@ -82,7 +83,11 @@ impl Node {
             let found = version_at(tier, &path)?;
             let found = found.filter(|at| ours.is_ours(at.identity, at.size, at.mtime));
             match found {
-                Some(_) if is_free => tier.delete(&path).map(|()| found),
+                Some(at) if is_free => match tier.delete_version(&path, at.identity) {
+                    // Somebody else's, by now: nothing of ours is there.
+                    Err(TierError::Changed { .. }) => Ok(None),
+                    gone => gone.map(|()| found),
+                },
                 _ => Ok(found),
             }
         };

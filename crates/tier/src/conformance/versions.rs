@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use super::{get, is_missing, key, list, names, pattern, put, read_all};
-use crate::{Attributes, Depth, EntryKind, Key, Precondition, Reader, Tier, TierError};
+use crate::{Attributes, Depth, EntryKind, Key, Precondition, Reader, Tier, TierError, Upload};
 
 pub(super) fn invisible_before_commit(tier: &Arc<dyn Tier>) {
     let name = key("d/new");
@@ -114,6 +114,80 @@ pub(super) fn absent_once(tier: &Arc<dyn Tier>) {
         assert_eq!(names(&list(&**tier, "", Depth::All, 10)), ["d/once"]);
         tier.delete(&name).expect("delete");
     }
+}
+
+fn begun(tier: &dyn Tier, name: &Key, bytes: &[u8]) -> Box<dyn Upload> {
+    let mut upload = tier.begin(name, Attributes::default()).expect("begin");
+    upload.write_at(0, bytes).expect("write");
+    upload
+}
+
+fn is_changed<T>(answer: &Result<T, TierError>) -> bool {
+    matches!(answer, Err(TierError::Changed { .. }))
+}
+
+pub(super) fn matching_replaced(tier: &Arc<dyn Tier>) {
+    let name = key("d/known");
+    let refused = begun(&**tier, &name, b"of none").commit(Precondition::Matches(1));
+    assert!(is_changed(&refused) && is_missing(tier.stat(&name)), "{refused:?}");
+    put(&**tier, &name, b"first");
+    let first = tier.stat(&name).expect("stat").identity;
+    let (late, small) = (begun(&**tier, &name, b"late"), b"put at once");
+    put(&**tier, &name, b"theirs, second");
+    let refused = late.commit(Precondition::Matches(first));
+    assert!(is_changed(&refused), "{refused:?}");
+    let refused = tier.put(&name, Attributes::default(), small, Precondition::Matches(first));
+    assert!(is_changed(&refused), "{refused:?}");
+    assert_eq!(get(&**tier, &name), b"theirs, second");
+    let second = tier.stat(&name).expect("stat").identity;
+    let ours = begun(&**tier, &name, b"ours").commit(Precondition::Matches(second));
+    let ours = ours.expect("the version is the one that is there");
+    assert_eq!((ours.size.get(), get(&**tier, &name)), (4, b"ours".to_vec()));
+    let third = tier.stat(&name).expect("stat").identity;
+    tier.put(&name, Attributes::default(), small, Precondition::Matches(third)).expect("put");
+    assert_eq!(get(&**tier, &name), small);
+    assert_eq!(names(&list(&**tier, "", Depth::All, 10)), ["d/known"]);
+    let later = SystemTime::now() + Duration::from_secs(60);
+    tier.sweep(b"", later).expect("sweep");
+    assert_eq!(names(&list(&**tier, "", Depth::All, 10)), ["d/known"], "nothing was left");
+}
+
+pub(super) fn matching_once(tier: &Arc<dyn Tier>) {
+    let name = key("d/raced");
+    put(&**tier, &name, b"version 0");
+    // Elsewhere both may have looked before one of them switches.
+    let rounds = if tier.capabilities().compares { 20_u8 } else { 0 };
+    for round in 0..rounds {
+        let there = tier.stat(&name).expect("stat").identity;
+        // Other bytes each time: a store of objects can take the same bytes for the same version.
+        let uploads = [b'a', b'b'].map(|letter| (letter, [letter, round]));
+        let uploads = uploads.map(|(letter, bytes)| (letter, begun(&**tier, &name, &bytes)));
+        let threads = uploads.map(|(letter, upload)| {
+            thread::spawn(move || (letter, upload.commit(Precondition::Matches(there))))
+        });
+        let answers = threads.map(|thread| thread.join().expect("a thread that commits"));
+        let won = |(_, answer): &&(u8, Result<_, _>)| answer.is_ok();
+        let winners: Vec<_> = answers.iter().filter(won).map(|(letter, _)| *letter).collect();
+        assert_eq!(winners.len(), 1, "round {round}: {answers:?}");
+        assert!(answers.iter().any(|(_, answer)| is_changed(answer)), "{answers:?}");
+        assert_eq!(get(&**tier, &name), [winners[0], round]);
+        assert_eq!(names(&list(&**tier, "", Depth::All, 10)), ["d/raced"]);
+    }
+}
+
+pub(super) fn matching_deleted(tier: &Arc<dyn Tier>) {
+    let name = key("d/gone");
+    assert!(is_missing(tier.delete_version(&name, 1)));
+    put(&**tier, &name, b"first");
+    let first = tier.stat(&name).expect("stat").identity;
+    put(&**tier, &name, b"theirs, second");
+    let refused = tier.delete_version(&name, first);
+    assert!(is_changed(&refused), "{refused:?}");
+    assert_eq!(get(&**tier, &name), b"theirs, second");
+    let second = tier.stat(&name).expect("stat").identity;
+    tier.delete_version(&name, second).expect("the version is the one that is there");
+    assert!(is_missing(tier.stat(&name)));
+    assert!(names(&list(&**tier, "", Depth::All, 10)).is_empty());
 }
 
 pub(super) fn concurrent_replace(tier: &Arc<dyn Tier>) {

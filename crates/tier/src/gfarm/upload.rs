@@ -125,7 +125,12 @@ impl GfarmUpload {
         self.root.require_replaceable(self.library, Action::Commit, self.key.as_bytes())?;
         let target = self.root.path(self.key.as_bytes());
         match precondition {
-            Precondition::Any => {
+            Precondition::Matches(expected) if !self.shows(&target, expected) => {
+                let path = self.root.shown(self.key.as_bytes());
+                return Err(TierError::Changed { action: Action::Commit, path });
+            }
+            // Gfarm exchanges no names: what comes between that look and the rename is replaced.
+            Precondition::Any | Precondition::Matches(_) => {
                 self.library.rename(self.temporary(), &target).map_err(&failed)?;
                 self.temporary = None;
             }
@@ -135,6 +140,13 @@ impl GfarmUpload {
             }
         }
         Ok(meta(&stat))
+    }
+}
+
+impl GfarmUpload {
+    /// The version `identity` is at `path` now.
+    fn shows(&self, path: &CStr, identity: u64) -> bool {
+        self.library.lstat(path).is_ok_and(|there| meta(&there).identity == identity)
     }
 }
 

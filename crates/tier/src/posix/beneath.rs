@@ -80,6 +80,11 @@ impl Root {
         self.own.as_ref().map_or(self.lasts.temporary_prefix(), Attachment::prefix)
     }
 
+    /// Whether names can be exchanged in it, tried with two hidden files. False where nothing can be made.
+    pub(super) fn exchanges_names(&self) -> bool {
+        super::swap::is_had(&self.directory, self.temporary_prefix())
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -5,11 +5,12 @@
 use std::os::fd::OwnedFd;
 use std::time::SystemTime;
 
-use rustix::fs::{self, AtFlags, FileType, RawDir};
+use rustix::fs::{self, AtFlags, FileType, RawDir, Stat};
 use rustix::io::Errno;
 
 use super::beneath::Root;
-use super::{meta, no_object};
+use super::swap::Exchange;
+use super::{meta, no_object, swap};
 use crate::key::is_temporary;
 use crate::timestamp::system_time;
 use crate::walk::{Directories, Seen, split_prefix};
@@ -122,6 +123,11 @@ fn for_each_name(
     Ok(())
 }
 
+/// A version that came out where another one was replaced, and that nobody expected there.
+fn is_somebody_elses(name: &[u8], found: &Stat) -> bool {
+    Exchange::of_name(name).is_some_and(|exchange| !exchange.may_remove(found))
+}
+
 /// Removes temporaries last written before `before`, below the directory `prefix`.
 pub(super) fn sweep(root: &Root, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {
     let Some((base, b"")) = split_prefix(prefix) else { return Ok(0) };
@@ -145,6 +151,13 @@ pub(super) fn sweep(root: &Root, prefix: &[u8], before: SystemTime) -> Result<us
             };
             let stat = fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(Some);
             let Some(stat) = gone(stat)?.flatten() else { return Ok(()) };
+            if is_somebody_elses(name, &stat) {
+                // Its own time is as old as its bytes; a process that is at it now has just renamed it.
+                if system_time(stat.st_ctime, stat.st_ctime_nsec) < before {
+                    gone(swap::rescue(directory, name).map(|_| None))?;
+                }
+                return Ok(());
+            }
             if system_time(stat.st_mtime, stat.st_mtime_nsec) < before {
                 let answer = fs::unlinkat(directory, name, AtFlags::empty()).map(|()| None);
                 removed += usize::from(gone(answer)?.is_some());
@@ -167,6 +180,9 @@ pub(super) fn sweep_own(root: &Root, path: &[u8]) -> Result<usize, TierError> {
             let stat = fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
             // Cut off between the two halves of a commit by link: it is the object too, whose identity would change.
             let is_object = stat.st_nlink > 1;
+            if is_somebody_elses(name, &stat) {
+                return swap::rescue(directory, name).map(|_| 0);
+            }
             if !is_object {
                 fs::unlinkat(directory, name, AtFlags::empty())?;
             }

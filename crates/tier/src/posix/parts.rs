@@ -212,8 +212,9 @@ impl PartsUpload for FileParts {
         let switched = self.upload.switch(precondition);
         match switched {
             Ok(_) => self.forget_journal(),
-            // The data goes with it.
+            // The data goes with it: it can not be believed, or is of no use under this key.
             Err(_) if self.upload.is_doubtful => self.forget_journal(),
+            Err(TierError::Changed { .. }) => self.forget_journal(),
             // Left to be resumed.
             Err(_) => self.temporary = self.upload.temporary.take(),
         }

@@ -2,13 +2,14 @@
 //!
 //! Invariant: until the switch the target is untouched; after it the target is the new version, whole.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::beneath::{Lasts, Root};
-use super::{again, apply, meta, no_object, xattrs};
+use super::swap::Swapped;
+use super::{again, apply, meta, no_object, swap, xattrs};
 use crate::descriptor::write_fully;
 use crate::temporary::with_temporary_name;
 use crate::xattrs::require_user;
@@ -122,9 +123,39 @@ impl PosixUpload {
                 fs::renameat(&self.directory, temporary, &self.directory, &*self.name)
             }
             Precondition::Absent => rename_no_replace(&self.directory, temporary, &self.name),
+            Precondition::Matches(identity) => return self.swap(identity),
         }
         .map_err(failed)?;
         self.temporary = None;
+        self.switched()
+    }
+
+    /// In the place of the version `expected`, and of no other.
+    fn swap(&mut self, expected: u64) -> Result<ObjectMeta, TierError> {
+        let failed = |errno| TierError::from_errno(Action::Commit, self.path.clone(), errno);
+        // From here on it lies under a name of its own, also when this fails: who drops it looks before it removes it.
+        let temporary = self.temporary.as_mut().expect("an upload is committed once");
+        match swap::swap(&self.directory, temporary, &self.name, expected).map_err(failed)? {
+            Swapped::Done => {}
+            Swapped::Other => {
+                let path = self.path.clone();
+                return Err(TierError::Changed { action: Action::Commit, path });
+            }
+            Swapped::Unsupported => {
+                let from = temporary.as_slice();
+                fs::renameat(&self.directory, from, &self.directory, &*self.name)
+                    .map_err(failed)?;
+            }
+        }
+        let replaced = self.temporary.take();
+        let meta = self.switched()?;
+        // Once nothing brings it back.
+        replaced.inspect(|replaced| swap::discard(&self.directory, replaced));
+        Ok(meta)
+    }
+
+    /// Makes the new name durable.
+    fn switched(&self) -> Result<ObjectMeta, TierError> {
         let failed = |errno| TierError::from_errno(Action::Commit, self.path.clone(), errno);
         self.lasts.sync_names(&self.directory).map_err(failed)?;
         fs::fstat(&self.file).map(|stat| meta(&stat)).map_err(failed)
@@ -146,24 +177,27 @@ impl PosixUpload {
 impl Drop for PosixUpload {
     fn drop(&mut self) {
         if let Some(temporary) = self.temporary.take() {
-            // What can not be removed now is hidden from listings and left to `sweep`.
-            let _ = fs::unlinkat(&self.directory, temporary.as_slice(), AtFlags::empty());
+            swap::discard(&self.directory, &temporary);
         }
     }
 }
 
 /// Gives `from` the name `to` unless that is taken.
-fn rename_no_replace(directory: &OwnedFd, from: &[u8], to: &[u8]) -> rustix::io::Result<()> {
-    match fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
+pub(super) fn rename_no_replace(
+    directory: impl AsFd,
+    from: &[u8],
+    to: &[u8],
+) -> rustix::io::Result<()> {
+    match fs::renameat_with(&directory, from, &directory, to, RenameFlags::NOREPLACE) {
         // Not every file system has it (NFS); a second link is as exact.
-        Err(Errno::INVAL | Errno::NOSYS) => link_no_replace(directory, from, to),
+        Err(Errno::INVAL | Errno::NOSYS) => link_no_replace(&directory, from, to),
         answer => answer,
     }
 }
 
-fn link_no_replace(directory: &OwnedFd, from: &[u8], to: &[u8]) -> rustix::io::Result<()> {
-    fs::linkat(directory, from, directory, to, AtFlags::empty())?;
-    fs::unlinkat(directory, from, AtFlags::empty())
+fn link_no_replace(directory: impl AsFd, from: &[u8], to: &[u8]) -> rustix::io::Result<()> {
+    fs::linkat(&directory, from, &directory, to, AtFlags::empty())?;
+    fs::unlinkat(&directory, from, AtFlags::empty())
 }
 
 #[cfg(test)]
@@ -172,7 +206,12 @@ mod tests {
 
     #[test]
     fn both_ways_to_rename_refuse_a_name_that_is_taken() {
-        for rename in [rename_no_replace, link_no_replace] {
+        type Rename = fn(&OwnedFd, &[u8], &[u8]) -> rustix::io::Result<()>;
+        let ways: [Rename; 2] = [
+            |at, from, to| rename_no_replace(at, from, to),
+            |at, from, to| link_no_replace(at, from, to),
+        ];
+        for rename in ways {
             let directory = tempfile::tempdir().unwrap();
             let at = fs::open(directory.path(), OFlags::DIRECTORY, Mode::empty()).unwrap();
             let read = |name| std::fs::read(directory.path().join(name));

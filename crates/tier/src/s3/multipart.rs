@@ -11,7 +11,7 @@ use super::client::{Client, Request};
 use super::fault::{Answer, Fault};
 use super::limits::{JOIN_PATIENCE, KEYS_PER_PAGE, PARTS_MAX, TIDY_ATTEMPTS};
 use super::object::META_UPLOAD;
-use super::upload::{committed, object_headers, part_bytes};
+use super::upload::{Condition, committed, object_headers, part_bytes};
 use super::xml::{Element, escape};
 use super::{date, kept, percent};
 use crate::{Action, Attributes, ObjectMeta, TierError};
@@ -191,7 +191,7 @@ impl Multipart {
     pub(super) fn complete(
         &mut self,
         size: u64,
-        absent: bool,
+        condition: &Condition,
     ) -> Result<Option<ObjectMeta>, Fault> {
         while !self.sending.is_empty() {
             self.reap()?;
@@ -215,9 +215,7 @@ impl Multipart {
             .header("content-type", "application/xml")
             .body(&pieces);
         request.patience = JOIN_PATIENCE;
-        if absent {
-            request = request.header("if-none-match", "*");
-        }
+        request.headers.extend(condition.header());
         self.client.call(&request, self.client.settings.attempts, |exchange| {
             let date = exchange.head().get("date").map(str::to_owned);
             // The server answers 200 before it is done, and tells in the document how it went.

@@ -10,7 +10,7 @@ use super::kept::{self, Begun, Found, Record};
 use super::limits::{PART_BYTES_MIN, PARTS_MAX};
 use super::multipart::{self, Multipart, Part};
 use super::probe::Conditional;
-use super::upload;
+use super::upload::{self, Condition};
 use crate::{Action, Attributes, ObjectMeta, PartsUpload, Precondition, TierError, UploadOf};
 
 struct ObjectParts {
@@ -106,14 +106,14 @@ impl ObjectParts {
     }
 
     fn join(&mut self, precondition: Precondition) -> Result<ObjectMeta, TierError> {
-        upload::require(&self.client, &self.key, precondition, self.conditional, false)?;
+        let condition =
+            Condition::of(&self.client, &self.key, precondition, self.conditional, false)?;
         let sent = std::mem::take(self.sent.get_mut().unwrap_or_else(PoisonError::into_inner));
         self.multipart.take(sent);
         if self.multipart.sent() as u64 != self.of.parts() {
             return Err(upload::lost(Action::Commit, self.path()));
         }
-        let absent = precondition == Precondition::Absent;
-        upload::finish(&mut self.multipart, self.of.size, &self.client, &self.key, absent)
+        upload::finish(&mut self.multipart, self.of.size, &self.client, &self.key, &condition)
     }
 
     /// From here on it is an upload like any other, which ends with this process.

@@ -7,14 +7,14 @@ use super::fault::Fault;
 use super::limits::TIDY_ATTEMPTS;
 use super::multipart::Multipart;
 use super::settings::ConditionalWrites;
-use super::upload::object_headers;
-use super::{CredentialSource, checksum::Sum};
+use super::upload::{Condition, object_headers};
+use super::{CredentialSource, checksum::Sum, object};
 use crate::Attributes;
 use crate::key::TEMPORARY_PREFIX;
 
-/// Where `If-None-Match: *` is obeyed.
+/// Where a condition on a write is obeyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Conditional {
+pub(super) enum Obeyed {
     /// Nowhere.
     Never,
     /// When an object is put with one request.
@@ -23,38 +23,97 @@ pub(super) enum Conditional {
     Always,
 }
 
+/// The conditions on writes that we make use of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Conditional {
+    /// `If-None-Match: *`.
+    pub(super) absent: Obeyed,
+    /// `If-Match` with an entity tag.
+    pub(super) matches: Obeyed,
+}
+
+impl Conditional {
+    const NEVER: Self = Self { absent: Obeyed::Never, matches: Obeyed::Never };
+    const ALWAYS: Self = Self { absent: Obeyed::Always, matches: Obeyed::Always };
+}
+
 /// Asks the settings, then the server.
 ///
 /// # Errors
 /// Only when the server can not be reached: one that refuses has no conditional writes for us.
 pub(super) fn conditional(client: &Arc<Client>) -> Result<Conditional, Fault> {
     match client.settings.conditional {
-        ConditionalWrites::Trusted => return Ok(Conditional::Always),
-        ConditionalWrites::Off => return Ok(Conditional::Never),
-        ConditionalWrites::Probe if client.is_aws() => return Ok(Conditional::Always),
+        ConditionalWrites::Trusted => return Ok(Conditional::ALWAYS),
+        ConditionalWrites::Off => return Ok(Conditional::NEVER),
+        ConditionalWrites::Probe if client.is_aws() => return Ok(Conditional::ALWAYS),
         ConditionalWrites::Probe => {}
     }
     if matches!(client.settings.credentials, CredentialSource::Anonymous) {
-        return Ok(Conditional::Never);
+        return Ok(Conditional::NEVER);
     }
     let hidden = String::from_utf8_lossy(TEMPORARY_PREFIX);
     let key = format!("{}{hidden}probe-{}", client.settings.prefix, client.token());
-    let found = try_both(client, &key);
+    let found = Probe { client, key: &key }.run();
     let _ = client.call(&Request::new("DELETE", Some(&key)), TIDY_ATTEMPTS, |_| Ok(()));
     found
 }
 
-fn try_both(client: &Arc<Client>, key: &str) -> Result<Conditional, Fault> {
-    let (first, second) = (obeys(put(client, key))?, obeys(put(client, key))?);
-    if (first, second) != (Some(false), Some(true)) {
-        return Ok(Conditional::Never);
+/// An entity tag that no object has.
+const NO_ETAG: &str = "\"00000000000000000000000000000000\"";
+
+/// A hidden object to try conditions on.
+struct Probe<'a> {
+    client: &'a Arc<Client>,
+    key: &'a str,
+}
+
+impl Probe<'_> {
+    fn run(&self) -> Result<Conditional, Fault> {
+        let unmet = Condition::Absent;
+        let (first, second) = (obeys(self.put(&unmet))?, obeys(self.put(&unmet))?);
+        if first != Some(false) {
+            return Ok(Conditional::NEVER);
+        }
+        let absent = self.obeyed(second == Some(true), &unmet)?;
+        Ok(Conditional { absent, matches: self.matches()? })
     }
-    let joined =
-        Multipart::begin(client, key, Attributes::default(), None).and_then(|mut multipart| {
-            multipart.send_all(b"probe")?;
-            multipart.complete(5, true).map(drop)
-        });
-    Ok(if obeys(joined)? == Some(true) { Conditional::Always } else { Conditional::Single })
+
+    /// The object is there: a tag of none is refused, and its own is taken.
+    fn matches(&self) -> Result<Obeyed, Fault> {
+        let unmet = Condition::Matches(NO_ETAG.to_owned());
+        let is_refused = obeys(self.put(&unmet))? == Some(true);
+        let Some(etag) = object::head(self.client, self.key)?.etag else {
+            return Ok(Obeyed::Never);
+        };
+        let is_taken = is_refused && obeys(self.put(&Condition::Matches(etag)))? == Some(false);
+        self.obeyed(is_taken, &unmet)
+    }
+
+    /// `single`: what one request came to; joined, the condition is tried here.
+    fn obeyed(&self, single: bool, unmet: &Condition) -> Result<Obeyed, Fault> {
+        match single {
+            false => Ok(Obeyed::Never),
+            true if obeys(self.join(unmet))? == Some(true) => Ok(Obeyed::Always),
+            true => Ok(Obeyed::Single),
+        }
+    }
+
+    fn put(&self, condition: &Condition) -> Result<(), Fault> {
+        let pieces: [&[u8]; 1] = [b"probe"];
+        let mut request = Request::new("PUT", Some(self.key))
+            .headers(object_headers(self.client, Attributes::default()))
+            .body(&pieces);
+        request.headers.extend(condition.header());
+        let sum = Sum::of(self.client.settings.checksum, &pieces);
+        request.headers.extend(sum.map(|sum| sum.header()));
+        self.client.call(&request, self.client.settings.attempts.min(3), |_| Ok(()))
+    }
+
+    fn join(&self, condition: &Condition) -> Result<(), Fault> {
+        let mut multipart = Multipart::begin(self.client, self.key, Attributes::default(), None)?;
+        multipart.send_all(b"probe")?;
+        multipart.complete(5, condition).map(drop)
+    }
 }
 
 /// Whether the condition was found unmet; `None` when the server refused for another reason.
@@ -65,15 +124,4 @@ fn obeys(answer: Result<(), Fault>) -> Result<Option<bool>, Fault> {
         Err(fault @ Fault::Transport(_)) => Err(fault),
         Err(_) => Ok(None),
     }
-}
-
-fn put(client: &Client, key: &str) -> Result<(), Fault> {
-    let pieces: [&[u8]; 1] = [b"probe"];
-    let mut request = Request::new("PUT", Some(key))
-        .headers(object_headers(client, Attributes::default()))
-        .header("if-none-match", "*")
-        .body(&pieces);
-    let sum = Sum::of(client.settings.checksum, &pieces);
-    request.headers.extend(sum.map(|sum| sum.header()));
-    client.call(&request, client.settings.attempts.min(3), |_| Ok(()))
 }

@@ -17,7 +17,7 @@ use super::limits::{PART_BYTES_MAX, PARTS_MAX, PARTS_PER_SIZE, PUT_PARTS_MAX};
 use super::multipart::Multipart;
 pub(super) use super::multipart::sweep;
 use super::object::{self, META_UPLOAD, Seen, Stands};
-use super::probe::Conditional;
+use super::probe::{Conditional, Obeyed};
 use crate::{Action, Attributes, ObjectMeta, Precondition, TierError, Upload};
 
 struct ObjectUpload {
@@ -83,33 +83,81 @@ pub(super) fn put(
     (precondition, conditional): (Precondition, Conditional),
 ) -> Result<ObjectMeta, TierError> {
     let single = data.len() <= part_bytes(client, 0) * PUT_PARTS_MAX;
-    require(client, key, precondition, conditional, single)?;
+    let condition = Condition::of(client, key, precondition, conditional, single)?;
     let failed = |fault| client.failed(Action::Commit, key, fault);
-    let absent = precondition == Precondition::Absent;
     if single {
         let headers = object_headers(client, attributes);
-        return put_single(client, key, headers, &[data], absent);
+        return put_single(client, key, headers, &[data], &condition);
     }
     let mut multipart = Multipart::begin(client, key, attributes, None).map_err(failed)?;
     multipart.send_all(data).map_err(failed)?;
-    finish(&mut multipart, data.len() as u64, client, key, absent)
+    finish(&mut multipart, data.len() as u64, client, key, &condition)
 }
 
-/// Refuses a condition that this server does not know.
-pub(super) fn require(
-    client: &Client,
-    key: &str,
-    precondition: Precondition,
-    conditional: Conditional,
-    single: bool,
-) -> Result<(), TierError> {
-    let fine = match (precondition, conditional) {
-        (Precondition::Any, _) | (Precondition::Absent, Conditional::Always) => true,
-        (Precondition::Absent, Conditional::Single) => single,
-        (Precondition::Absent, Conditional::Never) => false,
-    };
-    let path = format!("s3://{}/{key}", client.settings.bucket);
-    fine.then_some(()).ok_or(TierError::Unsupported { action: Action::Commit, path })
+/// What a request that commits an object asks the server to check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    None,
+    /// No object is there.
+    Absent,
+    /// The version with this entity tag is there.
+    Matches(String),
+}
+
+impl Condition {
+    /// Of an object that is put with a `single` request, or joined of parts.
+    ///
+    /// # Errors
+    /// `Unsupported` for a condition that this server does not know, `Changed` when another version is there already.
+    pub(super) fn of(
+        client: &Client,
+        key: &str,
+        precondition: Precondition,
+        conditional: Conditional,
+        single: bool,
+    ) -> Result<Self, TierError> {
+        let is_obeyed = |obeyed| match obeyed {
+            Obeyed::Always => true,
+            Obeyed::Single => single,
+            Obeyed::Never => false,
+        };
+        let path = || format!("s3://{}/{key}", client.settings.bucket);
+        match precondition {
+            Precondition::Any => Ok(Self::None),
+            Precondition::Absent if is_obeyed(conditional.absent) => Ok(Self::Absent),
+            Precondition::Absent => {
+                Err(TierError::Unsupported { action: Action::Commit, path: path() })
+            }
+            Precondition::Matches(identity) => {
+                let changed = || TierError::Changed { action: Action::Commit, path: path() };
+                let seen = match object::head(client, key) {
+                    Ok(seen) if seen.meta.identity == identity => seen,
+                    Ok(_) => return Err(changed()),
+                    Err(fault) if fault.is_missing() => return Err(changed()),
+                    Err(fault) => return Err(client.failed(Action::Commit, key, fault)),
+                };
+                let etag = seen.etag.filter(|_| is_obeyed(conditional.matches));
+                Ok(etag.map_or(Self::None, Self::Matches))
+            }
+        }
+    }
+
+    pub(super) fn header(&self) -> Option<(String, String)> {
+        match self {
+            Self::None => None,
+            Self::Absent => Some(("if-none-match".to_owned(), "*".to_owned())),
+            Self::Matches(etag) => Some(("if-match".to_owned(), etag.clone())),
+        }
+    }
+
+    /// What it means that it was not met.
+    fn unmet(&self, path: String) -> TierError {
+        let action = Action::Commit;
+        match self {
+            Self::Matches(_) => TierError::Changed { action, path },
+            _ => TierError::Exists { action, path },
+        }
+    }
 }
 
 /// Headers of a new object, whichever way it is written.
@@ -143,7 +191,7 @@ fn put_single(
     key: &str,
     headers: Vec<(String, String)>,
     pieces: &[&[u8]],
-    absent: bool,
+    condition: &Condition,
 ) -> Result<ObjectMeta, TierError> {
     let size = pieces.iter().map(|piece| piece.len() as u64).sum();
     let (token, crc) = (client.token(), checksum::crc32c(pieces));
@@ -153,13 +201,14 @@ fn put_single(
         .header(checksum::OWN, checksum::own(crc, size))
         .body(pieces);
     request.headers.extend(sum.map(|sum| sum.header()));
-    if absent {
-        request = request.header("if-none-match", "*").header(META_UPLOAD, token.clone());
+    if let Some(header) = condition.header() {
+        request.headers.push(header);
+        request = request.header(META_UPLOAD, token.clone());
     }
     let answer = client.call(&request, client.settings.attempts, |exchange| {
         Ok(committed(exchange.head().get("etag"), exchange.head().get("date"), size))
     });
-    settle(client, key, answer, &token)
+    settle(client, key, answer, &token, condition)
 }
 
 /// What a commit answers without asking again.
@@ -174,19 +223,22 @@ fn settle(
     key: &str,
     answer: Result<Option<ObjectMeta>, Fault>,
     token: &str,
+    condition: &Condition,
 ) -> Result<ObjectMeta, TierError> {
     let failed = |fault| client.failed(Action::Commit, key, fault);
+    let path = || format!("s3://{}/{key}", client.settings.bucket);
     match answer {
         Ok(Some(meta)) => Ok(meta),
         // A server that names no version when it makes one.
         Ok(None) => object::head(client, key).map(|seen| seen.meta).map_err(failed),
-        Err(fault) if fault.is_unmet() || fault.has_code("NoSuchUpload") => {
+        Err(fault) if fault.is_unmet() || fault.is_missing() || fault.has_code("NoSuchUpload") => {
+            // An object that was to match and is gone: some servers call that a condition, others a missing object.
+            let is_unmet = fault.is_unmet()
+                || matches!(condition, Condition::Matches(_)) && fault.is_missing();
             match object::head(client, key) {
                 Ok(Seen { meta, upload: Some(there), .. }) if there == token => Ok(meta),
-                Ok(_) if fault.is_unmet() => Err(TierError::Exists {
-                    action: Action::Commit,
-                    path: format!("s3://{}/{key}", client.settings.bucket),
-                }),
+                Ok(_) if is_unmet => Err(condition.unmet(path())),
+                Err(gone) if is_unmet && gone.is_missing() => Err(condition.unmet(path())),
                 _ => Err(failed(fault)),
             }
         }
@@ -199,11 +251,11 @@ pub(super) fn finish(
     size: u64,
     client: &Client,
     key: &str,
-    absent: bool,
+    condition: &Condition,
 ) -> Result<ObjectMeta, TierError> {
     let token = multipart.token().to_owned();
-    let answer = multipart.complete(size, absent);
-    let settled = settle(client, key, answer, &token);
+    let answer = multipart.complete(size, condition);
+    let settled = settle(client, key, answer, &token, condition);
     if settled.is_ok() {
         multipart.done();
     }
@@ -325,9 +377,9 @@ impl Upload for ObjectUpload {
     }
 
     fn commit(mut self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError> {
-        let absent = precondition == Precondition::Absent;
         let (client, key) = (Arc::clone(&self.client), std::mem::take(&mut self.key));
-        require(&client, &key, precondition, self.conditional, self.multipart.is_none())?;
+        let single = self.multipart.is_none();
+        let condition = Condition::of(&client, &key, precondition, self.conditional, single)?;
         if self.broken {
             let path = format!("s3://{}/{key}", client.settings.bucket);
             return Err(lost(Action::Commit, path));
@@ -335,7 +387,7 @@ impl Upload for ObjectUpload {
         if self.multipart.is_none() {
             let pieces: [&[u8]; 2] = [&self.held, &self.current];
             let headers = object_headers(&client, self.attributes);
-            return put_single(&client, &key, headers, &pieces, absent);
+            return put_single(&client, &key, headers, &pieces, &condition);
         }
         let size = self.end();
         let failed = |fault| client.failed(Action::Commit, &key, fault);
@@ -343,6 +395,6 @@ impl Upload for ObjectUpload {
         self.send(held).map_err(failed)?;
         self.send(current).map_err(failed)?;
         let mut multipart = self.multipart.take().expect("seen above");
-        finish(&mut multipart, size, &client, &key, absent)
+        finish(&mut multipart, size, &client, &key, &condition)
     }
 }
