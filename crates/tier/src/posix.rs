@@ -2,8 +2,9 @@
 //!
 //! Here: [`Posix`], one call after the other. Rooms: [`beneath`] (paths that can not leave the root),
 //! [`tree`] (directories and links), [`upload`] (temporary, fsync, rename, fsync), [`swap`] (a rename over one version
-//! only), [`whole`] (an upload of many small files), [`parts`] and [`journal`] (uploads that outlive their process), [`names`] (directories read for
-//! listings and for the sweep), [`xattrs`] (where the file system has them).
+//! only), [`no_replace`] (over none), [`whole`] (uploads of many small files), [`parts`] and [`journal`] (uploads that
+//! outlive their process), [`names`] (directories read for listings and for the sweep), [`xattrs`] (where the file
+//! system has them).
 //! An object is a regular file. Symbolic links are never followed below the root, wherever they
 //! point; a listing shows them as no objects.
 //! Unfinished uploads lie beside their target as `.hayase-partial-<random>`, or under a name that tells
@@ -12,6 +13,7 @@
 mod beneath;
 mod journal;
 mod names;
+mod no_replace;
 mod parts;
 mod swap;
 mod tree;
@@ -351,4 +353,23 @@ fn meta(stat: &Stat) -> ObjectMeta {
 fn timespec(time: SystemTime) -> Timespec {
     let (tv_sec, nanos) = seconds_and_nanos(time);
     Timespec { tv_sec, tv_nsec: nanos.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_the_same_whatever_the_number_of_the_device() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let here = fs::stat(file.path()).unwrap();
+        let with = |change: fn(&mut Stat)| {
+            let mut stat = here;
+            change(&mut stat);
+            meta(&stat)
+        };
+        assert_eq!(meta(&here), with(|stat| stat.st_dev += 1));
+        assert_ne!(meta(&here).identity, with(|stat| stat.st_ctime_nsec ^= 1).identity);
+        assert_ne!(meta(&here).identity, with(|stat| stat.st_ino += 1).identity);
+    }
 }

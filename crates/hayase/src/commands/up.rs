@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use hayase_layout::ByteCount;
+use hayase_tier::Tier;
 use serde::Serialize;
 
 use super::transfer::EndpointArg;
@@ -22,6 +23,7 @@ use crate::metrics::listener::parse_address;
 use crate::output::{Human, Output, Page};
 use crate::size;
 use crate::supervisor::said::Ready;
+use crate::wiring::places;
 
 /// How often a file that stays open for writing is flushed.
 const FLUSH_OPEN_SECONDS_DEFAULT: u32 = 300;
@@ -210,7 +212,26 @@ pub(crate) fn launch(
     }
     let plan = plan::plan(args, environment)?;
     let job = ground::prepare(plan, environment)?;
-    start::start(job, environment, signals, output)
+    let warning = job.settings.tier.as_ref().and_then(|tier| {
+        // As whom no server is known. Where it can not be opened here, servers say so where they can not.
+        let nobody = job.settings.owner_in_tier(job.settings.nodes);
+        let tier = places::open_owned(tier, &nobody).ok()?.tier;
+        warning_of(&*tier)
+    });
+    let launched = start::start(job, environment, signals, output)?;
+    warning.inspect(|warning| output.note(warning));
+    Ok(launched)
+}
+
+/// What a person should know of a tier in which others change the same files.
+fn warning_of(tier: &dyn Tier) -> Option<String> {
+    (!tier.capabilities().compares).then(|| {
+        let place = tier.describe();
+        format!(
+            "the tier ({place}) can not compare and swap: a version that another program puts there at the moment when \
+             the job publishes the same file is replaced; let no other program write these files meanwhile"
+        )
+    })
 }
 
 fn show(job: &Job, nodes: &[Ready], begin: Instant, output: &Output) -> anyhow::Result<()> {
@@ -266,5 +287,21 @@ impl Human for Up<'_> {
             }
         }
         page.line(&format!("hayase down --job {}", self.job));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hayase_tier::{Memory, Posix};
+
+    use super::*;
+
+    #[test]
+    fn a_tier_that_can_not_compare_and_swap_is_told_of_once() {
+        assert_eq!(warning_of(&Memory::new()), None);
+        // Nobody has tried it: nothing is promised.
+        let top = tempfile::tempdir().unwrap();
+        let warning = warning_of(&Posix::attach(top.path()).unwrap()).unwrap();
+        assert!(warning.contains(&top.path().display().to_string()), "{warning}");
     }
 }

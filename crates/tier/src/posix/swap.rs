@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
+use super::no_replace::{is_taken, rename_no_replace};
 use super::{again, meta};
 use crate::temporary::with_temporary_name;
 
@@ -101,7 +102,10 @@ pub(super) fn swap(
     match exchanged(&directory, new, name) {
         Ok(found) if found == expected.version => return Ok(Swapped::Done),
         Ok(_) => put_back(&directory, new, name, own)?,
-        Err(Errno::NOENT) => {}
+        // One of the two is gone: the name, unless a sweep has taken the new version for an old one.
+        Err(Errno::NOENT) => {
+            fs::statat(&directory, new.as_slice(), AtFlags::SYMLINK_NOFOLLOW)?;
+        }
         // Not every file system has it, and not every one says so in the same way.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => return Ok(Swapped::Unsupported),
         Err(errno) => return Err(errno),
@@ -118,11 +122,12 @@ pub(super) fn remove(
 ) -> rustix::io::Result<Swapped> {
     let Some(expected) = look(&directory, name, expected)? else { return Ok(Swapped::Other) };
     let exchange = Exchange { new: 0, expected: expected.version };
+    // No link and unlink, which would remove what comes to the name in between; nobody else has such a name.
     let take_out = |random: &[u8]| {
         let out = exchange.name(random);
-        super::upload::rename_no_replace(&directory, name, &out).map(|()| out)
+        fs::renameat(&directory, name, &directory, out.as_slice()).map(|()| out)
     };
-    let out = match with_temporary_name(prefix, take_out, super::upload::is_taken) {
+    let out = match with_temporary_name(prefix, take_out, |_| false) {
         Ok((_, out)) => out,
         Err(Errno::NOENT) => return Ok(Swapped::Other),
         Err(errno) => return Err(errno),
@@ -132,7 +137,7 @@ pub(super) fn remove(
         fs::unlinkat(&directory, out.as_slice(), AtFlags::empty())?;
         return Ok(Swapped::Done);
     }
-    match super::upload::rename_no_replace(&directory, &out, name) {
+    match rename_no_replace(&directory, &out, name) {
         // Somebody has made it once more meanwhile.
         Err(Errno::EXIST) => rescue(&directory, &out).map(drop)?,
         answer => answer?,
@@ -181,11 +186,12 @@ fn put_back(
 ) -> rustix::io::Result<()> {
     // Held, so that no file that is made meanwhile gets the inode number of one that was placed.
     let mut held = hold(&directory, out)?;
+    let mut _placed;
     for round in 0..EXCHANGES_MAX {
         match exchanged(&directory, out, name) {
             Ok(found) if found.inode != placed => {
                 placed = fs::fstat(&held)?.st_ino;
-                held = hold(&directory, out)?;
+                _placed = std::mem::replace(&mut held, hold(&directory, out)?);
             }
             Ok(_) if round == 0 => return Ok(()),
             Ok(_) => return fs::unlinkat(&directory, out, AtFlags::empty()),
@@ -221,7 +227,7 @@ pub(super) fn is_had(directory: impl AsFd, prefix: &[u8]) -> bool {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         again(|| fs::openat(&directory, name, flags, Mode::from_raw_mode(0o600)))
     };
-    let names = [(); 2].map(|()| with_temporary_name(prefix, make, super::upload::is_taken).ok());
+    let names = [(); 2].map(|()| with_temporary_name(prefix, make, is_taken).ok());
     let is_had = match &names {
         [Some((one, _)), Some((other, _))] => exchanged(&directory, one, other).is_ok(),
         _ => false,
@@ -241,7 +247,7 @@ pub(super) fn rescue(directory: impl AsFd, out: &[u8]) -> rustix::io::Result<Vec
             1 => format!("rescued.hayase-conflict-{inode:x}"),
             _ => format!("rescued.hayase-conflict-{inode:x}-{number}"),
         };
-        match super::upload::rename_no_replace(&directory, out, name.as_bytes()) {
+        match rename_no_replace(&directory, out, name.as_bytes()) {
             Err(Errno::EXIST) => number += 1,
             answer => {
                 answer?;

@@ -3,7 +3,7 @@
 use rustix::fs::{self, AtFlags, FileType};
 use rustix::io::Errno;
 
-use super::upload::is_taken;
+use super::no_replace::is_taken;
 use super::{Posix, again, apply};
 use crate::temporary::with_temporary_name;
 use crate::timestamp::system_time;

@@ -10,7 +10,7 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::beneath::Root;
-use super::upload::is_taken;
+use super::no_replace::is_taken;
 use super::{again, apply, no_object};
 use crate::descriptor::write_fully;
 use crate::temporary::with_temporary_name;
