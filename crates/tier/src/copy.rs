@@ -54,13 +54,10 @@ pub fn copy_object(
         let what = "its CRC32C is not the one it was stored with".to_owned();
         return Err(TierError::Corrupt { action: Action::Read, path: from.to_string(), what });
     }
-    let found = if_there(tier.stat(to))?.map(|meta| meta.identity);
-    if found != replaced {
-        return Err(changed(Action::Commit, to));
-    }
-    upload.commit(match found {
-        None => Precondition::absent(tier, size),
+    upload.commit(match replaced {
         Some(identity) => Precondition::Matches(identity),
+        None if if_there(tier.stat(to))?.is_some() => return Err(changed(Action::Commit, to)),
+        None => Precondition::absent(tier, size),
     })
 }
 

@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use hayase_layout::ByteCount;
 use hayase_tier::Tier;
@@ -12,7 +13,7 @@ use super::transfer::EndpointArg;
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::{
-    Dead, FsyncAt, Job, JobId, KernelProfile, MmapShared, Names, Registry, TransportName,
+    Dead, FsyncAt, Job, JobId, KernelProfile, MmapShared, Names, Registry, Settings, TransportName,
     clean_dead,
 };
 use crate::launch::allocation::LauncherName;
@@ -24,6 +25,9 @@ use crate::output::{Human, Output, Page};
 use crate::size;
 use crate::supervisor::said::Ready;
 use crate::wiring::places;
+
+/// How long a job that is up waits for what is still to be said of its tier.
+const TIER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often a file that stays open for writing is flushed.
 const FLUSH_OPEN_SECONDS_DEFAULT: u32 = 300;
@@ -212,15 +216,27 @@ pub(crate) fn launch(
     }
     let plan = plan::plan(args, environment)?;
     let job = ground::prepare(plan, environment)?;
-    let warning = job.settings.tier.as_ref().and_then(|tier| {
-        // As whom no server is known. Where it can not be opened here, servers say so where they can not.
-        let nobody = job.settings.owner_in_tier(job.settings.nodes);
-        let tier = places::open_owned(tier, &nobody).ok()?.tier;
-        warning_of(&*tier)
-    });
+    let warning = warning_of_tier(&job.settings);
     let launched = start::start(job, environment, signals, output)?;
-    warning.inspect(|warning| output.note(warning));
+    if let Ok(warning) = warning.recv_timeout(TIER_PATIENCE) {
+        output.note(&warning);
+    }
     Ok(launched)
+}
+
+/// Tries the tier on this host while the job starts, on a thread that nobody waits for: a tier may hang. Where it can not
+/// be opened here there is no warning, and servers that can not open it say so.
+fn warning_of_tier(settings: &Settings) -> mpsc::Receiver<String> {
+    let (say, warning) = mpsc::channel();
+    if let Some(tier) = settings.tier.clone() {
+        // As whom no server is known.
+        let nobody = settings.owner_in_tier(settings.nodes);
+        std::thread::spawn(move || {
+            let opened = places::open_owned(&tier, &nobody).ok();
+            opened.and_then(|place| warning_of(&*place.tier)).map(|text| say.send(text))
+        });
+    }
+    warning
 }
 
 /// What a person should know of a tier in which others change the same files.
@@ -297,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tier_that_can_not_compare_and_swap_is_told_of_once() {
+    fn a_tier_that_can_not_compare_and_swap_is_told_of() {
         assert_eq!(warning_of(&Memory::new()), None);
         // Nobody has tried it: nothing is promised.
         let top = tempfile::tempdir().unwrap();

@@ -88,7 +88,8 @@ impl Exchange {
 }
 
 /// Gives `new`, a name in `directory`, the name `name` there if the version `expected` (an identity) has it. `new`
-/// becomes the name of what is to be removed then, also on failure. At most five calls more than rename(2).
+/// becomes the name of what is to be removed then, also on failure. Five calls more than rename(2), of which one is a
+/// rename, and the removal of what came out.
 pub(super) fn swap(
     directory: impl AsFd,
     new: &mut Vec<u8>,
