@@ -272,15 +272,15 @@ impl Launched {
         NodeError::Late { nodes, after, tail }
     }
 
-    /// Lets the nodes live on their own.
+    /// Lets the nodes live on their own: the mark decides it for all of them, whenever this process ends.
     pub(crate) fn let_go(mut self, output: &Output) -> Job {
+        if let Err(error) = self.job.dir.mark_kept() {
+            tracing::warn!("{error}");
+        }
         for supervisor in &mut self.supervisors {
             supervisor.let_go();
         }
         if let Some(tree) = self.tree.take() {
-            if let Err(error) = self.job.dir.mark_kept() {
-                tracing::warn!("{error}");
-            }
             for host in tree.let_go(&self.job) {
                 output.note(&format!("{host} did not confirm that its node stays up"));
             }

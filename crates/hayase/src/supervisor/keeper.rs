@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use rustix::process::Signal;
 
 use super::apart::Apart;
@@ -48,7 +48,7 @@ pub(crate) struct Keeper {
     pub(super) is_unmounted: bool,
     ready: Option<Ready>,
     server_restarts: Restarts,
-    mount_restarts: Restarts,
+    pub(super) mount_restarts: Restarts,
 }
 
 /// The two daemons, in the order of their start.
@@ -202,6 +202,12 @@ impl Keeper {
                     }
                 }
             }
+            if name == MOUNT && self.is_unmounted {
+                // Asked for while this one was coming up: its server ends before anybody takes the mount away.
+                daemon.stop(END_PATIENCE);
+                hide(&self.settings.shared_mount(self.node), self.settings.is_privileged);
+                break Err(End::Failed(anyhow!("the areas are taken down")));
+            }
         };
         let failed_to_start = matches!(result, Err(End::Failed(_)));
         if failed_to_start && self.ready.is_some() {
@@ -322,6 +328,8 @@ impl Keeper {
                 caller.answer(&Reply::Done { notes, kept: None });
                 None
             }
+            // All nodes stay up or none: who ends the launcher may do so after it told some of them.
+            Event::LifelineBroken if self.dir.is_kept() => None,
             Event::LifelineBroken => Some(End::LifelineBroken),
             Event::Signal(signal) => Some(End::Signal(signal)),
             Event::Child => {

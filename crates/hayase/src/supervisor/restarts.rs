@@ -46,6 +46,11 @@ impl Restarts {
         self.total += 1;
     }
 
+    /// Nobody wants it any more.
+    pub(crate) fn cancel(&mut self) {
+        self.due = None;
+    }
+
     /// How often it was started again, ever.
     pub(crate) fn total(&self) -> u32 {
         self.total

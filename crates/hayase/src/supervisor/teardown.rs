@@ -31,6 +31,7 @@ impl Keeper {
             return Vec::new();
         }
         self.is_unmounted = true;
+        self.mount_restarts.cancel();
         let mut notes = programs::end(&self.settings, self.node, asker);
         let mounts_local = self.mount.is_some() && !self.settings.has_storage(self.node);
         if self.shows_local || mounts_local {

@@ -8,8 +8,8 @@ use hayase_e2e::actor::LockKind::{Fcntl, Flock};
 use hayase_e2e::actor::{Answer, Output};
 use hayase_e2e::job::is_alive;
 use hayase_e2e::{
-    Command, Data, File, Job, JobOptions, Loop, Node, Suite, TestResult, Until, eventually,
-    expect_errno, note,
+    Command, Data, File, Job, JobOptions, Loop, Node, Suite, TestResult, TierDir, Until,
+    eventually, expect_errno, note,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -24,6 +24,7 @@ pub(crate) fn suite() -> Suite {
         .alone("coherence_37_a_mount_is_killed_while_it_removes", || {
             on_a_job(mount_killed_removing)
         })
+        .alone("coherence_37_a_job_ends_while_a_mount_is_to_come_back", ends_before_it_is_back)
 }
 
 /// Runs a test on a job of its own; the daemons' logs go with its error.
@@ -315,5 +316,24 @@ fn mount_killed_removing(job: &Job) -> TestResult {
     removed?;
     job.restart_actors();
     eventually(BACK, || Ok(job.node(1)?.names(&job.shared()).map(drop)?)).context("a new mount")?;
+    Ok(())
+}
+
+/// The areas were taken away before the mount was due again, and the rest of the node a while after that: it does not come
+/// back in between.
+fn ends_before_it_is_back() -> TestResult {
+    const KILLS: usize = 4; // The pause before the next restart is 800 ms then.
+    let tier = TierDir::small(16 << 20)?;
+    let job = Job::up(tier.job(1))?;
+    tier.read_only(true)?;
+    job.node(0)?.write_file(&job.cached("f"), Data::pattern(1, 1000))?;
+    job.restart_actors();
+    for _ in 0..KILLS {
+        kill_and_wait(&job, 0, Daemon::Mount)?;
+    }
+    kill(&job, 0, Daemon::Mount)?;
+    let down = job.cluster().context("a real job")?.run("down", &["--drain", "2"])?;
+    ensure!(down.code == Some(3) && !down.stdout.contains("hung"), "{down:?}");
+    ensure!(!down.stdout.contains("its supervisor"), "{down:?}");
     Ok(())
 }

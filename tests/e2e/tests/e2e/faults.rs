@@ -55,6 +55,11 @@ fn launcher_killed_while_coming_up() -> TestResult {
             note(&format!("up was done before {millis} ms"));
             stop_by_path(&trial)?;
             trial.end()?;
+        } else if trial.tree().job_dir().join("kept").exists() {
+            note(&format!("up had let its nodes go before {millis} ms"));
+            expect_all_up(&trial)?;
+            stop_by_path(&trial)?;
+            trial.end()?;
         } else {
             let left = trial.expect_nothing_running(CLEARED);
             left.with_context(|| format!("killed after {millis} ms"))?;
@@ -70,6 +75,16 @@ fn launcher_killed_while_coming_up() -> TestResult {
         ensure!(stored.is_empty(), "after the next up is left: {}", stored.join(", "));
         trial.end()?;
     }
+    Ok(())
+}
+
+/// All of its three nodes, or none: no other state is left by a launcher that is killed while it lets them go.
+fn expect_all_up(trial: &Trial) -> TestResult {
+    let mut status = std::process::Command::new(hayase_e2e::job::binary()?);
+    status.args(["status", "--json", "--job"]).arg(trial.tree().job_dir());
+    let told = run(&mut status, COMMAND)?;
+    let status: serde_json::Value = serde_json::from_str(&told.stdout)?;
+    ensure!(status["jobs"][0]["state"] == "up", "{status}");
     Ok(())
 }
 

@@ -154,10 +154,7 @@ impl Relay<'_> {
                 }
             }
             Down::Keep => {
-                self.is_kept = true;
-                if let Some(supervisor) = &mut self.supervisor {
-                    supervisor.let_go();
-                }
+                self.keep();
                 self.tell(&Up::Kept)?;
             }
             Down::Ask(request) => {
@@ -171,6 +168,14 @@ impl Relay<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The node lives without the launcher from here on.
+    fn keep(&mut self) {
+        self.is_kept = true;
+        if let Some(supervisor) = &mut self.supervisor {
+            supervisor.let_go();
+        }
     }
 
     fn start(&mut self, start: &Start) -> anyhow::Result<()> {
@@ -218,6 +223,10 @@ impl Relay<'_> {
     /// Nobody speaks to us any more.
     fn end(&mut self) -> Status {
         self.branches.close();
+        // Whoever ended the launcher may have done so while it told its nodes that they stay.
+        if !self.is_kept && JobDir::new(&self.join.job_dir).is_kept() {
+            self.keep();
+        }
         if self.is_kept {
             self.branches.finish(CLEARING_MAX);
             // Slurm ends what a task has left: the node lives as long as its task does.
