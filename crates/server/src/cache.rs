@@ -11,6 +11,7 @@
 //! - [`order`]: which files were before which, for who must not overtake;
 //! - [`check`]: whether what is here is still what the tier has;
 //! - [`xattrs`]: extended attributes, where the tier keeps them;
+//! - [`synced`]: which files a power cut can not have changed;
 //! - [`recorded`]: files that MPI-IO keeps as one part per writer.
 //!
 //! What is written comes to the tier by [`crate::flusher`].
@@ -32,7 +33,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use hayase_layout::InodeId;
+use hayase_layout::{InodeId, Layout};
 use hayase_store::{
     FileKind, FileState, Inode, Ledger, LedgerError, LedgerRecord, LedgerSync, PartStat, Time, ops,
 };
@@ -64,6 +65,7 @@ pub(crate) mod order;
 pub(crate) mod paths;
 mod recorded;
 mod striped_copy;
+mod synced;
 pub(crate) mod tombstones;
 pub(crate) mod xattrs;
 
@@ -256,13 +258,16 @@ impl Active {
 }
 
 impl Cache {
-    /// The cache in front of the tier of `settings`, asked on `threads`; what an earlier incarnation was
-    /// flushing is dirty again.
+    /// The cache in front of the tier of `settings`, asked on `threads`, in this life of the machine; what an earlier
+    /// incarnation was flushing is dirty again.
     pub(crate) fn open(
         settings: CacheSettings,
         mut ledger: Ledger,
-        threads: Disk,
+        (life, threads): (&str, Disk),
     ) -> Result<Self, LedgerError> {
+        if ledger.begin_life(life)? {
+            copies_are_lost(&mut ledger)?;
+        }
         let cut_off = leftovers::directories(ledger.records());
         let interrupted: Vec<LedgerRecord> = ledger
             .records()
@@ -458,6 +463,7 @@ impl Cache {
     pub(crate) fn becomes_dirty(&self, ino: InodeId) -> Result<(), Refused> {
         self.active(ino).changed();
         self.update(ino, |record| {
+            record.synced = None;
             if record.state != FileState::Failed {
                 record.state = FileState::Dirty;
             }
@@ -545,6 +551,19 @@ impl Node {
         let is_open_by_mpi = |cache: &Cache| cache.is_open_by_mpi(ino);
         self.homes.has_writers(ino) || self.cached(ino).is_some_and(is_open_by_mpi)
     }
+}
+
+/// A power cut may have taken bytes of copies, which nobody syncs: those files are in the tier, and fetched again.
+fn copies_are_lost(ledger: &mut Ledger) -> Result<(), LedgerError> {
+    let is_copy = |record: &&LedgerRecord| {
+        let is_here = matches!(record.state, FileState::Clean | FileState::Durable);
+        is_here && record.version.is_some() && record.layout == Layout::Whole && !record.is_nameless
+    };
+    let copies: Vec<LedgerRecord> = ledger.records().filter(is_copy).cloned().collect();
+    for record in copies {
+        ledger.put(LedgerRecord { state: FileState::InTier, ..record })?;
+    }
+    Ok(())
 }
 
 /// A memo of bounded size: all is forgotten when there is too much.

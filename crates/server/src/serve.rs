@@ -405,7 +405,7 @@ fn node(
     };
     let cache = match (settings.cache, stores.ledger) {
         (Some(asked), Some(ledger)) => {
-            let cache = Cache::open(asked, ledger, ground.disk.apart(TIER_THREADS));
+            let cache = Cache::open(asked, ledger, (&ground.boot, ground.disk.apart(TIER_THREADS)));
             let cache = cache.map_err(|source| ServeError::Ledger { server, source })?;
             revive(&cache, &names, server)?;
             Some(cache)

@@ -38,7 +38,7 @@ mod salvage;
 pub use self::copies::LedgerSync;
 pub use self::pending::{PENDING_XATTRS_BYTES_MAX, PendingXattrs, XattrValues};
 pub use self::reading::Damage;
-pub use self::record::{Buried, FileState, LedgerRecord, TierVersion};
+pub use self::record::{Buried, FileState, LedgerRecord, Synced, TierVersion};
 pub use self::salvage::Salvaged;
 
 use self::copies::Copies;
@@ -122,7 +122,15 @@ pub struct Ledger {
     is_dirty_behind: bool,
     /// What the living records would take in a log.
     live_bytes: u64,
+    content: Content,
+}
+
+/// What a log says.
+#[derive(Default)]
+struct Content {
     records: BTreeMap<InodeId, LedgerRecord>,
+    /// Of the machine, when its server wrote last.
+    life: Option<String>,
 }
 
 impl Ledger {
@@ -144,15 +152,15 @@ impl Ledger {
         });
         let (copies, end) = match kept {
             Some(copies) => (copies, read.end as u64),
-            None => Copies::write(&*device, above(&ids), &read.records)?,
+            None => Copies::write(&*device, above(&ids), &read.content)?,
         };
         let live = copies.generation();
         for other in ids.iter().filter(|id| id.epoch != live) {
             device.remove(*other).map_err(failed("remove an old log of"))?;
         }
-        let (copies, records) = (Arc::new(copies), read.records);
-        let live_bytes = records.values().map(bytes_of).sum();
-        Ok(Self { device, copies, end, is_dirty_behind: false, live_bytes, records })
+        let (copies, content) = (Arc::new(copies), read.content);
+        let live_bytes = content.records.values().map(bytes_of).sum();
+        Ok(Self { device, copies, end, is_dirty_behind: false, live_bytes, content })
     }
 
     /// What the ledger on `device` says, which is left as it is: its server may be writing it just now.
@@ -167,7 +175,8 @@ impl Ledger {
                 // A log that was listed a moment ago may have been replaced by a shorter one.
                 Err(_) if tries < LOOKS_MAX => {}
                 found => {
-                    let records = found?.1.map(|(_, read)| read.records).unwrap_or_default();
+                    let records =
+                        found?.1.map(|(_, read)| read.content.records).unwrap_or_default();
                     return Ok(records.into_values().collect());
                 }
             }
@@ -183,37 +192,54 @@ impl Ledger {
         for id in ids.iter().filter(|id| **id != beginning) {
             device.remove(*id).map_err(failed("remove an unfinished log of"))?;
         }
-        let records = BTreeMap::new();
-        let (copies, end) = Copies::write(&*device, BEGINNING + 1, &records)?;
+        let content = Content::default();
+        let (copies, end) = Copies::write(&*device, BEGINNING + 1, &content)?;
         device.remove(beginning).map_err(failed("begin"))?;
         let copies = Arc::new(copies);
-        Ok(Self { device, copies, end, is_dirty_behind: false, live_bytes: 0, records })
+        Ok(Self { device, copies, end, is_dirty_behind: false, live_bytes: 0, content })
+    }
+
+    /// The life of the machine in which a server wrote this ledger last; `None` when none has said so.
+    pub fn life(&self) -> Option<&str> {
+        self.content.life.as_deref()
+    }
+
+    /// A server writes this ledger from here on, in this life of its machine; survives a power cut when it returns.
+    /// Whether that is another one than before: what was not synced then may be gone.
+    pub fn begin_life(&mut self, life: &str) -> Result<bool, LedgerError> {
+        if self.life() == Some(life) {
+            return Ok(false);
+        }
+        self.append(&Frame::Life(life.to_owned()))?;
+        let earlier = self.content.life.replace(life.to_owned());
+        self.sync()?;
+        Ok(earlier.is_some())
     }
 
     /// What is known of a file.
     pub fn get(&self, ino: InodeId) -> Option<&LedgerRecord> {
-        self.records.get(&ino)
+        self.content.records.get(&ino)
     }
 
     /// All files, by inode number.
     pub fn records(&self) -> impl Iterator<Item = &LedgerRecord> {
-        self.records.values()
+        self.content.records.values()
     }
 
     /// Those above `after`, by inode number.
     pub fn records_after(&self, after: InodeId) -> impl Iterator<Item = &LedgerRecord> {
         let above = (Bound::Excluded(after), Bound::Unbounded);
-        self.records.range(above).map(|(_, record)| record)
+        self.content.records.range(above).map(|(_, record)| record)
     }
 
     /// Makes `record` what is known of its file. Costs two writes; nothing when it is known already.
     pub fn put(&mut self, record: LedgerRecord) -> Result<(), LedgerError> {
-        if self.records.get(&record.ino) == Some(&record) {
+        if self.content.records.get(&record.ino) == Some(&record) {
             return Ok(());
         }
         self.append(&Frame::Put(Box::new(record.clone())))?;
         self.live_bytes += bytes_of(&record);
-        if let Some(old) = self.records.insert(record.ino, record) {
+        if let Some(old) = self.content.records.insert(record.ino, record) {
             self.live_bytes -= bytes_of(&old);
         }
         self.compact_if_long()
@@ -221,11 +247,11 @@ impl Ledger {
 
     /// The file is gone: it was removed by the job.
     pub fn remove(&mut self, ino: InodeId) -> Result<(), LedgerError> {
-        if !self.records.contains_key(&ino) {
+        if !self.content.records.contains_key(&ino) {
             return Ok(());
         }
         self.append(&Frame::Remove(ino))?;
-        if let Some(old) = self.records.remove(&ino) {
+        if let Some(old) = self.content.records.remove(&ino) {
             self.live_bytes -= bytes_of(&old);
         }
         self.compact_if_long()
@@ -244,7 +270,7 @@ impl Ledger {
     /// Writes the living records to a new log, which takes the place of the old one.
     pub fn compact(&mut self) -> Result<(), LedgerError> {
         let old = self.copies.generation();
-        let (copies, end) = Copies::write(&*self.device, old + 1, &self.records)?;
+        let (copies, end) = Copies::write(&*self.device, old + 1, &self.content)?;
         (self.copies, self.end, self.is_dirty_behind) = (Arc::new(copies), end, false);
         for index in 0..COPIES as u16 {
             self.device.remove(log_id(old, index)).map_err(failed("remove an old log of"))?;

@@ -19,7 +19,7 @@ pub use device::{
 };
 pub use ledger::{
     Buried, Damage, FileState, Ledger, LedgerError, LedgerRecord, LedgerSync,
-    PENDING_XATTRS_BYTES_MAX, PendingXattrs, Salvaged, TierVersion, XattrValues,
+    PENDING_XATTRS_BYTES_MAX, PendingXattrs, Salvaged, Synced, TierVersion, XattrValues,
 };
 pub use meta::{Batch, FjallStore, MemoryStore, MetaError, MetaStore};
 pub use namespace::{EntryRecord, FileKind, Inode, Namespace, NamespaceError, Time, Txn, ops};

@@ -116,10 +116,10 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         resumed.with_context(|| format!("resume node {node}"))?;
     }
     if !told.not_here.is_empty() {
-        // Of files of those nodes some parts may be here.
+        // Of files of those nodes some parts may be here, and this storage may be brought to where those are.
         for node in &here {
-            if let Err(error) = left.sync_parts(*node) {
-                tracing::warn!("parts of node {node} are not made durable: {error:#}");
+            if let Err(error) = left.seal(*node) {
+                tracing::warn!("what is left of node {node} is not made durable: {error:#}");
             }
         }
     }

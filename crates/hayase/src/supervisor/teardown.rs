@@ -13,6 +13,7 @@ use super::fate::Fate;
 use super::keeper::Keeper;
 use super::programs;
 use crate::job::{Kept, Kind, Removable, is_ours, ledgers, remove_leftovers, remove_own_leftovers};
+use crate::wiring::resume::seal;
 
 /// How long `serve-mount` may take to end after its mount has gone.
 const MOUNT_PATIENCE: Duration = Duration::from_millis(1000);
@@ -94,6 +95,12 @@ impl Keeper {
                 .and_then(|()| ledgers::write_list(&self.settings, self.node))
         {
             notes.push(format!("{error:#}"));
+        }
+        if keep
+            && self.settings.tier.is_some()
+            && let Err(error) = seal(&self.settings, self.node)
+        {
+            notes.push(format!("not made durable, so do not switch this machine off: {error:#}"));
         }
         let has_left_all = self.has_left_all();
         if let Some(areas) = self.areas.take() {

@@ -90,12 +90,12 @@ impl<'a> Left<'a> {
         Ok(salvaged.damage)
     }
 
-    /// Makes durable what is here of files that other nodes miss.
-    pub(crate) fn sync_parts(&self, node: u16) -> anyhow::Result<()> {
+    /// Makes durable what the tier does not have, and what is here of files that other nodes miss.
+    pub(crate) fn seal(&self, node: u16) -> anyhow::Result<()> {
         if !self.settings.has_storage(node) {
             return Ok(());
         }
-        Ok(self.nodes.open(node)?.sync_parts()?)
+        Ok(self.nodes.open(node)?.seal(&mut ledgers::open(self.settings, node)?)?)
     }
 
     /// No file is read any more.
@@ -111,6 +111,21 @@ impl<'a> Left<'a> {
         let mut ledger = ledgers::open(self.settings, node)?;
         Ok(self.job.removals(&mut ledger, &*self.tier, told)?)
     }
+}
+
+/// Makes durable what is kept of a node whose server has just ended and whose areas are as it left them: the machine may be
+/// switched off before anybody resumes the job.
+pub(crate) fn seal(settings: &Settings, node: u16) -> anyhow::Result<()> {
+    if !settings.has_storage(node) || !settings.ledger(node).exists() {
+        return Ok(());
+    }
+    let (root, server) = (settings.shared_root(node), ServerId(node));
+    let left = match settings.image {
+        true if is_mount_point(&root) => LeftNode::of(server, &MountedArea::open(&root)?)?,
+        true => return Ok(()), // It was unmounted, and that made it durable.
+        false => LeftNode::of(server, &CountedArea::open(&root, settings.shared)?)?,
+    };
+    Ok(left.seal(&mut ledgers::open(settings, node)?)?)
 }
 
 /// The storage of each node, opened when something of it is wanted: a striped file lies on many.

@@ -102,7 +102,13 @@ impl Node {
             }
             return Ok(());
         }
-        self.before_change(ino, truncate)
+        let was_synced = cache.is_known_synced(ino);
+        self.before_change(ino, truncate)?;
+        match was_synced {
+            // What is written next may be on storage before its time is.
+            true => self.ledger_durable(cache).await,
+            false => Ok(()),
+        }
     }
 
     /// Home: the bytes of a file are about to change. `EAGAIN` when it has to be fetched first.

@@ -1,20 +1,24 @@
 //! What the ledger of a server comes to.
 
-use hayase_store::MemoryDevice;
+use hayase_store::{Device, MemoryDevice};
 use hayase_tier::Memory;
 
 use super::*;
 use crate::limits::FLUSH_LOOK_FILES;
 
 fn cache() -> Cache {
-    let ledger = Ledger::open(Arc::new(MemoryDevice::new())).unwrap();
+    opened(Arc::new(MemoryDevice::new()), "first")
+}
+
+fn opened(device: Arc<dyn Device>, life: &str) -> Cache {
+    let ledger = Ledger::open(device).unwrap();
     let settings = CacheSettings {
         tier: Arc::new(Memory::new()),
         durable_at: DurableAt::Node,
         deadline: None,
         flush_open: None,
     };
-    Cache::open(settings, ledger, Disk::Here).unwrap()
+    Cache::open(settings, ledger, (life, Disk::Here)).unwrap()
 }
 
 fn file(ino: u64, path: &str) -> LedgerRecord {
@@ -90,4 +94,28 @@ fn tombstones_do_not_hide_the_files_that_they_wait_for() {
     cache.unbury(&tombstone(100));
     assert!(cache.tombstones_of(b"d0/100").is_empty());
     assert_eq!(cache.tombstones_after(InodeId(0), 1), [InodeId(101).in_cache()]);
+}
+
+/// Nobody syncs a copy, and the record that calls it clean may be durable.
+#[test]
+fn copies_are_fetched_again_after_a_power_cut() {
+    let device = Arc::new(MemoryDevice::new());
+    let mtime = Time { seconds: 1, nanos: 0 };
+    let version = Some(hayase_store::TierVersion { identity: 4, size: 1, mtime, mode: 0o640 });
+    let states = [FileState::Clean, FileState::Durable, FileState::Dirty];
+    let open = |life: &str, expected: [FileState; 3]| {
+        let cache = opened(Arc::clone(&device) as _, life);
+        for (ino, state) in (3..).zip(states) {
+            let path = format!("f{ino}");
+            let record = LedgerRecord { state, version, ..file(ino, &path) };
+            if cache.record(record.ino).is_none() {
+                cache.put(record).unwrap();
+            }
+        }
+        let now = [3, 4, 5].map(|ino| cache.state(InodeId(ino).in_cache()).unwrap());
+        assert_eq!(now, expected, "{life}");
+    };
+    open("first", states);
+    open("first", states);
+    open("second", [FileState::InTier, FileState::InTier, FileState::Dirty]);
 }

@@ -338,6 +338,7 @@ impl Node {
             record.checksum = Some((version.identity, checksum));
             record.state = if is_last { FileState::Durable } else { FileState::Dirty };
             record.after = if is_last { 0 } else { record.after };
+            record.synced = record.synced.filter(|_| !is_last);
         })?;
         self.ledger_durable(cache).await?;
         if is_last {

@@ -290,12 +290,14 @@ impl Node {
             // The tier has all of it.
             Layout::Whole if !self.is_here(ino) => {}
             Layout::Whole => {
-                if let Some(cache) = self.cached(ino) {
-                    self.ledger_durable(cache).await?;
-                }
                 let part = self.whole(&inode)?;
-                let work = move || part.sync(data_only).map_err(part_refused);
-                self.disk.run(work).await?;
+                match self.cached(ino) {
+                    Some(cache) => cache.sync_part(&self.disk, part).await?,
+                    None => {
+                        let work = move || part.sync(data_only).map_err(part_refused);
+                        self.disk.run(work).await?;
+                    }
+                }
             }
             Layout::Striped { .. } => {
                 if let Some(cache) = self.cached(ino) {

@@ -5,8 +5,8 @@
 //! those).
 //!
 //! What a power cut leaves of one file: what the last sync saw, and any of the changes since, each
-//! as a whole or not at all. A file that was never synced may be gone; one that was removed may be
-//! back. Files know nothing of each other.
+//! as a whole or not at all, with its time. A file that was never synced may be gone; one that was removed may be
+//! back. A sync of data only leaves the times as they were. Files know nothing of each other.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use hayase_layout::LocalOffset;
 
-use super::memory::Content;
+use super::memory::{Content, Still, Times};
 use super::{Device, DeviceFile, MemoryDevice, PartStat, SetTime, Whence};
 use crate::part::{PartError, PartId};
 
@@ -31,8 +31,8 @@ struct Log {
     /// Which file of this name: handles of a removed one write nothing here.
     generation: u64,
     /// As of the last sync; `None` when there was none.
-    durable: Option<Content>,
-    changes: Vec<Change>,
+    durable: Option<Still>,
+    changes: Vec<(Change, Times)>,
     removed: bool,
 }
 
@@ -57,15 +57,15 @@ impl CrashDevice {
     /// The same as a device that may lose power again.
     pub fn restarted(&self, survives: impl FnMut() -> bool) -> Self {
         let left = self.left(survives);
-        let durable = |(id, content): &(PartId, Content)| {
-            (*id, Log { durable: Some(content.clone()), ..Log::default() })
+        let durable = |(id, still): &(PartId, Still)| {
+            (*id, Log { durable: Some(still.clone()), ..Log::default() })
         };
         let logs = left.iter().map(durable).collect();
         let now = MemoryDevice::with_files(left.into_iter());
         Self { now, logs: Arc::new(Mutex::new(logs)) }
     }
 
-    fn left(&self, mut survives: impl FnMut() -> bool) -> Vec<(PartId, Content)> {
+    fn left(&self, mut survives: impl FnMut() -> bool) -> Vec<(PartId, Still)> {
         let mut left = Vec::new();
         let logs = self.logs();
         let mut ids: Vec<_> = logs.keys().copied().collect();
@@ -73,15 +73,17 @@ impl CrashDevice {
         for id in ids {
             let log = &logs[&id];
             let made = log.durable.is_some() || survives();
-            let mut content = log.durable.clone().unwrap_or_default();
-            for change in &log.changes {
+            let made_empty = || Still { content: Content::default(), times: Times::now() };
+            let mut still = log.durable.clone().unwrap_or_else(made_empty);
+            for (change, times) in &log.changes {
                 if survives() {
-                    change.apply(&mut content);
+                    change.apply(&mut still.content);
+                    still.times = *times;
                 }
             }
             let removed = log.removed && survives();
             if made && !removed {
-                left.push((id, content));
+                left.push((id, still));
             }
         }
         left
@@ -153,7 +155,7 @@ impl CrashFile {
         let mut logs = self.logs.lock().expect("no holder of this lock panics");
         let value = call()?;
         if let Some(log) = logs.get_mut(&self.id).filter(|log| log.generation == self.generation) {
-            log.changes.push(change(&value));
+            log.changes.push((change(&value), Times::of(&self.inner.stat()?)));
         }
         Ok(value)
     }
@@ -182,11 +184,13 @@ impl DeviceFile for CrashFile {
     fn sync(&self, data_only: bool) -> Result<(), PartError> {
         let mut logs = self.logs.lock().expect("no holder of this lock panics");
         self.inner.sync(data_only)?;
-        let size = self.inner.stat()?.size as usize;
-        let mut bytes = vec![0; size];
+        let stat = self.inner.stat()?;
+        let mut bytes = vec![0; stat.size as usize];
         self.inner.read_at(LocalOffset(0), &mut bytes)?;
         if let Some(log) = logs.get_mut(&self.id).filter(|log| log.generation == self.generation) {
-            log.durable = Some(Content(bytes));
+            let before = log.durable.as_ref().filter(|_| data_only).map(|still| still.times);
+            let times = before.unwrap_or_else(|| Times::of(&stat));
+            log.durable = Some(Still { content: Content(bytes), times });
             log.changes.clear();
         }
         Ok(())

@@ -29,8 +29,8 @@ impl MemoryDevice {
     }
 
     /// A device with these files.
-    pub(super) fn with_files(files: impl Iterator<Item = (PartId, Content)>) -> Self {
-        let files = files.map(|(id, content)| (id, MemoryFile::new(id, content))).collect();
+    pub(super) fn with_files(files: impl Iterator<Item = (PartId, Still)>) -> Self {
+        let files = files.map(|(id, still)| (id, MemoryFile::new(id, still))).collect();
         Self { files: Mutex::new(files) }
     }
 
@@ -45,7 +45,7 @@ impl Device for MemoryDevice {
         if files.contains_key(&id) {
             return Err(PartError::Exists { part: id, device: place() });
         }
-        let file = MemoryFile::new(id, Content::default());
+        let file = MemoryFile::new(id, Still { content: Content::default(), times: Times::now() });
         files.insert(id, file.clone());
         Ok(Arc::new(file))
     }
@@ -116,6 +116,31 @@ impl Content {
     }
 }
 
+/// When a file was changed last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) mtime: Time,
+    pub(super) ctime: Time,
+}
+
+impl Times {
+    pub(super) fn now() -> Self {
+        let now = now();
+        Self { mtime: now, ctime: now }
+    }
+
+    pub(super) fn of(stat: &PartStat) -> Self {
+        Self { mtime: stat.mtime, ctime: stat.ctime }
+    }
+}
+
+/// A file at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct Still {
+    pub(super) content: Content,
+    pub(super) times: Times,
+}
+
 struct MemoryFile {
     id: PartId,
     state: Mutex<State>,
@@ -129,9 +154,9 @@ struct State {
 }
 
 impl MemoryFile {
-    fn new(id: PartId, content: Content) -> Arc<Self> {
-        let now = now();
-        let state = State { content, atime: now, mtime: now, ctime: now };
+    fn new(id: PartId, Still { content, times }: Still) -> Arc<Self> {
+        let Times { mtime, ctime } = times;
+        let state = State { content, atime: now(), mtime, ctime };
         Arc::new(Self { id, state: Mutex::new(state) })
     }
 

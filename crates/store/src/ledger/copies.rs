@@ -3,14 +3,13 @@
 //! Each frame goes to both, and both are synced before a sync returns: a damaged frame of one is read
 //! from the other. They are the same byte for byte.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use hayase_layout::{InodeId, LocalOffset};
+use hayase_layout::LocalOffset;
 
 use super::frame::{Frame, Place};
 use super::header::{self, HEADER_BYTES, SLOTS};
-use super::{COPIES, LedgerError, LedgerRecord, failed, log_id};
+use super::{COPIES, Content, LedgerError, failed, log_id};
 use crate::device::{Device, DeviceFile};
 
 /// See the module header.
@@ -41,9 +40,9 @@ impl Copies {
     pub(super) fn write(
         device: &dyn Device,
         generation: u32,
-        records: &BTreeMap<InodeId, LedgerRecord>,
+        content: &Content,
     ) -> Result<(Self, u64), LedgerError> {
-        let bytes = log_of(generation, records);
+        let bytes = log_of(generation, content);
         let files =
             [new_copy(device, generation, 0, &bytes)?, new_copy(device, generation, 1, &bytes)?];
         let end = bytes.len() as u64;
@@ -104,10 +103,11 @@ impl Copies {
 }
 
 /// All bytes of a log that says nothing yet of being synced.
-fn log_of(generation: u32, records: &BTreeMap<InodeId, LedgerRecord>) -> Vec<u8> {
+fn log_of(generation: u32, content: &Content) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
-    let puts = records.values().map(|record| Frame::Put(Box::new(record.clone())));
-    for frame in puts.chain([Frame::Complete]) {
+    let life = content.life.iter().map(|life| Frame::Life(life.clone()));
+    let puts = content.records.values().map(|record| Frame::Put(Box::new(record.clone())));
+    for frame in life.chain(puts).chain([Frame::Complete]) {
         let place = Place { generation, at: bytes.len() };
         bytes.extend_from_slice(&frame.encode(place));
     }

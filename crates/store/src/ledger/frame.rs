@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::{LedgerError, LedgerRecord, PENDING_XATTRS_BYTES_MAX};
 
 /// Written at the start of every payload, and in the header of every log.
-pub(super) const FORMAT: u8 = 7;
+pub(super) const FORMAT: u8 = 8;
 
 /// Ends every payload.
 const END: u8 = 0xe7;
@@ -45,6 +45,8 @@ pub(super) enum Frame {
     Remove(InodeId),
     /// The log holds all that the one before it held.
     Complete,
+    /// The server that writes from here on runs in this life of its machine.
+    Life(String),
 }
 
 /// Where a frame lies.

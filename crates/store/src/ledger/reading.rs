@@ -6,15 +6,14 @@
 //! A good frame behind the end is no sign of damage: a power cut may take a frame that was not synced and leave a later
 //! one. It is what [`Ledger::salvage`](super::Ledger::salvage) looks for.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hayase_layout::{InodeId, LocalOffset};
+use hayase_layout::LocalOffset;
 
 use super::frame::{Found, Frame, Place, old_format};
 use super::header::{self, HEADER_BYTES, Synced};
-use super::{COPIES, LedgerError, LedgerRecord, failed, log_id};
+use super::{COPIES, Content, LedgerError, failed, log_id};
 use crate::device::{Device, DeviceFile};
 use crate::part::{PartError, PartId};
 
@@ -53,7 +52,7 @@ pub struct Damage {
 
 /// What a log says.
 pub(super) struct Read {
-    pub(super) records: BTreeMap<InodeId, LedgerRecord>,
+    pub(super) content: Content,
     pub(super) end: usize,
     pub(super) is_complete: bool,
     /// Where copies differ from what the other one says, each once.
@@ -65,15 +64,16 @@ pub(super) struct Read {
 impl Read {
     pub(super) fn apply(&mut self, frame: Frame) {
         match frame {
-            Frame::Put(record) => drop(self.records.insert(record.ino, *record)),
-            Frame::Remove(ino) => drop(self.records.remove(&ino)),
+            Frame::Put(record) => drop(self.content.records.insert(record.ino, *record)),
+            Frame::Remove(ino) => drop(self.content.records.remove(&ino)),
             Frame::Complete => self.is_complete = true,
+            Frame::Life(life) => self.content.life = Some(life),
         }
     }
 
     pub(super) fn nothing() -> Self {
-        let (records, repaired) = (BTreeMap::new(), Vec::new());
-        Self { records, end: HEADER_BYTES, is_complete: false, repaired, is_torn: false }
+        let (content, repaired) = (Content::default(), Vec::new());
+        Self { content, end: HEADER_BYTES, is_complete: false, repaired, is_torn: false }
     }
 }
 

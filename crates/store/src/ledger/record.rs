@@ -4,6 +4,7 @@ use hayase_layout::{InodeId, Layout};
 use serde::{Deserialize, Serialize};
 
 use super::PendingXattrs;
+use crate::device::PartStat;
 use crate::namespace::Time;
 
 /// One version of a file in the tier, as far as it can be told from others without reading it.
@@ -63,6 +64,29 @@ impl FileState {
     }
 }
 
+/// The state of a file's part when it was made durable.
+///
+/// A power cut can not have changed a part that still has this size and these times: every write, truncate and
+/// fallocate(2), also one that passes no server, changes the times. A write in place within the same tick of the
+/// kernel's clock as the last one before the sync does not (Linux before 6.13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Synced {
+    /// Bytes.
+    pub size: u64,
+    /// Of the last change of the bytes.
+    pub mtime: Time,
+    /// Of the last change of anything.
+    pub ctime: Time,
+}
+
+impl From<PartStat> for Synced {
+    /// Of a part that was looked at before a sync that succeeded.
+    fn from(stat: PartStat) -> Self {
+        let PartStat { size, mtime, ctime, .. } = stat;
+        Self { size, mtime, ctime }
+    }
+}
+
 /// Whose name a tombstone is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Buried {
@@ -112,6 +136,8 @@ pub struct LedgerRecord {
     pub layout: Layout,
     /// Extended attributes that the tier does not have yet.
     pub xattrs: PendingXattrs,
+    /// How the part of a `Whole` file was when it was last made durable; `None`: never, as far as is known.
+    pub synced: Option<Synced>,
 }
 
 impl LedgerRecord {
@@ -135,6 +161,7 @@ impl LedgerRecord {
             buried: None,
             layout: Layout::Whole,
             xattrs: PendingXattrs { are_all: true, ..PendingXattrs::default() },
+            synced: None,
         }
     }
 

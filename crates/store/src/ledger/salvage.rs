@@ -57,7 +57,7 @@ impl Salvaged {
         match frame {
             Frame::Put(record) => drop(self.records.insert(record.ino, *record)),
             Frame::Remove(ino) => drop(self.records.remove(&ino)),
-            Frame::Complete => {}
+            Frame::Complete | Frame::Life(_) => {}
         }
     }
 }

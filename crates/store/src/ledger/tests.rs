@@ -13,25 +13,9 @@ use crate::namespace::Time;
 mod damage;
 
 fn record(ino: u64, state: FileState, bytes: u64) -> LedgerRecord {
-    LedgerRecord {
-        ino: InodeId(ino),
-        path: format!("dir/f{ino}").into_bytes(),
-        state,
-        bytes,
-        mode: 0o644,
-        version: None,
-        checksum: None,
-        over: None,
-        is_over: false,
-        sent: None,
-        errno: 0,
-        attempts: 0,
-        after: 0,
-        is_nameless: false,
-        buried: None,
-        layout: hayase_layout::Layout::Whole,
-        xattrs: PendingXattrs::default(),
-    }
+    let path = format!("dir/f{ino}").into_bytes();
+    let xattrs = PendingXattrs::default();
+    LedgerRecord { state, bytes, xattrs, ..LedgerRecord::new(InodeId(ino), path, 0o644) }
 }
 
 fn states(ledger: &Ledger) -> BTreeMap<u64, (FileState, u64)> {
@@ -218,4 +202,17 @@ proptest! {
         let after = states(&Ledger::open(Arc::new(left)).unwrap());
         prop_assert!(since_sync.contains(&after), "{after:?} is none of {since_sync:?}");
     }
+}
+
+#[test]
+fn the_life_of_the_machine_outlives_a_rewrite_and_a_power_cut() {
+    let device = Arc::new(CrashDevice::new());
+    let mut ledger = Ledger::open(device.clone()).unwrap();
+    assert_eq!(ledger.life(), None);
+    assert!(!ledger.begin_life("first").unwrap(), "there was none before");
+    ledger.compact().unwrap();
+    assert!(!ledger.begin_life("first").unwrap());
+    let mut ledger = Ledger::open(Arc::new(device.after_power_cut(|| false))).unwrap();
+    assert_eq!(ledger.life(), Some("first"));
+    assert!(ledger.begin_life("second").unwrap());
 }

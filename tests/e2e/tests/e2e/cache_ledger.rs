@@ -20,8 +20,8 @@ const FILES: u8 = 5;
 const COMMAND: Duration = Duration::from_secs(120);
 const BACK: Duration = Duration::from_secs(60);
 
-/// In the first record of a log: behind the header and the frame that ends what was copied.
-const AT: usize = 1024 + 19 + 20;
+/// In the first record of a log: behind the header, the frame that ends what was copied, and the life of the machine.
+const AT: usize = 1024 + 19 + 57 + 20;
 
 fn name(index: u8) -> String {
     format!("deep/f{index}")

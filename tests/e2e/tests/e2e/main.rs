@@ -5,6 +5,7 @@ mod cache;
 mod cache_faults;
 mod cache_ledger;
 mod cache_order;
+mod cache_power;
 mod cache_striped;
 mod cache_striped_resumed;
 mod cache_told;
@@ -32,7 +33,7 @@ use std::process::ExitCode;
 use hayase_e2e::{Suite, groups};
 
 /// The longest first, as they took on a loaded machine of two processors.
-const SUITES: [fn() -> Suite; 26] = [
+const SUITES: [fn() -> Suite; 27] = [
     coherence_names::suite,
     cache_faults::suite,
     gathering::suite,
@@ -45,6 +46,7 @@ const SUITES: [fn() -> Suite; 26] = [
     daemons::suite,
     cache_striped::suite,
     cache_ledger::suite,
+    cache_power::suite,
     areas::suite,
     ucx::suite,
     coherence_restarts::suite,

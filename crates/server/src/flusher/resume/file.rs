@@ -22,6 +22,15 @@ use crate::node::libc_errno;
 /// Second versions of one file that are tried before it is left as failed.
 const CONFLICTS_MAX: usize = 2;
 
+/// Which whole parts are taken for the file.
+#[derive(Clone, Copy)]
+pub(super) enum Take<'a> {
+    /// Those of which a power cut can not have taken anything. The life of the machine in which the ledger was written last.
+    Durable(Option<&'a str>),
+    /// Whatever is there.
+    AsItIs,
+}
+
 /// Where the bytes of a file are.
 pub(super) enum Source<'a> {
     /// One part, on its home.
@@ -37,10 +46,14 @@ impl<'a> Source<'a> {
         home: ServerId,
         nodes: &'a dyn LeftNodes,
         record: &LedgerRecord,
+        take: Take<'_>,
     ) -> Result<Self, Refused> {
         let node = nodes.node(home)?;
         let whole = || {
-            let part = part_of(node.parts(), record.ino)?;
+            let part = match take {
+                Take::Durable(life) => node.synced_part(life, record)?,
+                Take::AsItIs => part_of(node.parts(), record.ino)?,
+            };
             PartSource::still(part).map(Self::Whole)
         };
         if record.layout == Layout::Whole {
@@ -87,7 +100,10 @@ pub(super) fn resume_file(
 ) -> Result<Resumed, LedgerError> {
     let was = record.path.clone();
     let mut record = taken_over(tier, removed, record);
-    let source = Source::of(home, nodes, &record);
+    let source = Source::of(home, nodes, &record, Take::Durable(ledger.life()));
+    if let Ok(Source::Whole(source)) = &source {
+        record.synced = Some(source.stat.into());
+    }
     if let (Ok(source), None) = (&source, record.sent) {
         // If the answer is lost, the next try knows it again. One that was sent before may have arrived: until it
         // is known, it is the one to look for.

@@ -12,12 +12,14 @@ use hayase_layout::{InodeId, Layout, ServerId};
 use hayase_store::namespace::{Inode, NamespaceError};
 use hayase_store::ops::{self, PartBytes};
 use hayase_store::{
-    Area, FileKind, FjallStore, MetaError, MetaStore, Namespace, Part, PartError, PartId, Parts,
-    Time,
+    Area, FileKind, FileState, FjallStore, Ledger, LedgerRecord, MetaError, MetaStore, Namespace,
+    Part, PartError, PartId, Parts, Time,
 };
 use hayase_wire::message::Refused;
 
+use crate::cache::ledger_refused;
 use crate::convert::{meta_refused, part_refused};
+use crate::flusher::source::part_of;
 use crate::ground::boot_id;
 use crate::kept_names::begins_kept;
 use crate::node::libc_errno;
@@ -162,6 +164,65 @@ impl LeftNode {
         })
     }
 
+    /// The part of a whole file, durable from here on. `life`: of the machine, when the server wrote the ledger last.
+    ///
+    /// # Errors
+    /// `ENODATA` where the machine was started since, and the part is not as it was when it was last synced, or never was:
+    /// a power cut may have taken some of its bytes.
+    pub(super) fn synced_part(
+        &self,
+        life: Option<&str>,
+        record: &LedgerRecord,
+    ) -> Result<Part, Refused> {
+        let part = part_of(&self.parts, record.ino)?;
+        let is_same_life = life == Some(&self.boot) && !self.boot.is_empty();
+        if is_same_life {
+            part.sync(false).map_err(part_refused)?;
+            return Ok(part);
+        }
+        let stat = part.stat().map_err(part_refused)?;
+        match record.synced == Some(stat.into()) {
+            true => Ok(part),
+            false => {
+                let why = format!(
+                    "node {} was started again before it was synced, so some of its bytes may be lost: it stays, and \
+                     `hayase resume --salvage` brings what is there",
+                    self.server
+                );
+                Err(Refused::because(libc_errno::ENODATA, why))
+            }
+        }
+    }
+
+    /// Makes durable what the tier does not have of this node, and what other nodes may need of it, so that the machine can be
+    /// switched off. What can not be made durable is told when it is wanted.
+    ///
+    /// # Errors
+    /// When the names can not be read, or the ledger not be written.
+    pub fn seal(&self, ledger: &mut Ledger) -> Result<(), Refused> {
+        if ledger.life() == Some(&self.boot) {
+            let is_left = |record: &&LedgerRecord| {
+                let is_file = record.state != FileState::Removed && !record.is_nameless;
+                !record.state.is_safe() && is_file && record.layout == Layout::Whole
+            };
+            let left: Vec<LedgerRecord> = ledger.records().filter(is_left).cloned().collect();
+            for record in left {
+                match self.synced_part(Some(&self.boot), &record) {
+                    Ok(part) => {
+                        let synced = Some(part.stat().map_err(part_refused)?.into());
+                        ledger.put(LedgerRecord { synced, ..record }).map_err(ledger_refused)?;
+                    }
+                    Err(refused) => {
+                        let (server, ino) = (self.server, record.ino);
+                        tracing::warn!(%server, %ino, %refused, "not made durable");
+                    }
+                }
+            }
+            ledger.sync().map_err(ledger_refused)?;
+        }
+        self.sync_parts()
+    }
+
     /// A part of a striped file, durable from here on; `None` when nothing was ever written to it.
     pub(super) fn durable_part(&self, id: PartId) -> Result<Option<Part>, Refused> {
         let names = self.names()?;
@@ -195,13 +256,9 @@ impl LeftNode {
         Ok(Some(part))
     }
 
-    /// Makes durable what is here of files that may have another home, so that this storage may be brought to where the
-    /// others are, and the machine be switched off: parts of striped files, the names, and all files of `shared`, since
-    /// a part of a container does not tell that it is one. What can not be made durable is told when it is wanted.
-    ///
-    /// # Errors
-    /// When the names can not be read.
-    pub fn sync_parts(&self) -> Result<(), Refused> {
+    /// Makes durable what is here of files that may have another home: parts of striped files, the names, and all files of
+    /// `shared`, since a part of a container does not tell that it is one.
+    fn sync_parts(&self) -> Result<(), Refused> {
         let warn = |id, refused: Refused| {
             tracing::warn!(server = %self.server, part = %id, %refused, "not made durable");
         };

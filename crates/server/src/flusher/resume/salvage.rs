@@ -16,7 +16,7 @@ use hayase_tier::{Key, Tier, if_there};
 use hayase_wire::message::Refused;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::file::Source;
+use super::file::{Source, Take};
 use super::left::{LeftNode, LeftNodes};
 use crate::cache::object_moves::conflict_paths;
 use crate::cache::paths::{join, key};
@@ -143,7 +143,7 @@ impl Left<'_> {
     /// `false` when the tier has it.
     fn bring_to(&self, tier: &dyn Tier, file: &mut SalvagedFile) -> Result<bool, Refused> {
         let record = self.record_of(&file.path);
-        let source = Source::of(self.ino.home(), self.nodes, &record)?;
+        let source = Source::of(self.ino.home(), self.nodes, &record, Take::AsItIs)?;
         file.bytes = source.stat().size;
         let first = file.path.clone();
         for path in iter::once(first.clone()).chain(conflict_paths(&first, self.ino)) {

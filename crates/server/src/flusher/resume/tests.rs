@@ -23,6 +23,8 @@ use crate::flusher::gather;
 use crate::limits::FLUSH_BYTES;
 use crate::peer_service::inode::whole_part;
 
+mod power;
+
 struct Node {
     ledger: Ledger,
     device: Arc<MemoryDevice>,
@@ -37,7 +39,8 @@ impl Node {
     }
 
     fn of(server: ServerId, tier: Arc<dyn Tier>) -> Self {
-        let ledger = Ledger::open(Arc::new(MemoryDevice::new())).unwrap();
+        let mut ledger = Ledger::open(Arc::new(MemoryDevice::new())).unwrap();
+        ledger.begin_life("first").unwrap();
         let (device, names) = (Arc::new(MemoryDevice::new()), Arc::new(MemoryStore::new()));
         let opened = Namespace::open(names.clone(), server, Time::default()).unwrap();
         opened.begin_boot("first").unwrap();
@@ -529,7 +532,7 @@ fn parts_that_were_made_durable_outlive_the_power() {
     let bytes = counted(300 << 10);
     let (mut nodes, _) = striped(&bytes);
     for node in &mut nodes {
-        node.left.sync_parts().unwrap();
+        node.left.seal(&mut node.ledger).unwrap();
         node.boot("second");
     }
     assert_eq!(resume(&mut nodes)[0].failure, None);
