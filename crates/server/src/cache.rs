@@ -65,7 +65,7 @@ pub(crate) mod order;
 pub(crate) mod paths;
 mod recorded;
 mod striped_copy;
-mod synced;
+pub(crate) mod synced;
 pub(crate) mod tombstones;
 pub(crate) mod xattrs;
 
@@ -472,8 +472,8 @@ impl Cache {
         Ok(())
     }
 
-    fn ledger_sync(&self) -> LedgerSync {
-        self.ledger.borrow().unsynced()
+    fn ledger_sync(&self) -> Result<LedgerSync, Refused> {
+        self.ledger.borrow_mut().unsynced().map_err(ledger_refused)
     }
 
     /// Asks the tier, on a thread that may wait for it.
@@ -497,7 +497,7 @@ impl Cache {
 impl Node {
     /// What the ledger was told so far survives a power cut.
     pub(crate) async fn ledger_durable(&self, cache: &Cache) -> Result<(), Refused> {
-        let ledger = cache.ledger_sync();
+        let ledger = cache.ledger_sync()?;
         self.disk.run(move || ledger.sync().map_err(ledger_refused)).await
     }
 

@@ -4,7 +4,8 @@
 //! than it had acknowledged, and neither the file's home nor whoever calls fsync(2) would hear of it: syncing what is
 //! left succeeds. So a part of a striped file of the cache area is noted as unsynced, durably, before its first byte
 //! since its last sync is acknowledged. After a power cut such a note says that bytes are lost: the part is not
-//! synced any more, so fsync(2) fails and no flush takes it for the file, until it is emptied or goes.
+//! synced any more, so fsync(2) fails and no flush takes it for the file, until it is emptied or goes. So it is with a part
+//! whose sync has failed.
 //!
 //! A kill loses nothing: the machine's life tells the two apart ([`hayase_store::namespace::Namespace::begin_boot`]).
 
@@ -104,12 +105,13 @@ impl Node {
         txn.commit().map_err(meta_refused)
     }
 
-    /// `ENODATA` for a part of which a power cut has taken something.
+    /// `ENODATA` for a part of which a power cut or an error of its storage has taken something.
     pub(crate) fn refuse_lost(&self, id: PartId) -> Result<(), Refused> {
         if self.bytes_of(id)? != PartBytes::Lost {
             return Ok(());
         }
-        let why = "some of its bytes were lost with the power of a node, before fsync(2)";
+        let why =
+            "some of its bytes were lost, with the power of a node or by an error of its storage";
         Err(Refused::because(libc_errno::ENODATA, why))
     }
 
@@ -123,8 +125,15 @@ impl Node {
         let noted = self.bytes_of(id)?;
         let seen = self.unsynced.seen(id);
         if let Some(found) = found {
-            let work = move || found.sync(data_only).map_err(part_refused);
-            self.disk.run(work).await?;
+            let part = found.clone();
+            let work = move || part.sync(data_only).map_err(part_refused);
+            let synced = self.disk.run(work).await;
+            if synced.is_err() && found.has_failed() {
+                // No later sync tells what the storage has lost.
+                self.note_bytes_of(id, PartBytes::Lost)?;
+                self.names_durable().await?;
+            }
+            synced?;
         }
         if noted == PartBytes::Unsynced && seen.is_some() && self.unsynced.seen(id) == seen {
             self.unsynced.forget(id);

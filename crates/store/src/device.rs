@@ -65,6 +65,12 @@ pub trait DeviceFile: Send + Sync {
     /// Makes the bytes written so far survive a power cut; with `data_only`, times need not.
     fn sync(&self, data_only: bool) -> Result<(), PartError>;
 
+    /// Fails where bytes of this file could not be written to the storage since this was asked last, or synced; waits for those
+    /// on their way, and begins nothing.
+    fn check_writeback(&self) -> Result<(), PartError> {
+        Ok(())
+    }
+
     /// Begins to write `len` bytes from `offset` to the disk, so that a later [`DeviceFile::sync`]
     /// finds less to do. Promises nothing.
     fn begin_writeback(&self, _offset: LocalOffset, _len: u64) -> Result<(), PartError> {

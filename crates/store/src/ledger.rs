@@ -13,6 +13,7 @@
 //! * a record is in both copies of the log before [`Ledger::put`] returns: it survives the death of the process;
 //!   [`Ledger::sync`] makes it survive a power cut;
 //! * what a crash tore off the end was never synced, and is dropped; on damage nothing is removed, cut or believed;
+//! * a sync that fails ends the log: its records go to a new one, since no later sync would tell what is lost;
 //! * a log is replaced only by one that is complete and synced, as its header says durably: [`Ledger::compact`] marks the
 //!   end of what it copied. So a log without that mark is unfinished only where an earlier one is there too, or the mark
 //!   of a ledger that is being begun.
@@ -258,13 +259,21 @@ impl Ledger {
     }
 
     /// What was written so far survives a power cut.
-    pub fn sync(&self) -> Result<(), LedgerError> {
-        self.unsynced().sync()
+    pub fn sync(&mut self) -> Result<(), LedgerError> {
+        self.unsynced()?.sync()
     }
 
-    /// The same, to be done without holding the ledger.
-    pub fn unsynced(&self) -> LedgerSync {
-        LedgerSync { copies: Arc::clone(&self.copies), end: self.end }
+    /// The same, to be done without holding the ledger. After a sync that failed the whole log is written to other files first.
+    pub fn unsynced(&mut self) -> Result<LedgerSync, LedgerError> {
+        self.renew_if_failed()?;
+        Ok(LedgerSync { copies: Arc::clone(&self.copies), end: self.end })
+    }
+
+    fn renew_if_failed(&mut self) -> Result<(), LedgerError> {
+        match self.copies.has_failed() {
+            true => self.compact(),
+            false => Ok(()),
+        }
     }
 
     /// Writes the living records to a new log, which takes the place of the old one.
@@ -279,6 +288,7 @@ impl Ledger {
     }
 
     fn append(&mut self, frame: &Frame) -> Result<(), LedgerError> {
+        self.renew_if_failed()?;
         if self.is_dirty_behind {
             self.copies.cut(self.end)?;
         }

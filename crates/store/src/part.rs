@@ -2,7 +2,7 @@
 //!
 //! Here: the names of parts, [`Parts`] with its open files, [`Part`] and its calls, errors.
 //! Rooms: [`quiescence`] asks the kernel whether anybody else may still write; [`Removal`] removes
-//! parts when the end of their names is safe.
+//! parts when the end of their names is safe; [`failed`] keeps errors of write-back.
 //! Not here: the files themselves ([`crate::device`]); which part holds which byte
 //! (`hayase_layout`); who may have it open (`hayase_server`).
 //!
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::{Device, DeviceFile};
 
 mod error;
+mod failed;
 mod open_parts;
 pub mod quiescence;
 mod removal;
@@ -26,6 +27,7 @@ mod removal;
 pub use self::error::PartError;
 pub use self::removal::{Removal, RemovalError};
 
+use self::failed::FailedParts;
 use self::open_parts::OpenParts;
 
 /// Which part: of which inode, since which change of its layout, the how manyeth of the file.
@@ -68,18 +70,21 @@ impl fmt::Display for PartId {
 pub struct Parts {
     device: Arc<dyn Device>,
     open: OpenParts,
+    failed: Arc<FailedParts>,
 }
 
 impl Parts {
     /// The parts on `device`; up to `open_max` files stay open while nobody uses them.
     pub fn open(device: Arc<dyn Device>, open_max: usize) -> Self {
-        Self { device, open: OpenParts::new(open_max) }
+        let failed = Arc::new(FailedParts::default());
+        Self { device, open: OpenParts::new(open_max, Arc::clone(&failed)), failed }
     }
 
     /// Makes an empty part; [`PartError::Exists`] when there is one.
     pub fn create(&self, id: PartId) -> Result<Part, PartError> {
         let file = self.device.create(id)?;
-        Ok(self.open.keep(id, Part { id, file }))
+        self.failed.forget(id);
+        Ok(self.open.keep(id, file))
     }
 
     /// A part that is there.
@@ -88,14 +93,20 @@ impl Parts {
             return Ok(part);
         }
         let file = self.device.open(id)?;
-        Ok(self.open.keep(id, Part { id, file }))
+        Ok(self.open.keep(id, file))
     }
 
     /// Removes a part; nothing happens when it is not there. Whoever has it open keeps its bytes.
     pub fn remove(&self, id: PartId) -> Result<(), PartError> {
         self.device.remove(id)?;
         self.open.forget(id);
+        self.failed.forget(id);
         Ok(())
+    }
+
+    /// The storage has lost bytes of this part, as far as this process has heard.
+    pub fn has_failed(&self, id: PartId) -> bool {
+        self.failed.has(id)
     }
 
     /// All parts, in no order; reads the directories.
@@ -114,12 +125,41 @@ impl Parts {
 pub struct Part {
     id: PartId,
     file: Arc<dyn DeviceFile>,
+    failed: Arc<FailedParts>,
 }
 
 impl Part {
     /// Which part.
     pub fn id(&self) -> PartId {
         self.id
+    }
+
+    /// As [`DeviceFile::sync`]. Fails for ever once it has failed, until the part is emptied: what was to be written then is
+    /// lost.
+    pub fn sync(&self, data_only: bool) -> Result<(), PartError> {
+        self.failed.check(self.id)?;
+        self.file.sync(data_only).inspect_err(|error| self.failed.add(error))
+    }
+
+    /// Whether what was read before this call is what was written: fails as [`Part::sync`] where the storage has lost bytes.
+    /// Waits for what is on its way to the storage, and begins nothing.
+    pub fn check_written(&self) -> Result<(), PartError> {
+        self.failed.check(self.id)?;
+        self.file.check_writeback().inspect_err(|error| self.failed.add(error))
+    }
+
+    /// The storage has lost bytes of it, as far as this process has heard.
+    pub fn has_failed(&self) -> bool {
+        self.failed.has(self.id)
+    }
+
+    /// As [`DeviceFile::truncate`].
+    pub fn truncate(&self, len: u64) -> Result<(), PartError> {
+        self.file.truncate(len)?;
+        if len == 0 {
+            self.failed.forget(self.id);
+        }
+        Ok(())
     }
 }
 

@@ -135,6 +135,9 @@ impl Node {
         if self.inode(ino)?.nlink == 0 {
             return Ok(());
         }
+        if truncate {
+            cache.update(ino, |record| record.is_broken = false)?;
+        }
         cache.becomes_dirty(ino)
     }
 }

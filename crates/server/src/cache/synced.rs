@@ -6,6 +6,8 @@
 //! the sync, count as a change. Storage may take bytes that overwrite others before it takes their time: so an open for
 //! writing makes the note go, durably, before it is answered. What a program overwrites in a file that it had open before
 //! its last fsync(2) may be there in part, as on a local disk.
+//!
+//! And of which files the storage has lost bytes: the kernel tells that once, so the ledger keeps it until the file is emptied.
 
 use hayase_layout::InodeId;
 use hayase_store::{Part, Synced};
@@ -14,21 +16,37 @@ use hayase_wire::message::Refused;
 use super::{Cache, ledger_refused};
 use crate::convert::part_refused;
 use crate::disk::Disk;
+use crate::node::libc_errno;
 
 impl Cache {
     /// fsync(2) of a whole file: its bytes, its times, which a data-only sync may leave out, and then the ledger, which says
     /// that they are durable. Costs an fsync(2) of the part and two fdatasync(2) of the ledger.
     pub(crate) async fn sync_part(&self, disk: &Disk, part: Part) -> Result<(), Refused> {
         let ino = part.id().ino;
+        self.refuse_broken(ino)?;
+        let synced = part.clone();
         let work = move || -> Result<Synced, Refused> {
             let before = part.stat().map_err(part_refused)?;
             part.sync(false).map_err(part_refused)?;
             Ok(before.into())
         };
-        let synced = disk.run(work).await?;
-        self.is_synced(ino, synced)?;
-        let ledger = self.ledger_sync();
+        match disk.run(work).await {
+            Ok(synced) => self.is_synced(ino, synced)?,
+            Err(refused) => {
+                self.update(ino, |record| record.is_broken |= synced.has_failed())?;
+                return Err(refused);
+            }
+        }
+        let ledger = self.ledger_sync()?;
         disk.run(move || ledger.sync().map_err(ledger_refused)).await
+    }
+
+    /// `EIO` for a file of which the storage has lost bytes, also where it told that before this server was started.
+    pub(crate) fn refuse_broken(&self, ino: InodeId) -> Result<(), Refused> {
+        match self.record(ino).is_some_and(|record| record.is_broken) {
+            true => Err(broken()),
+            false => Ok(()),
+        }
     }
 
     /// Its part was made durable, and the tier does not have it yet.
@@ -44,4 +62,10 @@ impl Cache {
             }
         })
     }
+}
+
+/// Of a file that is not what its programs wrote.
+pub(crate) fn broken() -> Refused {
+    let why = "the node's storage has lost bytes of it: write all of it again";
+    Refused::because(libc_errno::EIO, why)
 }

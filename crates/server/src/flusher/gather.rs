@@ -98,6 +98,7 @@ pub(crate) fn send(
         sending.add(&buffer[..read])?;
         counted(read as u64);
     }
+    source.check_written()?;
     Ok(sending.end())
 }
 

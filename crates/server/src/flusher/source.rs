@@ -78,6 +78,11 @@ impl PartSource {
         Ok(Self { part, snapshot: Some(snapshot), stat: PartStat { size, ..stat } })
     }
 
+    /// Whether what was read is what was written, as far as the storage has told.
+    pub(crate) fn check_written(&self) -> Result<(), Refused> {
+        self.part.check_written().map_err(part_refused)
+    }
+
     pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, Refused> {
         match &self.snapshot {
             None => self.part.read_at(LocalOffset(offset), buffer).map_err(part_refused),

@@ -23,6 +23,7 @@ use crate::limits::{
     FLUSH_RETRY_FIRST, FLUSH_RETRY_MAX, FLUSH_STREAMS, FLUSH_STREAMS_JOB, REMOVAL_STREAMS,
 };
 use crate::node::{Node, libc_errno};
+use crate::peer_service::inode::whole_part;
 
 /// How a flush ended without an error.
 enum Outcome {
@@ -209,7 +210,9 @@ impl Node {
             FileState::Removed => (FileState::Removed, refused.errno),
             _ => (FileState::Failed, refused.errno),
         };
-        if let Err(error) = cache.put(LedgerRecord { state, errno, attempts, ..record }) {
+        let is_broken = record.is_broken || self.parts.has_failed(whole_part(ino, 0));
+        if let Err(error) = cache.put(LedgerRecord { state, errno, attempts, is_broken, ..record })
+        {
             tracing::error!(%path, %error, "the ledger");
         }
     }
@@ -250,6 +253,7 @@ impl Node {
         let is_recorded = matches!(layout, Layout::Recorded { .. });
         // Published in, or made whole: its parts may be gone.
         let is_overtaken = || is_recorded && active.generation.get() != generation;
+        cache.refuse_broken(ino)?;
         let source = match self.source((ino, &layout), is_written).await {
             Err(_) if is_overtaken() => return Ok(Outcome::Overtaken),
             source => source?,

@@ -10,11 +10,12 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hayase_layout::LocalOffset;
 
-use super::memory::{Content, Still, Times};
+use super::memory::{Content, Still, Times, place};
 use super::{Device, DeviceFile, MemoryDevice, PartStat, SetTime, Whence};
 use crate::part::{PartError, PartId};
 
@@ -23,6 +24,8 @@ use crate::part::{PartError, PartId};
 pub struct CrashDevice {
     now: MemoryDevice,
     logs: Arc<Mutex<HashMap<PartId, Log>>>,
+    /// Syncs that are still to fail.
+    failing: Arc<AtomicUsize>,
 }
 
 /// What storage knows of a file, and what has happened since.
@@ -62,7 +65,13 @@ impl CrashDevice {
         };
         let logs = left.iter().map(durable).collect();
         let now = MemoryDevice::with_files(left.into_iter());
-        Self { now, logs: Arc::new(Mutex::new(logs)) }
+        Self { now, logs: Arc::new(Mutex::new(logs)), failing: Arc::default() }
+    }
+
+    /// The next `count` syncs fail with `EIO`, and what was written since the last one is gone: as Linux does it after an error
+    /// of write-back, once it has dropped the pages. The sync after that succeeds.
+    pub fn fail_syncs(&self, count: usize) {
+        self.failing.store(count, Ordering::SeqCst);
     }
 
     fn left(&self, mut survives: impl FnMut() -> bool) -> Vec<(PartId, Still)> {
@@ -94,7 +103,8 @@ impl CrashDevice {
     }
 
     fn wrap(&self, id: PartId, inner: Arc<dyn DeviceFile>, generation: u64) -> Arc<dyn DeviceFile> {
-        Arc::new(CrashFile { id, inner, generation, logs: self.logs.clone() })
+        let (logs, failing) = (self.logs.clone(), self.failing.clone());
+        Arc::new(CrashFile { id, inner, generation, logs, failing })
     }
 }
 
@@ -143,9 +153,22 @@ struct CrashFile {
     generation: u64,
     inner: Arc<dyn DeviceFile>,
     logs: Arc<Mutex<HashMap<PartId, Log>>>,
+    failing: Arc<AtomicUsize>,
 }
 
 impl CrashFile {
+    /// Drops what was written since the last sync.
+    fn lose(&self, log: Option<&mut Log>) -> Result<(), PartError> {
+        let durable = log.and_then(|log| {
+            log.changes.clear();
+            log.durable.as_ref().map(|still| still.content.0.clone())
+        });
+        self.inner.truncate(0)?;
+        self.inner.write_at(LocalOffset(0), &durable.unwrap_or_default())?;
+        let lost = std::io::Error::from_raw_os_error(libc::EIO);
+        Err(PartError::from_io("sync", self.id, &place(), lost))
+    }
+
     /// Makes a change and writes it down, both under the lock: their orders are the same.
     fn change<T>(
         &self,
@@ -183,6 +206,10 @@ impl DeviceFile for CrashFile {
 
     fn sync(&self, data_only: bool) -> Result<(), PartError> {
         let mut logs = self.logs.lock().expect("no holder of this lock panics");
+        let one_less = |left: usize| left.checked_sub(1);
+        if self.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok() {
+            return self.lose(logs.get_mut(&self.id));
+        }
         self.inner.sync(data_only)?;
         let stat = self.inner.stat()?;
         let mut bytes = vec![0; stat.size as usize];
@@ -194,6 +221,10 @@ impl DeviceFile for CrashFile {
             log.changes.clear();
         }
         Ok(())
+    }
+
+    fn check_writeback(&self) -> Result<(), PartError> {
+        self.inner.check_writeback()
     }
 
     fn stat(&self) -> Result<PartStat, PartError> {

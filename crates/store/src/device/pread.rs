@@ -334,6 +334,10 @@ impl DeviceFile for PreadFile {
         self.sync_name()
     }
 
+    fn check_writeback(&self) -> Result<(), PartError> {
+        self.with("write back", |file| writeback::check(file.as_fd()))
+    }
+
     fn begin_writeback(&self, offset: LocalOffset, len: u64) -> Result<(), PartError> {
         self.with("write back", |file| writeback::begin(file.as_fd(), offset.0, len))
     }

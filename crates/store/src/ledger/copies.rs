@@ -3,6 +3,8 @@
 //! Each frame goes to both, and both are synced before a sync returns: a damaged frame of one is read
 //! from the other. They are the same byte for byte.
 
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hayase_layout::LocalOffset;
@@ -11,12 +13,15 @@ use super::frame::{Frame, Place};
 use super::header::{self, HEADER_BYTES, SLOTS};
 use super::{COPIES, Content, LedgerError, failed, log_id};
 use crate::device::{Device, DeviceFile};
+use crate::part::PartError;
 
 /// See the module header.
 pub(super) struct Copies {
     generation: u32,
     files: [Arc<dyn DeviceFile>; COPIES],
     synced: Mutex<Slot>,
+    /// A sync failed: nobody knows what the storage has of this log, and no later sync tells (fsync(2)).
+    has_failed: AtomicBool,
 }
 
 /// What the headers say, once the slots are on storage.
@@ -33,7 +38,8 @@ impl Copies {
         files: [Arc<dyn DeviceFile>; COPIES],
         (synced, number): (u64, usize),
     ) -> Self {
-        Self { generation, files, synced: Mutex::new(Slot { synced, number }) }
+        let synced = Mutex::new(Slot { synced, number });
+        Self { generation, files, synced, has_failed: AtomicBool::new(false) }
     }
 
     /// A new log of `records`, and where it ends. It is durable, and so is its header: the one before it may go.
@@ -75,17 +81,12 @@ impl Copies {
 
     /// Makes durable what is before `end`, and says so in the headers.
     fn sync(&self, end: u64) -> Result<(), LedgerError> {
-        let [first, second] = &self.files;
         let known = self.lock().synced;
         if end <= known {
             return Ok(());
         }
-        // So the first sync may take along what the second one would wait for.
-        second
-            .begin_writeback(LocalOffset(known), end - known)
-            .and_then(|()| first.sync(true))
-            .and_then(|()| second.sync(true))
-            .map_err(failed("sync"))?;
+        self.sync_files(known, end)
+            .inspect_err(|_| self.has_failed.store(true, Ordering::Relaxed))?;
         let mut slot = self.lock();
         if end <= slot.synced {
             return Ok(());
@@ -95,6 +96,27 @@ impl Copies {
         self.write_at(at, &bytes)?;
         *slot = Slot { synced: end, number };
         Ok(())
+    }
+
+    fn sync_files(&self, known: u64, end: u64) -> Result<(), LedgerError> {
+        let [first, second] = &self.files;
+        if self.has_failed() {
+            let why = std::io::Error::from_raw_os_error(libc::EIO);
+            let id = log_id(self.generation, 0);
+            let source = PartError::from_io("sync", id, Path::new("the ledger"), why);
+            return Err(LedgerError::Device { action: "sync", source });
+        }
+        // So the first sync may take along what the second one would wait for.
+        second
+            .begin_writeback(LocalOffset(known), end - known)
+            .and_then(|()| first.sync(true))
+            .and_then(|()| second.sync(true))
+            .map_err(failed("sync"))
+    }
+
+    /// It has to be written once more, to other files.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Slot> {

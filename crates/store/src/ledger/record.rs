@@ -138,6 +138,8 @@ pub struct LedgerRecord {
     pub xattrs: PendingXattrs,
     /// How the part of a `Whole` file was when it was last made durable; `None`: never, as far as is known.
     pub synced: Option<Synced>,
+    /// The storage has lost bytes of its parts: nothing of it is sent until it was emptied.
+    pub is_broken: bool,
 }
 
 impl LedgerRecord {
@@ -162,6 +164,7 @@ impl LedgerRecord {
             layout: Layout::Whole,
             xattrs: PendingXattrs { are_all: true, ..PendingXattrs::default() },
             synced: None,
+            is_broken: false,
         }
     }
 

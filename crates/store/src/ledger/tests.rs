@@ -130,7 +130,7 @@ fn a_ledger_that_is_synced_is_not_synced_again() {
     let device = Arc::new(CrashDevice::new());
     let mut ledger = Ledger::open(device.clone()).unwrap();
     ledger.put(record(1, FileState::Dirty, 1)).unwrap();
-    let before = ledger.unsynced();
+    let before = ledger.unsynced().unwrap();
     ledger.put(record(2, FileState::Dirty, 1)).unwrap();
     ledger.sync().unwrap();
     before.sync().unwrap();
@@ -215,4 +215,30 @@ fn the_life_of_the_machine_outlives_a_rewrite_and_a_power_cut() {
     let mut ledger = Ledger::open(Arc::new(device.after_power_cut(|| false))).unwrap();
     assert_eq!(ledger.life(), Some("first"));
     assert!(ledger.begin_life("second").unwrap());
+}
+
+/// The kernel tells such an error once, and reads the old bytes from then on.
+#[test]
+fn what_a_failed_sync_lost_is_written_to_another_log() {
+    let device = Arc::new(CrashDevice::new());
+    let mut ledger = Ledger::open(device.clone()).unwrap();
+    ledger.put(record(1, FileState::Dirty, 10)).unwrap();
+    let earlier = ledger.unsynced().unwrap();
+    device.fail_syncs(1);
+    ledger.sync().unwrap_err();
+    earlier.sync().unwrap_err();
+    ledger.put(record(2, FileState::Dirty, 20)).unwrap();
+    ledger.sync().unwrap();
+    assert!(earlier.sync().is_err(), "its log is not in use any more");
+    let left = Ledger::open(Arc::new(device.after_power_cut(|| false))).unwrap();
+    assert_eq!(inodes(&left), [1, 2]);
+    // As long as the storage fails, so does the ledger.
+    device.fail_syncs(100);
+    ledger.put(record(3, FileState::Dirty, 30)).unwrap();
+    ledger.sync().unwrap_err();
+    ledger.sync().unwrap_err();
+    device.fail_syncs(0);
+    ledger.sync().unwrap();
+    let left = Ledger::open(Arc::new(device.after_power_cut(|| false))).unwrap();
+    assert_eq!(inodes(&left), [1, 2, 3]);
 }

@@ -7,12 +7,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use super::failed::FailedParts;
 use super::{Part, PartId};
 use crate::device::DeviceFile;
 
 /// See the module header.
 pub(super) struct OpenParts {
     kept_max: usize,
+    failed: Arc<FailedParts>,
     state: Mutex<State>,
 }
 
@@ -39,13 +41,17 @@ struct Kept {
 }
 
 impl OpenParts {
-    pub(super) fn new(kept_max: usize) -> Self {
+    pub(super) fn new(kept_max: usize, failed: Arc<FailedParts>) -> Self {
         let state = State { sweep_at: 2 * kept_max + 64, ..State::default() };
-        Self { kept_max: kept_max.max(1), state: Mutex::new(state) }
+        Self { kept_max: kept_max.max(1), failed, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no holder of this lock panics")
+    }
+
+    fn part(&self, id: PartId, file: Arc<dyn DeviceFile>) -> Part {
+        Part { id, file, failed: Arc::clone(&self.failed) }
     }
 
     /// The part, if it is open.
@@ -53,7 +59,7 @@ impl OpenParts {
         let mut state = self.lock();
         let known = state.known.get(&id)?;
         let (file, place) = (known.file.upgrade()?, known.place);
-        let part = Part { id, file };
+        let part = self.part(id, file);
         match state.kept.get_mut(place) {
             Some(Some(kept)) if kept.part.id == id => kept.used = true,
             _ => drop(self.place(&mut state, part.clone())),
@@ -61,11 +67,12 @@ impl OpenParts {
         Some(part)
     }
 
-    /// Keeps `part` open, unless another thread has opened it meanwhile: then that one counts.
-    pub(super) fn keep(&self, id: PartId, part: Part) -> Part {
+    /// Keeps a part open, unless another thread has opened it meanwhile: then that one counts.
+    pub(super) fn keep(&self, id: PartId, file: Arc<dyn DeviceFile>) -> Part {
+        let part = self.part(id, file);
         let mut state = self.lock();
         if let Some(file) = state.known.get(&id).and_then(|known| known.file.upgrade()) {
-            return Part { id, file };
+            return self.part(id, file);
         }
         if state.known.len() >= state.sweep_at {
             state.known.retain(|_, known| known.file.strong_count() > 0);

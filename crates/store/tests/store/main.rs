@@ -7,3 +7,4 @@ mod full_disk;
 mod image_area;
 mod mounted;
 mod power_cut;
+mod write_errors;

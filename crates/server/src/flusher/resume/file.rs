@@ -115,7 +115,9 @@ pub(super) fn resume_file(
         Err(refused) => {
             let (state, errno) = (FileState::Failed, refused.errno);
             let attempts = record.attempts.saturating_add(1);
-            (LedgerRecord { state, errno, attempts, ..record }, Some(refused))
+            let has_failed = nodes.node(home).is_ok_and(|node| node.has_failed(record.ino));
+            let is_broken = record.is_broken || has_failed;
+            (LedgerRecord { state, errno, attempts, is_broken, ..record }, Some(refused))
         }
     };
     ledger.put(record.clone())?;

@@ -18,12 +18,13 @@ use hayase_store::{
 use hayase_wire::message::Refused;
 
 use crate::cache::ledger_refused;
+use crate::cache::synced::broken;
 use crate::convert::{meta_refused, part_refused};
 use crate::flusher::source::part_of;
 use crate::ground::boot_id;
 use crate::kept_names::begins_kept;
 use crate::node::libc_errno;
-use crate::peer_service::inode::is_missing;
+use crate::peer_service::inode::{is_missing, whole_part};
 
 /// Parts of one node that are kept open at once.
 const PARTS_OPEN_MAX: usize = 64;
@@ -167,13 +168,16 @@ impl LeftNode {
     /// The part of a whole file, durable from here on. `life`: of the machine, when the server wrote the ledger last.
     ///
     /// # Errors
-    /// `ENODATA` where the machine was started since, and the part is not as it was when it was last synced, or never was:
+    /// `EIO` where the storage has lost bytes of it; `ENODATA` where the machine was started since, and the part is not as it was when it was last synced, or never was:
     /// a power cut may have taken some of its bytes.
     pub(super) fn synced_part(
         &self,
         life: Option<&str>,
         record: &LedgerRecord,
     ) -> Result<Part, Refused> {
+        if record.is_broken {
+            return Err(broken());
+        }
         let part = part_of(&self.parts, record.ino)?;
         let is_same_life = life == Some(&self.boot) && !self.boot.is_empty();
         if is_same_life {
@@ -192,6 +196,11 @@ impl LeftNode {
                 Err(Refused::because(libc_errno::ENODATA, why))
             }
         }
+    }
+
+    /// The storage has lost bytes of a whole file, as this process has heard.
+    pub(super) fn has_failed(&self, ino: InodeId) -> bool {
+        self.parts.has_failed(whole_part(ino, 0))
     }
 
     /// Makes durable what the tier does not have of this node, and what other nodes may need of it, so that the machine can be
@@ -215,6 +224,8 @@ impl LeftNode {
                     Err(refused) => {
                         let (server, ino) = (self.server, record.ino);
                         tracing::warn!(%server, %ino, %refused, "not made durable");
+                        let is_broken = record.is_broken || self.has_failed(ino);
+                        ledger.put(LedgerRecord { is_broken, ..record }).map_err(ledger_refused)?;
                     }
                 }
             }
@@ -233,7 +244,7 @@ impl LeftNode {
         };
         if bytes == PartBytes::Lost {
             let why = format!(
-                "some of its bytes were lost with the power of node {}, before fsync(2)",
+                "some of its bytes were lost with the power of node {}, before fsync(2), or by an error of its storage",
                 self.server
             );
             return Err(Refused::because(libc_errno::ENODATA, why));
@@ -247,11 +258,17 @@ impl LeftNode {
             other => other.map_err(part_refused)?,
         };
         if bytes == PartBytes::Unsynced {
-            part.sync(false).map_err(part_refused)?;
+            let synced = part.sync(false).map_err(part_refused);
+            let noted = match synced.is_err() && part.has_failed() {
+                true => PartBytes::Lost,
+                false if synced.is_err() => PartBytes::Unsynced,
+                false => PartBytes::Kept,
+            };
             let mut txn = names.begin();
-            ops::note_bytes(&mut txn, id, PartBytes::Kept);
+            ops::note_bytes(&mut txn, id, noted);
             txn.commit().map_err(meta_refused)?;
             names.sync().map_err(meta_refused)?;
+            synced?;
         }
         Ok(Some(part))
     }
@@ -295,7 +312,6 @@ mod tests {
     use hayase_store::{CrashDevice, MemoryStore};
 
     use super::*;
-    use crate::peer_service::inode::whole_part;
 
     /// Also of nodes of which nothing is resumed: parts of containers are files of `shared`.
     #[test]

@@ -224,6 +224,10 @@ impl DeviceFile for CountedFile {
         self.inner.sync(data_only)
     }
 
+    fn check_writeback(&self) -> Result<(), PartError> {
+        self.inner.check_writeback()
+    }
+
     fn begin_writeback(&self, offset: LocalOffset, len: u64) -> Result<(), PartError> {
         self.inner.begin_writeback(offset, len)
     }

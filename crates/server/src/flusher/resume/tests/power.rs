@@ -155,3 +155,27 @@ proptest! {
         }
     }
 }
+
+/// The kernel tells an error of write-back once, and reads the old bytes from then on.
+#[test]
+fn what_the_storage_has_lost_is_never_sent() {
+    let device = Arc::new(CrashDevice::new());
+    let mut node = Node::new(Arc::new(Memory::new()));
+    let version = Some(node.put("f", b"good"));
+    let ino = InodeId(3).in_cache();
+    let part = Parts::open(device.clone(), 8).create(whole_part(ino, 0)).unwrap();
+    part.write_at(LocalOffset(0), b"ours").unwrap();
+    let record = LedgerRecord { version, ..LedgerRecord::new(ino, b"f".to_vec(), 0o640) };
+    node.ledger.put(record).unwrap();
+    device.fail_syncs(1);
+    for round in 0..3 {
+        // Each time another process.
+        let (parts, names) = (Parts::open(device.clone(), 8), node.names.clone());
+        let names = Box::new(move || Ok(Some(names.clone() as _)));
+        node.left = LeftNode::new(ServerId(0), parts, names, "first".to_owned());
+        let told = node.resume();
+        let failure = told[0].failure.as_ref().expect("it is not sent");
+        assert_eq!(failure.errno, libc_errno::EIO, "round {round}: {failure}");
+        assert_eq!(node.read("f").unwrap(), b"good");
+    }
+}
