@@ -210,9 +210,6 @@ pub(crate) const APPEND_HOLD: Duration = Duration::from_secs(5);
 /// Appends that were not finished in that time and may still be: more are repeated when they are.
 pub(crate) const APPENDS_GIVEN_UP_MAX: usize = 4096;
 
-/// Replies kept per server incarnation, to answer repeated requests.
-pub(crate) const REPLIES_KEPT: usize = 1024;
-
 /// Parts kept open at once.
 pub(crate) const PARTS_OPEN_MAX: usize = 4096;
 

@@ -10,7 +10,7 @@ use hayase_layout::{NodeId, ServerId};
 use hayase_store::SlotPool;
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PeerReply, PeerRequest, PeerState, PeerStatus, Refused};
-use hayase_wire::{PeerIdentity, PeerLink, Response, Service};
+use hayase_wire::{PeerIdentity, PeerLink, RequestId, Response, Service};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -209,10 +209,9 @@ impl PeerService {
         let work = std::pin::pin!(async {
             Rc::clone(node).serve_in_place(asking, request, payload).await.reply
         });
-        let sender = (from.server, from.start_id);
-        let reply = node.replies.once(sender, request_id, work).await;
-        let too_old = || Refused::because(libc_errno::EIO, "repeated too late to know the answer");
-        reply.unwrap_or_else(|| PeerReply::Refused(too_old())).into()
+        let reply = node.replies.once(from, RequestId(request_id), work).await;
+        let given_up = || Refused::because(libc_errno::EIO, "its sender gave this request up");
+        reply.unwrap_or_else(|| PeerReply::Refused(given_up())).into()
     }
 }
 

@@ -1,9 +1,12 @@
-//! Answers kept to be given again: a request id executes at most once.
+//! The reply cache: a request id executes at most once.
 //!
 //! A sender repeats a request under the same id when its connection broke. The first arrival runs
-//! it; a repetition waits for that run and gets its answer. Kept per incarnation of the sender, the
-//! last [`REPLIES_KEPT`] of them; a repetition older than that is refused, never run again.
+//! it; a repetition waits for that run and gets its answer. Kept is the last request of each credit of
+//! the sender, as NFSv4.1 keeps one of each slot: no earlier one of that credit can come again, so
+//! nothing that may be repeated is ever forgotten, be it under way for hours. An id that is older than
+//! the last one of its credit was given up by its sender, and is not run.
 //! In memory only: what must not happen twice across restarts carries a name of its own (`answers`).
+//! Source: RFC 8881, section 2.10.6.1.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -12,59 +15,57 @@ use std::rc::Rc;
 
 use hayase_layout::ServerId;
 use hayase_wire::message::PeerReply;
+use hayase_wire::{PeerIdentity, RequestId};
 use tokio::sync::OnceCell;
 
-use crate::limits::REPLIES_KEPT;
+type Reply = Rc<OnceCell<PeerReply>>;
 
-/// One incarnation of a sender.
-pub(crate) type Sender = (ServerId, u64);
-
-#[derive(Default)]
-struct Kept {
-    replies: BTreeMap<u64, Rc<OnceCell<PeerReply>>>,
-    /// Ids up to this one have been forgotten.
-    forgotten: u64,
+/// What one incarnation of a sender asked last, by credit.
+struct Asked {
+    start_id: u64,
+    last: BTreeMap<u8, (RequestId, Reply)>,
 }
 
 /// All senders' last answers.
 #[derive(Default)]
 pub(crate) struct ReplyCache {
-    senders: RefCell<HashMap<Sender, Kept>>,
+    senders: RefCell<HashMap<ServerId, Asked>>,
 }
 
 impl ReplyCache {
-    /// Runs `work` unless `id` was seen; `None` when it was seen too long ago to know its answer.
+    /// Runs `work` unless `id` was seen; `None` when its sender waits for no answer any more.
     pub(crate) async fn once(
         &self,
-        sender: Sender,
-        id: u64,
+        sender: PeerIdentity,
+        id: RequestId,
         work: impl Future<Output = PeerReply>,
     ) -> Option<PeerReply> {
-        let cell = self.cell(sender, id)?;
-        Some(cell.get_or_init(|| work).await.clone())
+        let reply = self.reply(sender, id)?;
+        Some(reply.get_or_init(|| work).await.clone())
     }
 
-    fn cell(&self, sender: Sender, id: u64) -> Option<Rc<OnceCell<PeerReply>>> {
+    fn reply(
+        &self,
+        PeerIdentity { server, start_id }: PeerIdentity,
+        id: RequestId,
+    ) -> Option<Reply> {
         let mut senders = self.senders.borrow_mut();
-        if !senders.contains_key(&sender) {
-            // A new incarnation: the old one's requests are over.
-            senders.retain(|(server, _), _| *server != sender.0);
+        let new = || Asked { start_id, last: BTreeMap::new() };
+        let asked = senders.entry(server).or_insert_with(new);
+        if start_id < asked.start_id {
+            return None; // It has ended.
         }
-        let kept = senders.entry(sender).or_default();
-        if let Some(cell) = kept.replies.get(&id) {
-            return Some(Rc::clone(cell));
+        if start_id > asked.start_id {
+            *asked = new();
         }
-        if id <= kept.forgotten {
-            return None;
+        match asked.last.get(&id.credit()) {
+            Some((last, reply)) if *last == id => return Some(Rc::clone(reply)),
+            Some((last, _)) if *last > id => return None,
+            _ => {}
         }
-        let cell = Rc::new(OnceCell::new());
-        kept.replies.insert(id, Rc::clone(&cell));
-        while kept.replies.len() > REPLIES_KEPT {
-            if let Some((oldest, _)) = kept.replies.pop_first() {
-                kept.forgotten = kept.forgotten.max(oldest);
-            }
-        }
-        Some(cell)
+        let reply = Reply::default();
+        asked.last.insert(id.credit(), (id, Rc::clone(&reply)));
+        Some(reply)
     }
 }
 
@@ -72,9 +73,18 @@ impl ReplyCache {
 mod tests {
     use std::cell::Cell;
 
+    use hayase_wire::limits::CREDITS_PER_LINK;
+    use tokio::sync::oneshot;
+
     use super::*;
 
-    const SENDER: Sender = (ServerId(1), 7);
+    fn sender(start_id: u64) -> PeerIdentity {
+        PeerIdentity { server: ServerId(1), start_id }
+    }
+
+    async fn done(cache: &ReplyCache, id: RequestId) -> Option<PeerReply> {
+        cache.once(sender(7), id, async { PeerReply::Done }).await
+    }
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_repetition_gets_the_first_answer() {
@@ -84,19 +94,50 @@ mod tests {
             runs.set(runs.get() + 1);
             PeerReply::Count(runs.get())
         };
-        assert_eq!(cache.once(SENDER, 1, work()).await, Some(PeerReply::Count(1)));
-        assert_eq!(cache.once(SENDER, 1, work()).await, Some(PeerReply::Count(1)));
-        assert_eq!(cache.once((ServerId(1), 8), 1, work()).await, Some(PeerReply::Count(2)));
+        let id = RequestId::new(1, 0);
+        assert_eq!(cache.once(sender(7), id, work()).await, Some(PeerReply::Count(1)));
+        assert_eq!(cache.once(sender(7), id, work()).await, Some(PeerReply::Count(1)));
+        assert_eq!(cache.once(sender(8), id, work()).await, Some(PeerReply::Count(2)));
+        assert_eq!(cache.once(sender(7), id, work()).await, None, "of an earlier life");
+        assert_eq!(cache.once(sender(8), id, work()).await, Some(PeerReply::Count(2)));
         assert_eq!(runs.get(), 2);
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn what_is_too_old_is_refused_not_repeated() {
+    async fn what_comes_behind_thousands_of_others_is_run() {
         let cache = ReplyCache::default();
-        for id in 1..=REPLIES_KEPT as u64 + 1 {
-            cache.once(SENDER, id, async { PeerReply::Done }).await;
+        // Drawn first, and long on its way.
+        let late = RequestId::new(1, 16);
+        for number in 2..5000 {
+            let id = RequestId::new(number, number as u8 % 16);
+            assert_eq!(done(&cache, id).await, Some(PeerReply::Done));
         }
-        assert_eq!(cache.once(SENDER, 1, async { PeerReply::Done }).await, None);
-        assert_eq!(cache.once(SENDER, 2, async { PeerReply::Pong }).await, Some(PeerReply::Done));
+        assert_eq!(done(&cache, late).await, Some(PeerReply::Done));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_repetition_of_what_is_under_way_waits_for_it_whatever_was_asked_since() {
+        let cache = ReplyCache::default();
+        let (id, (end, ended)) = (RequestId::new(1, 31), oneshot::channel());
+        let work = async move { PeerReply::Count(ended.await.unwrap()) };
+        let repeated = async {
+            for number in 2..5000 {
+                done(&cache, RequestId::new(number, number as u8 % 31)).await.unwrap();
+            }
+            let again = cache.once(sender(7), id, async { PeerReply::Done });
+            tokio::join!(again, async { end.send(3).unwrap() }).0
+        };
+        let (first, again) = tokio::join!(cache.once(sender(7), id, work), repeated);
+        assert_eq!((first, again), (Some(PeerReply::Count(3)), Some(PeerReply::Count(3))));
+        let senders = cache.senders.borrow();
+        assert!(senders.values().all(|asked| asked.last.len() <= CREDITS_PER_LINK));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_its_sender_gave_up_is_not_run() {
+        let cache = ReplyCache::default();
+        assert!(done(&cache, RequestId::new(2, 4)).await.is_some());
+        assert_eq!(done(&cache, RequestId::new(1, 4)).await, None);
+        assert!(done(&cache, RequestId::new(1, 5)).await.is_some(), "another credit");
     }
 }

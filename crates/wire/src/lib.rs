@@ -43,8 +43,8 @@ pub use node::{
     PeerCredentials,
 };
 pub use rpc::{
-    Answer, CallError, Connector, PeerLink, Response, Returned, Service, serve_connection,
-    serve_listener,
+    Answer, CallError, Connector, PeerLink, RequestId, Response, Returned, Service,
+    serve_connection, serve_listener,
 };
 pub use secret::{Secret, SecretError};
 pub use transport::{Address, TransportError};

@@ -41,6 +41,9 @@ pub const PAYLOAD_ALONG_MAX: usize = 4096;
 /// Calls of one kind (with or without payload) that may be unanswered at one peer.
 pub const CREDITS_PER_PEER: usize = 16;
 
+/// Calls of both kinds: a receiver keeps as many answers for each of its peers.
+pub const CREDITS_PER_LINK: usize = 2 * CREDITS_PER_PEER;
+
 /// Requests of one peer that a server works on at a time, over all its connections. More than
 /// both kinds of credit of a link, so that requests of a lost connection do not hold up its successor.
 pub const REQUESTS_PER_PEER_MAX: usize = 64;

@@ -1,20 +1,23 @@
 //! Calls between servers: requests with a deadline, and the service that answers them.
 //!
-//! The caller's half: [`PeerLink`] in `rpc/link.rs` (connections, credits, retries),
-//! `rpc/line.rs` (one connection while it lives), `rpc/call.rs` (one call and its buffers).
+//! The caller's half: [`PeerLink`] in `rpc/link.rs` (connections, retries), `rpc/credit.rs` (how many
+//! calls are under way, and their ids), `rpc/line.rs` (one connection while it lives), `rpc/call.rs`
+//! (one call and its buffers).
 //! The answering half: `rpc/serve.rs`.
 //!
 //! Promises: every call ends by its deadline; a call whose connection is lost is sent again with
-//! the same request id, so the service must know ids that it has seen (`request_id` is unique for
-//! one `PeerIdentity`); a buffer is given back only when no transport can touch it any more.
+//! the same request id, so the service must know the last id of each credit ([`RequestId`]), and no
+//! other; a buffer is given back only when no transport can touch it any more.
 
 mod call;
+mod credit;
 mod error;
 mod line;
 mod link;
 mod serve;
 
 pub use call::{Answer, Returned};
+pub use credit::RequestId;
 pub use error::{CallError, LinkError};
 pub use link::{Connector, PeerLink};
 pub use serve::{Response, Service, serve_connection, serve_listener};

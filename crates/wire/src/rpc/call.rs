@@ -7,8 +7,9 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::Notify;
 
+use super::credit::{Credit, RequestId};
 use crate::buffer::BoxBuffer;
 
 /// What a peer answered.
@@ -56,12 +57,14 @@ pub(super) struct Call {
     abandoned: Cell<bool>,
     changed: Notify,
     /// Held until the answer came or the connection ended, also when the caller gave up.
-    pub(super) credit: RefCell<Option<OwnedSemaphorePermit>>,
+    credit: RefCell<Option<Credit>>,
 }
 
 impl Call {
+    /// One that holds `credit`, as its id says.
     pub(super) fn new(
-        id: u64,
+        id: RequestId,
+        credit: Credit,
         body: Vec<u8>,
         send: Option<(BoxBuffer, usize)>,
         into: Option<BoxBuffer>,
@@ -71,7 +74,7 @@ impl Call {
             None => (None, 0),
         };
         Self {
-            id,
+            id: id.0,
             body,
             sent_len,
             sent: RefCell::new(sent),
@@ -81,7 +84,7 @@ impl Call {
             outcome: RefCell::new(None),
             abandoned: Cell::new(false),
             changed: Notify::new(),
-            credit: RefCell::new(None),
+            credit: RefCell::new(Some(credit)),
         }
     }
 

@@ -6,41 +6,47 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 use std::time::Duration;
 
 use hayase_layout::ServerId;
 use ring::rand::{SecureRandom, SystemRandom};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::call::{Call, Outcome};
+use super::credit::{Credit, Credits, RequestId};
 use super::line::Line;
 use super::{Answer, CallError, LinkError, Returned};
 use crate::buffer::BoxBuffer;
 use crate::deadline::{CONNECT_WAIT, RECONNECT_WAIT_MAX, RECONNECT_WAIT_MIN};
 use crate::handshake::{self, Credentials, HandshakeError, Lane as LaneKind, LinkId, PeerIdentity};
-use crate::limits::{ADDRESSES_MAX, BODY_BYTES_MAX, CREDITS_PER_PEER, PAYLOAD_BYTES_MAX};
+use crate::limits::{ADDRESSES_MAX, BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::message::{Carrier, PeerState, PeerStatus};
 use crate::transport::{Address, Transport};
 
-/// What all links of a server share: how to connect, as whom, and the request ids.
+/// What all links of a server share: how to connect, as whom, and the numbers of requests.
 pub struct Connector {
     transport: Rc<dyn Transport>,
     credentials: Credentials,
-    request_id_next: Cell<u64>,
+    number_next: Cell<u64>,
 }
 
 impl Connector {
-    /// One for a whole server: request ids are unique only within it.
+    /// One for a whole server, with at most one link to each other server: request ids are unique only
+    /// within it, and credits within a link.
     pub fn new(transport: Rc<dyn Transport>, credentials: Credentials) -> Rc<Self> {
-        Rc::new(Self { transport, credentials, request_id_next: Cell::new(1) })
+        Rc::new(Self { transport, credentials, number_next: Cell::new(1) })
     }
 
-    fn next_request_id(&self) -> u64 {
-        let id = self.request_id_next.get();
-        self.request_id_next.set(id + 1);
-        id
+    fn next_number(&self) -> u64 {
+        let number = self.number_next.get();
+        self.number_next.set(number + 1);
+        number
+    }
+
+    /// Of the next request that holds `credit`: drawn when it has it, so that ids of a credit grow.
+    fn next_request_id(&self, credit: &Credit) -> RequestId {
+        RequestId::new(self.next_number(), credit.number())
     }
 }
 
@@ -65,7 +71,7 @@ enum Repeat {
 
 struct Lane {
     kind: LaneKind,
-    credits: Arc<Semaphore>,
+    credits: Credits,
     state: RefCell<LaneState>,
     changed: Notify,
     /// Why there is no connection; `None` before the first try.
@@ -91,7 +97,7 @@ impl Lane {
     fn new(kind: LaneKind) -> Self {
         Self {
             kind,
-            credits: Arc::new(Semaphore::new(CREDITS_PER_PEER)),
+            credits: Credits::of(kind),
             state: RefCell::new(LaneState::Down {
                 retry_at: Instant::now(),
                 wait: RECONNECT_WAIT_MIN,
@@ -135,7 +141,7 @@ impl PeerLink {
         let mut link = [0; 8];
         // Without randomness the number still differs between links of one process.
         let _ = SystemRandom::new().fill(&mut link);
-        let link = u64::from_le_bytes(link) ^ connector.next_request_id();
+        let link = u64::from_le_bytes(link) ^ connector.next_number();
         Rc::new_cyclic(|me| Self {
             connector,
             to,
@@ -239,13 +245,20 @@ impl PeerLink {
         let sent_room = send.as_ref().map_or(0, |(buffer, _)| buffer.as_ref().as_ref().len());
         let too_long = body.len() > BODY_BYTES_MAX || sent_len > PAYLOAD_BYTES_MAX.min(sent_room);
         let had_into = into.is_some();
-        let call = Rc::new(Call::new(self.connector.next_request_id(), body, send, into));
         if too_long {
             let what = "the request is longer than allowed";
-            return Err(CallError::Protocol { to: self.to, what, buffers: call.take_buffers() });
+            let buffers = Returned { sent: send.map(|(buffer, _)| buffer), into };
+            return Err(CallError::Protocol { to: self.to, what, buffers });
         }
+        let until = Instant::now() + deadline;
+        let Ok(credit) = timeout_at(until, lane.credits.take()).await else {
+            let buffers = Returned { sent: send.map(|(buffer, _)| buffer), into };
+            return Err(CallError::Deadline { to: self.to, waited: deadline, buffers });
+        };
+        let id = self.connector.next_request_id(&credit);
+        let call = Rc::new(Call::new(id, credit, body, send, into));
         let given_up = GiveUp { call: &call };
-        let result = self.complete(lane, &call, deadline, repeat).await;
+        let result = self.complete(lane, &call, (deadline, until), repeat).await;
         match result {
             Ok((body, received)) => {
                 std::mem::forget(given_up);
@@ -274,16 +287,12 @@ impl PeerLink {
         &self,
         lane: &Lane,
         call: &Rc<Call>,
-        deadline: Duration,
+        (deadline, until): (Duration, Instant),
         repeat: Repeat,
     ) -> Result<(Vec<u8>, usize), CallError> {
-        let (to, until) = (self.to, Instant::now() + deadline);
+        let to = self.to;
         let late =
             |call: &Call| CallError::Deadline { to, waited: deadline, buffers: call.abandon() };
-        match timeout_at(until, lane.credits.clone().acquire_owned()).await {
-            Ok(Ok(credit)) => *call.credit.borrow_mut() = Some(credit),
-            Ok(Err(_)) | Err(_) => return Err(late(call)),
-        }
         let mut sent_to = None;
         loop {
             let line = match timeout_at(until, self.line(lane)).await {

@@ -34,7 +34,8 @@ pub trait Service: 'static {
 
     /// Carries out one request. `payload` is a buffer from [`Service::buffer`] and how many bytes
     /// at its start came. The same `request_id` of the same incarnation may come again, also while
-    /// the first is still being served.
+    /// the first is still being served, until a later one with the same credit has come
+    /// ([`RequestId`](super::RequestId)).
     fn serve(
         self: Rc<Self>,
         from: PeerIdentity,
