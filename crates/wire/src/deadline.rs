@@ -8,6 +8,9 @@ use std::time::Duration;
 /// From the first byte to the last of a handshake.
 pub const HANDSHAKE_WAIT: Duration = Duration::from_secs(2);
 
+/// Between two lines in the log about connections that were refused: anybody can make them.
+pub const REFUSALS_PAUSE: Duration = Duration::from_secs(10);
+
 /// For one address of a peer to accept.
 pub const CONNECT_WAIT: Duration = Duration::from_secs(1);
 

@@ -51,8 +51,13 @@ pub const REQUESTS_PER_PEER_MAX: usize = 64;
 /// Tasks of a connection that stay for its next requests. Each has room for the largest: some 10 KiB.
 pub const IDLE_WORKERS_MAX: usize = 2;
 
-/// Connections that may be inside the handshake at one listener; more wait unaccepted.
-pub const HANDSHAKES_MAX: usize = 64;
+/// Connections of one listener from which no first message has come that shows the secret. The oldest
+/// is closed for a newer one: by then it has had as long as accepting all the others took.
+pub const STRANGERS_MAX: usize = 512;
+
+/// The same of those that have shown it, or repeat what another has shown, and do not have their
+/// session yet. The oldest has had as long as answering all the others took.
+pub const HANDSHAKES_MAX: usize = 512;
 
 /// Authenticated connections of one listener; more are closed.
 pub const CONNECTIONS_MAX: usize = 8192;

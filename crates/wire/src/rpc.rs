@@ -3,7 +3,7 @@
 //! The caller's half: [`PeerLink`] in `rpc/link.rs` (connections, retries), `rpc/credit.rs` (how many
 //! calls are under way, and their ids), `rpc/line.rs` (one connection while it lives), `rpc/call.rs`
 //! (one call and its buffers).
-//! The answering half: `rpc/serve.rs`.
+//! The answering half: `rpc/serve.rs`, behind `rpc/door.rs` (who is let in).
 //!
 //! Promises: every call ends by its deadline; a call whose connection is lost is sent again with
 //! the same request id, so the service must know the last id of each credit ([`RequestId`]), and no
@@ -11,9 +11,11 @@
 
 mod call;
 mod credit;
+mod door;
 mod error;
 mod line;
 mod link;
+mod places;
 mod serve;
 
 pub use call::{Answer, Returned};

@@ -1,7 +1,7 @@
 //! The answering half: connections, requests, back-pressure.
 //!
 //! A connection is read by one task; others serve its requests, one each at a time, so answers
-//! overtake each other. Bounded: requests per peer, connections, handshakes. While a
+//! overtake each other. Bounded: requests per peer, connections; handshakes at the [`Door`]. While a
 //! connection's reader waits for a slot or a place it says so once a second, so that its peer does not
 //! take it for dead. A request that was begun is carried out also when its connection is lost.
 
@@ -15,13 +15,13 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::door::Door;
+use super::error::Chain;
 use crate::buffer::BoxBuffer;
 use crate::deadline::{ACCEPT_PAUSE, HEARTBEAT, PEER_LOSS_WAIT};
-use crate::handshake::{self, Credentials, Lane, LinkId, PeerIdentity, Session};
+use crate::handshake::{Credentials, Lane, LinkId, PeerIdentity, Session};
 use crate::header::FrameKind;
-use crate::limits::{
-    BODY_BYTES_MAX, CONNECTIONS_MAX, HANDSHAKES_MAX, IDLE_WORKERS_MAX, REQUESTS_PER_PEER_MAX,
-};
+use crate::limits::{BODY_BYTES_MAX, CONNECTIONS_MAX, IDLE_WORKERS_MAX, REQUESTS_PER_PEER_MAX};
 use crate::session::{Frame, SessionError, SessionReceiver, SessionSender};
 use crate::transport::Listener;
 use crate::workers::{Given, Workers};
@@ -80,12 +80,10 @@ pub async fn serve_listener<S: Service>(
     credentials: Credentials,
     service: Rc<S>,
 ) {
-    let credentials = Rc::new(credentials);
-    let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+    let door = Rc::new(Door::new(credentials));
     let peers = Rc::new(Peers::default());
     let mut connections = JoinSet::new();
     loop {
-        let place = handshakes.clone().acquire_owned().await.expect("never closed");
         let accepted = tokio::select! {
             biased;
             Some(_) = connections.join_next() => continue,
@@ -99,18 +97,12 @@ pub async fn serve_listener<S: Service>(
                 continue;
             }
         };
-        let (credentials, service, peers) = (credentials.clone(), service.clone(), peers.clone());
+        let (door, service, peers) = (Rc::clone(&door), service.clone(), peers.clone());
         connections.spawn_local(async move {
-            let peer = connection.peer.clone();
-            let session = match handshake::accept(connection, &credentials).await {
-                Ok(session) => session,
-                Err(error) => {
-                    tracing::warn!(%peer, error = %Chain(&error), "connection refused");
-                    return;
-                }
-            };
-            drop(place);
-            serve_peer(session, service, &peers).await;
+            if let Some(session) = door.admit(connection).await {
+                drop(door);
+                serve_peer(session, service, &peers).await;
+            }
         });
     }
 }
@@ -322,20 +314,5 @@ impl<S: Service> Reading<S> {
                 () = tokio::time::sleep(HEARTBEAT) => self.pong(),
             }
         }
-    }
-}
-
-/// An error with its sources, on one line.
-struct Chain<'a>(&'a dyn std::error::Error);
-
-impl std::fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut source = self.0.source();
-        while let Some(error) = source {
-            write!(f, ": {error}")?;
-            source = error.source();
-        }
-        Ok(())
     }
 }

@@ -16,7 +16,9 @@ use super::{Address, Connection, Listener, LocalFuture, Transport, TransportErro
 use crate::deadline::{CONNECT_WAIT, LINK_IDLE, LINK_LOSS_WAIT, SHORT_TRIP};
 use crate::limits::SEND_BUFFER_BYTES;
 
-const BACKLOG: u32 = 1024;
+/// As many as Linux allows by default (`net.core.somaxconn`): who floods the port fills it while the
+/// server does something else.
+const BACKLOG: u32 = 4096;
 
 /// Connects from any address, or from one (a node that is simulated by a loopback address).
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,3 +6,4 @@ mod credits;
 mod hostile;
 mod node;
 mod rpc;
+mod strangers;

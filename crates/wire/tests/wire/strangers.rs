@@ -1,0 +1,172 @@
+//! Strangers who open connections by the thousand: nobody who knows the secret waits for them. The clock stands still, so that any wait shows.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hayase_layout::ServerId;
+use hayase_wire::header::{FrameKind, Header};
+use hayase_wire::limits::{HANDSHAKES_MAX, STRANGERS_MAX};
+use hayase_wire::transport::memory::{Direction, MemoryFrame};
+use hayase_wire::transport::{Connection, MemoryTransport, Transport};
+use hayase_wire::{
+    Address, BoxBuffer, Connector, Credentials, PeerIdentity, PeerLink, Response, Secret, Service,
+    serve_listener,
+};
+use tokio::task::LocalSet;
+use tokio::time::Instant;
+
+const SERVER: ServerId = ServerId(1);
+const WAIT: Duration = Duration::from_secs(8);
+
+struct Echo;
+
+impl Service for Echo {
+    async fn buffer(&self, len: usize) -> BoxBuffer {
+        Box::new(vec![0; len])
+    }
+
+    async fn serve(
+        self: Rc<Self>,
+        _from: PeerIdentity,
+        _request_id: u64,
+        body: Vec<u8>,
+        _payload: Option<(BoxBuffer, usize)>,
+    ) -> Response {
+        Response::new(body)
+    }
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(LocalSet::new().run_until(test));
+}
+
+fn credentials(server: ServerId) -> Credentials {
+    let me = PeerIdentity { server, start_id: 7 };
+    Credentials { secret: Secret::from_bytes([3; 32]), me, encrypt: false }
+}
+
+fn address() -> Address {
+    Address::Memory("server".into())
+}
+
+async fn start(transport: &MemoryTransport) {
+    let listener = transport.listen(&address()).await.unwrap();
+    tokio::task::spawn_local(serve_listener(listener, credentials(SERVER), Rc::new(Echo)));
+}
+
+fn member(transport: &MemoryTransport) -> Rc<PeerLink> {
+    let connector = Connector::new(Rc::new(transport.clone()), credentials(ServerId(0)));
+    PeerLink::new(connector, SERVER, vec![address()])
+}
+
+/// Connections that stay open, one after the other; each says what is given, if anything.
+async fn flood(
+    transport: &MemoryTransport,
+    count: usize,
+    say: Option<MemoryFrame>,
+) -> Vec<Connection> {
+    let mut open = Vec::new();
+    for _ in 0..8 * count {
+        if open.len() == count {
+            break;
+        }
+        if let Ok(mut connection) = transport.connect(&address()).await {
+            if let Some(MemoryFrame { header, body, payload }) = &say {
+                connection.sender.send(header, body, payload).await.unwrap();
+            }
+            open.push(connection);
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(open.len(), count, "all are accepted");
+    open
+}
+
+/// The first message of a member's handshake, as somebody on its way sees it.
+async fn overheard(transport: &MemoryTransport) -> MemoryFrame {
+    let first = Rc::new(RefCell::new(None));
+    transport.set_tap({
+        let first = Rc::clone(&first);
+        move |direction, frame| {
+            let kind = Header::parse(&frame.header).unwrap().kind;
+            if direction == Direction::Out && kind == FrameKind::Hello {
+                first.replace(Some(frame.clone()));
+            }
+            Some(vec![frame])
+        }
+    });
+    member(transport).call(vec![], None, None, WAIT).await.unwrap();
+    transport.clear_tap();
+    first.take().unwrap()
+}
+
+/// Whether the other side has closed it, or does before the clock moves.
+async fn is_closed(connection: &mut Connection) -> bool {
+    tokio::select! {
+        biased;
+        header = connection.receiver.header() => header.unwrap().is_none(),
+        () = tokio::time::sleep(Duration::from_nanos(1)) => false,
+    }
+}
+
+#[test]
+fn strangers_who_say_nothing_hold_up_no_member() {
+    run(async {
+        let transport = MemoryTransport::new();
+        start(&transport).await;
+        let begin = Instant::now();
+        let mut silent = flood(&transport, 4 * STRANGERS_MAX, None).await;
+        member(&transport).call(vec![], None, None, WAIT).await.unwrap();
+        // While more come, too.
+        let link = member(&transport);
+        let (more, answer) = tokio::join!(
+            flood(&transport, 4 * STRANGERS_MAX, None),
+            link.call(vec![], None, None, WAIT)
+        );
+        answer.unwrap();
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        silent.extend(more);
+        let (newest, older) = (STRANGERS_MAX, silent.len() - STRANGERS_MAX);
+        for connection in &mut silent[..older] {
+            assert!(is_closed(connection).await, "its place is a newer one's");
+        }
+        assert!(!is_closed(&mut silent[older + newest / 2]).await, "there is room for it");
+    });
+}
+
+#[test]
+fn who_repeats_what_a_member_said_holds_up_no_member() {
+    run(async {
+        let transport = MemoryTransport::new();
+        start(&transport).await;
+        let first = overheard(&transport).await;
+        let begin = Instant::now();
+        let repeated = flood(&transport, 2 * HANDSHAKES_MAX, Some(first)).await;
+        member(&transport).call(vec![], None, None, WAIT).await.unwrap();
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        drop(repeated);
+    });
+}
+
+#[test]
+fn no_stranger_takes_the_place_of_who_has_shown_the_secret() {
+    run(async {
+        let transport = MemoryTransport::new();
+        start(&transport).await;
+        // Says no more than that: it is in the middle of its handshake.
+        let first = overheard(&transport).await;
+        let mut begun = flood(&transport, 1, Some(first)).await.pop().unwrap();
+        let answer = begun.receiver.header().await.unwrap().unwrap();
+        assert_eq!(Header::parse(&answer).unwrap().kind, FrameKind::Hello);
+        let strangers = flood(&transport, 2 * STRANGERS_MAX, None).await;
+        assert!(!is_closed(&mut begun).await);
+        drop(strangers);
+    });
+}
