@@ -36,7 +36,7 @@ pub(crate) const TELL_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// after its last sign of life, which count ([`hayase_wire::deadline::PEER_LOSS_WAIT`]).
 pub(crate) const SILENCE: Duration = Duration::from_millis(2200);
 
-/// The same of a server on whose node the kernel still answers: it may only be slow. Or so many beats
+/// The same of a server that is connected, or proves that it runs: it may only be slow. Or this many beats
 /// that did not come, if that is longer.
 pub(crate) const STALL: Duration = Duration::from_secs(20);
 pub(crate) const STALL_RESTS: u32 = 4;

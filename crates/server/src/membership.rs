@@ -316,14 +316,15 @@ impl Node {
         coordinator.as_ref().map(|c| c.silent(&members, Instant::now())).unwrap_or_default()
     }
 
-    /// The kernel of a node that lives answers for a server that only stalls.
+    /// Who proves that it runs is not gone: it may be starting, or its beats find no way. Its kernel proves
+    /// nothing, since anybody may listen at the port of a dead server.
     async fn who_is_gone(self: &Rc<Self>, suspects: Vec<(ServerId, bool)>) -> Vec<ServerId> {
         let mut asked = tokio::task::JoinSet::new();
         for (server, is_certain) in suspects {
             let link = self.peers.link(server);
-            asked.spawn_local(async move {
-                (is_certain || !link.is_listened_to().await).then_some(server)
-            });
+            asked.spawn_local(
+                async move { (is_certain || !link.is_there().await).then_some(server) },
+            );
         }
         let mut gone: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
         gone.sort_unstable();

@@ -137,7 +137,7 @@ impl Coordinator {
         let due = self.watched(members).map(|(_, heard)| {
             let ended = heard.ended.map(|ended| ended + SILENCE);
             let due = ended.unwrap_or(heard.at + self.stall()).saturating_duration_since(now);
-            // Was looked at: it stalls, or is being started.
+            // Was looked at: it runs and does not beat.
             if due.is_zero() { BEAT } else { due }
         });
         let longest = self.longest_look();
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(looks(&coordinator, Duration::ZERO), REST + BEAT, "all are connected");
         coordinator.ended(peer(1, 7), begin);
         assert_eq!(looks(&coordinator, SILENCE / 4), SILENCE * 3 / 4);
-        assert_eq!(looks(&coordinator, SILENCE), BEAT, "it is there and does not answer");
+        assert_eq!(looks(&coordinator, SILENCE), BEAT, "it is there and does not beat");
         coordinator.ended(peer(2, 7), begin + SILENCE / 2);
         assert_eq!(looks(&coordinator, SILENCE + SILENCE / 4), SILENCE / 4);
     }

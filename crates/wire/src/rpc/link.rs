@@ -11,6 +11,7 @@ use std::time::Duration;
 use hayase_layout::ServerId;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::call::{Call, Outcome};
@@ -22,7 +23,7 @@ use crate::deadline::{CONNECT_WAIT, RECONNECT_WAIT_MAX, RECONNECT_WAIT_MIN};
 use crate::handshake::{self, Credentials, HandshakeError, Lane as LaneKind, LinkId, PeerIdentity};
 use crate::limits::{ADDRESSES_MAX, BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::message::{Carrier, PeerState, PeerStatus};
-use crate::transport::{Address, Transport};
+use crate::transport::{Address, Connection, Transport};
 
 /// What all links of a server share: how to connect, as whom, and the numbers of requests.
 pub struct Connector {
@@ -42,6 +43,16 @@ impl Connector {
         let number = self.number_next.get();
         self.number_next.set(number + 1);
         number
+    }
+
+    /// Shakes hands with a server, on a connection of its own that takes no other one's place.
+    async fn finds(&self, to: ServerId, address: &Address) -> Result<(), LinkError> {
+        let connection = self.transport.connect(address).await?;
+        // Nothing travels on it: it needs no better way.
+        let connection = Connection { upgrade: None, ..connection };
+        let id = LinkId { link: self.next_number(), lane: LaneKind::Bulk };
+        handshake::connect(connection, &self.credentials, to, id).await?;
+        Ok(())
     }
 
     /// Of the next request that holds `credit`: drawn when it has it, so that ids of a credit grow.
@@ -204,16 +215,23 @@ impl PeerLink {
         }
     }
 
-    /// Whether something listens at one of its addresses: then its node lives, whatever it does.
-    pub async fn is_listened_to(&self) -> bool {
-        let addresses = self.addresses.borrow().clone();
-        for address in addresses.iter().take(ADDRESSES_MAX) {
-            let connecting = self.connector.transport.connect(address);
-            if matches!(tokio::time::timeout(CONNECT_WAIT, connecting).await, Ok(Ok(_))) {
-                return true;
-            }
+    /// Whether the server proves within [`CONNECT_WAIT`], at one of its addresses, that it runs. That
+    /// something accepts connections there proves nothing: anybody may listen at a port that is free.
+    pub async fn is_there(&self) -> bool {
+        let (mut asked, addresses) = (JoinSet::new(), self.addresses.borrow().clone());
+        for address in addresses.into_iter().take(ADDRESSES_MAX) {
+            let (connector, to) = (Rc::clone(&self.connector), self.to);
+            asked.spawn_local(async move { connector.finds(to, &address).await.is_ok() });
         }
-        false
+        let answers = async {
+            while let Some(answer) = asked.join_next().await {
+                if answer.is_ok_and(|is_there| is_there) {
+                    return true;
+                }
+            }
+            false
+        };
+        tokio::time::timeout(CONNECT_WAIT, answers).await.unwrap_or(false)
     }
 
     /// Asks the server, and waits for its answer until `deadline` from now.

@@ -1,4 +1,5 @@
-//! Strangers who open connections by the thousand: nobody who knows the secret waits for them. The clock stands still, so that any wait shows.
+//! Strangers who open connections by the thousand, or listen where a server was: nobody who knows the
+//! secret waits for them. The clock stands still, so that any wait shows.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -6,15 +7,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hayase_layout::ServerId;
+use hayase_wire::deadline::CONNECT_WAIT;
 use hayase_wire::header::{FrameKind, Header};
 use hayase_wire::limits::{HANDSHAKES_MAX, STRANGERS_MAX};
+use hayase_wire::message::PeerState;
 use hayase_wire::transport::memory::{Direction, MemoryFrame};
 use hayase_wire::transport::{Connection, MemoryTransport, Transport};
 use hayase_wire::{
     Address, BoxBuffer, Connector, Credentials, PeerIdentity, PeerLink, Response, Secret, Service,
     serve_listener,
 };
-use tokio::task::LocalSet;
+use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::Instant;
 
 const SERVER: ServerId = ServerId(1);
@@ -57,8 +60,12 @@ fn address() -> Address {
 }
 
 async fn start(transport: &MemoryTransport) {
+    start_as(transport, credentials(SERVER)).await;
+}
+
+async fn start_as(transport: &MemoryTransport, credentials: Credentials) -> JoinHandle<()> {
     let listener = transport.listen(&address()).await.unwrap();
-    tokio::task::spawn_local(serve_listener(listener, credentials(SERVER), Rc::new(Echo)));
+    tokio::task::spawn_local(serve_listener(listener, credentials, Rc::new(Echo)))
 }
 
 fn member(transport: &MemoryTransport) -> Rc<PeerLink> {
@@ -168,5 +175,39 @@ fn no_stranger_takes_the_place_of_who_has_shown_the_secret() {
         let strangers = flood(&transport, 2 * STRANGERS_MAX, None).await;
         assert!(!is_closed(&mut begun).await);
         drop(strangers);
+    });
+}
+
+#[test]
+fn a_stranger_at_the_address_of_a_dead_server_is_not_taken_for_it() {
+    run(async {
+        let transport = MemoryTransport::new();
+        let link = member(&transport);
+        let begin = Instant::now();
+        assert!(!link.is_there().await, "nobody is");
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+
+        // Accepts and says nothing, as a kernel does; it takes no longer than a machine without power.
+        let silent = transport.listen(&address()).await.unwrap();
+        assert!(!link.is_there().await);
+        assert!(begin.elapsed() <= CONNECT_WAIT + Duration::from_millis(1));
+        drop(silent);
+
+        let begin = Instant::now();
+        let stranger = Credentials { secret: Secret::from_bytes([4; 32]), ..credentials(SERVER) };
+        for other in [stranger, credentials(ServerId(2))] {
+            let other = start_as(&transport, other).await;
+            assert!(!link.is_there().await);
+            other.abort();
+            other.await.unwrap_err();
+        }
+        let server = start_as(&transport, credentials(SERVER)).await;
+        assert!(link.is_there().await);
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+
+        link.call(vec![], None, None, WAIT).await.unwrap();
+        assert!(link.is_there().await);
+        assert_eq!(link.state(), PeerState::Connected, "it took no connection's place");
+        server.abort();
     });
 }
