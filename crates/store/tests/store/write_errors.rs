@@ -64,7 +64,7 @@ fn run(command: &mut Command) {
     assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// So many MiB of a part.
+/// Writes `count` MiB.
 fn write(part: &Part, count: usize) {
     for index in 0..count {
         part.write_at(LocalOffset((index * MIB) as u64), &vec![index as u8 + 1; MIB]).unwrap();
