@@ -198,10 +198,13 @@ impl Catalogue {
         container: &Path,
         snapshot: &Snapshot,
     ) -> Result<(), ContainerError> {
+        let is_counting = self.counting().next().is_some();
         for name in self.incomplete() {
             let loaded = &self.indexes[name];
             let mut ids = loaded.contents.logs.iter().map(|published| published.log.writer.id);
-            if ids.any(|id| !snapshot.logs().contains_key(&id)) {
+            if ids.any(|id| !snapshot.logs().contains_key(&id))
+                || has_no_source(name, self.indexes.keys(), is_counting)
+            {
                 let what = "the end of this merged index is damaged or missing".to_owned();
                 let path = container.join(name);
                 return Err(ContainerError::Corrupt { path, at: loaded.read, what });
@@ -209,6 +212,18 @@ impl Catalogue {
         }
         Ok(())
     }
+}
+
+/// Whether nothing is there any more that went into the merged index `name`, which is not complete and may tell of no
+/// writer: no index among `names` counts, or the merged one before it is gone.
+pub(crate) fn has_no_source<'a>(
+    name: &str,
+    mut names: impl Iterator<Item = &'a String>,
+    is_counting: bool,
+) -> bool {
+    let Kind::Merged(number) = names::kind(name) else { return false };
+    let is_before = |other: &String| matches!(names::kind(other), Kind::Merged(n) if n < number);
+    !is_counting || (number > 1 && !names.any(is_before))
 }
 
 /// The names of indexes among these.

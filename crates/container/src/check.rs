@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use hayase_layout::{ByteCount, Index, WriterId};
 
-use crate::catalogue::Loaded;
+use crate::catalogue::{Loaded, has_no_source};
 use crate::names::{self, Kind};
 use crate::snapshot::{Contents, PublishedLog};
 use crate::{Container, ContainerError, ContainerId, Creation, Snapshot};
@@ -190,9 +190,11 @@ impl Check<'_> {
             .flat_map(|index| &index.loaded.contents().logs)
             .map(|published| published.log.writer.id)
             .collect();
+        let is_counting = found.values().any(FoundIndex::counts);
         for (name, index) in found.iter().filter(|(_, index)| !index.counts()) {
             let mut ids = index.loaded.contents().logs.iter().map(|log| log.log.writer.id);
-            match ids.any(|id| !told.contains(&id)) {
+            let is_alone = has_no_source(name, found.keys(), is_counting);
+            match is_alone || ids.any(|id| !told.contains(&id)) {
                 true => {
                     let what = "the end of this merged index is damaged or missing";
                     self.add(Severity::Damage, name, Some(index.loaded.read()), what);
