@@ -4,6 +4,7 @@
 //! is, of which version, or with which attributes it was begun. A record of that lies in a directory of this
 //! user, one file for each key, and is locked while its upload is on its way ([`crate::claim`]).
 //! No part is believed: it counts when the caller has read the same bytes again and the sums agree.
+//! A record with anything wrong in it, torn or damaged, says nothing at all.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -128,7 +129,8 @@ impl Record {
 
     pub(super) fn write(&self, begun: &Begun) -> Option<()> {
         fs::ftruncate(&self.file, 0).ok()?;
-        let text = serde_json::to_vec(begun).ok()?;
+        let summed = Summed { sum: sum_of(begun)?, begun: begun.clone() };
+        let text = serde_json::to_vec(&summed).ok()?;
         write_fully(0, &text, |at, rest| rustix::io::pwrite(&self.file, rest, at)).ok()
     }
 
@@ -141,7 +143,20 @@ impl Record {
 fn read(file: &OwnedFd) -> Option<Begun> {
     let mut text = vec![0; RECORD_BYTES_MAX];
     let count = read_fully(file, 0, &mut text).ok()?;
-    serde_json::from_slice(&text[..count]).ok()
+    let Summed { begun, sum } = serde_json::from_slice(&text[..count]).ok()?;
+    (sum_of(&begun)? == sum).then_some(begun)
+}
+
+/// As it lies in the file.
+#[derive(Serialize, Deserialize)]
+struct Summed {
+    begun: Begun,
+    sum: u64,
+}
+
+/// XXH3 of its text.
+fn sum_of(begun: &Begun) -> Option<u64> {
+    serde_json::to_vec(begun).ok().map(|text| xxhash_rust::xxh3::xxh3_64(&text))
 }
 
 /// In which parts an upload of `size` bytes was begun.
@@ -235,4 +250,44 @@ pub(super) fn parts(client: &Client, key: &str, id: &str) -> Result<BTreeMap<u32
         marker = last;
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_is_torn_or_flipped_anywhere_says_nothing_else() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("s3-record");
+        let directory = open(top.path()).unwrap();
+        let file = claim(&directory, b"s3-record").unwrap();
+        let record = Record { directory, name: "s3-record".to_owned(), file };
+        assert_eq!(record.read(), None, "nothing was begun");
+        let begun = Begun {
+            object: ["https://s3", "bucket", "a/key"].map(str::to_owned),
+            version: 7 << 100,
+            size: 25 << 20,
+            part_bytes: 5 << 20,
+            mode: Some(0o640),
+            mtime: Some((true, 1_234_567_890, 17)),
+            sealing: "00ff".to_owned(),
+            id: "upload id".to_owned(),
+            token: "0123456789abcdef".to_owned(),
+        };
+        record.write(&begun).unwrap();
+        assert_eq!(record.read(), Some(begun.clone()));
+        let whole = std::fs::read(&path).unwrap();
+        for end in 0..whole.len() {
+            std::fs::write(&path, &whole[..end]).unwrap();
+            assert_eq!(record.read(), None, "cut at {end}");
+        }
+        for at in 0..whole.len() * 8 {
+            let mut flipped = whole.clone();
+            flipped[at / 8] ^= 1 << (at % 8);
+            std::fs::write(&path, &flipped).unwrap();
+            let read = record.read();
+            assert!(read.is_none() || read.as_ref() == Some(&begun), "bit {at}: {read:?}");
+        }
+    }
 }
