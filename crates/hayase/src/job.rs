@@ -2,7 +2,7 @@
 //!
 //! Rooms: [`settings`] (`job.json`, and every path and name that follows from it), [`directory`]
 //! (what lies in the job directory), [`hidden`] (how it appears and disappears), [`registry`] (the jobs of this user),
-//! [`find`] (which job a command means), [`leftovers`] (removing what a job leaves), [`removal`] (whether it may be), [`ledgers`] and
+//! [`find`] (which job a command means), [`leftovers`] (removing what a job leaves), [`mark`] (whose a storage is), [`removal`] (whether it may be), [`ledgers`] and
 //! [`left_names`] (what the storage of its nodes says), [`error`].
 
 mod directory;
@@ -12,6 +12,7 @@ mod hidden;
 pub(crate) mod ledgers;
 mod left_names;
 mod leftovers;
+mod mark;
 mod registry;
 mod removal;
 mod settings;
@@ -23,9 +24,10 @@ pub(crate) use error::JobError;
 pub(crate) use find::{Job, find};
 pub(crate) use leftovers::{
     Dead, clean, clean_dead, clean_node, clean_node_unless_needed, clean_resumed,
-    clean_unless_needed, clean_unstarted_node, detach_areas, hide_others, is_ours,
-    remove_leftovers, remove_own_leftovers,
+    clean_unless_needed, clean_unstarted_node, detach_areas, hide_others, remove_leftovers,
+    remove_own_leftovers,
 };
+pub(crate) use mark::{found_mark, is_ours, mark_storage};
 pub(crate) use registry::Registry;
 pub(crate) use removal::{Kept, Removable};
 #[cfg(test)]

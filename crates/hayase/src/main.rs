@@ -1,7 +1,8 @@
 //! The `hayase` command: everything a person types, and the only place where the parts are wired together.
 //!
 //! Here: reading arguments, choosing the verb, turning an error into words and an exit code.
-//! Rooms: [`commands`] (one verb, one file), [`job`] (the job directory and how a job is found),
+//! Rooms: [`commands`] (one verb, one file), [`job`] (the job directory and how a job is found), [`kept_file`] (small
+//! files with a checksum),
 //! [`launch`] (starting and ending the nodes of a job), [`supervisor`] (the process that keeps one
 //! node), [`doctor`] (what this machine can do), [`noise`] (how programs are disturbed), [`processors`], [`interrupts`] and [`cpu_budget`] (what keeps daemons away from them), [`report`] (the page of a job), [`metrics`] (counters for Prometheus), [`moment`] (times as people write them), [`output`] (the only code that prints),
 //! [`wiring`] (where the servers, the mounts and the areas of the other crates are plugged in).
@@ -14,6 +15,7 @@ mod doctor;
 mod exit;
 mod interrupts;
 mod job;
+mod kept_file;
 mod launch;
 mod logging;
 mod metrics;

@@ -60,7 +60,7 @@ impl CachedFiles {
         let Some((job, (mut node, tier_path))) = found else {
             return Err(AreaPathError::Elsewhere(path.to_owned()).into());
         };
-        if let Some(own) = job.dir.own_node().record().filter(|_| job.settings.has_namespaces()) {
+        if let Some(own) = job.dir.own_node().record()?.filter(|_| job.settings.has_namespaces()) {
             node = own.node;
         }
         let socket = job.dir.node(node).server_socket();

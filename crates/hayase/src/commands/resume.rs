@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::verify::{VerifyTold, verify_ledgers};
 use crate::exit::Status;
-use crate::job::{JobDir, Removable, Settings, clean_resumed, detach_areas, ledgers};
+use crate::job::{JobDir, Removable, Settings, clean_resumed, detach_areas, found_mark, ledgers};
 use crate::output::{Human, Output, Page};
 use crate::wiring::resume::{Left, Resumed, Resuming, wait_for_programs};
 
@@ -86,6 +86,12 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
     if settings.tier.is_none() {
         bail!("job {} had no tier: there is nothing to bring anywhere", settings.job);
     }
+    if let Ok(Some(mark)) = found_mark(&settings)
+        && mark != settings.mark
+    {
+        let storage = settings.job_storage();
+        bail!("the storage {} is that of another job of this name", storage.display());
+    }
     if args.salvage {
         return run_salvage(args, &settings, output);
     }
@@ -143,7 +149,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         match Removable::check(&settings, 0..settings.nodes) {
             Ok(removable) => {
                 clean_resumed(&settings, &args.dir, removable);
-                told.removed = true;
+                told.removed = !settings.job_storage().exists();
             }
             Err(kept) => refused = Some(kept),
         }
@@ -171,8 +177,8 @@ fn run_salvage(args: &ResumeArgs, settings: &Settings, output: &Output) -> anyho
     }
     left.unmount()?;
     if told.is_all() && args.discard {
-        clean_resumed(settings, &args.dir, Removable::discarded());
-        told.removed = true;
+        clean_resumed(settings, &args.dir, Removable::discarded(settings)?);
+        told.removed = !settings.job_storage().exists();
     }
     told.took_ms = begin.elapsed().as_millis() as u64;
     output.show(&told)?;
@@ -187,7 +193,7 @@ fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
     }
     let dir = JobDir::new(dir);
     let settings = dir.settings()?;
-    let job = crate::job::Job { dir, settings };
+    let job = crate::job::Job { dir, settings }.known()?;
     if job.is_alive() {
         bail!("job {} is up: use `hayase flush`, or end it first", job.settings.job);
     }

@@ -125,19 +125,22 @@ pub(crate) fn run(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
-    let jobs = if args.job.job.is_some() || environment.job.is_some() {
-        vec![args.job.find(environment)?]
+    let registry = Registry::new(&environment.runtime);
+    let (jobs, damaged) = if args.job.job.is_some() || environment.job.is_some() {
+        (vec![args.job.find(environment)?], Vec::new())
     } else {
-        Registry::new(&environment.runtime).jobs()
+        (registry.jobs(), registry.damaged())
     };
+    damaged.iter().for_each(|error| output.note(&error.to_string()));
+    let status = if damaged.is_empty() { Status::Done } else { Status::Partly };
     let with_ledger = args.ledger;
     let jobs: Vec<_> = jobs.iter().map(look_at).collect();
     if args.prometheus {
         output.raw(counters(&jobs).as_bytes())?;
-        return Ok(Status::Done);
+        return Ok(status);
     }
     output.show(&AllJobs { jobs, with_ledger })?;
-    Ok(Status::Done)
+    Ok(status)
 }
 
 /// Of all nodes, as Prometheus reads them.

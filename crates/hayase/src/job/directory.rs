@@ -12,10 +12,8 @@ use hayase_wire::{Secret, SecretError};
 use serde::{Deserialize, Serialize};
 
 use super::{JobError, SETTINGS_FORMAT, Settings};
+use crate::kept_file::{self, KeptFileError};
 use crate::process::ProcessId;
-
-/// Largest `job.json` that is read.
-const SETTINGS_BYTES_MAX: u64 = 4 << 20;
 
 /// A job directory, by its absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +34,18 @@ pub(crate) struct SupervisorRecord {
     pub(crate) address: String,
     /// `net`, `mnt` and `uts` as the kernel names them, when they are the node's own.
     pub(crate) namespaces: Vec<String>,
+}
+
+/// `node-<i>/made.json`.
+#[derive(Serialize, Deserialize)]
+struct Made {
+    made: Vec<PathBuf>,
+}
+
+/// `node-<i>/control-group`.
+#[derive(Serialize, Deserialize)]
+struct Group {
+    group: PathBuf,
 }
 
 impl JobDir {
@@ -127,29 +137,22 @@ impl JobDir {
         self.0.join("secret")
     }
 
-    /// Reads `job.json`.
+    /// Reads `job.json`, or its copy.
     pub(crate) fn settings(&self) -> Result<Settings, JobError> {
-        let not_a_job = |_| JobError::NotAJob { path: self.0.clone(), from_environment: false };
-        let corrupt = |why| JobError::Corrupt { path: self.0.clone(), why };
-        let file = File::open(self.settings_file()).map_err(not_a_job)?;
-        let mut text = String::new();
-        file.take(SETTINGS_BYTES_MAX)
-            .read_to_string(&mut text)
-            .map_err(|error| corrupt(error.to_string()))?;
+        let not_a_job = || JobError::NotAJob { path: self.0.clone(), from_environment: false };
         let settings: Settings =
-            serde_json::from_str(&text).map_err(|error| corrupt(error.to_string()))?;
+            kept_file::read_either(&self.settings_file())?.ok_or_else(not_a_job)?;
         if settings.format != SETTINGS_FORMAT {
             let why =
                 format!("it has format {}, this program reads {SETTINGS_FORMAT}", settings.format);
-            return Err(corrupt(why));
+            return Err(JobError::Corrupt { path: self.0.clone(), why });
         }
         Ok(settings)
     }
 
-    /// Writes `job.json`.
+    /// Writes `job.json` and its copy; durable when it returns.
     pub(crate) fn write_settings(&self, settings: &Settings) -> Result<(), JobError> {
-        let text = serde_json::to_vec_pretty(settings).expect("settings are plain data");
-        write_atomically(&self.settings_file(), &text)
+        Ok(kept_file::write_twice(&self.settings_file(), settings)?)
     }
 
     /// Draws the job's secret; it is never in an argument or in the environment.
@@ -213,44 +216,49 @@ impl NodeDir {
     }
 
     /// What the supervisor wrote when it began; `None` before that.
-    pub(crate) fn record(&self) -> Option<SupervisorRecord> {
-        serde_json::from_slice(&fs::read(self.record_file()).ok()?).ok()
+    ///
+    /// # Errors
+    /// When it can not be read: the supervisor may run.
+    pub(crate) fn record(&self) -> Result<Option<SupervisorRecord>, KeptFileError> {
+        kept_file::read(&self.record_file())
     }
 
     /// Written once, by the supervisor.
     pub(crate) fn write_record(&self, record: &SupervisorRecord) -> Result<(), JobError> {
-        let text = serde_json::to_vec_pretty(record).expect("a record is plain data");
-        write_atomically(&self.record_file(), &text)
+        Ok(kept_file::write(&self.record_file(), record)?)
     }
 
     fn made_file(&self) -> PathBuf {
         self.0.join("made.json")
     }
 
-    /// Directories, and the entry in the registry, that were made on this host for the node, deepest last.
+    /// Directories, and the entry in the registry, that were made on this host for the node, deepest last. None where that
+    /// can not be read: they stay.
     pub(crate) fn made(&self) -> Vec<PathBuf> {
-        let read = fs::read(self.made_file()).ok();
-        read.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+        let read = kept_file::read::<Made>(&self.made_file());
+        let made = read.inspect_err(|error| tracing::warn!("what was made stays: {error}"));
+        made.ok().flatten().map(|made| made.made).unwrap_or_default()
     }
 
     /// Notes them.
     pub(crate) fn write_made(&self, made: &[PathBuf]) -> Result<(), JobError> {
-        let text = serde_json::to_vec(made).expect("paths are plain data");
-        write_atomically(&self.made_file(), &text)
+        Ok(kept_file::write(&self.made_file(), &Made { made: made.to_vec() })?)
     }
 
     fn group_file(&self) -> PathBuf {
         self.0.join("control-group")
     }
 
-    /// The control group of the node's daemons, if one was made for them.
+    /// The control group of the node's daemons, if one was made for them. None where that can not be read: it stays.
     pub(crate) fn group(&self) -> Option<PathBuf> {
-        fs::read_to_string(self.group_file()).ok().map(PathBuf::from)
+        let read = kept_file::read::<Group>(&self.group_file());
+        let group = read.inspect_err(|error| tracing::warn!("the control group stays: {error}"));
+        group.ok().flatten().map(|group| group.group)
     }
 
     /// Notes it.
     pub(crate) fn write_group(&self, group: &Path) -> Result<(), JobError> {
-        write_atomically(&self.group_file(), group.as_os_str().as_encoded_bytes())
+        Ok(kept_file::write(&self.group_file(), &Group { group: group.to_owned() })?)
     }
 
     /// The last `count` lines of a log, bounded also in bytes.
@@ -318,7 +326,7 @@ mod tests {
         let dir = JobDir::new(top.path());
         assert!(matches!(dir.settings(), Err(JobError::NotAJob { .. })));
         fs::write(top.path().join("job.json"), "{").unwrap();
-        assert!(matches!(dir.settings(), Err(JobError::Corrupt { .. })));
+        assert!(matches!(dir.settings(), Err(JobError::File(KeptFileError::Damaged { .. }))));
         let mut settings = sample(Kind::ThisMachine, 1);
         settings.format += 1;
         dir.write_settings(&settings).unwrap();

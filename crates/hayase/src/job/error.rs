@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::kept_file::KeptFileError;
+
 /// Why there is no such job, or none that can be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JobError {
@@ -36,6 +38,19 @@ pub(crate) enum JobError {
         path: PathBuf,
         /// In words.
         why: String,
+    },
+    /// A file of the job can not be read.
+    #[error(transparent)]
+    File(#[from] KeptFileError),
+    /// Nobody can say whether it runs.
+    #[error("whether node {node} of job {job} runs is not known: {source}")]
+    Unknowable {
+        /// Which job.
+        job: String,
+        /// Which node.
+        node: u16,
+        /// With the file.
+        source: KeptFileError,
     },
     /// All its supervisors are gone.
     #[error("job {job} is not running any more: its processes have ended")]
@@ -102,6 +117,14 @@ impl JobError {
             Self::NoneRunning => "start one with `hayase up` or `hayase run -- CMD`".to_owned(),
             Self::Several { .. } => "choose one with --job, or export HAYASE_JOB".to_owned(),
             Self::Corrupt { .. } => return None,
+            Self::File(KeptFileError::Damaged { .. }) => {
+                "nothing was changed or removed; the bytes of the job are in its storage".to_owned()
+            }
+            Self::File(KeptFileError::Io { .. }) => return None,
+            Self::Unknowable { source: KeptFileError::Damaged { .. }, .. } => {
+                "nothing was changed or removed; end what still runs of the job, then remove the file".to_owned()
+            }
+            Self::Unknowable { .. } => return None,
             Self::Dead { job } => format!("remove what it left with `hayase down --job {job}`"),
             Self::Exists { job, .. } => {
                 format!("take it down with `hayase down --job {job}`, or choose another --job")
@@ -117,6 +140,10 @@ impl JobError {
 
     /// The person named something that is not there.
     pub(crate) fn is_usage(&self) -> bool {
-        !matches!(self, Self::Io { .. } | Self::Corrupt { .. } | Self::Dead { .. })
+        match self {
+            Self::Io { .. } | Self::Corrupt { .. } | Self::Dead { .. } => false,
+            Self::File(_) | Self::Unknowable { .. } => false,
+            _ => true,
+        }
     }
 }

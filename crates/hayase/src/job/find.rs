@@ -35,8 +35,8 @@ pub(crate) fn find(named: Option<&OsString>, environment: &Environment) -> Resul
         jobs = living;
     }
     match jobs.len() {
-        0 => Err(JobError::NoneRunning),
-        1 => Ok(jobs.remove(0)),
+        0 => Err(registry.damaged().pop().unwrap_or(JobError::NoneRunning)),
+        1 => jobs.remove(0).known(),
         _ => Err(JobError::Several {
             names: jobs.iter().map(|job| job.settings.job.to_string()).collect(),
         }),
@@ -57,13 +57,23 @@ fn by_name(name: &OsStr, registry: &Registry) -> Result<Job, JobError> {
     let no_job = || JobError::NotAJob { path: path.clone(), from_environment: false };
     let dir = JobDir::new(std::fs::canonicalize(&path).map_err(|_| no_job())?);
     let settings = dir.settings()?;
-    Ok(Job { dir, settings })
+    Job { dir, settings }.known()
 }
 
 impl Job {
-    /// The supervisor of a node, when it still runs.
+    /// The job, if it can be said of all its nodes whether they run here.
+    pub(crate) fn known(self) -> Result<Self, JobError> {
+        for node in 0..self.settings.nodes {
+            let job = self.settings.job.to_string();
+            let unknowable = |source| JobError::Unknowable { job, node, source };
+            self.dir.node(node).record().map_err(unknowable)?;
+        }
+        Ok(self)
+    }
+
+    /// The supervisor of a node of a [known](Job::known) job, when it still runs.
     pub(crate) fn supervisor(&self, node: u16) -> Option<(SupervisorRecord, Handle)> {
-        let record = self.dir.node(node).record()?;
+        let record = self.dir.node(node).record().ok()??;
         let same_boot = crate::process::boot_id().is_ok_and(|boot| boot == record.boot_id);
         let handle = if same_boot { record.process.open() } else { None };
         Some((record, handle?))
@@ -102,7 +112,7 @@ impl Job {
     pub(crate) fn nodes_here(&self) -> Vec<u16> {
         let boot = crate::process::boot_id().unwrap_or_default();
         let is_here = |node: &u16| {
-            let record = self.dir.node(*node).record();
+            let record = self.dir.node(*node).record().ok().flatten();
             record.is_some_and(|record| record.boot_id == boot)
         };
         (0..self.settings.nodes).filter(is_here).collect()

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{JobDir, JobError};
+use crate::kept_file::sync_directory_of;
 use crate::process::{ProcessId, boot_id};
 
 /// Where process numbers mean what they mean here: this boot, and this PID namespace of it.
@@ -57,7 +58,9 @@ impl JobDir {
         making.create(nodes)?;
         let filled = fill(&making).and_then(|()| {
             // A directory that is there already has something in it, and is not replaced: rename(2).
-            Ok(fs::rename(making.path(), self.path()).map_err(failed())?)
+            fs::rename(making.path(), self.path()).map_err(failed())?;
+            let synced = sync_directory_of(self.path()).inspect_err(|_| self.remove());
+            Ok(synced.map_err(JobError::from)?)
         });
         if filled.is_err() {
             let _ = fs::remove_dir_all(making.path());
@@ -76,7 +79,11 @@ impl JobDir {
 
 #[cfg(test)]
 mod tests {
+    use hayase_layout::ByteCount;
+    use hayase_store::ImageArea;
+
     use super::*;
+    use crate::job::{Kind, sample_settings};
 
     fn names(parent: &Path) -> Vec<String> {
         let entries = fs::read_dir(parent).unwrap().flatten();
@@ -100,6 +107,26 @@ mod tests {
         dir.remove();
         dir.remove();
         assert_eq!(names(parent.path()), [""; 0]);
+    }
+
+    /// Of the file system nothing is written down that was not synced.
+    #[test]
+    fn a_job_directory_with_its_settings_outlives_a_power_cut() {
+        let top = tempfile::tempdir_in("/var/tmp").unwrap();
+        let (image, root) = (top.path().join("fs.img"), top.path().join("fs"));
+        let area = match ImageArea::create(&image, &root, ByteCount::mib(16)) {
+            Ok(area) => area,
+            Err(error) => {
+                return println!("SKIP a_job_directory_outlives: no image can be mounted: {error}");
+            }
+        };
+        let (dir, settings) = (JobDir::new(root.join("j")), sample_settings(Kind::ThisMachine, 1));
+        dir.make(1, |making| making.write_settings(&settings)).unwrap();
+        crate::supervisor::discard::discard(&root).unwrap();
+        area.unmount().unwrap();
+        let area = ImageArea::open(&image, &root).unwrap();
+        assert_eq!(dir.settings().unwrap(), settings);
+        area.unmount().unwrap();
     }
 
     #[test]

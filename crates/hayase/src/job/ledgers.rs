@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::Settings;
 use super::left_names::names;
+use crate::kept_file;
 
 /// Written into the storage of a job that keeps bytes for [`crate::commands::resume`]: its settings.
 const RESUME: &str = "resume.json";
@@ -150,11 +151,9 @@ pub(crate) fn has_undurable(settings: &Settings) -> bool {
         && (0..settings.nodes).any(has_parts)
 }
 
-/// Writes down beside the bytes what is needed to bring them to the tier later.
+/// Writes down beside the bytes what is needed to bring them to the tier later; durable when it returns.
 pub(crate) fn keep_for_resume(settings: &Settings) -> anyhow::Result<()> {
-    let path = resume_file(settings);
-    let text = serde_json::to_vec_pretty(settings).expect("settings are plain data");
-    fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+    Ok(kept_file::write_twice(&resume_file(settings), settings)?)
 }
 
 /// Writes down what the tier does not have of a node, for people and scripts; nothing when it has everything.
@@ -212,15 +211,7 @@ fn resume_file(settings: &Settings) -> PathBuf {
 
 /// The settings of the job whose bytes were kept in `storage`; `None` when none were.
 pub(crate) fn kept_in(storage: &std::path::Path) -> anyhow::Result<Option<Settings>> {
-    let path = storage.join(RESUME);
-    match fs::read(&path) {
-        Ok(bytes) => {
-            let settings = serde_json::from_slice(&bytes);
-            settings.map(Some).with_context(|| format!("read {}", path.display()))
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("read {}", path.display())),
-    }
+    Ok(kept_file::read_either(&storage.join(RESUME))?)
 }
 
 #[cfg(test)]

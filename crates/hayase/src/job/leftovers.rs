@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use rustix::mount::{UnmountFlags, unmount};
 
-use super::{Job, JobDir, JobId, Kept, Kind, Registry, Removable, Settings, ledgers};
+use super::{
+    Job, JobDir, JobError, JobId, Kept, Kind, Registry, Removable, Settings, is_ours, ledgers,
+};
 use crate::launch::mounts::mounted_below;
 use crate::process::wait_ended;
 use crate::supervisor::apart::end_killed;
@@ -23,6 +25,8 @@ pub(crate) enum Dead {
     Cleaned(JobId),
     /// All is left, since something is wrong with its storage.
     Kept(JobId, Kept),
+    /// All is left: its files do not tell what it was, or whether it runs.
+    Unknown(JobError),
 }
 
 /// Removes mounts and files of every dead job of this user, as far as the tier has what it kept.
@@ -30,7 +34,12 @@ pub(crate) enum Dead {
 /// A job whose last processes are just being killed counts as dead, and is waited for.
 /// Only mounts that this mount namespace shows: those of a simulated node went with its namespace.
 pub(crate) fn clean_dead(registry: &Registry) -> Vec<Dead> {
-    registry.jobs().iter().filter_map(clean_if_dead).collect()
+    let unknown = registry.damaged().into_iter().map(Dead::Unknown);
+    let cleaned = registry.jobs().into_iter().filter_map(|job| match job.known() {
+        Ok(job) => clean_if_dead(&job),
+        Err(error) => Some(Dead::Unknown(error)),
+    });
+    unknown.chain(cleaned).collect()
 }
 
 /// `None` when it lives, or when bytes of it exist nowhere else: they stay for `hayase resume`, or `down --discard`.
@@ -106,9 +115,9 @@ pub(crate) fn clean_resumed(settings: &Settings, dir: &Path, removable: Removabl
         crate::wiring::areas::release_devices(&settings.job_storage());
         let _ = fs::remove_dir_all(settings.job_storage());
     }
-    if dir.join("job.json").exists() {
-        let job = Job { dir: JobDir::new(dir), settings: settings.clone() };
-        clean(&job, removable);
+    let dir = JobDir::new(dir);
+    if dir.settings().is_ok() {
+        clean(&Job { dir, settings: settings.clone() }, removable);
     }
     for made in settings.made.iter().rev() {
         let _ = fs::remove_dir(made);
@@ -254,11 +263,6 @@ pub(crate) fn remove_leftovers(dir: &JobDir, settings: &Settings) {
     }
 }
 
-/// Whether the storage still belongs to this very start of the job.
-pub(crate) fn is_ours(settings: &Settings) -> bool {
-    fs::read_to_string(settings.storage_mark()).is_ok_and(|mark| mark == settings.mark)
-}
-
 /// Detaches every mount at or below `place`, the deepest first.
 fn detach_below(place: &Path) {
     let mut found: Vec<PathBuf> = mounted_below(place);
@@ -270,6 +274,79 @@ fn detach_below(place: &Path) {
         // Without privilege only the helper of the FUSE package may do it.
         if !rustix::process::geteuid().is_root() {
             let _ = std::process::Command::new("fusermount3").arg("-uz").arg(&path).output();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{mark_storage, sample_settings};
+    use crate::process::ProcessId;
+
+    /// A job that has ended, with its storage.
+    fn ended(top: &Path) -> Job {
+        let mut settings = sample_settings(Kind::ThisMachine, 1);
+        (settings.runtime, settings.storage) = (top.join("run"), top.join("storage"));
+        (settings.mount, settings.move_interrupts) = (top.join("mount"), false);
+        settings.launcher = ProcessId { start: 1, ..settings.launcher };
+        let dir = JobDir::new(top.join("run/jobs/t1"));
+        fs::create_dir_all(top.join("run/jobs")).unwrap();
+        dir.create(1).unwrap();
+        dir.write_settings(&settings).unwrap();
+        fs::create_dir_all(settings.node_storage(0)).unwrap();
+        mark_storage(&settings).unwrap();
+        Job { dir, settings }
+    }
+
+    /// What `up` says of dead jobs; nothing when it removes one.
+    fn clean_all(top: &Path) -> Option<String> {
+        match &clean_dead(&Registry::new(&top.join("run")))[..] {
+            [Dead::Cleaned(_)] => None,
+            [Dead::Kept(_, why)] => Some(why.to_string()),
+            [Dead::Unknown(why)] => Some(why.to_string()),
+            _ => panic!("there is one job"),
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_job_is_removed_while_a_file_that_says_whose_it_is_is_damaged() {
+        let jobs = "run/jobs/t1";
+        for (files, expected) in [
+            (
+                vec![format!("{jobs}/node-0/supervisor.json")],
+                "whether node 0 of job t1 runs is not",
+            ),
+            (vec!["storage/t1/mark".to_owned()], "it can not be told whose it is"),
+            (vec![format!("{jobs}/job.json"), format!("{jobs}/job.json.copy")], "is damaged"),
+        ] {
+            let top = tempfile::tempdir().unwrap();
+            let job = ended(top.path());
+            let path = |file: &String| top.path().join(file);
+            let whole: Vec<_> = files.iter().map(|file| fs::read(path(file)).ok()).collect();
+            files.iter().for_each(|file| fs::write(path(file), "{").unwrap());
+            let why = clean_all(top.path()).expect("it was removed");
+            assert!(why.contains(expected) && why.contains(&files[0]), "{why}");
+            assert!(job.settings.node_storage(0).exists() && job.dir.path().exists());
+            for (file, whole) in files.iter().zip(whole) {
+                match whole {
+                    Some(bytes) => fs::write(path(file), bytes).unwrap(),
+                    None => fs::remove_file(path(file)).unwrap(),
+                }
+            }
+            assert_eq!(clean_all(top.path()), None);
+            assert!(!job.settings.job_storage().exists() && !job.dir.path().exists());
+        }
+    }
+
+    #[test]
+    fn a_job_with_one_whole_copy_of_its_settings_is_known() {
+        let top = tempfile::tempdir().unwrap();
+        for name in ["job.json", "job.json.copy"] {
+            let job = ended(top.path());
+            fs::write(job.dir.path().join(name), "").unwrap();
+            assert_eq!(job.dir.settings().unwrap(), job.settings);
+            assert_eq!(clean_all(top.path()), None);
         }
     }
 }

@@ -87,20 +87,28 @@ impl Registry {
     /// left, are removed.
     pub(crate) fn jobs(&self) -> Vec<Job> {
         hidden::sweep(&self.jobs);
-        let mut jobs = Vec::new();
-        for entry in fs::read_dir(&self.jobs).into_iter().flatten().flatten().take(ENTRIES_MAX) {
+        let mut jobs: Vec<Job> = self.found().filter_map(Result::ok).collect();
+        jobs.sort_by(|a, b| a.settings.job.cmp(&b.settings.job));
+        jobs
+    }
+
+    /// Why entries lead to jobs of which nothing is known.
+    pub(crate) fn damaged(&self) -> Vec<JobError> {
+        let is_damage = |error: &JobError| !matches!(error, JobError::NotAJob { .. });
+        self.found().filter_map(Result::err).filter(is_damage).collect()
+    }
+
+    fn found(&self) -> impl Iterator<Item = Result<Job, JobError>> {
+        let entries = fs::read_dir(&self.jobs).into_iter().flatten().flatten().take(ENTRIES_MAX);
+        entries.filter_map(|entry| {
             let path = entry.path();
             let Ok(target) = fs::canonicalize(&path) else {
                 let _ = fs::remove_file(&path);
-                continue;
+                return None;
             };
             let dir = JobDir::new(target);
-            if let Ok(settings) = dir.settings() {
-                jobs.push(Job { dir, settings });
-            }
-        }
-        jobs.sort_by(|a, b| a.settings.job.cmp(&b.settings.job));
-        jobs
+            Some(dir.settings().map(|settings| Job { dir, settings }))
+        })
     }
 }
 

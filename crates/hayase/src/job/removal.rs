@@ -15,7 +15,7 @@ use hayase_store::namespace::Inode;
 use hayase_store::{FileKind, Namespace, PreadDevice, ops};
 
 use super::left_names::names;
-use super::{Settings, ledgers};
+use super::{Settings, found_mark, ledgers};
 
 /// Inodes that are looked at in one transaction.
 const INODES_PAGE: usize = 4096;
@@ -34,6 +34,14 @@ pub(crate) enum Kept {
         node: u16,
         /// How many.
         files: usize,
+    },
+    /// It can not be told whose it is.
+    #[error("the storage {} was not removed, since it can not be told whose it is: {why}", .storage.display())]
+    Unmarked {
+        /// Which.
+        storage: PathBuf,
+        /// With the file.
+        why: String,
     },
     /// Nobody knows.
     #[error(
@@ -71,8 +79,13 @@ impl Kept {
 
 impl Removable {
     /// A person wants it so.
-    pub(crate) fn discarded() -> Self {
-        Self(())
+    ///
+    /// # Errors
+    /// When it can not be told whether the storage is the job's.
+    pub(crate) fn discarded(settings: &Settings) -> Result<Self, Kept> {
+        let (storage, marked) = (settings.job_storage(), found_mark(settings));
+        marked.map_err(|error| Kept::Unmarked { storage, why: error.to_string() })?;
+        Ok(Self(()))
     }
 
     /// The tier has everything of these nodes, as far as their storage is here. Parts of files whose homes are other
@@ -89,7 +102,7 @@ impl Removable {
                 check_node(settings, node)?;
             }
         }
-        Ok(Self(()))
+        Self::discarded(settings)
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use super::plan::{Plan, PlanError};
 use crate::config::Environment;
 use crate::job::{
-    Job, JobDir, JobError, Kind, Registry, Settings, is_ours, remove_leftovers, write_atomically,
+    Job, JobDir, JobError, Kind, Registry, Settings, is_ours, mark_storage, remove_leftovers,
+    write_atomically,
 };
 
 /// How long a host may take between making the job's place in a storage and marking it.
@@ -94,8 +95,7 @@ pub(crate) fn claim_storage(settings: &Settings) -> anyhow::Result<()> {
         }
         Err(error) => return Err(JobError::io("make", place)(error).into()),
     }
-    write_atomically(&settings.storage_mark(), settings.mark.as_bytes())?;
-    Ok(())
+    Ok(mark_storage(settings)?)
 }
 
 /// Whether another host of this job has just made the place, whose mark may still be on its way.

@@ -125,7 +125,7 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
     }
     drop(session);
     let removable = match (how.discard, how.keep) {
-        (true, _) => Some(Ok(Removable::discarded())),
+        (true, _) => Some(Removable::discarded(&job.settings)),
         (false, true) => None,
         (false, false) => Some(Removable::check(&job.settings, 0..nodes)),
     };

@@ -141,7 +141,7 @@ impl Keeper {
     fn removable(&self, fate: Fate) -> Option<Result<Removable, Kept>> {
         match fate {
             Fate::Keep => None,
-            Fate::Discard => Some(Ok(Removable::discarded())),
+            Fate::Discard => Some(Removable::discarded(&self.settings)),
             Fate::Remove => Some(Removable::check(&self.settings, [self.node])),
         }
     }

@@ -81,6 +81,15 @@ fn exec_passes_streams_status_directory_and_signals() {
     assert_eq!(child.wait().unwrap().code(), Some(9));
 }
 
+/// A file of the job with this content, and the checksum that belongs to it.
+fn sealed(mut content: serde_json::Value) -> String {
+    content.as_object_mut().unwrap().remove("checksum");
+    let text = serde_json::to_string_pretty(&content).unwrap();
+    let body = text.strip_suffix("\n}").unwrap();
+    let sum = blake3::hash(body.as_bytes()).to_hex();
+    format!("{body},\n  \"checksum\": \"{}\"\n}}\n", &sum[..32])
+}
+
 #[test]
 fn a_recycled_process_number_is_not_entered() {
     let Some(scene) = Scene::with_nodes("a_recycled_process_number_is_not_entered") else { return };
@@ -90,11 +99,17 @@ fn a_recycled_process_number_is_not_entered() {
     // As if the supervisor had ended and another process had its number now.
     let mut record = json(&kept);
     record["process"]["start"] = 1.into();
-    fs::write(&path, record.to_string()).unwrap();
+    fs::write(&path, sealed(record)).unwrap();
     scene
         .hayase(&["exec", "--node", "1", "--", "true"])
         .with(1)
         .says(&["node 1 of job t is not up"]);
+    // Where that can not be read, it may be up.
+    fs::write(&path, "").unwrap();
+    for command in [&["exec", "--node", "1", "--", "true"][..], &["down"]] {
+        let path = path.to_str().unwrap();
+        scene.hayase(command).with(1).says(&["whether node 1 of job t runs is not known", path]);
+    }
     fs::write(&path, kept).unwrap();
     scene.hayase(&["exec", "--node", "1", "--", "true"]).with(0);
 }

@@ -507,22 +507,22 @@ fn store_corrupt() -> TestResult {
 fn wrong_secret() -> TestResult {
     let job = Job::up(JobOptions::nodes(2))?;
     let cluster = job.cluster().context("a real job")?;
-    // The job's directory with another secret and a store that nobody uses.
+    // The job's directory with another secret, and in the place of its storage one that nobody uses.
     let (copy, store) = (job.tree().path().join("copy"), job.tree().path().join("store"));
-    let from = cluster.job_dir().display();
+    let storage = cluster.node_storage(1)?.parent().context("a node's storage")?.to_owned();
+    let binary = hayase_e2e::job::binary()?;
     let script = format!(
-        "mkdir -p {copy}/members.d {copy}/node-1 && cp {from}/job.json {from}/members.json {copy} && \
-         sed -i 's|\"storage\": *\"[^\"]*\"|\"storage\": \"{store}\"|' {copy}/job.json && \
-         head -c 32 /dev/urandom > {copy}/secret && \
-         mkdir -p {store}/$(basename {storage})/node-1/shared",
+        "mkdir -p {copy}/members.d {copy}/node-1 {store}/node-1/shared && \
+         cp {from}/job.json {from}/members.json {copy} && head -c 32 /dev/urandom > {copy}/secret && \
+         mount --bind {store} {storage} && exec {binary} serve --node 1 --job-dir {copy}",
+        from = cluster.job_dir().display(),
         copy = copy.display(),
         store = store.display(),
-        storage = cluster.node_storage(1)?.parent().context("a node's storage")?.display(),
+        storage = storage.display(),
+        binary = binary.display(),
     );
-    job.node(1)?.shell(&script)?;
-    let binary = hayase_e2e::job::binary()?;
-    let mut serve = cluster.exec(1, &[&binary, Path::new("serve"), Path::new("--node")]);
-    let said = run(serve.arg("1").arg("--job-dir").arg(&copy), COMMAND)?;
+    let alone = ["unshare", "--mount", "--propagation", "private", "sh", "-c", &script];
+    let said = run(&mut cluster.exec(1, &alone.map(Path::new)), COMMAND)?;
     ensure!(matches!(said.code, Some(1 | 2)), "{said:?}");
     let text = format!("{}{}", said.stdout, said.stderr);
     ensure!(!text.contains("panicked"), "{text}");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::message::{Answer, Join};
 use crate::commands::status::{history_of_node, look_at_node};
 use crate::commands::verify::checksums_of_node;
-use crate::job::{Job, JobDir, Kept, Removable, clean_node};
+use crate::job::{Job, JobDir, JobError, Kept, Removable, clean_node};
 use crate::launch::stop::{LAST_BREATH, ROUND_MAX};
 use crate::process::wait_ended;
 use crate::supervisor::control::{Call, Reply, Request};
@@ -16,21 +16,15 @@ pub(crate) const WAY_MAX: Duration = Duration::from_secs(10);
 /// Asks this host's own supervisor, or does without when it has ended.
 pub(crate) fn answer(join: &Join, node: u16, request: &Request) -> Answer {
     let dir = JobDir::new(&join.job_dir);
-    let settings = match dir.settings() {
-        Ok(settings) if settings.mark == join.mark => settings,
-        _ => {
-            let why = format!("it has no job {} any more", join.job);
-            return match request {
-                Request::Status | Request::History | Request::Checksums { .. } => {
-                    Answer::Failed { why }
-                }
-                Request::Unmount | Request::Stop { .. } => {
-                    Answer::Done { notes: Vec::new(), was_dead: true, kept: None }
-                }
-            };
-        }
+    let job = match dir.settings() {
+        Ok(settings) if settings.mark == join.mark => Job { dir, settings }.known(),
+        Ok(_) | Err(JobError::NotAJob { .. }) => return gone(join, request),
+        Err(error) => Err(error),
     };
-    let job = Job { dir, settings };
+    let job = match job {
+        Ok(job) => job,
+        Err(error) => return Answer::Failed { why: error.to_string() },
+    };
     let told = |value: serde_json::Result<serde_json::Value>| match value {
         Ok(value) => Answer::Status(value),
         Err(error) => Answer::Failed { why: error.to_string() },
@@ -46,6 +40,17 @@ pub(crate) fn answer(join: &Join, node: u16, request: &Request) -> Answer {
             Err(error) => Answer::Failed { why: format!("{error:#}") },
         },
         Request::Unmount | Request::Stop { .. } => end_here(&job, node, request),
+    }
+}
+
+/// Nothing of the job is on this host.
+fn gone(join: &Join, request: &Request) -> Answer {
+    let why = format!("it has no job {} any more", join.job);
+    match request {
+        Request::Status | Request::History | Request::Checksums { .. } => Answer::Failed { why },
+        Request::Unmount | Request::Stop { .. } => {
+            Answer::Done { notes: Vec::new(), was_dead: true, kept: None }
+        }
     }
 }
 
@@ -77,7 +82,7 @@ pub(crate) fn end_here(job: &Job, node: u16, request: &Request) -> Answer {
 /// Removes what a node has whose supervisor has ended, where that was asked for.
 fn clean_dead_node(job: &Job, node: u16, request: &Request) -> Result<(), Kept> {
     let removable = match request {
-        Request::Stop { keep: false, discard: true } => Removable::discarded(),
+        Request::Stop { keep: false, discard: true } => Removable::discarded(&job.settings)?,
         Request::Stop { keep: false, discard: false } => Removable::check(&job.settings, [node])?,
         _ => return Ok(()),
     };
