@@ -169,7 +169,8 @@ fn run_salvage(args: &ResumeArgs, settings: &Settings, output: &Output) -> anyho
     let with_storage = (0..settings.nodes).filter(|node| settings.has_storage(*node));
     let (here, not_here): (Vec<u16>, Vec<u16>) =
         with_storage.partition(|node| settings.node_storage(*node).exists());
-    let mut told = SalvageTold::new(settings.job_storage(), not_here);
+    let dir = std::path::absolute(&args.dir).unwrap_or_else(|_| args.dir.clone());
+    let mut told = SalvageTold::new(dir, settings.job_storage(), not_here);
     let mut left = Left::to_salvage(settings)?;
     for node in here {
         let damage = left.salvage(node, |file| told.add(node, &file));

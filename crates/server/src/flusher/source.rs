@@ -102,7 +102,8 @@ fn io_refused(error: &std::io::Error) -> Refused {
 pub(crate) fn part_of(parts: &Parts, ino: InodeId) -> Result<Part, Refused> {
     parts.get(whole_part(ino, 0)).map_err(|error| match is_missing(&error) {
         true => {
-            let why = "its bytes were lost with the power of the node, before fsync(2)";
+            let why =
+                "its part is not there: lost with the power of the node before fsync(2), or removed";
             Refused::because(libc_errno::ENODATA, why)
         }
         false => part_refused(error),

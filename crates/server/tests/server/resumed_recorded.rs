@@ -1,6 +1,7 @@
 //! Files of the cache area that MPI-IO keeps as one part per writer, of a job that ended before the tier had them: brought
 //! there from the storage of all nodes, without servers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -10,7 +11,9 @@ use hayase_container::{AREA_DIRECTORY, Durability, MARK};
 use hayase_layout::{
     ByteCount, GlobalOffset, InodeId, Layout, LocalOffset, ServerId, StripePolicy,
 };
-use hayase_server::{LeftNode, LeftNodes, Resumed, ResumedJob, Resuming};
+use hayase_server::{
+    LeftNode, LeftNodes, Resumed, ResumedJob, Resuming, SalvagedFile, Salvaging, salvage,
+};
 use hayase_store::{Area, FileState, Ledger, LedgerRecord, PartId};
 use hayase_tier::flaky::{Call, Fault};
 use hayase_tier::{Action, Attributes, Flaky, Key, ListRequest, Memory, Precondition, Tier};
@@ -411,4 +414,47 @@ fn another_version_stays_and_ours_is_beside_it() {
     assert_eq!(job.read("out").unwrap(), b"theirs");
     let beside = String::from_utf8(told[0].path.clone()).unwrap();
     assert!(job.read(&beside) == Some(file.bytes()));
+}
+
+/// What `--salvage` makes of the storage of all nodes, while nothing of their ledgers can be read.
+fn salvaged(job: &Job) -> Vec<SalvagedFile> {
+    let left = |server| LeftNode::of(ServerId(server), &job.cluster.area(server)).ok();
+    let (found, mut told) = (Found((0..SERVERS).map(left).collect()), Vec::new());
+    for home in (0..SERVERS).map(ServerId) {
+        let home = (home, &BTreeMap::new());
+        salvage("job", home, &found, &job.tier, |file| told.push(file)).unwrap();
+    }
+    told
+}
+
+#[test]
+fn a_recorded_file_is_salvaged_without_any_ledger() {
+    let (job, file) = Job::ended_with(3);
+    for expected in [Salvaging::Brought, Salvaging::Same] {
+        let told = salvaged(&job);
+        assert_eq!((told.len(), &told[0].what), (1, &expected), "{told:?}");
+        assert_eq!((told[0].ino, &told[0].path[..]), (file.ino, &b"out"[..]));
+        assert!(job.read("out") == Some(file.bytes()));
+        assert_eq!(job.names(), ["out"]);
+    }
+}
+
+#[test]
+fn a_recorded_file_of_which_something_is_gone_is_listed_as_not_salvaged() {
+    let (job, file) = Job::ended_with(3);
+    for name in ["n0-p2-o0.index", "n0-p1-o0.part", MARK] {
+        let ((server, id), mut before) = (job.stored(&file, name), Vec::new());
+        job.change((server, id), |bytes| before.clone_from(bytes));
+        job.cluster.parts(server).remove(id).unwrap();
+        let told = salvaged(&job);
+        match &told[..] {
+            [SalvagedFile { what: Salvaging::Lost(refused), .. }] => {
+                assert!(refused.to_string().contains(name), "{refused}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(job.names().is_empty(), "{:?}", job.names());
+        job.cluster.parts(server).create(id).unwrap();
+        job.change((server, id), |bytes| *bytes = before);
+    }
 }

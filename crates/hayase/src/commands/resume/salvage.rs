@@ -23,6 +23,8 @@ pub(super) struct SalvageTold {
     not_here: Vec<u16>,
     pub(super) removed: bool,
     storage: PathBuf,
+    /// What `--salvage --discard` takes to remove the storage.
+    dir: PathBuf,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,9 +44,24 @@ struct Place {
 }
 
 impl SalvageTold {
-    /// Nothing yet, of a job that kept its bytes in `storage` and of whose nodes these are not here.
-    pub(super) fn new(storage: PathBuf, not_here: Vec<u16>) -> Self {
-        Self { storage, not_here, ..Self::default() }
+    /// Nothing yet, of a job that was named as `dir`, kept its bytes in `storage` and of whose nodes these are not here.
+    pub(super) fn new(dir: PathBuf, storage: PathBuf, not_here: Vec<u16>) -> Self {
+        Self { dir, storage, not_here, ..Self::default() }
+    }
+
+    /// What became of the storage, and what can be done with it.
+    fn end(&self) -> String {
+        let (storage, dir) = (self.storage.display(), self.dir.display());
+        match (self.removed, self.is_all()) {
+            (true, _) => "the job's storage was removed".to_owned(),
+            (false, true) => format!(
+                "the job's storage is kept: {storage}; look at the tier, then remove it with `hayase resume --salvage \
+                 --discard {dir}`"
+            ),
+            (false, false) => format!(
+                "the job's storage is kept, with what was not salvaged: {storage}; --discard does not remove it"
+            ),
+        }
     }
 
     /// Everything that was found is in the tier, and nothing is elsewhere.
@@ -97,13 +114,33 @@ impl Human for SalvageTold {
         }
         let (files, bytes) = (self.salvaged_files, ByteCount(self.salvaged_bytes));
         page.line(&format!("{files} files are in the tier now: {bytes}"));
-        let storage = self.storage.display();
-        page.line(&match self.removed {
-            true => "the job's storage was removed".to_owned(),
-            false => format!(
-                "the job's storage is kept: {storage}; look at the tier, then remove it with \
-                 `hayase resume --salvage --discard {storage}`"
-            ),
-        });
+        page.line(&self.end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hayase_layout::InodeId;
+    use hayase_wire::message::Refused;
+
+    use super::*;
+
+    #[test]
+    fn the_end_says_what_removes_the_storage_and_what_does_not() {
+        let told = || SalvageTold::new("/jobs/j".into(), "/scratch/j".into(), Vec::new());
+        let check = |told: SalvageTold, expected: &str| assert_eq!(told.end(), expected);
+        check(
+            told(),
+            "the job's storage is kept: /scratch/j; look at the tier, then remove it with `hayase resume --salvage \
+             --discard /jobs/j`",
+        );
+        check(SalvageTold { removed: true, ..told() }, "the job's storage was removed");
+        let mut partly = told();
+        let what = Salvaging::Lost(Refused::because(5, "why"));
+        partly.add(0, &SalvagedFile { ino: InodeId(7), path: b"f".to_vec(), bytes: 1, what });
+        check(
+            partly,
+            "the job's storage is kept, with what was not salvaged: /scratch/j; --discard does not remove it",
+        );
     }
 }

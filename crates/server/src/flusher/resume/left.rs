@@ -6,6 +6,7 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use hayase_layout::{InodeId, Layout, ServerId};
@@ -50,6 +51,8 @@ type OpenNames = dyn Fn() -> Result<Option<Arc<dyn MetaStore>>, MetaError>;
 pub struct LeftNode {
     server: ServerId,
     parts: Parts,
+    /// For people.
+    names_place: PathBuf,
     open_names: Box<OpenNames>,
     boot: String,
     /// Opened when they are wanted: most files need none.
@@ -63,13 +66,14 @@ impl LeftNode {
     /// When its parts can not be read.
     pub fn of(server: ServerId, area: &dyn Area) -> Result<Self, PartError> {
         let (parts, path) = (Parts::open(area.parts()?, PARTS_OPEN_MAX), area.names());
+        let names_place = path.clone();
         let open = move || -> Result<Option<Arc<dyn MetaStore>>, MetaError> {
             match path.is_dir() {
                 true => Ok(Some(Arc::new(FjallStore::open(&path)?))),
                 false => Ok(None),
             }
         };
-        Ok(Self::new(server, parts, Box::new(open), boot_id()))
+        Ok(Self { names_place, ..Self::new(server, parts, Box::new(open), boot_id()) })
     }
 
     /// `boot` is the machine's present life.
@@ -79,7 +83,8 @@ impl LeftNode {
         open_names: Box<OpenNames>,
         boot: String,
     ) -> Self {
-        Self { server, parts, open_names, boot, names: OnceCell::new() }
+        let names_place = PathBuf::new();
+        Self { server, parts, names_place, open_names, boot, names: OnceCell::new() }
     }
 
     pub(super) fn server(&self) -> ServerId {
@@ -97,7 +102,8 @@ impl LeftNode {
                 Refused::because(libc_errno::EIO, why)
             };
             let store = (self.open_names)().map_err(|error| refused(error.to_string()))?;
-            let store = store.ok_or_else(|| refused("they are not there".to_owned()))?;
+            let missing = || refused(format!("{} has none", self.names_place.display()));
+            let store = store.ok_or_else(missing)?;
             let open = || -> Result<Option<Namespace>, NamespaceError> {
                 if !Namespace::is_in(&*store)? {
                     return Ok(None);
@@ -110,7 +116,7 @@ impl LeftNode {
                 Ok(Some(names))
             };
             let names = open().map_err(|error| refused(error.to_string()))?;
-            names.ok_or_else(|| refused("they are not there".to_owned()))
+            names.ok_or_else(missing)
         });
         names.as_ref().map_err(Clone::clone)
     }
@@ -160,7 +166,11 @@ impl LeftNode {
     pub(super) fn inode(&self, ino: InodeId) -> Result<Inode, Refused> {
         let found = ops::get_inode(&self.names()?.begin(), ino).map_err(meta_refused)?;
         found.ok_or_else(|| {
-            let why = "it was lost with the power of the node, before fsync(2)";
+            let why = format!(
+                "{} does not know it any more: it was lost with the power of the node, before fsync(2), or with the end \
+                 of the journal there",
+                self.names_place.display()
+            );
             Refused::because(libc_errno::ENODATA, why)
         })
     }
