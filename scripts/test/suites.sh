@@ -13,7 +13,7 @@ island_suites=(e2e e2e-6.1 gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpii
 island_suites+=(slurm bench deny mpi mpiio-faults fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
 # Run by --long, alone, each in at most half an hour; the last result of each is kept in docs/results/long.md.
 long_suites=(sim-links sim-restarts sim-cuts sim-losses sim-power-cut sim-tier sim-scale)
-long_suites+=(fuzz-long entries-long files-long areas-mpi4py s3-versitygw fresh-demo fresh-checks fresh-tests)
+long_suites+=(fuzz-long flips-long entries-long files-long areas-mpi4py s3-versitygw fresh-demo fresh-checks fresh-tests)
 
 # Longest that a suite may take, in seconds: a hang is a failure, not a wait.
 seconds_max() {
@@ -147,6 +147,11 @@ suite_sim-tier() {
 }
 suite_sim-scale() { HAYASE_SIM_SCALE=1000 run_tests hayase-sim a_nodes_effort_does_not_grow_with_the_job; }
 suite_fuzz-long() { HAYASE_FUZZ_SECONDS=300 run_tests hayase-fuzz decoders_come_back_from_anything; }
+# Damages of files that a killed job has left.
+suite_flips-long() {
+  HAYASE_FLIP_FIRST=$(new_seed) HAYASE_FLIP_SEEDS=5000 job_suite flips-long run_tests hayase \
+    a_flipped_bit_in_any_file_that_a_job_keeps_loses_nothing_silently
+}
 # Two million entries, into packs and out of them.
 suite_entries-long() { HAYASE_ENTRIES=2000000 run_tests hayase-stage transfer::many; }
 # A hundred thousand files through `cache`.
