@@ -469,6 +469,29 @@ mod tests {
         assert!(matches!(error, MembersError::Forged { .. }), "bound to its name");
     }
 
+    #[test]
+    fn a_flipped_or_cut_list_of_members_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        publish(dir.path(), &member(0), &SECRET).unwrap();
+        let path = published_path(dir.path(), ServerId(0));
+        let good = fs::read(&path).unwrap();
+        let flip = |bit: usize| {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            bad
+        };
+        let flips = (0..good.len() * 8).map(flip);
+        for bad in flips.chain((0..good.len()).map(|len| good[..len].to_vec())) {
+            fs::write(&path, &bad).unwrap();
+            match read_member(dir.path(), ServerId(0), &SECRET) {
+                // Blanks between words, and the case of digits, mean nothing.
+                Ok(found) => assert_eq!(found, Some(member(0))),
+                Err(MembersError::Forged { .. } | MembersError::Malformed { .. }) => {}
+                Err(error) => panic!("{error}: {}", bad.escape_ascii()),
+            }
+        }
+    }
+
     #[tokio::test]
     async fn another_version_is_named() {
         let dir = tempfile::tempdir().unwrap();
