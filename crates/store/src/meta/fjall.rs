@@ -1,7 +1,8 @@
 //! The key-value store on storage: one `fjall` database with one keyspace.
 //!
 //! Here: opening, sizes, translating errors, keeping clear of a full disk. Rooms: [`journal`] looks
-//! for damage that fjall would take for the torn end of a crash; [`durable`] knows what is synced.
+//! for damage that fjall would take for the torn end of a crash, [`versions`] for damage that it would not see; [`durable`]
+//! knows what is synced.
 //! Not here: what keys mean ([`crate::namespace`]).
 //! Source: fjall 3.1. A commit there goes to the journal and, with `PersistMode::Buffer`, from the
 //! journal's buffer to the operating system before it is applied; that is what survives kill -9.
@@ -31,6 +32,7 @@ mod durable;
 mod journal;
 #[cfg(test)]
 mod tests;
+mod versions;
 
 /// Blocks of tables read from storage that are kept in memory.
 pub const CACHE_BYTES: ByteCount = ByteCount::mib(16);
@@ -76,6 +78,7 @@ impl FjallStore {
     /// Costs one read of the journal. Damaged files are an error, never a panic.
     pub fn open(path: &Path) -> Result<Self, MetaError> {
         journal::check(path)?;
+        versions::check(path)?;
         // fjall panics on some damage (missing settings of a keyspace); that is data from disk.
         let opened = catch_unwind(AssertUnwindSafe(|| Self::open_database(path)));
         let (database, names) = match opened {

@@ -241,6 +241,47 @@ fn damaged_tables_and_settings_are_told() {
     assert!(damaged > 0, "no damage was ever noticed");
 }
 
+/// A panic of fjall would be told by an abort where it is not alone.
+#[test]
+fn every_flipped_bit_of_a_list_of_tables_is_told() {
+    let dir = directory();
+    let clean = dir.path().join("clean");
+    let store = FjallStore::open(&clean).unwrap();
+    (0..10).for_each(|i| store.commit(number(i)).unwrap());
+    store.names.rotate_memtable_and_wait().unwrap();
+    drop(store);
+    let is_list = |file: &PathBuf| {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        name == "current" || name.strip_prefix('v').is_some_and(|id| id.parse::<u64>().is_ok())
+    };
+    let mut told = 0;
+    for file in files(&clean).into_iter().filter(is_list) {
+        let good = std::fs::read(&file).unwrap();
+        let is_current = file.ends_with("current");
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&file, bad).unwrap();
+            match versions::check(&clean) {
+                Err(MetaError::Corrupt { .. }) => told += 1,
+                Ok(()) => assert!(!is_current, "bit {bit} of {}", file.display()),
+                Err(error) => panic!("bit {bit} of {}: {error}", file.display()),
+            }
+        }
+        for len in 0..good.len() {
+            std::fs::write(&file, &good[..len]).unwrap();
+            assert!(
+                versions::check(&clean).is_err() || !is_current,
+                "{} cut at {len}",
+                file.display()
+            );
+        }
+        std::fs::write(&file, good).unwrap();
+    }
+    assert!(told > 8 * 500, "{told}");
+    assert_eq!(count(&FjallStore::open(&clean).unwrap()), 10);
+}
+
 fn files(directory: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
