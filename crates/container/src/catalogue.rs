@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 
 use crate::directory::Directory;
 use crate::format::{HEADER_BYTES, HeaderFault, Tail, VERSION, check_header, parse_blocks};
-use crate::limits::{INDEX_BYTES_MAX, LIST_TRIES_MAX, WRITERS_MAX};
+use crate::limits::{INDEX_BYTES_MAX, LIST_TRIES_MAX};
 use crate::names::{self, Kind, MARK};
 use crate::snapshot::{Contents, Torn};
 use crate::{Container, ContainerError, ContainerId, Snapshot};
@@ -184,10 +184,6 @@ impl Catalogue {
         }
         self.require_merged_were_covered(container, &snapshot)?;
         snapshot.settle();
-        if snapshot.logs().len() > WRITERS_MAX {
-            let what = format!("more than {WRITERS_MAX} writers");
-            return Err(ContainerError::Limit { path: container.to_owned(), what });
-        }
         Ok(snapshot)
     }
 

@@ -96,6 +96,18 @@ pub enum ContainerError {
         /// `reading` or `writing`.
         wanted: &'static str,
     },
+    /// Opening it for writing would make more writers than a container may have.
+    #[error("{}: {count} processes have written it and {group} want to: a container has at most {most} writers", .path.display())]
+    Writers {
+        /// The container.
+        path: PathBuf,
+        /// Writers that it has.
+        count: usize,
+        /// Processes that open it together.
+        group: usize,
+        /// How many it may have.
+        most: usize,
+    },
     /// A named limit was reached.
     #[error("{}: {what}", .path.display())]
     Limit {
@@ -138,6 +150,9 @@ impl ContainerError {
             | Self::ShortPart { .. } => {
                 Some("`hayase container check` lists everything that is wrong and where")
             }
+            Self::Writers { .. } => Some(
+                "`hayase container compact --flatten` makes one writer of all that have closed",
+            ),
             Self::NoRoom { .. } => Some("free space there; what was published before is untouched"),
             Self::Foreign { .. } => Some("move that file away, then try again"),
             Self::NotFound { .. }

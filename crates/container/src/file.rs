@@ -26,7 +26,7 @@ use hayase_layout::{
 
 use crate::catalogue::Catalogue;
 use crate::format::Entry;
-use crate::limits::WRITERS_OPEN_MAX;
+use crate::limits::WRITERS_MAX;
 use crate::parts::Parts;
 use crate::writer::Writer;
 use crate::{Container, ContainerError, Durability, Identity, Reader, Snapshot, WriteError};
@@ -94,8 +94,8 @@ impl ContainerFile {
     /// Opens `container`.
     ///
     /// `epoch`: what the group agreed on, so that one process alone looks at the indexes; `None` reads all
-    /// indexes and begins an epoch behind every one that was used (and refuses to write a file that had
-    /// more than [`WRITERS_OPEN_MAX`] writers). Opening makes no files.
+    /// indexes and begins an epoch behind every one that was used (and refuses to write a file that would have
+    /// more than [`WRITERS_MAX`] writers). Opening makes no files.
     pub fn open(
         container: Container,
         access: Access,
@@ -110,12 +110,31 @@ impl ContainerFile {
             Some(epoch) => epoch,
             None => {
                 file.refresh()?;
-                file.require_room_for_writers()?;
+                file.require_room_for(1)?;
                 file.proposed_epoch()
             }
         };
         file.advance(epoch)?;
         Ok(file)
+    }
+
+    /// Fails where this opening may write, and a group of so many processes, of which it is one, would make the
+    /// container's writers more than [`WRITERS_MAX`]: for the process that opens it for the group.
+    pub fn require_room_for(&self, group: usize) -> Result<(), ContainerError> {
+        self.require_room(group, WRITERS_MAX)
+    }
+
+    fn require_room(&self, group: usize, writers_max: usize) -> Result<(), ContainerError> {
+        let count = self.others().snapshot.as_ref().map_or(0, |known| known.logs().len());
+        if !self.access.may_write() || count.saturating_add(group) <= writers_max {
+            return Ok(());
+        }
+        Err(ContainerError::Writers {
+            path: self.container.path().to_owned(),
+            count,
+            group,
+            most: writers_max,
+        })
     }
 
     /// Which container.
@@ -375,18 +394,6 @@ impl ContainerFile {
         Err(ContainerError::Invalid { what })
     }
 
-    /// Before it has more writers than can be read: parts have 16-bit numbers.
-    fn require_room_for_writers(&self) -> Result<(), ContainerError> {
-        let count = self.others().snapshot.as_ref().map_or(0, |known| known.logs().len());
-        if !self.access.may_write() || count <= WRITERS_OPEN_MAX {
-            return Ok(());
-        }
-        let what = format!(
-            "{count} writers have written it: `hayase container compact --flatten` makes one of them"
-        );
-        Err(ContainerError::Limit { path: self.container.path().to_owned(), what })
-    }
-
     fn require_read(&self) -> Result<(), ContainerError> {
         self.require(self.access.may_read(), "reading")
     }
@@ -443,7 +450,7 @@ impl Others {
         self.add_sizes(&mut sizes, writer);
         let reader = Reader::of_logs(parts, others.chain(&own), &sizes)?;
         let growing = own.map(|own| {
-            let part = (reader.index().writers().len() - 1) as u16; // the last one
+            let part = (reader.index().writers().len() - 1) as u32; // the last one
             GrowingIndex::new(reader.index().clone(), part, own.records.len())
         });
         let (changes, resizes) = (writer.changes(), writer.resizes());
@@ -482,5 +489,39 @@ impl Known {
         self.reader = Reader::of_index(Arc::clone(parts), Arc::clone(growing.index()), &self.sizes);
         self.changes = writer.changes();
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hayase_layout::{NodeId, Rank};
+
+    use super::*;
+    use crate::Creation;
+
+    #[test]
+    fn an_open_that_would_make_too_many_writers_is_refused_before_a_byte_is_written() {
+        let top = tempfile::tempdir().unwrap();
+        let container = Container::open(&top.path().join("F"), Creation::Exclusive).unwrap();
+        let open = |process, access| {
+            let who = Identity { node: NodeId(0), process, opening: 0, rank: Rank(process) };
+            ContainerFile::open(container.clone(), access, who, None).unwrap()
+        };
+        for process in 0..3 {
+            let file = open(process, Access::Write);
+            file.write_at(GlobalOffset(0), b"bytes").unwrap();
+            file.close(Durability::Written).unwrap();
+        }
+        let names = container.directory().names().unwrap();
+        let file = open(3, Access::ReadWrite);
+        file.require_room(5, 8).unwrap();
+        let error = file.require_room(6, 8).unwrap_err();
+        let expected =
+            "3 processes have written it and 6 want to: a container has at most 8 writers";
+        assert!(error.to_string().ends_with(expected), "{error}");
+        assert!(error.help().unwrap().contains("--flatten"));
+        // Whoever only reads makes no writer.
+        open(4, Access::Read).require_room(6, 8).unwrap();
+        assert_eq!(container.directory().names().unwrap(), names);
     }
 }

@@ -8,11 +8,10 @@ pub const BLOCK_BYTES_MAX: ByteCount = ByteCount::mib(256);
 /// Most bytes of one index that are read: beyond that it is no index.
 pub const INDEX_BYTES_MAX: ByteCount = ByteCount::gib(1);
 
-/// Most writers of one container, compacted or not: parts are numbered in 16 bits.
-pub const WRITERS_MAX: usize = u16::MAX as usize;
-
-/// Writers of a container that may be opened for writing: the rest is for the group that opens it.
-pub const WRITERS_OPEN_MAX: usize = WRITERS_MAX * 3 / 4;
+/// Writers of a container with the group that opens it for writing: beyond that an open is refused, before a byte
+/// is written. Bounds the memory of readers, about 600 bytes for each writer. What is there is read, however many
+/// wrote it.
+pub const WRITERS_MAX: usize = 1 << 20;
 
 /// Parts that a reader keeps open; beyond that the one opened first is closed.
 pub const PARTS_OPEN_MAX: usize = 512;

@@ -74,8 +74,8 @@ impl Reader {
     }
 
     /// Of a part by its number in the index.
-    pub fn writer(&self, part: u16) -> Writer {
-        self.index.writers()[usize::from(part)]
+    pub fn writer(&self, part: u32) -> Writer {
+        self.index.writers()[part as usize]
     }
 
     /// Fills `target`, as long as `local`, from one part.

@@ -61,7 +61,7 @@ pub struct Cut {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
     /// More writers than part numbers.
-    #[error("a file has at most 65535 writers, not {count}")]
+    #[error("a file has at most {} writers, not {count}", u32::MAX)]
     Writers {
         /// How many were given.
         count: usize,
@@ -140,7 +140,7 @@ pub struct Origin {
 pub struct Index {
     writers: Arc<[Writer]>,
     /// How each stands against the others.
-    standings: Arc<[u16]>,
+    standings: Arc<[u32]>,
     bounds: Arc<Bounds>,
     layers: Vec<Arc<Layer>>,
     judged: Judged,
@@ -156,16 +156,16 @@ impl Index {
         cuts: &[Cut],
     ) -> Result<Self, IndexError> {
         let logs: Vec<_> = logs.into_iter().collect();
-        if logs.len() > usize::from(u16::MAX) {
+        if logs.len() > u32::MAX as usize {
             return Err(IndexError::Writers { count: logs.len() });
         }
         if let Some(cut) = cuts.iter().find(|cut| cut.size.0 > OFFSET_MAX) {
             return Err(IndexError::Cut { size: cut.size });
         }
-        let standings: Arc<[u16]> = writer_standings(&logs)?.into();
+        let standings: Arc<[u32]> = writer_standings(&logs)?.into();
         let bounds = Arc::new(Bounds::new(cuts));
         let source = |(part, log): (usize, &'a WriterLog)| Source {
-            part: part as u16, // bounded above
+            part: part as u32, // bounded above
             writer: log.writer.id,
             standing: standings[part],
             records: &log.records,
@@ -205,7 +205,7 @@ impl Index {
         for layer in &self.layers {
             layer.candidates(extent, &mut scratch.candidates);
         }
-        let server = |part: u16| self.writers[usize::from(part)].server;
+        let server = |part: u32| self.writers[part as usize].server;
         resolve::resolve(extent, &mut scratch.candidates, server, found);
     }
 
@@ -215,12 +215,12 @@ impl Index {
     ///
     /// O(runs of the view + log n), whatever the number of blocks. The first call for a record compares one
     /// tile of it with one of each record that comes near.
-    pub fn stretch(&self, view: &View, window: StreamExtent) -> Option<(u16, LocalExtent)> {
+    pub fn stretch(&self, view: &View, window: StreamExtent) -> Option<(u32, LocalExtent)> {
         same_view::find(view, window, &self.layers, &self.judged)
     }
 
     /// Forward: the part that holds the byte at `offset`, and where in it. `None` in holes.
-    pub fn locate(&self, offset: GlobalOffset) -> Option<(u16, LocalOffset)> {
+    pub fn locate(&self, offset: GlobalOffset) -> Option<(u32, LocalOffset)> {
         let byte = Extent::new(offset, ByteCount(1)).ok()?;
         match self.lookup(byte).first()? {
             Found::Bytes(piece) => Some((piece.part, piece.local.start())),
@@ -231,7 +231,7 @@ impl Index {
     /// Backward: where the byte at `offset` of `part` was written to. `None` when nothing was.
     ///
     /// Another writer, or a later record, may have written there since: [`Index::locate`] tells.
-    pub fn global(&self, part: u16, offset: LocalOffset) -> Option<GlobalOffset> {
+    pub fn global(&self, part: u32, offset: LocalOffset) -> Option<GlobalOffset> {
         let byte = LocalExtent::new(offset, ByteCount(1)).ok()?;
         self.origins(part, byte).next().map(|origin| origin.extent.start())
     }
@@ -239,7 +239,7 @@ impl Index {
     /// Backward: where the bytes `local` of `part` were written to, in order of the part.
     ///
     /// O(log n) to start, O(depth) each, no allocation. See [`Index::global`].
-    pub fn origins(&self, part: u16, local: LocalExtent) -> impl Iterator<Item = Origin> + '_ {
+    pub fn origins(&self, part: u32, local: LocalExtent) -> impl Iterator<Item = Origin> + '_ {
         let mut rest = local;
         self.layers.iter().enumerate().flat_map(move |(nth, layer)| {
             // What a later layer has of this part replaces what lies there and behind.
@@ -270,12 +270,12 @@ fn current_records(records: &[Record]) -> Vec<&Record> {
 }
 
 /// For each log how its writer stands against the others: 0 wins.
-fn writer_standings(logs: &[&WriterLog]) -> Result<Vec<u16>, IndexError> {
+fn writer_standings(logs: &[&WriterLog]) -> Result<Vec<u32>, IndexError> {
     let mut order: Vec<_> = (0..logs.len()).collect();
     order.sort_unstable_by_key(|log| (logs[*log].writer.rank, logs[*log].writer.id));
     let mut standings = vec![0; logs.len()];
     for (standing, log) in order.iter().enumerate() {
-        standings[*log] = standing as u16; // as many as there are part numbers
+        standings[*log] = standing as u32; // as many as there are part numbers
     }
     let mut ids: Vec<_> = logs.iter().map(|log| log.writer.id).collect();
     ids.sort_unstable();

@@ -270,7 +270,7 @@ mod tests {
             for piece in map.split(extent(start, len)) {
                 let locals = (piece.local.start().0..piece.local.end().0).map(LocalOffset);
                 for (at, local) in piece.buffer().zip(locals) {
-                    prop_assert_eq!(split[at].replace((piece.part, local)), None);
+                    prop_assert_eq!(split[at].replace((piece.part as u16, local)), None);
                 }
             }
             prop_assert_eq!(&split[..], &places[start as usize..]);

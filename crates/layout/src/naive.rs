@@ -64,8 +64,8 @@ pub fn view(view: &View, tiles: u64) -> Vec<GlobalOffset> {
 
 /// Which byte of which part is at each offset of a recorded file, by writing all records again, the one
 /// that wins last.
-pub fn recorded(logs: &[WriterLog], cuts: &[Cut]) -> BTreeMap<GlobalOffset, (u16, LocalOffset)> {
-    let mut all: Vec<(u16, &WriterLog, &Record)> = Vec::new();
+pub fn recorded(logs: &[WriterLog], cuts: &[Cut]) -> BTreeMap<GlobalOffset, (u32, LocalOffset)> {
+    let mut all: Vec<(u32, &WriterLog, &Record)> = Vec::new();
     for (part, log) in (0..).zip(logs) {
         let replaced = |nth: usize, record: &Record| {
             log.records[nth + 1..].iter().any(|later| later.place <= record.place)

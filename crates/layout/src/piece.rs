@@ -12,7 +12,7 @@ use crate::{Extent, LocalExtent, ServerId, stripe::Deal, units::Offset};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Which part of the file, counted from 0.
-    pub part: u16,
+    pub part: u32,
     /// Where that part lies.
     pub server: ServerId,
     /// Where in the part.

@@ -146,7 +146,7 @@ impl StripeMap {
         extent.chunks(self.deal.unit()).map(move |chunk| {
             let (part, local) = self.deal.locate(chunk.start());
             Piece {
-                part,
+                part: part.into(),
                 server: self.servers[usize::from(part)],
                 local: LocalExtent::within_valid(local.0, local.0 + chunk.len().0),
                 extent: chunk,
@@ -345,10 +345,10 @@ mod tests {
             let mut found = Vec::new();
             for piece in map.split(extent) {
                 prop_assert_eq!(piece.buffer().start, found.len()); // file order, no gap
-                prop_assert_eq!(piece.server, map.servers()[usize::from(piece.part)]);
+                prop_assert_eq!(piece.server, map.servers()[piece.part as usize]);
                 prop_assert_eq!(piece.extent.len(), piece.local.len());
                 let locals = piece.local.start().0..piece.local.end().0;
-                found.extend(locals.map(|local| (piece.part, LocalOffset(local))));
+                found.extend(locals.map(|local| (piece.part as u16, LocalOffset(local))));
             }
             prop_assert_eq!(&found[..], expected);
 

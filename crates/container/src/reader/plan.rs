@@ -91,7 +91,7 @@ impl Reader {
         target: &mut [u8],
     ) -> Result<ReadCost, ContainerError> {
         sort_by_part(&mut wanted, writers.len());
-        read_all(&self.parts, |part| writers[usize::from(part)], &wanted, target)
+        read_all(&self.parts, |part| writers[part as usize], &wanted, target)
     }
 
     /// Reads what was planned, of the reader's own index.

@@ -14,7 +14,7 @@ use crate::parts::Parts;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// Whose, by its number in a list of writers: that of the index, or one of the caller's.
-    pub part: u16,
+    pub part: u32,
     /// Which bytes of it.
     pub local: LocalExtent,
     /// Where they belong.
@@ -59,7 +59,7 @@ pub(super) fn cost(sorted: &[Wanted]) -> ReadCost {
 /// Memory for one read of [`READ_BYTES_MAX`].
 pub(super) fn read_all(
     parts: &Parts,
-    writer_of: impl Fn(u16) -> WriterId,
+    writer_of: impl Fn(u32) -> WriterId,
     sorted: &[Wanted],
     target: &mut [u8],
 ) -> Result<ReadCost, ContainerError> {
@@ -103,13 +103,13 @@ pub(super) fn sort_by_part(wanted: &mut Vec<Wanted>, parts: usize) {
     }
     // Where the pieces of each part begin.
     let mut nexts = vec![0; parts + 1];
-    wanted.iter().for_each(|want| nexts[usize::from(want.part) + 1] += 1);
+    wanted.iter().for_each(|want| nexts[want.part as usize + 1] += 1);
     for part in 0..parts {
         nexts[part + 1] += nexts[part];
     }
     let mut order = vec![0; wanted.len()];
     for (nth, want) in wanted.iter().enumerate() {
-        let next = &mut nexts[usize::from(want.part)];
+        let next = &mut nexts[want.part as usize];
         order[*next] = nth;
         *next += 1;
     }

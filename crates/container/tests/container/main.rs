@@ -9,6 +9,7 @@ mod damage;
 mod disk_full;
 mod killed;
 mod lifecycle;
+mod many;
 mod model;
 mod regular;
 

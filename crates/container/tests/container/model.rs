@@ -333,7 +333,7 @@ fn by_plan(reader: &Reader, start: u64, len: u64, view: Option<&View>) -> Vec<u8
 }
 
 /// Syncs of compactions cost nothing there; what they are for is tried in [`super::crash`].
-fn in_memory() -> tempfile::TempDir {
+pub(super) fn in_memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 

@@ -83,7 +83,7 @@ impl StreamMap for Pattern {
 pub(super) struct Member {
     pub(super) pattern: Pattern,
     pub(super) window: StreamExtent,
-    pub(super) part: u16,
+    pub(super) part: u32,
     pub(super) place: LocalOffset,
     pub(super) standing: Standing,
 }
@@ -109,7 +109,7 @@ impl Member {
 #[derive(Clone, Copy, Debug)]
 struct Sibling {
     shift: u64,
-    part: u16,
+    part: u32,
     place: LocalOffset,
     standing: Standing,
 }
@@ -190,7 +190,7 @@ impl Family {
     }
 
     /// How far each is shifted, its part, and its place there.
-    pub(super) fn members(&self) -> impl Iterator<Item = (u64, u16, LocalOffset)> + '_ {
+    pub(super) fn members(&self) -> impl Iterator<Item = (u64, u32, LocalOffset)> + '_ {
         self.siblings.iter().map(|sibling| (sibling.shift, sibling.part, sibling.place))
     }
 

@@ -17,14 +17,14 @@ use crate::{ByteCount, Record, View, ViewId};
 #[derive(Clone, Debug)]
 pub struct GrowingIndex {
     index: Arc<Index>,
-    part: u16,
+    part: u32,
     /// Of each layer, from the first on, the records of the writer that it has.
     records: Vec<Range<usize>>,
 }
 
 impl GrowingIndex {
     /// Follows the writer of `part`, of whom `index` has the first `count` records.
-    pub fn new(index: Index, part: u16, count: usize) -> Self {
+    pub fn new(index: Index, part: u32, count: usize) -> Self {
         let first = 0..count;
         Self { index: Arc::new(index), part, records: vec![first] }
     }
@@ -57,8 +57,8 @@ impl GrowingIndex {
         let old = &self.index;
         let source = Source {
             part: self.part,
-            writer: old.writers[usize::from(self.part)].id,
-            standing: old.standings[usize::from(self.part)],
+            writer: old.writers[self.part as usize].id,
+            standing: old.standings[self.part as usize],
             records: &records[first..],
             view,
         };

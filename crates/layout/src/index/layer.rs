@@ -19,9 +19,9 @@ use crate::{
 
 /// Records of one writer.
 pub(super) struct Source<'a, V> {
-    pub(super) part: u16,
+    pub(super) part: u32,
     pub(super) writer: WriterId,
-    pub(super) standing: u16,
+    pub(super) standing: u32,
     pub(super) records: &'a [Record],
     /// Its views.
     pub(super) view: V,
@@ -32,7 +32,7 @@ pub(super) struct Source<'a, V> {
 pub(super) struct Layer {
     families: Boxes<Family>,
     /// Of each part its records in order of place.
-    parts: BTreeMap<u16, Vec<Placed>>,
+    parts: BTreeMap<u32, Vec<Placed>>,
     same_view: SameView,
     end: u64,
 }
@@ -83,14 +83,14 @@ impl Layer {
     }
 
     /// Its first place in a part; `None` when it has none.
-    pub(super) fn first(&self, part: u16) -> Option<LocalOffset> {
+    pub(super) fn first(&self, part: u32) -> Option<LocalOffset> {
         Some(self.parts.get(&part)?.first()?.place)
     }
 
     /// Where the bytes `local` of a part were written to, in order of the part.
     pub(super) fn origins(
         &self,
-        part: u16,
+        part: u32,
         local: LocalExtent,
     ) -> impl Iterator<Item = Origin> + '_ {
         let records = self.parts.get(&part).map_or(&[][..], Vec::as_slice);

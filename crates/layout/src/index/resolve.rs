@@ -10,7 +10,7 @@ use crate::{Epoch, Extent, GlobalOffset, LocalExtent, LocalOffset, Piece, Server
 pub(super) struct Standing {
     pub(super) epoch: Epoch,
     /// By rank at open, then by writer id: the lower wins.
-    pub(super) writer: u16,
+    pub(super) writer: u32,
     /// Where that writer's record begins in its part: the later wins.
     pub(super) place: LocalOffset,
 }
@@ -32,7 +32,7 @@ impl PartialOrd for Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) extent: Extent,
-    pub(super) part: u16,
+    pub(super) part: u32,
     /// Where its first byte lies in the part.
     pub(super) place: LocalOffset,
     pub(super) standing: Standing,
@@ -43,7 +43,7 @@ pub(super) struct Candidate {
 pub(super) fn resolve(
     extent: Extent,
     candidates: &mut [Candidate],
-    server: impl Fn(u16) -> ServerId,
+    server: impl Fn(u32) -> ServerId,
     found: &mut Vec<Found>,
 ) {
     found.clear();
@@ -65,7 +65,7 @@ pub(super) fn resolve(
 fn each_alone(
     extent: Extent,
     candidates: &[Candidate],
-    server: impl Fn(u16) -> ServerId,
+    server: impl Fn(u32) -> ServerId,
     joined: &mut Joined<'_>,
 ) {
     let mut at = extent.start().0;
@@ -86,7 +86,7 @@ fn each_alone(
 fn winners(
     extent: Extent,
     candidates: &[Candidate],
-    server: impl Fn(u16) -> ServerId,
+    server: impl Fn(u32) -> ServerId,
     joined: &mut Joined<'_>,
 ) {
     let mut waiting = candidates.iter().peekable();
@@ -116,7 +116,7 @@ fn winners(
 
 impl Candidate {
     /// Its bytes `start..end` of the file.
-    fn bytes(&self, start: u64, end: u64, server: impl Fn(u16) -> ServerId) -> Found {
+    fn bytes(&self, start: u64, end: u64, server: impl Fn(u32) -> ServerId) -> Found {
         let place = self.place.0 + (start - self.extent.start().0);
         Found::Bytes(Piece {
             part: self.part,

@@ -44,7 +44,7 @@ pub(super) struct SameView {
 struct Stretch {
     window: StreamExtent,
     span: Extent,
-    part: u16,
+    part: u32,
     place: LocalOffset,
     /// In its layer.
     is_alone: OnceLock<bool>,
@@ -67,7 +67,7 @@ pub(super) fn find(
     window: StreamExtent,
     layers: &[Arc<Layer>],
     judged: &Judged,
-) -> Option<(u16, LocalExtent)> {
+) -> Option<(u32, LocalExtent)> {
     // What is told in two layers is told longer in the later one.
     let (nth, found) = layers
         .iter()

@@ -51,7 +51,7 @@ fn check(logs: &[WriterLog], cuts: &[Cut], (start, len): (u64, u64), expected: &
         .map(|found| match found {
             Found::Hole(extent) => extent.to_string(),
             Found::Bytes(piece) => {
-                assert_eq!(piece.server, logs[usize::from(piece.part)].writer.server);
+                assert_eq!(piece.server, logs[piece.part as usize].writer.server);
                 format!("{}={}@{}", piece.extent, piece.part, piece.local.start())
             }
         })
@@ -458,7 +458,7 @@ proptest! {
             ..log(77, 1, &[], &[])
         };
         let first = own(&[]);
-        let part = others.len() as u16;
+        let part = others.len() as u32;
         let index = Index::new(others.iter().chain([&first]), &cuts).unwrap();
         let mut growing = GrowingIndex::new(index, part, 0);
         for (start_of, len_of, dice, kind) in writes {

@@ -225,6 +225,7 @@ fn prepare(
     };
     let container = Container::open(path, creation)?;
     let container = ContainerFile::open(container, access, identity(0), None)?;
+    container.require_room_for(nodes.len())?;
     let plan = Plan {
         epoch: container.epoch(),
         key: RandomState::new().hash_one(0),

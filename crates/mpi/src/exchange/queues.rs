@@ -52,7 +52,7 @@ impl Queues {
         &mut self,
         wanted: Vec<Wanted>,
         owners: &Owners,
-        writer_of: impl Fn(u16) -> Writer,
+        writer_of: impl Fn(u32) -> Writer,
         is_own: impl Fn(WriterId) -> bool,
     ) -> Vec<Wanted> {
         let mut alone = Vec::new();
@@ -132,7 +132,7 @@ mod tests {
 
     fn any_wanted() -> impl Strategy<Value = Vec<Wanted>> {
         let far = 3 * super::super::owners::UNIT.0;
-        let piece = (0_u16..4, 0..far, prop_oneof![1_u64..2000, 100_000_u64..600_000]);
+        let piece = (0_u32..4, 0..far, prop_oneof![1_u64..2000, 100_000_u64..600_000]);
         prop::collection::vec(piece, 0..60).prop_map(|pieces| {
             let mut at = 0;
             let mut wanted: Vec<_> = pieces
@@ -151,10 +151,10 @@ mod tests {
 
     /// Where each byte of the buffer is to come from: stretches (start, bytes, part, place in it), longest
     /// possible. Bytes that are asked for twice begin inside of another stretch.
-    fn stretches(wanted: &[Wanted]) -> Vec<(usize, u64, u16, u64)> {
+    fn stretches(wanted: &[Wanted]) -> Vec<(usize, u64, u32, u64)> {
         let mut wanted = wanted.to_vec();
         wanted.sort_by_key(|want| want.buffer.start);
-        let mut found: Vec<(usize, u64, u16, u64)> = Vec::new();
+        let mut found: Vec<(usize, u64, u32, u64)> = Vec::new();
         for want in wanted {
             assert_eq!(want.local.len().0, want.buffer.len() as u64);
             let (at, len, place) = (want.buffer.start, want.local.len().0, want.local.start().0);
@@ -188,11 +188,11 @@ mod tests {
             let alone = queues.fill(
                 wanted.clone(),
                 &owners,
-                |part| writers[usize::from(part)],
+                |part| writers[part as usize],
                 |writer| writer.process == OWN,
             );
             for want in &alone {
-                let is_own = writers[usize::from(want.part)].id.process == OWN;
+                let is_own = writers[want.part as usize].id.process == OWN;
                 prop_assert!(is_own || want.local.len().0 >= ALONE_BYTES_MIN);
             }
             let mut found = alone;
@@ -204,7 +204,7 @@ mod tests {
                 for (rank, asked) in (0..).zip(&round) {
                     prop_assert!(asked.iter().map(|want| want.local.len().0).sum::<u64>() <= share);
                     for want in asked {
-                        let writer = &writers[usize::from(want.part)];
+                        let writer = &writers[want.part as usize];
                         let last = LocalOffset(want.local.end().0 - 1);
                         prop_assert_eq!(owners.of(writer, want.local.start()), rank);
                         prop_assert_eq!(owners.of(writer, last), rank);

@@ -34,7 +34,7 @@ struct Run {
 }
 
 /// O(n).
-pub(crate) fn encode(wanted: &[Wanted], writer_of: impl Fn(u16) -> Writer) -> Vec<u8> {
+pub(crate) fn encode(wanted: &[Wanted], writer_of: impl Fn(u32) -> Writer) -> Vec<u8> {
     let mut bytes = Vec::new();
     if wanted.is_empty() {
         return bytes;
@@ -89,7 +89,7 @@ pub(crate) fn decode(mut source: &[u8], at: usize, bytes: u64) -> Result<Asked, 
     let (mut next, mut room) = (at, bytes);
     if !source.is_empty() {
         for part in 0..get(&mut source)? {
-            let part = u16::try_from(part).map_err(|_| Malformed)?;
+            let part = u32::try_from(part).map_err(|_| Malformed)?;
             asked.writers.push(get_writer(&mut source)?);
             let mut before = 0_u64;
             for _ in 0..get(&mut source)? {
@@ -168,14 +168,14 @@ mod tests {
 
     use super::*;
 
-    fn writer(part: u16) -> Writer {
-        let id = WriterId { node: NodeId(part * 700), process: u32::MAX, opening: part.into() };
+    fn writer(part: u32) -> Writer {
+        let id = WriterId { node: NodeId(part as u16 * 700), process: u32::MAX, opening: part };
         Writer { id, rank: Rank(0), server: ServerId(0) }
     }
 
-    fn wanted(pieces: &[(u16, u64, u64)]) -> Vec<Wanted> {
+    fn wanted(pieces: &[(u32, u64, u64)]) -> Vec<Wanted> {
         let mut at = 100;
-        let piece = |(part, start, len): &(u16, u64, u64)| {
+        let piece = |(part, start, len): &(u32, u64, u64)| {
             let buffer = at..at + *len as usize;
             at = buffer.end;
             let local = LocalExtent::new(LocalOffset(*start), ByteCount(*len)).unwrap();
@@ -192,7 +192,7 @@ mod tests {
         #[test]
         fn what_is_asked_arrives(
             mut pieces in prop::collection::vec(
-                (0_u16..3, prop_oneof![0_u64..500, 0..OFFSET_MAX - 9], 1_u64..5), 0..40,
+                (0_u32..3, prop_oneof![0_u64..500, 0..OFFSET_MAX - 9], 1_u64..5), 0..40,
             ),
             regular in 0_u64..30,
         ) {
@@ -204,7 +204,7 @@ mod tests {
             prop_assert_eq!(asked.wanted.len(), wanted.len());
             for (got, want) in asked.wanted.iter().zip(&wanted) {
                 prop_assert_eq!((got.local, &got.buffer), (want.local, &want.buffer));
-                prop_assert_eq!(asked.writers[usize::from(got.part)], writer(want.part).id);
+                prop_assert_eq!(asked.writers[got.part as usize], writer(want.part).id);
             }
             prop_assert_eq!(decode(&bytes, 100, sum(&wanted) + 1), Err(Malformed));
         }

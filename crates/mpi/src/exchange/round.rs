@@ -133,7 +133,7 @@ fn serve(reading: &Reading<'_>, asked: &[u8], heads: &[Head]) -> (Vec<u8>, ReadC
             && let Some(parts) = writers.numbers(&request.writers)
         {
             wanted.extend(request.wanted.into_iter().map(|mut want| {
-                want.part = parts[usize::from(want.part)];
+                want.part = parts[want.part as usize];
                 want
             }));
             ends.push(at + head.wanted_bytes as usize);
@@ -154,18 +154,18 @@ fn serve(reading: &Reading<'_>, asked: &[u8], heads: &[Head]) -> (Vec<u8>, ReadC
 #[derive(Debug, Default)]
 struct Numbered {
     all: Vec<WriterId>,
-    numbers: HashMap<WriterId, u16>,
+    numbers: HashMap<WriterId, u32>,
 }
 
 impl Numbered {
     /// `None` when there are more than numbers.
-    fn numbers(&mut self, asked: &[WriterId]) -> Option<Vec<u16>> {
+    fn numbers(&mut self, asked: &[WriterId]) -> Option<Vec<u32>> {
         let mut numbers = Vec::with_capacity(asked.len());
         for writer in asked {
             numbers.push(match self.numbers.get(writer) {
                 Some(number) => *number,
                 None => {
-                    let next = u16::try_from(self.all.len()).ok()?;
+                    let next = u32::try_from(self.all.len()).ok()?;
                     self.all.push(*writer);
                     self.numbers.insert(*writer, next);
                     next
