@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{
-    Access, Attr, DirEntry, FileKind, MetaChange, NewNode, ParentPolicy, Refused,
+    Access, Attr, DirEntry, FileKind, MetaChange, NewNode, ParentPolicy, Refused, without_suidgid,
 };
 
 use crate::limits::LISTING_BYTES;
@@ -359,7 +359,14 @@ impl Directory {
             _ => return Err(Refused::new(libc::ENXIO)),
         }
         let open = self.volume.open(attr.ino, wish)?;
-        Ok(self.file(attr.ino, access, open.descriptor))
+        let file = self.file(attr.ino, access, open.descriptor);
+        // Its writes are not told apart later: as if it had written.
+        let may_keep_bits = rustix::process::geteuid().is_root();
+        if access.write && !may_keep_bits && without_suidgid(attr.mode) != attr.mode {
+            let change = MetaChange { kill_suidgid: true, ..MetaChange::default() };
+            self.volume.set_attributes(attr.ino, &change)?;
+        }
+        Ok(file)
     }
 
     fn file(&self, ino: InodeId, access: Access, part: Option<Arc<OwnedFd>>) -> File {

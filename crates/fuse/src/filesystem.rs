@@ -19,12 +19,13 @@ use fuser::{
 use hayase_wire::message::{FileKind, MetaChange};
 
 use crate::attributes::{ino, kind_of_mode, set_time};
-use crate::handles::access_of;
+use crate::errno::errno;
+use crate::handles::{access_of, is_direct};
 use crate::limits::{BACKGROUND_MAX, NAME_BYTES_MAX};
 use crate::ops::Shared;
 use crate::ops::create::NewInode;
 use crate::ops::locks::LockWish;
-use crate::ops::read_write::{Durable, is_append, reply_written};
+use crate::ops::read_write::{Durable, WriteTo, is_append, reply_written};
 use crate::passthrough::PassthroughState;
 use crate::profile::KernelProfile;
 use crate::waiters::Line;
@@ -91,6 +92,9 @@ impl Filesystem for Requests {
             wanted.remove(InitFlags::FUSE_AUTO_INVAL_DATA);
             wanted.insert(explicit);
         }
+        if !wanted.contains(InitFlags::FUSE_HANDLE_KILLPRIV_V2) {
+            self.shared.kernel.set_ids.go_at_open();
+        }
         let unoffered = |_| std::io::Error::other("the kernel took back a capability");
         config.add_capabilities(wanted).map_err(unoffered)?;
         let bytes = u32::try_from(self.profile.request_bytes().get())
@@ -133,7 +137,7 @@ impl Filesystem for Requests {
 
     fn setattr(
         &self,
-        _req: &Request,
+        request: &Request,
         inode: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -157,6 +161,7 @@ impl Filesystem for Requests {
             atime: atime.map(set_time),
             mtime: mtime.map(set_time),
             policy: None,
+            kill_suidgid: size.is_some() && request.uid() != 0,
         };
         self.may_wait(inode, move |shared| shared.setattr(ino(inode), &change, reply));
     }
@@ -276,8 +281,9 @@ impl Filesystem for Requests {
         });
     }
 
-    fn open(&self, _req: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.may_wait(inode, move |shared| shared.open(ino(inode), flags, reply));
+    fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let user = request.uid();
+        self.may_wait(inode, move |shared| shared.open(ino(inode), flags, user, reply));
     }
 
     fn read(
@@ -304,7 +310,7 @@ impl Filesystem for Requests {
         &self,
         _req: &Request,
         inode: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
@@ -312,16 +318,23 @@ impl Filesystem for Requests {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let written = match is_append(flags, write_flags) {
-            // Not one that waits for another kernel: the open for writing has recalled them.
-            true => self.shared.append(ino(inode), data),
-            false => self.shared.write(ino(inode), offset, data),
-        };
-        match (Durable::of(flags), written) {
+        let write = WriteTo { ino: ino(inode), offset, append: is_append(flags, write_flags) };
+        let durable = Durable::of(flags);
+        // Pages are locked during the write of a file that the kernel caches, which looked at the bits itself before.
+        let kills = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) && is_direct(fh);
+        if kills && self.shared.kernel.set_ids.has(write.ino) {
+            let data = data.to_vec();
+            return self.may_wait(inode, move |shared| {
+                let written = shared.kill_suidgid(write.ino);
+                let written = written.and_then(|()| write.done(&*shared.volume, &data));
+                reply_written(write.synced(&*shared.volume, durable, written), reply);
+            });
+        }
+        // Not one that waits for another kernel: the open for writing has recalled them.
+        match (durable, write.done(&*self.shared.volume, data)) {
             (Durable::Later, written) | (_, written @ Err(_)) => reply_written(written, reply),
-            (durable, Ok(written)) => self.may_wait(inode, move |shared| {
-                let synced = shared.make_durable(ino(inode), durable);
-                reply_written(synced.map(|()| written), reply);
+            (durable, written) => self.may_wait(inode, move |shared| {
+                reply_written(write.synced(&*shared.volume, durable, written), reply);
             }),
         }
     }
@@ -544,7 +557,7 @@ impl Filesystem for Requests {
 
     fn fallocate(
         &self,
-        _req: &Request,
+        request: &Request,
         inode: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -552,7 +565,12 @@ impl Filesystem for Requests {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        // The kernel looks itself since Linux 6.2.
+        let kills = request.uid() != 0 && self.shared.kernel.set_ids.has(ino(inode));
         self.may_wait(inode, move |shared| {
+            if kills && let Err(refused) = shared.kill_suidgid(ino(inode)) {
+                return reply.error(errno(&refused));
+            }
             shared.fallocate(ino(inode), mode, offset, length, reply);
         });
     }

@@ -16,7 +16,17 @@ use crate::limits::{LISTING_FRESH, NAME_TTL};
 /// Of a file: the access to give back at release; `untold`: its closes are not told.
 pub(crate) fn file_handle(number: u64, access: Access, untold: bool) -> FileHandle {
     let how = u64::from(access.read) | u64::from(access.write) << 1 | u64::from(untold) << 2;
-    FileHandle(number << 3 | how)
+    FileHandle(number << 4 | how)
+}
+
+/// The same of one whose writes come to us as they are, without the kernel's cache.
+pub(crate) fn as_direct(handle: FileHandle) -> FileHandle {
+    FileHandle(handle.0 | 8)
+}
+
+/// Whether it is [`as_direct`].
+pub(crate) fn is_direct(handle: FileHandle) -> bool {
+    handle.0 & 8 != 0
 }
 
 /// Whether the kernel does not tell of the closes of this file.
@@ -93,6 +103,9 @@ mod tests {
             for untold in [false, true] {
                 let handle = file_handle(12, access, untold);
                 assert_eq!((access_of(handle), is_untold(handle)), (access, untold));
+                let direct = as_direct(handle);
+                assert_eq!((is_direct(handle), is_direct(direct)), (false, true));
+                assert_eq!((access_of(direct), is_untold(direct)), (access, untold));
             }
         }
     }

@@ -23,6 +23,7 @@ mod probe;
 mod profile;
 mod replies;
 mod running;
+mod set_ids;
 mod waiters;
 
 pub use mount::{MountError, MountSettings, Mounted, Unmounter, mount};

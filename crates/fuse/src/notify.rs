@@ -21,6 +21,7 @@ use crate::inodes::Inodes;
 use crate::limits::{NAMES_WAITING_MAX, NOTIFIERS};
 use crate::passthrough::Backings;
 use crate::replies::Replies;
+use crate::set_ids::SetIds;
 
 /// The kernel's caches of one mount.
 pub(crate) struct Kernel {
@@ -28,6 +29,7 @@ pub(crate) struct Kernel {
     pub(crate) replies: Replies,
     pub(crate) backings: Backings,
     pub(crate) busy: BusyDirectories,
+    pub(crate) set_ids: SetIds,
     notifier: OnceLock<Notifier>,
     /// Where it asks.
     device: OnceLock<OwnedFd>,
@@ -59,6 +61,7 @@ impl Kernel {
             replies: Replies::default(),
             backings: Backings::new(),
             busy: BusyDirectories::default(),
+            set_ids: SetIds::default(),
             notifier: OnceLock::new(),
             device: OnceLock::new(),
             inode_jobs: Arc::default(),

@@ -6,9 +6,11 @@
 //! Which of the two it is, is decided once per inode and node by the volume ([`Class`]); here is
 //! what follows from it, so no open can fail because of another.
 
-use fuser::FopenFlags;
+use fuser::{FileHandle, FopenFlags};
 use hayase_client::open_file::Class;
 use hayase_client::volume::FileOpen;
+
+use crate::handles::as_direct;
 
 /// A kind of open, as `docs/design/001-coherence.md` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,14 @@ impl OpenClass {
             Class::Local if registered => Self::Passthrough,
             Class::Remote if open.cache => Self::Cached { keep: open.keep_pages },
             Class::Local | Class::Remote => Self::Direct { parallel: open.striped },
+        }
+    }
+
+    /// The handle of such an open.
+    pub(crate) fn handle(self, handle: FileHandle) -> FileHandle {
+        match self {
+            Self::Passthrough | Self::Cached { .. } => handle,
+            Self::Direct { .. } => as_direct(handle),
         }
     }
 

@@ -104,6 +104,7 @@ impl Shared {
         let ino = found.attr.ino;
         self.kernel.inodes.remember(ino, parent);
         let _begun = self.kernel.replies.begin(ino);
+        self.kernel.set_ids.told(&found.attr);
         let attr = file_attr(&found.attr);
         reply.entry_with_ttls(&self.ttl(found), &self.name_ttl, &attr, GENERATION);
     }

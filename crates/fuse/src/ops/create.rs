@@ -65,9 +65,10 @@ impl Shared {
         let backing = self.backing(ino, open, |part| reply.open_backing(part));
         let class = OpenClass::of(open, backing.is_some());
         let (handle, closes) = self.closes.open(access);
-        let flags = class.flags() | closes;
+        let (handle, flags) = (class.handle(handle), class.flags() | closes);
         self.kernel.inodes.remember(ino, parent);
         let _begun = self.kernel.replies.begin(ino);
+        self.kernel.set_ids.told(&found.attr);
         let ttl = self.shared_ttl(found);
         let attr = file_attr(&found.attr);
         match backing.filter(|_| class == OpenClass::Passthrough) {

@@ -80,6 +80,7 @@ impl Shared {
                 let ttl = self.shared_ttl(&found).min(kept);
                 let (attr, name) = (file_attr(&found.attr), as_os(&entry.name));
                 self.kernel.inodes.remember(entry.ino, dir);
+                self.kernel.set_ids.told(&found.attr);
                 if reply.add(attr.ino, entry.cookie, name, &ttl, &attr, GENERATION) {
                     self.forget(entry.ino, 1);
                     break;

@@ -20,6 +20,7 @@ impl Shared {
 
     pub(crate) fn forget(&self, ino: InodeId, lookups: u64) {
         if self.kernel.inodes.forget(ino, lookups) {
+            self.kernel.set_ids.forget(ino);
             self.volume.forgotten(ino);
         }
     }

@@ -9,7 +9,8 @@ use crate::handles::access_of;
 use crate::open_class::OpenClass;
 
 impl Shared {
-    pub(crate) fn open(&self, ino: InodeId, flags: OpenFlags, reply: ReplyOpen) {
+    /// `user`: who opens.
+    pub(crate) fn open(&self, ino: InodeId, flags: OpenFlags, user: u32, reply: ReplyOpen) {
         if self.running.forbids(ino, flags) {
             return reply.error(Errno::ETXTBSY);
         }
@@ -18,11 +19,18 @@ impl Shared {
             Ok(open) => open,
             Err(refused) => return reply.error(errno(&refused)),
         };
+        if user != 0
+            && self.kernel.set_ids.go_with_open(ino, wish.access.write, wish.truncate)
+            && let Err(refused) = self.kill_suidgid(ino)
+        {
+            self.volume.release(ino, wish.access);
+            return reply.error(errno(&refused));
+        }
         self.running.opened(ino, flags);
         let backing = self.backing(ino, &open, |part| reply.open_backing(part));
         let class = OpenClass::of(&open, backing.is_some());
         let (handle, closes) = self.closes.open(wish.access);
-        let flags = class.flags() | closes;
+        let (handle, flags) = (class.handle(handle), class.flags() | closes);
         match backing.filter(|_| class == OpenClass::Passthrough) {
             Some(id) => reply.opened_passthrough(handle, flags, &id),
             None => reply.opened(handle, flags),

@@ -1,6 +1,7 @@
 //! Bytes of files that the kernel does not read and write by itself.
 
 use fuser::{OpenFlags, ReplyData, ReplyWrite, WriteFlags};
+use hayase_client::volume::Volume;
 use hayase_layout::InodeId;
 use hayase_wire::message::Refused;
 
@@ -22,22 +23,36 @@ impl Shared {
             (Ok(()), Some(reply)) => reply.error(fuser::Errno::EIO),
         }
     }
+}
 
-    pub(crate) fn write(&self, ino: InodeId, offset: u64, data: &[u8]) -> Result<u32, Refused> {
-        self.volume.write(ino, offset, data)
+/// A write that comes to us.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteTo {
+    pub(crate) ino: InodeId,
+    /// Of an append it is ignored: only the home knows the end.
+    pub(crate) offset: u64,
+    pub(crate) append: bool,
+}
+
+impl WriteTo {
+    pub(crate) fn done(self, volume: &dyn Volume, data: &[u8]) -> Result<u32, Refused> {
+        match self.append {
+            true => volume.append(self.ino, data),
+            false => volume.write(self.ino, self.offset, data),
+        }
     }
 
-    /// The kernel's offset is ignored: only the home knows the end.
-    pub(crate) fn append(&self, ino: InodeId, data: &[u8]) -> Result<u32, Refused> {
-        self.volume.append(ino, data)
-    }
-
-    /// What a write asks for: of a file that it does not cache the kernel syncs nothing itself.
-    pub(crate) fn make_durable(&self, ino: InodeId, durable: Durable) -> Result<(), Refused> {
-        match durable {
-            Durable::Later => Ok(()),
-            Durable::Data => self.volume.sync(ino, true),
-            Durable::All => self.volume.sync(ino, false),
+    /// What it asks for besides: of a file that it does not cache the kernel syncs nothing itself.
+    pub(crate) fn synced(
+        self,
+        volume: &dyn Volume,
+        durable: Durable,
+        written: Result<u32, Refused>,
+    ) -> Result<u32, Refused> {
+        match (durable, written) {
+            (Durable::Later, written) | (_, written @ Err(_)) => written,
+            (Durable::Data, Ok(written)) => volume.sync(self.ino, true).map(|()| written),
+            (Durable::All, Ok(written)) => volume.sync(self.ino, false).map(|()| written),
         }
     }
 }

@@ -4,3 +4,4 @@
 
 mod mounted;
 mod nodes;
+mod set_ids;

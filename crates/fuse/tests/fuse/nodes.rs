@@ -3,7 +3,7 @@
 //! Servers and mounts live in this process, on loopback and plain directories. Needs /dev/fuse.
 //! The promises themselves are tested by `tests/e2e` on simulated nodes; this is the short way.
 
-mod fixture;
+pub(crate) mod fixture;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

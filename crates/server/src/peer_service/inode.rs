@@ -7,7 +7,7 @@ use hayase_store::namespace::{FileKind, Inode, Intent, IntentKind, NamespaceErro
 use hayase_store::{PartError, PartId, SetTime as PartTime, ops};
 use hayase_wire::message::{
     Attr, Binding, Entry, Grants, MetaChange, NewNode, OnceId, PartRef, PeerReply, PeerRequest,
-    Refused, SetTime,
+    Refused, SetTime, without_suidgid,
 };
 
 use super::Answer;
@@ -17,11 +17,6 @@ use crate::node::{Node, libc_errno};
 
 /// What a change of attributes alone takes back from others.
 pub(crate) const ATTR: Grants = Grants { cache: false, attr: true };
-
-/// Set-user-id and set-group-id.
-const S_ISUID: u32 = 0o4000;
-const S_ISGID: u32 = 0o2000;
-const S_IXGRP: u32 = 0o0010;
 
 /// The only part of a `Whole` file.
 pub(crate) fn whole_part(ino: InodeId, layout_epoch: u32) -> PartId {
@@ -248,6 +243,9 @@ impl Node {
         if change.size.is_some() && matches!(self.inode(ino)?.layout, Layout::Recorded { .. }) {
             return Ok(PeerReply::Stale);
         }
+        if changes_nothing(&self.inode(ino)?, &change) {
+            return self.get_attr(from, ino);
+        }
         let bits = if change.size.is_some() { Grants::ALL } else { ATTR };
         let guard = self.home_change(ino, from, bits).await;
         let inode = self.visible_inode(from, ino)?;
@@ -395,8 +393,11 @@ fn apply(inode: &mut Inode, change: &MetaChange, now: hayase_wire::message::Time
         inode.uid = change.uid.unwrap_or(inode.uid);
         inode.gid = change.gid.unwrap_or(inode.gid);
         if inode.kind == FileKind::Regular && change.mode.is_none() {
-            clear_suid(inode);
+            inode.mode = without_suidgid(inode.mode);
         }
+    }
+    if inode.kind == FileKind::Regular && change.kill_suidgid {
+        inode.mode = without_suidgid(inode.mode);
     }
     if let Some(policy) = change.policy {
         inode.policy = policy;
@@ -414,12 +415,11 @@ fn apply(inode: &mut Inode, change: &MetaChange, now: hayase_wire::message::Time
     inode.ctime = stored_time(now);
 }
 
-/// Writing and chown take the right to run as the owner away.
-pub(crate) fn clear_suid(inode: &mut Inode) {
-    inode.mode &= !S_ISUID;
-    if inode.mode & S_IXGRP != 0 {
-        inode.mode &= !S_ISGID;
-    }
+/// Whether only the right to run as the owner is to be taken, from a file that has none.
+fn changes_nothing(inode: &Inode, change: &MetaChange) -> bool {
+    let only_kills = MetaChange { kill_suidgid: true, ..MetaChange::default() };
+    let has_none = inode.kind != FileKind::Regular || without_suidgid(inode.mode) == inode.mode;
+    *change == only_kills && has_none
 }
 
 fn part_time(time: Option<SetTime>) -> Option<PartTime> {

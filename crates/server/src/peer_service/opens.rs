@@ -10,7 +10,7 @@ use hayase_wire::message::{
 };
 
 use super::Answer;
-use super::inode::{clear_suid, is_missing, whole_part};
+use super::inode::{is_missing, whole_part};
 use crate::home::Event;
 use crate::limits::CLOSES_AT_ONCE;
 use crate::node::{Node, libc_errno};
@@ -69,7 +69,8 @@ impl Node {
         }
     }
 
-    /// What an open for writing does to the file.
+    /// What an open does to the file. Its set-id bits are the asker's to take: only there it is known whether it may keep
+    /// them.
     async fn after_open(
         self: &Rc<Self>,
         ino: InodeId,
@@ -85,10 +86,6 @@ impl Node {
         if truncate {
             self.truncate(&inode, 0).await?;
             inode = self.inode(ino)?;
-        }
-        let suid = inode.mode & 0o6000 != 0;
-        if access.write && suid {
-            inode = self.change_inode(ino, clear_suid)?;
         }
         self.attr_of(&inode)
     }

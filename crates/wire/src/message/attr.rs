@@ -104,6 +104,21 @@ pub struct MetaChange {
     pub mtime: Option<SetTime>,
     /// Of a directory: set (or take away) the layout of new files.
     pub policy: Option<Option<StripePolicy>>,
+    /// Of a file: its bytes change by the hand of one without CAP_FSETID, so it no longer runs as its owner or group
+    /// (as `FUSE_HANDLE_KILLPRIV_V2`). Nothing is changed where it has no such bits.
+    pub kill_suidgid: bool,
+}
+
+/// Set-user-id.
+const S_ISUID: u32 = 0o4000;
+/// Set-group-id; without `S_IXGRP` it is none.
+const S_ISGID: u32 = 0o2000;
+const S_IXGRP: u32 = 0o0010;
+
+/// The mode of a file that was written by one without CAP_FSETID.
+pub fn without_suidgid(mode: u32) -> u32 {
+    let sgid = if mode & S_IXGRP != 0 { S_ISGID } else { 0 };
+    mode & !(S_ISUID | sgid)
 }
 
 /// Flags of setxattr(2).

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use hayase_wire::message::{MetaChange, Room, SetTime};
+use hayase_wire::message::{MetaChange, Room, SetTime, without_suidgid};
 
 use super::{
     Attr, Bulk, Entry, File, FileKind, Inode, InodeId, NodeReply, NodeRequest, Refused, State,
@@ -134,7 +134,9 @@ impl Inode {
     fn change(&mut self, change: &MetaChange) -> Result<(), Refused> {
         if let Some(size) = change.size {
             self.truncate(size)?;
-            self.attr.mode &= !0o6000;
+        }
+        if change.kill_suidgid && self.attr.kind == FileKind::Regular {
+            self.attr.mode = without_suidgid(self.attr.mode);
         }
         if change.uid.is_some() || change.gid.is_some() {
             self.attr.uid = change.uid.unwrap_or(self.attr.uid);

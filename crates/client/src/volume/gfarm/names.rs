@@ -7,6 +7,7 @@ use hayase_layout::{InodeId, Layout};
 use hayase_tier::gfarm_lane::{Answer, Kind, Request, SetTime, Stat, Time};
 use hayase_wire::message::{
     AreaUse, Attr, FileKind, MetaChange, Name, NewNode, Refused, TimeSpec, XattrMode,
+    without_suidgid,
 };
 
 use super::look_ahead::Look;
@@ -140,10 +141,13 @@ impl Inner {
         if let Some(size) = change.size {
             self.truncate(&node, size)?;
         }
-        let is_nameless = {
+        let (is_nameless, mode) = {
             let state = node.lock();
-            state.file.unlinked && !state.file.slots.is_empty()
+            (state.file.unlinked && !state.file.slots.is_empty(), state.seen.mode)
         };
+        let kills = change.kill_suidgid && without_suidgid(mode) != mode;
+        let killed = kills.then(|| without_suidgid(mode));
+        let change = &MetaChange { mode: change.mode.or(killed), kill_suidgid: false, ..*change };
         if is_nameless {
             note(&mut node.lock(), change, now());
         } else if (MetaChange { size: None, ..*change }) != MetaChange::default() {

@@ -95,7 +95,7 @@ pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-fn skip(test: &str, reason: &str) {
+pub(crate) fn skip(test: &str, reason: &str) {
     // Not by eprintln: the harness would swallow it, and a skip must be seen.
     let line = format!("SKIP {test}: {reason}\n");
     let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
