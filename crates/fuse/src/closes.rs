@@ -1,12 +1,13 @@
-//! Which closes the kernel tells, and the locks behind those that it does not.
+//! Which closes the kernel tells, and which locks end with which close.
 //!
 //! A process's locks on a file end when it closes any descriptor of it. The kernel tells of closes
 //! (FLUSH), one more round trip for each, unless the file was opened with `FOPEN_NOFLUSH`. So files
 //! are opened with that until the first lock on this node; from then on closes are told.
-//! Locks through a file that was opened before end with that open file; those of fcntl(2) also when
-//! their process is seen to have fewer descriptors of the inode than it had: looked at each second,
-//! while there are any. Which of the calls it was, the library does not say, but the thread that
-//! waits for the answer is still in it.
+//! Locks of an open file (flock(2), `F_OFD_SETLK`) end with it: at its RELEASE those are given up that were taken through
+//! it and that no close has ended, since of `F_OFD_SETLK` nothing says which they are. So end also those of fcntl(2)
+//! through a file whose closes are not told; they end too when their process is seen to have fewer descriptors of the inode
+//! than it had: looked at each second, while there are any. Which of the calls it was, the library does not say, but the
+//! thread that waits for the answer is still in it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,13 +23,15 @@ use crate::handles::{file_handle, is_untold};
 /// Processes with such locks are looked at so often.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Somebody who holds locks through a file whose closes are not told.
+/// Somebody who may hold locks through an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) ino: InodeId,
     pub(crate) owner: LockOwner,
+    /// Through which file.
+    handle: FileHandle,
     pid: u32,
-    /// Of the inode, when last looked; `None` when a close ends nothing (flock(2)).
+    /// Of the inode, when last looked; `None` when no close that is not told ends them.
     descriptors: Option<usize>,
 }
 
@@ -46,7 +49,9 @@ pub(crate) struct Closes {
 struct State {
     /// Somebody has locked something.
     told: bool,
-    holders: HashMap<u64, Vec<Holder>>,
+    holders: HashMap<InodeId, Vec<Holder>>,
+    /// Whose locks are being given up: an owner of an open file is the address of that, which the next one may get at once.
+    ending: HashSet<(InodeId, u64)>,
     watched: bool,
     stopped: bool,
 }
@@ -71,7 +76,7 @@ impl Closes {
     }
 
     /// A lock is asked for: from now on closes are told. `released` is called for whoever is seen
-    /// later to have closed a descriptor.
+    /// later to have closed a descriptor. Waits until the locks of an earlier file with this owner are given up.
     pub(crate) fn locks(
         self: &Arc<Self>,
         ino: InodeId,
@@ -79,17 +84,17 @@ impl Closes {
         (owner, pid, thread): (LockOwner, u32, u32),
         released: impl Fn(&Holder) + Send + 'static,
     ) {
-        let mut state = self.lock();
+        let is_ending = |state: &mut State| state.ending.contains(&(ino, owner.0));
+        let state = self.changed.wait_while(self.lock(), is_ending);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
         state.told = true;
-        if !is_untold(handle) {
+        let holders = state.holders.entry(ino).or_default();
+        if holders.iter().any(|holder| (holder.handle, holder.owner) == (handle, owner)) {
             return;
         }
-        let holders = state.holders.entry(handle.0).or_default();
-        if holders.iter().any(|holder| holder.owner == owner) {
-            return;
-        }
-        let descriptors = is_in_fcntl(thread).then(|| descriptors_of(pid, ino));
-        holders.push(Holder { ino, owner, pid, descriptors });
+        let is_looked_at = is_untold(handle) && is_in_fcntl(thread);
+        let descriptors = is_looked_at.then(|| descriptors_of(pid, ino));
+        holders.push(Holder { ino, owner, handle, pid, descriptors });
         if descriptors.is_some() && !std::mem::replace(&mut state.watched, true) {
             let this = Arc::clone(self);
             let builder = std::thread::Builder::new().name("hayase-closes".into());
@@ -99,12 +104,37 @@ impl Closes {
         }
     }
 
-    /// Who held locks through a file that is closed for good.
-    pub(crate) fn released(&self, handle: FileHandle) -> Vec<Holder> {
-        match is_untold(handle) {
-            true => self.lock().holders.remove(&handle.0).unwrap_or_default(),
-            false => Vec::new(),
+    /// A process has closed a descriptor, which ends its locks of fcntl(2) through all files of the inode.
+    pub(crate) fn closed(&self, ino: InodeId, owner: LockOwner) {
+        self.take(ino, |holder| holder.owner == owner);
+    }
+
+    /// Who may hold locks through a file that is closed for good; [`Closes::ended`] is to be called for each of them. Not
+    /// who has locked through another file since: that is a younger one with the same owner.
+    pub(crate) fn released(&self, ino: InodeId, handle: FileHandle) -> Vec<Holder> {
+        let mut taken = self.take(ino, |holder| holder.handle == handle);
+        let mut state = self.lock();
+        let others = state.holders.get(&ino).map_or(&[][..], Vec::as_slice);
+        let is_younger = |holder: &Holder| others.iter().any(|other| other.owner == holder.owner);
+        taken.retain(|holder| holder.descriptors.is_some() || !is_younger(holder));
+        state.ending.extend(taken.iter().map(|holder| (ino, holder.owner.0)));
+        taken
+    }
+
+    /// The locks of an owner are given up.
+    pub(crate) fn ended(&self, ino: InodeId, owner: LockOwner) {
+        self.lock().ending.remove(&(ino, owner.0));
+        self.changed.notify_all();
+    }
+
+    fn take(&self, ino: InodeId, is_meant: impl Fn(&Holder) -> bool) -> Vec<Holder> {
+        let mut state = self.lock();
+        let Some(holders) = state.holders.get_mut(&ino) else { return Vec::new() };
+        let taken = holders.extract_if(.., |holder| is_meant(holder)).collect();
+        if holders.is_empty() {
+            state.holders.remove(&ino);
         }
+        taken
     }
 
     pub(crate) fn stop(&self) {
@@ -133,7 +163,7 @@ impl Closes {
 
 /// Those who have closed a descriptor since they were looked at last.
 fn take_closed(
-    holders: &mut HashMap<u64, Vec<Holder>>,
+    holders: &mut HashMap<InodeId, Vec<Holder>>,
     descriptors: impl Fn(&Holder) -> usize,
 ) -> Vec<Holder> {
     let mut closed = Vec::new();
@@ -153,12 +183,21 @@ fn take_closed(
     closed
 }
 
-/// Whether a thread, which waits for our answer, waits in fcntl(2). Nobody knows: then not, since a
-/// lock that lasts too long is better than one that ends too early. Source: proc_pid_syscall(5).
+/// Whether a thread, which waits for our answer, waits in fcntl(2) for a lock of its process (an `F_OFD_SETLK` is one of an
+/// open file). Nobody knows: then not, since a lock that lasts too long is better than one that ends too early.
+/// Source: proc_pid_syscall(5).
 fn is_in_fcntl(thread: u32) -> bool {
     let syscall = std::fs::read_to_string(format!("/proc/{thread}/syscall"));
-    let number = syscall.ok().and_then(|text| text.split(' ').next()?.parse::<i64>().ok());
-    number == Some(libc::SYS_fcntl)
+    syscall.is_ok_and(|text| is_process_lock(&text))
+}
+
+/// A line of proc_pid_syscall(5): number of the call, its arguments in hexadecimal digits.
+fn is_process_lock(syscall: &str) -> bool {
+    let mut words = syscall.split(' ');
+    let number = words.next().and_then(|word| word.parse::<i64>().ok());
+    let command = words.nth(1).and_then(|word| word.strip_prefix("0x"));
+    let command = command.and_then(|word| i32::from_str_radix(word, 16).ok());
+    number == Some(libc::SYS_fcntl) && matches!(command, Some(libc::F_SETLK | libc::F_SETLKW))
 }
 
 /// How many descriptors of an inode of a FUSE mount a process has; 0 of one that is gone. Asks
@@ -206,10 +245,67 @@ mod tests {
         let (later, flags) = closes.open(READ);
         assert_eq!(flags, FopenFlags::empty());
         assert_ne!(handle, later);
-        assert!(closes.released(later).is_empty());
-        let released = closes.released(handle);
+        assert!(closes.released(InodeId(1), later).is_empty());
+        let released = closes.released(InodeId(1), handle);
         assert!(matches!(released[..], [Holder { owner: LockOwner(7), .. }]));
-        assert!(closes.released(handle).is_empty(), "once");
+        assert!(closes.released(InodeId(1), handle).is_empty(), "once");
+    }
+
+    #[test]
+    fn a_release_ends_what_was_locked_through_it_and_no_close_has_ended() {
+        let closes = Arc::new(Closes::default());
+        let ino = InodeId(1);
+        let lock = |handle, owner| {
+            let who = (LockOwner(owner), std::process::id(), u32::MAX);
+            closes.locks(ino, handle, who, |_| panic!("nobody is looked at"));
+        };
+        let released = |handle| -> Vec<u64> {
+            closes.released(ino, handle).iter().map(|holder| holder.owner.0).collect()
+        };
+        let (process, one_file, other_file) = (1, 2, 3);
+        let (untold, _) = closes.open(READ);
+        lock(untold, process);
+        let [one, other] = [(); 2].map(|()| closes.open(READ).0);
+        lock(one, process);
+        lock(one, one_file);
+        lock(one, one_file);
+        lock(other, other_file);
+        lock(other, process);
+        closes.closed(InodeId(2), LockOwner(process));
+        closes.closed(ino, LockOwner(process));
+        assert_eq!((released(untold), released(one)), (vec![], vec![one_file]));
+        lock(other, process); // a lock of later
+        assert!(released(one).is_empty(), "it holds nothing any more");
+        assert_eq!(released(other), [other_file, process]);
+        assert!(closes.lock().holders.is_empty());
+    }
+
+    /// The kernel names an open file by its address, which the next one may have.
+    #[test]
+    fn a_release_that_comes_late_ends_no_younger_lock() {
+        let closes = Arc::new(Closes::default());
+        let (ino, owner) = (InodeId(1), LockOwner(7));
+        closes.locks(InodeId(9), closes.open(READ).0, (owner, 1, u32::MAX), |_| ());
+        let lock = move |closes: &Arc<Closes>, handle| {
+            closes.locks(ino, handle, (owner, 1, u32::MAX), |_| panic!("nobody is looked at"));
+        };
+        let [one, other, third] = [(); 3].map(|()| closes.open(READ).0);
+        lock(&closes, one);
+        lock(&closes, other);
+        assert!(closes.released(ino, one).is_empty(), "it has locked through another file since");
+        assert_eq!(closes.released(ino, other).len(), 1);
+        // Its locks are being given up: the next one waits for that.
+        let waiting = std::thread::spawn({
+            let closes = Arc::clone(&closes);
+            move || lock(&closes, third)
+        });
+        while Arc::strong_count(&closes) < 2 {
+            std::thread::yield_now();
+        }
+        assert!(!closes.lock().holders.contains_key(&ino));
+        closes.ended(ino, owner);
+        waiting.join().unwrap();
+        assert_eq!(closes.released(ino, third).len(), 1);
     }
 
     #[test]
@@ -229,9 +325,11 @@ mod tests {
         let on_all_mounts = |pid| descriptors_on(pid, ino, |_| true);
         assert_eq!((on_all_mounts(pid), on_all_mounts(u32::MAX)), (2, 0));
         assert_eq!(descriptors_of(pid, ino), 0, "on none of FUSE");
-        let holder = |owner, descriptors| Holder { ino, owner: LockOwner(owner), pid, descriptors };
+        let handle = FileHandle(4);
+        let holder =
+            |owner, descriptors| Holder { ino, owner: LockOwner(owner), handle, pid, descriptors };
         let (fcntl, flock) = (holder(1, Some(2)), holder(2, None));
-        let mut holders = HashMap::from([(4, vec![fcntl, flock])]);
+        let mut holders = HashMap::from([(ino, vec![fcntl, flock])]);
         let mut closed = || -> Vec<u64> {
             let closed = take_closed(&mut holders, |holder| on_all_mounts(holder.pid));
             closed.iter().map(|holder| holder.owner.0).collect()
@@ -240,7 +338,16 @@ mod tests {
         drop(other);
         assert_eq!(closed(), [1]);
         assert!(closed().is_empty());
-        assert_eq!(holders[&4], [flock]);
+        assert_eq!(holders[&ino], [flock]);
+    }
+
+    #[test]
+    fn a_lock_of_an_open_file_is_none_of_its_process() {
+        let line = |command: i32| format!("{} 0x3 {command:#x} 0x7ffd 0x0", libc::SYS_fcntl);
+        assert!(is_process_lock(&line(libc::F_SETLK)) && is_process_lock(&line(libc::F_SETLKW)));
+        assert!(!is_process_lock(&line(libc::F_OFD_SETLK)));
+        assert!(!is_process_lock(&line(libc::F_OFD_SETLKW)));
+        assert!(!is_process_lock("running") && !is_process_lock(""));
     }
 
     #[test]

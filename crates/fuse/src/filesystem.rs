@@ -349,6 +349,7 @@ impl Filesystem for Requests {
         reply: ReplyEmpty,
     ) {
         let ino = ino(inode);
+        self.shared.closes.closed(ino, lock_owner);
         if self.shared.wants_closes && access_of(fh).write {
             return self.may_wait(inode, move |shared| shared.closed(ino, lock_owner, reply));
         }
@@ -364,27 +365,30 @@ impl Filesystem for Requests {
         inode: INodeNo,
         fh: FileHandle,
         flags: OpenFlags,
-        flock_owner: Option<LockOwner>,
+        _flock_owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
+        let (inode, shared) = (ino(inode), Arc::clone(&self.shared));
+        // Nobody waits for the answer, but only so many of these are under way at a time.
+        let end_locks = move |shared: &Shared, owners: Vec<LockOwner>| {
+            for owner in owners {
+                shared.give_up_locks(inode, owner);
+            }
+        };
+        // An open, or a lock, that is never given up would stay for good: not even a full line drops it.
         if access_of(fh).write && self.waits_for_gathered() {
-            let (inode, shared) = (ino(inode), Arc::clone(&self.shared));
-            // An open that is never released would keep its file as it is for good: not even a full line drops it.
             return self.shared.waiters.run_surely(Line::of(inode), move || {
-                shared.release(inode, fh, flags);
-                match flock_owner {
-                    Some(owner) => shared.unlock_all(inode, owner, reply),
-                    None => reply.ok(),
-                }
+                let owners = shared.release(inode, fh, flags);
+                reply.ok();
+                end_locks(&shared, owners);
             });
         }
-        self.shared.release(ino(inode), fh, flags);
-        match flock_owner {
-            Some(owner) => {
-                self.may_wait(inode, move |shared| shared.unlock_all(ino(inode), owner, reply));
-            }
-            None => reply.ok(),
+        let owners = self.shared.release(inode, fh, flags);
+        reply.ok();
+        if !owners.is_empty() {
+            let end = move || end_locks(&shared, owners);
+            self.shared.waiters.run_surely(Line::of(inode), end);
         }
     }
 

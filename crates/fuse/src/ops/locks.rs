@@ -101,6 +101,7 @@ impl Shared {
 
     pub(crate) fn give_up_locks(&self, ino: InodeId, owner: LockOwner) {
         give_up(&*self.volume, ino, owner);
+        self.closes.ended(ino, owner);
     }
 }
 

@@ -51,12 +51,21 @@ impl Shared {
         }
     }
 
-    /// The home is told later, with others; it is waited for only to have what was gathered.
-    pub(crate) fn release(&self, ino: InodeId, handle: FileHandle, flags: OpenFlags) {
+    /// The home is told later, with others; it is waited for only to have what was gathered. Gives back whose locks end
+    /// with it, for [`Shared::give_up_locks`].
+    pub(crate) fn release(
+        &self,
+        ino: InodeId,
+        handle: FileHandle,
+        flags: OpenFlags,
+    ) -> Vec<LockOwner> {
         self.running.released(ino, flags);
-        for holder in self.closes.released(handle) {
-            self.give_up_locks(holder.ino, holder.owner);
-        }
         self.volume.release(ino, access_of(handle));
+        let holders = self.closes.released(ino, handle).into_iter();
+        let (owners, others): (Vec<_>, Vec<_>) = holders
+            .map(|holder| holder.owner)
+            .partition(|owner| self.volume.may_hold_locks(ino, owner.0));
+        others.into_iter().for_each(|owner| self.closes.ended(ino, owner));
+        owners
     }
 }

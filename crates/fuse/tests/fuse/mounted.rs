@@ -574,6 +574,26 @@ fn locks_end_with_closes() {
     eventually("released", || mounted.server.locks(ino) == 0);
 }
 
+/// Locks the whole file with `F_OFD_SETLK`, through a descriptor that it closes before the last one of the open file.
+pub(crate) const OFD_LOCKER: &str = "open F, q(+<), $ARGV[0] or die $!; open G, q(+<&), F or die $!; \
+    my $whole = pack(q(s s x4 q q i x4), 1, 0, 0, 0, 0); \
+    fcntl(F, 37, $whole) or die $!; close F or die $!;";
+
+#[test]
+fn a_lock_of_an_open_file_ends_with_it_whatever_was_locked_before() {
+    let Some(mounted) = Fixture::native("ofd_locks", Parts::Here) else { return };
+    let path = mounted.path("file");
+    File::create(&path).unwrap();
+    let ino = mounted.inode("file");
+    for round in 0..3 {
+        let asked = mounted.count("Lock");
+        let status = Command::new("perl").args(["-e", OFD_LOCKER]).arg(&path).status().unwrap();
+        assert!(status.success(), "{status}");
+        assert_eq!(mounted.count("Lock"), asked + 1, "round {round}");
+        eventually("released", || mounted.server.locks(ino) == 0);
+    }
+}
+
 #[test]
 fn xattrs_and_explanations() {
     let Some(mounted) = Fixture::native("xattrs", Parts::Here) else { return };

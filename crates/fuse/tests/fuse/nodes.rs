@@ -8,6 +8,7 @@ pub(crate) mod fixture;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,6 +17,8 @@ use fixture::Nodes;
 use hayase_client::Program;
 use hayase_client::program::OpenOptions as ProgramOptions;
 use hayase_fuse::KernelProfile;
+
+use crate::mounted::OFD_LOCKER;
 
 /// Two changes of a part within one are one to its modification time: longer than a kernel of 100 Hz counts.
 const CLOCK_TICK: Duration = Duration::from_millis(25);
@@ -215,6 +218,27 @@ fn crosswise_creates_and_removes_do_not_stall() {
     for worker in workers {
         let longest = worker.join().unwrap();
         assert!(longest < Duration::from_secs(1), "{longest:?}");
+    }
+}
+
+#[test]
+fn a_lock_of_an_open_file_ends_on_all_nodes_with_it() {
+    let Some(nodes) = Nodes::up("ofd_locks", 2, KernelProfile::Native) else { return };
+    let exclusive = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    let lock = |node| {
+        let file = File::create(nodes.path(node, "file")).unwrap();
+        rustix::fs::flock(file, exclusive)
+    };
+    lock(0).unwrap();
+    for locker in [0, 1, 0] {
+        let path = nodes.path(locker, "file");
+        let status = Command::new("perl").args(["-e", OFD_LOCKER]).arg(path).status().unwrap();
+        assert!(status.success(), "{status}");
+        let until = Instant::now() + Duration::from_secs(10);
+        while lock(1 - locker).is_err() {
+            assert!(Instant::now() < until, "{locker} has ended and holds its lock");
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
