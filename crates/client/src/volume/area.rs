@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use hayase_layout::{InodeId, Layout};
 use hayase_wire::message::{
@@ -248,11 +248,11 @@ impl Area {
         shard.attributes.remove(ino);
     }
 
-    /// This node changed what is in a directory.
-    fn entries_changed(&self, dir: InodeId) {
+    /// This node changed what is in a directory; `before`, by the clock, it had not yet.
+    fn entries_changed(&self, dir: InodeId, before: TimeSpec) {
         let mut shard = self.inodes.lock(dir);
         shard.stamps.stamp(dir, &self.moments);
-        shard.attributes.touch(dir, wall_clock(), Instant::now() + TOUCH_ESTIMATE);
+        shard.attributes.touch(dir, before, Instant::now() + TOUCH_ESTIMATE);
     }
 
     fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
@@ -346,9 +346,10 @@ impl Area {
     }
 }
 
+/// The clock by which servers stamp directories: of a change it shows before what they show later.
 fn wall_clock() -> TimeSpec {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    TimeSpec { seconds: since.as_secs().cast_signed(), nanos: since.subsec_nanos() }
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    TimeSpec { seconds: now.tv_sec, nanos: u32::try_from(now.tv_nsec).unwrap_or(0) }
 }
 
 /// Size, blocks and times as the part has them now. `None` when it can not be asked.

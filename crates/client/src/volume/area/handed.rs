@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hayase_layout::InodeId;
 use hayase_wire::message::NodeRequest;
 
-use super::Area;
+use super::{Area, wall_clock};
 use crate::link::{HandOver, Handed};
 use crate::volume::{Awaited, Told};
 
@@ -67,7 +67,7 @@ impl Area {
         let change = self.made.unsure(parent, name);
         self.removals.begin(parent);
         // Before it happens: the kernel may ask for the directory before this process hears of it.
-        self.entries_changed(parent);
+        self.entries_changed(parent, wall_clock());
         let request = NodeRequest::Remove { parent, name: name.to_vec(), directory: false };
         let (this, name) = (Arc::clone(self), name.to_vec());
         let end = move |handed| {

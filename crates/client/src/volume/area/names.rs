@@ -5,7 +5,7 @@ use std::time::Instant;
 use hayase_layout::InodeId;
 use hayase_wire::message::{Entry, Grants, Name, NewNode, NodeReply, NodeRequest, Refused};
 
-use super::{Area, Asked, Found, LinkError, Listed};
+use super::{Area, Asked, Found, LinkError, Listed, wall_clock};
 use crate::grants::Stamp;
 use crate::made_names::{Change, Known};
 
@@ -41,9 +41,9 @@ impl Area {
         node.open = None;
         let name = node.name.clone();
         self.made.add(parent, &name);
-        let asked = self.asked();
+        let (asked, before) = (self.asked(), wall_clock());
         let answer = self.call(&NodeRequest::Create(node));
-        self.entries_changed(parent);
+        self.entries_changed(parent, before);
         match answer?.message {
             NodeReply::Created(created) => {
                 let Entry { attr, grants } = created.entry;
@@ -74,9 +74,9 @@ impl Area {
     ) -> Result<Found, Refused> {
         self.hand_on_untold(ino)?;
         self.made.add(parent, name);
-        let asked = self.asked();
+        let (asked, before) = (self.asked(), wall_clock());
         let answer = self.call(&NodeRequest::Link { ino, parent, name: name.to_vec() });
-        self.entries_changed(parent);
+        self.entries_changed(parent, before);
         match answer.map(|reply| reply.message) {
             Ok(NodeReply::Entry(Entry { attr, grants }) | NodeReply::Attr { attr, grants }) => {
                 self.made.bound(parent, name, ino);
@@ -101,8 +101,9 @@ impl Area {
     ) -> Result<(), Refused> {
         let change = self.made.unsure(parent, name);
         let request = NodeRequest::Remove { parent, name: name.to_vec(), directory };
+        let before = wall_clock();
         let answer = self.link.call(&request).map(|reply| reply.message);
-        self.entries_changed(parent);
+        self.entries_changed(parent, before);
         self.removal_answered(parent, name, change, answer)
     }
 
@@ -139,9 +140,10 @@ impl Area {
         let (source, target) = (from.0, to.0);
         self.made.unsure(from.0, &from.1);
         self.made.add(to.0, &to.1);
+        let before = wall_clock();
         let answer = self.call(&NodeRequest::Rename { from, to, no_replace, exchange });
-        self.entries_changed(source);
-        self.entries_changed(target);
+        self.entries_changed(source, before);
+        self.entries_changed(target, before);
         match answer?.message {
             NodeReply::Renamed { moved, replaced } => {
                 self.changed(moved);
@@ -189,5 +191,68 @@ impl Area {
             Listed { entry, stamp }
         };
         Ok(entries.into_iter().map(listed).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hayase_wire::message::{FileKind, ParentPolicy, TimeSpec};
+
+    use super::*;
+    use crate::link::Link;
+    use crate::testing::FakeServer;
+    use crate::testing::server::Parts;
+    use crate::volume::Volume;
+    use crate::{AreaSettings, AreaVolume};
+
+    fn new_node(parent: InodeId, name: &str, kind: FileKind) -> NewNode {
+        NewNode {
+            parent,
+            name: name.into(),
+            kind,
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            target: None,
+            policy: ParentPolicy::Unknown,
+            exclusive: true,
+            open: None,
+        }
+    }
+
+    /// What is estimated until the home is asked again must not be newer than what it says then.
+    #[test]
+    fn times_of_a_directory_do_not_go_back_when_the_home_is_asked_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let server = Arc::new(FakeServer::new(directory.path().to_owned(), Parts::Here));
+        let link = Arc::clone(&server) as Arc<dyn Link>;
+        let volume = AreaVolume::new(link, AreaSettings::mount()).unwrap();
+        let dir = volume.make(new_node(InodeId::ROOT, "dir", FileKind::Directory)).unwrap().attr;
+        let other = volume.make(new_node(InodeId::ROOT, "other", FileKind::Directory)).unwrap();
+        let mut told = (dir.mtime, dir.ctime);
+        let mut check = |what: &str| {
+            let estimated = volume.attributes(dir.ino).unwrap().attr;
+            let answer = server.call(&NodeRequest::GetAttr { ino: dir.ino }).unwrap().message;
+            let NodeReply::Attr { attr: known, .. } = answer else { panic!("{answer:?}") };
+            let times = |mtime: TimeSpec, ctime: TimeSpec| [told.0, mtime, ctime].is_sorted();
+            assert!(times(estimated.mtime, known.mtime), "{what}: {estimated:?} {known:?}");
+            assert!(times(estimated.ctime, known.ctime), "{what}: {estimated:?} {known:?}");
+            told = (estimated.mtime, estimated.ctime);
+        };
+        for round in 0..20 {
+            let name = format!("file-{round}");
+            let file = volume.make(new_node(dir.ino, &name, FileKind::Fifo)).unwrap();
+            check("mknod");
+            let (from, to) = ((dir.ino, name.into()), (other.attr.ino, b"moved".to_vec()));
+            volume.rename(from, to, false, false).unwrap();
+            check("rename");
+            volume.link(file.attr.ino, dir.ino, b"linked").unwrap();
+            check("link");
+            volume.remove(dir.ino, b"linked", false).unwrap();
+            check("unlink");
+        }
     }
 }

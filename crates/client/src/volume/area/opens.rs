@@ -12,7 +12,7 @@ use hayase_wire::message::{
 };
 
 use super::inodes::{Node, Shard};
-use super::{Area, Asked, Class, Drops, FileOpen, Found, LinkError, OpenWish};
+use super::{Area, Asked, Class, Drops, FileOpen, Found, LinkError, OpenWish, wall_clock};
 use crate::open_file::{Plan, Serving, is_none};
 
 impl Area {
@@ -150,7 +150,7 @@ impl Area {
         self.creating.fetch_add(1, Ordering::SeqCst);
         let name = node.name.clone();
         self.made.add(parent, &name);
-        let asked = self.asked();
+        let (asked, before) = (self.asked(), wall_clock());
         let reply = self.call(&NodeRequest::Create(node));
         let booked = reply.and_then(|reply| match reply.message {
             NodeReply::Created(created) => match created.opened {
@@ -164,7 +164,7 @@ impl Area {
             other => Err(LinkError::unexpected("Create", &other).into()),
         });
         self.creating.fetch_sub(1, Ordering::SeqCst);
-        self.entries_changed(parent);
+        self.entries_changed(parent, before);
         booked
     }
 
