@@ -82,7 +82,7 @@ macro_rules! check_name {
 
 impl Filesystem for Requests {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        let mut wanted = self.profile.wanted() & config.capabilities();
+        let mut wanted = self.profile.asks(config.capabilities());
         if !self.map_remote {
             wanted.remove(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         }

@@ -23,8 +23,19 @@ pub enum KernelProfile {
 }
 
 impl KernelProfile {
+    /// What a session asks for of what a kernel offers.
+    ///
+    /// Where files are not passed through, one that this node alone has open is written through the page cache. The kernel
+    /// drops the pages under a direct write when that has ended, but not when it is one that it did not wait for
+    /// (libaio, io_uring): a page that somebody read meanwhile would stay as it was. So there it waits for each.
+    pub(crate) fn asks(self, offered: InitFlags) -> InitFlags {
+        let mut asked = self.wanted() & offered;
+        asked.set(InitFlags::FUSE_ASYNC_DIO, asked.contains(InitFlags::FUSE_PASSTHROUGH));
+        asked & offered
+    }
+
     /// What a session may ask for.
-    pub(crate) fn wanted(self) -> InitFlags {
+    fn wanted(self) -> InitFlags {
         let mut wanted = InitFlags::FUSE_ATOMIC_O_TRUNC
             | InitFlags::FUSE_AUTO_INVAL_DATA
             | InitFlags::FUSE_POSIX_LOCKS
@@ -89,6 +100,11 @@ mod tests {
             let profile: KernelProfile = text.parse().unwrap();
             let wanted = profile.wanted();
             assert_eq!(wanted.contains(F::FUSE_PASSTHROUGH), passthrough, "{text}");
+            let all = F::all();
+            assert_eq!(profile.asks(all).contains(F::FUSE_ASYNC_DIO), passthrough, "{text}");
+            let old = all.difference(F::FUSE_PASSTHROUGH);
+            assert!(!profile.asks(old).contains(F::FUSE_ASYNC_DIO), "{text} on an older kernel");
+            assert!(profile.asks(F::FUSE_PASSTHROUGH).difference(F::FUSE_PASSTHROUGH).is_empty());
             assert_eq!(wanted.contains(F::FUSE_DIRECT_IO_ALLOW_MMAP), mmap, "{text}");
             assert_eq!(wanted.contains(F::FUSE_HANDLE_KILLPRIV_V2), killpriv, "{text}");
             assert_eq!(profile.request_bytes(), request, "{text}");

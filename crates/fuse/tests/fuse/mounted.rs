@@ -3,6 +3,7 @@
 //! Needs /dev/fuse (and root, or fusermount3); says so when it is missing. The server plays one
 //! node; tests of several nodes are in `tests/e2e`.
 
+mod async_direct;
 pub(crate) mod fixture;
 
 use std::fs::{self, File, OpenOptions};
