@@ -10,7 +10,8 @@ use hayase_layout::{NodeId, ServerId};
 use hayase_store::SlotPool;
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PeerReply, PeerRequest, PeerState, PeerStatus, Refused};
-use hayase_wire::{PeerIdentity, PeerLink, RequestId, Response, Service};
+use hayase_wire::transport::Connection;
+use hayase_wire::{LinkError, PeerIdentity, PeerLink, RequestId, Response, Service};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -135,6 +136,14 @@ impl Peers {
 pub(crate) struct PeerService(pub(crate) Rc<Node>);
 
 impl Service for PeerService {
+    async fn reach(&self, server: ServerId) -> Result<Connection, LinkError> {
+        let node = &self.0;
+        match server != node.me && server.0 < node.servers {
+            true => node.peers.link(server).reach().await,
+            false => Err(LinkError::NoAddress),
+        }
+    }
+
     fn ended(&self, peer: PeerIdentity, silent: Duration) {
         self.0.beats_no_more(peer, silent);
     }

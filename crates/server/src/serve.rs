@@ -17,8 +17,8 @@ use hayase_store::{
 use hayase_wire::message::{MembersNow, PROTOCOL_VERSION};
 use hayase_wire::transport::{Address, Listener, UcxError};
 use hayase_wire::{
-    Connector, Credentials, Member, Members, MembersError, NodeError, NodeListener, PeerIdentity,
-    PeerLink, TransportError, members, serve_listener,
+    COORDINATOR, Connector, Credentials, Member, Members, MembersError, NodeError, NodeListener,
+    PeerIdentity, PeerLink, TransportError, members, serve_listener,
 };
 use tokio::task::LocalSet;
 
@@ -381,10 +381,15 @@ fn node(
         Connector::new(Rc::clone(&ground.network.transport), credentials(&settings, me));
     let addresses: HashMap<ServerId, Vec<Address>> =
         members.servers.iter().map(|member| (member.server, member.addresses.clone())).collect();
+    let connecting = Rc::clone(&connector);
     let make = move |to: ServerId| {
         let addresses = addresses.get(&to).cloned().unwrap_or_default();
-        PeerLink::new(Rc::clone(&connector), to, addresses)
+        PeerLink::new(Rc::clone(&connecting), to, addresses)
     };
+    let peers = Peers::new(stores.slots.clone(), Box::new(make));
+    if settings.server != COORDINATOR {
+        connector.relay_through(&peers.link(COORDINATOR));
+    }
     let (names, parts) = (Arc::new(stores.names), Arc::new(stores.parts));
     let is_empty = parts.list().is_ok_and(|parts| parts.is_empty());
     let usage = Usage::new(&*settings.area, is_empty);
@@ -438,7 +443,7 @@ fn node(
         handed_on: Default::default(),
         clients: Clients::numbering_from(stores.incarnation),
         crowd: Default::default(),
-        peers: Peers::new(stores.slots, Box::new(make)),
+        peers,
         replies: Default::default(),
         answers: stores.answers,
         sessions: Sessions::new(),

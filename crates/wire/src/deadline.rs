@@ -20,6 +20,9 @@ pub const RECONNECT_WAIT_MIN: Duration = Duration::from_millis(20);
 /// Longest pause before a peer is tried again.
 pub const RECONNECT_WAIT_MAX: Duration = Duration::from_millis(200);
 
+/// Between two looks whether a server that is reached through a relay can be reached without.
+pub const RELAY_LOOK: Duration = Duration::from_secs(10);
+
 /// Between two pings while calls are unanswered.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
 

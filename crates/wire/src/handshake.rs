@@ -53,6 +53,8 @@ pub enum Lane {
     Small,
     /// Calls with payload, either way.
     Bulk,
+    /// None: the peer wants to be passed on to another server.
+    Relay,
 }
 
 /// Names a connection among all of a peer: a newer one takes the place of an older one.

@@ -43,7 +43,7 @@ pub use node::{
     PeerCredentials,
 };
 pub use rpc::{
-    Answer, CallError, Connector, PeerLink, RequestId, Response, Returned, Service,
+    Answer, CallError, Connector, LinkError, PeerLink, RequestId, Response, Returned, Service,
     serve_connection, serve_listener,
 };
 pub use secret::{Secret, SecretError};

@@ -62,6 +62,10 @@ pub const HANDSHAKES_MAX: usize = 512;
 /// Authenticated connections of one listener; more are closed.
 pub const CONNECTIONS_MAX: usize = 8192;
 
+/// Connections among these that are passed on to another server; more are closed. Each holds at most a frame
+/// each way.
+pub const RELAYS_MAX: usize = 256;
+
 /// Addresses of one server.
 pub const ADDRESSES_MAX: usize = 16;
 

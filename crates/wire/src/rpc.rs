@@ -4,6 +4,7 @@
 //! calls are under way, and their ids), `rpc/line.rs` (one connection while it lives), `rpc/call.rs`
 //! (one call and its buffers).
 //! The answering half: `rpc/serve.rs`, behind `rpc/door.rs` (who is let in).
+//! Both: `rpc/relay.rs` (two that reach each other only through a third).
 //!
 //! Promises: every call ends by its deadline; a call whose connection is lost is sent again with
 //! the same request id, so the service must know the last id of each credit ([`RequestId`]), and no
@@ -16,6 +17,7 @@ mod error;
 mod line;
 mod link;
 mod places;
+mod relay;
 mod serve;
 
 pub use call::{Answer, Returned};

@@ -77,12 +77,9 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// Whether the connection broke because nothing came from the peer's machine: a timeout, told as
-    /// what the network said last where it said something.
+    /// See [`TransportError::is_loss`].
     pub(crate) fn is_loss(&self) -> bool {
-        use std::io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
-        let Self::Transport(TransportError::Io { source, .. }) = self else { return false };
-        matches!(source.kind(), TimedOut | HostUnreachable | NetworkUnreachable)
+        matches!(self, Self::Transport(error) if error.is_loss())
     }
 }
 

@@ -116,6 +116,14 @@ pub enum TransportError {
 }
 
 impl TransportError {
+    /// Whether nothing came from the peer's machine: a timeout, told as what the network said last where it
+    /// said something.
+    pub(crate) fn is_loss(&self) -> bool {
+        use std::io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
+        let (Self::Io { source, .. } | Self::Connect { source, .. }) = self else { return false };
+        matches!(source.kind(), TimedOut | HostUnreachable | NetworkUnreachable)
+    }
+
     /// What the user can try next.
     pub fn help(&self) -> Option<&'static str> {
         match self {

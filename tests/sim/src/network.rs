@@ -263,7 +263,8 @@ impl Transport for Port {
             let pair = pair(self.server, peer.server);
             if self.network.is_silent(pair) {
                 tokio::time::sleep(CONNECT_WAIT).await;
-                return Err(refused());
+                let source = std::io::ErrorKind::TimedOut.into();
+                return Err(TransportError::Connect { to: to.clone(), source });
             }
             let (here, there) = self.network.frames.pair();
             door.try_send(peer.shaped(there, pair)).map_err(|_| refused())?;

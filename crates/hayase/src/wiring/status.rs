@@ -304,6 +304,7 @@ impl From<ServerStatus> for Served {
             over: peer.over.map(|over| match over {
                 Carrier::Stream => "tcp".to_owned(),
                 Carrier::Ucx => "ucx".to_owned(),
+                Carrier::Relay => "relay".to_owned(),
             }),
             state: match peer.state {
                 PeerState::Unconnected => "unconnected".to_owned(),

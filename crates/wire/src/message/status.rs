@@ -23,11 +23,15 @@ pub enum PeerState {
 }
 
 /// What frames between two servers travel on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// The best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Carrier {
+    Ucx,
     /// Bytes in order: TCP, but in tests.
     Stream,
-    Ucx,
+    /// The same, by way of the coordinator: they do not reach each other.
+    Relay,
 }
 
 /// What a server knows of another one without asking.
@@ -35,7 +39,7 @@ pub enum Carrier {
 pub struct PeerStatus {
     pub server: ServerId,
     pub state: PeerState,
-    /// Of its connections that live: `Ucx` when all of them do.
+    /// Of its connections that live, the worst.
     pub over: Option<Carrier>,
 }
 

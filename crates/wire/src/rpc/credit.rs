@@ -52,7 +52,7 @@ impl Credits {
     pub(super) fn of(lane: Lane) -> Self {
         let first = match lane {
             Lane::Small => 0,
-            Lane::Bulk => CREDITS_PER_PEER as u8,
+            Lane::Bulk | Lane::Relay => CREDITS_PER_PEER as u8,
         };
         let free = (first..first + CREDITS_PER_PEER as u8).rev().collect();
         Self {

@@ -33,6 +33,14 @@ pub enum LinkError {
     /// There is no address to try.
     #[error("no address of the server is known")]
     NoAddress,
+    /// Nor does the server reach it that passes on what finds no way itself.
+    #[error("not reached, nor through server {relay}: {why}")]
+    NotRelayed {
+        /// Which was asked.
+        relay: ServerId,
+        /// In its words.
+        why: String,
+    },
 }
 
 impl LinkError {
@@ -41,6 +49,16 @@ impl LinkError {
         match self {
             Self::Silent { .. } => true,
             Self::Lost(error) => error.is_loss(),
+            _ => false,
+        }
+    }
+
+    /// Whether the peer may be there, and only the way to it is cut. Who refuses a connection has answered.
+    pub(super) fn is_no_way(&self) -> bool {
+        match self {
+            Self::Transport(error) | Self::Handshake(HandshakeError::Transport(error)) => {
+                error.is_loss()
+            }
             _ => false,
         }
     }

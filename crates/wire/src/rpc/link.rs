@@ -5,6 +5,7 @@
 //! first needed, in the background, so that a caller who gives up costs the others nothing.
 
 use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -17,26 +18,33 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::call::{Call, Outcome};
 use super::credit::{Credit, Credits, RequestId};
 use super::line::Line;
-use super::{Answer, CallError, LinkError, Returned};
+use super::{Answer, CallError, LinkError, Returned, relay};
 use crate::buffer::BoxBuffer;
-use crate::deadline::{CONNECT_WAIT, RECONNECT_WAIT_MAX, RECONNECT_WAIT_MIN};
-use crate::handshake::{self, Credentials, HandshakeError, Lane as LaneKind, LinkId, PeerIdentity};
+use crate::deadline::{CONNECT_WAIT, RECONNECT_WAIT_MAX, RECONNECT_WAIT_MIN, RELAY_LOOK};
+use crate::handshake::{self, Credentials, Lane as LaneKind, LinkId, PeerIdentity};
 use crate::limits::{ADDRESSES_MAX, BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::message::{Carrier, PeerState, PeerStatus};
-use crate::transport::{Address, Connection, Transport};
+use crate::transport::{Address, Connection, Transport, TransportError};
 
 /// What all links of a server share: how to connect, as whom, and the numbers of requests.
 pub struct Connector {
     transport: Rc<dyn Transport>,
     credentials: Credentials,
     number_next: Cell<u64>,
+    relay: RefCell<Weak<PeerLink>>,
 }
 
 impl Connector {
     /// One for a whole server, with at most one link to each other server: request ids are unique only
     /// within it, and credits within a link.
     pub fn new(transport: Rc<dyn Transport>, credentials: Credentials) -> Rc<Self> {
-        Rc::new(Self { transport, credentials, number_next: Cell::new(1) })
+        let (number_next, relay) = (Cell::new(1), RefCell::default());
+        Rc::new(Self { transport, credentials, number_next, relay })
+    }
+
+    /// From now on others are reached through the server of `link` where there is no way to them.
+    pub fn relay_through(&self, link: &Rc<PeerLink>) {
+        *self.relay.borrow_mut() = Rc::downgrade(link);
     }
 
     fn next_number(&self) -> u64 {
@@ -45,14 +53,30 @@ impl Connector {
         number
     }
 
-    /// Shakes hands with a server, on a connection of its own that takes no other one's place.
+    /// A session with a server on a connection of its own, which takes no other one's place and is not for calls.
+    async fn apart(
+        &self,
+        to: ServerId,
+        address: &Address,
+        lane: LaneKind,
+    ) -> Result<handshake::Session, LinkError> {
+        let connection = Connection { upgrade: None, ..self.connection(address).await? };
+        let id = LinkId { link: self.next_number(), lane };
+        Ok(handshake::connect(connection, &self.credentials, to, id).await?)
+    }
+
+    /// Shakes hands with a server.
     async fn finds(&self, to: ServerId, address: &Address) -> Result<(), LinkError> {
-        let connection = self.transport.connect(address).await?;
-        // Nothing travels on it: it needs no better way.
-        let connection = Connection { upgrade: None, ..connection };
-        let id = LinkId { link: self.next_number(), lane: LaneKind::Bulk };
-        handshake::connect(connection, &self.credentials, to, id).await?;
-        Ok(())
+        self.apart(to, address, LaneKind::Bulk).await.map(drop)
+    }
+
+    async fn connection(&self, to: &Address) -> Result<Connection, TransportError> {
+        let late = |_| {
+            let source = std::io::ErrorKind::TimedOut.into();
+            TransportError::Connect { to: to.clone(), source }
+        };
+        let connecting = self.transport.connect(to);
+        tokio::time::timeout(CONNECT_WAIT, connecting).await.map_err(late)?
     }
 
     /// Of the next request that holds `credit`: drawn when it has it, so that ids of a credit grow.
@@ -183,10 +207,7 @@ impl PeerLink {
     /// What is known without asking.
     pub fn status(&self) -> PeerStatus {
         let lanes = [&self.small, &self.bulk].into_iter();
-        let over = lanes.filter_map(Lane::over).reduce(|one, other| match one {
-            Carrier::Ucx => other,
-            Carrier::Stream => one,
-        });
+        let over = lanes.filter_map(Lane::over).max();
         PeerStatus { server: self.to, state: self.state(), over }
     }
 
@@ -373,15 +394,19 @@ impl PeerLink {
             to: self.to,
             id: LinkId { link: self.link, lane: kind },
             addresses: self.addresses.borrow().clone(),
+            relay: self.relay(wait),
         };
         tokio::task::spawn_local(async move {
             let end = match attempt.connect().await {
                 Ok(session) => {
                     let (line, run) = Line::start(session);
                     let Some(link) = me.upgrade() else { return };
-                    link.set_up(kind, line);
+                    link.set_up(kind, Rc::clone(&line));
                     drop(link);
-                    run.await
+                    tokio::select! {
+                        end = run => end,
+                        never = attempt.look_for_direct_way(&line) => match never {},
+                    }
                 }
                 Err(error) => error,
             };
@@ -394,8 +419,31 @@ impl PeerLink {
     fn lane(&self, kind: LaneKind) -> &Lane {
         match kind {
             LaneKind::Small => &self.small,
-            LaneKind::Bulk => &self.bulk,
+            LaneKind::Bulk | LaneKind::Relay => &self.bulk,
         }
+    }
+
+    /// The other server to ask for a way, of one that was not reached at the last try either.
+    fn relay(&self, wait: Duration) -> Option<Rc<PeerLink>> {
+        let relay = self.connector.relay.borrow().upgrade()?;
+        (wait > RECONNECT_WAIT_MIN && relay.to != self.to).then_some(relay)
+    }
+
+    /// A connection to the server, for another one to shake hands on.
+    ///
+    /// # Errors
+    ///
+    /// Those of the last address; [`LinkError::NoAddress`] where there is none.
+    pub async fn reach(&self) -> Result<Connection, LinkError> {
+        let mut last = LinkError::NoAddress;
+        let addresses = self.addresses.borrow().clone();
+        for address in addresses.iter().take(ADDRESSES_MAX) {
+            match self.connector.connection(address).await {
+                Ok(connection) => return Ok(Connection { upgrade: None, ..connection }),
+                Err(error) => last = error.into(),
+            }
+        }
+        Err(last)
     }
 
     fn set_up(&self, kind: LaneKind, line: Rc<Line>) {
@@ -447,10 +495,18 @@ struct Attempt {
     to: ServerId,
     id: LinkId,
     addresses: Vec<Address>,
+    relay: Option<Rc<PeerLink>>,
 }
 
 impl Attempt {
     async fn connect(&self) -> Result<handshake::Session, LinkError> {
+        match (self.connect_directly().await, &self.relay) {
+            (Err(error), Some(relay)) if error.is_no_way() => self.connect_through(relay).await,
+            (result, _) => result,
+        }
+    }
+
+    async fn connect_directly(&self) -> Result<handshake::Session, LinkError> {
         let mut last = LinkError::NoAddress;
         for address in self.addresses.iter().take(ADDRESSES_MAX) {
             match self.connect_to(address).await {
@@ -465,11 +521,41 @@ impl Attempt {
     }
 
     async fn connect_to(&self, address: &Address) -> Result<handshake::Session, LinkError> {
-        let connecting = self.connector.transport.connect(address);
-        let connection = tokio::time::timeout(CONNECT_WAIT, connecting)
-            .await
-            .map_err(|_| LinkError::Handshake(HandshakeError::Slow))??;
+        let connection = self.connector.connection(address).await?;
         Ok(handshake::connect(connection, &self.connector.credentials, self.to, self.id).await?)
+    }
+
+    async fn connect_through(&self, relay: &PeerLink) -> Result<handshake::Session, LinkError> {
+        let mut last = LinkError::NoAddress;
+        let addresses = relay.addresses.borrow().clone();
+        for address in addresses.iter().take(ADDRESSES_MAX) {
+            match self.connector.apart(relay.to, address, LaneKind::Relay).await {
+                Ok(session) => {
+                    let connection = relay::through(session, self.to).await?;
+                    let credentials = &self.connector.credentials;
+                    let session = handshake::connect(connection, credentials, self.to, self.id);
+                    tracing::info!(server = %self.to, relay = %relay.to, "reached through another");
+                    return Ok(handshake::Session { over: Carrier::Relay, ..session.await? });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Ends a line that takes the way through a relay as soon as there is another one.
+    async fn look_for_direct_way(&self, line: &Line) -> Infallible {
+        if line.over != Carrier::Relay {
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(RELAY_LOOK).await;
+            for address in self.addresses.iter().take(ADDRESSES_MAX) {
+                if self.connector.finds(self.to, address).await.is_ok() {
+                    line.close();
+                }
+            }
+        }
     }
 }
 

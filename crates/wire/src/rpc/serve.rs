@@ -12,18 +12,23 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hayase_layout::ServerId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::LinkError;
 use super::door::Door;
 use super::error::Chain;
+use super::relay::relay;
 use crate::buffer::BoxBuffer;
 use crate::deadline::{ACCEPT_PAUSE, HEARTBEAT, PEER_LOSS_WAIT};
 use crate::handshake::{Credentials, Lane, LinkId, PeerIdentity, Session};
 use crate::header::FrameKind;
-use crate::limits::{BODY_BYTES_MAX, CONNECTIONS_MAX, IDLE_WORKERS_MAX, REQUESTS_PER_PEER_MAX};
+use crate::limits::{
+    BODY_BYTES_MAX, CONNECTIONS_MAX, IDLE_WORKERS_MAX, RELAYS_MAX, REQUESTS_PER_PEER_MAX,
+};
 use crate::session::{Frame, SessionError, SessionReceiver, SessionSender};
-use crate::transport::Listener;
+use crate::transport::{Connection, Listener};
 use crate::workers::{Given, Workers};
 
 /// What a server does with requests. Runs inside a `LocalSet`.
@@ -43,6 +48,12 @@ pub trait Service: 'static {
         body: Vec<u8>,
         payload: Option<(BoxBuffer, usize)>,
     ) -> impl Future<Output = Response>;
+
+    /// A connection to `server`, for a peer that does not reach it itself.
+    fn reach(&self, server: ServerId) -> impl Future<Output = Result<Connection, LinkError>> {
+        let _ = server;
+        async { Err(LinkError::NoAddress) }
+    }
 
     /// A peer's connection for calls without payload has ended, and no other has taken its place.
     /// `silent`: nothing had come from the peer's machine for so long by then.
@@ -125,6 +136,11 @@ impl Peers {
         let new = || Arc::new(Semaphore::new(REQUESTS_PER_PEER_MAX));
         requests.entry(peer).or_insert_with(new).clone()
     }
+
+    fn relays(&self) -> usize {
+        let connections = self.connections.borrow();
+        connections.keys().filter(|(_, link)| link.lane == Lane::Relay).count()
+    }
 }
 
 async fn serve_peer<S: Service>(session: Session, service: Rc<S>, peers: &Rc<Peers>) {
@@ -135,8 +151,19 @@ async fn serve_peer<S: Service>(session: Session, service: Rc<S>, peers: &Rc<Pee
     }
     let serial = peers.serial_next.get();
     peers.serial_next.set(serial + 1);
-    let requests = peers.requests(peer);
-    let task = tokio::task::spawn_local(serve_bounded(session, Rc::clone(&service), requests));
+    let (requests, serving) = (peers.requests(peer), Rc::clone(&service));
+    let task = match key.1.lane {
+        Lane::Relay if peers.relays() >= RELAYS_MAX => {
+            tracing::warn!(server = %peer.server, "not passed on: {RELAYS_MAX} are");
+            return;
+        }
+        Lane::Relay => {
+            tokio::task::spawn_local(async move { relay(session, |to| serving.reach(to)).await })
+        }
+        Lane::Small | Lane::Bulk => {
+            tokio::task::spawn_local(serve_bounded(session, serving, requests))
+        }
+    };
     let abort = task.abort_handle();
     let _end = AbortOnDrop(abort.clone());
     // The peer made a new connection: it has given up the old one, which may be half open.

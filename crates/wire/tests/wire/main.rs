@@ -5,5 +5,6 @@
 mod credits;
 mod hostile;
 mod node;
+mod relay;
 mod rpc;
 mod strangers;

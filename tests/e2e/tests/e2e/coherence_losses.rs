@@ -17,6 +17,9 @@ pub(crate) fn suite() -> Suite {
         .alone("coherence_35_a_reader_that_is_cut_off_never_reads_old_bytes", || {
             on_a_job(reader_cut_off)
         })
+        .alone("coherence_35_nodes_that_do_not_reach_each_other_work_on", || {
+            on_a_job(cut_from_each_other)
+        })
         .alone("coherence_36_a_lock_of_a_node_that_was_cut_off_is_lost", || {
             on_a_job(holder_cut_off)
         })
@@ -172,6 +175,58 @@ fn reader_cut_off(job: &Job) -> TestResult {
         Ok(())
     })
     .context("the node is back")?;
+    Ok(())
+}
+
+/// Drops what comes from `from` at `to`, or no more.
+fn drop_packets((from, to): (&Node, &Node), verb: &str) -> TestResult {
+    let address = |node: &Node| {
+        let asked = "ip -4 -o addr show eth0 | awk '{ sub(\"/.*\", \"\", $4); print $4 }'";
+        Ok::<_, anyhow::Error>(node.shell(asked)?.stdout.trim().to_owned())
+    };
+    let (source, target) = (address(from)?, address(to)?);
+    let action = if verb == "add" { "action block" } else { "" };
+    to.shell(&format!("ip xfrm policy {verb} src {source} dst {target} dir in {action}"))?;
+    Ok(())
+}
+
+/// What B sends to C does not arrive, later not the other way round either; both reach A, node 0.
+fn cut_from_each_other(job: &Job) -> TestResult {
+    let (b, c) = (job.node(1)?, job.node(2)?);
+    let path = |name: &str| format!("{}/{name}", job.shared());
+    let through = "only through node 0";
+    b.write_file(&path("of-b"), Data::pattern(1, 3 << 20))?;
+    c.write_file(&path("of-c"), Data::pattern(2, 3 << 20))?;
+    // Connections that there were, and connections to be made.
+    b.open(&path("of-c"), "r")?.check(0, Data::pattern(2, 3 << 20))?;
+    for (round, way) in [(&b, &c), (&c, &b)].into_iter().enumerate() {
+        drop_packets(way, "add")?;
+        let begin = Instant::now();
+        for (node, other) in [(&b, "of-c"), (&c, "of-b")] {
+            let file = node.open(&path(other), "rw").context("the other's file")?;
+            file.pwrite(4096, Data::fill(7 + round as u8, 2 << 20)).context("write to it")?;
+            file.check(4096, Data::fill(7 + round as u8, 2 << 20))?;
+            file.fsync()?;
+            file.close()?;
+        }
+        note(&format!("both worked again after {:?}", begin.elapsed()));
+        let said = status(job)?;
+        ensure!(said.contains(through) && !said.contains("is lost"), "{said}");
+    }
+    for way in [(&b, &c), (&c, &b)] {
+        drop_packets(way, "delete")?;
+    }
+    eventually(DECLARED, || {
+        for (node, other) in [(&b, "of-c"), (&c, "of-b")] {
+            let file = node.open(&path(other), "r")?;
+            file.check(4096, Data::fill(8, 2 << 20))?;
+            file.close()?;
+        }
+        let said = status(job)?;
+        ensure!(!said.contains(through), "{said}");
+        Ok(())
+    })
+    .context("the direct way is taken again")?;
     Ok(())
 }
 

@@ -111,7 +111,8 @@ impl JobStatus {
         (!ways.is_empty()).then(|| ways.into_iter().collect::<Vec<_>>().join("; "))
     }
 
-    /// Which transports the servers speak, and why, each once; with UCX, how many of their peers it reaches.
+    /// Which transports the servers speak, and why, each once; with UCX, how many of their peers it
+    /// reaches; and how many are reached through node 0.
     fn networks(&self) -> Option<String> {
         let servers = || self.nodes.iter().filter_map(|node| node.server.as_ref());
         let words: BTreeSet<_> =
@@ -122,6 +123,11 @@ impl JobStatus {
         if words.iter().any(|words| words.starts_with("ucx")) && !over.is_empty() {
             let ucx = over.iter().filter(|over| **over == "ucx").count();
             words.push(format!("{ucx} of {} connected peers over UCX", over.len()));
+        }
+        let relayed = over.iter().filter(|over| **over == "relay").count();
+        if relayed > 0 {
+            let peers = over.len();
+            words.push(format!("{relayed} of {peers} connected peers only through node 0"));
         }
         (!words.is_empty()).then(|| words.join("; "))
     }

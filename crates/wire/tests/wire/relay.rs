@@ -1,0 +1,305 @@
+//! Two servers that do not reach each other, and a third that both reach. The clock stands still while
+//! nothing can happen.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hayase_layout::ServerId;
+use hayase_wire::deadline::{CONNECT_WAIT, RELAY_LOOK};
+use hayase_wire::header::HEADER_BYTES;
+use hayase_wire::limits::{PAYLOAD_BYTES_MAX, RELAYS_MAX};
+use hayase_wire::message::Carrier;
+use hayase_wire::transport::{
+    Connection, FrameSender, Listener, LocalFuture, MemoryTransport, Transport, TransportError,
+};
+use hayase_wire::{
+    Address, BoxBuffer, CallError, Connector, Credentials, LinkError, PeerIdentity, PeerLink,
+    Response, Secret, Service, serve_listener,
+};
+use tokio::task::LocalSet;
+
+const RELAY: ServerId = ServerId(0);
+const NEAR: ServerId = ServerId(1);
+const FAR: ServerId = ServerId(2);
+const WAIT: Duration = Duration::from_secs(8);
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(LocalSet::new().run_until(test));
+}
+
+fn credentials(server: ServerId) -> Credentials {
+    let me = PeerIdentity { server, start_id: 7 };
+    Credentials { secret: Secret::from_bytes([3; 32]), me, encrypt: false }
+}
+
+fn address(server: ServerId) -> Address {
+    Address::Memory(server.to_string())
+}
+
+/// The network as one server sees it: nothing that it sends to these arrives, and nobody is told.
+struct Port {
+    inner: MemoryTransport,
+    cut: Rc<RefCell<HashSet<Address>>>,
+}
+
+struct Cut {
+    inner: Box<dyn FrameSender>,
+    to: Address,
+    cut: Rc<RefCell<HashSet<Address>>>,
+}
+
+impl Transport for Port {
+    fn listen<'a>(
+        &'a self,
+        at: &'a Address,
+    ) -> LocalFuture<'a, Result<Box<dyn Listener>, TransportError>> {
+        self.inner.listen(at)
+    }
+
+    fn connect<'a>(
+        &'a self,
+        to: &'a Address,
+    ) -> LocalFuture<'a, Result<Connection, TransportError>> {
+        Box::pin(async move {
+            if self.cut.borrow().contains(to) {
+                std::future::pending::<()>().await;
+            }
+            let connection = self.inner.connect(to).await?;
+            let (inner, to, cut) = (connection.sender, to.clone(), Rc::clone(&self.cut));
+            Ok(Connection { sender: Box::new(Cut { inner, to, cut }), ..connection })
+        })
+    }
+}
+
+impl FrameSender for Cut {
+    fn send<'a>(
+        &'a mut self,
+        header: &'a [u8; HEADER_BYTES],
+        body: &'a [u8],
+        payload: &'a [u8],
+    ) -> LocalFuture<'a, Result<(), TransportError>> {
+        Box::pin(async move {
+            match self.cut.borrow().contains(&self.to) {
+                true => return Ok(()),
+                false => {}
+            }
+            self.inner.send(header, body, payload).await
+        })
+    }
+}
+
+/// Echoes, as a server or through a relay; notes who asked, and how often it was asked for a way.
+struct Echo {
+    asked_by: Cell<Option<PeerIdentity>>,
+    reached: Cell<usize>,
+    onward: Rc<PeerLink>,
+}
+
+impl Service for Echo {
+    async fn buffer(&self, len: usize) -> BoxBuffer {
+        Box::new(vec![0; len])
+    }
+
+    async fn serve(
+        self: Rc<Self>,
+        from: PeerIdentity,
+        _request_id: u64,
+        body: Vec<u8>,
+        payload: Option<(BoxBuffer, usize)>,
+    ) -> Response {
+        self.asked_by.set(Some(from));
+        Response { body, payload }
+    }
+
+    async fn reach(&self, server: ServerId) -> Result<Connection, LinkError> {
+        self.reached.set(self.reached.get() + 1);
+        assert_eq!(server, FAR);
+        self.onward.reach().await
+    }
+}
+
+/// A job of three; `near` and the relay are who they are, and send to `FAR`.
+struct Job {
+    network: MemoryTransport,
+    /// Where nothing of `NEAR` arrives, and of the relay.
+    near_cut: Rc<RefCell<HashSet<Address>>>,
+    relay_cut: Rc<RefCell<HashSet<Address>>>,
+    near: Rc<Connector>,
+    link: Rc<PeerLink>,
+    to_relay: Rc<PeerLink>,
+    relay: Rc<Echo>,
+}
+
+impl Job {
+    async fn start() -> Self {
+        let network = MemoryTransport::new();
+        let (near_cut, near) = connector(&network, NEAR);
+        let (relay_cut, relaying) = connector(&network, RELAY);
+        let to_relay = PeerLink::new(Rc::clone(&near), RELAY, vec![address(RELAY)]);
+        near.relay_through(&to_relay);
+        let link = PeerLink::new(Rc::clone(&near), FAR, vec![address(FAR)]);
+        let relay = serve(&network, RELAY, RELAY, relaying).await;
+        Self { network, near_cut, relay_cut, near, link, to_relay, relay }
+    }
+
+    /// Whoever answers where `FAR` is looked for.
+    async fn start_far(&self, as_whom: ServerId) -> Rc<Echo> {
+        let (_, connector) = connector(&self.network, FAR);
+        serve(&self.network, FAR, as_whom, connector).await
+    }
+
+    fn cut(&self) {
+        self.near_cut.borrow_mut().insert(address(FAR));
+    }
+
+    fn over(&self) -> Option<Carrier> {
+        self.link.status().over
+    }
+}
+
+fn connector(
+    network: &MemoryTransport,
+    server: ServerId,
+) -> (Rc<RefCell<HashSet<Address>>>, Rc<Connector>) {
+    let cut = Rc::<RefCell<HashSet<Address>>>::default();
+    let port = Port { inner: network.clone(), cut: Rc::clone(&cut) };
+    (cut, Connector::new(Rc::new(port), credentials(server)))
+}
+
+async fn serve(
+    network: &MemoryTransport,
+    at: ServerId,
+    as_whom: ServerId,
+    connector: Rc<Connector>,
+) -> Rc<Echo> {
+    let onward = PeerLink::new(connector, FAR, vec![address(FAR)]);
+    let echo = Rc::new(Echo { asked_by: Cell::default(), reached: Cell::default(), onward });
+    let listener = network.listen(&address(at)).await.unwrap();
+    tokio::task::spawn_local(serve_listener(listener, credentials(as_whom), Rc::clone(&echo)));
+    echo
+}
+
+#[test]
+fn servers_that_do_not_reach_each_other_call_through_a_third() {
+    run(async {
+        let job = Job::start().await;
+        let far = job.start_far(FAR).await;
+        job.cut();
+        let answer = job.link.call(b"abc".to_vec(), None, None, WAIT).await.unwrap();
+        assert_eq!(answer.body, b"abc");
+        assert_eq!(job.over(), Some(Carrier::Relay));
+        assert_eq!(far.asked_by.get(), Some(credentials(NEAR).me), "it is who it says");
+
+        let bytes: Vec<u8> = (0..PAYLOAD_BYTES_MAX).map(|at| (at * 7) as u8).collect();
+        let into: BoxBuffer = Box::new(vec![0; PAYLOAD_BYTES_MAX]);
+        let sent = Some((Box::new(bytes.clone()) as BoxBuffer, bytes.len()));
+        let answer = job.link.call(vec![], sent, Some(into), WAIT).await.unwrap();
+        let (received, len) = answer.received.unwrap();
+        assert!((*received).as_ref()[..len] == bytes[..]);
+        assert_eq!(job.relay.reached.get(), 2, "once for each kind of call");
+        assert_eq!(job.relay.asked_by.get(), None, "it only hands on");
+    });
+}
+
+#[test]
+fn a_connection_that_falls_silent_is_replaced_by_one_through_a_third() {
+    run(async {
+        let job = Job::start().await;
+        let _far = job.start_far(FAR).await;
+        job.link.call(vec![], None, None, WAIT).await.unwrap();
+        assert_eq!(job.over(), Some(Carrier::Stream));
+        job.cut();
+        job.link.call(vec![], None, None, WAIT).await.unwrap();
+        assert_eq!(job.over(), Some(Carrier::Relay));
+    });
+}
+
+#[test]
+fn the_direct_way_is_taken_again_as_soon_as_there_is_one() {
+    run(async {
+        let job = Job::start().await;
+        let _far = job.start_far(FAR).await;
+        job.cut();
+        job.link.call(vec![], None, None, WAIT).await.unwrap();
+        tokio::time::sleep(3 * RELAY_LOOK).await;
+        assert_eq!(job.over(), Some(Carrier::Relay), "there is none");
+        job.near_cut.borrow_mut().clear();
+        tokio::time::sleep(RELAY_LOOK + CONNECT_WAIT).await;
+        job.link.call(vec![], None, None, WAIT).await.unwrap();
+        assert_eq!(job.over(), Some(Carrier::Stream));
+        assert_eq!(job.relay.reached.get(), 1);
+    });
+}
+
+#[test]
+fn who_is_dead_is_not_looked_for_through_a_third() {
+    run(async {
+        let job = Job::start().await;
+        let error = job.link.call(vec![], None, None, WAIT).await.unwrap_err();
+        assert!(matches!(error, CallError::Unreachable { .. }), "{error:?}");
+        assert_eq!(job.relay.reached.get(), 0, "its kernel refuses connections");
+    });
+}
+
+#[test]
+fn whom_the_third_does_not_reach_either_is_told_as_such() {
+    run(async {
+        let job = Job::start().await;
+        let _far = job.start_far(FAR).await;
+        job.cut();
+        job.relay_cut.borrow_mut().insert(address(FAR));
+        let error = job.link.call(vec![], None, None, WAIT).await.unwrap_err();
+        let CallError::Unreachable { source: Some(source), .. } = &error else {
+            panic!("{error:?}")
+        };
+        assert!(source.to_string().contains("nor through server 0: connect to"), "{source}");
+        assert_eq!(job.over(), None);
+
+        job.near_cut.borrow_mut().insert(address(RELAY));
+        let error = job.link.call(vec![], None, None, WAIT).await.unwrap_err();
+        assert!(matches!(error, CallError::Unreachable { .. }), "{error:?}");
+        job.near_cut.borrow_mut().clear();
+        job.link.call(vec![], None, None, WAIT).await.unwrap();
+        job.to_relay.call(vec![], None, None, WAIT).await.unwrap();
+    });
+}
+
+#[test]
+fn whom_the_third_reaches_has_to_prove_who_it_is() {
+    run(async {
+        let job = Job::start().await;
+        let other = job.start_far(ServerId(5)).await;
+        job.cut();
+        let error = job.link.call(vec![], None, None, WAIT).await.unwrap_err();
+        assert!(matches!(error, CallError::Refused { .. }), "{error:?}");
+        assert_eq!(other.asked_by.get(), None);
+    });
+}
+
+#[test]
+fn a_relay_carries_so_many_and_calls_of_its_own_are_served() {
+    run(async {
+        let job = Job::start().await;
+        let _far = job.start_far(FAR).await;
+        let mut links = Vec::new();
+        let mut carried = 0;
+        job.cut();
+        for _ in 0..RELAYS_MAX + 1 {
+            let link = PeerLink::new(Rc::clone(&job.near), FAR, vec![address(FAR)]);
+            carried += usize::from(link.call(vec![], None, None, WAIT).await.is_ok());
+            links.push(link);
+        }
+        assert_eq!(carried, RELAYS_MAX);
+        job.to_relay.call(vec![], None, None, WAIT).await.unwrap();
+        links.clear();
+        job.link.call(vec![], None, None, WAIT).await.unwrap();
+    });
+}
