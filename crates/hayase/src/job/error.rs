@@ -140,10 +140,14 @@ impl JobError {
 
     /// The person named something that is not there.
     pub(crate) fn is_usage(&self) -> bool {
-        match self {
-            Self::Io { .. } | Self::Corrupt { .. } | Self::Dead { .. } => false,
-            Self::File(_) | Self::Unknowable { .. } => false,
-            _ => true,
-        }
+        let is_of_the_system = matches!(
+            self,
+            Self::Io { .. }
+                | Self::Corrupt { .. }
+                | Self::Dead { .. }
+                | Self::File(_)
+                | Self::Unknowable { .. }
+        );
+        !is_of_the_system
     }
 }
