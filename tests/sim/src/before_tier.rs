@@ -2,11 +2,11 @@
 //!
 //! A server that is dead reaches the tier no more, whatever it does before its task is dropped.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hayase_tier::flaky::{Call, Fault};
-use hayase_tier::{Flaky, Memory, Tier};
+use hayase_tier::{Action, Flaky, Memory, Tier};
 
 use crate::crash_point::Pulse;
 use crate::random::Random;
@@ -16,6 +16,8 @@ pub(crate) struct BeforeTier {
     random: Mutex<Random>,
     /// Of 100 calls.
     failing: AtomicU64,
+    /// Whatever would make a new version.
+    fails_writes: AtomicBool,
     /// Moments until the server dies, each call has two; 0: it does not.
     left: AtomicU64,
 }
@@ -23,7 +25,8 @@ pub(crate) struct BeforeTier {
 impl Default for BeforeTier {
     fn default() -> Self {
         let (failing, left) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { random: Mutex::new(Random::new(0)), failing, left }
+        let fails_writes = AtomicBool::new(false);
+        Self { random: Mutex::new(Random::new(0)), failing, fails_writes, left }
     }
 }
 
@@ -32,6 +35,11 @@ impl BeforeTier {
     pub(crate) fn fail(&self, of_100: u64, random: Random) {
         *self.random.lock().unwrap_or_else(PoisonError::into_inner) = random;
         self.failing.store(of_100, Ordering::Relaxed);
+    }
+
+    /// From now on no new version can be begun.
+    pub(crate) fn fail_writes(&self) {
+        self.fails_writes.store(true, Ordering::Relaxed);
     }
 
     /// The server dies at this moment from now on: 1 is the next one.
@@ -60,6 +68,9 @@ impl BeforeTier {
         if left == 1 {
             pulse.stop();
             return Some(Fault::Unavailable);
+        }
+        if self.fails_writes.load(Ordering::Relaxed) && call == Call::Begun(Action::Begin) {
+            return Some(Fault::Io);
         }
         let random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         if !random.chance(self.failing.load(Ordering::Relaxed)) {

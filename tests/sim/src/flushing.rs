@@ -7,6 +7,7 @@
 //! What must be true: at any moment the tier shows whole versions, none after a newer one; in the end, when nothing
 //! fails any more, it has of every file the last version that fsync(2) answered for, or a later one that was begun,
 //! and the mount shows the same; and nothing else is there, no second version and no file that nobody made.
+//! Where a power cut ends the job ([`Plan::is_cut`]), the end is that of `hayase resume`.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,10 +19,11 @@ use hayase_tier::{Key, ListRequest, Memory, Tier};
 use hayase_wire::message::Access;
 use tokio::task::{JoinSet, LocalSet};
 
-use crate::job::{Death, Job};
+use crate::job::{Death, Job, Unsynced};
 use crate::mount::{Failure, Mount, Seat, VALUE_BYTES};
 use crate::network::Network;
 use crate::random::Random;
+use crate::resumed::resumed;
 use crate::run::runtime;
 
 const FILES: u64 = 3;
@@ -76,20 +78,28 @@ struct World {
     told: RefCell<(Flushed, Vec<String>)>,
 }
 
-/// How many servers there are, and how many of 100 versions are striped over them.
+/// How many servers there are, how many of 100 versions are striped over them, and how the job ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Servers, each with a program of its own.
     pub servers: u16,
     /// Of 100 versions.
     pub striped: u64,
+    /// Every node loses power, none comes back, and the job is resumed. Otherwise single nodes lose power and come
+    /// back, until nothing fails any more.
+    pub is_cut: bool,
 }
 
 /// Two nodes, and files that lie whole on one of them.
-pub const WHOLE: Plan = Plan { servers: 2, striped: 0 };
+pub const WHOLE: Plan = Plan { servers: 2, striped: 0, is_cut: false };
 
 /// Three nodes, and files of both kinds.
-pub const STRIPED: Plan = Plan { servers: 3, striped: 60 };
+pub const STRIPED: Plan = Plan { servers: 3, striped: 60, is_cut: false };
+
+/// The same, where a power cut ends the job.
+pub const WHOLE_CUT: Plan = Plan { is_cut: true, ..WHOLE };
+/// See [`WHOLE_CUT`].
+pub const STRIPED_CUT: Plan = Plan { is_cut: true, ..STRIPED };
 
 /// Runs one seed.
 ///
@@ -118,18 +128,33 @@ async fn run(seed: u64, plan: Plan) -> (Flushed, Vec<String>) {
         programs.spawn_local(Rc::clone(&world).write(Rc::clone(seat), random.split()));
     }
     let troubling = tokio::task::spawn_local(Rc::clone(&world).trouble(random.split()));
-    while let Some(ended) = programs.join_next().await {
-        ended.expect("programs do not panic");
+    if plan.is_cut {
+        tokio::time::sleep(random.time(PAUSE * VERSIONS as u32)).await;
+        world.job.end_by_power_cut(|_| Unsynced::Chance).await;
+        programs.abort_all();
+        troubling.abort();
+        watching.abort();
+        world.look();
+        for what in resumed(&world.job, &world.tier) {
+            world.violated(what);
+        }
+        world.look();
+        world.check_tier();
+    } else {
+        while let Some(ended) = programs.join_next().await {
+            ended.expect("programs do not panic");
+        }
+        troubling.await.expect("no panic");
+        for server in 0..plan.servers {
+            world.job.before_tier(server).disarm();
+        }
+        world.job.all_ready().await;
+        tokio::time::sleep(SETTLING).await;
+        watching.abort();
+        world.look();
+        world.check_tier();
+        world.check_mount(&seats[0].mount()).await;
     }
-    troubling.await.expect("no panic");
-    for server in 0..plan.servers {
-        world.job.before_tier(server).disarm();
-    }
-    world.job.all_ready().await;
-    tokio::time::sleep(SETTLING).await;
-    watching.abort();
-    world.look();
-    world.check(&seats[0].mount()).await;
     for complaint in world.job.complaints() {
         world.violated(complaint);
     }
@@ -195,7 +220,7 @@ impl World {
         for _ in 0..TROUBLES {
             tokio::time::sleep(random.time(PAUSE)).await;
             let server = random.below(u64::from(self.plan.servers)) as u16;
-            let death = Death { pause: Some(DEAD), power: random.chance(50) };
+            let death = Death { pause: Some(DEAD), power: random.chance(50) && !self.plan.is_cut };
             if random.chance(25) {
                 self.job.kill(server, death);
             } else {
@@ -239,8 +264,8 @@ impl World {
         Some(bytes)
     }
 
-    /// When all is over.
-    async fn check(&self, mount: &Mount) {
+    /// What is in the tier when all is over.
+    fn check_tier(&self) {
         let files = self.files.borrow().clone();
         for (name, file) in &files {
             let found = match self.in_tier(name).map(|bytes| version_of(&bytes)) {
@@ -248,13 +273,9 @@ impl World {
                 Some(Err(_)) => continue, // That was told.
                 None => 0,
             };
-            if !(file.synced..=file.begun).contains(&found) {
+            let is_later = (file.synced..=file.begun).contains(&found);
+            if !is_later && !self.is_under_former_name(name, file.synced) {
                 self.violated(format!("{name} in the tier: version {found} where {file:?}"));
-            }
-            match self.in_mount(mount, name).await {
-                Ok(shown) if shown == found => {}
-                Err(_) if found == 0 => {}
-                shown => self.violated(format!("{name}: {shown:?} here, {found} in the tier")),
             }
         }
         let known: BTreeSet<String> = files.keys().cloned().collect();
@@ -265,6 +286,29 @@ impl World {
             // What was being written when its node died has another name than its file, and only that.
             if !known.contains(of) || name.contains("hayase") {
                 self.violated(format!("{name} is in the tier, and nobody made it"));
+            }
+        }
+    }
+
+    /// Where the tier failed when the job took a version over another one, and then the power of all nodes.
+    fn is_under_former_name(&self, name: &str, version: u64) -> bool {
+        let beside = self.in_tier(&format!("{name}.new-{version}"));
+        self.plan.is_cut && beside.is_some_and(|bytes| version_of(&bytes) == Ok(version))
+    }
+
+    /// Programs see what the tier has.
+    async fn check_mount(&self, mount: &Mount) {
+        let names: Vec<String> = self.files.borrow().keys().cloned().collect();
+        for name in names {
+            let found = match self.in_tier(&name).map(|bytes| version_of(&bytes)) {
+                Some(Ok(version)) => version,
+                Some(Err(_)) => continue, // That was told.
+                None => 0,
+            };
+            match self.in_mount(mount, &name).await {
+                Ok(shown) if shown == found => {}
+                Err(_) if found == 0 => {}
+                shown => self.violated(format!("{name}: {shown:?} here, {found} in the tier")),
             }
         }
     }

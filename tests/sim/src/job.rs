@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use hayase_layout::{ByteCount, Groups, InodeId, NodeId, ServerId};
 use hayase_server::{
-    CacheSettings, DurableAt, Ground, KeptUntil, LocalServer, ServeError, Settings,
+    CacheSettings, DurableAt, Ground, KeptUntil, LeftNode, LocalServer, ServeError, Settings,
     TransportChoice, serve_on,
 };
 use hayase_store::part::PartError;
-use hayase_store::{Area, AreaError, AreaUsage, CrashDevice, Device, MemoryStore};
+use hayase_store::{Area, AreaError, AreaUsage, CrashDevice, Device, Ledger, MemoryStore};
 use hayase_tier::Memory;
 use hayase_wire::Secret;
 use tokio::sync::Notify;
@@ -60,6 +60,16 @@ pub(crate) struct Job {
     complaints: RefCell<Vec<String>>,
 }
 
+/// What a power cut leaves of what was not synced.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Unsynced {
+    /// Any of it.
+    #[default]
+    Chance,
+    /// Of each kind of storage all or nothing.
+    Kept { names: bool, parts: bool, ledger: bool },
+}
+
 /// How a server ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Death {
@@ -84,8 +94,12 @@ struct Node {
     death: Cell<Option<Death>>,
     /// It is never started again.
     gone: Cell<bool>,
+    /// And nothing of it runs.
+    is_over: Cell<bool>,
     /// How often it lost power.
     power_cuts: Cell<u64>,
+    /// What the next time leaves.
+    unsynced: Cell<Unsynced>,
     /// How often its server was woken.
     wakes: Rc<Cell<u64>>,
     /// What happens to its calls to the tier.
@@ -113,7 +127,9 @@ impl Node {
             changed: Notify::new(),
             death: Cell::new(None),
             gone: Cell::new(false),
+            is_over: Cell::new(false),
             power_cuts: Cell::new(0),
+            unsynced: Cell::default(),
             wakes: Rc::default(),
             before_tier: Arc::default(),
         }
@@ -122,9 +138,18 @@ impl Node {
     fn lose_power(&self, random: &Random) {
         self.power_cuts.set(self.power_cuts.get() + 1);
         let mut storage = self.storage.borrow_mut();
-        let kept = random.below(storage.names.unsynced() as u64 + 1) as usize;
-        let restarted = |device: &CrashDevice| Arc::new(device.restarted(|| random.chance(50)));
-        let (parts, ledger) = (restarted(&storage.parts), restarted(&storage.ledger));
+        let by_chance = |device: &CrashDevice| Arc::new(device.restarted(|| random.chance(50)));
+        let (kept, parts, ledger) = match self.unsynced.take() {
+            Unsynced::Chance => {
+                let kept = random.below(storage.names.unsynced() as u64 + 1) as usize;
+                (kept, by_chance(&storage.parts), by_chance(&storage.ledger))
+            }
+            Unsynced::Kept { names, parts, ledger } => (
+                if names { usize::MAX } else { 0 },
+                Arc::new(storage.parts.restarted(|| parts)),
+                Arc::new(storage.ledger.restarted(|| ledger)),
+            ),
+        };
         *storage = Storage { names: Arc::new(storage.names.after_power_cut(kept)), parts, ledger };
     }
 }
@@ -279,6 +304,31 @@ impl Job {
         (storage.names.after_kill(), Arc::clone(&storage.parts))
     }
 
+    /// Ends the job: every node loses power and is never started again. Returns when nothing of it runs any more.
+    pub(crate) async fn end_by_power_cut(&self, unsynced: impl Fn(u16) -> Unsynced) {
+        for server in 0..self.servers() {
+            self.node(server).unsynced.set(unsynced(server));
+            self.kill(server, Death { pause: None, power: true });
+        }
+        for node in &self.nodes {
+            wait(node, || node.is_over.get()).await;
+        }
+    }
+
+    /// What a node left on its storage.
+    ///
+    /// # Panics
+    /// When its ledger can not be read.
+    pub(crate) fn left(&self, server: u16) -> (LeftNode, Ledger) {
+        let node = self.node(server);
+        let storage = node.storage.borrow();
+        let (parts, names) = (Arc::clone(&storage.parts), Arc::clone(&storage.names));
+        let boot = node.power_cuts.get();
+        let left = LeftNode::simulated(ServerId(server), parts, names, boot);
+        let ledger: Arc<CrashDevice> = Arc::clone(&storage.ledger);
+        (left, Ledger::open(ledger).expect("a power cut damages no ledger"))
+    }
+
     /// Ends a server, now. One that is dead already and comes back does so as its first death said.
     pub(crate) fn kill(&self, server: u16, death: Death) {
         let node = self.node(server);
@@ -326,10 +376,19 @@ impl Job {
                 let mut storage = node.storage.borrow_mut();
                 storage.names = Arc::new(storage.names.after_kill());
             }
-            let Some(pause) = death.pause else { return };
+            let Some(pause) = death.pause else {
+                node.is_over.set(true);
+                node.changed.notify_waiters();
+                return;
+            };
             tokio::time::sleep(pause).await;
             // It may have been lost for good between two lives.
             if node.gone.get() {
+                if node.death.take().is_some_and(|death| death.power) {
+                    node.lose_power(&random);
+                }
+                node.is_over.set(true);
+                node.changed.notify_waiters();
                 return;
             }
             if death.power {

@@ -47,6 +47,7 @@ mod before_tier;
 mod check;
 mod counted;
 mod crash_point;
+mod ended;
 mod faults;
 mod flushing;
 mod history;
@@ -58,11 +59,13 @@ mod mount;
 mod network;
 mod random;
 mod renamed;
+mod resumed;
 mod run;
 mod scale;
 mod workload;
 
-pub use flushing::{Flushed, Plan, STRIPED, WHOLE, flushing};
+pub use ended::{Scene, Story, ended_by_power_cut};
+pub use flushing::{Flushed, Plan, STRIPED, STRIPED_CUT, WHOLE, WHOLE_CUT, flushing};
 pub use kind::{Kind, UnknownKind};
 pub use linked::linked_while_servers_end;
 pub use lost_part::{

@@ -123,7 +123,12 @@ pub fn made_before_power_cut(seed: u64, ends: u16) -> Result<bool, String> {
 }
 
 /// A file that is synced.
-async fn make(mount: &Mount, top: InodeId, name: &str, value: u64) -> Result<InodeId, Failure> {
+pub(crate) async fn make(
+    mount: &Mount,
+    top: InodeId,
+    name: &str,
+    value: u64,
+) -> Result<InodeId, Failure> {
     let ino = mount.create_in(top, name, None).await?;
     let handle = mount.open(ino, Access { read: false, write: true }).await?;
     mount.write(&handle, 0, value).await?;

@@ -54,13 +54,9 @@ impl Cache {
         self.record(ino).is_some_and(|record| record.synced.is_some() && !record.state.is_safe())
     }
 
-    /// Of a file that the tier has as it is nothing needs to be known.
+    /// Also of a file that the tier has as it is: after a rename it may have to come there once more.
     fn is_synced(&self, ino: InodeId, synced: Synced) -> Result<(), Refused> {
-        self.update(ino, |record| {
-            if !record.state.is_safe() {
-                record.synced = Some(synced);
-            }
-        })
+        self.update(ino, |record| record.synced = Some(synced))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hayase_layout::{InodeId, Layout};
-use hayase_store::{FileState, LedgerRecord, PartStat, PendingXattrs};
+use hayase_store::{FileState, LedgerRecord, PartStat, PendingXattrs, Synced};
 use hayase_wire::message::{PeerRequest, Place, Refused};
 use tokio::time::Instant;
 
@@ -322,6 +322,7 @@ impl Node {
             return Ok(Outcome::Overtaken);
         }
         let (bytes, checksum, known) = (sent.stat.size, sent.checksum, record.clone());
+        let as_sent = Synced::from(sent.stat);
         let committed =
             cache.ask_tier(move |tier| gather::commit(tier, &path, &known, sent)).await?;
         let version = match committed {
@@ -342,7 +343,8 @@ impl Node {
             record.checksum = Some((version.identity, checksum));
             record.state = if is_last { FileState::Durable } else { FileState::Dirty };
             record.after = if is_last { 0 } else { record.after };
-            record.synced = record.synced.filter(|_| !is_last);
+            // Bytes that were sent and not synced: after a power cut the part may have some of them, and is no version.
+            record.synced = record.synced.filter(|synced| synced.ctime >= as_sent.ctime);
         })?;
         self.ledger_durable(cache).await?;
         if is_last {

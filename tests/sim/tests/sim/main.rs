@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and tell")]
 
+mod ended;
 mod flushing;
 mod linked;
 mod log;

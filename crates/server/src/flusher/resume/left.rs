@@ -13,8 +13,8 @@ use hayase_layout::{InodeId, Layout, ServerId};
 use hayase_store::namespace::{Inode, NamespaceError};
 use hayase_store::ops::{self, PartBytes};
 use hayase_store::{
-    Area, FileKind, FileState, FjallStore, Ledger, LedgerRecord, MetaError, MetaStore, Namespace,
-    Part, PartError, PartId, Parts, Time,
+    Area, Device, FileKind, FileState, FjallStore, Ledger, LedgerRecord, MetaError, MetaStore,
+    Namespace, Part, PartError, PartId, Parts, Time,
 };
 use hayase_wire::message::Refused;
 
@@ -74,6 +74,19 @@ impl LeftNode {
             }
         };
         Ok(Self { names_place, ..Self::new(server, parts, Box::new(open), boot_id()) })
+    }
+
+    /// The same of a simulation: parts and names that it kept, and the machine's life `boot`, as in
+    /// [`Ground::simulated`](crate::Ground::simulated).
+    pub fn simulated(
+        server: ServerId,
+        parts: Arc<dyn Device>,
+        names: Arc<dyn MetaStore>,
+        boot: u64,
+    ) -> Self {
+        let open = move || -> Result<_, MetaError> { Ok(Some(Arc::clone(&names))) };
+        let parts = Parts::open(parts, PARTS_OPEN_MAX);
+        Self::new(server, parts, Box::new(open), boot.to_string())
     }
 
     /// `boot` is the machine's present life.

@@ -1,0 +1,41 @@
+//! What `hayase resume` makes of a job whose nodes have all lost power.
+
+use hayase_layout::ServerId;
+use hayase_server::{LeftNode, LeftNodes, Resumed, ResumedJob};
+use hayase_tier::Memory;
+use hayase_wire::message::Refused;
+
+use crate::job::Job;
+
+const ENXIO: i32 = 6;
+
+struct Left(Vec<LeftNode>);
+
+impl LeftNodes for Left {
+    fn node(&self, server: ServerId) -> Result<&LeftNode, Refused> {
+        self.0.get(usize::from(server.0)).ok_or_else(|| Refused::new(ENXIO))
+    }
+}
+
+/// Resumes a job, all of whose nodes are here, and tells what of it is left that must not be: files under names that
+/// programs give when all of a file is synced. (What is written beside a file may have lost bytes.)
+pub(crate) fn resumed(job: &Job, tier: &Memory) -> Vec<String> {
+    let (nodes, mut ledgers): (Vec<_>, Vec<_>) = (0..job.servers()).map(|it| job.left(it)).unzip();
+    let nodes = Left(nodes);
+    let records: Vec<_> = ledgers.iter().flat_map(|ledger| ledger.records().cloned()).collect();
+    let (mut resumed, mut told) = (ResumedJob::new(records), Vec::new());
+    for (server, ledger) in (0..).map(ServerId).zip(&mut ledgers) {
+        let files = resumed.files((server, ledger), &nodes, tier, |file| told.push(file));
+        files.expect("a ledger in memory is written");
+    }
+    for ledger in &mut ledgers {
+        let removals = resumed.removals(ledger, tier, |removal| told.push(removal));
+        removals.expect("a ledger in memory is written");
+    }
+    told.iter().filter_map(left_over).collect()
+}
+
+fn left_over(file: &Resumed) -> Option<String> {
+    let (name, why) = (String::from_utf8_lossy(&file.path), file.failure.as_ref()?);
+    (!name.contains(".new-")).then(|| format!("{name} is not in the tier: {why}"))
+}
