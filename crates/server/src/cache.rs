@@ -51,7 +51,7 @@ use crate::flusher::space::Marked;
 use crate::keyed_lock::KeyedLock;
 use crate::limits::CACHE_MEMO_MAX;
 use crate::node::{Node, libc_errno};
-use crate::serve::ServeError;
+use crate::serve_error::ServeError;
 use crate::settings::{CacheSettings, DurableAt};
 
 mod check;

@@ -18,12 +18,12 @@ use crate::network::Network;
 use crate::settings::Settings;
 
 /// Opens the store of names in a directory.
-pub type OpenNames = dyn Fn(&Path) -> Result<Arc<dyn MetaStore>, MetaError>;
+pub type OpenNames = dyn Fn(&Path) -> Result<Arc<dyn MetaStore>, MetaError> + Send + Sync;
 
 /// What a server stands on. Parts come with the area ([`Settings::area`]); time outs are the async
 /// runtime's.
 pub struct Ground {
-    pub(crate) names: Box<OpenNames>,
+    pub(crate) names: Arc<OpenNames>,
     pub(crate) network: Network,
     pub(crate) listen: Vec<Address>,
     pub(crate) clock: Clock,
@@ -39,7 +39,7 @@ impl Ground {
         let network = Network::choose(settings.transport, &settings.listen)?;
         let address = |ip: &std::net::IpAddr| Address::Tcp((*ip, settings.port).into());
         Ok(Self {
-            names: Box::new(|path| Ok(Arc::new(FjallStore::open(path)?))),
+            names: Arc::new(|path| Ok(Arc::new(FjallStore::open(path)?))),
             network,
             listen: settings.listen.iter().map(address).collect(),
             clock: Clock::Kernel { alarm: Alarm::default() },
@@ -51,7 +51,7 @@ impl Ground {
     /// The same with names kept elsewhere: in a store that a test can stop.
     #[must_use]
     pub fn with_names(self, names: Arc<dyn MetaStore>) -> Self {
-        Self { names: Box::new(move |_| Ok(Arc::clone(&names))), ..self }
+        Self { names: Arc::new(move |_| Ok(Arc::clone(&names))), ..self }
     }
 
     /// The same over another network, made of this one: one with faults.
@@ -72,7 +72,7 @@ impl Ground {
         power_cuts: u64,
     ) -> Self {
         Self {
-            names: Box::new(move |_| Ok(Arc::clone(&names))),
+            names: Arc::new(move |_| Ok(Arc::clone(&names))),
             network: Network::given(transport, "simulated"),
             listen: vec![listen],
             clock: Clock::Since(began),

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use hayase_layout::{NodeId, ServerId};
 use hayase_wire::message::{MembersNow, PeerReply, PeerRequest, Refused};
-use hayase_wire::{COORDINATOR, PeerIdentity};
+use hayase_wire::{COORDINATOR, PeerIdentity, Presence};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -95,6 +95,18 @@ impl Membership {
 
     pub(crate) fn has_lost(&self) -> bool {
         !self.now.borrow().lost.is_empty()
+    }
+
+    /// As server 0: a server says that it is starting. False when it has for too long.
+    fn starts(&self, server: ServerId) -> bool {
+        let mut coordinator = self.coordinator.borrow_mut();
+        coordinator.as_mut().is_some_and(|it| it.starts(server, Instant::now()))
+    }
+
+    /// As server 0: whether a server that is not lost has a connection here, over which it beats.
+    pub(crate) fn hears(&self, server: ServerId) -> bool {
+        let hears = self.coordinator.borrow().as_ref().is_some_and(|it| it.hears(server));
+        hears && !self.is_server_lost(server)
     }
 
     /// Whether somebody decides about lost nodes, as far as this server knows.
@@ -316,15 +328,21 @@ impl Node {
         coordinator.as_ref().map(|c| c.silent(&members, Instant::now())).unwrap_or_default()
     }
 
-    /// Who proves that it runs is not gone: it may be starting, or its beats find no way. Its kernel proves
-    /// nothing, since anybody may listen at the port of a dead server.
+    /// Who proves that it runs is not gone: its beats may find no way, and who is starting has none yet. Its
+    /// kernel proves nothing, since anybody may listen at the port of a dead server.
     async fn who_is_gone(self: &Rc<Self>, suspects: Vec<(ServerId, bool)>) -> Vec<ServerId> {
         let mut asked = tokio::task::JoinSet::new();
         for (server, is_certain) in suspects {
             let link = self.peers.link(server);
-            asked.spawn_local(
-                async move { (is_certain || !link.is_there().await).then_some(server) },
-            );
+            let this = Rc::clone(self);
+            asked.spawn_local(async move {
+                let is_gone = match link.presence().await {
+                    Presence::Unknown => true,
+                    Presence::Serving => is_certain,
+                    Presence::Starting => !this.membership.starts(server),
+                };
+                is_gone.then_some(server)
+            });
         }
         let mut gone: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
         gone.sort_unstable();

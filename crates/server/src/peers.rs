@@ -76,13 +76,14 @@ impl Peers {
         Rc::clone(links.entry(to).or_insert_with(|| (self.make)(to)))
     }
 
-    /// Returns when a server could not be connected to for [`UNREACHABLE`].
+    /// Returns when a server could not be connected to for [`UNREACHABLE`], and does not say that it is starting.
     pub(crate) async fn until_unreachable(&self, to: ServerId) {
         let mut since: Option<Instant> = None;
         loop {
             tokio::time::sleep(LOOK).await;
             match self.link(to).state() {
                 PeerState::Connected => since = None,
+                _ if self.link(to).is_starting() => since = None,
                 _ if since.get_or_insert_with(Instant::now).elapsed() >= UNREACHABLE => return,
                 _ => {}
             }
@@ -101,9 +102,17 @@ impl Peers {
         let body = hayase_wire::encode(request)
             .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
         let link = self.link(to);
-        let answer = match is_repeatable(request) {
-            true => link.call(body, send, into, deadline).await,
-            false => link.call_incarnation(body, send, into, deadline).await,
+        let calling = async {
+            match is_repeatable(request) {
+                true => link.call(body, send, into, deadline).await,
+                false => link.call_incarnation(body, send, into, deadline).await,
+            }
+        };
+        let answer = match waits_for_a_start(request) {
+            true => calling.await,
+            false => tokio::time::timeout(deadline, calling).await.map_err(|_| {
+                Refused::because(libc_errno::EIO, format!("no answer of server {to} in time"))
+            })?,
         };
         match answer {
             Ok(answer) => match hayase_wire::decode(&answer.body) {
@@ -138,7 +147,8 @@ pub(crate) struct PeerService(pub(crate) Rc<Node>);
 impl Service for PeerService {
     async fn reach(&self, server: ServerId) -> Result<Connection, LinkError> {
         let node = &self.0;
-        match server != node.me && server.0 < node.servers {
+        // Who has no connection with the coordinator is dead, or is declared lost soon.
+        match server != node.me && node.membership.hears(server) {
             true => node.peers.link(server).reach().await,
             false => Err(LinkError::NoAddress),
         }
@@ -222,6 +232,13 @@ impl PeerService {
         let given_up = || Refused::because(libc_errno::EIO, "its sender gave this request up");
         reply.unwrap_or_else(|| PeerReply::Refused(given_up())).into()
     }
+}
+
+/// Whether somebody waits for the answer who can wait while the server that is asked starts: not who watches over it, nor
+/// who takes back what it holds.
+fn waits_for_a_start(request: &PeerRequest) -> bool {
+    use PeerRequest as R;
+    !matches!(request, R::Beat { .. } | R::Members(_) | R::Ping | R::Recall { .. })
 }
 
 /// Whether another incarnation may be asked the same again: an append may be in the file already.

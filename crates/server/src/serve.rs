@@ -10,134 +10,37 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hayase_layout::ServerId;
-use hayase_store::{
-    Device, Ledger, LedgerError, MetaError, Namespace, NamespaceError, PartError, PartId, Parts,
-    Removal, SlotPool, Time, ops,
-};
+use hayase_store::{Namespace, Removal, ops};
 use hayase_wire::message::{MembersNow, PROTOCOL_VERSION};
-use hayase_wire::transport::{Address, Listener, UcxError};
+use hayase_wire::transport::{Address, Listener};
 use hayase_wire::{
-    COORDINATOR, Connector, Credentials, Member, Members, MembersError, NodeError, NodeListener,
-    PeerIdentity, PeerLink, TransportError, members, serve_listener,
+    COORDINATOR, Connector, Credentials, Member, Members, NodeListener, PeerIdentity, PeerLink,
+    members, serve_listener,
 };
 use tokio::task::LocalSet;
 
-use crate::answers::Answers;
 use crate::cache::Cache;
 use crate::clients::Clients;
 use crate::direct::DirectIo;
-use crate::given_up::GivenUp;
 use crate::grace::Grace;
 use crate::ground::Ground;
 use crate::homes::Homes;
 use crate::kept_names::KeptNames;
 use crate::keyed_lock::KeyedLock;
 use crate::late::Late;
-use crate::limits::{LOCKS_MAX, PARTS_OPEN_MAX, SLOTS, TIER_THREADS};
+use crate::limits::{LOCKS_MAX, TIER_THREADS};
 use crate::local::LocalServer;
 use crate::locks::Locks;
 use crate::membership::Membership;
 use crate::node::{Counters, Node};
 use crate::peers::{PeerService, Peers};
 use crate::ranges::Ranges;
+use crate::serve_error::ServeError;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
+use crate::starting::{self, Stores};
 use crate::usage::Usage;
 use crate::when_woken::when_woken;
-
-/// Why a server could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The directories of the area could not be made.
-    #[error("make {} in the area", .path.display())]
-    Directory {
-        /// Which.
-        path: std::path::PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The parts can not be reached.
-    #[error("open the parts of server {server}")]
-    Parts {
-        /// Whose.
-        server: ServerId,
-        /// Why.
-        source: PartError,
-    },
-    /// The name space can not be opened.
-    #[error("open the name space of server {server}")]
-    Meta {
-        /// Whose.
-        server: ServerId,
-        /// Why.
-        source: MetaError,
-    },
-    /// The name space is not this server's, or not readable.
-    #[error("read the name space of server {server}")]
-    Names {
-        /// Whose.
-        server: ServerId,
-        /// Why.
-        source: NamespaceError,
-    },
-    /// The ledger can not be read.
-    #[error("open the ledger of server {server}")]
-    Ledger {
-        /// Whose.
-        server: ServerId,
-        /// Why.
-        source: LedgerError,
-    },
-    /// It was there, and nobody can say without it what the tier does not have.
-    #[error(
-        "the ledger of server {server} is gone, and {files} files of the cache area are here: `hayase resume --salvage` \
-         brings them to the tier"
-    )]
-    LedgerGone {
-        /// Whose.
-        server: ServerId,
-        /// How many.
-        files: usize,
-    },
-    /// The transfer buffers could not be had.
-    #[error("get {SLOTS} transfer buffers of 1 MiB")]
-    Slots {
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The node's socket could not be bound.
-    #[error("listen on the node's socket")]
-    Socket {
-        /// Why.
-        source: NodeError,
-    },
-    /// No address could be listened on.
-    #[error("listen on {address}")]
-    Listen {
-        /// Which.
-        address: Address,
-        /// Why.
-        source: TransportError,
-    },
-    /// UCX was asked for and can not be had.
-    #[error("speak to the other servers over UCX (--transport ucx)")]
-    Ucx {
-        /// Why.
-        source: UcxError,
-    },
-    /// Server 0 did not hear of this one for too long: what it held elsewhere was released.
-    #[error("server {server} was declared lost: it has to begin again")]
-    Lost {
-        /// Who.
-        server: ServerId,
-    },
-    /// The members did not meet.
-    #[error("meet the other servers of the job")]
-    Members {
-        /// Why.
-        source: MembersError,
-    },
-}
 
 /// Runs one server until `stop` is done. `ready` is called once every server of the job is known
 /// and this one answers.
@@ -172,15 +75,15 @@ async fn run(
 ) -> Result<(), ServeError> {
     let socket =
         NodeListener::bind(&settings.socket).map_err(|source| ServeError::Socket { source })?;
-    let stores = open_stores(&ground, &settings)?;
-    let incarnation = stores.incarnation;
-    let (listeners, addresses) = listen(&ground, &settings, incarnation).await?;
-    let me = settings.identity(incarnation);
-    let members = meet(&settings, addresses.clone(), incarnation).await?;
-    let credentials = credentials(&settings, me);
-    let node = node(ground, settings, stores, &members)?;
-    node.hold_prepared_names().await;
-    node.finish_evictions().await;
+    let (mut listeners, addresses, is_restart) = listen(&ground, &settings).await?;
+    let starting = settings.credentials(PeerIdentity { server: settings.server, start_id: 0 });
+    let preparing = prepare(ground, settings, addresses.clone());
+    let (node, credentials) = match is_restart {
+        true => starting::put_off_while(&mut listeners, &starting, preparing).await?,
+        // Nobody misses it yet.
+        false => preparing.await?,
+    };
+    let incarnation = node.incarnation;
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn_local(Rc::clone(&node).serve_socket(socket));
     for listener in listeners {
@@ -222,65 +125,20 @@ async fn run(
     end
 }
 
-struct Stores {
-    names: Namespace,
-    incarnation: u64,
-    answers: Answers,
-    given_up: GivenUp,
-    ledger: Option<Ledger>,
-    parts: Parts,
-    slots: SlotPool,
-}
-
-fn open_stores(ground: &Ground, settings: &Settings) -> Result<Stores, ServeError> {
-    let (meta, server) = (settings.area.names(), settings.server);
-    std::fs::create_dir_all(&meta)
-        .map_err(|source| ServeError::Directory { path: meta.clone(), source })?;
-    let device = settings.area.parts().map_err(|source| ServeError::Parts { server, source })?;
-    let store = (ground.names)(&meta).map_err(|source| ServeError::Meta { server, source })?;
-    let now = ground.clock.now();
-    let now = Time { seconds: now.seconds, nanos: now.nanos };
-    let names = Namespace::open(store, server, now)
-        .map_err(|source| ServeError::Names { server, source })?;
-    let refused = |source| ServeError::Names { server, source };
-    let incarnation = names.begin_incarnation().map_err(refused)?;
-    if names.begin_boot(&ground.boot).map_err(refused)? {
-        tracing::warn!(%server, "the machine was started anew: what was not synced may be lost");
-    }
-    for guest in settings.groups.guests_of(server) {
-        names.open_private(guest, now).map_err(refused)?;
-    }
-    let answers = Answers::load(&names).map_err(refused)?;
-    let given_up = GivenUp::load(&names).map_err(refused)?;
-    let ledger = match settings.cache {
-        Some(_) => Some(open_ledger(settings, &*device)?),
-        None => None,
-    };
-    let slots = SlotPool::new(SLOTS).map_err(|source| ServeError::Slots { source })?;
-    Ok(Stores {
-        names,
-        incarnation,
-        answers,
-        given_up,
-        ledger,
-        parts: Parts::open(device, PARTS_OPEN_MAX),
-        slots,
-    })
-}
-
-fn open_ledger(settings: &Settings, parts: &dyn Device) -> Result<Ledger, ServeError> {
-    let server = settings.server;
-    let failed = |source| ServeError::Parts { server, source };
-    let device = settings.area.ledger_device().map_err(failed)?;
-    if device.list().map_err(failed)?.is_empty() {
-        // The first start, as long as nothing says otherwise.
-        let is_own = |part: &&PartId| part.ino.is_cached() && part.ino.home() == server;
-        let files = parts.list().map_err(failed)?.iter().filter(is_own).count();
-        if files > 0 {
-            return Err(ServeError::LedgerGone { server, files });
-        }
-    }
-    Ledger::open(device).map_err(|source| ServeError::Ledger { server, source })
+/// All that goes before a server answers.
+async fn prepare(
+    ground: Ground,
+    settings: Settings,
+    addresses: Vec<Address>,
+) -> Result<(Rc<Node>, Credentials), ServeError> {
+    let (settings, stores) = starting::open(&ground, settings).await?;
+    let incarnation = stores.incarnation;
+    let credentials = settings.credentials(settings.identity(incarnation));
+    let members = meet(&settings, addresses, incarnation).await?;
+    let node = node(ground, settings, stores, &members)?;
+    node.hold_prepared_names().await;
+    node.finish_evictions().await;
+    Ok((node, credentials))
 }
 
 /// Files that a power cut gave their names back, at a home and a shard that had seen them go, while the ledger still
@@ -304,17 +162,15 @@ fn are_on_one_host(one: &Address, other: &Address) -> bool {
     }
 }
 
-/// Where the server was before, if it is started anew and nobody took the place; else anywhere.
+/// Where the server was before, if it is started anew and nobody took the place; else anywhere. And whether it was there
+/// before.
 async fn listen(
     ground: &Ground,
     settings: &Settings,
-    incarnation: u64,
-) -> Result<(Vec<Box<dyn Listener>>, Vec<Address>), ServeError> {
-    let before = match incarnation {
-        1 => None,
-        _ => members::published(&settings.job_dir, settings.server, &settings.secret)
-            .map_err(|source| ServeError::Members { source })?,
-    };
+) -> Result<(Vec<Box<dyn Listener>>, Vec<Address>, bool), ServeError> {
+    let before = members::published(&settings.job_dir, settings.server, &settings.secret)
+        .map_err(|source| ServeError::Members { source })?;
+    let is_restart = before.is_some();
     let before = before.map(|member| member.addresses).unwrap_or_default();
     let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
     for address in &ground.listen {
@@ -335,7 +191,7 @@ async fn listen(
         addresses.push(listener.address());
         listeners.push(listener);
     }
-    Ok((listeners, addresses))
+    Ok((listeners, addresses, is_restart))
 }
 
 async fn meet(
@@ -365,10 +221,6 @@ async fn meet(
     members::wait_sealed(job_dir, secret, settings.wait).await.map_err(refused)
 }
 
-fn credentials(settings: &Settings, me: PeerIdentity) -> Credentials {
-    Credentials { secret: settings.secret.clone(), me, encrypt: settings.encrypt }
-}
-
 fn node(
     mut ground: Ground,
     settings: Settings,
@@ -377,8 +229,7 @@ fn node(
 ) -> Result<Rc<Node>, ServeError> {
     ground.network.register_slots(&stores.slots);
     let me = settings.identity(stores.incarnation);
-    let connector =
-        Connector::new(Rc::clone(&ground.network.transport), credentials(&settings, me));
+    let connector = Connector::new(Rc::clone(&ground.network.transport), settings.credentials(me));
     let addresses: HashMap<ServerId, Vec<Address>> =
         members.servers.iter().map(|member| (member.server, member.addresses.clone())).collect();
     let connecting = Rc::clone(&connector);

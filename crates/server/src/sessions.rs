@@ -192,7 +192,7 @@ impl Node {
         mut send: Option<(BoxBuffer, usize)>,
         mut into: Option<BoxBuffer>,
     ) -> Result<Served, Refused> {
-        let until = Instant::now() + deadline_of(request);
+        let mut until = Instant::now() + deadline_of(request);
         if may_grant(request) {
             self.sessions.asks(to);
         }
@@ -217,6 +217,9 @@ impl Node {
                     if told.replace(start_id) == Some(start_id) {
                         // It was told, and does not know it any more.
                         self.sessions.ours.borrow_mut().insert(to, NOBODY);
+                    } else {
+                        // It was waited for while it started.
+                        until = Instant::now() + deadline_of(request);
                     }
                     self.begin_session(to, start_id).await?;
                     if carries_bytes(request, to) {

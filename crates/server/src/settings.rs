@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use hayase_layout::{Groups, NodeId, ServerId};
 use hayase_store::Area;
 use hayase_tier::Tier;
-use hayase_wire::{PeerIdentity, Secret};
+use hayase_wire::{Credentials, PeerIdentity, Secret};
 
 use crate::kept_names::KeptUntil;
 use crate::network::TransportChoice;
@@ -66,6 +66,11 @@ impl Settings {
     /// As whom the server is known in this incarnation.
     pub(crate) fn identity(&self, incarnation: u64) -> PeerIdentity {
         PeerIdentity { server: self.server, start_id: start_id(incarnation, self.nonce) }
+    }
+
+    /// With which `me` speaks to the other servers.
+    pub(crate) fn credentials(&self, me: PeerIdentity) -> Credentials {
+        Credentials { secret: self.secret.clone(), me, encrypt: self.encrypt }
     }
 }
 

@@ -104,6 +104,12 @@ pub enum HandshakeError {
         /// Answering.
         found: ServerId,
     },
+    /// It runs, and answers nothing yet.
+    #[error("server {server} is starting")]
+    Starting {
+        /// Who.
+        server: ServerId,
+    },
     /// The connection broke.
     #[error("handshake")]
     Transport(#[from] TransportError),
@@ -146,6 +152,8 @@ struct Introduction {
     version: u16,
     who: PeerIdentity,
     encrypt: bool,
+    /// Of the acceptor: it opens its storage, and takes no connection yet.
+    is_starting: bool,
     /// Of the connector only.
     link: Option<LinkId>,
     /// Of a better way, where there is one.
@@ -182,6 +190,9 @@ pub async fn connect(
         let theirs = open_hello(&mut noise, &body)?;
         if theirs.who.server != to {
             return Err(HandshakeError::WrongServer { expected: to, found: theirs.who.server });
+        }
+        if theirs.is_starting {
+            return Err(HandshakeError::Starting { server: to });
         }
         let encrypt = credentials.encrypt || theirs.encrypt;
         let (ours, peers) = noise.dangerously_get_raw_split();
@@ -263,6 +274,23 @@ pub async fn answer(heard: Heard, credentials: &Credentials) -> Result<Session, 
     within(until, steps).await
 }
 
+/// Instead of [`answer`]: who we are, and that we are starting. The other side closes the connection.
+pub async fn answer_starting(
+    heard: Heard,
+    credentials: &Credentials,
+) -> Result<(), HandshakeError> {
+    let Heard { connection, mut noise, until, .. } = heard;
+    let Connection { mut sender, mut receiver, .. } = connection;
+    let steps = async {
+        let mine = Introduction { is_starting: true, ..introduced(credentials, None, None) };
+        send_hello(&mut *sender, &mut noise, &codec::encode(&mine)?).await?;
+        // Closed by us, it might be gone before it is read.
+        let _ = receiver.header().await;
+        Ok(())
+    };
+    within(until, steps).await
+}
+
 async fn within<T>(
     until: Instant,
     steps: impl Future<Output = Result<T, HandshakeError>>,
@@ -280,13 +308,22 @@ fn introduction(
     link: Option<LinkId>,
     upgrade: Option<&dyn Upgrade>,
 ) -> Result<Vec<u8>, HandshakeError> {
-    Ok(codec::encode(&Introduction {
+    Ok(codec::encode(&introduced(credentials, link, upgrade))?)
+}
+
+fn introduced(
+    credentials: &Credentials,
+    link: Option<LinkId>,
+    upgrade: Option<&dyn Upgrade>,
+) -> Introduction {
+    Introduction {
         version: PROTOCOL_VERSION,
         who: credentials.me,
         encrypt: credentials.encrypt,
+        is_starting: false,
         link,
         offer: upgrade.map(Upgrade::offer),
-    })?)
+    }
 }
 
 /// The same session the better way, where both sides have it. Only now: who is not of the job never gets so

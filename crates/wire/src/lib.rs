@@ -43,8 +43,8 @@ pub use node::{
     PeerCredentials,
 };
 pub use rpc::{
-    Answer, CallError, Connector, LinkError, PeerLink, RequestId, Response, Returned, Service,
-    serve_connection, serve_listener,
+    Answer, CallError, Connector, LinkError, PeerLink, Presence, RequestId, Response, Returned,
+    Service, put_off_listener, serve_connection, serve_listener,
 };
 pub use secret::{Secret, SecretError};
 pub use transport::{Address, TransportError};

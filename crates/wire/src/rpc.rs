@@ -23,5 +23,5 @@ mod serve;
 pub use call::{Answer, Returned};
 pub use credit::RequestId;
 pub use error::{CallError, LinkError};
-pub use link::{Connector, PeerLink};
-pub use serve::{Response, Service, serve_connection, serve_listener};
+pub use link::{Connector, PeerLink, Presence};
+pub use serve::{Response, Service, put_off_listener, serve_connection, serve_listener};

@@ -8,7 +8,7 @@ use hayase_wire::PeerIdentity;
 use hayase_wire::message::MembersNow;
 use tokio::time::Instant;
 
-use crate::limits::{BEAT, SILENCE, STALL, STALL_RESTS, TELL_PAUSE_MAX};
+use crate::limits::{BEAT, SILENCE, STALL, STALL_RESTS, STARTING_MAX, TELL_PAUSE_MAX};
 
 /// Server 0's part of the membership.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ struct Heard {
     took: u64,
     /// Since when there is no connection of it; `None` while there is one.
     ended: Option<Instant>,
+    /// Since when it says that it is starting.
+    starting: Option<Instant>,
     told: Told,
 }
 
@@ -74,7 +76,7 @@ impl Coordinator {
         let heard = |server| {
             let start_id = known.iter().find(|(known, _)| *known == server).map(|(_, id)| *id);
             let told = Told::nothing(now);
-            (server, Heard { at: now, start_id, took: 0, ended: Some(now), told })
+            (server, Heard { at: now, start_id, took: 0, ended: Some(now), starting: None, told })
         };
         Self { heard: (1..servers).map(ServerId).map(heard).collect(), rest }
     }
@@ -95,7 +97,8 @@ impl Coordinator {
         // It hears now, whatever it did not hear before.
         let news = before.map(|heard| heard.told.news).unwrap_or_default();
         let told = Told { news, ..Told::nothing(now) };
-        let heard = Heard { at: now, start_id: Some(from.start_id), took, ended: None, told };
+        let (start_id, ended, starting) = (Some(from.start_id), None, None);
+        let heard = Heard { at: now, start_id, took, ended, starting, told };
         self.heard.insert(from.server, heard);
         let is_back = members.is_back(from.server);
         members.epoch += u64::from(is_back);
@@ -109,6 +112,23 @@ impl Coordinator {
         {
             heard.ended.get_or_insert(since);
         }
+    }
+
+    /// A server says that it is starting: until now it is not missed. False when it has said so for [`STARTING_MAX`].
+    pub(super) fn starts(&mut self, server: ServerId, now: Instant) -> bool {
+        let Some(heard) = self.heard.get_mut(&server) else { return false };
+        let since = *heard.starting.get_or_insert(now);
+        let is_in_time = now.duration_since(since) < STARTING_MAX;
+        if is_in_time {
+            (heard.at, heard.ended) = (now, heard.ended.map(|_| now));
+        }
+        is_in_time
+    }
+
+    /// Whether a server has a connection here.
+    pub(super) fn hears(&self, server: ServerId) -> bool {
+        let heard = self.heard.get(&server);
+        heard.is_some_and(|heard| heard.start_id.is_some() && heard.ended.is_none())
     }
 
     /// It was this server that was silent: what the others sent meanwhile waits in its sockets.
@@ -269,6 +289,27 @@ mod tests {
         assert_eq!(coordinator.silent(&members, stalled), [(ServerId(2), true)]);
         let both = [(ServerId(1), true), (ServerId(2), true)];
         assert_eq!(coordinator.silent(&members, stalled + SILENCE), both);
+    }
+
+    #[test]
+    fn who_says_that_it_is_starting_is_not_missed_for_a_while() {
+        let begin = Instant::now();
+        let (mut coordinator, mut members) = three(begin);
+        assert!(coordinator.hears(ServerId(1)));
+        coordinator.ended(peer(1, 7), begin);
+        assert!(!coordinator.hears(ServerId(1)));
+        let mut now = begin + SILENCE;
+        while now < begin + STARTING_MAX {
+            assert_eq!(coordinator.silent(&members, now), [(ServerId(1), false)]);
+            assert!(coordinator.starts(ServerId(1), now));
+            assert!(coordinator.silent(&members, now + SILENCE / 2).is_empty(), "a gap is none");
+            coordinator.beat(&mut members, peer(2, 7), 0, now);
+            now += SILENCE;
+        }
+        assert!(!coordinator.starts(ServerId(1), now + SILENCE));
+        coordinator.beat(&mut members, peer(1, 8), 0, now);
+        coordinator.ended(peer(1, 8), now);
+        assert!(coordinator.starts(ServerId(1), now), "another start");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A job of a few servers in this process, on loopback and plain directories, and a process to ask them.
 
 mod frame_faults;
+mod gate;
 pub(crate) mod recorded_file;
 
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 pub(crate) use frame_faults::FrameFaults;
+pub(crate) use gate::Gate;
+use gate::Gated;
 
 pub(crate) const RW: Access = Access { read: true, write: true };
 pub(crate) const R: Access = Access { read: true, write: false };
@@ -36,6 +39,8 @@ pub(crate) struct Cluster {
     secret: Secret,
     names: Option<Vec<Arc<MemoryStore>>>,
     faults: Option<Arc<FrameFaults>>,
+    /// Through which every server comes that opens its storage.
+    pub(crate) gate: Arc<Gate>,
     tier: Option<Arc<dyn Tier>>,
     /// After how long files that stay open are flushed as they stand.
     flush_open: Option<Duration>,
@@ -103,6 +108,7 @@ impl Cluster {
             secret: Secret::generate().expect("randomness"),
             names: None,
             faults: None,
+            gate: Arc::default(),
             tier: None,
             flush_open: None,
             durable_at: DurableAt::default(),
@@ -130,6 +136,7 @@ impl Cluster {
 
     /// Ends all servers; what they stored stays.
     pub(crate) fn end(&mut self) {
+        self.gate.open();
         for (stop, thread) in self.servers.drain(..) {
             let _already_over = stop.send(());
             let _panicked = thread.join();
@@ -156,9 +163,9 @@ impl Cluster {
         let secret = self.secret.clone();
         let names = self.names.as_ref().map(|names| Arc::clone(&names[usize::from(server)]));
         let (faults, cache, room) = (self.faults.clone(), self.cache(), self.room);
-        let kept_until = self.kept_until;
+        let (gate, kept_until) = (Arc::clone(&self.gate), self.kept_until);
         let thread = std::thread::spawn(move || {
-            let given = (names, faults, cache, (room, kept_until));
+            let given = (names, faults, cache, (room, gate, kept_until));
             run_server(&root, server, servers, secret, given, stopped, move || {
                 // Somebody may not wait any more.
                 let _ = tell.send(());
@@ -207,6 +214,18 @@ impl Cluster {
     }
 
     fn restart_with(&mut self, server: u16, left: Option<MemoryStore>) {
+        let told = self.begin_again(server, left);
+        self.tell_nothing(server);
+        told.recv_timeout(Duration::from_secs(20)).expect("the server is ready again");
+    }
+
+    /// Ends a server and begins to start it again; tells when it is ready, which it is not before
+    /// [`Cluster::tell_nothing`].
+    pub(crate) fn begin_restart(&mut self, server: u16) -> Receiver<()> {
+        self.begin_again(server, None)
+    }
+
+    fn begin_again(&mut self, server: u16, left: Option<MemoryStore>) -> Receiver<()> {
         let at = usize::from(server);
         let servers = self.servers.len() as u16;
         let (stop, stopped) = oneshot::channel();
@@ -219,6 +238,11 @@ impl Cluster {
         names[at] = Arc::new(left.unwrap_or_else(|| names[at].after_kill()));
         let (running, told) = self.begin(server, servers);
         self.servers[at] = running;
+        told
+    }
+
+    /// A server that was started again hears of its mount what that holds: nothing.
+    pub(crate) fn tell_nothing(&self, server: u16) {
         let mut mount = Process::connect_as(
             &self.socket(server),
             Some(Box::new(|| StillOpen { access: RW, as_of: u64::MAX })),
@@ -227,7 +251,6 @@ impl Cluster {
         );
         let nothing = Holding { last: true, ..Holding::default() };
         mount.ask(&NodeRequest::Reclaim(Box::new(nothing))).expect("told");
-        told.recv_timeout(Duration::from_secs(20)).expect("the server is ready again");
     }
 
     /// A process on the node of server `node`.
@@ -260,12 +283,12 @@ impl Drop for Cluster {
     }
 }
 
-/// Names, the network's faults, the cache area, room for parts and when names leave their home.
+/// Names, the network's faults, the cache area, room for parts, the way to them and when names leave their home.
 type Given = (
     Option<Arc<MemoryStore>>,
     Option<Arc<FrameFaults>>,
     Option<CacheSettings>,
-    (ByteCount, KeptUntil),
+    (ByteCount, Arc<Gate>, KeptUntil),
 );
 
 fn run_server(
@@ -273,7 +296,7 @@ fn run_server(
     server: u16,
     servers: u16,
     secret: Secret,
-    (names, faults, cache, (room, kept_until)): Given,
+    (names, faults, cache, (room, gate, kept_until)): Given,
     stopped: oneshot::Receiver<()>,
     ready: impl FnOnce(),
 ) {
@@ -293,7 +316,7 @@ fn run_server(
         listen: vec!["127.0.0.1".parse().expect("an address")],
         port: 0,
         job_dir: root.to_owned(),
-        area: Box::new(area),
+        area: Box::new(Gated { area, gate }),
         mounts: 1,
         cache,
         direct_io: true,

@@ -13,6 +13,7 @@ mod lost_replies;
 mod multiplexed;
 mod recorded;
 mod resumed_recorded;
+mod starting;
 mod stray_parts;
 mod striped_copy;
 mod three_servers;

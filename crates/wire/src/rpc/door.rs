@@ -39,6 +39,20 @@ impl Door {
         session.map_err(|error| self.refusals.tell(&peer, &error)).ok()
     }
 
+    /// Tells the peer of a connection, if it is one, that this server is starting.
+    pub(super) async fn put_off(&self, connection: Connection) {
+        let peer = connection.peer.clone();
+        let told = async {
+            let heard = self.strangers.hold(handshake::hear(connection, &self.credentials)).await;
+            let heard = heard.ok_or(HandshakeError::Displaced)??;
+            let telling = handshake::answer_starting(heard, &self.credentials);
+            self.handshakes.hold(telling).await.ok_or(HandshakeError::Displaced)?
+        };
+        if let Err(error) = told.await {
+            self.refusals.tell(&peer, &error);
+        }
+    }
+
     async fn shake_hands(&self, connection: Connection) -> Result<Session, HandshakeError> {
         let heard = self.strangers.hold(handshake::hear(connection, &self.credentials)).await;
         let heard = heard.ok_or(HandshakeError::Displaced)??;

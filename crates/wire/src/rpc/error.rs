@@ -53,6 +53,11 @@ impl LinkError {
         }
     }
 
+    /// Whether the peer said that it is starting.
+    pub(super) fn is_starting(&self) -> bool {
+        matches!(self, Self::Handshake(HandshakeError::Starting { .. }))
+    }
+
     /// Whether the peer may be there, and only the way to it is cut. Who refuses a connection has answered.
     pub(super) fn is_no_way(&self) -> bool {
         match self {

@@ -20,7 +20,9 @@ use super::credit::{Credit, Credits, RequestId};
 use super::line::Line;
 use super::{Answer, CallError, LinkError, Returned, relay};
 use crate::buffer::BoxBuffer;
-use crate::deadline::{CONNECT_WAIT, RECONNECT_WAIT_MAX, RECONNECT_WAIT_MIN, RELAY_LOOK};
+use crate::deadline::{
+    CONNECT_WAIT, RECONNECT_WAIT_MAX, RECONNECT_WAIT_MIN, RELAY_LOOK, STARTING_LOOK,
+};
 use crate::handshake::{self, Credentials, Lane as LaneKind, LinkId, PeerIdentity};
 use crate::limits::{ADDRESSES_MAX, BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::message::{Carrier, PeerState, PeerStatus};
@@ -97,6 +99,27 @@ pub struct PeerLink {
     me: Weak<Self>,
 }
 
+/// What is known of a server that was looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It proved that it runs, and takes connections.
+    Serving,
+    /// It proved that it runs, and opens its storage.
+    Starting,
+    /// Nothing.
+    Unknown,
+}
+
+impl From<&Result<(), LinkError>> for Presence {
+    fn from(found: &Result<(), LinkError>) -> Self {
+        match found {
+            Ok(()) => Self::Serving,
+            Err(error) if error.is_starting() => Self::Starting,
+            Err(_) => Self::Unknown,
+        }
+    }
+}
+
 /// To whom a call may be sent again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Repeat {
@@ -156,6 +179,31 @@ impl Lane {
             LaneState::Up { line, .. } if line.is_alive() => Some(line.over),
             _ => None,
         }
+    }
+
+    /// What `waits` gives by `until`, which is put off by `deadline` for as long as the peer says that it is starting.
+    async fn in_time<T>(
+        &self,
+        waits: impl Future<Output = T>,
+        deadline: Duration,
+        until: &mut Instant,
+    ) -> Option<T> {
+        let mut waits = std::pin::pin!(waits);
+        loop {
+            match timeout_at(*until, &mut waits).await {
+                Ok(given) => return Some(given),
+                Err(_) if self.is_starting() => {
+                    *until = Instant::now() + deadline.max(STARTING_LOOK);
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Whether the peer said at the last try that it is starting.
+    fn is_starting(&self) -> bool {
+        let is_down = self.over().is_none();
+        is_down && self.error.borrow().as_ref().is_some_and(|error| error.is_starting())
     }
 
     fn refusal(&self) -> Option<Rc<LinkError>> {
@@ -236,26 +284,33 @@ impl PeerLink {
         }
     }
 
+    /// Whether it said at the last try that it is starting.
+    pub fn is_starting(&self) -> bool {
+        self.state() == PeerState::Unreachable
+            && (self.small.is_starting() || self.bulk.is_starting())
+    }
+
     /// Whether the server proves within [`CONNECT_WAIT`], at one of its addresses, that it runs. That
     /// something accepts connections there proves nothing: anybody may listen at a port that is free.
-    pub async fn is_there(&self) -> bool {
+    pub async fn presence(&self) -> Presence {
         let (mut asked, addresses) = (JoinSet::new(), self.addresses.borrow().clone());
         for address in addresses.into_iter().take(ADDRESSES_MAX) {
             let (connector, to) = (Rc::clone(&self.connector), self.to);
-            asked.spawn_local(async move { connector.finds(to, &address).await.is_ok() });
+            asked.spawn_local(async move { Presence::from(&connector.finds(to, &address).await) });
         }
         let answers = async {
             while let Some(answer) = asked.join_next().await {
-                if answer.is_ok_and(|is_there| is_there) {
-                    return true;
+                match answer {
+                    Ok(Presence::Unknown) | Err(_) => {}
+                    Ok(found) => return found,
                 }
             }
-            false
+            Presence::Unknown
         };
-        tokio::time::timeout(CONNECT_WAIT, answers).await.unwrap_or(false)
+        tokio::time::timeout(CONNECT_WAIT, answers).await.unwrap_or(Presence::Unknown)
     }
 
-    /// Asks the server, and waits for its answer until `deadline` from now.
+    /// Asks the server, and waits for its answer until `deadline` from now, or from when it last said that it is starting.
     ///
     /// `send` is a buffer and how many bytes at its start are the payload; `into` takes the payload
     /// of the answer, which must fit. Both come back with the answer or the error. Sent again with
@@ -289,8 +344,8 @@ impl PeerLink {
             let buffers = Returned { sent: send.map(|(buffer, _)| buffer), into };
             return Err(CallError::Protocol { to: self.to, what, buffers });
         }
-        let until = Instant::now() + deadline;
-        let Ok(credit) = timeout_at(until, lane.credits.take()).await else {
+        let mut until = Instant::now() + deadline;
+        let Some(credit) = lane.in_time(lane.credits.take(), deadline, &mut until).await else {
             let buffers = Returned { sent: send.map(|(buffer, _)| buffer), into };
             return Err(CallError::Deadline { to: self.to, waited: deadline, buffers });
         };
@@ -326,7 +381,7 @@ impl PeerLink {
         &self,
         lane: &Lane,
         call: &Rc<Call>,
-        (deadline, until): (Duration, Instant),
+        (deadline, mut until): (Duration, Instant),
         repeat: Repeat,
     ) -> Result<(Vec<u8>, usize), CallError> {
         let to = self.to;
@@ -334,12 +389,12 @@ impl PeerLink {
             |call: &Call| CallError::Deadline { to, waited: deadline, buffers: call.abandon() };
         let mut sent_to = None;
         loop {
-            let line = match timeout_at(until, self.line(lane)).await {
-                Ok(Ok(line)) => line,
-                Ok(Err(source)) => {
+            let line = match lane.in_time(self.line(lane), deadline, &mut until).await {
+                Some(Ok(line)) => line,
+                Some(Err(source)) => {
                     return Err(CallError::Refused { to, source, buffers: call.abandon() });
                 }
-                Err(_) => {
+                None => {
                     let source = lane.error.borrow().clone();
                     let buffers = call.abandon();
                     return Err(CallError::Unreachable { to, waited: deadline, source, buffers });
@@ -537,7 +592,10 @@ impl Attempt {
                     tracing::info!(server = %self.to, relay = %relay.to, "reached through another");
                     return Ok(handshake::Session { over: Carrier::Relay, ..session.await? });
                 }
-                Err(error) => last = error,
+                // Not of the server that is looked for.
+                Err(error) => {
+                    last = LinkError::NotRelayed { relay: relay.to, why: error.to_string() };
+                }
             }
         }
         Err(last)

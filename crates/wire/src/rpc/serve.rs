@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -115,6 +116,28 @@ pub async fn serve_listener<S: Service>(
                 serve_peer(session, service, &peers).await;
             }
         });
+    }
+}
+
+/// Tells whoever connects that the server is starting, for ever. Dropped, it leaves the listener as good as new.
+pub async fn put_off_listener(listener: &mut dyn Listener, credentials: Credentials) -> Infallible {
+    let door = Rc::new(Door::new(credentials));
+    let mut put_off = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            Some(_) = put_off.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok(connection) => {
+                    let door = Rc::clone(&door);
+                    put_off.spawn_local(async move { door.put_off(connection).await });
+                }
+                Err(error) => {
+                    tracing::warn!(error = %Chain(&error), "connection not accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
     }
 }
 

@@ -87,9 +87,8 @@ impl FrameSender for Cut {
         payload: &'a [u8],
     ) -> LocalFuture<'a, Result<(), TransportError>> {
         Box::pin(async move {
-            match self.cut.borrow().contains(&self.to) {
-                true => return Ok(()),
-                false => {}
+            if self.cut.borrow().contains(&self.to) {
+                return Ok(());
             }
             self.inner.send(header, body, payload).await
         })

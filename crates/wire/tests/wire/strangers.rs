@@ -14,8 +14,8 @@ use hayase_wire::message::PeerState;
 use hayase_wire::transport::memory::{Direction, MemoryFrame};
 use hayase_wire::transport::{Connection, MemoryTransport, Transport};
 use hayase_wire::{
-    Address, BoxBuffer, Connector, Credentials, PeerIdentity, PeerLink, Response, Secret, Service,
-    serve_listener,
+    Address, BoxBuffer, Connector, Credentials, PeerIdentity, PeerLink, Presence, Response, Secret,
+    Service, put_off_listener, serve_listener,
 };
 use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::Instant;
@@ -179,17 +179,50 @@ fn no_stranger_takes_the_place_of_who_has_shown_the_secret() {
 }
 
 #[test]
+fn who_is_starting_says_so_and_is_waited_for() {
+    run(async {
+        let transport = MemoryTransport::new();
+        let link = member(&transport);
+        let mut listener = transport.listen(&address()).await.unwrap();
+        let asking = Rc::clone(&link);
+        let asked = tokio::task::spawn_local(async move {
+            asking.call(b"abc".to_vec(), None, None, WAIT).await.map(|answer| answer.body)
+        });
+        tokio::select! {
+            biased;
+            never = put_off_listener(&mut *listener, credentials(SERVER)) => match never {},
+            () = async {
+                assert_eq!(link.presence().await, Presence::Starting);
+                tokio::time::sleep(WAIT / 2).await;
+                assert!(link.is_starting() && link.peer().is_none());
+            } => {}
+        }
+        assert!(!asked.is_finished());
+        // A stranger who says that somebody else is starting is not believed.
+        let stranger = Credentials { secret: Secret::from_bytes([4; 32]), ..credentials(SERVER) };
+        tokio::select! {
+            biased;
+            never = put_off_listener(&mut *listener, stranger) => match never {},
+            presence = link.presence() => assert_eq!(presence, Presence::Unknown),
+        }
+        tokio::task::spawn_local(serve_listener(listener, credentials(SERVER), Rc::new(Echo)));
+        assert_eq!(asked.await.unwrap().unwrap(), b"abc");
+        assert!(!link.is_starting());
+    });
+}
+
+#[test]
 fn a_stranger_at_the_address_of_a_dead_server_is_not_taken_for_it() {
     run(async {
         let transport = MemoryTransport::new();
         let link = member(&transport);
         let begin = Instant::now();
-        assert!(!link.is_there().await, "nobody is");
+        assert_eq!(link.presence().await, Presence::Unknown, "nobody is");
         assert_eq!(begin.elapsed(), Duration::ZERO);
 
         // Accepts and says nothing, as a kernel does; it takes no longer than a machine without power.
         let silent = transport.listen(&address()).await.unwrap();
-        assert!(!link.is_there().await);
+        assert_eq!(link.presence().await, Presence::Unknown);
         assert!(begin.elapsed() <= CONNECT_WAIT + Duration::from_millis(1));
         drop(silent);
 
@@ -197,16 +230,16 @@ fn a_stranger_at_the_address_of_a_dead_server_is_not_taken_for_it() {
         let stranger = Credentials { secret: Secret::from_bytes([4; 32]), ..credentials(SERVER) };
         for other in [stranger, credentials(ServerId(2))] {
             let other = start_as(&transport, other).await;
-            assert!(!link.is_there().await);
+            assert_eq!(link.presence().await, Presence::Unknown);
             other.abort();
             other.await.unwrap_err();
         }
         let server = start_as(&transport, credentials(SERVER)).await;
-        assert!(link.is_there().await);
+        assert_eq!(link.presence().await, Presence::Serving);
         assert_eq!(begin.elapsed(), Duration::ZERO);
 
         link.call(vec![], None, None, WAIT).await.unwrap();
-        assert!(link.is_there().await);
+        assert_eq!(link.presence().await, Presence::Serving);
         assert_eq!(link.state(), PeerState::Connected, "it took no connection's place");
         server.abort();
     });

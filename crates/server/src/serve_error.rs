@@ -1,0 +1,102 @@
+//! Why a server could not be started.
+
+use hayase_layout::ServerId;
+use hayase_store::{LedgerError, MetaError, NamespaceError, PartError};
+use hayase_wire::transport::UcxError;
+use hayase_wire::{Address, MembersError, NodeError, TransportError};
+
+use crate::limits::SLOTS;
+
+/// Why a server could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The directories of the area could not be made.
+    #[error("make {} in the area", .path.display())]
+    Directory {
+        /// Which.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The parts can not be reached.
+    #[error("open the parts of server {server}")]
+    Parts {
+        /// Whose.
+        server: ServerId,
+        /// Why.
+        source: PartError,
+    },
+    /// The name space can not be opened.
+    #[error("open the name space of server {server}")]
+    Meta {
+        /// Whose.
+        server: ServerId,
+        /// Why.
+        source: MetaError,
+    },
+    /// The name space is not this server's, or not readable.
+    #[error("read the name space of server {server}")]
+    Names {
+        /// Whose.
+        server: ServerId,
+        /// Why.
+        source: NamespaceError,
+    },
+    /// The ledger can not be read.
+    #[error("open the ledger of server {server}")]
+    Ledger {
+        /// Whose.
+        server: ServerId,
+        /// Why.
+        source: LedgerError,
+    },
+    /// It was there, and nobody can say without it what the tier does not have.
+    #[error(
+        "the ledger of server {server} is gone, and {files} files of the cache area are here: `hayase resume --salvage` \
+         brings them to the tier"
+    )]
+    LedgerGone {
+        /// Whose.
+        server: ServerId,
+        /// How many.
+        files: usize,
+    },
+    /// The transfer buffers could not be had.
+    #[error("get {SLOTS} transfer buffers of 1 MiB")]
+    Slots {
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The node's socket could not be bound.
+    #[error("listen on the node's socket")]
+    Socket {
+        /// Why.
+        source: NodeError,
+    },
+    /// No address could be listened on.
+    #[error("listen on {address}")]
+    Listen {
+        /// Which.
+        address: Address,
+        /// Why.
+        source: TransportError,
+    },
+    /// UCX was asked for and can not be had.
+    #[error("speak to the other servers over UCX (--transport ucx)")]
+    Ucx {
+        /// Why.
+        source: UcxError,
+    },
+    /// Server 0 did not hear of this one for too long: what it held elsewhere was released.
+    #[error("server {server} was declared lost: it has to begin again")]
+    Lost {
+        /// Who.
+        server: ServerId,
+    },
+    /// The members did not meet.
+    #[error("meet the other servers of the job")]
+    Members {
+        /// Why.
+        source: MembersError,
+    },
+}

@@ -1,0 +1,77 @@
+//! A disk that a server waits for when it starts, for as long as a test likes.
+
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+
+use hayase_store::area::CountedArea;
+use hayase_store::{Area, AreaError, AreaUsage, Device, PartError};
+
+/// Open at first.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_closed: bool,
+    waiting: usize,
+}
+
+impl Gate {
+    /// Who opens its storage from now on waits.
+    pub(crate) fn close(&self) {
+        self.state.lock().expect("no holder panics").is_closed = true;
+    }
+
+    /// Nobody waits any more.
+    pub(crate) fn open(&self) {
+        self.state.lock().expect("no holder panics").is_closed = false;
+        self.changed.notify_all();
+    }
+
+    /// Returns when somebody waits.
+    pub(crate) fn until_somebody_waits(&self) {
+        let state = self.state.lock().expect("no holder panics");
+        drop(self.changed.wait_while(state, |state| state.waiting == 0).expect("no holder panics"));
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock().expect("no holder panics");
+        state.waiting += 1;
+        self.changed.notify_all();
+        let mut state =
+            self.changed.wait_while(state, |state| state.is_closed).expect("no holder panics");
+        state.waiting -= 1;
+    }
+}
+
+/// An area behind a gate.
+pub(crate) struct Gated {
+    pub(crate) area: CountedArea,
+    pub(crate) gate: Arc<Gate>,
+}
+
+impl Area for Gated {
+    fn root(&self) -> &Path {
+        self.area.root()
+    }
+
+    fn kind(&self) -> &'static str {
+        self.area.kind()
+    }
+
+    fn usage(&self) -> Result<AreaUsage, AreaError> {
+        self.area.usage()
+    }
+
+    fn overwrites_in_place(&self) -> bool {
+        self.area.overwrites_in_place()
+    }
+
+    fn parts(&self) -> Result<Arc<dyn Device>, PartError> {
+        self.gate.pass();
+        self.area.parts()
+    }
+}
