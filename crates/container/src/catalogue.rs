@@ -211,15 +211,16 @@ impl Catalogue {
 }
 
 /// Whether nothing is there any more that went into the merged index `name`, which is not complete and may tell of no
-/// writer: no index among `names` counts, or the merged one before it is gone.
+/// writer: no index among `names` counts, or there was a merged one before it, and none is there. (One behind it may have
+/// taken its place: a compaction that was killed leaves what it had begun, and another one goes on.)
 pub(crate) fn has_no_source<'a>(
     name: &str,
     mut names: impl Iterator<Item = &'a String>,
     is_counting: bool,
 ) -> bool {
     let Kind::Merged(number) = names::kind(name) else { return false };
-    let is_before = |other: &String| matches!(names::kind(other), Kind::Merged(n) if n < number);
-    !is_counting || (number > 1 && !names.any(is_before))
+    let is_another = |other: &String| matches!(names::kind(other), Kind::Merged(n) if n != number);
+    !is_counting || (number > 1 && !names.any(is_another))
 }
 
 /// The names of indexes among these.
@@ -302,7 +303,7 @@ impl Loaded {
             _ => 0,
         };
         let from = self.read + body as u64;
-        let (entries, blocks, used, tail) = parse_blocks(&bytes[body..], self.blocks)
+        let (entries, blocks, used, tail) = parse_blocks(&bytes[body..], from, self.blocks)
             .map_err(|damage| damaged(from + damage.at as u64, damage.what))?;
         let has_changed = !entries.is_empty();
         for entry in entries {

@@ -81,22 +81,31 @@ impl Container {
         told.writers -= dead.len();
         let is_one = matches!(&chosen[..], [name] if matches!(names::kind(name), Kind::Merged(_)));
         if chosen.is_empty() || (is_one && dead.is_empty()) {
-            return Ok(told); // nothing to gain
+            // Nothing to gain.
+            if finished == Finished::All {
+                self.remove_begun(&catalogue)?;
+            }
+            return Ok(told);
         }
         self.write_merged(&merged)?;
+        if finished == Finished::All {
+            self.remove_begun(&catalogue)?; // before what went into them
+        }
         for name in &chosen {
             self.directory().remove(name)?;
             told.indexes_removed += 1;
         }
         self.remove_parts(&dead, &mut told)?;
-        if finished == Finished::All {
-            // What compactions that were killed have left.
-            for name in catalogue.incomplete() {
-                self.directory().remove(name)?;
-            }
-        }
         self.directory().sync()?;
         Ok(told)
+    }
+
+    /// Merged indexes that compactions have begun which were killed.
+    fn remove_begun(&self, catalogue: &Catalogue) -> Result<(), ContainerError> {
+        for name in catalogue.incomplete() {
+            self.directory().remove(name)?;
+        }
+        self.directory().sync()
     }
 
     /// Merges the indexes of writers that closed when there are more than [`INDEXES_UNMERGED_MAX`] that no

@@ -52,10 +52,11 @@ pub(crate) fn draw_block(number: u64, entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-/// The entries of the blocks in `bytes`, the first of which has this number; how many blocks, how many
-/// bytes they take, and what is behind them.
+/// The entries of the blocks in `bytes`, which are at `from` in their file, and the first of which has this number; how
+/// many blocks, how many bytes they take, and what is behind them.
 pub(crate) fn parse_blocks(
     bytes: &[u8],
+    from: u64,
     first: u64,
 ) -> Result<(Vec<Entry>, u64, usize, Tail), Damage> {
     let (mut entries, mut at, mut number) = (Vec::new(), 0, first);
@@ -65,7 +66,7 @@ pub(crate) fn parse_blocks(
             if (at + 1..bytes.len()).any(|later| begins_later_block(bytes, later, number)) {
                 return Err(Damage { at, what: "a block is damaged, and a good one is behind it" });
             }
-            if !is_torn(&bytes[at..]) {
+            if !is_torn(&bytes[at..], from + at as u64) {
                 return Err(Damage { at, what: "a block is damaged" });
             }
             return Ok((entries, number, at, Tail::Torn((bytes.len() - at) as u64)));
@@ -79,13 +80,24 @@ pub(crate) fn parse_blocks(
     Ok((entries, number, at, Tail::Clean))
 }
 
-/// Whether bytes of `block`, which is not good and has nothing good behind it, were never written.
-fn is_torn(block: &[u8]) -> bool {
+/// Whether bytes of `block`, which is at `offset` in its file, is not good and has nothing good behind it, were never
+/// written.
+fn is_torn(block: &[u8], offset: u64) -> bool {
     let Some(frame) = block.get(..FRAME_BYTES) else { return true };
     let are_zeros = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     let (start, end) = (&block[..ZEROS_MIN], &block[block.len() - ZEROS_MIN..]);
     let mut longest = block.split(|byte| *byte != 0).map(<[u8]>::len);
     if are_zeros(start) || are_zeros(end) || longest.any(|zeros| zeros >= SECTOR) {
+        return true;
+    }
+    // Sectors are those of the file: of the first and the last one the block may have fewer bytes.
+    let before = offset.next_multiple_of(SECTOR as u64) - offset;
+    let behind = (offset + block.len() as u64) % SECTOR as u64;
+    let is_hole = |bytes: &[u8]| !bytes.is_empty() && are_zeros(bytes);
+    if let Some((first, rest)) = block.split_at_checked(before as usize)
+        && !rest.is_empty()
+        && (is_hole(first) || is_hole(&rest[rest.len().saturating_sub(behind as usize)..]))
+    {
         return true;
     }
     let payload = &block[FRAME_BYTES..];
@@ -167,11 +179,11 @@ mod tests {
     #[test]
     fn whole_blocks_are_read_and_their_number_counts() {
         let bytes = three_blocks();
-        let (entries, blocks, used, tail) = parse_blocks(&bytes, 0).unwrap();
+        let (entries, blocks, used, tail) = parse_blocks(&bytes, 0, 0).unwrap();
         assert_eq!((entries.len(), blocks, used, tail), (6, 3, bytes.len(), Tail::Clean));
         // Blocks from elsewhere in the index are not what is expected here.
-        assert!(parse_blocks(&bytes[bytes.len() / 3..], 0).is_err());
-        let (entries, ..) = parse_blocks(&bytes[bytes.len() / 3..], 1).unwrap();
+        assert!(parse_blocks(&bytes[bytes.len() / 3..], 0, 0).is_err());
+        let (entries, ..) = parse_blocks(&bytes[bytes.len() / 3..], 0, 1).unwrap();
         assert_eq!(entries.len(), 4);
     }
 
@@ -182,11 +194,11 @@ mod tests {
         for bit in 0..good.len() * 8 {
             let mut bytes = good.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            let damage = parse_blocks(&bytes, 0).expect_err("believed, or taken for torn");
+            let damage = parse_blocks(&bytes, 0, 0).expect_err("believed, or taken for torn");
             assert_eq!(damage.at, bit / 8 / third * third, "bit {bit}");
         }
         for len in 0..=good.len() {
-            let (entries, blocks, used, tail) = parse_blocks(&good[..len], 0).unwrap();
+            let (entries, blocks, used, tail) = parse_blocks(&good[..len], 0, 0).unwrap();
             let whole = len / third;
             assert_eq!((entries.len(), blocks, used), (whole * 2, whole as u64, whole * third));
             let torn = Tail::Torn((len - used) as u64);
@@ -201,8 +213,28 @@ mod tests {
         for hole in [0..512, 512..1024, 1024..good.len()] {
             let mut bytes = good.clone();
             bytes[hole.clone()].fill(0);
-            let (entries, _, _, tail) = parse_blocks(&bytes, 0).unwrap();
+            let (entries, _, _, tail) = parse_blocks(&bytes, 0, 0).unwrap();
             assert!(entries.is_empty() && tail == Tail::Torn(good.len() as u64), "{hole:?}");
+        }
+    }
+
+    /// Wherever the block begins in its file.
+    #[test]
+    fn a_block_whose_first_or_last_sector_was_never_written_is_torn() {
+        let entries: Vec<_> = (1..400).map(|epoch| Entry::Latest(Epoch(epoch))).collect();
+        let good = draw_block(0, &entries);
+        assert!(good.len() > 2 * SECTOR);
+        for from in 0..SECTOR as u64 {
+            let before = (from.next_multiple_of(SECTOR as u64) - from) as usize;
+            let behind = (from as usize + good.len()) % SECTOR;
+            for hole in [0..before, good.len() - behind..good.len()] {
+                let mut bytes = good.clone();
+                bytes[hole.clone()].fill(0);
+                if bytes != good {
+                    let (.., tail) = parse_blocks(&bytes, from, 0).unwrap();
+                    assert_eq!(tail, Tail::Torn(good.len() as u64), "{hole:?} at {from}");
+                }
+            }
         }
     }
 
@@ -227,7 +259,7 @@ mod tests {
                 bytes[at] = value;
             }
             bytes.truncate(len.index(good.len() + 1));
-            if let Ok((entries, blocks, used, _)) = parse_blocks(&bytes, 0) {
+            if let Ok((entries, blocks, used, _)) = parse_blocks(&bytes, 0, 0) {
                 prop_assert_eq!(&bytes[..used], &good[..used]);
                 prop_assert_eq!(entries.len() as u64, blocks * 2);
             }
@@ -235,7 +267,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_refused_or_torn(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            if let Ok((entries, ..)) = parse_blocks(&bytes, 0) {
+            if let Ok((entries, ..)) = parse_blocks(&bytes, 0, 0) {
                 prop_assert!(entries.is_empty());
             }
             let _ = crate::Snapshot::decode(&bytes); // refused or not: it comes back

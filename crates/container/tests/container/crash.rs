@@ -185,3 +185,33 @@ fn a_compaction_that_is_killed_anywhere_loses_nothing() {
     assert!(matches!(container.load(), Err(ContainerError::Corrupt { .. })));
     assert!(!check(&path).unwrap().is_sound());
 }
+
+/// What a killed compaction has begun stays, and others go on behind it.
+#[test]
+fn a_compaction_behind_one_that_was_killed_loses_nothing() {
+    let top = tempfile::tempdir().unwrap();
+    let path = top.path().join("F");
+    let container = create(&path);
+    let write = |number: u32| {
+        let file = open(&container, number, number);
+        file.write_at(GlobalOffset(u64::from(number) * 4), &[number as u8; 4]).unwrap();
+        file.close(Durability::Durable).unwrap();
+    };
+    (1..3).for_each(write);
+    container.compact(Finished::Closed).unwrap();
+    write(3);
+    let begun = path.join("merged-0000000000000002.index");
+    let whole = fs::read(path.join("merged-0000000000000001.index")).unwrap();
+    for len in 0..whole.len() {
+        fs::write(&begun, &whole[..len]).unwrap();
+        write(4 + len as u32);
+        let expected = published(&path);
+        container.compact(Finished::Closed).unwrap();
+        assert_eq!(published(&path), expected, "behind {len} bytes");
+        assert!(check(&path).unwrap().is_sound(), "behind {len} bytes");
+    }
+    let expected = published(&path);
+    container.compact(Finished::All).unwrap();
+    assert_eq!(published(&path), expected);
+    assert!(!begun.exists());
+}
