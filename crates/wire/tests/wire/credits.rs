@@ -3,7 +3,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,11 +12,13 @@ use hayase_wire::limits::{CREDITS_PER_LINK, CREDITS_PER_PEER};
 use hayase_wire::transport::memory::Direction;
 use hayase_wire::transport::{MemoryTransport, Transport};
 use hayase_wire::{
-    Address, BoxBuffer, Connector, Credentials, PeerIdentity, PeerLink, RequestId, Response,
-    Secret, Service, serve_listener,
+    Address, BoxBuffer, Connector, PeerIdentity, PeerLink, RequestId, Response, Service,
+    serve_listener,
 };
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, LocalSet};
+use tokio::task::JoinHandle;
+
+use crate::job::{credentials, run};
 
 const SERVER: ServerId = ServerId(1);
 const WAIT: Duration = Duration::from_secs(600);
@@ -72,25 +73,11 @@ impl Service for LastOfEach {
     }
 }
 
-fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(LocalSet::new().run_until(test));
-}
-
 async fn start(transport: MemoryTransport, service: &Rc<LastOfEach>) -> Rc<PeerLink> {
-    let of = |server: ServerId| Credentials {
-        secret: Secret::from_bytes([3; 32]),
-        me: PeerIdentity { server, start_id: 7 },
-        encrypt: false,
-    };
     let at = Address::Memory("server".into());
     let listener = transport.listen(&at).await.unwrap();
-    tokio::task::spawn_local(serve_listener(listener, of(SERVER), Rc::clone(service)));
-    PeerLink::new(Connector::new(Rc::new(transport), of(ServerId(0))), SERVER, vec![at])
+    tokio::task::spawn_local(serve_listener(listener, credentials(SERVER), Rc::clone(service)));
+    PeerLink::new(Connector::new(Rc::new(transport), credentials(ServerId(0))), SERVER, vec![at])
 }
 
 fn call(link: &Rc<PeerLink>, has_payload: bool, deadline: Duration) -> JoinHandle<bool> {

@@ -4,6 +4,7 @@
 
 mod credits;
 mod hostile;
+mod job;
 mod node;
 mod relay;
 mod rpc;

@@ -3,7 +3,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
-use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,35 +15,22 @@ use hayase_wire::transport::{
     Connection, FrameSender, Listener, LocalFuture, MemoryTransport, Transport, TransportError,
 };
 use hayase_wire::{
-    Address, BoxBuffer, CallError, Connector, Credentials, LinkError, PeerIdentity, PeerLink,
-    Response, Secret, Service, serve_listener,
+    Address, BoxBuffer, CallError, Connector, LinkError, PeerIdentity, PeerLink, Response, Service,
+    serve_listener,
 };
-use tokio::task::LocalSet;
+
+use crate::job::{credentials, run};
 
 const RELAY: ServerId = ServerId(0);
 const NEAR: ServerId = ServerId(1);
 const FAR: ServerId = ServerId(2);
 const WAIT: Duration = Duration::from_secs(8);
 
-fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(LocalSet::new().run_until(test));
-}
-
-fn credentials(server: ServerId) -> Credentials {
-    let me = PeerIdentity { server, start_id: 7 };
-    Credentials { secret: Secret::from_bytes([3; 32]), me, encrypt: false }
-}
-
 fn address(server: ServerId) -> Address {
     Address::Memory(server.to_string())
 }
 
-/// The network as one server sees it: nothing that it sends to these arrives, and nobody is told.
+/// The network as one server sees it: what it sends to the servers in `cut` is dropped silently.
 struct Port {
     inner: MemoryTransport,
     cut: Rc<RefCell<HashSet<Address>>>,

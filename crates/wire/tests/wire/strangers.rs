@@ -2,7 +2,6 @@
 //! secret waits for them. The clock stands still, so that any wait shows.
 
 use std::cell::RefCell;
-use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -17,8 +16,10 @@ use hayase_wire::{
     Address, BoxBuffer, Connector, Credentials, PeerIdentity, PeerLink, Presence, Response, Secret,
     Service, put_off_listener, serve_listener,
 };
-use tokio::task::{JoinHandle, LocalSet};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
+
+use crate::job::{credentials, run};
 
 const SERVER: ServerId = ServerId(1);
 const WAIT: Duration = Duration::from_secs(8);
@@ -39,20 +40,6 @@ impl Service for Echo {
     ) -> Response {
         Response::new(body)
     }
-}
-
-fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(LocalSet::new().run_until(test));
-}
-
-fn credentials(server: ServerId) -> Credentials {
-    let me = PeerIdentity { server, start_id: 7 };
-    Credentials { secret: Secret::from_bytes([3; 32]), me, encrypt: false }
 }
 
 fn address() -> Address {
@@ -198,7 +185,7 @@ fn who_is_starting_says_so_and_is_waited_for() {
             } => {}
         }
         assert!(!asked.is_finished());
-        // A stranger who says that somebody else is starting is not believed.
+        // A stranger that claims that the server is starting is not believed.
         let stranger = Credentials { secret: Secret::from_bytes([4; 32]), ..credentials(SERVER) };
         tokio::select! {
             biased;
