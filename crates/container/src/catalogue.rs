@@ -212,7 +212,7 @@ impl Catalogue {
 
 /// Whether nothing is there any more that went into the merged index `name`, which is not complete and may tell of no
 /// writer: no index among `names` counts, or there was a merged one before it, and none is there. (One behind it may have
-/// taken its place: a compaction that was killed leaves what it had begun, and another one goes on.)
+/// taken its place: a killed compaction leaves an incomplete index, and the next compaction writes another one.)
 pub(crate) fn has_no_source<'a>(
     name: &str,
     mut names: impl Iterator<Item = &'a String>,

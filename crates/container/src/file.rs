@@ -118,7 +118,7 @@ impl ContainerFile {
         Ok(file)
     }
 
-    /// Fails where this opening may write, and a group of so many processes, of which it is one, would make the
+    /// Fails where this opening may write, and a group of `group` processes, of which it is one, would make the
     /// container's writers more than [`WRITERS_MAX`]: for the process that opens it for the group.
     pub fn require_room_for(&self, group: usize) -> Result<(), ContainerError> {
         self.require_room(group, WRITERS_MAX)

@@ -50,7 +50,8 @@ struct State {
     /// Somebody has locked something.
     told: bool,
     holders: HashMap<InodeId, Vec<Holder>>,
-    /// Whose locks are being given up: an owner of an open file is the address of that, which the next one may get at once.
+    /// Owners whose locks are being released. The owner of an open file is its address in the kernel, which the next file
+    /// that is opened may have again.
     ending: HashSet<(InodeId, u64)>,
     watched: bool,
     stopped: bool,
@@ -109,8 +110,8 @@ impl Closes {
         self.take(ino, |holder| holder.owner == owner);
     }
 
-    /// Who may hold locks through a file that is closed for good; [`Closes::ended`] is to be called for each of them. Not
-    /// who has locked through another file since: that is a younger one with the same owner.
+    /// Owners that may hold locks through a file that is closed for good; call [`Closes::ended`] for each of them. Owners
+    /// that have locked through another file since are left out: that is a younger file with the same owner.
     pub(crate) fn released(&self, ino: InodeId, handle: FileHandle) -> Vec<Holder> {
         let mut taken = self.take(ino, |holder| holder.handle == handle);
         let mut state = self.lock();

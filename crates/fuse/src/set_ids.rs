@@ -1,6 +1,6 @@
-//! Files that run as their owner or group (S_ISUID, S_ISGID), as far as the kernel was told.
+//! Files that run as their owner or group (S_ISUID, S_ISGID), as far as the kernel has cached it.
 //!
-//! Who changes the bytes of such a file without CAP_FSETID takes that from it. For files that it caches or passes through
+//! A process without CAP_FSETID that changes the bytes of such a file clears the bits. For files that it caches or passes through
 //! the kernel looks itself, and asks with a SETATTR that sets nothing. Of writes that come to us it only says that their
 //! caller lacks the capability, so it is looked up here which file has the bits: all others cost no message.
 //! Of a truncation fuser 0.18 hands over less (neither `FATTR_KILL_SUIDGID` nor `FUSE_OPEN_KILL_SUIDGID`): there it goes by
@@ -32,7 +32,8 @@ pub(crate) struct SetIds {
     /// As many as there are in the set, so that ordinary files take no lock.
     count: AtomicUsize,
     inodes: Mutex<HashSet<InodeId>>,
-    /// The kernel does not say who writes (before Linux 5.11): they go when others than root open for writing.
+    /// The kernel does not mark such writes (before Linux 5.11): an open for writing by a user other than root clears the
+    /// bits.
     at_open: AtomicBool,
 }
 
@@ -52,7 +53,7 @@ impl SetIds {
         self.count.store(inodes.len(), Ordering::Release);
     }
 
-    /// The kernel has dropped the inode, or is told that it has no such bits.
+    /// The kernel has dropped the inode, or learns that it has no such bits.
     pub(crate) fn forget(&self, ino: InodeId) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;

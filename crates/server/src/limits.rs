@@ -41,8 +41,8 @@ pub(crate) const SILENCE: Duration = Duration::from_millis(2200);
 pub(crate) const STALL: Duration = Duration::from_secs(20);
 pub(crate) const STALL_RESTS: u32 = 4;
 
-/// A server that opens its storage for longer than this is no longer said to be starting: who asks it waits, and who asked
-/// these does for 120 s.
+/// A server that opens its storage for longer than this no longer counts as starting. Requests to it wait meanwhile; a
+/// client waits for 120 s.
 pub(crate) const STARTING_MAX: Duration = Duration::from_secs(60);
 
 /// A server that can not be connected to for so long gets no more time from calls that allow more:

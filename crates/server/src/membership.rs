@@ -328,7 +328,8 @@ impl Node {
         coordinator.as_ref().map(|c| c.silent(&members, Instant::now())).unwrap_or_default()
     }
 
-    /// Who proves that it runs is not gone: its beats may find no way, and who is starting has none yet. Its
+    /// A server that proves that it runs is not gone: its heartbeats may not get through, and a starting server sends none
+    /// yet. Its
     /// kernel proves nothing, since anybody may listen at the port of a dead server.
     async fn who_is_gone(self: &Rc<Self>, suspects: Vec<(ServerId, bool)>) -> Vec<ServerId> {
         let mut asked = tokio::task::JoinSet::new();

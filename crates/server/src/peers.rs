@@ -147,7 +147,7 @@ pub(crate) struct PeerService(pub(crate) Rc<Node>);
 impl Service for PeerService {
     async fn reach(&self, server: ServerId) -> Result<Connection, LinkError> {
         let node = &self.0;
-        // Who has no connection with the coordinator is dead, or is declared lost soon.
+        // A server without a connection to the coordinator is dead, or is declared lost soon.
         match server != node.me && node.membership.hears(server) {
             true => node.peers.link(server).reach().await,
             false => Err(LinkError::NoAddress),
@@ -234,8 +234,8 @@ impl PeerService {
     }
 }
 
-/// Whether somebody waits for the answer who can wait while the server that is asked starts: not who watches over it, nor
-/// who takes back what it holds.
+/// Whether a request waits while the server that is asked starts. Heartbeats, pings and recalls do not: others depend on
+/// their deadlines.
 fn waits_for_a_start(request: &PeerRequest) -> bool {
     use PeerRequest as R;
     !matches!(request, R::Beat { .. } | R::Members(_) | R::Ping | R::Recall { .. })

@@ -162,8 +162,8 @@ fn are_on_one_host(one: &Address, other: &Address) -> bool {
     }
 }
 
-/// Where the server was before, if it is started anew and nobody took the place; else anywhere. And whether it was there
-/// before.
+/// Listens at the addresses of the server's former life where they are free, else at others. Says whether there was a
+/// former life.
 async fn listen(
     ground: &Ground,
     settings: &Settings,

@@ -1,8 +1,8 @@
 //! A server that is starting: it opens its storage, and tells the other servers meanwhile that it is coming.
 //!
 //! Fault: a start that takes longer than a node is waited for that may be lost (a million names to recover, a
-//! machine under load). Its supervisor has started it, so its node is not lost; until it serves, whoever
-//! connects is told that it is starting.
+//! machine under load). Its supervisor has started it, so its node is not lost; until it serves, it
+//! answers each handshake with that it is starting.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -68,8 +68,8 @@ pub(crate) async fn open(
     Ok((settings, Stores { names, incarnation, answers, given_up, ledger, parts, slots }))
 }
 
-/// What `preparing` gives; whoever connects to `listeners` meanwhile is told that the server is starting, for at most
-/// [`STARTING_MAX`].
+/// Waits for `preparing`, and answers each handshake at `listeners` meanwhile with that the server is starting, for at
+/// most [`STARTING_MAX`].
 pub(crate) async fn put_off_while<T>(
     listeners: &mut [Box<dyn Listener>],
     credentials: &Credentials,
@@ -111,7 +111,7 @@ fn open_disks(
     let refused = |source| ServeError::Names { server, source };
     let incarnation = names.begin_incarnation().map_err(refused)?;
     if names.begin_boot(boot).map_err(refused)? {
-        tracing::warn!(%server, "the machine was started anew: what was not synced may be lost");
+        tracing::warn!(%server, "the machine was restarted: what was not synced may be lost");
     }
     for guest in settings.groups.guests_of(server) {
         names.open_private(guest, now).map_err(refused)?;

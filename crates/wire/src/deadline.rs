@@ -23,7 +23,7 @@ pub const RECONNECT_WAIT_MAX: Duration = Duration::from_millis(200);
 /// Between two looks whether a server that is reached through a relay can be reached without.
 pub const RELAY_LOOK: Duration = Duration::from_secs(10);
 
-/// A call to a server that is starting goes on waiting for at least so long at a time.
+/// A call to a starting server waits for at least this long before it looks again whether the server still says so.
 pub const STARTING_LOOK: Duration = Duration::from_millis(100);
 
 /// Between two pings while calls are unanswered.

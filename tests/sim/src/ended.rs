@@ -114,9 +114,9 @@ async fn play(story: Story, scene: &Scene, job: &Rc<Job>, mounts: &[Rc<Mount>]) 
     }
     tokio::time::sleep(SETTLING).await;
     for file in 0..files {
-        let (name, beside) = (format!("f{file}"), beside(file));
-        make(&mounts[new], top, &beside, NEW).await.expect("nothing stands against it");
-        mounts[0].rename_in(top, &beside, &name).await.expect("renamed");
+        let (name, temporary) = (format!("f{file}"), temporary(file));
+        make(&mounts[new], top, &temporary, NEW).await.expect("nothing stands against it");
+        mounts[0].rename_in(top, &temporary, &name).await.expect("renamed");
         if story == Story::InOrder {
             // From the first one on nothing is sent any more.
             (0..SERVERS).for_each(|server| job.before_tier(server).fail_writes());
@@ -127,7 +127,7 @@ async fn play(story: Story, scene: &Scene, job: &Rc<Job>, mounts: &[Rc<Mount>]) 
     }
 }
 
-fn beside(file: u64) -> String {
+fn temporary(file: u64) -> String {
     format!("f{file}.new-{NEW}")
 }
 
@@ -138,13 +138,13 @@ fn look(story: Story, tier: &Memory) -> Vec<String> {
     let files = if story == Story::InOrder { FILES } else { 1 };
     let mut expected = Vec::new();
     for file in 0..files {
-        let (name, beside) = (format!("f{file}"), beside(file));
-        let found = (in_tier(tier, &name), in_tier(tier, &beside));
+        let (name, temporary) = (format!("f{file}"), temporary(file));
+        let found = (in_tier(tier, &name), in_tier(tier, &temporary));
         let is_old = matches!(story, Story::Renamed | Story::InOrder);
         match found {
             (Some(NEW), None) => expected.push(name),
-            (Some(OLD), Some(NEW)) if is_old => expected.extend([name, beside]),
-            _ => wrong.push(format!("{name} and {beside} in the tier: {found:?}")),
+            (Some(OLD), Some(NEW)) if is_old => expected.extend([name, temporary]),
+            _ => wrong.push(format!("{name} and {temporary} in the tier: {found:?}")),
         }
     }
     let page = tier.list(&ListRequest::all("")).expect("memory can be listed");

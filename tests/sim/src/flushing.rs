@@ -270,7 +270,7 @@ impl World {
         for (name, file) in &files {
             let found = match self.in_tier(name).map(|bytes| version_of(&bytes)) {
                 Some(Ok(version)) => version,
-                Some(Err(_)) => continue, // That was told.
+                Some(Err(_)) => continue, // It is among the violations already.
                 None => 0,
             };
             let is_later = (file.synced..=file.begun).contains(&found);
@@ -290,10 +290,10 @@ impl World {
         }
     }
 
-    /// Where the tier failed when the job took a version over another one, and then the power of all nodes.
+    /// The tier failed while the version was renamed over the former one, and then all nodes lost power.
     fn is_under_former_name(&self, name: &str, version: u64) -> bool {
-        let beside = self.in_tier(&format!("{name}.new-{version}"));
-        self.plan.is_cut && beside.is_some_and(|bytes| version_of(&bytes) == Ok(version))
+        let temporary = self.in_tier(&format!("{name}.new-{version}"));
+        self.plan.is_cut && temporary.is_some_and(|bytes| version_of(&bytes) == Ok(version))
     }
 
     /// Programs see what the tier has.

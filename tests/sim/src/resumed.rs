@@ -18,7 +18,7 @@ impl LeftNodes for Left {
 }
 
 /// Resumes a job, all of whose nodes are here, and tells what of it is left that must not be: files under names that
-/// programs give when all of a file is synced. (What is written beside a file may have lost bytes.)
+/// programs give when all of a file is synced. (A temporary file may have lost bytes.)
 pub(crate) fn resumed(job: &Job, tier: &Memory) -> Vec<String> {
     let (nodes, mut ledgers): (Vec<_>, Vec<_>) = (0..job.servers()).map(|it| job.left(it)).unzip();
     let nodes = Left(nodes);

@@ -13,10 +13,10 @@ pub(crate) const FRAME_BYTES: usize = 24;
 
 const MAGIC: &[u8; 4] = b"HYBK";
 
-/// So many zeros at the start or the end of a block were never written: no block begins or ends with as many.
+/// This many zeros at the start or the end of a block were never written: no block begins or ends with eight zeros.
 const ZEROS_MIN: usize = 8;
 
-/// So many anywhere: storage writes at least a sector at once.
+/// This many zeros anywhere: storage writes at least a sector at once.
 const SECTOR: usize = 512;
 
 /// What is behind the last good block.
@@ -105,7 +105,7 @@ fn is_torn(block: &[u8], offset: u64) -> bool {
     if frame[..4] != MAGIC[..] || told as usize <= payload.len() {
         return false;
     }
-    // It goes on behind the end of the file, unless its length is what is damaged.
+    // It continues behind the end of the file, unless its length is what is damaged.
     let len = (payload.len() as u32).to_le_bytes();
     checksum(&[&frame[..4], &len, &frame[8..16], payload]).to_le_bytes() != frame[16..]
 }

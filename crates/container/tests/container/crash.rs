@@ -186,7 +186,7 @@ fn a_compaction_that_is_killed_anywhere_loses_nothing() {
     assert!(!check(&path).unwrap().is_sound());
 }
 
-/// What a killed compaction has begun stays, and others go on behind it.
+/// The incomplete index of a killed compaction stays, and later compactions work.
 #[test]
 fn a_compaction_behind_one_that_was_killed_loses_nothing() {
     let top = tempfile::tempdir().unwrap();

@@ -22,7 +22,7 @@ impl Shared {
         self.reply_attr(self.volume.set_attributes(ino, change), reply);
     }
 
-    /// Takes the set-id bits, here and from the kernel, which looks at what it was told when it runs the file. May wait for
+    /// Takes the set-id bits, here and from the kernel, which uses its cached attributes when it runs the file. May wait for
     /// other nodes; never while the kernel waits with pages of the file locked.
     pub(crate) fn kill_suidgid(&self, ino: InodeId) -> Result<(), Refused> {
         let found = self.volume.set_attributes(ino, &KILL)?;

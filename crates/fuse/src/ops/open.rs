@@ -9,7 +9,7 @@ use crate::handles::access_of;
 use crate::open_class::OpenClass;
 
 impl Shared {
-    /// `user`: who opens.
+    /// `user`: the caller's.
     pub(crate) fn open(&self, ino: InodeId, flags: OpenFlags, user: u32, reply: ReplyOpen) {
         if self.running.forbids(ino, flags) {
             return reply.error(Errno::ETXTBSY);

@@ -1,4 +1,4 @@
-//! Set-user-id and set-group-id: who changes bytes of a file without CAP_FSETID takes them away.
+//! Set-user-id and set-group-id: a process without CAP_FSETID that changes bytes of a file clears them.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

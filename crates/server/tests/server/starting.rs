@@ -1,4 +1,4 @@
-//! A server that takes long to start: who asks it waits, and nobody takes its node for lost.
+//! A server that takes long to start: requests to it wait, and its node is not declared lost.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ fn a_server_that_starts_slowly_is_waited_for_and_not_lost() {
         assert_eq!(lost(&mut on_0), [] as [u16; 0]);
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert!(!asked.is_finished(), "who asks it waits: {:?}", asked.join());
+    assert!(!asked.is_finished(), "the request waits: {:?}", asked.join());
 
     cluster.gate.open();
     cluster.tell_nothing(1);

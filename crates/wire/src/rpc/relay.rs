@@ -1,6 +1,6 @@
 //! The way through a relay, for two servers that both reach a third and not each other.
 //!
-//! Who wants to be passed on opens a connection to the relay ([`Lane::Relay`]), names the server that it
+//! The caller opens a connection to the relay ([`Lane::Relay`]), names the server that it
 //! looks for, and then shakes hands with that one over the same connection. The relay hands on frames as
 //! they come. It looks into none: their keys are those of the two ends.
 //!

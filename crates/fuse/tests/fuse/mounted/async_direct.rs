@@ -1,4 +1,4 @@
-//! Direct writes that the kernel does not wait for (libaio, io_uring), beside its page cache.
+//! Direct writes that the kernel does not wait for (libaio, io_uring), together with its page cache.
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;

@@ -124,7 +124,7 @@ impl LeftNode {
                 let names = Namespace::open(store, self.server, Time::default())?;
                 if names.begin_boot(&self.boot)? {
                     let server = self.server;
-                    tracing::warn!(%server, "the machine was started anew: what was not synced may be lost");
+                    tracing::warn!(%server, "the machine was restarted: what was not synced may be lost");
                 }
                 Ok(Some(names))
             };

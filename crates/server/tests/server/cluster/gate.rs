@@ -20,7 +20,7 @@ struct State {
 }
 
 impl Gate {
-    /// Who opens its storage from now on waits.
+    /// From now on a server that opens its storage waits.
     pub(crate) fn close(&self) {
         self.state.lock().expect("no holder panics").is_closed = true;
     }

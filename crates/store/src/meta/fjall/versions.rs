@@ -1,6 +1,6 @@
 //! Lists of tables, checked before fjall reads them.
 //!
-//! lsm-tree 3.1 writes the checksum of such a list (`v<id>`, a version) beside it into `current`, and does not compare it
+//! lsm-tree 3.1 writes the checksum of such a list (`v<id>`, a version) into the file `current` next to it, and does not compare it
 //! later: a flipped bit there is a panic, or another list of tables.
 //!
 //! Here: comparing it. Both files are synced before they count, so none is torn.
