@@ -5,7 +5,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Debug;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 /// States and steps between them.
 pub(crate) trait Model {
@@ -49,7 +49,8 @@ pub(crate) fn explore<M: Model>(model: &M, states_max: usize) -> Result<Explored
     let mut stories: Vec<Option<(usize, M::Step)>> = vec![None];
     let mut ends = 0;
     let begin = model.begin();
-    seen.insert(fingerprint(&begin));
+    let mut fingerprints = Fingerprints::default();
+    seen.insert(fingerprints.of(&begin));
     queue.push_back((0, begin));
     while let Some((at, state)) = queue.pop_front() {
         let steps = model.steps(&state);
@@ -61,7 +62,7 @@ pub(crate) fn explore<M: Model>(model: &M, states_max: usize) -> Result<Explored
             let after = model
                 .after(&state, &step)
                 .map_err(|what| told(&what, &stories, at, Some(&step), &state))?;
-            if seen.insert(fingerprint(&after)) {
+            if seen.insert(fingerprints.of(&after)) {
                 assert!(seen.len() <= states_max, "more than {states_max} states");
                 stories.push(Some((at, step)));
                 queue.push_back((stories.len() - 1, after));
@@ -71,14 +72,30 @@ pub(crate) fn explore<M: Model>(model: &M, states_max: usize) -> Result<Explored
     Ok(Explored { states: seen.len(), ends })
 }
 
-fn fingerprint(state: &impl Hash) -> (u64, u64) {
-    let half = |salt: u64| {
-        let mut hasher = DefaultHasher::new();
-        salt.hash(&mut hasher);
-        state.hash(&mut hasher);
-        hasher.finish()
-    };
-    (half(1), half(2))
+/// Makes hashes of states: gathers the bytes of a state first, since tests are not optimized and the hash function is.
+#[derive(Default)]
+struct Fingerprints {
+    bytes: Vec<u8>,
+}
+
+impl Fingerprints {
+    fn of(&mut self, state: &impl Hash) -> [u8; 16] {
+        self.bytes.clear();
+        state.hash(self);
+        let hash = blake3::hash(&self.bytes);
+        let (half, _) = hash.as_bytes().split_at(16);
+        half.try_into().expect("a hash has 32 bytes")
+    }
+}
+
+impl Hasher for Fingerprints {
+    fn write(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        unreachable!("the hash is made of the bytes")
+    }
 }
 
 fn told<T: Debug>(
