@@ -15,6 +15,7 @@ mod handles;
 mod inodes;
 pub mod limits;
 mod mount;
+mod mount_point;
 mod notify;
 mod open_class;
 mod ops;

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fuser::{BackgroundSession, BackingId, Config, MountOption, Session, SessionACL};
+use fuser::{BackgroundSession, BackingId, Config, Session, SessionACL};
 use hayase_client::Volume;
 use rustix::fs::MemfdFlags;
 use rustix::mount::UnmountFlags;
 
 use crate::filesystem::Requests;
 use crate::limits::{READ_AHEAD_BYTES, SMALL_REQUEST_BYTES, THREADS, THREADS_MAX};
+use crate::mount_point::{self, MountOptions, MountPoint, Place};
 use crate::notify::Kernel;
 use crate::ops::Shared;
 use crate::passthrough::PassthroughState;
@@ -67,31 +68,30 @@ impl MountSettings {
         }
     }
 
+    fn options(&self) -> MountOptions {
+        let is_old = self.kernel_profile == KernelProfile::V4_18;
+        MountOptions {
+            name: self.name.clone(),
+            read_only: self.read_only,
+            dev: self.dev,
+            suid: self.suid,
+            allow_other: self.allow_other,
+            checks_rights: true,
+            max_read: is_old.then_some(SMALL_REQUEST_BYTES.get()),
+        }
+    }
+
     fn config(&self) -> Config {
         let mut config = Config::default();
-        config.mount_options = vec![
-            MountOption::FSName(self.name.clone()),
-            MountOption::Subtype("hayase".to_owned()),
-            MountOption::DefaultPermissions,
-        ];
-        if self.read_only {
-            config.mount_options.push(MountOption::RO);
-        }
-        if self.dev {
-            config.mount_options.push(MountOption::Dev);
-        }
-        if self.suid {
-            config.mount_options.push(MountOption::Suid);
-        }
-        if self.kernel_profile == KernelProfile::V4_18 {
-            let option = format!("max_read={}", SMALL_REQUEST_BYTES.get());
-            config.mount_options.push(MountOption::CUSTOM(option));
-        }
-        config.acl = if self.allow_other { SessionACL::All } else { SessionACL::Owner };
+        config.acl = self.acl();
         config.n_threads = Some(self.threads.clamp(1, THREADS_MAX));
         // One descriptor for all threads: whoever answers in our place has it, too.
         config.clone_fd = false;
         config
+    }
+
+    fn acl(&self) -> SessionACL {
+        if self.allow_other { SessionACL::All } else { SessionACL::Owner }
     }
 }
 
@@ -135,6 +135,12 @@ pub enum MountError {
         /// What the kernel said.
         source: std::io::Error,
     },
+    /// Something was mounted over it, and stays, and so does the mount.
+    #[error("unmount {}: something else is mounted over it", .path.display())]
+    Covered {
+        /// The directory.
+        path: PathBuf,
+    },
 }
 
 impl MountError {
@@ -150,6 +156,7 @@ impl MountError {
             }
             Self::Threads { .. } => Some("raise the limit of processes (`ulimit -u`)"),
             Self::Unmount { .. } => None,
+            Self::Covered { .. } => Some("unmount that first, and then this one: `umount` twice"),
         }
     }
 }
@@ -159,14 +166,12 @@ impl MountError {
 pub struct Mounted {
     session: Option<BackgroundSession>,
     shared: Arc<Shared>,
-    mount_point: PathBuf,
+    point: MountPoint,
 }
 
-/// Unmounts from another thread.
+/// Unmounts from another thread; never what was mounted there later.
 #[derive(Clone, Debug)]
-pub struct Unmounter {
-    mount_point: PathBuf,
-}
+pub struct Unmounter(MountPoint);
 
 /// Mounts `volume`; it answers from its own threads when this returns.
 ///
@@ -189,16 +194,21 @@ pub fn mount(volume: Arc<dyn Volume>, settings: &MountSettings) -> Result<Mounte
         map_remote: settings.map_remote,
         pages_until_open: settings.pages_until_open,
     };
-    let session = Session::new(requests, &settings.mount_point, &config)
-        .map_err(|source| MountError::Mount { path: path(), source })?;
+    let failed = |source| MountError::Mount { path: path(), source };
+    let (connection, point) =
+        mount_point::attach(&settings.mount_point, &settings.options()).map_err(failed)?;
+    let mut mounted = Mounted { session: None, shared, point };
+    let session = Session::from_fd(requests, connection, settings.acl(), config).map_err(failed)?;
+    let shared = &mounted.shared;
     probe_passthrough(&session, &shared.kernel);
     shared.kernel.asks_at(session.as_fd());
     let started = shared.kernel.start(&session.notifier());
     started.map_err(|source| MountError::Threads { path: path(), source })?;
     shared.volume.attach(Arc::clone(&shared.kernel) as Arc<dyn hayase_client::KernelCaches>);
     let session = session.spawn().map_err(|source| MountError::Threads { path: path(), source })?;
-    raise_read_ahead(&settings.mount_point);
-    Ok(Mounted { session: Some(session), shared, mount_point: path() })
+    raise_read_ahead(&mounted.point.device());
+    mounted.session = Some(session);
+    Ok(mounted)
 }
 
 impl Mounted {
@@ -209,7 +219,7 @@ impl Mounted {
 
     /// For a signal handler's thread, while another waits.
     pub fn unmounter(&self) -> Unmounter {
-        Unmounter { mount_point: self.mount_point.clone() }
+        Unmounter(self.point.clone())
     }
 
     /// Returns when the mount is gone, whoever took it away.
@@ -251,12 +261,11 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.session.is_some() {
-            if let Err(error) = self.unmounter().unmount(Duration::ZERO) {
-                tracing::warn!(%error, "leave a mount behind");
-            }
-            self.finish(Duration::from_secs(1));
+        // Also what a session that broke down has left.
+        if let Err(error) = self.unmounter().unmount(Duration::ZERO) {
+            tracing::warn!(%error, help = error.help(), "leave a mount behind");
         }
+        self.finish(Duration::from_secs(1));
         self.shared.waiters.stop();
         self.shared.closes.stop();
         self.shared.kernel.stop();
@@ -270,38 +279,26 @@ impl Unmounter {
     /// When the kernel refuses.
     pub fn unmount(&self, patience: Duration) -> Result<(), MountError> {
         let until = Instant::now() + patience;
-        loop {
-            match rustix::mount::unmount(&self.mount_point, UnmountFlags::empty()) {
-                Ok(()) => return Ok(()),
-                Err(rustix::io::Errno::BUSY) if Instant::now() < until => {
+        let ended = loop {
+            match self.0.unmount(UnmountFlags::empty()) {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    if Instant::now() >= until {
+                        break self.0.unmount(UnmountFlags::DETACH);
+                    }
                     std::thread::sleep(BUSY_POLL);
                 }
-                Err(rustix::io::Errno::BUSY) => break,
-                // Gone already, by whomever.
-                Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => return Ok(()),
-                Err(rustix::io::Errno::PERM) => return self.fusermount(),
-                Err(error) => return Err(self.failed(error.into())),
+                ended => break ended,
             }
+        };
+        match ended {
+            Ok(Place::Covered) => Err(MountError::Covered { path: self.0.path().to_owned() }),
+            Ok(Place::Gone | Place::OnTop) => Ok(()),
+            Err(error) => Err(self.failed(error)),
         }
-        rustix::mount::unmount(&self.mount_point, UnmountFlags::DETACH)
-            .map_err(|error| self.failed(error.into()))
-    }
-
-    /// Without privilege the set-user-id helper does it.
-    fn fusermount(&self) -> Result<(), MountError> {
-        let status = std::process::Command::new("fusermount3")
-            .args(["-u", "-q", "-z", "--"])
-            .arg(&self.mount_point)
-            .status()
-            .map_err(|source| self.failed(source))?;
-        if status.success() {
-            return Ok(());
-        }
-        Err(self.failed(std::io::Error::other(format!("fusermount3: {status}"))))
     }
 
     fn failed(&self, source: std::io::Error) -> MountError {
-        MountError::Unmount { path: self.mount_point.clone(), source }
+        MountError::Unmount { path: self.0.path().to_owned(), source }
     }
 }
 
@@ -323,35 +320,9 @@ fn probe_passthrough(session: &Session<Requests>, kernel: &Kernel) {
 
 /// The kernel reads ahead 128 KiB unless told otherwise, one small request after the other.
 /// Not allowed without privilege, and not important.
-fn raise_read_ahead(mount_point: &Path) {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let Ok(mount_point) = mount_point.canonicalize_parent() else { return };
-    let device = mounts.lines().rev().find_map(|line| {
-        let mut fields = line.split(' ');
-        let (device, path) = (fields.nth(2)?, fields.nth(1)?);
-        (Path::new(path) == mount_point).then(|| device.to_owned())
-    });
-    if let Some(device) = device {
-        let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
-        if let Err(error) = std::fs::write(&path, format!("{}", READ_AHEAD_BYTES.get() / 1024)) {
-            tracing::debug!(%error, path, "read-ahead stays as it is");
-        }
-    }
-}
-
-/// Resolves a mount point without asking what is mounted there.
-trait CanonicalParent {
-    fn canonicalize_parent(&self) -> std::io::Result<PathBuf>;
-}
-
-impl CanonicalParent for Path {
-    fn canonicalize_parent(&self) -> std::io::Result<PathBuf> {
-        match (self.parent(), self.file_name()) {
-            (Some(parent), Some(name)) if parent.as_os_str().is_empty() => {
-                Ok(std::env::current_dir()?.join(name))
-            }
-            (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
-            _ => self.canonicalize(),
-        }
+fn raise_read_ahead(device: &str) {
+    let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
+    if let Err(error) = std::fs::write(&path, format!("{}", READ_AHEAD_BYTES.get() / 1024)) {
+        tracing::debug!(%error, path, "read-ahead stays as it is");
     }
 }

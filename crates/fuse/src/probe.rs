@@ -7,11 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fuser::{
-    BackingId, Config, Filesystem, InitFlags, KernelConfig, MountOption, Request, Session,
-};
+use fuser::{BackingId, Config, Filesystem, InitFlags, KernelConfig, Request, Session, SessionACL};
 use rustix::fs::MemfdFlags;
 
+use crate::mount_point::{self, Leaves, MountOptions};
 use crate::{MountError, PassthroughState};
 
 /// A file system without files.
@@ -35,10 +34,16 @@ impl Filesystem for Nothing {
 pub fn probe_passthrough(directory: &Path) -> Result<PassthroughState, MountError> {
     let failed = |source| MountError::Mount { path: directory.to_owned(), source };
     let offered = Arc::new(AtomicBool::new(false));
-    let mut config = Config::default();
-    config.mount_options = vec![MountOption::FSName("hayase-probe".to_owned()), MountOption::RO];
     let nothing = Nothing { offered: Arc::clone(&offered) };
-    let session = Session::new(nothing, directory, &config).map_err(failed)?;
+    let options = MountOptions {
+        name: "hayase-probe".to_owned(),
+        read_only: true,
+        ..MountOptions::default()
+    };
+    let (connection, point) = mount_point::attach(directory, &options).map_err(failed)?;
+    let _left = Leaves(point);
+    let session = Session::from_fd(nothing, connection, SessionACL::Owner, Config::default())
+        .map_err(failed)?;
     if !offered.load(Ordering::SeqCst) {
         return Ok(PassthroughState::NotOffered);
     }

@@ -9,6 +9,7 @@ pub(crate) mod fixture;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
@@ -16,8 +17,9 @@ use std::time::{Duration, Instant};
 
 use fixture::{Fixture, eventually};
 use hayase_client::testing::server::Parts;
-use hayase_fuse::{KernelProfile, PassthroughState};
+use hayase_fuse::{KernelProfile, Mounted, PassthroughState};
 use hayase_wire::message::{Access, Callback, Grants};
+use rustix::mount::{MountFlags, UnmountFlags};
 
 const PROFILES: [KernelProfile; 5] = [
     KernelProfile::Native,
@@ -645,4 +647,50 @@ fn a_mount_leaves_when_it_is_told_to() {
     mount.unmount(Duration::from_millis(50)).unwrap();
     assert!(!path.exists(), "hidden though busy");
     drop(busy);
+}
+
+/// As `umount D; mount .. D` in a script: the daemon of the first hears of its end when the second is there.
+#[test]
+fn the_end_of_a_mount_takes_no_younger_one() {
+    if !rustix::process::geteuid().is_root() {
+        return fixture::skip("younger_mount", "needs root to mount");
+    }
+    let unmount = |path: &Path| rustix::mount::unmount(path, UnmountFlags::empty()).unwrap();
+    let ends: [fn(Mounted); 3] = [
+        drop,
+        |mounted| mounted.wait().unwrap(),
+        |mounted| mounted.unmount(Duration::from_secs(1)).unwrap(),
+    ];
+    for end in ends {
+        let Some(mut mounted) = Fixture::native("younger_mount", Parts::Here) else { return };
+        let path = mounted.path("");
+        unmount(&path);
+        let flags = MountFlags::empty();
+        rustix::mount::mount("younger", &path, "tmpfs", flags, None::<&std::ffi::CStr>).unwrap();
+        fs::write(path.join("file"), b"younger").unwrap();
+        end(mounted.take());
+        assert_eq!(fs::read(path.join("file")).unwrap(), b"younger");
+        unmount(&path);
+    }
+}
+
+#[test]
+fn what_is_mounted_over_a_mount_stays_and_so_does_the_mount() {
+    if !rustix::process::geteuid().is_root() {
+        return fixture::skip("mounted_over", "needs root to mount");
+    }
+    let Some(fixture) = Fixture::native("mounted_over", Parts::Here) else { return };
+    let path = fixture.path("");
+    fs::write(path.join("file"), b"ours").unwrap();
+    let flags = MountFlags::empty();
+    rustix::mount::mount("over", &path, "tmpfs", flags, None::<&std::ffi::CStr>).unwrap();
+    fs::write(path.join("file"), b"over").unwrap();
+    let error = fixture.mounted().unmounter().unmount(Duration::ZERO).unwrap_err();
+    assert!(error.to_string().contains("something else is mounted over it"), "{error}");
+    assert!(error.to_string().contains(path.to_str().unwrap().trim_end_matches('/')), "{error}");
+    assert_eq!(fs::read(path.join("file")).unwrap(), b"over");
+    rustix::mount::unmount(&path, UnmountFlags::empty()).unwrap();
+    assert_eq!(fs::read(path.join("file")).unwrap(), b"ours");
+    fixture.mounted().unmounter().unmount(Duration::from_secs(1)).unwrap();
+    assert!(!path.join("file").exists());
 }

@@ -67,7 +67,7 @@ fn mount(
 }
 
 /// Starts a thread that unmounts when somebody asks us to end, or when the supervisor has ended, and
-/// then calls `unmounted`.
+/// then calls `unmounted`. A mount that can not be unmounted stays, and is tried again at the next signal.
 pub(super) fn unmount_on_signal(
     unmounter: Unmounter,
     unmounted: impl FnOnce() + Send + 'static,
@@ -78,16 +78,19 @@ pub(super) fn unmount_on_signal(
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
     };
     let wait = move || {
-        runtime.block_on(async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
+        loop {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            });
+            tracing::info!("asked to end: unmounting");
+            match unmounter.unmount(BUSY_PATIENCE) {
+                Ok(()) => return unmounted(),
+                // Until somebody asks again.
+                Err(error) => tracing::error!(%error, help = error.help(), "the mount stays"),
             }
-        });
-        tracing::info!("asked to end: unmounting");
-        match unmounter.unmount(BUSY_PATIENCE) {
-            Ok(()) => unmounted(),
-            Err(error) => tracing::error!(%error, "the mount stays"),
         }
     };
     std::thread::Builder::new()
