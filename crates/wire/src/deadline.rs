@@ -14,13 +14,17 @@ pub const REFUSALS_PAUSE: Duration = Duration::from_secs(10);
 /// For one address of a peer to accept.
 pub const CONNECT_WAIT: Duration = Duration::from_secs(1);
 
+/// An address that has not accepted for so long is tried together with the next one.
+pub const CONNECT_STEP: Duration = Duration::from_millis(250);
+
 /// First pause before a peer is tried again.
 pub const RECONNECT_WAIT_MIN: Duration = Duration::from_millis(20);
 
 /// Longest pause before a peer is tried again.
 pub const RECONNECT_WAIT_MAX: Duration = Duration::from_millis(200);
 
-/// Between two looks whether a server that is reached through a relay can be reached without.
+/// Between two looks whether a server that is reached through a relay can be reached without. A relay that refused is not
+/// asked again for so long.
 pub const RELAY_LOOK: Duration = Duration::from_secs(10);
 
 /// A call to a starting server waits for at least this long before it looks again whether the server still says so.

@@ -144,6 +144,11 @@ impl HandshakeError {
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Version { .. } | Self::WrongServer { .. })
     }
+
+    /// Whether the peer said that it is starting.
+    pub(crate) fn is_starting(&self) -> bool {
+        matches!(self, Self::Starting { .. })
+    }
 }
 
 /// What each side says of itself, inside the Noise messages. Version first, for ever.

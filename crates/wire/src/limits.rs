@@ -62,9 +62,12 @@ pub const HANDSHAKES_MAX: usize = 512;
 /// Authenticated connections of one listener; more are closed.
 pub const CONNECTIONS_MAX: usize = 8192;
 
-/// Connections among these that are passed on to another server; more are closed. Each holds at most a frame
-/// each way.
+/// Connections among these that are passed on to another server. One more takes the place of the one that was idle for
+/// longest, or is refused. Each holds at most a frame each way.
 pub const RELAYS_MAX: usize = 256;
+
+/// Connections that a relay makes to one server at a time: one to which nothing arrives is asked for by many.
+pub const RELAY_CONNECTS_MAX: usize = 2;
 
 /// Addresses of one server.
 pub const ADDRESSES_MAX: usize = 16;

@@ -1,6 +1,6 @@
 //! Calls between servers: requests with a deadline, and the service that answers them.
 //!
-//! The caller's half: [`PeerLink`] in `rpc/link.rs` (connections, retries), `rpc/credit.rs` (how many
+//! The caller's half: [`PeerLink`] in `rpc/link.rs` (connections, retries), `rpc/ways.rs` (addresses), `rpc/credit.rs` (how many
 //! calls are under way, and their ids), `rpc/line.rs` (one connection while it lives), `rpc/call.rs`
 //! (one call and its buffers).
 //! The answering half: `rpc/serve.rs`, behind `rpc/door.rs` (who is let in).
@@ -19,6 +19,7 @@ mod link;
 mod places;
 mod relay;
 mod serve;
+mod ways;
 
 pub use call::{Answer, Returned};
 pub use credit::RequestId;

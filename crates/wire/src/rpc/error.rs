@@ -55,7 +55,7 @@ impl LinkError {
 
     /// Whether the peer said that it is starting.
     pub(super) fn is_starting(&self) -> bool {
-        matches!(self, Self::Handshake(HandshakeError::Starting { .. }))
+        matches!(self, Self::Handshake(error) if error.is_starting())
     }
 
     /// Whether the peer may be there, and only the way to it is cut. Who refuses a connection has answered.

@@ -18,6 +18,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::call::{Call, Outcome};
 use super::credit::{Credit, Credits, RequestId};
 use super::line::Line;
+use super::relay::Refusal;
+use super::ways::{self, Ways};
 use super::{Answer, CallError, LinkError, Returned, relay};
 use crate::buffer::BoxBuffer;
 use crate::deadline::{
@@ -26,7 +28,7 @@ use crate::deadline::{
 use crate::handshake::{self, Credentials, Lane as LaneKind, LinkId, PeerIdentity};
 use crate::limits::{ADDRESSES_MAX, BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::message::{Carrier, PeerState, PeerStatus};
-use crate::transport::{Address, Connection, Transport, TransportError};
+use crate::transport::{Address, Connection, Transport};
 
 /// What all links of a server share: how to connect, as whom, and the numbers of requests.
 pub struct Connector {
@@ -55,30 +57,52 @@ impl Connector {
         number
     }
 
-    /// A session with a server on a connection of its own, which takes no other one's place and is not for calls.
-    async fn apart(
+    /// A session with a server at the first of its addresses where there is one to be had.
+    async fn session(
         &self,
         to: ServerId,
-        address: &Address,
-        lane: LaneKind,
+        addresses: &[Address],
+        id: LinkId,
     ) -> Result<handshake::Session, LinkError> {
-        let connection = Connection { upgrade: None, ..self.connection(address).await? };
-        let id = LinkId { link: self.next_number(), lane };
-        Ok(handshake::connect(connection, &self.credentials, to, id).await?)
+        let mut ways = Ways::new(&self.transport, addresses);
+        while let Some(connection) = ways.next().await {
+            let upgrade = connection.upgrade.filter(|_| id.lane != LaneKind::Relay);
+            let connection = Connection { upgrade, ..connection };
+            match handshake::connect(connection, &self.credentials, to, id).await {
+                Ok(session) => return Ok(session),
+                Err(error) if error.is_final() || error.is_starting() => return Err(error.into()),
+                Err(error) => ways.failed(error.into()),
+            }
+        }
+        Err(ways.into_error())
     }
 
-    /// Shakes hands with a server.
+    /// Shakes hands with a server, on a connection of its own that takes no other one's place.
     async fn finds(&self, to: ServerId, address: &Address) -> Result<(), LinkError> {
-        self.apart(to, address, LaneKind::Bulk).await.map(drop)
+        let connection = ways::connection(&*self.transport, address).await?;
+        let connection = Connection { upgrade: None, ..connection };
+        let id = LinkId { link: self.next_number(), lane: LaneKind::Bulk };
+        handshake::connect(connection, &self.credentials, to, id).await?;
+        Ok(())
     }
 
-    async fn connection(&self, to: &Address) -> Result<Connection, TransportError> {
-        let late = |_| {
-            let source = std::io::ErrorKind::TimedOut.into();
-            TransportError::Connect { to: to.clone(), source }
+    /// Of a server, at any of its addresses.
+    async fn presence(self: &Rc<Self>, to: ServerId, addresses: Vec<Address>) -> Presence {
+        let mut asked = JoinSet::new();
+        for address in addresses.into_iter().take(ADDRESSES_MAX) {
+            let connector = Rc::clone(self);
+            asked.spawn_local(async move { Presence::from(&connector.finds(to, &address).await) });
+        }
+        let answers = async {
+            while let Some(answer) = asked.join_next().await {
+                match answer {
+                    Ok(Presence::Unknown) | Err(_) => {}
+                    Ok(found) => return found,
+                }
+            }
+            Presence::Unknown
         };
-        let connecting = self.transport.connect(to);
-        tokio::time::timeout(CONNECT_WAIT, connecting).await.map_err(late)?
+        tokio::time::timeout(CONNECT_WAIT, answers).await.unwrap_or(Presence::Unknown)
     }
 
     /// Of the next request that holds `credit`: drawn when it has it, so that ids of a credit grow.
@@ -96,6 +120,8 @@ pub struct PeerLink {
     peer: Cell<Option<PeerIdentity>>,
     small: Lane,
     bulk: Lane,
+    /// Of the relay.
+    refusal: Rc<Refusal>,
     me: Weak<Self>,
 }
 
@@ -219,7 +245,7 @@ fn longer(wait: Duration) -> Duration {
 }
 
 impl PeerLink {
-    /// A link to server `to`, unconnected. The addresses are tried in their order.
+    /// A link to server `to`, unconnected. The first of its addresses that answers is taken.
     pub fn new(connector: Rc<Connector>, to: ServerId, addresses: Vec<Address>) -> Rc<Self> {
         let mut link = [0; 8];
         // Without randomness the number still differs between links of one process.
@@ -233,6 +259,7 @@ impl PeerLink {
             peer: Cell::new(None),
             small: Lane::new(LaneKind::Small),
             bulk: Lane::new(LaneKind::Bulk),
+            refusal: Rc::default(),
             me: me.clone(),
         })
     }
@@ -293,21 +320,8 @@ impl PeerLink {
     /// Whether the server proves within [`CONNECT_WAIT`], at one of its addresses, that it runs. That
     /// something accepts connections there proves nothing: anybody may listen at a port that is free.
     pub async fn presence(&self) -> Presence {
-        let (mut asked, addresses) = (JoinSet::new(), self.addresses.borrow().clone());
-        for address in addresses.into_iter().take(ADDRESSES_MAX) {
-            let (connector, to) = (Rc::clone(&self.connector), self.to);
-            asked.spawn_local(async move { Presence::from(&connector.finds(to, &address).await) });
-        }
-        let answers = async {
-            while let Some(answer) = asked.join_next().await {
-                match answer {
-                    Ok(Presence::Unknown) | Err(_) => {}
-                    Ok(found) => return found,
-                }
-            }
-            Presence::Unknown
-        };
-        tokio::time::timeout(CONNECT_WAIT, answers).await.unwrap_or(Presence::Unknown)
+        let addresses = self.addresses.borrow().clone();
+        self.connector.presence(self.to, addresses).await
     }
 
     /// Asks the server, and waits for its answer until `deadline` from now, or from when it last said that it is starting.
@@ -450,6 +464,7 @@ impl PeerLink {
             id: LinkId { link: self.link, lane: kind },
             addresses: self.addresses.borrow().clone(),
             relay: self.relay(wait),
+            refusal: Rc::clone(&self.refusal),
         };
         tokio::task::spawn_local(async move {
             let end = match attempt.connect().await {
@@ -488,17 +503,14 @@ impl PeerLink {
     ///
     /// # Errors
     ///
-    /// Those of the last address; [`LinkError::NoAddress`] where there is none.
+    /// That of an address; [`LinkError::NoAddress`] where there is none.
     pub async fn reach(&self) -> Result<Connection, LinkError> {
-        let mut last = LinkError::NoAddress;
         let addresses = self.addresses.borrow().clone();
-        for address in addresses.iter().take(ADDRESSES_MAX) {
-            match self.connector.connection(address).await {
-                Ok(connection) => return Ok(Connection { upgrade: None, ..connection }),
-                Err(error) => last = error.into(),
-            }
+        let mut ways = Ways::new(&self.connector.transport, &addresses);
+        match ways.next().await {
+            Some(connection) => Ok(Connection { upgrade: None, ..connection }),
+            None => Err(ways.into_error()),
         }
-        Err(last)
     }
 
     fn set_up(&self, kind: LaneKind, line: Rc<Line>) {
@@ -551,6 +563,7 @@ struct Attempt {
     id: LinkId,
     addresses: Vec<Address>,
     relay: Option<Rc<PeerLink>>,
+    refusal: Rc<Refusal>,
 }
 
 impl Attempt {
@@ -562,43 +575,25 @@ impl Attempt {
     }
 
     async fn connect_directly(&self) -> Result<handshake::Session, LinkError> {
-        let mut last = LinkError::NoAddress;
-        for address in self.addresses.iter().take(ADDRESSES_MAX) {
-            match self.connect_to(address).await {
-                Ok(session) => return Ok(session),
-                Err(LinkError::Handshake(error)) if error.is_final() => {
-                    return Err(LinkError::Handshake(error));
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    }
-
-    async fn connect_to(&self, address: &Address) -> Result<handshake::Session, LinkError> {
-        let connection = self.connector.connection(address).await?;
-        Ok(handshake::connect(connection, &self.connector.credentials, self.to, self.id).await?)
+        self.connector.session(self.to, &self.addresses, self.id).await
     }
 
     async fn connect_through(&self, relay: &PeerLink) -> Result<handshake::Session, LinkError> {
-        let mut last = LinkError::NoAddress;
-        let addresses = relay.addresses.borrow().clone();
-        for address in addresses.iter().take(ADDRESSES_MAX) {
-            match self.connector.apart(relay.to, address, LaneKind::Relay).await {
-                Ok(session) => {
-                    let connection = relay::through(session, self.to).await?;
-                    let credentials = &self.connector.credentials;
-                    let session = handshake::connect(connection, credentials, self.to, self.id);
-                    tracing::info!(server = %self.to, relay = %relay.to, "reached through another");
-                    return Ok(handshake::Session { over: Carrier::Relay, ..session.await? });
-                }
-                // Not of the server that is looked for.
-                Err(error) => {
-                    last = LinkError::NotRelayed { relay: relay.to, why: error.to_string() };
-                }
-            }
+        if let Some(refused) = self.refusal.lately() {
+            return Err(refused);
         }
-        Err(last)
+        let addresses = relay.addresses.borrow().clone();
+        let id = LinkId { link: self.connector.next_number(), lane: LaneKind::Relay };
+        let session = self.connector.session(relay.to, &addresses, id).await;
+        // Not of the server that is looked for.
+        let not_reached =
+            |error: LinkError| LinkError::NotRelayed { relay: relay.to, why: error.to_string() };
+        let connection = relay::through(session.map_err(not_reached)?, self.to).await;
+        let connection = connection.inspect_err(|error| self.refusal.note(error))?;
+        let credentials = &self.connector.credentials;
+        let session = handshake::connect(connection, credentials, self.to, self.id).await?;
+        tracing::info!(server = %self.to, relay = %relay.to, "reached through another");
+        Ok(handshake::Session { over: Carrier::Relay, ..session })
     }
 
     /// Ends a line that takes the way through a relay as soon as there is another one.
@@ -608,10 +603,9 @@ impl Attempt {
         }
         loop {
             tokio::time::sleep(RELAY_LOOK).await;
-            for address in self.addresses.iter().take(ADDRESSES_MAX) {
-                if self.connector.finds(self.to, address).await.is_ok() {
-                    line.close();
-                }
+            let found = self.connector.presence(self.to, self.addresses.clone()).await;
+            if found == Presence::Serving {
+                line.close();
             }
         }
     }

@@ -7,21 +7,26 @@
 //! Fault: a cut between two nodes, or one that lets packets through one way only, while both reach the
 //! coordinator (fault model, 2). Neither is lost, and nobody else can answer for what they have.
 
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use std::time::Duration;
 
 use hayase_layout::ServerId;
 use serde::{Deserialize, Serialize};
-use tokio::time::timeout;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{Instant, timeout};
 
 use super::LinkError;
 use crate::codec;
-use crate::deadline::{CONNECT_WAIT, HANDSHAKE_WAIT, STALL_MAX};
+use crate::deadline::{CONNECT_WAIT, HANDSHAKE_WAIT, RELAY_LOOK, SILENCE_MAX, STALL_MAX};
 use crate::handshake::{HandshakeError, Session};
 use crate::header::{FrameKind, HEADER_BYTES, Header};
+use crate::limits::{RELAY_CONNECTS_MAX, RELAYS_MAX};
 use crate::session::SessionError;
 use crate::transport::{Connection, FrameReceiver, FrameSender};
 
-/// For a relay to reach the other server, and to say so.
+/// For an answer of a relay: it has [`HANDSHAKE_WAIT`] to reach the other server.
 const REACH_WAIT: Duration = CONNECT_WAIT.saturating_add(HANDSHAKE_WAIT);
 
 /// What is asked of a relay.
@@ -58,14 +63,110 @@ async fn reach(session: Session, server: ServerId) -> Result<Connection, LinkErr
     Ok(Connection { sender, receiver, peer, upgrade: None })
 }
 
+/// What a link remembers of a relay that refused: it is not asked again soon.
+#[derive(Default)]
+pub(super) struct Refusal(RefCell<Option<(Instant, ServerId, String)>>);
+
+impl Refusal {
+    /// Remembers it, if it is one.
+    pub(super) fn note(&self, error: &LinkError) {
+        if let LinkError::NotRelayed { relay, why } = error {
+            *self.0.borrow_mut() = Some((Instant::now(), *relay, why.clone()));
+        }
+    }
+
+    /// The last one, as long as it counts.
+    pub(super) fn lately(&self) -> Option<LinkError> {
+        match &*self.0.borrow() {
+            Some((at, relay, why)) if at.elapsed() < RELAY_LOOK => {
+                Some(LinkError::NotRelayed { relay: *relay, why: why.clone() })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What the relay of one listener has under way.
+#[derive(Default)]
+pub(super) struct Relays {
+    carried: RefCell<BTreeMap<u64, Rc<Carried>>>,
+    number_next: Cell<u64>,
+    /// Of servers to which connections are being made.
+    turns: RefCell<HashMap<ServerId, Rc<Semaphore>>>,
+}
+
+/// A connection that is passed on, or may soon be.
+struct Carried {
+    frame_at: Cell<Instant>,
+    given_up: Notify,
+}
+
+/// One of [`RELAYS_MAX`].
+struct Place<'a> {
+    of: &'a Relays,
+    number: u64,
+    carried: Rc<Carried>,
+}
+
+impl Relays {
+    /// A free place, or else that of the connection which was idle for longest. While calls wait at one its frames come
+    /// each second, by which it is told from an idle one.
+    fn place(&self) -> Option<Place<'_>> {
+        let mut all = self.carried.borrow_mut();
+        if all.len() >= RELAYS_MAX {
+            let quiet = all.iter().min_by_key(|(_, carried)| carried.frame_at.get());
+            let (number, _) =
+                quiet.filter(|(_, carried)| carried.frame_at.get().elapsed() >= SILENCE_MAX)?;
+            let number = *number;
+            all.remove(&number)?.given_up.notify_one();
+        }
+        let number = self.number_next.get();
+        self.number_next.set(number + 1);
+        let (frame_at, given_up) = (Cell::new(Instant::now()), Notify::new());
+        let carried = Rc::new(Carried { frame_at, given_up });
+        all.insert(number, Rc::clone(&carried));
+        Some(Place { of: self, number, carried })
+    }
+
+    /// What `reaching` gives, which begins when fewer than [`RELAY_CONNECTS_MAX`] others reach for the same server.
+    async fn in_turn(
+        &self,
+        server: ServerId,
+        reaching: impl Future<Output = Result<Connection, LinkError>>,
+    ) -> Result<Connection, String> {
+        let turns = self.turns(server);
+        let reached = timeout(HANDSHAKE_WAIT, async {
+            // Nobody closes it.
+            let _turn = turns.acquire().await;
+            reaching.await.map_err(|error| error.to_string())
+        });
+        let late = |_| format!("others wait for server {server} as well, and none was in time");
+        reached.await.map_err(late)?
+    }
+
+    fn turns(&self, server: ServerId) -> Rc<Semaphore> {
+        let mut turns = self.turns.borrow_mut();
+        turns.retain(|_, turns| Rc::strong_count(turns) > 1);
+        let new = || Rc::new(Semaphore::new(RELAY_CONNECTS_MAX));
+        Rc::clone(turns.entry(server).or_insert_with(new))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.of.carried.borrow_mut().remove(&self.number);
+    }
+}
+
 /// As the relay: `reach`es the server that the peer of `session` names, and hands frames on between the two
-/// until one of them ends. Holds one frame each way, of at most
+/// until one of them ends, or the place is given to another. Holds one frame each way, of at most
 /// [`PAYLOAD_BYTES_MAX`](crate::limits::PAYLOAD_BYTES_MAX).
 pub(super) async fn relay<F: Future<Output = Result<Connection, LinkError>>>(
     session: Session,
+    relays: &Relays,
     reach: impl FnOnce(ServerId) -> F,
 ) -> Result<(), SessionError> {
-    let Session { mut sender, mut receiver, .. } = session;
+    let Session { mut sender, mut receiver, peer, .. } = session;
     let named = timeout(HANDSHAKE_WAIT, receiver.next()).await;
     let Some(frame) = named.map_err(|_| SessionError::Stalled { after: HANDSHAKE_WAIT })?? else {
         return Ok(());
@@ -74,29 +175,39 @@ pub(super) async fn relay<F: Future<Output = Result<Connection, LinkError>>>(
     let Some(Reach { server }) = named.filter(|_| frame.payload_len == 0) else {
         return Err(SessionError::Protocol { what: "a relay that is not told whom to reach" });
     };
-    let (reached, onward): (Reached, _) = match reach(server).await {
-        Ok(onward) => (Ok(()), Some(onward)),
-        Err(why) => (Err(why.to_string()), None),
+    let (reached, way): (Reached, _) = match relays.place() {
+        Some(place) => match relays.in_turn(server, reach(server)).await {
+            Ok(onward) => (Ok(()), Some((onward, place))),
+            Err(why) => (Err(why), None),
+        },
+        None => (Err(format!("it carries {RELAYS_MAX} connections of others")), None),
     };
+    if let Err(why) = &reached {
+        tracing::debug!(from = %peer.server, to = %server, why, "not passed on");
+    }
     let answer = codec::encode(&reached);
     let answer =
         answer.map_err(|_| SessionError::Protocol { what: "a reason that is too long" })?;
     sender.send(FrameKind::Reply, 0, &answer, &[]).await?;
-    let Some(mut onward) = onward else { return Ok(()) };
+    let Some((mut onward, place)) = way else { return Ok(()) };
     let ((mut back, _), (mut from, _)) = (sender.into_parts(), receiver.into_parts());
+    let carried = &*place.carried;
     tokio::select! {
-        end = hand_on(&mut *from, &mut *onward.sender) => end,
-        end = hand_on(&mut *onward.receiver, &mut *back) => end,
+        end = hand_on(carried, &mut *from, &mut *onward.sender) => end,
+        end = hand_on(carried, &mut *onward.receiver, &mut *back) => end,
+        () = carried.given_up.notified() => Ok(()),
     }
 }
 
 /// Until the sending side closes between two frames, or either fails.
 async fn hand_on(
+    carried: &Carried,
     from: &mut dyn FrameReceiver,
     to: &mut dyn FrameSender,
 ) -> Result<(), SessionError> {
     let stalled = |_| SessionError::Stalled { after: STALL_MAX };
     while let Some(bytes) = from.header().await? {
+        carried.frame_at.set(Instant::now());
         let (body, payload) = timeout(STALL_MAX, rest(from, &bytes)).await.map_err(stalled)??;
         timeout(STALL_MAX, to.send(&bytes, &body, &payload)).await.map_err(stalled)??;
     }

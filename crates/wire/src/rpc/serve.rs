@@ -20,14 +20,12 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::LinkError;
 use super::door::Door;
 use super::error::Chain;
-use super::relay::relay;
+use super::relay::{Relays, relay};
 use crate::buffer::BoxBuffer;
 use crate::deadline::{ACCEPT_PAUSE, HEARTBEAT, PEER_LOSS_WAIT};
 use crate::handshake::{Credentials, Lane, LinkId, PeerIdentity, Session};
 use crate::header::FrameKind;
-use crate::limits::{
-    BODY_BYTES_MAX, CONNECTIONS_MAX, IDLE_WORKERS_MAX, RELAYS_MAX, REQUESTS_PER_PEER_MAX,
-};
+use crate::limits::{BODY_BYTES_MAX, CONNECTIONS_MAX, IDLE_WORKERS_MAX, REQUESTS_PER_PEER_MAX};
 use crate::session::{Frame, SessionError, SessionReceiver, SessionSender};
 use crate::transport::{Connection, Listener};
 use crate::workers::{Given, Workers};
@@ -146,6 +144,7 @@ pub async fn put_off_listener(listener: &mut dyn Listener, credentials: Credenti
 struct Peers {
     requests: RefCell<HashMap<PeerIdentity, Arc<Semaphore>>>,
     connections: RefCell<HashMap<(PeerIdentity, LinkId), (u64, AbortHandle)>>,
+    relays: Rc<Relays>,
     serial_next: std::cell::Cell<u64>,
 }
 
@@ -159,11 +158,6 @@ impl Peers {
         let new = || Arc::new(Semaphore::new(REQUESTS_PER_PEER_MAX));
         requests.entry(peer).or_insert_with(new).clone()
     }
-
-    fn relays(&self) -> usize {
-        let connections = self.connections.borrow();
-        connections.keys().filter(|(_, link)| link.lane == Lane::Relay).count()
-    }
 }
 
 async fn serve_peer<S: Service>(session: Session, service: Rc<S>, peers: &Rc<Peers>) {
@@ -176,12 +170,10 @@ async fn serve_peer<S: Service>(session: Session, service: Rc<S>, peers: &Rc<Pee
     peers.serial_next.set(serial + 1);
     let (requests, serving) = (peers.requests(peer), Rc::clone(&service));
     let task = match key.1.lane {
-        Lane::Relay if peers.relays() >= RELAYS_MAX => {
-            tracing::warn!(server = %peer.server, "not passed on: {RELAYS_MAX} are");
-            return;
-        }
         Lane::Relay => {
-            tokio::task::spawn_local(async move { relay(session, |to| serving.reach(to)).await })
+            let relays = Rc::clone(&peers.relays);
+            let relaying = async move { relay(session, &relays, |to| serving.reach(to)).await };
+            tokio::task::spawn_local(relaying)
         }
         Lane::Small | Lane::Bulk => {
             tokio::task::spawn_local(serve_bounded(session, serving, requests))

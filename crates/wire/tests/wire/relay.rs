@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hayase_layout::ServerId;
-use hayase_wire::deadline::{CONNECT_WAIT, RELAY_LOOK};
+use hayase_wire::deadline::{CONNECT_STEP, CONNECT_WAIT, RELAY_LOOK, SILENCE_MAX};
 use hayase_wire::header::HEADER_BYTES;
-use hayase_wire::limits::{PAYLOAD_BYTES_MAX, RELAYS_MAX};
+use hayase_wire::limits::{PAYLOAD_BYTES_MAX, RELAY_CONNECTS_MAX, RELAYS_MAX};
 use hayase_wire::message::Carrier;
 use hayase_wire::transport::{
     Connection, FrameSender, Listener, LocalFuture, MemoryTransport, Transport, TransportError,
@@ -18,6 +18,9 @@ use hayase_wire::{
     Address, BoxBuffer, CallError, Connector, LinkError, PeerIdentity, PeerLink, Response, Service,
     serve_listener,
 };
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::job::{credentials, run};
 
@@ -85,7 +88,21 @@ impl FrameSender for Cut {
 struct Echo {
     asked_by: Cell<Option<PeerIdentity>>,
     reached: Cell<usize>,
+    reaching: Cell<usize>,
+    reaching_most: Cell<usize>,
     onward: Rc<PeerLink>,
+    /// Answers nothing until it is told to.
+    holds: Cell<bool>,
+    release: Notify,
+}
+
+/// One fewer at its end, also when nobody waits any more.
+struct Reaching<'a>(&'a Cell<usize>);
+
+impl Drop for Reaching<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 impl Service for Echo {
@@ -101,12 +118,19 @@ impl Service for Echo {
         payload: Option<(BoxBuffer, usize)>,
     ) -> Response {
         self.asked_by.set(Some(from));
+        let released = self.release.notified();
+        if self.holds.get() {
+            released.await;
+        }
         Response { body, payload }
     }
 
     async fn reach(&self, server: ServerId) -> Result<Connection, LinkError> {
         self.reached.set(self.reached.get() + 1);
         assert_eq!(server, FAR);
+        self.reaching.set(self.reaching.get() + 1);
+        self.reaching_most.set(self.reaching_most.get().max(self.reaching.get()));
+        let _reaching = Reaching(&self.reaching);
         self.onward.reach().await
     }
 }
@@ -166,7 +190,15 @@ async fn serve(
     connector: Rc<Connector>,
 ) -> Rc<Echo> {
     let onward = PeerLink::new(connector, FAR, vec![address(FAR)]);
-    let echo = Rc::new(Echo { asked_by: Cell::default(), reached: Cell::default(), onward });
+    let echo = Rc::new(Echo {
+        asked_by: Cell::default(),
+        reached: Cell::default(),
+        reaching: Cell::default(),
+        reaching_most: Cell::default(),
+        onward,
+        holds: Cell::default(),
+        release: Notify::new(),
+    });
     let listener = network.listen(&address(at)).await.unwrap();
     tokio::task::spawn_local(serve_listener(listener, credentials(as_whom), Rc::clone(&echo)));
     echo
@@ -269,22 +301,136 @@ fn whom_the_third_reaches_has_to_prove_who_it_is() {
     });
 }
 
+/// Links of the same server, as if each were another one's.
+fn links(job: &Job, count: usize) -> Vec<Rc<PeerLink>> {
+    (0..count).map(|_| PeerLink::new(Rc::clone(&job.near), FAR, vec![address(FAR)])).collect()
+}
+
+/// How many of them have answers, when all of them ask at once.
+async fn answered(links: &[Rc<PeerLink>], wait: Duration) -> usize {
+    let mut calls = JoinSet::new();
+    for link in links {
+        let link = Rc::clone(link);
+        calls.spawn_local(async move { link.call(vec![], None, None, wait).await.is_ok() });
+    }
+    calls.join_all().await.into_iter().filter(|is_answered| *is_answered).count()
+}
+
 #[test]
-fn a_relay_carries_so_many_and_calls_of_its_own_are_served() {
+fn a_relay_that_is_full_refuses_and_calls_of_its_own_are_served() {
+    run(async {
+        let job = Job::start().await;
+        let far = job.start_far(FAR).await;
+        job.cut();
+        far.holds.set(true);
+        let (most, more) = (links(&job, RELAYS_MAX), links(&job, 1));
+        let waiting = most.clone();
+        let waiting = tokio::task::spawn_local(async move { answered(&waiting, 20 * WAIT).await });
+        tokio::time::sleep(WAIT + SILENCE_MAX).await;
+        let error = more[0].call(vec![], None, None, WAIT).await.unwrap_err();
+        let CallError::Unreachable { source: Some(source), .. } = &error else {
+            panic!("{error:?}")
+        };
+        assert!(source.to_string().contains("it carries 256 connections"), "{source}");
+        job.to_relay.call(vec![], None, None, WAIT).await.unwrap();
+        far.holds.set(false);
+        far.release.notify_waiters();
+        assert_eq!(waiting.await.unwrap(), RELAYS_MAX, "nobody has lost a place");
+    });
+}
+
+#[test]
+fn an_idle_connection_leaves_its_place_at_a_relay_that_is_full() {
     run(async {
         let job = Job::start().await;
         let _far = job.start_far(FAR).await;
-        let mut links = Vec::new();
-        let mut carried = 0;
         job.cut();
-        for _ in 0..RELAYS_MAX + 1 {
-            let link = PeerLink::new(Rc::clone(&job.near), FAR, vec![address(FAR)]);
-            carried += usize::from(link.call(vec![], None, None, WAIT).await.is_ok());
-            links.push(link);
+        let (most, more) = (links(&job, RELAYS_MAX), links(&job, 2));
+        assert_eq!(answered(&most, WAIT).await, RELAYS_MAX);
+        tokio::time::sleep(SILENCE_MAX).await;
+        assert_eq!(answered(&more, WAIT).await, 2);
+        // Those that had to leave take the places of others.
+        tokio::time::sleep(SILENCE_MAX).await;
+        assert_eq!(answered(&most[..2], WAIT).await, 2);
+    });
+}
+
+#[test]
+fn a_relay_makes_few_connections_to_one_server_at_a_time() {
+    run(async {
+        let job = Job::start().await;
+        let _far = job.start_far(FAR).await;
+        job.cut();
+        job.relay_cut.borrow_mut().insert(address(FAR));
+        let all = links(&job, 20);
+        assert_eq!(answered(&all, WAIT).await, 0);
+        assert_eq!(job.relay.reaching_most.get(), RELAY_CONNECTS_MAX);
+        job.relay_cut.borrow_mut().clear();
+        tokio::time::sleep(RELAY_LOOK).await;
+        assert_eq!(answered(&all, WAIT).await, 20, "who waits for a turn has it soon");
+        assert_eq!(job.relay.reaching_most.get(), RELAY_CONNECTS_MAX);
+    });
+}
+
+#[test]
+fn a_relay_that_refused_is_not_asked_again_soon() {
+    run(async {
+        let job = Job::start().await;
+        let _far = job.start_far(FAR).await;
+        job.cut();
+        job.relay_cut.borrow_mut().insert(address(FAR));
+        let begin = Instant::now();
+        while begin.elapsed() < 3 * RELAY_LOOK {
+            let error = job.link.call(vec![], None, None, WAIT).await.unwrap_err();
+            let CallError::Unreachable { source: Some(source), .. } = &error else {
+                panic!("{error:?}")
+            };
+            assert!(source.to_string().contains("nor through server 0: connect to"), "{source}");
         }
-        assert_eq!(carried, RELAYS_MAX);
-        job.to_relay.call(vec![], None, None, WAIT).await.unwrap();
-        links.clear();
+        let most = 1 + begin.elapsed().as_secs() / RELAY_LOOK.as_secs();
+        assert!(job.relay.reached.get() as u64 <= most, "{}", job.relay.reached.get());
+        job.relay_cut.borrow_mut().clear();
+        tokio::time::sleep(RELAY_LOOK).await;
         job.link.call(vec![], None, None, WAIT).await.unwrap();
+        assert_eq!(job.over(), Some(Carrier::Relay));
+    });
+}
+
+#[test]
+fn an_address_from_which_nothing_comes_costs_a_moment() {
+    run(async {
+        let job = Job::start().await;
+        let _far = job.start_far(FAR).await;
+        let nowhere = Address::Memory("nowhere".to_owned());
+        for cut in [&job.near_cut, &job.relay_cut] {
+            cut.borrow_mut().insert(nowhere.clone());
+        }
+        job.link.set_addresses(vec![nowhere.clone(), address(FAR)]);
+        let begin = Instant::now();
+        job.link.call(vec![], None, None, WAIT).await.unwrap();
+        assert_eq!((job.over(), begin.elapsed()), (Some(Carrier::Stream), CONNECT_STEP));
+
+        // The same of a relay, and of whom it looks for.
+        job.to_relay.set_addresses(vec![nowhere.clone(), address(RELAY)]);
+        job.relay.onward.set_addresses(vec![nowhere, address(FAR)]);
+        job.cut();
+        let link = PeerLink::new(Rc::clone(&job.near), FAR, vec![address(FAR)]);
+        let begin = Instant::now();
+        link.call(vec![], None, None, WAIT).await.unwrap();
+        assert_eq!(link.status().over, Some(Carrier::Relay));
+        assert!(begin.elapsed() < 3 * CONNECT_WAIT, "{:?}", begin.elapsed());
+    });
+}
+
+#[test]
+fn who_refuses_at_one_address_is_looked_for_where_another_does_not_answer() {
+    run(async {
+        let job = Job::start().await;
+        let _far = job.start_far(FAR).await;
+        job.cut();
+        let refuses = Address::Memory("refuses".to_owned());
+        job.link.set_addresses(vec![address(FAR), refuses]);
+        job.link.call(vec![], None, None, WAIT).await.unwrap();
+        assert_eq!(job.over(), Some(Carrier::Relay));
     });
 }
