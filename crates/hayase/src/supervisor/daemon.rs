@@ -73,7 +73,17 @@ impl Daemon {
         command.arg("--node").arg(node.to_string());
         command.arg("--parent").arg(std::process::id().to_string());
         own_ucx(&mut command);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        command.stderr(log);
+        Self::spawn(name, command, signals)
+    }
+
+    /// A program that says on its standard output when it is ready.
+    pub(super) fn spawn(
+        name: &'static str,
+        mut command: Command,
+        signals: &Signals,
+    ) -> anyhow::Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         signals.unblock_in(&mut command);
         let mut child = command.spawn().with_context(|| format!("start `hayase {name}`"))?;
         let stdout = child.stdout.take().expect("stdout is a pipe");

@@ -42,13 +42,12 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Blocks signals, and takes standard input as the lifeline.
-    pub(crate) fn new(node: &NodeDir) -> anyhow::Result<Self> {
+    /// Blocks signals. `lifeline`: what the launcher writes, and holds open.
+    pub(crate) fn new(node: &NodeDir, lifeline: OwnedFd) -> anyhow::Result<Self> {
         let mut wanted = ENDING.to_vec();
         wanted.push(Signal::CHILD);
         let signals = Signals::block(&wanted).context("block signals")?;
-        let stdin: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned()?;
-        let lifeline = Some(Lines::new(stdin).context("watch the lifeline")?);
+        let lifeline = Some(Lines::new(lifeline).context("watch the lifeline")?);
         Ok(Self { signals, lifeline, control: ControlSocket::bind(node)? })
     }
 

@@ -4,7 +4,7 @@
 //! back, from wherever the start has come to.
 
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -88,23 +88,9 @@ pub(crate) fn run(
     if settings.kind == Kind::Hosts {
         settings.made = dir.node(node).made();
     }
-    let events = Events::new(&dir.node(node))?;
-    let mut keeper = Keeper {
-        dir,
-        settings,
-        node,
-        events,
-        hub: None,
-        apart: Apart::default(),
-        areas: None,
-        server: None,
-        mount: None,
-        shows_local: false,
-        is_unmounted: false,
-        ready: None,
-        server_restarts: Restarts::default(),
-        mount_restarts: Restarts::default(),
-    };
+    let lifeline: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let events = Events::new(&dir.node(node), lifeline)?;
+    let mut keeper = Keeper::new(dir, settings, node, events);
     let end = match keeper.bring_up(hub, environment) {
         Ok(ready) => {
             output.line(&Said::Ready(ready.clone()))?;
@@ -117,6 +103,26 @@ pub(crate) fn run(
 }
 
 impl Keeper {
+    /// Of a node of which nothing is up.
+    fn new(dir: JobDir, settings: Settings, node: u16, events: Events) -> Self {
+        Self {
+            dir,
+            settings,
+            node,
+            events,
+            hub: None,
+            apart: Apart::default(),
+            areas: None,
+            server: None,
+            mount: None,
+            shows_local: false,
+            is_unmounted: false,
+            ready: None,
+            server_restarts: Restarts::default(),
+            mount_restarts: Restarts::default(),
+        }
+    }
+
     fn bring_up(&mut self, hub: Option<&Path>, environment: &Environment) -> Result<Ready, End> {
         let dir = self.node_dir();
         self.apart.begin(&self.settings, self.node, &dir).map_err(End::Failed)?;
@@ -185,30 +191,7 @@ impl Keeper {
             .map_err(End::Failed)?;
         // Before it has threads of its own, or soon after: they go with it.
         let entered = self.apart.take(daemon.process()).map_err(End::Failed);
-        let result = loop {
-            if let Err(end) = entered {
-                break Err(end);
-            }
-            match daemon.poll_ready(&self.dir, self.node) {
-                Ok(Some(told)) => break Ok(told),
-                Ok(None) => {}
-                Err(error) => break Err(End::Failed(error)),
-            }
-            match self.events.wait(Some(daemon.lines.as_fd()), None) {
-                Event::Readable | Event::Child | Event::Late => {}
-                event => {
-                    if let Some(end) = self.handle(event) {
-                        break Err(end);
-                    }
-                }
-            }
-            if name == MOUNT && self.is_unmounted {
-                // Asked for while this one was coming up: its server ends before anybody takes the mount away.
-                daemon.stop(END_PATIENCE);
-                hide(&self.settings.shared_mount(self.node), self.settings.is_privileged);
-                break Err(End::Failed(anyhow!("the areas are taken down")));
-            }
-        };
+        let result = entered.and_then(|()| self.until_it_serves(name, &mut daemon));
         let failed_to_start = matches!(result, Err(End::Failed(_)));
         if failed_to_start && self.ready.is_some() {
             // What is left of it must not be taken for one that runs.
@@ -217,6 +200,48 @@ impl Keeper {
         let place = if name == SERVER { &mut self.server } else { &mut self.mount };
         *place = Some(daemon);
         result
+    }
+
+    /// Meanwhile the other daemon may end: a server is started again at once, since a mount that has begun waits for it.
+    fn until_it_serves(
+        &mut self,
+        name: &'static str,
+        daemon: &mut Daemon,
+    ) -> Result<Option<MountTold>, End> {
+        loop {
+            let told = daemon.poll_ready(&self.dir, self.node).map_err(End::Failed)?;
+            // Whatever became of the signal: it may have come before anybody waited for this one.
+            self.reap();
+            if name == MOUNT {
+                self.expect_server()?;
+            }
+            if let Some(told) = told {
+                return Ok(told);
+            }
+            let due = self.server_restarts.due().filter(|_| name == MOUNT);
+            let event = self.events.wait(Some(daemon.lines.as_fd()), due);
+            if let Some(end) = self.handle(event) {
+                return Err(end);
+            }
+            if name == MOUNT && self.is_unmounted {
+                // Asked for while this one was coming up: its server ends before anybody takes the mount away.
+                daemon.stop(END_PATIENCE);
+                hide(&self.settings.shared_mount(self.node), self.settings.is_privileged);
+                return Err(End::Failed(anyhow!("the areas are taken down")));
+            }
+        }
+    }
+
+    /// While a mount starts: its server runs, or is started again when that is due.
+    fn expect_server(&mut self) -> Result<(), End> {
+        let Some(DaemonState::Ended(how)) = self.server.as_ref().map(Daemon::state) else {
+            return Ok(());
+        };
+        match self.ready {
+            // Before the node is up for the first time, its end is the end of the start.
+            None => Err(End::Failed(anyhow!("`hayase {SERVER}` ended: {how}"))),
+            Some(_) => self.restart_server_due(Instant::now()),
+        }
     }
 
     /// What needs the mount: the layout of the whole area, and `local` beside it.
@@ -252,12 +277,8 @@ impl Keeper {
     /// Starts what is due. The server first: a mount without one does not come up.
     fn restart_due(&mut self) -> Result<(), End> {
         let now = Instant::now();
-        let is_due = |restarts: &Restarts| restarts.due().is_some_and(|due| due <= now);
-        if is_due(&self.server_restarts) {
-            self.server_restarts.begin(now);
-            self.restart(SERVER)?;
-        }
-        if is_due(&self.mount_restarts) {
+        self.restart_server_due(now)?;
+        if self.mount_restarts.is_due(now) {
             self.mount_restarts.begin(now);
             // The kernel's side of a mount whose daemon is gone stays until somebody takes it away.
             hide_cache(&self.settings, self.node);
@@ -266,6 +287,14 @@ impl Keeper {
                 hide(&self.settings.local_mount(self.node), self.settings.is_privileged);
             }
             self.restart(MOUNT)?;
+        }
+        Ok(())
+    }
+
+    fn restart_server_due(&mut self, now: Instant) -> Result<(), End> {
+        if self.server_restarts.is_due(now) {
+            self.server_restarts.begin(now);
+            self.restart(SERVER)?;
         }
         Ok(())
     }
@@ -424,5 +453,77 @@ impl Keeper {
                 Status::Failed
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+    use super::*;
+    use crate::job::sample_settings;
+
+    /// The keeper of a node without areas, and the other end of its lifeline.
+    fn keeper(place: &Path) -> (Keeper, OwnedFd) {
+        let dir = JobDir::new(place.join("job"));
+        dir.create(1).unwrap();
+        let (lifeline, held) = rustix::pipe::pipe().unwrap();
+        let events = Events::new(&dir.node(0), lifeline).unwrap();
+        (Keeper::new(dir, sample_settings(Kind::ThisMachine, 1), 0, events), held)
+    }
+
+    fn ready() -> Ready {
+        Ready {
+            node: 0,
+            host: "host".to_owned(),
+            address: "127.0.0.1".to_owned(),
+            shared: "/shared".into(),
+            local: "/local".into(),
+            cache: None,
+            limiter: String::new(),
+            mount: MountTold::default(),
+            interrupts: None,
+        }
+    }
+
+    fn daemon(keeper: &Keeper, name: &'static str, script: &str) -> Daemon {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Daemon::spawn(name, command, keeper.events.signals()).unwrap()
+    }
+
+    /// One that has ended, of which nobody has heard yet.
+    fn ended(keeper: &Keeper, name: &'static str, script: &str) -> Daemon {
+        let daemon = daemon(keeper, name, script);
+        let child = Pid::from_raw(daemon.process() as i32).unwrap();
+        waitid(WaitId::Pid(child), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
+        daemon
+    }
+
+    #[test]
+    fn the_end_of_a_server_is_noticed_while_a_mount_starts() {
+        let place = tempfile::tempdir().unwrap();
+        let (mut keeper, _held) = keeper(place.path());
+        keeper.ready = Some(ready());
+        keeper.server = Some(ended(&keeper, SERVER, "exit 7"));
+        let mut mount = ended(&keeper, MOUNT, r#"echo '{"ready":{"path":"fuse","why":""}}'"#);
+        let told = keeper.until_it_serves(MOUNT, &mut mount).unwrap().unwrap();
+        assert_eq!(told.path, "fuse");
+        assert!(keeper.server_restarts.due().is_some(), "it is to be started again");
+    }
+
+    #[test]
+    fn the_end_of_a_server_ends_the_first_start_of_a_mount() {
+        let place = tempfile::tempdir().unwrap();
+        let (mut keeper, _held) = keeper(place.path());
+        keeper.server = Some(ended(&keeper, SERVER, "exit 7"));
+        let mut mount = daemon(&keeper, MOUNT, "exec sleep 60");
+        let end = keeper.until_it_serves(MOUNT, &mut mount).unwrap_err();
+        mount.stop(END_PATIENCE);
+        let End::Failed(error) = end else { panic!("{end:?}") };
+        assert_eq!(error.to_string(), "`hayase serve` ended: exit status: 7");
+        assert!(keeper.server_restarts.due().is_none());
     }
 }

@@ -40,6 +40,11 @@ impl Restarts {
         self.due
     }
 
+    /// Whether that is now.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.due.is_some_and(|due| due <= now)
+    }
+
     /// It is being started again now.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.due = None;
