@@ -38,6 +38,8 @@ pub(crate) mod up;
 pub(crate) mod verify;
 
 pub(crate) use area_path::AreaPathError;
+pub(crate) use cached_files::NoTier;
+pub(crate) use layout::LayoutError;
 pub(crate) use mount::MountPathError;
 pub(crate) use spread::SpreadError;
 pub(crate) use stage::NothingCompared;

@@ -9,7 +9,8 @@ use hayase_container::ContainerError;
 use hayase_stage::pack::PackError;
 
 use crate::commands::{
-    AreaPathError, BackgroundError, KeyError, MountPathError, NothingCompared, SpreadError,
+    AreaPathError, BackgroundError, KeyError, LayoutError, MountPathError, NoTier, NothingCompared,
+    SpreadError,
 };
 use crate::cpu_budget::group::BudgetError;
 use crate::job::JobError;
@@ -86,6 +87,10 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
             Some((Some(e.help()), true))
         } else if let Some(e) = cause.downcast_ref::<AreaPathError>() {
             Some((e.help(), e.is_usage()))
+        } else if let Some(e) = cause.downcast_ref::<LayoutError>() {
+            Some((e.help(), true))
+        } else if cause.is::<NoTier>() {
+            Some((Some(NoTier::HELP.to_owned()), true))
         } else if let Some(e) = cause.downcast_ref::<MountPathError>() {
             Some((e.help(), true))
         } else if let Some(e) = cause.downcast_ref::<SpreadError>() {

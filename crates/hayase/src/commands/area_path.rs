@@ -32,6 +32,9 @@ pub(crate) enum AreaPathError {
     /// Some other file system.
     #[error("{} is in no shared area", .0.display())]
     Elsewhere(PathBuf),
+    /// In the shared area of a job, or nowhere of a job, where only the cache area can be meant.
+    #[error("{} is not in the cache area of a job", .0.display())]
+    NotCached(PathBuf),
     /// The mount refused.
     #[error("{action} {}", .path.display())]
     Refused {
@@ -52,7 +55,8 @@ impl AreaPathError {
         path: &Path,
         environment: &Environment,
     ) -> Self {
-        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let absolute = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+        let absolute = absolute.unwrap_or_else(|_| path.to_owned());
         let is_foreign = matches!(errno, Errno::OPNOTSUPP | Errno::NODATA | Errno::NOENT);
         if is_foreign && !is_hayase(&absolute) {
             let jobs = Registry::new(&environment.runtime).jobs();
@@ -75,6 +79,24 @@ impl AreaPathError {
         Self::Refused { action, path: path.to_owned(), source: errno.into() }
     }
 
+    /// Where `path` leads: a file or directory that is seen here through a mount of ours. An attribute that is set elsewhere
+    /// is one of that file system's, and means nothing.
+    pub(crate) fn unless_ours(
+        words: (&'static str, &'static str),
+        path: &Path,
+        environment: &Environment,
+    ) -> Result<(), Self> {
+        let found = match std::fs::metadata(path) {
+            Ok(_) => Errno::OPNOTSUPP,
+            Err(error) => Errno::from_io_error(&error).unwrap_or(Errno::NOENT),
+        };
+        let whole = std::fs::canonicalize(path);
+        if whole.is_ok_and(|whole| is_hayase(&whole)) {
+            return Ok(());
+        }
+        Err(Self::new(found, words, path, environment))
+    }
+
     /// What the user can try next.
     pub(crate) fn help(&self) -> Option<String> {
         match self {
@@ -82,7 +104,7 @@ impl AreaPathError {
                 "hayase exec --job {job} --node 0 -- hayase {verb} {}",
                 path.display()
             )),
-            Self::Elsewhere(_) => {
+            Self::Elsewhere(_) | Self::NotCached(_) => {
                 Some("`hayase status` shows where the areas of a job are".to_owned())
             }
             Self::Local { .. } | Self::Refused { .. } => None,

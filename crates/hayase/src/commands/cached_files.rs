@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::AreaPathError;
 use crate::config::Environment;
-use crate::job::{Job, Registry};
+use crate::job::{Job, JobId, Registry};
 use crate::wiring::status::CacheServer;
 
 /// How long a server may take for one file.
@@ -27,6 +27,17 @@ pub(crate) struct CachedFile {
     pub(crate) ino: InodeId,
     /// Now.
     pub(crate) bytes: u64,
+}
+
+/// Nothing of a job is flushed.
+#[derive(Debug, thiserror::Error)]
+#[error("job {0} has no tier: nothing is flushed, and what is in `shared` ends with the job")]
+pub(crate) struct NoTier(pub(crate) JobId);
+
+impl NoTier {
+    /// What the user can try next.
+    pub(crate) const HELP: &str = "copy what you need before `hayase down` (`hayase stage out`); a job that is started \
+                                   with `up --tier DIR` brings it there itself";
 }
 
 /// Some files, and who can be asked about them.
@@ -58,7 +69,12 @@ impl CachedFiles {
         // Simulated nodes have the same paths: the one that is asked is the one we are on.
         let found = jobs.into_iter().find_map(|job| node_of(&job).map(|found| (job, found)));
         let Some((job, (mut node, tier_path))) = found else {
-            return Err(AreaPathError::Elsewhere(path.to_owned()).into());
+            let owner = |job: &Job| job.settings.node_of_path(&whole).is_some();
+            let jobs = Registry::new(&environment.runtime).jobs();
+            return Err(match jobs.into_iter().find(owner) {
+                Some(job) if job.settings.tier.is_none() => NoTier(job.settings.job).into(),
+                _ => AreaPathError::NotCached(path.to_owned()).into(),
+            });
         };
         if let Some(own) = job.dir.own_node().record()?.filter(|_| job.settings.has_namespaces()) {
             node = own.node;

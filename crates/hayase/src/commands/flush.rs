@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hayase_wire::message::Flushed;
 use serde::Serialize;
 
-use super::cached_files::CachedFiles;
+use super::cached_files::{CachedFiles, NoTier};
 use super::down::write_left;
 use super::job_arg::JobArg;
 use super::verify::{VerifyTold, verify_job};
@@ -25,7 +25,7 @@ const FAILURES_MAX: u32 = 3;
 ///
 /// With PATH: that file, or all files below that directory. Files that somebody has open for writing
 /// are listed and left. Ends with 3 when something is not in the tier, not
-/// as it was sent, or could not be compared.
+/// as it was sent, or could not be compared; with 2 in a job without a tier.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FlushArgs {
     /// File or directory of the cache area [default: the whole job]
@@ -68,6 +68,9 @@ pub(crate) fn run(
         }
         None => {
             let job = args.job.find(environment)?;
+            if job.settings.tier.is_none() {
+                return Err(NoTier(job.settings.job).into());
+            }
             let elsewhere = job.nodes_elsewhere();
             let here: Vec<u16> =
                 (0..job.settings.nodes).filter(|node| !elsewhere.contains(node)).collect();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use hayase_layout::{ByteCount, STRIPE_BYTES_DEFAULT, StripePolicy, check_stripe};
 use rustix::fs::XattrFlags;
+use rustix::io::Errno;
 use serde::Serialize;
 
 use super::AreaPathError;
@@ -16,6 +17,9 @@ use crate::size;
 
 /// `whole`, or `striped:<bytes>:<width>`.
 const LAYOUT: &str = "user.hayase.layout";
+
+/// Of a file that is kept by writer.
+const RECORDED: &str = "recorded";
 
 /// Longest value of it.
 const VALUE_BYTES_MAX: usize = 256;
@@ -34,9 +38,9 @@ enum Verb {
         /// File or directory of the shared or the cache area
         path: PathBuf,
     },
-    /// Stripe an empty file, or all new files below a directory
+    /// Stripe all new files below a directory
     Set {
-        /// Empty file of the shared area, or directory of that or of the cache area
+        /// Directory of the shared or the cache area
         path: PathBuf,
         /// Bytes on one node before the next one's turn
         #[arg(long, value_name = "SIZE", value_parser = size::parse,
@@ -48,9 +52,45 @@ enum Verb {
     },
     /// Back to the default: a new file lies whole on its creator's node
     Unset {
-        /// Empty file of the shared area, or directory of that or of the cache area
+        /// Directory of the shared or the cache area
         path: PathBuf,
     },
+}
+
+/// Why no layout was set.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LayoutError {
+    /// Its bytes lie where they lie, or will.
+    #[error("{} is no directory: only those have a layout for new files, and files keep theirs", .0.display())]
+    File(PathBuf),
+    /// Each writer of it has a part.
+    #[error("{} was written through MPI-IO, and is kept by writer", .0.display())]
+    Container(PathBuf),
+    /// There are not so many.
+    #[error("stripe over {0} nodes: the job has fewer that store")]
+    Width(u16),
+    /// The mount did not do it, and did not say so.
+    #[error("{} keeps its layout, which is {layout}", .path.display())]
+    Kept {
+        /// The directory.
+        path: PathBuf,
+        /// As `layout get` tells it.
+        layout: String,
+    },
+}
+
+impl LayoutError {
+    /// What the user can try next.
+    pub(crate) fn help(&self) -> Option<String> {
+        match self {
+            Self::File(path) | Self::Container(path) => Some(format!(
+                "make a directory, set its layout, and copy the file into it: cp {} DIR/",
+                path.display()
+            )),
+            Self::Width(_) => Some("--width 0 takes all that there are".to_owned()),
+            Self::Kept { .. } => None,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -74,16 +114,48 @@ pub(crate) fn run(
             check_stripe(*stripe).map_err(PlanError::Stripe)?;
             let value = StripePolicy { stripe: *stripe, width: *width }.to_string();
             let words = ("layout set", "set the layout of");
-            rustix::fs::setxattr(path, LAYOUT, value.as_bytes(), XattrFlags::empty())
-                .map_err(|errno| AreaPathError::new(errno, words, path, environment))?;
+            expect_directory(path, words, environment)?;
+            let set = rustix::fs::setxattr(path, LAYOUT, value.as_bytes(), XattrFlags::empty());
+            if set == Err(Errno::INVAL) && *width > 0 {
+                return Err(LayoutError::Width(*width).into());
+            }
+            set.map_err(|errno| AreaPathError::new(errno, words, path, environment))?;
+            expect_kind(path, "striped", environment)?;
         }
         Verb::Unset { path } => {
             let words = ("layout unset", "unset the layout of");
+            expect_directory(path, words, environment)?;
             rustix::fs::removexattr(path, LAYOUT)
                 .map_err(|errno| AreaPathError::new(errno, words, path, environment))?;
+            expect_kind(path, "whole", environment)?;
         }
     }
     Ok(Status::Done)
+}
+
+/// One of an area.
+fn expect_directory(
+    path: &Path,
+    words: (&'static str, &'static str),
+    environment: &Environment,
+) -> anyhow::Result<()> {
+    AreaPathError::unless_ours(words, path, environment)?;
+    let found = std::fs::metadata(path).with_context(|| format!("look at {}", path.display()))?;
+    if found.is_dir() {
+        return Ok(());
+    }
+    let is_container = get(path, environment).is_ok_and(|layout| layout == RECORDED);
+    let path = path.to_owned();
+    Err(if is_container { LayoutError::Container(path) } else { LayoutError::File(path) }.into())
+}
+
+/// What was set is there.
+fn expect_kind(path: &Path, kind: &str, environment: &Environment) -> anyhow::Result<()> {
+    let layout = get(path, environment)?;
+    match layout.split(':').next() == Some(kind) {
+        true => Ok(()),
+        false => Err(LayoutError::Kept { path: path.to_owned(), layout }.into()),
+    }
 }
 
 fn get(path: &Path, environment: &Environment) -> anyhow::Result<String> {

@@ -203,18 +203,11 @@ pub(crate) fn look_at(job: &Job) -> JobStatus {
         limiter,
         system_cores: settings.system_cores.clone(),
         cpu_budget: settings.cpu_budget,
-        drain: settings
-            .tier
-            .as_ref()
-            .map(|_| Drain::of(nodes.iter().filter_map(NodeStatus::cache))),
+        drain: settings.tier.as_ref().map(|_| {
+            let unknown = nodes.iter().filter(|node| node.server.is_none()).count();
+            Drain::of(nodes.iter().filter_map(NodeStatus::cache), unknown)
+        }),
         nodes,
-    }
-}
-
-impl JobStatus {
-    /// The way to the tier, when a server tells of it.
-    fn drain(&self) -> Option<&Drain> {
-        self.drain.as_ref().filter(|_| self.nodes.iter().any(|node| node.cache().is_some()))
     }
 }
 

@@ -119,22 +119,25 @@ fn speed_of(before: Option<&JobStatus>, node: &NodeStatus) -> Option<Speed> {
 }
 
 impl Look {
-    fn all(&self) -> Speed {
-        self.speeds.iter().flatten().fold(Speed::default(), |sum, speed| sum.add(*speed))
+    /// Of the nodes together of which it is known; `None` in the first look, and where none answers.
+    fn all(&self) -> Option<Speed> {
+        self.speeds.iter().flatten().copied().reduce(Speed::add)
     }
 
     /// For logs: one line with everything of the job together.
     fn line(&self) -> String {
         let (all, at) = (self.all(), moment::utc(self.at_ms));
+        let of = |which: fn(Speed) -> u64| all.map_or("-".to_owned(), |all| rate(which(all)));
         let mut line = format!(
             "{at} job {} {}: read {}, written {}",
             self.job.job,
             self.job.state,
-            rate(all.read),
-            rate(all.written)
+            of(|all| all.read),
+            of(|all| all.written)
         );
         if let Some(drain) = &self.job.drain {
-            line += &format!(", to the tier {}; {}", rate(all.to_tier), drain.in_words(self.at_ms));
+            let to_tier = of(|all| all.to_tier);
+            line += &format!(", to the tier {to_tier}; {}", drain.in_words(self.at_ms));
         }
         line
     }

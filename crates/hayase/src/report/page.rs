@@ -137,8 +137,11 @@ fn head(page: &mut Html, report: &JobReport) {
 fn drain(page: &mut Html, report: &JobReport) {
     page.title("On its way to the tier");
     if let Some(drain) = &report.status.drain {
-        let percent = drain.percent();
-        let _ = writeln!(page.0, "<div class=\"bar\"><i style=\"width:{percent}%\"></i></div>");
+        if drain.unknown_nodes == 0 {
+            let percent = drain.percent();
+            let bar = format!("<div class=\"bar\"><i style=\"width:{percent}%\"></i></div>");
+            let _ = writeln!(page.0, "{bar}");
+        }
         page.line("", &drain.without_bar(report.made_ms));
         if let Some(left) = drain.deadline_s {
             let (left, missed) = (moment::span(left), ByteCount(drain.misses_bytes));

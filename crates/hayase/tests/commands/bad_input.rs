@@ -19,6 +19,9 @@ fn jobs_that_are_not_there() {
         &["status", "--job", "gone"],
         &["explain", scene.path("storage").to_str().unwrap()],
         &["layout", "get", scene.path("storage").to_str().unwrap()],
+        &["layout", "set", scene.path("storage").to_str().unwrap()],
+        &["layout", "unset", scene.path("storage").to_str().unwrap()],
+        &["flush", scene.path("storage").to_str().unwrap()],
     ] {
         let done = scene.hayase(args).with(2);
         told.push_str(&format!("$ hayase {}\n{}", args.join(" "), done.stderr));

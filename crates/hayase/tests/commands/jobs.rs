@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::process::Stdio;
 
 use crate::support::{PATIENCE, Scene, done, wait_until};
@@ -231,6 +232,104 @@ fn a_dead_job_is_seen_as_such_and_cleaned_by_the_next_up() {
     scene.hayase(&["exec", "--", "true"]).with(1).says(&["not running any more", "hayase down"]);
     scene.up(&["--job", "next"]).with(0).says(&["removed what job dead had left"]);
     assert_eq!(scene.jobs(), ["next"]);
+}
+
+#[test]
+fn of_a_dead_job_with_a_tier_nothing_is_said_to_be_there() {
+    let Some(scene) = Scene::with_nodes("of_a_dead_job_with_a_tier") else { return };
+    let tier = scene.path("tier");
+    fs::create_dir(&tier).unwrap();
+    scene.up(&["--nodes", "2", "--job", "t", "--tier", tier.to_str().unwrap()]).with(0);
+    let up = scene.hayase(&["top", "--count", "1"]).with(0).stdout;
+    assert!(up.contains("everything is in the tier"), "{up}");
+    for node in 0..2 {
+        let record = scene.path(&format!("run/jobs/t/node-{node}/supervisor.json"));
+        let record = json(&fs::read_to_string(record).unwrap());
+        let pid = record["process"]["pid"].as_i64().unwrap() as i32;
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    }
+    let servers = || {
+        let all = scene.processes().into_iter();
+        all.filter(|(_, line)| line.contains("hayase serve ")).collect::<Vec<_>>()
+    };
+    wait_until("its servers end", || servers().is_empty(), || format!("{:?}", servers()));
+    let unknown = "whether everything is in the tier is not known; 2 nodes do not answer";
+    for command in [&["top", "--count", "1"][..], &["status"]] {
+        let told = scene.hayase(command).with(0).stdout;
+        assert!(told.contains(unknown) && !told.contains("B/s"), "{told}");
+    }
+    let told = scene.hayase(&["status"]).with(0).stdout;
+    let resume = format!("`hayase resume {}`", scene.path("run/jobs/t").display());
+    assert!(told.contains(&resume), "{told}");
+    let told = json(&scene.hayase(&["status", "--json"]).with(0).stdout);
+    assert_eq!(told["jobs"][0]["drain"]["unknown_nodes"], 2, "{told:#}");
+}
+
+#[test]
+fn flush_in_a_job_without_a_tier_says_so() {
+    let Some(scene) = Scene::with_nodes("flush_in_a_job_without_a_tier") else { return };
+    scene.up(&["--job", "t"]).with(0);
+    let shared = scene.path("mount/shared");
+    for path in [None, shared.to_str()] {
+        let args: Vec<_> = ["flush"].into_iter().chain(path).collect();
+        let told = scene.hayase(&args).with(2);
+        told.says(&["job t has no tier", "`shared` ends with the job", "stage out", "--tier"]);
+    }
+}
+
+#[test]
+fn a_layout_is_set_where_it_means_something_and_nowhere_else() {
+    let Some(scene) = Scene::with_nodes("a_layout_is_set_where_it_means_something") else { return };
+    scene.up(&["--nodes", "2", "--job", "t"]).with(0);
+    let shared = scene.path("mount/shared");
+    let path = |name: &str| shared.join(name).display().to_string();
+    let set = ["layout", "set", "--stripe", "64KiB"];
+    // On the host beside simulated nodes there is nothing but an empty directory.
+    scene
+        .hayase(&[&set[..], &[shared.to_str().unwrap()]].concat())
+        .with(2)
+        .says(&["which only its nodes see", "hayase exec --job t"]);
+    let on_node = |args: &[&str]| {
+        let exec = ["exec", "--node", "0", "--", env!("CARGO_BIN_EXE_hayase")];
+        scene.hayase(&[&exec[..], args].concat())
+    };
+    let set_on = |path: &str| on_node(&[&set[..], &[path]].concat());
+    let script = format!("cd {}; echo 1 >full; : >empty; ln -s / out", path(""));
+    scene.hayase(&["exec", "--node", "0", "--", "sh", "-c", &script]).with(0);
+    for file in ["full", "empty"] {
+        set_on(&path(file)).with(2).says(&["is no directory", "make a directory"]);
+        on_node(&["layout", "unset", &path(file)]).with(2).says(&["is no directory"]);
+    }
+    set_on(&path("out/var")).with(2).says(&["/var is in no shared area"]);
+    set_on(&scene.path("mount/local").display().to_string()).with(2).says(&["in the local area"]);
+    set_on(&path("gone")).with(1).says(&["No such file"]);
+    let wide = on_node(&["layout", "set", "--width", "9", &path("")]).with(2);
+    wide.says(&["over 9 nodes: the job has fewer", "--width 0"]);
+    set_on(&path("")).with(0);
+    let got = on_node(&["layout", "get", &path("")]).with(0).stdout;
+    assert!(got.contains("striped, 64 KiB over all nodes"), "{got}");
+    on_node(&["layout", "unset", &path("")]).with(0);
+}
+
+#[test]
+fn a_file_of_an_mpi_program_keeps_its_layout() {
+    let Some(scene) = Scene::with_nodes("a_file_of_an_mpi_program") else { return };
+    scene.up(&["--job", "t"]).with(0);
+    let file = scene.path("mount/shared/file");
+    fs::write(&file, "").unwrap();
+    // As the library does for an MPI program.
+    let of_file = format!("{:016x}", fs::metadata(&file).unwrap().ino());
+    let dir = scene.path("mount/shared/.hayase-recorded").join(of_file);
+    fs::create_dir_all(&dir).unwrap();
+    let recorded = format!("recorded:{}", fs::metadata(&dir).unwrap().ino());
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(&file, "user.hayase.layout", recorded.as_bytes(), flags).unwrap();
+    let file = file.to_str().unwrap();
+    for verb in ["set", "unset"] {
+        let told = scene.hayase(&["layout", verb, file]).with(2);
+        told.says(&["was written through MPI-IO", "make a directory"]);
+    }
+    assert!(scene.hayase(&["layout", "get", file]).with(0).stdout.contains(": recorded"));
 }
 
 #[test]

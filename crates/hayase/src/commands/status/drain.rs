@@ -29,12 +29,18 @@ pub(crate) struct Drain {
     pub(crate) deadline_s: Option<u64>,
     /// Bytes that will not make it by then.
     pub(crate) misses_bytes: u64,
+    /// Nodes that do not answer: what they have, and the tier does not, is not in these numbers.
+    pub(crate) unknown_nodes: usize,
 }
 
 impl Drain {
-    /// Of these nodes together.
-    pub(crate) fn of<'a>(caches: impl IntoIterator<Item = &'a CacheServed>) -> Self {
-        let mut drain = Self { done_in_s: Some(0), ..Self::default() };
+    /// Of these nodes together, and of `unknown_nodes` that do not answer.
+    pub(crate) fn of<'a>(
+        caches: impl IntoIterator<Item = &'a CacheServed>,
+        unknown_nodes: usize,
+    ) -> Self {
+        let done_in_s = (unknown_nodes == 0).then_some(0);
+        let mut drain = Self { done_in_s, unknown_nodes, ..Self::default() };
         for cache in caches {
             drain.dirty_files += cache.dirty_files;
             drain.dirty_bytes += cache.dirty_bytes;
@@ -60,7 +66,7 @@ impl Drain {
         self.done_in_s.filter(|_| self.dirty_bytes > 0)
     }
 
-    /// Percent of what was written that the tier has, of what passed since the servers began.
+    /// Percent of what was written that the tier has, of what passed since the servers began, as far as they answer.
     pub(crate) fn percent(&self) -> u64 {
         let to_send = self.dirty_bytes.saturating_sub(self.sent_bytes);
         let all = u128::from(self.flushed_bytes) + u128::from(to_send);
@@ -79,9 +85,25 @@ impl Drain {
 
     /// The same, for a page that draws a bar of its own.
     pub(crate) fn without_bar(&self, now_ms: u64) -> String {
+        let known = self.known(now_ms);
+        match self.unknown_nodes {
+            0 => known,
+            1 => format!("{known}; 1 node does not answer, and what it has may not be in the tier"),
+            nodes => {
+                format!(
+                    "{known}; {nodes} nodes do not answer, and what they have may not be in the tier"
+                )
+            }
+        }
+    }
+
+    fn known(&self, now_ms: u64) -> String {
         let flushed = ByteCount(self.flushed_bytes);
         if self.dirty_files == 0 {
-            return format!("everything is in the tier; {flushed} went there");
+            return match self.unknown_nodes {
+                0 => format!("everything is in the tier; {flushed} went there"),
+                _ => "whether everything is in the tier is not known".to_owned(),
+            };
         }
         let end = match self.left_s() {
             Some(left) => {
@@ -109,7 +131,7 @@ mod tests {
     #[test]
     fn the_slowest_node_decides_when_all_is_done() {
         let check = |caches: &[CacheServed], left: Option<u64>, percent: u64| {
-            let drain = Drain::of(caches);
+            let drain = Drain::of(caches, 0);
             assert_eq!((drain.left_s(), drain.percent()), (left, percent), "{drain:?}");
         };
         check(&[cache(100, 0, 10), cache(100, 200, 50)], Some(10), 50);
@@ -121,13 +143,27 @@ mod tests {
 
     #[test]
     fn a_line_says_how_much_how_fast_and_until_when() {
-        let drain = Drain::of(&[cache(1 << 20, 3 << 20, 1 << 18)]);
+        let drain = Drain::of(&[cache(1 << 20, 3 << 20, 1 << 18)], 0);
         let bar = "[###############-----] 75 %";
         assert_eq!(
             drain.in_words(0),
             format!("{bar}: 1 MiB in 1 files left, 256 KiB/s, done in 4 s, at 00:00:04 UTC")
         );
-        assert!(Drain::of(&[cache(1, 0, 0)]).in_words(0).ends_with("nobody knows how long still"));
-        assert!(Drain::of(&[cache(0, 5, 0)]).in_words(0).starts_with("everything is in the tier"));
+        let ends = Drain::of(&[cache(1, 0, 0)], 0).in_words(0);
+        assert!(ends.ends_with("nobody knows how long still"), "{ends}");
+        let all = Drain::of(&[cache(0, 5, 0)], 0).in_words(0);
+        assert!(all.starts_with("everything is in the tier"), "{all}");
+    }
+
+    #[test]
+    fn nothing_is_said_to_be_in_the_tier_of_nodes_that_do_not_answer() {
+        let words = |caches: &[CacheServed], unknown| Drain::of(caches, unknown).in_words(0);
+        let unknown = "whether everything is in the tier is not known";
+        let two = "2 nodes do not answer, and what they have may not be in the tier";
+        assert_eq!(words(&[], 2), format!("{unknown}; {two}"));
+        assert_eq!(words(&[cache(0, 5, 0)], 2), format!("{unknown}; {two}"));
+        let some = words(&[cache(1, 0, 1)], 1);
+        assert!(some.contains("1 B in 1 files left"), "{some}");
+        assert!(some.contains("nobody knows how long still; 1 node does not answer"), "{some}");
     }
 }

@@ -152,21 +152,27 @@ impl JobStatus {
     /// How far the cache area is behind, node by node and together.
     fn write_cache(&self, page: &mut Page, with_ledger: bool) {
         let caches = || self.nodes.iter().filter_map(|node| Some((node.node, node.cache()?)));
-        let Some((_, first)) = caches().next() else { return };
+        let Some(drain) = &self.drain else { return };
         page.blank();
+        let Some((_, first)) = caches().next() else {
+            page.line(&format!("  {}", drain.in_words(moment::now_ms())));
+            if self.state == "dead" {
+                let job = self.job_dir.display();
+                page.line(&format!("  `hayase resume {job}` brings what is left to the tier"));
+            }
+            return;
+        };
         page.pair("tier", &first.tier);
         let row = |(node, cache): (u16, &CacheServed)| {
             let rate = format!("{}/s", ByteCount(cache.rate));
-            let left = Drain::of([cache]).left_s().map_or_else(|| "-".to_owned(), moment::span);
+            let left = Drain::of([cache], 0).left_s().map_or_else(|| "-".to_owned(), moment::span);
             let (dirty, failed) = (cache.dirty_files.to_string(), cache.failed_files.to_string());
             let bytes = ByteCount(cache.dirty_bytes).to_string();
             vec![node.to_string(), dirty, bytes, cache.open_files.to_string(), failed, rate, left]
         };
         let head = ["node", "dirty files", "dirty", "open", "failed", "rate", "done in"];
         page.table(&head, caches().map(row).collect());
-        if let Some(drain) = self.drain() {
-            page.line(&format!("  {}", drain.in_words(moment::now_ms())));
-        }
+        page.line(&format!("  {}", drain.in_words(moment::now_ms())));
         for (node, cache) in caches() {
             if cache.misses_bytes > 0 {
                 let (bytes, seconds) = (ByteCount(cache.misses_bytes), cache.deadline_s);
