@@ -2,7 +2,7 @@
 //!
 //! Here: opening, sizes, translating errors, keeping clear of a full disk. Rooms: [`journal`] looks
 //! for damage that fjall would take for the torn end of a crash, [`versions`] for damage that it would not see; [`durable`]
-//! knows what is synced.
+//! knows what is synced, and [`synced`] writes down how long the journals were then.
 //! Not here: what keys mean ([`crate::namespace`]).
 //! Source: fjall 3.1. A commit there goes to the journal and, with `PersistMode::Buffer`, from the
 //! journal's buffer to the operating system before it is applied; that is what survives kill -9.
@@ -30,6 +30,9 @@ use super::{Batch, MetaError, MetaStore, Pair};
 
 mod durable;
 mod journal;
+mod lengths;
+mod synced;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod versions;
@@ -70,6 +73,7 @@ pub struct FjallStore {
     /// Free space when it was last looked at.
     free: AtomicU64,
     durable: durable::Durable,
+    synced: synced::Synced,
 }
 
 impl FjallStore {
@@ -77,7 +81,7 @@ impl FjallStore {
     ///
     /// Costs one read of the journal. Damaged files are an error, never a panic.
     pub fn open(path: &Path) -> Result<Self, MetaError> {
-        journal::check(path)?;
+        let found = synced::Found::check(path)?;
         versions::check(path)?;
         // fjall panics on some damage (missing settings of a keyspace); that is data from disk.
         let opened = catch_unwind(AssertUnwindSafe(|| Self::open_database(path)));
@@ -98,6 +102,7 @@ impl FjallStore {
             unchecked: AtomicU64::new(0),
             free: AtomicU64::new(0),
             durable: durable::Durable::new(),
+            synced: found.follow(path)?,
         };
         store.look_at_free_space()?;
         store.hand_over(0)?; // what the journal brought back may be a lot
@@ -223,7 +228,9 @@ impl MetaStore for FjallStore {
 
     fn sync(&self) -> Result<(), MetaError> {
         let persist = || self.database.persist(PersistMode::SyncData);
-        self.durable.sync(persist).map_err(|e| translate("sync", &self.path, e))
+        self.durable
+            .sync(|| self.synced.note(persist))
+            .map_err(|e| translate("sync", &self.path, e))
     }
 }
 

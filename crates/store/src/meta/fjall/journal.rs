@@ -4,8 +4,8 @@
 //! So one damaged byte in the middle would silently take back everything committed later. And a
 //! large batch with a hole in it, which a power cut may leave, it takes for damage.
 //!
-//! Here: telling the one from the other. What was not written is zeros (the file is made longer
-//! ahead) or behind the end of the file; damage is neither.
+//! Here: telling the one from the other. What is there of a journal is at least what was synced ([`super::lengths`]); behind
+//! that, what was not written is zeros (the file is made longer ahead) or behind the end of the file; damage is neither.
 //! Source: fjall 3.1, its module `journal::entry`: a batch is a start (1, items u32, sequence u64), its items
 //! (2, type, compression, keyspace u64, key length u16, value length u32, stored length u32, key,
 //! value; or 4, keyspace u64), and an end (3, XXH3 of the items u64, `FJL` 3); little endian.
@@ -19,6 +19,8 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::lengths::ByJournal;
+use super::tail;
 use crate::meta::MetaError;
 
 const START: u8 = 1;
@@ -31,33 +33,65 @@ const SECTOR: u64 = 512;
 /// The kernel writes a file back in pages.
 const PAGE: u64 = 4096;
 
-/// Checks all journals in `directory`; cuts a torn end off the last one.
-pub(super) fn check(directory: &Path) -> Result<(), MetaError> {
+/// Checks all journals in `directory`, of which `synced` was synced; cuts a torn end off the last one.
+///
+/// Where each ends, and the last one as a place to go on from; `None` where there is none.
+pub(super) fn check(
+    directory: &Path,
+    synced: &ByJournal,
+) -> Result<Option<(tail::End, ByJournal)>, MetaError> {
     let fail = |source| MetaError::Io { action: "read", path: directory.to_owned(), source };
-    let mut journals = journals(directory).map_err(fail)?;
-    let last = journals.pop();
-    for (_, path) in &journals {
-        // These were synced as a whole before the next one was begun.
-        if let Some(end) = scan(path).map_err(fail)?
-            && !end.is_clean()
-        {
-            return Err(damaged(path, end.batch));
+    let journals = journals(directory).map_err(fail)?;
+    none_is_missing(directory, &journals, synced)?;
+    let (mut last, mut earlier) = (None::<tail::End>, ByJournal::new());
+    for (index, (journal, path)) in journals.iter().enumerate() {
+        earlier.extend(last.map(|last| (last.journal, last.position)));
+        let synced = synced.get(journal).copied().unwrap_or_default();
+        let (end, sequence) = scan(path).map_err(fail)?;
+        if end.batch < synced {
+            return Err(shortened(path, &end, synced));
+        }
+        if !end.is_clean() {
+            // The earlier ones were synced as a whole before the next one was begun.
+            if index + 1 < journals.len() || !is_torn(path, &end).map_err(fail)? {
+                return Err(damaged(path, end.batch));
+            }
+            tracing::info!(path = %path.display(), at = end.batch, "a commit that a crash tore off is dropped");
+            cut(path, end.batch).map_err(fail)?;
+        }
+        last = Some(tail::End { journal: *journal, position: end.batch, sequence });
+    }
+    Ok(last.map(|last| (last, earlier)))
+}
+
+/// fjall removes the first ones when their changes are in tables, and never the last.
+fn none_is_missing(
+    directory: &Path,
+    journals: &[(u64, PathBuf)],
+    synced: &ByJournal,
+) -> Result<(), MetaError> {
+    for pair in journals.windows(2) {
+        if pair[0].0 + 1 != pair[1].0 {
+            return Err(missing(directory, pair[0].0 + 1));
         }
     }
-    let Some((_, path)) = last else { return Ok(()) };
-    let Some(end) = scan(&path).map_err(fail)? else { return Ok(()) };
-    if end.is_clean() {
-        return Ok(());
+    let last = journals.last().map(|(last, _)| *last);
+    let latest = synced.iter().rfind(|(_, len)| **len > 0).map(|(journal, _)| *journal);
+    match latest.filter(|latest| last.is_none_or(|last| last < *latest)) {
+        Some(latest) => Err(missing(directory, latest)),
+        None => Ok(()),
     }
-    if !is_torn(&path, &end).map_err(fail)? {
-        return Err(damaged(&path, end.batch));
-    }
-    tracing::info!(path = %path.display(), at = end.batch, "a commit that a crash tore off is dropped");
-    let cut = OpenOptions::new().write(true).open(&path).and_then(|file| {
-        file.set_len(end.batch)?;
-        file.sync_all()
-    });
-    cut.map_err(fail)
+}
+
+pub(super) fn missing(directory: &Path, journal: u64) -> MetaError {
+    let path = directory.join(format!("{journal}.jnl"));
+    MetaError::Corrupt { path, detail: "the journal is missing".to_owned() }
+}
+
+fn cut(path: &Path, len: u64) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    file.set_len(len)?;
+    file.sync_all()
 }
 
 fn damaged(path: &Path, at: u64) -> MetaError {
@@ -65,8 +99,16 @@ fn damaged(path: &Path, at: u64) -> MetaError {
     MetaError::Corrupt { path: path.to_owned(), detail }
 }
 
+fn shortened(path: &Path, end: &End, synced: u64) -> MetaError {
+    let (at, end) = (end.batch, end.used.max(end.batch));
+    let detail = format!(
+        "the journal can not be read from byte {at}: {synced} bytes of it were synced, and it ends at byte {end}"
+    );
+    MetaError::Corrupt { path: path.to_owned(), detail }
+}
+
 /// The journals by number. Other files are none of ours.
-fn journals(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+pub(super) fn journals(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut journals = Vec::new();
     let entries = match std::fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(journals),
@@ -82,12 +124,12 @@ fn journals(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(journals)
 }
 
-/// Where whole batches end before the end of the file.
+/// Where whole batches end.
 struct End {
     /// The first byte that belongs to no whole batch.
     batch: u64,
-    /// Why the next batch is none.
-    broken: Broken,
+    /// Why the next batch is none; `None` when whole batches fill the file.
+    broken: Option<Broken>,
     /// Behind the last byte that is not zero.
     used: u64,
 }
@@ -95,27 +137,26 @@ struct End {
 impl End {
     /// Only zeros follow.
     fn is_clean(&self) -> bool {
-        self.used <= self.batch
+        self.broken.is_none() || self.used <= self.batch
     }
 }
 
-/// `None` when whole batches fill the file.
-fn scan(path: &Path) -> io::Result<Option<End>> {
+/// The end, and the sequence number of the last batch.
+fn scan(path: &Path) -> io::Result<(End, Option<u64>)> {
     let file = File::open(path)?;
     let len = file.metadata()?.len();
-    let file = BufReader::with_capacity(1 << 18, file);
-    let mut reader = Reader { file, position: 0, len, sequence: None };
+    let mut reader = Reader::at(BufReader::with_capacity(1 << 18, file), 0, len, None);
     loop {
         let batch = reader.position;
         if batch == len {
-            return Ok(None);
+            return Ok((End { batch, broken: None, used: len }, reader.sequence));
         }
         match reader.batch() {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(Broken::Io(error)) => return Err(error),
             Err(broken) => {
                 let used = used(path, batch, len)?;
-                return Ok(Some(End { batch, broken, used }));
+                return Ok((End { batch, broken: Some(broken), used }, reader.sequence));
             }
         }
     }
@@ -124,7 +165,7 @@ fn scan(path: &Path) -> io::Result<Option<End>> {
 /// The batch was cut off: bytes of it were never written.
 fn is_torn(path: &Path, end: &End) -> io::Result<bool> {
     let bad = match end.broken {
-        Broken::At(bad) if bad < end.used => bad,
+        Some(Broken::At(bad)) if bad < end.used => bad,
         // It seems to go on behind everything that was written. If what was written ends with a
         // whole batch, then it has a hole, or its lengths are wrong.
         _ if ends_with_trailer(path, end.used)? => end.used,
@@ -174,7 +215,7 @@ fn used(path: &Path, start: u64, end: u64) -> io::Result<u64> {
     Ok(used)
 }
 
-enum Broken {
+pub(super) enum Broken {
     /// The byte at this place can not be right.
     At(u64),
     /// It is longer than the file.
@@ -182,17 +223,28 @@ enum Broken {
     Io(io::Error),
 }
 
-struct Reader {
-    file: BufReader<File>,
+/// Reads a journal batch by batch.
+pub(super) struct Reader<F> {
+    file: F,
     position: u64,
     len: u64,
     /// Of the batch before.
     sequence: Option<u64>,
 }
 
-impl Reader {
-    /// Reads one whole batch and checks it.
-    fn batch(&mut self) -> Result<(), Broken> {
+impl<F: Read> Reader<F> {
+    /// `file` is at byte `position` of `len`, behind the batch with the number `sequence`.
+    pub(super) fn at(file: F, position: u64, len: u64, sequence: Option<u64>) -> Self {
+        Self { file, position, len, sequence }
+    }
+
+    /// The byte that is read next; between batches, where one begins.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Reads one whole batch and checks it; its sequence number.
+    pub(super) fn batch(&mut self) -> Result<u64, Broken> {
         let start = self.position;
         let [START] = self.bytes()? else { return Err(Broken::At(start)) };
         let items = u32::from_le_bytes(self.bytes()?);
@@ -216,7 +268,7 @@ impl Reader {
             return Err(Broken::At(end + 1));
         }
         self.sequence = Some(sequence);
-        Ok(())
+        Ok(sequence)
     }
 
     fn item(&mut self, hash: &mut Xxh3) -> Result<(), Broken> {

@@ -192,6 +192,165 @@ fn a_cut_journal_is_a_prefix() {
     assert!(found.is_sorted() && found[0] == 0 && *found.last().unwrap() == 3, "{found:?}");
 }
 
+/// A store of three commits that were synced and two that were not: where the synced ones end, and all.
+fn synced_in_part(directory: &Path) -> (u64, u64) {
+    let journal = directory.join("0.jnl");
+    let store = FjallStore::open(directory).unwrap();
+    (0..3).for_each(|i| store.commit(number(i)).unwrap());
+    store.sync().unwrap();
+    let synced = used(&journal);
+    (3..5).for_each(|i| store.commit(number(i)).unwrap());
+    (synced, used(&journal))
+}
+
+fn is_shortened(opened: Result<FjallStore, MetaError>, journal: &Path, told: &str) -> bool {
+    match opened {
+        Err(MetaError::Corrupt { path, detail }) => {
+            assert_eq!((path.as_path(), detail.contains(told)), (journal, true), "{detail}");
+            true
+        }
+        Err(error) => panic!("{error}"),
+        Ok(store) => {
+            assert!(count(&store) >= 3, "commits that were synced are lost silently");
+            false
+        }
+    }
+}
+
+/// A file that is cut, and sectors that storage has lost.
+#[test]
+fn a_journal_without_what_was_synced_is_damaged() {
+    let dir = directory();
+    let (clean, copy) = (dir.path().join("clean"), dir.path().join("copy"));
+    let (synced, used) = synced_in_part(&clean);
+    let told = format!("{synced} bytes of it were synced");
+    let cuts = (0..=used).map(|len| (len, false));
+    for (len, lost) in cuts.chain((0..=used).step_by(7).map(|len| (len, true))) {
+        copy_directory(&clean, &copy);
+        let journal = copy.join("0.jnl");
+        let file = std::fs::OpenOptions::new().write(true).open(&journal).unwrap();
+        match lost {
+            true => file.write_all_at(&vec![0; (used - len) as usize], len).unwrap(),
+            false => file.set_len(len).unwrap(),
+        }
+        let is_damaged = is_shortened(FjallStore::open(&copy), &journal, &told);
+        assert_eq!(is_damaged, len < synced, "{len} of {synced}, lost {lost}");
+        std::fs::remove_dir_all(&copy).unwrap();
+    }
+}
+
+/// Its bytes have more than a sector of zeros: what is damaged was taken for torn.
+#[test]
+fn zeros_that_were_synced_are_not_torn() {
+    let dir = directory();
+    let store = FjallStore::open(dir.path()).unwrap();
+    store.commit(batch(b"zeros", &[0; 4096])).unwrap();
+    store.sync().unwrap();
+    drop(store);
+    let journal = dir.path().join("0.jnl");
+    change_byte(&journal, used(&journal) - 6);
+    assert!(is_shortened(FjallStore::open(dir.path()), &journal, "were synced"));
+}
+
+#[test]
+fn a_journal_that_is_gone_is_missed() {
+    let dir = directory();
+    synced_in_part(dir.path());
+    let journal = dir.path().join("0.jnl");
+    std::fs::remove_file(&journal).unwrap();
+    assert!(is_shortened(FjallStore::open(dir.path()), &journal, "is missing"));
+}
+
+#[test]
+fn without_a_note_of_what_was_synced_nothing_is_believed() {
+    let dir = directory();
+    synced_in_part(dir.path());
+    let note = dir.path().join("synced");
+    let good = std::fs::read(&note).unwrap();
+    for bad in [None, Some(&good[..7]), Some(&vec![7; good.len()][..])] {
+        std::fs::remove_file(&note).unwrap();
+        if let Some(bytes) = bad {
+            std::fs::write(&note, bytes).unwrap();
+        }
+        assert!(is_shortened(FjallStore::open(dir.path()), &note, "was synced"));
+        std::fs::write(&note, &good).unwrap();
+    }
+    assert_eq!(count(&FjallStore::open(dir.path()).unwrap()), 5);
+}
+
+/// After a start the journal is followed from where it ended.
+#[test]
+fn what_a_later_process_syncs_is_noted() {
+    let dir = directory();
+    synced_in_part(dir.path());
+    let store = FjallStore::open(dir.path()).unwrap();
+    store.commit(number(5)).unwrap();
+    store.sync().unwrap();
+    drop(store);
+    let journal = dir.path().join("0.jnl");
+    let synced = used(&journal);
+    let file = std::fs::OpenOptions::new().write(true).open(&journal).unwrap();
+    file.set_len(synced - 1).unwrap();
+    let told = format!("{synced} bytes of it were synced");
+    assert!(is_shortened(FjallStore::open(dir.path()), &journal, &told));
+}
+
+#[test]
+fn a_note_that_the_power_cut_short_is_begun_once_more() {
+    let dir = directory();
+    std::fs::write(dir.path().join("synced"), b"").unwrap();
+    synced_in_part(dir.path());
+    assert_eq!(count(&FjallStore::open(dir.path()).unwrap()), 5);
+}
+
+/// Commits between syncs that fill more than one journal, and a length for each that is left.
+#[test]
+fn journals_are_followed_when_the_next_one_is_begun() {
+    const VALUE_BYTES: usize = 200_000;
+    let dir = directory();
+    let store = FjallStore::open(dir.path()).unwrap();
+    let commit = |from: u32, to: u32| {
+        for i in from..to {
+            store.commit(batch(&i.to_be_bytes(), &vec![i as u8 | 1; VALUE_BYTES])).unwrap();
+        }
+    };
+    let journals =
+        || journal::journals(dir.path()).unwrap().into_iter().map(|(journal, _)| journal).collect();
+    let noted = || -> Vec<(u64, u64)> {
+        let (_, noted) = lengths::Lengths::read(dir.path()).unwrap().unwrap();
+        noted.into_iter().collect()
+    };
+    commit(0, 10);
+    store.sync().unwrap();
+    assert_eq!(noted(), [(0, used_of(&dir.path().join("0.jnl")))]);
+    commit(10, 1000); // 200 MB
+    store.names.rotate_memtable_and_wait().unwrap();
+    commit(1000, 1001);
+    store.sync().unwrap();
+    let left: Vec<u64> = journals();
+    assert!(*left.last().unwrap() >= 2, "{left:?}");
+    let lengths: std::collections::BTreeMap<u64, u64> = noted().into_iter().collect();
+    for journal in left {
+        let path = dir.path().join(format!("{journal}.jnl"));
+        assert_eq!(lengths.get(&journal), Some(&used_of(&path)), "{journal}: {lengths:?}");
+    }
+    drop(store);
+    let last = journal::journals(dir.path()).unwrap().pop().unwrap().1;
+    let file = std::fs::OpenOptions::new().write(true).open(&last).unwrap();
+    let len = used_of(&last);
+    file.set_len(len - 1).unwrap();
+    match FjallStore::open(dir.path()) {
+        Err(MetaError::Corrupt { path, .. }) => assert_eq!(path, last),
+        other => panic!("{:?}", other.err()),
+    }
+}
+
+/// As [`used`], of a journal of any length.
+fn used_of(journal: &Path) -> u64 {
+    let bytes = std::fs::read(journal).unwrap();
+    bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64 + 1
+}
+
 #[test]
 fn a_hole_left_by_a_power_cut_is_a_prefix() {
     let dir = directory();
