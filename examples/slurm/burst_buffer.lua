@@ -114,7 +114,12 @@ end
 local function down(id, script)
     if not options(script) then return slurm.SUCCESS end
     local user = job(id)
-    if user then as_user(user, { "down", "--job", name(id) }) end
+    if not user then return slurm.SUCCESS end
+    local said, is_down = as_user(user, { "down", "--job", name(id) })
+    -- What was kept stays in its storage; the job must not wait for that. The second call finds no job any more.
+    if not is_down and not said:find("already down", 1, true) then
+        slurm.log_error("hayase: job %s: %s", id, said)
+    end
     return slurm.SUCCESS
 end
 function slurm_bb_post_run(id, script) return down(id, script) end

@@ -52,6 +52,11 @@ pub(crate) fn run(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
+    let brings_or_removes =
+        matches!(command, Command::Up(_) | Command::Down(_) | Command::Run(_) | Command::Resume(_));
+    if brings_or_removes {
+        crate::logging::start_warnings();
+    }
     match command {
         Command::Up(args) => up::run(&args, environment, output),
         Command::Down(args) => down::run(&args, environment, output),

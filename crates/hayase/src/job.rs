@@ -21,7 +21,7 @@ pub(crate) use directory::{
     JobDir, NodeDir, SupervisorRecord, last_lines, random, write_atomically,
 };
 pub(crate) use error::JobError;
-pub(crate) use find::{Job, find};
+pub(crate) use find::{Job, find, find_any};
 pub(crate) use leftovers::{
     Dead, clean, clean_dead, clean_node, clean_node_unless_needed, clean_resumed,
     clean_unless_needed, clean_unstarted_node, detach_areas, hide_others, remove_leftovers,

@@ -6,12 +6,14 @@
 //! A file appears by rename(2) when its bytes are on storage, so no crash tears one: whatever can not be read, or has
 //! another checksum than its text, is damaged. It is never taken for one that is not there.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -101,16 +103,23 @@ pub(crate) fn read_either<T: DeserializeOwned>(path: &Path) -> Result<Option<T>,
     }
     match read(&copy_of(path)) {
         Ok(Some(content)) => {
-            let file = path.display();
-            match first {
-                Err(error) => tracing::warn!("{error}; its copy is read"),
-                Ok(_) => tracing::warn!("{file} is gone; its copy is read"),
-            }
+            warn_once(path, first.err());
             Ok(Some(content))
         }
         Ok(None) => first,
         // A damaged copy of a file that is gone: it was there.
         Err(error) => first.and(Err(error)),
+    }
+}
+
+/// A command reads the same file more than once.
+fn warn_once(path: &Path, error: Option<KeptFileError>) {
+    static TOLD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned()) {
+        match error {
+            Some(error) => tracing::warn!("{error}; its copy is read"),
+            None => tracing::warn!("{} is gone; its copy is read", path.display()),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
-//! Logs of the daemons: to standard error, which the supervisor points at a file of the job.
+//! Logs of the daemons, and warnings of commands: to standard error, which for a daemon the supervisor points at a file
+//! of the job.
 //!
-//! Here: the subscriber. Not here: which file (`supervisor::children`).
+//! Here: the subscribers. Not here: which file (`supervisor::children`).
 
 use tracing_subscriber::EnvFilter;
 
@@ -19,4 +20,15 @@ pub(crate) fn start(filter: &str) {
     if let Some(error) = trouble {
         tracing::warn!("HAYASE_LOG={filter}: {error}; logging at info");
     }
+}
+
+/// Shows warnings of the libraries to whoever typed the command. `HAYASE_LOG` is for the daemons that it starts.
+pub(crate) fn start_warnings() {
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_ansi(false)
+        .without_time()
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .init();
 }

@@ -54,7 +54,7 @@ pub(crate) fn run(
     output: &Output,
 ) -> anyhow::Result<Status> {
     let begin = Instant::now();
-    let job = args.job.find(environment)?;
+    let job = args.job.find_any(environment)?;
     let drain = args.drain.map(|seconds| Duration::from_secs(seconds.into()));
     let report = args.report.as_deref();
     let how = How { keep: args.keep, discard: args.discard, drain, report };
@@ -64,8 +64,7 @@ pub(crate) fn run(
         stop(&job, how, output)
     };
     let took_ms = begin.elapsed().as_millis() as u64;
-    let is_done = stopped.is_complete && stopped.left.is_nothing();
-    let status = match is_done {
+    let status = match stopped.is_all() {
         _ if !stopped.refused.is_empty() => Status::Failed,
         true => Status::Done,
         false => Status::Partly,
@@ -77,7 +76,8 @@ pub(crate) fn run(
 impl Human for Down<'_> {
     fn write(&self, page: &mut Page) {
         let seconds = self.took_ms as f64 / 1000.0;
-        page.title(&format!("job {} is down ({seconds:.2} s)", self.job));
+        let what = if self.stopped.refused.is_empty() { "is down" } else { "is down in part" };
+        page.title(&format!("job {} {what} ({seconds:.2} s)", self.job));
         for note in &self.stopped.notes {
             page.line(note);
         }
@@ -85,8 +85,11 @@ impl Human for Down<'_> {
             page.line(why);
         }
         write_left(page, &self.stopped.left);
+        if self.stopped.keeps_for_others {
+            page.line("kept: parts of files of other hosts that the tier may not have");
+        }
         match &self.stopped.kept {
-            Some(place) if !self.stopped.left.is_nothing() => {
+            Some(place) if !self.stopped.left.is_nothing() || self.stopped.keeps_for_others => {
                 page.pair("kept", &place.display());
                 page.line(&format!("hayase resume {}", place.display()));
             }

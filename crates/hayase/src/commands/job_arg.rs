@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use crate::config::Environment;
-use crate::job::{Job, JobError, find};
+use crate::job::{Job, JobError, find, find_any};
 
 /// Which job is meant.
 #[derive(Debug, clap::Args)]
@@ -17,5 +17,10 @@ impl JobArg {
     /// Finds it.
     pub(crate) fn find(&self, environment: &Environment) -> Result<Job, JobError> {
         find(self.job.as_ref(), environment)
+    }
+
+    /// Finds it also where it can not be said of some of its nodes whether they run.
+    pub(crate) fn find_any(&self, environment: &Environment) -> Result<Job, JobError> {
+        find_any(self.job.as_ref(), environment)
     }
 }

@@ -25,7 +25,7 @@ use self::salvage::SalvageTold;
 /// several nodes (striped ones, and those of MPI programs), and the removal of what the job had removed, wait until the
 /// storage of all nodes is found in one place. Ends with 3, and keeps the storage, while something is not in the tier,
 /// not as it was sent, or could not be compared. Ends with 1, removes nothing and names the place where a ledger can not
-/// be read in either of its two copies: `--salvage` is for that.
+/// be read in either of its two copies, or names of files that are wanted can not be read: `--salvage` is for that.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResumeArgs {
     /// The job's directory, or what `hayase down` kept of it
@@ -129,6 +129,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
             }
         }
     }
+    let unread = left.unread_names();
     left.unmount()?;
     if told.not_here.is_empty() {
         for node in here {
@@ -143,7 +144,8 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         told.verified = Some(verify_ledgers(&settings, output)?);
     }
     let is_right = told.verified.as_ref().is_none_or(VerifyTold::is_right);
-    let is_done = told.failed.is_empty() && told.not_here.is_empty() && is_right;
+    let is_all = told.failed.is_empty() && told.not_here.is_empty() && unread.is_empty();
+    let is_done = is_all && is_right;
     let mut refused = None;
     if is_done && !args.keep {
         match Removable::check(&settings, 0..settings.nodes) {
@@ -158,6 +160,11 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
     output.show(&told)?;
     if let Some(kept) = refused {
         return Err(kept.into());
+    }
+    if let Some(why) = unread.first() {
+        bail!(
+            "{why}; nothing was removed: `hayase resume --salvage DIR` brings every file that is there to the tier"
+        );
     }
     Ok(if is_done { Status::Done } else { Status::Partly })
 }

@@ -218,14 +218,14 @@ impl NodeDir {
     /// What the supervisor wrote when it began; `None` before that.
     ///
     /// # Errors
-    /// When it can not be read: the supervisor may run.
+    /// When neither copy can be read: the supervisor may run.
     pub(crate) fn record(&self) -> Result<Option<SupervisorRecord>, KeptFileError> {
-        kept_file::read(&self.record_file())
+        kept_file::read_either(&self.record_file())
     }
 
-    /// Written once, by the supervisor.
+    /// Written once, by the supervisor, with a copy.
     pub(crate) fn write_record(&self, record: &SupervisorRecord) -> Result<(), JobError> {
-        Ok(kept_file::write(&self.record_file(), record)?)
+        Ok(kept_file::write_twice(&self.record_file(), record)?)
     }
 
     fn made_file(&self) -> PathBuf {

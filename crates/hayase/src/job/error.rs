@@ -104,6 +104,14 @@ impl JobError {
         move |source| Self::Io { action, path, source }
     }
 
+    /// In words, with what the user can try next.
+    pub(crate) fn with_help(&self) -> String {
+        match self.help() {
+            Some(help) => format!("{self}; {help}"),
+            None => self.to_string(),
+        }
+    }
+
     /// What the user can try next.
     pub(crate) fn help(&self) -> Option<String> {
         Some(match self {
@@ -122,7 +130,8 @@ impl JobError {
             }
             Self::File(KeptFileError::Io { .. }) => return None,
             Self::Unknowable { source: KeptFileError::Damaged { .. }, .. } => {
-                "nothing was changed or removed; end what still runs of the job, then remove the file".to_owned()
+                "nothing of the node was changed or removed; end what still runs of it, then remove the file and its .copy"
+                    .to_owned()
             }
             Self::Unknowable { .. } => return None,
             Self::Dead { job } => format!("remove what it left with `hayase down --job {job}`"),

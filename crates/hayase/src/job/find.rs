@@ -1,6 +1,7 @@
 //! Which job a command means: `--job`, else `HAYASE_JOB`, else this user's only job.
 
 use std::ffi::{OsStr, OsString};
+use std::ops::Range;
 use std::path::Path;
 
 use super::{JobDir, JobError, JobId, Kind, Registry, Settings, SupervisorRecord};
@@ -16,8 +17,17 @@ pub(crate) struct Job {
     pub(crate) settings: Settings,
 }
 
-/// Finds the job that `named` (an id, or the path of a job directory) or the environment means.
+/// Finds the job that `named` (an id, or the path of a job directory) or the environment means, if it can be said of all
+/// its nodes whether they run here.
 pub(crate) fn find(named: Option<&OsString>, environment: &Environment) -> Result<Job, JobError> {
+    find_any(named, environment)?.known()
+}
+
+/// The same for a command that does what it can where that can not be said of some nodes ([`Job::unknowable`]).
+pub(crate) fn find_any(
+    named: Option<&OsString>,
+    environment: &Environment,
+) -> Result<Job, JobError> {
     let registry = Registry::new(&environment.runtime);
     if let Some(name) = named {
         return by_name(name, &registry);
@@ -28,18 +38,27 @@ pub(crate) fn find(named: Option<&OsString>, environment: &Environment) -> Resul
             other => other,
         });
     }
-    let mut jobs = registry.jobs();
-    let living: Vec<_> = jobs.iter().filter(|job| job.is_alive()).cloned().collect();
-    // One dead job among living ones is not what anybody means.
+    the_only_one(&registry)
+}
+
+/// One dead job among living ones is not what anybody means. One of which nothing is known may live.
+fn the_only_one(registry: &Registry) -> Result<Job, JobError> {
+    let (mut jobs, mut damaged) = (registry.jobs(), registry.damaged());
+    let may_live = |job: &Job| job.is_alive() || !job.unknowable(job.all_nodes()).is_empty();
+    let living: Vec<_> = jobs.iter().filter(|job| may_live(job)).cloned().collect();
     if !living.is_empty() {
         jobs = living;
     }
-    match jobs.len() {
-        0 => Err(registry.damaged().pop().unwrap_or(JobError::NoneRunning)),
-        1 => jobs.remove(0).known(),
-        _ => Err(JobError::Several {
-            names: jobs.iter().map(|job| job.settings.job.to_string()).collect(),
-        }),
+    match (jobs.len(), damaged.len()) {
+        (0, 0) => Err(JobError::NoneRunning),
+        (0, 1) => Err(damaged.remove(0)),
+        (1, 0) => Ok(jobs.remove(0)),
+        _ => {
+            let known = jobs.iter().map(|job| job.settings.job.to_string());
+            let unknown =
+                damaged.iter().map(|error| format!("one of which nothing is known ({error})"));
+            Err(JobError::Several { names: known.chain(unknown).collect() })
+        }
     }
 }
 
@@ -57,21 +76,40 @@ fn by_name(name: &OsStr, registry: &Registry) -> Result<Job, JobError> {
     let no_job = || JobError::NotAJob { path: path.clone(), from_environment: false };
     let dir = JobDir::new(std::fs::canonicalize(&path).map_err(|_| no_job())?);
     let settings = dir.settings()?;
-    Job { dir, settings }.known()
+    Ok(Job { dir, settings })
 }
 
 impl Job {
     /// The job, if it can be said of all its nodes whether they run here.
     pub(crate) fn known(self) -> Result<Self, JobError> {
-        for node in 0..self.settings.nodes {
-            let job = self.settings.job.to_string();
-            let unknowable = |source| JobError::Unknowable { job, node, source };
-            self.dir.node(node).record().map_err(unknowable)?;
+        match self.unknowable(self.all_nodes()).pop() {
+            Some((_, error)) => Err(error),
+            None => Ok(self),
         }
-        Ok(self)
     }
 
-    /// The supervisor of a node of a [known](Job::known) job, when it still runs.
+    /// Those of `nodes` of which it can not be said whether they run here, and why.
+    pub(crate) fn unknowable(&self, nodes: impl IntoIterator<Item = u16>) -> Vec<(u16, JobError)> {
+        let why = |node| {
+            let job = self.settings.job.to_string();
+            let source = self.dir.node(node).record().err()?;
+            Some((node, JobError::Unknowable { job, node, source }))
+        };
+        nodes.into_iter().filter_map(why).collect()
+    }
+
+    /// The same of the nodes that this host may be. A job has one node on a host, so none where that one is known.
+    pub(crate) fn unknowable_here(&self) -> Vec<(u16, JobError)> {
+        let is_known = self.settings.kind == Kind::Hosts && !self.nodes_here().is_empty();
+        if is_known { Vec::new() } else { self.unknowable(self.all_nodes()) }
+    }
+
+    /// Their numbers.
+    pub(crate) fn all_nodes(&self) -> Range<u16> {
+        0..self.settings.nodes
+    }
+
+    /// The supervisor of a node, when it still runs; `None` also where that can not be said ([`Job::unknowable`]).
     pub(crate) fn supervisor(&self, node: u16) -> Option<(SupervisorRecord, Handle)> {
         let record = self.dir.node(node).record().ok()??;
         let same_boot = crate::process::boot_id().is_ok_and(|boot| boot == record.boot_id);
@@ -190,6 +228,74 @@ mod tests {
         assert_eq!(found(), "dead");
         make_job(top.path(), "living", true);
         assert_eq!(found(), "living");
+    }
+
+    #[test]
+    fn a_job_of_which_nothing_is_known_may_be_the_one_that_is_meant() {
+        let top = tempfile::tempdir().unwrap();
+        let names = || match find(None, &environment(top.path(), None)) {
+            Err(JobError::Several { names }) => names.join(", "),
+            Err(error) => error.to_string(),
+            Ok(job) => panic!("{} was taken", job.settings.job),
+        };
+        make_job(top.path(), "damaged", true);
+        for file in ["job.json", "job.json.copy"] {
+            std::fs::write(top.path().join("jobs/damaged").join(file), "{").unwrap();
+        }
+        assert!(names().contains("jobs/damaged/job.json is damaged"), "{}", names());
+        make_job(top.path(), "known", true);
+        let told = names();
+        assert!(told.starts_with("known, one of which nothing is known ("), "{told}");
+        assert!(told.contains("jobs/damaged/job.json is damaged"), "{told}");
+        assert!(find(Some(&"known".into()), &environment(top.path(), None)).is_ok());
+    }
+
+    #[test]
+    fn a_job_that_may_run_is_as_one_that_runs() {
+        let top = tempfile::tempdir().unwrap();
+        make_job(top.path(), "living", true);
+        make_job(top.path(), "perhaps", false);
+        let found = || find_any(None, &environment(top.path(), None));
+        assert_eq!(found().unwrap().settings.job.to_string(), "living");
+        std::fs::write(top.path().join("jobs/perhaps/node-0/supervisor.json"), "{").unwrap();
+        match found() {
+            Err(JobError::Several { names }) => assert_eq!(names, ["living", "perhaps"]),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn only_nodes_that_this_host_may_be_stand_in_its_way() {
+        let top = tempfile::tempdir().unwrap();
+        let mut settings = sample(Kind::Hosts, 3);
+        settings.nodes = 3;
+        let dir = JobDir::new(top.path().join("j"));
+        dir.create(3).unwrap();
+        let record = |node: u16, boot_id: String| SupervisorRecord {
+            node,
+            process: ProcessId { start: 1, ..ProcessId::current().unwrap() },
+            boot_id,
+            host: format!("h{node}"),
+            address: String::new(),
+            namespaces: Vec::new(),
+        };
+        let damage = |node: u16| {
+            for file in ["supervisor.json", "supervisor.json.copy"] {
+                std::fs::write(dir.node(node).path().join(file), "{").unwrap();
+            }
+        };
+        dir.node(0).write_record(&record(0, "another".to_owned())).unwrap();
+        damage(2);
+        let job = Job { dir: dir.clone(), settings };
+        let here =
+            |job: &Job| job.unknowable_here().into_iter().map(|(node, _)| node).collect::<Vec<_>>();
+        assert_eq!(here(&job), [2], "this host may be node 2");
+        let boot = crate::process::boot_id().unwrap();
+        dir.node(1).write_record(&record(1, boot)).unwrap();
+        assert_eq!(here(&job), [], "it is node 1");
+        damage(1);
+        assert_eq!(here(&job), [1, 2]);
+        assert!(job.clone().known().is_err() && job.unknowable([0]).is_empty());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::drain::{Left, drain};
 use super::tree::{Answer, Session, WAY_MAX, end_here};
-use crate::job::{Job, Kept, Removable, clean, detach_areas, ledgers};
+use crate::job::{Job, JobError, Kept, Removable, clean, detach_areas, ledgers};
 use crate::output::Output;
 use crate::process::{Handle, wait_ended};
 use crate::supervisor::control::{Call, Reply, Request};
@@ -61,9 +61,12 @@ pub(crate) struct Stopped {
     pub(crate) is_complete: bool,
     /// What the tier does not have; all of it is kept.
     pub(crate) left: Left,
+    /// The tier may not have files of other hosts of which parts lie here: they are kept.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) keeps_for_others: bool,
     /// Where the bytes of the areas were kept, when that was asked for or has to be.
     pub(crate) kept: Option<std::path::PathBuf>,
-    /// Why storage was not removed that should have been: it can not be read, or does not say what is there.
+    /// Why something was not ended or removed that should have been: it can not be read, or does not say what is there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) refused: Vec<String>,
 }
@@ -77,9 +80,13 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
     let supervisors: Vec<Option<Handle>> =
         (0..nodes).map(|node| job.supervisor(node).map(|(_, handle)| handle)).collect();
     let elsewhere = job.nodes_elsewhere();
+    let unknowable = job.unknowable((0..nodes).filter(|node| !elsewhere.contains(node)));
+    stopped.leaves(&unknowable);
+    let is_unknowable =
+        |node: usize| unknowable.iter().any(|(known, _)| usize::from(*known) == node);
     let mut session = (!elsewhere.is_empty()).then(|| Session::open(job, &elsewhere));
     for (node, found) in supervisors.iter().enumerate() {
-        if found.is_none() && session.is_none() {
+        if found.is_none() && session.is_none() && !is_unknowable(node) {
             stopped.notes.push(format!("node {node}: its supervisor had ended before"));
         }
     }
@@ -87,7 +94,9 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
         if round == Round::Rest && !how.discard {
             let here: Vec<u16> = (0..nodes).filter(|node| !elsewhere.contains(node)).collect();
             stopped.left = drain(job, &here, session.as_mut(), how.drain, output);
-            keep |= !stopped.left.is_nothing();
+            // Parts of its files may lie on any node.
+            let is_unknown = !unknowable.is_empty() && job.settings.tier.is_some();
+            keep |= !stopped.left.is_nothing() || is_unknown;
         }
         if round == Round::Rest {
             stopped.report(job, how.report);
@@ -134,7 +143,8 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
         removable => {
             stopped.kept = Some(job.settings.job_storage());
             stopped.refuses(removable.and_then(Result::err));
-            if supervisors.iter().all(Option::is_none) && elsewhere.is_empty() {
+            let have_ended = supervisors.iter().all(Option::is_none) && unknowable.is_empty();
+            if have_ended && elsewhere.is_empty() {
                 detach_areas(&job.settings);
             }
         }
@@ -148,12 +158,14 @@ pub(crate) fn stop_here(job: &Job, how: How<'_>, output: &Output) -> Stopped {
     let nodes = job.nodes_here();
     let mut stopped =
         Stopped { nodes: nodes.len() as u16, is_complete: true, ..Stopped::default() };
+    stopped.leaves(&job.unknowable_here());
     stopped.end_all_here(job, &nodes, &Request::Unmount);
     let mut keep = how.keep;
     if !how.discard {
         stopped.left = drain(job, &nodes, None, how.drain, output);
-        keep |= !stopped.left.is_nothing();
-        keep |= nodes.iter().any(|node| ledgers::keeps_for_others(&job.settings, *node));
+        stopped.keeps_for_others =
+            nodes.iter().any(|node| ledgers::keeps_for_others(&job.settings, *node));
+        keep |= !stopped.left.is_nothing() || stopped.keeps_for_others;
     }
     stopped.report(job, how.report);
     stopped.end_all_here(job, &nodes, &Request::Stop { keep, discard: how.discard });
@@ -166,6 +178,19 @@ pub(crate) fn stop_here(job: &Job, how: How<'_>, output: &Output) -> Stopped {
 }
 
 impl Stopped {
+    /// Nothing is left of the job that the tier should have, or that should have been removed.
+    pub(crate) fn is_all(&self) -> bool {
+        self.is_complete
+            && self.left.is_nothing()
+            && self.refused.is_empty()
+            && !self.keeps_for_others
+    }
+
+    /// Of these nodes nothing is ended or removed.
+    fn leaves(&mut self, unknowable: &[(u16, JobError)]) {
+        self.refused.extend(unknowable.iter().map(|(_, error)| error.with_help()));
+    }
+
     /// One round on this host.
     fn end_all_here(&mut self, job: &Job, nodes: &[u16], request: &Request) {
         for &node in nodes {
@@ -190,7 +215,8 @@ impl Stopped {
             let host = job.settings.host(node);
             match answer {
                 Ok(Answer::Done { notes, was_dead, kept }) => {
-                    self.refused.extend(kept.map(|why| format!("{host}: {why}")));
+                    let kept = kept.map(|why| format!("{host}: {why}"));
+                    self.refused.extend(kept.filter(|why| !self.refused.contains(why)));
                     let notes = notes.iter().map(|note| format!("node {node} ({host}): {note}"));
                     self.notes.extend(notes);
                     if was_dead && !is_last {

@@ -98,6 +98,12 @@ impl<'a> Left<'a> {
         Ok(self.nodes.open(node)?.seal(&mut ledgers::open(self.settings, node)?)?)
     }
 
+    /// Why names of nodes can not be read that were wanted so far.
+    pub(crate) fn unread_names(&self) -> Vec<String> {
+        let opened = self.nodes.opened.iter().filter_map(OnceCell::get);
+        opened.filter_map(|opened| Some(opened.left.unread_names()?.to_string())).collect()
+    }
+
     /// No file is read any more.
     pub(crate) fn unmount(&mut self) -> anyhow::Result<()> {
         std::mem::replace(&mut self.nodes, Nodes::of(self.settings)).unmount()

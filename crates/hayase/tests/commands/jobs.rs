@@ -105,14 +105,59 @@ fn a_recycled_process_number_is_not_entered() {
         .hayase(&["exec", "--node", "1", "--", "true"])
         .with(1)
         .says(&["node 1 of job t is not up"]);
-    // Where that can not be read, it may be up.
-    fs::write(&path, "").unwrap();
-    for command in [&["exec", "--node", "1", "--", "true"][..], &["down"]] {
-        let path = path.to_str().unwrap();
-        scene.hayase(command).with(1).says(&["whether node 1 of job t runs is not known", path]);
-    }
-    fs::write(&path, kept).unwrap();
+    fs::write(&path, &kept).unwrap();
     scene.hayase(&["exec", "--node", "1", "--", "true"]).with(0);
+    // Where that can not be read, its copy counts; where neither can, it may be up.
+    fs::write(&path, "").unwrap();
+    scene.hayase(&["exec", "--node", "1", "--", "true"]).with(0);
+    fs::write(path.with_extension("json.copy"), "").unwrap();
+    let told = scene.hayase(&["exec", "--node", "1", "--", "true"]).with(1);
+    told.says(&["whether node 1 of job t runs is not known", path.to_str().unwrap()]);
+    fs::write(&path, kept).unwrap();
+}
+
+#[test]
+fn down_ends_what_it_can_judge_and_leaves_the_rest() {
+    let Some(scene) = Scene::with_nodes("down_ends_what_it_can_judge") else { return };
+    scene.up(&["--nodes", "2", "--job", "t"]).with(0);
+    let path = scene.path("run/jobs/t/node-1/supervisor.json");
+    let copy = path.with_extension("json.copy");
+    let kept = fs::read(&path).unwrap();
+    fs::write(&path, "{").unwrap();
+    fs::write(&copy, "{").unwrap();
+    let told = scene.hayase(&["down"]).with(1);
+    let path = path.to_str().unwrap();
+    assert!(told.stdout.contains("is down in part"), "{told:#?}");
+    assert!(told.stdout.contains("whether node 1 of job t runs is not known"), "{told:#?}");
+    assert!(told.stdout.contains(path), "{told:#?}");
+    let of = |node: &str| {
+        let all = scene.processes().into_iter();
+        all.filter(|(_, line)| line.contains(&format!("--node {node}"))).count()
+    };
+    assert_eq!(of("0"), 0, "{:?}", scene.processes());
+    assert!(of("1") > 0 && scene.path("storage/t/node-1").exists());
+    // One of both is enough, and is told of.
+    fs::write(&copy, kept).unwrap();
+    let told = scene.hayase(&["down"]).with(0);
+    let warned = told.stderr.lines().filter(|line| line.contains("WARN") && line.contains(path));
+    assert_eq!(warned.count(), 1, "{told:#?}");
+    scene.check_nothing_left();
+}
+
+#[test]
+fn commands_that_go_well_warn_of_nothing() {
+    let Some(scene) = Scene::with_nodes("commands_that_go_well_warn_of_nothing") else { return };
+    let tier = scene.path("tier");
+    fs::create_dir(&tier).unwrap();
+    let up = scene.up(&["--nodes", "2", "--job", "t", "--tier", tier.to_str().unwrap()]).with(0);
+    let file = scene.path("mount/cache/f");
+    let script = format!("echo f > {}", file.display());
+    scene.hayase(&["exec", "--node", "0", "--", "sh", "-c", &script]).with(0);
+    let down = scene.hayase(&["down"]).with(0);
+    for told in [up, down] {
+        assert!(!told.stderr.contains("WARN"), "{told:#?}");
+    }
+    scene.check_nothing_left();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The command as a person uses it: its help, its errors, and whole jobs.
 //!
-//! [`help`], [`bad_input`], [`packs`], [`stage`] and most of [`containers`] need nothing; [`flips`], [`jobs`],
+//! [`help`], [`bad_input`], [`examples`], [`packs`], [`stage`] and most of [`containers`] need nothing; [`flips`], [`jobs`],
 //! [`packs_in_areas`] and most of [`spread`] need root and mounts need FUSE: they say `SKIP` without.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -9,6 +9,7 @@
 mod bad_input;
 mod cache_bucket;
 mod containers;
+mod examples;
 mod flips;
 mod help;
 mod jobs;

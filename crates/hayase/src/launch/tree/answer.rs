@@ -17,14 +17,13 @@ pub(crate) const WAY_MAX: Duration = Duration::from_secs(10);
 pub(crate) fn answer(join: &Join, node: u16, request: &Request) -> Answer {
     let dir = JobDir::new(&join.job_dir);
     let job = match dir.settings() {
-        Ok(settings) if settings.mark == join.mark => Job { dir, settings }.known(),
+        Ok(settings) if settings.mark == join.mark => Job { dir, settings },
         Ok(_) | Err(JobError::NotAJob { .. }) => return gone(join, request),
-        Err(error) => Err(error),
-    };
-    let job = match job {
-        Ok(job) => job,
         Err(error) => return Answer::Failed { why: error.to_string() },
     };
+    if let Some((_, error)) = job.unknowable([node]).pop() {
+        return unknowable(request, &error);
+    }
     let told = |value: serde_json::Result<serde_json::Value>| match value {
         Ok(value) => Answer::Status(value),
         Err(error) => Answer::Failed { why: error.to_string() },
@@ -40,6 +39,17 @@ pub(crate) fn answer(join: &Join, node: u16, request: &Request) -> Answer {
             Err(error) => Answer::Failed { why: format!("{error:#}") },
         },
         Request::Unmount | Request::Stop { .. } => end_here(&job, node, request),
+    }
+}
+
+/// Whether the node runs on this host can not be said: nothing of it is ended or removed.
+fn unknowable(request: &Request, error: &JobError) -> Answer {
+    let why = error.with_help();
+    match request {
+        Request::Status | Request::History | Request::Checksums { .. } => Answer::Failed { why },
+        Request::Unmount | Request::Stop { .. } => {
+            Answer::Done { notes: Vec::new(), was_dead: false, kept: Some(why) }
+        }
     }
 }
 

@@ -100,6 +100,11 @@ impl LeftNode {
         Self { server, parts, names_place, open_names, boot, names: OnceCell::new() }
     }
 
+    /// Why its names can not be read, where they were wanted.
+    pub fn unread_names(&self) -> Option<&Refused> {
+        self.names.get()?.as_ref().err()
+    }
+
     pub(super) fn server(&self) -> ServerId {
         self.server
     }

@@ -53,7 +53,7 @@ impl Tail {
             let directory = &self.directory;
             self.earlier.retain(|journal, _| path(directory, *journal).exists());
             self.file = file;
-            self.end = End { journal: next, position: 0, ..self.end };
+            self.end = End { journal: next, position: 0, sequence: None };
         }
         let mut lengths = self.earlier.clone();
         lengths.insert(self.end.journal, self.end.position);

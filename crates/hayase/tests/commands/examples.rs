@@ -1,0 +1,98 @@
+//! Scripts of `examples/`, with programs that stand for the batch system and for `hayase`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::done;
+
+/// A host on which a job of Slurm has ended.
+struct Host {
+    top: tempfile::TempDir,
+    /// Below /tmp, as the epilog has it; no user has this number.
+    runtime: PathBuf,
+    user: String,
+}
+
+impl Host {
+    /// `down --here` ends with `status` there, and the job has an entry in the registry of its user if `is_known`.
+    fn new(status: u8, is_known: bool) -> Self {
+        let top = tempfile::tempdir().unwrap();
+        let name = top.path().file_name().unwrap().to_str().unwrap();
+        let user = format!("test-{}", name.trim_start_matches('.'));
+        let runtime = PathBuf::from(format!("/tmp/hayase-{user}"));
+        fs::create_dir_all(runtime.join("jobs")).unwrap();
+        if is_known {
+            // It leads nowhere: that is no proof that nothing is there.
+            std::os::unix::fs::symlink("/nowhere", runtime.join("jobs/slurm-7")).unwrap();
+        }
+        let host = Self { top, runtime, user };
+        host.write("bin/hayase", &format!("echo \"said $*\"; exit {status}"));
+        host.write("bin/logger", "cat >>$LOG");
+        fs::create_dir_all(host.storage().join("slurm-7/node-0")).unwrap();
+        host
+    }
+
+    fn write(&self, name: &str, script: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.top.path().join(name)
+    }
+
+    fn storage(&self) -> PathBuf {
+        self.path("disk/hayase-7")
+    }
+
+    /// What the epilog wrote to the system log.
+    fn epilog(&self) -> String {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/slurm/epilog.sh");
+        let path = format!("{}:/usr/bin:/bin", self.path("bin").display());
+        let mut command = Command::new("sh");
+        command.arg(script).env("PATH", path).env("LOG", self.path("log"));
+        command.env("HAYASE", self.path("bin/hayase")).env("HAYASE_DISK", self.path("disk"));
+        command.env("SLURM_JOB_ID", "7").env("SLURM_JOB_UID", &self.user);
+        done(&command.output().unwrap()).with(0);
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.runtime);
+    }
+}
+
+#[test]
+fn the_epilog_keeps_storage_unless_down_here_ended_well() {
+    for status in [1, 2, 3, 124] {
+        let host = Host::new(status, true);
+        let log = host.epilog();
+        assert!(host.storage().exists(), "{status}");
+        assert!(log.contains("said down --here --job slurm-7"), "{log}");
+        let told = format!("is kept: hayase down --here ended with {status}");
+        assert!(log.contains(&told) && log.contains(host.storage().to_str().unwrap()), "{log}");
+    }
+    let host = Host::new(0, true);
+    let log = host.epilog();
+    assert!(!host.storage().exists() && !log.contains("is kept"), "{log}");
+}
+
+/// `hayase down` in the job itself has kept it, and the registry knows the job no longer.
+#[test]
+fn the_epilog_keeps_a_ledger_that_down_has_left() {
+    for ledger in ["slurm-7/node-0/ledger", "slurm-7/node-0/shared/ledger"] {
+        let host = Host::new(0, false);
+        fs::create_dir_all(host.storage().join(ledger)).unwrap();
+        let log = host.epilog();
+        assert!(host.storage().exists() && log.contains(ledger), "{log}");
+    }
+    let host = Host::new(0, false);
+    assert_eq!(host.epilog(), "");
+    assert!(!host.storage().exists());
+}
