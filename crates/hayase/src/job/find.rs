@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(here(&job), [2], "this host may be node 2");
         let boot = crate::process::boot_id().unwrap();
         dir.node(1).write_record(&record(1, boot)).unwrap();
-        assert_eq!(here(&job), [], "it is node 1");
+        assert!(here(&job).is_empty(), "it is node 1");
         damage(1);
         assert_eq!(here(&job), [1, 2]);
         assert!(job.clone().known().is_err() && job.unknowable([0]).is_empty());

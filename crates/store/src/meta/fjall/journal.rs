@@ -20,7 +20,6 @@ use rustix::io::Errno;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::lengths::ByJournal;
-use super::tail;
 use crate::meta::MetaError;
 
 const START: u8 = 1;
@@ -39,11 +38,11 @@ const PAGE: u64 = 4096;
 pub(super) fn check(
     directory: &Path,
     synced: &ByJournal,
-) -> Result<Option<(tail::End, ByJournal)>, MetaError> {
+) -> Result<Option<(Last, ByJournal)>, MetaError> {
     let fail = |source| MetaError::Io { action: "read", path: directory.to_owned(), source };
     let journals = journals(directory).map_err(fail)?;
     none_is_missing(directory, &journals, synced)?;
-    let (mut last, mut earlier) = (None::<tail::End>, ByJournal::new());
+    let (mut last, mut earlier) = (None::<Last>, ByJournal::new());
     for (index, (journal, path)) in journals.iter().enumerate() {
         earlier.extend(last.map(|last| (last.journal, last.position)));
         let synced = synced.get(journal).copied().unwrap_or_default();
@@ -59,7 +58,7 @@ pub(super) fn check(
             tracing::info!(path = %path.display(), at = end.batch, "a commit that a crash tore off is dropped");
             cut(path, end.batch).map_err(fail)?;
         }
-        last = Some(tail::End { journal: *journal, position: end.batch, sequence });
+        last = Some(Last { journal: *journal, position: end.batch, sequence });
     }
     Ok(last.map(|last| (last, earlier)))
 }
@@ -122,6 +121,15 @@ pub(super) fn journals(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     }
     journals.sort_unstable();
     Ok(journals)
+}
+
+/// Behind the last whole batch of the last journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Last {
+    pub(super) journal: u64,
+    pub(super) position: u64,
+    /// Of the last batch.
+    pub(super) sequence: Option<u64>,
 }
 
 /// Where whole batches end.

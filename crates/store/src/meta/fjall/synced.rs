@@ -6,9 +6,9 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use super::journal;
+use super::journal::{self, Last};
 use super::lengths::{self, ByJournal, Lengths};
-use super::tail::{End, Tail};
+use super::tail::Tail;
 use crate::meta::MetaError;
 
 /// Made by fjall when a store is begun, after its first journal.
@@ -17,7 +17,7 @@ const VERSION: &str = "version";
 /// A store that was looked at and may be opened.
 pub(super) struct Found {
     lengths: Lengths,
-    end: End,
+    end: Last,
     earlier: ByJournal,
 }
 
@@ -44,7 +44,7 @@ impl Found {
         match journal::check(directory, &synced)? {
             Some((end, earlier)) => Ok(Self { lengths, end, earlier }),
             None if is_begun => Err(journal::missing(directory, 0)),
-            None => Ok(Self { lengths, end: End::default(), earlier: ByJournal::new() }),
+            None => Ok(Self { lengths, end: Last::default(), earlier: ByJournal::new() }),
         }
     }
 

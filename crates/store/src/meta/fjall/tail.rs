@@ -11,33 +11,24 @@ use std::io::{self, BufReader, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::journal::{Broken, Reader, journals};
+use super::journal::{Broken, Last, Reader, journals};
 use super::lengths::ByJournal;
 
 /// Commits between two syncs are often shorter, and more is read where they are not.
 const READ_BYTES: usize = 16 << 10;
 
-/// Behind the last whole batch of the last journal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct End {
-    pub(super) journal: u64,
-    pub(super) position: u64,
-    /// Of the last batch.
-    pub(super) sequence: Option<u64>,
-}
-
 /// Follows the journals of an open store.
 pub(super) struct Tail {
     directory: PathBuf,
     file: File,
-    end: End,
+    end: Last,
     /// Lengths of the journals before it.
     earlier: ByJournal,
 }
 
 impl Tail {
     /// Goes on from `end`.
-    pub(super) fn from(directory: &Path, end: End, earlier: ByJournal) -> io::Result<Self> {
+    pub(super) fn from(directory: &Path, end: Last, earlier: ByJournal) -> io::Result<Self> {
         let file = File::open(path(directory, end.journal))?;
         Ok(Self { directory: directory.to_owned(), file, end, earlier })
     }
@@ -53,7 +44,7 @@ impl Tail {
             let directory = &self.directory;
             self.earlier.retain(|journal, _| path(directory, *journal).exists());
             self.file = file;
-            self.end = End { journal: next, position: 0, sequence: None };
+            self.end = Last { journal: next, position: 0, sequence: None };
         }
         let mut lengths = self.earlier.clone();
         lengths.insert(self.end.journal, self.end.position);
