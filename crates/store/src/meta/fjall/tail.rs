@@ -15,7 +15,7 @@ use super::journal::{Broken, Last, Reader, journals};
 use super::lengths::ByJournal;
 
 /// Commits between two syncs are often shorter, and more is read where they are not.
-const READ_BYTES: usize = 16 << 10;
+const READ_BYTES: usize = 4 << 10;
 
 /// Follows the journals of an open store.
 pub(super) struct Tail {
