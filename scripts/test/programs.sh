@@ -8,15 +8,30 @@
 # The list of test programs, one a line: package, its directory, the program.
 programs_list() { say "$(target_dir)/test-programs"; }
 
+# Compiled with the daemons, whose server is optimized: it runs that server for minutes.
+optimized_test=sim
+
+# other_tests: options for cargo that name all other programs of `tests` directories.
+other_tests() {
+  local program
+  for program in {crates/*,tests/*,fuzz}/tests/*; do
+    [ -f "$program" ] || [ -n "$(find "$program" -maxdepth 1 -name main.rs 2>/dev/null)" ] || continue
+    program=$(basename "$program" .rs)
+    [ "$program" = "$optimized_test" ] || printf -- '--test %s ' "$program"
+  done
+}
+
 build_programs() {
   local json status=0
   json=$(mktemp "${TMPDIR:-/tmp}/hayase-build.XXXXXX")
   # First the test programs, then what they run: cargo puts a binary of either into the same place.
-  cargo test --locked --workspace --no-run --lib --bins --tests --message-format json-render-diagnostics >"$json" || status=1
+  # shellcheck disable=SC2046 # options
+  cargo test --locked --workspace --no-run --lib --bins $(other_tests) --message-format json-render-diagnostics >"$json" &&
+    cargo build --locked --workspace --bins --example s3_check --example gfarm_check --test "$optimized_test" \
+      --message-format json-render-diagnostics >>"$json" || status=1
   [ $status != 0 ] || list_programs <"$json" >"$(programs_list)"
   rm -f "$json"
   [ $status = 0 ] &&
-    cargo build --locked --workspace --bins --example s3_check --example gfarm_check &&
     cargo build --locked -p hayase-mpi &&
     # Linked into programs that have their MPI library inside; a feature of its own, so a crate of its own.
     cargo rustc --locked -q -p hayase-mpi --features static --crate-type staticlib
