@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Jobs of an ordinary user, without a capability: plain FUSE by fusermount3, counted areas, simulated nodes with
-# loopback addresses, hosts over ssh, and the demo. The user is one that only these machines (namespaces of this one)
-# know. Prints `ok`, `FAILED` and `SKIP` lines.
+# loopback addresses, hosts over ssh, and the demo; some of it also with the system calls of Linux 4.18 (RHEL 8) only. The
+# user is one that only these machines (namespaces of this one) know. Prints `ok`, `FAILED` and `SKIP` lines.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 . scripts/prepare.sh
@@ -22,10 +22,10 @@ only=$*
 failures=0
 # try NAME: one test, the function of that name.
 try() {
-  local start=$SECONDS
-  case " ${only:-$1} " in *" $1 "*) ;; *) return ;; esac
-  if "$1" >"$work/out" 2>&1; then say "ok user_$1 ($((SECONDS - start)) s)"; else
-    say "FAILED user_$1"
+  local start=$SECONDS name test=$1$suffix
+  case " ${only:-$test} " in *" $test "*) ;; *) return ;; esac
+  if "$1" >"$work/out" 2>&1; then say "ok user_$test ($((SECONDS - start)) s)"; else
+    say "FAILED user_$test"
     tail -n 40 "$work/out"
     failures=$((failures + 1))
     for name in a b; do as_user $name hayase down >/dev/null 2>&1; done
@@ -50,11 +50,18 @@ machines_up --prepare prepare_machines a b || die "no machines"
 cp "$binary" "$work/opt/hayase"
 cp "$(dirname "$binary")/libhayase_mpiio.so" "$work/opt/"
 strip --strip-debug "$work/opt/hayase" 2>/dev/null
+# The kernel: this one, or as old_kernels says.
+kernel=() profile=() suffix=
+# old_kernels: from here on with no system call that Linux 4.18 has not, and the FUSE of that kernel.
+old_kernels() {
+  cc -O1 -Wall -o "$work/opt/old_kernel" tests/launch/old_kernel.c || die "tests/launch/old_kernel.c can not be compiled"
+  kernel=("$work/opt/old_kernel") profile=(--kernel-profile 4.18) suffix=_on_4_18
+}
 # as_user MACHINE CMD...: without a capability.
 as_user() {
   local name=$1
   shift
-  nsenter -t "${machine_pid[$name]}" --mount --net --uts --ipc --pid --root --wd \
+  "${kernel[@]}" nsenter -t "${machine_pid[$name]}" --mount --net --uts --ipc --pid --root --wd \
     setpriv --reuid=4711 --regid=4711 --clear-groups --inh-caps=-all \
     env -i -C /srv/someone PATH=/opt:/opt/rust/bin:/usr/bin:/bin HOME=/srv/someone USER=someone SHELL=/bin/bash LANG=C.UTF-8 \
     TMPDIR=/srv/someone CARGO_HOME=/opt/cargo RUSTUP_TOOLCHAIN= HAYASE_BIN=/opt/hayase HAYASE_WORK_DIR=/srv/someone "$@"
@@ -88,7 +95,7 @@ doctor_is_content() {
 # Three simulated nodes: what one writes the others read; names, locks, sizes; a full area says so at write(2).
 simulated_nodes() {
   as_user a mkdir -p storage mnt
-  as_user a hayase up --nodes 3 --job t --storage storage --mount mnt --shared 32M --local 32M >"$work/said" || return 1
+  as_user a hayase up --nodes 3 --job t --storage storage --mount mnt --shared 32M --local 32M "${profile[@]}" >"$work/said" || return 1
   as_user a hayase status >"$work/said" && has_word 'job t: up' && has_word '32 MiB on each node, counted' && has_word fuse || return 1
   on() { as_user a hayase exec --node "$1" -- sh -euc "$2"; }
   on 0 'dd if=/dev/urandom of=$HAYASE_SHARED/data bs=1M count=20 status=none; sha256sum <$HAYASE_SHARED/data >$HAYASE_SHARED/sum' || return 1
@@ -107,17 +114,23 @@ simulated_nodes() {
   on 0 'touch $HAYASE_LOCAL/own' && on 1 '[ ! -e $HAYASE_LOCAL/own ]' || return 1
   as_user a hayase down && user_remains a
 }
+cache_in_front_of_a_directory() {
+  as_user a mkdir -p storage mnt tier
+  as_user a hayase up --nodes 2 --job t --storage storage --mount mnt --shared 32M --local 32M --tier /srv/someone/tier "${profile[@]}" >"$work/said" || return 1
+  as_user a hayase exec --node 1 -- sh -euc 'mkdir -p $HAYASE_CACHE/d; seq 100000 >$HAYASE_CACHE/d/file' || return 1
+  as_user a hayase flush --verify && as_user a sh -c 'seq 100000 | cmp - tier/d/file' && as_user a hayase down && user_remains a
+}
 run_on_this_machine() {
-  as_user a hayase run --storage storage --mount mnt --shared 32M --local 32M -- sh -c 'echo x >$HAYASE_SHARED/x; cat $HAYASE_SHARED/x; exit 6' >"$work/said"
+  as_user a hayase run --storage storage --mount mnt --shared 32M --local 32M "${profile[@]}" -- sh -c 'echo x >$HAYASE_SHARED/x; cat $HAYASE_SHARED/x; exit 6' >"$work/said"
   [ $? = 6 ] && has_word x && user_remains a
 }
 # A daemon killed by force, a launcher killed by force.
 force_leaves_nothing() {
-  as_user a hayase up --nodes 2 --job t --storage storage --mount mnt --shared 32M --local 32M >/dev/null || return 1
+  as_user a hayase up --nodes 2 --job t --storage storage --mount mnt --shared 32M --local 32M "${profile[@]}" >/dev/null || return 1
   as_user a pkill -KILL -f '^hayase serve-mount .*--node 1'
   as_user a hayase down || [ $? = 3 ] || return 1
   user_remains a || return 1
-  as_user a hayase run --nodes 2 --job t --storage storage --mount mnt --shared 32M --local 32M -- sleep 100 &
+  as_user a hayase run --nodes 2 --job t --storage storage --mount mnt --shared 32M --local 32M "${profile[@]}" -- sleep 100 &
   local pid=$!
   sleep 4
   as_user a pkill -KILL -f '^hayase run '
@@ -158,4 +171,11 @@ try run_on_this_machine
 try force_leaves_nothing
 try hosts_work
 if has mpiexec.mpich && has mpich/mpi.h; then try demo_runs; else say "SKIP user_demo_runs: MPICH is not installed"; fi
+try cache_in_front_of_a_directory
+old_kernels
+try simulated_nodes
+try cache_in_front_of_a_directory
+try run_on_this_machine
+try force_leaves_nothing
+
 [ "$failures" = 0 ]

@@ -1,16 +1,21 @@
 //! Processes of this machine, named so that a reused pid is never taken for the old process.
 //!
-//! Here: pid + start time, the boot's id, looking into `/proc`, waiting for ends by pidfd.
+//! Here: pid + start time, the boot's id, looking into `/proc`, waiting for ends: by pidfd, or where the kernel has none
+//! (before Linux 5.3) or gives none (no free descriptor), by looking again and again.
+//! A process is gone only where the kernel says so: an error says nothing about it.
 //! Not here: signals that we receive ([`crate::launch::signals`]).
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal, test_kill_process,
+};
 use serde::{Deserialize, Serialize};
 
 /// One process of this boot.
@@ -31,19 +36,42 @@ impl ProcessId {
 
     /// The living process that has this number now; a zombie is dead.
     pub(crate) fn of(pid: i32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let (start, state) = parse_stat(&stat)?;
-        (!matches!(state, 'Z' | 'X')).then_some(Self { pid, start })
+        Self::look(pid).ok()?
     }
 
-    /// Whether it still runs.
+    /// # Errors
+    /// When `/proc` could not be read, which says nothing about the process.
+    fn look(pid: i32) -> io::Result<Option<Self>> {
+        let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
+            Ok(stat) => stat,
+            // ESRCH: it ended between open(2) and read(2).
+            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {
+                return Ok(None);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let found = parse_stat(&stat);
+        let living = found.filter(|(_, state)| !matches!(state, 'Z' | 'X'));
+        Ok(living.map(|(start, _)| Self { pid, start }))
+    }
+
+    /// Whether it still runs. One that could not be looked at runs as long as there is any process of its number.
     pub(crate) fn is_alive(self) -> bool {
-        Self::of(self.pid) == Some(self)
+        match Self::look(self.pid) {
+            Ok(found) => found == Some(self),
+            Err(_) => Pid::from_raw(self.pid)
+                .is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH)),
+        }
     }
 
-    /// A handle that can not come to mean another process; `None` when it is gone.
+    /// A handle that does not come to mean another process; `None` when it is gone.
     pub(crate) fn open(self) -> Option<Handle> {
-        let pidfd = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
+        let pidfd = match pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()) {
+            Ok(pidfd) => Some(pidfd),
+            Err(Errno::SRCH) => return None,
+            Err(_) => None,
+        };
         // The handle is taken first: if the start time still fits, it is the right process.
         self.is_alive().then_some(Handle { id: self, pidfd })
     }
@@ -65,17 +93,34 @@ impl ProcessId {
 pub(crate) struct Handle {
     /// Which.
     pub(crate) id: ProcessId,
-    /// Readable when it has ended.
-    pub(crate) pidfd: OwnedFd,
+    /// Readable when it has ended. `None` where there is none: then `/proc` is asked before each signal, and once in
+    /// each [`LOOK_PAUSE`] of a wait.
+    pidfd: Option<OwnedFd>,
 }
+
+/// Between two looks at a process without a pidfd.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 impl Handle {
     /// Sends a signal; one that has ended is fine.
     pub(crate) fn signal(&self, signal: Signal) {
-        if let Err(error) = pidfd_send_signal(&self.pidfd, signal)
-            && error != rustix::io::Errno::SRCH
+        let sent = match &self.pidfd {
+            Some(pidfd) => pidfd_send_signal(pidfd, signal),
+            None => self.signal_by_number(signal),
+        };
+        if let Err(error) = sent
+            && error != Errno::SRCH
         {
             tracing::warn!("signal process {}: {error}", self.id.pid);
+        }
+    }
+
+    /// Its number could be given to another process between the look and the signal, only if it ended within these
+    /// microseconds and the kernel had used up all other numbers.
+    fn signal_by_number(&self, signal: Signal) -> rustix::io::Result<()> {
+        match Pid::from_raw(self.id.pid).filter(|_| self.id.is_alive()) {
+            Some(pid) => kill_process(pid, signal),
+            None => Err(Errno::SRCH),
         }
     }
 
@@ -83,23 +128,52 @@ impl Handle {
     pub(crate) fn has_ended(&self) -> bool {
         wait_ended(std::slice::from_ref(self), Duration::ZERO)
     }
+
+    /// Waits until it has ended; false at the deadline.
+    fn wait_ended(&self, deadline: Instant) -> bool {
+        if let Some(pidfd) = &self.pidfd {
+            return wait_readable(pidfd.as_fd(), deadline);
+        }
+        while self.id.is_alive() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            std::thread::sleep(left.min(LOOK_PAUSE));
+        }
+        true
+    }
+
+    /// Waits until it has ended or `other` is readable, or for a moment.
+    ///
+    /// # Errors
+    /// When the kernel cannot wait for them.
+    pub(crate) fn wait_ended_or_readable(&self, other: BorrowedFd<'_>) -> io::Result<()> {
+        let mut fds = vec![PollFd::from_borrowed_fd(other, PollFlags::IN)];
+        fds.extend(self.pidfd.as_ref().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
+        let pause = timespec(LOOK_PAUSE);
+        match poll(&mut fds, self.pidfd.is_none().then_some(&pause)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 /// Waits until all have ended; false when `patience` was not enough.
 pub(crate) fn wait_ended(handles: &[Handle], patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
-    handles.iter().all(|handle| wait_readable(handle.pidfd.as_fd(), deadline))
+    handles.iter().all(|handle| handle.wait_ended(deadline))
 }
 
 /// Waits until `fd` is readable or hung up; false at the deadline.
-pub(crate) fn wait_readable(fd: std::os::fd::BorrowedFd<'_>, deadline: Instant) -> bool {
+pub(crate) fn wait_readable(fd: BorrowedFd<'_>, deadline: Instant) -> bool {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = timespec(left);
         match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&timeout)) {
             Ok(0) => return false,
             Ok(_) => return true,
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Err(error) => {
                 tracing::warn!("poll: {error}");
                 return false;
@@ -117,6 +191,11 @@ pub(crate) fn timespec(duration: Duration) -> Timespec {
 /// Changes with each boot of the machine: pids and mounts of another boot mean nothing.
 pub(crate) fn boot_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+/// Whether the machine has not been restarted since `boot`; true where that cannot be found out.
+pub(crate) fn is_this_boot(boot: &str) -> bool {
+    boot_id().map_or(true, |this| this == boot)
 }
 
 /// All processes that `/proc` shows now.
@@ -204,6 +283,22 @@ mod tests {
         assert!(wait_ended(std::slice::from_ref(&handle), Duration::from_secs(10)));
         assert!(!id.is_alive());
         child.wait().unwrap();
+    }
+
+    /// As on a kernel without pidfds.
+    #[test]
+    fn without_a_pidfd_an_end_is_noticed_and_signals_arrive() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let id = ProcessId::of(child.id() as i32).unwrap();
+        let handle = Handle { id, pidfd: None };
+        assert!(!handle.has_ended());
+        let (unread, _writer) = std::io::pipe().unwrap();
+        handle.wait_ended_or_readable(unread.as_fd()).unwrap();
+        handle.signal(Signal::KILL);
+        assert!(wait_ended(std::slice::from_ref(&handle), Duration::from_secs(10)));
+        child.wait().unwrap();
+        // To whoever has its number now, nothing is sent.
+        assert_eq!(handle.signal_by_number(Signal::KILL), Err(Errno::SRCH));
     }
 
     #[test]

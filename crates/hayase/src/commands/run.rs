@@ -7,7 +7,6 @@ use std::process::{Command, ExitStatus};
 
 use anyhow::Context;
 use hayase_stage::pack::MasterKey;
-use rustix::event::{PollFd, PollFlags, poll};
 
 use super::spread::{self, AreaPlace, How, OutWishes, SpreadError};
 use super::transfer::{CopyArgs, KeyArgs, OutKeyArgs, OutSelectionArgs, PackArgs, SelectionArgs};
@@ -181,14 +180,7 @@ fn run_program(job: &Job, command: &[OsString], signals: &Signals) -> anyhow::Re
     let mut child = exec.spawn().context("start `hayase exec`")?;
     let handle = ProcessId::of(child.id() as i32).and_then(ProcessId::open);
     while let Some(handle) = &handle {
-        let mut fds = [
-            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(handle.pidfd.as_fd(), PollFlags::IN),
-        ];
-        match poll(&mut fds, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).context("wait for the program"),
-        }
+        handle.wait_ended_or_readable(signals.as_fd()).context("wait for the program")?;
         while let Some(received) = signals.next() {
             if !received.is_from_terminal {
                 handle.signal(received.signal);

@@ -112,7 +112,7 @@ impl Job {
     /// The supervisor of a node, when it still runs; `None` also where that can not be said ([`Job::unknowable`]).
     pub(crate) fn supervisor(&self, node: u16) -> Option<(SupervisorRecord, Handle)> {
         let record = self.dir.node(node).record().ok()??;
-        let same_boot = crate::process::boot_id().is_ok_and(|boot| boot == record.boot_id);
+        let same_boot = crate::process::is_this_boot(&record.boot_id);
         let handle = if same_boot { record.process.open() } else { None };
         Some((record, handle?))
     }
@@ -143,7 +143,7 @@ impl Job {
 
     /// Process numbers of its launcher mean something here.
     fn is_of_this_boot(&self) -> bool {
-        crate::process::boot_id().is_ok_and(|boot| boot == self.settings.boot_id)
+        crate::process::is_this_boot(&self.settings.boot_id)
     }
 
     /// Nodes that this host is, or was in this boot, whether their supervisors still run or not.

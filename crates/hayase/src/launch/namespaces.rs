@@ -15,10 +15,13 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount_change};
-use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
+use rustix::thread::{UnshareFlags, move_into_link_name_space};
 
 use super::mounts;
 use crate::process::Handle;
+
+/// Those of a node, as `/proc/PID/ns` calls them.
+const NAMESPACES: [&str; 3] = ["net", "mnt", "uts"];
 
 /// Gives this process a network, mounts and a host name of its own.
 ///
@@ -91,10 +94,14 @@ fn root_of(node: &Handle) -> io::Result<OwnedFd> {
 /// The working directory is the node's root afterwards.
 pub(crate) fn enter(node: &Handle) -> io::Result<()> {
     let root = root_of(node)?;
-    let which = ThreadNameSpaceType::MOUNT
-        | ThreadNameSpaceType::NETWORK
-        | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME;
-    move_into_thread_name_spaces(node.pidfd.as_fd(), which)?;
+    // One by one, since only Linux 5.8 takes a pidfd for all of them.
+    let spaces = NAMESPACES.map(|which| File::open(node.id.proc().join("ns").join(which)));
+    if !node.id.is_alive() {
+        return Err(io::Error::other(format!("process {} has ended", node.id.pid)));
+    }
+    for space in spaces {
+        move_into_link_name_space(space?.as_fd(), None)?;
+    }
     rustix::process::fchdir(&root)?;
     rustix::process::chroot(".")?;
     rustix::process::chdir("/")?;
@@ -103,7 +110,7 @@ pub(crate) fn enter(node: &Handle) -> io::Result<()> {
 
 /// What the kernel calls the namespaces of this process, for people.
 pub(crate) fn names() -> Vec<String> {
-    ["net", "mnt", "uts"]
+    NAMESPACES
         .iter()
         .filter_map(|which| fs::read_link(Path::new("/proc/self/ns").join(which)).ok())
         .map(|name| name.to_string_lossy().into_owned())
