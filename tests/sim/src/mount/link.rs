@@ -79,12 +79,20 @@ impl Link {
         let kept = Rc::clone(&mount.kept);
         let mut returning = false;
         while !self.dead.get() {
-            let (life, server) = self.job.way_in(self.node).await;
+            let (life, server) = tokio::select! {
+                biased;
+                () = self.until_dead() => return,
+                way_in = self.job.way_in(self.node) => way_in,
+            };
             let descriptor = self.arena.descriptor().try_clone_to_owned().expect("a descriptor");
             let arena = Arena::open(descriptor, SLOTS as u32).expect("the same memory");
             let answer = answers(&mount);
             let joined = server.join(self.id, arena, Some(answer), returning).await;
             if self.dead.get() {
+                // Killed meanwhile, by which its connections end: a server must not wait for its answers.
+                if let Ok(process) = joined {
+                    let _the_server_ended_too = process.leave().await;
+                }
                 return;
             }
             if let Ok(process) = joined {
@@ -205,4 +213,39 @@ fn answers(mount: &Rc<Mount>) -> Rc<AnswerCallback> {
         let answer = tokio::task::spawn_local(async move { mount.answer(callback).await });
         Box::pin(async move { answer.await.expect("answers do not panic") })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use hayase_layout::ServerId;
+    use hayase_wire::message::Access;
+    use tokio::task::LocalSet;
+
+    use super::*;
+    use crate::job::Death;
+    use crate::mount::Seat;
+    use crate::network::Network;
+    use crate::random::Random;
+    use crate::run::runtime;
+
+    const AWAY: Duration = Duration::from_millis(300);
+
+    #[test]
+    fn a_mount_that_is_killed_while_its_server_is_away_joins_no_server() {
+        LocalSet::new().block_on(&runtime(), async {
+            let random = Random::new(1);
+            let job = Job::up(2, Network::new(random.split()), random.split()).await;
+            let [one, other] = [0, 1].map(|node| Seat::new(&job, node));
+            let ino = other.mount().create("f", None).await.expect("nothing stands against it");
+            assert_eq!(ino.home(), ServerId(1));
+            assert_eq!(one.mount().lookup("f").await, Ok(ino), "it has joined");
+            job.kill(0, Death { pause: Some(AWAY), power: false });
+            tokio::time::sleep(AWAY / 2).await;
+            one.kill();
+            job.all_ready().await;
+            // The new life of server 0 asks its mounts, before anything else, what they have locked at home 1.
+            let opened = one.mount().open(ino, Access { read: true, write: false }).await;
+            one.mount().close(opened.expect("every mount answers")).await.expect("it is open");
+        });
+    }
 }

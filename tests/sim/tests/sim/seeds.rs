@@ -66,11 +66,18 @@ const FOUND: [(Kind, u64, &str); 26] = [
 ];
 
 /// The same in a directory.
-const FOUND_IN_DIRECTORY: [(Kind, u64, &str); 1] = [(
-    Kind::Cuts,
-    9_001_523,
-    "a renamed name was removed before its file knew it, since an older rename was told again",
-)];
+const FOUND_IN_DIRECTORY: [(Kind, u64, &str); 2] = [
+    (
+        Kind::Cuts,
+        9_001_523,
+        "a renamed name was removed before its file knew it, since an older rename was told again",
+    ),
+    (
+        Kind::Losses,
+        9,
+        "a simulated mount that was killed while its server was away joined the next one, and never answered it",
+    ),
+];
 
 const SEEDS: u64 = 40;
 
