@@ -8,25 +8,35 @@ name=slurm-$SLURM_JOB_ID
 storage=$disk/hayase-$SLURM_JOB_ID
 # The registry of the job's user; `--here` reaches no other node.
 export HAYASE_RUNTIME_DIR="/tmp/hayase-$SLURM_JOB_UID"
+# Seconds that what is not in the tier yet is waited for, and those that `hayase down` may take as a whole: it ends mounts
+# and servers in at most 30 s each. PrologEpilogTimeout (slurm.conf), where it is set, has to be longer.
+drain=20
+patience=100
+entry=$HAYASE_RUNTIME_DIR/jobs/$name
 
-log() { logger -t hayase-epilog 2>/dev/null; }
+log() { printf '%s\n' "$1" | logger -t hayase-epilog 2>/dev/null; }
 
+# Why, and what the job has in the storage. Where `hayase down` left no settings in that, the registry has them.
 keep() {
-  echo "$storage is kept: $1; look at it with hayase resume, then remove it" | log
+  place=$2
+  [ -e "$place/resume.json" ] || [ ! -e "$entry" ] || place=$entry
+  log "$storage is kept: $1; as the job's user, bring what is there to the tier with hayase resume $place, then remove $storage"
   exit 0
 }
 
-entry=$HAYASE_RUNTIME_DIR/jobs/$name
 # A link that leads nowhere is one whose directory can not be reached.
 if [ -e "$entry" ] || [ -L "$entry" ]; then
-  said=$(timeout 60 "$hayase" down --here --job "$name" 2>&1)
+  said=$(timeout -k 5 "$patience" "$hayase" down --here --drain "$drain" --job "$name" 2>&1)
   status=$?
-  echo "$said" | log
-  [ "$status" = 0 ] || keep "hayase down --here ended with $status"
+  log "$said"
+  [ "$status" = 0 ] || keep "hayase down --here ended with $status" "$storage/$name"
 fi
-# Ledgers go when the tier has everything. `hayase down` in the job itself leaves them where it has not.
-for ledger in "$storage"/*/node-*/ledger "$storage"/*/node-*/shared/ledger; do
-  [ -e "$ledger" ] && keep "the tier may not have everything of $ledger"
-done
+[ -d "$storage" ] || exit 0
+# Ledgers go when the tier has everything. `hayase down` in the job itself leaves them where it has not. A job may have
+# another name, or lie deeper: what can not be searched is kept as well.
+ledger=$(find "$storage" -xdev -type d -name ledger -print -quit 2>/dev/null)
+searched=$?
+[ -z "$ledger" ] || keep "the tier may not have everything of $ledger" "${ledger%/node-*}"
+[ "$searched" = 0 ] || keep "not all of it can be read" "$storage/$name"
 rm -rf --one-file-system "$storage"
 exit 0

@@ -74,9 +74,10 @@ fn the_epilog_keeps_storage_unless_down_here_ended_well() {
         let host = Host::new(status, true);
         let log = host.epilog();
         assert!(host.storage().exists(), "{status}");
-        assert!(log.contains("said down --here --job slurm-7"), "{log}");
+        assert!(log.contains("said down --here --drain 20 --job slurm-7"), "{log}");
         let told = format!("is kept: hayase down --here ended with {status}");
-        assert!(log.contains(&told) && log.contains(host.storage().to_str().unwrap()), "{log}");
+        let resume = format!("hayase resume {}", host.storage().join("slurm-7").display());
+        assert!(log.contains(&told) && log.contains(&resume), "{log}");
     }
     let host = Host::new(0, true);
     let log = host.epilog();
@@ -86,13 +87,47 @@ fn the_epilog_keeps_storage_unless_down_here_ended_well() {
 /// `hayase down` in the job itself has kept it, and the registry knows the job no longer.
 #[test]
 fn the_epilog_keeps_a_ledger_that_down_has_left() {
-    for ledger in ["slurm-7/node-0/ledger", "slurm-7/node-0/shared/ledger"] {
-        let host = Host::new(0, false);
-        fs::create_dir_all(host.storage().join(ledger)).unwrap();
-        let log = host.epilog();
-        assert!(host.storage().exists() && log.contains(ledger), "{log}");
+    for job in ["slurm-7", "other", "deeper/other"] {
+        for ledger in ["node-0/ledger", "node-0/shared/ledger"] {
+            let host = Host::new(0, false);
+            let place = host.storage().join(job);
+            let ledger = place.join(ledger);
+            fs::create_dir_all(&ledger).unwrap();
+            let log = host.epilog();
+            assert!(ledger.exists() && log.contains(ledger.to_str().unwrap()), "{log}");
+            assert!(log.contains(&format!("hayase resume {},", place.display())), "{log}");
+        }
     }
     let host = Host::new(0, false);
     assert_eq!(host.epilog(), "");
     assert!(!host.storage().exists());
+}
+
+/// As after a kill: what `hayase resume` needs is in the registry, and beside the bytes only when `hayase down` kept them.
+#[test]
+fn the_epilog_names_what_resume_can_begin_with() {
+    let host = Host::new(1, false);
+    let entry = host.runtime.join("jobs/slurm-7");
+    let place = host.storage().join("slurm-7");
+    fs::create_dir(&entry).unwrap();
+    assert!(host.epilog().contains(&format!("hayase resume {},", entry.display())));
+    fs::write(place.join("resume.json"), "").unwrap();
+    assert!(host.epilog().contains(&format!("hayase resume {},", place.display())));
+}
+
+/// What stands for `find` says nothing, as one that can not enter a directory.
+#[test]
+fn the_epilog_keeps_storage_that_it_can_not_search() {
+    let host = Host::new(0, true);
+    host.write("bin/find", "exit 1");
+    let log = host.epilog();
+    assert!(host.storage().exists() && log.contains("not all of it can be read"), "{log}");
+}
+
+/// Backslashes stay as they are, whatever `echo` of the shell makes of them.
+#[test]
+fn the_epilog_logs_what_down_said_as_it_is() {
+    let host = Host::new(1, true);
+    host.write("bin/hayase", r#"printf '%s\n' 'a\tb\nc'; exit 1"#);
+    assert!(host.epilog().starts_with("a\\tb\\nc\n"));
 }
