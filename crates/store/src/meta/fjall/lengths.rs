@@ -10,7 +10,7 @@
 //! * a length is written after the sync that it tells of, without a sync of its own: what the file says was true when it
 //!   was written. After a power cut it may say less than was synced, never more;
 //! * the lengths of a journal only grow, so the larger one of the two slots counts;
-//! * one slot is written at a time, and each has a sector of its own.
+//! * one slot is written at a time, and each has a sector of its own, also where sectors have 4 KiB.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -30,20 +30,21 @@ pub(super) type ByJournal = BTreeMap<u64, u64>;
 pub(super) const JOURNALS_MAX: usize = 24;
 
 const SLOTS: usize = 2;
-const SLOT_STRIDE: usize = 512;
+const SLOT_STRIDE: usize = 4096;
 const MAGIC: [u8; 7] = *b"haynsyn";
 const FORMAT: u8 = 1;
 /// Magic, format, number of journals (u64); then a number and a length (u64 each) of each journal, and a checksum (u64).
 const HEAD_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 16;
 const CHECKSUM_BYTES: usize = 8;
+const SLOT_BYTES_MAX: usize = HEAD_BYTES + JOURNALS_MAX * ENTRY_BYTES + CHECKSUM_BYTES;
 
-const _: () =
-    assert!(HEAD_BYTES + JOURNALS_MAX * ENTRY_BYTES + CHECKSUM_BYTES <= SLOT_STRIDE, "a sector");
+// The smallest sector, so that each is written as a whole or not at all.
+const _: () = assert!(SLOT_BYTES_MAX <= 512, "a sector");
 
 /// The file, open.
 pub(super) struct Lengths {
-    file: File,
+    pub(super) file: File,
     /// The slot that is written next.
     next: usize,
 }
@@ -66,11 +67,10 @@ impl Lengths {
             file => file?,
         };
         let mut found: Option<ByJournal> = None;
-        let mut next = 0;
+        let mut bad = None;
         for number in 0..SLOTS {
             let Some(lengths) = read_slot(&file, number)? else {
-                tracing::warn!(file = %directory.join(NAME).display(), slot = number, "damaged; the other slot counts");
-                next = number;
+                bad = Some(number);
                 continue;
             };
             let known = found.get_or_insert_default();
@@ -79,7 +79,11 @@ impl Lengths {
                 *longest = len.max(*longest);
             }
         }
-        Ok(found.map(|lengths| (Self { file, next }, lengths)))
+        let Some(lengths) = found else { return Ok(None) };
+        if let Some(slot) = bad {
+            tracing::warn!(file = %directory.join(NAME).display(), slot, "damaged; the other slot counts");
+        }
+        Ok(Some((Self { file, next: bad.unwrap_or(0) }, lengths)))
     }
 
     /// Notes `synced`, which storage has from here on. Costs one small write.
@@ -96,7 +100,7 @@ fn at(number: usize) -> u64 {
 
 fn slot(number: usize, lengths: &ByJournal) -> Vec<u8> {
     let count = lengths.len().min(JOURNALS_MAX);
-    let mut bytes = Vec::with_capacity(SLOT_STRIDE);
+    let mut bytes = Vec::with_capacity(SLOT_BYTES_MAX);
     bytes.extend_from_slice(&MAGIC);
     bytes.push(FORMAT);
     bytes.extend_from_slice(&(count as u64).to_le_bytes());
@@ -111,7 +115,7 @@ fn slot(number: usize, lengths: &ByJournal) -> Vec<u8> {
 
 /// `None` when it is not as it was written. A sector that can not be read is the same.
 fn read_slot(file: &File, number: usize) -> io::Result<Option<ByJournal>> {
-    let mut bytes = [0; SLOT_STRIDE];
+    let mut bytes = [0; SLOT_BYTES_MAX];
     let mut got = 0;
     while got < bytes.len() {
         match file.read_at(&mut bytes[got..], at(number) + got as u64) {
@@ -173,7 +177,8 @@ mod tests {
     #[test]
     fn no_flipped_bit_and_no_missing_end_is_believed() {
         let (dir, bytes) = written(&[[(0, 50)].into(), [(0, 70)].into()]);
-        for bit in 0..8 * bytes.len() {
+        let is_used = |bit: &usize| bit / 8 % SLOT_STRIDE < SLOT_BYTES_MAX;
+        for bit in (0..8 * bytes.len()).filter(is_used) {
             let mut bad = bytes.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             let found = read(&dir, &bad).expect("one slot is whole");

@@ -20,7 +20,7 @@ const READ_BYTES: usize = 4 << 10;
 /// Follows the journals of an open store.
 pub(super) struct Tail {
     directory: PathBuf,
-    file: File,
+    pub(super) file: File,
     end: Last,
     /// Lengths of the journals before it.
     earlier: ByJournal,
@@ -31,6 +31,10 @@ impl Tail {
     pub(super) fn from(directory: &Path, end: Last, earlier: ByJournal) -> io::Result<Self> {
         let file = File::open(path(directory, end.journal))?;
         Ok(Self { directory: directory.to_owned(), file, end, earlier })
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Lengths of all journals, up to the last whole batch that is written now.
