@@ -23,7 +23,13 @@ pub(super) struct Found {
 
 /// Of an open store.
 pub(super) struct Synced {
-    state: Mutex<(Tail, Lengths)>,
+    state: Mutex<State>,
+}
+
+struct State {
+    tail: Tail,
+    lengths: Lengths,
+    has_warned: bool,
 }
 
 impl Found {
@@ -37,9 +43,12 @@ impl Found {
             // Nothing was ever synced: the power failed while it was made.
             None if !is_begun => {
                 begin(directory)?;
-                Lengths::read(directory).map_err(fail)?.ok_or_else(|| unreadable(directory))?
+                Lengths::read(directory).map_err(fail)?.ok_or_else(|| damaged(directory))?
             }
-            None => return Err(unreadable(directory)),
+            None if std::fs::exists(directory.join(lengths::NAME)).map_err(fail)? => {
+                return Err(damaged(directory));
+            }
+            None => return Err(not_there(directory)),
         };
         match journal::check(directory, &synced)? {
             Some((end, earlier)) => Ok(Self { lengths, end, earlier }),
@@ -52,19 +61,29 @@ impl Found {
     pub(super) fn follow(self, directory: &Path) -> Result<Synced, MetaError> {
         let fail = |source| MetaError::Io { action: "open", path: directory.to_owned(), source };
         let tail = Tail::from(directory, self.end, self.earlier).map_err(fail)?;
-        Ok(Synced { state: Mutex::new((tail, self.lengths)) })
+        let state = State { tail, lengths: self.lengths, has_warned: false };
+        Ok(Synced { state: Mutex::new(state) })
     }
 }
 
 impl Synced {
     /// Runs `sync`, and notes what was written before it. Costs reading that, from memory, and one small write: no sync
     /// of its own.
+    ///
+    /// What programs wait for is the sync: where there is trouble with the note alone, it says less than was synced, and
+    /// the next one catches up.
     pub(super) fn note(&self, sync: impl FnOnce() -> fjall::Result<()>) -> fjall::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (tail, lengths) = &mut *state;
-        let written = tail.lengths()?;
+        let state = &mut *state;
+        let written = state.tail.lengths();
         sync()?;
-        Ok(lengths.write(&written)?)
+        if let Err(error) = written.and_then(|written| state.lengths.write(&written))
+            && !std::mem::replace(&mut state.has_warned, true)
+        {
+            let directory = state.tail.directory().display();
+            tracing::warn!(%directory, %error, "names were synced, and how much of their journals is not noted");
+        }
+        Ok(())
     }
 }
 
@@ -73,10 +92,67 @@ fn begin(directory: &Path) -> Result<(), MetaError> {
     made.map_err(|source| MetaError::Io { action: "begin", path: directory.to_owned(), source })
 }
 
-fn unreadable(directory: &Path) -> MetaError {
-    MetaError::Corrupt {
-        path: directory.join(lengths::NAME),
-        detail: "it says how much of the journals was synced, and is missing or can not be read"
-            .to_owned(),
+fn damaged(directory: &Path) -> MetaError {
+    corrupt(directory, "can not be read")
+}
+
+fn not_there(directory: &Path) -> MetaError {
+    let why = "is missing, or an earlier version of hayase wrote these names: resume with that";
+    corrupt(directory, why)
+}
+
+fn corrupt(directory: &Path, why: &str) -> MetaError {
+    let detail = format!("the note of what was synced of the journals {why}");
+    MetaError::Corrupt { path: directory.join(lengths::NAME), detail }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, OpenOptions};
+
+    use super::*;
+    use crate::meta::{Batch, FjallStore, MetaStore};
+
+    fn put(store: &FjallStore, key: &[u8]) {
+        let mut batch = Batch::new();
+        batch.put(key.to_vec(), b"value".to_vec());
+        store.commit(batch).unwrap();
+    }
+
+    fn noted(directory: &Path) -> u64 {
+        Lengths::read(directory).unwrap().unwrap().1[&0]
+    }
+
+    /// A sync is not undone by trouble with its note, and a later note makes up for it.
+    #[test]
+    fn a_note_that_fails_is_no_failure_of_the_sync() {
+        type Swap = fn(&mut State, File) -> File;
+        let swap_note: Swap = |state, file| std::mem::replace(&mut state.lengths.file, file);
+        let swap_journal: Swap = |state, file| std::mem::replace(&mut state.tail.file, file);
+        for (swap, name, is_read) in
+            [(swap_note, lengths::NAME, true), (swap_journal, "0.jnl", false)]
+        {
+            let dir = tempfile::tempdir().unwrap();
+            let store = FjallStore::open(dir.path()).unwrap();
+            put(&store, b"first");
+            store.sync().unwrap();
+            let before = noted(dir.path());
+            let mut options = OpenOptions::new();
+            let bad = options.read(is_read).write(!is_read).open(dir.path().join(name));
+            let good = swap(&mut store.synced.state.lock().unwrap(), bad.unwrap());
+            for _ in 0..2 {
+                put(&store, b"second");
+                store.sync().unwrap();
+                assert_eq!(noted(dir.path()), before);
+                assert!(store.synced.state.lock().unwrap().has_warned);
+            }
+            drop(swap(&mut store.synced.state.lock().unwrap(), good));
+            put(&store, b"third");
+            store.sync().unwrap();
+            assert!(noted(dir.path()) > before);
+            drop(store);
+            let store = FjallStore::open(dir.path()).unwrap();
+            assert!(store.get(b"third").unwrap().is_some());
+        }
     }
 }

@@ -267,12 +267,16 @@ fn without_a_note_of_what_was_synced_nothing_is_believed() {
     synced_in_part(dir.path());
     let note = dir.path().join("synced");
     let good = std::fs::read(&note).unwrap();
-    for bad in [None, Some(&good[..7]), Some(&vec![7; good.len()][..])] {
+    let earlier = "an earlier version of hayase wrote these names: resume with that";
+    let (short, other) = (&good[..7], vec![7; good.len()]);
+    for (bad, told) in
+        [(None, earlier), (Some(short), "can not be read"), (Some(&other[..]), "can not be read")]
+    {
         std::fs::remove_file(&note).unwrap();
         if let Some(bytes) = bad {
             std::fs::write(&note, bytes).unwrap();
         }
-        assert!(is_shortened(FjallStore::open(dir.path()), &note, "was synced"));
+        assert!(is_shortened(FjallStore::open(dir.path()), &note, told));
         std::fs::write(&note, &good).unwrap();
     }
     assert_eq!(count(&FjallStore::open(dir.path()).unwrap()), 5);
