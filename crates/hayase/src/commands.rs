@@ -54,7 +54,8 @@ pub(crate) fn run(
 ) -> anyhow::Result<Status> {
     let brings_or_removes =
         matches!(command, Command::Up(_) | Command::Down(_) | Command::Run(_) | Command::Resume(_));
-    if brings_or_removes {
+    // Who asks for JSON reads standard error as JSON too.
+    if brings_or_removes && !output.is_json() {
         crate::logging::start_warnings();
     }
     match command {

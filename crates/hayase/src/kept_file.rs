@@ -6,14 +6,12 @@
 //! A file appears by rename(2) when its bytes are on storage, so no crash tears one: whatever can not be read, or has
 //! another checksum than its text, is damaged. It is never taken for one that is not there.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -86,9 +84,11 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, KeptFi
 }
 
 /// Writes a structure twice, since one of the files may be damaged; durable when it returns.
+///
+/// The file that counts comes first: where this ends half way, its content is the new one or no file has it.
 pub(crate) fn write_twice(path: &Path, content: &impl Serialize) -> Result<(), KeptFileError> {
-    write(&copy_of(path), content)?;
     write(path, content)?;
+    write(&copy_of(path), content)?;
     sync_directory_of(path)
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn read_either<T: DeserializeOwned>(path: &Path) -> Result<Option<T>,
     }
     match read(&copy_of(path)) {
         Ok(Some(content)) => {
-            warn_once(path, first.err());
+            warn_of(path, first.err());
             Ok(Some(content))
         }
         Ok(None) => first,
@@ -112,14 +112,10 @@ pub(crate) fn read_either<T: DeserializeOwned>(path: &Path) -> Result<Option<T>,
     }
 }
 
-/// A command reads the same file more than once.
-fn warn_once(path: &Path, error: Option<KeptFileError>) {
-    static TOLD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-    if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned()) {
-        match error {
-            Some(error) => tracing::warn!("{error}; its copy is read"),
-            None => tracing::warn!("{} is gone; its copy is read", path.display()),
-        }
+fn warn_of(path: &Path, error: Option<KeptFileError>) {
+    match error {
+        Some(error) => tracing::warn!("{error}; its copy is read"),
+        None => tracing::warn!("{} is gone; its copy is read", path.display()),
     }
 }
 
@@ -238,5 +234,18 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let error = read_either::<Content>(&path).unwrap_err().to_string();
         assert!(error.contains("f.json.copy is damaged"), "{error}");
+    }
+
+    #[test]
+    fn of_two_files_the_one_that_counts_is_written_first() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("f.json");
+        write_twice(&path, &content()).unwrap();
+        fs::remove_file(copy_of(&path)).unwrap();
+        fs::create_dir(copy_of(&path)).unwrap();
+        let new = Content { number: 18, text: None };
+        let error = write_twice(&path, &new).unwrap_err().to_string();
+        assert!(error.contains("f.json.copy"), "{error}");
+        assert_eq!(read_either(&path).unwrap(), Some(new));
     }
 }

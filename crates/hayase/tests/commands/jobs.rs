@@ -136,6 +136,9 @@ fn down_ends_what_it_can_judge_and_leaves_the_rest() {
     };
     assert_eq!(of("0"), 0, "{:?}", scene.processes());
     assert!(of("1") > 0 && scene.path("storage/t/node-1").exists());
+    // What reads JSON finds nothing else on standard error.
+    let told = scene.hayase(&["down", "--json"]).with(1);
+    assert!(told.stderr.lines().all(|line| line.starts_with('{')), "{told:#?}");
     // One of both is enough, and is told of.
     fs::write(&copy, kept).unwrap();
     let told = scene.hayase(&["down"]).with(0);
