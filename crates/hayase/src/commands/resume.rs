@@ -24,7 +24,7 @@ use self::salvage::SalvageTold;
 /// removed. For nodes that are hosts, do it on each of them: files come to the tier, but those whose parts lie on
 /// several nodes (striped ones, and those of MPI programs), and the removal of what the job had removed, wait until the
 /// storage of all nodes is found in one place. Ends with 3, and keeps the storage, while something is not in the tier,
-/// not as it was sent, or could not be compared. Ends with 1, removes nothing and names the place where a ledger can not
+/// not as it was sent, or could not be compared. Ends with 1, keeps the storage and names the place where a ledger can not
 /// be read in either of its two copies, or names of files that are wanted can not be read: `--salvage` is for that.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResumeArgs {
@@ -163,7 +163,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
     }
     if let Some(why) = unread.first() {
         bail!(
-            "{why}; nothing was removed: `hayase resume --salvage DIR` brings every file that is there to the tier"
+            "{why}; the storage stays: `hayase resume --salvage DIR` brings every file that is there to the tier"
         );
     }
     Ok(if is_done { Status::Done } else { Status::Partly })

@@ -223,6 +223,7 @@ fn check_cut_journals(killed: &Killed) {
     const CUTS: u64 = 5;
     let job = killed.scene.path("run/jobs/t");
     let is_journal = |file: &Path| file.extension().is_some_and(|end| end == "jnl");
+    let mut refused = 0;
     for (file, used) in killed.kept.iter().filter(|(file, _)| is_journal(file)) {
         for cut in 0..CUTS {
             let copied = killed.copies.path().join("cut");
@@ -238,10 +239,12 @@ fn check_cut_journals(killed: &Killed) {
                 let named = killed.scene.path("").join(file);
                 let named = named.to_str().unwrap();
                 ran.with(1).says(&[named, "bytes of it were synced", "hayase resume --salvage"]);
+                refused += 1;
             }
             fs::remove_dir_all(copied).unwrap();
         }
     }
+    assert!(refused > 0, "no cut was ever told of");
 }
 
 /// Mounts of a killed job.
