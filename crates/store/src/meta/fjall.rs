@@ -2,7 +2,7 @@
 //!
 //! Here: opening, sizes, translating errors, keeping clear of a full disk. Rooms: [`journal`] looks
 //! for damage that fjall would take for the torn end of a crash, [`versions`] for damage that it would not see; [`durable`]
-//! knows what is synced, and [`synced`] writes down how long the journals were then.
+//! knows what is synced, [`lock`] keeps away from a store that is open elsewhere, and [`synced`] writes down how long the journals were then.
 //! Not here: what keys mean ([`crate::namespace`]).
 //! Source: fjall 3.1. A commit there goes to the journal and, with `PersistMode::Buffer`, from the
 //! journal's buffer to the operating system before it is applied; that is what survives kill -9.
@@ -31,6 +31,7 @@ use super::{Batch, MetaError, MetaStore, Pair};
 mod durable;
 mod journal;
 mod lengths;
+mod lock;
 mod synced;
 mod tail;
 #[cfg(test)]
@@ -81,8 +82,10 @@ impl FjallStore {
     ///
     /// Costs one read of the journal. Damaged files are an error, never a panic.
     pub fn open(path: &Path) -> Result<Self, MetaError> {
+        let lock = lock::Lock::take(path)?;
         let found = synced::Found::check(path)?;
         versions::check(path)?;
+        drop(lock); // fjall takes it
         // fjall panics on some damage (missing settings of a keyspace); that is data from disk.
         let opened = catch_unwind(AssertUnwindSafe(|| Self::open_database(path)));
         let (database, names) = match opened {

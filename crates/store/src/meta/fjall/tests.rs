@@ -45,6 +45,24 @@ fn one_process_has_it_open() {
     assert!(second.help().unwrap().contains("hayase down"));
 }
 
+/// What looks torn off is a commit that the other process is writing.
+#[test]
+fn the_journal_of_an_open_store_is_not_cut() {
+    let dir = directory();
+    let store = FjallStore::open(dir.path()).unwrap();
+    store.commit(number(0)).unwrap();
+    let journal = dir.path().join("0.jnl");
+    let file = std::fs::OpenOptions::new().write(true).open(&journal).unwrap();
+    file.write_all_at(&[1, 7], used(&journal)).unwrap();
+    let len = file.metadata().unwrap().len();
+    let second = FjallStore::open(dir.path()).err().expect("a second open");
+    assert!(matches!(second, MetaError::Locked { .. }), "{second}");
+    assert_eq!(file.metadata().unwrap().len(), len);
+    drop(store);
+    assert_eq!(count(&FjallStore::open(dir.path()).unwrap()), 1);
+    assert!(file.metadata().unwrap().len() < len, "what is torn is cut");
+}
+
 #[test]
 fn missing_storage_is_said() {
     let error = FjallStore::open(Path::new("/proc/nothing/here")).err().expect("an error");
@@ -55,13 +73,20 @@ fn missing_storage_is_said() {
 /// its store is.
 const VICTIM: &str = "HAYASE_TEST_VICTIM";
 
-/// Commits and says so until it is killed.
+/// Commits and says so until it is killed, while another thread syncs.
 fn commit_for_ever(path: &Path) {
     let store = FjallStore::open(path).unwrap();
-    for i in 0..u32::MAX {
-        store.commit(number(i)).unwrap();
-        println!("committed {i}");
-    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            loop {
+                store.sync().unwrap();
+            }
+        });
+        for i in 0..u32::MAX {
+            store.commit(number(i)).unwrap();
+            println!("committed {i}");
+        }
+    });
 }
 
 #[test]
@@ -326,7 +351,7 @@ fn journals_are_followed_when_the_next_one_is_begun() {
     };
     commit(0, 10);
     store.sync().unwrap();
-    assert_eq!(noted(), [(0, used_of(&dir.path().join("0.jnl")))]);
+    assert_eq!(noted(), [(0, used_of(&dir.path().join("0.jnl")).unwrap())]);
     commit(10, 1000); // 200 MB
     store.names.rotate_memtable_and_wait().unwrap();
     commit(1000, 1001);
@@ -335,13 +360,15 @@ fn journals_are_followed_when_the_next_one_is_begun() {
     assert!(*left.last().unwrap() >= 2, "{left:?}");
     let lengths: std::collections::BTreeMap<u64, u64> = noted().into_iter().collect();
     for journal in left {
-        let path = dir.path().join(format!("{journal}.jnl"));
-        assert_eq!(lengths.get(&journal), Some(&used_of(&path)), "{journal}: {lengths:?}");
+        // The worker may have removed it since.
+        if let Some(used) = used_of(&dir.path().join(format!("{journal}.jnl"))) {
+            assert_eq!(lengths.get(&journal), Some(&used), "{journal}: {lengths:?}");
+        }
     }
     drop(store);
     let last = journal::journals(dir.path()).unwrap().pop().unwrap().1;
     let file = std::fs::OpenOptions::new().write(true).open(&last).unwrap();
-    let len = used_of(&last);
+    let len = used_of(&last).unwrap();
     file.set_len(len - 1).unwrap();
     match FjallStore::open(dir.path()) {
         Err(MetaError::Corrupt { path, .. }) => assert_eq!(path, last),
@@ -349,10 +376,69 @@ fn journals_are_followed_when_the_next_one_is_begun() {
     }
 }
 
-/// As [`used`], of a journal of any length.
-fn used_of(journal: &Path) -> u64 {
-    let bytes = std::fs::read(journal).unwrap();
-    bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64 + 1
+/// Each journal that is there has at least as many bytes as the note says. No note where both slots were being written.
+fn check_noted(directory: &Path) -> Option<()> {
+    let (_, noted) = lengths::Lengths::read(directory).unwrap()?;
+    for (journal, len) in noted {
+        let used = used_of(&directory.join(format!("{journal}.jnl"))).unwrap_or(u64::MAX);
+        assert!(len <= used, "{len} of {used} bytes of journal {journal} are noted");
+    }
+    Some(())
+}
+
+/// Threads commit and sync while journals are begun and removed: no note tells of more than there is.
+#[test]
+fn commits_syncs_and_new_journals_at_once_note_nothing_that_is_not_there() {
+    const VALUE_BYTES: usize = 50_000;
+    let (writers, each) = (3u32, 1_400u32); // 210 MB
+    let dir = directory();
+    let store = FjallStore::open(dir.path()).unwrap();
+    let left = AtomicU64::new(writers.into());
+    let is_over = || left.load(Ordering::Acquire) == 0;
+    std::thread::scope(|scope| {
+        for writer in 0..writers {
+            let (store, left) = (&store, &left);
+            scope.spawn(move || {
+                for i in 0..each {
+                    let key = [writer.to_be_bytes(), i.to_be_bytes()].concat();
+                    store.commit(batch(&key, &[i as u8 | 1; VALUE_BYTES])).unwrap();
+                    if i % 16 == writer {
+                        store.sync().unwrap();
+                    }
+                }
+                left.fetch_sub(1, Ordering::Release);
+            });
+        }
+        scope.spawn(|| {
+            while !is_over() {
+                store.sync().unwrap();
+            }
+        });
+        scope.spawn(|| {
+            while !is_over() {
+                store.names.rotate_memtable_and_wait().unwrap();
+            }
+        });
+        while !is_over() {
+            check_noted(dir.path());
+        }
+    });
+    store.sync().unwrap();
+    check_noted(dir.path()).expect("a note");
+    let journals = journal::journals(dir.path()).unwrap();
+    assert!(journals.last().unwrap().0 > 0, "no other journal was ever begun");
+    drop(store);
+    let store = FjallStore::open(dir.path()).unwrap();
+    assert_eq!(store.scan(&[], &[], usize::MAX).unwrap().len() as u32, writers * each);
+}
+
+/// As [`used`], of a journal of any length; `None` where tables have what was in it, and it is gone.
+fn used_of(journal: &Path) -> Option<u64> {
+    let bytes = match std::fs::read(journal) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        bytes => bytes.unwrap(),
+    };
+    Some(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1))
 }
 
 #[test]
