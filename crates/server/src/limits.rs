@@ -64,6 +64,12 @@ pub(crate) const TELL_WAIT: Duration = Duration::from_secs(5);
 /// How long a request to another server may take before the caller gets `EIO`.
 pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(5);
 
+// A server that is back is asked for again within a call: after a pause, and a try of its addresses.
+const _: () = assert!(
+    hayase_wire::deadline::RELAY_PAUSE.as_millis() * 3 < CALL_DEADLINE.as_millis(),
+    "a call outlives the memory of a refusal"
+);
+
 /// After a program has closed what it wrote, mounts of its node are granted nothing of it for so long:
 /// what they asked for meanwhile is answered by then.
 pub(crate) const BESIDE_KEPT: Duration = CALL_DEADLINE;

@@ -23,9 +23,12 @@ pub const RECONNECT_WAIT_MIN: Duration = Duration::from_millis(20);
 /// Longest pause before a peer is tried again.
 pub const RECONNECT_WAIT_MAX: Duration = Duration::from_millis(200);
 
-/// Between two looks whether a server that is reached through a relay can be reached without. A relay that refused is not
-/// asked again for so long.
+/// Between two looks whether a server that is reached through a relay can be reached without.
 pub const RELAY_LOOK: Duration = Duration::from_secs(10);
+
+/// A relay that did not reach a server is not asked for it again for so long: much shorter than a call may take, which is
+/// to succeed when the server is back.
+pub const RELAY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A call to a starting server waits for at least this long before it looks again whether the server still says so.
 pub const STARTING_LOOK: Duration = Duration::from_millis(100);

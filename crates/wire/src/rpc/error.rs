@@ -38,6 +38,8 @@ pub enum LinkError {
     NotRelayed {
         /// Which was asked.
         relay: ServerId,
+        /// It has tried, and not only refused to.
+        was_tried: bool,
         /// In its words.
         why: String,
     },
@@ -56,6 +58,11 @@ impl LinkError {
     /// Whether the peer said that it is starting.
     pub(super) fn is_starting(&self) -> bool {
         matches!(self, Self::Handshake(error) if error.is_starting())
+    }
+
+    /// Whether another try can not help: as of the handshake.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self, Self::Handshake(error) if error.is_final())
     }
 
     /// Whether the peer may be there, and only the way to it is cut. Who refuses a connection has answered.

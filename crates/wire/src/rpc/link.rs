@@ -70,7 +70,7 @@ impl Connector {
             let connection = Connection { upgrade, ..connection };
             match handshake::connect(connection, &self.credentials, to, id).await {
                 Ok(session) => return Ok(session),
-                Err(error) if error.is_final() || error.is_starting() => return Err(error.into()),
+                Err(error) if error.is_starting() => return Err(error.into()),
                 Err(error) => ways.failed(error.into()),
             }
         }
@@ -233,10 +233,7 @@ impl Lane {
     }
 
     fn refusal(&self) -> Option<Rc<LinkError>> {
-        let error = self.error.borrow();
-        let error = error.as_ref()?;
-        matches!(&**error, LinkError::Handshake(refusal) if refusal.is_final())
-            .then(|| error.clone())
+        self.error.borrow().clone().filter(|error| error.is_final())
     }
 }
 
@@ -277,6 +274,7 @@ impl PeerLink {
     /// From now on it is to be found there; connections that live stay.
     pub fn set_addresses(&self, addresses: Vec<Address>) {
         *self.addresses.borrow_mut() = addresses;
+        self.refusal.forget();
     }
 
     /// What is known without asking.
@@ -517,6 +515,7 @@ impl PeerLink {
         let lane = self.lane(kind);
         tracing::debug!(server = %self.to, ?kind, "connected");
         self.peer.set(Some(line.peer));
+        self.refusal.forget();
         let mut state = lane.state.borrow_mut();
         let wait = match &*state {
             LaneState::Connecting { wait } => *wait,
@@ -586,8 +585,7 @@ impl Attempt {
         let id = LinkId { link: self.connector.next_number(), lane: LaneKind::Relay };
         let session = self.connector.session(relay.to, &addresses, id).await;
         // Not of the server that is looked for.
-        let not_reached =
-            |error: LinkError| LinkError::NotRelayed { relay: relay.to, why: error.to_string() };
+        let not_reached = |error: LinkError| relay::not_asked(relay.to, &error);
         let connection = relay::through(session.map_err(not_reached)?, self.to).await;
         let connection = connection.inspect_err(|error| self.refusal.note(error))?;
         let credentials = &self.connector.credentials;

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 
 use super::LinkError;
 use crate::codec;
-use crate::deadline::{CONNECT_WAIT, HANDSHAKE_WAIT, RELAY_LOOK, SILENCE_MAX, STALL_MAX};
+use crate::deadline::{CONNECT_WAIT, HANDSHAKE_WAIT, RELAY_PAUSE, SILENCE_MAX, STALL_MAX};
 use crate::handshake::{HandshakeError, Session};
 use crate::header::{FrameKind, HEADER_BYTES, Header};
 use crate::limits::{RELAY_CONNECTS_MAX, RELAYS_MAX};
@@ -35,8 +35,35 @@ struct Reach {
     server: ServerId,
 }
 
+/// Why a server was not reached.
+#[derive(Serialize, Deserialize)]
+struct NotReached {
+    /// It was looked for. Otherwise the relay does not know it, or has no room.
+    was_tried: bool,
+    why: String,
+}
+
+impl NotReached {
+    fn refused(why: String) -> Self {
+        Self { was_tried: false, why }
+    }
+
+    fn by(error: &LinkError) -> Self {
+        Self { was_tried: !matches!(error, LinkError::NoAddress), why: error.to_string() }
+    }
+
+    fn of(self, relay: ServerId) -> LinkError {
+        LinkError::NotRelayed { relay, was_tried: self.was_tried, why: self.why }
+    }
+}
+
 /// Whether it was reached, or why not.
-type Reached = Result<(), String>;
+type Reached = Result<(), NotReached>;
+
+/// The relay itself was not reached.
+pub(super) fn not_asked(relay: ServerId, error: &LinkError) -> LinkError {
+    NotReached::refused(error.to_string()).of(relay)
+}
 
 /// The connection to `server` that the relay at the other end of `session` makes.
 pub(super) async fn through(session: Session, server: ServerId) -> Result<Connection, LinkError> {
@@ -57,20 +84,21 @@ async fn reach(session: Session, server: ServerId) -> Result<Connection, LinkErr
         None => return Err(LinkError::Closed),
     };
     let reached: Reached = codec::decode(&answer).map_err(HandshakeError::from)?;
-    reached.map_err(|why| LinkError::NotRelayed { relay: relay.server, why })?;
+    reached.map_err(|why| why.of(relay.server))?;
     let ((sender, _), (receiver, _)) = (sender.into_parts(), receiver.into_parts());
     let peer = format!("server {server} through server {}", relay.server);
     Ok(Connection { sender, receiver, peer, upgrade: None })
 }
 
-/// What a link remembers of a relay that refused: it is not asked again soon.
+/// What a link remembers of a relay that did not reach the server either: it is not asked again at once.
 #[derive(Default)]
 pub(super) struct Refusal(RefCell<Option<(Instant, ServerId, String)>>);
 
 impl Refusal {
-    /// Remembers it, if it is one.
+    /// Remembers it, if it tells something of the server. A relay that has no room, or has not heard of the server yet, may
+    /// do so in a moment.
     pub(super) fn note(&self, error: &LinkError) {
-        if let LinkError::NotRelayed { relay, why } = error {
+        if let LinkError::NotRelayed { relay, was_tried: true, why } = error {
             *self.0.borrow_mut() = Some((Instant::now(), *relay, why.clone()));
         }
     }
@@ -78,11 +106,16 @@ impl Refusal {
     /// The last one, as long as it counts.
     pub(super) fn lately(&self) -> Option<LinkError> {
         match &*self.0.borrow() {
-            Some((at, relay, why)) if at.elapsed() < RELAY_LOOK => {
-                Some(LinkError::NotRelayed { relay: *relay, why: why.clone() })
+            Some((at, relay, why)) if at.elapsed() < RELAY_PAUSE => {
+                Some(NotReached { was_tried: true, why: why.clone() }.of(*relay))
             }
             _ => None,
         }
+    }
+
+    /// There is something new of the server.
+    pub(super) fn forget(&self) {
+        *self.0.borrow_mut() = None;
     }
 }
 
@@ -97,7 +130,10 @@ pub(super) struct Relays {
 
 /// A connection that is passed on, or may soon be.
 struct Carried {
+    /// When the last frame was handed on.
     frame_at: Cell<Instant>,
+    /// Frames of which some bytes are not handed on yet, one each way.
+    under_way: Cell<u8>,
     given_up: Notify,
 }
 
@@ -114,16 +150,18 @@ impl Relays {
     fn place(&self) -> Option<Place<'_>> {
         let mut all = self.carried.borrow_mut();
         if all.len() >= RELAYS_MAX {
-            let quiet = all.iter().min_by_key(|(_, carried)| carried.frame_at.get());
-            let (number, _) =
-                quiet.filter(|(_, carried)| carried.frame_at.get().elapsed() >= SILENCE_MAX)?;
+            let quiet = all.iter().filter(|(_, carried)| carried.is_idle());
+            let (number, _) = quiet.min_by_key(|(_, carried)| carried.frame_at.get())?;
             let number = *number;
             all.remove(&number)?.given_up.notify_one();
         }
         let number = self.number_next.get();
         self.number_next.set(number + 1);
-        let (frame_at, given_up) = (Cell::new(Instant::now()), Notify::new());
-        let carried = Rc::new(Carried { frame_at, given_up });
+        let carried = Rc::new(Carried {
+            frame_at: Cell::new(Instant::now()),
+            under_way: Cell::new(0),
+            given_up: Notify::new(),
+        });
         all.insert(number, Rc::clone(&carried));
         Some(Place { of: self, number, carried })
     }
@@ -133,14 +171,17 @@ impl Relays {
         &self,
         server: ServerId,
         reaching: impl Future<Output = Result<Connection, LinkError>>,
-    ) -> Result<Connection, String> {
+    ) -> Result<Connection, NotReached> {
         let turns = self.turns(server);
         let reached = timeout(HANDSHAKE_WAIT, async {
             // Nobody closes it.
             let _turn = turns.acquire().await;
-            reaching.await.map_err(|error| error.to_string())
+            reaching.await.map_err(|error| NotReached::by(&error))
         });
-        let late = |_| format!("others wait for server {server} as well, and none was in time");
+        let late = |_| {
+            let why = format!("others wait for server {server} as well, and none was in time");
+            NotReached::refused(why)
+        };
         reached.await.map_err(late)?
     }
 
@@ -149,6 +190,13 @@ impl Relays {
         turns.retain(|_, turns| Rc::strong_count(turns) > 1);
         let new = || Rc::new(Semaphore::new(RELAY_CONNECTS_MAX));
         Rc::clone(turns.entry(server).or_insert_with(new))
+    }
+}
+
+impl Carried {
+    /// One on which a frame stalls ends by itself.
+    fn is_idle(&self) -> bool {
+        self.under_way.get() == 0 && self.frame_at.get().elapsed() >= SILENCE_MAX
     }
 }
 
@@ -175,14 +223,15 @@ pub(super) async fn relay<F: Future<Output = Result<Connection, LinkError>>>(
     let Some(Reach { server }) = named.filter(|_| frame.payload_len == 0) else {
         return Err(SessionError::Protocol { what: "a relay that is not told whom to reach" });
     };
-    let (reached, way): (Reached, _) = match relays.place() {
-        Some(place) => match relays.in_turn(server, reach(server)).await {
-            Ok(onward) => (Ok(()), Some((onward, place))),
-            Err(why) => (Err(why), None),
-        },
-        None => (Err(format!("it carries {RELAYS_MAX} connections of others")), None),
+    let full = || NotReached::refused(format!("it carries {RELAYS_MAX} connections of others"));
+    // The place last: who has one gives it away only for a connection that there is.
+    let onward = relays.in_turn(server, reach(server)).await;
+    let way = onward.and_then(|onward| Ok((onward, relays.place().ok_or_else(full)?)));
+    let (reached, way): (Reached, _) = match way {
+        Ok(way) => (Ok(()), Some(way)),
+        Err(why) => (Err(why), None),
     };
-    if let Err(why) = &reached {
+    if let Err(NotReached { why, .. }) = &reached {
         tracing::debug!(from = %peer.server, to = %server, why, "not passed on");
     }
     let answer = codec::encode(&reached);
@@ -207,9 +256,11 @@ async fn hand_on(
 ) -> Result<(), SessionError> {
     let stalled = |_| SessionError::Stalled { after: STALL_MAX };
     while let Some(bytes) = from.header().await? {
-        carried.frame_at.set(Instant::now());
+        carried.under_way.update(|frames| frames + 1);
         let (body, payload) = timeout(STALL_MAX, rest(from, &bytes)).await.map_err(stalled)??;
         timeout(STALL_MAX, to.send(&bytes, &body, &payload)).await.map_err(stalled)??;
+        carried.under_way.update(|frames| frames - 1);
+        carried.frame_at.set(Instant::now());
     }
     Ok(())
 }
@@ -230,4 +281,25 @@ async fn rest(
         filled += from.payload(&mut payload[filled..]).await?;
     }
     Ok((body, payload))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_on_which_a_frame_is_under_way_keeps_its_place() {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let relays = Relays::default();
+            let places: Vec<_> = (0..RELAYS_MAX).map(|_| relays.place().unwrap()).collect();
+            places.iter().for_each(|place| place.carried.under_way.set(1));
+            tokio::time::sleep(2 * SILENCE_MAX).await;
+            assert!(relays.place().is_none());
+            places[7].carried.under_way.set(0);
+            assert!(relays.place().is_some());
+            assert!(!relays.carried.borrow().contains_key(&7));
+        });
+    }
 }

@@ -67,8 +67,7 @@ impl Ways {
 
     /// A connection was of no use.
     pub(super) fn failed(&mut self, error: LinkError) {
-        // Who refuses at one address may still be there at the one that does not answer.
-        if !self.error.is_no_way() || error.is_no_way() {
+        if weight(&error) >= weight(&self.error) {
             self.error = error;
         }
     }
@@ -76,6 +75,17 @@ impl Ways {
     /// Why none was of any.
     pub(super) fn into_error(self) -> LinkError {
         self.error
+    }
+}
+
+/// Which of the errors of several addresses is that of the server. Somebody else may answer at one of them, and who
+/// refuses at one may still be there at the one that does not answer.
+fn weight(error: &LinkError) -> u8 {
+    match error {
+        LinkError::NoAddress => 0,
+        error if error.is_final() => 1,
+        error if error.is_no_way() => 3,
+        _ => 2,
     }
 }
 

@@ -7,7 +7,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hayase_layout::ServerId;
-use hayase_wire::deadline::{CONNECT_STEP, CONNECT_WAIT, RELAY_LOOK, SILENCE_MAX};
+use hayase_wire::deadline::{
+    CONNECT_STEP, CONNECT_WAIT, HANDSHAKE_WAIT, RELAY_LOOK, RELAY_PAUSE, SILENCE_MAX,
+};
 use hayase_wire::header::HEADER_BYTES;
 use hayase_wire::limits::{PAYLOAD_BYTES_MAX, RELAY_CONNECTS_MAX, RELAYS_MAX};
 use hayase_wire::message::Carrier;
@@ -91,6 +93,8 @@ struct Echo {
     reaching: Cell<usize>,
     reaching_most: Cell<usize>,
     onward: Rc<PeerLink>,
+    /// Whom it looks for has told it nothing yet.
+    knows_nobody: Cell<bool>,
     /// Answers nothing until it is told to.
     holds: Cell<bool>,
     release: Notify,
@@ -131,6 +135,9 @@ impl Service for Echo {
         self.reaching.set(self.reaching.get() + 1);
         self.reaching_most.set(self.reaching_most.get().max(self.reaching.get()));
         let _reaching = Reaching(&self.reaching);
+        if self.knows_nobody.get() {
+            return Err(LinkError::NoAddress);
+        }
         self.onward.reach().await
     }
 }
@@ -196,6 +203,7 @@ async fn serve(
         reaching: Cell::default(),
         reaching_most: Cell::default(),
         onward,
+        knows_nobody: Cell::default(),
         holds: Cell::default(),
         release: Notify::new(),
     });
@@ -366,33 +374,115 @@ fn a_relay_makes_few_connections_to_one_server_at_a_time() {
         assert_eq!(answered(&all, WAIT).await, 0);
         assert_eq!(job.relay.reaching_most.get(), RELAY_CONNECTS_MAX);
         job.relay_cut.borrow_mut().clear();
-        tokio::time::sleep(RELAY_LOOK).await;
+        tokio::time::sleep(RELAY_PAUSE).await;
         assert_eq!(answered(&all, WAIT).await, 20, "who waits for a turn has it soon");
         assert_eq!(job.relay.reaching_most.get(), RELAY_CONNECTS_MAX);
     });
 }
 
 #[test]
-fn a_relay_that_refused_is_not_asked_again_soon() {
+fn a_relay_that_did_not_reach_a_server_is_not_asked_again_at_once() {
+    run(async {
+        // Nobody listens at its address: the relay answers at once.
+        let job = Job::start().await;
+        job.cut();
+        let small = Rc::clone(&job.link);
+        let small = tokio::task::spawn_local(async move {
+            small.call(vec![], None, None, 3 * WAIT).await.unwrap_err()
+        });
+        // The other lane asks at other times.
+        tokio::time::sleep(CONNECT_WAIT / 2).await;
+        let into: Option<BoxBuffer> = Some(Box::new(vec![0; 1]));
+        job.link.call(vec![], None, into, 3 * WAIT).await.unwrap_err();
+        let error = small.await.unwrap();
+        let CallError::Unreachable { source: Some(source), .. } = &error else {
+            panic!("{error:?}")
+        };
+        assert!(source.to_string().contains("nor through server 0: connect to"), "{source}");
+        let asked = job.relay.reached.get() as u64;
+        let most = (4 * WAIT).as_secs() / RELAY_PAUSE.as_secs();
+        assert!(asked > 10 && asked <= most, "{asked}");
+    });
+}
+
+/// Of a call that another server makes for a program.
+const CALL_WAIT: Duration = Duration::from_secs(5);
+
+#[test]
+fn who_was_not_reached_through_a_relay_and_is_back_answers_the_next_call() {
     run(async {
         let job = Job::start().await;
         let _far = job.start_far(FAR).await;
         job.cut();
         job.relay_cut.borrow_mut().insert(address(FAR));
-        let begin = Instant::now();
-        while begin.elapsed() < 3 * RELAY_LOOK {
-            let error = job.link.call(vec![], None, None, WAIT).await.unwrap_err();
-            let CallError::Unreachable { source: Some(source), .. } = &error else {
-                panic!("{error:?}")
-            };
-            assert!(source.to_string().contains("nor through server 0: connect to"), "{source}");
-        }
-        let most = 1 + begin.elapsed().as_secs() / RELAY_LOOK.as_secs();
-        assert!(job.relay.reached.get() as u64 <= most, "{}", job.relay.reached.get());
-        job.relay_cut.borrow_mut().clear();
-        tokio::time::sleep(RELAY_LOOK).await;
-        job.link.call(vec![], None, None, WAIT).await.unwrap();
+        job.link.call(vec![], None, None, CALL_WAIT).await.unwrap_err();
+        assert!(job.relay.reached.get() > 0);
+        let calling = job.link.call(vec![], None, None, CALL_WAIT);
+        let back = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            job.relay_cut.borrow_mut().clear();
+        };
+        tokio::join!(calling, back).0.unwrap();
         assert_eq!(job.over(), Some(Carrier::Relay));
+    });
+}
+
+#[test]
+fn a_relay_that_does_not_know_a_server_yet_is_asked_again() {
+    run(async {
+        let job = Job::start().await;
+        let _far = job.start_far(FAR).await;
+        job.cut();
+        job.relay.knows_nobody.set(true);
+        let error = job.link.call(vec![], None, None, CALL_WAIT).await.unwrap_err();
+        let CallError::Unreachable { source: Some(source), .. } = &error else {
+            panic!("{error:?}")
+        };
+        assert!(source.to_string().contains("no address of the server is known"), "{source}");
+        let asked = job.relay.reached.get();
+        job.relay.knows_nobody.set(false);
+        job.link.call(vec![], None, None, CONNECT_WAIT + HANDSHAKE_WAIT / 2).await.unwrap();
+        assert_eq!(job.relay.reached.get(), asked + 1);
+    });
+}
+
+#[test]
+fn a_full_relay_throws_nobody_out_for_a_server_that_it_does_not_reach() {
+    run(async {
+        let job = Job::start().await;
+        let _far = job.start_far(FAR).await;
+        job.cut();
+        let most = links(&job, RELAYS_MAX);
+        assert_eq!(answered(&most, WAIT).await, RELAYS_MAX);
+        tokio::time::sleep(SILENCE_MAX).await;
+        job.relay.knows_nobody.set(true);
+        job.link.call(vec![], None, None, WAIT).await.unwrap_err();
+        assert!(most.iter().all(|link| link.status().over == Some(Carrier::Relay)));
+    });
+}
+
+#[test]
+fn somebody_else_at_one_address_does_not_end_the_search_at_the_others() {
+    run(async {
+        let job = Job::start().await;
+        let _far = job.start_far(FAR).await;
+        // That of a bridge, which is the same on every machine.
+        let addresses = vec![address(RELAY), address(FAR)];
+        job.link.set_addresses(addresses.clone());
+        job.link.call(vec![], None, None, WAIT).await.unwrap();
+        assert_eq!(job.over(), Some(Carrier::Stream));
+
+        // Nor is it the answer while nothing comes from the other one, which may be in a moment.
+        let link = PeerLink::new(
+            Rc::clone(&job.near),
+            ServerId(7),
+            vec![address(RELAY), address(ServerId(7))],
+        );
+        let error = link.call(vec![], None, None, WAIT).await.unwrap_err();
+        assert!(matches!(error, CallError::Unreachable { .. }), "{error:?}");
+        link.set_addresses(vec![address(RELAY), address(FAR)]);
+        let error = link.call(vec![], None, None, WAIT).await.unwrap_err();
+        assert!(matches!(error, CallError::Refused { .. }), "{error:?}");
     });
 }
 
