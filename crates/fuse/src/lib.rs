@@ -16,6 +16,7 @@ mod inodes;
 pub mod limits;
 mod mount;
 mod mount_point;
+mod mount_table;
 mod notify;
 mod open_class;
 mod ops;
@@ -28,6 +29,7 @@ mod set_ids;
 mod waiters;
 
 pub use mount::{MountError, MountSettings, Mounted, Unmounter, mount};
+pub use mount_point::find_fusermount;
 pub use passthrough::PassthroughState;
 pub use probe::probe_passthrough;
 pub use profile::KernelProfile;

@@ -166,12 +166,16 @@ impl MountError {
 pub struct Mounted {
     session: Option<BackgroundSession>,
     shared: Arc<Shared>,
-    point: MountPoint,
+    unmounter: Unmounter,
 }
 
 /// Unmounts from another thread; never what was mounted there later.
 #[derive(Clone, Debug)]
-pub struct Unmounter(MountPoint);
+pub struct Unmounter {
+    point: MountPoint,
+    /// As it was asked for.
+    path: PathBuf,
+}
 
 /// Mounts `volume`; it answers from its own threads when this returns.
 ///
@@ -197,7 +201,8 @@ pub fn mount(volume: Arc<dyn Volume>, settings: &MountSettings) -> Result<Mounte
     let failed = |source| MountError::Mount { path: path(), source };
     let (connection, point) =
         mount_point::attach(&settings.mount_point, &settings.options()).map_err(failed)?;
-    let mut mounted = Mounted { session: None, shared, point };
+    let unmounter = Unmounter { point, path: path() };
+    let mut mounted = Mounted { session: None, shared, unmounter };
     let session = Session::from_fd(requests, connection, settings.acl(), config).map_err(failed)?;
     let shared = &mounted.shared;
     probe_passthrough(&session, &shared.kernel);
@@ -206,7 +211,7 @@ pub fn mount(volume: Arc<dyn Volume>, settings: &MountSettings) -> Result<Mounte
     started.map_err(|source| MountError::Threads { path: path(), source })?;
     shared.volume.attach(Arc::clone(&shared.kernel) as Arc<dyn hayase_client::KernelCaches>);
     let session = session.spawn().map_err(|source| MountError::Threads { path: path(), source })?;
-    raise_read_ahead(&mounted.point.device());
+    raise_read_ahead(&mounted.unmounter.point.device());
     mounted.session = Some(session);
     Ok(mounted)
 }
@@ -219,7 +224,7 @@ impl Mounted {
 
     /// For a signal handler's thread, while another waits.
     pub fn unmounter(&self) -> Unmounter {
-        Unmounter(self.point.clone())
+        self.unmounter.clone()
     }
 
     /// Returns when the mount is gone, whoever took it away.
@@ -239,7 +244,7 @@ impl Mounted {
     /// # Errors
     /// When the kernel refuses even that.
     pub fn unmount(mut self, patience: Duration) -> Result<(), MountError> {
-        let result = self.unmounter().unmount(patience);
+        let result = self.unmounter.unmount(patience);
         self.finish(patience);
         result
     }
@@ -262,8 +267,9 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         // Also what a session that broke down has left.
-        if let Err(error) = self.unmounter().unmount(Duration::ZERO) {
-            tracing::warn!(%error, help = error.help(), "leave a mount behind");
+        if let Err(error) = self.unmounter.unmount(Duration::ZERO) {
+            let why = &error as &dyn std::error::Error;
+            tracing::warn!(error = why, help = error.help(), "leave a mount behind");
         }
         self.finish(Duration::from_secs(1));
         self.shared.waiters.stop();
@@ -280,25 +286,29 @@ impl Unmounter {
     pub fn unmount(&self, patience: Duration) -> Result<(), MountError> {
         let until = Instant::now() + patience;
         let ended = loop {
-            match self.0.unmount(UnmountFlags::empty()) {
+            match self.point.unmount(UnmountFlags::empty()) {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                     if Instant::now() >= until {
-                        break self.0.unmount(UnmountFlags::DETACH);
+                        break self.point.unmount(UnmountFlags::DETACH);
                     }
                     std::thread::sleep(BUSY_POLL);
                 }
                 ended => break ended,
             }
         };
-        match ended {
-            Ok(Place::Covered) => Err(MountError::Covered { path: self.0.path().to_owned() }),
-            Ok(Place::Gone | Place::OnTop) => Ok(()),
-            Err(error) => Err(self.failed(error)),
+        let path = self.path.clone();
+        match ended.map_err(|source| MountError::Unmount { path, source })? {
+            Place::Covered(path) => Err(MountError::Covered { path }),
+            Place::Cut(path) => {
+                let help = format!("umount -l {}", path.display());
+                tracing::warn!(
+                    help,
+                    "the connection of a mount was cut: if it is still there, it stays"
+                );
+                Ok(())
+            }
+            Place::Gone | Place::OnTop(_) => Ok(()),
         }
-    }
-
-    fn failed(&self, source: std::io::Error) -> MountError {
-        MountError::Unmount { path: self.0.path().to_owned(), source }
     }
 }
 

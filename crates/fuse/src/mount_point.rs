@@ -4,8 +4,9 @@
 //! then: it takes a dead connection for a living one. So we give it a connection, and it never learns the path.
 //! Our mount is recognised by its number and its device. The kernel uses both again for a younger mount, but never while
 //! our connection lives. Where root has cut the connection (`umount -f` of a busy mount), the mount can no longer be told
-//! from a younger one and stays.
-//! Source: mount(2), proc_pid_mountinfo(5); `_FUSE_COMMFD` in util/fusermount.c of libfuse.
+//! from a younger one and stays. Between the look at where it is and the unmount of that path others may mount or rename:
+//! the kernel unmounts by path only.
+//! Source: mount(2); `_FUSE_COMMFD` in util/fusermount.c of libfuse.
 
 use std::ffi::{CString, OsStr};
 use std::io::{self, IoSliceMut};
@@ -21,6 +22,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+
+use crate::mount_table::{self, Line};
 
 /// The set-user-id program that mounts for ordinary users, by its names since libfuse 3 and before.
 const FUSERMOUNT: [&str; 2] = ["fusermount3", "fusermount"];
@@ -76,23 +79,24 @@ impl MountOptions {
 /// A mount of this process. Everybody who may unmount it has a copy.
 #[derive(Clone, Debug)]
 pub(crate) struct MountPoint {
-    path: PathBuf,
     seen: Seen,
     connection: Arc<OwnedFd>,
 }
 
-/// What became of a mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What became of a mount. Its path is the one it has now: who renames a directory above it, or moves it, changes that.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// What its path leads to.
-    OnTop,
+    OnTop(PathBuf),
     /// Its path leads to something else, which was mounted over it.
-    Covered,
+    Covered(PathBuf),
+    /// Its connection was cut: what has its numbers is what is left of it, or a younger mount.
+    Cut(PathBuf),
     /// Nowhere, whoever unmounted it.
     Gone,
 }
 
-/// A mount as `/proc` shows it.
+/// By what a mount is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     number: u64,
@@ -100,38 +104,15 @@ struct Seen {
 }
 
 impl Seen {
-    /// The mount that `path` leads to.
-    ///
-    /// Asks nothing of its file system, which may be ours before it answers anything: statx(2) would ask it on kernels
-    /// before 4.20, whatever its flags.
-    fn at(path: &Path) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let place = rustix::fs::open(path, flags, Mode::empty())?;
-        let about = format!("/proc/thread-self/fdinfo/{}", place.as_raw_fd());
-        let about = std::fs::read_to_string(about)?;
-        // An open descriptor keeps a mount busy.
-        drop(place);
-        let number = about.lines().find_map(|line| line.strip_prefix("mnt_id:"));
-        let number = number.and_then(|number| number.trim().parse::<u64>().ok());
-        let seen = Self::all()?.into_iter().find(|seen| Some(seen.number) == number);
-        seen.ok_or_else(|| io::Error::other("no line of /proc/thread-self/mountinfo is about it"))
+    fn of(line: &Line) -> Self {
+        Self { number: line.number, device: line.device }
     }
 
-    /// Every mount of this mount namespace.
-    fn all() -> io::Result<Vec<Self>> {
-        let mounts = std::fs::read("/proc/thread-self/mountinfo")?;
-        Ok(mounts.split(|&byte| byte == b'\n').filter_map(Self::parse).collect())
-    }
-
-    /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`
-    fn parse(line: &[u8]) -> Option<Self> {
-        let mut fields = line.split(|&byte| byte == b' ').map(std::str::from_utf8);
-        let (number, device) = (fields.next()?.ok()?, fields.nth(1)?.ok()?);
-        let (major, minor) = device.split_once(':')?;
-        Some(Self {
-            number: number.parse().ok()?,
-            device: (major.parse().ok()?, minor.parse().ok()?),
-        })
+    /// The FUSE mount on `path`; `None` where that leads to something else.
+    fn at(path: &Path) -> io::Result<Option<Self>> {
+        let lines = mount_table::read()?;
+        let top = mount_table::leads_to(&lines, path);
+        Ok(top.filter(|line| line.is_fuse && line.point == path).map(Self::of))
     }
 }
 
@@ -142,7 +123,7 @@ pub(crate) fn attach(path: &Path, options: &MountOptions) -> io::Result<(OwnedFd
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => by_fusermount(&path, options),
         connection => connection,
     }?;
-    MountPoint::new(path, connection, Seen::at)
+    MountPoint::new(&path, connection, Seen::at)
 }
 
 fn by_ourselves(path: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
@@ -209,7 +190,8 @@ fn fusermount() -> Command {
     Command::new(find_fusermount(&path).unwrap_or_else(|| PathBuf::from(FUSERMOUNT[0])))
 }
 
-fn find_fusermount(path: &OsStr) -> Option<PathBuf> {
+/// The program by which ordinary users mount and unmount; `path` is that of the environment.
+pub fn find_fusermount(path: &OsStr) -> Option<PathBuf> {
     let places = || std::env::split_paths(path).chain(MORE_PLACES.iter().map(PathBuf::from));
     FUSERMOUNT
         .iter()
@@ -219,22 +201,19 @@ fn find_fusermount(path: &OsStr) -> Option<PathBuf> {
 impl MountPoint {
     /// Of what was just mounted on `path`. Unmounts it where that can not be looked at.
     fn new(
-        path: PathBuf,
+        path: &Path,
         connection: OwnedFd,
-        look: impl FnOnce(&Path) -> io::Result<Seen>,
+        look: impl FnOnce(&Path) -> io::Result<Option<Seen>>,
     ) -> io::Result<(OwnedFd, Self)> {
         let kept = connection.try_clone();
-        match look(&path).and_then(|seen| Ok((seen, Arc::new(kept?)))) {
-            Ok((seen, kept)) => Ok((connection, Self { path, seen, connection: kept })),
+        match look(path).and_then(|seen| Ok((seen, kept?))) {
+            Ok((Some(seen), kept)) => Ok((connection, Self { seen, connection: Arc::new(kept) })),
+            Ok((None, _)) => Err(io::Error::other("it does not lead to what was mounted there")),
             Err(error) => {
-                detach(&path);
+                detach(path);
                 Err(error)
             }
         }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// As the kernel writes it.
@@ -246,24 +225,27 @@ impl MountPoint {
     /// Where it is now.
     pub(crate) fn place(&self) -> io::Result<Place> {
         // In this order: what has our numbers while the connection lives is ours.
-        let is_there = Seen::all()?.contains(&self.seen);
-        if !is_there || !is_connected(&self.connection) {
+        let lines = mount_table::read()?;
+        let Some(ours) = lines.iter().find(|line| Seen::of(line) == self.seen) else {
             return Ok(Place::Gone);
+        };
+        let point = ours.point.clone();
+        if !is_connected(&self.connection) {
+            return Ok(if ours.is_fuse { Place::Cut(point) } else { Place::Gone });
         }
-        match Seen::at(&self.path) {
-            Ok(seen) if seen == self.seen => Ok(Place::OnTop),
-            _ => Ok(Place::Covered),
-        }
+        let is_on_top = mount_table::leads_to(&lines, &point) == Some(ours);
+        Ok(if is_on_top { Place::OnTop(point) } else { Place::Covered(point) })
     }
 
     /// Tries it once, and says where it is then. Success too when it was gone already.
     pub(crate) fn unmount(&self, flags: UnmountFlags) -> io::Result<Place> {
-        let place = self.place()?;
-        if place != Place::OnTop {
-            return Ok(place);
+        match self.place()? {
+            Place::OnTop(point) => {
+                unmount(&point, flags)?;
+                Ok(Place::Gone)
+            }
+            place => Ok(place),
         }
-        unmount(&self.path, flags)?;
-        Ok(Place::Gone)
     }
 }
 
@@ -295,13 +277,9 @@ pub(crate) struct Leaves(pub(crate) MountPoint);
 impl Drop for Leaves {
     fn drop(&mut self) {
         match self.0.unmount(UnmountFlags::DETACH) {
-            Ok(Place::Covered) => {
-                tracing::warn!(path = %self.0.path.display(), "leave a mount below another one");
-            }
-            Ok(Place::Gone | Place::OnTop) => {}
-            Err(error) => {
-                tracing::warn!(%error, path = %self.0.path.display(), "leave a mount behind");
-            }
+            Ok(Place::Gone) => {}
+            Ok(place) => tracing::warn!(?place, "leave a mount behind"),
+            Err(error) => tracing::warn!(%error, "leave a mount behind"),
         }
     }
 }
@@ -336,24 +314,29 @@ mod tests {
     }
 
     fn is_mounted(path: &Path) -> bool {
-        Seen::at(path).unwrap() != Seen::at(path.parent().unwrap()).unwrap()
+        mount_table::read().unwrap().iter().any(|line| line.point == path)
+    }
+
+    fn cover(path: &Path) {
+        let flags = MountFlags::empty();
+        rustix::mount::mount("over", path, "tmpfs", flags, None::<&std::ffi::CStr>).unwrap();
     }
 
     #[test]
     fn a_younger_mount_is_not_ours_though_it_has_our_numbers() {
         let Some(directory) = mount_point("a_younger_mount_is_not_ours") else { return };
+        let path = directory.path().canonicalize().unwrap();
         let mount = || attach(directory.path(), &options()).unwrap();
         let (connection, ours) = mount();
-        assert_eq!(ours.place().unwrap(), Place::OnTop);
+        assert_eq!(ours.place().unwrap(), Place::OnTop(path.clone()));
         unmount(directory.path(), UnmountFlags::empty()).unwrap();
         assert_eq!(ours.place().unwrap(), Place::Gone);
 
         let (_younger, younger) = mount();
         // The kernel takes the lowest numbers that are free, which other processes may have taken meanwhile.
         let ours = MountPoint { seen: younger.seen, ..ours };
-        assert_eq!(ours.place().unwrap(), Place::Gone);
-        assert_eq!(ours.unmount(UnmountFlags::DETACH).unwrap(), Place::Gone);
-        assert_eq!(younger.place().unwrap(), Place::OnTop, "it stays");
+        assert_eq!(ours.unmount(UnmountFlags::DETACH).unwrap(), Place::Cut(path.clone()));
+        assert_eq!(younger.place().unwrap(), Place::OnTop(path), "it stays");
         assert_eq!(younger.unmount(UnmountFlags::empty()).unwrap(), Place::Gone);
         assert_eq!(younger.place().unwrap(), Place::Gone);
         drop(connection);
@@ -362,16 +345,46 @@ mod tests {
     #[test]
     fn ours_is_left_where_something_is_mounted_over_it() {
         let Some(directory) = mount_point("ours_is_left") else { return };
-        let (_ours, ours) = attach(directory.path(), &options()).unwrap();
-        let (path, flags) = (directory.path(), MountFlags::empty());
-        rustix::mount::mount("over", path, "tmpfs", flags, None::<&std::ffi::CStr>).unwrap();
+        let path = directory.path().canonicalize().unwrap();
+        let (_ours, ours) = attach(&path, &options()).unwrap();
+        cover(&path);
         fs::write(path.join("file"), "over").unwrap();
-        assert_eq!(ours.unmount(UnmountFlags::DETACH).unwrap(), Place::Covered);
+        assert_eq!(ours.unmount(UnmountFlags::DETACH).unwrap(), Place::Covered(path.clone()));
         assert_eq!(fs::read(path.join("file")).unwrap(), b"over");
-        unmount(path, UnmountFlags::empty()).unwrap();
-        assert_eq!(ours.place().unwrap(), Place::OnTop);
+        unmount(&path, UnmountFlags::empty()).unwrap();
+        assert_eq!(ours.place().unwrap(), Place::OnTop(path.clone()));
         assert_eq!(ours.unmount(UnmountFlags::DETACH).unwrap(), Place::Gone);
-        assert!(!is_mounted(directory.path()));
+        assert!(!is_mounted(&path));
+    }
+
+    #[test]
+    fn ours_is_left_where_something_is_mounted_above_it() {
+        let Some(directory) = mount_point("ours_is_left_above") else { return };
+        let above = directory.path().canonicalize().unwrap();
+        let path = above.join("ours");
+        fs::create_dir(&path).unwrap();
+        let (_ours, ours) = attach(&path, &options()).unwrap();
+        cover(&above);
+        fs::create_dir(&path).unwrap();
+        cover(&path);
+        assert_eq!(ours.unmount(UnmountFlags::DETACH).unwrap(), Place::Covered(path.clone()));
+        unmount(&path, UnmountFlags::empty()).unwrap();
+        unmount(&above, UnmountFlags::empty()).unwrap();
+        assert_eq!(ours.unmount(UnmountFlags::DETACH).unwrap(), Place::Gone);
+        assert!(!is_mounted(&path));
+    }
+
+    #[test]
+    fn a_mount_is_unmounted_where_it_is_now() {
+        let Some(directory) = mount_point("unmounted_where_it_is_now") else { return };
+        let top = directory.path().canonicalize().unwrap();
+        fs::create_dir_all(top.join("before/ours")).unwrap();
+        let (_ours, ours) = attach(&top.join("before/ours"), &options()).unwrap();
+        fs::rename(top.join("before"), top.join("af ter")).unwrap();
+        let now = top.join("af ter/ours");
+        assert_eq!(ours.place().unwrap(), Place::OnTop(now.clone()));
+        assert_eq!(ours.unmount(UnmountFlags::empty()).unwrap(), Place::Gone);
+        assert!(!is_mounted(&now));
     }
 
     #[test]
@@ -381,7 +394,7 @@ mod tests {
         let connection = by_ourselves(&path, &options()).unwrap();
         assert!(is_mounted(&path));
         let look = |_: &Path| Err(io::Error::other("no /proc"));
-        MountPoint::new(path.clone(), connection, look).unwrap_err();
+        MountPoint::new(&path, connection, look).unwrap_err();
         assert!(!is_mounted(&path));
     }
 
@@ -397,8 +410,8 @@ mod tests {
             return;
         }
         let connection = by_fusermount(&path, &options()).unwrap();
-        let (_connection, ours) = MountPoint::new(path.clone(), connection, Seen::at).unwrap();
-        assert_eq!(ours.place().unwrap(), Place::OnTop);
+        let (_connection, ours) = MountPoint::new(&path, connection, Seen::at).unwrap();
+        assert_eq!(ours.place().unwrap(), Place::OnTop(path.clone()));
         assert_eq!(ours.unmount(UnmountFlags::empty()).unwrap(), Place::Gone);
 
         let missing = by_fusermount(&path.join("missing"), &options()).unwrap_err();

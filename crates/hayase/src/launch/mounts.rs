@@ -4,6 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+/// The source of the mounts of a job.
+pub(crate) const MOUNT_NAME: &str = "hayase";
+
 /// One line of it, as far as we need it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mounted {
@@ -17,6 +20,14 @@ pub(crate) struct Mounted {
     pub(crate) fs_type: String,
     /// Device, or whatever the file system calls its source.
     pub(crate) source: OsString,
+}
+
+impl Mounted {
+    /// Whether it is a mount of a job, or a bind of one.
+    pub(crate) fn is_ours(&self) -> bool {
+        let is_fuse = self.fs_type == "fuse" || self.fs_type.starts_with("fuse.");
+        is_fuse && self.source == MOUNT_NAME
+    }
 }
 
 /// Everything that is mounted, in the order in which it was mounted.
@@ -96,6 +107,12 @@ mod tests {
         assert_eq!((mounted.id, mounted.device), (36, (98, 0)));
         assert_eq!(mounted.fs_type, "fuse.hayase");
         assert_eq!(mounted.source, "hayase");
+        assert!(mounted.is_ours());
+        for line in
+            ["36 35 0:98 / /a rw - tmpfs hayase rw", "36 35 0:98 / /a rw - fuse hayase-gfarm rw"]
+        {
+            assert!(!parse(line.as_bytes()).unwrap().is_ours(), "{line}");
+        }
         assert_eq!(parse(b"rubbish"), None);
         assert_eq!(unescape(b"a\\04"), "a\\04");
     }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use hayase_client::{ContainerVolume, Volume};
 use hayase_fuse::MountSettings;
 
-use super::serve_mount::unmount_on_signal;
+use super::serve_mount::{Stuck, unmount_on_signal};
 
 /// For the session to end by itself after the mount is gone.
 const END_PATIENCE: Duration = Duration::from_secs(1);
@@ -35,15 +35,15 @@ pub(super) fn show(
     how.name = name.to_owned();
     how.read_only = true;
     let mounted = hayase_fuse::mount(Arc::new(volume), &how)?;
-    unmount_on_signal(mounted.unmounter(), end_soon)?;
+    unmount_on_signal(mounted.unmounter(), Stuck::Ends, end_soon)?;
     ready()?;
     mounted.wait().context("serve the mount")
 }
 
-/// Mount namespaces that were made meanwhile have copies of the mount, and their owners do not know: the
-/// session would serve those until they end. Nothing is lost: nothing is written, or all of it is told.
+/// Mount namespaces that were made meanwhile have copies of the mount, and their owners do not know; or something is
+/// mounted over it. The session would serve those until they end. Nothing is lost: nothing is written, or all of it is told.
 pub(super) fn end_soon() {
     std::thread::sleep(END_PATIENCE);
-    tracing::info!("other mount namespaces still show the mount: ending all the same");
+    tracing::info!("the mount is still shown somewhere: ending all the same");
     std::process::exit(0);
 }

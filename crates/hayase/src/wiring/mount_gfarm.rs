@@ -17,7 +17,7 @@ use hayase_tier::gfarm_lane::Lanes;
 use hayase_tier::{Gfarm, Tier};
 
 use super::mount_containers::end_soon;
-use super::serve_mount::unmount_on_signal;
+use super::serve_mount::{Stuck, unmount_on_signal};
 
 /// Mounts and serves until it is unmounted or a signal ends it; calls `ready` once. `wait`: longest for an
 /// answer of Gfarm.
@@ -46,7 +46,7 @@ pub(crate) fn mount_gfarm(
         "mounted"
     );
     let last = volume.clone();
-    unmount_on_signal(mounted.unmounter(), move || {
+    unmount_on_signal(mounted.unmounter(), Stuck::Ends, move || {
         last.drain();
         end_soon();
     })?;

@@ -12,6 +12,7 @@ use hayase_layout::{NodeId, ServerId};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::job::{JobDir, KernelProfile as Asked, MmapShared, Names, Settings};
+use crate::launch::mounts::MOUNT_NAME;
 use crate::supervisor::said::MountTold;
 
 /// How long a busy mount is waited for when a signal ends us; then it is detached.
@@ -42,7 +43,7 @@ pub(crate) fn serve_mount(
             why: state.describe().trim_start_matches("off: ").to_owned(),
         },
     };
-    unmount_on_signal(mounted.unmounter(), || {})?;
+    unmount_on_signal(mounted.unmounter(), Stuck::Serves, || {})?;
     ready(told)?;
     mounted.wait().context("serve the mount")
 }
@@ -60,16 +61,27 @@ fn mount(
     mount_point: PathBuf,
 ) -> anyhow::Result<Mounted> {
     let mut how = MountSettings::new(mount_point);
+    how.name = MOUNT_NAME.to_owned();
     how.kernel_profile = profile(settings.kernel_profile);
     how.strict_names = settings.names == Names::Strict;
     how.map_remote = settings.mmap_shared == MmapShared::Everywhere;
     Ok(hayase_fuse::mount(volume, &how)?)
 }
 
+/// What becomes of a mount that can not be unmounted, because something else is mounted over it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stuck {
+    /// It is served, and tried again at the next signal: a supervisor kills it when it is done.
+    Serves,
+    /// It is left there, dead: nobody else ends it.
+    Ends,
+}
+
 /// Starts a thread that unmounts when somebody asks us to end, or when the supervisor has ended, and
-/// then calls `unmounted`. A mount that can not be unmounted stays, and is tried again at the next signal.
+/// then calls `unmounted`.
 pub(super) fn unmount_on_signal(
     unmounter: Unmounter,
+    stuck: Stuck,
     unmounted: impl FnOnce() + Send + 'static,
 ) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -88,8 +100,13 @@ pub(super) fn unmount_on_signal(
             tracing::info!("asked to end: unmounting");
             match unmounter.unmount(BUSY_PATIENCE) {
                 Ok(()) => return unmounted(),
-                // Until somebody asks again.
-                Err(error) => tracing::error!(%error, help = error.help(), "the mount stays"),
+                Err(error) => {
+                    let why = &error as &dyn std::error::Error;
+                    tracing::error!(error = why, help = error.help(), "the mount stays");
+                }
+            }
+            if stuck == Stuck::Ends {
+                return unmounted();
             }
         }
     };

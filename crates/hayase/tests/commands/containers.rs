@@ -200,6 +200,12 @@ impl Mount {
         self.point.join(name)
     }
 
+    /// Whether its process lives.
+    fn is_served(&self) -> bool {
+        let line = fs::read(format!("/proc/{}/cmdline", self.daemon.as_raw_nonzero()));
+        line.is_ok_and(|line| String::from_utf8_lossy(&line).contains(text(&self.point)))
+    }
+
     pub(crate) fn unmount(&self) -> bool {
         let umount = Command::new("umount").arg(&self.point).status();
         umount.is_ok_and(|status| status.success())
@@ -215,9 +221,7 @@ impl Drop for Mount {
     fn drop(&mut self) {
         // It unmounts when that was not done. Where it was, it has ended, unless another mount namespace
         // (of a job of another test) has a copy of the mount: then it ends now.
-        let line = fs::read(format!("/proc/{}/cmdline", self.daemon.as_raw_nonzero()));
-        let is_ours = |line: &Vec<u8>| String::from_utf8_lossy(line).contains(text(&self.point));
-        if line.as_ref().is_ok_and(is_ours) {
+        if self.is_served() {
             let _ = kill_process(self.daemon, Signal::TERM);
         }
     }
@@ -308,6 +312,25 @@ fn a_mount_follows_what_writers_publish() {
     file.write_at(GlobalOffset(0), b"new").unwrap();
     file.close(Durability::Written).unwrap();
     wait_for(|| fs::read(&shown).is_ok_and(|bytes| bytes == b"new"));
+}
+
+#[test]
+fn a_mount_that_something_covers_ends_by_a_signal_and_the_other_stays() {
+    let test = "a_mount_that_something_covers_ends_by_a_signal_and_the_other_stays";
+    let scene = Scene::new();
+    container(&scene, "a.out", 1);
+    if !rustix::process::geteuid().is_root() {
+        return println!("SKIP {test}: needs root to mount");
+    }
+    let Some(mount) = Mount::new(&scene, test) else { return };
+    let over = Command::new("mount").args(["-t", "tmpfs", "over"]).arg(&mount.point).status();
+    assert!(over.unwrap().success());
+    fs::write(mount.path("file"), "over").unwrap();
+    kill_process(mount.daemon, Signal::TERM).unwrap();
+    wait_for(|| !mount.is_served());
+    assert_eq!(fs::read(mount.path("file")).unwrap(), b"over");
+    assert!(mount.unmount() && mount.unmount(), "first the other, then what is left of ours");
+    assert_eq!(fs::read_dir(&mount.point).unwrap().count(), 0);
 }
 
 /// Until it is so.
