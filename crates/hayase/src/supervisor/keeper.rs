@@ -187,8 +187,16 @@ impl Keeper {
     /// Starts a daemon and waits until it serves.
     fn start_daemon(&mut self, name: &'static str) -> Result<Option<MountTold>, End> {
         tracing::info!("starting {name}");
-        let mut daemon = Daemon::start(name, &self.dir, self.node, self.events.signals())
-            .map_err(End::Failed)?;
+        let daemon = Daemon::start(name, &self.dir, self.node, self.events.signals());
+        self.take_in(name, daemon.map_err(End::Failed)?)
+    }
+
+    /// Waits until a daemon serves that was started, and keeps it.
+    fn take_in(
+        &mut self,
+        name: &'static str,
+        mut daemon: Daemon,
+    ) -> Result<Option<MountTold>, End> {
         // Before it has threads of its own, or soon after: they go with it.
         let entered = self.apart.take(daemon.process()).map_err(End::Failed);
         let result = entered.and_then(|()| self.until_it_serves(name, &mut daemon));
@@ -197,9 +205,38 @@ impl Keeper {
             // What is left of it must not be taken for one that runs.
             daemon.stop(END_PATIENCE);
         }
+        let is_unwanted = name == MOUNT && self.is_unmounted;
+        if is_unwanted {
+            self.take_back(&mut daemon);
+        }
+        let result =
+            if is_unwanted { result.and(self.expect_areas().map(|()| None)) } else { result };
         let place = if name == SERVER { &mut self.server } else { &mut self.mount };
         *place = Some(daemon);
-        result
+        // Its end may have been signalled while nobody had it.
+        self.reap();
+        match self.ended(name) {
+            Some(end) if result.is_ok() && self.ready.is_none() => Err(end),
+            _ => result,
+        }
+    }
+
+    /// Of a mount whose areas were taken down while it came up: nobody else knows of it.
+    fn take_back(&self, daemon: &mut Daemon) {
+        daemon.stop(END_PATIENCE);
+        hide(&self.settings.shared_mount(self.node), self.settings.is_privileged);
+        if !self.settings.has_storage(self.node) {
+            hide(&self.settings.local_mount(self.node), self.settings.is_privileged);
+        }
+    }
+
+    /// That of the start of a node, if a daemon has ended.
+    fn ended(&self, name: &'static str) -> Option<End> {
+        let daemon = if name == SERVER { &self.server } else { &self.mount };
+        match daemon.as_ref()?.state() {
+            DaemonState::Ended(how) => Some(End::Failed(anyhow!("`hayase {name}` ended: {how}"))),
+            _ => None,
+        }
     }
 
     /// Meanwhile the other daemon may end: a server is started again at once, since a mount that has begun waits for it.
@@ -214,6 +251,8 @@ impl Keeper {
             self.reap();
             if name == MOUNT {
                 self.expect_server()?;
+                // Meanwhile somebody may have asked for it.
+                self.expect_areas()?;
             }
             if let Some(told) = told {
                 return Ok(told);
@@ -223,24 +262,27 @@ impl Keeper {
             if let Some(end) = self.handle(event) {
                 return Err(end);
             }
-            if name == MOUNT && self.is_unmounted {
-                // Asked for while this one was coming up: its server ends before anybody takes the mount away.
-                daemon.stop(END_PATIENCE);
-                hide(&self.settings.shared_mount(self.node), self.settings.is_privileged);
-                return Err(End::Failed(anyhow!("the areas are taken down")));
+            if name == MOUNT {
+                self.expect_areas()?;
             }
+        }
+    }
+
+    /// While a mount starts: nobody has taken the areas down.
+    fn expect_areas(&self) -> Result<(), End> {
+        match self.is_unmounted {
+            true => Err(End::Failed(anyhow!("the areas are taken down"))),
+            false => Ok(()),
         }
     }
 
     /// While a mount starts: its server runs, or is started again when that is due.
     fn expect_server(&mut self) -> Result<(), End> {
-        let Some(DaemonState::Ended(how)) = self.server.as_ref().map(Daemon::state) else {
-            return Ok(());
-        };
-        match self.ready {
+        match self.ended(SERVER) {
             // Before the node is up for the first time, its end is the end of the start.
-            None => Err(End::Failed(anyhow!("`hayase {SERVER}` ended: {how}"))),
+            Some(end) if self.ready.is_none() => Err(end),
             Some(_) => self.restart_server_due(Instant::now()),
+            None => Ok(()),
         }
     }
 
@@ -512,6 +554,37 @@ mod tests {
         let told = keeper.until_it_serves(MOUNT, &mut mount).unwrap().unwrap();
         assert_eq!(told.path, "fuse");
         assert!(keeper.server_restarts.due().is_some(), "it is to be started again");
+    }
+
+    #[test]
+    fn a_daemon_that_ends_right_after_it_was_ready_is_noticed() {
+        let place = tempfile::tempdir().unwrap();
+        let (mut keeper, _held) = keeper(place.path());
+        let says = r#"echo '{"ready":null}'; exit 7"#;
+        let server = ended(&keeper, SERVER, says);
+        let Err(End::Failed(error)) = keeper.take_in(SERVER, server) else { panic!() };
+        assert_eq!(error.to_string(), "`hayase serve` ended: exit status: 7");
+        assert!(keeper.server_restarts.due().is_none(), "it was the first start");
+
+        keeper.ready = Some(ready());
+        let server = ended(&keeper, SERVER, says);
+        keeper.take_in(SERVER, server).unwrap();
+        assert!(keeper.server_restarts.due().is_some(), "it is to be started again");
+    }
+
+    #[test]
+    fn a_mount_that_comes_up_after_the_areas_were_taken_down_is_taken_back() {
+        let place = tempfile::tempdir().unwrap();
+        let (mut keeper, _held) = keeper(place.path());
+        keeper.ready = Some(ready());
+        keeper.is_unmounted = true;
+        let says = r#"echo '{"ready":{"path":"fuse","why":""}}'; exec sleep 60"#;
+        let mount = daemon(&keeper, MOUNT, says);
+        let Err(End::Failed(error)) = keeper.take_in(MOUNT, mount) else { panic!() };
+        assert_eq!(error.to_string(), "the areas are taken down");
+        let state = keeper.mount.as_ref().unwrap().state();
+        assert!(matches!(state, DaemonState::Ended(_)), "{state:?}");
+        assert!(keeper.mount_restarts.due().is_none());
     }
 
     #[test]
