@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use super::{Check, Health, read};
 use crate::config::Environment;
-use crate::launch::program;
 
 /// Pages of one request for 1 MiB.
 const PAGES_WANTED: u64 = 256;
@@ -56,7 +55,7 @@ fn passthrough(environment: &Environment) -> Check {
 }
 
 fn helper(environment: &Environment) -> Check {
-    match program::find("fusermount3", &environment.path) {
+    match hayase_fuse::find_fusermount(&environment.path) {
         Some(path) => Check::ok("fusermount3", path.display().to_string()),
         None => Check::fail(
             "fusermount3",

@@ -13,6 +13,7 @@ use super::{
     Job, JobDir, JobError, JobId, Kept, Kind, Registry, Removable, Settings, is_ours, ledgers,
 };
 use crate::launch::mounts::mounted_below;
+use crate::launch::program;
 use crate::process::wait_ended;
 use crate::supervisor::apart::end_killed;
 
@@ -273,7 +274,7 @@ fn detach_below(place: &Path) {
         }
         // Without privilege only the helper of the FUSE package may do it.
         if !rustix::process::geteuid().is_root() {
-            let _ = std::process::Command::new("fusermount3").arg("-uz").arg(&path).output();
+            let _ = program::fusermount().arg("-uz").arg(&path).output();
         }
     }
 }

@@ -46,6 +46,11 @@ pub(crate) fn is_mount_point(path: &Path) -> bool {
     all().iter().any(|mounted| mounted.point == path)
 }
 
+/// What was mounted last exactly here.
+pub(crate) fn top_at(path: &Path) -> Option<Mounted> {
+    all().into_iter().rfind(|mounted| mounted.point == path)
+}
+
 /// Mount points at or below `place`, outermost and oldest first.
 pub(crate) fn mounted_below(place: &Path) -> Vec<PathBuf> {
     all()

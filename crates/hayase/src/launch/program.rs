@@ -26,6 +26,13 @@ pub(crate) fn find(name: &str, path: &OsStr) -> Option<PathBuf> {
         .find(|file| is_executable(file))
 }
 
+/// The program by which ordinary users unmount.
+pub(crate) fn fusermount() -> Command {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = hayase_fuse::find_fusermount(&path);
+    Command::new(found.unwrap_or_else(|| PathBuf::from("fusermount3")))
+}
+
 /// What a program writes to its standard output; `None` when it does not end well in time. It is killed then,
 /// with those that it has started.
 pub(crate) fn told_within(program: &mut Command, patience: Duration) -> Option<String> {

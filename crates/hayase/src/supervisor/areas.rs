@@ -6,15 +6,14 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::job::Settings;
-use crate::launch::holders;
-use crate::launch::mounts::is_mount_point;
+use crate::launch::mounts::{is_mount_point, top_at};
+use crate::launch::{holders, program};
 
 /// An unmount that fails without a holder to be seen is tried again this often.
 const QUIET_RETRIES: u32 = 5;
@@ -82,6 +81,17 @@ pub(crate) fn hide_cache(settings: &Settings, node: u16) -> Hidden {
     }
 }
 
+/// What is mounted over the areas that the node's mount shows, and is not that mount; said for a person.
+pub(crate) fn covered(settings: &Settings, node: u16) -> Option<String> {
+    let local = (!settings.has_storage(node)).then(|| settings.local_mount(node));
+    let areas = [settings.cache_mount(node), Some(settings.shared_mount(node)), local];
+    areas.into_iter().flatten().find_map(|area| {
+        let top = top_at(&area).filter(|top| !top.is_ours())?;
+        let (kind, area) = (top.fs_type, area.display());
+        Some(format!("a file system ({kind}) is mounted over {area}: unmount it (`umount {area}`)"))
+    })
+}
+
 /// Unmounts; what is busy is detached, and named together with who holds it.
 pub(crate) fn hide(mount: &Path, is_privileged: bool) -> Hidden {
     for _ in 0..QUIET_RETRIES {
@@ -123,7 +133,7 @@ fn unmount_now(mount: &Path, is_privileged: bool, lazily: bool) -> io::Result<()
         return Ok(unmount(mount, flags | UnmountFlags::NOFOLLOW)?);
     }
     let option = if lazily { "-uz" } else { "-u" };
-    let ended = Command::new("fusermount3").arg(option).arg(mount).output()?;
+    let ended = program::fusermount().arg(option).arg(mount).output()?;
     if ended.status.success() {
         return Ok(());
     }
@@ -131,4 +141,40 @@ fn unmount_now(mount: &Path, is_privileged: bool, lazily: bool) -> io::Result<()
     let busy = text.contains("busy");
     let kind = if busy { io::ErrorKind::ResourceBusy } else { io::ErrorKind::Other };
     Err(io::Error::new(kind, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+    use std::os::fd::AsRawFd;
+
+    use rustix::mount::{MountFlags, mount};
+
+    use super::*;
+    use crate::job::{Kind, sample_settings};
+
+    #[test]
+    fn what_is_mounted_over_a_mount_of_ours_covers_it() {
+        let device = fs::File::options().read(true).write(true).open("/dev/fuse");
+        let Some(device) = device.ok().filter(|_| rustix::process::geteuid().is_root()) else {
+            return println!("SKIP what_is_mounted_over_a_mount_of_ours: needs root and /dev/fuse");
+        };
+        let top = tempfile::tempdir().unwrap();
+        let mut settings = sample_settings(Kind::ThisMachine, 1);
+        settings.mount = top.path().canonicalize().unwrap();
+        let shared = settings.shared_mount(0);
+        fs::create_dir_all(&shared).unwrap();
+        assert_eq!(covered(&settings, 0), None);
+        let data = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
+        let data = std::ffi::CString::new(data).unwrap();
+        mount("hayase", &shared, "fuse", MountFlags::empty(), data.as_c_str()).unwrap();
+        assert_eq!(covered(&settings, 0), None);
+        mount("hayase", &shared, "tmpfs", MountFlags::empty(), None::<&CStr>).unwrap();
+        let said = covered(&settings, 0).unwrap();
+        for _ in 0..2 {
+            unmount(&shared, UnmountFlags::DETACH).unwrap();
+        }
+        assert!(said.starts_with("a file system (tmpfs) is mounted over "), "{said}");
+        assert_eq!(covered(&settings, 0), None);
+    }
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow};
 use rustix::process::Signal;
 
 use super::apart::Apart;
-use super::areas::{hide, hide_cache, show_cache, show_local};
+use super::areas::{covered, hide, hide_cache, show_cache, show_local};
 use super::control::{Caller, DaemonState, NodeState, Reply, Request};
 use super::daemon::{Daemon, DaemonFailed, raise_open_files};
 use super::events::{Event, Events};
@@ -321,6 +321,11 @@ impl Keeper {
         let now = Instant::now();
         self.restart_server_due(now)?;
         if self.mount_restarts.is_due(now) {
+            if let Some(what) = covered(&self.settings, self.node) {
+                tracing::error!("{MOUNT} is not started again yet: {what}");
+                self.mount_restarts.put_off(now);
+                return Ok(());
+            }
             self.mount_restarts.begin(now);
             // The kernel's side of a mount whose daemon is gone stays until somebody takes it away.
             hide_cache(&self.settings, self.node);

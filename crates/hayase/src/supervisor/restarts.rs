@@ -13,6 +13,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(400);
 pub(crate) const RESTARTS_MAX: usize = 24;
 const WINDOW: Duration = Duration::from_secs(120);
 
+/// What can not be started before a person has done something is tried again so often, for ever.
+const PUT_OFF: Duration = Duration::from_secs(10);
+
 /// The restarts of one daemon.
 #[derive(Debug, Default)]
 pub(crate) struct Restarts {
@@ -52,6 +55,11 @@ impl Restarts {
         self.total += 1;
     }
 
+    /// It can not be started now; counts as no restart.
+    pub(crate) fn put_off(&mut self, now: Instant) {
+        self.due = Some(now + PUT_OFF);
+    }
+
     /// Nobody wants it any more.
     pub(crate) fn cancel(&mut self) {
         self.due = None;
@@ -81,5 +89,9 @@ mod tests {
         assert!(pauses[5..].iter().all(|pause| *pause == 400));
         assert_eq!((restarts.total(), restarts.due()), (RESTARTS_MAX as u32, None));
         assert!(restarts.ended(now + WINDOW).is_some(), "what is long past does not count");
+        for _ in 0..=RESTARTS_MAX {
+            restarts.put_off(now);
+        }
+        assert_eq!((restarts.total(), restarts.due()), (RESTARTS_MAX as u32, Some(now + PUT_OFF)));
     }
 }

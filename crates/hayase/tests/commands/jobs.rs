@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::support::{PATIENCE, Scene, done, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -418,6 +418,31 @@ fn who_holds_a_mount_is_named_and_left_alone_unless_it_is_of_the_job() {
     assert!(ours.wait().unwrap().code().is_none(), "by a signal");
     stranger.kill().unwrap();
     stranger.wait().unwrap();
+}
+
+#[test]
+fn a_mount_that_was_killed_waits_for_what_is_mounted_over_it() {
+    let Some(scene) = Scene::with_nodes("a_mount_that_was_killed_waits") else { return };
+    scene.up(&["--job", "t"]).with(0);
+    let shared = scene.path("mount/shared");
+    fs::write(shared.join("ours"), "ours").unwrap();
+    let over = Command::new("mount").args(["-t", "tmpfs", "over"]).arg(&shared).status();
+    assert!(over.unwrap().success());
+    fs::write(shared.join("file"), "over").unwrap();
+    let mounts = || {
+        let all = scene.processes().into_iter();
+        all.filter(|(_, line)| line.contains("hayase serve-mount ")).collect::<Vec<_>>()
+    };
+    let [(pid, _)] = mounts()[..] else { panic!("{:?}", mounts()) };
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    let log = || fs::read_to_string(scene.path("run/jobs/t/node-0/supervisor.log")).unwrap();
+    let waits =
+        || log().contains("is not started again yet: a file system (tmpfs) is mounted over");
+    wait_until("it waits", waits, log);
+    assert_eq!(fs::read(shared.join("file")).unwrap(), b"over");
+    assert!(Command::new("umount").arg(&shared).status().unwrap().success());
+    let is_back = || fs::read(shared.join("ours")).is_ok_and(|bytes| bytes == b"ours");
+    wait_until("it is back", is_back, log);
 }
 
 #[test]
