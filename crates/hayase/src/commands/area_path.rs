@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use crate::config::Environment;
 use crate::job::Registry;
+use crate::launch::mounts::{self, Mounted};
 
 /// A path that a verb about files can not use.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +60,7 @@ impl AreaPathError {
         let absolute = absolute.unwrap_or_else(|_| path.to_owned());
         let is_foreign = matches!(errno, Errno::OPNOTSUPP | Errno::NODATA | Errno::NOENT);
         if is_foreign && !is_hayase(&absolute) {
-            let jobs = Registry::new(&environment.runtime).jobs();
+            let jobs = Registry::new(&environment.runtime).living_first();
             let owner = jobs.iter().find_map(|job| {
                 let node = job.settings.node_of_path(&absolute)?;
                 Some((job, absolute.starts_with(job.settings.local_mount(node))))
@@ -119,8 +120,7 @@ impl AreaPathError {
 
 /// Whether `path` is seen here through a mount of ours.
 fn is_hayase(path: &Path) -> bool {
-    let mounts = crate::launch::mounts::all();
+    let mounts = mounts::all();
     let over = mounts.iter().filter(|mounted| path.starts_with(&mounted.point));
-    over.max_by_key(|mounted| mounted.point.components().count())
-        .is_some_and(|mounted| mounted.fs_type.starts_with("fuse") && mounted.source == "hayase")
+    over.max_by_key(|mounted| mounted.point.components().count()).is_some_and(Mounted::is_ours)
 }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::AreaPathError;
 use crate::config::Environment;
 use crate::exit::Status;
+use crate::job::Registry;
 use crate::launch::PlanError;
 use crate::output::{Human, Output, Page};
 use crate::size;
@@ -116,7 +117,7 @@ pub(crate) fn run(
             let words = ("layout set", "set the layout of");
             expect_directory(path, words, environment)?;
             let set = rustix::fs::setxattr(path, LAYOUT, value.as_bytes(), XattrFlags::empty());
-            if set == Err(Errno::INVAL) && *width > 0 {
+            if set == Err(Errno::INVAL) && storing(path, environment).is_some_and(|n| *width > n) {
                 return Err(LayoutError::Width(*width).into());
             }
             set.map_err(|errno| AreaPathError::new(errno, words, path, environment))?;
@@ -131,6 +132,15 @@ pub(crate) fn run(
         }
     }
     Ok(Status::Done)
+}
+
+/// How many nodes of the job store whose area it is.
+fn storing(path: &Path, environment: &Environment) -> Option<u16> {
+    let whole = path.canonicalize().ok()?;
+    let jobs = Registry::new(&environment.runtime).living_first();
+    let job = jobs.into_iter().find(|job| job.settings.node_of_path(&whole).is_some())?;
+    let stores = job.all_nodes().filter(|node| job.settings.has_storage(*node));
+    u16::try_from(stores.count()).ok()
 }
 
 /// One of an area.

@@ -92,6 +92,13 @@ impl Registry {
         jobs
     }
 
+    /// The same, those first that live: a dead one may have had the same areas.
+    pub(crate) fn living_first(&self) -> Vec<Job> {
+        let mut jobs = self.jobs();
+        jobs.sort_by_cached_key(|job| !job.is_alive());
+        jobs
+    }
+
     /// Why entries lead to jobs of which nothing is known.
     pub(crate) fn damaged(&self) -> Vec<JobError> {
         let is_damage = |error: &JobError| !matches!(error, JobError::NotAJob { .. });
