@@ -81,7 +81,7 @@ impl Callee {
                 let (body, _) = channel.recv().await.ok()?;
                 hayase_wire::decode::<CallbackReply>(&body).ok()
             }
-            Self::Here(answer) => Some(answer(callback.clone()).await),
+            Self::Here(answer) => answer(callback.clone()).await,
         }
     }
 }
@@ -522,13 +522,13 @@ mod tests {
         let answer: Rc<AnswerCallback> = Rc::new(move |callback: Callback| {
             let release = Rc::clone(&release);
             Box::pin(async move {
-                match callback {
+                Some(match callback {
                     Callback::LocksAt { .. } => CallbackReply::Holds { locks: Vec::new() },
                     _ => {
                         release.notified().await;
                         CallbackReply::Told
                     }
-                }
+                })
             })
         });
         for _ in 0..WAYS {

@@ -25,8 +25,8 @@ pub struct LocalServer {
     inbox: mpsc::Sender<Message>,
 }
 
-/// Answers what the server asks of a mount.
-pub type AnswerCallback = dyn Fn(Callback) -> Local<CallbackReply>;
+/// Answers what the server asks of a mount; `None` once the mount is gone, as on a connection that has ended.
+pub type AnswerCallback = dyn Fn(Callback) -> Local<Option<CallbackReply>>;
 
 /// Callbacks of one process that are under way at once, as many as a mount's connections.
 const CALLBACKS: usize = 4;

@@ -206,11 +206,11 @@ impl Link {
 fn answers(mount: &Rc<Mount>) -> Rc<AnswerCallback> {
     let mount = Rc::downgrade(mount);
     Rc::new(move |callback| {
-        let Some(mount) = mount.upgrade() else { return Box::pin(std::future::pending()) };
+        let Some(mount) = mount.upgrade() else { return Box::pin(std::future::ready(None)) };
         if !mount.kept.gathering.is_on() {
-            return Box::pin(std::future::ready(mount.kept.answer(&callback, true)));
+            return Box::pin(std::future::ready(Some(mount.kept.answer(&callback, true))));
         }
-        let answer = tokio::task::spawn_local(async move { mount.answer(callback).await });
+        let answer = tokio::task::spawn_local(async move { Some(mount.answer(callback).await) });
         Box::pin(async move { answer.await.expect("answers do not panic") })
     })
 }
