@@ -31,6 +31,9 @@ const CHECKSUM_END: &str = "\"\n}\n";
 /// Digits of the checksum: the first half of BLAKE3.
 const DIGITS: usize = 32;
 
+/// Behind the name of a file, until it is written.
+const UNFINISHED: &str = ".new-";
+
 /// Why a file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeptFileError {
@@ -124,10 +127,16 @@ fn copy_of(path: &Path) -> PathBuf {
     with_end(path, ".copy")
 }
 
+/// Whether `other` was to become the file at `path` by rename(2) when its writer ended.
+pub(crate) fn is_unfinished(path: &Path, other: &Path) -> bool {
+    let begin = with_end(path, UNFINISHED).into_os_string();
+    other.as_os_str().as_encoded_bytes().starts_with(begin.as_encoded_bytes())
+}
+
 /// Writes a file, for the owner's eyes only. After a power cut it is there whole, or as it was before.
 pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), KeptFileError> {
     // Several nodes may write the same file at once.
-    let temporary = with_end(path, &format!(".new-{:016x}", RandomState::new().hash_one(0)));
+    let temporary = with_end(path, &format!("{UNFINISHED}{:016x}", RandomState::new().hash_one(0)));
     let write = || -> io::Result<()> {
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create_new(true).mode(0o600).open(&temporary)?;

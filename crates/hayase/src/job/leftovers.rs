@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::{
-    Job, JobDir, JobError, JobId, Kept, Kind, Registry, Removable, Settings, is_ours, ledgers,
+    Job, JobDir, JobError, JobId, Kept, Kind, Registry, Removable, Settings, is_ours, ledgers, mark,
 };
 use crate::launch::mounts::mounted_below;
 use crate::launch::program;
@@ -234,6 +234,7 @@ fn remove_storage(settings: &Settings) {
     // With `--keep` more than marks is there, and they stay with it.
     let marks = 1 + (0..settings.nodes).filter(|node| ledgers::is_in_tier(settings, *node)).count();
     let entries = fs::read_dir(settings.job_storage()).map_or(0, Iterator::count);
+    mark::remove_unmarked(settings);
     if is_ours(settings) && entries == marks {
         ledgers::remove_in_tier_marks(settings);
         let _ = fs::remove_file(settings.storage_mark());

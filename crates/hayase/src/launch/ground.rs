@@ -26,9 +26,14 @@ pub(crate) fn prepare(plan: Plan, environment: &Environment) -> anyhow::Result<J
         fs::create_dir_all(parent).map_err(JobError::io("make", parent))?;
     }
     // Hosts make the directories of their nodes themselves, here or in a copy of their own.
-    let nodes = if settings.kind == Kind::Hosts { 0 } else { settings.nodes };
+    let is_hosts = settings.kind == Kind::Hosts;
+    if !is_hosts {
+        // Written before they are made: whenever this process is killed, a later command knows what to remove.
+        settings.made = to_be_made(&settings);
+    }
+    let nodes = if is_hosts { 0 } else { settings.nodes };
     dir.make(nodes, |making| write_first(making, &settings))?;
-    match fill(&dir, &mut settings, &registry) {
+    match fill(&dir, &settings, &registry) {
         Ok(()) => Ok(Job { dir, settings }),
         Err(error) => {
             for node in 0..settings.nodes {
@@ -51,22 +56,35 @@ fn write_first(dir: &JobDir, settings: &Settings) -> anyhow::Result<()> {
     Ok(dir.write_settings(settings)?)
 }
 
-fn fill(dir: &JobDir, settings: &mut Settings, registry: &Registry) -> anyhow::Result<()> {
+/// Directories of the storage and of the mount points that are missing, those above others first.
+fn to_be_made(settings: &Settings) -> Vec<PathBuf> {
+    let mut made = Vec::new();
+    let storage = settings.makes_storage.then(|| settings.storage.clone());
+    let mounts = (0..settings.nodes).flat_map(|node| settings.area_mounts(node));
+    for path in storage.into_iter().chain(mounts) {
+        for place in missing(&path).into_iter().rev() {
+            if !made.contains(&place) {
+                made.push(place);
+            }
+        }
+    }
+    made
+}
+
+fn fill(dir: &JobDir, settings: &Settings, registry: &Registry) -> anyhow::Result<()> {
     // Registered before anything else is made: whatever happens now, a later command finds it.
     registry.add(&settings.job, dir)?;
     if settings.kind == Kind::Hosts {
         return Ok(write_hosts(dir, settings)?);
     }
     if settings.makes_storage {
-        make_all(&settings.storage, &mut settings.made)
+        make_all(&settings.storage, &mut Vec::new())
             .map_err(JobError::io("make storage", &settings.storage))?;
     }
     claim_storage(settings)?;
-    for node in 0..settings.nodes {
-        for place in settings.area_mounts(node) {
-            let made = make_all(&place, &mut settings.made);
-            made.map_err(|error| PlanError::MountPoint { path: place, why: error.to_string() })?;
-        }
+    for place in (0..settings.nodes).flat_map(|node| settings.area_mounts(node)) {
+        let made = make_all(&place, &mut Vec::new());
+        made.map_err(|error| PlanError::MountPoint { path: place, why: error.to_string() })?;
     }
     write_hosts(dir, settings)?;
     let own = dir.own_node();
@@ -76,7 +94,6 @@ fn fill(dir: &JobDir, settings: &mut Settings, registry: &Registry) -> anyhow::R
         Kind::Loopback { .. } | Kind::Hosts => Ok(()),
     }
     .map_err(JobError::io("make", own.path()))?;
-    dir.write_settings(settings)?;
     Ok(())
 }
 
@@ -109,12 +126,16 @@ fn is_claimed(settings: &Settings) -> bool {
 
 /// As `mkdir -p`, and notes every directory that was missing.
 pub(crate) fn make_all(path: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
-    let missing: Vec<_> = path.ancestors().take_while(|place| !place.exists()).collect();
-    for place in missing.into_iter().rev() {
-        fs::DirBuilder::new().mode(0o700).create(place)?;
-        made.push(place.to_owned());
+    for place in missing(path).into_iter().rev() {
+        fs::DirBuilder::new().mode(0o700).create(&place)?;
+        made.push(place);
     }
     Ok(())
+}
+
+/// `path` and the directories above it that are not there, the lowest first.
+fn missing(path: &Path) -> Vec<PathBuf> {
+    path.ancestors().take_while(|place| !place.exists()).map(Path::to_owned).collect()
 }
 
 /// What simulated nodes see as `/etc/hosts`, and a list of hosts for launchers of MPI.
