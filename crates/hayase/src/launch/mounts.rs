@@ -43,21 +43,32 @@ pub(crate) fn mounts_of(proc: &Path) -> Vec<Mounted> {
 
 /// Whether something is mounted exactly here.
 pub(crate) fn is_mount_point(path: &Path) -> bool {
-    all().iter().any(|mounted| mounted.point == path)
+    top_at(path).is_some()
 }
 
 /// What was mounted last exactly here.
 pub(crate) fn top_at(path: &Path) -> Option<Mounted> {
+    let path = listed(path);
     all().into_iter().rfind(|mounted| mounted.point == path)
 }
 
 /// Mount points at or below `place`, outermost and oldest first.
 pub(crate) fn mounted_below(place: &Path) -> Vec<PathBuf> {
+    let place = listed(place);
     all()
         .into_iter()
         .map(|mounted| mounted.point)
-        .filter(|point| point.starts_with(place))
+        .filter(|point| point.starts_with(&place))
         .collect()
+}
+
+/// As the kernel lists a mount point: without symbolic links above it. What is mounted there is not asked, since it may
+/// not answer.
+fn listed(path: &Path) -> PathBuf {
+    match (path.parent().map(Path::canonicalize), path.file_name()) {
+        (Some(Ok(parent)), Some(name)) => parent.join(name),
+        _ => path.to_owned(),
+    }
 }
 
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`
@@ -102,6 +113,17 @@ fn unescape(field: &[u8]) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mount_point_below_a_link_is_found() {
+        let place = tempfile::tempdir().unwrap();
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink("/", &link).unwrap();
+        let proc = link.join("proc");
+        assert!(is_mount_point(&proc) && !is_mount_point(&link));
+        assert_eq!(top_at(&proc).map(|mounted| mounted.fs_type), Some("proc".to_owned()));
+        assert!(mounted_below(&proc).contains(&PathBuf::from("/proc")));
+    }
 
     #[test]
     fn lines_of_the_kernel_are_read() {
