@@ -300,7 +300,8 @@ impl Unmounter {
         match ended.map_err(|source| MountError::Unmount { path, source })? {
             Place::Covered(path) => Err(MountError::Covered { path }),
             Place::Cut(path) => {
-                let help = format!("umount -l {}", path.display());
+                let path = path.display();
+                let help = format!("look whether {path} answers; if it does not: umount -l {path}");
                 tracing::warn!(
                     help,
                     "the connection of a mount was cut: if it is still there, it stays"

@@ -330,7 +330,9 @@ mod tests {
         let (connection, ours) = mount();
         assert_eq!(ours.place().unwrap(), Place::OnTop(path.clone()));
         unmount(directory.path(), UnmountFlags::empty()).unwrap();
-        assert_eq!(ours.place().unwrap(), Place::Gone);
+        let is_over = |place: Place| matches!(place, Place::Gone | Place::Cut(_));
+        // Another process may have mounted meanwhile, with the numbers that became free.
+        assert!(is_over(ours.place().unwrap()));
 
         let (_younger, younger) = mount();
         // The kernel takes the lowest numbers that are free, which other processes may have taken meanwhile.
@@ -338,7 +340,7 @@ mod tests {
         assert_eq!(ours.unmount(UnmountFlags::DETACH).unwrap(), Place::Cut(path.clone()));
         assert_eq!(younger.place().unwrap(), Place::OnTop(path), "it stays");
         assert_eq!(younger.unmount(UnmountFlags::empty()).unwrap(), Place::Gone);
-        assert_eq!(younger.place().unwrap(), Place::Gone);
+        assert!(is_over(younger.place().unwrap()));
         drop(connection);
     }
 
