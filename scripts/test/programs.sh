@@ -22,11 +22,13 @@ other_tests() {
 }
 
 build_programs() {
-  local json status=0
+  local json others status=0
+  others=$(other_tests)
+  [ -n "$others" ] || { echo "FAILED: there are no programs of tests in $PWD"; return 1; }
   json=$(mktemp "${TMPDIR:-/tmp}/hayase-build.XXXXXX")
   # First the test programs, then what they run: cargo puts a binary of either into the same place.
-  # shellcheck disable=SC2046 # options
-  cargo test --locked --workspace --no-run --lib --bins $(other_tests) --message-format json-render-diagnostics >"$json" &&
+  # shellcheck disable=SC2086 # options
+  cargo test --locked --workspace --no-run --lib --bins $others --message-format json-render-diagnostics >"$json" &&
     cargo build --locked --workspace --bins --example s3_check --example gfarm_check --test "$optimized_test" \
       --message-format json-render-diagnostics >>"$json" || status=1
   [ $status != 0 ] || list_programs <"$json" >"$(programs_list)"

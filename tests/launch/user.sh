@@ -55,6 +55,7 @@ kernel=() profile=() suffix=
 # old_kernels: from here on with no system call that Linux 4.18 has not, and the FUSE of that kernel.
 old_kernels() {
   cc -O1 -Wall -o "$work/opt/old_kernel" tests/launch/old_kernel.c || die "tests/launch/old_kernel.c can not be compiled"
+  "$work/opt/old_kernel" true || die "the filter of system calls can not be installed"
   kernel=("$work/opt/old_kernel") profile=(--kernel-profile 4.18) suffix=_on_4_18
 }
 # as_user MACHINE CMD...: without a capability.
