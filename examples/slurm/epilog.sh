@@ -32,7 +32,7 @@ if [ -e "$entry" ] || [ -L "$entry" ]; then
   [ "$status" = 0 ] || keep "hayase down --here ended with $status" "$storage/$name"
 fi
 [ -d "$storage" ] || exit 0
-# Ledgers go when the tier has everything. `hayase down` in the job itself leaves them where it has not. A job may have
+# Ledgers go when the tier has everything. `hayase down` in the job itself leaves them where it does not. A job may have
 # another name, or lie deeper: what can not be searched is kept as well.
 ledger=$(find "$storage" -xdev -type d -name ledger -print -quit 2>/dev/null)
 searched=$?

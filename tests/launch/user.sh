@@ -52,7 +52,7 @@ cp "$(dirname "$binary")/libhayase_mpiio.so" "$work/opt/"
 strip --strip-debug "$work/opt/hayase" 2>/dev/null
 # The kernel: this one, or as old_kernels says.
 kernel=() profile=() suffix=
-# old_kernels: from here on with no system call that Linux 4.18 has not, and the FUSE of that kernel.
+# old_kernels: from here on with no system call that Linux 4.18 does not have, and the FUSE of that kernel.
 old_kernels() {
   cc -O1 -Wall -o "$work/opt/old_kernel" tests/launch/old_kernel.c || die "tests/launch/old_kernel.c can not be compiled"
   "$work/opt/old_kernel" true || die "the filter of system calls can not be installed"

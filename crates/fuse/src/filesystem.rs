@@ -370,7 +370,7 @@ impl Filesystem for Requests {
         reply: ReplyEmpty,
     ) {
         let (inode, shared) = (ino(inode), Arc::clone(&self.shared));
-        // Nobody waits for the answer, but only so many of these are under way at a time.
+        // Nobody waits for the answer, but the number of these under way at a time is bounded.
         let end_locks = move |shared: &Shared, owners: Vec<LockOwner>| {
             for owner in owners {
                 shared.give_up_locks(inode, owner);

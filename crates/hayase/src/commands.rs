@@ -54,7 +54,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<Status> {
     let brings_or_removes =
         matches!(command, Command::Up(_) | Command::Down(_) | Command::Run(_) | Command::Resume(_));
-    // Who asks for JSON reads standard error as JSON too.
+    // A caller that asks for JSON parses standard error as JSON too.
     if brings_or_removes && !output.is_json() {
         crate::logging::start_warnings();
     }

@@ -14,7 +14,7 @@ pub const REFUSALS_PAUSE: Duration = Duration::from_secs(10);
 /// For one address of a peer to accept.
 pub const CONNECT_WAIT: Duration = Duration::from_secs(1);
 
-/// An address that has not accepted for so long is tried together with the next one.
+/// An address that has not accepted within this time is tried together with the next one.
 pub const CONNECT_STEP: Duration = Duration::from_millis(250);
 
 /// First pause before a peer is tried again.

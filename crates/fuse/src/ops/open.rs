@@ -51,7 +51,7 @@ impl Shared {
         }
     }
 
-    /// The home is told later, with others; it is waited for only to have what was gathered. Gives back whose locks end
+    /// The home is notified later, with others; it is waited for only to have what was gathered. Gives back whose locks end
     /// with it, for [`Shared::give_up_locks`].
     pub(crate) fn release(
         &self,

@@ -67,7 +67,7 @@ pub(crate) enum LayoutError {
     /// Each writer of it has a part.
     #[error("{} was written through MPI-IO, and is kept by writer", .0.display())]
     Container(PathBuf),
-    /// There are not so many.
+    /// More than there are.
     #[error("stripe over {0} nodes: the job has fewer that store")]
     Width(u16),
     /// The mount did not do it, and did not say so.

@@ -103,7 +103,7 @@ fn the_epilog_keeps_a_ledger_that_down_has_left() {
     assert!(!host.storage().exists());
 }
 
-/// As after a kill: what `hayase resume` needs is in the registry, and beside the bytes only when `hayase down` kept them.
+/// As after a kill: what `hayase resume` needs is in the registry, and next to the bytes only when `hayase down` kept them.
 #[test]
 fn the_epilog_names_what_resume_can_begin_with() {
     let host = Host::new(1, false);

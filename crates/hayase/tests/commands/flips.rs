@@ -244,7 +244,7 @@ fn check_cut_journals(killed: &Killed) {
             fs::remove_dir_all(copied).unwrap();
         }
     }
-    assert!(refused > 0, "no cut was ever told of");
+    assert!(refused > 0, "no cut was ever reported");
 }
 
 /// Mounts of a killed job.

@@ -139,7 +139,7 @@ fn down_ends_what_it_can_judge_and_leaves_the_rest() {
     // What reads JSON finds nothing else on standard error.
     let told = scene.hayase(&["down", "--json"]).with(1);
     assert!(told.stderr.lines().all(|line| line.starts_with('{')), "{told:#?}");
-    // One of both is enough, and is told of.
+    // One of the two is enough, and a warning names the other.
     fs::write(&copy, kept).unwrap();
     let told = scene.hayase(&["down"]).with(0);
     let warned = told.stderr.lines().filter(|line| line.contains("WARN") && line.contains(path));
@@ -332,7 +332,7 @@ fn a_layout_is_set_where_it_means_something_and_nowhere_else() {
     let shared = scene.path("mount/shared");
     let path = |name: &str| shared.join(name).display().to_string();
     let set = ["layout", "set", "--stripe", "64KiB"];
-    // On the host beside simulated nodes there is nothing but an empty directory.
+    // On the host of simulated nodes there is nothing but an empty directory.
     scene
         .hayase(&[&set[..], &[shared.to_str().unwrap()]].concat())
         .with(2)

@@ -146,7 +146,7 @@ struct Place<'a> {
 
 impl Relays {
     /// A free place, or else that of the connection which was idle for longest. While calls wait at one its frames come
-    /// each second, by which it is told from an idle one.
+    /// each second, which an idle one does not have.
     fn place(&self) -> Option<Place<'_>> {
         let mut all = self.carried.borrow_mut();
         if all.len() >= RELAYS_MAX {
@@ -224,7 +224,7 @@ pub(super) async fn relay<F: Future<Output = Result<Connection, LinkError>>>(
         return Err(SessionError::Protocol { what: "a relay that is not told whom to reach" });
     };
     let full = || NotReached::refused(format!("it carries {RELAYS_MAX} connections of others"));
-    // The place last: who has one gives it away only for a connection that there is.
+    // The place last: an older connection loses its own only to a connection that exists.
     let onward = relays.in_turn(server, reach(server)).await;
     let way = onward.and_then(|onward| Ok((onward, relays.place().ok_or_else(full)?)));
     let (reached, way): (Reached, _) = match way {

@@ -95,7 +95,7 @@ struct Echo {
     onward: Rc<PeerLink>,
     /// Whom it looks for has told it nothing yet.
     knows_nobody: Cell<bool>,
-    /// Answers nothing until it is told to.
+    /// Answers nothing until the test lets it.
     holds: Cell<bool>,
     release: Notify,
 }
@@ -375,7 +375,7 @@ fn a_relay_makes_few_connections_to_one_server_at_a_time() {
         assert_eq!(job.relay.reaching_most.get(), RELAY_CONNECTS_MAX);
         job.relay_cut.borrow_mut().clear();
         tokio::time::sleep(RELAY_PAUSE).await;
-        assert_eq!(answered(&all, WAIT).await, 20, "who waits for a turn has it soon");
+        assert_eq!(answered(&all, WAIT).await, 20, "a caller that waits for a turn gets it soon");
         assert_eq!(job.relay.reaching_most.get(), RELAY_CONNECTS_MAX);
     });
 }

@@ -1,4 +1,4 @@
-//! Stories whose end is a power cut of every node: what was synced comes to the tier, each file once.
+//! Stories whose end is a power cut of every node: what was synced reaches the tier, each file once.
 
 use hayase_sim::{Scene, Story, ended_by_power_cut};
 

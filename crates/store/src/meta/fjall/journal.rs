@@ -34,7 +34,7 @@ const PAGE: u64 = 4096;
 
 /// Checks all journals in `directory`, of which `synced` was synced; cuts a torn end off the last one.
 ///
-/// Where each ends, and the last one as a place to go on from; `None` where there is none.
+/// Where each ends, and the last one as a place to follow from; `None` where there is none.
 pub(super) fn check(
     directory: &Path,
     synced: &ByJournal,

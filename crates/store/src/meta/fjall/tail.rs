@@ -27,7 +27,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Goes on from `end`.
+    /// Follows from `end`.
     pub(super) fn from(directory: &Path, end: Last, earlier: ByJournal) -> io::Result<Self> {
         let file = File::open(path(directory, end.journal))?;
         Ok(Self { directory: directory.to_owned(), file, end, earlier })
