@@ -157,8 +157,10 @@ impl Daemon {
             return None;
         }
         let begin = Instant::now();
-        if let Some(handle) = &self.handle {
-            handle.signal(Signal::TERM);
+        match &self.handle {
+            Some(handle) => handle.signal(Signal::TERM),
+            // It could not be looked at when it was started; it is ours, so its number is not another's before we wait.
+            None => drop(self.child.kill()),
         }
         if self.wait(patience) {
             return None;

@@ -585,6 +585,9 @@ mod tests {
         keeper.is_unmounted = true;
         let says = r#"echo '{"ready":{"path":"fuse","why":""}}'; exec sleep 60"#;
         let mount = daemon(&keeper, MOUNT, says);
+        // It is ready before anybody looks at it.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        assert!(crate::process::wait_readable(mount.lines.as_fd(), deadline));
         let Err(End::Failed(error)) = keeper.take_in(MOUNT, mount) else { panic!() };
         assert_eq!(error.to_string(), "the areas are taken down");
         let state = keeper.mount.as_ref().unwrap().state();

@@ -50,9 +50,12 @@ impl Keeper {
             if !ended {
                 notes.extend(daemon.stop(patience));
             }
-            // Started, but ended before the kernel's side was gone.
-            if !is_clean {
+            // It ended before the kernel's side was gone, or had mounted only after it was taken out of sight.
+            if !ended {
                 note(&mut notes, &hide(&mount, self.settings.is_privileged));
+                if mounts_local {
+                    note(&mut notes, &hide_local(&self.settings, self.node));
+                }
             }
         }
         for line in &notes {
