@@ -16,7 +16,7 @@ mod inodes;
 pub mod limits;
 mod mount;
 mod mount_point;
-mod mount_table;
+pub mod mount_table;
 mod notify;
 mod open_class;
 mod ops;

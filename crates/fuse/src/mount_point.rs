@@ -112,7 +112,7 @@ impl Seen {
     fn at(path: &Path) -> io::Result<Option<Self>> {
         let lines = mount_table::read()?;
         let top = mount_table::leads_to(&lines, path);
-        Ok(top.filter(|line| line.is_fuse && line.point == path).map(Self::of))
+        Ok(top.filter(|line| line.is_fuse() && line.point == path).map(Self::of))
     }
 }
 
@@ -231,7 +231,7 @@ impl MountPoint {
         };
         let point = ours.point.clone();
         if !is_connected(&self.connection) {
-            return Ok(if ours.is_fuse { Place::Cut(point) } else { Place::Gone });
+            return Ok(if ours.is_fuse() { Place::Cut(point) } else { Place::Gone });
         }
         let is_on_top = mount_table::leads_to(&lines, &point) == Some(ours);
         Ok(if is_on_top { Place::OnTop(point) } else { Place::Covered(point) })

@@ -1,4 +1,4 @@
-//! What is mounted in this mount namespace, as `/proc` tells it.
+//! What is mounted in a mount namespace, as `/proc` shows it.
 //!
 //! Nothing else tells it without asking a file system, which may be ours before it answers anything, or after it has
 //! broken down: statx(2) asks on kernels before 4.20, and even open(2) with `O_PATH` does where the system audits files.
@@ -8,27 +8,53 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-
-const MOUNTINFO: &str = "/proc/thread-self/mountinfo";
+use std::time::Duration;
 
 /// Reads of which two in a row must agree.
 const READS_MAX: usize = 20;
 
+/// After two that do not.
+const PAUSE: Duration = Duration::from_millis(2);
+
 /// A mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
-    pub(crate) number: u64,
+pub struct Line {
+    /// Of this mount, in this boot; descriptors show it.
+    pub number: u64,
     parent: u64,
-    pub(crate) device: (u32, u32),
-    pub(crate) point: PathBuf,
-    pub(crate) is_fuse: bool,
+    /// Major and minor number of what is mounted.
+    pub device: (u32, u32),
+    /// Mount point, without symbolic links.
+    pub point: PathBuf,
+    /// `xfs`, `fuse.hayase`, ...
+    pub kind: String,
+    /// Device, or whatever the file system calls its source.
+    pub source: OsString,
 }
 
-/// Every mount.
+impl Line {
+    /// Whether a process in user space serves it.
+    pub fn is_fuse(&self) -> bool {
+        self.kind == "fuse" || self.kind.starts_with("fuse.")
+    }
+}
+
+/// Every mount that this thread sees, in the order in which the kernel lists them.
+///
+/// # Errors
+/// When `/proc` can not be read: that says nothing about what is mounted.
+pub fn read() -> io::Result<Vec<Line>> {
+    read_of(Path::new("/proc/thread-self"))
+}
+
+/// The same that a process sees, by its directory in `/proc`.
 ///
 /// Before Linux 5.8 a line can be missing when others mount or unmount meanwhile. It is read until nothing has changed.
-pub(crate) fn read() -> io::Result<Vec<Line>> {
-    let bytes = agreed(|| std::fs::read(MOUNTINFO))?;
+///
+/// # Errors
+/// As [`read`]; also when the process has ended.
+pub fn read_of(proc: &Path) -> io::Result<Vec<Line>> {
+    let bytes = agreed(|| std::fs::read(proc.join("mountinfo")))?;
     Ok(bytes.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
@@ -41,12 +67,13 @@ fn agreed(mut read: impl FnMut() -> io::Result<Vec<u8>>) -> io::Result<Vec<u8>> 
             return Ok(now);
         }
         before = now;
+        std::thread::sleep(PAUSE);
     }
     Err(io::Error::other("the list of mounts changes all the time"))
 }
 
 /// The mount that `path` leads to; `path` is canonical.
-pub(crate) fn leads_to<'a>(lines: &'a [Line], path: &Path) -> Option<&'a Line> {
+pub fn leads_to<'a>(lines: &'a [Line], path: &Path) -> Option<&'a Line> {
     // The root of a process may lie in a mount that is not listed.
     let is_listed = |number| lines.iter().any(|line| line.number == number);
     let parent = |line: &Line| {
@@ -72,14 +99,14 @@ fn parse(line: &[u8]) -> Option<Line> {
     let fields: Vec<_> = line.split(|&byte| byte == b' ').collect();
     let dash = fields.iter().position(|field| *field == b"-")?;
     let text = |at: usize| std::str::from_utf8(fields.get(at)?).ok();
-    let kind = fields.get(dash + 1)?;
     let (major, minor) = text(2)?.split_once(':')?;
     Some(Line {
         number: text(0)?.parse().ok()?,
         parent: text(1)?.parse().ok()?,
         device: (major.parse().ok()?, minor.parse().ok()?),
         point: PathBuf::from(unescape(fields.get(4)?)),
-        is_fuse: *kind == b"fuse" || kind.starts_with(b"fuse."),
+        kind: String::from_utf8_lossy(fields.get(dash + 1)?).into_owned(),
+        source: unescape(fields.get(dash + 2)?),
     })
 }
 
@@ -124,10 +151,12 @@ mod tests {
             parent: 35,
             device: (0, 98),
             point: "/a b\\c".into(),
-            is_fuse: true,
+            kind: "fuse.hayase".to_owned(),
+            source: "hayase".into(),
         };
         assert_eq!(lines(line), [expected]);
-        assert!(!lines("36 35 0:98 / /a rw - fuseblk /dev/sdb1 rw")[0].is_fuse);
+        assert!(lines(line)[0].is_fuse());
+        assert!(!lines("36 35 0:98 / /a rw - fuseblk /dev/sdb1 rw")[0].is_fuse());
         assert_eq!(lines("\nrubbish\n36 35 0:98 / /a rw"), []);
         assert_eq!(unescape(b"a\\04"), "a\\04");
     }

@@ -3,11 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use hayase_fuse::mount_table;
 use rustix::io::Errno;
 
 use crate::config::Environment;
 use crate::job::Registry;
-use crate::launch::mounts::{self, Mounted};
+use crate::launch::mounts::is_ours;
 
 /// A path that a verb about files can not use.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +121,7 @@ impl AreaPathError {
 
 /// Whether `path` is seen here through a mount of ours.
 fn is_hayase(path: &Path) -> bool {
-    let mounts = mounts::all();
+    let mounts = mount_table::read().unwrap_or_default();
     let over = mounts.iter().filter(|mounted| path.starts_with(&mounted.point));
-    over.max_by_key(|mounted| mounted.point.components().count()).is_some_and(Mounted::is_ours)
+    over.max_by_key(|mounted| mounted.point.components().count()).is_some_and(is_ours)
 }

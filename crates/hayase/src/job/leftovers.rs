@@ -4,7 +4,7 @@
 //! Not here: ending its processes (`supervisor::teardown`).
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::mount::{UnmountFlags, unmount};
@@ -267,9 +267,11 @@ pub(crate) fn remove_leftovers(dir: &JobDir, settings: &Settings) {
 
 /// Detaches every mount at or below `place`, the deepest first.
 fn detach_below(place: &Path) {
-    let mut found: Vec<PathBuf> = mounted_below(place);
-    found.reverse();
-    for path in found {
+    let found = mounted_below(place).unwrap_or_else(|error| {
+        tracing::warn!("look what is mounted below {}: {error}", place.display());
+        Vec::new()
+    });
+    for path in found.into_iter().rev() {
         if let Err(error) = unmount(&path, UnmountFlags::DETACH) {
             tracing::warn!("detach {}: {error}", path.display());
         }

@@ -13,11 +13,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use hayase_fuse::mount_table;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount_change};
 use rustix::thread::{UnshareFlags, move_into_link_name_space};
 
-use super::mounts;
 use crate::process::Handle;
 
 /// Those of a node, as `/proc/PID/ns` calls them.
@@ -69,7 +69,7 @@ fn make_private() -> io::Result<()> {
     match mount_change("/", flags) {
         // In a chroot `/` is no mount point: do it for each mount that can be seen.
         Err(rustix::io::Errno::INVAL) => {
-            for mounted in mounts::all() {
+            for mounted in mount_table::read()? {
                 match mount_change(&mounted.point, MountPropagationFlags::DOWNSTREAM) {
                     Ok(()) | Err(rustix::io::Errno::NOENT) => {}
                     Err(error) => {

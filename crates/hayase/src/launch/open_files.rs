@@ -9,8 +9,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use hayase_fuse::mount_table::{Line, read_of};
+
 use super::holders::Holder;
-use super::mounts::{Mounted, mounts_of};
 use crate::process::{ProcessId, all};
 
 /// Processes, but this one, that can read or write a file of what is mounted at one of `points` in some namespace.
@@ -27,10 +28,10 @@ pub(crate) fn holders(points: &[PathBuf]) -> Vec<Holder> {
         .collect();
     let ours = mounts_seen(&mut views, Path::new("/proc/self"));
     let seen = processes.iter().flat_map(|(_, mounts)| mounts.iter()).chain(ours.iter());
-    let is_meant = |mounted: &&Mounted| points.contains(&mounted.point);
+    let is_meant = |mounted: &&Line| points.contains(&mounted.point);
     let devices: HashSet<(u32, u32)> =
         seen.filter(is_meant).map(|mounted| mounted.device).collect();
-    let holds = |(process, mounts): (ProcessId, Rc<Vec<Mounted>>)| {
+    let holds = |(process, mounts): (ProcessId, Rc<Vec<Line>>)| {
         let by = holds(&process.proc(), &mounts, &devices)?;
         let command = fs::read_to_string(process.proc().join("comm")).unwrap_or_default();
         Some(Holder { process, command: command.trim().to_owned(), by })
@@ -38,19 +39,16 @@ pub(crate) fn holders(points: &[PathBuf]) -> Vec<Holder> {
     processes.into_iter().filter(|_| !devices.is_empty()).filter_map(holds).collect()
 }
 
-/// Read once for each namespace and root in it: behind chroot(2) a process is told of nothing outside.
-fn mounts_seen(
-    views: &mut HashMap<[PathBuf; 2], Rc<Vec<Mounted>>>,
-    proc: &Path,
-) -> Rc<Vec<Mounted>> {
+/// A process that has ended meanwhile sees nothing. Read once for each namespace and root in it: behind chroot(2) a process is told of nothing outside.
+fn mounts_seen(views: &mut HashMap<[PathBuf; 2], Rc<Vec<Line>>>, proc: &Path) -> Rc<Vec<Line>> {
     let view = ["ns/mnt", "root"].map(|link| fs::read_link(proc.join(link)).unwrap_or_default());
     let mounts = views.entry(view);
-    Rc::clone(mounts.or_insert_with(|| Rc::new(mounts_of(proc))))
+    Rc::clone(mounts.or_insert_with(|| Rc::new(read_of(proc).unwrap_or_default())))
 }
 
-fn holds(proc: &Path, mounts: &[Mounted], devices: &HashSet<(u32, u32)>) -> Option<&'static str> {
-    let is_ours = |mounted: &&Mounted| devices.contains(&mounted.device);
-    let ids: HashSet<u64> = mounts.iter().filter(is_ours).map(|mounted| mounted.id).collect();
+fn holds(proc: &Path, mounts: &[Line], devices: &HashSet<(u32, u32)>) -> Option<&'static str> {
+    let is_ours = |mounted: &&Line| devices.contains(&mounted.device);
+    let ids: HashSet<u64> = mounts.iter().filter(is_ours).map(|mounted| mounted.number).collect();
     let infos = fs::read_dir(proc.join("fdinfo")).into_iter().flatten().flatten();
     for info in infos {
         let text = fs::read_to_string(info.path()).unwrap_or_default();

@@ -412,8 +412,10 @@ fn check_places(settings: &Settings, dir: &Path, living: &[Job]) -> anyhow::Resu
 /// A mount point must be an empty directory with nothing mounted on it, or not there yet.
 pub(crate) fn check_mount_point(path: &Path) -> Result<(), PlanError> {
     let wrong = |why: String| Err(PlanError::MountPoint { path: path.to_owned(), why });
-    if mounts::is_mount_point(path) {
-        return wrong("something is mounted there already".to_owned());
+    match mounts::is_mount_point(path) {
+        Ok(false) => {}
+        Ok(true) => return wrong("something is mounted there already".to_owned()),
+        Err(error) => return wrong(format!("what is mounted there can not be read: {error}")),
     }
     match std::fs::read_dir(path) {
         Ok(mut entries) => match entries.next() {

@@ -12,7 +12,7 @@ use anyhow::Context;
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::job::Settings;
-use crate::launch::mounts::{is_mount_point, top_at};
+use crate::launch::mounts::{is_mount_point, is_ours, top_at};
 use crate::launch::{holders, program};
 
 /// An unmount that fails without a holder to be seen is tried again this often.
@@ -86,8 +86,13 @@ pub(crate) fn covered(settings: &Settings, node: u16) -> Option<String> {
     let local = (!settings.has_storage(node)).then(|| settings.local_mount(node));
     let areas = [settings.cache_mount(node), Some(settings.shared_mount(node)), local];
     areas.into_iter().flatten().find_map(|area| {
-        let top = top_at(&area).filter(|top| !top.is_ours())?;
-        let (kind, area) = (top.fs_type, area.display());
+        let (top, area) = (top_at(&area), area.display());
+        let kind = match top {
+            Ok(top) => top.filter(|top| !is_ours(top))?.kind,
+            Err(error) => {
+                return Some(format!("what is mounted at {area} can not be read: {error}"));
+            }
+        };
         Some(format!("a file system ({kind}) is mounted over {area}: unmount it (`umount {area}`)"))
     })
 }
@@ -95,8 +100,13 @@ pub(crate) fn covered(settings: &Settings, node: u16) -> Option<String> {
 /// Unmounts; what is busy is detached, and named together with who holds it.
 pub(crate) fn hide(mount: &Path, is_privileged: bool) -> Hidden {
     for _ in 0..QUIET_RETRIES {
-        if !is_mount_point(mount) {
-            return Hidden::Gone;
+        match is_mount_point(mount) {
+            Ok(true) => {}
+            Ok(false) => return Hidden::Gone,
+            Err(error) => {
+                let mount = mount.display();
+                return Hidden::Failed(format!("look whether {mount} is mounted: {error}"));
+            }
         }
         match unmount_now(mount, is_privileged, false) {
             Ok(()) => return Hidden::Gone,

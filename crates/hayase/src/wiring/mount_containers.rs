@@ -41,9 +41,9 @@ pub(super) fn show(
 }
 
 /// Mount namespaces that were made meanwhile have copies of the mount, and their owners do not know; or something is
-/// mounted over it. The session would serve those until they end. Nothing is lost: nothing is written, or all of it is told.
+/// mounted over it. The session would serve those until they end. Nothing is lost: nothing is written, or all of it was reported.
 pub(super) fn end_soon() {
     std::thread::sleep(END_PATIENCE);
-    tracing::info!("the mount is still shown somewhere: ending all the same");
+    tracing::info!("the mount is still shown somewhere: ending in spite of that");
     std::process::exit(0);
 }

@@ -127,7 +127,7 @@ pub(crate) fn seal(settings: &Settings, node: u16) -> anyhow::Result<()> {
     }
     let (root, server) = (settings.shared_root(node), ServerId(node));
     let left = match settings.image {
-        true if is_mount_point(&root) => LeftNode::of(server, &MountedArea::open(&root)?)?,
+        true if is_mount_point(&root)? => LeftNode::of(server, &MountedArea::open(&root)?)?,
         true => return Ok(()), // It was unmounted, and that made it durable.
         false => LeftNode::of(server, &CountedArea::open(&root, settings.shared)?)?,
     };
@@ -171,7 +171,7 @@ impl<'a> Nodes<'a> {
         }
         // Its servers were killed, or are not of this job's record: who uses it stays, in whichever mount namespace.
         wait_until_unused(std::slice::from_ref(&root), LET_GO_WAIT)?;
-        if is_mount_point(&root) && unmount_unused(&root)? == Unmounted::Unseen {
+        if is_mount_point(&root)? && unmount_unused(&root)? == Unmounted::Unseen {
             let as_it_is = MountedArea::open(&root)?;
             return Ok(Opened { left: LeftNode::of(server, &as_it_is)?, image: None });
         }
