@@ -13,7 +13,8 @@ island_suites=(e2e e2e-6.1 gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpii
 island_suites+=(slurm bench deny mpi mpiio-faults fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
 # Run by --long, alone, each in at most half an hour; the last result of each is kept in docs/results/long.md.
 long_suites=(sim-links sim-restarts sim-cuts sim-losses sim-power-cut sim-tier sim-scale)
-long_suites+=(fuzz-long flips-long entries-long files-long areas-mpi4py s3-versitygw fresh-demo fresh-checks fresh-tests)
+long_suites+=(fuzz-long flips-long entries-long files-long areas-mpi4py s3-versitygw)
+long_suites+=(fresh-demo fresh-checks fresh-e2e fresh-islands)
 
 # Longest that a suite may take, in seconds: a hang is a failure, not a wait.
 seconds_max() {
@@ -136,11 +137,11 @@ sim_kind() {
   HAYASE_SIM_KIND=$1 HAYASE_SIM_FIRST=$(new_seed) HAYASE_SIM_SEEDS=$2 run_tests hayase-sim seeds_of_this_commit
 }
 new_seed() { echo $((RANDOM * 32768 + RANDOM)); }
-suite_sim-links() { sim_kind links 2000; }
-suite_sim-restarts() { sim_kind restarts 3000; }
-suite_sim-cuts() { sim_kind cuts 2000; }
-suite_sim-losses() { sim_kind losses 2000; }
-suite_sim-power-cut() { sim_kind power-cut 1000; }
+suite_sim-links() { sim_kind links 5000; }
+suite_sim-restarts() { sim_kind restarts 5000; }
+suite_sim-cuts() { sim_kind cuts 5000; }
+suite_sim-losses() { sim_kind losses 5000; }
+suite_sim-power-cut() { sim_kind power-cut 5000; }
 # In front of a tier: half of them with striped files.
 suite_sim-tier() {
   HAYASE_SIM_TIER_FIRST=$(new_seed) HAYASE_SIM_TIER_SEEDS=1000 run_tests hayase-sim to_the_tier_whatever_happens
@@ -158,7 +159,15 @@ suite_entries-long() { HAYASE_ENTRIES=2000000 run_tests hayase-stage transfer::m
 suite_files-long() { HAYASE_CACHE_FILES=100000 job_suite files-long run_tests hayase-e2e cache_many_files; }
 suite_areas-mpi4py() { job_suite areas-mpi4py tests/mpi/areas.sh --mpi4py; }
 suite_s3-versitygw() { tests/s3/versitygw.sh; }
-# Both commands of the README on a Debian that has nothing; the tests in two parts.
+# Both commands of the README on a Debian that has nothing; the tests in three parts.
 suite_fresh-demo() { scripts/fresh-debian.sh ./demo.sh; }
-suite_fresh-checks() { scripts/fresh-debian.sh ./test.sh $(printf -- '--only %s ' "${first_suites[@]}"); }
-suite_fresh-tests() { scripts/fresh-debian.sh ./test.sh $(printf -- '--only %s ' build "${island_suites[@]}"); }
+suite_fresh-checks() { fresh_tests "${first_suites[@]}"; }
+suite_fresh-e2e() { fresh_tests build e2e e2e-6.1; }
+suite_fresh-islands() {
+  local name others=()
+  for name in "${island_suites[@]}"; do
+    case $name in e2e | e2e-6.1) ;; *) others+=("$name") ;; esac
+  done
+  fresh_tests build "${others[@]}"
+}
+fresh_tests() { scripts/fresh-debian.sh ./test.sh $(printf -- '--only %s ' "$@"); }
