@@ -33,14 +33,15 @@ closed() { [ "$(gateway_curl GET /data/seen/mine -o /dev/null -w '%{http_code}')
 
 # Twice: the index is larger than what this gateway makes only where nothing is.
 many_names() {
-  local tree=$work/many-names kind
-  mkdir -p "$tree" && (cd "$tree" && seq -f 'a-file-without-a-byte-and-with-a-long-name-%06g' 120000 | xargs touch) || return 1
+  local tree=$work/many-names long kind
+  long=$(printf '%0220d' 0)
+  mkdir -p "$tree" && (cd "$tree" && seq -f "a-file-without-a-byte-$long-%06g" 24000 | xargs touch) || return 1
   for kind in one two; do
     touch "$tree/$kind"
     HAYASE_S3_PART_MIB=5 "$hayase" stage out "$tree" "$1" --pack 16MiB || return 1
   done
   "$hayase" pack list "$1" >"$work/listed" &&
-    [ "$(grep -c a-file-without "$work/listed")" = 120000 ] && grep -q 'two$' "$work/listed"
+    [ "$(grep -c a-file-without "$work/listed")" = 24000 ] && grep -q 'two$' "$work/listed"
 }
 
 # The gateway is killed in the middle of a copy and comes back: the copy goes on, and everything arrives.
