@@ -192,7 +192,9 @@ fn fusermount() -> Command {
 
 /// The program by which ordinary users mount and unmount; `path` is that of the environment.
 pub fn find_fusermount(path: &OsStr) -> Option<PathBuf> {
-    let places = || std::env::split_paths(path).chain(MORE_PLACES.iter().map(PathBuf::from));
+    // An empty entry of PATH is the current directory, where anybody's program may lie.
+    let entries = || std::env::split_paths(path).filter(|entry| entry.is_absolute());
+    let places = || entries().chain(MORE_PLACES.iter().map(PathBuf::from));
     FUSERMOUNT
         .iter()
         .find_map(|name| places().map(|place| place.join(name)).find(|it| it.is_file()))
@@ -434,5 +436,11 @@ mod tests {
         assert_ne!(find_fusermount(&path), Some(first.path().join("fusermount3")), "no program");
         fs::write(second.path().join("fusermount3"), "").unwrap();
         assert_eq!(find_fusermount(&path), Some(second.path().join("fusermount3")));
+        // Where we are is a directory of anybody's.
+        let here = std::env::current_dir().unwrap();
+        let up = "../".repeat(here.components().count() - 1);
+        let relative = Path::new(&up).join(second.path().strip_prefix("/").unwrap());
+        assert!(relative.join("fusermount3").is_file());
+        assert_eq!(find_fusermount(relative.as_os_str()), installed);
     }
 }

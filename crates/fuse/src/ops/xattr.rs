@@ -105,7 +105,11 @@ impl Shared {
         }
     }
 
+    /// Of a directory's new files: a file that is there keeps its layout.
     fn set_policy(&self, ino: InodeId, policy: Option<StripePolicy>) -> Result<(), Refused> {
+        if self.volume.attributes(ino)?.attr.kind != FileKind::Directory {
+            return Err(Refused::because(libc::ENOTDIR, "layouts are set on directories"));
+        }
         let change = MetaChange { policy: Some(policy), ..MetaChange::default() };
         self.volume.set_attributes(ino, &change).map(drop)
     }

@@ -625,6 +625,10 @@ fn xattrs_and_explanations() {
         serde_json::from_slice(&get("user.hayase.explain").unwrap()).unwrap();
     assert_eq!(explained["here"]["writers"], 1, "{explained}");
     assert_eq!(get("user.hayase.layout").unwrap(), b"whole");
+    // Layouts are those of a directory's new files.
+    let refused = Err(rustix::io::Errno::NOTDIR);
+    assert_eq!(rustix::fs::setxattr(&path, "user.hayase.layout", b"whole", flags), refused);
+    assert_eq!(rustix::fs::removexattr(&path, "user.hayase.layout"), refused);
     drop(file);
 
     let dir = mounted.path("dir");
