@@ -73,7 +73,8 @@ ssh openssh-client
 slurmctld slurmctld
 slurmd slurmd
 srun slurm-client
-munged munge'
+munged munge
+bindfs bindfs'
 packages_gfarm='gfmd gfmd
 gfsd gfsd
 gfkey gfarm-client

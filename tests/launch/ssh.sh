@@ -239,6 +239,77 @@ batch_systems_name_their_hosts() {
   has_word 'launcher: ssh (PBS_NODEFILE lists the hosts: 2 hosts, by ssh)' || return 1
   fails at a env PBS_NODEFILE=/root/no-such hayase up && has_word 'read PBS_NODEFILE /root/no-such' && nothing_remains $all
 }
+# A tier as a network file system shows it: on each machine, and after each mount, with another number of the device.
+mount_tier() { at "$1" sh -c 'mkdir -p /srv/tier && exec bindfs /mnt/keep /srv/tier'; }
+unmount_tier() { at "$1" umount /srv/tier; }
+seen() { for name in a b c d; do at $name stat -c "$1" /srv/tier/old || return 1; done | sort -u | wc -l; } # FORMAT
+tier_holds() { # FILE TEXT
+  [ "$(cat "$work/shared/keep/$1")" = "$2" ] || { say "$1 in the tier: $(cat "$work/shared/keep/$1")"; return 1; }
+}
+up_with_tier() { up a,b,c,d --tier /srv/tier; }
+tiers_begin() {
+  rm -rf "$work/shared/keep" && mkdir "$work/shared/keep" && echo old >"$work/shared/keep/old" || return 1
+  for name in a b c d; do mount_tier $name || return 1; done
+  [ "$(seen %d)" = 4 ] && [ "$(seen %i)" = 1 ] || { say "$(seen %d) devices, $(seen %i) inode numbers"; return 1; }
+}
+tiers_end() {
+  for name in a b c d; do unmount_tier $name && at $name rmdir /srv/tier || return 1; done
+  nothing_remains $all && rm -rf "$work/shared/keep"
+}
+# All at once, as when an allocation ends; and what is said to be resumed is.
+kill_the_job() {
+  for name in a b c d; do at $name sh -c 'kill -9 $(pidof hayase)'; done
+  out=$(within 10 at a hayase down 2>&1)
+  [ $? = 3 ] && has_word 'hayase resume /srv/j' || { say "$out"; return 1; }
+}
+# It has done all that it can: whether other hosts need what is here, it does not know.
+resumes() { # HOST OPTION...
+  out=$(at "$1" hayase resume "${@:2}" /srv/j 2>&1)
+  [ $? = 3 ] && has_word 'resume --discard' && at "$1" test -d /srv/j || { say "$1: $out"; return 1; }
+  discards "$@"
+}
+discards() { # HOST OPTION...
+  at "$1" hayase resume --discard "${@:2}" /srv/j && at "$1" test ! -e /srv/j
+}
+tier_with_other_device_numbers() {
+  tiers_begin && up_with_tier || return 1
+  local node
+  # Each file is read, changed and sent by other nodes than those that did it before.
+  for node in 0 1 2 3; do
+    on $node sh -c 'cd $HAYASE_CACHE && echo $HAYASE_NODE >>old && echo by $HAYASE_NODE >new-$HAYASE_NODE' &&
+      on $node sh -c '/opt/hayase flush $HAYASE_CACHE/new-$HAYASE_NODE' && tier_holds "new-$node" "by $node" &&
+      at d hayase flush --job j || return 1
+    on $(((node + 1) % 4)) sh -c '/opt/hayase evict $HAYASE_CACHE/old' || return 1
+  done
+  tier_holds old "$(printf 'old\n0\n1\n2\n3')" || return 1
+  # What was not sent comes after a reboot: numbers of devices are others then, and no version was somebody else's.
+  at a hayase down || return 1
+  up_with_tier && on 1 sh -c 'cd $HAYASE_CACHE && cat old new-3 >/dev/null' || return 1
+  for node in 2 3; do on $node sh -c 'cd $HAYASE_CACHE && echo later >>new-$HAYASE_NODE && sync new-$HAYASE_NODE' || return 1; done
+  kill_the_job || return 1
+  for name in a b c d; do
+    unmount_tier $name && at $name mkdir /srv/other && at $name bindfs /mnt /srv/other && mount_tier $name &&
+      at $name umount /srv/other && at $name rmdir /srv/other && resumes $name || return 1
+  done
+  tier_holds new-2 "$(printf 'by 2\nlater')" && tier_holds new-3 "$(printf 'by 3\nlater')" &&
+    [ "$(ls "$work/shared/keep" | tr '\n' ' ')" = "new-0 new-1 new-2 new-3 old " ] && tiers_end
+}
+# Where the tier is not mounted its path is a directory of the host's own disk, on which nobody looks for files.
+tier_that_is_not_mounted_is_noticed() {
+  tiers_begin && unmount_tier c || return 1
+  fails up_with_tier && has_word 'node 2 did not come up: on c: ' && has_word '/srv/tier is another directory' || return 1
+  at c rmdir /srv/tier
+  fails up_with_tier && has_word 'node 2 did not come up: on c: ' && has_word 'there is no directory /srv/tier' || return 1
+  mount_tier c && up_with_tier && on 2 sh -c 'echo kept >$HAYASE_CACHE/file && sync $HAYASE_CACHE/file' || return 1
+  kill_the_job && unmount_tier c || return 1
+  fails at c hayase resume /srv/j && has_word '/srv/tier is another directory' && has_word --replaced-tier &&
+    [ -z "$(at c ls /srv/tier)" ] || return 1
+  # Restored: another directory, and meant.
+  mkdir "$work/shared/other" && cp "$work/shared/keep/"* "$work/shared/other" && rm -r "$work/shared/keep" &&
+    mv "$work/shared/other" "$work/shared/keep" && mount_tier c && resumes c --replaced-tier && tier_holds file kept || return 1
+  for name in a b d; do unmount_tier $name && mount_tier $name && discards $name --replaced-tier || return 1; done
+  tiers_end
+}
 # Last: it loses a machine. The lost one stood in the middle of the tree.
 lost_machine_is_told_and_the_others_are_ended() {
   up a,b,c,d --fanout 1 || return 1
@@ -263,5 +334,7 @@ try secret_is_never_shown
 try run_gives_the_status_and_leaves_nothing
 try interrupted_start_leaves_nothing
 try half_dead_job_is_taken_down
+try tier_with_other_device_numbers
+try tier_that_is_not_mounted_is_noticed
 try lost_machine_is_told_and_the_others_are_ended
 [ "$failures" = 0 ]

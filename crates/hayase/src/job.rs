@@ -24,8 +24,8 @@ pub(crate) use error::JobError;
 pub(crate) use find::{Job, find, find_any};
 pub(crate) use leftovers::{
     Dead, clean, clean_dead, clean_node, clean_node_unless_needed, clean_resumed,
-    clean_unless_needed, clean_unstarted_node, detach_areas, hide_others, remove_leftovers,
-    remove_own_leftovers,
+    clean_unless_needed, clean_unstarted_node, detach_areas, forget_kept_node, hide_others,
+    remove_leftovers, remove_own_leftovers,
 };
 pub(crate) use mark::{found_mark, is_ours, mark_storage};
 pub(crate) use registry::Registry;

@@ -66,7 +66,7 @@ impl CachedFiles {
                 Some((node, below.as_os_str().as_bytes().to_vec()))
             })
         };
-        // Simulated nodes have the same paths: the one that is asked is the one we are on.
+        // Nodes have the same paths: the one that is asked is the one we are on.
         let found = jobs.into_iter().find_map(|job| node_of(&job).map(|found| (job, found)));
         let Some((job, (mut node, tier_path))) = found else {
             let owner = |job: &Job| job.settings.node_of_path(&whole).is_some();
@@ -76,8 +76,8 @@ impl CachedFiles {
                 _ => AreaPathError::NotCached(path.to_owned()).into(),
             });
         };
-        if let Some(own) = job.dir.own_node().record()?.filter(|_| job.settings.has_namespaces()) {
-            node = own.node;
+        if let Some(here) = job.node_here()? {
+            node = here;
         }
         let socket = job.dir.node(node).server_socket();
         let server = CacheServer::connect(&socket, PATIENCE)

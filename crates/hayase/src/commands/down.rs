@@ -9,8 +9,9 @@ use serde::Serialize;
 use super::job_arg::JobArg;
 use crate::config::Environment;
 use crate::exit::Status;
+use crate::job::ledgers::NotDurable;
 use crate::job::{JobId, Kind};
-use crate::launch::drain::{Left, NotDurable};
+use crate::launch::drain::Left;
 use crate::launch::stop::{How, Stopped, stop, stop_here};
 use crate::output::{Human, Output, Page};
 

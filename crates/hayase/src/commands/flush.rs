@@ -12,11 +12,15 @@ use super::job_arg::JobArg;
 use super::verify::{VerifyTold, verify_job};
 use crate::config::Environment;
 use crate::exit::Status;
-use crate::launch::drain::{Left, NotDurable, drain};
+use crate::job::ledgers::NotDurable;
+use crate::launch::drain::{Left, drain};
 use crate::output::{Human, Output, Page};
 
 /// Pause between two questions about a file that is on its way.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// A mount is told of a close after the program has gone on, so that a file may seem open for so long.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// A file that can not be flushed is left after so many failures in a row.
 const FAILURES_MAX: u32 = 3;
@@ -103,12 +107,12 @@ fn flush_below(files: &mut CachedFiles, patience: Option<Duration>) -> anyhow::R
         for file in pending {
             let (state, errno, attempts) = match files.server.flush(file.ino)? {
                 Flushed::Durable => continue,
-                Flushed::Open => ("open", 0, 0),
+                Flushed::Open if begin.elapsed() > CLOSE_MAX || is_late => ("open", 0, 0),
                 Flushed::Failed { errno, attempts } if attempts >= FAILURES_MAX || is_late => {
                     ("failed", errno, attempts)
                 }
                 Flushed::Pending if is_late => ("dirty", 0, 0),
-                Flushed::Pending | Flushed::Failed { .. } => {
+                Flushed::Open | Flushed::Pending | Flushed::Failed { .. } => {
                     later.push(file);
                     continue;
                 }

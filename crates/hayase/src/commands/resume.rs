@@ -44,8 +44,17 @@ pub(crate) struct ResumeArgs {
     /// storage.
     #[arg(long, conflicts_with_all = ["keep", "verify"])]
     salvage: bool,
-    /// Remove the storage after a salvage that has brought everything
-    #[arg(long, requires = "salvage")]
+    /// Take the directory that has the tier's path now, though it is another one than when the job was started
+    ///
+    /// For a tier that was restored, or made again. Where its file system is not mounted files would go to this
+    /// host's own disk.
+    #[arg(long)]
+    replaced_tier: bool,
+    /// Remove the storage when everything that is known here is in the tier, also while other nodes may need it
+    ///
+    /// For nodes that are hosts, on each of them: the others know whether parts of their striped files, and of those of MPI
+    /// programs, lie here; such files are lost then. Needed after a salvage too.
+    #[arg(long, conflicts_with = "keep")]
     discard: bool,
 }
 
@@ -82,9 +91,12 @@ struct FailedFile {
 /// Goes through all nodes whose storage is here.
 pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> {
     let begin = Instant::now();
-    let settings = settings_of(&args.dir)?;
-    if settings.tier.is_none() {
+    let mut settings = settings_of(&args.dir)?;
+    let Some(tier) = &mut settings.tier else {
         bail!("job {} had no tier: there is nothing to bring anywhere", settings.job);
+    };
+    if args.replaced_tier {
+        tier.root = None;
     }
     if let Ok(Some(mark)) = found_mark(&settings)
         && mark != settings.mark
@@ -146,7 +158,12 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
     let is_right = told.verified.as_ref().is_none_or(VerifyTold::is_right);
     let is_all = told.failed.is_empty() && told.not_here.is_empty() && unread.is_empty();
     let is_done = is_all && is_right;
+    let gives_up = args.discard && told.failed.is_empty() && unread.is_empty() && is_right;
     let mut refused = None;
+    if !is_done && gives_up {
+        clean_resumed(&settings, &args.dir, Removable::discarded(&settings)?);
+        told.removed = !settings.job_storage().exists();
+    }
     if is_done && !args.keep {
         match Removable::check(&settings, 0..settings.nodes) {
             Ok(removable) => {
@@ -166,7 +183,8 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
             "{why}; the storage stays: `hayase resume --salvage DIR` brings every file that is there to the tier"
         );
     }
-    Ok(if is_done { Status::Done } else { Status::Partly })
+    let is_complete = is_done || told.removed && told.removals_waiting == 0;
+    Ok(if is_complete { Status::Done } else { Status::Partly })
 }
 
 /// Brings what is there of all nodes whose storage is here. The storage stays, unless that was brought as a whole and is
@@ -202,6 +220,14 @@ fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
     let dir = JobDir::new(dir);
     let settings = dir.settings()?;
     let job = crate::job::Job { dir, settings }.known()?;
+    if job.is_elsewhere() {
+        bail!(
+            "job {} has other hosts, and from here nobody can say whether it is up: end it with `hayase down --job {}`, \
+             and resume what that keeps",
+            job.settings.job,
+            job.dir.path().display()
+        );
+    }
     if job.is_alive() {
         bail!("job {} is up: use `hayase flush`, or end it first", job.settings.job);
     }
@@ -259,6 +285,12 @@ impl Human for ResumeTold {
         }
         for node in &self.not_here {
             page.line(&format!("node {node}: its storage is not on this machine"));
+        }
+        if !self.not_here.is_empty() && self.failed.is_empty() && !self.removed {
+            page.line(
+                "the storage stays, since those may need parts of it; if no file is striped or written through \
+                 MPI-IO, or they have all: `hayase resume --discard` removes it",
+            );
         }
         if let Some(verified) = &self.verified {
             verified.write(page);

@@ -13,6 +13,7 @@ use super::job_arg::JobArg;
 use crate::config::Environment;
 use crate::cpu_budget::CpuBudget;
 use crate::exit::Status;
+use crate::job::ledgers::{self, NotDurable};
 use crate::job::{Job, JobId, Registry, Settings};
 use crate::launch::tree::{Answer, JOIN_PATIENCE, Session};
 use crate::metrics::{self, Measured};
@@ -105,6 +106,9 @@ pub(crate) struct NodeStatus {
     /// Absent when its server does not answer; then `trouble` says why.
     pub(crate) server: Option<Served>,
     pub(crate) trouble: Option<String>,
+    /// What the tier does not have of a node whose server does not answer, as its ledger says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) left: Option<Vec<NotDurable>>,
 }
 
 impl NodeStatus {
@@ -290,6 +294,7 @@ fn unknown(settings: &Settings, node: u16) -> NodeStatus {
         supervisor: None,
         server: None,
         trouble: None,
+        left: None,
     }
 }
 
@@ -298,6 +303,7 @@ pub(crate) fn look_at_node(job: &Job, node: u16) -> NodeStatus {
     let mut status = unknown(&job.settings, node);
     if job.supervisor(node).is_none() {
         status.trouble = Some("its supervisor has ended".to_owned());
+        status.left = ledgers::left_of(&job.settings, node);
         return status;
     }
     let dir = job.dir.node(node);
@@ -316,6 +322,7 @@ pub(crate) fn look_at_node(job: &Job, node: u16) -> NodeStatus {
         Ok(served) => status.server = Some(served),
         Err(error) => {
             status.trouble.get_or_insert(format!("its server: {error:#}"));
+            status.left = ledgers::left_of(&job.settings, node);
         }
     }
     status

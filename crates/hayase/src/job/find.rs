@@ -156,6 +156,15 @@ impl Job {
         (0..self.settings.nodes).filter(is_here).collect()
     }
 
+    /// The node that this process is on, where all nodes have the same paths: by its namespaces, or by its host.
+    pub(crate) fn node_here(&self) -> Result<Option<u16>, JobError> {
+        Ok(match self.settings.kind {
+            Kind::Namespaces { .. } => self.dir.own_node().record()?.map(|own| own.node),
+            Kind::Hosts => self.nodes_here().first().copied(),
+            Kind::ThisMachine | Kind::Loopback { .. } => None,
+        })
+    }
+
     /// Nodes whose supervisor does not run on this host.
     pub(crate) fn nodes_elsewhere(&self) -> Vec<u16> {
         let nodes = 0..self.settings.nodes;

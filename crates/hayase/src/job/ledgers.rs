@@ -10,6 +10,7 @@ use hayase_layout::{InodeId, Layout};
 use hayase_store::area::PARTS_DIRECTORY;
 use hayase_store::device::Device;
 use hayase_store::{Ledger, LedgerRecord, PreadDevice, Salvaged, ops};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Settings;
@@ -19,8 +20,48 @@ use crate::kept_file;
 /// Written into the storage of a job that keeps bytes for [`crate::commands::resume`]: its settings.
 const RESUME: &str = "resume.json";
 
+/// Begins the name of the list of a node's files that the tier does not have.
+const NOT_IN_TIER: &str = "not-in-tier-";
+
 /// Begins the name of the mark of a node that has nothing left to bring there.
 const IN_TIER: &str = "in-tier-";
+
+/// One file that the tier does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NotDurable {
+    /// Where its bytes are.
+    pub(crate) node: u16,
+    /// From the tier's root.
+    pub(crate) path: String,
+    /// `dirty`, `flushing`, `failed`, `open`.
+    pub(crate) state: String,
+    /// Bytes.
+    pub(crate) bytes: u64,
+    /// Of the last failure; 0 when there was none.
+    pub(crate) errno: i32,
+    /// Failures in a row.
+    pub(crate) attempts: u32,
+}
+
+/// What the tier does not have of a node whose server does not answer: its ledger says, if that is on this machine and can be
+/// read. A node without storage has nothing.
+pub(crate) fn left_of(settings: &Settings, node: u16) -> Option<Vec<NotDurable>> {
+    if !settings.has_storage(node) {
+        return Some(Vec::new());
+    }
+    if settings.tier.is_none() || !settings.ledger(node).exists() {
+        return None;
+    }
+    let line = |record: LedgerRecord| NotDurable {
+        node,
+        path: String::from_utf8_lossy(&record.path).into_owned(),
+        state: record.state.word().to_owned(),
+        bytes: record.bytes,
+        errno: record.errno,
+        attempts: record.attempts,
+    };
+    Some(not_durable(settings, node).ok()?.into_iter().map(line).collect())
+}
 
 /// What the tier does not have of one node. A node without a ledger on this machine has nothing.
 pub(crate) fn not_durable(settings: &Settings, node: u16) -> anyhow::Result<Vec<LedgerRecord>> {
@@ -176,7 +217,7 @@ pub(crate) fn write_list(settings: &Settings, node: u16) -> anyhow::Result<()> {
     let files: Vec<_> = left.iter().map(line).collect();
     tracing::warn!(files = files.len(), bytes, "not in the tier: kept for `hayase resume`");
     let list = json!({ "job": settings.job, "bytes": bytes, "files": files });
-    let path = settings.job_storage().join(format!("not-in-tier-{node}.json"));
+    let path = settings.job_storage().join(format!("{NOT_IN_TIER}{node}.json"));
     let text = serde_json::to_vec_pretty(&list).expect("a list is plain data");
     fs::write(&path, text).with_context(|| format!("write {}", path.display()))
 }
@@ -198,11 +239,9 @@ pub(crate) fn is_in_tier(settings: &Settings, node: u16) -> bool {
     in_tier_mark(settings, node).exists()
 }
 
-/// Removes these marks, when no node keeps anything.
-pub(crate) fn remove_in_tier_marks(settings: &Settings) {
-    for node in 0..settings.nodes {
-        let _ = fs::remove_file(in_tier_mark(settings, node));
-    }
+/// Whether a file of this name, beside the storage of nodes, only speaks of what they keep.
+pub(crate) fn is_note(name: &str) -> bool {
+    name.starts_with(IN_TIER) || name.starts_with(NOT_IN_TIER) || name.starts_with(RESUME)
 }
 
 fn resume_file(settings: &Settings) -> PathBuf {
@@ -235,6 +274,7 @@ mod tests {
         settings.tier = Some(TierSettings {
             place,
             endpoint: None,
+            root: None,
             fsync,
             deadline_ms: None,
             flush_open_s: 0,

@@ -3,9 +3,10 @@
 //! Here: directories, mounts and loop devices of a job that has ended, however it ended.
 //! Not here: ending its processes (`supervisor::teardown`).
 
-use std::fs;
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -196,6 +197,24 @@ pub(crate) fn clean_node(job: &Job, node: u16, _: Removable) {
     remove_own_leftovers(&job.dir, &settings, node);
 }
 
+/// Removes what is left of a node whose processes were killed, but for its storage, which is kept as `hayase resume` takes it.
+pub(crate) fn forget_kept_node(job: &Job, node: u16) {
+    let mut settings = job.settings.clone();
+    let dir = job.dir.node(node);
+    end_killed(&settings, &dir);
+    for place in settings.area_mounts(node) {
+        detach_below(&place);
+    }
+    let made = dir.made();
+    let _ = fs::remove_dir_all(dir.path());
+    if settings.kind == Kind::Hosts {
+        settings.made = made;
+        remove_own_leftovers(&job.dir, &settings, node);
+    } else {
+        remove_leftovers(&job.dir, &settings);
+    }
+}
+
 /// Removes what was made for the node of this host before it came up. Mount points stay as they are: what
 /// is mounted there, or shown by a link, may have been the reason why it did not.
 pub(crate) fn clean_unstarted_node(job: &Job, node: u16) {
@@ -229,16 +248,21 @@ fn remove_made(dir: &JobDir, settings: &Settings) {
     }
 }
 
-/// Removes the job's place in the storage when nothing but its mark is left in it.
+/// Removes the job's place in the storage when nothing is left in it but its mark and notes of what is gone.
 fn remove_storage(settings: &Settings) {
-    // With `--keep` more than marks is there, and they stay with it.
-    let marks = 1 + (0..settings.nodes).filter(|node| ledgers::is_in_tier(settings, *node)).count();
-    let entries = fs::read_dir(settings.job_storage()).map_or(0, Iterator::count);
     mark::remove_unmarked(settings);
-    if is_ours(settings) && entries == marks {
-        ledgers::remove_in_tier_marks(settings);
-        let _ = fs::remove_file(settings.storage_mark());
-        let _ = fs::remove_dir(settings.job_storage());
+    let (storage, mark) = (settings.job_storage(), settings.storage_mark());
+    let Ok(entries) = fs::read_dir(&storage).and_then(Iterator::collect::<io::Result<Vec<_>>>)
+    else {
+        return;
+    };
+    let mut paths = entries.iter().map(fs::DirEntry::path).filter(|path| *path != mark);
+    // With `--keep` storage of nodes is there, and what speaks of it stays.
+    let is_note =
+        |path: &PathBuf| path.file_name().and_then(OsStr::to_str).is_some_and(ledgers::is_note);
+    if is_ours(settings) && paths.clone().all(|path| is_note(&path)) {
+        paths.try_for_each(fs::remove_file).and_then(|()| fs::remove_file(&mark)).ok();
+        let _ = fs::remove_dir(storage);
     }
 }
 

@@ -195,6 +195,7 @@ mod tests {
         settings.tier = Some(TierSettings {
             place: "/tier".to_owned(),
             endpoint: None,
+            root: None,
             fsync: FsyncAt::Node,
             deadline_ms: None,
             flush_open_s: 0,

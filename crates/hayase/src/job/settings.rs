@@ -293,6 +293,10 @@ pub(crate) struct TierSettings {
     /// Where its S3 server is, when `up` was told; otherwise the environment of each server says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) endpoint: Option<String>,
+    /// Inode number of a tier that is a directory, as `up` saw it: a host on which that file system is not mounted has
+    /// another directory there, or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) root: Option<u64>,
     /// What fsync(2) promises.
     pub(crate) fsync: FsyncAt,
     /// Milliseconds since 1970: the end of the job.

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::tree::{Answer, Session, WAY_MAX};
 use crate::commands::status::{NodeStatus, look_at_node};
-use crate::job::{Job, ledgers};
+use crate::job::Job;
+use crate::job::ledgers::NotDurable;
 use crate::output::Output;
 use crate::supervisor::control::Request;
 
@@ -18,23 +19,6 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// How long one round of questions to other hosts may take.
 const ROUND: Duration = Duration::from_secs(5);
-
-/// One file that the tier does not have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct NotDurable {
-    /// Where its bytes are.
-    pub(crate) node: u16,
-    /// From the tier's root.
-    pub(crate) path: String,
-    /// `dirty`, `flushing`, `failed`, `open`.
-    pub(crate) state: String,
-    /// Bytes.
-    pub(crate) bytes: u64,
-    /// Of the last failure; 0 when there was none.
-    pub(crate) errno: i32,
-    /// Failures in a row.
-    pub(crate) attempts: u32,
-}
 
 /// What is left when the waiting is over.
 #[derive(Debug, Default, Serialize)]
@@ -52,6 +36,9 @@ pub(crate) struct Left {
     /// Bytes that went to the tier since the servers began.
     #[serde(skip)]
     flushed: u64,
+    /// Something may still come to the tier: not all nodes have ended.
+    #[serde(skip)]
+    may_move: bool,
 }
 
 impl Left {
@@ -60,10 +47,17 @@ impl Left {
         self.files == 0 && self.unknown.is_empty()
     }
 
-    fn add(&mut self, job: &Job, status: &NodeStatus) {
+    /// Nobody knows what it has, and whether it runs.
+    fn is_silent(&mut self, node: u16) {
+        self.may_move = true;
+        self.unknown.push(node);
+    }
+
+    fn add(&mut self, mut status: NodeStatus) {
         let node = status.node();
-        match status.cache() {
-            Some(cache) => {
+        self.may_move |= status.supervisor.is_some();
+        match (status.left.take(), status.cache()) {
+            (_, Some(cache)) => {
                 self.files += cache.dirty_files;
                 self.bytes += cache.dirty_bytes;
                 self.flushed += cache.flushed_bytes;
@@ -77,27 +71,12 @@ impl Left {
                     attempts: line.attempts,
                 }));
             }
-            None => self.add_ledger(job, node),
-        }
-    }
-
-    /// Nobody serves the node: its ledger says, if it is on this machine.
-    fn add_ledger(&mut self, job: &Job, node: u16) {
-        let records = match ledgers::not_durable(&job.settings, node) {
-            Ok(records) if job.settings.ledger(node).exists() => records,
-            _ => return self.unknown.push(node),
-        };
-        self.files += records.len() as u64;
-        for record in records {
-            self.bytes += record.bytes;
-            self.lines.push(NotDurable {
-                node,
-                path: String::from_utf8_lossy(&record.path).into_owned(),
-                state: record.state.word().to_owned(),
-                bytes: record.bytes,
-                errno: record.errno,
-                attempts: record.attempts,
-            });
+            (Some(lines), None) => {
+                self.files += lines.len() as u64;
+                self.bytes += lines.iter().map(|line| line.bytes).sum::<u64>();
+                self.lines.extend(lines);
+            }
+            (None, None) => self.unknown.push(node),
         }
     }
 }
@@ -106,16 +85,16 @@ impl Left {
 pub(crate) fn left(job: &Job, nodes: &[u16], session: Option<&mut Session>) -> Left {
     let mut left = Left::default();
     for &node in nodes {
-        left.add(job, &look_at_node(job, node));
+        left.add(look_at_node(job, node));
     }
     if let Some(session) = session {
         for (node, answer) in session.ask(&Request::Status, ROUND + WAY_MAX) {
             match answer {
                 Ok(Answer::Status(value)) => match serde_json::from_value(value) {
-                    Ok(status) => left.add(job, &status),
-                    Err(_) => left.unknown.push(node),
+                    Ok(status) => left.add(status),
+                    Err(_) => left.is_silent(node),
                 },
-                _ => left.unknown.push(node),
+                _ => left.is_silent(node),
             }
         }
     }
@@ -140,14 +119,13 @@ pub(crate) fn drain(
     let mut progress = None;
     loop {
         let left = left(job, nodes, session.as_deref_mut());
-        let is_served = nodes.iter().any(|&node| job.supervisor(node).is_some());
         let now = (left.files, left.bytes, left.flushed);
         if now != moved.1 {
             moved = (Instant::now(), now);
         }
         let is_over = patience.is_some_and(|patience| begin.elapsed() >= patience)
             || moved.0.elapsed() >= STALL
-            || (!is_served && session.is_none());
+            || !left.may_move;
         if left.is_nothing() || is_over {
             return left;
         }

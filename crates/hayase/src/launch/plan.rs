@@ -238,12 +238,13 @@ fn choose_tier(args: &UpArgs, environment: &Environment) -> anyhow::Result<Optio
         false => std::path::absolute(place)?.into_os_string(),
     };
     places::open(&place, places::Wish::Present).context("open the tier")?;
+    let root = places::root_of(&place).context("open the tier")?;
     let place = place.into_string().map_err(PlanError::Tier)?;
     let deadline_ms = deadline::choose(args.deadline.as_deref(), environment)?;
     let (fsync, flush_open_s) = (args.fsync.unwrap_or_default(), args.flush_open);
     let faults = args.tier_faults;
     let endpoint = args.endpoint.endpoint.clone();
-    Ok(Some(TierSettings { place, endpoint, fsync, deadline_ms, flush_open_s, faults }))
+    Ok(Some(TierSettings { place, endpoint, root, fsync, deadline_ms, flush_open_s, faults }))
 }
 
 /// The hosts of the job, if it is not this machine alone, and how many nodes it has.

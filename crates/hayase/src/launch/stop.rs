@@ -10,10 +10,11 @@ use serde::Serialize;
 
 use super::drain::{Left, drain};
 use super::tree::{Answer, Session, WAY_MAX, end_here};
-use crate::job::{Job, JobError, Kept, Removable, clean, detach_areas, ledgers};
+use crate::job::{Job, JobError, Kept, Removable, clean, detach_areas, forget_kept_node, ledgers};
 use crate::output::Output;
 use crate::process::{Handle, wait_ended};
 use crate::supervisor::control::{Call, Reply, Request};
+use crate::wiring::resume::keep_node;
 
 /// How long a node may take for its mounts, and again for everything else.
 pub(crate) const ROUND_MAX: Duration = Duration::from_secs(30);
@@ -143,6 +144,12 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
         removable => {
             stopped.kept = Some(job.settings.job_storage());
             stopped.refuses(removable.and_then(Result::err));
+            for node in (0..nodes).filter(|node| !elsewhere.contains(node)) {
+                if supervisors[usize::from(node)].is_none() && !is_unknowable(node.into()) {
+                    let notes = leave_ended(job, node);
+                    stopped.notes.extend(notes.iter().map(|note| format!("node {node}: {note}")));
+                }
+            }
             let have_ended = supervisors.iter().all(Option::is_none) && unknowable.is_empty();
             if have_ended && elsewhere.is_empty() {
                 detach_areas(&job.settings);
@@ -175,6 +182,16 @@ pub(crate) fn stop_here(job: &Job, how: How<'_>, output: &Output) -> Stopped {
     let is_kept = keep || !stopped.refused.is_empty();
     stopped.kept = is_kept.then(|| job.settings.job_storage());
     stopped
+}
+
+/// Leaves the storage of a node whose processes have ended to `hayase resume`, and nothing else of it. Answers what went wrong;
+/// then its directory stays too.
+pub(crate) fn leave_ended(job: &Job, node: u16) -> Vec<String> {
+    let notes = keep_node(&job.settings, node);
+    if notes.is_empty() {
+        forget_kept_node(job, node);
+    }
+    notes
 }
 
 impl Stopped {

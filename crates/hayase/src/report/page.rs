@@ -173,7 +173,7 @@ fn missing(page: &mut Html, report: &JobReport) {
         page.line("good", "None: the tier has everything that is known here.");
         return;
     }
-    let row = |line: &crate::launch::drain::NotDurable| {
+    let row = |line: &crate::job::ledgers::NotDurable| {
         let why = match line.errno {
             0 => String::new(),
             errno => {
@@ -399,7 +399,8 @@ mod tests {
     use super::*;
     use crate::commands::status::tests::status_of;
     use crate::job::Kind;
-    use crate::launch::drain::{Left, NotDurable};
+    use crate::job::ledgers::NotDurable;
+    use crate::launch::drain::Left;
 
     fn report(nodes: u16) -> JobReport {
         let kind = Kind::Namespaces { subnet: Ipv4Addr::new(10, 1, 2, 0) };
@@ -438,6 +439,7 @@ mod tests {
         report.settings.tier = Some(crate::job::TierSettings {
             place: "/tier".into(),
             endpoint: None,
+            root: None,
             fsync: crate::job::FsyncAt::Node,
             deadline_ms: None,
             flush_open_s: 0,

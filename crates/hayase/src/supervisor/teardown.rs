@@ -13,7 +13,7 @@ use super::fate::Fate;
 use super::keeper::Keeper;
 use super::programs;
 use crate::job::{Kept, Kind, Removable, is_ours, ledgers, remove_leftovers, remove_own_leftovers};
-use crate::wiring::resume::seal;
+use crate::wiring::resume::keep_node;
 
 /// How long `serve-mount` may take to end after its mount has gone.
 const MOUNT_PATIENCE: Duration = Duration::from_millis(1000);
@@ -92,18 +92,8 @@ impl Keeper {
             tracing::error!("{why}");
         }
         let keep = !matches!(removable, Some(Ok(_)));
-        if keep
-            && self.settings.tier.is_some()
-            && let Err(error) = ledgers::keep_for_resume(&self.settings)
-                .and_then(|()| ledgers::write_list(&self.settings, self.node))
-        {
-            notes.push(format!("{error:#}"));
-        }
-        if keep
-            && self.settings.tier.is_some()
-            && let Err(error) = seal(&self.settings, self.node)
-        {
-            notes.push(format!("not made durable, so do not switch this machine off: {error:#}"));
+        if keep {
+            notes.extend(keep_node(&self.settings, self.node));
         }
         let has_left_all = self.has_left_all();
         if let Some(areas) = self.areas.take() {

@@ -66,6 +66,12 @@ pub(crate) enum PlaceError {
     /// The directory can not be opened.
     #[error(transparent)]
     Tier(#[from] TierError),
+    /// The tier's path leads to another directory than where `up` ran.
+    #[error(
+        "{} is another directory than when the job was started (inode {here}, it was {there}): is the tier's file \
+         system mounted on this host?", .path.display()
+    )]
+    OtherTier { path: PathBuf, here: u64, there: u64 },
     /// The directory can not be made.
     #[error("make the directory {}", .path.display())]
     Make { path: PathBuf, source: io::Error },
@@ -87,6 +93,9 @@ impl PlaceError {
             Self::Inside { .. } | Self::Around { .. } => {
                 Some("choose another target, or leave it out with --exclude".into())
             }
+            Self::OtherTier { .. } => Some(
+                "mount it; if the directory was made again or restored since: `hayase resume --replaced-tier`".into(),
+            ),
             Self::Same(_) => Some("choose another target".into()),
             Self::NoDirectory(_) => Some("name the directory that it is in".into()),
             Self::NoGfarm { .. } => Some("name it as gfarm:///DIR/FILE".into()),
@@ -108,6 +117,7 @@ pub(crate) fn open(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
 
 /// The tier behind a cache area, which must be there.
 pub(crate) fn open_tier(tier: &TierSettings) -> Result<Place, PlaceError> {
+    check_root(tier)?;
     let variable = |name: &str| crate::config::variable_at(tier.endpoint.as_deref(), name);
     open_with(tier.place.as_ref(), Wish::Present, &variable)
 }
@@ -115,6 +125,7 @@ pub(crate) fn open_tier(tier: &TierSettings) -> Result<Place, PlaceError> {
 /// The same for one server of a job. Where the tier can keep it, unfinished uploads are known as that
 /// server's.
 pub(crate) fn open_owned(tier: &TierSettings, owner: &Owner) -> Result<Place, PlaceError> {
+    check_root(tier)?;
     let place = OsStr::new(&tier.place);
     let path = match scheme(place) {
         None => place.to_owned(),
@@ -125,6 +136,29 @@ pub(crate) fn open_owned(tier: &TierSettings, owner: &Owner) -> Result<Place, Pl
         Some(_) => return open_tier(tier),
     };
     Ok(Place::root(Arc::new(Posix::attach_owned(Path::new(&path), owner)?)))
+}
+
+/// The inode number of a place that is a directory of a file system: the same on all hosts, as versions need it.
+pub(crate) fn root_of(place: &OsStr) -> Result<Option<u64>, PlaceError> {
+    let Some(path) = local(place).map(PathBuf::from) else { return Ok(None) };
+    match fs::metadata(&path) {
+        Ok(found) => Ok(Some(found.ino())),
+        Err(_) => Err(PlaceError::Absent(path)),
+    }
+}
+
+/// Fails where the tier's path leads to another directory than on the host of `up`. Bytes that are sent there would be
+/// lost: nobody looks for them on one node's own disk.
+fn check_root(tier: &TierSettings) -> Result<(), PlaceError> {
+    let Some(there) = tier.root else { return Ok(()) };
+    let place = OsStr::new(&tier.place);
+    match root_of(place)? {
+        Some(here) if here != there => {
+            let path = local(place).map(PathBuf::from).unwrap_or_default();
+            Err(PlaceError::OtherTier { path, here, there })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The same, where `variable` knows what the environment of the person says.

@@ -121,7 +121,7 @@ impl<'a> Left<'a> {
 
 /// Makes durable what is kept of a node whose server has just ended and whose areas are as it left them: the machine may be
 /// switched off before anybody resumes the job.
-pub(crate) fn seal(settings: &Settings, node: u16) -> anyhow::Result<()> {
+fn seal(settings: &Settings, node: u16) -> anyhow::Result<()> {
     if !settings.has_storage(node) || !settings.ledger(node).exists() {
         return Ok(());
     }
@@ -132,6 +132,20 @@ pub(crate) fn seal(settings: &Settings, node: u16) -> anyhow::Result<()> {
         false => LeftNode::of(server, &CountedArea::open(&root, settings.shared)?)?,
     };
     Ok(left.seal(&mut ledgers::open(settings, node)?)?)
+}
+
+/// Leaves the storage of a node whose server has ended as `hayase resume` takes it: with the settings of the job, a list of
+/// what the tier does not have, and all of that durable. Answers what could not be done.
+pub(crate) fn keep_node(settings: &Settings, node: u16) -> Vec<String> {
+    if settings.tier.is_none() || !settings.node_storage(node).exists() {
+        return Vec::new();
+    }
+    let written =
+        ledgers::keep_for_resume(settings).and_then(|()| ledgers::write_list(settings, node));
+    let sealed =
+        seal(settings, node).context("not made durable, so do not switch this machine off");
+    let failed = [written, sealed].into_iter().filter_map(Result::err);
+    failed.map(|error| format!("{error:#}")).collect()
 }
 
 /// The storage of each node, opened when something of it is wanted: a striped file lies on many.

@@ -13,6 +13,7 @@ mod examples;
 mod flips;
 mod help;
 mod jobs;
+mod killed_jobs;
 mod many_nodes;
 mod packs;
 mod packs_in_areas;

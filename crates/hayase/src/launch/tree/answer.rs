@@ -1,12 +1,13 @@
 //! Answering a question on the host of the node that it is for.
 
+use std::iter;
 use std::time::{Duration, Instant};
 
 use super::message::{Answer, Join};
 use crate::commands::status::{history_of_node, look_at_node};
 use crate::commands::verify::checksums_of_node;
 use crate::job::{Job, JobDir, JobError, Kept, Removable, clean_node};
-use crate::launch::stop::{LAST_BREATH, ROUND_MAX};
+use crate::launch::stop::{LAST_BREATH, ROUND_MAX, leave_ended};
 use crate::process::wait_ended;
 use crate::supervisor::control::{Call, Reply, Request};
 
@@ -68,19 +69,18 @@ fn gone(join: &Join, request: &Request) -> Answer {
 pub(crate) fn end_here(job: &Job, node: u16, request: &Request) -> Answer {
     let is_stop = matches!(request, Request::Stop { .. });
     let Some((_, handle)) = job.supervisor(node) else {
-        let kept = clean_dead_node(job, node, request).err().map(|kept| kept.to_string());
-        return Answer::Done { notes: Vec::new(), was_dead: true, kept };
+        let (notes, kept) = end_dead_node(job, node, request);
+        return Answer::Done { notes, was_dead: true, kept: kept.map(|kept| kept.to_string()) };
     };
     let asked = Call::send(&job.dir.node(node), request);
     let reply = asked.and_then(|call| call.reply(Instant::now() + ROUND_MAX));
     if is_stop && !wait_ended(std::slice::from_ref(&handle), LAST_BREATH) {
         handle.signal(rustix::process::Signal::KILL);
         wait_ended(std::slice::from_ref(&handle), LAST_BREATH);
-        let mut why = "its supervisor hung and was killed".to_owned();
-        if let Err(kept) = clean_dead_node(job, node, request) {
-            why = format!("{why}; {kept}");
-        }
-        return Answer::Failed { why };
+        let (notes, kept) = end_dead_node(job, node, request);
+        let more = notes.into_iter().chain(kept.map(|kept| kept.to_string()));
+        let why = iter::once("its supervisor hung and was killed".to_owned()).chain(more);
+        return Answer::Failed { why: why.collect::<Vec<_>>().join("; ") };
     }
     match reply {
         Ok(Reply::Done { notes, kept }) => Answer::Done { notes, was_dead: false, kept },
@@ -89,13 +89,20 @@ pub(crate) fn end_here(job: &Job, node: u16, request: &Request) -> Answer {
     }
 }
 
-/// Removes what a node has whose supervisor has ended, where that was asked for.
-fn clean_dead_node(job: &Job, node: u16, request: &Request) -> Result<(), Kept> {
-    let removable = match request {
-        Request::Stop { keep: false, discard: true } => Removable::discarded(&job.settings)?,
-        Request::Stop { keep: false, discard: false } => Removable::check(&job.settings, [node])?,
-        _ => return Ok(()),
+/// Removes what a node has whose supervisor has ended, or leaves it to `hayase resume`; answers what somebody should know,
+/// and why it was not removed though that was asked for.
+fn end_dead_node(job: &Job, node: u16, request: &Request) -> (Vec<String>, Option<Kept>) {
+    let &Request::Stop { keep, discard } = request else { return (Vec::new(), None) };
+    let removable = match (keep, discard) {
+        (true, _) => None,
+        (false, true) => Some(Removable::discarded(&job.settings)),
+        (false, false) => Some(Removable::check(&job.settings, [node])),
     };
-    clean_node(job, node, removable);
-    Ok(())
+    match removable {
+        Some(Ok(removable)) => {
+            clean_node(job, node, removable);
+            (Vec::new(), None)
+        }
+        kept => (leave_ended(job, node), kept.and_then(Result::err)),
+    }
 }

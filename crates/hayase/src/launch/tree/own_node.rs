@@ -5,7 +5,7 @@
 //! its `job.json`; otherwise a private one is made at the same path.
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 use hayase_wire::Secret;
@@ -61,8 +61,8 @@ fn make_private(dir: &JobDir, node: u16, start: &Start) -> anyhow::Result<()> {
 
 fn fill(dir: &JobDir, node: u16, settings: &Settings, registry: &Registry) -> anyhow::Result<()> {
     let mut made: Vec<_> = registry.add_same(&settings.job, dir)?.into_iter().collect();
-    let (shared, local) = (settings.shared_mount(node), settings.local_mount(node));
-    let result = make_places(settings, settings.has_storage(node), [&shared, &local], &mut made);
+    let mounts = settings.area_mounts(node);
+    let result = make_places(settings, settings.has_storage(node), &mounts, &mut made);
     // Also after a failure: whoever cleans up reads it.
     dir.node(node).write_made(&made)?;
     result
@@ -71,10 +71,10 @@ fn fill(dir: &JobDir, node: u16, settings: &Settings, registry: &Registry) -> an
 fn make_places(
     settings: &Settings,
     has_storage: bool,
-    mounts: [&Path; 2],
-    made: &mut Vec<std::path::PathBuf>,
+    mounts: &[PathBuf],
+    made: &mut Vec<PathBuf>,
 ) -> anyhow::Result<()> {
-    mounts.into_iter().try_for_each(check_mount_point)?;
+    mounts.iter().try_for_each(|mount| check_mount_point(mount))?;
     if has_storage {
         make_storage(settings, made)?;
     }
@@ -87,7 +87,7 @@ fn make_places(
     Ok(())
 }
 
-fn make_storage(settings: &Settings, made: &mut Vec<std::path::PathBuf>) -> anyhow::Result<()> {
+fn make_storage(settings: &Settings, made: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let storage = &settings.storage;
     if settings.makes_storage {
         make_all(storage, made).map_err(JobError::io("make storage", storage))?;
