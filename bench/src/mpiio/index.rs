@@ -81,6 +81,7 @@ fn log(rank: u32, writers: u32) -> anyhow::Result<WriterLog> {
     let id = WriterId { node: NodeId(0), process: rank, opening: 0 };
     Ok(WriterLog {
         writer: Writer { id, rank: Rank(rank), server: ServerId(0) },
+        part: id,
         views: BTreeMap::from([(ViewId(0), Arc::new(view))]),
         records: vec![Record { selection, place: LocalOffset(0), epoch: Epoch(1) }],
     })

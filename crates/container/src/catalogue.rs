@@ -4,13 +4,14 @@
 //! Several indexes may tell of one writer while a compaction is under way: they tell the same, and a
 //! complete merged index counts first. A merged index that is not complete does not count at all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::SystemTime;
 
+use hayase_layout::WriterId;
 use rustix::fs::OFlags;
 
 use crate::directory::Directory;
@@ -24,6 +25,8 @@ use crate::{Container, ContainerError, ContainerId, Snapshot};
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     indexes: BTreeMap<String, Loaded>,
+    /// The parts that were there.
+    parts: HashSet<WriterId>,
     /// Something was read that no refresh has told of: also when that one failed half way.
     has_news: bool,
 }
@@ -83,6 +86,7 @@ impl Catalogue {
         if names.binary_search_by(|name| name.as_str().cmp(MARK)).is_err() {
             return Err(ContainerError::NotFound { path: directory.path().to_owned() });
         }
+        self.parts = parts(names.iter().map(String::as_str));
         let count = self.indexes.len();
         self.indexes.retain(|name, _| names.binary_search(name).is_ok());
         self.has_news |= self.indexes.len() != count;
@@ -105,8 +109,10 @@ impl Catalogue {
         names: impl Iterator<Item = &'a str>,
     ) -> Vec<(&'a str, u64)> {
         let is_index = |name: &&str| matches!(names::kind(name), Kind::Index(_) | Kind::Merged(_));
-        let names: Vec<_> = names.filter(is_index).collect();
-        self.indexes.retain(|name, _| names.contains(&name.as_str()));
+        let names: BTreeSet<_> = names.collect();
+        self.parts = parts(names.iter().copied());
+        let names: Vec<_> = names.into_iter().filter(is_index).collect();
+        self.indexes.retain(|name, _| names.binary_search(&name.as_str()).is_ok());
         let read = |name| self.indexes.get(name).map_or(0, |loaded| loaded.read);
         names.into_iter().map(|name| (name, read(name))).collect()
     }
@@ -125,10 +131,10 @@ impl Catalogue {
     }
 
     fn has_uncovered_part(&self, names: &[String]) -> bool {
-        let covered: std::collections::BTreeSet<_> = self
+        let covered: HashSet<_> = self
             .counting()
             .flat_map(|(_, loaded)| &loaded.contents.logs)
-            .map(|published| published.log.writer.id)
+            .flat_map(|published| [published.log.writer.id, published.log.part])
             .collect();
         names.iter().any(|name| match names::kind(name) {
             Kind::Part(id) => !covered.contains(&id),
@@ -175,6 +181,10 @@ impl Catalogue {
     /// The same of the container that people know by this path.
     pub(crate) fn snapshot_of(&self, container: &Path) -> Result<Snapshot, ContainerError> {
         let mut snapshot = Snapshot::default();
+        for (_, loaded) in self.counting() {
+            // Of two compactions at once the later may have joined parts that the earlier names.
+            snapshot.add_logs(&loaded.contents, |part| self.parts.contains(part));
+        }
         for (name, loaded) in self.counting() {
             snapshot.add(&loaded.contents);
             if loaded.torn > 0 {
@@ -221,6 +231,15 @@ pub(crate) fn has_no_source<'a>(
     let Kind::Merged(number) = names::kind(name) else { return false };
     let is_another = |other: &String| matches!(names::kind(other), Kind::Merged(n) if n != number);
     !is_counting || (number > 1 && !names.any(is_another))
+}
+
+/// The parts among these names.
+fn parts<'a>(names: impl Iterator<Item = &'a str>) -> HashSet<WriterId> {
+    let part = |name| match names::kind(name) {
+        Kind::Part(id) => Some(id),
+        _ => None,
+    };
+    names.filter_map(part).collect()
 }
 
 /// The names of indexes among these.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use hayase_layout::{ByteCount, Index, WriterId};
 
 use crate::catalogue::{Loaded, has_no_source};
-use crate::names::{self, Kind};
+use crate::names::{self, JOINED, Kind};
 use crate::snapshot::{Contents, PublishedLog};
 use crate::{Container, ContainerError, ContainerId, Creation, Snapshot};
 
@@ -75,7 +75,7 @@ pub fn check(path: &Path) -> Result<Report, ContainerError> {
     let found = check.indexes()?;
     let parts = check.parts()?;
     check.incomplete(&found);
-    let snapshot = check.union(&found);
+    let snapshot = check.union(&found, &parts);
     check.uncovered(&snapshot, &parts);
     for published in snapshot.logs().values() {
         check.log(published, &parts);
@@ -207,12 +207,19 @@ impl Check<'_> {
         }
     }
 
-    fn union(&self, found: &BTreeMap<String, FoundIndex>) -> Snapshot {
+    fn union(
+        &self,
+        found: &BTreeMap<String, FoundIndex>,
+        parts: &BTreeMap<WriterId, u64>,
+    ) -> Snapshot {
         let mut snapshot = Snapshot::default();
         let contents = |is_merged: bool| {
             let of_kind = move |index: &&FoundIndex| index.is_merged == is_merged && index.counts();
             found.values().filter(of_kind).map(|index| index.loaded.contents())
         };
+        contents(true)
+            .chain(contents(false))
+            .for_each(|contents| snapshot.add_logs(contents, |part| parts.contains_key(part)));
         contents(true)
             .chain(contents(false))
             .for_each(|contents: &Contents| snapshot.add(contents));
@@ -221,22 +228,31 @@ impl Check<'_> {
     }
 
     fn uncovered(&mut self, snapshot: &Snapshot, parts: &BTreeMap<WriterId, u64>) {
-        for (id, len) in parts.iter().filter(|(id, _)| !snapshot.logs().contains_key(id)) {
+        let named: BTreeSet<WriterId> =
+            snapshot.logs().values().map(|published| published.log.part).collect();
+        for (id, len) in parts.iter().filter(|(id, _)| !named.contains(id)) {
+            let name = names::part(*id);
+            if id.node == JOINED || snapshot.logs().contains_key(id) {
+                let what =
+                    "its bytes are in another part: a compaction is under way, or was killed";
+                self.add(Severity::Note, &name, None, what);
+                continue;
+            }
             let what = format!("no index tells of its {len} bytes: nothing of it was published");
-            self.add(Severity::Unpublished, &names::part(*id), None, what);
+            self.add(Severity::Unpublished, &name, None, what);
         }
     }
 
     /// One writer: its records by themselves, and against its part.
     fn log(&mut self, published: &PublishedLog, parts: &BTreeMap<WriterId, u64>) {
         let id = published.log.writer.id;
-        let (part, index) = (names::part(id), names::index(id));
+        let (part, index) = (names::part(published.log.part), names::index(id));
         if let Err(source) = Index::new(std::slice::from_ref(&published.log), &[]) {
             self.add(Severity::Damage, &index, None, source.to_string());
         }
         let ends = published.log.records.iter().filter_map(hayase_layout::Record::end);
         let needed = ends.map(|end| end.0).max().unwrap_or(0);
-        let Some(len) = parts.get(&id).copied() else {
+        let Some(len) = parts.get(&published.log.part).copied() else {
             if needed > 0 {
                 self.add(Severity::Damage, &part, None, format!("missing: it has {needed} bytes"));
             }

@@ -1,12 +1,15 @@
-//! Compaction: many indexes become one, their records as few as say the same, dead parts go.
+//! Compaction: many indexes become one, their records as few as say the same, many small parts become one, dead
+//! parts go.
 //!
-//! Here: what `hayase container compact` does. Not here: folding (`hayase_layout`), moving bytes
-//! (`flatten.rs`; [`crate::export`] makes a flat file of them).
+//! Here: what `hayase container compact` does. Room: `join` (small parts). Not here: folding (`hayase_layout`),
+//! flattening (`flatten.rs`; [`crate::export`] makes a flat file of all parts).
 //!
 //! The merged index is written under its final name and counts from its last block on; only then are the
-//! indexes removed that went into it, and nothing else. So a kill at any point, or two compactions at
-//! once, leave each record in at least one index that counts.
+//! indexes removed that went into it, and then the parts that only they named. So a kill at any point, or two
+//! compactions at once, leave each record in at least one index that counts, and its bytes in a part that such an
+//! index names. Where two such indexes name different parts for one writer, the part that is there counts.
 
+use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::io::{self, Write};
 
@@ -20,6 +23,10 @@ use crate::limits::{INDEXES_UNMERGED_MAX, NAME_TRIES_MAX};
 use crate::names::{self, Kind};
 use crate::snapshot::{Contents, PublishedLog};
 use crate::{Container, ContainerError, Snapshot};
+
+mod join;
+
+pub use join::Joining;
 
 /// Which writers a compaction may take for finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,29 +51,41 @@ pub struct Compacted {
     pub records_after: usize,
     /// Indexes removed.
     pub indexes_removed: usize,
-    /// Parts removed: all that they held was cut off.
+    /// Parts whose bytes were copied into one.
+    pub parts_joined: usize,
+    /// Parts removed: all that they held was cut off, or was elsewhere already.
     pub parts_removed: usize,
     /// Bytes in these.
     pub bytes_removed: ByteCount,
 }
 
 impl Container {
-    /// Merges the indexes of writers that are finished. Bytes are not moved.
+    /// Merges the indexes of writers that are finished, and joins their small parts where there are many.
     ///
-    /// Durable when it returns. Readers that have the container open are not disturbed, unless they read
-    /// the file as it was before it was cut.
+    /// Durable when it returns. Readers that have the container open find the bytes where they are then, unless
+    /// they read the file as it was before it was cut.
     pub fn compact(&self, finished: Finished) -> Result<Compacted, ContainerError> {
+        self.compact_joining(finished, Joining::default())
+    }
+
+    /// [`Container::compact`] with a rule for which parts are joined.
+    pub fn compact_joining(
+        &self,
+        finished: Finished,
+        joining: Joining,
+    ) -> Result<Compacted, ContainerError> {
         let mut catalogue = Catalogue::default();
         catalogue.refresh(self)?;
         let snapshot = catalogue.snapshot(self)?;
         snapshot.index(self.path())?; // fails where the indexes contradict each other
         let chosen = chosen_indexes(&catalogue, finished);
-        let mut merged = Snapshot::default();
-        chosen.iter().for_each(|name| merged.add(catalogue.contents(name)));
-        merged.settle();
+        let mut merged = merged_of(&catalogue, &chosen, &snapshot);
         if finished == Finished::All {
             merged.logs_mut().for_each(close);
         }
+        let is_outside = |id: &WriterId| !merged.logs().contains_key(id);
+        let outside = snapshot.logs().iter().filter(|(id, _)| is_outside(id));
+        let outside: HashSet<WriterId> = outside.map(|(_, published)| published.log.part).collect();
 
         let mut told = Compacted {
             writers: merged.logs().len(),
@@ -79,23 +98,33 @@ impl Container {
         merged.logs_mut().for_each(|published| published.log = published.log.folded());
         told.records_after = merged.record_count();
         told.writers -= dead.len();
+        let small = joining.choose(&merged, &outside);
         let is_one = matches!(&chosen[..], [name] if matches!(names::kind(name), Kind::Merged(_)));
-        if chosen.is_empty() || (is_one && dead.is_empty()) {
+        let left = self.unnamed_parts(&catalogue, &chosen, &merged, &outside, finished)?;
+        if chosen.is_empty() || (is_one && left.is_empty() && small.is_empty()) {
             // Nothing to gain.
             if finished == Finished::All {
                 self.remove_begun(&catalogue)?;
             }
             return Ok(told);
         }
-        self.write_merged(&merged)?;
+        if !small.is_empty() {
+            self.join(&mut merged, &small)?;
+        }
+        let name = self.write_merged(&merged)?;
         if finished == Finished::All {
             self.remove_begun(&catalogue)?; // before what went into them
+        }
+        if let Some(file) = self.area_file().filter(|_| !small.is_empty()) {
+            // Before the parts go that readers of all nodes know.
+            file.tell_published(&name)?;
         }
         for name in &chosen {
             self.directory().remove(name)?;
             told.indexes_removed += 1;
         }
-        self.remove_parts(&dead, &mut told)?;
+        let unnamed = self.unnamed_parts(&catalogue, &chosen, &merged, &outside, finished)?;
+        self.remove_parts(&unnamed, &small, &mut told)?;
         self.directory().sync()?;
         Ok(told)
     }
@@ -108,6 +137,30 @@ impl Container {
         self.directory().sync()
     }
 
+    /// The parts that are there, were named by the indexes that are merged, and are named no more. Where nobody
+    /// is at work, parts too that a killed compaction has made and nothing names.
+    fn unnamed_parts(
+        &self,
+        catalogue: &Catalogue,
+        chosen: &[String],
+        merged: &Snapshot,
+        outside: &HashSet<WriterId>,
+        finished: Finished,
+    ) -> Result<Vec<WriterId>, ContainerError> {
+        let logs = chosen.iter().flat_map(|name| &catalogue.contents(name).logs);
+        let ids = |published: &PublishedLog| [published.log.writer.id, published.log.part];
+        let were_named: HashSet<WriterId> = logs.flat_map(ids).collect();
+        let named: HashSet<WriterId> =
+            merged.logs().values().map(|published| published.log.part).collect();
+        let parts = self.directory().names()?.into_iter().filter_map(|name| {
+            let Kind::Part(id) = names::kind(&name) else { return None };
+            let is_left = finished == Finished::All && join::is_joined(id);
+            let is_named = named.contains(&id) || outside.contains(&id);
+            ((were_named.contains(&id) || is_left) && !is_named).then_some(id)
+        });
+        Ok(parts.collect())
+    }
+
     /// Merges the indexes of writers that closed when there are more than [`INDEXES_UNMERGED_MAX`] that no
     /// compaction has merged: for whoever closes a container last. `None` when there are not so many; one
     /// listing then.
@@ -115,12 +168,13 @@ impl Container {
         let names = self.directory().names()?;
         let is_single = |name: &&String| matches!(names::kind(name), Kind::Index(_));
         match names.iter().filter(is_single).count() > INDEXES_UNMERGED_MAX {
-            true => self.compact(Finished::Closed).map(Some),
+            true => self.compact_joining(Finished::Closed, Joining::AT_CLOSE).map(Some),
             false => Ok(None),
         }
     }
 
-    fn write_merged(&self, merged: &Snapshot) -> Result<(), ContainerError> {
+    /// By which name.
+    fn write_merged(&self, merged: &Snapshot) -> Result<String, ContainerError> {
         let (name, mut file) = self.create_merged()?;
         let path = self.directory().shown(&name);
         let written = self.fill_merged(merged, &mut file, &path);
@@ -128,7 +182,8 @@ impl Container {
             self.directory().remove(&name)?; // incomplete: it never counted
         }
         written?;
-        self.directory().sync()
+        self.directory().sync()?;
+        Ok(name)
     }
 
     fn fill_merged(
@@ -178,18 +233,40 @@ impl Container {
         Err(ContainerError::Limit { path: self.path().to_owned(), what })
     }
 
-    fn remove_parts(&self, dead: &[WriterId], told: &mut Compacted) -> Result<(), ContainerError> {
-        for writer in dead {
-            let name = names::part(*writer);
+    fn remove_parts(
+        &self,
+        unnamed: &[WriterId],
+        joined: &BTreeSet<WriterId>,
+        told: &mut Compacted,
+    ) -> Result<(), ContainerError> {
+        for part in unnamed {
+            let name = names::part(*part);
             let len = self.directory().len(&name);
             let len =
                 len.map_err(|e| ContainerError::io("look at", &self.directory().shown(&name), e))?;
             self.directory().remove(&name)?;
+            if joined.contains(part) {
+                told.parts_joined += 1;
+                continue;
+            }
             told.parts_removed += usize::from(len.is_some());
             told.bytes_removed.0 += len.unwrap_or(0);
         }
         Ok(())
     }
+}
+
+/// What these indexes say, of each writer as all indexes together tell it.
+fn merged_of(catalogue: &Catalogue, chosen: &[String], snapshot: &Snapshot) -> Snapshot {
+    let mut merged = Snapshot::default();
+    chosen.iter().for_each(|name| merged.add(catalogue.contents(name)));
+    merged.settle();
+    for published in merged.logs_mut() {
+        if let Some(known) = snapshot.logs().get(&published.log.writer.id) {
+            published.clone_from(known);
+        }
+    }
+    merged
 }
 
 /// Names of the indexes that go into the merged one: each of them as a whole.

@@ -171,7 +171,7 @@ impl Export<'_> {
 
     /// `false` where the kernel does not do that between these two files.
     fn copy_by_kernel(&self, piece: &Piece) -> Result<bool, ContainerError> {
-        let part = self.reader.part_file(self.reader.writer(piece.part).id)?;
+        let part = self.reader.part_file(self.reader.part(piece.part).id)?;
         let (mut from, mut to) = (piece.local.start().0, piece.extent.start().0);
         let mut left = piece.extent.len().get();
         while left > 0 {

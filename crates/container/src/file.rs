@@ -26,7 +26,7 @@ use hayase_layout::{
 
 use crate::catalogue::Catalogue;
 use crate::format::Entry;
-use crate::limits::WRITERS_MAX;
+use crate::limits::{LIST_TRIES_MAX, WRITERS_MAX};
 use crate::parts::Parts;
 use crate::writer::Writer;
 use crate::{Container, ContainerError, Durability, Identity, Reader, Snapshot, WriteError};
@@ -228,8 +228,7 @@ impl ContainerFile {
         offset: GlobalOffset,
         target: &mut [u8],
     ) -> Result<usize, ContainerError> {
-        self.require_read()?;
-        self.reader()?.read_at(offset, target)
+        self.read(|reader| reader.read_at(offset, target))
     }
 
     /// As [`Reader::read_through`].
@@ -239,18 +238,33 @@ impl ContainerFile {
         start: StreamOffset,
         target: &mut [u8],
     ) -> Result<usize, ContainerError> {
-        self.require_read()?;
-        self.reader()?.read_through(view, start, target)
+        self.read(|reader| reader.read_through(view, start, target))
     }
 
     /// As [`Reader::read_extents`].
     pub fn read_extents(
         &self,
-        extents: impl IntoIterator<Item = Extent>,
+        extents: impl IntoIterator<Item = Extent> + Clone,
         target: &mut [u8],
     ) -> Result<usize, ContainerError> {
+        self.read(|reader| reader.read_extents(extents.clone(), target))
+    }
+
+    /// Reads, and again with what is published now where a compaction has joined the parts meanwhile.
+    fn read(
+        &self,
+        mut read: impl FnMut(&Reader) -> Result<usize, ContainerError>,
+    ) -> Result<usize, ContainerError> {
         self.require_read()?;
-        self.reader()?.read_extents(extents, target)
+        let mut done = read(&self.reader()?);
+        for _ in 0..LIST_TRIES_MAX {
+            let is_missing = matches!(done, Err(ContainerError::MissingPart { .. }));
+            if !is_missing || !self.refresh()? {
+                break;
+            }
+            done = read(&self.reader()?);
+        }
+        done
     }
 
     /// Length of the file as it is known here.
@@ -432,16 +446,23 @@ impl Others {
     /// What is published, with the writer's own log in place of what it published.
     fn with_own(&self, writer: &Writer) -> Snapshot {
         let mut snapshot = self.snapshot.clone().unwrap_or_default();
-        if writer.has_files() {
+        if writer.has_files() && !self.has_moved(writer.id()) {
             snapshot.replace(writer.log());
         }
         self.add_sizes(&mut snapshot, writer);
         snapshot
     }
 
+    /// Whether a compaction has joined the part of this writer with others: it had closed.
+    fn has_moved(&self, writer: WriterId) -> bool {
+        let known = self.snapshot.as_ref().and_then(|snapshot| snapshot.logs().get(&writer));
+        known.is_some_and(|published| published.log.part != writer)
+    }
+
     /// Reads that; without a copy of what others published.
     fn know(&self, parts: Arc<Parts>, writer: &mut Writer) -> Result<Known, ContainerError> {
-        let own = writer.has_files().then(|| writer.log());
+        let is_own = writer.has_files() && !self.has_moved(writer.id());
+        let own = is_own.then(|| writer.log());
         writer.take_unchanged(); // from here on it is followed
         let published = self.snapshot.iter().flat_map(|snapshot| snapshot.logs().values());
         let others = published.map(|published| &published.log);
@@ -449,10 +470,9 @@ impl Others {
         let mut sizes = self.snapshot.as_ref().map(Snapshot::sizes).unwrap_or_default();
         self.add_sizes(&mut sizes, writer);
         let reader = Reader::of_logs(parts, others.chain(&own), &sizes)?;
-        let growing = own.map(|own| {
-            let part = (reader.index().writers().len() - 1) as u32; // the last one
-            GrowingIndex::new(reader.index().clone(), part, own.records.len())
-        });
+        // The own log is the last one.
+        let growing =
+            own.and_then(|own| GrowingIndex::new(reader.index().clone(), own.records.len()));
         let (changes, resizes) = (writer.changes(), writer.resizes());
         Ok(Known { reader, growing, sizes, changes, resizes })
     }

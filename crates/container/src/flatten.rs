@@ -12,7 +12,10 @@ use hayase_layout::{ByteCount, Epoch, Extent, Found, GlobalOffset, NodeId, Rank,
 use crate::format::Entry;
 use crate::limits::READ_BYTES_MAX;
 use crate::writer::Writer;
-use crate::{Compacted, Container, ContainerError, Durability, Finished, Identity, Reader, names};
+use crate::{
+    Compacted, Container, ContainerError, Durability, Finished, Identity, Reader, names,
+    next_opening,
+};
 
 impl Container {
     /// Makes one part of all; nobody may be writing. Needs room for all bytes once more.
@@ -25,8 +28,8 @@ impl Container {
     ) -> Result<Compacted, ContainerError> {
         let snapshot = self.load()?;
         let reader = Reader::new(self, &snapshot)?;
-        let who =
-            Identity { node: NodeId(0), process: std::process::id(), opening: 0, rank: Rank(0) };
+        let (process, opening) = (std::process::id(), next_opening());
+        let who = Identity { node: NodeId(0), process, opening, rank: Rank(0) };
         let epoch = Epoch(snapshot.latest().0 + 1);
         let mut writer = Writer::new(self.clone(), who, epoch);
         writer.advance(epoch)?;

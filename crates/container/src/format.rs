@@ -14,8 +14,8 @@ pub(crate) mod entry;
 pub(crate) use block::{Tail, draw_block, parse_blocks};
 pub(crate) use entry::Entry;
 
-/// Of marks and indexes. Raised when older programs would misread.
-pub(crate) const VERSION: u16 = 1;
+/// Of marks and indexes. Raised when older programs would misread; version 1 had no joined parts.
+pub(crate) const VERSION: u16 = 2;
 
 /// Bytes of the header of an index.
 pub(crate) const HEADER_BYTES: usize = 64;

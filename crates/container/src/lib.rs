@@ -56,7 +56,7 @@ mod writer;
 
 pub use area::AREA_DIRECTORY;
 pub use check::{Problem, Report, Severity, check};
-pub use compact::{Compacted, Finished};
+pub use compact::{Compacted, Finished, Joining};
 pub use container::{Container, Creation, Usage};
 pub use directory::is_hidden_name;
 pub use error::{ContainerError, WriteError};
@@ -71,7 +71,7 @@ pub use part_reads::{PartRead, part_reads};
 pub use reader::{Plan, ReadCost, Reader, Wanted};
 pub use snapshot::{PublishedLog, Snapshot, Torn};
 pub use walk::containers_below;
-pub use writer::{Durability, Identity};
+pub use writer::{Durability, Identity, next_opening};
 
 /// Re-exported for callers: what a write selects.
 pub use hayase_layout::Write;

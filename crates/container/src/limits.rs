@@ -39,6 +39,15 @@ pub const LOOKUP_SPREAD_MAX: u64 = 8;
 /// them, merging costs two syncs.
 pub const INDEXES_UNMERGED_MAX: usize = 64;
 
+/// Small parts of finished writers that a compaction leaves as they are.
+pub const JOIN_PARTS_MAX: usize = 64;
+
+/// Parts of fewer bytes are small: reading so much in one call costs more than opening the part.
+pub const JOIN_SMALL: ByteCount = ByteCount::mib(1);
+
+/// Most bytes that a program copies to join parts when it closes a container.
+pub const JOIN_BYTES_AT_CLOSE: ByteCount = ByteCount::mib(64);
+
 /// Listings of a container that is being compacted meanwhile, before giving up.
 pub const LIST_TRIES_MAX: u32 = 64;
 

@@ -230,7 +230,7 @@ mod tests {
         newer[8] = VERSION as u8 + 1;
         let sum = checksum(&[&newer[..56]]);
         newer[56..].copy_from_slice(&sum.to_le_bytes());
-        assert!(matches!(read(&newer), Err(ContainerError::NewerFormat { found: 2, .. })));
+        assert!(matches!(read(&newer), Err(ContainerError::NewerFormat { found: 3, .. })));
     }
 
     #[test]

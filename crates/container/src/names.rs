@@ -32,6 +32,10 @@ pub(crate) enum Kind {
     Foreign,
 }
 
+/// The node in the name of a part into which others were joined. A node may have this number too: then it counts
+/// only that bytes which no index names mean nothing.
+pub(crate) const JOINED: NodeId = NodeId(u16::MAX);
+
 pub(crate) fn part(id: WriterId) -> String {
     format!("{}.part", stem(id))
 }

@@ -51,7 +51,7 @@ pub fn part_reads(index: &Index, extent: Extent, bytes_max: ByteCount) -> Vec<Pa
     wanted.sort_unstable_by_key(|(part, local, at)| (*part, local.start(), *at));
     let mut reads: Vec<PartRead> = Vec::new();
     for (part, local, mut at) in wanted {
-        let writer = index.writers()[part as usize].id;
+        let writer = index.parts()[part as usize].id;
         let (mut start, end) = (local.start().0, local.end().0);
         while start < end {
             let step_end = end.min(start.saturating_add(bytes_max.get()));

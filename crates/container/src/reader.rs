@@ -73,9 +73,9 @@ impl Reader {
         &self.index
     }
 
-    /// Of a part by its number in the index.
-    pub fn writer(&self, part: u32) -> Writer {
-        self.index.writers()[part as usize]
+    /// A part by its number in the index.
+    pub fn part(&self, part: u32) -> Writer {
+        self.index.parts()[part as usize]
     }
 
     /// Fills `target`, as long as `local`, from one part.
@@ -114,7 +114,7 @@ impl Reader {
         let window = view.window(start, ByteCount(target.len() as u64));
         let mut rest = window;
         while let Some((want, later)) = self.next_stretch(view, window, rest) {
-            self.parts.read(self.writer(want.part).id, want.local, &mut target[want.buffer])?;
+            self.parts.read(self.part(want.part).id, want.local, &mut target[want.buffer])?;
             rest = later;
         }
         let done = (window.len().get() - rest.len().get()) as usize;
@@ -273,7 +273,7 @@ impl<'a> Gathering<'a> {
 
     /// Reads what was noted, in the order of the parts.
     fn fetch(&mut self) -> Result<(), ContainerError> {
-        sort_by_part(&mut self.wanted, self.reader.index.writers().len());
+        sort_by_part(&mut self.wanted, self.reader.index.parts().len());
         self.reader.read_planned(&self.wanted, self.target)?;
         self.wanted.clear();
         Ok(())

@@ -143,6 +143,9 @@ impl Snapshot {
         let mut entries = Vec::new();
         for published in self.logs.values() {
             entries.push(Entry::Writer(published.log.writer));
+            if published.log.part != published.log.writer.id {
+                entries.push(Entry::Part(published.log.part));
+            }
             let views = published.log.views.iter();
             entries.extend(views.map(|(id, view)| Entry::View { id: *id, view: (**view).clone() }));
             entries.extend(published.log.records.iter().cloned().map(Entry::Record));
@@ -158,9 +161,18 @@ impl Snapshot {
 
     /// Writers that are known already keep their log: the first that is given counts.
     pub(crate) fn add(&mut self, contents: &Contents) {
-        for published in &contents.logs {
+        self.add_logs(contents, |_| true);
+        self.add_sizes(contents);
+    }
+
+    /// Of the logs in `contents` those whose part `has_part` knows.
+    pub(crate) fn add_logs(&mut self, contents: &Contents, has_part: impl Fn(&WriterId) -> bool) {
+        for published in contents.logs.iter().filter(|published| has_part(&published.log.part)) {
             self.logs.entry(published.log.writer.id).or_insert_with(|| published.clone());
         }
+    }
+
+    fn add_sizes(&mut self, contents: &Contents) {
         self.cuts.extend_from_slice(&contents.cuts);
         self.grows.extend_from_slice(&contents.grows);
         self.latest = self.latest.max(contents.latest);
@@ -215,6 +227,7 @@ impl Contents {
     pub(crate) fn take(&mut self, entry: Entry) -> Result<(), &'static str> {
         match entry {
             Entry::Writer(writer) => self.begin(writer),
+            Entry::Part(part) => self.lies_in(part)?,
             Entry::View { id, view } => self.declare(id, view)?,
             Entry::Record(record) => self.record(record)?,
             Entry::Cut { epoch, size } => {
@@ -233,8 +246,18 @@ impl Contents {
     }
 
     fn begin(&mut self, writer: Writer) {
-        let log = WriterLog { writer, views: BTreeMap::new(), records: Vec::new() };
+        let part = writer.id;
+        let log = WriterLog { writer, part, views: BTreeMap::new(), records: Vec::new() };
         self.logs.push(PublishedLog { log, closed: None });
+    }
+
+    fn lies_in(&mut self, part: WriterId) -> Result<(), &'static str> {
+        let log = &mut self.open_log()?.log;
+        if !log.records.is_empty() {
+            return Err("a part is named behind the records that lie in it");
+        }
+        log.part = part;
+        Ok(())
     }
 
     fn declare(&mut self, id: ViewId, view: View) -> Result<(), &'static str> {

@@ -14,7 +14,8 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use hayase_layout::index::{Cut, folded};
 use hayase_layout::{
@@ -24,24 +25,32 @@ use hayase_layout::{
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
+use crate::directory::random;
 use crate::format::block::split_entries;
 use crate::format::{Entry, draw_block, draw_header};
 use crate::limits::{EPOCH_MAX, NAME_TRIES_MAX};
 use crate::{Container, ContainerError, WriteError, mark, names};
 
-/// Who opens a container. Two openings of one process differ in `opening`; two processes of one node in
-/// `process`. Where another job used the same numbers, a free `opening` behind the given one is taken.
+/// Who opens a container. Two openings differ in `opening`, whatever process made them ([`next_opening`]): the
+/// names of writers whose parts were joined are nowhere to be seen, and must not be taken again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Where it runs.
     pub node: NodeId,
     /// Its process id.
     pub process: u32,
-    /// How many files it opened before.
-    pub opening: u32,
+    /// A number that no other opening has, larger than those before of this process.
+    pub opening: u64,
     /// Its rank in the communicator that opened the file: in one epoch the lower one wins. Rank 0 sees to it
     /// that the container itself is durable, so a process that opens it alone is rank 0.
     pub rank: Rank,
+}
+
+/// The number of an opening: 35 random bits of this process, and a count. Below 2^53: readers of JSON keep it.
+pub fn next_opening() -> u64 {
+    static NEXT: OnceLock<AtomicU64> = OnceLock::new();
+    let next = NEXT.get_or_init(|| AtomicU64::new((random() >> 11) & !0x3_ffff));
+    next.fetch_add(1, Ordering::Relaxed)
 }
 
 /// What a publication survives.
@@ -575,7 +584,8 @@ impl Writer {
     /// All of it, published or not, as an index takes it.
     pub(crate) fn log(&self) -> WriterLog {
         let views = (0..).map(ViewId).zip(self.views.views.iter().cloned()).collect();
-        WriterLog { writer: self.writer, views, records: self.recorder.records().to_vec() }
+        let records = self.recorder.records().to_vec();
+        WriterLog { writer: self.writer, part: self.id(), views, records }
     }
 
     /// All its changes of size: cuts, and grows.
@@ -604,4 +614,16 @@ fn write_all(file: &File, data: &[u8], place: LocalOffset) -> (ByteCount, Option
         }
     }
     (ByteCount(written as u64), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openings_of_a_process_rise_and_are_numbers_of_json() {
+        let numbers = [next_opening(), next_opening(), next_opening()];
+        assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+        assert!(numbers.iter().all(|number| *number < 1 << 53), "{numbers:?}");
+    }
 }

@@ -13,7 +13,10 @@
 //!
 //! Source: paper 001; boxes are found in an augmented sorted array (Cormen et al., interval trees).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use crate::{
     ByteCount, Extent, GlobalOffset, LocalExtent, LocalOffset, Piece, Record, StreamExtent, View,
@@ -40,6 +43,8 @@ use same_view::Judged;
 pub struct WriterLog {
     /// Who, and where its part lies.
     pub writer: Writer,
+    /// The part with its bytes: its own, of the same name, or one that many share after they were joined.
+    pub part: WriterId,
     /// Its views, by the numbers that its records use.
     pub views: BTreeMap<ViewId, Arc<View>>,
     /// Its records in the order in which they were published.
@@ -138,17 +143,27 @@ pub struct Origin {
 /// otherwise the later layer has the later places.
 #[derive(Clone, Debug)]
 pub struct Index {
-    writers: Arc<[Writer]>,
-    /// How each stands against the others.
-    standings: Arc<[u32]>,
+    parts: Arc<[Writer]>,
+    logs: Arc<[Logged]>,
     bounds: Arc<Bounds>,
     layers: Vec<Arc<Layer>>,
     judged: Judged,
     size: ByteCount,
 }
 
+/// One log, as the index knows it.
+#[derive(Clone, Copy, Debug)]
+struct Logged {
+    writer: WriterId,
+    /// The number of its part.
+    part: u32,
+    /// How it stands against the others.
+    standing: u32,
+}
+
 impl Index {
-    /// Part `i` is what the `i`-th of `logs` wrote. `cuts` in any order.
+    /// Parts are numbered in the order in which `logs` name them first: part `i` is that of the `i`-th log where
+    /// no two share one. `cuts` in any order.
     ///
     /// O(n log n) in the records, whatever they select. Fails on what can not have been written.
     pub fn new<'a>(
@@ -162,25 +177,28 @@ impl Index {
         if let Some(cut) = cuts.iter().find(|cut| cut.size.0 > OFFSET_MAX) {
             return Err(IndexError::Cut { size: cut.size });
         }
-        let standings: Arc<[u32]> = writer_standings(&logs)?.into();
+        let (parts, numbers) = parts_of(&logs);
+        let standings = writer_standings(&logs)?;
         let bounds = Arc::new(Bounds::new(cuts));
-        let source = |(part, log): (usize, &'a WriterLog)| Source {
-            part: part as u32, // bounded above
-            writer: log.writer.id,
-            standing: standings[part],
+        let logged = logs.iter().zip(numbers).zip(standings).map(|((log, part), standing)| {
+            let writer = log.writer.id;
+            Logged { writer, part, standing }
+        });
+        let logged: Arc<[Logged]> = logged.collect();
+        let source = |(log, logged): (&'a WriterLog, &Logged)| Source {
+            logged: *logged,
             records: &log.records,
             view: |view| log.views.get(&view).map(Arc::clone),
         };
-        let layer = Layer::new(logs.iter().copied().enumerate().map(source), &bounds)?;
+        let layer = Layer::new(logs.iter().copied().zip(logged.iter()).map(source), &bounds)?;
         let size = ByteCount(layer.end().max(bounds.size));
-        let writers = logs.iter().map(|log| log.writer).collect();
         let layers = vec![Arc::new(layer)];
-        Ok(Self { writers, standings, bounds, layers, judged: Judged::default(), size })
+        Ok(Self { parts, logs: logged, bounds, layers, judged: Judged::default(), size })
     }
 
-    /// Part `i` is what the `i`-th wrote.
-    pub fn writers(&self) -> &[Writer] {
-        &self.writers
+    /// The parts by number: by what name each is known, with rank and server of the first writer in it.
+    pub fn parts(&self) -> &[Writer] {
+        &self.parts
     }
 
     /// Behind the last byte that was written, or where a cut made the file end.
@@ -205,7 +223,7 @@ impl Index {
         for layer in &self.layers {
             layer.candidates(extent, &mut scratch.candidates);
         }
-        let server = |part: u32| self.writers[part as usize].server;
+        let server = |part: u32| self.parts[part as usize].server;
         resolve::resolve(extent, &mut scratch.candidates, server, found);
     }
 
@@ -267,6 +285,19 @@ fn current_records(records: &[Record]) -> Vec<&Record> {
         current.push(record);
     }
     current
+}
+
+/// The parts of these logs, and for each log the number of its part.
+fn parts_of(logs: &[&WriterLog]) -> (Arc<[Writer]>, Vec<u32>) {
+    let (mut parts, mut known) = (Vec::new(), HashMap::with_capacity(logs.len()));
+    let number = |log: &&WriterLog| {
+        *known.entry(log.part).or_insert_with(|| {
+            parts.push(Writer { id: log.part, ..log.writer });
+            parts.len() as u32 - 1 // as many as logs at most
+        })
+    };
+    let numbers = logs.iter().map(number).collect();
+    (parts.into(), numbers)
 }
 
 /// For each log how its writer stands against the others: 0 wins.

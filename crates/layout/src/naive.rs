@@ -66,7 +66,12 @@ pub fn view(view: &View, tiles: u64) -> Vec<GlobalOffset> {
 /// that wins last.
 pub fn recorded(logs: &[WriterLog], cuts: &[Cut]) -> BTreeMap<GlobalOffset, (u32, LocalOffset)> {
     let mut all: Vec<(u32, &WriterLog, &Record)> = Vec::new();
-    for (part, log) in (0..).zip(logs) {
+    let mut parts = Vec::new();
+    for log in logs {
+        if !parts.contains(&log.part) {
+            parts.push(log.part);
+        }
+        let part = parts.iter().position(|part| *part == log.part).unwrap_or_default() as u32;
         let replaced = |nth: usize, record: &Record| {
             log.records[nth + 1..].iter().any(|later| later.place <= record.place)
         };

@@ -22,8 +22,8 @@ pub struct WriterId {
     pub node: NodeId,
     /// Its process id there.
     pub process: u32,
-    /// How many files it had opened before.
-    pub opening: u32,
+    /// Which of its openings: a number that no other opening has.
+    pub opening: u64,
 }
 
 /// A writer and where its part lies.

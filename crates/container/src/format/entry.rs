@@ -1,6 +1,6 @@
 //! Entries: what the blocks of an index hold.
 
-use hayase_layout::{ByteCount, Epoch, Record, View, ViewId, Writer};
+use hayase_layout::{ByteCount, Epoch, Record, View, ViewId, Writer, WriterId};
 use serde::{Deserialize, Serialize};
 
 /// In postcard: variants are added at the end and never changed.
@@ -22,4 +22,6 @@ pub(crate) enum Entry {
     Latest(Epoch),
     /// The last entry of a merged index: without it the index does not count.
     Complete,
+    /// The bytes of this writer lie in the part of this name, not in its own; before its records.
+    Part(WriterId),
 }

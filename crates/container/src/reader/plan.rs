@@ -48,7 +48,7 @@ impl Reader {
         })?;
         gathering.look_up();
         let (mut wanted, bytes) = (gathering.wanted, gathering.taken);
-        sort_by_part(&mut wanted, self.index.writers().len());
+        sort_by_part(&mut wanted, self.index.parts().len());
         Ok(Plan { wanted, bytes, is_cut })
     }
 
@@ -69,7 +69,7 @@ impl Reader {
         }
         let done = (window.len().get() - rest.len().get()) as usize;
         if wanted.len() >= PIECES_MAX && !rest.is_empty() {
-            sort_by_part(&mut wanted, self.index.writers().len());
+            sort_by_part(&mut wanted, self.index.parts().len());
             return Ok(Plan { wanted, bytes: done, is_cut: true });
         }
         let looked_up = self.plan_extents(view.extents(rest), &mut target[done..])?;
@@ -77,7 +77,7 @@ impl Reader {
             want.buffer = want.buffer.start + done..want.buffer.end + done;
             want
         }));
-        sort_by_part(&mut wanted, self.index.writers().len());
+        sort_by_part(&mut wanted, self.index.parts().len());
         Ok(Plan { wanted, bytes: done + looked_up.bytes, is_cut: looked_up.is_cut })
     }
 
@@ -100,6 +100,6 @@ impl Reader {
         wanted: &[Wanted],
         target: &mut [u8],
     ) -> Result<ReadCost, ContainerError> {
-        read_all(&self.parts, |part| self.writer(part).id, wanted, target)
+        read_all(&self.parts, |part| self.part(part).id, wanted, target)
     }
 }

@@ -1,6 +1,7 @@
 //! Damaged files: found, named, and never believed.
 
 use std::fs;
+use std::path::Path;
 
 use hayase_container::{Container, ContainerError, Creation, Durability, Finished, check};
 use hayase_layout::GlobalOffset;
@@ -112,19 +113,42 @@ fn an_index_of_another_container_is_refused() {
     assert!(error.to_string().contains("another container"), "{error}");
 }
 
+/// Writes another version into a mark or an index.
+fn set_version(path: &Path, version: u8) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[8] = version;
+    let digest = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, &bytes[..56]);
+    bytes[56..64].copy_from_slice(&digest.to_le_bytes());
+    fs::write(path, &bytes).unwrap();
+}
+
+#[test]
+fn a_container_of_version_1_is_read_written_and_compacted() {
+    let top = tempfile::tempdir().unwrap();
+    let path = top.path().join("F");
+    let container = create(&path);
+    let file = open(&container, 7, 0);
+    file.write_at(GlobalOffset(0), b"old").unwrap();
+    file.close(Durability::Durable).unwrap();
+    set_version(&path.join(".hayase-container"), 1);
+    set_version(&path.join("n0-p7-o0.index"), 1);
+    let container = Container::open(&path, Creation::Never).unwrap();
+    let file = open(&container, 8, 0);
+    file.write_at(GlobalOffset(3), b" and new").unwrap();
+    file.close(Durability::Durable).unwrap();
+    assert_eq!(super::published(&path), b"old and new");
+    container.compact_joining(Finished::Closed, super::model::EAGER).unwrap();
+    assert_eq!(super::published(&path), b"old and new");
+}
+
 #[test]
 fn newer_formats_are_refused_with_their_number() {
     let top = tempfile::tempdir().unwrap();
     let path = top.path().join("F");
     create(&path);
-    let mark = path.join(".hayase-container");
-    let mut bytes = fs::read(&mark).unwrap();
-    bytes[8] = 2;
-    let digest = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, &bytes[..56]);
-    bytes[56..].copy_from_slice(&digest.to_le_bytes());
-    fs::write(&mark, &bytes).unwrap();
+    set_version(&path.join(".hayase-container"), 3);
     let error = Container::open(&path, Creation::Never).unwrap_err();
-    assert!(matches!(error, ContainerError::NewerFormat { found: 2, known: 1, .. }), "{error:?}");
+    assert!(matches!(error, ContainerError::NewerFormat { found: 3, known: 2, .. }), "{error:?}");
     assert!(error.help().unwrap().contains("version"));
 }
 

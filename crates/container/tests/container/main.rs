@@ -7,6 +7,7 @@
 mod crash;
 mod damage;
 mod disk_full;
+mod join;
 mod killed;
 mod lifecycle;
 mod many;

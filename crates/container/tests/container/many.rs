@@ -58,8 +58,10 @@ fn a_hundred_thousand_writers_are_written_read_compacted_and_exported() {
     require_bytes(&container, &target, &expected, "as it was written");
 
     let told = container.compact(Finished::Closed).unwrap();
-    assert_eq!((told.writers, told.indexes_removed), (WRITERS as usize, WRITERS as usize));
+    let all = WRITERS as usize;
+    assert_eq!((told.writers, told.indexes_removed, told.parts_joined), (all, all, all));
+    assert_eq!(std::fs::read_dir(&path).unwrap().count(), 4, "mark, stub, an index and a part");
     require_bytes(&container, &target, &expected, "compacted");
     let report = check(&path).unwrap();
-    assert!(report.is_sound() && report.writers == WRITERS as usize, "{:?}", report.problems);
+    assert!(report.is_sound() && report.writers == all, "{:?}", report.problems);
 }

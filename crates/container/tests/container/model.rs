@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use hayase_container::{
-    Access, Container, ContainerFile, Durability, Finished, Reader, Replace, Snapshot, Write,
-    check, export,
+    Access, Container, ContainerFile, Durability, Finished, Joining, Reader, Replace, Snapshot,
+    Write, check, export,
 };
 use hayase_layout::{ByteCount, Epoch, GlobalOffset, StreamMap, StreamOffset, View};
 use proptest::prelude::*;
@@ -64,7 +64,10 @@ enum Step {
         who: usize,
         rank: u32,
     },
-    Compact,
+    /// Joining parts from the second one on, or as it comes.
+    Compact {
+        joins: bool,
+    },
     /// Another process of the group tells what it knows.
     Adopt {
         who: usize,
@@ -95,7 +98,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (who.clone(), 0..90u64).prop_map(|(who, size)| Step::Preallocate { who, size }),
         1 => (who.clone(), 0..4u32).prop_map(|(who, rank)| Step::Reopen { who, rank }),
         1 => (who.clone(), 0..4u32).prop_map(|(who, rank)| Step::Kill { who, rank }),
-        1 => Just(Step::Compact),
+        2 => any::<bool>().prop_map(|joins| Step::Compact { joins }),
         1 => (who.clone(), 0..OPENINGS).prop_map(|(who, from)| Step::Adopt { who, from }),
         6 => (who, 0..90u64, 0..60u64, 0..4usize)
             .prop_map(|(who, start, len, view)| Step::Read { who, start, len, view }),
@@ -106,6 +109,10 @@ fn any_step() -> impl Strategy<Value = Step> {
 fn views() -> [View; 3] {
     [cyclic(0, 4, 8), cyclic(4, 4, 8), cyclic(3, 7, 11)]
 }
+
+/// Two parts with something in them become one.
+pub(super) const EAGER: Joining =
+    Joining { parts_max: 1, small: ByteCount::mib(1), bytes_max: ByteCount::mib(1) };
 
 #[derive(Clone, Debug)]
 enum What {
@@ -262,13 +269,14 @@ impl Scene {
                     .filter(|event| event.opening == number && !event.is_published)
                     .for_each(|event| event.what = What::Bytes(Vec::new()));
             }
-            Step::Compact => {
-                // Parts that were cut off go away: who still sees them is told so by an error.
+            Step::Compact { joins } => {
+                let joining = if joins { EAGER } else { Joining::default() };
+                self.container.compact_joining(Finished::Closed, joining).unwrap();
+                // Who reads a part that is gone sees what is published now.
                 for who in 0..OPENINGS {
                     self.openings[who].file.refresh().unwrap();
                     self.refresh(who);
                 }
-                self.container.compact(Finished::Closed).unwrap();
             }
             Step::Adopt { who, from } if who != from => {
                 self.openings[from].file.publish(Durability::Written).unwrap();
@@ -324,7 +332,7 @@ fn by_plan(reader: &Reader, start: u64, len: u64, view: Option<&View>) -> Vec<u8
     let cost = reader.read_planned(&plan.wanted, &mut buffer).unwrap();
     assert_eq!(cost, plan.cost());
     // By somebody who knows the writers from elsewhere, and was asked in another order.
-    let writers: Vec<_> = reader.index().writers().iter().map(|writer| writer.id).collect();
+    let writers: Vec<_> = reader.index().parts().iter().map(|writer| writer.id).collect();
     let asked = plan.wanted.into_iter().rev().collect();
     assert_eq!(reader.read_wanted(&writers, asked, &mut same).unwrap(), cost);
     assert_eq!(same, buffer);
@@ -395,9 +403,10 @@ proptest! {
         prop_assert!(report.is_sound(), "{:?}", report.problems);
         prop_assert_eq!(report.size, Some(ByteCount(expected.len() as u64)));
 
-        let told = scene.container.compact(Finished::All).unwrap();
+        let told = scene.container.compact_joining(Finished::All, EAGER).unwrap();
         prop_assert!(told.records_after <= told.records_before);
         prop_assert_eq!(&published(&path), &expected);
+        prop_assert!(check(&path).unwrap().is_sound());
         prop_assert_eq!(scene.container.compact(Finished::All).unwrap().indexes_removed, 0);
         scene.container.flatten(&mut |_| {}).unwrap();
         prop_assert_eq!(&published(&path), &expected);

@@ -19,7 +19,7 @@ impl WriterLog {
         let named: BTreeSet<ViewId> = records.iter().filter_map(view_of).collect();
         let views = self.views.iter().filter(|(id, _)| named.contains(id));
         let views = views.map(|(id, view)| (*id, Arc::clone(view))).collect();
-        Self { writer: self.writer, views, records }
+        Self { writer: self.writer, part: self.part, views, records }
     }
 }
 

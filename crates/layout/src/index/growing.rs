@@ -7,7 +7,7 @@
 use std::{ops::Range, sync::Arc};
 
 use super::{
-    Index, IndexError,
+    Index, IndexError, Logged,
     layer::{Layer, Source},
     same_view::Judged,
 };
@@ -17,16 +17,17 @@ use crate::{ByteCount, Record, View, ViewId};
 #[derive(Clone, Debug)]
 pub struct GrowingIndex {
     index: Arc<Index>,
-    part: u32,
+    log: Logged,
     /// Of each layer, from the first on, the records of the writer that it has.
     records: Vec<Range<usize>>,
 }
 
 impl GrowingIndex {
-    /// Follows the writer of `part`, of whom `index` has the first `count` records.
-    pub fn new(index: Index, part: u32, count: usize) -> Self {
-        let first = 0..count;
-        Self { index: Arc::new(index), part, records: vec![first] }
+    /// Follows the writer of the last log of which `index` was made, which has the first `count` records of it.
+    /// `None` when it was made of none. The part of that log must be of no other.
+    pub fn new(index: Index, count: usize) -> Option<Self> {
+        let (log, first) = (*index.logs.last()?, 0..count);
+        Some(Self { index: Arc::new(index), log, records: vec![first] })
     }
 
     /// As it is now. Later changes are not in it.
@@ -55,20 +56,14 @@ impl GrowingIndex {
             kept -= 1;
         }
         let old = &self.index;
-        let source = Source {
-            part: self.part,
-            writer: old.writers[self.part as usize].id,
-            standing: old.standings[self.part as usize],
-            records: &records[first..],
-            view,
-        };
+        let source = Source { logged: self.log, records: &records[first..], view };
         let layer = Layer::new(std::iter::once(source), &old.bounds)?;
         let mut layers = old.layers[..kept].to_vec();
         layers.push(Arc::new(layer));
         let end = layers.iter().map(|layer| layer.end()).max().unwrap_or(0);
         self.index = Arc::new(Index {
-            writers: Arc::clone(&old.writers),
-            standings: Arc::clone(&old.standings),
+            parts: Arc::clone(&old.parts),
+            logs: Arc::clone(&old.logs),
             bounds: Arc::clone(&old.bounds),
             layers,
             judged: Judged::default(),

@@ -2,10 +2,13 @@
 //!
 //! Here: building it, its blocks in an extent, backward. Not here: what wins ([`super::resolve`]).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use super::{
-    Bounds, IndexError, Origin,
+    Bounds, IndexError, Logged, Origin,
     boxes::Boxes,
     current_records,
     family::{self, Family, Member, Pattern},
@@ -19,9 +22,7 @@ use crate::{
 
 /// Records of one writer.
 pub(super) struct Source<'a, V> {
-    pub(super) part: u32,
-    pub(super) writer: WriterId,
-    pub(super) standing: u32,
+    pub(super) logged: Logged,
     pub(super) records: &'a [Record],
     /// Its views.
     pub(super) view: V,
@@ -52,10 +53,20 @@ impl Layer {
         bounds: &Bounds,
     ) -> Result<Self, IndexError> {
         let mut members = Vec::new();
-        let mut parts = BTreeMap::new();
+        let mut parts: BTreeMap<u32, Vec<Placed>> = BTreeMap::new();
+        let mut shared = BTreeMap::new();
         for source in sources {
             let placed = source.place(&mut members)?;
-            parts.insert(source.part, placed);
+            match parts.entry(source.logged.part) {
+                Entry::Vacant(entry) => drop(entry.insert(placed)),
+                Entry::Occupied(mut entry) => {
+                    entry.get_mut().extend(placed);
+                    shared.insert(source.logged.part, source.logged.writer);
+                }
+            }
+        }
+        for (part, writer) in shared {
+            sort_shared(parts.entry(part).or_default(), writer)?;
         }
         let same_view = SameView::gather(&members, |epoch| bounds.of(epoch));
         let families = family::gather(members, |epoch| bounds.of(epoch));
@@ -102,6 +113,15 @@ impl Layer {
     }
 }
 
+/// What several writers have in one part, by place. None may have a byte of another.
+fn sort_shared(placed: &mut [Placed], writer: WriterId) -> Result<(), IndexError> {
+    placed.sort_by_key(|record| record.place);
+    match placed.windows(2).find(|pair| pair[0].end() > pair[1].place) {
+        Some(pair) => Err(IndexError::Claimed { writer, place: pair[1].place }),
+        None => Ok(()),
+    }
+}
+
 impl<V: Fn(ViewId) -> Option<Arc<View>>> Source<'_, V> {
     /// Its current records, in order of place; adds them to those of all writers.
     fn place(&self, members: &mut Vec<Member>) -> Result<Vec<Placed>, IndexError> {
@@ -110,13 +130,16 @@ impl<V: Fn(ViewId) -> Option<Arc<View>>> Source<'_, V> {
         let mut end = LocalOffset(0);
         for record in records {
             if record.place < end {
-                return Err(IndexError::Claimed { writer: self.writer, place: record.place });
+                return Err(IndexError::Claimed {
+                    writer: self.logged.writer,
+                    place: record.place,
+                });
             }
             let (pattern, window) = self.resolve(record)?;
             end = record.end().ok_or(self.too_far(record))?;
             let place = record.place;
-            let standing = Standing { epoch: record.epoch, writer: self.standing, place };
-            let part = self.part;
+            let standing = Standing { epoch: record.epoch, writer: self.logged.standing, place };
+            let part = self.logged.part;
             members.push(Member { pattern: pattern.clone(), window, part, place, standing });
             placed.push(Placed { pattern, window, place });
         }
@@ -128,7 +151,7 @@ impl<V: Fn(ViewId) -> Option<Arc<View>>> Source<'_, V> {
         match &record.selection {
             Selection::Run(run) => Ok((Pattern::Run(run.clone()), run.stream())),
             Selection::View { view, window } => {
-                let no_view = IndexError::NoView { writer: self.writer, view: *view };
+                let no_view = IndexError::NoView { writer: self.logged.writer, view: *view };
                 let declared = (self.view)(*view).ok_or(no_view)?;
                 if declared.window(window.start(), window.len()) != *window {
                     return Err(self.too_far(record));
@@ -139,7 +162,7 @@ impl<V: Fn(ViewId) -> Option<Arc<View>>> Source<'_, V> {
     }
 
     fn too_far(&self, record: &Record) -> IndexError {
-        IndexError::TooFar { writer: self.writer, place: record.place }
+        IndexError::TooFar { writer: self.logged.writer, place: record.place }
     }
 }
 

@@ -24,7 +24,8 @@ fn log(process: u32, rank: u32, writes: &[(u64, Write)], views: &[View]) -> Writ
         recorder.note(*write, Epoch(*epoch)).unwrap();
     }
     let views = (0..).map(ViewId).zip(views.iter().cloned().map(Arc::new)).collect();
-    WriterLog { writer: writer(process, rank), views, records: recorder.records().to_vec() }
+    let writer = writer(process, rank);
+    WriterLog { writer, part: writer.id, views, records: recorder.records().to_vec() }
 }
 
 fn at(start: u64, len: u64) -> Write {
@@ -127,7 +128,7 @@ fn logs_from_outside_are_checked() {
     };
     let check = |records: Vec<Record>, expected: Option<IndexError>| {
         let views = BTreeMap::from([(ViewId(0), Arc::new(cyclic(0, 1, 1 << 40)))]);
-        let log = WriterLog { writer: good.writer, views, records };
+        let log = WriterLog { views, records, ..good.clone() };
         assert_eq!(Index::new(&[log], &[]).err(), expected);
     };
     let far = |place| Some(IndexError::TooFar { writer: id, place: LocalOffset(place) });
@@ -271,7 +272,7 @@ fn following_a_log_is_not_building_it_anew() {
     let mut recorder = Recorder::new();
     let empty = log(1, 0, &[], &[]);
     let index = Index::new(&[empty], &[]).unwrap();
-    let mut growing = GrowingIndex::new(index, 0, 0);
+    let mut growing = GrowingIndex::new(index, 0).unwrap();
     for nth in 0..4096u64 {
         recorder.note(at(nth * nth * 3, 2), Epoch(0)).unwrap();
         let unchanged = recorder.take_unchanged();
@@ -460,7 +461,7 @@ proptest! {
         let first = own(&[]);
         let part = others.len() as u32;
         let index = Index::new(others.iter().chain([&first]), &cuts).unwrap();
-        let mut growing = GrowingIndex::new(index, part, 0);
+        let mut growing = GrowingIndex::new(index, 0).unwrap();
         for (start_of, len_of, dice, kind) in writes {
             epoch += u64::from(dice == 0);
             let write = match kind {
@@ -497,6 +498,40 @@ proptest! {
                     prop_assert_eq!(anew.locate(byte), place);
                 }
             }
+        }
+    }
+
+    /// Some of the writers had their parts joined, one behind the other, in any order.
+    #[test]
+    fn logs_that_share_a_part_say_the_same(
+        logs in any_logs(), cuts in any_cuts(), moved in prop::collection::vec(any::<bool>(), 5),
+        order in Just(vec![0, 1, 2, 3, 4]).prop_shuffle(), start in 0..300u64, len in 0..300u64
+    ) {
+        let shared = WriterId { node: NodeId(9), process: 9, opening: 9 };
+        let (mut joined, mut end) = (logs.clone(), 0);
+        for nth in order {
+            let Some(log) = joined.get_mut(nth).filter(|_| moved[nth]) else { continue };
+            let bytes = log.records.iter().filter_map(Record::end).max().map_or(0, |end| end.0);
+            log.part = shared;
+            log.records.iter_mut().for_each(|record| record.place.0 += end);
+            end += bytes + 1;
+        }
+        let index = Index::new(&joined, &cuts).unwrap();
+        let file = naive::recorded(&joined, &cuts);
+        // Byte by byte what the parts have that were not joined.
+        let before = naive::recorded(&logs, &cuts);
+        prop_assert!(file.keys().eq(before.keys()));
+        for byte in (start..start + len).map(GlobalOffset) {
+            prop_assert_eq!(index.locate(byte), file.get(&byte).copied(), "byte {}", byte);
+        }
+        for (part, id) in (0..).zip(index.parts()) {
+            let all = LocalExtent::new(LocalOffset(0), ByteCount(1000)).unwrap();
+            let origins: Vec<_> = index.origins(part, all).collect();
+            prop_assert!(origins.windows(2).all(|pair| pair[0].local.end() <= pair[1].local.start()));
+            let of_part = joined.iter().filter(|log| log.part == id.id);
+            let records = of_part.flat_map(|log| current_records(&log.records));
+            let bytes: u64 = records.map(|record| record.selection.len().0).sum();
+            prop_assert_eq!(origins.iter().map(|origin| origin.local.len().0).sum::<u64>(), bytes);
         }
     }
 

@@ -12,14 +12,11 @@ use std::{
     hash::{BuildHasher, RandomState},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::{
-        OnceLock,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::OnceLock,
 };
 
 use hayase_container::{
-    Access, Container, ContainerFile, Creation, Durability, Identity, Snapshot,
+    Access, Container, ContainerFile, Creation, Durability, Identity, Snapshot, next_opening,
 };
 use hayase_layout::{NodeId, Rank};
 
@@ -287,11 +284,10 @@ fn access(amode: c_int) -> Result<Option<Access>, Error> {
 /// Who writes. Nodes are told apart by their names; where two have one number, the file system sees to it
 /// that no two writers have one part.
 fn identity(rank: u32) -> Identity {
-    static OPENINGS: AtomicU32 = AtomicU32::new(0);
     Identity {
         node: node(),
         process: std::process::id(),
-        opening: OPENINGS.fetch_add(1, Ordering::Relaxed),
+        opening: next_opening(),
         rank: Rank(rank),
     }
 }

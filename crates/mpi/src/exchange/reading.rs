@@ -103,7 +103,7 @@ impl<'a> Reading<'a> {
         self.alone = self.queues.fill(
             plan.wanted,
             &exchanges.owners,
-            |part| reader.writer(part),
+            |part| reader.part(part),
             |writer| exchanges.is_own(writer),
         );
         Ok(())

@@ -44,7 +44,7 @@ pub(crate) fn encode(wanted: &[Wanted], writer_of: impl Fn(u32) -> Writer) -> Ve
         let writer = writer_of(of_part[0].part).id;
         put(&mut bytes, writer.node.0.into());
         put(&mut bytes, writer.process.into());
-        put(&mut bytes, writer.opening.into());
+        put(&mut bytes, writer.opening);
         let runs = runs(of_part);
         put(&mut bytes, runs.len() as u64);
         let mut before = 0;
@@ -117,7 +117,7 @@ pub(crate) fn decode(mut source: &[u8], at: usize, bytes: u64) -> Result<Asked, 
 fn get_writer(source: &mut &[u8]) -> Result<WriterId, Malformed> {
     let node = u16::try_from(get(source)?).map_err(|_| Malformed)?;
     let process = u32::try_from(get(source)?).map_err(|_| Malformed)?;
-    let opening = u32::try_from(get(source)?).map_err(|_| Malformed)?;
+    let opening = get(source)?;
     Ok(WriterId { node: NodeId(node), process, opening })
 }
 
@@ -169,7 +169,11 @@ mod tests {
     use super::*;
 
     fn writer(part: u32) -> Writer {
-        let id = WriterId { node: NodeId(part as u16 * 700), process: u32::MAX, opening: part };
+        let id = WriterId {
+            node: NodeId(part as u16 * 700),
+            process: u32::MAX,
+            opening: u64::MAX - u64::from(part),
+        };
         Writer { id, rank: Rank(0), server: ServerId(0) }
     }
 

@@ -114,7 +114,7 @@ fn answer_len(wanted_bytes: u64) -> usize {
 
 fn encode(reading: &Reading<'_>, round: &[Vec<Wanted>]) -> Vec<Vec<u8>> {
     let request = |asked: &Vec<Wanted>| match reading.reader() {
-        Some(reader) => request::encode(asked, |part| reader.writer(part)),
+        Some(reader) => request::encode(asked, |part| reader.part(part)),
         None => Vec::new(),
     };
     round.iter().map(request).collect()

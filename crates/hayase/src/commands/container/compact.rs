@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 
-/// Merge the indexes of containers, and remove parts of which nothing is left
+/// Merge indexes of containers, join small parts, remove parts of which nothing is left
 ///
 /// Opening a container of many writers reads one index afterwards.
 /// Writers that have not closed are left alone.
@@ -41,6 +41,7 @@ struct ContainerTold {
     records_before: usize,
     records_after: usize,
     indexes_removed: usize,
+    parts_joined: usize,
     parts_removed: usize,
     bytes_removed: u64,
 }
@@ -74,6 +75,7 @@ impl ContainerTold {
             records_before,
             records_after,
             indexes_removed: done.indexes_removed,
+            parts_joined: done.parts_joined,
             parts_removed: done.parts_removed,
             bytes_removed: done.bytes_removed.get(),
         }
@@ -90,6 +92,9 @@ impl Human for Told {
                     told.records_before, told.records_after
                 ),
             };
+            if told.parts_joined > 0 {
+                words += &format!(", {} parts became one", told.parts_joined);
+            }
             if told.parts_removed > 0 {
                 let bytes = ByteCount(told.bytes_removed);
                 words += &format!(", {} parts removed ({bytes})", told.parts_removed);

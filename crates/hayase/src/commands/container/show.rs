@@ -53,7 +53,7 @@ struct ContainerShown {
 struct WriterShown {
     node: u16,
     process: u32,
-    opening: u32,
+    opening: u64,
     rank: u32,
     records: usize,
     views: usize,

@@ -1,0 +1,220 @@
+//! Small parts that a compaction joins: what readers see, what a kill leaves.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use hayase_container::{Container, Creation, Durability, Finished, Joining, check};
+use hayase_layout::{ByteCount, GlobalOffset};
+
+use super::model::{EAGER, in_memory};
+use super::{create, open, published, read_all};
+
+/// All files of a directory.
+type Files = BTreeMap<String, Vec<u8>>;
+
+fn files(path: &Path) -> Files {
+    let entry = |entry: std::io::Result<fs::DirEntry>| {
+        let entry = entry.unwrap();
+        (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())
+    };
+    fs::read_dir(path).unwrap().map(entry).collect()
+}
+
+fn put(path: &Path, files: &Files) {
+    let _ = fs::remove_dir_all(path);
+    fs::create_dir(path).unwrap();
+    files.iter().for_each(|(name, bytes)| fs::write(path.join(name), bytes).unwrap());
+}
+
+fn parts(files: &Files) -> usize {
+    files.keys().filter(|name| name.ends_with(".part")).count()
+}
+
+/// Writers of ranks that rise, each writes over a byte of the one before.
+fn write(container: &Container, writers: std::ops::Range<u32>) {
+    for number in writers {
+        let file = open(container, number, number);
+        for block in 0..3u64 {
+            let at = GlobalOffset((block * 10 + u64::from(number)) * 4);
+            file.write_at(at, &[b'0' + number as u8; 5]).unwrap();
+        }
+        file.close(Durability::Durable).unwrap();
+    }
+}
+
+#[test]
+fn many_small_parts_become_one() {
+    let top = in_memory();
+    let path = top.path().join("F");
+    let container = create(&path);
+    for number in 0..70 {
+        let file = open(&container, number, 0);
+        file.write_at(GlobalOffset(u64::from(number) * 3), b"abc").unwrap();
+        if number == 69 {
+            file.write_at(GlobalOffset(1000), &vec![7; 1 << 20]).unwrap();
+        }
+        file.close(Durability::Written).unwrap();
+    }
+    let at_work = open(&container, 99, 0);
+    at_work.write_at(GlobalOffset(500), b"at work").unwrap();
+    at_work.publish(Durability::Written).unwrap();
+    let expected = published(&path);
+    let told = container.compact(Finished::Closed).unwrap();
+    assert_eq!((told.parts_joined, told.parts_removed, told.writers), (69, 0, 70));
+    // The new one, the large one, and the one that is being written.
+    assert_eq!(parts(&files(&path)), 3);
+    assert_eq!(published(&path), expected);
+    assert_eq!(
+        container.compact(Finished::Closed).unwrap().parts_joined,
+        0,
+        "nothing more to join"
+    );
+    at_work.write_at(GlobalOffset(507), b" still").unwrap();
+    at_work.close(Durability::Written).unwrap();
+    assert_eq!(published(&path)[500..513], *b"at work still");
+}
+
+#[test]
+fn joins_are_bounded_and_take_the_smallest_first() {
+    let top = in_memory();
+    let path = top.path().join("F");
+    let container = create(&path);
+    for number in 0..4u32 {
+        let file = open(&container, number, 0);
+        let len = 100 << number;
+        file.write_at(GlobalOffset(u64::from(number) * 1000), &vec![number as u8; len]).unwrap();
+        file.close(Durability::Written).unwrap();
+    }
+    let expected = published(&path);
+    let joining = |bytes| Joining { bytes_max: ByteCount(bytes), ..EAGER };
+    let told = container.compact_joining(Finished::Closed, joining(299)).unwrap();
+    assert_eq!(told.parts_joined, 0);
+    let told = container.compact_joining(Finished::Closed, joining(700)).unwrap();
+    assert_eq!(told.parts_joined, 3);
+    // What was joined is joined again.
+    let told = container.compact_joining(Finished::Closed, joining(1500)).unwrap();
+    assert_eq!((told.parts_joined, parts(&files(&path))), (2, 1));
+    assert_eq!(published(&path), expected);
+}
+
+#[test]
+fn a_join_that_is_killed_anywhere_loses_nothing() {
+    let top = in_memory();
+    let path = top.path().join("F");
+    let container = create(&path);
+    write(&container, 1..4);
+    container.compact_joining(Finished::Closed, EAGER).unwrap();
+    write(&container, 4..7);
+    let expected = published(&path);
+    let before = files(&path);
+    let told = container.compact_joining(Finished::Closed, EAGER).unwrap();
+    assert_eq!((told.parts_joined, told.indexes_removed), (4, 4));
+    let after = files(&path);
+    let is_new = |name: &&String| !before.contains_key(*name);
+    let [merged, part] = after.keys().filter(is_new).collect::<Vec<_>>()[..] else { panic!() };
+
+    // The order in which a compaction works: each state is what a kill, or a power cut, can leave.
+    let mut state = before.clone();
+    let mut states = vec![state.clone()];
+    for name in [part, merged] {
+        for len in 0..=after[name].len() {
+            state.insert(name.clone(), after[name][..len].to_vec());
+            states.push(state.clone());
+        }
+    }
+    let gone: Vec<_> = before.keys().filter(|name| !after.contains_key(*name)).collect();
+    let (gone_parts, gone_indexes): (Vec<_>, Vec<_>) =
+        gone.into_iter().partition(|name| name.ends_with(".part"));
+    for name in gone_indexes.into_iter().chain(gone_parts) {
+        state.remove(name);
+        states.push(state.clone());
+    }
+    assert_eq!(state, after);
+    for (nth, state) in states.iter().enumerate() {
+        put(&path, state);
+        assert_eq!(published(&path), expected, "state {nth}");
+        let report = check(&path).unwrap();
+        assert!(report.is_sound(), "state {nth}: {:?}", report.problems);
+        // And whoever compacts it next leaves nothing over.
+        let container = Container::open(&path, Creation::Never).unwrap();
+        container.compact_joining(Finished::All, EAGER).unwrap();
+        assert_eq!(published(&path), expected, "state {nth}, compacted");
+        let left = files(&path);
+        assert_eq!((parts(&left), left.len()), (1, 4), "state {nth}: {:?}", left.keys());
+        assert!(check(&path).unwrap().problems.is_empty());
+    }
+}
+
+#[test]
+fn of_two_compactions_at_once_the_part_that_is_there_counts() {
+    let top = in_memory();
+    let path = top.path().join("F");
+    let container = create(&path);
+    write(&container, 1..6);
+    let expected = published(&path);
+    let before = files(&path);
+    let keep = Joining { parts_max: usize::MAX, ..EAGER };
+    let of = |joining, number: u64| {
+        put(&path, &before);
+        let container = Container::open(&path, Creation::Never).unwrap();
+        container.compact_joining(Finished::Closed, joining).unwrap();
+        let mut after = files(&path);
+        let merged = after.remove("merged-0000000000000001.index").unwrap();
+        after.insert(format!("merged-{number:016x}.index"), merged);
+        after
+    };
+    for (first, second) in [(EAGER, keep), (keep, EAGER), (EAGER, EAGER)] {
+        // Each made its index, and removed what it knew of; what both know is gone.
+        let mut both = of(first, 1);
+        let more = of(second, 2);
+        let is_known = |name: &String| before.contains_key(name);
+        both.retain(|name, _| !is_known(name) || more.contains_key(name));
+        let new = more.into_iter().filter(|(name, _)| !is_known(name));
+        both.extend(new);
+        put(&path, &both);
+        assert_eq!(published(&path), expected);
+        assert!(check(&path).unwrap().is_sound());
+        let container = Container::open(&path, Creation::Never).unwrap();
+        container.compact_joining(Finished::Closed, EAGER).unwrap();
+        assert_eq!(published(&path), expected, "and compacted");
+        assert_eq!(parts(&files(&path)), 1);
+    }
+}
+
+#[test]
+fn a_reader_finds_bytes_that_are_joined_while_it_has_the_file_open() {
+    let top = in_memory();
+    let path = top.path().join("F");
+    let container = create(&path);
+    write(&container, 1..6);
+    let expected = published(&path);
+    let (reader, writer) = (open(&container, 8, 0), open(&container, 9, 9));
+    assert_eq!(reader.size().unwrap().get(), expected.len() as u64);
+    writer.write_at(GlobalOffset(0), b"own").unwrap();
+    writer.close(Durability::Written).unwrap();
+    let told = container.compact_joining(Finished::Closed, EAGER).unwrap();
+    assert_eq!(told.parts_joined, 6);
+    let mut expected = expected;
+    expected[..3].copy_from_slice(b"own");
+    assert_eq!(read_all(&reader), expected);
+    assert_eq!(read_all(&writer), expected, "its own part was joined too");
+    // A part that is lost is an error all the same.
+    let part = files(&path).into_keys().find(|name| name.ends_with(".part")).unwrap();
+    fs::remove_file(path.join(part)).unwrap();
+    assert!(open(&container, 10, 0).read_at(GlobalOffset(0), &mut [0; 4]).is_err());
+}
+
+#[test]
+fn a_part_that_is_lost_keeps_no_other_from_being_joined() {
+    let top = in_memory();
+    let path = top.path().join("F");
+    let container = create(&path);
+    write(&container, 1..6);
+    fs::remove_file(path.join("n0-p3-o0.part")).unwrap();
+    let told = container.compact_joining(Finished::Closed, EAGER).unwrap();
+    assert_eq!((told.parts_joined, parts(&files(&path))), (4, 1));
+    let report = check(&path).unwrap();
+    assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
+    assert!(report.problems[0].path.ends_with("n0-p3-o0.part"));
+}
