@@ -77,6 +77,34 @@ impl Catalogue {
         Err(ContainerError::Limit { path: directory.path().to_owned(), what })
     }
 
+    /// Reads these indexes, and no others; `false` when one is gone.
+    pub(crate) fn load_some(
+        &mut self,
+        container: &Container,
+        names: Vec<String>,
+    ) -> Result<bool, ContainerError> {
+        for name in names {
+            let mut loaded = Loaded::default();
+            loaded.is_merged = matches!(names::kind(&name), Kind::Merged(_));
+            let read = loaded.read_on(container.directory(), container.id(), &name)?;
+            if matches!(read, Err(Vanished)) {
+                return Ok(false);
+            }
+            self.indexes.insert(name, loaded);
+        }
+        let names = container.directory().names()?;
+        self.parts = parts(names.iter().map(String::as_str));
+        Ok(true)
+    }
+
+    /// What the indexes say that were read; of others nothing is known.
+    pub(crate) fn snapshot_of_some(&self, container: &Path) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        self.add_to(&mut snapshot, container);
+        snapshot.settle();
+        snapshot
+    }
+
     fn load(
         &mut self,
         directory: &Directory,
@@ -181,6 +209,13 @@ impl Catalogue {
     /// The same of the container that people know by this path.
     pub(crate) fn snapshot_of(&self, container: &Path) -> Result<Snapshot, ContainerError> {
         let mut snapshot = Snapshot::default();
+        self.add_to(&mut snapshot, container);
+        self.require_merged_were_covered(container, &snapshot)?;
+        snapshot.settle();
+        Ok(snapshot)
+    }
+
+    fn add_to(&self, snapshot: &mut Snapshot, container: &Path) {
         for (_, loaded) in self.counting() {
             // Of two compactions at once the later may have joined parts that the earlier names.
             snapshot.add_logs(&loaded.contents, |part| self.parts.contains(part));
@@ -192,9 +227,6 @@ impl Catalogue {
                 snapshot.add_torn(Torn { path, at: loaded.read, bytes: loaded.torn });
             }
         }
-        self.require_merged_were_covered(container, &snapshot)?;
-        snapshot.settle();
-        Ok(snapshot)
     }
 
     /// While a compaction is under way, the indexes that it merges are still there. Where they are not, it
@@ -243,7 +275,7 @@ fn parts<'a>(names: impl Iterator<Item = &'a str>) -> HashSet<WriterId> {
 }
 
 /// The names of indexes among these.
-fn indexes(names: &[String]) -> impl Iterator<Item = &String> {
+pub(crate) fn indexes(names: &[String]) -> impl Iterator<Item = &String> {
     names.iter().filter(|name| matches!(names::kind(name), Kind::Index(_) | Kind::Merged(_)))
 }
 

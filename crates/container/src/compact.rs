@@ -1,7 +1,8 @@
 //! Compaction: many indexes become one, their records as few as say the same, many small parts become one, dead
 //! parts go.
 //!
-//! Here: what `hayase container compact` does. Room: `join` (small parts). Not here: folding (`hayase_layout`),
+//! Here: what `hayase container compact` does. Rooms: `join` (small parts), `at_close` (by the last process to close
+//! one). Not here: folding (`hayase_layout`),
 //! flattening (`flatten.rs`; [`crate::export`] makes a flat file of all parts).
 //!
 //! The merged index is written under its final name and counts from its last block on; only then are the
@@ -19,11 +20,12 @@ use rustix::fs::OFlags;
 use crate::catalogue::Catalogue;
 use crate::format::block::split_entries;
 use crate::format::{Entry, draw_block, draw_header};
-use crate::limits::{INDEXES_UNMERGED_MAX, NAME_TRIES_MAX};
+use crate::limits::NAME_TRIES_MAX;
 use crate::names::{self, Kind};
 use crate::snapshot::{Contents, PublishedLog};
 use crate::{Container, ContainerError, Snapshot};
 
+mod at_close;
 mod join;
 
 pub use join::Joining;
@@ -78,8 +80,19 @@ impl Container {
         catalogue.refresh(self)?;
         let snapshot = catalogue.snapshot(self)?;
         snapshot.index(self.path())?; // fails where the indexes contradict each other
-        let chosen = chosen_indexes(&catalogue, finished);
-        let mut merged = merged_of(&catalogue, &chosen, &snapshot);
+        self.compact_known(&catalogue, &snapshot, finished, joining)
+    }
+
+    /// Of the indexes that are known.
+    fn compact_known(
+        &self,
+        catalogue: &Catalogue,
+        snapshot: &Snapshot,
+        finished: Finished,
+        joining: Joining,
+    ) -> Result<Compacted, ContainerError> {
+        let chosen = chosen_indexes(catalogue, finished);
+        let mut merged = merged_of(catalogue, &chosen, snapshot);
         if finished == Finished::All {
             merged.logs_mut().for_each(close);
         }
@@ -93,14 +106,14 @@ impl Container {
             records_before: merged.record_count(),
             ..Compacted::default()
         };
-        let dead = dead_writers(&merged, &snapshot);
+        let dead = dead_writers(&merged, snapshot);
         merged.retain(|published| !dead.contains(&published.log.writer.id));
         merged.logs_mut().for_each(|published| published.log = published.log.folded());
         told.records_after = merged.record_count();
         told.writers -= dead.len();
         let small = joining.choose(&merged, &outside);
         let is_one = matches!(&chosen[..], [name] if matches!(names::kind(name), Kind::Merged(_)));
-        let left = self.unnamed_parts(&catalogue, &chosen, &merged, &outside, finished)?;
+        let left = self.unnamed_parts(catalogue, &chosen, &merged, &outside, finished)?;
         if chosen.is_empty() || (is_one && left.is_empty() && small.is_empty()) {
             // Nothing to gain.
             if finished == Finished::All {
@@ -123,7 +136,7 @@ impl Container {
             self.directory().remove(name)?;
             told.indexes_removed += 1;
         }
-        let unnamed = self.unnamed_parts(&catalogue, &chosen, &merged, &outside, finished)?;
+        let unnamed = self.unnamed_parts(catalogue, &chosen, &merged, &outside, finished)?;
         self.remove_parts(&unnamed, &small, &mut told)?;
         self.directory().sync()?;
         Ok(told)
@@ -161,18 +174,6 @@ impl Container {
         Ok(parts.collect())
     }
 
-    /// Merges the indexes of writers that closed when there are more than [`INDEXES_UNMERGED_MAX`] that no
-    /// compaction has merged: for whoever closes a container last. `None` when there are not so many; one
-    /// listing then.
-    pub fn compact_when_many(&self) -> Result<Option<Compacted>, ContainerError> {
-        let names = self.directory().names()?;
-        let is_single = |name: &&String| matches!(names::kind(name), Kind::Index(_));
-        match names.iter().filter(is_single).count() > INDEXES_UNMERGED_MAX {
-            true => self.compact_joining(Finished::Closed, Joining::AT_CLOSE).map(Some),
-            false => Ok(None),
-        }
-    }
-
     /// By which name.
     fn write_merged(&self, merged: &Snapshot) -> Result<String, ContainerError> {
         let (name, mut file) = self.create_merged()?;
@@ -205,7 +206,8 @@ impl Container {
         }
         // The rest is on the disk before the block that makes it count.
         file.sync_data().map_err(failed)?;
-        file.write_all(&draw_block(number, &[Entry::Complete])).map_err(failed)?;
+        let last = [summary(merged, path)?, Entry::Complete];
+        file.write_all(&draw_block(number, &last)).map_err(failed)?;
         file.sync_all().map_err(failed)
     }
 
@@ -254,6 +256,13 @@ impl Container {
         }
         Ok(())
     }
+}
+
+/// What an open for writing needs to know of this index.
+fn summary(merged: &Snapshot, path: &std::path::Path) -> Result<Entry, ContainerError> {
+    let is_plain = merged.cuts().is_empty() && merged.size_with(ByteCount::ZERO).is_zero();
+    let size = if is_plain { Some(merged.size(path)?) } else { None };
+    Ok(Entry::Summary { writers: merged.logs().len() as u64, latest: merged.latest(), size })
 }
 
 /// What these indexes say, of each writer as all indexes together tell it.

@@ -27,6 +27,7 @@ use hayase_layout::{
 use crate::catalogue::Catalogue;
 use crate::format::Entry;
 use crate::limits::{LIST_TRIES_MAX, WRITERS_MAX};
+use crate::outline::Outline;
 use crate::parts::Parts;
 use crate::writer::Writer;
 use crate::{Container, ContainerError, Durability, Identity, Reader, Snapshot, WriteError};
@@ -67,6 +68,8 @@ pub struct ContainerFile {
 #[derive(Debug, Default)]
 struct Others {
     catalogue: Catalogue,
+    /// As it was opened, where that was enough.
+    outline: Option<Outline>,
     /// `None` until it is needed.
     snapshot: Option<Snapshot>,
     /// It was told by another process, and is not what the catalogue says.
@@ -94,7 +97,7 @@ impl ContainerFile {
     /// Opens `container`.
     ///
     /// `epoch`: what the group agreed on, so that one process alone looks at the indexes; `None` reads all
-    /// indexes and begins an epoch behind every one that was used (and refuses to write a file that would have
+    /// indexes (their ends where they were merged, for an opening that only writes) and begins an epoch behind every one that was used (and refuses to write a file that would have
     /// more than [`WRITERS_MAX`] writers). Opening makes no files.
     pub fn open(
         container: Container,
@@ -109,7 +112,7 @@ impl ContainerFile {
         let epoch = match epoch {
             Some(epoch) => epoch,
             None => {
-                file.refresh()?;
+                file.look()?;
                 file.require_room_for(1)?;
                 file.proposed_epoch()
             }
@@ -125,7 +128,7 @@ impl ContainerFile {
     }
 
     fn require_room(&self, group: usize, writers_max: usize) -> Result<(), ContainerError> {
-        let count = self.others().snapshot.as_ref().map_or(0, |known| known.logs().len());
+        let count = self.others().writers();
         if !self.access.may_write() || count.saturating_add(group) <= writers_max {
             return Ok(());
         }
@@ -161,8 +164,7 @@ impl ContainerFile {
     pub fn proposed_epoch(&self) -> Epoch {
         let own = self.writer().epoch();
         let others = self.others();
-        let latest = others.snapshot.as_ref().map_or(Epoch(0), Snapshot::latest);
-        Epoch(own.max(latest).0 + 1)
+        Epoch(own.max(others.latest()).0 + 1)
     }
 
     /// What is written from now on is of this epoch, or of a later one that was reached already.
@@ -269,6 +271,9 @@ impl ContainerFile {
 
     /// Length of the file as it is known here.
     pub fn size(&self) -> Result<ByteCount, ContainerError> {
+        if let Some(size) = self.size_at_open() {
+            return Ok(size);
+        }
         Ok(self.reader()?.size())
     }
 
@@ -386,6 +391,25 @@ impl ContainerFile {
         self.writer().close(durability)
     }
 
+    /// Looks at what is published before anything is read or written.
+    fn look(&self) -> Result<(), ContainerError> {
+        if self.access == Access::Write
+            && let Some(outline) = self.container.outline()?
+        {
+            self.others().outline = Some(outline);
+            return Ok(());
+        }
+        self.refresh().map(drop)
+    }
+
+    /// Where nothing happened since and that is enough to tell.
+    fn size_at_open(&self) -> Option<ByteCount> {
+        let has_files = self.writer().has_files();
+        let others = self.others();
+        let is_as_opened = !has_files && others.snapshot.is_none() && others.learned.is_empty();
+        others.outline.filter(|_| is_as_opened)?.size
+    }
+
     fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -441,6 +465,18 @@ impl Others {
             self.is_adopted = false;
         }
         Ok(has_changed)
+    }
+
+    /// At least so many have written.
+    fn writers(&self) -> usize {
+        let outline = self.outline.map_or(0, |outline| outline.writers);
+        self.snapshot.as_ref().map_or(outline, |known| known.logs().len())
+    }
+
+    /// The last epoch that is known.
+    fn latest(&self) -> Epoch {
+        let outline = self.outline.map_or(Epoch(0), |outline| outline.latest);
+        self.snapshot.as_ref().map_or(outline, Snapshot::latest).max(outline)
     }
 
     /// What is published, with the writer's own log in place of what it published.

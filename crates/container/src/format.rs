@@ -11,7 +11,7 @@ use crate::ContainerId;
 pub(crate) mod block;
 pub(crate) mod entry;
 
-pub(crate) use block::{Tail, draw_block, parse_blocks};
+pub(crate) use block::{Tail, draw_block, last_block, parse_blocks};
 pub(crate) use entry::Entry;
 
 /// Of marks and indexes. Raised when older programs would misread; version 1 had no joined parts.

@@ -47,6 +47,7 @@ mod gathered;
 pub mod limits;
 mod mark;
 mod names;
+mod outline;
 mod part_reads;
 mod parts;
 mod reader;

@@ -39,6 +39,15 @@ pub const LOOKUP_SPREAD_MAX: u64 = 8;
 /// them, merging costs two syncs.
 pub const INDEXES_UNMERGED_MAX: usize = 64;
 
+/// Merged indexes of which so many are at most [`MERGED_ALIKE`] times as large as what is merged are merged too.
+pub const MERGED_ALIKE_MAX: usize = 8;
+
+/// See [`MERGED_ALIKE_MAX`].
+pub const MERGED_ALIKE: u64 = 4;
+
+/// Bytes from the end of a merged index in which its summary is looked for.
+pub const SUMMARY_BLOCK_MAX: u64 = 128;
+
 /// Small parts of finished writers that a compaction leaves as they are.
 pub const JOIN_PARTS_MAX: usize = 64;
 

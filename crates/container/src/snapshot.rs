@@ -239,6 +239,7 @@ impl Contents {
                 self.latest = self.latest.max(epoch);
             }
             Entry::Closed { part_bytes } => self.open_log()?.closed = Some(part_bytes),
+            Entry::Summary { latest, .. } => self.latest = self.latest.max(latest),
             Entry::Latest(epoch) => self.latest = self.latest.max(epoch),
             Entry::Complete => self.is_complete = true,
         }

@@ -110,6 +110,13 @@ fn is_torn(block: &[u8], offset: u64) -> bool {
     checksum(&[&frame[..4], &len, &frame[8..16], payload]).to_le_bytes() != frame[16..]
 }
 
+/// The entries of the block that ends where `bytes` end; `None` where no good block does.
+pub(crate) fn last_block(bytes: &[u8]) -> Option<Vec<Entry>> {
+    let ends_here = |at: usize| any_frame(bytes, at).filter(|(_, _, end)| *end == bytes.len());
+    let (_, payload, _) = (0..bytes.len()).find_map(ends_here)?;
+    postcard::from_bytes(payload).ok()
+}
+
 /// The payload of the good block with this number at `at`, and where it ends.
 fn frame(bytes: &[u8], at: usize, number: u64) -> Option<(&[u8], usize)> {
     let (found, payload, end) = any_frame(bytes, at)?;

@@ -24,4 +24,7 @@ pub(crate) enum Entry {
     Complete,
     /// The bytes of this writer lie in the part of this name, not in its own; before its records.
     Part(WriterId),
+    /// Of a merged index, before its end: how many writers it tells of, the last epoch, and the file's length where
+    /// it has no changes of size.
+    Summary { writers: u64, latest: Epoch, size: Option<ByteCount> },
 }
